@@ -1,5 +1,4 @@
-//! The frequent operations as typed calls, each a thin translation; everything else goes through
-//! [`Client::call`].
+//! Frequent operations as typed calls, each a thin translation. [`Client::call`] takes all others.
 
 use exacat_model::answer::{Stat, StatusPart, TagInForce, Upload, UserInfo, Whereis};
 use exacat_model::operation::{Existing, FileRef, NewFile, Registered};
@@ -11,14 +10,14 @@ use exacat_model::{
 use crate::client::Client;
 use crate::pages::AnswerStream;
 
-/// Who the server takes the caller for.
+/// Identity that the server accepts for the caller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Caller {
     /// The user; none if anonymous.
     pub user: Option<UserInfo>,
-    /// Valid for this subtree only.
+    /// Subtree to which the caller is limited.
     pub scope: Lfn,
-    /// May it change anything?
+    /// True if the caller may make changes.
     pub write: bool,
 }
 
@@ -26,7 +25,7 @@ fn unfit(operation: &'static str) -> Error {
     Error::new(ErrorKind::Internal, format!("the server answered {operation} with something else"))
 }
 
-/// The one answer to the one item asked for.
+/// Returns the one answer for the one requested item.
 fn only<T>(operation: &'static str, answers: Vec<Result<T>>) -> Result<T> {
     let mut answers = answers.into_iter();
     match (answers.next(), answers.next()) {
@@ -35,12 +34,12 @@ fn only<T>(operation: &'static str, answers: Vec<Result<T>>) -> Result<T> {
     }
 }
 
-/// As many answers as items were asked for.
+/// Checks that there is one answer for each requested item.
 fn each<T>(operation: &'static str, asked: usize, answers: Vec<Result<T>>) -> Result<Vec<Result<T>>> {
     if answers.len() == asked { Ok(answers) } else { Err(unfit(operation)) }
 }
 
-/// Calls, and takes the answer apart.
+/// Calls an operation and destructures its answer.
 macro_rules! ask {
     ($client:expr, $operation:expr, $pattern:pat => $value:expr) => {{
         let operation = $operation;
@@ -53,29 +52,29 @@ macro_rules! ask {
 }
 
 impl Client {
-    /// Who am I, and what may I do?
+    /// Returns the caller's identity and rights.
     pub async fn whoami(&self) -> Result<Caller> {
         ask!(self, Operation::Whoami, Answer::Whoami { user, scope, write } => Caller { user, scope, write })
     }
 
-    /// Everything about an entry; a link at the end of the path is followed if `follow`.
+    /// Returns the metadata of an entry; follows a link at the end of the path if `follow`.
     pub async fn stat(&self, lfn: Lfn, follow: bool) -> Result<Stat> {
         ask!(self, Operation::Stat { lfns: vec![lfn], follow }, Answer::Stats(stats) => only("stat", stats)?)
     }
 
-    /// Everything about entries; one answer each.
+    /// Returns the metadata of entries, one result each.
     pub async fn stats(&self, lfns: Vec<Lfn>, follow: bool) -> Result<Vec<Result<Stat>>> {
         let asked = lfns.len();
         ask!(self, Operation::Stat { lfns, follow }, Answer::Stats(stats) => each("stat", asked, stats)?)
     }
 
-    /// Where the replicas of a file are, best first, nearest to `site` first.
+    /// Locates the replicas of a file, best first, nearest to `site` first.
     pub async fn whereis(&self, file: FileRef, site: Option<AccountName>) -> Result<Whereis> {
         let operation = Operation::Whereis { files: vec![file], site };
         ask!(self, operation, Answer::Whereis(found) => only("whereis", found)?)
     }
 
-    /// Where the replicas of files are; one answer each.
+    /// Locates the replicas of files, one result each.
     pub async fn whereis_each(
         &self,
         files: Vec<FileRef>,
@@ -85,35 +84,36 @@ impl Client {
         ask!(self, Operation::Whereis { files, site }, Answer::Whereis(found) => each("whereis", asked, found)?)
     }
 
-    /// The LFN of the file of this GUID.
+    /// Returns the LFN of the file of this GUID.
     pub async fn lfn(&self, guid: Guid) -> Result<Lfn> {
         ask!(self, Operation::Lfns { guids: vec![guid] }, Answer::Lfns(lfns) => only("lfns", lfns)?)
     }
 
-    /// The children of a directory, page by page.
+    /// Lists the children of a directory, page by page.
     pub fn list(&self, lfn: Lfn) -> AnswerStream {
         let limit = self.settings().page_items;
         self.stream(Operation::List { lfn, cursor: Cursor::default(), limit })
     }
 
-    /// Entries below a directory that satisfy a filter, page by page.
+    /// Finds entries below a directory that satisfy a filter, page by page.
     pub fn find(&self, lfn: Lfn, filter: Filter) -> AnswerStream {
         let limit = self.settings().page_items;
         self.stream(Operation::Find { lfn, filter, cursor: Cursor::default(), limit })
     }
 
-    /// What an entry counts, with all that is below it.
+    /// Returns the usage of an entry with everything below it.
     pub async fn du(&self, lfn: Lfn) -> Result<Usage> {
         ask!(self, Operation::Du { lfns: vec![lfn] }, Answer::Usages(usages) => only("du", usages)?)
     }
 
-    /// Makes a directory; with `parents` also missing parents, and one that is there is accepted.
+    /// Makes a directory. With `parents`, makes missing parents too and accepts an existing
+    /// directory.
     pub async fn mkdir(&self, lfn: Lfn, parents: bool) -> Result<()> {
         let operation = Operation::Mkdir { lfns: vec![lfn], parents, mode: None };
         ask!(self, operation, Answer::EachDone(done) => only("mkdir", done)?)
     }
 
-    /// Registers files; one answer each.
+    /// Registers files, one result each.
     pub async fn register(
         &self,
         files: Vec<NewFile>,
@@ -136,33 +136,33 @@ impl Client {
         ask!(self, operation, Answer::Removed { id } => id)
     }
 
-    /// What is in the trash, page by page.
+    /// Lists the trash, page by page.
     pub fn trash(&self) -> AnswerStream {
         self.stream(Operation::TrashList { cursor: Cursor::default(), limit: self.settings().page_items })
     }
 
-    /// Brings an item of the trash back, to where it was or to `to`.
+    /// Restores an item of the trash, to its former place or to `to`.
     pub async fn restore(&self, id: OnTimeline<TrashId>, to: Option<Lfn>) -> Result<Revision> {
         ask!(self, Operation::TrashRestore { id, to }, Answer::Done { revision } => revision)
     }
 
-    /// Sets and takes away tags of an entry.
+    /// Sets and removes tags of an entry.
     pub async fn set_tags(&self, lfn: Lfn, set: Vec<Tag>, unset: Vec<TagKey>) -> Result<()> {
         let operation = Operation::TagSet { lfns: vec![lfn], set, unset };
         ask!(self, operation, Answer::EachDone(done) => only("tag-set", done)?)
     }
 
-    /// The tags in force at an entry, with where each comes from; only those set on itself if `own`.
+    /// Returns the tags in force for an entry, with the source of each; only its own tags if `own`.
     pub async fn tags(&self, lfn: Lfn, own: bool) -> Result<Vec<TagInForce>> {
         ask!(self, Operation::TagGet { lfns: vec![lfn], own }, Answer::Tags(tags) => only("tag-get", tags)?)
     }
 
-    /// Bookings, page by page.
+    /// Lists upload reservations, page by page.
     pub fn uploads(&self) -> AnswerStream {
         self.stream(Operation::UploadList { cursor: Cursor::default(), limit: self.settings().page_items })
     }
 
-    /// Books an upload: an [`Operation::UploadBook`].
+    /// Makes an upload reservation from an [`Operation::UploadBook`].
     pub async fn book(&self, booking: Operation) -> Result<Upload> {
         if !matches!(booking, Operation::UploadBook { .. }) {
             return Err(Error::invalid(format!("{} books no upload", booking.name())));
@@ -170,22 +170,23 @@ impl Client {
         ask!(self, booking, Answer::Upload(upload) => upload)
     }
 
-    /// The history after a place in it, of all or of what stands below a directory, page by page up to
-    /// now. A place with a timeline whose revision was replaced is a `conflict`, and so is a bare
-    /// revision that several timelines may have given.
+    /// Returns the history after a place in it, page by page up to now: all of it, or of entries
+    /// below a directory. If the place has a timeline on which its revision was replaced, the
+    /// answer is a `conflict`. So it is for a bare revision that several timelines may have
+    /// assigned.
     pub fn changes(&self, after: impl Into<LogPosition>, under: Option<Lfn>) -> AnswerStream {
         let (after, limit) = (after.into(), self.settings().page_items);
         self.stream(Operation::Changes { after, under, limit, wait: false })
     }
 
-    /// The history after a place in it and then what happens, page by page without an end. A page may
-    /// be empty. After a restore it ends with `conflict`.
+    /// Returns the history after a place in it and then new changes, page by page without an end. A
+    /// page may be empty. After a restore it ends with `conflict`.
     pub fn follow(&self, after: impl Into<LogPosition>, under: Option<Lfn>) -> AnswerStream {
         let (after, limit) = (after.into(), self.settings().page_items);
         AnswerStream::new(self.inner.clone(), Operation::Changes { after, under, limit, wait: true }, true)
     }
 
-    /// Figures for an operator.
+    /// Returns metrics for an operator.
     pub async fn status(&self) -> Result<Vec<StatusPart>> {
         ask!(self, Operation::Status, Answer::Status(parts) => parts)
     }

@@ -1,4 +1,4 @@
-//! The client: asks an operation until it is answered or its time is over.
+//! The client: retries an operation until the server answers it or its deadline passes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,16 +16,17 @@ use crate::settings::ClientSettings;
 use crate::slots::Outcome;
 use crate::target::{Credentials, Target};
 
-/// What a call may say differently from the settings.
+/// Options of one call that override the settings.
 #[derive(Clone, Debug, Default)]
 pub struct CallOptions {
-    /// How long it is asked again and waited for.
+    /// Time after which the client gives up retries and waiting.
     pub deadline: Option<Duration>,
-    /// The operation id of a write: that of an earlier call whose outcome is unknown. None for a new one.
+    /// Operation id of a write: that of an earlier call whose outcome is unknown, or none for a new
+    /// one.
     pub operation_id: Option<OperationId>,
 }
 
-/// A client of one catalogue. Clones are the same client.
+/// A client of one catalogue. Clones share its connections.
 #[derive(Clone, Debug)]
 pub struct Client {
     pub(crate) inner: Arc<Inner>,
@@ -49,15 +50,16 @@ impl Inner {
         Backoff::new(self.settings().backoff_min, self.settings().backoff_max)
     }
 
-    /// A new operation id.
+    /// Makes a new operation id.
     pub fn new_operation_id(&self) -> Result<OperationId> {
         self.operation_ids.new_id()
     }
 }
 
-// What is asked is boxed: compiled here, once, and not again wherever it is waited for.
+// The futures are boxed, so that the compiler builds their bodies here once and not again in every
+// caller.
 impl Client {
-    /// Connects to the first endpoint that can be reached, each tried once.
+    /// Connects to the first reachable endpoint; tries each once.
     pub fn connect(
         target: Target,
         credentials: Credentials,
@@ -77,33 +79,33 @@ impl Client {
         Ok(Client { inner: Arc::new(inner) })
     }
 
-    /// Whom the server took the caller for when the client connected.
+    /// Returns the identity that the server accepted when the client connected.
     pub fn identity(&self) -> &Identity {
         &self.inner.identity
     }
 
-    /// What the server said of itself when the client connected.
+    /// Returns the server's description of itself from when the client connected.
     pub fn server(&self) -> &HelloAck {
         &self.inner.server
     }
 
-    /// The settings.
+    /// Returns the settings.
     pub fn settings(&self) -> &ClientSettings {
         self.inner.settings()
     }
 
-    /// Waits, within the bound of the settings, for what is in flight; then closes the connections. Calls
-    /// from then on fail.
+    /// Waits for requests in flight, within the bound of the settings, then closes the connections.
+    /// Later calls fail.
     pub async fn close(&self) {
         self.inner.pool.close().await;
     }
 
-    /// Asks an operation.
+    /// Calls an operation with the default options.
     pub fn call(&self, operation: Operation) -> BoxFuture<'_, Result<Answer>> {
         self.call_with(operation, CallOptions::default())
     }
 
-    /// Asks an operation.
+    /// Calls an operation with these options.
     pub fn call_with(&self, operation: Operation, options: CallOptions) -> BoxFuture<'_, Result<Answer>> {
         Box::pin(async move { self.called(&operation, options).await })
     }
@@ -113,7 +115,7 @@ impl Client {
         let within = options.deadline.unwrap_or(self.settings().deadline);
         let deadline = Instant::now() + within;
         let mut asked = Asked::new(operation_id);
-        // Nearly always there is a connection, and it gives the answer.
+        // Fast path: there is nearly always a connection, and it answers.
         let slot = self.inner.pool.slot();
         let mut first = Some(slot);
         if let Some(connection) = slot.open() {
@@ -123,11 +125,11 @@ impl Client {
                 return answered;
             }
         }
-        // Boxed: the parts of further attempts would make the future of every call larger.
+        // Boxed, because the parts of further attempts would make the future of every call larger.
         Box::pin(self.called_again(operation, within, deadline, asked, first)).await
     }
 
-    /// Asks at `first` at once, if that is given, then wherever it is whose turn it is, with pauses.
+    /// Tries at once at `first`, if given, then at the connections in turn, with pauses.
     async fn called_again(
         &self,
         operation: &Operation,
@@ -154,13 +156,15 @@ impl Client {
         }
     }
 
-    /// Asks many operations; answers each, in their order. They travel in as few frames as possible. Each is
-    /// on its own: none waits for another, and those that are to be asked again are, without the others.
+    /// Calls many operations; returns one answer each, in their order. They travel in as few frames
+    /// as possible. Each is independent: none waits for another, and a retry repeats only the
+    /// operations that need it.
     pub fn call_batch(&self, operations: Vec<Operation>) -> BoxFuture<'_, Result<Vec<Result<Answer>>>> {
         self.call_batch_with(operations, CallOptions::default())
     }
 
-    /// Asks many operations. The operation id of the options is none: each write gets one of its own.
+    /// Calls many operations. The operation id of the options must be none: each write gets its
+    /// own.
     pub fn call_batch_with(
         &self,
         operations: Vec<Operation>,
@@ -185,7 +189,7 @@ impl Client {
         }
         let mut answers: Vec<Option<Result<Answer>>> = Vec::new();
         answers.resize_with(operations.len(), || None);
-        // The places of those not answered yet.
+        // Indices of the operations without an answer.
         let mut open: Vec<usize> = (0..operations.len()).collect();
         let mut backoff = None;
         while !open.is_empty() {
@@ -249,9 +253,9 @@ impl Client {
         Ok(answers.into_iter().map(|answer| answer.unwrap_or_else(missing)).collect())
     }
 
-    /// Asks an operation with pages, and gives them one after the other, each once: when the connection is
-    /// lost, or the server is busy for a while, it goes on after the last page that was taken. Taking pages
-    /// slowly slows the server down; dropping the stream ends it.
+    /// Calls an operation with pages, and returns each page once, in order. If the connection is
+    /// lost or the server is busy, the stream resumes after the last page taken. A slow reader
+    /// slows the server down; dropping the stream ends it.
     pub fn stream(&self, operation: Operation) -> AnswerStream {
         AnswerStream::new(self.inner.clone(), operation, false)
     }
@@ -268,7 +272,7 @@ impl Client {
         }
     }
 
-    /// A connection; `Again` if there is none now, an error if there will be none.
+    /// Returns a connection; `Again` if there is none now, an error if there will be none.
     async fn connection_until(
         &self,
         slot: &Slot,
@@ -290,7 +294,7 @@ impl Client {
     }
 }
 
-/// Pauses, unless there is no time left after it.
+/// Pauses; false without a pause if the deadline would pass.
 async fn wait_until(deadline: Instant, pause: Duration) -> bool {
     if Instant::now() + pause >= deadline {
         return false;

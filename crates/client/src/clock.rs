@@ -1,19 +1,19 @@
-//! The server's time, as far as a client knows it: operation ids carry it.
+//! Estimate of the server's time, which operation ids contain.
 //!
-//! The server says its time in the handshake, and in each of its pings. From then on the client's
-//! monotonic clock goes on with it, so neither the system clock of the client's machine nor a step
-//! of it matters.
+//! The server tells its time in the handshake, and in each of its pings. From then on the client
+//! adds the time of its own monotonic clock. So neither the system clock of the client's machine
+//! nor a step of it matters.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use exacat_model::TimeMs;
 use tokio::time::Instant;
 
-/// Readings of the server's clock.
+/// Estimate of the server's clock.
 #[derive(Debug)]
 pub(crate) struct ServerClock {
     started: Instant,
-    /// The server's time at the start, in milliseconds; before 1970 it wraps.
+    /// Server's time at the start, in milliseconds; wraps before 1970.
     at_start: AtomicU64,
 }
 
@@ -26,8 +26,8 @@ impl ServerClock {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// The server said this just now. It took some time to arrive, so the clock is a little behind,
-    /// never ahead.
+    /// Takes in a time that the server just sent. It took some time to arrive, so the estimate is a
+    /// little behind, never ahead.
     pub fn told(&self, now: TimeMs) {
         self.at_start.store(now.0.wrapping_sub(self.elapsed_ms()), Ordering::Relaxed);
     }
@@ -48,7 +48,7 @@ mod tests {
         let mut clock = ServerClock::new();
         for said in [1_790_000_000_000, 5] {
             clock.told(TimeMs(said));
-            // As if it had been started earlier: the time that passed since it was told.
+            // Simulates an earlier start, and so the time that passed since the server's message.
             clock.started -= Duration::from_millis(1500);
             let passed = clock.now().0 - said;
             assert!((1500..61_500).contains(&passed), "{passed} ms");

@@ -1,4 +1,4 @@
-//! One connection as its callers have it: how a request gets onto it, and how its answer comes back.
+//! One connection, as its callers use it: sending requests and receiving answers.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -22,21 +22,21 @@ use crate::shared::{Life, Refusal, Shared, Terms, remaining_ms};
 use crate::slots::{Answered, Answers, Opening, Outcome, SLOTS_MAX, StreamItem};
 use crate::target::Endpoint;
 
-/// Bytes a batch is given room for at first.
+/// Initial capacity for a batch in bytes.
 const BATCH_BYTES: usize = 4 << 10;
-/// Bytes of the buffer for encoding that a thread keeps.
+/// Bytes of the encoding buffer that a thread keeps.
 const SCRATCH_BYTES: usize = 64 << 10;
 
 thread_local! {
-    /// Where a request is encoded before it is appended to the output.
+    /// Buffer in which a request is encoded before it is appended to the output.
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Request that was appended and whose outcome is awaited. Dropping it gives the answer up.
+/// A request that was appended and whose outcome is awaited. Dropping it abandons the request.
 struct Ticket<'a> {
     shared: &'a Shared,
     number: u64,
-    /// Appended in this very poll of the caller, so the caller's waker is the right one.
+    /// True in the caller's poll that appended it; the slot then has the caller's waker already.
     is_fresh: bool,
     is_over: bool,
 }
@@ -65,7 +65,7 @@ impl Drop for Ticket<'_> {
 /// Result of the first attempt to append a request.
 enum Entered {
     Now(u64),
-    /// Its bytes have to wait for room.
+    /// Its bytes must wait for room.
     NoRoom(Vec<u8>),
     Not(Error),
 }
@@ -77,19 +77,19 @@ pub(crate) struct OpenStream {
     number: u64,
     items: mpsc::Receiver<StreamItem>,
     ended: bool,
-    /// Parts taken for which no new credit was given yet.
+    /// Parts taken since the last credit.
     taken: u32,
     window: u32,
 }
 
 impl OpenStream {
-    /// What comes next.
+    /// Returns the next item.
     pub async fn next(&mut self) -> StreamItem {
         let item = self.items.recv().await.unwrap_or_else(|| {
             StreamItem::Lost(self.connection.shared.lost("nothing more of the stream will come"))
         });
         match &item {
-            // Nothing but the end follows the last page.
+            // Only the end follows the last page.
             StreamItem::Part(page) if page.next().is_none() => self.ended = true,
             StreamItem::Part(_) => {
                 self.taken += 1;
@@ -111,7 +111,7 @@ impl Drop for OpenStream {
     }
 }
 
-/// A connection as its callers have it. It says goodbye when the last of them lets go.
+/// A connection, as its callers use it. It says goodbye when its last user drops it.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub shared: Arc<Shared>,
@@ -126,7 +126,7 @@ impl Drop for Connection {
 }
 
 impl Connection {
-    /// Starts the driver of a connection that is through the handshake.
+    /// Starts the driver of a connection after the handshake.
     pub fn start<S>(
         stream: S,
         decoder: FrameDecoder,
@@ -138,7 +138,8 @@ impl Connection {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let limits = greeting.server.limits;
-        // The server hangs up after its idle time: half of it leaves a ping time to arrive.
+        // The server closes the connection after its idle time; half of it gives a ping time to
+        // arrive.
         let idle = Duration::from_millis(u64::from(limits.idle_ms_max) / 2);
         let ping_after = if idle.is_zero() { settings.ping_after } else { settings.ping_after.min(idle) };
         let batch_operations_max = (limits.batch_operations_max as usize).min(BATCH_OPERATIONS_MAX);
@@ -159,28 +160,28 @@ impl Connection {
         Arc::new(Connection { shared, in_flight_max: in_flight_max as u32, batch_operations_max })
     }
 
-    /// May requests be sent on it?
+    /// Says whether requests may be sent.
     pub fn is_open(&self) -> bool {
         self.shared.is_open()
     }
 
-    /// Operations of one batch, at most.
+    /// Returns the maximum operations of one batch.
     pub fn batch_operations_max(&self) -> usize {
         self.batch_operations_max
     }
 
-    /// A place among the requests in flight; an error at the deadline.
+    /// Waits for a permit among the requests in flight; an error at the deadline.
     async fn permit(&self, deadline: Option<Instant>) -> Result<SemaphorePermit<'_>, Error> {
         if let Ok(permit) = self.shared.in_flight.try_acquire() {
             return Ok(permit);
         }
         let acquired = within(deadline, self.shared.in_flight.acquire()).await;
-        // The semaphore is never closed; if it were, nothing would be sent.
+        // The semaphore is never closed. If it were, nothing would be sent.
         acquired.ok_or_else(|| self.shared.no_answer())?.map_err(|_| self.shared.closed())
     }
 
-    /// Appends what `encode` makes and awaits the outcome. What cannot be encoded is answered with the
-    /// reason.
+    /// Appends the bytes that `encode` makes and awaits the outcome. An encoding error is the
+    /// answer.
     async fn ask(
         &self,
         permit: SemaphorePermit<'_>,
@@ -212,12 +213,13 @@ impl Connection {
             },
             Entered::Not(error) => return not_sent(error),
         };
-        // It is given back when the request ends.
+        // The permit is returned when the request ends.
         permit.forget();
         Ticket { shared: &self.shared, number, is_fresh, is_over: false }.await
     }
 
-    /// Appends a request when there is room; boxed, for it is rare and would make every call larger.
+    /// Appends a request when there is room. Boxed, because it is rare and would make every call
+    /// larger.
     fn enter_in_turn<'a>(
         &'a self,
         mut bytes: Vec<u8>,
@@ -234,7 +236,7 @@ impl Connection {
         })
     }
 
-    /// Asks one operation.
+    /// Calls one operation.
     pub async fn call(
         &self,
         operation: &Operation,
@@ -261,7 +263,7 @@ impl Connection {
                     stream: None,
                     consistency: shared.consistency,
                 };
-                // Its number is set when it is appended.
+                // The real number is set when the request is appended.
                 encode_request(out, shared.frame_bytes_max, 1, &options, operation)
             };
             self.ask(permit, deadline, encode, Opening::Single).await
@@ -273,7 +275,7 @@ impl Connection {
         }
     }
 
-    /// Asks as many of the operations as fit into one batch, from the first on; answers those.
+    /// Calls as many of the operations as fit into one batch, from the first on; answers those.
     pub async fn call_batch(
         &self,
         operations: impl Iterator<Item = (&Operation, Option<OperationId>)>,
@@ -286,7 +288,7 @@ impl Connection {
         let mut bytes = Vec::with_capacity(BATCH_BYTES);
         let deadline_ms = Some(remaining_ms(deadline, Instant::now()));
         let (frame_bytes_max, consistency) = (self.shared.frame_bytes_max, self.shared.consistency);
-        // Its number is set when it is appended.
+        // The real number is set when the batch is appended.
         let mut batch = BatchWriter::new(&mut bytes, frame_bytes_max, 1, deadline_ms, consistency);
         for (operation, operation_id) in operations.take(self.batch_operations_max) {
             match batch.push(operation_id, operation) {
@@ -308,7 +310,8 @@ impl Connection {
         }
     }
 
-    /// Opens a stream; an error says why the request was not sent. The caller bounds the time.
+    /// Opens a stream; an error gives the reason why the request was not sent. The caller bounds
+    /// the time.
     pub async fn stream(
         self: &Arc<Self>,
         operation: &Operation,
@@ -325,7 +328,7 @@ impl Connection {
         if let Err(error) = encode_request(&mut bytes, self.shared.frame_bytes_max, 1, &options, operation) {
             return Outcome::Answered(Err(error));
         }
-        // All that the credit allows, and how it ends.
+        // Room for all parts that the credit permits, and for the end.
         let (to, items) = mpsc::channel(window as usize + 1);
         let mut opening = Some(Opening::Stream(to, window));
         let entered = match self.shared.enter(&mut bytes, &mut opening, None) {
@@ -342,7 +345,7 @@ impl Connection {
         Outcome::Answered(Ok(OpenStream { connection, number, items, ended: false, taken: 0, window }))
     }
 
-    /// Waits, within the bound, for what is in flight, then says goodbye and waits for the end.
+    /// Waits for requests in flight, within the bound, then says goodbye and waits for the end.
     pub async fn close(&self, within: Duration) {
         let deadline = Instant::now() + within;
         let idle = timeout_at(deadline, self.shared.in_flight.acquire_many(self.in_flight_max)).await;
@@ -358,7 +361,7 @@ impl Connection {
     }
 }
 
-/// What comes before the deadline, if there is one; none if nothing did.
+/// Awaits a future until the deadline, if there is one; none if it passes.
 async fn within<T>(deadline: Option<Instant>, future: impl Future<Output = T>) -> Option<T> {
     match deadline {
         Some(deadline) => timeout_at(deadline, future).await.ok(),
@@ -374,7 +377,7 @@ fn mixed_up() -> Error {
     Error::new(ErrorKind::Internal, "a request was answered as another kind of request")
 }
 
-/// Is it a look-up of one thing, which may share a frame with others?
+/// Says whether the operation looks up one item, and so may share a frame with others.
 fn is_small(operation: &Operation) -> bool {
     match operation {
         Operation::Stat { lfns, .. } => lfns.len() == 1,

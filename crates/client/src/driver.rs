@@ -1,9 +1,10 @@
-//! The driver of a connection: one task that reads answers, wakes callers, and writes what they ask.
+//! The driver of a connection: one task that reads answers, wakes callers, and writes their
+//! requests.
 //!
-//! A turn takes answers to their slots and wakes [`WAKES_MAX`] callers at most; then the driver yields, so
-//! that the callers run and ask again before it writes. So the requests of many callers share one write, and
-//! the server commits them together. Waking all callers of a long read at once would overflow the queue of
-//! the runtime's thread; what overflows waits for long.
+//! A turn takes answers to their slots and wakes at most [`WAKES_MAX`] callers. Then the driver
+//! yields, so that the callers run and send new requests before it writes. So the requests of many
+//! callers share one write, and the server commits them together. Waking all callers of a long read
+//! at once would overflow the queue of the runtime's thread, and tasks in the overflow wait long.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,38 +22,38 @@ use crate::settings::limits::{READ_BYTES, WAKES_MAX, WRITE_BYTES};
 use crate::shared::{Rest, Shared};
 use crate::slots::Effects;
 
-/// Callers woken in one turn from which on the driver lets them run before it writes.
+/// Number of woken callers in one turn from which on the driver lets them run before it writes.
 const GATHERED_MIN: usize = 2;
 
-/// See the module. As a future it ends with the connection.
+/// The driver as a future, which ends with the connection. See the module.
 pub(crate) struct Driver<S> {
     shared: Arc<Shared>,
     stream: S,
     decoder: FrameDecoder,
-    /// Whole frames may be waiting in the decoder.
+    /// True if whole frames may be waiting in the decoder.
     backlog: bool,
-    /// There was a read since the last write.
+    /// True if there was a read since the last write.
     has_read: bool,
-    /// Frames decoded in one go.
+    /// Frames decoded in one pass.
     frames: Vec<(u64, Frame)>,
     effects: Effects,
-    /// Bytes taken over from the callers, and how many of them are written.
+    /// Bytes taken from the callers, and the number of them that is written.
     writing: Vec<u8>,
     written: usize,
     unflushed: bool,
-    /// Bytes the stream has taken in all.
+    /// Total bytes that the stream accepted.
     sent: u64,
-    /// Bytes that it may have taken: more only after a write that failed.
+    /// Total bytes that it may have accepted; more than `sent` only after a failed write.
     attempted: u64,
     timer: Pin<Box<Sleep>>,
     timer_at: Instant,
-    /// When to look for silence and forgotten requests next.
+    /// Time of the next check for silence and forgotten requests.
     tick_at: Instant,
     tick_every: Duration,
     heard_at: Instant,
     sent_at: Instant,
     pings: u64,
-    /// The goodbye is in the output.
+    /// True if the goodbye is in the output.
     says_goodbye: bool,
     ended: bool,
 }
@@ -80,7 +81,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Driver<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
-    /// A driver of a stream that is through the handshake.
+    /// Makes the driver of a stream after the handshake.
     pub fn new(shared: Arc<Shared>, stream: S, decoder: FrameDecoder) -> Self {
         let now = Instant::now();
         let tick_every = shared.ping_after / 2;
@@ -110,8 +111,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         }
     }
 
-    /// Works until there is nothing to do or others should run. Ready when the connection is over, with the
-    /// reason.
+    /// Works until there is nothing to do or other tasks should run. Ready with the reason when the
+    /// connection is over.
     fn turn(&mut self, context: &mut Context<'_>) -> Poll<Error> {
         loop {
             if self.backlog
@@ -124,7 +125,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            // Reads first: a goodbye that has come says that what was not sent is to go elsewhere.
+            // Reads come first: after a goodbye from the server, unsent requests must go to another
+            // server.
             if !self.has_read {
                 match self.read(context) {
                     Poll::Ready(Ok(())) => {
@@ -157,7 +159,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
                 Rest::Break(error) => return Poll::Ready(error),
                 Rest::Sleep => {
                     if self.says_goodbye && has_written && !self.unflushed {
-                        // An error says that the server was faster.
+                        // An error means that the server closed first.
                         let _ = ready!(Pin::new(&mut self.stream).poll_shutdown(context));
                         return Poll::Ready(self.shared.lost("it was closed"));
                     }
@@ -167,7 +169,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         }
     }
 
-    /// Wakes so many callers at most.
+    /// Wakes at most `most` callers.
     fn tell_callers(&mut self, most: usize) -> usize {
         self.shared.end_requests(std::mem::take(&mut self.effects.ended));
         let wakers = &mut self.effects.wakers;
@@ -177,7 +179,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         most
     }
 
-    /// Takes answers that have come to their slots, about as many as callers are woken in a turn.
+    /// Takes received answers to their slots, about as many as callers are woken in a turn.
     fn deliver(&mut self) -> Result<(), Error> {
         if self.effects.wakers.len() >= WAKES_MAX {
             return Ok(());
@@ -213,7 +215,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
                 break;
             }
         }
-        // Whatever comes after them, answers that have come are answers.
+        // Answers that arrived count, whatever follows them.
         if !self.frames.is_empty() {
             let (mut frames, effects) = (self.frames.drain(..), &mut self.effects);
             let mut state = self.shared.state();
@@ -230,11 +232,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         self.shared.lost(format!("the server broke the protocol: {error}"))
     }
 
-    /// Takes a frame that concerns the connection.
+    /// Handles a frame that concerns the connection.
     fn take(&self, frame: Frame) -> Result<(), Error> {
         match frame {
             Frame::Ping(echo) => {
-                // A ping of a server says its time.
+                // A ping of a server carries its time.
                 self.shared.greeting.clock.told(TimeMs(echo));
                 self.shared.state().pong(echo);
             }
@@ -253,7 +255,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         Ok(())
     }
 
-    /// Writes what there is, as far as the stream takes it.
+    /// Writes the waiting bytes, as far as the stream accepts them.
     fn write(&mut self, context: &mut Context<'_>) -> std::io::Result<()> {
         loop {
             if self.writing.is_empty() {
@@ -262,7 +264,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
                     break;
                 }
             }
-            // Of a write that fails it is not known what the server got: a bound on it is a bound on doubt.
+            // After a failed write, the client cannot know how much the server received. Bounding a
+            // write bounds that uncertainty.
             let end = self.writing.len().min(self.written + WRITE_BYTES);
             let bytes = &self.writing[self.written..end];
             self.attempted = self.sent + bytes.len() as u64;
@@ -284,7 +287,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
             if self.written == self.writing.len() {
                 self.written = 0;
                 self.writing.clear();
-                // One long batch is no reason to keep its memory.
+                // The memory of one long batch is released.
                 self.writing.shrink_to(2 * WRITE_BYTES);
             }
         }
@@ -300,7 +303,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         Ok(())
     }
 
-    /// Reads once. Ready when something came, or nothing more will.
+    /// Reads once. Ready when bytes arrived, or no more will.
     fn read(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let buffer = self.decoder.buffer_mut();
         buffer.reserve(READ_BYTES);
@@ -319,8 +322,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         })
     }
 
-    /// Does what is due, and sets the timer for what comes next. True if callers are to be told or something
-    /// is to be sent.
+    /// Handles due timers and sets the timer for the next one. True if callers must be woken or
+    /// bytes sent.
     fn look_at_time(&mut self, context: &mut Context<'_>) -> Result<bool, Error> {
         if self.timer.as_mut().poll(context).is_pending() {
             return Ok(false);

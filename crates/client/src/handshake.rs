@@ -1,4 +1,4 @@
-//! From an endpoint to a connection on which requests may be sent.
+//! Opens connections: from an endpoint to a connection that may carry requests.
 
 use std::sync::Arc;
 
@@ -19,11 +19,12 @@ use crate::connection::Connection;
 use crate::settings::ClientSettings;
 use crate::target::{Credentials, Endpoint};
 
-/// Why there is no connection.
+/// Reason why there is no connection.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectError {
     pub error: Error,
-    /// Trying again will not help: who the caller is, or what is trusted, is not accepted.
+    /// True if retries cannot help, because the server's certificate or the caller's identity was
+    /// rejected.
     pub is_final: bool,
 }
 
@@ -36,14 +37,14 @@ impl ConnectError {
         ConnectError { error, is_final: true }
     }
 
-    /// An error the server gave during the handshake.
+    /// Makes the error that the server sent during the handshake.
     fn given(error: Error) -> Self {
         let is_final = !error.kind.is_retryable();
         ConnectError { error, is_final }
     }
 }
 
-/// What the handshake found out.
+/// Results of the handshake.
 #[derive(Clone, Debug)]
 pub(crate) struct Greeting {
     pub server: HelloAck,
@@ -78,7 +79,7 @@ pub(crate) async fn open(
             let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(unreachable)?;
             stream.set_nodelay(true).map_err(unreachable)?;
             let stream = TlsConnector::from(config.clone()).connect(name, stream).await.map_err(|error| {
-                // A certificate that is not believed stays so; a connection that breaks may not.
+                // A rejected certificate stays rejected; a broken connection may recover.
                 let is_final = error.kind() == std::io::ErrorKind::InvalidData;
                 let error = Error::new(
                     if is_final { ErrorKind::Unauthenticated } else { ErrorKind::Unavailable },

@@ -18,12 +18,14 @@
 //! # }
 //! ```
 //!
-//! A call is asked again when that may help and cannot harm: a busy or unavailable server, a lost connection,
-//! an unknown outcome. A write keeps its operation id while it is asked again, so it is done once. When the
-//! deadline ends the asking, the error says what is known: `Unavailable`, certainly not done; `Unknown`, may
-//! have been done, and with which operation id to ask again.
+//! The client retries a call when that may help and cannot harm: after a busy or unavailable
+//! server, a lost connection, or an unknown outcome. A write keeps its operation id over all
+//! retries, so it is done once. At the deadline, the error says what is known:
 //!
-//! Dropping a call's future gives it up; a write that was sent may still be done.
+//! - `Unavailable`: certainly not done;
+//! - `Unknown`: may have been done; the error names the operation id for a retry.
+//!
+//! Dropping a call's future abandons it; a write that was sent may still be done.
 
 mod calls;
 mod client;

@@ -1,4 +1,4 @@
-//! A long answer as a stream of its pages, across lost connections.
+//! Long answers as streams of pages, across lost connections.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,13 +15,14 @@ use crate::connection::OpenStream;
 use crate::retry::{Asked, Backoff};
 use crate::slots::{Outcome, StreamItem};
 
-/// The pages of a long answer, in order. After an error there are no more.
+/// Pages of a long answer, in order. An error ends the stream.
 pub struct AnswerStream {
     pages: BoxStream<'static, Result<Answer>>,
 }
 
 impl AnswerStream {
-    /// The pages of `operation`; if `follow`, beyond the end of the history that is there, for ever.
+    /// Streams the pages of `operation`; if `follow`, continues for ever beyond the present end of
+    /// the history.
     pub(crate) fn new(inner: Arc<Inner>, operation: Operation, follow: bool) -> Self {
         let pages = Pages::new(inner, operation, follow);
         let pages = futures::stream::unfold(Some(pages), |pages| async {
@@ -52,17 +53,17 @@ impl std::fmt::Debug for AnswerStream {
 
 struct Pages {
     inner: Arc<Inner>,
-    /// The operation from where it goes on.
+    /// The operation with the cursor of the next page.
     operation: Operation,
-    /// Of a write, for the pages from here on: a step that is asked again is the same step.
+    /// Operation id of a write until its next page: a retried step is the same step.
     operation_id: Option<OperationId>,
     open: Option<OpenStream>,
     rest: Rest,
-    /// The end of the history there is now is not the end.
+    /// True if the present end of the history does not end the stream.
     follow: bool,
 }
 
-/// What comes after the pages given so far.
+/// State after the pages so far.
 enum Rest {
     More,
     Nothing,
@@ -92,7 +93,7 @@ impl Pages {
         Some(page)
     }
 
-    /// Where it goes on after a page.
+    /// Returns the state after a page.
     fn resume(&mut self, page: &Answer) -> Rest {
         let next = page.next().cloned();
         if next.is_none() {
@@ -120,8 +121,8 @@ impl Pages {
     }
 
     async fn page(&mut self) -> Result<Answer> {
-        // An open stream may have nothing to tell for long, and a dead peer is noticed by the connection: time
-        // counts only from when there was no stream until a page comes.
+        // An open stream may be silent for long, and the connection itself notices a dead peer. So
+        // the deadline runs only from when there was no stream until a page arrives.
         let within = self.inner.settings().deadline;
         let mut deadline = None;
         let mut backoff: Option<Backoff> = None;
@@ -160,7 +161,7 @@ impl Pages {
         }
     }
 
-    /// Tries once to open the stream from where it goes on; an error if that cannot help.
+    /// Tries once to open the stream at the present cursor; an error if retries cannot help.
     async fn reopen(&mut self, until: Instant, asked: &mut Asked) -> Result<()> {
         let late = || Error::new(ErrorKind::Unavailable, "there was no connection in time");
         let connection = match timeout_at(until, self.inner.pool.connection()).await {

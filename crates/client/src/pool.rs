@@ -1,4 +1,4 @@
-//! The connections of a client: opened when needed, to the first endpoint that can be reached.
+//! Connections of a client, opened when needed to the first reachable endpoint.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,16 +15,17 @@ use crate::settings::ClientSettings;
 use crate::target::{Credentials, Target};
 use crate::tls;
 
-/// One place for a connection.
+/// A slot for one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     current: Mutex<Option<Arc<Connection>>>,
-    /// Held while one caller connects for all; what came of the last attempt, if it failed.
+    /// Held while one caller connects for all; has the time and error of the last attempt if it
+    /// failed.
     connecting: tokio::sync::Mutex<Option<(Instant, ConnectError)>>,
 }
 
 impl Slot {
-    /// Its connection, if that is open.
+    /// Returns its connection, if that is open.
     pub fn open(&self) -> Option<Arc<Connection>> {
         self.current.lock().as_ref().filter(|current| current.is_open()).cloned()
     }
@@ -38,11 +39,11 @@ pub(crate) struct Pool {
     tls: Option<Arc<ClientConfig>>,
     slots: Vec<Slot>,
     turn: AtomicUsize,
-    /// The time of the server that said it last.
+    /// Estimate of the time of the server that sent it last.
     pub clock: Arc<ServerClock>,
-    /// The endpoint to begin with, counted round: the one that worked last.
+    /// Index of the endpoint to begin with, modulo their number: the last one that worked.
     endpoint: AtomicUsize,
-    /// The catalogue of the first connection: another one behind another endpoint is a mistake.
+    /// Catalogue of the first connection. An endpoint with another catalogue is a mistake.
     catalogue: Mutex<Option<Guid>>,
     closed: std::sync::atomic::AtomicBool,
 }
@@ -64,7 +65,7 @@ impl Pool {
         })
     }
 
-    /// The place whose turn it is: calls go over all connections in turn.
+    /// Returns the next slot; calls use all connections in turn.
     pub fn slot(&self) -> &Slot {
         match self.slots.as_slice() {
             [slot] => slot,
@@ -72,12 +73,12 @@ impl Pool {
         }
     }
 
-    /// A connection on which requests may be sent; opens one if there is none.
+    /// Returns an open connection; opens one if there is none.
     pub async fn connection(&self) -> std::result::Result<Arc<Connection>, ConnectError> {
         self.connection_at(self.slot()).await
     }
 
-    /// The same, for one place.
+    /// Returns the open connection of a slot; opens one if there is none.
     pub async fn connection_at(&self, slot: &Slot) -> std::result::Result<Arc<Connection>, ConnectError> {
         if let Some(connection) = slot.open() {
             return Ok(connection);
@@ -87,7 +88,8 @@ impl Pool {
         if let Some(connection) = slot.open() {
             return Ok(connection);
         }
-        // Whoever waited while another caller tried in vain has nothing to gain from trying at once again.
+        // A caller that waited for a failed attempt of another gains nothing from an immediate
+        // retry.
         if let Some((when, error)) = &*last_failure
             && *when >= came
         {
@@ -98,7 +100,7 @@ impl Pool {
         }
         let left = slot.current.lock().take();
         if left.is_some_and(|left| left.shared.said_goodbye.load(Ordering::Relaxed)) {
-            // It may still let in whom it would send away at once.
+            // The server may still accept new connections that it would close at once.
             self.endpoint.fetch_add(1, Ordering::Relaxed);
         }
         match self.connect().await {
@@ -114,7 +116,7 @@ impl Pool {
         }
     }
 
-    /// Tries one endpoint after the other, once.
+    /// Tries the endpoints one after the other, once each.
     async fn connect(&self) -> std::result::Result<Arc<Connection>, ConnectError> {
         let endpoints = self.target.endpoints();
         let first = self.endpoint.load(Ordering::Relaxed) % endpoints.len();
@@ -139,7 +141,7 @@ impl Pool {
                 }
                 Err(error) => {
                     tracing::debug!(%endpoint, error = %error.error, "cannot connect");
-                    // Waiting helps if it would help at one of them.
+                    // Retries help if they would help at any endpoint.
                     if failure.as_ref().is_none_or(|failure| failure.is_final) {
                         failure = Some(error);
                     }
@@ -165,7 +167,7 @@ impl Pool {
         Err(ConnectError { error, is_final: true })
     }
 
-    /// Ends all connections, waiting for what is in flight.
+    /// Closes all connections after the requests in flight.
     pub async fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
         let open = self.slots.iter().filter_map(|slot| slot.current.lock().take()).collect::<Vec<_>>();

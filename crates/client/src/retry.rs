@@ -1,4 +1,4 @@
-//! When to ask again, after which pause, and what to say when there is no more time to.
+//! Retries: when to retry, after which pause, and which error to return when the time is over.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::clock::ServerClock;
 use crate::slots::Outcome;
 
-/// Random numbers, good enough to keep clients from asking again in step.
+/// Random numbers, good enough to keep clients from retrying in step.
 #[derive(Debug)]
 pub(crate) struct Jitter(AtomicU64);
 
@@ -21,9 +21,9 @@ impl Jitter {
         Ok(Jitter(AtomicU64::new(u64::from_le_bytes(seed))))
     }
 
-    /// A number below 1.
+    /// Returns a number below 1.
     fn fraction(&self) -> f64 {
-        // SplitMix64, public domain by its author: a counter, scrambled.
+        // SplitMix64, which its author placed in the public domain: a scrambled counter.
         let mut z = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -39,10 +39,11 @@ fn fill(bytes: &mut [u8]) -> Result<()> {
 
 /// Random bytes of one operation id.
 const ID_RANDOM_BYTES: usize = 10;
-/// Operation ids for which the system is asked for random bytes at once.
+/// Operation ids per request to the system for random bytes.
 const IDS_AT_ONCE: usize = 64;
 
-/// Makes operation ids. The system gives random bytes for many at once: each question is a system call.
+/// Makes operation ids. It fetches random bytes for many at once, because each fetch is a system
+/// call.
 #[derive(Debug)]
 pub(crate) struct OperationIds {
     clock: Arc<ServerClock>,
@@ -54,7 +55,7 @@ impl OperationIds {
         OperationIds { clock, random: Mutex::default() }
     }
 
-    /// A new operation id, made now by the server's clock.
+    /// Makes an operation id with the present time of the server's clock.
     pub fn new_id(&self) -> Result<OperationId> {
         let mut unused = self.random.lock();
         let random = match unused.pop() {
@@ -72,7 +73,7 @@ impl OperationIds {
     }
 }
 
-/// The pauses of one call, each somewhere between half of and the whole of a bound that doubles.
+/// Pauses of one call, each between half and all of a bound that doubles.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     next: Duration,
@@ -91,22 +92,22 @@ impl Backoff {
     }
 }
 
-/// What is known of one operation that is asked until it is answered.
+/// State of an operation that is retried until it is answered.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub operation_id: Option<OperationId>,
-    /// An attempt was sent and its outcome is not known.
+    /// True if an attempt was sent and its outcome is unknown.
     maybe_done: bool,
-    /// Why the last attempt gave no answer.
+    /// Error of the last attempt without an answer.
     last: Option<Error>,
 }
 
-/// What to do after an attempt.
+/// Next step after an attempt.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Verdict<T> {
-    /// This is the answer.
+    /// Return this answer.
     Done(T),
-    /// Ask again.
+    /// Retry.
     Again,
 }
 
@@ -115,7 +116,7 @@ impl Asked {
         Asked { operation_id, maybe_done: false, last: None }
     }
 
-    /// The server answered.
+    /// Takes in an answer of the server.
     pub fn answered<T>(&mut self, answered: Result<T>) -> Verdict<Result<T>> {
         match answered {
             Err(error) if error.kind.is_retryable() => {
@@ -127,13 +128,13 @@ impl Asked {
         }
     }
 
-    /// There was no answer.
+    /// Takes in the loss of an attempt.
     pub fn lost(&mut self, sent: bool, error: Error) {
         self.maybe_done |= sent;
         self.last = Some(error);
     }
 
-    /// An attempt has ended, one way or the other.
+    /// Takes in the outcome of an attempt.
     pub fn outcome<T>(&mut self, outcome: Outcome<Result<T>>) -> Verdict<Result<T>> {
         match outcome {
             Outcome::Answered(answered) => self.answered(answered),
@@ -144,7 +145,7 @@ impl Asked {
         }
     }
 
-    /// What to say if it is not asked again, because of `why`.
+    /// Returns the error for a call that is not retried, because of `why`.
     pub fn give_up(&self, why: &str) -> Error {
         let last = match &self.last {
             Some(error) => format!("; last: {error}"),
@@ -156,7 +157,7 @@ impl Asked {
                 format!("{why}: it may or may not have been done, ask again with operation id {id:?}{last}"),
             ),
             _ => {
-                // A server that says it is busy is no more than that.
+                // A busy server stays `Busy` in the final error.
                 let kind = match &self.last {
                     Some(Error { kind: ErrorKind::Busy, .. }) => ErrorKind::Busy,
                     _ => ErrorKind::Unavailable,
@@ -166,7 +167,8 @@ impl Asked {
         }
     }
 
-    /// What to say if asking again is refused for good, before it comes to the operation itself.
+    /// Returns the error for a call whose retry failed for good before the server decided the
+    /// operation.
     pub fn refused(&self, error: Error) -> Error {
         if self.operation_id.is_some() && self.maybe_done { self.give_up(&error.message) } else { error }
     }
@@ -203,7 +205,7 @@ mod tests {
     fn what_is_said_at_the_end_is_what_is_known() {
         let id = OperationId([0xab; 16]);
         let lost = || Error::new(ErrorKind::Unavailable, "gone");
-        // A write that was sent once is unknown for ever, whatever came later.
+        // A write that was sent once stays unknown, whatever happens later.
         let mut asked = Asked::new(Some(id));
         asked.lost(true, lost());
         assert_eq!(asked.answered::<()>(Err(Error::new(ErrorKind::Busy, "later"))), Verdict::Again);
@@ -211,7 +213,7 @@ mod tests {
         assert_eq!(error.kind, ErrorKind::Unknown);
         assert!(error.message.contains(&"ab".repeat(16)), "{error}");
         assert_eq!(asked.refused(Error::denied("no")).kind, ErrorKind::Unknown);
-        // One that never was, and any read, is certainly not done.
+        // A write that was never sent, and any read, is certainly not done.
         let mut asked = Asked::new(Some(id));
         asked.lost(false, lost());
         assert_eq!(asked.give_up("no answer in time").kind, ErrorKind::Unavailable);
@@ -219,7 +221,7 @@ mod tests {
         let mut asked = Asked::new(None);
         asked.lost(true, lost());
         assert_eq!(asked.give_up("no answer in time").kind, ErrorKind::Unavailable);
-        // An answer is an answer; only what may help is asked again.
+        // Answers are final; only errors that a retry may cure are retried.
         for kind in ErrorKind::ALL {
             let verdict = Asked::new(Some(id)).answered::<()>(Err(Error::new(kind, "")));
             let again = matches!(kind, ErrorKind::Busy | ErrorKind::Unavailable | ErrorKind::Unknown);

@@ -1,61 +1,65 @@
-//! What can be set about a client, and the limits of what cannot.
+//! Settings of a client, and its fixed limits.
 
 use std::time::Duration;
 
 use exacat_model::{Consistency, Error, Result};
 
-/// The client's own limits. Those of the protocol are in [`exacat_wire::native::limits`].
+/// Limits of the client. [`exacat_wire::native::limits`] has those of the protocol.
 pub mod limits {
     /// Connections of one client.
     pub const CONNECTIONS_MAX: usize = 64;
     /// Endpoints of one target.
     pub const ENDPOINTS_MAX: usize = 64;
-    /// Bytes of encoded requests that wait for the driver of a connection; callers beyond it wait in order.
-    /// The driver writes as many at a time. A frame fits that is as long as a frame may be.
+    /// Bytes of encoded requests that wait for the driver of a connection; further callers wait in
+    /// order. The driver writes as many at a time. The longest permitted frame fits.
     pub const OUTPUT_BYTES_MAX: usize = exacat_wire::native::limits::FRAME_BYTES_MAX;
-    /// Bytes the driver gives to one write.
+    /// Bytes of one write of the driver.
     pub const WRITE_BYTES: usize = 256 << 10;
-    /// Callers the driver wakes before it lets them run. The queue of a runtime's thread holds 256 tasks.
+    /// Callers that the driver wakes before it lets them run. The queue of a runtime's thread holds
+    /// 256 tasks.
     pub const WAKES_MAX: usize = 32;
-    /// Bytes the driver reads at once.
+    /// Bytes of one read of the driver.
     pub const READ_BYTES: usize = 128 << 10;
-    /// Bytes of the file of certificates to trust.
+    /// Bytes of the file of trusted certificates.
     pub const CERTIFICATE_FILE_BYTES_MAX: u64 = 16 << 20;
 }
 
-/// What can be set about a client. The defaults suit interactive use as well as bulk jobs.
+/// Settings of a client. The defaults suit interactive use as well as bulk jobs.
 #[derive(Clone, Debug)]
 pub struct ClientSettings {
-    /// Who it says it is, for the server's log: program and version.
+    /// Program and version of the client, for the server's log.
     pub name: String,
-    /// How many connections; calls go over them in turn. One carries all that two cores can ask.
+    /// Number of connections, which calls use in turn. One carries all requests that two cores can
+    /// make.
     pub connections: usize,
-    /// Requests of one connection not answered yet, at most, if the server does not set less. Further calls
-    /// wait. Calls that are coalesced count one by one.
+    /// Maximum unanswered requests of one connection, if the server does not set fewer. Further
+    /// calls wait. Each coalesced call counts.
     pub requests_in_flight_max: usize,
-    /// How long a call is asked again and waited for before it fails, unless the call says otherwise; and how
-    /// long a stream tries to get a connection back.
+    /// Time after which a call fails, including retries, unless the call has its own. Also the time
+    /// in which a stream tries to reconnect.
     pub deadline: Duration,
-    /// From opening a connection to the end of authentication; then the next endpoint is tried.
+    /// Time from opening a connection to the end of authentication; then the client tries the next
+    /// endpoint.
     pub connect_timeout: Duration,
-    /// A ping is sent when nothing came or went for so long, or sooner if the server asks for it.
+    /// Silence in both directions after which the client pings, or sooner if the server asks for
+    /// it.
     pub ping_after: Duration,
-    /// A server from which nothing came for so long is taken for dead: longer than `ping_after`.
+    /// Silence after which the client considers the server dead; longer than `ping_after`.
     pub dead_after: Duration,
-    /// How long closing waits for what is in flight.
+    /// Maximum time that closing waits for requests in flight.
     pub close_timeout: Duration,
-    /// The first pause before asking again; each further one is twice as long at most, at random.
+    /// First pause before a retry; each further one is random, at most twice as long.
     pub backoff_min: Duration,
-    /// The longest pause before asking again.
+    /// Longest pause before a retry.
     pub backoff_max: Duration,
-    /// Pages of a stream that are sent ahead of what was taken.
+    /// Pages of a stream that the server may send ahead of the reader.
     pub stream_credit: u32,
-    /// Items of one page of a listing, for the calls that do not say.
+    /// Items per page of a listing, for calls that do not set it.
     pub page_items: u32,
-    /// Concurrent small look-ups put into one frame, at most; 1 for never.
+    /// Maximum concurrent small look-ups in one frame; 1 disables this.
     pub coalesced_calls_max: usize,
-    /// How old the state may be that answers are of; none for what the server takes by default. A server that does not know of this answers of
-    /// the last state.
+    /// Permitted age of the state behind answers; none for the server's default. A server without
+    /// this feature answers from the last state.
     pub consistency: Option<Consistency>,
 }
 
@@ -81,7 +85,7 @@ impl Default for ClientSettings {
 }
 
 impl ClientSettings {
-    /// Refuses what would never work.
+    /// Refuses settings that cannot work.
     pub(crate) fn check(&self) -> Result<()> {
         let between = |what: &str, value: usize, max: usize| {
             if value == 0 {

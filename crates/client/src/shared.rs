@@ -1,8 +1,9 @@
-//! State that the callers of a connection share with its driver: open requests and the bytes to be sent.
+//! State that the callers of a connection share with its driver: open requests and the bytes to be
+//! sent.
 //!
-//! One short lock guards it. A caller encodes its request beforehand, appends the bytes under the lock, and
-//! wakes the driver only if that sleeps. The bytes that wait are bounded by [`OUTPUT_BYTES_MAX`]; callers
-//! beyond it wait in order.
+//! One lock, held only briefly, guards it. A caller encodes its request first, appends the bytes
+//! under the lock, and wakes the driver only if that sleeps. [`OUTPUT_BYTES_MAX`] bounds the
+//! waiting bytes; further callers wait in order.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -22,55 +23,55 @@ use crate::settings::limits::OUTPUT_BYTES_MAX;
 use crate::slots::{Answers, Effects, Opening, Outcome, SLOTS_MAX, Slots};
 use crate::target::Endpoint;
 
-/// Life of a connection.
+/// Phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Life {
     /// Requests may be sent.
     Open,
-    /// No more are sent; answers still come.
+    /// No more requests are sent; answers still arrive.
     Ending,
-    /// Over.
+    /// The connection is over.
     Closed,
 }
 
-/// Why a request could not be appended.
+/// Reason why a request could not be appended.
 #[derive(Debug)]
 pub(crate) enum Refusal {
     /// Too many bytes wait to be sent.
     Full,
-    /// It will not be sent.
+    /// The connection takes no more requests.
     Closed(Error),
 }
 
-/// Look-up that is in no frame yet; its bytes end here.
+/// A look-up that is in no frame yet; its bytes end at `end`.
 #[derive(Debug)]
 struct Queued {
     number: u64,
     end: usize,
 }
 
-/// See the module.
+/// The state under the lock. See the module.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub slots: Slots,
-    /// Whole frames that the driver has not taken yet. Those that are no requests belong to requests and
-    /// parts in flight, so they are bounded, too.
+    /// Whole frames that the driver has not taken yet. Frames that are no requests belong to
+    /// requests and parts in flight, so they are bounded too.
     output: Vec<u8>,
-    /// Bytes that the driver has taken.
+    /// Number of bytes that the driver has taken.
     taken: u64,
     lookups: Vec<Queued>,
     lookup_bytes: Vec<u8>,
-    /// The last ping of the server that is not answered yet.
+    /// Last ping of the server without a reply.
     pong: Option<u64>,
-    /// Callers that wait for room in the output.
+    /// Number of callers that wait for room in the output.
     waiting: usize,
-    /// Why no further request is taken.
+    /// Reason why no further request is accepted.
     closed: Option<Error>,
-    /// Why the driver is to end the connection now.
+    /// Reason why the driver must end the connection now.
     broken: Option<Error>,
-    /// The driver, while it sleeps.
+    /// Waker of the driver, while it sleeps.
     driver: Option<Waker>,
-    /// The earliest deadline of a caller, or earlier.
+    /// Earliest deadline of a caller, or an earlier time.
     pub next_deadline: Option<Instant>,
 }
 
@@ -79,7 +80,8 @@ impl State {
         self.output.len() + self.lookup_bytes.len()
     }
 
-    /// Appends a request and opens its slot. The bytes are a whole frame, or a look-up's operation alone.
+    /// Appends a request and opens its slot. The bytes are a whole frame, or only the operation of
+    /// a look-up.
     fn append(
         &mut self,
         bytes: &mut [u8],
@@ -114,12 +116,12 @@ impl State {
         Ok(number)
     }
 
-    /// Where the next frame of the output will begin in the bytes of the connection.
+    /// Returns the position of the output's next frame in the bytes of the connection.
     fn position(&self) -> u64 {
         self.taken + self.output.len() as u64
     }
 
-    /// Puts the look-ups that wait into as few frames as possible.
+    /// Puts the waiting look-ups into as few frames as possible.
     fn frame_lookups(&mut self, shared: &Shared, effects: &mut Effects) {
         if self.lookups.is_empty() {
             return;
@@ -130,7 +132,7 @@ impl State {
         let mut ready = Vec::with_capacity(lookups.len());
         let mut start = 0;
         for Queued { number, end } in lookups.drain(..) {
-            // A caller that is gone has freed the slot.
+            // An abandoned look-up has no slot any more.
             if let Some(deadline) = self.slots.queued(number) {
                 ready.push((number, deadline, &bytes[start..end]));
             }
@@ -142,7 +144,7 @@ impl State {
             let together = rest.len().min(shared.coalesced_calls_max);
             let group = if together > 1 { self.slots.open_group() } else { None };
             let (taken, encoded) = if let Some(group) = group {
-                // The caller that waits longest sets the deadline; the others stop waiting by themselves.
+                // The latest deadline of the callers counts; the others stop waiting by themselves.
                 let deadline = rest[..together].iter().fold(*deadline, |latest, one| latest.max(one.1));
                 let mut batch = BatchWriter::new(
                     &mut self.output,
@@ -157,7 +159,8 @@ impl State {
                 batch.finish();
                 let members = rest[..taken].iter().map(|(number, ..)| *number);
                 self.slots.grouped(group, members, shared.overdue(deadline), at);
-                // Those that do not fit come into the next frame; one that fits into none is refused.
+                // Look-ups that do not fit follow in the next frame; one that fits into none is
+                // refused.
                 if taken == 0 { (1, pushed) } else { (taken, Ok(())) }
             } else {
                 let options = RequestOptions {
@@ -183,7 +186,7 @@ impl State {
         !(self.output.is_empty() && self.lookups.is_empty()) || self.pong.is_some()
     }
 
-    /// Moves what waits into `output`, which is empty: an answer to a ping first.
+    /// Moves the waiting bytes into `output`, which is empty: a reply to a ping first.
     fn take_output(&mut self, shared: &Shared, output: &mut Vec<u8>, effects: &mut Effects) {
         self.frame_lookups(shared, effects);
         if let Some(echo) = self.pong.take() {
@@ -196,12 +199,12 @@ impl State {
         self.taken += output.len() as u64;
     }
 
-    /// Takes back the requests that the driver has not taken: they are not sent.
+    /// Removes the requests that the driver has not taken; they are never sent.
     fn retract(&mut self, error: &Error, effects: &mut Effects) {
         self.slots.retract(self.taken, error, effects);
         self.lookups.clear();
         self.lookup_bytes.clear();
-        // What belongs to earlier requests stays.
+        // Frames for earlier requests stay.
         let mut start = 0;
         let mut kept = Vec::new();
         while let Some(counted) = self.output[start..].first_chunk::<4>() {
@@ -216,21 +219,21 @@ impl State {
     }
 }
 
-/// Next step of a driver that has nothing to do.
+/// Next step of a driver without work.
 pub(crate) enum Rest {
-    /// There is something to send after all.
+    /// There are bytes to send after all.
     No,
-    /// It is to be woken at this deadline first.
+    /// Sleep at most until this deadline.
     Until(Instant),
-    /// It may sleep.
+    /// Sleep.
     Sleep,
-    /// Nothing is in flight any more and nothing may be asked: it says goodbye.
+    /// Say goodbye: nothing is in flight any more and no request is accepted.
     Goodbye,
-    /// The connection is to end now.
+    /// End the connection now.
     Break(Error),
 }
 
-/// See the module.
+/// The shared part of a connection. See the module.
 #[derive(Debug)]
 pub(crate) struct Shared {
     state: Mutex<State>,
@@ -242,19 +245,20 @@ pub(crate) struct Shared {
     pub dead_after: Duration,
     pub coalesced_calls_max: usize,
     pub frame_bytes_max: usize,
-    /// What goes with every request; none as well if the server does not know of it.
+    /// Consistency of every request; none also if the server lacks the feature.
     pub consistency: Option<Consistency>,
-    /// The server said goodbye: another one is to be preferred.
+    /// True if the server said goodbye: prefer another one.
     pub said_goodbye: AtomicBool,
-    /// One permit per request in flight. It is given back when the request ends.
+    /// One permit per request in flight, returned when the request ends.
     pub in_flight: Semaphore,
-    /// Held by the first caller that waits for room in the output; the others wait for it, in order.
+    /// Held by the first caller that waits for room in the output; the others wait for the lock, in
+    /// order.
     first: tokio::sync::Mutex<()>,
-    /// The driver took the output, or the connection is over.
+    /// Signals that the driver took the output, or the connection is over.
     room: Notify,
 }
 
-/// Counts a caller that waits for room, also when it gives up.
+/// Counts a caller that waits for room, until it is dropped.
 struct Waiting<'a>(&'a Shared);
 
 impl Drop for Waiting<'_> {
@@ -263,7 +267,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// What [`Shared::new`] takes over.
+/// Arguments of [`Shared::new`].
 pub(crate) struct Terms {
     pub greeting: Greeting,
     pub endpoint: Endpoint,
@@ -295,32 +299,32 @@ impl Shared {
         }
     }
 
-    /// May requests be sent?
+    /// Says whether requests may be sent.
     pub fn is_open(&self) -> bool {
         self.is_open.load(Ordering::Relaxed)
     }
 
-    /// When a request of this deadline should long have been ended.
+    /// Returns the time by which a request of this deadline should long have ended.
     pub fn overdue(&self, deadline: Instant) -> Instant {
         deadline + self.dead_after
     }
 
-    /// An error of this connection as its callers see it.
+    /// Makes the error of a lost connection for its callers.
     pub fn lost(&self, why: impl std::fmt::Display) -> Error {
         Error::new(ErrorKind::Unavailable, format!("the connection to {} was lost: {why}", self.endpoint))
     }
 
-    /// The error of a request that was not answered before its deadline.
+    /// Makes the error of a request that was not answered before its deadline.
     pub fn no_answer(&self) -> Error {
         Error::new(ErrorKind::Unavailable, format!("{} gave no answer in time", self.endpoint))
     }
 
-    /// Why nothing more is sent.
+    /// Returns the reason why nothing more is sent.
     pub fn closed(&self) -> Error {
         self.state.lock().closed.clone().unwrap_or_else(|| self.lost("it was closed"))
     }
 
-    /// Changes the state, then wakes the driver if it sleeps, and whoever else is to be woken.
+    /// Changes the state, then wakes the driver if it sleeps, and the callers in `effects`.
     fn change<T>(&self, change: impl FnOnce(&mut State, &mut Effects) -> T) -> T {
         let mut effects = Effects::default();
         let mut state = self.state.lock();
@@ -332,14 +336,14 @@ impl Shared {
         value
     }
 
-    /// Lets so many more requests be in flight.
+    /// Returns the permits of ended requests.
     pub fn end_requests(&self, ended: usize) {
         if ended > 0 {
             self.in_flight.add_permits(ended);
         }
     }
 
-    /// Appends a request unless others wait for room; `opening` is left where it is if there is none.
+    /// Appends a request unless others wait for room; leaves `opening` in place if there is none.
     pub fn enter(
         &self,
         bytes: &mut [u8],
@@ -381,7 +385,7 @@ impl Shared {
         let _waiting = Waiting(self);
         let _first = self.first.lock().await;
         loop {
-            // The notification is kept if it comes before it is waited for.
+            // A notification that arrives before the wait is kept.
             match self.enter_as(bytes, opening, deadline, true) {
                 Err(Refusal::Full) => self.room.notified().await,
                 entered => return entered,
@@ -389,7 +393,7 @@ impl Shared {
         }
     }
 
-    /// The outcome of a request.
+    /// Polls the outcome of a request.
     pub fn poll(&self, number: u64, context: &Context<'_>) -> Poll<Outcome<Answers>> {
         let polled = self.state.lock().slots.poll(number, context.waker());
         polled.map(|outcome| {
@@ -397,7 +401,7 @@ impl Shared {
         })
     }
 
-    /// The caller of a request, or the reader of a stream, is gone.
+    /// Abandons a request whose caller, or a stream whose reader, is gone.
     pub fn abandon(&self, number: u64) {
         let overdue = self.overdue(Instant::now());
         self.change(|state, effects| {
@@ -407,7 +411,7 @@ impl Shared {
         });
     }
 
-    /// Lets the server send so many more parts of a stream, if that has not ended.
+    /// Grants the server more parts of a stream, unless that has ended.
     pub fn grant(&self, number: u64, parts: u32) {
         self.change(|state, _| {
             if state.slots.grant(number, parts) {
@@ -416,7 +420,7 @@ impl Shared {
         });
     }
 
-    /// No further requests; those in flight go on.
+    /// Refuses further requests; those in flight continue.
     pub fn end(&self, why: &str) {
         self.is_open.store(false, Ordering::Relaxed);
         self.change(|state, _| {
@@ -425,14 +429,15 @@ impl Shared {
         self.advance(Life::Ending);
     }
 
-    /// The server says goodbye: no further requests, and those that were not sent are to go elsewhere.
+    /// Handles the server's goodbye: refuses further requests, and returns unsent ones for another
+    /// server.
     pub fn end_by_server(&self, why: &str) {
         let error = Error::new(ErrorKind::Unavailable, why);
         self.change(|state, effects| state.retract(&error, effects));
         self.end(why);
     }
 
-    /// Has the driver end the connection.
+    /// Makes the driver end the connection.
     pub fn break_off(&self, error: Error) {
         self.change(|state, _| state.broken = Some(error));
     }
@@ -443,11 +448,12 @@ impl Shared {
             *life = to.max(*life);
             later
         });
-        // Callers that wait for room see that the connection is over.
+        // Callers that wait for room must see that the connection is over.
         self.room.notify_one();
     }
 
-    /// The connection is over: tells all callers. Frames that begin before `attempted` may have been sent.
+    /// Ends the connection and tells all callers. Frames that begin before `attempted` may have
+    /// been sent.
     pub fn fail(&self, error: Error, attempted: u64) {
         self.is_open.store(false, Ordering::Relaxed);
         self.change(|state, effects| {
@@ -460,9 +466,9 @@ impl Shared {
         self.advance(Life::Closed);
     }
 
-    // For the driver.
+    // Functions for the driver.
 
-    /// Moves the bytes that wait into `output`, which is empty.
+    /// Moves the waiting bytes into `output`, which is empty.
     pub fn take_output(&self, output: &mut Vec<u8>, effects: &mut Effects) {
         let mut state = self.state.lock();
         state.take_output(self, output, effects);
@@ -473,12 +479,13 @@ impl Shared {
         }
     }
 
-    /// The state, for the driver: it needs no waking.
+    /// Locks the state for the driver, which needs no waking.
     pub fn state(&self) -> parking_lot::MutexGuard<'_, State> {
         self.state.lock()
     }
 
-    /// May the driver sleep? If so, it is woken when there is something to do. It has a timer for `timer_at`.
+    /// Returns the next step of a driver without work. A sleeping driver is woken when there is
+    /// work; it has a timer for `timer_at`.
     pub fn rest(&self, waker: &Waker, timer_at: Instant, has_written: bool, says_goodbye: bool) -> Rest {
         let mut state = self.state.lock();
         if let Some(error) = state.broken.take() {
@@ -501,7 +508,7 @@ impl Shared {
 }
 
 impl State {
-    /// Answers a ping; of several that wait, the last will do.
+    /// Queues the reply to a ping; of several waiting replies the last suffices.
     pub fn pong(&mut self, echo: u64) {
         self.pong = Some(echo);
     }
@@ -510,7 +517,7 @@ impl State {
         encode_ping(&mut self.output, count);
     }
 
-    /// Tells callers whose deadline has passed, and the server that they do not wait any more.
+    /// Fails the calls whose deadline has passed, and cancels their requests at the server.
     pub fn expire(&mut self, now: Instant, overdue: Instant, error: &Error, effects: &mut Effects) {
         let (cancels, next) = self.slots.expire(now, overdue, error, effects);
         self.next_deadline = next;
@@ -518,7 +525,7 @@ impl State {
     }
 }
 
-/// Time until the deadline, as a request says it.
+/// Returns the time until the deadline, as a request encodes it.
 pub(crate) fn remaining_ms(deadline: Instant, now: Instant) -> u32 {
     let left = deadline.saturating_duration_since(now).as_millis();
     u32::try_from(left).unwrap_or(u32::MAX).max(1)
@@ -685,7 +692,7 @@ mod tests {
         let expected = [(0, FrameType::Pong), (first, FrameType::Request), (second, FrameType::Request)];
         assert_eq!(frames(&output), expected);
         let third = shared.enter(&mut request(), &mut single(), None).unwrap();
-        // One byte of the second request was given to the stream.
+        // The stream got one byte of the second request.
         shared.fail(shared.lost("the test says so"), (output.len() - request().len() + 1) as u64);
         for (number, was_sent) in [(first, true), (second, true), (third, false)] {
             match outcome(&shared, number) {
@@ -711,7 +718,7 @@ mod tests {
                 shared.enter(&mut operation.clone(), lookup, deadline).unwrap()
             })
             .collect();
-        // 53 without these two are a batch of 50 and a single one.
+        // Without these two, 53 look-ups are a batch of 50 and a single one.
         shared.abandon(numbers[0]);
         shared.abandon(numbers[52]);
         shared.take_output(&mut output, &mut effects);

@@ -1,8 +1,9 @@
-//! Open requests of one connection: a slab of slots, each with its caller and the state of its answer.
+//! Open requests of one connection: a slab of slots, each with its caller and the state of its
+//! answer.
 //!
-//! The number of a request on the wire is the index of its slot with the generation of that slot. A slot that
-//! is used again has the next generation, so no number is used twice on a connection, and a late or invented
-//! answer never reaches another caller.
+//! The number of a request on the wire combines the index of its slot with the slot's generation. A
+//! reused slot has the next generation. So a connection never uses a number twice, and a late or
+//! invented answer never reaches another caller.
 
 use std::task::{Poll, Waker};
 
@@ -11,11 +12,11 @@ use exacat_wire::native::Frame;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// Bits of a request's number that are the index of its slot, plus one; the others are the generation.
+/// Bits of a request's number for the slot's index, plus one; the others are the generation.
 const INDEX_BITS: u32 = 24;
-/// Slots of one connection: answers that callers have not taken yet hold slots, too.
+/// Maximum slots of one connection; answers that callers have not taken yet occupy slots too.
 pub(crate) const SLOTS_MAX: usize = (1 << INDEX_BITS) - 1;
-/// A slot of this generation is not used again.
+/// Last generation: such a slot is not reused.
 const GENERATION_MAX: u64 = (1 << (u64::BITS - INDEX_BITS)) - 1;
 /// Position of a request that is in no frame yet.
 const NOWHERE: u64 = u64::MAX;
@@ -23,20 +24,20 @@ const NOWHERE: u64 = u64::MAX;
 /// Result of one attempt.
 #[derive(Debug)]
 pub(crate) enum Outcome<T> {
-    /// The server said so.
+    /// The server answered.
     Answered(T),
-    /// There will be no answer.
+    /// No answer will arrive.
     Lost {
-        /// Could the server have got the request?
+        /// True if the server may have received the request.
         sent: bool,
-        /// Why there is none.
+        /// The reason.
         error: Error,
     },
 }
 
 pub(crate) type Answered = Result<Answer, Error>;
 
-/// Answer to a request: of its one operation, or of each operation of a batch.
+/// Answer to a request: one, or one per operation of a batch.
 #[derive(Debug)]
 pub(crate) enum Answers {
     One(Answered),
@@ -54,15 +55,15 @@ pub(crate) enum StreamItem {
     Lost(Error),
 }
 
-/// The server broke the protocol: the connection cannot go on.
+/// A breach of the protocol by the server; the connection must end.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Violation(pub String);
 
-/// Wake-ups and free places that follow from a change of slots; applied when the lock is released.
+/// Wake-ups and permits that follow from a change of slots; applied after the lock is released.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
     pub wakers: Vec<Waker>,
-    /// Requests that ended: so many more may be in flight.
+    /// Number of requests that ended, and so of permits to return.
     pub ended: usize,
 }
 
@@ -70,7 +71,7 @@ pub(crate) struct Effects {
 #[derive(Debug)]
 enum Caller {
     Waiting(Waker),
-    /// The outcome is here and not taken yet.
+    /// The outcome is present and not taken yet.
     Told(Outcome<Answers>),
     Gone,
 }
@@ -80,11 +81,11 @@ enum Caller {
 enum Stage {
     /// A look-up that is in no frame yet.
     Queued,
-    /// In a batch with look-ups of other callers; the batch has the number that the server knows.
+    /// In a batch with look-ups of other callers; the server knows only the number of the batch.
     Grouped,
     /// In a frame of its own.
     Framed,
-    /// The server ended it, or it will never be sent.
+    /// Ended by the server, or never to be sent.
     Ended,
 }
 
@@ -106,12 +107,12 @@ enum Content {
         stage: Stage,
         wanted: Wanted,
     },
-    /// Look-ups of several callers in one batch, in order; those answered are taken out.
+    /// Look-ups of several callers in one batch, in order, without the answered ones.
     Group {
         members: std::vec::IntoIter<u32>,
         answered: u32,
     },
-    /// A stream; its channel holds one item more than the largest credit.
+    /// A stream; its channel has room for one item more than the largest credit.
     Stream {
         to: mpsc::Sender<StreamItem>,
         parts: u64,
@@ -123,15 +124,16 @@ enum Content {
 struct Slot {
     generation: u64,
     content: Content,
-    /// When the caller stops waiting.
+    /// Time at which the caller stops waiting.
     deadline: Option<Instant>,
-    /// When the server should long have ended it: some time after its deadline, or after it was cancelled.
+    /// Time by which the server should long have ended it: some time after its deadline, or after a
+    /// cancellation.
     overdue: Option<Instant>,
-    /// Where its frame begins in the bytes of the connection.
+    /// Position of its frame in the bytes of the connection.
     position: u64,
 }
 
-/// Request to be opened.
+/// A request to open.
 #[derive(Debug)]
 pub(crate) enum Opening {
     /// A look-up that may share a frame with others.
@@ -144,22 +146,22 @@ pub(crate) enum Opening {
     Stream(mpsc::Sender<StreamItem>, u32),
 }
 
-/// See the module.
+/// The slots of a connection. See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// Requests that have not ended.
+    /// Number of requests that have not ended.
     open: usize,
 }
 
 impl Slots {
-    /// Have all requests ended?
+    /// Says whether all requests have ended.
     pub fn is_idle(&self) -> bool {
         self.open == 0
     }
 
-    /// Slots in use: open requests, and answers that are not taken yet.
+    /// Returns the number of slots in use: open requests, and answers that are not taken yet.
     #[cfg(test)]
     pub fn used(&self) -> usize {
         self.slots.len() - self.free.len()
@@ -170,7 +172,7 @@ impl Slots {
         generation << INDEX_BITS | u64::from(index + 1)
     }
 
-    /// The slot of a number, if it is of this generation.
+    /// Finds the slot of a number, if the generation matches.
     fn find(&mut self, number: u64) -> Option<(u32, &mut Slot)> {
         let index = ((number & SLOTS_MAX as u64) as u32).checked_sub(1)?;
         let slot = self.slots.get_mut(index as usize)?;
@@ -209,8 +211,8 @@ impl Slots {
         }
     }
 
-    /// Opens a request whose frame, if it has one already, begins at `position`. None if all slots are in
-    /// use.
+    /// Opens a request; `position` is that of its frame, if it has one already. None if all slots
+    /// are in use.
     pub fn open(
         &mut self,
         opening: Opening,
@@ -232,7 +234,8 @@ impl Slots {
         Some(number)
     }
 
-    /// The deadline of a look-up that is in no frame yet; none if it has ended or was given up.
+    /// Returns the deadline of a look-up that is in no frame yet; none if it has ended or was
+    /// abandoned.
     pub fn queued(&mut self, number: u64) -> Option<Instant> {
         match self.find(number)?.1 {
             Slot { content: Content::Call { stage: Stage::Queued, .. }, deadline, .. } => *deadline,
@@ -240,7 +243,7 @@ impl Slots {
         }
     }
 
-    /// A look-up is in a frame of its own now.
+    /// Records that a look-up is now in a frame of its own.
     pub fn framed(&mut self, number: u64, overdue: Instant, at: u64) {
         if let Some((_, slot)) = self.find(number)
             && let Content::Call { stage, .. } = &mut slot.content
@@ -251,13 +254,13 @@ impl Slots {
         }
     }
 
-    /// The number of a batch for look-ups of several callers; it has none yet.
+    /// Opens a batch for look-ups of several callers, still empty, and returns its number.
     pub fn open_group(&mut self) -> Option<u64> {
         let content = Content::Group { members: Vec::new().into_iter(), answered: 0 };
         self.fill(content, None, None, NOWHERE)
     }
 
-    /// Look-ups are in one batch now; without any, the batch is not sent.
+    /// Records that look-ups are now in one batch; a batch without any is not sent.
     pub fn grouped(&mut self, group: u64, numbers: impl Iterator<Item = u64>, overdue: Instant, at: u64) {
         let mut indices = Vec::with_capacity(numbers.size_hint().0);
         for number in numbers {
@@ -285,8 +288,8 @@ impl Slots {
         }
     }
 
-    /// Tells the caller of a request how it ended. The slot is free when the caller has taken that, or is
-    /// gone.
+    /// Delivers the outcome to the caller of a request. The slot is free when the caller has taken
+    /// it, or is gone.
     fn end(&mut self, index: u32, outcome: Outcome<Answers>, effects: &mut Effects) {
         let Some(slot) = self.slots.get_mut(index as usize) else { return };
         let Content::Call { caller, stage, .. } = &mut slot.content else { return };
@@ -302,7 +305,7 @@ impl Slots {
         }
     }
 
-    /// The outcome of a request, once. Until there is one, `waker` is woken when it comes.
+    /// Returns the outcome of a request, once. Until then, it keeps `waker` to wake the caller.
     pub fn poll(&mut self, number: u64, waker: &Waker) -> Poll<Option<Outcome<Answers>>> {
         let Some((index, slot)) = self.find(number) else { return Poll::Ready(None) };
         let Content::Call { caller, stage, .. } = &mut slot.content else { return Poll::Ready(None) };
@@ -324,7 +327,7 @@ impl Slots {
         }
     }
 
-    /// The caller does not wait any more. True if the server is to be told: it has until `overdue` to end it.
+    /// Abandons a request. True if the server must be told: it has until `overdue` to end it.
     pub fn abandon(&mut self, number: u64, overdue: Instant, effects: &mut Effects) -> bool {
         let Some((index, slot)) = self.find(number) else { return false };
         match &mut slot.content {
@@ -357,7 +360,8 @@ impl Slots {
         }
     }
 
-    /// Tells callers whose deadline has passed. Gives the requests to cancel, and the next deadline.
+    /// Fails the calls whose deadline has passed. Returns the requests to cancel, and the next
+    /// deadline.
     pub fn expire(
         &mut self,
         now: Instant,
@@ -393,7 +397,7 @@ impl Slots {
         (cancels, next)
     }
 
-    /// A request that the server forgot: without its end its place would never be free again.
+    /// Returns a request that the server forgot; without its end its permit would never return.
     pub fn forgotten(&self, now: Instant) -> Option<u64> {
         let is_open = |content: &Content| match content {
             Content::Call { stage, .. } => *stage == Stage::Framed,
@@ -424,7 +428,8 @@ impl Slots {
         }
     }
 
-    /// Ends the requests whose frames begin at `from` or later, or that are in none: they are not sent.
+    /// Ends the requests whose frames begin at `from` or later, or that are in none; they are never
+    /// sent.
     pub fn retract(&mut self, from: u64, error: &Error, effects: &mut Effects) {
         for index in 0..self.slots.len() as u32 {
             let Some(slot) = self.slots.get(index as usize).filter(|slot| slot.position >= from) else {
@@ -443,7 +448,7 @@ impl Slots {
         }
     }
 
-    /// Frames that begin at `from` or later begin so much later.
+    /// Moves the positions at `from` or later by `by` bytes.
     pub fn shift(&mut self, from: u64, by: u64) {
         for slot in self.slots.iter_mut().filter(|slot| (from..NOWHERE).contains(&slot.position)) {
             slot.position += by;
@@ -456,7 +461,7 @@ impl Slots {
         self.free(index);
     }
 
-    /// Lets so many more parts come; false if the stream has ended.
+    /// Grants more parts; false if the stream has ended.
     pub fn grant(&mut self, number: u64, more: u32) -> bool {
         match self.find(number) {
             Some((_, Slot { content: Content::Stream { credit, .. }, .. })) => {
@@ -467,7 +472,7 @@ impl Slots {
         }
     }
 
-    /// Takes a frame of the server to the request that it belongs to.
+    /// Delivers a frame of the server to its request.
     pub fn deliver(&mut self, number: u64, frame: Frame, effects: &mut Effects) -> Result<(), Violation> {
         let not_waited_for = |frame: &Frame| {
             let what = frame.frame_type().name();
@@ -532,7 +537,7 @@ impl Slots {
                     Violation(format!("more parts for request {number} than it has credit for"))
                 })?;
                 *parts += 1;
-                // A stream that nobody reads is cancelled, but parts may still be on their way.
+                // A cancelled stream has no reader, but parts may still be on their way.
                 let _ = to.try_send(StreamItem::Part(part));
             }
             (Content::Stream { to, parts, .. }, Frame::End { parts: said }) => {
@@ -589,7 +594,7 @@ mod tests {
         slots.open(Opening::Single(Waker::noop().clone()), None, None, position).unwrap()
     }
 
-    /// The revision that a caller is told.
+    /// Returns the revision that a caller receives.
     fn told(slots: &mut Slots, number: u64) -> Option<u64> {
         match slots.poll(number, Waker::noop()) {
             Poll::Ready(Some(Outcome::Answered(Answers::One(Ok(Answer::Done { revision }))))) => {
@@ -616,7 +621,7 @@ mod tests {
             assert_eq!(told(&mut slots, next), None);
             slots.deliver(next, answer(revision), &mut effects).unwrap();
             assert_eq!(told(&mut slots, next), Some(revision));
-            // A second answer is none.
+            // A second answer is a breach of the protocol.
             assert!(slots.deliver(next, answer(revision), &mut effects).is_err());
         }
         assert_eq!(effects.ended, 99);
@@ -659,7 +664,7 @@ mod tests {
             assert!(slots.is_idle());
         }
         assert_eq!(slots.slots.len(), 5, "the slots were used again");
-        // An answer that its caller does not take any more.
+        // An answer that its caller will not take any more.
         let single = open(&mut slots, 0);
         slots.deliver(single, answer(1), &mut effects).unwrap();
         assert!(!slots.abandon(single, overdue, &mut effects));

@@ -1,4 +1,4 @@
-//! Where the catalogue is, what is trusted there, and who the caller is.
+//! Targets: the servers of a catalogue, the certificates to trust, and the caller's credentials.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,12 +8,12 @@ use exacat_wire::native::{self, Authenticate, Secret};
 
 use crate::settings::limits::ENDPOINTS_MAX;
 
-/// One place where a server listens.
+/// Address at which a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
     /// A Unix socket on this machine.
     Unix(PathBuf),
-    /// A host and port that speak TLS.
+    /// A host and port with TLS.
     Tls {
         /// Name or address.
         host: String,
@@ -56,22 +56,23 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// Which servers are believed to be who they say, over TLS.
+/// Servers that the client trusts over TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
     /// None: only Unix sockets can be used.
     #[default]
     Nothing,
-    /// Those whose certificate is in this PEM file, or signed for their name by one in it.
+    /// Servers whose certificate is in this PEM file, or signed for their name by one in it.
     CertificateFile(PathBuf),
-    /// As `CertificateFile`, with the PEM itself.
+    /// Like `CertificateFile`, with the PEM itself.
     Certificates(Vec<u8>),
-    /// The one whose certificate, in DER, has this SHA-256.
+    /// The server whose certificate, in DER, has this SHA-256.
     Fingerprint([u8; 32]),
 }
 
 impl Trust {
-    /// Reads a fingerprint: 64 hex digits, with or without colons between bytes and `sha256:` before them.
+    /// Reads a fingerprint: 64 hex digits, with or without colons between bytes and `sha256:`
+    /// before them.
     pub fn fingerprint(text: &str) -> Result<Self> {
         let bad = || Error::invalid(format!("not a SHA-256 fingerprint (64 hex digits): {text:.200?}"));
         let lower = text.trim().to_ascii_lowercase();
@@ -94,7 +95,8 @@ impl Trust {
     }
 }
 
-/// Where a catalogue is: one or more servers of the same catalogue, and what is trusted there.
+/// Address of a catalogue: one or more servers of the same catalogue, and the certificates to
+/// trust.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     endpoints: Vec<Endpoint>,
@@ -102,7 +104,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Servers of one catalogue; the first that can be reached is used.
+    /// Makes a target of the servers of one catalogue; the client uses the first reachable one.
     pub fn new(endpoints: Vec<Endpoint>) -> Result<Self> {
         if endpoints.is_empty() {
             return Err(Error::invalid("a target has no endpoint"));
@@ -118,40 +120,40 @@ impl Target {
         Target::new(text.split(',').map(|part| Endpoint::parse(part.trim())).collect::<Result<_>>()?)
     }
 
-    /// The same, trusting this.
+    /// Sets the trust.
     #[must_use]
     pub fn trusting(mut self, trust: Trust) -> Self {
         self.trust = trust;
         self
     }
 
-    /// The endpoints.
+    /// Returns the endpoints.
     pub fn endpoints(&self) -> &[Endpoint] {
         &self.endpoints
     }
 
-    /// What is trusted.
+    /// Returns the trust.
     pub fn trust(&self) -> &Trust {
         &self.trust
     }
 }
 
-/// Who the caller is.
+/// Credentials of the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials(pub(crate) Authenticate);
 
 impl Credentials {
-    /// Nobody in particular; allowed where the server is so configured, for reading.
+    /// Makes credentials of no user. A server accepts them, for reading, if it is configured to.
     pub fn anonymous() -> Self {
         Credentials::showing(native::Credentials::Anonymous)
     }
 
-    /// The user who runs this program, on this machine: over a Unix socket.
+    /// Makes credentials of the user that runs this program on this machine, over a Unix socket.
     pub fn local() -> Self {
         Credentials::showing(native::Credentials::Local)
     }
 
-    /// The holder of this bearer token.
+    /// Makes credentials of the holder of this bearer token.
     pub fn token(secret: impl Into<String>) -> Self {
         Credentials::showing(native::Credentials::Token(Secret::new(secret)))
     }
@@ -160,7 +162,7 @@ impl Credentials {
         Credentials(Authenticate { credentials, act_as: None })
     }
 
-    /// The same, acting as another account, which the user must be allowed to.
+    /// Acts as another account, which the user must be permitted to.
     #[must_use]
     pub fn acting_as(mut self, account: AccountName) -> Self {
         self.0.act_as = Some(account);

@@ -1,5 +1,5 @@
-//! Which certificates are believed: those in a given file, those signed by one in it, or the one of a given
-//! fingerprint. Nothing is believed because others do.
+//! Trust of certificates: those in a given file, those signed by one in it, or the one of a given
+//! fingerprint. The client ignores the authorities that the system trusts.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use crate::settings::limits::CERTIFICATE_FILE_BYTES_MAX;
 use crate::target::Trust;
 
-/// The configuration of all connections of a client; none if nothing is trusted.
+/// Makes the configuration of all connections of a client; none without trust.
 pub(crate) fn client_config(trust: &Trust) -> Result<Option<Arc<ClientConfig>>> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = match trust {
@@ -44,7 +44,7 @@ pub(crate) fn client_config(trust: &Trust) -> Result<Option<Arc<ClientConfig>>> 
     Ok(Some(Arc::new(config)))
 }
 
-/// Certificates that are believed as they are, whatever name is in them: the caller named them.
+/// Certificates trusted as they are, for any name, because the caller chose them.
 #[derive(Debug)]
 enum Known {
     Certificates(Vec<CertificateDer<'static>>),
@@ -55,7 +55,7 @@ enum Known {
 struct Verifier {
     provider: Arc<CryptoProvider>,
     known: Known,
-    /// Believes what a known certificate has signed, for the name in it.
+    /// Trusts certificates signed by a known one, for the name in them.
     signed: Option<Arc<WebPkiServerVerifier>>,
 }
 

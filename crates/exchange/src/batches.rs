@@ -1,8 +1,8 @@
-//! Reading a listing on a thread of its own, into batches ready to be sent.
+//! Reads a listing on its own thread, into batches ready to be sent.
 //!
-//! Rows are read in two passes if need be: what refers to other rows (members of collections and of archives,
-//! which may stand before them) is put off to the second. Everything that can be judged without the catalogue
-//! is judged here, in the order of the rows, so that rejects do not depend on timing.
+//! Rows are read in up to two passes. Rows that refer to other rows (members of collections and of
+//! archives, which may precede them) wait for the second pass. Every check that needs no catalogue
+//! is made here, in the order of the rows, so rejects do not depend on timing.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -23,28 +23,28 @@ use crate::reject::{Complaint, Reason, Reject};
 use crate::row::{Item, Other, Row};
 use crate::seen::Seen;
 
-/// Rows looked at after which a batch is sent though little of it is to be done.
+/// Number of rows after which a batch is sent even if it has little content.
 const ROWS_PER_BATCH_MAX: u64 = 65_536;
-/// Bytes a row takes beyond its texts.
+/// Bytes of a row beyond its texts.
 const ROW_OVERHEAD_BYTES: usize = 128;
 
-/// Which time the listing is read.
+/// Pass over a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Pass {
-    /// Everything that stands for itself.
+    /// Rows that refer to no other rows.
     First,
-    /// What refers to other rows.
+    /// Rows that refer to other rows.
     Second,
 }
 
-/// Where a row is: its line, and its bytes in the batch.
+/// Position of a row: its line, and its bytes in the batch.
 #[derive(Clone, Debug)]
 pub(crate) struct RowAt {
     pub(crate) line: u64,
     raw: Range<usize>,
 }
 
-/// Files to register at once, none twice.
+/// Files to register in one call, all with different names.
 #[derive(Debug)]
 pub(crate) struct FileGroup {
     pub(crate) files: Vec<NewFile>,
@@ -56,30 +56,30 @@ pub(crate) struct FileGroup {
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub(crate) pass: Pass,
-    /// Which rows, counted from 0; those put off or skipped are among them.
+    /// Rows covered, counted from 0, including deferred and skipped ones.
     pub(crate) rows: Range<u64>,
-    /// Bytes of the file read by then.
+    /// Bytes of the file read by the end of the batch.
     pub(crate) bytes_read: u64,
     raw: Vec<u8>,
-    /// Files; a name that is repeated stands in a later group.
+    /// Groups of files; a repeated name is in a later group.
     pub(crate) groups: Vec<FileGroup>,
     pub(crate) others: Vec<(RowAt, Other)>,
     pub(crate) members: Vec<(RowAt, Lfn, FileRef)>,
-    /// Rows that were judged bad while reading.
+    /// Rows that were rejected while reading.
     pub(crate) rejects: Vec<Reject>,
-    /// SEs to register before anything else of the batch.
+    /// SEs to register before the rest of the batch.
     pub(crate) new_ses: Vec<SeName>,
-    /// Hashes of the files' names, if names may be repeated across batches.
+    /// Hashes of the files' names, if names may repeat across batches.
     pub(crate) names: Vec<u128>,
-    /// Rows that are here to be done.
+    /// Number of rows to process.
     items: usize,
     bytes: usize,
-    /// Files there is room for at first.
+    /// Initial capacity for files.
     room: usize,
 }
 
 impl Batch {
-    /// An empty one, with room for about as much as the one before it had.
+    /// Makes an empty batch, with the capacity that the one before it needed.
     fn after(before: Option<&Batch>, pass: Pass, first: u64) -> Self {
         let files = before.and_then(|before| before.groups.first()).map_or(0, |group| group.files.len());
         Batch {
@@ -99,17 +99,17 @@ impl Batch {
         }
     }
 
-    /// The bytes of a row as found.
+    /// Returns the bytes of a row as found.
     pub(crate) fn raw(&self, row: &RowAt) -> &[u8] {
         &self.raw[row.raw.clone()]
     }
 
-    /// The row as a record, to be understood again.
+    /// Returns the row as a record, to be parsed again.
     pub(crate) fn record(&self, row: &RowAt) -> Record<'_> {
         Record { line: row.line, raw: self.raw(row), flaw: None }
     }
 
-    /// A reject of a row.
+    /// Makes a reject of a row.
     pub(crate) fn reject(&self, row: &RowAt, complaint: Complaint) -> Reject {
         complaint.of_row(row.line, self.raw(row))
     }
@@ -138,8 +138,8 @@ impl Batch {
                 let pfns = file.replicas.iter().filter_map(|replica| replica.pfn.as_ref());
                 self.bytes += file.lfn.as_str().len() + pfns.map(|pfn| pfn.as_str().len()).sum::<usize>();
                 while self.groups.len() <= group {
-                    // Nearly all files of a batch are in its first group. Growing step by step would copy each
-                    // file twice, and in fresh memory.
+                    // Nearly all files of a batch are in its first group. Growth in steps would
+                    // copy each file twice, into fresh memory.
                     let room = if self.groups.is_empty() { self.room } else { 0 };
                     self.groups.push(FileGroup {
                         files: Vec::with_capacity(room),
@@ -159,7 +159,7 @@ impl Batch {
 }
 
 impl FileGroup {
-    /// Keeps those at the places that `keep` says.
+    /// Keeps the items whose index satisfies `keep`.
     pub(crate) fn keep(&mut self, keep: impl Fn(usize) -> bool) {
         fn keep_in<T>(items: &mut Vec<T>, keep: &impl Fn(usize) -> bool) {
             let mut index = 0;
@@ -173,7 +173,7 @@ impl FileGroup {
         keep_in(&mut self.collections, &keep);
     }
 
-    /// Sorts the files by name, so that files of one directory stand together.
+    /// Sorts the files by name, so that files of one directory are adjacent.
     fn sort(&mut self) {
         if self.files.is_sorted_by(|a, b| a.lfn <= b.lfn) {
             return;
@@ -191,34 +191,34 @@ impl FileGroup {
     }
 }
 
-/// What comes from the reading thread.
+/// Message of the reading thread.
 #[derive(Debug)]
 pub(crate) enum Read {
     /// A batch.
     Batch(Box<Batch>),
     /// A pass is over: so many rows.
     Passed(Pass, u64),
-    /// It cannot be read further.
+    /// The listing cannot be read further.
     Failed(Error),
 }
 
-/// What of a first reading is to be read again, once that is known.
+/// Channel for the rows of the first pass that the second must read again.
 pub(crate) type Left = std::sync::mpsc::Receiver<Lines>;
 
-/// How to read.
+/// Settings of the reader.
 #[derive(Debug)]
 pub(crate) struct Reading {
     /// Rows before this are done already.
     pub(crate) from: (Pass, u64),
-    /// Are rows that refer to others put off?
+    /// True if rows that refer to others are deferred.
     pub(crate) two_passes: bool,
-    /// Rows of a batch, at most.
+    /// Maximum rows of a batch.
     pub(crate) batch_rows: usize,
-    /// Waited for between the two, if there is any.
+    /// Rows to read again; if present, awaited between the passes.
     pub(crate) left: Option<Left>,
 }
 
-/// Begins to read. The thread ends when the listing does, or when the receiver is dropped.
+/// Starts the reader. Its thread ends with the listing, or when the receiver is dropped.
 pub(crate) fn read(
     listing: Arc<Listing>,
     reading: Reading,
@@ -240,7 +240,7 @@ pub(crate) fn read(
 
 enum Stop {
     Failed(Error),
-    /// Nobody listens any more.
+    /// The receiver was dropped.
     Unwanted,
 }
 
@@ -253,7 +253,7 @@ impl From<Error> for Stop {
 struct Reader<'r> {
     listing: &'r Listing,
     reading: Reading,
-    /// Rows of the first pass that the second is to give.
+    /// Rows of the first pass that the second must read again.
     left: Lines,
     count: BytesRead,
     sender: &'r mpsc::Sender<Read>,
@@ -271,18 +271,18 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Must this row wait for the second pass?
+    /// Says whether a row must wait for the second pass.
     fn is_deferred(&self, item: &Item) -> bool {
         self.reading.two_passes
             && match item {
                 Item::File(file, _) => file.member_of.is_some(),
-                // A listing of nothing but members is of files that are in already.
+                // In a listing with only members, the files are in the catalogue already.
                 Item::Member { .. } => self.listing.options().kind != RowKind::Member,
                 Item::Other(_) => false,
             }
     }
 
-    /// Reads all rows once; gives how many were put off.
+    /// Reads all rows once; returns the number of deferred ones.
     fn pass(&mut self, pass: Pass) -> Result<u64, Stop> {
         let (from_pass, from_row) = self.reading.from;
         let from = match pass.cmp(&from_pass) {
@@ -315,11 +315,11 @@ impl Reader<'_> {
                 Err(_) => {}
                 Ok((mut row, (name, repeated))) => {
                     let left = self.left.contains(record.line);
-                    // What comes of it depends on what comes of the row before it, which may be loaded after this pass.
+                    // The result depends on the row before it, which may be loaded after this pass.
                     let follows = repeated && self.reading.left.is_some();
                     let put_off = left || follows || self.is_deferred(&row.item);
                     if left {
-                        // They were told of in the first pass.
+                        // The first pass reported them.
                         row.dropped.clear();
                     }
                     deferred += u64::from(put_off);

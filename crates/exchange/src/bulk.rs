@@ -1,30 +1,31 @@
-//! Loading in bulk: what a catalogue that is opened in this process can do for the plain files of a listing.
+//! Bulk load of a listing's plain files into a catalogue opened in this process.
 //!
-//! Files are taken as the listing is read, and loaded when it is; what turns out not to be plain then is read a second
-//! time and asked for in the ordinary way, as it would have been at first.
+//! The import collects files as it reads the listing, and loads them at the end. Files that then
+//! prove not to be plain are read a second time and registered the ordinary way. The result is the
+//! same as if that had been done at first.
 
 use std::future::Future;
 
 use exacat_model::Error;
 use exacat_model::operation::NewFile;
 
-/// Takes files, and loads them.
+/// Collects files, and loads them.
 pub trait Bulk: Send + Sync + 'static {
-    /// Takes those of `files` at the places `which`, to be loaded; each is known by its line. Gives for each whether it was
-    /// taken; what is not must be asked for. Directories that are missing are made.
+    /// Takes the files at the indices in `which`, each with its line, for the load. Returns for
+    /// each whether it was taken; the caller must register the others. Makes missing directories.
     fn take(
         &self,
         files: &[NewFile],
         which: &[(usize, u64)],
     ) -> impl Future<Output = Result<Vec<bool>, Error>> + Send;
 
-    /// Loads what was taken; gives how many files were made. `left` is told the lines of the others, about which nothing was
-    /// done.
+    /// Loads the taken files; returns the number of files created. Calls `left` with the lines of
+    /// the others, which it left alone.
     fn load(&self, left: impl FnMut(u64) + Send + 'static)
     -> impl Future<Output = Result<u64, Error>> + Send;
 }
 
-/// Takes nothing: everything goes the ordinary way.
+/// A bulk load that takes nothing: all files go the ordinary way.
 #[derive(Clone, Copy, Debug)]
 pub struct OneByOne;
 
@@ -38,7 +39,7 @@ impl Bulk for OneByOne {
     }
 }
 
-/// A set of lines: a bit for each line up to the last of them.
+/// A set of lines: one bit for each line up to the last of them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lines {
     bits: Vec<u64>,

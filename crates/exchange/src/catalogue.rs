@@ -1,19 +1,19 @@
-//! What this crate asks of a catalogue, so that a test can stand in for the network.
+//! The catalogue interface that this crate needs, so that a test can replace the network.
 
 use std::future::Future;
 
 use exacat_model::{Answer, Cursor, Error, Operation};
 use futures::Stream;
 
-/// A catalogue that can be asked.
+/// A catalogue that carries out operations.
 ///
-/// A call may be in flight beside others, and asks again by itself where that is safe. `Unknown` and
-/// `Unavailable` come back only when it gave up.
+/// Calls may run concurrently, and retry by themselves where that is safe. They return `Unknown`
+/// and `Unavailable` only after they gave up.
 pub trait Catalogue: Send + Sync + 'static {
     /// Carries out an operation.
     fn call(&self, operation: Operation) -> impl Future<Output = Result<Answer, Error>> + Send;
 
-    /// All pages of an operation that has pages, in order.
+    /// Streams all pages of an operation that has pages, in order.
     fn stream(&self, operation: Operation) -> impl Stream<Item = Result<Answer, Error>> + Send {
         futures::stream::unfold(Some(operation), move |next| async move {
             let operation = next?;
@@ -25,12 +25,12 @@ pub trait Catalogue: Send + Sync + 'static {
     }
 }
 
-/// The operation, if it is one that has pages.
+/// Returns the operation, if it has pages.
 pub(crate) fn again(operation: &Operation) -> Option<Operation> {
     operation.resumed(Cursor::default()).is_some().then(|| operation.clone())
 }
 
-/// What asks for the page after this one.
+/// Returns the operation for the page after this one.
 pub(crate) fn following(again: Option<Operation>, answer: &Result<Answer, Error>) -> Option<Operation> {
     answer.as_ref().ok()?.next().cloned().and_then(|next| again?.resumed(next))
 }

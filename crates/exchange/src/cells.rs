@@ -1,4 +1,4 @@
-//! An entry as a row of an export: what each column holds, and how it is written in each format.
+//! Converts an entry to a row of an export: the content of each column, in each format.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -17,22 +17,22 @@ use crate::records::{Format, push_csv_field};
 /// The SEs by number.
 pub(crate) type Ses = HashMap<u16, Se>;
 
-/// Writes rows.
+/// Writer of rows.
 #[derive(Clone, Debug)]
 pub(crate) struct Cells {
     pub(crate) columns: Vec<Role>,
     pub(crate) format: Format,
     pub(crate) delimiter: u8,
-    /// Written as `=` where the PFN is this and the LFN.
+    /// PFN prefix; a PFN that is this and the LFN is written as `=`.
     pub(crate) pfn_same: Option<String>,
     pub(crate) days: Days,
 }
 
-/// What becomes a row.
+/// Source of a row.
 pub(crate) enum Line<'a> {
     /// An entry.
     Entry(&'a Stat),
-    /// A member of a collection; by GUID if nobody sees where it stands.
+    /// A member of a collection; by GUID if its path is hidden from the caller.
     Member { collection: &'a Lfn, file: FileRef },
 }
 
@@ -51,7 +51,8 @@ impl Cells {
         if self.format == Format::JsonLines {
             self.json_row(out, line, ses);
         } else {
-            // One for all fields of a row: a field is written in two steps, and an export has billions of them.
+            // One buffer for all fields of a row: a field is written in two steps, and an export
+            // has billions of them.
             let mut text = String::new();
             for (index, role) in self.columns.iter().enumerate() {
                 self.separate(out, index);
@@ -76,7 +77,7 @@ impl Cells {
         }
     }
 
-    /// Appends what a column holds; nothing where there is nothing.
+    /// Appends the content of a column; nothing if it is empty.
     fn push_text(&self, out: &mut String, role: &Role, line: &Line<'_>, ses: &Ses) {
         let stat = match line {
             Line::Member { collection, file } => {
@@ -108,11 +109,12 @@ impl Cells {
         }
     }
 
-    /// Appends a column that holds one value; none where there is nothing.
+    /// Appends a column with one value; none if it is empty.
     fn push_scalar(&self, out: &mut String, role: &Role, stat: &Stat, ses: &Ses) -> Option<()> {
         let entry = &stat.entry;
         let file = entry.file();
-        // Whatever is set on a link is set on what it stands for, so what a link has cannot be given back.
+        // An attribute set on a link is set on its target, so an import could not restore a link's
+        // own ones.
         if entry.kind() == Kind::Link && !matches!(role, Role::Lfn | Role::Kind | Role::Target) {
             return None;
         }
@@ -171,7 +173,7 @@ impl Cells {
                 out.push(b',');
             }
             first = false;
-            // Writing to memory cannot fail, and every value here has text keys.
+            // A write to memory cannot fail, and every value here has text keys.
             let _infallible = serde_json::to_writer(&mut *out, &role.name());
             out.push(b':');
             let _infallible = serde_json::to_writer(&mut *out, &value);
@@ -232,11 +234,11 @@ fn tag<'a>(entry: &'a Entry, key: &str) -> Option<&'a TagValue> {
 }
 
 fn push(out: &mut String, value: impl std::fmt::Display) {
-    // Writing to memory cannot fail.
+    // A write to memory cannot fail.
     let _infallible = write!(out, "{value}");
 }
 
-/// Appends the items of a list, each as `item` appends it, escaped.
+/// Appends the items of a list, escaped; `item` appends each.
 fn join<T>(
     out: &mut String,
     items: impl IntoIterator<Item = T>,
@@ -254,8 +256,8 @@ fn join<T>(
     }
 }
 
-/// The replicas in the order of their SEs' names, which is the same in every catalogue; numbers are
-/// not.
+/// Returns the replicas in the order of their SEs' names, which is the same in every catalogue.
+/// Numbers differ.
 fn by_name<'a>(file: &'a File, ses: &Ses) -> SmallVec<[&'a Replica; 4]> {
     let mut replicas: SmallVec<[&Replica; 4]> = file.replicas.iter().collect();
     if replicas.len() > 1 {
@@ -264,9 +266,9 @@ fn by_name<'a>(file: &'a File, ses: &Ses) -> SmallVec<[&'a Replica; 4]> {
     replicas
 }
 
-/// The replicas whose PFNs can be read, available ones first, otherwise by the names of their SEs.
-/// What a listing names as a PFN comes back as an available replica, so lost ones and those being
-/// copied have no place there.
+/// Returns the replicas with readable PFNs, available ones first, then by the names of their SEs. A
+/// PFN in a listing is imported as an available replica, so lost ones and those being copied are
+/// left out.
 pub(crate) fn offered<'a>(file: &'a File, ses: &Ses) -> impl Iterator<Item = &'a Replica> {
     let mut replicas = by_name(file, ses);
     replicas.retain(|replica| {
@@ -282,7 +284,8 @@ fn pfns(file: &File, ses: &Ses) -> impl Iterator<Item = String> {
     offered(file, ses).map(|replica| replica.pfn(file.guid, ses.get(&replica.se.0)))
 }
 
-/// A name for an SE that is registered no more stands for nobody; the number then is all there is to say.
+/// Returns the name of a replica's SE. For an SE no longer registered it is a name that belongs to
+/// none, with the number.
 fn se_name(replica: &Replica, ses: &Ses) -> String {
     ses.get(&replica.se.0).map_or_else(|| format!("se-number-{}", replica.se.0), |se| se.name.to_string())
 }
@@ -320,7 +323,7 @@ fn replica_json(file: &File, replica: &Replica, ses: &Ses) -> Value {
     Value::Object(object)
 }
 
-/// The columns of an export that gives everything back.
+/// Returns the columns of an export that restores everything.
 pub(crate) fn full_columns() -> Vec<Role> {
     vec![
         Role::Kind,

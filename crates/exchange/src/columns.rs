@@ -1,25 +1,26 @@
-//! What each column of a listing means: its role, said by the user, by the header, or by the export's marker.
+//! Roles of the columns of a listing, given by the user, the header, or the export's preamble.
 
 use exacat_model::TagKey;
 
 use crate::error::Error;
 use crate::limits::COLUMNS_MAX;
 
-/// What a column means.
+/// Meaning of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The logical name. A name without leading slash needs a prefix.
     Lfn,
     /// Bytes.
     Size,
-    /// Checksums, as [`Checksum::parse`](exacat_model::Checksum::parse) reads each; several separated by `|`,
-    /// `,` or `;`.
+    /// Checksums, as [`Checksum::parse`](exacat_model::Checksum::parse) reads each; several
+    /// separated by `|`, `,` or `;`.
     Checksum,
-    /// One PFN, on the SE of the same row, or on the one the SE map or `--se` says.
+    /// One PFN, on the SE of the same row, or the one from the SE map or `--se`.
     Pfn,
-    /// Several PFNs separated by `|`, each on the SE the SE map or `--se-auto` says.
+    /// Several PFNs separated by `|`, each on the SE from the SE map or `--se-auto`.
     Pfns,
-    /// Several replicas separated by `|` or `,`: `SE`, `SE=PFN`, or either with `/state` after the SE's name.
+    /// Several replicas separated by `|` or `,`: `SE`, `SE=PFN`, or either with `/state` after the
+    /// SE's name.
     Replicas,
     /// The SE of the PFN, or of a replica whose PFN follows from the GUID.
     Se,
@@ -31,27 +32,27 @@ pub enum Role {
     Group,
     /// The mode, octal.
     Mode,
-    /// When its content was made.
+    /// Time its content was made.
     Mtime,
-    /// When it goes to the trash by itself.
+    /// Time at which it goes to the trash.
     Expires,
-    /// The job that made it.
+    /// Job that made it.
     Job,
     /// The value of the tag of this key.
     Tag(TagKey),
     /// Several tags separated by `;`: `key=value`.
     Tags,
-    /// The collection the file becomes a member of.
+    /// Collection that the file becomes a member of.
     Collection,
-    /// What kind of row it is: file, directory, collection, link, member.
+    /// Kind of the row: file, directory, collection, link, member.
     Kind,
-    /// Of a link, the path it stands for; of a member, the file.
+    /// For a link, its target path; for a member, the file.
     Target,
-    /// Nothing.
+    /// No meaning.
     Ignore,
 }
 
-/// Roles without a parameter: the name exports use, then other names headers have for the same.
+/// Roles without a parameter: the name in exports, then other names in headers.
 const NAMES: [(Role, &[&str]); 19] = [
     (Role::Lfn, &["lfn", "path", "logical_name"]),
     (Role::Size, &["size", "filesize"]),
@@ -75,7 +76,7 @@ const NAMES: [(Role, &[&str]); 19] = [
 ];
 
 impl Role {
-    /// The role of that name; `tag:KEY` for a tag.
+    /// Returns the role of a name; `tag:KEY` for a tag.
     pub fn parse(text: &str) -> Result<Self, Error> {
         if let Some(key) = text.strip_prefix("tag:") {
             return TagKey::parse(key).map(Role::Tag).map_err(|error| Error::options(error.message));
@@ -86,13 +87,13 @@ impl Role {
         })
     }
 
-    /// The role a header of that name stands for, in either case.
+    /// Returns the role that a header of that name means, in either case.
     fn named(text: &str) -> Option<Self> {
         let lower = text.trim().to_ascii_lowercase();
         NAMES.iter().find(|(_, names)| names.contains(&lower.as_str())).map(|(role, _)| role.clone())
     }
 
-    /// The role a key of JSON stands for.
+    /// Returns the role that a key of JSON means.
     pub(crate) fn of_key(key: &str) -> Option<Self> {
         Role::of_header(key)
     }
@@ -104,7 +105,7 @@ impl Role {
         }
     }
 
-    /// Its name.
+    /// Returns the name.
     pub fn name(&self) -> String {
         match self {
             Role::Tag(key) => format!("tag:{key}"),
@@ -116,18 +117,18 @@ impl Role {
     }
 }
 
-/// Which columns the user named.
+/// Columns that the user named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Columns {
     /// All of them, by position: `lfn,size,checksum,pfn`.
     InOrder(Vec<Role>),
-    /// Some, by the header's name or by number from 1: `name=lfn,dst=se` or `2=lfn`. In JSON a name with dots
-    /// is a path.
+    /// Some, by the header's name or by number from 1: `name=lfn,dst=se` or `2=lfn`. In JSON, a
+    /// name with dots is a path.
     Named(Vec<(String, Role)>),
 }
 
 impl Columns {
-    /// Reads what stands after `--columns`.
+    /// Reads the value of `--columns`.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let items: Vec<&str> = text.split(',').map(str::trim).collect();
         if items.len() > COLUMNS_MAX {
@@ -146,21 +147,22 @@ impl Columns {
     }
 }
 
-/// The role of each column of one listing.
+/// Roles of the columns of one listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// By position; of columns without a role, the header's name, if there is a header.
+    /// Columns by position; a column without a role has the header's name, if there is a header.
     pub columns: Vec<Result<Role, String>>,
 }
 
-/// Does the first row of a listing read as a header? It does if one of its fields is a role's name and none
-/// begins with a slash.
+/// Says whether the first row of a listing is a header: one of its fields is a role's name, and
+/// none begins with a slash.
 pub fn looks_like_header(fields: &[&str]) -> bool {
     fields.iter().any(|field| Role::of_header(field).is_some())
         && !fields.iter().any(|field| field.starts_with('/'))
 }
 
-/// Gives each column its role. `auto` lets header names speak for themselves where the user said nothing.
+/// Assigns a role to each column. With `auto`, header names that are roles count if the user named
+/// no other.
 pub fn layout(columns: Option<&Columns>, header: Option<&[&str]>, auto: bool) -> Result<Layout, Error> {
     let by_name = |name: &str| if auto { Role::of_header(name) } else { None };
     let columns = match (columns, header) {
@@ -217,7 +219,7 @@ fn named_layout(
     Ok(columns)
 }
 
-/// A listing names its entries, and says each thing once.
+/// Checks that one column is the LFN, and that no role occurs twice.
 fn check(layout: Layout) -> Result<Layout, Error> {
     let roles: Vec<&Role> = layout.columns.iter().flatten().collect();
     if !roles.contains(&&Role::Lfn) {
@@ -274,7 +276,7 @@ mod tests {
         assert_eq!(roles(Some("2=lfn,5=se"), Some(&header)).unwrap()[1], "lfn");
         assert_eq!(roles(Some("ignore,lfn"), Some(&header)).unwrap(), ["ignore", "lfn"]);
         assert_eq!(roles(Some("3=lfn"), None).unwrap(), ["ignore", "ignore", "lfn"]);
-        // A header that says size is overruled where the user gives the role to another column.
+        // The user's column for a role overrides a header of that name.
         assert_eq!(roles(Some("start=size,name=lfn"), Some(&header)).unwrap()[2], "?size");
     }
 

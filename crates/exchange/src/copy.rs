@@ -1,8 +1,10 @@
-//! A whole catalogue copied into another store: its history, change by change, so that everything in it is as it was - numbers, revisions,
-//! times, trash, bookings, queues, tokens, what requests came to.
+//! Copies a whole catalogue into another store: its history, change by change. The copy has the
+//! same numbers, revisions, times, trash, upload reservations, queues, tokens and outcomes of
+//! requests.
 //!
-//! A copy that was cut off goes on where it ended, for the other catalogue's last change says how far it came. What has another
-//! history is never touched. Afterwards [`compare`] proves that both hold the same.
+//! An interrupted copy resumes at its end, because the target's last change shows its progress. A
+//! target with another history is never changed. Afterwards [`compare`] proves that both hold the
+//! same.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,27 +22,27 @@ use crate::limits::CHANGES_OF_A_PIECE;
 use crate::local::Asked;
 use crate::progress::Progress;
 
-/// What was copied.
+/// Result of a copy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CopyReport {
-    /// Changes that were there before: an attempt that was cut off.
+    /// Changes from an earlier, interrupted attempt.
     pub before: u64,
-    /// Changes copied now.
+    /// Changes copied by this run.
     pub changes: u64,
-    /// The last one.
+    /// Last revision.
     pub revision: Revision,
-    /// How long it took.
+    /// Duration of the run.
     pub elapsed: Duration,
 }
 
-/// What both catalogues hold.
+/// Content of both catalogues, which are equal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Same {
-    /// Of all that is in the tree.
+    /// Digest of the whole tree.
     pub digest: Digest,
     /// Entries in the tree.
     pub entries: u64,
-    /// Records, items of the trash and of deletion queues, bookings.
+    /// Records, items of the trash and of deletion queues, upload reservations.
     pub others: u64,
 }
 
@@ -48,8 +50,8 @@ fn conflict(what: String) -> Error {
     Error::Catalogue(ModelError::new(ErrorKind::Conflict, what))
 }
 
-/// Copies what follows the last change of `target` into it, which `take` does. Nobody may change `target` meanwhile; what comes into `source`
-/// after the beginning is left for another run.
+/// Copies the changes after the last one of `target`, in pieces, with `take`. Nobody may change
+/// `target` meanwhile. Changes that `source` makes after the beginning wait for another run.
 pub async fn copy(
     source: &dyn Store,
     target: &dyn Store,
@@ -92,8 +94,8 @@ pub async fn copy(
     })
 }
 
-/// Is the target's history the beginning of the source's? Its last change tells: no two catalogues have the same by chance, for each has the
-/// id of its request.
+/// Checks that the target's history is the beginning of the source's. Its last change suffices: two
+/// catalogues never have the same one by chance, because each has the id of its request.
 async fn is_continued(
     source: &dyn Store,
     target: &dyn Store,
@@ -114,8 +116,8 @@ async fn is_continued(
     )))
 }
 
-/// Proves that two catalogues hold the same: everything in the tree by its digest, the rest item by item. Nobody may change them
-/// meanwhile.
+/// Proves that two catalogues hold the same: the tree by its digest, the rest item by item. Nobody
+/// may change them meanwhile.
 pub async fn compare(
     source: &Arc<dyn Store>,
     target: &Arc<dyn Store>,
@@ -158,7 +160,7 @@ pub async fn compare(
     Ok(Same { digest: here.whole, entries: here.entries, others })
 }
 
-/// Compares two listings page by page: how many items they have.
+/// Compares two listings page by page; returns their number of items.
 async fn same<T: PartialEq, K: Copy>(
     what: &str,
     source: &Arc<dyn Store>,

@@ -1,4 +1,4 @@
-//! Times as text, for rows by the billion: the day is worked out once for all times of it that follow each other.
+//! Times as text, for billions of rows: consecutive times of one day share the formatted date.
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -7,19 +7,20 @@ use exacat_model::TimeMs;
 
 const DAY_MS: u64 = 86_400_000;
 
-/// Remembers the day of the time that was printed last.
+/// Cache of the day of the last printed time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Days(RefCell<Day>);
 
 #[derive(Clone, Debug, Default)]
 struct Day {
     number: u64,
-    /// `2026-03-01T`; empty if none is remembered, or the number is of no day that has a date.
+    /// Date of that day, `2026-03-01T`; empty if none is cached, or the number is beyond the
+    /// calendar.
     text: String,
 }
 
 impl Days {
-    /// Appends a time as it prints itself.
+    /// Appends a time in its printed form.
     pub fn push(&self, out: &mut String, time: TimeMs) {
         let (number, ms) = (time.0 / DAY_MS, time.0 % DAY_MS);
         let mut day = self.0.borrow_mut();
@@ -30,7 +31,7 @@ impl Days {
             day.text.truncate(date);
         }
         if day.text.is_empty() || !ms.is_multiple_of(1000) {
-            // Writing to memory cannot fail.
+            // A write to memory cannot fail.
             let _infallible = write!(out, "{time}");
             return;
         }

@@ -1,12 +1,18 @@
-//! Digests of subtrees: they prove that two catalogues have the same below a directory, and name what differs.
+//! Digests of subtrees: they prove that two catalogues hold the same below a directory, and name
+//! the differences.
 //!
-//! A directory has two. *Own* is that of the entries in it: name, kind, GUID, size, checksums, owner, group, mode, times,
-//! job, replicas, tags, targets of links, members of collections, all by name and none by a number that only one catalogue
-//! knows. *Whole* is that of own and of the whole digests of the directories in it. So two subtrees are the same exactly if
-//! their whole digests are (SHA-256), and where they differ the own digests say in which directories.
+//! A directory has two digests:
 //!
-//! What an export does not hold is not in a digest either: when entries came into the catalogue, whose links are and since
-//! when, GUIDs of collections and links, history, trash, bookings, quotas, roles, tokens.
+//! - *Own* covers the entries in it: name, kind, GUID, size, checksums, owner, group, mode, times,
+//!   job, replicas, tags, targets of links, members of collections. All are by name; numbers that
+//!   only one catalogue knows are left out.
+//! - *Whole* covers own and the whole digests of the directories in it.
+//!
+//! So two subtrees are the same exactly if their whole digests are (SHA-256). If they differ, the
+//! own digests show in which directories.
+//!
+//! Digests omit the same data as exports: when entries were added, owners and times of links, GUIDs
+//! of collections and links, history, trash, upload reservations, quotas, roles, tokens.
 
 mod comparing;
 pub mod file;
@@ -33,7 +39,7 @@ use crate::sending::unexpected;
 
 pub use comparing::{Comparison, Difference, compare};
 
-/// A SHA-256.
+/// A SHA-256 digest.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Digest(pub [u8; 32]);
 
@@ -65,33 +71,33 @@ impl FromStr for Digest {
     }
 }
 
-/// A directory, and what is below it.
+/// Digests of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subtree {
     /// Its path.
     pub lfn: Lfn,
-    /// Of the entries in it.
+    /// Digest of the entries in it.
     pub own: Digest,
-    /// Of everything below it.
+    /// Digest of everything below it.
     pub whole: Digest,
-    /// Entries below it, at any depth.
+    /// Number of entries below it, at any depth.
     pub entries: u64,
 }
 
-/// What was digested.
+/// Result of a digest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DigestReport {
-    /// Where it began.
+    /// The base directory.
     pub root: Subtree,
-    /// Directories, that one included.
+    /// Number of directories, including the base.
     pub directories: u64,
     /// Members of collections.
     pub members: u64,
-    /// How long it took.
+    /// Duration of the run.
     pub elapsed: Duration,
 }
 
-/// Digests everything below a directory, and gives each directory once everything below it was seen.
+/// Digests everything below a directory. Calls `each` for each directory after everything below it.
 pub async fn digest<C: Catalogue>(
     catalogue: &C,
     under: &Lfn,
@@ -137,8 +143,8 @@ pub async fn digest<C: Catalogue>(
     Ok(DigestReport { root, directories, members, elapsed: started.elapsed() })
 }
 
-/// The sum of the digests of a collection's members: they come in an order of GUIDs, which those that are collections
-/// themselves do not keep.
+/// Returns the sum of the digests of a collection's members. A sum is needed because members come
+/// in the order of GUIDs, and GUIDs of collections differ between catalogues.
 async fn digest_of_members<C: Catalogue>(catalogue: &C, lfn: &Lfn) -> Result<(Digest, u64), Error> {
     let (mut lanes, mut count) = ([0u64; 4], 0);
     let listing = catalogue.stream(Operation::CollectionMembers {
@@ -152,7 +158,7 @@ async fn digest_of_members<C: Catalogue>(catalogue: &C, lfn: &Lfn) -> Result<(Di
         let items = match answer {
             Ok(Answer::Members { items, .. }) => items,
             Ok(_) => return Err(unexpected("collection-members").into()),
-            // It went meanwhile.
+            // The collection was removed meanwhile.
             Err(error) if error.kind == ErrorKind::NotFound => break,
             Err(error) => return Err(error.into()),
         };
@@ -176,7 +182,7 @@ async fn digest_of_members<C: Catalogue>(catalogue: &C, lfn: &Lfn) -> Result<(Di
     Ok((sum, count))
 }
 
-/// A directory that is being gone through.
+/// A directory in progress.
 struct Level {
     lfn: Lfn,
     own: Sha256,
@@ -184,9 +190,9 @@ struct Level {
     entries: u64,
 }
 
-/// Puts entries, as a find gives them, together to digests of directories.
+/// Combines entries, in the order of a find, to digests of directories.
 struct Fold {
-    /// The start first.
+    /// Open directories, the base first.
     levels: Vec<Level>,
     bytes: Vec<u8>,
     seen: u64,
@@ -205,7 +211,7 @@ impl Fold {
         self.levels.push(Level { lfn, own: Sha256::new(), below: Sha256::new(), entries: 0 });
     }
 
-    /// The next entry in the order of a find.
+    /// Takes the next entry in the order of a find.
     fn entry(
         &mut self,
         stat: &Stat,
@@ -232,7 +238,7 @@ impl Fold {
         Ok(())
     }
 
-    /// All of a directory was seen.
+    /// Closes a directory whose entries were all seen.
     fn close(&mut self, each: &mut impl FnMut(&Subtree) -> io::Result<()>) -> io::Result<Option<Subtree>> {
         let Some(level) = self.levels.pop() else { return Ok(None) };
         let own = Digest(level.own.finalize().into());
@@ -265,12 +271,12 @@ fn push_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Appends what of an entry does not depend on the catalogue it is in.
+/// Appends the fields of an entry that do not depend on its catalogue.
 fn push_entry(out: &mut Vec<u8>, stat: &Stat, ses: &Ses) {
     let entry = &stat.entry;
     push_text(out, stat.lfn.split_last().map_or("", |(_, name)| name));
     push_text(out, entry.kind().name());
-    // Whatever is set on a link is set on what it stands for.
+    // An attribute set on a link is set on its target.
     if let Body::Link { target, .. } = &entry.body {
         return push_text(out, target.as_str());
     }
@@ -291,7 +297,7 @@ fn push_entry(out: &mut Vec<u8>, stat: &Stat, ses: &Ses) {
             .iter()
             .map(|replica| (ses.get(&replica.se.0).map_or("", |se| se.name.as_str()), replica))
             .collect();
-        // Numbers of SEs are those of one catalogue, and so is the order by them.
+        // Numbers of SEs differ between catalogues, and so does their order by number.
         replicas.sort_unstable_by(|a, b| a.0.cmp(b.0));
         for (se, replica) in replicas {
             push_text(out, se);

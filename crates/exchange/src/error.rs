@@ -1,24 +1,24 @@
-//! What stops an import, verification or export as a whole; a bad row stops nothing.
+//! Errors that stop an import, verification or export as a whole; a bad row stops nothing.
 
 use std::path::{Path, PathBuf};
 
-/// Why it stopped.
+/// Reason why a run stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The options make no sense for this listing.
+    /// The options do not suit this listing.
     #[error("{0}")]
     Options(String),
     /// A file could not be opened, read or written.
     #[error("cannot {what} {path}: {source}", path = path.display())]
     File {
-        /// What was tried.
+        /// Attempted action.
         what: &'static str,
-        /// With which file.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// The catalogue refused, or could not be asked.
+    /// The catalogue refused, or was unreachable.
     #[error("{0}")]
     Catalogue(#[from] exacat_model::Error),
     /// A thread of this program ended early.
@@ -27,17 +27,17 @@ pub enum Error {
 }
 
 impl Error {
-    /// The options make no sense.
+    /// Makes an error for options that do not suit the listing.
     pub fn options(message: impl Into<String>) -> Self {
         Error::Options(message.into())
     }
 
-    /// A file could not be used.
+    /// Makes an error for an unusable file.
     pub fn file(what: &'static str, path: &Path, source: std::io::Error) -> Self {
         Error::File { what, path: path.to_owned(), source }
     }
 
-    /// The catalogue's kind of error, if it came from there.
+    /// Returns the catalogue's kind of error, if it came from there.
     pub fn kind(&self) -> Option<exacat_model::ErrorKind> {
         match self {
             Error::Catalogue(error) => Some(error.kind),

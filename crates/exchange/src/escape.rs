@@ -1,16 +1,18 @@
-//! The two reversible escapes of exported text: of a field in a TSV row, and of an item in a list in a field.
+//! Two reversible escapes of exported text: of a field in a TSV row, and of an item in a list in a
+//! field.
 //!
-//! A TSV field writes tab, line feed, carriage return and backslash as `\t`, `\n`, `\r` and `\\`. A list (of
-//! replicas, checksums, tags) puts a backslash before each `|`, `;` and backslash inside an item. Both together
-//! nest: the list is escaped first. Listings that are no exports are read without either, for a backslash in
-//! them is a backslash.
+//! A TSV field writes tab, line feed, carriage return and backslash as `\t`, `\n`, `\r` and `\\`. A
+//! list (of replicas, checksums, tags) puts a backslash before each `|`, `;` and backslash inside
+//! an item. They nest: the list is escaped first. Listings that are no exports are read without
+//! either, because a backslash in them is only a backslash.
 
 use std::borrow::Cow;
 
 /// Appends `text` as a TSV field.
 pub fn push_field(out: &mut Vec<u8>, text: &str) {
     let mut rest = text.as_bytes();
-    // Nearly no field has one. All bytes are looked at: that way it is many at a time.
+    // Nearly no field has one. Checking all bytes without an early exit lets the compiler check
+    // many at a time.
     if !rest.iter().fold(false, |found, byte| found | (*byte < b' ') | (*byte == b'\\')) {
         return out.extend_from_slice(rest);
     }
@@ -27,7 +29,7 @@ pub fn push_field(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(rest);
 }
 
-/// Reads a TSV field back; the reason if it was not written by [`push_field`].
+/// Reads a TSV field back; the reason if [`push_field`] did not write it.
 pub fn read_field(field: &str) -> Result<Cow<'_, str>, &'static str> {
     if !field.contains('\\') {
         return Ok(Cow::Borrowed(field));
@@ -50,7 +52,7 @@ pub fn read_field(field: &str) -> Result<Cow<'_, str>, &'static str> {
     Ok(Cow::Owned(text))
 }
 
-/// Escapes what was appended from `begun` on as one item of a list.
+/// Escapes the text from `begun` on as one item of a list.
 pub(crate) fn escape_item(out: &mut String, begun: usize) {
     let special = |character| matches!(character, '|' | ';' | '\\');
     let bytes = &out.as_bytes()[begun..];
@@ -66,8 +68,8 @@ pub(crate) fn escape_item(out: &mut String, begun: usize) {
     }
 }
 
-/// The items of a list whose separators are `separators`. With `escapes` a backslash takes the meaning off
-/// the character after it; without, a backslash is a backslash. Empty items are left out.
+/// Splits a list at `separators`. With `escapes`, a backslash makes the character after it literal;
+/// without, it is an ordinary character. Empty items are left out.
 pub fn items<'a>(list: &'a str, separators: &[char], escapes: bool) -> Vec<Cow<'a, str>> {
     if !escapes || !list.contains('\\') {
         return list.split(separators).filter(|item| !item.is_empty()).map(Cow::Borrowed).collect();

@@ -1,13 +1,13 @@
-//! Exporting: everything below a path, streamed into a listing.
+//! Exports everything below a path into a listing, as a stream.
 //!
-//! A full export begins with a preamble and gives everything back: imported into an empty catalogue and
-//! exported again, it is the same bytes. What it does not hold: when entries came into the catalogue, whose links
-//! are and since when, GUIDs of collections and links, the history, the trash, bookings, quotas, roles and tokens.
-//! Entries come depth first, names in the order of their bytes, each directory before what is in it; after them,
-//! collection by collection, the members.
+//! A full export begins with a preamble and can restore everything: imported into an empty
+//! catalogue and exported again, it has the same bytes. It omits when entries were added, owners
+//! and times of links, GUIDs of collections and links, the history, the trash, upload reservations,
+//! quotas, roles and tokens. Entries come depth first, names in the order of their bytes, each
+//! directory before its content. After them come the members, collection by collection.
 //!
-//! It is no snapshot: an entry that is there during the whole of the export is in it exactly once, one that
-//! comes or goes meanwhile may or may not be.
+//! An export is no snapshot. An entry that exists during the whole of the export is in it exactly
+//! once. An entry that appears or vanishes meanwhile may or may not be in it.
 
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
@@ -38,27 +38,27 @@ use crate::records::Format;
 use crate::restore;
 use crate::sending::unexpected;
 
-/// What to export, and how.
+/// Options of an export.
 #[derive(Clone, Debug)]
 pub struct ExportOptions {
-    /// Everything below this.
+    /// Base directory.
     pub under: Lfn,
-    /// Of that, only what satisfies this.
+    /// Filter for the entries below it.
     pub filter: Filter,
-    /// How rows are written.
+    /// Format of the rows.
     pub format: Format,
-    /// How the file is compressed.
+    /// Compression of the file.
     pub compression: Compression,
-    /// What separates fields; none for the format's own.
+    /// Delimiter of fields; none for the format's own.
     pub delimiter: Option<u8>,
-    /// Which columns; none for all that a full export has.
+    /// Columns; none for all columns of a full export.
     pub columns: Option<Vec<Role>>,
-    /// Begin with what makes it readable again: the version, the columns, the SEs and accounts its rows name. And
-    /// end with the members of collections.
+    /// Begin with the data for an import: the version, the columns, and the SEs and accounts that
+    /// its rows name. Also end with the members of collections.
     pub full: bool,
-    /// Begin the rows with the columns' names. A full export does, whatever is said here.
+    /// Begin the rows with the columns' names. A full export always does.
     pub header: bool,
-    /// Write a PFN that is this and the LFN as `=`.
+    /// PFN prefix; a PFN that is this and the LFN is written as `=`.
     pub pfn_same: Option<String>,
 }
 
@@ -78,34 +78,34 @@ impl Default for ExportOptions {
     }
 }
 
-/// What an export wrote.
+/// Result of an export.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExportReport {
-    /// Entries.
+    /// Number of entries.
     pub entries: u64,
-    /// Of these, files.
+    /// Number of files among them.
     pub files: u64,
     /// Members of collections.
     pub members: u64,
     /// Bytes of the rows, before compression.
     pub bytes: u64,
-    /// End of the history when the export began: everything up to there is in it.
+    /// End of the history when the export began: the export contains all changes up to there.
     pub position: Option<LogPosition>,
-    /// Describes for a person the data that the columns could not hold.
+    /// Notes for a person on data that the columns could not hold.
     pub notes: Vec<String>,
-    /// How long it took.
+    /// Duration of the run.
     pub elapsed: Duration,
 }
 
 /// Counts of data that the columns of an export cannot hold.
 #[derive(Debug, Default)]
 struct LeftOut {
-    /// Does a row say what kind it is? Then which of them the columns can give back.
+    /// True if the columns cannot represent links; the next field is the same for collections.
     links: bool,
     collections: bool,
-    /// Is there one place for a PFN, or for an SE, and none for more?
+    /// True if the columns have room for one PFN or SE, and no more.
     one_place: bool,
-    /// Are PFNs all that is said of replicas?
+    /// True if PFNs are the only data about replicas.
     pfns_only: bool,
     left_links: u64,
     left_collections: u64,
@@ -116,7 +116,7 @@ struct LeftOut {
 impl LeftOut {
     fn of(options: &ExportOptions, columns: &[Role]) -> Self {
         let has = |role: Role| columns.contains(&role);
-        // Without names nothing can come back, and who asks for a kind gets it.
+        // Without names, no import is possible; and a user who filters by kind gets that kind.
         let judged = !options.full && has(Role::Lfn) && options.filter.kinds.is_empty();
         let (pfn, pfns, replicas) = (has(Role::Pfn), has(Role::Pfns), has(Role::Replicas));
         LeftOut {
@@ -128,8 +128,7 @@ impl LeftOut {
         }
     }
 
-    /// Counts what is left out of the rows of a page, and takes out entries that cannot be told from
-    /// files.
+    /// Counts the data that the rows of a page omit. Removes entries that would look like files.
     fn take(&mut self, items: &mut Vec<Stat>, ses: &Ses) {
         items.retain(|stat| match stat.entry.kind() {
             Kind::Link if self.links => {
@@ -181,8 +180,7 @@ impl LeftOut {
     }
 }
 
-/// Exports into a file. A regular file appears under its name when it is whole and on disk, and not
-/// before.
+/// Exports into a file. A regular file appears under its name only when it is complete and on disk.
 pub async fn export_file<C: Catalogue>(
     catalogue: &C,
     path: &Path,
@@ -195,7 +193,7 @@ pub async fn export_file<C: Catalogue>(
     Ok(report)
 }
 
-/// Exports into an output file that is open. Its owner finishes it.
+/// Exports into an open output file. The caller finishes it.
 pub async fn export_to<C: Catalogue>(
     catalogue: &C,
     output: &OutputFile,
@@ -272,7 +270,7 @@ pub async fn export<C: Catalogue>(
     drop(sender);
     let written = writing.await.map_err(|_| Error::Broken("writing the export"))?;
     match (walked, written) {
-        // Why the writer stopped is the reason, not that nobody took the pages any more.
+        // The writer's error is the cause; the failure to send it pages is the consequence.
         (_, Err(error)) => Err(Error::file("write", Path::new("the export"), error)),
         (Err(error), Ok(_)) => Err(error),
         (Ok(()), Ok(bytes)) => {
@@ -343,7 +341,7 @@ async fn preamble<C: Catalogue>(
     Ok(())
 }
 
-/// The entries of the next page, and the numbers of the SEs in it.
+/// Returns the entries of the next page, and the numbers of the SEs in it.
 pub(crate) async fn next_entries(
     pages: &mut (impl Stream<Item = Result<Answer, exacat_model::Error>> + Unpin),
 ) -> Result<Option<(Vec<Stat>, Vec<u16>)>, Error> {
@@ -379,7 +377,7 @@ async fn export_members<C: Catalogue>(
                 let items = match answer {
                     Ok(Answer::Members { items, .. }) => items,
                     Ok(_) => return Err(unexpected("collection-members").into()),
-                    // It went between the two.
+                    // The collection was removed between the two reads.
                     Err(error) if error.kind == ErrorKind::NotFound => break,
                     Err(error) => return Err(error.into()),
                 };
@@ -402,7 +400,7 @@ struct Page {
     rows: Rows,
 }
 
-/// Formats, compresses and writes, on a thread that may block.
+/// Formats, compresses and writes pages, on a thread that may block.
 fn write_pages(
     out: Box<dyn Write + Send>,
     compression: Compression,

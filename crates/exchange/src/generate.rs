@@ -1,7 +1,7 @@
-//! A sample catalogue: the invented [`Tree`] with everything it needs - storage elements, users, a group, quotas -
-//! made in a catalogue, or written as a listing.
+//! Makes a sample catalogue: the invented [`Tree`] with its storage elements, users, group and
+//! quotas. It is made in a catalogue, or written as a listing.
 //!
-//! Made again it changes nothing: the same seed gives the same entries, GUIDs included.
+//! A second run changes nothing: the same seed gives the same entries, GUIDs included.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::Write;
@@ -26,29 +26,30 @@ use crate::progress::Progress;
 use crate::sending::{before_retry, each_done, unexpected};
 use crate::tree::{Tree, TreeItem, TreeSettings, storage_elements, users};
 
-/// The group all invented users are in.
+/// Group of all invented users.
 pub const GROUP: &str = "demo";
-/// Bytes a user may have beside those that grow with the tree.
+/// Minimum quota of a user in bytes, beside the part that grows with the tree.
 const QUOTA_BYTES_LEAST: u64 = 10_000_000_000_000;
-/// Bytes a user may have for each entry of the tree; users' files are a tenth of that, and a tenth of all.
+/// Quota of a user in bytes for each entry of the tree. Users' files use a tenth of that, and are a
+/// tenth of all.
 const QUOTA_BYTES_PER_ENTRY: u64 = 200_000_000;
-/// Files a user may have, at least.
+/// Minimum quota of a user in files.
 const QUOTA_FILES_LEAST: u64 = 100_000;
 
-/// What a generation made.
+/// Result of a generation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Generated {
-    /// Entries, there before or not.
+    /// Number of entries, new or existing.
     pub entries: u64,
-    /// Of these, files.
+    /// Number of files among them.
     pub files: u64,
     /// Members of collections.
     pub members: u64,
-    /// Entries that were made.
+    /// Number of entries created.
     pub created: u64,
-    /// Entries that were there.
+    /// Number of entries that existed.
     pub unchanged: u64,
-    /// How long it took.
+    /// Duration of the run.
     pub elapsed: Duration,
 }
 
@@ -61,18 +62,18 @@ impl Generated {
     }
 }
 
-/// Items that are made at once, by kind.
+/// Items that are made together, by kind.
 #[derive(Default)]
 struct Chunk {
     directories: Vec<(Lfn, Option<AccountName>, Vec<Tag>)>,
     files: Vec<NewFile>,
-    /// Files inside archives, which have to be there first.
+    /// Files inside archives, which must exist first.
     inside: Vec<NewFile>,
     collections: Vec<(Lfn, Vec<Tag>, Vec<FileRef>)>,
 }
 
 impl Chunk {
-    /// The next items of the tree; how many.
+    /// Takes the next items of the tree; returns their number too.
     fn take(tree: &mut Tree) -> Result<(Chunk, usize), Error> {
         let mut chunk = Chunk::default();
         let mut count = 0;
@@ -89,7 +90,7 @@ impl Chunk {
     }
 }
 
-/// Makes the tree. Takes an administrator. What is there already must be what the tree has.
+/// Makes the tree, which needs an administrator. Existing entries must equal those of the tree.
 pub async fn generate<C: Catalogue>(
     catalogue: Arc<C>,
     settings: &TreeSettings,
@@ -122,8 +123,8 @@ async fn make<C: Catalogue>(
     let mut first: Flights<(Generated, Chunk)> = VecDeque::new();
     let mut second: Flights<Generated> = VecDeque::new();
     let mut ended = false;
-    // Directories go in order; files beside those of other chunks; what refers to files when the files of
-    // its chunk and of all before it are there.
+    // Directories are made in order, and files beside those of other chunks. Items that refer to
+    // files wait for the files of their chunk and of all before it.
     while !ended || !first.is_empty() || !second.is_empty() {
         if !ended && first.len() < BATCHES_IN_FLIGHT_MAX {
             let (chunk, count) = Chunk::take(&mut tree)?;
@@ -163,7 +164,7 @@ struct Maker<C> {
 }
 
 impl<C: Catalogue> Maker<C> {
-    /// Everything here can be asked for twice.
+    /// Calls an operation with retries; all operations here may be repeated.
     async fn ask(&self, operation: Operation) -> Result<Answer, ModelError> {
         let mut attempt = 0;
         loop {
@@ -174,7 +175,7 @@ impl<C: Catalogue> Maker<C> {
         }
     }
 
-    /// True if it was made, false if it was there.
+    /// Calls an operation that creates; true if the item is new, false if it existed.
     async fn ask_new(&self, operation: Operation) -> Result<bool, ModelError> {
         match self.ask(operation).await {
             Ok(_) => Ok(true),
@@ -183,7 +184,7 @@ impl<C: Catalogue> Maker<C> {
         }
     }
 
-    /// Storage elements, the group, users with their homes' names, quotas.
+    /// Makes storage elements, the group, users with the names of their homes, and quotas.
     async fn accounts(&self, settings: &TreeSettings) -> Result<(), Error> {
         for mut se in storage_elements()? {
             se.only_new = true;
@@ -262,14 +263,14 @@ impl<C: Catalogue> Maker<C> {
         Ok(made)
     }
 
-    /// Asks for what must be done for each.
+    /// Calls an operation that must succeed for each item.
     async fn all(&self, operation: Operation, count: usize) -> Result<(), Error> {
         let name = operation.name();
         let done = each_done(self.ask(operation).await?, count, name)?;
         Ok(done.into_iter().collect::<Result<(), ModelError>>()?)
     }
 
-    /// The files that stand for themselves; gives the rest of the chunk back.
+    /// Makes the files that refer to no others; returns the rest of the chunk.
     async fn files(&self, mut chunk: Chunk) -> Result<(Generated, Chunk), Error> {
         let made = self.register(std::mem::take(&mut chunk.files)).await?;
         Ok((made, chunk))
@@ -293,7 +294,7 @@ impl<C: Catalogue> Maker<C> {
         Ok(made)
     }
 
-    /// Files inside archives, and collections.
+    /// Makes files inside archives, and collections.
     async fn references(&self, chunk: Chunk) -> Result<Generated, Error> {
         let mut made = self.register(chunk.inside).await?;
         let calls = chunk.collections.into_iter().map(|(lfn, tags, add)| async move {
@@ -333,8 +334,8 @@ fn user(name: &AccountName, root: &Lfn) -> Result<UserSettings, ModelError> {
     })
 }
 
-/// Writes the tree as a listing in JSON lines that can be imported (with `restore`, for what its rows need).
-/// Quotas are not in it.
+/// Writes the tree as a listing in JSON lines that can be imported (with `restore` for the accounts
+/// and SEs of its rows). It has no quotas.
 pub fn generate_listing(
     settings: &TreeSettings,
     out: &mut impl Write,
@@ -384,7 +385,8 @@ fn preamble(settings: &TreeSettings) -> Result<Vec<Value>, ModelError> {
     objects.push(json!({ "group": GROUP }));
     for name in users()? {
         let user = user(&name, &settings.root)?;
-        // The group of its own name is there with the user; it is named, so it has to be there before.
+        // The user creates the group of its own name. The listing names the group, so the group
+        // must come first.
         objects.push(json!({ "group": name.as_str() }));
         objects.push(json!({ "user": {
             "name": name.as_str(), "group": name.as_str(), "groups": [GROUP],
@@ -394,7 +396,7 @@ fn preamble(settings: &TreeSettings) -> Result<Vec<Value>, ModelError> {
     Ok(objects)
 }
 
-/// The rows of an item: one, and for a collection one more for each member.
+/// Returns the rows of an item: one, and for a collection one more for each member.
 fn rows(item: &TreeItem, report: &mut Generated) -> Vec<Map<String, Value>> {
     let row = |kind: &str, lfn: &Lfn, tags: &[Tag]| {
         let mut row = Map::new();

@@ -1,4 +1,5 @@
-//! Importing a listing: batches in flight, rejects in order, progress, and going on after an interruption.
+//! Imports a listing: batches in flight, rejects in order, progress, and resumption after an
+//! interruption.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::unix::fs::MetadataExt;
@@ -26,23 +27,23 @@ use crate::resume::{STATE_VERSION, State, StateAt, StateLock, state_beside};
 use crate::se_rules;
 use crate::sending::{Sender, Sent, unexpected};
 
-/// How to import.
+/// Options of an import.
 #[derive(Clone, Debug)]
 pub struct ImportOptions {
-    /// How the listing is read.
+    /// Options for reading the listing.
     pub listing: ListingOptions,
-    /// What to do where an entry is there already. Merge and Same leave an import that is run again without
+    /// Treatment of entries that exist already. With Merge and Same, a repeated import has no
     /// effect.
     pub existing: Existing,
-    /// Where rejected rows are written; none to count them only.
+    /// File for rejected rows; none only counts them.
     pub rejects: Option<PathBuf>,
-    /// Where the state file is.
+    /// Place of the state file.
     pub state: StateAt,
-    /// Begin with the first row though an interrupted import could be gone on with.
+    /// Begin with the first row even if an interrupted import could resume.
     pub restart: bool,
-    /// Make the SEs, users and groups that an export says its rows need, where they are not there.
+    /// Make the SEs, users and groups that an export's rows need, if they are missing.
     pub restore: bool,
-    /// Rows sent at once: 1 to [`BATCH_ROWS_MAX`].
+    /// Rows sent together: 1 to [`BATCH_ROWS_MAX`].
     pub batch_rows: usize,
 }
 
@@ -60,14 +61,14 @@ impl Default for ImportOptions {
     }
 }
 
-/// What came of rows that went in.
+/// Results of accepted rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Counts {
-    /// Made.
+    /// Entries created.
     pub created: u64,
-    /// There already, just so.
+    /// Entries that existed with equal fields.
     pub unchanged: u64,
-    /// There already, and got what they did not have.
+    /// Entries that existed, to which missing fields were added.
     pub merged: u64,
     /// Files that became members of a collection.
     pub members_added: u64,
@@ -82,7 +83,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// The sum.
+    /// Adds `other`.
     pub fn add(&mut self, other: &Counts) {
         self.created += other.created;
         self.unchanged += other.unchanged;
@@ -94,7 +95,7 @@ impl Counts {
         self.accounts_made += other.accounts_made;
     }
 
-    /// Did nothing change in the catalogue?
+    /// Says whether nothing changed in the catalogue.
     pub fn changed_nothing(&self) -> bool {
         let Counts {
             created, merged, members_added, collections_made, ses_registered, accounts_made, ..
@@ -103,38 +104,38 @@ impl Counts {
     }
 }
 
-/// What an import did.
+/// Result of an import.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ImportReport {
     /// Rows of the listing.
     pub rows: u64,
-    /// What came of those that went in, with those of the runs that were interrupted.
+    /// Results of accepted rows, including those of interrupted runs.
     pub counts: Counts,
-    /// Rows that did not go in.
+    /// Number of rejected rows.
     pub rejected: u64,
-    /// Parts left out of rows that did: tags, second PFNs on one SE.
+    /// Number of parts left out of accepted rows: tags, second PFNs on one SE.
     pub partial: u64,
     /// Rejects and parts left out, by reason.
     pub rejects: Vec<(Reason, u64)>,
-    /// The first ones.
+    /// The first rejects.
     pub rejects_shown: Vec<Reject>,
-    /// The row an interrupted import was gone on with.
+    /// First row of this run, if it resumed an interrupted import.
     pub resumed_from: Option<u64>,
-    /// What to know besides.
+    /// Further notes for the user.
     pub notes: Vec<String>,
-    /// How long this run took.
+    /// Duration of this run.
     pub elapsed: Duration,
 }
 
 impl ImportReport {
-    /// Did this import change nothing in the catalogue?
+    /// Says whether this import changed nothing in the catalogue.
     pub fn changed_nothing(&self) -> bool {
         self.counts.changed_nothing()
     }
 }
 
-/// Imports one listing. Rows that are bad or refused are rejects; an error means that the rest was not tried,
-/// and that the same call goes on from there.
+/// Imports one listing. Bad or refused rows are rejects. After an error the rest was not tried; the
+/// same call resumes from there.
 pub async fn import<C: Catalogue>(
     catalogue: Arc<C>,
     path: &Path,
@@ -144,8 +145,8 @@ pub async fn import<C: Catalogue>(
     import_by(catalogue, None::<Arc<OneByOne>>, path, options, progress).await
 }
 
-/// The same, to the same end, with a catalogue that is opened in this process and loads plain files in bulk. Interrupted, it
-/// begins with the first row again, and finds what is there already.
+/// Imports with the same result into a catalogue opened in this process, which loads plain files in
+/// bulk. After an interruption it begins with the first row again, and finds the existing entries.
 pub async fn import_in_bulk<C: Catalogue, B: Bulk>(
     catalogue: Arc<C>,
     bulk: Arc<B>,
@@ -156,8 +157,8 @@ pub async fn import_in_bulk<C: Catalogue, B: Bulk>(
     import_by(catalogue, Some(bulk), path, options, progress).await
 }
 
-/// Reads a listing as an import would, and counts what it would reject without asking. Nothing is
-/// changed.
+/// Reads a listing as an import would, and counts the rows that it would reject without the
+/// catalogue. Nothing is changed.
 pub async fn examine<C: Catalogue>(
     catalogue: &C,
     path: &Path,
@@ -249,8 +250,9 @@ async fn import_by<C: Catalogue, B: Bulk>(
     }
     sink.flush(false)?;
     if let Err(error) = ran {
-        // What is durable is noted, so that the next run need not do it again; the error itself says more.
-        // A catalogue that cannot be asked does not say which revision has it: the next run repeats more.
+        // The state records durable rows, so that the next run need not repeat them; the original
+        // error matters more. If the catalogue cannot be reached, the revision is unknown and the
+        // next run repeats more.
         let located = tokio::time::timeout(POSITION_WAIT, keeper.locate(&*catalogue)).await;
         if matches!(located, Ok(Ok(()))) {
             let _next_run_repeats_more = keeper.save(&mut sink, counts, None);
@@ -269,7 +271,7 @@ async fn import_by<C: Catalogue, B: Bulk>(
     Ok(report)
 }
 
-/// The SEs the catalogue knows.
+/// Returns the registered SEs.
 pub(crate) async fn registered_ses<C: Catalogue>(catalogue: &C) -> Result<Vec<SeName>, Error> {
     match catalogue.call(Operation::SeList).await? {
         Answer::Ses(ses) => Ok(ses.into_iter().map(|usage| usage.se.name).collect()),
@@ -288,14 +290,15 @@ struct Importing<'i, C, B, P> {
     sender: Arc<Sender<C>>,
     /// Takes plain files in the first pass.
     bulk: Option<Arc<B>>,
-    /// Tells the reading thread what is to be read again.
+    /// Tells the reading thread which rows to read again.
     tell_left: std::sync::mpsc::Sender<Lines>,
     keeper: &'i mut Keeper,
     sink: RejectSink,
     counts: Counts,
-    /// Batches on their way, in order; they are done with in order, too.
+    /// Batches in flight, in order; their results are processed in order too.
     flying: VecDeque<Flight>,
-    /// Names on their way, where a name may stand in several rows: rows of one name go one after the other.
+    /// Names in flight, if a name may be in several rows: rows of one name are sent one after the
+    /// other.
     flying_names: HashMap<u128, u32>,
     rows: u64,
     progress: Progress,
@@ -307,7 +310,8 @@ impl<C: Catalogue, B: Bulk, P: FnMut(&Progress) + Send> Importing<'_, C, B, P> {
     async fn run(&mut self, mut reads: mpsc::Receiver<Read>) -> Result<(), Error> {
         let mut ended = false;
         loop {
-            // Everything that is done already is taken first: it frees a place and moves the durable row.
+            // Finished batches are processed first: this frees a place and advances the durable
+            // row.
             while self.flying.front().is_some_and(|flight| flight.task.is_finished()) {
                 self.land().await?;
             }
@@ -339,7 +343,7 @@ impl<C: Catalogue, B: Bulk, P: FnMut(&Progress) + Send> Importing<'_, C, B, P> {
         }
     }
 
-    /// Sends a batch on its way.
+    /// Sends a batch.
     async fn launch(&mut self, mut batch: Batch) -> Result<(), Error> {
         while batch.names.iter().any(|name| self.flying_names.contains_key(name)) {
             self.land().await?;
@@ -371,7 +375,7 @@ impl<C: Catalogue, B: Bulk, P: FnMut(&Progress) + Send> Importing<'_, C, B, P> {
         Ok(())
     }
 
-    /// Loads what was taken in the first pass, and has the rest read again.
+    /// Loads the files taken in the first pass, and has the reader read the rest again.
     async fn load(&mut self) -> Result<(), Error> {
         let Some(bulk) = self.bulk.clone() else { return Ok(()) };
         self.progress.loading = true;
@@ -381,7 +385,7 @@ impl<C: Catalogue, B: Bulk, P: FnMut(&Progress) + Send> Importing<'_, C, B, P> {
         let told = Arc::clone(&left);
         self.counts.created += bulk.load(move |line| told.lock().insert(line)).await?;
         self.progress.loading = false;
-        // If the reading thread is gone, what it sent last says why.
+        // If the reading thread is gone, its last message has the reason.
         let _gone = self.tell_left.send(std::mem::take(&mut *left.lock()));
         Ok(())
     }
@@ -393,7 +397,7 @@ impl<C: Catalogue, B: Bulk, P: FnMut(&Progress) + Send> Importing<'_, C, B, P> {
         Ok(())
     }
 
-    /// Waits for the oldest batch and takes in what came of it.
+    /// Waits for the oldest batch and processes its results.
     async fn land(&mut self) -> Result<(), Error> {
         let Some(flight) = self.flying.pop_front() else { return Ok(()) };
         let sent = flight.task.await.map_err(|_| Error::Broken("sending a batch"))??;
@@ -423,9 +427,9 @@ impl<C: Catalogue, B: Bulk, P: FnMut(&Progress) + Send> Importing<'_, C, B, P> {
     }
 }
 
-/// Has plain files taken from a batch, to be loaded.
+/// Takes plain files from a batch for the bulk load.
 async fn divert<B: Bulk>(batch: &mut Batch, bulk: &B) -> Result<(), Error> {
-    // What is repeated in the batch stands in later groups, and waits for what comes of the first.
+    // Repeated names are in later groups, and wait for the result of the first.
     let Some(group) = batch.groups.first_mut() else { return Ok(()) };
     let is_plain =
         |index: &usize| group.collections[*index].is_none() && group.files[*index].member_of.is_none();
@@ -443,25 +447,25 @@ async fn divert<B: Bulk>(batch: &mut Batch, bulk: &B) -> Result<(), Error> {
     Ok(())
 }
 
-/// Keeps the state file.
+/// Keeper of the state file.
 struct Keeper {
     /// Keeps other imports off the state file.
     _lock: Option<StateLock>,
-    /// None if nothing is kept.
+    /// Path and state; none without a state file.
     state: Option<(PathBuf, State)>,
-    /// Where this run began.
+    /// First row of this run.
     from: (Pass, u64),
-    /// Rows before this may have been sent by an interrupted run.
+    /// An interrupted run may have sent rows before this.
     sent_before: (Pass, u64),
-    /// Where everything is known to be done.
+    /// All rows before this are done.
     durable: (Pass, u64),
-    /// Nothing is noted until all is done: it is not known which rows are.
+    /// True while the state is frozen, because a bulk load does not tell which rows are done.
     held: bool,
     /// Place in the catalogue's history after all rows before `durable`.
     position: LogPosition,
 }
 
-/// State file of an import of this listing, if it has one.
+/// Returns the path of the state file of an import of this listing, if it has one.
 fn state_path(listing: &Listing, options: &ImportOptions) -> Option<PathBuf> {
     match &options.state {
         StateAt::Nowhere => None,
@@ -470,15 +474,16 @@ fn state_path(listing: &Listing, options: &ImportOptions) -> Option<PathBuf> {
     }
 }
 
-/// Reads the state that an import would go on from. Whatever is wrong with it is told when it is opened.
+/// Reads the state from which an import would resume. Its faults are reported when the import opens
+/// it.
 fn find_state(listing: &Listing, options: &ImportOptions) -> Option<(PathBuf, State)> {
     let path = state_path(listing, options).filter(|_| !options.restart)?;
     let state = State::load(&path).ok()??;
     Some((path, state))
 }
 
-/// Refuses a state of an import into another catalogue, or of before a restore. Returns the end of
-/// the catalogue's history.
+/// Refuses a state of an import into another catalogue, or from before a restore. Returns the end
+/// of the catalogue's history.
 async fn resumed_position<C: Catalogue>(
     catalogue: &C,
     found: Option<&(PathBuf, State)>,
@@ -511,7 +516,7 @@ pub(crate) async fn position<C: Catalogue>(catalogue: &C, after: LogPosition) ->
 }
 
 impl Keeper {
-    /// Finds the state of an interrupted import, or begins a new one.
+    /// Loads the state of an interrupted import, or begins a new one.
     fn open(
         listing: &Listing,
         options: &ImportOptions,
@@ -546,7 +551,7 @@ impl Keeper {
         };
         let found = match State::load(&path) {
             _ if options.restart => None,
-            // Where nothing can be written, nothing can be read either; the note comes with the writing.
+            // An unreadable place is unwritable too; the note comes with the attempt to write.
             Err(Error::File { .. }) if options.state == StateAt::Beside => None,
             found => found?,
         };
@@ -572,7 +577,7 @@ impl Keeper {
             keeper.from = (state.pass, state.durable);
             keeper.durable = keeper.from;
             keeper.sent_before = match state.ceiling {
-                // What was being loaded may be of either pass.
+                // Rows of an interrupted load may belong to either pass.
                 u64::MAX => (Pass::Second, u64::MAX),
                 ceiling => (state.pass, ceiling),
             };
@@ -603,7 +608,7 @@ impl Keeper {
         Ok((keeper, sink))
     }
 
-    /// From now on any row may be done, and none is known to be.
+    /// Freezes the state: from now on any row may be done, and none is known to be.
     fn hold(&mut self, sink: &mut RejectSink) -> Result<(), Error> {
         let counts = self.state.as_ref().map(|(_, state)| state.counts).unwrap_or_default();
         self.save(sink, counts, Some(u64::MAX))?;
@@ -625,12 +630,12 @@ impl Keeper {
         }
     }
 
-    /// May an interrupted run have sent this batch?
+    /// Says whether an interrupted run may have sent this batch.
     fn may_be_sent_already(&self, batch: &Batch) -> bool {
         (batch.pass, batch.rows.start) < self.sent_before
     }
 
-    /// Writes the state if the batch goes beyond what it allows.
+    /// Writes the state if the batch exceeds its ceiling.
     async fn before_sending<C: Catalogue>(
         &mut self,
         catalogue: &C,
@@ -648,7 +653,7 @@ impl Keeper {
         self.save(sink, counts, Some(batch.rows.end + ROWS_PER_STATE))
     }
 
-    /// All of the first pass is done.
+    /// Records that the first pass is done.
     async fn begin_second<C: Catalogue>(
         &mut self,
         catalogue: &C,
@@ -663,7 +668,7 @@ impl Keeper {
         self.save(sink, counts, Some(0))
     }
 
-    /// Writes the state; `ceiling` none leaves it.
+    /// Writes the state; without a `ceiling` the old one stays.
     fn save(&mut self, sink: &mut RejectSink, counts: Counts, ceiling: Option<u64>) -> Result<(), Error> {
         if self.held {
             return Ok(());
@@ -681,8 +686,8 @@ impl Keeper {
         state.save(path)
     }
 
-    /// Finds where the history is now that has everything done so far. Refused if the catalogue was
-    /// restored to before that.
+    /// Finds the end of the history, which contains everything done so far. Refuses a catalogue
+    /// that was restored to a point before that.
     async fn locate<C: Catalogue>(&mut self, catalogue: &C) -> Result<(), Error> {
         self.position = position(catalogue, self.position).await.map_err(|error| match error {
             Error::Catalogue(error) if error.kind == ErrorKind::Conflict => exacat_model::Error::new(
@@ -707,7 +712,7 @@ impl Keeper {
     }
 }
 
-/// Refuses to write rejects over the listing they are of.
+/// Refuses to write rejects over their own listing.
 fn refuse_same_file(listing: &Path, rejects: &Path) -> Result<(), Error> {
     let place = |path: &Path| {
         let found = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
@@ -721,7 +726,7 @@ fn refuse_same_file(listing: &Path, rejects: &Path) -> Result<(), Error> {
     }
 }
 
-/// Of the options that decide what rows mean and where rejects go.
+/// Returns a hash of the options that decide the meaning of rows and the destination of rejects.
 fn fingerprint(options: &ImportOptions) -> String {
     let text = format!("{:?} {:?} {:?}", options.listing, options.existing, options.rejects);
     format!("{:032x}", xxhash_rust::xxh3::xxh3_128(text.as_bytes()))

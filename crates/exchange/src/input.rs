@@ -1,4 +1,4 @@
-//! Opening a listing: what it is compressed with, how far it was read, and which file it is.
+//! Opens a listing: its compression, its identity, and the number of bytes read.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -11,14 +11,14 @@ use parking_lot::Mutex;
 use crate::error::Error;
 use crate::limits::HEAD_BYTES;
 
-/// How the bytes of a listing are compressed.
+/// Compression of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     Plain,
-    /// gzip; several members one after the other are one listing.
+    /// gzip; several members in sequence are one listing.
     Gzip,
-    /// Zstandard; several frames one after the other are one listing.
+    /// Zstandard; several frames in sequence are one listing.
     Zstd,
 }
 
@@ -26,7 +26,7 @@ impl Compression {
     /// All of them.
     pub const ALL: [Compression; 3] = [Compression::Plain, Compression::Gzip, Compression::Zstd];
 
-    /// Its name on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Compression::Plain => "plain",
@@ -35,7 +35,7 @@ impl Compression {
         }
     }
 
-    /// The one of that name.
+    /// Returns the compression of that name.
     pub fn parse(text: &str) -> Result<Self, Error> {
         Self::ALL
             .into_iter()
@@ -43,7 +43,8 @@ impl Compression {
             .ok_or_else(|| Error::options(format!("not a compression (plain, gzip, zstd): {text:.100?}")))
     }
 
-    /// What the first bytes say: gzip's `1f 8b`, Zstandard's `28 b5 2f fd` or a skippable frame's magic number.
+    /// Detects the compression by the first bytes: gzip's `1f 8b`, Zstandard's `28 b5 2f fd` or a
+    /// skippable frame's magic number.
     pub fn detect(head: &[u8]) -> Self {
         match head {
             [0x1f, 0x8b, ..] => Compression::Gzip,
@@ -52,7 +53,7 @@ impl Compression {
         }
     }
 
-    /// What the end of a file's name says, for a file to be written.
+    /// Returns the compression for a new file, by the end of its name.
     pub fn of_name(path: &Path) -> Self {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("gz") => Compression::Gzip,
@@ -62,7 +63,7 @@ impl Compression {
     }
 }
 
-/// Refuses a file in a form that is not read here, with the command that makes one that is.
+/// Refuses a file of an unsupported form, and names a command that converts it.
 fn refuse_foreign(path: &Path, head: &[u8]) -> Result<(), Error> {
     let (what, command) = match head {
         [b'B', b'Z', b'h', b'1'..=b'9', ..] => ("compressed with bzip2", "bunzip2 --keep FILE"),
@@ -80,7 +81,7 @@ fn refuse_foreign(path: &Path, head: &[u8]) -> Result<(), Error> {
     )))
 }
 
-/// Refuses text in UTF-16: every byte order mark of it, and ASCII whose every other byte is zero.
+/// Refuses text in UTF-16: any of its byte order marks, and ASCII whose every other byte is zero.
 pub(crate) fn refuse_utf16(path: &Path, head: &[u8]) -> Result<(), Error> {
     let marked = head.starts_with(&[0xff, 0xfe]) || head.starts_with(&[0xfe, 0xff]);
     let zeros = |parity: usize| {
@@ -99,10 +100,10 @@ pub(crate) fn refuse_utf16(path: &Path, head: &[u8]) -> Result<(), Error> {
     )))
 }
 
-/// Bytes that tell UTF-16 without a byte order mark.
+/// Bytes needed to recognise UTF-16 without a byte order mark.
 const UTF16_BYTES_LEAST: usize = 8;
 
-/// A path as a shell reads it.
+/// Quotes a path for a shell.
 fn shell_word(path: &Path) -> String {
     let text = path.to_string_lossy();
     let plain = |character: char| character.is_ascii_alphanumeric() || "/._-+:@%,=".contains(character);
@@ -112,12 +113,12 @@ fn shell_word(path: &Path) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
-/// Bytes read of a file so far, seen from another thread.
+/// Bytes of a file read so far, readable from another thread.
 #[derive(Clone, Debug, Default)]
 pub struct BytesRead(Arc<AtomicU64>);
 
 impl BytesRead {
-    /// So many.
+    /// Returns the number of bytes.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -136,12 +137,12 @@ impl<R: Read> Read for Counting<R> {
     }
 }
 
-/// Which file it is: resuming an import of another file than the one begun with would lose rows.
+/// Identity of a file. Resuming an import with another file than it began with would lose rows.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Identity {
     /// Bytes.
     pub size: u64,
-    /// When it was last modified, in nanoseconds since 1970.
+    /// Time of its last modification, in nanoseconds since 1970.
     pub modified_ns: u64,
     /// XXH3-128 of its first 64 KiB, in hex.
     pub head: String,
@@ -152,17 +153,17 @@ pub struct Identity {
 pub struct Input {
     path: PathBuf,
     compression: Compression,
-    /// None if it is no regular file (a pipe).
+    /// Identity of a regular file; none for a pipe.
     identity: Option<Identity>,
-    /// Of a pipe: what was read to look at it, and the rest; taken by the one reader it can have.
+    /// For a pipe: the bytes already read and the rest; its only reader takes it.
     pipe: Arc<Mutex<Option<Pipe>>>,
 }
 
-/// What was read of a pipe, and the rest of it.
+/// Bytes read from a pipe so far, and the rest of it.
 type Pipe = (Vec<u8>, Box<dyn Read + Send>);
 
 impl Input {
-    /// Looks at a file (`-` is the standard input); `compression` overrides what its first bytes say.
+    /// Opens a file (`-` is the standard input); `compression` overrides the detected one.
     pub fn open(path: &Path, compression: Option<Compression>) -> Result<Self, Error> {
         let path = if path == Path::new("-") { Path::new("/dev/stdin") } else { path };
         let cannot = |error| Error::file("open", path, error);
@@ -193,7 +194,8 @@ impl Input {
         Ok(input)
     }
 
-    /// What a reader gives, as a pipe would; `name` stands for it in errors and may tell the format.
+    /// Makes an input of a reader, as of a pipe; errors show `name`, which may determine the
+    /// format.
     pub fn of_reader(
         name: &Path,
         mut reader: Box<dyn Read + Send>,
@@ -212,28 +214,28 @@ impl Input {
         Ok(Input { path: name.to_owned(), compression, identity: None, pipe })
     }
 
-    /// Where it is.
+    /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// How it is compressed.
+    /// Returns the compression.
     pub fn compression(&self) -> Compression {
         self.compression
     }
 
-    /// Which file it is; none for a pipe.
+    /// Returns the identity; none for a pipe.
     pub fn identity(&self) -> Option<&Identity> {
         self.identity.as_ref()
     }
 
-    /// Its size in bytes, if it is a file.
+    /// Returns the size in bytes, if it is a file.
     pub fn size(&self) -> Option<u64> {
         self.identity.as_ref().map(|identity| identity.size)
     }
 
-    /// Its content from the start, decompressed. `count` follows the bytes of the file, not of the content. A
-    /// pipe can be read once.
+    /// Reads its content from the start, decompressed. `count` counts the bytes of the file, not of
+    /// the content. A pipe can be read once.
     pub fn reader(&self, count: &BytesRead) -> Result<Box<dyn Read + Send>, Error> {
         count.0.store(0, Ordering::Relaxed);
         let cannot = |error| Error::file("read", &self.path, error);
@@ -260,12 +262,13 @@ impl Input {
         })
     }
 
-    /// The first part of its content, to tell the format by.
+    /// Returns the first part of its content, which determines the format.
     pub fn content_head(&self) -> Result<Vec<u8>, Error> {
         let mut head = Vec::with_capacity(HEAD_BYTES);
         let pipe = self.pipe.lock();
         if let Some((raw, _)) = &*pipe {
-            // What was read of a compressed pipe ends anywhere; what came before that is enough.
+            // The bytes read from a compressed pipe end at any point; the content before it
+            // suffices.
             if let Ok(reader) = self.decompressed(io::Cursor::new(raw.clone())) {
                 let _ends_anywhere = reader.take(HEAD_BYTES as u64).read_to_end(&mut head);
             }
@@ -291,12 +294,12 @@ impl std::fmt::Debug for Input {
     }
 }
 
-/// Bytes asked of a compressed file at once.
+/// Bytes of one read from a compressed file.
 const READ_BYTES: usize = 128 << 10;
 
 fn zstd_reader<R: BufRead>(raw: R) -> io::Result<zstd::stream::read::Decoder<'static, R>> {
     let mut decoder = zstd::stream::read::Decoder::with_buffer(raw)?;
-    // Listings compressed for long windows are accepted; 128 MiB of memory is what that takes.
+    // Accepts listings compressed with long windows, which take up to 128 MiB of memory.
     decoder.window_log_max(27)?;
     Ok(decoder)
 }

@@ -1,15 +1,16 @@
-//! Tags out of JSON: the stated rule by which a record's metadata become typed tags.
+//! Tags from JSON: the rule by which a record's metadata become typed tags.
 //!
-//! * A string is a text, a whole number an integer, any other number a real, true and false a boolean; null is
-//!   no tag. A whole number beyond 64 bits is a text.
-//! * The members of an object get its key, a dot and their own: `{"type":{"primary":"Dataset"}}` is
+//! - A string is a text, a whole number an integer, any other number a real, true and false a
+//!   boolean; null is no tag. A whole number beyond 64 bits is a text.
+//! - The members of an object get its key, a dot and their own: `{"type":{"primary":"Dataset"}}` is
 //!   `type.primary=Dataset`.
-//! * A list of one item is that item. A list of several strings, numbers and booleans is one text, joined by
-//!   `,`; if an item holds a comma, and for lists of objects or lists, each item gets its place from 0 as a key:
-//!   `relations.0.recid`. An empty list or object is no tag.
-//! * Characters a tag's key cannot have become `_`, and one that cannot begin a key gets a `_` before it.
-//! * What the catalogue does not take - a key or a text too long, a key met twice, nesting too deep - is left
-//!   out and reported.
+//! - A list of one item is that item. A list of several strings, numbers and booleans is one text,
+//!   joined by `,`. If an item holds a comma, and for lists of objects or lists, each item gets its
+//!   index from 0 as a key: `relations.0.recid`. An empty list or object is no tag.
+//! - Characters that a tag's key cannot have become `_`; a key with an invalid first character gets
+//!   a `_` before it.
+//! - Tags that the catalogue refuses are left out and reported: a key or a text too long, a
+//!   repeated key, nesting too deep.
 
 use exacat_model::{Tag, TagKey, TagValue};
 use serde_json::Value;
@@ -17,7 +18,7 @@ use serde_json::Value;
 use crate::limits::{JSON_DEPTH_MAX, JSON_KEY_BYTES_MAX};
 use crate::reject::{Complaint, Reason};
 
-/// Keys, up to their first dot, that say most about a record, the most important first.
+/// First parts of the keys that describe a record best, the most important first.
 const IMPORTANT: [&str; 14] = [
     "title",
     "name",
@@ -35,9 +36,9 @@ const IMPORTANT: [&str; 14] = [
     "license",
 ];
 
-/// Rank of a tag among too many; the least is kept. Members of lists come last, those with a high
-/// place last of all: lists are what makes records long. Before them come well-known keys, then
-/// keys by their depth.
+/// Returns the rank of a tag if there are too many; the lowest ranks are kept. Well-known keys come
+/// first, then keys by their depth. Members of lists come last, high indices last of all, because
+/// lists make records long.
 pub fn importance(key: &TagKey) -> (u64, usize, usize, String) {
     let parts = || key.as_str().split('.');
     let place = parts().skip(1).filter_map(|part| part.parse::<u64>().ok()).max();
@@ -52,7 +53,8 @@ pub fn flatten(key: &str, value: &Value, tags: &mut Vec<Tag>, dropped: &mut Vec<
 }
 
 fn flatten_at(key: &str, value: &Value, depth: usize, tags: &mut Vec<Tag>, dropped: &mut Vec<Complaint>) {
-    // A key this long cannot become a tag's, and copying it for each member of a large object would take long.
+    // A key this long cannot become a tag's, and copying it for each member of a large object would
+    // take long.
     if depth > JSON_DEPTH_MAX || key.len() > JSON_KEY_BYTES_MAX {
         dropped.push(Complaint::new(
             Reason::TagDropped,
@@ -103,7 +105,7 @@ fn joined(items: &[Value]) -> Option<String> {
     Some(text)
 }
 
-/// The tag value a JSON string, number or boolean is; none for anything else.
+/// Converts a JSON string, number or boolean to a tag value; none for anything else.
 pub fn scalar_value(value: &Value) -> Option<TagValue> {
     Some(match value {
         Value::String(text) => TagValue::Text(text.clone()),
@@ -135,8 +137,8 @@ fn push(key: &str, value: TagValue, tags: &mut Vec<Tag>, dropped: &mut Vec<Compl
     }
 }
 
-/// A tag's value in the JSON of an export: as the bare value where JSON has the type, as an object that names
-/// the type where it has not.
+/// Converts a tag's value to the JSON of an export: a bare value if JSON has the type, else an
+/// object that names the type.
 pub fn to_json(value: &TagValue) -> Value {
     match value {
         TagValue::Text(text) => Value::String(text.clone()),
@@ -148,7 +150,7 @@ pub fn to_json(value: &TagValue) -> Value {
     }
 }
 
-/// Reads what [`to_json`] wrote; the reason if it is no tag's value.
+/// Reads the output of [`to_json`]; the reason if it is no tag's value.
 pub fn from_json(value: &Value) -> Result<TagValue, String> {
     if let Some(read) = scalar_value(value) {
         return read.check().map(|()| read).map_err(|error| error.message);

@@ -1,17 +1,19 @@
-//! Listings in, catalogue out and back: import, verification, export, and a generated sample.
+//! Import, verification and export of listings, and a generated sample.
 //!
-//! * [`Listing`](listing::Listing) understands a user's file: compression, format, columns, what each row asks
-//!   for, or why it is rejected.
-//! * [`import`](import::import) sends it, many batches in flight, and goes on after an interruption.
-//! * [`import_in_bulk`](import::import_in_bulk) does the same to a catalogue opened in this process, and faster.
-//! * [`verify`](verify::verify) proves that each row is in the catalogue as given.
-//! * [`export`](export::export) writes everything below a path so that it can be imported again.
-//! * [`digest`](digest::digest) proves that two catalogues have the same, or names what differs.
-//! * [`copy`](copy::copy) brings a whole catalogue, with its history, into another store.
-//! * [`generate`](generate::generate) makes a sample catalogue out of a seed.
+//! - [`Listing`](listing::Listing) parses a user's file: compression, format, columns, and for each
+//!   row its request or the reason for its rejection.
+//! - [`import`](import::import) sends it, many batches in flight, and resumes after an
+//!   interruption.
+//! - [`import_in_bulk`](import::import_in_bulk) does the same to a catalogue opened in this
+//!   process, and faster.
+//! - [`verify`](verify::verify) proves that each row is in the catalogue as given.
+//! - [`export`](export::export) writes everything below a path so that it can be imported again.
+//! - [`digest`](digest::digest) proves that two catalogues hold the same, or names the differences.
+//! - [`copy`](copy::copy) copies a whole catalogue, with its history, into another store.
+//! - [`generate`](generate::generate) makes a sample catalogue from a seed.
 //!
-//! This crate knows no server and no network: it asks a [`Catalogue`], which the client is, and one that is opened in this
-//! process ([`Local`](local::Local)).
+//! This crate has no server and no network. It calls a [`Catalogue`]: the client, or one opened in
+//! this process ([`Local`](local::Local)).
 
 mod batches;
 pub mod bulk;

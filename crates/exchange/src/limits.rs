@@ -1,10 +1,11 @@
-//! The limits of the importer and exporter: each with its name, its value, and why it is that value.
+//! Limits of the importer and exporter: name, value, and reason for each value.
 
-/// Rows of one batch, and so files of one `Register`. Large enough that the round trip costs little, small
-/// enough that a batch is done in milliseconds and progress is steady.
+/// Rows of one batch, and so files of one `Register`. Large enough that the round trip costs
+/// little; small enough that a batch takes milliseconds and progress is steady.
 pub const BATCH_ROWS_MAX: usize = 1000;
-/// Bytes of one batch, estimated as they will be on the wire. Well below the catalogue's
-/// [`BATCH_BYTES_MAX`](exacat_model::limits::BATCH_BYTES_MAX), which counts what the store makes of it.
+/// Bytes of one batch, estimated for the wire. Well below the catalogue's
+/// [`BATCH_BYTES_MAX`](exacat_model::limits::BATCH_BYTES_MAX), which limits the resulting request
+/// to the store.
 pub const BATCH_BYTES_MAX: usize = 2 << 20;
 /// Batches in flight to the catalogue.
 pub const BATCHES_IN_FLIGHT_MAX: usize = 8;
@@ -12,35 +13,36 @@ pub const BATCHES_IN_FLIGHT_MAX: usize = 8;
 pub const BATCHES_READ_AHEAD_MAX: usize = 4;
 /// Calls in flight for rows that take a call each (collections, links), within one batch.
 pub const CALLS_IN_FLIGHT_MAX: usize = 64;
-/// Bytes of one row. A row of an export with every limit of the catalogue used up may be longer, and is
-/// refused with its line; real ones are below 16 KiB.
+/// Bytes of one row; real ones are below 16 KiB. A row of an export may be longer if it uses every
+/// limit of the catalogue; it is refused with its line.
 pub const ROW_BYTES_MAX: usize = 1 << 20;
 /// Columns of one row.
 pub const COLUMNS_MAX: usize = 1024;
-/// Bytes of the first part of a listing that tells its compression and its format.
+/// Bytes of the first part of a listing, which determines its compression and format.
 pub const HEAD_BYTES: usize = 64 << 10;
-/// Time that an import which stops by an error waits for the end of the history, to note what is done.
+/// Time that an import stopping on an error waits for the end of the history, to record its
+/// progress.
 pub const POSITION_WAIT: std::time::Duration = std::time::Duration::from_secs(5);
-/// Rows that may be sent after a state file was written and before it is written again: what an interrupted
-/// import has to look at twice.
+/// Rows that may be sent between two writes of a state file, and so rows that a resumed import must
+/// repeat.
 pub const ROWS_PER_STATE: u64 = 50_000;
-/// Rejects kept in the report, for those who asked for no reject file.
+/// Rejects kept in the report, for users without a reject file.
 pub const REJECTS_SHOWN_MAX: usize = 20;
 /// Differences kept in the report of a verification.
 pub const DIFFERENCES_SHOWN_MAX: usize = 20;
-/// Times an item is sent again after an answer that does not say whether it was done.
+/// Retries of an item after an answer that leaves its outcome open.
 pub const RETRIES_MAX: u32 = 3;
-/// Milliseconds before the first of these; doubled for each further one.
+/// Milliseconds before the first retry; doubled for each further one.
 pub const RETRY_DELAY_MS: u64 = 100;
 /// Members of collections held in memory by a verification: 16 bytes each, so 64 MiB at most.
 pub const MEMBERS_CACHED_MAX: usize = 4 << 20;
 /// Entries of one page of an export.
 pub const EXPORT_PAGE_ITEMS: u32 = 4096;
-/// Pages that a catalogue opened in this process makes ahead of their use.
+/// Pages that a catalogue opened in this process prepares ahead of their use.
 pub const LOCAL_PAGES_AHEAD_MAX: usize = 4;
 /// Pages of an export that wait to be written.
 pub const EXPORT_PAGES_WAITING_MAX: usize = 4;
-/// Bytes of a reject file's copy of a bad row; a longer one is cut, and says so.
+/// Bytes of a bad row's copy in a reject file; a longer one is cut, with a note.
 pub const REJECT_ROW_BYTES_MAX: usize = 64 << 10;
 /// Rules of an SE map.
 pub const SE_RULES_MAX: usize = 65_535;
@@ -48,12 +50,12 @@ pub const SE_RULES_MAX: usize = 65_535;
 pub const JSON_DEPTH_MAX: usize = 32;
 /// Bytes of a key in JSON that is flattened, with the keys around it.
 pub const JSON_KEY_BYTES_MAX: usize = 1024;
-/// Changes that a copy of a catalogue hands over at once: what a store puts into its log together.
+/// Changes that one step of a catalogue's copy passes to the store, which logs them together.
 pub const CHANGES_OF_A_PIECE: usize = 2000;
 /// Symbolic links followed to the target of an output file, as many as Linux follows.
 pub const SYMLINKS_MAX: usize = 40;
-/// Bytes of an output file's name that its temporary file repeats: with what is added, below the
-/// 255 of a name.
+/// Bytes of an output file's name that its temporary file repeats. With the rest of the temporary
+/// name they are below the 255 of a name.
 pub const PARTIAL_NAME_BYTES_MAX: usize = 200;
-/// PFNs of one row that are named as left out because another one of the same SE is kept.
+/// Left-out PFNs of one row that its report names, because another one of the same SE is kept.
 pub const SECOND_PFNS_SHOWN_MAX: usize = 8;

@@ -1,8 +1,8 @@
-//! A listing: a file, how it is written, and what its columns mean; found out from the options, its first rows
-//! and its name.
+//! Listings: a file, its format, and the meaning of its columns, determined from the options, its
+//! first rows and its name.
 //!
-//! Exports say themselves what they are: their first lines are a [`Preamble`], one JSON object a line after
-//! `#exacat ` (in JSON lines, under the key `#exacat`).
+//! Exports describe themselves: their first lines are a [`Preamble`], one JSON object per line
+//! after `#exacat ` (in JSON lines, under the key `#exacat`).
 
 use std::borrow::Cow;
 use std::io;
@@ -21,7 +21,7 @@ use crate::row::{Assembler, Draft, Row};
 use crate::se_rules::SeMap;
 use crate::seen::Seen;
 
-/// What kind of row it is.
+/// Kind of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowKind {
     /// A file.
@@ -32,7 +32,7 @@ pub enum RowKind {
     Collection,
     /// A link.
     Link,
-    /// A file that is there already becomes a member of a collection.
+    /// An existing file that becomes a member of a collection.
     Member,
 }
 
@@ -41,7 +41,7 @@ impl RowKind {
     pub const ALL: [RowKind; 5] =
         [RowKind::File, RowKind::Directory, RowKind::Collection, RowKind::Link, RowKind::Member];
 
-    /// Its name.
+    /// Returns the name.
     pub fn name(self) -> &'static str {
         match self {
             RowKind::File => "file",
@@ -52,7 +52,7 @@ impl RowKind {
         }
     }
 
-    /// The kind of that name.
+    /// Returns the kind of that name.
     pub(crate) fn parse(text: &str) -> Result<Self, Complaint> {
         Self::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
             Complaint::new(
@@ -63,62 +63,63 @@ impl RowKind {
     }
 }
 
-/// What happens to columns that have no role.
+/// Treatment of columns without a role.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rest {
-    /// Nothing.
+    /// Ignores them.
     #[default]
     Ignore,
-    /// Each becomes a tag under its name; JSON by the rule of [`json_tags`](crate::json_tags).
+    /// Makes each a tag under its name; JSON by the rule of [`json_tags`](crate::json_tags).
     Tags,
 }
 
-/// What happens where an LFN stands in more than one row of a listing.
+/// Treatment of an LFN that is in more than one row of a listing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Repeats {
-    /// The first counts, the others are rejected.
+    /// Accepts the first and rejects the others.
     #[default]
     Reject,
-    /// Each is registered on its own, in order: rows of one file's replicas, say.
+    /// Registers each in order, for rows that are replicas of one file.
     Keep,
 }
 
-/// How a listing is to be read. What is none is found out.
+/// Options for reading a listing. Those without a value are determined from the listing.
 #[derive(Clone, Debug)]
 pub struct ListingOptions {
-    /// How rows and fields are written: by the first byte (`{`), the name, else lines with tabs.
+    /// Format of rows and fields. Default: by the first byte (`{`), then the name, else lines with
+    /// tabs.
     pub format: Option<Format>,
-    /// How it is compressed: by the first bytes.
+    /// Compression. Default: by the first bytes.
     pub compression: Option<Compression>,
-    /// What separates fields: a tab, in CSV a comma.
+    /// Delimiter of fields. Default: a tab, in CSV a comma.
     pub delimiter: Option<u8>,
-    /// Is the first row a header? It is if it reads like one.
+    /// True if the first row is a header. Default: if it looks like one.
     pub header: Option<bool>,
-    /// What the columns are: what the header says.
+    /// Meaning of the columns. Default: as in the header.
     pub columns: Option<Columns>,
-    /// Does a header (or a JSON key) that is a role's name give its column the role?
+    /// True if a header (or a JSON key) that is a role's name gives its column the role.
     pub auto_columns: bool,
-    /// What happens to columns without a role.
+    /// Treatment of columns without a role.
     pub rest: Rest,
-    /// Are backslash escapes read? Only in exports.
+    /// True if backslash escapes are read. Default: only in exports.
     pub escapes: Option<bool>,
-    /// What kind rows are that do not say.
+    /// Kind of the rows that state none.
     pub kind: RowKind,
-    /// Put before each LFN.
+    /// Prefix of each LFN.
     pub prefix: Option<Lfn>,
-    /// Put before each collection.
+    /// Prefix of each collection.
     pub collection_prefix: Option<Lfn>,
-    /// The SE of PFNs of which it is not known otherwise; in a listing that says nothing of places, each file
-    /// has a replica there.
+    /// SE of PFNs whose SE is not known otherwise. In a listing without locations, each file has a
+    /// replica there.
     pub se: Option<SeName>,
-    /// Which PFN or location is on which SE.
+    /// Map of PFNs and locations to SEs.
     pub se_map: SeMap,
-    /// Make up names of SEs from hosts and locations, and register those that are not: read-only, and with the
-    /// prefix `unknown://NAME` until somebody sets the one they have.
+    /// Make up names of SEs from hosts and locations, and register missing ones: read-only, and
+    /// with the prefix `unknown://NAME` until an operator sets the real one.
     pub se_auto: bool,
-    /// What `=` as a PFN stands for: this, and the LFN as the row gives it.
+    /// Replacement for `=` as a PFN: this, and the LFN as in the row.
     pub pfn_same: Option<String>,
-    /// What happens where an LFN is repeated.
+    /// Treatment of repeated LFNs.
     pub repeats: Repeats,
 }
 
@@ -145,20 +146,21 @@ impl Default for ListingOptions {
     }
 }
 
-/// What an export says of itself before its rows.
+/// Description of an export before its rows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Preamble {
-    /// The objects, in order: the first describes the export, the others what its rows refer to.
+    /// Objects in order: the first describes the export, the others the items that its rows refer
+    /// to.
     pub objects: Vec<serde_json::Map<String, Value>>,
 }
 
-/// The key, or the start of the line, of a preamble's object.
+/// Key, or start of the line, of a preamble's object.
 pub const PREAMBLE_KEY: &str = "#exacat";
-/// The version of exports this crate writes, and the latest it reads.
+/// Version of exports that this crate writes, and the latest that it reads.
 pub const EXPORT_VERSION: u64 = 1;
 
 impl Preamble {
-    /// The object of one line, if it is one.
+    /// Returns the object of one line, if it is one.
     fn object_of(raw: &[u8], format: Format) -> Option<Value> {
         let text = std::str::from_utf8(raw).ok()?;
         if format == Format::JsonLines {
@@ -170,7 +172,7 @@ impl Preamble {
         serde_json::from_str(text.strip_prefix(PREAMBLE_KEY)?.strip_prefix(' ')?).ok()
     }
 
-    /// Is it an export of a version this crate reads?
+    /// Checks that it is an export of a version that this crate reads.
     fn check(&self) -> Result<(), Error> {
         match self.objects.first().and_then(|first| first.get("export")).and_then(Value::as_u64) {
             Some(1..=EXPORT_VERSION) => Ok(()),
@@ -199,16 +201,16 @@ impl Preamble {
     }
 }
 
-/// How fields become roles.
+/// Assignment of fields to roles.
 #[derive(Clone, Debug)]
 enum Plan {
     /// By position.
     Text(Layout),
-    /// By key; paths of keys first.
+    /// By key; paths of keys have priority.
     Json { mapped: Vec<(Vec<String>, Role)>, auto: bool },
 }
 
-/// A listing that is understood, ready to be read any number of times (a pipe: once).
+/// An opened listing, which can be read any number of times (a pipe: once).
 #[derive(Clone, Debug)]
 pub struct Listing {
     input: Input,
@@ -218,14 +220,14 @@ pub struct Listing {
     rest: Rest,
     plan: Plan,
     preamble: Option<Preamble>,
-    /// Rows before the data: preamble and header.
+    /// Number of rows before the data: preamble and header.
     rows_before: u64,
     assembler: Assembler,
     options: ListingOptions,
 }
 
-/// Opens a listing as [`Listing::open`] does, on a thread that may block: a FIFO waits for its
-/// writer.
+/// Opens a listing as [`Listing::open`] does, on a thread that may block, because a FIFO waits for
+/// its writer.
 pub async fn open(path: &Path, options: &ListingOptions) -> Result<Listing, Error> {
     let (path, options) = (path.to_owned(), options.clone());
     let opened = tokio::task::spawn_blocking(move || Listing::open(&path, options));
@@ -233,13 +235,13 @@ pub async fn open(path: &Path, options: &ListingOptions) -> Result<Listing, Erro
 }
 
 impl Listing {
-    /// Looks at a file and finds out what was not said.
+    /// Opens a file and determines the options without a value.
     pub fn open(path: &Path, options: ListingOptions) -> Result<Self, Error> {
         let input = Input::open(path, options.compression)?;
         Listing::of_input(input, options)
     }
 
-    /// Looks at what a reader gives; it is read once.
+    /// Opens the output of a reader, which can be read once.
     pub fn of_reader(
         name: &Path,
         reader: Box<dyn io::Read + Send>,
@@ -301,32 +303,33 @@ impl Listing {
         })
     }
 
-    /// The file.
+    /// Returns the file.
     pub fn input(&self) -> &Input {
         &self.input
     }
 
-    /// How it is written.
+    /// Returns the format.
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// The options it was opened with.
+    /// Returns the options that it was opened with.
     pub fn options(&self) -> &ListingOptions {
         &self.options
     }
 
-    /// What it says of itself, if it is an export.
+    /// Returns the preamble, if it is an export.
     pub fn preamble(&self) -> Option<&Preamble> {
         self.preamble.as_ref()
     }
 
-    /// Says which SEs are registered; rows that name others are rejected, or with `se_auto` name them as new.
+    /// Sets the registered SEs. Rows that name others are rejected; with `se_auto` the others are
+    /// new SEs.
     pub fn know_ses(&mut self, ses: impl IntoIterator<Item = SeName>) {
         self.assembler.know(ses);
     }
 
-    /// Its data rows from the start.
+    /// Reads its data rows from the start.
     pub(crate) fn records(&self, count: &BytesRead) -> Result<Records, Error> {
         let cannot = |error| Error::file("read", self.input.path(), error);
         let mut records =
@@ -337,7 +340,7 @@ impl Listing {
         Ok(records)
     }
 
-    /// Understands one row.
+    /// Parses one row.
     pub(crate) fn row(&self, record: Record<'_>, fields: &mut Fields) -> Result<Row, Complaint> {
         match record.flaw {
             Some(Flaw::TooLong) => {
@@ -422,12 +425,12 @@ impl Listing {
 }
 
 impl Plan {
-    /// Does any column say where files are?
+    /// Says whether any column gives the location of files.
     fn places(&self) -> bool {
         let placing = |role: &Role| matches!(role, Role::Pfn | Role::Pfns | Role::Replicas | Role::Se);
         match self {
             Plan::Text(layout) => layout.columns.iter().flatten().any(placing),
-            // Keys come and go from row to row, so only what was said counts.
+            // Keys vary from row to row, so only the user's assignments count.
             Plan::Json { mapped, .. } => mapped.iter().any(|(_, role)| placing(role)),
         }
     }
@@ -450,7 +453,7 @@ fn json_plan(options: &ListingOptions) -> Result<Plan, Error> {
     Ok(Plan::Json { mapped, auto: options.auto_columns })
 }
 
-/// The layout, and whether there is a header row.
+/// Returns the layout, and whether there is a header row.
 fn text_plan(
     options: &ListingOptions,
     format: Format,
@@ -485,15 +488,16 @@ fn text_plan(
     let header =
         options.header.unwrap_or_else(|| by_name || preamble.is_some() || columns::looks_like_header(&names));
     if columns.is_none() && !header && names.len() <= 1 {
-        // A list of names and nothing else.
+        // Only a list of names.
         return Ok((Layout { columns: vec![Ok(Role::Lfn)] }, false));
     }
     let layout = columns::layout(columns, header.then_some(&names[..]), options.auto_columns)?;
     Ok((layout, header))
 }
 
-/// JSON by its first byte; else by the name; else CSV if the first line has commas, no tab, and reads as a
-/// header or has as many fields as there are columns; else TSV.
+/// Detects the format: JSON by its first byte, then by the file's name. Else it is CSV under two
+/// conditions: the first line has commas and no tab, and it is a header or has as many fields as
+/// there are columns. Else it is TSV.
 fn detect_format(head: &[u8], path: &Path, columns: Option<&Columns>) -> Format {
     let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
     if head.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{') {
@@ -521,19 +525,19 @@ fn detect_format(head: &[u8], path: &Path, columns: Option<&Columns>) -> Format 
     if fits || columns::looks_like_header(&fields) { Format::Csv } else { Format::Tsv }
 }
 
-/// What becomes of the rows of a listing before any catalogue is asked.
+/// Result of reading a listing without a catalogue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Examined {
-    /// Rows.
+    /// Number of rows.
     pub rows: u64,
-    /// Rows that can be asked for.
+    /// Number of rows that an import could send.
     pub accepted: u64,
     /// Rejected rows and parts left out, by reason.
     pub rejects: Vec<(Reason, u64)>,
 }
 
 impl Listing {
-    /// Reads all rows and counts what an import would reject without asking.
+    /// Reads all rows and counts those that an import would reject without the catalogue.
     pub fn examine(&self) -> Result<Examined, Error> {
         let mut examined = Examined::default();
         let mut seen = Seen::new(self.options.repeats);

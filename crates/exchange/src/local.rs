@@ -1,5 +1,5 @@
-//! A catalogue that is opened in this process: asked without a network; and, if it is on a data directory that no server uses, loaded in
-//! bulk.
+//! A catalogue opened in this process: called without a network, and loaded in bulk if its data
+//! directory is used by no server.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::bulk::Bulk;
 use crate::catalogue::{Catalogue, again, following};
 use crate::limits::LOCAL_PAGES_AHEAD_MAX;
 
-/// The catalogue in a store, and an admin who asks.
+/// The catalogue in a store, called as an admin.
 pub struct Asked {
     rules: Arc<Rules>,
     caller: Caller,
 }
 
 impl Asked {
-    /// Asks the catalogue in this store.
+    /// Opens the catalogue in this store.
     pub async fn open(store: &Arc<dyn Store>) -> Result<Arc<Self>, Error> {
         Self::at(Arc::clone(store), Arc::new(SystemClock)).await.map(Arc::new)
     }
@@ -35,18 +35,18 @@ impl Asked {
     }
 }
 
-/// The catalogue in an embedded store, and an admin who asks.
+/// The catalogue in an embedded store, called as an admin.
 pub struct Local {
     store: Arc<EmbeddedStore>,
     asked: Asked,
     settings: LoadSettings,
     known: KnownDirectories,
-    /// What is being gathered.
+    /// The load in progress.
     loader: Mutex<Option<Arc<Loader>>>,
 }
 
 impl Local {
-    /// Opens the catalogue that is in this store. Loads are bounded by `settings`.
+    /// Opens the catalogue in this store. `settings` bound its loads.
     pub async fn open(
         store: Arc<EmbeddedStore>,
         clock: Arc<dyn Clock>,
@@ -73,7 +73,7 @@ impl Catalogue for Asked {
         self.rules.execute(&self.caller, self.rules.new_operation_id()?, operation).await
     }
 
-    /// Further pages are made while one is being used.
+    /// Prepares further pages while the caller uses one.
     fn stream(&self, operation: Operation) -> impl Stream<Item = Result<Answer, Error>> + Send {
         let (sender, pages) = mpsc::channel(LOCAL_PAGES_AHEAD_MAX);
         let (rules, caller) = (Arc::clone(&self.rules), self.caller.clone());
@@ -87,7 +87,7 @@ impl Catalogue for Asked {
                 };
                 next = following(again, &answer);
                 if sender.send(answer).await.is_err() {
-                    // Nobody wants the rest.
+                    // The caller dropped the stream.
                     return;
                 }
             }

@@ -1,4 +1,4 @@
-//! What rows of a listing say over and over: names that were checked before, so that each is checked, and kept, once.
+//! Cache of names that rows of a listing repeat, so that each name is checked, and stored, once.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -7,13 +7,13 @@ use std::hash::{BuildHasherDefault, Hasher};
 use exacat_model::{AccountName, SeName};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Names kept of one kind, at most. Listings that name more are rare, and only slower.
+/// Maximum names of one kind. Listings with more are rare, and only slower.
 const NAMES_MAX: usize = 1024;
 
-/// Hashes names quickly, for tables that are small whatever a listing has.
+/// Fast hashing of names, for tables that stay small with any listing.
 pub(crate) type Quick = BuildHasherDefault<QuickHasher>;
 
-/// The hash of what was written to it.
+/// Hash of the bytes written so far.
 #[derive(Default)]
 pub(crate) struct QuickHasher(u64);
 
@@ -34,9 +34,9 @@ impl Hasher for QuickHasher {
 pub(crate) struct Memo {
     accounts: RefCell<HashMap<String, AccountName, Quick>>,
     ses: RefCell<HashMap<String, SeName, Quick>>,
-    /// Made up for locations.
+    /// Names made up for locations.
     locations: RefCell<HashMap<String, SeName, Quick>>,
-    /// Made up for the hosts of PFNs.
+    /// Names made up for the hosts of PFNs.
     hosts: RefCell<HashMap<String, SeName, Quick>>,
 }
 
@@ -58,7 +58,7 @@ fn kept<T: Clone, E>(
 }
 
 impl Memo {
-    /// The account that `make` makes of this text, or made of it before.
+    /// Returns the account that `make` makes of this text, or made before.
     pub fn account<E>(
         &self,
         text: &str,
@@ -67,17 +67,17 @@ impl Memo {
         kept(&self.accounts, text, make)
     }
 
-    /// The SE that `make` makes of this location, or made of it before.
+    /// Returns the SE that `make` makes of this location, or made before.
     pub fn location<E>(&self, text: &str, make: impl FnOnce() -> Result<SeName, E>) -> Result<SeName, E> {
         kept(&self.locations, text, make)
     }
 
-    /// The SE that `make` makes of this host, or made of it before.
+    /// Returns the SE that `make` makes of this host, or made before.
     pub fn host<E>(&self, text: &str, make: impl FnOnce() -> Result<SeName, E>) -> Result<SeName, E> {
         kept(&self.hosts, text, make)
     }
 
-    /// The SE that `make` makes of this name, or made of it before.
+    /// Returns the SE that `make` makes of this name, or made before.
     pub fn se<E>(&self, text: &str, make: impl FnOnce() -> Result<SeName, E>) -> Result<SeName, E> {
         kept(&self.ses, text, make)
     }

@@ -1,4 +1,4 @@
-//! Directories, collections and links: making them, and setting what a listing says of them.
+//! Directories, collections and links: creates them and sets their given attributes.
 
 use std::collections::HashMap;
 
@@ -16,12 +16,12 @@ use crate::reject::{Complaint, Reason};
 use crate::row::{Other, OtherKind};
 use crate::sending::{Sender, Sent, each_done, refusal, stops, unexpected};
 
-/// How an entry differs from what a row says of it.
+/// Difference between an entry and its row.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Gap {
-    /// What is otherwise than given: what, given, found.
+    /// Differing values: name, given, found.
     pub(crate) contradictions: Vec<(&'static str, String, String)>,
-    /// Tags it does not have.
+    /// Tags that the entry lacks.
     pub(crate) missing_tags: Vec<Tag>,
 }
 
@@ -40,7 +40,7 @@ impl Gap {
         parts.join("; ")
     }
 
-    /// Notes a value that is given and otherwise.
+    /// Records a given value that differs from the found one.
     pub(crate) fn expect<T: PartialEq + std::fmt::Display>(
         &mut self,
         what: &'static str,
@@ -55,7 +55,7 @@ impl Gap {
         }
     }
 
-    /// Notes tags that are given and missing or otherwise.
+    /// Records given tags that are missing or different.
     pub(crate) fn expect_tags(&mut self, given: &[Tag], found: &[Tag]) {
         for tag in given {
             match found.iter().find(|found| found.key == tag.key) {
@@ -81,7 +81,7 @@ impl OtherKind {
     }
 }
 
-/// How an entry differs from a row that is no file.
+/// Compares an entry with a row that is no file.
 pub(crate) fn gap(given: &Other, found: &Stat) -> Gap {
     let mut gap = Gap::default();
     let kind = found.entry.kind();
@@ -101,7 +101,7 @@ pub(crate) fn gap(given: &Other, found: &Stat) -> Gap {
     gap
 }
 
-/// All attributes a row gives.
+/// Returns all attributes that a row gives.
 fn attributes(other: &Other) -> Vec<Attribute> {
     let mut found = Vec::new();
     found.extend(other.owner.clone().map(Attribute::Owner));
@@ -112,20 +112,20 @@ fn attributes(other: &Other) -> Vec<Attribute> {
     found
 }
 
-/// What is to be done about one row.
+/// Treatment of one row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Create,
-    /// Is there just so.
+    /// Exists with equal fields.
     Keep,
-    /// Is there, and gets what it does not have.
+    /// Exists and lacks some fields.
     Complete,
     Rejected,
 }
 
 impl<C: Catalogue> Sender<C> {
-    /// The directories of a batch. They are made before any later batch is sent, so that a directory with
-    /// attributes is not made without them as the parent of a file.
+    /// Makes the directories of a batch, before any later batch is sent. Otherwise a directory with
+    /// attributes could be made without them, as the parent of a file.
     pub(crate) async fn make_directories(&self, batch: &mut Batch, again: bool) -> Result<Sent, Error> {
         let is_directory = |(_, other): &(RowAt, Other)| other.what == OtherKind::Directory;
         let (directories, others) = std::mem::take(&mut batch.others).into_iter().partition(is_directory);
@@ -135,7 +135,7 @@ impl<C: Catalogue> Sender<C> {
         Ok(sent)
     }
 
-    /// Makes what is not there, and completes or refuses what is, by the policy.
+    /// Makes missing entries, and completes or refuses existing ones, by the policy.
     pub(crate) async fn make_others(
         &self,
         batch: &Batch,
@@ -190,7 +190,7 @@ impl<C: Catalogue> Sender<C> {
             return exists(gap.text());
         }
         match self.existing {
-            // An interrupted run made it, perhaps without all that belongs to it.
+            // An interrupted run made it, perhaps without all of its fields.
             _ if again && !gap.is_none() => Ok(Fate::Complete),
             Existing::Refuse if !again => exists("it is there already".to_owned()),
             _ if gap.is_none() => Ok(Fate::Keep),
@@ -199,7 +199,7 @@ impl<C: Catalogue> Sender<C> {
         }
     }
 
-    /// Makes those that are not there.
+    /// Makes missing entries.
     async fn create(
         &self,
         batch: &Batch,
@@ -233,7 +233,7 @@ impl<C: Catalogue> Sender<C> {
         reject_refused(batch, rows, fates, outcomes, sent)
     }
 
-    /// Sets attributes and tags; entries that get the same are asked for at once.
+    /// Sets attributes and tags, in one call for entries with the same ones.
     async fn complete(
         &self,
         batch: &Batch,
@@ -263,7 +263,7 @@ impl<C: Catalogue> Sender<C> {
         let lfns =
             |indices: &[usize]| indices.iter().map(|index| rows[*index].1.lfn.clone()).collect::<Vec<_>>();
         let mut asked: Vec<(Vec<usize>, Operation)> = Vec::new();
-        // Tags first: a mode may take the right to set them.
+        // Tags come first: a mode may remove the right to set them.
         for (_, (set, indices)) in by_tags {
             let operation = Operation::TagSet { lfns: lfns(&indices), set, unset: Vec::new() };
             asked.push((indices, operation));

@@ -1,8 +1,8 @@
 //! Output files: the one place that decides how a file named on the command line is written.
 //!
 //! A regular file, or a name that is free, gets a temporary file beside it, which takes the name
-//! when it is whole and on disk. A symbolic link is followed to its target. Anything else (a
-//! device, a FIFO, `/dev/stdout`) is opened and written as it is: replacing it would take it away
+//! when it is complete and on disk. A symbolic link is followed to its target. Anything else (a
+//! device, a FIFO, `/dev/stdout`) is opened and written in place: replacing it would take it away
 //! from other programs.
 
 use std::fs::{self, File, OpenOptions};
@@ -29,8 +29,8 @@ enum Destination {
     InPlace,
 }
 
-/// A file that is being written. Without [`finish`](OutputFile::finish) nothing of it stays, except
-/// where bytes went into a device or a FIFO.
+/// A file being written. Without [`finish`](OutputFile::finish) nothing of it remains, except bytes
+/// that went into a device or a FIFO.
 #[derive(Debug)]
 pub struct OutputFile {
     file: File,
@@ -39,8 +39,8 @@ pub struct OutputFile {
 }
 
 impl OutputFile {
-    /// Opens an output file. What the name had before stays until [`finish`](OutputFile::finish).
-    /// Opening a FIFO waits for its reader.
+    /// Opens an output file. The old content remains until [`finish`](OutputFile::finish). Opening
+    /// a FIFO waits for its reader.
     pub fn create(path: &Path) -> Result<Self, Error> {
         let cannot = |error| Error::file("write", path, error);
         let existing = existing(path).map_err(cannot)?;
@@ -66,7 +66,7 @@ impl OutputFile {
         Ok(OutputFile { file, path: path.to_owned(), destination })
     }
 
-    /// Opens a new file that only its owner may read. A regular file that exists is refused.
+    /// Opens a new file that only its owner may read. Refuses an existing regular file.
     pub fn create_secret(path: &Path) -> Result<Self, Error> {
         let cannot = |error| Error::file("make", path, error);
         let existing = existing(path).map_err(cannot)?;
@@ -80,12 +80,12 @@ impl OutputFile {
         Ok(OutputFile { file, path: path.to_owned(), destination })
     }
 
-    /// A handle to write by.
+    /// Returns a handle for writing.
     pub fn writer(&self) -> Result<File, Error> {
         self.file.try_clone().map_err(|error| Error::file("write", &self.path, error))
     }
 
-    /// Makes what was written durable, and gives it its name.
+    /// Makes the written bytes durable, and gives the file its name.
     pub fn finish(mut self) -> Result<(), Error> {
         let cannot = |error| Error::file("write", &self.path, error);
         sync(&self.file).map_err(cannot)?;
@@ -100,13 +100,13 @@ impl OutputFile {
         if let Destination::Replaced { target: path, .. } | Destination::Created { path, .. } =
             &self.destination
         {
-            // The name is durable with its directory. Some file systems cannot sync one.
+            // The name is durable once its directory is synced. Some file systems cannot sync one.
             let _not_everywhere = File::open(directory_of(path)).and_then(|directory| directory.sync_all());
         }
         Ok(())
     }
 
-    /// States what an interruption leaves under the name, for a person.
+    /// Returns, for a person, what an interruption leaves under the name.
     pub fn if_interrupted(&self) -> String {
         let path = self.path.display();
         match &self.destination {
@@ -124,14 +124,14 @@ impl OutputFile {
 impl Drop for OutputFile {
     fn drop(&mut self) {
         if let Destination::Created { path, finished: false } = &self.destination {
-            // Nothing whole is in it. The error that led here says more than one about the removal.
+            // The file is incomplete. The original error matters more than one of the removal.
             let _stays = fs::remove_file(path);
         }
     }
 }
 
-/// Opens a file that grows under its own name, such as a reject file. It is empty at first. Two
-/// writers of one file are refused.
+/// Opens a file that grows under its own name, such as a reject file. It is empty at first. Refuses
+/// a second writer of one file.
 pub fn create_growing(path: &Path) -> Result<File, Error> {
     let cannot = |error| Error::file("create", path, error);
     let existing = existing(path).map_err(cannot)?;
@@ -145,8 +145,8 @@ pub fn create_growing(path: &Path) -> Result<File, Error> {
     Ok(file)
 }
 
-/// Opens such a file again, to go on after `bytes`. What comes behind is cut off. A device or a
-/// FIFO keeps nothing and is only opened.
+/// Reopens such a file to continue after `bytes`. Cuts off the bytes after that. A device or a FIFO
+/// keeps nothing and is only opened.
 pub fn resume_growing(path: &Path, bytes: u64) -> Result<File, Error> {
     let cannot = |error| Error::file("go on with", path, error);
     let existing = existing(path).map_err(cannot)?;
@@ -164,7 +164,7 @@ pub fn resume_growing(path: &Path, bytes: u64) -> Result<File, Error> {
     Ok(file)
 }
 
-/// Makes a file durable. Devices and FIFOs that cannot be synced are as durable as they get.
+/// Makes a file durable. Devices and FIFOs that cannot be synced count as durable.
 pub fn sync(file: &File) -> io::Result<()> {
     match file.sync_all() {
         Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
@@ -186,7 +186,7 @@ fn lock(file: &File, path: &Path) -> Result<(), Error> {
     }
 }
 
-/// The file behind a name, links followed; none if there is none.
+/// Returns the metadata of the file behind a name, with links followed; none if there is no file.
 fn existing(path: &Path) -> io::Result<Option<fs::Metadata>> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => Err(io::Error::from(io::ErrorKind::IsADirectory)),
@@ -196,9 +196,9 @@ fn existing(path: &Path) -> io::Result<Option<fs::Metadata>> {
     }
 }
 
-/// Opens what must not be replaced: anything but a regular file, and open files of this process
-/// (`/dev/fd/1`), whose names lead nowhere. The latter are appended to, for whoever opened them may
-/// have written before.
+/// Opens files that must not be replaced: anything but a regular file, and open files of this
+/// process (`/dev/fd/1`), whose names lead nowhere. Appends to the latter, because the program that
+/// opened them may have written before.
 fn open_special(path: &Path, existing: Option<&fs::Metadata>) -> io::Result<Option<File>> {
     let Some(existing) = existing else { return Ok(None) };
     if existing.is_file() && !is_descriptor(path) {
@@ -207,7 +207,7 @@ fn open_special(path: &Path, existing: Option<&fs::Metadata>) -> io::Result<Opti
     OpenOptions::new().append(true).open(path).map(Some)
 }
 
-/// Does a name stand for an open file of this process?
+/// Says whether a name means an open file of this process.
 fn is_descriptor(path: &Path) -> bool {
     let (mut path, mut left) = (path.to_owned(), SYMLINKS_MAX);
     loop {
@@ -222,13 +222,13 @@ fn is_descriptor(path: &Path) -> bool {
     }
 }
 
-/// The name at the end of symbolic links, which may be free.
+/// Returns the name at the end of symbolic links, which may be free.
 fn resolved(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..=SYMLINKS_MAX {
         match fs::read_link(&path) {
             Ok(link) => path = directory_of(&path).join(link),
-            // It is no link, or there is nothing.
+            // The path is no link, or does not exist.
             Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::NotFound) => {
                 return Ok(path);
             }
@@ -242,7 +242,7 @@ fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Gives a file that replaces another the mode and, where that is allowed, the owner of the other.
+/// Gives a replacing file the mode of the replaced one, and its owner if that is permitted.
 fn keep_access(file: &File, replaced: &fs::Metadata) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt, fchown};
     let own = file.metadata()?;

@@ -1,4 +1,4 @@
-//! Where the file of a row is: its replicas, from PFNs, locations, the SE map and the options.
+//! Locations of a row's file: its replicas, from PFNs, locations, the SE map and the options.
 
 use std::borrow::Cow;
 
@@ -13,23 +13,23 @@ use crate::reject::{Complaint, Reason};
 use crate::row::{Assembler, Checked};
 use crate::se_rules::{self, Mapped};
 
-/// SEs that a row names and that are not registered: seldom many.
+/// Unregistered SEs that a row names; rarely many.
 pub(crate) type NewSes = SmallVec<[SeName; 2]>;
 
-/// A replica as a row gives it.
+/// A replica as in the row.
 pub(crate) struct DraftReplica<'a> {
-    /// The SE, or the location the SE map knows.
+    /// The SE, or a location in the SE map.
     pub(crate) location: Cow<'a, str>,
     /// Its PFN, if given.
     pub(crate) pfn: Option<Cow<'a, str>>,
-    /// What is known of it.
+    /// State of the replica.
     pub(crate) state: ReplicaState,
 }
 
-/// What a row says of where its file is.
+/// Locations of the file as in the row.
 #[derive(Default)]
 pub(crate) struct Places<'a> {
-    /// PFNs whose SE is not said with them.
+    /// PFNs without an SE.
     pub(crate) pfns: SmallVec<[Cow<'a, str>; 1]>,
     /// Replicas on a named SE or location.
     pub(crate) replicas: SmallVec<[DraftReplica<'a>; 2]>,
@@ -37,19 +37,19 @@ pub(crate) struct Places<'a> {
     pub(crate) se: Option<Cow<'a, str>>,
 }
 
-/// Where the file is, as the catalogue is told.
+/// Locations of the file as in the request to the catalogue.
 #[derive(Default)]
 pub(crate) struct Placed {
     pub(crate) replicas: Vec<NewReplica>,
     pub(crate) member_of: Option<(FileRef, String)>,
-    /// SEs among them that are to be registered.
+    /// SEs among them to register.
     pub(crate) new_ses: NewSes,
-    /// PFNs left out, for another one is kept on the same SE.
+    /// PFNs left out, because another one is kept on the same SE.
     second: Vec<(SeName, Pfn)>,
 }
 
 impl Placed {
-    /// A report of the PFNs that were left out.
+    /// Returns a report of the PFNs left out.
     pub(crate) fn complaint(&self) -> Option<Complaint> {
         let (se, _) = self.second.first()?;
         let kept = self.replicas.iter().find(|replica| replica.se == *se)?;
@@ -70,8 +70,9 @@ impl Placed {
     }
 }
 
-/// Orders replicas on one SE, of which a file has one: the least is kept, among equals the first.
-/// Clients of the catalogue read by `root://`; sources list further protocols of the same copy.
+/// Returns the rank of a replica among several on one SE, of which a file has one. The lowest is
+/// kept, among equals the first. Clients of the catalogue read by `root://`; sources list further
+/// protocols of the same copy.
 fn worth(pfn: &Pfn, state: ReplicaState) -> (u8, bool) {
     let state = match state {
         ReplicaState::Available => 0,
@@ -83,7 +84,7 @@ fn worth(pfn: &Pfn, state: ReplicaState) -> (u8, bool) {
     (state, !xrootd)
 }
 
-/// Works the replicas out. `given` is the LFN as the row has it, `places` is emptied.
+/// Determines the replicas. `given` is the LFN as in the row; `places` is emptied.
 pub(crate) fn place(
     assembler: &Assembler,
     memo: &Memo,
@@ -149,8 +150,8 @@ struct Placing<'p> {
 }
 
 impl<'p> Placing<'p> {
-    /// Adds a replica. One given twice is one; a PFN given for a replica that had none is its PFN. Of
-    /// two PFNs on one SE the better one is kept, and the other noted.
+    /// Adds a replica. Duplicates count once; a PFN completes a replica without one. Of two PFNs on
+    /// one SE the better one is kept, and the other recorded.
     fn add(&mut self, se: SeName, pfn: Option<Pfn>, state: ReplicaState) {
         let Some(known) = self.placed.replicas.iter_mut().find(|replica| replica.se == se) else {
             self.placed.replicas.push(NewReplica { se, pfn, state });
@@ -170,7 +171,7 @@ impl<'p> Placing<'p> {
         }
     }
 
-    /// The SE of a location as the listing names it, and the rule that says so.
+    /// Returns the SE of a location as the listing names it, and the rule that maps it.
     fn location(&mut self, location: &str) -> Checked<(SeName, Option<&'p Mapped>)> {
         if let Some(mapped) = self.assembler.map.of_location(location) {
             return Ok((self.registered(mapped.se.as_str())?, Some(mapped)));
@@ -191,7 +192,7 @@ impl<'p> Placing<'p> {
         Ok((self.registered(location)?, None))
     }
 
-    /// The SE of that name, if it is registered or will be.
+    /// Returns the SE of that name, if it is registered or will be.
     fn registered(&mut self, name: &str) -> Checked<SeName> {
         if let Some(se) = self.assembler.known.get(name) {
             return Ok(se.clone());
@@ -249,7 +250,8 @@ impl<'p> Placing<'p> {
     }
 }
 
-/// The archive and the name in it, if a PFN says that a file is inside an archive: `guid:///GUID?ZIP=name`.
+/// Returns the archive and the name in it, if a PFN means a file inside an archive:
+/// `guid:///GUID?ZIP=name`.
 fn archive_member(pfn: &str) -> Checked<Option<(Guid, String)>> {
     let Some((guid, member)) = pfn.strip_prefix("guid:///").and_then(|rest| rest.split_once("?ZIP=")) else {
         return Ok(None);

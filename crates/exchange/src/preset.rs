@@ -1,6 +1,6 @@
-//! Named presets: the options of listings that are met often, as data.
+//! Named presets: the options of frequent kinds of listings, as data.
 //!
-//! A preset is nothing but general options; whatever the user says besides comes after it and counts.
+//! A preset has only general options; the user's own options override it.
 
 use exacat_model::operation::Existing;
 use exacat_model::{Lfn, SeName};
@@ -11,12 +11,12 @@ use crate::import::ImportOptions;
 use crate::listing::{Repeats, Rest, RowKind};
 use crate::records::Format;
 
-/// The options of a kind of listing.
+/// Options of a kind of listing.
 #[derive(Clone, Copy, Debug)]
 pub struct Preset {
     /// Its name.
     pub name: &'static str,
-    /// What it is for, in a line.
+    /// Purpose, in one line.
     pub about: &'static str,
     format: Option<Format>,
     columns: Option<&'static str>,
@@ -116,7 +116,7 @@ pub const PRESETS: [Preset; 7] = [
 ];
 
 impl Preset {
-    /// The preset of that name.
+    /// Returns the preset of that name.
     pub fn named(name: &str) -> Result<&'static Preset, Error> {
         PRESETS.iter().find(|preset| preset.name == name).ok_or_else(|| {
             let names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
@@ -124,7 +124,7 @@ impl Preset {
         })
     }
 
-    /// The options it stands for.
+    /// Returns its options.
     pub fn options(&self) -> Result<ImportOptions, Error> {
         let mut options = ImportOptions { existing: self.existing, ..ImportOptions::default() };
         let listing = &mut options.listing;

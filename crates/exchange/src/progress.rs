@@ -1,38 +1,38 @@
-//! How far an import, verification or export is.
+//! Progress of an import, verification or export.
 
 use std::time::Duration;
 
-/// A moment of a long piece of work.
+/// Snapshot of the progress of a long run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Progress {
-    /// Rows (or entries) done, with those an interrupted run had done before.
+    /// Rows (or entries) done, including those of interrupted runs.
     pub rows: u64,
     /// Rows done by this run.
     pub rows_now: u64,
     /// Bytes of the file that the done rows come from.
     pub bytes_read: u64,
-    /// Bytes of the file; none for a pipe, or where it is not known yet.
+    /// Bytes of the file; none for a pipe, or if not known yet.
     pub bytes_total: Option<u64>,
-    /// Rows in all, where that is known and bytes are not.
+    /// Total rows, if known while bytes are not.
     pub rows_total: Option<u64>,
-    /// Rows that were rejected or differ.
+    /// Number of rows that were rejected or differ.
     pub rejected: u64,
-    /// Is it the second reading of rows that refer to others?
+    /// True during the second reading of rows that refer to others.
     pub second_pass: bool,
-    /// Is everything read, and being loaded?
+    /// True if everything is read and the load is running.
     pub loading: bool,
-    /// Since the start of this run.
+    /// Time since the start of this run.
     pub elapsed: Duration,
 }
 
 impl Progress {
-    /// Rows a second, over this run.
+    /// Returns rows per second, over this run.
     pub fn rows_per_second(&self) -> f64 {
         let seconds = self.elapsed.as_secs_f64();
         if seconds > 0.0 { self.rows_now as f64 / seconds } else { 0.0 }
     }
 
-    /// What part is done, from 0 to 1; none if the whole is not known.
+    /// Returns the fraction done, from 0 to 1; none if the total is not known.
     pub fn fraction(&self) -> Option<f64> {
         let (done, total) = match (self.bytes_total, self.rows_total) {
             (Some(bytes), _) => (self.bytes_read, bytes),
@@ -42,7 +42,7 @@ impl Progress {
         (total > 0).then(|| (done as f64 / total as f64).min(1.0))
     }
 
-    /// Time left at the rate of this run; none if it cannot be told yet.
+    /// Returns the time left at the rate of this run; none if it cannot be estimated yet.
     pub fn left(&self) -> Option<Duration> {
         let fraction = self.fraction().filter(|fraction| *fraction > 0.0)?;
         Duration::try_from_secs_f64(self.elapsed.as_secs_f64() * (1.0 - fraction) / fraction).ok()

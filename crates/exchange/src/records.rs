@@ -1,7 +1,7 @@
-//! Cutting a listing into rows, and rows into fields; nothing here knows what a field means.
+//! Splits a listing into rows, and rows into fields, without regard to the meaning of fields.
 //!
-//! The bytes of each row are kept as they were found, for the reject file; that, and going on after a quote
-//! that nobody closed, is why CSV is cut here rather than by a CSV reader.
+//! The bytes of each row are kept as found, for the reject file. That, and continuing after an
+//! unclosed quote, is why CSV is parsed here rather than by a CSV reader.
 
 use std::io::{self, Read};
 use std::ops::Range;
@@ -9,12 +9,13 @@ use std::ops::Range;
 use crate::limits::ROW_BYTES_MAX;
 use crate::memo::Memo;
 
-/// How rows and fields are written.
+/// Format of rows and fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// A row is a line, fields end at the delimiter (tab), nothing is quoted.
+    /// A row is a line, fields end at the delimiter (tab), and there are no quotes.
     Tsv,
-    /// RFC 4180: fields may stand in double quotes, and then hold the delimiter, line ends and doubled quotes.
+    /// RFC 4180: fields may be in double quotes, and may then hold the delimiter, line ends and
+    /// doubled quotes.
     Csv,
     /// A row is a line that holds a JSON object.
     JsonLines,
@@ -24,7 +25,7 @@ impl Format {
     /// All of them.
     pub const ALL: [Format; 3] = [Format::Tsv, Format::Csv, Format::JsonLines];
 
-    /// Its name on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Format::Tsv => "tsv",
@@ -33,30 +34,30 @@ impl Format {
         }
     }
 
-    /// The delimiter if none is given.
+    /// Returns the default delimiter.
     pub fn delimiter(self) -> u8 {
         if self == Format::Csv { b',' } else { b'\t' }
     }
 }
 
-/// A row as it was found.
+/// A row as found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// The line it begins on, from 1.
+    /// First line of the row, from 1.
     pub line: u64,
     /// Its bytes, without the line end.
     pub raw: &'a [u8],
-    /// Why it cannot be cut into fields; then `raw` is what was skipped, or its beginning.
+    /// Reason why it cannot be split into fields; `raw` is then the skipped part, or its beginning.
     pub flaw: Option<Flaw>,
 }
 
-/// Why bytes are no row.
+/// Reason why bytes are no row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// It is longer than [`ROW_BYTES_MAX`].
+    /// The row is longer than [`ROW_BYTES_MAX`].
     TooLong,
-    /// A quote is opened and not closed within [`ROW_BYTES_MAX`] or before the end. Only its first line is
-    /// skipped: what follows may be good.
+    /// A quote is not closed within [`ROW_BYTES_MAX`] or before the end. Only its first line is
+    /// skipped, because the lines after it may be good.
     OpenQuote,
 }
 
@@ -64,21 +65,21 @@ pub enum Flaw {
 pub struct Records {
     reader: Box<dyn Read + Send>,
     buffer: Vec<u8>,
-    /// What of the buffer is not given out yet.
+    /// Range of the buffer not returned yet: `start` to `end`.
     start: usize,
     end: usize,
     at_end: bool,
     line: u64,
     quotes: Option<u8>,
-    /// The rest of a line that was too long is to be skipped.
+    /// True while the rest of a line that was too long is skipped.
     skipping: bool,
 }
 
-/// Bytes asked of the reader at once.
+/// Bytes of one read.
 const READ_BYTES: usize = 256 << 10;
 
 impl Records {
-    /// The rows of what `reader` gives. A byte order mark at the start is skipped.
+    /// Splits the output of `reader`. Skips a byte order mark at the start.
     pub fn new(reader: Box<dyn Read + Send>, format: Format, delimiter: u8) -> io::Result<Self> {
         let mut records = Records {
             reader,
@@ -99,7 +100,7 @@ impl Records {
         Ok(records)
     }
 
-    /// The next row that is not empty; none at the end.
+    /// Returns the next row that is not empty; none at the end.
     pub fn next_record(&mut self) -> io::Result<Option<Record<'_>>> {
         loop {
             if self.skipping {
@@ -127,7 +128,7 @@ impl Records {
         }
     }
 
-    /// Finds the end of the row at `start`: its length, what to consume, and what is wrong with it.
+    /// Finds the end of the row at `start`. Returns its length, the bytes to consume, and its flaw.
     fn cut(&mut self) -> io::Result<Option<(usize, usize, Option<Flaw>)>> {
         let mut looked_at = 0;
         loop {
@@ -151,7 +152,7 @@ impl Records {
             let bytes = &self.buffer[self.start..self.end];
             return Ok(match bytes.len() {
                 0 => None,
-                // The last line needs no line end; but an open quote has swallowed lines.
+                // The last line needs no line end, but an open quote has swallowed lines.
                 length if self.quotes.is_none_or(|delimiter| !ends_in_quotes(bytes, delimiter)) => {
                     Some((length, length, None))
                 }
@@ -169,7 +170,7 @@ impl Records {
         }
     }
 
-    /// Skips to the line after; false at the end.
+    /// Skips to the next line; false at the end.
     fn skip_line(&mut self) -> io::Result<bool> {
         match memchr::memchr(b'\n', &self.buffer[self.start..self.end]) {
             Some(at) => {
@@ -216,7 +217,7 @@ enum InField {
     Start,
     Bare,
     Quoted,
-    /// After a quote inside a quoted field: its end, or the first of two.
+    /// After a quote inside a quoted field: either its end, or the first of two.
     Closed,
 }
 
@@ -232,7 +233,7 @@ impl InField {
     }
 }
 
-/// Where the first row ends: its line feed outside quotes.
+/// Returns the end of the first row: its line feed outside quotes.
 fn quoted_row_end(bytes: &[u8], delimiter: u8) -> Option<usize> {
     let mut state = InField::Start;
     for (at, byte) in bytes.iter().enumerate() {
@@ -248,18 +249,18 @@ fn ends_in_quotes(bytes: &[u8], delimiter: u8) -> bool {
     bytes.iter().fold(InField::Start, |state, byte| state.after(*byte, delimiter)) == InField::Quoted
 }
 
-/// The fields of one row. Kept from row to row, so that cutting takes no memory.
+/// Fields of one row. Reused from row to row, so that splitting allocates no memory.
 #[derive(Debug, Default)]
 pub struct Fields {
     ranges: Vec<Range<usize>>,
-    /// Fields whose text is not a part of the row as found.
+    /// Fields whose text is no part of the row as found.
     owned: Vec<(usize, String)>,
-    /// What rows say over and over.
+    /// Cache of names that rows repeat.
     pub(crate) memo: Memo,
 }
 
 impl Fields {
-    /// Cuts a TSV row; with `escapes` the backslash escapes of an export are read.
+    /// Splits a TSV row; with `escapes`, reads the backslash escapes of an export.
     pub fn cut_tsv(&mut self, raw: &str, delimiter: u8, escapes: bool) -> Result<(), &'static str> {
         self.clear();
         let mut from = 0;
@@ -278,7 +279,7 @@ impl Fields {
         Ok(())
     }
 
-    /// Cuts a CSV row.
+    /// Splits a CSV row.
     pub fn cut_csv(&mut self, raw: &str, delimiter: u8) -> Result<(), &'static str> {
         self.clear();
         let bytes = raw.as_bytes();
@@ -299,7 +300,8 @@ impl Fields {
         }
     }
 
-    /// Cuts the quoted field whose text begins at `from`; gives what follows its closing quote.
+    /// Splits off the quoted field whose text begins at `from`; returns the position after its
+    /// closing quote.
     fn quoted_field(&mut self, raw: &str, from: usize) -> Result<usize, &'static str> {
         let bytes = raw.as_bytes();
         let mut at = from;
@@ -327,17 +329,17 @@ impl Fields {
         self.owned.clear();
     }
 
-    /// How many.
+    /// Returns the number of fields.
     pub fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// None at all?
+    /// Says whether there are none.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// The text of a field of the row that was cut last; empty if the row has no such field.
+    /// Returns the text of a field of the last split row; empty if the row has no such field.
     pub fn get<'a>(&'a self, raw: &'a str, index: usize) -> &'a str {
         if !self.owned.is_empty()
             && let Some((_, text)) = self.owned.iter().find(|(owned, _)| *owned == index)
@@ -348,7 +350,7 @@ impl Fields {
     }
 }
 
-/// Appends a CSV field: in quotes only where RFC 4180 asks for them, and where bare text would read back
+/// Appends a CSV field. Quotes it only if RFC 4180 requires that, or bare text would read back
 /// differently.
 pub fn push_csv_field(out: &mut Vec<u8>, text: &str, delimiter: u8) {
     let quote = |byte: u8| byte == delimiter || matches!(byte, b'"' | b'\n' | b'\r');

@@ -1,4 +1,4 @@
-//! Rejects: the rows that did not go in, with line and reason, and the file they are written to.
+//! Rejects: the refused rows with line and reason, and the file for them.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -13,7 +13,7 @@ use crate::output;
 
 macro_rules! reasons {
     ($( $(#[$doc:meta])* $variant:ident $name:literal ),* $(,)?) => {
-        /// Why a row was rejected.
+        /// Reason why a row was rejected.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Reason { $( $(#[$doc])* $variant, )* }
 
@@ -21,7 +21,7 @@ macro_rules! reasons {
             /// All reasons.
             pub const ALL: [Reason; [$($name),*].len()] = [$(Reason::$variant),*];
 
-            /// Its name in reject files and reports.
+            /// Returns the name in reject files and reports.
             pub fn name(self) -> &'static str {
                 match self { $( Reason::$variant => $name, )* }
             }
@@ -30,11 +30,12 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// The row cannot be cut into fields: not UTF-8, not JSON, an open quote, more fields than columns.
+    /// The row cannot be split into fields: not UTF-8, not JSON, an open quote, more fields than
+    /// columns.
     BadRow "bad-row",
     /// The row is longer than the importer's limit.
     RowTooLong "row-too-long",
-    /// It has no LFN.
+    /// The row has no LFN.
     NoLfn "no-lfn",
     /// The LFN is relative and no prefix was given, or has `.` or `..` in it.
     BadLfn "bad-lfn",
@@ -42,7 +43,7 @@ reasons! {
     ControlCharacters "control-characters",
     /// The LFN, a name in it, or its depth is beyond the catalogue's limits.
     LfnTooLong "lfn-too-long",
-    /// The same LFN stands in an earlier row.
+    /// The same LFN is in an earlier row.
     Duplicate "duplicate",
     /// A part of its path is a file, or it is a directory, in the listing or in the catalogue.
     ParentIsFile "parent-is-file",
@@ -52,9 +53,9 @@ reasons! {
     BadChecksum "bad-checksum",
     /// A PFN is too long or has control characters.
     BadPfn "bad-pfn",
-    /// The GUID is none.
+    /// The GUID is malformed.
     BadGuid "bad-guid",
-    /// The owner's or group's name is no name.
+    /// The name of the owner or group is malformed.
     BadAccount "bad-account",
     /// The mode is no octal number up to 777.
     BadMode "bad-mode",
@@ -62,51 +63,52 @@ reasons! {
     BadTime "bad-time",
     /// The job is no number.
     BadJob "bad-job",
-    /// The kind of row is not known, or what the row says does not go with its kind.
+    /// The kind of row is not known, or its fields do not suit its kind.
     BadKind "bad-kind",
-    /// A replica's SE or state has no valid name.
+    /// The name of a replica's SE or state is not valid.
     BadReplica "bad-replica",
-    /// A PFN's SE cannot be told: no rule, no `--se`, no host.
+    /// The SE of a PFN cannot be determined: no rule, no `--se`, no host.
     NoSe "no-se",
     /// The SE is not registered.
     UnknownSe "unknown-se",
-    /// Several PFNs of the file are on one SE: the row went in with one of them.
+    /// Several PFNs of the file are on one SE: the row was accepted with one of them.
     SeTwice "se-twice",
     /// More replicas than a file may have.
     TooManyReplicas "too-many-replicas",
-    /// A link's or a member's target is no LFN.
+    /// The target of a link or member is no LFN.
     BadTarget "bad-target",
-    /// The collection's LFN is none.
+    /// The LFN of the collection is malformed.
     BadCollection "bad-collection",
-    /// The catalogue has an entry of that name that differs, or any under the policy that refuses it.
+    /// The catalogue has an entry of that name that differs, or has any and the policy refuses
+    /// that.
     Exists "exists",
-    /// The archive, member, SE or account it names is not in the catalogue.
+    /// The archive, member, SE or account that the row names is not in the catalogue.
     NotFound "not-found",
-    /// The catalogue does not let the caller.
+    /// The caller lacks permission.
     Denied "denied",
     /// A quota is used up.
     Quota "quota",
-    /// A limit of the catalogue.
+    /// A limit of the catalogue is exceeded.
     Limit "limit",
-    /// The file went in, but did not become a member of its collection.
+    /// The file was accepted, but did not become a member of its collection.
     NotMember "not-member",
-    /// The catalogue refused it for a reason of its own.
+    /// The catalogue refused it for another reason.
     Refused "refused",
-    /// A part of it has to be read a second time, and the input is a pipe.
+    /// A part must be read a second time, and the input is a pipe.
     NeedsFile "needs-file",
-    /// The row went in without this tag: its key or value is none the catalogue takes.
+    /// The row was accepted without this tag: the catalogue refuses its key or value.
     TagDropped "tag-dropped",
-    /// The row went in without tags beyond the limit of an entry.
+    /// The row was accepted without tags beyond the limit of an entry.
     TooManyTags "too-many-tags",
 }
 
 impl Reason {
-    /// Did the row go in all the same, without a part?
+    /// Says whether the row was accepted without a part.
     pub fn is_partial(self) -> bool {
         matches!(self, Reason::SeTwice | Reason::TagDropped | Reason::TooManyTags)
     }
 
-    /// The reason behind the catalogue's refusal of an entry.
+    /// Returns the reason for the catalogue's refusal of an entry.
     pub fn of_refusal(kind: ErrorKind) -> Self {
         match kind {
             ErrorKind::Exists | ErrorKind::Conflict => Reason::Exists,
@@ -120,45 +122,47 @@ impl Reason {
     }
 }
 
-/// One rejected row, or one part of a row that did not go in.
+/// A rejected row, or a left-out part of an accepted one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reject {
-    /// The line it begins on.
+    /// First line of the row.
     pub line: u64,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
-    /// What about it, for a person.
+    /// Details for a person.
     pub detail: String,
-    /// The row as found; cut at the limit.
+    /// The row as found, cut at the limit.
     pub row: Vec<u8>,
 }
 
-/// A reject without its row yet.
+/// A reject without its row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Complaint {
-    /// Why.
+    /// The reason.
     pub reason: Reason,
-    /// What about it.
+    /// Details for a person.
     pub detail: String,
 }
 
 impl Complaint {
-    /// Why, and what about it.
+    /// Makes a complaint with a reason and details.
     pub fn new(reason: Reason, detail: impl Into<String>) -> Self {
         Complaint { reason, detail: detail.into() }
     }
 
-    /// With the row.
+    /// Adds the row.
     pub fn of_row(self, line: u64, row: &[u8]) -> Reject {
         let row = row[..row.len().min(REJECT_ROW_BYTES_MAX)].to_vec();
         Reject { line, reason: self.reason, detail: self.detail, row }
     }
 }
 
-/// Where rejects go: counted by reason, the first ones kept, all written to a file if there is one.
+/// Collector of rejects: counts them by reason, keeps the first ones, and writes all to a file if
+/// there is one.
 ///
-/// The file is a TSV listing with a header: `line`, `reason`, `detail`, `row`. Tabs, line ends and backslashes
-/// in the detail and the row are written as `\t`, `\n`, `\r`, `\\`; bytes that are not UTF-8 as `\xHH`.
+/// The file is a TSV listing with a header: `line`, `reason`, `detail`, `row`. Tabs, line ends and
+/// backslashes in the detail and the row are written as `\t`, `\n`, `\r`, `\\`; bytes that are not
+/// UTF-8 as `\xHH`.
 #[derive(Debug)]
 pub struct RejectSink {
     file: Option<(PathBuf, BufWriter<File>)>,
@@ -170,12 +174,12 @@ pub struct RejectSink {
 const HEADER: &[u8] = b"line\treason\tdetail\trow\n";
 
 impl RejectSink {
-    /// Counts only.
+    /// Makes a collector that only counts.
     pub fn counting() -> Self {
         RejectSink { file: None, bytes: 0, counts: [0; Reason::ALL.len()], shown: Vec::new() }
     }
 
-    /// Writes to a new file; what was there is replaced. The file is there from the start, empty but for its
+    /// Writes to a new file and replaces an old one. The file exists from the start, with only its
     /// header, so that no old one is taken for this run's.
     pub fn create(path: &Path) -> Result<Self, Error> {
         let mut writer = BufWriter::new(output::create_growing(path)?);
@@ -187,8 +191,8 @@ impl RejectSink {
         })
     }
 
-    /// Goes on with the file of an interrupted import: what was written after `bytes` is of rows that will
-    /// come again, and is taken off.
+    /// Continues the file of an interrupted import. Cuts off the part after `bytes`, whose rows
+    /// will come again.
     pub fn resume(path: &Path, bytes: u64) -> Result<Self, Error> {
         let file = output::resume_growing(path, bytes)?;
         Ok(RejectSink {
@@ -198,7 +202,7 @@ impl RejectSink {
         })
     }
 
-    /// Counts from an interrupted import.
+    /// Restores the counts of an interrupted import.
     pub fn restore_counts(&mut self, counts: &[(String, u64)]) {
         for (name, count) in counts {
             if let Some(reason) = Reason::ALL.into_iter().find(|reason| reason.name() == name) {
@@ -207,7 +211,7 @@ impl RejectSink {
         }
     }
 
-    /// Takes one.
+    /// Takes a reject.
     pub fn push(&mut self, reject: Reject) -> Result<(), Error> {
         self.counts[reject.reason as usize] += 1;
         if let Some((path, writer)) = &mut self.file {
@@ -229,7 +233,7 @@ impl RejectSink {
         Ok(())
     }
 
-    /// Writes what is held back. With `durable` it survives the machine.
+    /// Writes buffered rejects. With `durable` they survive a crash of the machine.
     pub fn flush(&mut self, durable: bool) -> Result<(), Error> {
         let Some((path, writer)) = &mut self.file else { return Ok(()) };
         writer
@@ -238,12 +242,12 @@ impl RejectSink {
             .map_err(|error| Error::file("write", path, error))
     }
 
-    /// Bytes of the file so far.
+    /// Returns the bytes of the file so far.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// How many of each reason, none that did not occur.
+    /// Returns the number of rejects by reason, without zeros.
     pub fn counts(&self) -> Vec<(Reason, u64)> {
         Reason::ALL
             .into_iter()
@@ -252,17 +256,17 @@ impl RejectSink {
             .collect()
     }
 
-    /// Rows that did not go in.
+    /// Returns the number of rejected rows.
     pub fn rejected(&self) -> u64 {
         self.counts().iter().filter(|(reason, _)| !reason.is_partial()).map(|(_, count)| count).sum()
     }
 
-    /// Parts left out of rows that did.
+    /// Returns the number of parts left out of accepted rows.
     pub fn partial(&self) -> u64 {
         self.counts().iter().filter(|(reason, _)| reason.is_partial()).map(|(_, count)| count).sum()
     }
 
-    /// The first ones.
+    /// Returns the first rejects.
     pub fn shown(&self) -> &[Reject] {
         &self.shown
     }

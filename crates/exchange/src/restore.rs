@@ -1,7 +1,7 @@
-//! What the rows of an export refer to beside themselves: SEs, users and groups, written before the rows and
-//! made again on request.
+//! Items that the rows of an export refer to: SEs, users and groups. An export writes them before
+//! the rows; an import makes them on request.
 //!
-//! Of users only what rows need is kept: no roles, no subjects, no tokens, no quotas.
+//! Of users, only what rows need is kept: no roles, no subjects, no tokens, no quotas.
 
 use exacat_model::operation::{SeSettings, UserSettings};
 use exacat_model::{AccountName, Answer, ErrorKind, Lfn, Operation, Se, SeName, SeStatus};
@@ -13,7 +13,7 @@ use crate::import::Counts;
 use crate::listing::Preamble;
 use crate::sending::unexpected;
 
-/// The objects for SEs, groups and users. Accounts are left out if the caller may not see them.
+/// Returns the objects for SEs, groups and users. Leaves out accounts that the caller may not see.
 pub(crate) async fn describe<C: Catalogue>(catalogue: &C, ses: &[Se]) -> Result<Vec<Value>, Error> {
     let mut objects = Vec::new();
     let mut ses: Vec<&Se> = ses.iter().collect();
@@ -50,7 +50,7 @@ pub(crate) async fn describe<C: Catalogue>(catalogue: &C, ses: &[Se]) -> Result<
     Ok(objects)
 }
 
-/// Makes what is not there; what is there stays as it is.
+/// Makes missing items; existing ones stay as they are.
 pub(crate) async fn restore<C: Catalogue>(
     catalogue: &C,
     preamble: &Preamble,

@@ -1,12 +1,14 @@
-//! The state file of an import: what makes an interrupted one go on where it stopped.
+//! The state file of an import, with which an interrupted import resumes.
 //!
-//! It says which listing was read with which options, up to which row everything is known to be done
-//! (`durable`), and up to which row something may have been sent (`ceiling`): it is written before anything
-//! beyond the ceiling goes out. A run that resumes skips to `durable`; rows up to the ceiling may be in the
-//! catalogue already through the interrupted run, and finding them so is no conflict, whatever the policy.
+//! It records the listing, its options, and two rows:
 //!
-//! It also says up to which revision, of which timeline, the catalogue had everything before `durable`. A
-//! catalogue without that revision is another one, or was restored since.
+//! - `durable`: everything before it is done. A resumed run skips to it.
+//! - `ceiling`: rows before it may have been sent. The importer writes the file before it sends
+//!   anything beyond the ceiling. So the interrupted run may have put these rows into the
+//!   catalogue; finding them there is no conflict under any policy.
+//!
+//! It also records the revision and timeline at which the catalogue had everything before
+//! `durable`. A catalogue without that revision is another one, or was restored since.
 
 use std::fs::{File, TryLockError};
 use std::io::Write;
@@ -17,39 +19,39 @@ use crate::batches::Pass;
 use crate::error::Error;
 use crate::input::Identity;
 
-/// What to do about a state file.
+/// Place of the state file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StateAt {
-    /// Beside the listing, its name with `.exacat-import` behind; none if nothing can be written there, or if
+    /// Beside the listing, with `.exacat-import` after its name; none if that is not writable, or
     /// the listing is a pipe.
     #[default]
     Beside,
-    /// There.
+    /// At this path.
     At(PathBuf),
-    /// None: an interrupted import starts from the first row.
+    /// None: an interrupted import starts again from the first row.
     Nowhere,
 }
 
-/// What the end of a state file's name is if none is given.
+/// Suffix of the default state file.
 pub const STATE_SUFFIX: &str = ".exacat-import";
 
-/// Where the state file of a listing is if none is given.
+/// Returns the default path of a listing's state file.
 pub fn state_beside(listing: &Path) -> PathBuf {
     let mut name = listing.as_os_str().to_owned();
     name.push(STATE_SUFFIX);
     PathBuf::from(name)
 }
 
-/// What a state file says.
+/// Content of a state file.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct State {
     pub(crate) version: u32,
-    /// Place in the catalogue's history after all rows before `durable` (`2315.3f9a1c…`). Version 1 had
-    /// none.
+    /// Place in the catalogue's history after all rows before `durable` (`2315.3f9a1c…`). Version 1
+    /// had none.
     #[serde(default)]
     pub(crate) position: Option<String>,
     pub(crate) listing: Identity,
-    /// Of the options, so that rows mean the same as before.
+    /// Hash of the options, which shows that rows mean the same as before.
     pub(crate) options: String,
     pub(crate) pass: Pass,
     pub(crate) durable: u64,
@@ -91,7 +93,7 @@ impl State {
         }
     }
 
-    /// Does it belong to this listing, read this way?
+    /// Checks that it belongs to this listing, read with the same options.
     pub(crate) fn check(&self, path: &Path, listing: &Identity, options: &str) -> Result<(), Error> {
         if self.listing != *listing {
             return Err(Error::options(format!(
@@ -108,7 +110,7 @@ impl State {
         Ok(())
     }
 
-    /// Writes it whole or not at all, and so that it survives the machine.
+    /// Writes the file completely or not at all, and durably.
     pub(crate) fn save(&self, path: &Path) -> Result<(), Error> {
         let mut fresh = path.as_os_str().to_owned();
         fresh.push(".new");
@@ -120,7 +122,7 @@ impl State {
         std::fs::rename(&fresh, path).map_err(cannot)
     }
 
-    /// Ends it.
+    /// Removes the file.
     pub(crate) fn remove(path: &Path) -> Result<(), Error> {
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -131,11 +133,11 @@ impl State {
     }
 }
 
-/// Times a lock file that another import removed meanwhile is made again.
+/// Attempts to recreate a lock file that another import removed meanwhile.
 const LOCK_ATTEMPTS_MAX: usize = 100;
 
-/// Lock on a state file: of two imports with one state file the second is refused. It is a file of
-/// its own beside the state, which gets a new inode each time it is written.
+/// Lock on a state file: of two imports with one state file the second is refused. It is a separate
+/// file, because the state gets a new inode at each write.
 #[derive(Debug)]
 pub(crate) struct StateLock {
     path: PathBuf,
@@ -162,7 +164,7 @@ impl StateLock {
                 }
                 Err(TryLockError::Error(error)) => return Err(cannot(error)),
             }
-            // The one that had it may have removed it between the opening and the lock.
+            // The last holder may have removed the file between the opening and the lock.
             let same = |named: std::fs::Metadata| {
                 file.metadata().is_ok_and(|own| (own.dev(), own.ino()) == (named.dev(), named.ino()))
             };
@@ -176,7 +178,7 @@ impl StateLock {
 
 impl Drop for StateLock {
     fn drop(&mut self) {
-        // Removed while it is held. One that stays is taken by the next import.
+        // Removed while the lock is held. The next import takes a file that remains.
         let _stays = std::fs::remove_file(&self.path);
     }
 }

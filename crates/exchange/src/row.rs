@@ -1,7 +1,8 @@
-//! From the fields of a row to what is asked of the catalogue: the normalising rules, one place for each role.
+//! Converts the fields of a row to a request to the catalogue: the normalising rules, one place for
+//! each role.
 //!
-//! An empty field means "not known". Names are taken byte for byte: no URL decoding, no trimming, no case
-//! folding; only repeated and trailing slashes are folded, as everywhere in the catalogue.
+//! An empty field means "not known". Names are taken byte for byte: no URL decoding, no trimming,
+//! no case folding. Only repeated and trailing slashes are folded, as everywhere in the catalogue.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -24,13 +25,13 @@ use crate::placing::{DraftReplica, NewSes, Placed, Places, place};
 use crate::reject::{Complaint, Reason};
 use crate::se_rules::SeMap;
 
-/// Shorthand: a value, or why the row cannot have it.
+/// A value, or the reason why the row cannot have it.
 pub(crate) type Checked<T> = Result<T, Complaint>;
 
-/// What a row asks for.
+/// Request of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
-    /// A file, and the collection it becomes a member of.
+    /// A file, and the collection that it becomes a member of.
     File(Box<NewFile>, Option<Lfn>),
     /// A directory, collection or link.
     Other(Other),
@@ -43,12 +44,12 @@ pub enum Item {
     },
 }
 
-/// A directory, collection or link to be made, with what is given of its attributes.
+/// A directory, collection or link to create, with its given attributes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Other {
-    /// Its name.
+    /// Its path.
     pub lfn: Lfn,
-    /// Which of the three.
+    /// Its kind.
     pub what: OtherKind,
     /// Its owner.
     pub owner: Option<AccountName>,
@@ -56,15 +57,15 @@ pub struct Other {
     pub group: Option<AccountName>,
     /// Its mode.
     pub mode: Option<Mode>,
-    /// When its content was made.
+    /// Time its content was made.
     pub modified: Option<TimeMs>,
-    /// When it goes to the trash.
+    /// Time at which it goes to the trash.
     pub expires: Option<TimeMs>,
     /// Its tags, sorted by key.
     pub tags: Vec<Tag>,
 }
 
-/// Which of the kinds that are no files.
+/// Kinds other than files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OtherKind {
     /// A directory.
@@ -75,18 +76,18 @@ pub enum OtherKind {
     Link(Lfn),
 }
 
-/// A row that can go in.
+/// A valid row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// What it asks for.
+    /// Its request.
     pub item: Item,
     /// Parts left out of it.
     pub dropped: Vec<Complaint>,
-    /// SEs it names that are to be registered.
+    /// SEs that it names and that must be registered.
     pub new_ses: SmallVec<[SeName; 2]>,
 }
 
-/// What is gathered of one row before it is put together.
+/// Fields of one row, collected before they are combined.
 pub(crate) struct Draft<'a> {
     memo: &'a Memo,
     lfn: Option<Cow<'a, str>>,
@@ -101,9 +102,9 @@ pub(crate) struct Draft<'a> {
     modified: Option<TimeMs>,
     expires: Option<TimeMs>,
     job: Option<u64>,
-    /// Tags that columns name.
+    /// Tags from columns with a role.
     tags: Vec<Tag>,
-    /// Columns without a role that become tags.
+    /// Tags from columns without a role.
     rest_tags: Vec<Tag>,
     collection: Option<Cow<'a, str>>,
     target: Option<Cow<'a, str>>,
@@ -111,7 +112,7 @@ pub(crate) struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    /// Nothing gathered yet.
+    /// Makes an empty draft.
     pub(crate) fn new(memo: &'a Memo) -> Self {
         Draft {
             memo,
@@ -264,7 +265,7 @@ impl<'a> Draft<'a> {
     }
 
     fn take_replicas(&mut self, text: Cow<'a, str>, escapes: bool) -> Checked<()> {
-        // A comma separates only where there is no PFN, for PFNs have commas.
+        // A comma is a separator only without PFNs, because PFNs contain commas.
         let separators: &[char] = if escapes || text.contains("://") { &['|'] } else { &['|', ','] };
         match text {
             Cow::Borrowed(list) => escape::items(list, separators, escapes)
@@ -276,7 +277,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// `SE`, `SE/state`, either with `=PFN` behind, or a PFN alone.
+    /// Takes `SE`, `SE/state`, either with `=PFN` after it, or a PFN alone.
     fn take_replica(&mut self, item: Cow<'a, str>) -> Checked<()> {
         let (name, pfn) = match item.split_once('=') {
             Some((name, _)) if name.contains("://") => ("", None),
@@ -317,7 +318,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Does it say something that only files have?
+    /// Says whether it has a field that only files have.
     fn says_of_a_file(&self) -> bool {
         self.size.is_some()
             || !self.checksums.is_empty()
@@ -359,7 +360,8 @@ fn read_row_time(text: &str) -> Checked<TimeMs> {
     read_time(text).map_err(|why| Complaint::new(Reason::BadTime, why))
 }
 
-/// Reads a time as [`TimeMs::parse`] does, and what [`TimeMs`] prints for times beyond the calendar.
+/// Reads a time as [`TimeMs::parse`] does, and also the printed form of a [`TimeMs`] beyond the
+/// calendar.
 pub(crate) fn read_time(text: &str) -> Result<TimeMs, String> {
     if let Some(Ok(ms)) = text.strip_suffix("ms").map(str::parse) {
         return Ok(TimeMs(ms));
@@ -367,14 +369,14 @@ pub(crate) fn read_time(text: &str) -> Result<TimeMs, String> {
     TimeMs::parse(text).map_err(|error| error.message)
 }
 
-/// Control characters of ASCII and of Unicode's first block (C0, DEL, C1).
+/// Says whether a text has control characters of ASCII or of Unicode's first block (C0, DEL, C1).
 fn has_control(text: &str) -> bool {
-    // Looks at every byte rather than stop at the first: that way it looks at many at a time.
+    // No early exit, so that the compiler can check many bytes at a time.
     let ascii = text.bytes().fold(false, |found, byte| found | (byte < b' ') | (byte == 0x7f));
     ascii || (!text.is_ascii() && text.chars().any(char::is_control))
 }
 
-/// Puts rows together by a listing's options.
+/// Builder of rows by a listing's options.
 #[derive(Clone, Debug)]
 pub(crate) struct Assembler {
     prefix: Option<String>,
@@ -386,7 +388,7 @@ pub(crate) struct Assembler {
     pub(crate) pfn_same: Option<String>,
     pub(crate) map: SeMap,
     pub(crate) known: HashMap<String, SeName, Quick>,
-    /// Does any column say where files are?
+    /// True if any column gives the location of files.
     pub(crate) places: bool,
 }
 
@@ -409,12 +411,12 @@ impl Assembler {
         }
     }
 
-    /// The SEs that are registered.
+    /// Adds the registered SEs.
     pub(crate) fn know(&mut self, ses: impl IntoIterator<Item = SeName>) {
         self.known.extend(ses.into_iter().map(|se| (se.as_str().to_owned(), se)));
     }
 
-    /// Puts a row together.
+    /// Combines the fields of a row.
     pub(crate) fn finish(&self, draft: &mut Draft<'_>) -> Checked<Row> {
         let given = draft.lfn.take().ok_or_else(|| Complaint::new(Reason::NoLfn, "the LFN is empty"))?;
         let lfn = self.lfn(&given, self.prefix.as_deref(), "--prefix")?;
@@ -433,8 +435,8 @@ impl Assembler {
         Ok(Row { item, dropped: std::mem::take(&mut draft.dropped), new_ses })
     }
 
-    /// Kind that the row states. A slash at the end of the LFN means a directory, as in exports without
-    /// a column for the kind and in the tables of AliEn.
+    /// Returns the kind of the row. A slash at the end of the LFN means a directory, as in exports
+    /// without a column for the kind and in the tables of AliEn.
     fn kind(&self, draft: &Draft<'_>, given: &str) -> Checked<RowKind> {
         let kind = draft.kind.unwrap_or(self.kind);
         if kind != RowKind::File || !given.ends_with('/') {
@@ -500,8 +502,8 @@ impl Assembler {
         Ok((Item::File(Box::new(file), collection), new_ses))
     }
 
-    /// Of an export: the collection is the row's LFN, the file its target or GUID. Of a listing of files with
-    /// their collections: the other way round.
+    /// Reads a membership. In an export, the collection is the row's LFN, the file its target or
+    /// GUID. In a listing of files with their collections it is the other way round.
     fn member(&self, draft: &Draft<'_>, lfn: Lfn) -> Checked<Item> {
         if let Some(text) = &draft.collection {
             return Ok(Item::Member { collection: self.collection(text)?, file: FileRef::Lfn(lfn) });
@@ -537,7 +539,7 @@ impl Assembler {
             || draft.modified.is_some()
             || draft.expires.is_some()
             || !tags.is_empty();
-        // Whatever is set on a link is set on what it stands for.
+        // An attribute set on a link is set on its target.
         if kind == RowKind::Link && attributes {
             return Err(Complaint::new(
                 Reason::BadKind,
@@ -568,8 +570,8 @@ impl Assembler {
     }
 }
 
-/// Sorts the tags; what is there twice or too much is reported. Of too many those are kept that
-/// columns name, and of the others the most important.
+/// Sorts the tags; reports duplicates and excess ones. If there are too many, tags from columns
+/// with a role are kept, then the most important others.
 fn finish_tags(draft: &mut Draft<'_>) -> Vec<Tag> {
     let mut tags = std::mem::take(&mut draft.tags);
     let rest = std::mem::take(&mut draft.rest_tags);

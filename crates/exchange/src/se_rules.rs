@@ -1,4 +1,4 @@
-//! Which SE a PFN or a location of a listing belongs to: the SE map, and the rule that makes names up.
+//! Maps PFNs and locations of a listing to SEs: the SE map, and the rule for made-up names.
 
 use std::collections::BTreeMap;
 
@@ -9,22 +9,23 @@ use crate::error::Error;
 use crate::limits::SE_RULES_MAX;
 use crate::listing::ListingOptions;
 
-/// What a rule gives.
+/// Result of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapped {
     /// The SE.
     pub se: SeName,
-    /// For a location without a PFN: the PFN is this and the row's LFN. None if it follows from the GUID.
+    /// Prefix of a location without PFNs: the PFN is this and the row's LFN. None if it follows
+    /// from the GUID.
     pub pfn_prefix: Option<String>,
-    /// What is taken off the start of the LFN before it is put behind the prefix.
+    /// Text removed from the start of the LFN before the prefix is put before it.
     pub strip: String,
 }
 
-/// Rules `PATTERN=SE`: which SE a PFN or a location is.
+/// Rules `PATTERN=SE`, which map PFNs and locations to SEs.
 ///
-/// A pattern with `://` is the beginning of PFNs; the longest that fits counts. Any other is a PFN's host (with
-/// or without its port) or a location as the listing names it, and fits as a whole. PFN beginnings come before
-/// `host:port`, that before the host alone.
+/// A pattern with `://` is the beginning of PFNs; the longest match counts. Any other pattern is a
+/// PFN's host (with or without its port) or a location as the listing names it, and must match as a
+/// whole. PFN beginnings have priority over `host:port`, which has priority over the host alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SeMap {
     /// Longest first.
@@ -33,7 +34,8 @@ pub struct SeMap {
 }
 
 impl SeMap {
-    /// Adds a rule as on the command line: `PATTERN=SE`. The last `=` counts, for PFNs have some.
+    /// Adds a rule as on the command line: `PATTERN=SE`. The last `=` counts, because PFNs may
+    /// contain some.
     pub fn add_rule(&mut self, text: &str) -> Result<(), Error> {
         let (pattern, se) = text
             .rsplit_once('=')
@@ -41,9 +43,10 @@ impl SeMap {
         self.add(pattern, se, None, "")
     }
 
-    /// Adds the rules of a file: one a line, fields separated by tabs: pattern, SE, and for locations whose
-    /// PFNs are a prefix and the LFN, that prefix, and what to take off the LFN before. Lines that are empty
-    /// or begin with `#` are skipped; a line without a tab is `PATTERN=SE`.
+    /// Adds the rules of a file, one per line, with fields separated by tabs. The fields are
+    /// pattern and SE. Locations whose PFNs are a prefix and the LFN have two more: the prefix, and
+    /// the text to remove from the LFN first. Lines that are empty or begin with `#` are skipped; a
+    /// line without a tab is `PATTERN=SE`.
     pub fn add_file(&mut self, content: &str) -> Result<(), Error> {
         for (index, line) in content.lines().enumerate() {
             if line.trim().is_empty() || line.starts_with('#') {
@@ -81,12 +84,12 @@ impl SeMap {
         Ok(())
     }
 
-    /// No rules?
+    /// Says whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.beginnings.is_empty() && self.names.is_empty()
     }
 
-    /// The SE of a PFN.
+    /// Returns the SE of a PFN.
     pub fn of_pfn(&self, pfn: &str) -> Option<&Mapped> {
         if let Some((_, mapped)) = self.beginnings.iter().find(|(beginning, _)| pfn.starts_with(beginning)) {
             return Some(mapped);
@@ -98,12 +101,12 @@ impl SeMap {
         self.names.get(endpoint).or_else(|| self.names.get(host(endpoint)))
     }
 
-    /// What a location of the listing is called here.
+    /// Returns the SE of a location of the listing.
     pub fn of_location(&self, location: &str) -> Option<&Mapped> {
         self.names.get(location)
     }
 
-    /// The SEs the rules name.
+    /// Iterates over the SEs that the rules name.
     pub fn ses(&self) -> impl Iterator<Item = &SeName> {
         self.beginnings
             .iter()
@@ -112,8 +115,8 @@ impl SeMap {
     }
 }
 
-/// Refuses options that name an SE which is not registered and will not be: with a slip of the pen
-/// in one of them every row would be rejected.
+/// Refuses options that name an SE which is not registered and will not be. Otherwise a typing
+/// error in one of them would reject every row.
 pub(crate) fn check_registered(options: &ListingOptions, known: &[SeName]) -> Result<(), Error> {
     if options.se_auto {
         return Ok(());
@@ -138,10 +141,10 @@ pub(crate) fn check_registered(options: &ListingOptions, known: &[SeName]) -> Re
     )))
 }
 
-/// Letters that a name may differ in from the one that is meant.
+/// Maximum letters by which a misspelt name may differ from the intended one.
 const TYPING_ERRORS_MAX: usize = 2;
 
-/// Letters to insert, remove or replace to make one text of another.
+/// Returns the number of letters to insert, remove or replace to turn one text into the other.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();
@@ -156,7 +159,7 @@ fn distance(one: &str, other: &str) -> usize {
     row[other.len()]
 }
 
-/// `host:port` of a URL, without what stands before an `@`.
+/// Returns `host:port` of a URL, without the part before an `@`.
 pub fn endpoint(pfn: &str) -> Option<&str> {
     let after = pfn.split_once("://")?.1;
     let authority = after.split(['/', '?', '#']).next()?;
@@ -164,7 +167,7 @@ pub fn endpoint(pfn: &str) -> Option<&str> {
     (!endpoint.is_empty()).then_some(endpoint)
 }
 
-/// The host of `host:port` or `[v6]:port`.
+/// Returns the host of `host:port` or `[v6]:port`.
 fn host(endpoint: &str) -> &str {
     match endpoint.rsplit_once(':') {
         Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
@@ -172,12 +175,13 @@ fn host(endpoint: &str) -> &str {
     }
 }
 
-/// The name made up for the SE of a PFN: its host, in lower case. None if it has no host.
+/// Makes up the name of a PFN's SE: its host, in lower case. None if it has no host.
 pub fn name_of_pfn(pfn: &str) -> Option<SeName> {
     name_of_location(&host(endpoint(pfn)?).to_ascii_lowercase())
 }
 
-/// The name made up for a location: the location itself, with `_` for each character an SE's name cannot have.
+/// Makes up the name of a location's SE: the location, with `_` for each character that an SE's
+/// name cannot have.
 pub fn name_of_location(location: &str) -> Option<SeName> {
     let good = |character: char| character.is_ascii_alphanumeric() || "._-:".contains(character);
     let name: String =

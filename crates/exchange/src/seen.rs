@@ -1,8 +1,9 @@
-//! What a listing said in its earlier rows: repeated names, and names that are both a file and a directory.
+//! Names in the earlier rows of a listing, to find repeated names, and names that are both a file
+//! and a directory.
 //!
-//! Kept as 128-bit hashes (XXH3), so memory is bounded by the number of rows whatever the names' length: 16
-//! bytes for each row and 16 for each directory, with the tables' slack 20 to 40. Two of 10^9 different names
-//! have the same hash with a probability of about 10^-21.
+//! They are kept as 128-bit hashes (XXH3), so the number of rows bounds the memory, whatever the
+//! length of names: 16 bytes for each row and 16 for each directory, with the tables' slack 20 to
+//! 40. Two of 10^9 different names have the same hash with a probability of about 10^-21.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -14,7 +15,7 @@ use crate::listing::Repeats;
 use crate::reject::{Complaint, Reason};
 use crate::row::{Item, OtherKind};
 
-/// The hash of a hash is itself.
+/// Hasher whose result is the hash itself.
 #[derive(Default)]
 struct Identity(u64);
 
@@ -34,20 +35,20 @@ impl Hasher for Identity {
 
 type Hashes = HashSet<u128, BuildHasherDefault<Identity>>;
 
-/// The hash of a name.
+/// Returns the hash of a name.
 pub(crate) fn hash(lfn: &str) -> u128 {
     xxh3_128(lfn.as_bytes())
 }
 
-/// What was seen so far.
+/// Names seen so far.
 #[derive(Default)]
 pub(crate) struct Seen {
     repeats: Repeats,
-    /// Rows that are no directory.
+    /// Rows that are no directories.
     leaves: Hashes,
     /// Directory rows.
     directories: Hashes,
-    /// What is above any row, and directory rows.
+    /// Parents of any row at every level, and directory rows.
     above: Hashes,
     members: Hashes,
     last_parent: String,
@@ -58,8 +59,8 @@ impl Seen {
         Seen { repeats, ..Seen::default() }
     }
 
-    /// Takes a row, or says why it does not go with the earlier ones. Gives the hash of its name, and whether an earlier row
-    /// had it.
+    /// Takes a row, or returns why it contradicts earlier ones. Returns the hash of its name, and
+    /// whether an earlier row had it.
     pub(crate) fn take(&mut self, item: &Item) -> Result<(u128, bool), Complaint> {
         let (lfn, directory) = match item {
             Item::File(file, _) => (&file.lfn, false),
@@ -87,8 +88,8 @@ impl Seen {
         Ok(())
     }
 
-    /// One look into the largest of the tables, whose place is in no cache: the row is taken back if it is not to be. Is the
-    /// name new?
+    /// Takes a row that is no directory; true if its name is new. It makes one access to the
+    /// largest table, which misses all caches. A row that does not fit is removed again.
     fn take_leaf(&mut self, lfn: &Lfn, name: u128) -> Result<bool, Complaint> {
         let new = self.leaves.insert(name);
         if !new && self.repeats == Repeats::Reject {
@@ -107,7 +108,8 @@ impl Seen {
         fits.map(|()| new)
     }
 
-    /// Rows of one directory follow each other, so the way up is looked at where the directory changes only.
+    /// Takes the parents of a row. Rows of one directory are adjacent, so this checks them only
+    /// when the directory changes.
     fn take_parents(&mut self, lfn: &Lfn) -> Result<(), Complaint> {
         let Some((parent, _)) = lfn.split_last() else { return Ok(()) };
         if parent == self.last_parent {
@@ -117,7 +119,7 @@ impl Seen {
         let mut above = parent;
         while above.len() > 1 {
             let name = hash(above);
-            // What is above a directory that was seen was seen with it.
+            // The parents of a directory that was seen were seen with it.
             if self.above.contains(&name) {
                 break;
             }

@@ -1,4 +1,4 @@
-//! What a batch asks of the catalogue, and what comes of each of its rows.
+//! Sends batches to the catalogue, and processes the result of each row.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -20,29 +20,29 @@ use crate::reject::{Complaint, Reason, Reject};
 use crate::row::Item;
 use crate::seen;
 
-/// What the batches of one import share.
+/// State that the batches of one import share.
 pub(crate) struct Sender<C> {
     pub(crate) catalogue: Arc<C>,
     pub(crate) listing: Arc<Listing>,
     pub(crate) existing: Existing,
-    /// Collections that are known to be there.
+    /// Collections known to exist.
     pub(crate) collections: Mutex<HashSet<u128>>,
 }
 
-/// What came of a batch.
+/// Result of a batch.
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
     pub(crate) counts: Counts,
-    /// In the order of their lines.
+    /// Rejects in the order of their lines.
     pub(crate) rejects: Vec<Reject>,
 }
 
-/// An answer to something else than was asked.
+/// Makes the error for an answer that does not suit the operation.
 pub(crate) fn unexpected(asked: &str) -> ModelError {
     ModelError::new(ErrorKind::Internal, format!("the catalogue's answer to {asked} is none to that"))
 }
 
-/// One outcome for each of `count` things asked for.
+/// Returns one outcome for each of `count` items.
 pub(crate) fn each_done(
     answer: Answer,
     count: usize,
@@ -55,7 +55,7 @@ pub(crate) fn each_done(
     }
 }
 
-/// Waits before asking again; refuses after [`RETRIES_MAX`] times.
+/// Waits before a retry; fails after [`RETRIES_MAX`] retries.
 pub(crate) async fn before_retry(attempt: &mut u32, error: ModelError) -> Result<(), ModelError> {
     *attempt += 1;
     if *attempt > RETRIES_MAX {
@@ -66,8 +66,7 @@ pub(crate) async fn before_retry(attempt: &mut u32, error: ModelError) -> Result
 }
 
 impl<C: Catalogue> Sender<C> {
-    /// Asks, and asks again a bounded number of times if it may not have been done. For what does no harm
-    /// when it is done twice.
+    /// Calls an operation that may safely be repeated, with a bounded number of retries.
     pub(crate) async fn ask(&self, operation: Operation) -> Result<Answer, ModelError> {
         let mut attempt = 0;
         loop {
@@ -78,8 +77,9 @@ impl<C: Catalogue> Sender<C> {
         }
     }
 
-    /// Asks for something to be made. Where it may have been made, and nobody can tell, this is an error: found
-    /// there when asked again, it would look like somebody else's. The next run, which knows, goes on with it.
+    /// Calls an operation that creates something. An unknown outcome is an error: a retry that
+    /// finds the entry could not know whether this import made it. The next run, which knows,
+    /// resumes there.
     async fn ask_to_make(&self, operation: Operation) -> Result<Answer, ModelError> {
         let mut attempt = 0;
         loop {
@@ -92,10 +92,11 @@ impl<C: Catalogue> Sender<C> {
         }
     }
 
-    /// Registers the SEs that the batch names for the first time; gives how many were new.
+    /// Registers the SEs that the batch names for the first time; returns the number of new ones.
     ///
-    /// Where they are is not known: their prefix is `unknown://NAME`, so that replicas without a PFN can stand on
-    /// them, and they are read-only, so that no upload is sent there. Whoever knows better sets both.
+    /// Their addresses are unknown. So their prefix is `unknown://NAME`, which allows replicas
+    /// without a PFN, and they are read-only, so that they get no uploads. An operator who knows
+    /// better sets both.
     pub(crate) async fn register_ses(&self, ses: &[SeName]) -> Result<u64, ModelError> {
         let mut registered = 0;
         for name in ses {
@@ -110,7 +111,7 @@ impl<C: Catalogue> Sender<C> {
             };
             match self.ask(Operation::SeSet(settings)).await {
                 Ok(_) => registered += 1,
-                // By somebody else, or by an answer that was lost.
+                // Another client registered it, or this one did and lost the answer.
                 Err(error) if error.kind == ErrorKind::Exists => {}
                 Err(error) => return Err(error),
             }
@@ -118,8 +119,8 @@ impl<C: Catalogue> Sender<C> {
         Ok(registered)
     }
 
-    /// Sends what of the batch may be in flight beside other batches. `again` says that an interrupted run may
-    /// have sent it before.
+    /// Sends the part of the batch that may be in flight beside other batches. `again` says that an
+    /// interrupted run may have sent it before.
     pub(crate) async fn send(&self, mut batch: Batch, again: bool) -> Result<Sent, Error> {
         let mut sent = Sent { rejects: std::mem::take(&mut batch.rejects), ..Sent::default() };
         let mut memberships = Vec::new();
@@ -176,8 +177,8 @@ impl<C: Catalogue> Sender<C> {
         Ok(())
     }
 
-    /// Registers files; those whose outcome is not known are asked for again, which does no harm: the policy
-    /// then is that what is there just so is fine.
+    /// Registers files, with retries for those with an unknown outcome. That is safe, because the
+    /// retry's policy accepts existing entries with equal fields.
     async fn register_all(
         &self,
         batch: &Batch,
@@ -218,7 +219,7 @@ impl<C: Catalogue> Sender<C> {
                     before_retry(&mut attempt, error).await?;
                     unknown = wanted;
                 }
-                // More than the catalogue takes at once, by a limit of its own.
+                // More files than the catalogue accepts at once, by its own limit.
                 Err(error) if error.kind == ErrorKind::Limit && wanted.len() > 1 => {
                     let (low, high) = wanted.split_at(wanted.len() / 2);
                     work.push(high.to_vec());
@@ -242,7 +243,7 @@ impl<C: Catalogue> Sender<C> {
         outcomes.into_iter().map(|outcome| outcome.ok_or(Error::Broken("a batch of files"))).collect()
     }
 
-    /// The files of these rows, read once more: they were given away with the call before.
+    /// Parses the files of these rows once more, because the call before consumed them.
     fn files_again(&self, batch: &Batch, rows: &[RowAt], wanted: &[usize]) -> Result<Vec<NewFile>, Error> {
         let mut fields = Fields::default();
         wanted
@@ -256,7 +257,7 @@ impl<C: Catalogue> Sender<C> {
             .collect()
     }
 
-    /// Adds files to collections, one call for each collection. Collections that are not there are made.
+    /// Adds files to collections, one call for each collection. Makes missing collections.
     async fn add_members(
         &self,
         batch: &Batch,
@@ -304,7 +305,7 @@ impl<C: Catalogue> Sender<C> {
         Ok(())
     }
 
-    /// Makes a collection unless it is there. True if it was made.
+    /// Makes a collection if it is missing; true if it was made.
     async fn ensure_collection(&self, lfn: &Lfn) -> Result<bool, ModelError> {
         let name = seen::hash(lfn.as_str());
         if self.collections.lock().contains(&name) {
@@ -317,7 +318,7 @@ impl<C: Catalogue> Sender<C> {
             match self.ask_with_parent(create.clone(), lfn).await {
                 Ok(_) => break true,
                 Err(error) if error.kind == ErrorKind::Exists => break unknown,
-                // One that is there does as well as one that is made.
+                // An existing one serves as well as a new one.
                 Err(error) if error.kind == ErrorKind::Unknown => {
                     unknown = true;
                     before_retry(&mut attempt, error).await?;
@@ -329,7 +330,7 @@ impl<C: Catalogue> Sender<C> {
         Ok(made)
     }
 
-    /// Asks for something that makes `lfn`; if its directory is missing, makes that and asks again.
+    /// Calls an operation that makes `lfn`. If its directory is missing, makes that and retries.
     pub(crate) async fn ask_with_parent(
         &self,
         operation: Operation,
@@ -348,7 +349,7 @@ impl<C: Catalogue> Sender<C> {
     }
 }
 
-/// Does this error concern the whole import rather than one row?
+/// Says whether this error concerns the whole import rather than one row.
 pub(crate) fn stops(error: &ModelError) -> bool {
     matches!(
         error.kind,
@@ -361,7 +362,7 @@ pub(crate) fn stops(error: &ModelError) -> bool {
     )
 }
 
-/// What a row is rejected with when the catalogue refused it.
+/// Makes the complaint for a row that the catalogue refused.
 pub(crate) fn refusal(error: &ModelError) -> Complaint {
     Complaint::new(Reason::of_refusal(error.kind), error.message.clone())
 }

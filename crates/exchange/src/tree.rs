@@ -1,10 +1,11 @@
-//! An invented catalogue that looks like an experiment's: raw data by year, period and run, reconstructed passes,
-//! simulations with several replicas, users' homes, archives with their members, tags and collections.
+//! An invented catalogue like that of an experiment: raw data by year, period and run,
+//! reconstructed passes, simulations with several replicas, users' homes, archives with their
+//! members, tags and collections.
 //!
-//! For samples, benchmarks and tests. A pure function of the settings: the same seed gives the same items for ever,
-//! so nothing here takes its numbers from elsewhere. Items come one by one, each directory before what is in it,
-//! each archive before its members, each collection after its files; what is held at once is one block of a few
-//! hundred items, whatever the size of the whole.
+//! For samples, benchmarks and tests. It is a pure function of the settings: the same seed gives
+//! the same items for ever, so nothing here uses numbers from elsewhere. Items come one by one:
+//! each directory before its content, each archive before its members, each collection after its
+//! files. Memory holds one block of a few hundred items, whatever the total size.
 
 use std::collections::VecDeque;
 
@@ -23,11 +24,11 @@ const FIRST_RUN: u64 = 560_123;
 const FIRST_JOB: u64 = 3_100_000_000;
 /// 2026-03-01T00:00:00Z.
 const FIRST_TIME_MS: u64 = 1_772_323_200_000;
-/// From one run to the next.
+/// Time from one run to the next.
 const RUN_MS: u64 = 2 * 3_600_000;
 const MEGABYTE: u64 = 1_000_000;
 
-/// Users with homes, in the order of the alphabet.
+/// Users with homes, in alphabetical order.
 const USERS: [&str; 12] = [
     "alice.moreau",
     "aleksy",
@@ -43,7 +44,8 @@ const USERS: [&str; 12] = [
     "zofia",
 ];
 
-/// Storage elements: site, name, quality of service, how many of a hundred simulated files have a replica there.
+/// Storage elements: site, name, quality of service, and percentage of simulated files with a
+/// replica there.
 const SES: [(&str, &str, &str, u64); 8] = [
     ("CERN", "EOS", "disk", 55),
     ("CERN", "CTA", "tape", 0),
@@ -55,27 +57,27 @@ const SES: [(&str, &str, &str, u64); 8] = [
     ("KISTI", "TAPE", "tape", 10),
 ];
 
-/// Distances between the sites above, by their order in the table: near is small.
+/// Positions of the sites above; the difference of two is their distance.
 const SITE_DISTANCES: [(&str, u32); 7] =
     [("CERN", 0), ("CCIN2P3", 10), ("CNAF", 12), ("FZK", 14), ("NDGF", 25), ("ORNL", 80), ("KISTI", 100)];
 
-/// What to invent.
+/// Settings of an invented catalogue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeSettings {
-    /// Another seed gives another catalogue of the same kind.
+    /// Seed; another seed gives another catalogue of the same kind.
     pub seed: u64,
-    /// Items to give: directories, files and collections.
+    /// Number of items: directories, files and collections.
     pub entries: u64,
-    /// The directory everything is in; it is the first item.
+    /// Directory of all items; it is the first item.
     pub root: Lfn,
 }
 
-/// One item of an invented catalogue.
+/// An item of an invented catalogue.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TreeItem {
     /// A directory with its tags.
     Directory {
-        /// Its name.
+        /// Its path.
         lfn: Lfn,
         /// Its owner; none for the caller.
         owner: Option<AccountName>,
@@ -84,9 +86,9 @@ pub enum TreeItem {
     },
     /// A file.
     File(Box<NewFile>),
-    /// A collection of files given before.
+    /// A collection of earlier files.
     Collection {
-        /// Its name.
+        /// Its path.
         lfn: Lfn,
         /// Its tags.
         tags: Vec<Tag>,
@@ -96,7 +98,7 @@ pub enum TreeItem {
 }
 
 impl TreeItem {
-    /// Its name.
+    /// Returns the path.
     pub fn lfn(&self) -> &Lfn {
         match self {
             TreeItem::Directory { lfn, .. } | TreeItem::Collection { lfn, .. } => lfn,
@@ -105,7 +107,7 @@ impl TreeItem {
     }
 }
 
-/// The storage elements the replicas of any [`Tree`] are on; to be registered before.
+/// Returns the storage elements of the replicas of any [`Tree`], to be registered first.
 pub fn storage_elements() -> Result<Vec<SeSettings>> {
     let position =
         |site: &str| SITE_DISTANCES.iter().find(|(name, _)| *name == site).map_or(0, |(_, at)| *at);
@@ -132,7 +134,7 @@ pub fn storage_elements() -> Result<Vec<SeSettings>> {
         .collect()
 }
 
-/// The users who own what is in homes; to be registered before.
+/// Returns the users that own the homes, to be registered first.
 pub fn users() -> Result<Vec<AccountName>> {
     USERS.iter().map(|name| AccountName::parse(name)).collect()
 }
@@ -141,8 +143,8 @@ fn se_name(site: &str, name: &str) -> Result<SeName> {
     SeName::parse(&format!("DEMO::{site}::{name}"))
 }
 
-/// The items of an invented catalogue, one by one. An item is an error only if the settings' root is so long that
-/// names below it exceed the limits.
+/// Items of an invented catalogue, one by one. An item is an error only if the settings' root is so
+/// long that names below it exceed the limits.
 pub struct Tree {
     settings: TreeSettings,
     ses: Vec<SeName>,
@@ -152,13 +154,13 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The catalogue of these settings.
+    /// Makes the catalogue of these settings.
     pub fn new(settings: TreeSettings) -> Result<Self> {
         let ses = SES.iter().map(|(site, name, ..)| se_name(site, name)).collect::<Result<Vec<_>>>()?;
         Ok(Tree { settings, ses, next_block: 0, given: 0, block: VecDeque::new() })
     }
 
-    /// Makes the next block: the top directories, then runs, simulations and homes by turns.
+    /// Makes the next block: the top directories, then runs, simulations and homes in turn.
     fn fill(&mut self) -> Result<()> {
         let number = self.next_block;
         self.next_block += 1;
@@ -221,7 +223,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Below `end`, which is not 0.
+    /// Returns a number below `end`, which is not 0.
     fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
@@ -230,7 +232,8 @@ impl Random {
         self.below(100) < percent
     }
 
-    /// A size around `typical`, with the long tail sizes have: a quarter of it to four times it, mostly near it.
+    /// Returns a size around `typical` with a long tail: from a quarter of it to four times it,
+    /// mostly near it.
     fn size(&mut self, typical: u64) -> u64 {
         let octaves = self.below(1024) + self.below(1024) + self.below(1024) + self.below(1024);
         let factor = ((octaves as f64) / 1024.0 - 2.0).exp2();
@@ -246,7 +249,7 @@ impl Random {
     }
 }
 
-/// A block in the making.
+/// A block in progress.
 struct Block<'a> {
     root: &'a Lfn,
     ses: &'a [SeName],
@@ -267,7 +270,7 @@ fn whole(value: u64) -> TagValue {
 }
 
 fn child(lfn: &Lfn, name: &str) -> Result<Lfn> {
-    // Read again, so that limits hold: a root may be long already.
+    // Parsed again to check the limits, because a root may be long already.
     Lfn::parse(lfn.join(&Name::parse(name)?).as_str())
 }
 
@@ -285,7 +288,7 @@ impl Block<'_> {
         self.items.push_back(TreeItem::File(Box::new(file)));
     }
 
-    /// A file about which everything but its place is known.
+    /// Makes a file with invented content, without replicas.
     fn content(&mut self, lfn: Lfn, typical_size: u64, time: TimeMs) -> Result<NewFile> {
         let mut checksums =
             Checksums::one(Checksum::new(ChecksumAlgorithm::Md5, &self.random.bytes::<16>())?);
@@ -312,7 +315,7 @@ impl Block<'_> {
         Some(NewReplica { se: self.ses.get(se)?.clone(), pfn: None, state })
     }
 
-    /// Replicas as popular as the storage elements are; at least one.
+    /// Makes replicas by the percentages of the storage elements; at least one.
     fn spread(&mut self) -> Vec<NewReplica> {
         let mut replicas = Vec::new();
         for (se, (.., percent)) in SES.iter().enumerate() {
@@ -326,7 +329,7 @@ impl Block<'_> {
         replicas
     }
 
-    /// An archive of logs, or of results, and what is in it.
+    /// Makes an archive of logs, or of results, and its members.
     fn archive(
         &mut self,
         directory: &Lfn,
@@ -370,7 +373,8 @@ impl Block<'_> {
         Ok(())
     }
 
-    /// One run: its raw files, one reconstruction pass, and a collection of what analyses read.
+    /// Makes one run: its raw files, one reconstruction pass, and a collection of the files that
+    /// analyses read.
     fn run(&mut self, number: u64) -> Result<()> {
         let (period_number, in_period) = (number / RUNS_PER_PERIOD, number % RUNS_PER_PERIOD);
         let year = FIRST_YEAR + period_number / PERIODS_PER_YEAR;
@@ -436,7 +440,7 @@ impl Block<'_> {
         Ok(())
     }
 
-    /// The jobs that simulated one run.
+    /// Makes the jobs that simulated one run.
     fn simulation(&mut self, number: u64) -> Result<()> {
         let (production_number, in_production) = (number / RUNS_PER_PERIOD, number % RUNS_PER_PERIOD);
         let year = FIRST_YEAR + production_number / PERIODS_PER_YEAR;
@@ -476,7 +480,7 @@ impl Block<'_> {
         Ok(())
     }
 
-    /// One analysis in a user's home.
+    /// Makes one analysis in a user's home.
     fn home(&mut self, number: u64) -> Result<()> {
         let users = USERS.len() as u64;
         let name = USERS[(number % users) as usize];
@@ -499,7 +503,7 @@ impl Block<'_> {
             file.owner.clone_from(&owner);
             file.replicas.extend(self.replica((number as usize + 2) % SES.len()));
             match index {
-                // Made elsewhere and registered with the place it had there.
+                // Made elsewhere and registered with its PFN there.
                 3..5 => {
                     for replica in &mut file.replicas {
                         let pfn = format!("root://old.example.org//store/{name}/{part}");
@@ -507,7 +511,7 @@ impl Block<'_> {
                     }
                 }
                 5 => file.expires = Some(TimeMs(FIRST_TIME_MS).plus_ms(50 * 365 * 86_400_000)),
-                // Registered by hand: nothing is known but the name.
+                // Registered by hand: only the name is known.
                 6 => (file.size, file.checksums) = (None, Checksums::none()),
                 _ => {}
             }

@@ -1,8 +1,9 @@
-//! Verifying: is each row of a listing in the catalogue as given?
+//! Verifies that each row of a listing is in the catalogue as given.
 //!
-//! Each value a row gives must be the entry's: size, each checksum, each replica with its SE, state and PFN,
-//! each tag, owner, group, mode, times, GUID, archive, target, membership. What a row does not give is not
-//! looked at; an entry may have more replicas, checksums and tags than its row.
+//! Each given value must equal that of the entry: size, each checksum, each replica with its SE,
+//! state and PFN, each tag, owner, group, mode, times, GUID, archive, target, membership. Values
+//! that a row does not give are ignored; an entry may have more replicas, checksums and tags than
+//! its row.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::File;
@@ -35,51 +36,52 @@ use crate::reject::{Reason, RejectSink};
 use crate::se_rules;
 use crate::sending::{before_retry, unexpected};
 
-/// One thing that is otherwise than a row says.
+/// A difference between an entry and its row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// The line of the row.
+    /// Line of the row.
     pub line: u64,
     /// The entry.
     pub lfn: String,
-    /// What differs: `missing`, `kind`, `size`, `checksum`, `replica`, `pfn`, `tag`, `member` …
+    /// Kind of the difference: `missing`, `kind`, `size`, `checksum`, `replica`, `pfn`, `tag`,
+    /// `member` …
     pub what: &'static str,
-    /// What the row says.
+    /// Value in the row.
     pub given: String,
-    /// What the catalogue says.
+    /// Value in the catalogue.
     pub found: String,
 }
 
-/// What a verification found.
+/// Result of a verification.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct VerifyReport {
     /// Rows of the listing.
     pub rows: u64,
     /// Rows that are in the catalogue as given.
     pub same: u64,
-    /// Rows whose entry is there and otherwise.
+    /// Rows whose entry exists and differs.
     pub different: u64,
-    /// Rows whose entry is not there.
+    /// Rows whose entry does not exist.
     pub missing: u64,
-    /// Rows that say nothing that could be in the catalogue: those an import rejects without asking it.
+    /// Rows that an import rejects without asking the catalogue, so they cannot be in it.
     pub rejected: u64,
-    /// Of these, and of tags left out, by reason.
+    /// Rejects and left-out tags, by reason.
     pub rejects: Vec<(Reason, u64)>,
     /// The first differences.
     pub shown: Vec<Difference>,
-    /// How long it took.
+    /// Duration of the run.
     pub elapsed: Duration,
 }
 
 impl VerifyReport {
-    /// Is every row that could be imported in the catalogue as given?
+    /// Says whether every row that could be imported is in the catalogue as given.
     pub fn holds(&self) -> bool {
         self.different + self.missing == 0
     }
 }
 
-/// Where the differences go, beside the report: a TSV file with the columns `line`, `lfn`, `what`, `given`,
-/// `found`, escaped as exports are.
+/// Collector of differences beside the report: a TSV file with the columns `line`, `lfn`, `what`,
+/// `given`, `found`, escaped as in exports.
 struct Differences {
     file: Option<(PathBuf, BufWriter<File>)>,
     shown: Vec<Difference>,
@@ -123,10 +125,10 @@ impl Differences {
     }
 }
 
-/// A batch on its way: the rows and bytes read by its end.
+/// A batch in flight: the rows and bytes read by its end, and its task.
 type Flight = (u64, u64, JoinHandle<Result<Verified, Error>>);
 
-/// Compares a listing with the catalogue. The options are those it was imported with.
+/// Compares a listing with the catalogue. The options are those of its import.
 pub async fn verify<C: Catalogue>(
     catalogue: Arc<C>,
     path: &Path,
@@ -152,7 +154,7 @@ pub async fn verify<C: Catalogue>(
     let path = differences.map(Path::to_owned);
     let opened = tokio::task::spawn_blocking(move || Differences::create(path.as_deref()));
     let mut differences = opened.await.map_err(|_| Error::Broken("opening a file"))??;
-    // Rejects are counted here, and written by an import.
+    // Rejects are only counted here; an import writes them.
     let mut rejects = RejectSink::counting();
     let mut report = VerifyReport::default();
     let mut flying: VecDeque<Flight> = VecDeque::new();
@@ -214,7 +216,7 @@ struct Verified {
 }
 
 impl Verified {
-    /// Takes in what was found about one row.
+    /// Records the result of one row.
     fn take(&mut self, row: &RowAt, lfn: &Lfn, gap: Gap) {
         if gap.contradictions.is_empty() && gap.missing_tags.is_empty() {
             self.same += 1;
@@ -236,7 +238,7 @@ impl Verified {
     }
 }
 
-/// Members of the collections that were asked for last, by GUID.
+/// Members of the most recently read collections, by GUID.
 #[derive(Default)]
 struct Members {
     by_collection: HashMap<Lfn, Arc<HashSet<Guid>>>,
@@ -359,9 +361,10 @@ impl<C: Catalogue> Verifier<C> {
         Ok(())
     }
 
-    /// All members of a collection; asked for once, as long as there is room to keep them.
+    /// Returns all members of a collection; reads them once, as long as there is room to keep them.
     async fn members_of(&self, collection: &Lfn) -> Result<Arc<HashSet<Guid>>, Error> {
-        // Held while asking: whoever else wants the same collection waits for this answer.
+        // The lock is held during the read, so that other tasks that want the same collection wait
+        // for its answer.
         let mut cached = self.members.lock().await;
         if let Some(members) = cached.by_collection.get(collection) {
             return Ok(Arc::clone(members));
@@ -389,7 +392,8 @@ impl<C: Catalogue> Verifier<C> {
     }
 }
 
-/// The entry, or a note that it is missing. Other errors end the verification: they say nothing of the row.
+/// Returns the entry, or records that it is missing. Other errors end the verification, because
+/// they are not about the row.
 fn present(stat: Result<Stat, ModelError>, gap: &mut Gap) -> Result<Option<Stat>, Error> {
     match stat {
         Ok(stat) => Ok(Some(stat)),
@@ -407,7 +411,7 @@ fn all_known(stat: &Stat, ses: &HashMap<u16, Se>) -> bool {
     })
 }
 
-/// How a file differs from its row.
+/// Compares a file with its row.
 fn file_gap(given: &NewFile, found: &Stat, ses: &HashMap<u16, Se>, gap: &mut Gap) {
     let Some(file) = found.entry.file() else {
         let kind = found.entry.kind().name();

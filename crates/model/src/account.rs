@@ -1,4 +1,4 @@
-//! Who acts and who owns: users, groups, roles, tokens, quotas.
+//! Accounts: users, groups, roles, tokens, quotas.
 
 use std::fmt;
 
@@ -32,12 +32,13 @@ impl GroupId {
     pub const ADMIN: GroupId = GroupId(0);
 }
 
-/// A user's, group's, site's or quality-of-service name: 1 to 64 of `A-Z a-z 0-9 . _ - @ +`, no leading `-`.
+/// Name of a user, group, site or quality of service: 1 to 64 of `A-Z a-z 0-9 . _ - @ +`, no
+/// leading `-`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AccountName(std::sync::Arc<str>);
 
 impl AccountName {
-    /// Checks `text` and makes it a name.
+    /// Checks `text` and converts it to a name.
     pub fn parse(text: &str) -> Result<Self> {
         if text.len() > ACCOUNT_NAME_BYTES_MAX {
             return Err(Error::limit("the length of a name in bytes", text.len(), ACCOUNT_NAME_BYTES_MAX));
@@ -51,7 +52,7 @@ impl AccountName {
         Ok(AccountName(text.into()))
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -71,14 +72,14 @@ impl fmt::Debug for AccountName {
 
 canonical_text!(AccountName, "not a valid account name");
 
-/// What a user may do beyond what ownership and mode bits give.
+/// Right of a user beyond ownership and mode bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Role {
-    /// Everything, on every entry.
+    /// Every right, on every entry.
     Admin = 1,
-    /// Runs the service: storage elements, quotas, deletion queues, all trash, fsck. No right to read or
-    /// change entries beyond their mode bits.
+    /// Runs the service: storage elements, quotas, deletion queues, all trash, fsck. An operator
+    /// has no right to read or change entries beyond their mode bits.
     Operator = 2,
 }
 
@@ -88,7 +89,7 @@ impl Role {
     /// All roles.
     pub const ALL: [Role; 2] = [Role::Admin, Role::Operator];
 
-    /// Its name on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Role::Admin => "admin",
@@ -96,7 +97,7 @@ impl Role {
         }
     }
 
-    /// The role of that name.
+    /// Returns the role of that name.
     pub fn parse(text: &str) -> Result<Self> {
         Self::ALL
             .into_iter()
@@ -112,19 +113,19 @@ pub struct User {
     pub id: UserId,
     /// Its name, unique.
     pub name: AccountName,
-    /// The group new entries get.
+    /// Group of the entries that it creates.
     pub group: GroupId,
-    /// Further groups it is in.
+    /// Further groups of the user.
     pub groups: Vec<GroupId>,
     /// Its roles.
     pub roles: Vec<Role>,
     /// Accounts it may act as.
     pub may_become: Vec<UserId>,
-    /// Certificate subjects and other outside names that are this user.
+    /// Certificate subjects and other outside names of this user.
     pub subjects: Vec<String>,
     /// Its home directory.
     pub home: Option<Lfn>,
-    /// May not log in; its entries stay.
+    /// True if logins are refused; its entries stay.
     pub disabled: bool,
 }
 
@@ -141,7 +142,7 @@ pub struct Group {
 
 canonical_struct!(Group { id, name });
 
-/// Whose quota.
+/// Account that a quota applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum QuotaOf {
     /// A user's.
@@ -152,16 +153,16 @@ pub enum QuotaOf {
 
 canonical_enum!(QuotaOf { 1 => User(id), 2 => Group(id) });
 
-/// Limits on usage, each optional. What is in the trash counts until it is purged.
+/// Limits on usage, each optional. Entries in the trash count until they are purged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
-    /// Whose.
+    /// User or group that the limits apply to.
     pub of: QuotaOf,
-    /// Entries other than directories, at most.
+    /// Maximum number of entries other than directories.
     pub files: Option<u64>,
-    /// Logical bytes, at most.
+    /// Maximum logical bytes.
     pub bytes: Option<u64>,
-    /// Bytes of all replicas, at most.
+    /// Maximum bytes of all replicas.
     pub replica_bytes: Option<u64>,
 }
 
@@ -174,17 +175,17 @@ pub struct Token {
     pub id: TokenId,
     /// SHA-256 of the secret.
     pub hash: [u8; 32],
-    /// Whose.
+    /// Owner of the token.
     pub user: UserId,
-    /// When it was issued.
+    /// Time of issue.
     pub issued: TimeMs,
-    /// Not valid from then on.
+    /// Time from which it is invalid.
     pub expires: TimeMs,
-    /// Valid for this subtree only.
+    /// Subtree to which it is limited.
     pub scope: Lfn,
-    /// May it change anything?
+    /// True if it may make changes.
     pub write: bool,
-    /// What for; free text.
+    /// Purpose, as free text.
     pub note: String,
 }
 
@@ -201,11 +202,11 @@ impl Mode {
     /// `rw-r--r--`: everything else.
     pub const FILE: Mode = Mode(0o644);
 
-    /// In a directory with this bit, a name is removed or moved only by the owner of the entry, the
-    /// owner of the directory, or an admin. On other entries it means nothing.
+    /// Sticky bit. In a directory with it, only the owner of the entry, the owner of the directory
+    /// or an admin removes or moves a name. On other entries it has no meaning.
     pub const STICKY: u16 = 0o1000;
 
-    /// The nine bits of `bits`, and the sticky bit; others are refused.
+    /// Checks `bits`: the nine permission bits and the sticky bit. Refuses others.
     pub fn new(bits: u16) -> Result<Self> {
         if bits > 0o1777 {
             return Err(Error::invalid(format!("mode {bits:o} has bits beyond 1777")));
@@ -213,7 +214,7 @@ impl Mode {
         Ok(Mode(bits))
     }
 
-    /// Is the sticky bit set?
+    /// Says whether the sticky bit is set.
     pub fn is_sticky(self) -> bool {
         self.0 & Mode::STICKY != 0
     }
@@ -221,19 +222,20 @@ impl Mode {
     /// Reads octal digits: `755`, `0644`.
     pub fn parse(text: &str) -> Result<Self> {
         let bad = || Error::invalid(format!("not an octal mode: {text:.20?}"));
-        // A sign, which the number's own parser would accept, is no digit.
+        // `from_str_radix` would accept a sign.
         if !text.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(bad());
         }
         Mode::new(u16::from_str_radix(text, 8).map_err(|_| bad())?)
     }
 
-    /// The bits.
+    /// Returns the bits.
     pub fn bits(self) -> u16 {
         self.0
     }
 
-    /// `rwxr-xr-x`; with the sticky bit `rwxrwxrwt`, or `T` where others may not execute.
+    /// Returns the letters, as `rwxr-xr-x`. With the sticky bit `rwxrwxrwt`, or `T` where others
+    /// may not execute.
     pub fn text(self) -> String {
         let letter = |bit: usize| match (self.0 & (0o400 >> bit) != 0, bit) {
             (true, 8) if self.is_sticky() => 't',

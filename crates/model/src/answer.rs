@@ -1,4 +1,4 @@
-//! Answers: what the catalogue gives back for each operation.
+//! Answers: the result of each operation.
 
 use crate::account::{AccountName, GroupId, Role, TokenId, UserId};
 use crate::change::{Change, TrashItem};
@@ -31,12 +31,12 @@ pub struct Stat {
 
 canonical_struct!(Stat { lfn, owner, group, entry });
 
-/// A tag in force, and where it comes from.
+/// A tag in force, and the entry it comes from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TagInForce {
     /// The tag.
     pub tag: Tag,
-    /// The entry it is set on.
+    /// Entry that sets it.
     pub from: Lfn,
 }
 
@@ -47,44 +47,44 @@ canonical_struct!(TagInForce { tag, from });
 pub struct Member {
     /// The file.
     pub guid: Guid,
-    /// The file as it is; none if it was purged, is in the trash, or may not be seen by the caller.
+    /// The file as it is; none if it was purged, is in the trash, or is hidden from the caller.
     pub stat: Option<Stat>,
 }
 
 canonical_struct!(Member { guid, stat });
 
-/// Where an upload may be written.
+/// Place to which a client may write an upload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UploadTarget {
     /// The storage element.
     pub se: SeName,
-    /// Where on it.
+    /// URL on the storage element.
     pub pfn: String,
 }
 
 canonical_struct!(UploadTarget { se, pfn });
 
-/// A booking with the names behind its numbers.
+/// An upload reservation with the names behind its numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upload {
-    /// The booking.
+    /// The upload reservation.
     pub booking: Booking,
     /// Its owner.
     pub owner: AccountName,
-    /// Where the pending replicas may be written.
+    /// Places to which the client may write the pending replicas.
     pub targets: Vec<UploadTarget>,
 }
 
 canonical_struct!(Upload { booking, owner, targets });
 
-/// A storage element and what is on it.
+/// A storage element and its usage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeUsage {
     /// The storage element.
     pub se: Se,
-    /// What is on it.
+    /// Usage of its replicas.
     pub used: Usage,
-    /// What waits for deletion.
+    /// Copies that wait for deletion.
     pub deletions: Usage,
 }
 
@@ -93,7 +93,7 @@ canonical_struct!(SeUsage { se, used, deletions });
 /// A physical copy to delete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeletionAt {
-    /// Names it in [`Operation::SeDeleted`].
+    /// Id, as [`Operation::SeDeleted`] takes it.
     pub id: OnTimeline<DeletionId>,
     /// The file it was a copy of.
     pub guid: Guid,
@@ -101,7 +101,7 @@ pub struct DeletionAt {
     pub size: Option<u64>,
     /// Its URL.
     pub pfn: String,
-    /// Since when.
+    /// Time it entered the queue.
     pub queued: TimeMs,
 }
 
@@ -114,7 +114,7 @@ pub struct UserInfo {
     pub id: u32,
     /// Its name.
     pub name: AccountName,
-    /// The group its new entries get.
+    /// Group of the entries that it creates.
     pub group: AccountName,
     /// Further groups.
     pub groups: Vec<AccountName>,
@@ -122,11 +122,11 @@ pub struct UserInfo {
     pub roles: Vec<Role>,
     /// Accounts it may act as.
     pub may_become: Vec<AccountName>,
-    /// Outside names that are this user.
+    /// Outside names of this user.
     pub subjects: Vec<String>,
     /// Its home directory.
     pub home: Option<Lfn>,
-    /// May not log in.
+    /// True if logins are refused.
     pub disabled: bool,
 }
 
@@ -137,51 +137,51 @@ canonical_struct!(UserInfo { id, name, group, groups, roles, may_become, subject
 pub struct TokenInfo {
     /// Its public number.
     pub id: TokenId,
-    /// Whose.
+    /// Owner of the token.
     pub user: AccountName,
-    /// When it was issued.
+    /// Time of issue.
     pub issued: TimeMs,
-    /// Not valid from then on.
+    /// Time from which it is invalid.
     pub expires: TimeMs,
-    /// Valid for this subtree only.
+    /// Subtree to which it is limited.
     pub scope: Lfn,
-    /// May it change anything?
+    /// True if it may make changes.
     pub write: bool,
-    /// What for.
+    /// Purpose, as free text.
     pub note: String,
 }
 
 canonical_struct!(TokenInfo { id, user, issued, expires, scope, write, note });
 
-/// Limits, and what is used and reserved of them.
+/// Limits, usage and reservations of an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaInfo {
-    /// Whose.
+    /// User or group.
     pub owner: Owner,
-    /// Files, at most.
+    /// Maximum number of files.
     pub files: Option<u64>,
-    /// Logical bytes, at most.
+    /// Maximum logical bytes.
     pub bytes: Option<u64>,
-    /// Bytes of replicas, at most.
+    /// Maximum bytes of replicas.
     pub replica_bytes: Option<u64>,
-    /// What is used.
+    /// Usage.
     pub used: Usage,
-    /// What bookings reserve.
+    /// Part that upload reservations hold.
     pub reserved: Usage,
 }
 
 canonical_struct!(QuotaInfo { owner, files, bytes, replica_bytes, used, reserved });
 
-/// An item of the history, with the name of who asked for it and, where the entry is in the tree
-/// now, its path. Names and paths that the caller may not see are left out, and places are replaced
+/// A change of the history, with the name of its user and the entry's path if it is in the tree
+/// now. The catalogue leaves out names and paths that the caller may not see, and replaces places
 /// by [`At::withheld`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChangeInfo {
     /// The change.
     pub change: Change,
-    /// Who asked for it; empty if the account is gone.
+    /// Name of the user that made the change; empty if the account is gone.
     pub who: String,
-    /// Where the entry stands now.
+    /// Path of the entry now.
     pub lfn: Option<Lfn>,
     /// Names of the users that the change mentions.
     pub users: Vec<(UserId, String)>,
@@ -193,23 +193,23 @@ pub struct ChangeInfo {
 
 canonical_struct!(ChangeInfo { change, who, lfn, users, groups, directories });
 
-/// What a check of the whole catalogue found.
+/// Findings of a check of the whole catalogue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Audit {
-    /// The state that was checked.
+    /// Revision of the checked state.
     pub revision: Revision,
-    /// What was checked, and how many of it.
+    /// Kinds of checked things, and the number of each.
     pub checked: Vec<(String, u64)>,
-    /// What is wrong; at most [`Audit::FINDINGS_MAX`] are kept.
+    /// Findings; at most [`Audit::FINDINGS_MAX`] are kept.
     pub findings: Vec<Finding>,
-    /// How many are wrong, kept or not.
+    /// Number of findings, kept or not.
     pub findings_total: u64,
 }
 
 canonical_struct!(Audit { revision, checked, findings, findings_total });
 
 impl Audit {
-    /// Findings kept: more of them say nothing new.
+    /// Maximum findings kept; more of them say nothing new.
     pub const FINDINGS_MAX: usize = 1000;
 
     /// Adds a finding.
@@ -225,116 +225,116 @@ impl Audit {
     }
 }
 
-/// Something a check found wrong.
+/// A fault that a check found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Which index, counter or invariant.
+    /// The index, counter or invariant.
     pub what: String,
-    /// Of which entry, directory, user …
+    /// The entry, directory, user or other item with the fault.
     pub which: String,
-    /// What is wrong.
+    /// Description of the fault.
     pub detail: String,
 }
 
 canonical_struct!(Finding { what, which, detail });
 
-/// A named group of figures, for an operator.
+/// A named group of metrics, for an operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatusPart {
-    /// What part: `store`, `server`, `workers` …
+    /// Name of the part: `store`, `server`, `workers` …
     pub part: String,
-    /// Named figures, the unit last in the name (`log_bytes`).
+    /// Named metrics, the unit last in the name (`log_bytes`).
     pub figures: Vec<(String, u64)>,
-    /// What to know, in words.
+    /// Notes to the operator, in words.
     pub notes: Vec<String>,
 }
 
 canonical_struct!(StatusPart { part, figures, notes });
 
-/// What the catalogue answers.
+/// Answer of the catalogue to an operation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// It was done (or all was so already); nothing else to tell.
+    /// The operation is done, or all was so already; it has no other result.
     Done {
-        /// The last change it made; that of before if it changed nothing.
+        /// Last change of the operation; the last one before it if it changed nothing.
         revision: Revision,
     },
-    /// One per item asked for: done or not.
+    /// One result per item of the request.
     EachDone(Vec<Result<(), Error>>),
-    /// Who the caller is.
+    /// Identity of the caller.
     Whoami {
         /// The user; none if anonymous.
         user: Option<UserInfo>,
-        /// Valid for this subtree only.
+        /// Subtree to which the caller is limited.
         scope: Lfn,
-        /// May it change anything?
+        /// True if the caller may make changes.
         write: bool,
     },
-    /// One per LFN asked for.
+    /// One result per LFN of the request.
     Stats(Vec<Result<Stat, Error>>),
-    /// One per file asked for.
+    /// One result per file of the request.
     Whereis(Vec<Result<Whereis, Error>>),
-    /// One per GUID asked for.
+    /// One result per GUID of the request.
     Lfns(Vec<Result<Lfn, Error>>),
     /// A page of entries.
     Entries {
         /// The entries.
         items: Vec<Stat>,
-        /// The names of the SEs that stand in them by number.
+        /// Names of the SEs whose numbers the entries hold.
         ses: Vec<(u16, SeName)>,
-        /// Where it goes on.
+        /// Cursor of the next page; none after the last.
         next: Option<Cursor>,
     },
-    /// One per LFN asked for.
+    /// One result per LFN of the request.
     Usages(Vec<Result<Usage, Error>>),
-    /// One per file to register.
+    /// One result per file to register.
     Registered(Vec<Result<Registered, Error>>),
-    /// What came into the trash.
+    /// Id of the new item in the trash.
     Removed {
         /// The item.
         id: OnTimeline<TrashId>,
     },
     /// A page of the trash.
     Trash {
-        /// The items, and who removed each.
+        /// The items, with the user who removed each.
         items: Vec<(TrashItem, String)>,
         /// The timeline of the catalogue, for the ids of the items.
         timeline: TimelineId,
-        /// Where it goes on.
+        /// Cursor of the next page; none after the last.
         next: Option<Cursor>,
     },
     /// A step of a purge.
     Purged {
-        /// Entries ended in this step.
+        /// Entries that this step purged.
         entries: u64,
-        /// Where it goes on.
+        /// Cursor of the next page; none after the last.
         next: Option<Cursor>,
     },
-    /// One per entry asked for.
+    /// One result per entry of the request.
     Tags(Vec<Result<Vec<TagInForce>, Error>>),
     /// A collection was edited.
     CollectionEdited {
-        /// How many came in.
+        /// Number of files added.
         added: u64,
-        /// How many went out.
+        /// Number of files removed.
         removed: u64,
-        /// Those that could not be added or taken out.
+        /// Files that could not be added or removed.
         refused: Vec<(FileRef, Error)>,
     },
     /// A page of members.
     Members {
         /// The members.
         items: Vec<Member>,
-        /// Where it goes on.
+        /// Cursor of the next page; none after the last.
         next: Option<Cursor>,
     },
     /// An upload.
     Upload(Upload),
-    /// A page of bookings.
+    /// A page of upload reservations.
     Uploads {
-        /// The bookings.
+        /// The upload reservations.
         items: Vec<Upload>,
-        /// Where it goes on.
+        /// Cursor of the next page; none after the last.
         next: Option<Cursor>,
     },
     /// Storage elements.
@@ -343,7 +343,7 @@ pub enum Answer {
     Deletions {
         /// The items.
         items: Vec<DeletionAt>,
-        /// Where it goes on.
+        /// Cursor of the next page; none after the last.
         next: Option<Cursor>,
     },
     /// Users and groups.
@@ -357,7 +357,7 @@ pub enum Answer {
     TokenIssued {
         /// The token.
         token: TokenInfo,
-        /// What the client presents: shown once.
+        /// Secret that the client presents; shown once.
         secret: String,
     },
     /// Tokens.
@@ -368,37 +368,37 @@ pub enum Answer {
     Changes {
         /// The changes.
         items: Vec<ChangeInfo>,
-        /// Where it goes on.
+        /// Cursor of the next page; none after the last.
         next: Option<Cursor>,
-        /// Everything up to here was looked at.
+        /// Last change that the search covered.
         up_to: Revision,
         /// The timeline of the catalogue, and so of `up_to`.
         timeline: TimelineId,
-        /// The entry had earlier changes, which the history does not keep.
+        /// True if the entry had earlier changes, which the history does not keep.
         cut: bool,
     },
     /// The result of a check.
     Fsck(Audit),
-    /// Figures.
+    /// Metrics and notes of each part.
     Status(Vec<StatusPart>),
     /// A snapshot.
     Snapshot(Snapshot),
     /// Snapshots.
     Snapshots(Vec<Snapshot>),
-    /// What a check of a snapshot found.
+    /// Findings of a check of a snapshot.
     SnapshotChecked(SnapshotCheck),
     /// A page of differences.
     Differences {
         /// The differences.
         items: Vec<Difference>,
-        /// Where it goes on.
+        /// Cursor of the next page; none after the last.
         next: Option<Cursor>,
     },
     /// A step of a backup.
     BackedUp {
-        /// How far it is.
+        /// Progress of the backup.
         progress: BackupProgress,
-        /// Where it goes on.
+        /// Cursor of the next page; none after the last.
         next: Option<Cursor>,
     },
 }
@@ -438,7 +438,7 @@ canonical_enum!(Answer {
 });
 
 impl Answer {
-    /// Where a long answer goes on; none at its end or if it has no pages.
+    /// Returns the cursor of the next page; none after the last page or if the answer has no pages.
     pub fn next(&self) -> Option<&Cursor> {
         match self {
             Answer::Entries { next, .. }

@@ -1,5 +1,5 @@
-//! Changes: what applied mutations did, one per revision, with enough before and after to tell the history,
-//! to follow it, and to undo it in thought.
+//! Changes: the effects of applied mutations, one per revision. Each has enough before and after to
+//! show the history, to follow it, and to compute its inverse.
 
 use crate::account::{GroupId, Mode, UserId};
 use crate::checksum::{Checksum, Checksums};
@@ -34,11 +34,12 @@ pub enum FieldChange {
     Size { after: u64 },
     /// A checksum became known.
     Checksum { after: Checksum },
-    /// A replica came, went or changed its state; `deletion` if the physical copy was to go to the deletion queue.
+    /// A replica was added, removed or changed its state; `deletion` if the physical copy went to
+    /// the deletion queue.
     Replica { before: Option<Replica>, after: Option<Replica>, deletion: Option<DeletionId> },
-    /// A tag was set or taken away.
+    /// A tag was set or removed.
     Tag { key: TagKey, before: Option<TagValue>, after: Option<TagValue> },
-    /// A file came into a collection or left it.
+    /// A file was added to a collection or removed from it.
     Member { guid: Guid, added: bool },
 }
 
@@ -58,120 +59,125 @@ canonical_enum!(FieldChange {
 
 /// Effect of an applied mutation.
 ///
-/// A change of an entry that was there names the entry's change before it (`previous`), so an
-/// entry's history is a chain that is followed backwards through the log. Changes of older logs do
-/// not name it. What it does to deletion queues follows from it: a copy that a file has now, or
-/// that is booked, is taken off the queue; one that the file or booking of the GUID has still does
-/// not go there.
+/// A change of an existing entry names the entry's previous change (`previous`). So an entry's
+/// history is a chain that readers follow backwards through the log. Changes of older logs do not
+/// name it.
+///
+/// Its effect on deletion queues follows from it. A copy that now belongs to a file or an upload
+/// reservation leaves the queue. A copy that the GUID's file or reservation still has does not
+/// enter it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// An entry came to be.
+    /// An entry was created.
     Created {
-        /// As it is now.
+        /// The new entry.
         entry: Box<Entry>,
     },
     /// Fields of an entry changed.
     Updated {
-        /// Where it stands.
+        /// Place of the entry.
         at: At,
-        /// Which entry.
+        /// Identity of the entry.
         id: EntryId,
-        /// What changed; never empty.
+        /// The changed fields; never empty.
         fields: Vec<FieldChange>,
-        /// The entry's change before this one; none in logs of older releases.
+        /// Entry's change before this one; none in logs of older releases.
         previous: Option<Revision>,
     },
-    /// An entry moved, with all that is below it.
+    /// An entry moved, with everything below it.
     Moved {
-        /// Which entry.
+        /// Identity of the entry.
         id: EntryId,
-        /// Where it stood.
+        /// Place before the move.
         from: At,
-        /// Where it stands.
+        /// Place after it.
         to: At,
-        /// The entry's change before this one; none in logs of older releases.
+        /// Entry's change before this one; none in logs of older releases.
         previous: Option<Revision>,
     },
-    /// An entry went to the trash, with all that is below it. The trash item's id is the revision.
+    /// An entry moved to the trash, with everything below it. The trash item's id is the revision.
     Removed {
-        /// Which entry.
+        /// Identity of the entry.
         id: EntryId,
-        /// Where it stood.
+        /// Place before the removal.
         at: At,
         /// The path it had.
         lfn: Lfn,
-        /// The entry's change before this one; none in logs of older releases.
+        /// Entry's change before this one; none in logs of older releases.
         previous: Option<Revision>,
     },
-    /// An item came back from the trash.
+    /// An item was restored from the trash.
     Restored {
-        /// Which item.
+        /// Item of the trash.
         trash: TrashId,
-        /// Which entry.
+        /// Identity of the entry.
         id: EntryId,
-        /// Where it stands.
+        /// Place after it.
         to: At,
-        /// The entry's change before this one; none in logs of older releases.
+        /// Entry's change before this one; none in logs of older releases.
         previous: Option<Revision>,
     },
-    /// An entry in the trash ended.
+    /// An entry in the trash was purged.
     Purged {
-        /// Where in the trash it was.
+        /// Its place in the trash.
         target: PurgeTarget,
-        /// As it last was. Its replicas that take space went to the deletion queues, numbered in their order.
+        /// The entry in its last state. Its replicas that take space went to the deletion queues,
+        /// numbered in their order.
         entry: Box<Entry>,
     },
-    /// An upload was booked.
+    /// An upload reservation was made.
     Booked {
-        /// As booked.
+        /// The reservation as made.
         booking: Box<Booking>,
-        /// The booking it replaced. What that had pending and this has not went to the deletion queues, numbered in the
-        /// order it had there.
+        /// The reservation that it replaced. Pending replicas that only the old one had went to the
+        /// deletion queues, numbered in their old order.
         before: Option<Box<Booking>>,
     },
-    /// A booked replica became visible.
+    /// A reserved replica became visible.
     Committed {
         /// The file's GUID.
         guid: Guid,
-        /// Where it stands.
+        /// Place of the file.
         at: At,
-        /// The file, if this made it; otherwise it was there and got `replica`.
+        /// The file, if this change created it; otherwise the file existed and `replica` was added.
         created: Option<Box<Entry>>,
         /// The replica.
         replica: Replica,
-        /// Checksums the file got with it; none if this made the file, for then they are in `created`.
+        /// Checksums added to the file; none if this change created it, since `created` has them
+        /// then.
         checksums: Checksums,
-        /// The file's change before this one; none if this made the file, and in logs of older releases.
+        /// File's change before this one; none if this change created it, and in logs of older
+        /// releases.
         previous: Option<Revision>,
     },
-    /// A booking, or one replica of it, was given up. Its pending replicas went to the deletion queues,
-    /// numbered in their order.
+    /// An upload reservation, or one replica of it, was released. Its pending replicas went to the
+    /// deletion queues, numbered in their order.
     Released {
-        /// The booking as it was.
+        /// The reservation before the release.
         booking: Box<Booking>,
-        /// Only this replica.
+        /// The only released replica; none if all were.
         se: Option<SeNumber>,
     },
-    /// Deletions were done.
+    /// Deletions were completed.
     Dequeued {
-        /// On this SE.
+        /// Storage element of the queue.
         se: SeNumber,
-        /// These.
+        /// The completed deletions.
         done: Vec<DeletionId>,
     },
     /// A record of the registry changed.
     Recorded {
-        /// Which.
+        /// Key of the record.
         key: RecordKey,
-        /// As it was.
+        /// The record before; none if it is new.
         before: Option<Box<Record>>,
-        /// As it is.
+        /// The record after; none if it was dropped.
         after: Option<Box<Record>>,
     },
 }
 
-/// Added to an effect's number when the entry's previous change stands behind its fields. Without
-/// it the bytes are those of releases whose changes did not name it.
+/// Offset of an effect's number when the entry's previous change follows its fields. Without the
+/// offset the bytes are those of older releases, whose changes did not name it.
 const LINKED: u8 = 20;
 
 impl Effect {
@@ -192,7 +198,7 @@ impl Effect {
         if self.named_previous().is_some() { number + LINKED } else { number }
     }
 
-    /// The previous change, where it stands behind the fields.
+    /// Returns the previous change, if it follows the fields in the bytes.
     fn named_previous(&self) -> Option<Revision> {
         match self {
             Effect::Updated { previous, .. }
@@ -330,19 +336,19 @@ impl Decode for Effect {
     }
 }
 
-/// The change of an entry before another one.
+/// The previous change of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Previous {
-    /// The entry came to be with this change.
+    /// The entry was created by this change.
     None,
-    /// This one; 0 if it is as the catalogue was made.
+    /// This revision; 0 for an entry as the new catalogue had it.
     At(Revision),
-    /// The change does not name it: it is of an older log, or not of an entry.
+    /// The change does not name it: it is from an older log, or not about an entry.
     Unknown,
 }
 
 impl Effect {
-    /// Its name in listings of changes.
+    /// Returns the name in listings of changes.
     pub fn name(&self) -> &'static str {
         match self {
             Effect::Created { .. } => "created",
@@ -359,17 +365,17 @@ impl Effect {
         }
     }
 
-    /// The change of the entry before this one.
+    /// Returns the entry's previous change.
     pub fn previous(&self) -> Previous {
         match self {
             Effect::Created { .. } | Effect::Committed { created: Some(_), .. } => Previous::None,
-            // As it last was, it has the revision of its last change.
+            // The entry in its last state has the revision of its last change.
             Effect::Purged { entry, .. } => Previous::At(entry.revision),
             _ => self.named_previous().map_or(Previous::Unknown, Previous::At),
         }
     }
 
-    /// The name it took an entry from, if it took one from a name.
+    /// Returns the place that the entry left, if it left one.
     pub fn vacated(&self) -> Option<&At> {
         match self {
             Effect::Moved { from, .. } => Some(from),
@@ -379,7 +385,7 @@ impl Effect {
         }
     }
 
-    /// The entry it changed: a booking is not yet one.
+    /// Returns the entry that changed; none for an upload reservation, which is not an entry yet.
     pub fn changed_entry(&self) -> Option<EntryId> {
         match self {
             Effect::Booked { .. } | Effect::Released { .. } => None,
@@ -387,7 +393,7 @@ impl Effect {
         }
     }
 
-    /// The entry it touched, if it touched one.
+    /// Returns the entry that the effect concerns, if any.
     pub fn entry_id(&self) -> Option<EntryId> {
         match self {
             Effect::Created { entry } | Effect::Purged { entry, .. } => Some(entry.id()),
@@ -403,7 +409,8 @@ impl Effect {
         }
     }
 
-    /// Where the entry stands after it (before it, if it is gone), if it touched one.
+    /// Returns the place of the entry after the effect, or before it if the entry is gone; none if
+    /// it concerns no place.
     pub fn at(&self) -> Option<&At> {
         match self {
             Effect::Created { entry } => Some(&entry.at),
@@ -425,15 +432,15 @@ impl Effect {
 pub struct Change {
     /// Its position.
     pub revision: Revision,
-    /// When it was committed; never less than the one before.
+    /// Time of the commit; never less than that of the previous change.
     pub time: TimeMs,
-    /// Who asked for it.
+    /// User that made it.
     pub who: UserId,
-    /// The request it was part of.
+    /// Id of the request that it belongs to.
     pub operation: OperationId,
-    /// Which mutation of the request.
+    /// Index of the mutation in the request.
     pub index: u32,
-    /// What it did.
+    /// Effect of the mutation.
     pub effect: Effect,
 }
 
@@ -442,17 +449,17 @@ canonical_struct!(Change { revision, time, who, operation, index, effect });
 /// An entry in the trash.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrashItem {
-    /// Which item.
+    /// Id of the item.
     pub id: TrashId,
-    /// The path it had.
+    /// Path before the removal.
     pub lfn: Lfn,
-    /// The entry; `at` is where it stood.
+    /// The entry; `at` is its place before the removal.
     pub entry: Entry,
-    /// Who removed it.
+    /// User that removed it.
     pub removed_by: UserId,
-    /// When.
+    /// Time of the removal.
     pub removed: TimeMs,
-    /// What it counts, with all that is below it.
+    /// Usage of the entry with everything below it.
     pub usage: crate::entry::Usage,
 }
 
@@ -461,15 +468,15 @@ canonical_struct!(TrashItem { id, lfn, entry, removed_by, removed, usage });
 /// A physical copy that an SE is to delete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deletion {
-    /// Which item of the queue.
+    /// Position in the queue.
     pub id: DeletionId,
     /// The file it was a copy of.
     pub guid: Guid,
     /// Bytes, if known.
     pub size: Option<u64>,
-    /// Where it is: derived or explicit.
+    /// Location of the copy: derived or explicit.
     pub location: crate::entry::Location,
-    /// Since when.
+    /// Time it entered the queue.
     pub queued: TimeMs,
 }
 
@@ -485,8 +492,8 @@ mod tests {
         At { parent: DirId(7), name: Name::parse(name).unwrap() }
     }
 
-    /// Goal: an effect of an older log is read as it was written, and one that names the change before
-    /// it has fixed bytes too.
+    /// Goal: effects of older logs decode as written; effects that name the previous change have
+    /// fixed bytes too.
     #[test]
     fn effect_with_and_without_the_previous_change_has_fixed_bytes() {
         let id = EntryId::Directory(DirId(9));

@@ -1,4 +1,4 @@
-//! Checksums of file content, and the rule that normalises the forms found in the wild.
+//! Checksums of file content, and the rule that normalises the forms in use.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::limits::CHECKSUMS_PER_FILE_MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum ChecksumAlgorithm {
-    /// Adler-32, 4 bytes: the grid's most common.
+    /// Adler-32, 4 bytes: the most common one on the grid.
     Adler32 = 1,
     /// CRC-32C, 4 bytes.
     Crc32c = 2,
@@ -33,7 +33,7 @@ impl ChecksumAlgorithm {
         ChecksumAlgorithm::Sha256,
     ];
 
-    /// Its name as written before the colon.
+    /// Returns the name, as written before the colon.
     pub fn name(self) -> &'static str {
         match self {
             ChecksumAlgorithm::Adler32 => "adler32",
@@ -44,7 +44,7 @@ impl ChecksumAlgorithm {
         }
     }
 
-    /// Bytes of its digest.
+    /// Returns the bytes of its digest.
     pub fn digest_bytes(self) -> usize {
         match self {
             ChecksumAlgorithm::Adler32 | ChecksumAlgorithm::Crc32c => 4,
@@ -54,12 +54,13 @@ impl ChecksumAlgorithm {
         }
     }
 
-    /// The algorithm of this number in canonical bytes.
+    /// Returns the algorithm of this number in canonical bytes.
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|algorithm| *algorithm as u8 == number)
     }
 
-    /// A checksum of 32 bits is a number, and is often printed as one: leading zeros get lost.
+    /// Says whether the checksum is a 32-bit number. Many programs print these as numbers and so
+    /// lose leading zeros.
     fn is_number(self) -> bool {
         self.digest_bytes() == 4
     }
@@ -76,7 +77,7 @@ pub struct Checksum {
 }
 
 impl Checksum {
-    /// A checksum from its raw digest, which must have the algorithm's length.
+    /// Makes a checksum from its raw digest, which must have the algorithm's length.
     pub fn new(algorithm: ChecksumAlgorithm, digest: &[u8]) -> Result<Self> {
         if digest.len() != algorithm.digest_bytes() {
             return Err(Error::invalid(format!(
@@ -91,26 +92,28 @@ impl Checksum {
         Ok(Checksum { algorithm, digest: padded })
     }
 
-    /// Which algorithm.
+    /// Returns the algorithm.
     pub fn algorithm(&self) -> ChecksumAlgorithm {
         self.algorithm
     }
 
-    /// The digest's bytes.
+    /// Returns the digest's bytes.
     pub fn digest(&self) -> &[u8] {
         &self.digest[..self.algorithm.digest_bytes()]
     }
 
-    /// Reads a checksum as found in the wild. The rule, in order:
+    /// Reads a checksum in any of the forms in use. The rule, in order:
     ///
-    /// 1. blanks around the whole, the algorithm and the digest are dropped; letters may be of either case;
-    /// 2. the algorithm is what stands before the first `:` or `=`; without one, a known algorithm's name at
-    ///    the start is taken (`adler32b75603bb`); with neither, 32, 40 or 64 hex digits are md5, sha1, sha256;
-    /// 3. an adler32 or crc32c of 1 to 7 digits lost its leading zeros, and gets them back;
-    /// 4. anything else that has not exactly the algorithm's number of hex digits is refused.
+    /// 1. Blanks around the whole, the algorithm and the digest are dropped; letters may be of
+    ///    either case.
+    /// 2. The algorithm stands before the first `:` or `=`. Without one, a known algorithm's name
+    ///    at the start counts (`adler32b75603bb`). With neither, 32, 40 or 64 hex digits are md5,
+    ///    sha1, sha256.
+    /// 3. An adler32 or crc32c of 1 to 7 digits has lost its leading zeros; they are restored.
+    /// 4. Anything else without exactly the algorithm's number of hex digits is refused.
     pub fn parse(text: &str) -> Result<Self> {
         let trimmed = text.trim();
-        // Nearly all are written as they are printed: listings have them by the million.
+        // Fast path: nearly all checksums have the printed form, and listings contain millions.
         if let Some((name, digest)) = trimmed.split_once(':')
             && let Some(algorithm) = ChecksumAlgorithm::ALL.into_iter().find(|known| known.name() == name)
             && let Some(checksum) = Self::of_hex(algorithm, digest.as_bytes())
@@ -120,7 +123,7 @@ impl Checksum {
         Self::parse_odd(text)
     }
 
-    /// A checksum of exactly as many hex digits as its algorithm's have; none if they are not.
+    /// Reads exactly the algorithm's number of hex digits; none if `digits` are not that.
     fn of_hex(algorithm: ChecksumAlgorithm, digits: &[u8]) -> Option<Self> {
         let mut digest = [0u8; DIGEST_BYTES_MAX];
         hex::read(digits, &mut digest[..algorithm.digest_bytes()]).then_some(Checksum { algorithm, digest })
@@ -170,7 +173,7 @@ impl Checksum {
     }
 
     fn algorithm_named(name: &str) -> Option<ChecksumAlgorithm> {
-        // Spellings in use elsewhere for the same algorithms.
+        // Other spellings of the same algorithms.
         let name = match name {
             "adler-32" | "adler" | "ad" => "adler32",
             "sha-1" | "sha" => "sha1",
@@ -181,7 +184,8 @@ impl Checksum {
     }
 
     fn algorithm_prefix(text: &str) -> Option<(ChecksumAlgorithm, &str)> {
-        // No algorithm's name is the start of another's, and none is made of hex digits alone.
+        // This is unambiguous: no name is the start of another, and none consists of hex digits
+        // alone.
         ChecksumAlgorithm::ALL
             .into_iter()
             .find_map(|algorithm| Some((algorithm, text.strip_prefix(algorithm.name())?)))
@@ -193,7 +197,7 @@ impl fmt::Display for Checksum {
         const HEX: &[u8; 16] = b"0123456789abcdef";
         f.write_str(self.algorithm.name())?;
         f.write_str(":")?;
-        // All at once: exports print billions.
+        // One write for all digits: exports print billions.
         let mut digits = [0u8; 2 * DIGEST_BYTES_MAX];
         let digits = &mut digits[..2 * self.digest().len()];
         for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(self.digest()) {
@@ -237,22 +241,22 @@ impl Decode for Checksum {
 pub struct Checksums(smallvec::SmallVec<[Checksum; 1]>);
 
 impl Checksums {
-    /// None known.
+    /// Returns an empty set.
     pub fn none() -> Self {
         Checksums::default()
     }
 
-    /// One.
+    /// Returns a set of one checksum.
     pub fn one(checksum: Checksum) -> Self {
         Checksums(smallvec::smallvec![checksum])
     }
 
-    /// The one of this algorithm.
+    /// Returns the checksum of this algorithm.
     pub fn get(&self, algorithm: ChecksumAlgorithm) -> Option<&Checksum> {
         self.0.iter().find(|checksum| checksum.algorithm == algorithm)
     }
 
-    /// Adds one. Refused if another of the same algorithm with another digest is known.
+    /// Adds a checksum. Refuses it if the set has another digest of the same algorithm.
     pub fn add(&mut self, checksum: Checksum) -> Result<()> {
         match self.0.binary_search_by_key(&checksum.algorithm, |known| known.algorithm) {
             Ok(index) if self.0[index] == checksum => Ok(()),
@@ -272,22 +276,22 @@ impl Checksums {
         }
     }
 
-    /// Takes one away again.
+    /// Removes the checksum of an algorithm.
     pub fn remove(&mut self, algorithm: ChecksumAlgorithm) {
         self.0.retain(|checksum| checksum.algorithm != algorithm);
     }
 
-    /// Does any algorithm known to both give different digests?
+    /// Says whether the digests of any algorithm in both sets differ.
     pub fn contradicts(&self, other: &Checksums) -> bool {
         self.0.iter().any(|checksum| other.get(checksum.algorithm).is_some_and(|known| known != checksum))
     }
 
-    /// All of them.
+    /// Iterates over all checksums.
     pub fn iter(&self) -> impl Iterator<Item = &Checksum> {
         self.0.iter()
     }
 
-    /// None known?
+    /// Says whether no checksum is known.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,21 +1,26 @@
-//! The canonical bytes of the vocabulary: what the log, the checkpoints and the wire are made of.
+//! Canonical bytes of the vocabulary, as the log, the checkpoints and the wire use them.
 //!
-//! One shape per type, little-endian, integers as LEB128 varints (signed ones zigzag), strings and lists
-//! with their length before them, enums by an explicit number. Nothing here carries a version: the container
-//! does (a log segment's header, a checkpoint's header, the handshake of a connection).
-//! Decoding checks everything a constructor checks, so a decoded value is as valid as a parsed one, and it
-//! never allocates more than the bytes it was given could hold.
+//! Each type has one form:
+//!
+//! - Integers are little-endian LEB128 varints, signed ones zigzag.
+//! - Strings and lists follow their length.
+//! - Enums have an explicit number.
+//!
+//! No value carries a version. Its container does: the header of a log segment or checkpoint, or
+//! the handshake of a connection. Decoding checks everything that a constructor checks, so a
+//! decoded value is as valid as a parsed one. It never allocates more than the given bytes could
+//! hold.
 
 use std::fmt;
 
 use crate::limits::REQUEST_MEMORY_MAX;
 
-/// Why bytes are not a value.
+/// Reason why bytes cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodeError {
-    /// What was being decoded and what is wrong with it.
+    /// The decoded type and its fault.
     pub reason: &'static str,
-    /// How many bytes were left when it was found.
+    /// Bytes left when the fault was found.
     pub remaining: usize,
 }
 
@@ -32,7 +37,7 @@ impl std::error::Error for DecodeError {}
 pub struct Reader<'a> {
     bytes: &'a [u8],
     lfns_limited: bool,
-    /// Bytes the lists decoded from here on may take in memory, all together.
+    /// Memory in bytes that all further decoded lists may take together.
     memory_left: usize,
 }
 
@@ -43,42 +48,44 @@ impl<'a> Reader<'a> {
         Reader { bytes, lfns_limited: false, memory_left: usize::MAX }
     }
 
-    /// Is nothing left to read?
+    /// Says whether all bytes are read.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Reads what a client asks. There an LFN must be within the limits. In what a catalogue says or keeps it
-    /// need not be: below a moved directory a path can come to exceed them, and must still be seen. And what a
-    /// client asks may not take more than [`REQUEST_MEMORY_MAX`]: an item of a list can be many times larger in
-    /// memory than its bytes.
+    /// Reads a client's request, with two limits:
+    ///
+    /// - LFNs must be within their limits. Elsewhere they need not be: below a moved directory a
+    ///   path can exceed them, and readers must still see it.
+    /// - Lists may take at most [`REQUEST_MEMORY_MAX`], because an item can be many times larger in
+    ///   memory than its bytes.
     pub fn of_request(bytes: &'a [u8]) -> Self {
         Reader { bytes, lfns_limited: true, memory_left: REQUEST_MEMORY_MAX }
     }
 
-    /// Must LFNs be within their limits?
+    /// Says whether LFNs must be within their limits.
     pub fn lfns_limited(&self) -> bool {
         self.lfns_limited
     }
 
-    /// Bytes not read yet.
+    /// Returns the number of unread bytes.
     #[inline]
     pub fn remaining(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The bytes not read yet.
+    /// Returns the unread bytes.
     pub fn rest(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// An error at this place.
+    /// Makes an error at this position.
     #[inline]
     pub fn error(&self, reason: &'static str) -> DecodeError {
         DecodeError { reason, remaining: self.bytes.len() }
     }
 
-    /// The next `count` bytes.
+    /// Reads the next `count` bytes.
     #[inline]
     pub fn take(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
         match self.bytes.split_at_checked(count) {
@@ -90,7 +97,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next byte.
+    /// Reads the next byte.
     #[inline]
     pub fn byte(&mut self) -> Result<u8, DecodeError> {
         match self.bytes.split_first() {
@@ -102,11 +109,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// An unsigned varint, at most 64 bits, in its shortest form.
+    /// Reads an unsigned varint, at most 64 bits, in its shortest form.
     #[inline]
     pub fn varint(&mut self) -> Result<u64, DecodeError> {
         match self.bytes.split_first() {
-            // Most have one byte.
+            // Fast path: most varints have one byte.
             Some((first, tail)) if *first < 0x80 => {
                 self.bytes = tail;
                 Ok(u64::from(*first))
@@ -133,7 +140,7 @@ impl<'a> Reader<'a> {
         Err(self.error("varint beyond 64 bits"))
     }
 
-    /// A length, never more than the bytes that are left.
+    /// Reads a length, which never exceeds the bytes that are left.
     #[inline]
     pub fn length(&mut self) -> Result<usize, DecodeError> {
         let length = self.varint()?;
@@ -143,7 +150,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Room in memory for so many items of so many bytes.
+    /// Takes memory for `count` items of `item_bytes` from the allowance.
     fn reserve(&mut self, count: usize, item_bytes: usize) -> Result<(), DecodeError> {
         match count.checked_mul(item_bytes).and_then(|bytes| self.memory_left.checked_sub(bytes)) {
             Some(left) => {
@@ -154,21 +161,21 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A length and that many bytes.
+    /// Reads a length and that many bytes.
     #[inline]
     pub fn bytes(&mut self) -> Result<&'a [u8], DecodeError> {
         let length = self.length()?;
         self.take(length)
     }
 
-    /// A length and that many bytes of UTF-8.
+    /// Reads a length and that many bytes of UTF-8.
     #[inline]
     pub fn text(&mut self) -> Result<&'a str, DecodeError> {
         let bytes = self.bytes()?;
         std::str::from_utf8(bytes).map_err(|_| self.error("text is not UTF-8"))
     }
 
-    /// Nothing may be left.
+    /// Checks that no bytes are left.
     #[inline]
     pub fn finish(self) -> Result<(), DecodeError> {
         if self.bytes.is_empty() { Ok(()) } else { Err(self.error("bytes after the value")) }
@@ -192,12 +199,12 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// A type with canonical bytes.
+/// Types with canonical bytes.
 pub trait Encode {
     /// Appends the canonical bytes.
     fn encode(&self, out: &mut Vec<u8>);
 
-    /// The canonical bytes alone.
+    /// Returns the canonical bytes alone.
     fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.encode(&mut out);
@@ -205,12 +212,12 @@ pub trait Encode {
     }
 }
 
-/// A type that can be read from canonical bytes.
+/// Types that can be read from canonical bytes.
 pub trait Decode: Sized {
-    /// Reads one value; validates as its constructor would.
+    /// Reads one value and validates it as its constructor would.
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError>;
 
-    /// Reads one value that is the whole of `bytes`.
+    /// Reads one value from the whole of `bytes`.
     fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let value = Self::decode(&mut reader)?;
@@ -361,8 +368,9 @@ impl<T: Encode> Encode for Vec<T> {
 impl<T: Decode> Decode for Vec<T> {
     #[inline]
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        // Every element takes at least one byte, so a count beyond the bytes given is refused at once;
-        // and the first allocation is bounded, for an element may be much larger than its bytes.
+        // Each element takes at least one byte, so a count beyond the given bytes is refused at
+        // once. The first allocation is bounded, because an element may be much larger than its
+        // bytes.
         let count = reader.length()?;
         reader.reserve(count, size_of::<T>())?;
         let mut items = Vec::with_capacity(count.min(1024));
@@ -410,7 +418,7 @@ impl Decode for () {
     }
 }
 
-/// Canonical bytes of a struct: its named fields, in the order given.
+/// Implements canonical bytes of a struct: its named fields, in the order given.
 #[macro_export]
 macro_rules! canonical_struct {
     ($type:ident { $($field:ident),* $(,)? }) => {
@@ -431,7 +439,8 @@ macro_rules! canonical_struct {
     };
 }
 
-/// Canonical bytes of an enum: one byte for the variant, then its fields in the order given.
+/// Implements canonical bytes of an enum: one byte for the variant, then its fields in the order
+/// given.
 #[macro_export]
 macro_rules! canonical_enum {
     ($type:ident { $(
@@ -464,7 +473,7 @@ macro_rules! canonical_enum {
     };
 }
 
-/// Canonical bytes of a tuple struct around one value that needs no check.
+/// Implements canonical bytes of a tuple struct around one value that needs no check.
 #[macro_export]
 macro_rules! canonical_newtype {
     ($($type:ident),* $(,)?) => {$(
@@ -483,7 +492,7 @@ macro_rules! canonical_newtype {
     )*};
 }
 
-/// Canonical bytes of a validated text: a string that `$parse` must accept.
+/// Implements canonical bytes of a validated text: a string that `$parse` must accept.
 #[macro_export]
 macro_rules! canonical_text {
     ($type:ident, $reason:literal) => {

@@ -1,4 +1,4 @@
-//! How old the state may be that an answer is of, as whoever asks chooses it.
+//! Consistency levels: the permitted age of the state behind an answer, chosen by the client.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,18 +6,19 @@ use std::str::FromStr;
 use crate::canonical_enum;
 use crate::error::{Error, Result};
 
-/// How old the state may be that an answer is of. Whatever is chosen, an answer is of one committed state. What it means is said in
-/// `docs/concepts/consistency.md`, and by clause R2 of the store's contract. From the weakest to the strongest.
+/// Permitted age of the state behind an answer, from the weakest to the strongest. At every level,
+/// an answer shows one committed state. See `docs/concepts/consistency.md` and clause R2 of the
+/// store's contract.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Consistency {
-    /// A bounded time old, as far as any one replica of the cluster tells.
+    /// A bounded time old, according to any one replica of the cluster.
     One = 1,
-    /// A bounded time old, as far as most replicas of this datacenter tell.
+    /// A bounded time old, according to most replicas of this datacenter.
     LocalQuorum = 2,
     /// A bounded time old.
     Quorum = 3,
-    /// Not older than the question.
+    /// Not older than the request.
     #[default]
     Latest = 4,
 }
@@ -25,11 +26,11 @@ pub enum Consistency {
 canonical_enum!(Consistency { 1 => One, 2 => LocalQuorum, 3 => Quorum, 4 => Latest });
 
 impl Consistency {
-    /// All of them, the weakest first.
+    /// All levels, the weakest first.
     pub const ALL: [Consistency; 4] =
         [Consistency::One, Consistency::LocalQuorum, Consistency::Quorum, Consistency::Latest];
 
-    /// Its name on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Consistency::One => "one",
@@ -39,7 +40,7 @@ impl Consistency {
         }
     }
 
-    /// The consistency of that name.
+    /// Returns the consistency of that name.
     pub fn parse(text: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|level| level.name() == text).ok_or_else(|| {
             Error::invalid(format!("not a consistency (one, local-quorum, quorum, latest): {text:.100?}"))

@@ -1,4 +1,4 @@
-//! Entries: what a name in the catalogue stands for, and what each counts towards usage.
+//! Entries: the content of a name in the catalogue, and the usage that each counts.
 
 use crate::account::{GroupId, Mode, UserId};
 use crate::checksum::Checksums;
@@ -12,22 +12,23 @@ use crate::tag::Tag;
 use crate::time::TimeMs;
 use crate::{canonical_enum, canonical_newtype, canonical_struct};
 
-/// A directory's number, given by the store when it is made, never used again.
+/// Number of a directory. The store assigns it at creation and never uses it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DirId(pub u64);
 
-/// The position of a change in the history: 1, 2, 3 … without gaps on the embedded store. 0 is before all.
+/// Position of a change in the history: 1, 2, 3 …, without gaps on the embedded store. 0 is before
+/// all changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub u64);
 
 canonical_newtype!(DirId, Revision);
 
 impl DirId {
-    /// The root, there from the start.
+    /// The root, which every catalogue has from the start.
     pub const ROOT: DirId = DirId(1);
 }
 
-/// Where an entry stands: the directory it is in, and its name there.
+/// Place of an entry: its directory, and its name there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct At {
     /// The directory.
@@ -39,19 +40,19 @@ pub struct At {
 canonical_struct!(At { parent, name });
 
 impl At {
-    /// Stands for a place that a caller may not see. No directory has the number 0.
+    /// Returns a substitute for a place that the caller may not see. No directory has the number 0.
     #[allow(clippy::expect_used, reason = "the constant is a valid name")]
     pub fn withheld() -> Self {
         At { parent: DirId(0), name: Name::parse("withheld").expect("a valid name") }
     }
 
-    /// Does it stand for a place that the caller may not see?
+    /// Says whether it substitutes a place that the caller may not see.
     pub fn is_withheld(&self) -> bool {
         self.parent == DirId(0)
     }
 }
 
-/// What stays the same when an entry is moved.
+/// Identity of an entry; stays the same when the entry moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EntryId {
     /// A directory, by its number.
@@ -63,7 +64,7 @@ pub enum EntryId {
 canonical_enum!(EntryId { 1 => Directory(id), 2 => Object(guid) });
 
 impl EntryId {
-    /// The GUID, if it is no directory.
+    /// Returns the GUID, unless it is a directory.
     pub fn object(self) -> Option<Guid> {
         match self {
             EntryId::Object(guid) => Some(guid),
@@ -72,17 +73,17 @@ impl EntryId {
     }
 }
 
-/// What kind of entry.
+/// Kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Kind {
-    /// Holds names.
+    /// A directory: holds names.
     Directory = 1,
-    /// Has content somewhere.
+    /// A file: has content at storage elements.
     File = 2,
     /// A named set of files.
     Collection = 3,
-    /// Another name for a path.
+    /// A link: another name for a path.
     Link = 4,
 }
 
@@ -92,7 +93,7 @@ impl Kind {
     /// All kinds.
     pub const ALL: [Kind; 4] = [Kind::Directory, Kind::File, Kind::Collection, Kind::Link];
 
-    /// Its name.
+    /// Returns the name.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Directory => "directory",
@@ -102,7 +103,7 @@ impl Kind {
         }
     }
 
-    /// Its letter in a long listing.
+    /// Returns the letter in a long listing.
     pub fn letter(self) -> char {
         match self {
             Kind::Directory => 'd',
@@ -112,7 +113,7 @@ impl Kind {
         }
     }
 
-    /// The kind of that name or letter (`f` for a file, as `find -type`).
+    /// Reads a name, or its first letter (`f` for a file, as in `find -type`).
     pub fn parse(text: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == text || kind.name()[..1] == *text).ok_or_else(|| {
             Error::invalid(format!("not a kind (directory, file, collection, link): {text:.100?}"))
@@ -120,16 +121,17 @@ impl Kind {
     }
 }
 
-/// Where one replica's bytes are.
+/// Location of a replica's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
-    /// At the PFN that follows from the storage element's prefix and the GUID; nothing is stored.
+    /// At the PFN derived from the storage element's prefix and the GUID; the catalogue stores
+    /// nothing.
     Derived,
     /// At this PFN.
     Explicit(Pfn),
     /// Inside an archive.
     Member {
-        /// The archive's GUID.
+        /// GUID of the archive.
         archive: Guid,
         /// The name inside it.
         member: String,
@@ -138,17 +140,17 @@ pub enum Location {
 
 canonical_enum!(Location { 0 => Derived, 1 => Explicit(pfn), 2 => Member { archive, member } });
 
-/// What is known of a replica.
+/// State of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum ReplicaState {
-    /// It can be read.
+    /// Readable.
     Available = 1,
-    /// It is on its way and cannot be read yet.
+    /// Being copied; not readable yet.
     Copying = 2,
-    /// Reading it failed; it is offered last.
+    /// Reading failed; the catalogue offers it last.
     Suspect = 3,
-    /// Its bytes are gone; it is not offered and takes no space.
+    /// The bytes are gone. The catalogue does not offer it and it takes no space.
     Lost = 4,
 }
 
@@ -159,7 +161,7 @@ impl ReplicaState {
     pub const ALL: [ReplicaState; 4] =
         [ReplicaState::Available, ReplicaState::Copying, ReplicaState::Suspect, ReplicaState::Lost];
 
-    /// Its name.
+    /// Returns the name.
     pub fn name(self) -> &'static str {
         match self {
             ReplicaState::Available => "available",
@@ -169,7 +171,7 @@ impl ReplicaState {
         }
     }
 
-    /// The state of that name.
+    /// Returns the state of that name.
     pub fn parse(text: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|state| state.name() == text).ok_or_else(|| {
             Error::invalid(format!("not a replica state (available, copying, suspect, lost): {text:.100?}"))
@@ -182,16 +184,17 @@ impl ReplicaState {
 pub struct Replica {
     /// The storage element; [`SeNumber::NONE`] for an archive member.
     pub se: SeNumber,
-    /// What is known of it.
+    /// State of the replica.
     pub state: ReplicaState,
-    /// Where it is.
+    /// Location of its bytes.
     pub location: Location,
 }
 
 canonical_struct!(Replica { se, state, location });
 
 impl Replica {
-    /// Checks what the types do not: a member is on no storage element, everything else on one.
+    /// Checks a condition that the types do not enforce: an archive member is on no storage
+    /// element, every other replica is on one.
     pub fn check(&self) -> Result<()> {
         match &self.location {
             Location::Member { member, .. } => {
@@ -219,17 +222,17 @@ impl Replica {
         }
     }
 
-    /// Is it a part of an archive?
+    /// Says whether the replica is an archive member.
     pub fn is_member(&self) -> bool {
         matches!(self.location, Location::Member { .. })
     }
 
-    /// Does it take space on its storage element?
+    /// Says whether it takes space on its storage element.
     pub fn takes_space(&self) -> bool {
         self.state != ReplicaState::Lost && !self.is_member()
     }
 
-    /// The PFN, as text; `se` must be the replica's storage element (none for a member).
+    /// Returns the PFN as text; `se` must be the replica's storage element (none for a member).
     pub fn pfn(&self, guid: Guid, se: Option<&Se>) -> String {
         match &self.location {
             Location::Explicit(pfn) => pfn.as_str().to_owned(),
@@ -245,54 +248,54 @@ impl Replica {
     }
 }
 
-/// A file's own part of an entry.
+/// Fields that only files have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
     /// The identity of its content.
     pub guid: Guid,
-    /// Bytes, if known: real listings have files without.
+    /// Bytes, if known; real listings contain files without a size.
     pub size: Option<u64>,
-    /// What is known of its content's checksums.
+    /// Known checksums of its content.
     pub checksums: Checksums,
-    /// The grid job that made it.
+    /// Grid job that made it.
     pub job: Option<u64>,
-    /// Its copies, by storage element.
+    /// Its replicas, by storage element.
     pub replicas: Vec<Replica>,
 }
 
 canonical_struct!(File { guid, size, checksums, job, replicas });
 
 impl File {
-    /// The replica on this storage element.
+    /// Returns the replica on this storage element.
     pub fn replica(&self, se: SeNumber) -> Option<&Replica> {
         self.replicas.iter().find(|replica| replica.se == se)
     }
 
-    /// Is it inside an archive?
+    /// Says whether the file is inside an archive.
     pub fn is_member(&self) -> bool {
         self.replicas.iter().any(Replica::is_member)
     }
 }
 
-/// What differs by kind.
+/// Content of an entry by kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// A directory: its number.
     Directory(DirId),
     /// A file.
     File(File),
-    /// A collection: its GUID and how many members it has.
+    /// A collection: its GUID and the number of members.
     Collection {
         /// Its identity.
         guid: Guid,
-        /// How many members.
+        /// Number of members.
         members: u64,
     },
-    /// A link: its GUID and the path it stands for, which need not exist.
+    /// A link: its GUID and its target path, which need not exist.
     Link {
         /// Its identity.
         guid: Guid,
-        /// The path it stands for.
+        /// Target path.
         target: Lfn,
     },
 }
@@ -304,35 +307,35 @@ canonical_enum!(Body {
     4 => Link { guid, target },
 });
 
-/// One name in the catalogue, with everything that is kept about it.
+/// A name in the catalogue with all its metadata.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// Where it stands. The root stands in itself under the name [`Name::root`].
+    /// Place of the entry. The root is in itself, under the name [`Name::root`].
     pub at: At,
-    /// Who owns it.
+    /// Owner.
     pub owner: UserId,
     /// The group it belongs to.
     pub group: GroupId,
-    /// Who may do what.
+    /// Permission bits.
     pub mode: Mode,
-    /// When it came into the catalogue.
+    /// Time it was added to the catalogue.
     pub created: TimeMs,
-    /// When its content was made, or what the one who registered it said.
+    /// Time its content was made, or the time given at registration.
     pub modified: TimeMs,
-    /// The change that last touched it: its version.
+    /// Revision of its last change: its version.
     pub revision: Revision,
-    /// It goes to the trash by itself from then on.
+    /// Time from which the catalogue removes it to the trash.
     pub expires: Option<TimeMs>,
-    /// Its own tags, sorted by key; what it inherits is not here.
+    /// Its own tags, sorted by key; inherited tags are not here.
     pub tags: Vec<Tag>,
-    /// What differs by kind.
+    /// Content by kind.
     pub body: Body,
 }
 
 canonical_struct!(Entry { at, owner, group, mode, created, modified, revision, expires, tags, body });
 
 impl Entry {
-    /// What kind it is.
+    /// Returns the kind.
     pub fn kind(&self) -> Kind {
         match self.body {
             Body::Directory(_) => Kind::Directory,
@@ -342,7 +345,7 @@ impl Entry {
         }
     }
 
-    /// What stays the same when it is moved.
+    /// Returns the identity, which stays the same when the entry moves.
     pub fn id(&self) -> EntryId {
         match &self.body {
             Body::Directory(id) => EntryId::Directory(*id),
@@ -351,7 +354,7 @@ impl Entry {
         }
     }
 
-    /// Its number, if it is a directory.
+    /// Returns the number of a directory; none for other kinds.
     pub fn directory(&self) -> Option<DirId> {
         match self.body {
             Body::Directory(id) => Some(id),
@@ -359,12 +362,12 @@ impl Entry {
         }
     }
 
-    /// Its GUID, if it is no directory.
+    /// Returns the GUID; none for a directory.
     pub fn guid(&self) -> Option<Guid> {
         self.id().object()
     }
 
-    /// Its file part, if it is a file.
+    /// Returns the fields of a file; none for other kinds.
     pub fn file(&self) -> Option<&File> {
         match &self.body {
             Body::File(file) => Some(file),
@@ -372,19 +375,20 @@ impl Entry {
         }
     }
 
-    /// The value of its own tag.
+    /// Returns the value of an own tag.
     pub fn tag(&self, key: &str) -> Option<&crate::tag::TagValue> {
         self.tags.iter().find(|tag| tag.key.as_str() == key).map(|tag| &tag.value)
     }
 
-    /// Bytes, if it is a file whose size is known.
+    /// Returns the bytes of a file whose size is known.
     pub fn size(&self) -> Option<u64> {
         self.file().and_then(|file| file.size)
     }
 }
 
-/// What entries add up to. A file inside an archive counts as a member, not as a file: its bytes are the
-/// archive's. A file of unknown size counts no bytes. Byte sums have 128 bits: 64 overflow at 18 EB.
+/// Sums over entries. A file inside an archive counts as a member, not as a file: the archive has
+/// its bytes. A file of unknown size counts no bytes. Byte sums have 128 bits, because 64 overflow
+/// at 18 EB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Directories.
@@ -431,7 +435,8 @@ impl crate::codec::Decode for u128 {
 }
 
 impl Usage {
-    /// What one entry counts, wherever it stands: towards its owner, its group and the directories above it.
+    /// Returns the usage of one entry, wherever it is, for its owner, its group and the directories
+    /// above it.
     pub fn of(entry: &Entry) -> Usage {
         let mut usage = Usage::default();
         match &entry.body {
@@ -453,7 +458,7 @@ impl Usage {
         usage
     }
 
-    /// What one replica counts towards its storage element.
+    /// Returns the usage of one replica for its storage element.
     pub fn of_replica(replica: &Replica, size: Option<u64>) -> Usage {
         if !replica.takes_space() {
             return Usage::default();
@@ -462,17 +467,17 @@ impl Usage {
         Usage { files: 1, replicas: 1, bytes: size, replica_bytes: size, ..Usage::default() }
     }
 
-    /// Entries other than directories: what a quota of files limits.
+    /// Returns the number of entries other than directories, which a quota of files limits.
     pub fn objects(&self) -> u64 {
         self.files + self.members + self.others
     }
 
-    /// Nothing at all?
+    /// Says whether all sums are zero.
     pub fn is_empty(&self) -> bool {
         *self == Usage::default()
     }
 
-    /// The sum.
+    /// Adds `other`.
     pub fn add(&mut self, other: &Usage) {
         self.directories += other.directories;
         self.files += other.files;
@@ -484,7 +489,8 @@ impl Usage {
         self.replica_bytes += other.replica_bytes;
     }
 
-    /// The difference; none if any part would go below zero, which means a counter is wrong.
+    /// Returns the difference; none if any sum would fall below zero, which means that a counter is
+    /// wrong.
     #[must_use]
     pub fn minus(&self, other: &Usage) -> Option<Usage> {
         Some(Usage {

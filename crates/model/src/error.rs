@@ -1,40 +1,40 @@
-//! The small set of error kinds, each named by what the caller can do, and what each face calls it.
+//! Error kinds: a small set, each named by the caller's remedy, with its name in each face.
 
 use std::fmt;
 
-/// What kind of error it is. A new kind needs a line in [`ErrorKind::ALL`] and in every face's table.
+/// Kind of an error. A new kind needs a line in [`ErrorKind::ALL`] and in every face's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ErrorKind {
-    /// The name, GUID or item is not there: check it.
+    /// The name, GUID or item does not exist: check it.
     NotFound = 1,
-    /// The name or GUID is taken: choose another, or accept that it is there.
+    /// The name or GUID is taken: choose another, or accept the existing entry.
     Exists = 2,
-    /// A directory is needed and this is none.
+    /// The operation needs a directory and this is none.
     NotDirectory = 3,
-    /// A file is needed and this is a directory (or a collection or link).
+    /// The operation needs a file and this is a directory, collection or link.
     NotFile = 4,
-    /// The directory has entries: remove them, or ask for the whole of it.
+    /// The directory has entries: remove them, or request recursion.
     NotEmpty = 5,
-    /// You may not do this: ask the owner or an administrator.
+    /// The caller lacks permission: ask the owner or an administrator.
     Denied = 6,
-    /// Who you are was not shown or not believed: present a valid token.
+    /// The caller gave no identity, or none that the server accepts: present a valid token.
     Unauthenticated = 7,
-    /// The request makes no sense as given: correct it.
+    /// The request is malformed: correct it.
     Invalid = 8,
-    /// The thing changed since it was read: read it again, then decide.
+    /// The entry changed since it was read: read it again, then decide.
     Conflict = 9,
     /// A quota is used up: free something, or ask for more.
     Quota = 10,
     /// A documented limit is exceeded: send less, or shorter.
     Limit = 11,
-    /// The server is at its limit of work in progress: send it again a little later.
+    /// The server is at its limit of work in progress: retry a little later.
     Busy = 12,
-    /// Certainly not done, and nothing wrong with the request: try again later.
+    /// The request was certainly not carried out, and nothing is wrong with it: retry later.
     Unavailable = 13,
-    /// It may or may not have been done: ask again with the same operation id.
+    /// The outcome is unknown: retry with the same operation id.
     Unknown = 14,
-    /// Stored data failed its check: an operator must look.
+    /// Stored data failed its check: an operator must act.
     Corrupt = 15,
     /// A defect of exacat: report it.
     Internal = 16,
@@ -61,12 +61,12 @@ impl ErrorKind {
         ErrorKind::Internal,
     ];
 
-    /// The kind with this number, as the wire carries it.
+    /// Returns the kind with this number, as in the wire protocol.
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u8 == number)
     }
 
-    /// The kind's name in JSON, logs and metrics.
+    /// Returns the name in JSON, logs and metrics.
     pub fn name(self) -> &'static str {
         match self {
             ErrorKind::NotFound => "not-found",
@@ -88,12 +88,12 @@ impl ErrorKind {
         }
     }
 
-    /// The exit status of the command line. 0 is success, 1 is a usage or local error.
+    /// Returns the exit status of the command line. 0 is success, 1 is a usage or local error.
     pub fn exit_status(self) -> u8 {
         10 + self as u8
     }
 
-    /// May the same request simply be sent again, and hope for another answer?
+    /// Says whether the same request may succeed if the client retries it.
     pub fn is_retryable(self) -> bool {
         matches!(self, ErrorKind::Busy | ErrorKind::Unavailable | ErrorKind::Unknown)
     }
@@ -105,39 +105,39 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// An error as a caller sees it: its kind, and a sentence that says what was wrong with what.
-/// The text is for people and may change; the kind is the interface.
+/// An error as a caller sees it: its kind, and a sentence that names the fault and the item. The
+/// text is for people and may change; the kind is the interface.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
-    /// What the caller can do about it.
+    /// Kind, which names the caller's remedy.
     pub kind: ErrorKind,
-    /// For a person: lower case, no full stop, names the thing.
+    /// Text for a person: lower case, no full stop, names the item.
     pub message: String,
 }
 
 impl Error {
-    /// An error of `kind` that says `message`.
+    /// Makes an error of `kind` with the text `message`.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Error { kind, message: message.into() }
     }
 
-    /// The input makes no sense.
+    /// Makes an error for malformed input.
     pub fn invalid(message: impl Into<String>) -> Self {
         Error::new(ErrorKind::Invalid, message)
     }
 
-    /// Nothing by that name.
+    /// Makes an error for a missing item.
     pub fn not_found(message: impl Into<String>) -> Self {
         Error::new(ErrorKind::NotFound, message)
     }
 
-    /// Not allowed.
+    /// Makes an error for a lack of permission.
     pub fn denied(message: impl Into<String>) -> Self {
         Error::new(ErrorKind::Denied, message)
     }
 
-    /// A named limit is exceeded.
+    /// Makes an error for an exceeded limit, which it names.
     pub fn limit(what: &str, got: usize, max: usize) -> Self {
         Error::new(ErrorKind::Limit, format!("{what} is {got}, the limit is {max}"))
     }

@@ -1,23 +1,25 @@
 //! Expands wildcards in a path: `*`, `?`, `[…]` and `{a,b}` in its names match entries that exist.
 //!
-//! The walk does no I/O. Its caller carries out each [`Step`] and passes on the entries that it read.
+//! The expansion does no I/O. Its caller carries out each [`Step`] and passes on the entries that
+//! it read.
 
 use std::collections::VecDeque;
 
 use crate::{Error, ErrorKind, Kind, Lfn, Matcher, Name, Pattern, Result};
 
-/// Entries that one path may expand to, and directories that a walk may have to list.
+/// Maximum entries that one path may expand to, and directories that one expansion may list.
 pub const EXPANDED_MAX: usize = 100_000;
 
-/// The walk from the root down to the entries that match a path.
+/// Expansion of a path, from the root down to the entries that match.
 #[derive(Debug)]
 pub struct Expansion {
     names: VecDeque<PathName>,
     directories_only: bool,
-    /// Paths that match the names so far. Unchecked if the last of these names was literal, or one is a link.
+    /// Paths that match the names so far. They are unchecked if the last of these names was
+    /// literal, or one is a link.
     matching: Vec<Lfn>,
     is_checked: bool,
-    /// Directories still to be listed for the wildcard that is walked.
+    /// Directories to list for the current wildcard.
     to_list: VecDeque<Lfn>,
     listed: Option<(Lfn, NameMatcher)>,
 }
@@ -32,33 +34,33 @@ enum PathName {
 #[derive(Clone, Debug)]
 struct NameMatcher {
     matcher: Matcher,
-    /// Only a pattern that begins with a dot matches names that do.
+    /// True for a pattern that begins with a dot; only such a pattern matches names that do.
     matches_hidden: bool,
 }
 
 /// One read that the caller carries out, or the result.
 #[derive(Debug, PartialEq)]
 pub enum Step {
-    /// List this directory, and pass each entry to [`Expansion::listed`]. A directory whose listing
-    /// fails with an error that [`is_no_match`] accepts has none.
+    /// List this directory, and pass each entry to [`Expansion::listed`]. If listing fails with an
+    /// error that [`is_no_match`] accepts, the directory counts as empty.
     List(Lfn),
     /// Read these entries, and pass those that exist to [`Expansion::checked`].
     Check {
         /// The entries.
         lfns: Vec<Lfn>,
-        /// Read what links point to.
+        /// Follow links.
         follow: bool,
     },
     /// The entries that match, directory by directory in the order of their names.
     Done(Vec<Lfn>),
 }
 
-/// Says whether a name or path holds characters of a shell pattern.
+/// Says whether a name or path has characters of a shell pattern.
 pub fn has_wildcard(text: &str) -> bool {
     text.contains(['*', '?', '[']) || has_alternatives(text)
 }
 
-/// `{a,b}` in one name; braces without a comma are literal, as in a shell.
+/// Says whether one name has `{a,b}`. Braces without a comma are literal, as in a shell.
 fn has_alternatives(text: &str) -> bool {
     text.split('/').any(|name| {
         let inside = name.split_once('{').and_then(|(_, rest)| rest.rsplit_once('}'));
@@ -66,13 +68,15 @@ fn has_alternatives(text: &str) -> bool {
     })
 }
 
-/// Errors of a directory in which nothing matches: as in a shell, one that vanished or is closed.
+/// Says whether an error means that nothing matches in a directory. As in a shell, this holds for
+/// one that vanished or is closed.
 pub fn is_no_match(error: &Error) -> bool {
     matches!(error.kind, ErrorKind::NotDirectory | ErrorKind::NotFound | ErrorKind::Denied)
 }
 
 impl Expansion {
-    /// Begins the walk for a path with wildcards; none for a path without. Refuses a bad pattern.
+    /// Begins the expansion of a path with wildcards; none for a path without. Refuses a bad
+    /// pattern.
     pub fn of(path: &Lfn, directories_only: bool) -> Result<Option<Self>> {
         if !has_wildcard(path.as_str()) {
             return Ok(None);
@@ -88,7 +92,7 @@ impl Expansion {
         }))
     }
 
-    /// Returns the next read to carry out. A walk that returned [`Step::Done`] has ended.
+    /// Returns the next read to carry out. An expansion that returned [`Step::Done`] has ended.
     pub fn step(&mut self) -> Step {
         loop {
             if let Some(directory) = self.to_list.pop_front() {
@@ -104,7 +108,7 @@ impl Expansion {
                     self.is_checked = false;
                     self.names.pop_front();
                 }
-                // A literal name may be missing, or name a file, which has nothing to list.
+                // A literal name may be missing, or name a file, which has no entries to list.
                 _ if !self.is_checked => {
                     return Step::Check { lfns: self.matching.clone(), follow: !self.names.is_empty() };
                 }
@@ -118,13 +122,13 @@ impl Expansion {
         }
     }
 
-    /// Takes in an entry of the directory that is listed. Refuses more than [`EXPANDED_MAX`].
+    /// Takes in an entry of the directory being listed. Refuses more than [`EXPANDED_MAX`].
     pub fn listed(&mut self, name: &Name, kind: Kind) -> Result<()> {
         let Some((directory, matcher)) = &self.listed else { return Ok(()) };
         let is_last = self.names.is_empty();
         let is_wanted = match kind {
             Kind::Directory => true,
-            // Another name for a directory may follow.
+            // A link may point to a directory.
             Kind::Link => !is_last || !self.directories_only,
             Kind::File | Kind::Collection => is_last && !self.directories_only,
         };
@@ -139,7 +143,7 @@ impl Expansion {
         Ok(())
     }
 
-    /// Takes in which entries of a [`Step::Check`] exist, with the kind of each.
+    /// Takes in the existing entries of a [`Step::Check`], with the kind of each.
     pub fn checked(&mut self, existing: impl IntoIterator<Item = (Lfn, Kind)>) {
         let directories_only = self.directories_only || !self.names.is_empty();
         let existing = existing.into_iter();
@@ -171,7 +175,7 @@ mod tests {
 
     use super::*;
 
-    /// Expands in a tree of paths with their kinds; says how many reads it took.
+    /// Expands in a tree of paths with their kinds; returns the number of reads too.
     fn expand(tree: &BTreeMap<&str, Kind>, path: &str, directories_only: bool) -> (Vec<String>, usize) {
         let mut expansion = Expansion::of(&Lfn::parse(path).unwrap(), directories_only).unwrap().unwrap();
         let mut reads = 0;
@@ -243,7 +247,8 @@ mod tests {
 
     #[test]
     fn file_behind_a_literal_name_is_not_listed() {
-        // Check of /a/f, and the end: listing a file would give the file itself.
+        // The two reads are the check of `/a/f` and the end. Listing a file would return the file
+        // itself.
         assert_eq!(expand(&tree(), "/a/f/*", false), (vec![], 2));
     }
 

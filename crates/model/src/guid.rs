@@ -7,11 +7,12 @@ use crate::error::{Error, Result};
 use crate::hex;
 use crate::time::TimeMs;
 
-/// 100 ns ticks between the Gregorian calendar's start (the epoch of version-1 UUIDs) and the Unix epoch.
+/// 100 ns ticks between the Gregorian calendar's start (the epoch of version-1 UUIDs) and the Unix
+/// epoch.
 const GREGORIAN_TICKS: u64 = 0x01b2_1dd2_1381_4000;
 
-/// The identity of a file's content. Any 128 bits are accepted; new ones are version-7 UUIDs, whose leading
-/// bits are the time, so that neighbours in time are neighbours on disk.
+/// Identity of a file's content. Any 128 bits are accepted. New ones are version-7 UUIDs: their
+/// leading bits are the time, so neighbours in time are neighbours on disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Guid(pub [u8; 16]);
 
@@ -25,14 +26,14 @@ impl Guid {
     /// Bytes of the storage path: `/CC/HHHHH/` and the printed form.
     pub const STORAGE_PATH_BYTES: usize = 10 + Self::TEXT_BYTES;
 
-    /// Reads 32 hex digits, either case, with the four hyphens in their places or without any.
+    /// Reads 32 hex digits of either case, with all four hyphens or with none.
     pub fn parse(text: &str) -> Result<Self> {
         let bad = || Error::invalid(format!("not a GUID: {text:.100?}"));
         let mut value = [0u8; 16];
         let read = match text.as_bytes() {
             digits if digits.len() == 32 => hex::read(digits, &mut value),
             bytes if bytes.len() == 36 => {
-                // Its parts, each with the bytes it stands for.
+                // Ranges of digits between the hyphens, each with the bytes that it encodes.
                 let parts = [(0..8, 0..4), (9..13, 4..6), (14..18, 6..8), (19..23, 8..10), (24..36, 10..16)];
                 [8, 13, 18, 23].iter().all(|dash| bytes[*dash] == b'-')
                     && parts.into_iter().all(|(from, to)| hex::read(&bytes[from], &mut value[to]))
@@ -42,7 +43,8 @@ impl Guid {
         if read { Ok(Guid(value)) } else { Err(bad()) }
     }
 
-    /// A version-7 GUID of this time; `random` fills what the time, version and variant leave.
+    /// Makes a version-7 GUID of this time; `random` fills the bits beside time, version and
+    /// variant.
     pub fn v7(time: TimeMs, random: [u8; 10]) -> Self {
         let mut value = [0u8; 16];
         value[..6].copy_from_slice(&time.0.to_be_bytes()[2..]);
@@ -52,12 +54,12 @@ impl Guid {
         Guid(value)
     }
 
-    /// The version of an RFC 9562 UUID; none if the variant is another.
+    /// Returns the version of an RFC 9562 UUID; none for another variant.
     pub fn version(&self) -> Option<u8> {
         (self.0[8] & 0xc0 == 0x80).then_some(self.0[6] >> 4)
     }
 
-    /// When it was made, if it says so (versions 1 and 7).
+    /// Returns the time of its creation, if the version records it (1 and 7).
     pub fn time(&self) -> Option<TimeMs> {
         let b = &self.0;
         match self.version()? {
@@ -70,12 +72,13 @@ impl Guid {
         }
     }
 
-    /// The two directories of the field's storage layout, as `CC` and `HHHHH`: the sum of the 32 hex digits
-    /// modulo 16, and a Fletcher pair over them. Every storage element of a grid holds files under these
-    /// paths, so the function can never change.
+    /// Returns the two directories of the grid's storage layout, `CC` and `HHHHH`: the sum of the
+    /// 32 hex digits modulo 16, and a Fletcher pair over them. Every storage element of a grid
+    /// holds files under these paths, so the function can never change.
     pub fn storage_hash(&self) -> (u8, u16) {
-        // The pair counts modulo 256 after each digit; as sums, the remainder can wait for the end, and the second is
-        // each digit as often as there are digits from it on.
+        // The Fletcher pair counts modulo 256 after each digit. As plain sums, the remainder can
+        // wait for the end. The second sum counts each digit as often as there are digits from it
+        // on.
         let (mut sum, mut weighted) = (0u32, 0u32);
         for (index, byte) in (0u32..).zip(self.0) {
             let (high, low) = (u32::from(byte >> 4), u32::from(byte & 15));
@@ -88,7 +91,7 @@ impl Guid {
         ((sum % 16) as u8, ((y << 8) + x) as u16)
     }
 
-    /// `/CC/HHHHH/guid`, the storage path below a storage element's prefix.
+    /// Returns `/CC/HHHHH/guid`, the storage path below a storage element's prefix.
     pub fn storage_path(&self) -> StoragePath {
         let (cc, hash) = self.storage_hash();
         let decimal = |value: u32| b'0' + (value % 10) as u8;
@@ -103,13 +106,13 @@ impl Guid {
         StoragePath(text)
     }
 
-    /// The GUID whose storage path this is, byte for byte.
+    /// Returns the GUID that has exactly this storage path.
     pub fn of_storage_path(path: &str) -> Option<Guid> {
         let guid = Guid::parse(path.get(path.len().checked_sub(Self::TEXT_BYTES)?..)?).ok()?;
         (guid.storage_path().as_str() == path).then_some(guid)
     }
 
-    /// Appends the printed form without going through a formatter: look-ups print millions a second.
+    /// Appends the printed form without a formatter, because look-ups print millions per second.
     pub fn push_text(&self, out: &mut String) {
         push_ascii(out, &self.text());
     }
@@ -129,20 +132,20 @@ impl Guid {
     }
 }
 
-/// The storage path of a GUID, with no memory of its own: look-ups make millions a second.
+/// Storage path of a GUID. It allocates no memory, because look-ups make millions per second.
 #[derive(Clone, Copy, Debug)]
 pub struct StoragePath([u8; Guid::STORAGE_PATH_BYTES]);
 
 impl StoragePath {
-    /// As text.
+    /// Returns the path as text.
     pub fn as_str(&self) -> &str {
-        // ASCII is UTF-8: nothing is ever replaced by the default.
+        // ASCII is UTF-8, so the default is never used.
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 }
 
 fn push_ascii(out: &mut String, text: &[u8]) {
-    // ASCII is UTF-8: nothing is ever replaced by the default.
+    // ASCII is UTF-8, so the default is never used.
     out.push_str(std::str::from_utf8(text).unwrap_or_default());
 }
 
@@ -171,7 +174,7 @@ impl std::str::FromStr for Guid {
 mod tests {
     use super::*;
 
-    /// The public vector of the storage layout: facts of the field, not of this code.
+    /// Public vector of the storage layout; other programs depend on it.
     #[test]
     fn the_storage_path_is_the_fields() {
         let guid = Guid::parse("5d9a8f1e-5607-11ee-90f9-6c02e09897e9").unwrap();
@@ -189,7 +192,7 @@ mod tests {
 
     #[test]
     fn version_1_and_7_tell_their_time() {
-        // What Python's uuid module reads from it.
+        // Values that Python's uuid module reads.
         let v1 = Guid::parse("5d9a8f1e-5607-11ee-90f9-6c02e09897e9").unwrap();
         assert_eq!(v1.version(), Some(1));
         assert_eq!(v1.time().unwrap().to_string(), "2023-09-18T09:40:13.023Z");

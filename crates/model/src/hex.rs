@@ -1,6 +1,6 @@
-//! Hexadecimal digits to bytes: listings have hundreds for each file.
+//! Converts hexadecimal digits to bytes, fast: listings have hundreds for each file.
 
-/// The value of each byte as a digit; [`BAD`] for what is none.
+/// Value of each byte as a digit; [`BAD`] for a byte that is none.
 const VALUES: [u8; 256] = {
     let mut values = [BAD; 256];
     let mut byte = 0;
@@ -16,12 +16,13 @@ const VALUES: [u8; 256] = {
     values
 };
 
-/// No digit has this bit.
+/// Bit that no digit has.
 const BAD: u8 = 0x80;
 
-/// Reads exactly the digits that `out` has room for, of either case; false if they are not that. Then `out` has anything.
+/// Reads exactly the digits that `out` can hold, of either case. Returns false for other text;
+/// `out` is then undefined.
 pub(crate) fn read(digits: &[u8], out: &mut [u8]) -> bool {
-    // One decision for all of them: what is wrong is found at the end.
+    // One test at the end, instead of one per digit, finds all bad digits.
     let mut seen = 0;
     for (byte, pair) in out.iter_mut().zip(digits.chunks_exact(2)) {
         let (high, low) = (VALUES[usize::from(pair[0])], VALUES[usize::from(pair[1])]);

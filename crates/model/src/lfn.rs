@@ -11,7 +11,7 @@ use crate::limits::{DEPTH_MAX, LFN_BYTES_MAX, NAME_BYTES_MAX};
 
 const SLASH_OR_NUL: &str = "a name holds '/' or NUL";
 
-/// Does this text make a component? 1 to 255 bytes of UTF-8, no `/`, no NUL, not `.` or `..`.
+/// Checks a component: 1 to 255 bytes of UTF-8, no `/`, no NUL, not `.` or `..`.
 fn check_name(text: &str) -> Result<()> {
     if text.is_empty() {
         return Err(Error::invalid("a name is empty"));
@@ -33,18 +33,18 @@ fn check_name(text: &str) -> Result<()> {
 pub struct Name(Box<str>);
 
 impl Name {
-    /// Checks `text` and makes it a name.
+    /// Checks `text` and converts it to a name.
     pub fn parse(text: &str) -> Result<Self> {
         check_name(text)?;
         Ok(Name(text.into()))
     }
 
-    /// The name the root stands under, in itself. No other entry can have it.
+    /// Returns the name of the root, in itself. No other entry can have it.
     pub fn root() -> Self {
         Name("/".into())
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -82,22 +82,23 @@ impl Decode for Name {
     }
 }
 
-/// An absolute logical path in its one canonical form: `/`, or `/` and components joined by single `/`.
+/// An absolute logical path in its one canonical form: `/`, or `/` and components joined by single
+/// `/`.
 ///
 /// A path in a request may end in a slash: the caller means a directory
-/// ([`Lfn::must_be_directory`]). The slash is a condition and not part of the name: comparisons,
+/// ([`Lfn::must_be_directory`]). The slash is a condition and not part of the name. Comparisons,
 /// text and components leave it out, and no entry, record or change stores it.
 #[derive(Clone)]
 pub struct Lfn(Box<str>);
 
-/// What is known of a text whose components are all names.
+/// Result of a check of a text whose components are all names.
 struct Checked {
     depth: usize,
-    /// It is in the one form: no repeated and no trailing slashes.
+    /// True if the text is canonical: no repeated and no trailing slashes.
     canonical: bool,
 }
 
-/// The text without the slash that says that a directory is meant.
+/// Removes the slash that requires a directory.
 fn without_slash(text: &str) -> &str {
     match text.strip_suffix('/') {
         Some(path) if path.len() > 1 => path,
@@ -106,13 +107,13 @@ fn without_slash(text: &str) -> &str {
 }
 
 impl Lfn {
-    /// The root of the catalogue.
+    /// Returns the root of the catalogue.
     pub fn root() -> Self {
         Lfn("/".into())
     }
 
-    /// Checks the components, whatever the length of the whole. In one pass over the bytes: look-ups do this
-    /// millions of times a second.
+    /// Checks the components, but not the total length. It makes one pass over the bytes, because
+    /// look-ups do this millions of times per second.
     fn check(text: &str) -> Result<Checked> {
         let Some(rest) = text.strip_prefix('/') else {
             return Err(Error::invalid(format!("an LFN starts with '/': {text:.200?}")));
@@ -141,9 +142,8 @@ impl Lfn {
         Ok(Checked { depth, canonical })
     }
 
-    /// Checks `text`; folds repeated slashes, and keeps in mind a trailing one
-    /// ([`Lfn::must_be_directory`]). `.` and `..` are refused, not resolved: a logical path has no
-    /// working directory.
+    /// Checks `text`. Folds repeated slashes and remembers a trailing one
+    /// ([`Lfn::must_be_directory`]). Refuses `.` and `..`: a logical path has no working directory.
     pub fn parse(text: &str) -> Result<Self> {
         if text.len() > LFN_BYTES_MAX {
             return Err(Error::limit("the length of an LFN in bytes", text.len(), LFN_BYTES_MAX));
@@ -166,12 +166,13 @@ impl Lfn {
         Ok(Lfn(folded.into()))
     }
 
-    /// Does the path end in a slash, so that only a directory is meant? Never so for the root.
+    /// Says whether the path ends in a slash, so that only a directory is meant. Always false for
+    /// the root.
     pub fn must_be_directory(&self) -> bool {
         self.0.len() > 1 && self.0.ends_with('/')
     }
 
-    /// The same path, with a slash at its end: only a directory is meant.
+    /// Returns the same path with a slash at its end, which requires a directory.
     pub fn of_directory(self) -> Lfn {
         if self.0.ends_with('/') {
             return self;
@@ -179,18 +180,18 @@ impl Lfn {
         Lfn(format!("{}/", self.0).into())
     }
 
-    /// The same path, whatever is there.
+    /// Returns the same path without that requirement.
     pub fn of_anything(self) -> Lfn {
         if self.must_be_directory() { Lfn(self.as_str().into()) } else { self }
     }
 
-    /// Puts a path together from names that were checked before, root first.
+    /// Joins names that were checked before, root first.
     ///
-    /// The length is not checked: below a moved directory a path may come to exceed [`LFN_BYTES_MAX`].
-    /// Such an entry is listed and can be moved back; its LFN cannot be asked for.
+    /// The length is not checked: below a moved directory a path may exceed [`LFN_BYTES_MAX`]. Such
+    /// an entry appears in listings and can be moved back, but no request can name its LFN.
     pub fn from_names<'a>(names: impl IntoIterator<Item = &'a str, IntoIter: Clone>) -> Self {
         let names = names.into_iter();
-        // Of just the size it comes to, so that it is not moved.
+        // Reserves the exact size, so that the text is not reallocated.
         let mut text = String::with_capacity(names.clone().map(|name| 1 + name.len()).sum());
         for name in names {
             text.push('/');
@@ -202,37 +203,37 @@ impl Lfn {
         Lfn(text.into())
     }
 
-    /// The path as text, without a slash at its end.
+    /// Returns the path as text, without a slash at its end.
     pub fn as_str(&self) -> &str {
         without_slash(&self.0)
     }
 
-    /// Is it `/`?
+    /// Says whether it is `/`.
     pub fn is_root(&self) -> bool {
         self.0.len() == 1
     }
 
-    /// The components, root first. None for the root.
+    /// Iterates over the components, root first; the root has none.
     pub fn components(&self) -> impl DoubleEndedIterator<Item = &str> + Clone {
         self.as_str()[1..].split('/').filter(|component| !component.is_empty())
     }
 
-    /// How many components.
+    /// Returns the number of components.
     pub fn depth(&self) -> usize {
         self.components().count()
     }
 
-    /// The last component; none for the root.
+    /// Returns the last component; none for the root.
     pub fn file_name(&self) -> Option<Name> {
         self.split_last().map(|(_, name)| Name(name.into()))
     }
 
-    /// The path above; none for the root.
+    /// Returns the parent path; none for the root.
     pub fn parent(&self) -> Option<Lfn> {
         self.split_last().map(|(parent, _)| Lfn(parent.into()))
     }
 
-    /// The path above and the last component, as text; none for the root.
+    /// Returns the parent path and the last component, as text; none for the root.
     pub fn split_last(&self) -> Option<(&str, &str)> {
         if self.is_root() {
             return None;
@@ -242,13 +243,13 @@ impl Lfn {
         Some((if slash == 0 { "/" } else { &text[..slash] }, &text[slash + 1..]))
     }
 
-    /// This path with one more component.
+    /// Returns this path with one more component.
     pub fn join(&self, name: &Name) -> Lfn {
         Lfn::below(if self.is_root() { "" } else { self.as_str() }, name)
     }
 
-    /// The path of a name in the directory whose path's text is `above`, which is empty for the root. The length is not checked, as
-    /// by [`from_names`](Self::from_names).
+    /// Returns the path of a name in a directory; `above` is the directory's path, empty for the
+    /// root. The length is not checked, as in [`from_names`](Self::from_names).
     pub fn below(above: &str, name: &Name) -> Lfn {
         let mut text = String::with_capacity(above.len() + 1 + name.as_str().len());
         text.push_str(above);
@@ -257,7 +258,7 @@ impl Lfn {
         Lfn(text.into())
     }
 
-    /// Is `self` the same as `other`, or above it?
+    /// Says whether `self` is `other` or above it.
     pub fn contains(&self, other: &Lfn) -> bool {
         if self.is_root() {
             return true;
@@ -328,7 +329,7 @@ impl Encode for Lfn {
 impl Decode for Lfn {
     fn decode(reader: &mut Reader<'_>) -> std::result::Result<Self, DecodeError> {
         let text = reader.text()?;
-        // Only a request says that a directory is meant.
+        // Only a request may have the slash that requires a directory.
         let path = if reader.lfns_limited() { without_slash(text) } else { text };
         let checked = Self::check(path).map_err(|_| reader.error("not a valid LFN"))?;
         if !checked.canonical {
@@ -364,7 +365,7 @@ mod tests {
         }
     }
 
-    /// A trailing slash is a condition on what is there, and no part of the path.
+    /// A trailing slash is a condition on the entry, and no part of the path.
     #[test]
     fn trailing_slash_marks_a_directory_and_changes_nothing_else() {
         let (plain, marked) = (Lfn::parse("/a/b").unwrap(), Lfn::parse("/a//b//").unwrap());
@@ -393,7 +394,7 @@ mod tests {
     fn limits_hold_at_their_edges() {
         assert!(Name::parse(&"x".repeat(NAME_BYTES_MAX)).is_ok());
         assert!(Name::parse(&"x".repeat(NAME_BYTES_MAX + 1)).is_err());
-        // Bytes count, not characters.
+        // The limit is in bytes, not characters.
         assert!(Name::parse(&"ż".repeat(127)).is_ok());
         assert!(Name::parse(&"ż".repeat(128)).is_err());
         let long = "/xxxxxxx".repeat(LFN_BYTES_MAX / 8);
@@ -404,8 +405,7 @@ mod tests {
         assert!(Lfn::parse(&"/x".repeat(DEPTH_MAX + 1)).is_err());
     }
 
-    /// Bytes have one meaning, so a path has one encoding; and a catalogue may tell of longer paths than it
-    /// can be asked for.
+    /// Each path has one encoding. A catalogue may return longer paths than a request may name.
     #[test]
     fn only_canonical_paths_decode_and_a_request_has_no_long_ones() {
         let encoded = |text: &str| text.to_owned().to_bytes();
@@ -415,7 +415,7 @@ mod tests {
             assert!(Lfn::from_bytes(&encoded(bad)).is_err(), "{bad:?}");
             assert!(Lfn::decode(&mut Reader::of_request(&encoded(bad))).is_err(), "{bad:?}");
         }
-        // Stored bytes never say that a directory is meant; requests may.
+        // Stored bytes never have the slash that requires a directory; requests may.
         assert!(Lfn::from_bytes(&encoded("/a/")).is_err());
         let asked = Lfn::decode(&mut Reader::of_request(&encoded("/a/"))).unwrap();
         assert!(asked.must_be_directory());

@@ -1,7 +1,7 @@
-//! The vocabulary of the catalogue: what things are called, how they are read, printed, checked and encoded.
+//! The vocabulary of the catalogue: its types, and how they are read, printed, checked and encoded.
 //!
-//! No I/O, no clock, no randomness: everything here is a pure function of its input. Every other crate
-//! speaks in these types; none of them knows a store, a protocol or a session.
+//! This crate has no I/O, no clock and no randomness: each function depends only on its input.
+//! Every other crate uses these types. None of them depends on a store, a protocol or a session.
 
 pub mod account;
 pub mod answer;

@@ -1,13 +1,13 @@
-//! Every limit of the catalogue: its name, its value, and why it is that value.
+//! Limits of the catalogue: name, value, and reason for each value.
 //!
-//! A limit stands here and nowhere else. Exceeding one is refused with
-//! [`Error::limit`](crate::error::Error::limit), which names it, and changes nothing.
+//! Every limit is defined here and nowhere else. [`Error::limit`](crate::error::Error::limit) names
+//! an exceeded limit; the refused request changes nothing.
 
-/// Bytes of one path component. What every file system and grid client accepts.
+/// Bytes of one path component, as every file system and grid client accepts.
 pub const NAME_BYTES_MAX: usize = 255;
 /// Bytes of a whole LFN, as POSIX `PATH_MAX`.
 pub const LFN_BYTES_MAX: usize = 4096;
-/// Components of an LFN. Bounds the walk to the root that every change makes.
+/// Components of an LFN. Bounds the path to the root, which every change updates.
 pub const DEPTH_MAX: usize = 512;
 /// Bytes of an explicit PFN.
 pub const PFN_BYTES_MAX: usize = 4096;
@@ -21,7 +21,7 @@ pub const FILE_BYTES_MAX: u64 = 1 << 60;
 pub const REPLICAS_PER_FILE_MAX: usize = 64;
 /// Checksums of one file, each of another algorithm.
 pub const CHECKSUMS_PER_FILE_MAX: usize = 5;
-/// Tags set on one entry; what is inherited does not count.
+/// Tags set on one entry; inherited tags do not count.
 pub const TAGS_PER_ENTRY_MAX: usize = 128;
 /// Bytes of a tag's key.
 pub const TAG_KEY_BYTES_MAX: usize = 64;
@@ -65,28 +65,27 @@ pub const BATCH_MUTATIONS_MAX: usize = 10_000;
 pub const BATCH_BYTES_MAX: usize = 8 << 20;
 /// Edits in one update, and so members added to a collection at once.
 pub const EDITS_PER_UPDATE_MAX: usize = 10_000;
-/// Paths, GUIDs or items asked for in one read.
+/// Paths, GUIDs or items in one read.
 pub const READ_BATCH_MAX: usize = 10_000;
-/// Items in one page of anything listed.
+/// Items in one page of any listing.
 pub const PAGE_ITEMS_MAX: usize = 10_000;
-/// Storage elements one upload may be booked on.
+/// Storage elements of one upload reservation.
 pub const REPLICAS_PER_BOOKING_MAX: usize = 16;
 /// Unfinished uploads of one user.
 pub const BOOKINGS_PER_USER_MAX: usize = 100_000;
-/// Applied requests that a store knows from memory: at 90 000 requests a second those of 11 s.
+/// Applied requests that a store remembers: the requests of 11 s at 90 000 per second.
 pub const OPERATIONS_REMEMBERED: usize = 1 << 20;
-/// Age of an operation id, from its time of making, up to which a store knows whether it was
-/// applied. An older id is refused. Clients retry for a minute.
+/// Maximum age of an operation id. Up to it, a store knows whether the request was applied; an
+/// older id is refused. Clients retry for a minute.
 pub const OPERATION_AGE_MAX_MS: u64 = 15 * 60_000;
-/// Time by which an operation id may be ahead of the server's clock. Clients add the difference
-/// between the server's clock and theirs, which the handshake tells. Below the time that
-/// [`OPERATIONS_REMEMBERED`] spans at full rate, so that a new id is always newer than those that
-/// only the log knows.
+/// Maximum time that an operation id may be ahead of the server's clock. Clients add the difference
+/// of the clocks, which the handshake tells. Less than the time that [`OPERATIONS_REMEMBERED`]
+/// spans at full rate, so a new id is always newer than those that only the log has.
 pub const OPERATION_AHEAD_MAX_MS: u64 = 10_000;
-/// Bytes of one frame of the native protocol, both ways.
+/// Bytes of one frame of the native protocol, in both directions.
 pub const FRAME_BYTES_MAX: usize = 16 << 20;
-/// Bytes the lists of one request may take in memory, beside what they hold: ten times what the longest that
-/// is accepted takes.
+/// Memory in bytes for the lists of one request, without the content of their items. Ten times the
+/// need of the longest request that is accepted.
 pub const REQUEST_MEMORY_MAX: usize = 64 << 20;
 /// Bytes of a glob or regular expression.
 pub const PATTERN_BYTES_MAX: usize = 1024;

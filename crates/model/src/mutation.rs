@@ -1,8 +1,8 @@
-//! Mutations: the closed set of things that can be asked of a store.
+//! Mutations: the closed set of requests to a store.
 //!
-//! What each requires, does and refuses stands in one table, in the store's contract
-//! (`exacat_store::contract`). A mutation names its target by directory number and name, never by path:
-//! paths are the catalogue's matter.
+//! The store's contract (`exacat_store::contract`) has one table of what each requires, does and
+//! refuses. A mutation names its target by directory number and name, never by path: the catalogue
+//! alone resolves paths.
 
 use crate::account::{GroupId, Mode, UserId};
 use crate::checksum::{Checksum, Checksums};
@@ -15,20 +15,20 @@ use crate::tag::{Tag, TagKey};
 use crate::time::TimeMs;
 use crate::{canonical_enum, canonical_newtype, canonical_struct};
 
-/// Names one request to change something, chosen by the client: the same id sent again is the same
-/// request, and gets the first answer.
+/// Id of one changing request, chosen by the client. The same id sent again is the same request,
+/// and gets the first answer.
 ///
-/// The first six bytes are the time of its making, as in a UUID of version 7; the others are
-/// random. So a server knows which part of the history can have it, and refuses an id that is too
-/// old to be known.
+/// The first six bytes are the time of its creation, as in a UUID of version 7; the others are
+/// random. So a server knows which part of the history can contain it, and refuses an id that is
+/// too old to know.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OperationId(pub [u8; 16]);
 
-/// Bytes of an operation id that hold the time of its making.
+/// Bytes of an operation id that hold the time of its creation.
 const MADE_BYTES: usize = 6;
 
 impl OperationId {
-    /// A new id, made now.
+    /// Makes a new id of the time `now`.
     pub fn new(now: TimeMs, random: [u8; 10]) -> Self {
         let mut id = [0; 16];
         id[..MADE_BYTES].copy_from_slice(&now.0.to_be_bytes()[8 - MADE_BYTES..]);
@@ -36,15 +36,14 @@ impl OperationId {
         OperationId(id)
     }
 
-    /// The time of its making.
+    /// Returns the time of its creation.
     pub fn made(self) -> TimeMs {
         let mut time = [0; 8];
         time[8 - MADE_BYTES..].copy_from_slice(&self.0[..MADE_BYTES]);
         TimeMs(u64::from_be_bytes(time))
     }
 
-    /// An id derived from this one: made at the same time, with the first of these bytes in place of
-    /// the random ones.
+    /// Derives an id: the same time, with the first of `bytes` in place of the random ones.
     pub fn derived(self, bytes: [u8; 10]) -> Self {
         let mut id = self.0;
         id[MADE_BYTES..].copy_from_slice(&bytes);
@@ -52,23 +51,23 @@ impl OperationId {
     }
 }
 
-/// Hash of who asks and of the operation's canonical bytes: tells a repeated request from another
-/// one under its id.
+/// Hash of the user and the operation's canonical bytes. Distinguishes a repeated request from
+/// another one under its id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Fingerprint(pub u64);
 
 canonical_newtype!(Fingerprint);
 
 impl Fingerprint {
-    /// None is known: it differs from no other.
+    /// An unknown fingerprint; differs from no other.
     pub const UNKNOWN: Fingerprint = Fingerprint(0);
 
-    /// Fingerprint of this hash, never the value that stands for "unknown".
+    /// Makes a fingerprint of this hash, never the value for "unknown".
     pub fn of_hash(hash: u64) -> Self {
         Fingerprint(hash.max(1))
     }
 
-    /// Are both known, and not the same?
+    /// Says whether both are known, and not the same.
     pub fn differs(self, other: Fingerprint) -> bool {
         self != other && self != Self::UNKNOWN && other != Self::UNKNOWN
     }
@@ -82,66 +81,66 @@ impl std::fmt::Debug for OperationId {
     }
 }
 
-/// One item of the trash: the revision of the change that removed it.
+/// Id of a trash item: the revision of the change that removed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TrashId(pub Revision);
 
-/// One item of a deletion queue: the change that put it there, and its place in that change.
+/// Id of an item of a deletion queue: its change, and its index in that change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeletionId {
     /// The change.
     pub revision: Revision,
-    /// Counts the deletions of one change.
+    /// Index among the deletions of the change.
     pub index: u32,
 }
 
 canonical_newtype!(TrashId);
 canonical_struct!(DeletionId { revision, index });
 
-/// What must be at a place for a mutation to go ahead. Guards against acting on something that took the
-/// place of what was looked at.
+/// Condition on the entry at a place for a mutation to apply. Guards against acting on an entry
+/// that replaced the one that the caller read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expect {
-    /// This entry, whatever changed in it.
+    /// Requires this entry, in any version.
     pub id: Option<EntryId>,
-    /// This version.
+    /// Requires this version.
     pub revision: Option<Revision>,
 }
 
 canonical_struct!(Expect { id, revision });
 
 impl Expect {
-    /// Whatever is there.
+    /// Accepts any entry.
     pub const ANY: Expect = Expect { id: None, revision: None };
 
-    /// This entry, whatever changed in it.
+    /// Requires this entry, in any version.
     pub fn entry(id: EntryId) -> Self {
         Expect { id: Some(id), revision: None }
     }
 
-    /// This version.
+    /// Requires this version.
     pub fn version(revision: Revision) -> Self {
         Expect { id: None, revision: Some(revision) }
     }
 }
 
-/// What a record must be like for a mutation of it to go ahead.
+/// Condition on a record for a mutation of it to apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpectRecord {
-    /// Whatever it is, or none.
+    /// Any record, or none.
     Any,
-    /// There must be none.
+    /// No record exists.
     Absent,
-    /// Its last change must be this.
+    /// The last change of the record is this.
     Version(Revision),
 }
 
 canonical_enum!(ExpectRecord { 0 => Any, 1 => Absent, 2 => Version(revision) });
 
-/// What differs by kind in an entry to be made.
+/// Content by kind of a new entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NewBody {
-    /// A directory; the store gives it its number.
+    /// A directory; the store assigns its number.
     Directory,
     /// A file.
     File(crate::entry::File),
@@ -154,7 +153,7 @@ pub enum NewBody {
     Link {
         /// Its identity.
         guid: Guid,
-        /// The path it stands for.
+        /// Target path.
         target: Lfn,
     },
 }
@@ -166,10 +165,10 @@ canonical_enum!(NewBody {
     4 => Link { guid, target },
 });
 
-/// An entry to be made.
+/// An entry to create.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewEntry {
-    /// Where.
+    /// Place of the entry.
     pub at: At,
     /// Its owner.
     pub owner: UserId,
@@ -177,63 +176,63 @@ pub struct NewEntry {
     pub group: GroupId,
     /// Its mode.
     pub mode: Mode,
-    /// When it came into the catalogue, if it was in one before; otherwise the time of the commit.
+    /// Time it was first added to a catalogue; none for the time of the commit.
     pub created: Option<TimeMs>,
-    /// When its content was made; otherwise the time of the commit.
+    /// Time its content was made; none for the time of the commit.
     pub modified: Option<TimeMs>,
-    /// It goes to the trash by itself from then on.
+    /// Time from which the catalogue removes it to the trash.
     pub expires: Option<TimeMs>,
     /// Its tags, sorted by key, one per key.
     pub tags: Vec<Tag>,
-    /// What differs by kind.
+    /// Content by kind.
     pub body: NewBody,
 }
 
 canonical_struct!(NewEntry { at, owner, group, mode, created, modified, expires, tags, body });
 
-/// One thing to change in an entry. An edit that finds what it asks for already so changes nothing and is
-/// not an error.
+/// A change to one field of an entry. An edit whose result holds already changes nothing and is not
+/// an error.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Edit {
-    /// Give it to another owner; usage moves along.
+    /// Changes the owner; usage moves along.
     Owner(UserId),
-    /// Give it to another group; usage moves along.
+    /// Changes the group; usage moves along.
     Group(GroupId),
-    /// Set the permission bits.
+    /// Sets the permission bits.
     Mode(Mode),
-    /// Set the time its content was made.
+    /// Sets the time its content was made.
     Modified(TimeMs),
-    /// Set or drop its expiry.
+    /// Sets or removes its expiry.
     Expires(Option<TimeMs>),
-    /// Set or drop the job that made it.
+    /// Sets or removes the job that made it.
     Job(Option<u64>),
-    /// Make its size known. Content is immutable: refused if another is known.
+    /// Sets an unknown size. Content is immutable: refused if another size is known.
     Size(u64),
-    /// Make a checksum known. Refused if another of the algorithm is known.
+    /// Adds a checksum. Refused if another one of the algorithm is known.
     Checksum(Checksum),
-    /// Add a replica. Refused if the SE holds one at another place; a state that differs is set.
+    /// Adds a replica, or sets its state. Refused if the SE holds one at another place.
     PutReplica(Replica),
-    /// Take a replica away.
+    /// Removes a replica.
     DropReplica {
         /// The SE it is on.
         se: SeNumber,
-        /// Put the physical copy on the SE's deletion queue.
+        /// Also puts the physical copy on the SE's deletion queue.
         delete: bool,
     },
-    /// Say what is known of a replica.
+    /// Sets the state of a replica.
     ReplicaState {
         /// The SE it is on.
         se: SeNumber,
-        /// What is known.
+        /// The state.
         state: ReplicaState,
     },
-    /// Set a tag, whatever value it had.
+    /// Sets a tag and replaces its value.
     SetTag(Tag),
-    /// Take a tag away.
+    /// Removes a tag.
     UnsetTag(TagKey),
-    /// Add a file to a collection.
+    /// Adds a file to a collection.
     AddMember(Guid),
-    /// Take a file out of a collection.
+    /// Removes a file from a collection.
     RemoveMember(Guid),
 }
 
@@ -255,25 +254,25 @@ canonical_enum!(Edit {
     15 => RemoveMember(guid),
 });
 
-/// One replica an upload is to make.
+/// A replica of an upload reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BookedReplica {
     /// The storage element.
     pub se: SeNumber,
-    /// Where on it: derived or explicit.
+    /// Location on the storage element: derived or explicit.
     pub location: Location,
 }
 
 canonical_struct!(BookedReplica { se, location });
 
-/// An upload in flight. Its GUID is its name.
+/// An upload reservation: an upload in flight. Its GUID identifies it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Booking {
     /// The GUID the file has or will have.
     pub guid: Guid,
-    /// Where the file will stand. Parents may be missing until the commit.
+    /// Path of the file. Its parents may be missing until the commit.
     pub lfn: Lfn,
-    /// Whose quota it is reserved from, and who may commit.
+    /// User whose quota it is reserved from, and who may commit.
     pub owner: UserId,
     /// The group the file will have.
     pub group: GroupId,
@@ -285,13 +284,13 @@ pub struct Booking {
     pub checksums: Checksums,
     /// The grid job.
     pub job: Option<u64>,
-    /// When it was booked.
+    /// Time it was made.
     pub created: TimeMs,
-    /// It is released from then on.
+    /// Time from which the catalogue releases it.
     pub expires: TimeMs,
     /// Replicas not committed yet, by storage element.
     pub pending: Vec<BookedReplica>,
-    /// The file exists already: this booking is for further replicas only.
+    /// True if the file exists already: the reservation is for further replicas only.
     pub exists: bool,
 }
 
@@ -311,7 +310,7 @@ canonical_struct!(Booking {
 });
 
 impl Booking {
-    /// What it reserves from the owner's and the group's quota.
+    /// Returns the part of the owner's and the group's quota that it holds.
     pub fn reserved(&self) -> crate::entry::Usage {
         let replicas = self.pending.len() as u64;
         crate::entry::Usage {
@@ -324,16 +323,16 @@ impl Booking {
     }
 }
 
-/// What is to be ended for good.
+/// Entry to purge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PurgeTarget {
     /// An item of the trash: not a directory, or a directory that is empty by now.
     Item(TrashId),
     /// An entry below a directory in the trash: not a directory, or empty.
     Below {
-        /// Where it stands.
+        /// Place of the entry.
         at: At,
-        /// Which entry it must be.
+        /// Condition on the entry.
         expect: Expect,
     },
 }
@@ -343,100 +342,102 @@ canonical_enum!(PurgeTarget { 1 => Item(trash), 2 => Below { at, expect } });
 /// The closed set of mutations.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mutation {
-    /// Make an entry.
+    /// Creates an entry.
     Create(Box<NewEntry>),
-    /// Change an entry: all edits or none.
+    /// Changes an entry: all edits or none.
     Update {
-        /// Where it stands.
+        /// Place of the entry.
         at: At,
-        /// What must be there.
+        /// Condition on the entry at that place.
         expect: Expect,
-        /// What to change.
+        /// The edits.
         edits: Vec<Edit>,
     },
-    /// Move or rename an entry, with all that is below it.
+    /// Moves or renames an entry, with everything below it.
     Move {
-        /// Where it stands.
+        /// Place of the entry.
         from: At,
-        /// What must be there.
+        /// Condition on the entry at that place.
         expect: Expect,
-        /// Where it shall stand; the name must be free.
+        /// Destination; the name must be free.
         to: At,
     },
-    /// Move an entry to the trash, with all that is below it.
+    /// Moves an entry to the trash, with everything below it.
     Remove {
-        /// Where it stands.
+        /// Place of the entry.
         at: At,
-        /// What must be there.
+        /// Condition on the entry at that place.
         expect: Expect,
-        /// Refuse a directory that is not empty.
+        /// Refuses a directory that is not empty.
         only_empty: bool,
-        /// The path, to show in the trash.
+        /// Path to show in the trash.
         lfn: Lfn,
     },
-    /// Bring an item of the trash back.
+    /// Restores an item of the trash.
     Restore {
-        /// Which.
+        /// Item of the trash.
         trash: TrashId,
-        /// To where; the name must be free.
+        /// Destination; the name must be free.
         to: At,
     },
-    /// End an item of the trash, or an entry below one, for good: its physical copies go to the deletion
+    /// Purges an item of the trash, or an entry below one. Its physical copies go to the deletion
     /// queues of their SEs.
     Purge(PurgeTarget),
-    /// Book an upload: reserve quota. The owner's booking of the same GUID is replaced.
+    /// Makes an upload reservation and reserves quota. Replaces the owner's reservation of the same
+    /// GUID.
     Book(Box<Booking>),
-    /// Make a booked replica, and with the first one the file, visible.
+    /// Makes a reserved replica visible, and with the first one the file.
     Commit {
-        /// The booking.
+        /// GUID of the upload reservation.
         guid: Guid,
         /// The replica's SE.
         se: SeNumber,
-        /// Where the file shall stand, or stands.
+        /// Place of the file.
         at: At,
-        /// Bytes written: must be what was booked.
+        /// Bytes written; must equal those reserved.
         size: u64,
-        /// Checksums of what was written: must not contradict what was booked.
+        /// Checksums of the written content; must not contradict the reserved ones.
         checksums: Checksums,
     },
-    /// End a booking or one replica of it; what may have been written goes to the deletion queue.
+    /// Ends an upload reservation or one replica of it. Copies that may have been written go to the
+    /// deletion queue.
     Release {
-        /// The booking.
+        /// GUID of the upload reservation.
         guid: Guid,
-        /// Only this replica.
+        /// Releases only the replica on this SE.
         se: Option<SeNumber>,
         /// Only if it has expired by the time of the commit.
         only_expired: bool,
     },
-    /// Take done deletions off an SE's queue.
+    /// Removes completed deletions from an SE's queue.
     Dequeue {
         /// The SE.
         se: SeNumber,
-        /// Which deletions were done.
+        /// The completed deletions.
         done: Vec<DeletionId>,
     },
-    /// Set a record of the registry.
+    /// Sets a record of the registry.
     SetRecord {
         /// The record.
         record: Box<Record>,
-        /// What it must be like now.
+        /// Condition on the record.
         expect: ExpectRecord,
     },
-    /// Drop a record of the registry.
+    /// Drops a record of the registry.
     DropRecord {
-        /// Which.
+        /// Key of the record.
         key: RecordKey,
-        /// What it must be like now.
+        /// Condition on the record.
         expect: ExpectRecord,
     },
-    /// Bring an entry below a directory in the trash back, with all that is below it. Its change is
+    /// Restores an entry below a directory in the trash, with everything below it. Its change is
     /// that of a move.
     RestoreBelow {
-        /// Where it stands.
+        /// Place of the entry.
         from: At,
-        /// What must be there.
+        /// Condition on the entry at that place.
         expect: Expect,
-        /// To where; the name must be free.
+        /// Destination; the name must be free.
         to: At,
     },
 }
@@ -458,7 +459,7 @@ canonical_enum!(Mutation {
 });
 
 impl Mutation {
-    /// Its name in metrics, logs and the table of the contract.
+    /// Returns the name in metrics, logs and the table of the contract.
     pub fn name(&self) -> &'static str {
         match self {
             Mutation::Create(_) => "create",

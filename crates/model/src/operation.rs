@@ -1,12 +1,14 @@
-//! Operations: the closed list of what can be asked of the catalogue. What it answers stands in
-//! [`answer`](crate::answer).
+//! Operations: the closed list of requests to the catalogue. [`answer`](crate::answer) has the
+//! answers.
 //!
-//! Every face translates into these and out of these; none has rules of its own. An operation names entries by
-//! LFN and accounts and storage elements by name; numbers are the stores' matter.
+//! Every face translates its protocol to and from operations; none has rules of its own. An
+//! operation names entries by LFN, and accounts and storage elements by name. Only stores use
+//! numbers.
 //!
-//! What can be long is asked for page by page: such an operation has a `cursor`, empty at the start, and its
-//! answer a `next`: the cursor that continues it, or none at the end. A face that streams does the asking
-//! itself. A cursor is opaque, stays valid across restarts, and is worth nothing to another operation.
+//! Long answers have pages. Such an operation has a `cursor`, empty at the start. Its answer has a
+//! `next`: the cursor of the next page, or none at the end. A face that streams requests the pages
+//! itself. A cursor is opaque, stays valid across restarts, and has no meaning for another
+//! operation.
 
 use crate::account::{AccountName, Mode, Role, TokenId};
 use crate::checksum::{Checksum, Checksums};
@@ -25,7 +27,7 @@ use crate::time::TimeMs;
 use crate::timeline::{LogPosition, OnTimeline};
 use crate::{canonical_enum, canonical_struct};
 
-/// Where a long answer goes on; empty at the start.
+/// Position in a long answer; empty at the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cursor(pub Vec<u8>);
 
@@ -75,7 +77,7 @@ impl<T: Decode> Decode for Result<T, Error> {
     }
 }
 
-/// A file, by name or by identity.
+/// A file, by name or by GUID.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileRef {
     /// By its LFN.
@@ -87,7 +89,7 @@ pub enum FileRef {
 canonical_enum!(FileRef { 1 => Lfn(lfn), 2 => Guid(guid) });
 
 impl FileRef {
-    /// The LFN, if it is by name.
+    /// Returns the LFN of a file given by name.
     pub fn lfn(&self) -> Option<&Lfn> {
         match self {
             FileRef::Lfn(lfn) => Some(lfn),
@@ -95,7 +97,7 @@ impl FileRef {
         }
     }
 
-    /// The GUID, if it is by identity.
+    /// Returns the GUID of a file given by GUID.
     pub fn guid(&self) -> Option<Guid> {
         match self {
             FileRef::Lfn(_) => None,
@@ -104,14 +106,14 @@ impl FileRef {
     }
 }
 
-/// What to do where a file to register is there already.
+/// Treatment of a file to register that exists already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
-    /// Refuse it with `Exists`.
+    /// Refuses it with `Exists`.
     Refuse,
-    /// Accept it as unchanged if everything given is so already; refuse it with `Exists` if not.
+    /// Accepts it as unchanged if every given field is equal; otherwise refuses it with `Exists`.
     Same,
-    /// Add the replicas, checksums, size and tags it does not have; refuse it if something given contradicts.
+    /// Adds missing replicas, checksums, size and tags; refuses it if a given field contradicts.
     Merge,
 }
 
@@ -120,11 +122,11 @@ canonical_enum!(Existing { 1 => Refuse, 2 => Same, 3 => Merge });
 /// A replica to register.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewReplica {
-    /// On which SE.
+    /// The storage element.
     pub se: SeName,
-    /// Where; none for the PFN that follows from the GUID.
+    /// PFN; none for the one derived from the GUID.
     pub pfn: Option<Pfn>,
-    /// What is known of it.
+    /// State of the replica.
     pub state: ReplicaState,
 }
 
@@ -133,31 +135,31 @@ canonical_struct!(NewReplica { se, pfn, state });
 /// A file to register.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewFile {
-    /// Its name.
+    /// Its path.
     pub lfn: Lfn,
-    /// Its identity; none to have one made.
+    /// Its identity; none for a new one.
     pub guid: Option<Guid>,
     /// Bytes, if known.
     pub size: Option<u64>,
     /// Checksums, if known.
     pub checksums: Checksums,
-    /// Who owns it; none for the caller. Another than the caller takes an admin.
+    /// Owner; none for the caller. Only an admin may name another than the caller.
     pub owner: Option<AccountName>,
-    /// Its group; none for the owner's. One the caller is not in takes an admin.
+    /// Group; none for the owner's. Only an admin may name a group that the caller is not in.
     pub group: Option<AccountName>,
-    /// Its mode; none for 644.
+    /// Mode; none for 644.
     pub mode: Option<Mode>,
-    /// When its content was made; none for now.
+    /// Time its content was made; none for now.
     pub modified: Option<TimeMs>,
-    /// It goes to the trash by itself from then on.
+    /// Time from which the catalogue removes it to the trash.
     pub expires: Option<TimeMs>,
-    /// The job that made it.
+    /// Job that made it.
     pub job: Option<u64>,
     /// Its tags.
     pub tags: Vec<Tag>,
     /// Its replicas.
     pub replicas: Vec<NewReplica>,
-    /// The archive it is inside, and its name there; then it has no replicas of its own.
+    /// Archive that contains it, and its name there. A member has no replicas of its own.
     pub member_of: Option<(FileRef, String)>,
 }
 
@@ -178,7 +180,7 @@ canonical_struct!(NewFile {
 });
 
 impl NewFile {
-    /// A file of this name about which nothing else is given.
+    /// Makes a file of this name with no other field set.
     pub fn named(lfn: Lfn) -> Self {
         NewFile {
             lfn,
@@ -198,14 +200,14 @@ impl NewFile {
     }
 }
 
-/// What came of one file to register.
+/// Result of one file to register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Registered {
-    /// It was made.
+    /// The file was created.
     Created(Guid),
-    /// It was there, just so.
+    /// The file existed with equal fields.
     Unchanged(Guid),
-    /// It was there and got what it did not have.
+    /// The file existed, and missing fields were added.
     Merged(Guid),
 }
 
@@ -214,21 +216,21 @@ canonical_enum!(Registered { 1 => Created(guid), 2 => Unchanged(guid), 3 => Merg
 /// An attribute to set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attribute {
-    /// The owner; takes an admin.
+    /// Owner; only an admin may set it.
     Owner(AccountName),
-    /// The group; one the caller is in, or an admin.
+    /// Group; the caller must be in it, or be an admin.
     Group(AccountName),
     /// The mode.
     Mode(Mode),
-    /// When its content was made.
+    /// Time its content was made.
     Modified(TimeMs),
     /// The expiry, or none.
     Expires(Option<TimeMs>),
     /// The job that made it, or none.
     Job(Option<u64>),
-    /// The size, where it is not known yet.
+    /// Size, if it is not known yet.
     Size(u64),
-    /// A checksum that is not known yet.
+    /// Checksum that is not known yet.
     Checksum(Checksum),
 }
 
@@ -237,66 +239,67 @@ canonical_enum!(Attribute {
     6 => Job(job), 7 => Size(size), 8 => Checksum(checksum),
 });
 
-/// What to do to one replica.
+/// Change to one replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplicaEdit {
-    /// Add it, or set the state of one that is there.
+    /// Adds it, or sets the state of an existing one.
     Put(NewReplica),
-    /// Set what is known of it.
+    /// Sets its state.
     State(SeName, ReplicaState),
-    /// Take it away; the physical copy is queued for deletion if `delete`.
+    /// Removes it.
     Drop {
-        /// On which SE.
+        /// The storage element.
         se: SeName,
-        /// Queue the physical copy for deletion.
+        /// Queues the physical copy for deletion.
         delete: bool,
     },
 }
 
 canonical_enum!(ReplicaEdit { 1 => Put(replica), 2 => State(se, state), 3 => Drop { se, delete } });
 
-/// How the storage elements of an upload are chosen.
+/// Choice of the storage elements of an upload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SeChoice {
-    /// These, by name.
+    /// Required storage elements.
     pub wanted: Vec<SeName>,
-    /// Beside them, so many of each quality of service.
+    /// Number of further ones for each quality of service.
     pub qos: Vec<(AccountName, u32)>,
-    /// Never these.
+    /// Excluded storage elements.
     pub excluded: Vec<SeName>,
-    /// Nearest to this site first.
+    /// Orders by distance from this site, nearest first.
     pub site: Option<AccountName>,
 }
 
 canonical_struct!(SeChoice { wanted, qos, excluded, site });
 
-/// A storage element to add or change. What is none stays as it is (for a new one: its default).
+/// A storage element to add or change. A field without a value stays as it is (for a new one: its
+/// default).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeSettings {
     /// Its name.
     pub name: SeName,
-    /// Its number; chosen for a new one if none. Cannot change.
+    /// Number, which cannot change; none lets the catalogue choose one for a new storage element.
     pub number: Option<u16>,
-    /// What derived PFNs begin with.
+    /// Beginning of derived PFNs.
     pub prefix: Option<String>,
     /// Its quality-of-service labels.
     pub qos: Option<Vec<AccountName>>,
-    /// What it may be used for.
+    /// Permitted use.
     pub status: Option<SeStatus>,
     /// Distances to set; sites not named stay as they are.
     pub distances: Vec<(AccountName, u32)>,
-    /// Refuse it if it exists.
+    /// Refuses an existing one.
     pub only_new: bool,
 }
 
 canonical_struct!(SeSettings { name, number, prefix, qos, status, distances, only_new });
 
-/// A user to add or change. What is none stays as it is (for a new one: its default).
+/// A user to add or change. A field without a value stays as it is (for a new one: its default).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserSettings {
     /// Its name.
     pub name: AccountName,
-    /// The group its new entries get; for a new user, a group of its own name.
+    /// Group of the entries that it creates; for a new user, a group of its own name.
     pub group: Option<AccountName>,
     /// Further groups.
     pub groups: Option<Vec<AccountName>>,
@@ -304,13 +307,13 @@ pub struct UserSettings {
     pub roles: Option<Vec<Role>>,
     /// Accounts it may act as.
     pub may_become: Option<Vec<AccountName>>,
-    /// Outside names that are this user.
+    /// Outside names of this user.
     pub subjects: Option<Vec<String>>,
     /// Its home directory.
     pub home: Option<Lfn>,
-    /// May not log in.
+    /// True to refuse logins.
     pub disabled: Option<bool>,
-    /// Refuse it if it exists.
+    /// Refuses an existing one.
     pub only_new: bool,
 }
 
@@ -337,394 +340,399 @@ pub enum Owner {
 
 canonical_enum!(Owner { 1 => User(name), 2 => Group(name) });
 
-/// What can be asked of the catalogue.
+/// Request to the catalogue.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operation {
-    /// Who am I, and what may I do?
+    /// Returns the caller's identity and rights.
     Whoami,
-    /// Everything about entries.
+    /// Returns the metadata of entries.
     Stat {
-        /// Which.
+        /// Paths of the entries.
         lfns: Vec<Lfn>,
         /// Follow a link at the end of a path.
         follow: bool,
     },
-    /// Where the replicas of files are, best first.
+    /// Locates the replicas of files, best first.
     Whereis {
-        /// Which.
+        /// Files to locate.
         files: Vec<FileRef>,
-        /// Nearest to this site first.
+        /// Orders by distance from this site, nearest first.
         site: Option<AccountName>,
     },
-    /// The LFNs of files by GUID.
+    /// Returns the LFNs of files by GUID.
     Lfns {
-        /// Which.
+        /// GUIDs of the files.
         guids: Vec<Guid>,
     },
-    /// The children of a directory, in the order of their names; of anything else, itself.
+    /// Lists the children of a directory, by name; for any other entry, the entry itself.
     List {
-        /// Which.
+        /// Path of the entry.
         lfn: Lfn,
-        /// Where to go on.
+        /// Cursor of the page; empty for the first.
         cursor: Cursor,
-        /// Items of one page, at most.
+        /// Maximum items per page.
         limit: u32,
     },
-    /// Entries below a directory that satisfy a filter, depth first, each directory before what is in it.
+    /// Finds entries below a directory that satisfy a filter, depth first, each directory before
+    /// its content.
     Find {
-        /// Below which; itself not included.
+        /// Base directory; not included itself.
         lfn: Lfn,
-        /// What to look for.
+        /// Conditions on the entries.
         filter: Filter,
-        /// Where to go on.
+        /// Cursor of the page; empty for the first.
         cursor: Cursor,
-        /// Items of one page, at most; a page may have fewer, even none, and still go on.
+        /// Maximum items per page. A page may have fewer, even none, and not be the last.
         limit: u32,
     },
-    /// What entries count, with all that is below them.
+    /// Returns the usage of entries, with everything below them.
     Du {
-        /// Which.
+        /// Paths of the entries.
         lfns: Vec<Lfn>,
     },
-    /// Make directories.
+    /// Makes directories.
     Mkdir {
-        /// Which.
+        /// Paths of the entries.
         lfns: Vec<Lfn>,
-        /// Make missing parents too, and accept one that is there.
+        /// Make missing parents too, and accept an existing directory.
         parents: bool,
-        /// Their mode; none for 755.
+        /// Mode of the directories; none for 755.
         mode: Option<Mode>,
     },
-    /// Register files. One answer each; a refused one does not stop the others.
+    /// Registers files. Each has its own result; a refused one does not stop the others.
     Register {
         /// The files.
         files: Vec<NewFile>,
         /// Make missing parents.
         parents: bool,
-        /// What to do where one is there already.
+        /// Treatment of a file that exists already.
         existing: Existing,
     },
-    /// Make a link.
+    /// Makes a link.
     Link {
-        /// Its name.
+        /// Path of the link.
         lfn: Lfn,
-        /// The path it stands for.
+        /// Target path.
         target: Lfn,
     },
-    /// Set attributes of entries.
+    /// Sets attributes of entries.
     SetAttributes {
-        /// Which.
+        /// Paths of the entries.
         lfns: Vec<Lfn>,
-        /// What to set.
+        /// Attributes to set.
         attributes: Vec<Attribute>,
     },
-    /// Change the replicas of files.
+    /// Changes the replicas of files.
     SetReplicas {
-        /// Which, and what to do to each.
+        /// Files, each with its edits.
         edits: Vec<(FileRef, Vec<ReplicaEdit>)>,
     },
-    /// Move or rename an entry; a name below a directory that exists. An existing name is refused.
+    /// Moves or renames an entry. The destination is a name below an existing directory; an
+    /// existing name is refused.
     Move {
-        /// From here.
+        /// Path of the entry.
         from: Lfn,
-        /// To here.
+        /// Destination path.
         to: Lfn,
     },
-    /// Move an entry to the trash.
+    /// Moves an entry to the trash.
     Remove {
-        /// Which.
+        /// Path of the entry.
         lfn: Lfn,
-        /// A directory with all that is below it; without, one must be empty.
+        /// Remove a directory with everything below it; without this, a directory must be empty.
         recursive: bool,
-        /// It must be a directory (rmdir).
+        /// Require a directory (rmdir).
         directory: bool,
     },
-    /// What is in the trash: one's own, for an operator all.
+    /// Lists the trash: the caller's own items, for an operator all.
     TrashList {
-        /// Where to go on.
+        /// Cursor of the page; empty for the first.
         cursor: Cursor,
-        /// Items of one page, at most.
+        /// Maximum items per page.
         limit: u32,
     },
-    /// Bring an item back.
+    /// Restores an item from the trash.
     TrashRestore {
-        /// Which.
+        /// Id of the item.
         id: OnTimeline<TrashId>,
-        /// To where; none for where it was.
+        /// Destination; none for its former place.
         to: Option<Lfn>,
     },
-    /// End an item for good, a bounded step at a time: repeat with the cursor until there is none.
+    /// Purges an item, a bounded step at a time. The client repeats with the cursor until there is
+    /// none.
     TrashPurge {
-        /// Which.
+        /// Id of the item.
         id: OnTimeline<TrashId>,
-        /// Where to go on.
+        /// Cursor of the page; empty for the first.
         cursor: Cursor,
     },
-    /// Set and take away tags of entries.
+    /// Sets and removes tags of entries.
     TagSet {
-        /// Which entries.
+        /// Paths of the entries.
         lfns: Vec<Lfn>,
         /// Tags to set.
         set: Vec<Tag>,
-        /// Tags to take away.
+        /// Tags to remove.
         unset: Vec<TagKey>,
     },
-    /// The tags of entries, with where each comes from.
+    /// Returns the tags of entries, with the source of each.
     TagGet {
-        /// Which entries.
+        /// Paths of the entries.
         lfns: Vec<Lfn>,
-        /// Their own only, without what they inherit.
+        /// Return only own tags, not inherited ones.
         own: bool,
     },
-    /// Make a collection.
+    /// Makes a collection.
     CollectionCreate {
-        /// Its name.
+        /// Path of the collection.
         lfn: Lfn,
         /// Its tags.
         tags: Vec<Tag>,
     },
-    /// Add files to a collection and take files out.
+    /// Adds files to a collection and removes files.
     CollectionEdit {
-        /// Which.
+        /// Path of the entry.
         lfn: Lfn,
         /// Files to add.
         add: Vec<FileRef>,
-        /// Files to take out.
+        /// Files to remove.
         remove: Vec<FileRef>,
     },
-    /// The members of a collection.
+    /// Lists the members of a collection.
     CollectionMembers {
-        /// Which.
+        /// Path of the entry.
         lfn: Lfn,
-        /// Where to go on.
+        /// Cursor of the page; empty for the first.
         cursor: Cursor,
-        /// Items of one page, at most.
+        /// Maximum items per page.
         limit: u32,
     },
-    /// The members of an archive that are registered.
+    /// Lists the members of an archive that are registered.
     ArchiveMembers {
-        /// Which.
+        /// The archive.
         archive: FileRef,
-        /// Look below here.
+        /// Directory to search.
         under: Lfn,
-        /// Where to go on.
+        /// Cursor of the page; empty for the first.
         cursor: Cursor,
-        /// Items of one page, at most; a page may have fewer, even none, and still go on.
+        /// Maximum items per page. A page may have fewer, even none, and not be the last.
         limit: u32,
     },
-    /// Book an upload: choose storage elements, reserve quota.
+    /// Makes an upload reservation: chooses storage elements and reserves quota.
     UploadBook {
-        /// Where the file shall stand; its parents may be missing.
+        /// Path of the file; its parents may be missing.
         lfn: Lfn,
-        /// Its identity; none to have one made. One that exists gets further replicas.
+        /// Its identity; none for a new one. An existing one gets further replicas.
         guid: Option<Guid>,
         /// Bytes to be written.
         size: u64,
         /// Checksums the content will have.
         checksums: Checksums,
-        /// The job.
+        /// Job that makes it.
         job: Option<u64>,
-        /// Where to.
+        /// Choice of the storage elements.
         choice: SeChoice,
-        /// For how long; none for the server's default.
+        /// Lifetime; none for the server's default.
         lifetime_seconds: Option<u64>,
     },
-    /// Make a booked replica visible.
+    /// Makes a reserved replica visible.
     UploadCommit {
-        /// The booking.
+        /// GUID of the upload reservation.
         guid: Guid,
         /// The replica's SE.
         se: SeName,
         /// Bytes written.
         size: u64,
-        /// Checksums of what was written.
+        /// Checksums of the written content.
         checksums: Checksums,
     },
-    /// Give up a booking, or one replica of it.
+    /// Releases an upload reservation, or one replica of it.
     UploadAbort {
-        /// The booking.
+        /// GUID of the upload reservation.
         guid: Guid,
-        /// Only this replica.
+        /// Releases only the replica on this SE.
         se: Option<SeName>,
     },
-    /// Bookings: one's own, for an operator all.
+    /// Lists upload reservations: the caller's own, for an operator all.
     UploadList {
-        /// Where to go on.
+        /// Cursor of the page; empty for the first.
         cursor: Cursor,
-        /// Items of one page, at most.
+        /// Maximum items per page.
         limit: u32,
     },
-    /// Add or change a storage element.
+    /// Adds or changes a storage element.
     SeSet(SeSettings),
-    /// Take a storage element out of the registry; it must hold nothing.
+    /// Drops a storage element from the registry; it must hold nothing.
     SeDrop {
-        /// Which.
+        /// Name of the item.
         name: SeName,
     },
-    /// All storage elements, with what is on them.
+    /// Lists all storage elements, with their usage.
     SeList,
-    /// Files with a replica on a storage element.
+    /// Lists files with a replica on a storage element.
     SeFiles {
-        /// Which.
+        /// Name of the item.
         name: SeName,
-        /// Where to go on.
+        /// Cursor of the page; empty for the first.
         cursor: Cursor,
-        /// Items of one page, at most.
+        /// Maximum items per page.
         limit: u32,
     },
-    /// Physical copies a storage element is to delete.
+    /// Lists physical copies that a storage element is to delete.
     SeDeletions {
-        /// Which.
+        /// Name of the item.
         name: SeName,
-        /// Where to go on.
+        /// Cursor of the page; empty for the first.
         cursor: Cursor,
-        /// Items of one page, at most.
+        /// Maximum items per page.
         limit: u32,
     },
-    /// They were deleted.
+    /// Reports completed deletions.
     SeDeleted {
-        /// On which.
+        /// The storage element.
         name: SeName,
-        /// Which.
+        /// Deletions that are done.
         done: Vec<OnTimeline<DeletionId>>,
     },
-    /// Add or change a user.
+    /// Adds or changes a user.
     UserSet(UserSettings),
-    /// Take a user out of the registry; it must own nothing.
+    /// Drops a user from the registry; it must own nothing.
     UserDrop {
-        /// Which.
+        /// Name of the item.
         name: AccountName,
     },
-    /// Add a group.
+    /// Adds a group.
     GroupAdd {
         /// Its name.
         name: AccountName,
     },
-    /// Take a group out of the registry; it must own nothing and have no members.
+    /// Drops a group from the registry; it must own nothing and have no members.
     GroupDrop {
-        /// Which.
+        /// Name of the item.
         name: AccountName,
     },
-    /// All users and groups.
+    /// Lists all users and groups.
     AccountList,
-    /// Issue a bearer token; its secret is in the answer and nowhere else.
+    /// Issues a bearer token. Only the answer contains its secret.
     TokenIssue {
-        /// For whom; none for the caller. Another than the caller takes an admin.
+        /// User of the token; none for the caller. Only an admin may name another than the caller.
         user: Option<AccountName>,
-        /// For this subtree only.
+        /// Subtree to which it is limited.
         scope: Lfn,
-        /// May it change anything?
+        /// True if it may make changes.
         write: bool,
-        /// For how long.
+        /// Lifetime.
         lifetime_seconds: u64,
-        /// What for.
+        /// Purpose, as free text.
         note: String,
     },
-    /// Make a token invalid at once.
+    /// Revokes a token at once.
     TokenRevoke {
-        /// Which.
+        /// Id of the item.
         id: TokenId,
     },
-    /// Tokens: one's own, for an admin all.
+    /// Lists tokens: the caller's own, for an admin all.
     TokenList,
-    /// Set limits; what is none is not limited.
+    /// Sets limits; a field without a value is not limited.
     QuotaSet {
-        /// Whose.
+        /// User or group.
         owner: Owner,
-        /// Files.
+        /// Maximum number of files.
         files: Option<u64>,
-        /// Logical bytes.
+        /// Maximum logical bytes.
         bytes: Option<u64>,
-        /// Bytes of replicas.
+        /// Maximum bytes of replicas.
         replica_bytes: Option<u64>,
     },
-    /// Limits and what is used of them.
+    /// Returns limits and usage.
     QuotaGet {
-        /// Whose; empty for the caller and its groups.
+        /// Users and groups; empty for the caller and its groups.
         owners: Vec<Owner>,
     },
-    /// The history of a name, oldest first: of what is there now, or of what was there last.
+    /// Returns the history of a name, oldest first: of the entry there now, or of the last one
+    /// there.
     Log {
-        /// Which.
+        /// Path of the entry.
         lfn: Lfn,
-        /// Where to go on.
+        /// Cursor of the page; empty for the first.
         cursor: Cursor,
-        /// Items of one page, at most; a page may have fewer, even none, and still go on.
+        /// Maximum items per page. A page may have fewer, even none, and not be the last.
         limit: u32,
     },
-    /// The history from a revision on, all of it or below a directory.
+    /// Returns the history from a revision on, all of it or below a directory.
     Changes {
-        /// After this.
+        /// Place in the history to start after.
         after: LogPosition,
-        /// Only what stands below this directory now.
+        /// Only changes of entries that are below this directory now.
         under: Option<Lfn>,
-        /// Items of one page, at most; a page may have fewer, even none, and still go on.
+        /// Maximum items per page. A page may have fewer, even none, and not be the last.
         limit: u32,
-        /// Wait, for a bounded time, for a change if there is none.
+        /// Wait for a change, for a bounded time, if there is none.
         wait: bool,
     },
-    /// Recompute every counter and index and compare.
+    /// Recomputes every counter and index and compares.
     Fsck,
-    /// Figures for an operator.
+    /// Returns metrics for an operator.
     Status,
-    /// Keep the catalogue as it is under a name.
+    /// Keeps the present catalogue under a name.
     SnapshotCreate {
         /// Its name.
         name: SnapshotName,
     },
-    /// All snapshots.
+    /// Lists all snapshots.
     SnapshotList,
-    /// End a snapshot.
+    /// Drops a snapshot.
     SnapshotDrop {
-        /// Which.
+        /// Name of the item.
         name: SnapshotName,
     },
-    /// Read all of a snapshot, and check it.
+    /// Reads the whole of a snapshot, and checks it.
     SnapshotVerify {
-        /// Which.
+        /// Name of the item.
         name: SnapshotName,
     },
-    /// How the entries of the catalogue differ from those of a snapshot.
+    /// Lists the differences between the entries of a snapshot and of the catalogue.
     SnapshotDiff {
-        /// Of which.
+        /// The earlier snapshot.
         before: SnapshotName,
-        /// Of another snapshot; none for the catalogue as it is when this is asked first.
+        /// The later snapshot; none for the catalogue at the time of the first request.
         after: Option<SnapshotName>,
-        /// Where to go on.
+        /// Cursor of the page; empty for the first.
         cursor: Cursor,
-        /// Items of one page, at most; a page may have fewer, even none, and still go on.
+        /// Maximum items per page. A page may have fewer, even none, and not be the last.
         limit: u32,
     },
-    /// Copy the catalogue as it is to a directory of backups, a step at a time: repeat with the cursor until there is none.
+    /// Copies the present catalogue to a directory of backups, a step at a time. The client repeats
+    /// with the cursor until there is none.
     Backup {
-        /// The whole path of a directory on the server's machine.
+        /// Absolute path of a directory on the server's machine.
         directory: String,
-        /// Where to go on.
+        /// Cursor of the page; empty for the first.
         cursor: Cursor,
     },
-    /// Believe the machine's clock, which is ahead of the time that has really passed. Changes nothing
-    /// in the catalogue, so it needs no operation id; but it needs a token that may write.
+    /// Accepts the machine's clock although it is ahead of the trusted time. It changes no entry,
+    /// so it needs no operation id, but it needs a token that may write.
     ClockConfirm,
-    /// Checks that a place in the history is one of this catalogue, and answers its end as a page of
-    /// changes without items.
+    /// Checks that a place belongs to this catalogue's history. Answers the end of the history, as
+    /// a page of changes without items.
     Position {
-        /// The place; one with a timeline whose revision was replaced is a `conflict`.
+        /// The place; a revision that was replaced on its timeline is a `conflict`.
         after: LogPosition,
     },
-    /// Entries of the caller's inside of directories in the trash that others removed.
+    /// Lists the caller's entries inside directories in the trash that others removed.
     TrashParts {
-        /// Where to go on.
+        /// Cursor of the page; empty for the first.
         cursor: Cursor,
-        /// Items of one page, at most; a page may have fewer, even none, and still go on.
+        /// Maximum items per page. A page may have fewer, even none, and not be the last.
         limit: u32,
     },
-    /// Take an entry out of a directory in the trash, with all that is below it.
+    /// Restores an entry from inside a directory in the trash, with everything below it.
     TrashRestorePart {
-        /// The item.
+        /// Id of the directory's trash item.
         id: OnTimeline<TrashId>,
-        /// The path that the entry had.
+        /// Path that the entry had.
         lfn: Lfn,
-        /// To where; none for where it was.
+        /// Destination; none for its former place.
         to: Option<Lfn>,
     },
 }
@@ -795,12 +803,13 @@ macro_rules! operations {
             /// The names of all operations, in order.
             pub const NAMES: [&'static str; [$($name),*].len()] = [$($name),*];
 
-            /// Its name in metrics, logs and tables.
+            /// Returns the name in metrics, logs and tables.
             pub fn name(&self) -> &'static str {
                 match self { $( Operation::$variant { .. } => $name, )* }
             }
 
-            /// Does it change anything? Those that do carry an operation id and need a token that may write.
+            /// Says whether it changes anything. Changing operations carry an operation id and need
+            /// a token that may write.
             pub fn writes(&self) -> bool {
                 match self { $( Operation::$variant { .. } => operations!(@ $access), )* }
             }
@@ -833,7 +842,7 @@ operations! {
 }
 
 impl Operation {
-    /// Is its answer given page by page?
+    /// Says whether its answer has pages.
     pub fn has_pages(&self) -> bool {
         matches!(
             self,
@@ -854,7 +863,7 @@ impl Operation {
         )
     }
 
-    /// The same operation, from `cursor` on; none if it has no pages.
+    /// Returns the same operation from the cursor `next` on; none if it has no pages.
     pub fn resumed(&self, next: Cursor) -> Option<Operation> {
         let mut resumed = self.clone();
         match &mut resumed {

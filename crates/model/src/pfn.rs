@@ -6,13 +6,14 @@ use crate::canonical_text;
 use crate::error::{Error, Result};
 use crate::limits::PFN_BYTES_MAX;
 
-/// The URL of one physical copy, kept byte for byte: 1 to 4096 bytes of UTF-8, no control characters. It is
-/// not parsed as a URL, for real ones break the rules (`srm://…?SFN=/…`, `gsiftp://host:2811/dune:/…`).
+/// URL of one physical copy, kept byte for byte: 1 to 4096 bytes of UTF-8, no control characters.
+/// It is not parsed as a URL, because real ones break the rules (`srm://…?SFN=/…`,
+/// `gsiftp://host:2811/dune:/…`).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pfn(Box<str>);
 
 impl Pfn {
-    /// Checks `text` and makes it a PFN.
+    /// Checks `text` and converts it to a PFN.
     pub fn parse(text: &str) -> Result<Self> {
         if text.is_empty() {
             return Err(Error::invalid("a PFN is empty"));
@@ -20,19 +21,20 @@ impl Pfn {
         if text.len() > PFN_BYTES_MAX {
             return Err(Error::limit("the length of a PFN in bytes", text.len(), PFN_BYTES_MAX));
         }
-        // Without a way out in the middle, so that many bytes are looked at in one step: PFNs are parsed by the million.
+        // No early exit, so the compiler can check many bytes in one step: imports parse PFNs by
+        // the million.
         if text.bytes().fold(false, |found, byte| found | (byte < b' ') | (byte == 0x7f)) {
             return Err(Error::invalid(format!("a PFN holds a control character: {text:.100?}")));
         }
         Ok(Pfn(text.into()))
     }
 
-    /// The PFN as text.
+    /// Returns the PFN as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The PFN as text of one's own, not copied.
+    /// Converts the PFN to text without a copy.
     pub fn into_string(self) -> String {
         self.0.into()
     }

@@ -11,7 +11,7 @@ use crate::tag::{Tag, TagKey, TagValue};
 use crate::time::TimeMs;
 use crate::{canonical_enum, canonical_struct};
 
-/// How a tag's value is compared with a given one.
+/// Comparison of a tag's value with a given one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     /// `=`
@@ -43,37 +43,37 @@ impl Comparison {
     }
 }
 
-/// A condition on the tags an entry has of its own or inherits; what is nearest counts.
+/// Condition on the tags that an entry has of its own or inherits; the nearest value counts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TagExpression {
-    /// The tag is there and compares so.
+    /// The tag exists and its value compares as given.
     Compare {
-        /// Which tag.
+        /// Key of the tag.
         key: TagKey,
-        /// How.
+        /// The comparison.
         comparison: Comparison,
-        /// With what.
+        /// The given value.
         value: TagValue,
     },
     /// The tag's value is one of these.
     In {
-        /// Which tag.
+        /// Key of the tag.
         key: TagKey,
         /// The values.
         values: Vec<TagValue>,
     },
-    /// The tag is there.
+    /// The tag exists.
     Exists(TagKey),
     /// Both hold.
     And(Box<TagExpression>, Box<TagExpression>),
     /// One of them holds.
     Or(Box<TagExpression>, Box<TagExpression>),
-    /// It does not hold.
+    /// The condition does not hold.
     Not(Box<TagExpression>),
 }
 
 impl TagExpression {
-    /// Does it hold for an entry whose tags `lookup` finds?
+    /// Says whether it holds for an entry; `lookup` finds the entry's tags.
     pub fn holds<'a>(&self, lookup: &impl Fn(&TagKey) -> Option<&'a TagValue>) -> bool {
         match self {
             TagExpression::Compare { key, comparison, value } => lookup(key)
@@ -152,7 +152,8 @@ impl crate::codec::Decode for TagExpression {
     }
 }
 
-/// Bounded in depth and size, unlike what a derived decoder would do: bytes come from anyone.
+/// Decodes with bounds on depth and size, which a derived decoder would not have: anyone may send
+/// these bytes.
 fn decode_expression(
     reader: &mut crate::codec::Reader<'_>,
     depth: usize,
@@ -160,7 +161,8 @@ fn decode_expression(
 ) -> std::result::Result<TagExpression, crate::codec::DecodeError> {
     use crate::codec::Decode;
     *terms += 1;
-    // A chain of `and`s nests to the left as deep as it has terms, so depth is bounded by terms as well.
+    // A chain of `and`s nests to the left as deep as it has terms, so the bound on terms bounds the
+    // depth too.
     if depth > TAG_EXPRESSION_TERMS_MAX || *terms > 2 * TAG_EXPRESSION_TERMS_MAX {
         return Err(reader.error("tag expression beyond its limits"));
     }
@@ -365,17 +367,17 @@ pub enum Pattern {
 
 canonical_enum!(Pattern { 1 => Glob(text), 2 => Regex(text) });
 
-/// A pattern made ready.
+/// A compiled pattern.
 #[derive(Clone, Debug)]
 pub enum Matcher {
-    /// For the last component.
+    /// Matches the last component.
     Glob(Box<globset::GlobMatcher>),
-    /// For the whole LFN.
+    /// Matches the whole LFN.
     Regex(Box<regex::Regex>),
 }
 
 impl Pattern {
-    /// Makes it ready; refuses what is no pattern, or one too large.
+    /// Compiles it; refuses an invalid or too large pattern.
     pub fn compile(&self) -> Result<Matcher> {
         let (Pattern::Glob(text) | Pattern::Regex(text)) = self;
         if text.len() > PATTERN_BYTES_MAX {
@@ -397,7 +399,7 @@ impl Pattern {
     }
 }
 
-/// The reason of a refused expression without the drawing that the parser puts before it.
+/// Returns the reason of a refused expression without the drawing that the parser puts before it.
 fn in_words(error: &regex::Error) -> String {
     match error {
         regex::Error::CompiledTooBig(limit) => format!("compiled it takes more than {limit} bytes"),
@@ -409,7 +411,7 @@ fn in_words(error: &regex::Error) -> String {
 }
 
 impl Matcher {
-    /// Does it match an entry of this name and path? `lfn` is asked for only if needed.
+    /// Says whether an entry of this name and path matches. Calls `lfn` only if needed.
     pub fn matches(&self, name: &str, lfn: impl FnOnce() -> String) -> bool {
         match self {
             Matcher::Glob(glob) => glob.is_match(name),
@@ -418,38 +420,38 @@ impl Matcher {
     }
 }
 
-/// What a find looks for. Every condition given must hold.
+/// Conditions of a find; all that are given must hold.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Filter {
-    /// The name or path matches.
+    /// Pattern of the name or path.
     pub pattern: Option<Pattern>,
-    /// It is one of these kinds; empty for any.
+    /// Permitted kinds; empty for any.
     pub kinds: Vec<Kind>,
-    /// Bytes, at least; an entry without a known size does not match.
+    /// Minimum bytes; an entry without a known size does not match.
     pub size_min: Option<u64>,
-    /// Bytes, at most.
+    /// Maximum bytes.
     pub size_max: Option<u64>,
-    /// Modified then or later.
+    /// Earliest modification time.
     pub modified_from: Option<TimeMs>,
-    /// Modified before then.
+    /// End of the modification time, exclusive.
     pub modified_before: Option<TimeMs>,
-    /// Created then or later.
+    /// Earliest creation time.
     pub created_from: Option<TimeMs>,
-    /// Created before then.
+    /// End of the creation time, exclusive.
     pub created_before: Option<TimeMs>,
-    /// Owned by this user.
+    /// Owner.
     pub owner: Option<UserId>,
-    /// Of this group.
+    /// Group.
     pub group: Option<GroupId>,
-    /// A replica is on this SE.
+    /// SE with a replica.
     pub se: Option<SeNumber>,
-    /// Made by this job.
+    /// Job that made it.
     pub job: Option<u64>,
-    /// Its tags, inherited ones included, satisfy this.
+    /// Condition on its tags, inherited ones included.
     pub tags: Option<TagExpression>,
-    /// Levels below the start, at most; 1 is the start's own children.
+    /// Maximum levels below the base; 1 is the base's own children.
     pub depth_max: Option<u32>,
-    /// It is a file whose size is not known.
+    /// True for only files whose size is not known.
     pub size_unknown: bool,
 }
 
@@ -472,7 +474,8 @@ canonical_struct!(Filter {
 });
 
 impl Filter {
-    /// Do the conditions hold that one entry alone decides? Pattern, tags and depth are not among them.
+    /// Says whether the conditions hold that the entry alone decides: all but pattern, tags and
+    /// depth.
     pub fn admits(&self, entry: &Entry) -> bool {
         let size = entry.size();
         (self.kinds.is_empty() || self.kinds.contains(&entry.kind()))
@@ -490,7 +493,8 @@ impl Filter {
     }
 }
 
-/// The tags in force for an entry: its own over those of the directories above, the nearest first.
+/// Returns the tags in force for an entry: its own, then those of the directories above, the
+/// nearest first.
 pub fn tags_in_force<'a>(
     own: &'a [Tag],
     above_nearest_first: impl Iterator<Item = &'a [Tag]>,

@@ -1,5 +1,5 @@
-//! The registry: the small, slow-changing records beside the entries - users, groups, storage elements,
-//! quotas, tokens.
+//! The registry: small records beside the entries that change slowly. They are users, groups,
+//! storage elements, quotas and tokens.
 
 use crate::account::{Group, GroupId, Quota, QuotaOf, Token, TokenId, User, UserId};
 use crate::canonical_enum;
@@ -14,7 +14,7 @@ pub enum Record {
     Group(Group),
     /// A storage element.
     Se(Se),
-    /// A user's or group's limits.
+    /// Limits of a user or group.
     Quota(Quota),
     /// A bearer token.
     Token(Token),
@@ -22,7 +22,7 @@ pub enum Record {
 
 canonical_enum!(Record { 1 => User(user), 2 => Group(group), 3 => Se(se), 4 => Quota(quota), 5 => Token(token) });
 
-/// Which record.
+/// Key of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RecordKey {
     /// The user of this number.
@@ -38,7 +38,7 @@ pub enum RecordKey {
 }
 
 impl QuotaOf {
-    /// The record of the user or group whose quota it is.
+    /// Returns the key of the user or group that the quota applies to.
     pub fn owner_key(self) -> RecordKey {
         match self {
             QuotaOf::User(user) => RecordKey::User(user),
@@ -50,7 +50,7 @@ impl QuotaOf {
 canonical_enum!(RecordKey { 1 => User(id), 2 => Group(id), 3 => Se(number), 4 => Quota(of), 5 => Token(id) });
 
 impl Record {
-    /// Which record it is.
+    /// Returns the key.
     pub fn key(&self) -> RecordKey {
         match self {
             Record::User(user) => RecordKey::User(user.id),
@@ -61,7 +61,7 @@ impl Record {
         }
     }
 
-    /// The name that no other record of the kind may have.
+    /// Returns the name that no other record of the kind may have.
     pub fn unique_name(&self) -> Option<&str> {
         match self {
             Record::User(user) => Some(user.name.as_str()),
@@ -71,7 +71,7 @@ impl Record {
         }
     }
 
-    /// The record that must be there for it.
+    /// Returns the key of the record that must exist for it.
     pub fn refers_to(&self) -> Option<RecordKey> {
         match self {
             Record::User(user) => Some(RecordKey::Group(user.group)),
@@ -86,7 +86,7 @@ impl Record {
 }
 
 impl RecordKey {
-    /// A number per kind, so that a range of keys holds one kind.
+    /// Returns the kind, as a number per kind, so that a range of keys holds one kind.
     pub fn kind(self) -> RecordKind {
         match self {
             RecordKey::User(_) => RecordKind::User,
@@ -121,7 +121,7 @@ impl RecordKind {
     pub const ALL: [RecordKind; 5] =
         [RecordKind::User, RecordKind::Group, RecordKind::Se, RecordKind::Quota, RecordKind::Token];
 
-    /// Its name.
+    /// Returns the name.
     pub fn name(self) -> &'static str {
         match self {
             RecordKind::User => "user",

@@ -14,17 +14,17 @@ pub struct SeNumber(pub u16);
 canonical_newtype!(SeNumber);
 
 impl SeNumber {
-    /// No storage element: the place of archive members, which are where their archive is.
+    /// No storage element: the value for archive members, which are where their archive is.
     pub const NONE: SeNumber = SeNumber(0);
 }
 
-/// A storage element's name: 1 to 128 of `A-Z a-z 0-9 . _ - :`. By convention `VO::Site::Name`; other names
-/// in use (Rucio's, for one) are accepted.
+/// A storage element's name: 1 to 128 of `A-Z a-z 0-9 . _ - :`. By convention `VO::Site::Name`;
+/// other names in use (Rucio's, for one) are accepted.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SeName(std::sync::Arc<str>);
 
 impl SeName {
-    /// Checks `text` and makes it a name.
+    /// Checks `text` and converts it to a name.
     pub fn parse(text: &str) -> Result<Self> {
         if text.len() > SE_NAME_BYTES_MAX {
             return Err(Error::limit("the length of an SE's name in bytes", text.len(), SE_NAME_BYTES_MAX));
@@ -39,12 +39,12 @@ impl SeName {
         Ok(SeName(text.into()))
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The site of a name of the form `VO::Site::Name`.
+    /// Returns the site in a name of the form `VO::Site::Name`.
     pub fn site(&self) -> Option<&str> {
         let mut parts = self.0.split("::");
         match (parts.next(), parts.next(), parts.next(), parts.next()) {
@@ -68,15 +68,15 @@ impl fmt::Debug for SeName {
 
 canonical_text!(SeName, "not a valid SE name");
 
-/// What a storage element may be used for now.
+/// Permitted use of a storage element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum SeStatus {
-    /// Reads and writes.
+    /// Allows reads and writes.
     Online = 1,
-    /// Reads only: nothing is booked on it.
+    /// Allows reads only: the catalogue makes no upload reservations on it.
     ReadOnly = 2,
-    /// Neither: its replicas are known but not offered.
+    /// Allows neither: the catalogue keeps its replicas but does not offer them.
     Offline = 3,
 }
 
@@ -86,7 +86,7 @@ impl SeStatus {
     /// All of them.
     pub const ALL: [SeStatus; 3] = [SeStatus::Online, SeStatus::ReadOnly, SeStatus::Offline];
 
-    /// Its name on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             SeStatus::Online => "online",
@@ -95,7 +95,7 @@ impl SeStatus {
         }
     }
 
-    /// The status of that name.
+    /// Returns the status of that name.
     pub fn parse(text: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|status| status.name() == text).ok_or_else(|| {
             Error::invalid(format!("not an SE status (online, read-only, offline): {text:.100?}"))
@@ -110,29 +110,29 @@ pub struct Se {
     pub number: SeNumber,
     /// Its name, unique.
     pub name: SeName,
-    /// What derived PFNs begin with: scheme, host and path, no slash at the end. May be empty when all PFNs
-    /// on it are explicit.
+    /// Beginning of derived PFNs: scheme, host and path, no slash at the end. May be empty if all
+    /// PFNs on it are explicit.
     pub prefix: String,
     /// Labels such as `disk` and `tape`, sorted.
     pub qos: Vec<AccountName>,
-    /// What it may be used for.
+    /// Permitted use.
     pub status: SeStatus,
-    /// How far sites are from it: smaller is nearer. A site not listed is farther than all that are.
+    /// Distances of sites: smaller is nearer. A site not listed is farther than all listed ones.
     pub distances: Vec<(AccountName, u32)>,
 }
 
 canonical_struct!(Se { number, name, prefix, qos, status, distances });
 
-/// Beginning of the prefix of a storage element whose place nobody has said yet.
+/// Beginning of the prefix of a storage element whose address is unknown.
 pub const UNKNOWN_PLACE: &str = "unknown://";
 
 impl Se {
-    /// Is it known where it is, so that a PFN can follow from its prefix?
+    /// Says whether its address is known, so that a PFN can be derived from its prefix.
     pub fn is_place_known(&self) -> bool {
         !self.prefix.is_empty() && !self.prefix.starts_with(UNKNOWN_PLACE)
     }
 
-    /// Checks what the types do not.
+    /// Checks the conditions that the types do not enforce.
     pub fn check(&self) -> Result<()> {
         if self.number == SeNumber::NONE {
             return Err(Error::invalid("SE number 0 means no storage element"));

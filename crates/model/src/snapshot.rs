@@ -1,4 +1,4 @@
-//! Snapshots: the whole catalogue as it was at one revision, kept under a name.
+//! Snapshots: the whole catalogue at one revision, kept under a name.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use crate::{canonical_struct, canonical_text};
 pub struct SnapshotName(Box<str>);
 
 impl SnapshotName {
-    /// Checks `text` and makes it a name.
+    /// Checks `text` and converts it to a name.
     pub fn parse(text: &str) -> Result<Self> {
         if text.len() > SNAPSHOT_NAME_BYTES_MAX {
             let what = "the length of a snapshot's name in bytes";
@@ -30,7 +30,7 @@ impl SnapshotName {
         Ok(SnapshotName(text.into()))
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -50,51 +50,51 @@ impl fmt::Debug for SnapshotName {
 
 canonical_text!(SnapshotName, "not a valid name of a snapshot");
 
-/// What is known of a snapshot.
+/// Description of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     /// Its name.
     pub name: SnapshotName,
     /// The last change in it.
     pub revision: Revision,
-    /// The timeline of that change; none if nothing says.
+    /// Timeline of that change; none if it is not recorded.
     pub timeline: Option<TimelineId>,
-    /// When it was taken.
+    /// Time it was taken.
     pub time: TimeMs,
     /// Entries in the tree and the trash, the root not counted.
     pub entries: u64,
-    /// Of the state: equal for equal states.
+    /// Digest of the state; equal for equal states.
     pub digest: [u8; 16],
-    /// Bytes of all files it is made of.
+    /// Bytes of all its files.
     pub bytes: u64,
-    /// Bytes of those among them that nothing else has: what dropping it frees.
+    /// Bytes of the files that only this snapshot has: the space that dropping it frees.
     pub own_bytes: u64,
-    /// Why it is of no use, if it is damaged. Then what else stands here may be 0.
+    /// Reason why it is unusable, if it is damaged. The other fields may then be 0.
     pub problem: Option<String>,
 }
 
 canonical_struct!(Snapshot { name, revision, timeline, time, entries, digest, bytes, own_bytes, problem });
 
-/// What reading every page and every record of a snapshot found.
+/// Result of reading every page and every record of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotCheck {
     /// The last change in it.
     pub revision: Revision,
-    /// Runs that were read whole.
+    /// Sorted runs that the check read whole.
     pub runs: u64,
-    /// Rows in them.
+    /// Rows in these runs.
     pub rows: u64,
-    /// Changes that were read from its part of the log.
+    /// Changes that the check read from its part of the log.
     pub changes: u64,
     /// Entries in the tree and the trash, the root not counted.
     pub entries: u64,
-    /// What is wrong, each with file and place; empty if all is well.
+    /// Faults, each with file and place; empty if there are none.
     pub problems: Vec<String>,
 }
 
 canonical_struct!(SnapshotCheck { revision, runs, rows, changes, entries, problems });
 
-/// An entry, and where it is in the tree.
+/// An entry with its path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EntryAt {
     /// Its path.
@@ -105,36 +105,36 @@ pub struct EntryAt {
 
 canonical_struct!(EntryAt { lfn, entry });
 
-/// How one entry differs between two states of the tree. What has no `before` was created, what has no `after` removed; what
-/// has both changed, or moved, or both.
+/// Difference of one entry between two states of the tree. Without `before` it was created, without
+/// `after` removed. With both it changed, or moved, or both.
 ///
-/// A directory that was removed, or came back from the trash, stands for all that is below it; one that moved as well.
+/// A directory that was removed, restored from the trash or moved represents everything below it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
-    /// The entry as it was.
+    /// The entry before.
     pub before: Option<EntryAt>,
-    /// The entry as it is.
+    /// The entry after.
     pub after: Option<EntryAt>,
 }
 
 canonical_struct!(Difference { before, after });
 
-/// How far a backup is.
+/// Progress of a backup.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BackupProgress {
-    /// What it is called in its directory.
+    /// Name in the directory of backups.
     pub name: String,
     /// The last change in it.
     pub revision: Revision,
-    /// Files that are there, and verified.
+    /// Files that are present and verified.
     pub files_done: u64,
-    /// All files.
+    /// Number of all files.
     pub files: u64,
-    /// Bytes of what is there.
+    /// Bytes of the files that are present.
     pub bytes_done: u64,
-    /// Bytes of all.
+    /// Bytes of all files.
     pub bytes: u64,
-    /// Of those that are there, what was copied now; the others were there before.
+    /// Bytes that this backup copied; the other present files were there before.
     pub bytes_copied: u64,
 }
 

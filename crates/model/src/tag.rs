@@ -13,7 +13,7 @@ use crate::{canonical_struct, canonical_text};
 pub struct TagKey(Box<str>);
 
 impl TagKey {
-    /// Checks `text` and makes it a key.
+    /// Checks `text` and converts it to a key.
     pub fn parse(text: &str) -> Result<Self> {
         if text.len() > TAG_KEY_BYTES_MAX {
             return Err(Error::limit("the length of a tag's key in bytes", text.len(), TAG_KEY_BYTES_MAX));
@@ -28,7 +28,7 @@ impl TagKey {
         Ok(TagKey(text.into()))
     }
 
-    /// The key as text.
+    /// Returns the key as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -48,8 +48,8 @@ impl fmt::Debug for TagKey {
 
 canonical_text!(TagKey, "not a valid tag key");
 
-/// A tag's value. Integers and reals compare with each other as numbers, a stored text with every value as
-/// text; other types compare only with themselves.
+/// Value of a tag. Integers and reals compare with each other as numbers, a stored text with every
+/// value as text. Other types compare only with themselves.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TagValue {
     /// UTF-8 text.
@@ -65,7 +65,7 @@ pub enum TagValue {
 }
 
 impl TagValue {
-    /// Checks what the type does not.
+    /// Checks the conditions that the type does not enforce.
     pub fn check(&self) -> Result<()> {
         match self {
             TagValue::Text(text) if text.len() > TAG_TEXT_BYTES_MAX => {
@@ -76,9 +76,9 @@ impl TagValue {
         }
     }
 
-    /// Reads a value as a person writes it. `text:…`, `int:…`, `real:…`, `time:…`, `bool:…` say the type;
-    /// without, what reads as a whole number, a number, `true` or `false`, or an RFC 3339 time is one, and
-    /// everything else is text.
+    /// Reads a value as a person writes it. `text:…`, `int:…`, `real:…`, `time:…`, `bool:…` give
+    /// the type. Without a type, a whole number, a number, `true` or `false`, and an RFC 3339 time
+    /// are recognised; everything else is text.
     pub fn parse(text: &str) -> Result<Self> {
         let bad = |kind: &str, value: &str| Error::invalid(format!("not {kind}: {value:.100?}"));
         let value = match text.split_once(':') {
@@ -98,7 +98,8 @@ impl TagValue {
     }
 
     fn infer(text: &str) -> Self {
-        // Leading zeros and plus signs carry meaning in run numbers and names, so such text stays text.
+        // Leading zeros and plus signs have a meaning in run numbers and names, so such text stays
+        // text.
         let digits = text.strip_prefix('-').unwrap_or(text);
         let numeral = digits.bytes().next().is_some_and(|byte| byte.is_ascii_digit())
             && !(digits.len() > 1 && digits.starts_with('0') && !digits.starts_with("0."));
@@ -124,7 +125,7 @@ impl TagValue {
         }
     }
 
-    /// The type's name, as before the colon in [`TagValue::parse`].
+    /// Returns the type's name, as before the colon in [`TagValue::parse`].
     pub fn type_name(&self) -> &'static str {
         match self {
             TagValue::Text(_) => "text",
@@ -135,7 +136,7 @@ impl TagValue {
         }
     }
 
-    /// The value as text, without its type.
+    /// Returns the value as text, without its type.
     fn plain(&self) -> String {
         match self {
             TagValue::Text(text) => text.clone(),
@@ -146,8 +147,8 @@ impl TagValue {
         }
     }
 
-    /// Order of a stored value and a given one, where there is one: numbers with numbers, a stored text with
-    /// any value as text, other types with themselves.
+    /// Returns the order of a stored value and a given one, if there is one. Numbers compare with
+    /// numbers, a stored text with any value as text, other types with themselves.
     pub fn compare(&self, other: &TagValue) -> Option<Ordering> {
         match (self, other) {
             (TagValue::Text(a), TagValue::Text(b)) => Some(a.cmp(b)),
@@ -157,14 +158,14 @@ impl TagValue {
             (TagValue::Real(a), TagValue::Integer(b)) => compare_numbers(*b, *a).map(Ordering::reverse),
             (TagValue::Time(a), TagValue::Time(b)) => Some(a.cmp(b)),
             (TagValue::Boolean(a), TagValue::Boolean(b)) => Some(a.cmp(b)),
-            // Nobody who writes `k=2016` knows the type that the tag was given.
+            // A person who writes `k=2016` does not know the type of the stored tag.
             (TagValue::Text(text), other) => Some(text.as_str().cmp(other.plain().as_str())),
             _ => None,
         }
     }
 }
 
-/// Exact: no rounding of large integers to reals.
+/// Compares exactly: large integers are not rounded to reals.
 fn compare_numbers(whole: i64, real: f64) -> Option<Ordering> {
     if real.is_nan() {
         return None;
@@ -179,7 +180,8 @@ fn compare_numbers(whole: i64, real: f64) -> Option<Ordering> {
     Some(whole.cmp(&(floor as i64)).then(if real > floor { Ordering::Less } else { Ordering::Equal }))
 }
 
-/// As [`TagValue::parse`] reads it back without a type where it can, with the type where it must.
+/// Prints the form that [`TagValue::parse`] reads back: without a type where it can, with the type
+/// where it must.
 impl fmt::Display for TagValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plain = self.plain();
@@ -188,7 +190,8 @@ impl fmt::Display for TagValue {
     }
 }
 
-/// Read with [`TagValue::check`], for stored and sent reals may be anything.
+/// Canonical bytes. Decoding uses [`TagValue::check`], because stored and sent reals may have any
+/// value.
 impl crate::codec::Encode for TagValue {
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
@@ -243,7 +246,7 @@ pub struct Tag {
 canonical_struct!(Tag { key, value });
 
 impl Tag {
-    /// Reads `key=value`, the value as [`TagValue::parse`] does.
+    /// Reads `key=value`, the value as in [`TagValue::parse`].
     pub fn parse(text: &str) -> Result<Self> {
         let (key, value) = text
             .split_once('=')

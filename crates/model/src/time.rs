@@ -1,4 +1,4 @@
-//! Time as the catalogue keeps it: milliseconds since the Unix epoch, UTC.
+//! Time in the catalogue: milliseconds since the Unix epoch, UTC.
 
 use std::fmt;
 
@@ -12,8 +12,12 @@ pub struct TimeMs(pub u64);
 canonical_newtype!(TimeMs);
 
 impl TimeMs {
-    /// Reads RFC 3339 (`2026-11-21T10:00:00Z`, any offset), a date (`2026-11-21`, midnight UTC), a date and
-    /// time with a blank (`2014-10-24 12:20:25`, UTC), or whole seconds since the epoch.
+    /// Reads a time in one of these forms:
+    ///
+    /// - RFC 3339 (`2026-11-21T10:00:00Z`, any offset);
+    /// - a date (`2026-11-21`, midnight UTC);
+    /// - a date and time with a blank (`2014-10-24 12:20:25`, UTC);
+    /// - whole seconds since the epoch.
     pub fn parse(text: &str) -> Result<Self> {
         let bad =
             || Error::invalid(format!("not a time (RFC 3339, a date, or seconds since 1970): {text:.100?}"));
@@ -21,7 +25,7 @@ impl TimeMs {
         if !trimmed.is_empty() && trimmed.bytes().all(|byte| byte.is_ascii_digit()) {
             let seconds: u64 = trimmed.parse().map_err(|_| bad())?;
             let milliseconds = seconds.checked_mul(1000).ok_or_else(bad)?;
-            // Not beyond the year 9999, where the other forms end.
+            // Refuses times beyond the year 9999, where the other forms end.
             let printable = i64::try_from(milliseconds).ok().map(jiff::Timestamp::from_millisecond);
             return if matches!(printable, Some(Ok(_))) { Ok(TimeMs(milliseconds)) } else { Err(bad()) };
         }
@@ -34,7 +38,7 @@ impl TimeMs {
         u64::try_from(milliseconds).map(TimeMs).map_err(|_| bad())
     }
 
-    /// This time and `ms` milliseconds more; stays at the end of time rather than wrap.
+    /// Adds `ms` milliseconds; stays at the end of time rather than wrap.
     pub fn plus_ms(self, ms: u64) -> Self {
         TimeMs(self.0.saturating_add(ms))
     }

@@ -1,8 +1,8 @@
-//! Timelines: which of several histories of one catalogue a revision belongs to.
+//! Timelines: the histories of one catalogue, one of which a revision belongs to.
 //!
-//! A restore to an earlier point, a repair with loss and a torn end of the log all give revisions a
-//! second time. Each begins a new timeline, with a random id, that parts from another timeline
-//! after a revision. A revision alone is ambiguous then; a revision with its timeline is not.
+//! A restore to an earlier point, a repair with loss and a torn end of the log all assign revisions
+//! a second time. Each begins a new timeline, with a random id, that parts from another timeline
+//! after a revision. A revision alone is then ambiguous; a revision with its timeline is not.
 //!
 //! ```text
 //!   3f9a1c…  1 ─────── 2265 ─── 2315        restored to 2265: 2266 to 2315 were replaced
@@ -19,19 +19,20 @@ use crate::limits::TIMELINES_MAX;
 use crate::mutation::{DeletionId, TrashId};
 use crate::{canonical_newtype, canonical_struct};
 
-/// Hexadecimal digits of a timeline in what people type.
+/// Hexadecimal digits of a timeline that people type.
 const TAG_DIGITS: u8 = 6;
 /// Hexadecimal digits of a whole id.
 const ID_DIGITS: u8 = 32;
 
-/// A timeline's id: random, and never given twice.
+/// Id of a timeline: random, and never assigned twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TimelineId(pub [u8; 16]);
 
 canonical_newtype!(TimelineId);
 
 impl TimelineId {
-    /// The timeline of a catalogue that recorded none: follows from the catalogue's own id.
+    /// Returns the timeline of a catalogue that recorded none; it follows from the catalogue's own
+    /// id.
     pub fn of_catalogue(catalogue: [u8; 16]) -> Self {
         let mut id = *b"exacat timeline\0";
         id.iter_mut().zip(catalogue).for_each(|(byte, other)| *byte ^= other);
@@ -47,12 +48,12 @@ impl TimelineId {
         Ok(TimelineId(tag.bits.to_be_bytes()))
     }
 
-    /// The first digits, for people.
+    /// Returns the first digits, for people.
     pub fn tag(self) -> TimelineTag {
         self.first_digits(TAG_DIGITS)
     }
 
-    /// All digits, for programs.
+    /// Returns all digits, for programs.
     pub fn whole(self) -> TimelineTag {
         self.first_digits(ID_DIGITS)
     }
@@ -75,7 +76,7 @@ impl fmt::Debug for TimelineId {
     }
 }
 
-/// The bits of the first so many digits.
+/// Returns a mask of the first `digits` hexadecimal digits.
 fn mask(digits: u8) -> u128 {
     let rest = 4 * u32::from(ID_DIGITS.saturating_sub(digits));
     u128::MAX.checked_shl(rest).unwrap_or(0)
@@ -141,12 +142,12 @@ impl Decode for TimelineTag {
     }
 }
 
-/// An id that has a revision in it, with the timeline of that revision: `2266.3f9a1c`.
+/// An id that contains a revision, with the timeline of that revision: `2266.3f9a1c`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OnTimeline<Id> {
     /// The id.
     pub id: Id,
-    /// The timeline on which it was given, or a later one that continues that.
+    /// Timeline on which it was assigned, or a later one that continues that.
     pub timeline: TimelineTag,
 }
 
@@ -163,12 +164,12 @@ impl<Id: Decode> Decode for OnTimeline<Id> {
     }
 }
 
-/// An id that a timeline tells apart.
+/// Ids that contain a revision, which only a timeline makes unambiguous.
 pub trait HasRevision: Sized {
-    /// The revision in it.
+    /// Returns the revision in it.
     fn revision(&self) -> Revision;
 
-    /// The id with its timeline.
+    /// Returns the id with its timeline.
     fn on(self, timeline: TimelineTag) -> OnTimeline<Self> {
         OnTimeline { id: self, timeline }
     }
@@ -241,12 +242,12 @@ impl FromStr for OnTimeline<DeletionId> {
     }
 }
 
-/// A place in the history: after a revision, of a timeline if that is known.
+/// A place in the history: after a revision, on a timeline if that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LogPosition {
     /// The last change before it.
     pub revision: Revision,
-    /// The timeline of that change; without one nothing tells a replaced revision.
+    /// Timeline of that change; without one a replaced revision cannot be recognised.
     pub timeline: Option<TimelineTag>,
 }
 
@@ -286,37 +287,37 @@ impl FromStr for LogPosition {
 pub struct Timeline {
     /// Its id.
     pub id: TimelineId,
-    /// The timeline before it, and the last revision that both have; none for the first of a catalogue.
+    /// The timeline before it, and the last revision that both have; none for the first of a
+    /// catalogue.
     pub parted: Option<(TimelineId, Revision)>,
 }
 
-/// All timelines of a catalogue that are remembered, replaced ones too. The last one is the current
-/// one.
+/// Remembered timelines of a catalogue, replaced ones too. The last one is the current one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timelines {
     all: Vec<Timeline>,
 }
 
 impl Timelines {
-    /// One timeline from the first revision on.
+    /// Makes the list of a new catalogue: one timeline from the first revision on.
     pub fn new(id: TimelineId) -> Self {
         Timelines { all: vec![Timeline { id, parted: None }] }
     }
 
-    /// Timelines that were remembered, the current one last; none unless there is one and each has its
-    /// own id.
+    /// Restores remembered timelines, the current one last; none if the list is empty, is longer than
+    /// [`TIMELINES_MAX`], or has an id twice.
     pub fn from_parts(all: Vec<Timeline>) -> Option<Self> {
         let unique = |at: usize| all[..at].iter().all(|other| other.id != all[at].id);
         let good = !all.is_empty() && all.len() <= TIMELINES_MAX && (0..all.len()).all(unique);
         good.then_some(Timelines { all })
     }
 
-    /// The timelines, the current one last.
+    /// Returns the timelines, the current one last.
     pub fn all(&self) -> &[Timeline] {
         &self.all
     }
 
-    /// The timeline of new revisions.
+    /// Returns the timeline of new revisions.
     pub fn current(&self) -> TimelineId {
         self.all.last().map_or(TimelineId([0; 16]), |timeline| timeline.id)
     }
@@ -325,7 +326,8 @@ impl Timelines {
         self.all.iter().find(|timeline| timeline.id == id)
     }
 
-    /// A timeline and those before it, each with the last revision that the timeline has of it.
+    /// Iterates over a timeline and those before it, each with its last revision that the timeline
+    /// contains.
     fn line(&self, id: TimelineId) -> impl Iterator<Item = (TimelineId, Revision)> {
         let mut next = Some((id, Revision(u64::MAX)));
         let steps = self.all.len();
@@ -338,21 +340,21 @@ impl Timelines {
         .take(steps)
     }
 
-    /// The timeline that a revision of the current history was given on.
+    /// Returns the timeline on which a revision of the current history was assigned.
     pub fn at(&self, revision: Revision) -> TimelineId {
         let line = self.line(self.current()).take_while(|(_, last)| revision <= *last);
         line.last().map_or(self.current(), |(id, _)| id)
     }
 
-    /// Begins a timeline after a revision of `before`, as the current one. Forgets the oldest beyond
-    /// [`TIMELINES_MAX`].
+    /// Begins a timeline after a revision of `before`, as the current one. Forgets the oldest
+    /// beyond [`TIMELINES_MAX`].
     pub fn begin(&mut self, id: TimelineId, before: TimelineId, after: Revision) {
         self.all.retain(|timeline| timeline.id != id);
         self.all.push(Timeline { id, parted: Some((before, after)) });
         self.forget_oldest();
     }
 
-    /// Remembers the timelines that another copy of the catalogue knows. The current one stays.
+    /// Adds the timelines of another copy of the catalogue. The current one stays.
     pub fn remember(&mut self, other: &Timelines) {
         let known: Vec<Timeline> = std::mem::take(&mut self.all);
         let is_new = |timeline: &&Timeline| known.iter().all(|own| own.id != timeline.id);
@@ -366,9 +368,9 @@ impl Timelines {
         self.all.drain(..excess);
     }
 
-    /// The last revision that a timeline and the current one have in common; `Revision(u64::MAX)` for
-    /// the current one itself, none for a timeline that is not known. Of several that a tag names, the
-    /// earliest point.
+    /// Returns the last revision that a timeline and the current one share: `Revision(u64::MAX)`
+    /// for the current one itself, none for an unknown one. If a tag names several, the earliest
+    /// point counts.
     pub fn parting_point(&self, tag: TimelineTag) -> Option<Revision> {
         let named = self.all.iter().filter(|timeline| tag.names(timeline.id));
         named.map(|timeline| self.parted_after(timeline.id)).min()
@@ -383,8 +385,8 @@ impl Timelines {
         Revision(0)
     }
 
-    /// Refuses a revision that is not one of the current history, with the point where the timelines
-    /// part. The start, revision 0, is the same on all.
+    /// Refuses a revision that is not in the current history; the error names the point where the
+    /// timelines part. The start, revision 0, is the same on all.
     pub fn check(&self, revision: Revision, timeline: TimelineTag) -> Result<()> {
         if revision == Revision(0) {
             return Ok(());
@@ -411,8 +413,8 @@ impl Timelines {
         }
     }
 
-    /// Checks a place in the history. One without a timeline is refused where several timelines may
-    /// have given its revision; `Revision(u64::MAX)` means the end, whatever it is.
+    /// Checks a place in the history. Without a timeline, it refuses a revision that several
+    /// timelines may have assigned. `Revision(u64::MAX)` means the end, whatever it is.
     pub fn check_position(&self, position: LogPosition) -> Result<()> {
         match position.timeline {
             Some(timeline) => self.check(position.revision, timeline),
@@ -441,7 +443,7 @@ impl Timelines {
         }
     }
 
-    /// The id, unless what it named was replaced.
+    /// Returns the id, unless its revision was replaced.
     pub fn resolve<Id: HasRevision>(&self, what: &str, named: OnTimeline<Id>) -> Result<Id> {
         match self.check(named.id.revision(), named.timeline) {
             Ok(()) => Ok(named.id),
@@ -452,7 +454,7 @@ impl Timelines {
         }
     }
 
-    /// An id of the current history as clients name it.
+    /// Adds the timeline to an id of the current history, for clients.
     pub fn name<Id: HasRevision>(&self, id: Id) -> OnTimeline<Id> {
         let timeline = self.at(id.revision());
         id.on(timeline.tag())
@@ -467,7 +469,8 @@ mod tests {
         TimelineId([byte; 16])
     }
 
-    /// Restored to 2265 (b), then to 2100 (c): b and the end of a are replaced.
+    /// Timelines of a catalogue restored to 2265 (b), then to 2100 (c): b and the end of a are
+    /// replaced.
     fn restored_twice() -> Timelines {
         let mut timelines = Timelines::new(id(0xa));
         timelines.begin(id(0xb), id(0xa), Revision(2265));
@@ -517,7 +520,7 @@ mod tests {
         assert_eq!(timelines.at(Revision(2101)), id(0xc));
     }
 
-    /// Goal: a tag that names two timelines never passes what one of them refuses.
+    /// Goal: a tag that names two timelines never admits a revision that one of them refuses.
     #[test]
     fn tag_of_two_timelines_parts_at_the_earlier_point() {
         let mut other = id(0xa);

@@ -1,4 +1,5 @@
-//! Where a file is: the answer that is given most, and its borrowed twin, which is written at once and never kept.
+//! Answers of `whereis`, the most frequent operation, and a borrowed form for encoding at once
+//! without copies.
 
 use crate::answer::Answer;
 use crate::canonical_struct;
@@ -8,21 +9,21 @@ use crate::entry::ReplicaState;
 use crate::guid::Guid;
 use crate::se::SeName;
 
-/// Where one replica is.
+/// Location of one replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaAt {
     /// The storage element; none for an archive member whose archive has no replica.
     pub se: Option<SeName>,
-    /// What is known of it.
+    /// State of the replica.
     pub state: ReplicaState,
-    /// Its URL. Of an archive member: the archive's, with `?ZIP=member` at its end. Empty if it follows
-    /// from the prefix of a storage element whose place is not known.
+    /// URL of the replica. For an archive member: the archive's URL with `?ZIP=member` at its end.
+    /// Empty if it follows from the prefix of a storage element whose address is unknown.
     pub pfn: String,
 }
 
 canonical_struct!(ReplicaAt { se, state, pfn });
 
-/// Where a file is.
+/// Location of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Whereis {
     /// Its identity.
@@ -31,46 +32,46 @@ pub struct Whereis {
     pub size: Option<u64>,
     /// Checksums, if known.
     pub checksums: Checksums,
-    /// Its replicas, best first: available before suspect, online before offline, near before far. Lost ones
-    /// are not among them.
+    /// Its replicas, best first: available before suspect, online before offline, near before far.
+    /// Lost ones are left out.
     pub replicas: Vec<ReplicaAt>,
 }
 
 canonical_struct!(Whereis { guid, size, checksums, replicas });
 
-/// A [`ReplicaAt`] whose parts lie elsewhere. Its canonical bytes are the same.
+/// Borrowed [`ReplicaAt`] with the same canonical bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplicaAtRef<'a> {
-    /// As [`ReplicaAt::se`].
+    /// Storage element, see [`ReplicaAt::se`].
     pub se: Option<&'a SeName>,
-    /// As [`ReplicaAt::state`].
+    /// State, see [`ReplicaAt::state`].
     pub state: ReplicaState,
-    /// As [`ReplicaAt::pfn`], in pieces to be put one after the other.
+    /// URL, see [`ReplicaAt::pfn`], in pieces to concatenate.
     pub pfn: [&'a str; 4],
 }
 
-/// A [`Whereis`] whose parts lie elsewhere. Its canonical bytes are the same.
+/// Borrowed [`Whereis`] with the same canonical bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct WhereisRef<'a> {
-    /// As [`Whereis::guid`].
+    /// Identity, see [`Whereis::guid`].
     pub guid: Guid,
-    /// As [`Whereis::size`].
+    /// Bytes, see [`Whereis::size`].
     pub size: Option<u64>,
-    /// As [`Whereis::checksums`].
+    /// Checksums, see [`Whereis::checksums`].
     pub checksums: &'a Checksums,
-    /// As [`Whereis::replicas`].
+    /// Replicas, see [`Whereis::replicas`].
     pub replicas: &'a [ReplicaAtRef<'a>],
 }
 
 impl ReplicaAtRef<'_> {
-    /// The same, on its own.
+    /// Copies into an owned value.
     pub fn to_owned(&self) -> ReplicaAt {
         ReplicaAt { se: self.se.cloned(), state: self.state, pfn: self.pfn.concat() }
     }
 }
 
 impl WhereisRef<'_> {
-    /// The same, on its own.
+    /// Copies into an owned value.
     pub fn to_owned(&self) -> Whereis {
         let replicas = self.replicas.iter().map(ReplicaAtRef::to_owned).collect();
         Whereis { guid: self.guid, size: self.size, checksums: self.checksums.clone(), replicas }
@@ -99,18 +100,18 @@ impl Encode for WhereisRef<'_> {
     }
 }
 
-/// An [`Answer::Whereis`] of items that are canonical bytes already. Its canonical bytes are the same.
+/// An [`Answer::Whereis`] whose items are encoded already. Its canonical bytes are the same.
 #[derive(Clone, Copy, Debug)]
 pub struct WhereisBytes<'a> {
-    /// How many items.
+    /// Number of items.
     pub count: usize,
-    /// Each a [`Result`] of a [`Whereis`] or a [`WhereisRef`].
+    /// Encoded items, each a [`Result`] of a [`Whereis`] or a [`WhereisRef`].
     pub items: &'a [u8],
 }
 
 impl Encode for WhereisBytes<'_> {
     fn encode(&self, out: &mut Vec<u8>) {
-        // The answer without items ends with their number.
+        // An answer without items ends with their number, one byte; it is replaced.
         Answer::Whereis(Vec::new()).encode(out);
         out.pop();
         put_varint(out, self.count as u64);
@@ -124,8 +125,8 @@ mod tests {
     use crate::checksum::Checksum;
     use crate::codec::Decode;
 
-    /// Goal: who writes an answer from its parts gives the bytes of the answer. Method: with nothing, with everything,
-    /// with pieces of a PFN empty and so long that their sum takes a longer length than each of them.
+    /// Goal: encoding an answer from its parts gives the bytes of the answer. Cases: no fields, all
+    /// fields, empty pieces of a PFN, and pieces whose sum needs a longer length than each of them.
     #[test]
     fn the_borrowed_twin_has_the_same_canonical_bytes() {
         let se = SeName::parse("ALICE::CERN::EOS").unwrap();

@@ -1,5 +1,5 @@
-//! The document of the canonical bytes says what the code does: each table is compared with the macros that
-//! define the encodings.
+//! Checks that the document of the canonical bytes describes the code: each table is compared with
+//! the macros that define the encodings.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -31,7 +31,7 @@ const SOURCES: [&str; 13] = [
     include_str!("../src/whereis.rs"),
 ];
 
-/// What stands in each `$macro!(Type { … });`, by type.
+/// Finds the content of each `$macro!(Type { … });`, by type.
 fn definitions(name: &str) -> BTreeMap<&'static str, Vec<&'static str>> {
     let mut found = BTreeMap::new();
     for source in SOURCES {
@@ -45,7 +45,7 @@ fn definitions(name: &str) -> BTreeMap<&'static str, Vec<&'static str>> {
     found
 }
 
-/// Cuts at the commas and semicolons that are in no brackets.
+/// Splits at commas and semicolons outside of brackets.
 fn split(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut depth, mut start) = (0, 0);
@@ -64,7 +64,7 @@ fn split(text: &str) -> Vec<&str> {
     parts
 }
 
-/// The cells of the rows of a section.
+/// Returns the cells of the rows of a section.
 fn rows(section: &str) -> Vec<Vec<&'static str>> {
     let (_, after) = DOCUMENT.split_once(&format!("## {section}\n")).expect("the section is there");
     let section = after.split("\n## ").next().expect("a first part");
@@ -72,12 +72,12 @@ fn rows(section: &str) -> Vec<Vec<&'static str>> {
     rows.map(|line| line.trim_matches('|').split('|').map(str::trim).collect()).collect()
 }
 
-/// The names of the fields of `a: T, b: T`.
+/// Returns the names of the fields of `a: T, b: T`.
 fn field_names(fields: &str) -> Vec<&str> {
     split(fields).into_iter().filter_map(|field| field.split_once(':')).map(|(name, _)| name.trim()).collect()
 }
 
-/// The number, name and named fields of `1 => Variant { a, b }`.
+/// Returns the number, name and named fields of `1 => Variant { a, b }`.
 fn variant(item: &str) -> (&str, &str, Vec<&str>) {
     let (number, rest) = item.split_once("=>").expect("a number and a variant");
     let rest = rest.trim();

@@ -1,9 +1,9 @@
-//! Clocks: the machine's, and one that does not believe a jump ahead.
+//! Clocks: the machine's, and one that rejects a jump ahead.
 //!
-//! A clock that is ahead would date changes ahead, which no later change can take back, and end
-//! what has not expired. So dates and expiry go by [`Clock::trusted`]: the time of the last change
-//! that was known, and the time that has really passed since, as the kernel counts it. The
-//! machine's clock is believed as long as it is at most [`CLOCK_JUMP`] ahead of that, or once an
+//! A clock that is ahead would date changes ahead, which no later change can undo, and end entries
+//! that have not expired. So dates and expiry use [`Clock::trusted`]. It starts at the time of the
+//! last known change and adds the time that has really passed since, as the kernel counts it. The
+//! machine's clock is trusted as long as it is at most [`CLOCK_JUMP`] ahead of that, or once an
 //! operator confirms it. A file keeps the trusted time for the next start (`kept_time.rs`).
 
 use std::io;
@@ -21,61 +21,62 @@ pub const CLOCK_JUMP: u64 = 24 * 3600 * 1000;
 /// Range that an operator may set it to.
 pub const CLOCK_JUMP_RANGE: std::ops::RangeInclusive<u64> = 60_000..=365 * 24 * 3600 * 1000;
 
-/// A clock. Time enters the catalogue through one of these, so that a test can turn it.
+/// A clock. All time enters the catalogue through this trait, so that a test can control it.
 pub trait Clock: Send + Sync + 'static {
-    /// The time by the machine's clock, whether it is right or not: for what a mistake ends too early,
-    /// but does not destroy, like tokens.
+    /// Returns the time of the machine's clock, right or wrong. Only for uses where an error ends
+    /// something too early but destroys nothing, like tokens.
     fn now(&self) -> TimeMs;
 
-    /// The time that changes are dated with, and that expiry, purge and retention go by. It is behind
+    /// Returns the time for the dates of changes, and for expiry, purge and retention. It is behind
     /// the machine's clock while that is ahead without a reason.
     fn trusted(&self) -> TimeMs {
         self.now()
     }
 
-    /// Takes note of the time of the last change of a catalogue that is opened.
+    /// Takes in the time of the last change of a catalogue that is opened.
     fn opened(&self, last_change: TimeMs) {
         let _ = last_change;
     }
 
-    /// Takes the time that an earlier process kept in this file, and has [`Clock::keep`] write there.
-    /// For before a catalogue is opened.
+    /// Loads the time that an earlier process kept in this file, and makes [`Clock::keep`] write
+    /// there. Callers use it before they open a catalogue.
     fn keep_in(&self, file: &Path) {
         let _ = file;
     }
 
-    /// Keeps the trusted time durably for the next start, if it was said where.
+    /// Saves the trusted time durably for the next start, if [`Clock::keep_in`] named a file.
     fn keep(&self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Takes note that another server of the catalogue dated a change with this time.
+    /// Takes in the time of a change by another server of the catalogue.
     fn witness(&self, change: TimeMs) {
         let _ = change;
     }
 
-    /// Time by which the machine's clock is ahead of the trusted time; none if it is believed.
+    /// Returns the lead of the machine's clock over the trusted time; none if the clock is trusted.
     fn jump(&self) -> Option<ClockJump> {
         None
     }
 
-    /// Believes the machine's clock as it is now. Gives the jump that was confirmed, if there was one.
+    /// Trusts the machine's clock from now on. Returns the jump that it confirmed, if there was
+    /// one.
     fn confirm(&self) -> Option<ClockJump> {
         None
     }
 }
 
-/// A clock that is ahead.
+/// The lead of a clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockJump {
     /// The machine's clock.
     pub machine: TimeMs,
-    /// The time that is trusted.
+    /// The trusted time.
     pub trusted: TimeMs,
 }
 
 impl ClockJump {
-    /// By how many milliseconds it is ahead.
+    /// Returns the lead in milliseconds.
     pub fn ahead_ms(&self) -> u64 {
         self.machine.0.saturating_sub(self.trusted.0)
     }
@@ -105,18 +106,18 @@ impl Clock for SystemClock {
     }
 }
 
-/// A counter of the time that really passes: nobody sets it.
+/// A counter of the time that really passes; nobody can set it.
 pub trait Uptime: Send + Sync + 'static {
-    /// Milliseconds since some moment, those in which the machine slept included.
+    /// Returns milliseconds since some moment, including those in which the machine slept.
     fn elapsed_ms(&self) -> u64;
 
-    /// Names that moment: counts of another name are not comparable.
+    /// Names that moment; counts with different names are not comparable.
     fn boot(&self) -> Option<String> {
         None
     }
 }
 
-/// The kernel's count since the machine was started.
+/// The kernel's count since the machine started.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemUptime;
 
@@ -134,23 +135,24 @@ impl Uptime for SystemUptime {
     }
 }
 
-/// The time that was trusted at a moment of the count.
+/// A pair of trusted time and kernel count.
 #[derive(Clone, Copy, Debug)]
 struct Anchor {
     time: TimeMs,
     elapsed_ms: u64,
-    /// The machine's clock was found ahead, and this was logged.
+    /// True once a lead of the machine's clock was logged.
     warned: bool,
 }
 
-/// A clock that is believed only as far as the time that has really passed goes, and a limit.
+/// A clock that trusts the machine's clock up to a limit beyond the time that has really passed.
 pub struct WatchedClock {
     machine: Arc<dyn Clock>,
     uptime: Arc<dyn Uptime>,
     jump_ms: u64,
-    /// None before the first question.
+    /// None before the first use.
     anchor: Mutex<Option<Anchor>>,
-    /// File that keeps the time, and the time that an earlier process kept there, carried on to now.
+    /// File that keeps the time, and the time that an earlier process kept there, carried forward
+    /// to now.
     kept: Mutex<Option<(PathBuf, Option<TimeMs>)>>,
 }
 
@@ -165,7 +167,7 @@ impl WatchedClock {
         Self::new(Arc::new(SystemClock), Arc::new(SystemUptime), jump_ms)
     }
 
-    /// The machine's clock, and the time that is trusted without it, if that is too far behind.
+    /// Returns the machine's clock; and, if that is too far ahead, the time to trust instead.
     fn read(&self) -> (TimeMs, Option<TimeMs>) {
         let (machine, elapsed_ms) = (self.machine.now(), self.uptime.elapsed_ms());
         let mut held = self.anchor.lock();
@@ -213,8 +215,8 @@ impl Clock for WatchedClock {
                 "the last change is dated far ahead of the machine's clock: later changes get its time until then"
             );
         }
-        // A clock that is behind now, and put right later, does not jump then: the last known time vouches
-        // for that.
+        // A clock that is behind now and corrected later does not jump then, because the last known
+        // time confirms the corrected one.
         self.set(if jumped { last_known } else { machine.max(last_known) });
         self.read();
     }
@@ -233,7 +235,7 @@ impl Clock for WatchedClock {
     }
 
     fn keep(&self) -> io::Result<()> {
-        // Held meanwhile: two writers would share the fresh file.
+        // Held during the write: two writers would share the fresh file.
         let kept = self.kept.lock();
         let Some((file, _)) = kept.as_ref() else { return Ok(()) };
         let time = self.trusted();
@@ -243,7 +245,7 @@ impl Clock for WatchedClock {
 
     fn witness(&self, change: TimeMs) {
         let machine = self.machine.now();
-        // Another server, which watches its own clock, is as far.
+        // Another server, which checks its own clock, reads about the same time.
         if machine <= change.plus_ms(self.jump_ms) && self.jump().is_some() {
             self.set(machine);
             self.read();
@@ -272,7 +274,7 @@ mod tests {
     const DAY: u64 = 24 * 3600 * 1000;
     const START: u64 = 20_000 * DAY;
 
-    /// A clock and a count, each turned by hand.
+    /// A clock and a kernel count that the test sets.
     #[derive(Clone, Default)]
     struct Turned {
         machine: Arc<AtomicU64>,
@@ -309,7 +311,7 @@ mod tests {
             WatchedClock::new(Arc::new(self.clone()), Arc::new(self.clone()), CLOCK_JUMP)
         }
 
-        /// A process that finds what an earlier one kept.
+        /// Starts a process that finds the file of an earlier one.
         fn restarted(&self, file: &Path, last_change: TimeMs) -> WatchedClock {
             let clock = self.watched();
             clock.keep_in(file);
@@ -317,7 +319,7 @@ mod tests {
             clock
         }
 
-        /// The machine is started again: its count begins anew.
+        /// Restarts the machine: its count begins at a low value again.
         fn reboot(&self) {
             self.boots.fetch_add(1, Ordering::SeqCst);
             self.uptime.store(1000, Ordering::SeqCst);
@@ -333,8 +335,8 @@ mod tests {
         }
     }
 
-    /// Goal: the limit is exact, and beyond it time goes on as it really passes, until the clock is
-    /// right again.
+    /// Goal: the limit is exact. Beyond it, trusted time follows the time that really passes until
+    /// the clock is right again.
     #[test]
     fn clock_ahead_by_more_than_the_limit_is_not_trusted() {
         let (turned, clock) = Turned::new();
@@ -363,7 +365,8 @@ mod tests {
         assert_eq!(clock.trusted(), TimeMs(START + 500));
     }
 
-    /// Goal: a clock ahead when the catalogue is opened is held back by the last change, then confirmed.
+    /// Goal: if the clock is ahead at opening, the last change holds it back until an operator
+    /// confirms it.
     #[test]
     fn clock_ahead_at_opening_is_held_back_until_it_is_confirmed() {
         let (turned, clock) = Turned::new();
@@ -376,7 +379,8 @@ mod tests {
         assert_eq!((clock.trusted(), clock.jump(), clock.confirm()), (TimeMs(START + 1000), None, None));
     }
 
-    /// Goal: a machine that starts with its clock far behind, and has it put right, has no jump ahead.
+    /// Goal: a machine that starts with its clock far behind, and then corrects it, has no jump
+    /// ahead.
     #[test]
     fn clock_that_starts_behind_and_is_put_right_is_trusted() {
         let (turned, clock) = Turned::new();
@@ -387,7 +391,7 @@ mod tests {
         assert_eq!((clock.trusted(), clock.jump()), (TimeMs(START + 10), None));
     }
 
-    /// Goal: a step back is followed, and the way forward again is no jump.
+    /// Goal: trusted time follows a step back; the way forward again is no jump.
     #[test]
     fn clock_that_steps_back_is_followed_there_and_back() {
         let (turned, clock) = Turned::new();
@@ -398,7 +402,7 @@ mod tests {
         assert_eq!((clock.trusted(), clock.jump()), (TimeMs(START + 10), None));
     }
 
-    /// Goal: a machine that slept, or a process that was stopped, finds its clock right.
+    /// Goal: a sleeping machine or a stopped process causes no jump.
     #[test]
     fn pause_that_the_kernel_counted_is_no_jump() {
         let (turned, clock) = Turned::new();
@@ -407,7 +411,7 @@ mod tests {
         assert_eq!((clock.trusted(), clock.jump()), (TimeMs(START + 40 * DAY), None));
     }
 
-    /// Goal: another server's change shows that the time is right; one that is behind shows nothing.
+    /// Goal: another server's change confirms the clock; a change from before the limit does not.
     #[test]
     fn change_of_another_server_vouches_for_the_clock() {
         let (_turned, clock) = Turned::new();
@@ -418,7 +422,8 @@ mod tests {
         assert_eq!((clock.jump(), clock.trusted()), (None, TimeMs(START)));
     }
 
-    /// Goal: neither an idle server nor one that was stopped for long asks again, if the time passed.
+    /// Goal: an idle or long stopped server needs no confirmation at its next start if the kernel
+    /// counted the time.
     #[test]
     fn idle_time_that_was_counted_is_no_jump_at_the_next_start() {
         let directory = tempfile::tempdir().unwrap();
@@ -428,12 +433,12 @@ mod tests {
         let clock = turned.restarted(&file, last_change);
         turned.pass(40 * DAY);
         clock.keep().unwrap();
-        // Stopped for 30 days, the machine running.
+        // Stopped for 30 days while the machine runs.
         turned.pass(30 * DAY);
         let clock = turned.restarted(&file, last_change);
         assert_eq!((clock.jump(), clock.trusted()), (None, TimeMs(START + 70 * DAY)));
         clock.keep().unwrap();
-        // The machine is started again within the limit, and then later than that.
+        // The machine restarts within the limit, and then beyond it.
         turned.reboot();
         turned.machine.fetch_add(DAY, Ordering::SeqCst);
         assert_eq!(turned.restarted(&file, last_change).jump(), None);
@@ -441,7 +446,7 @@ mod tests {
         assert!(turned.restarted(&file, last_change).jump().is_some());
     }
 
-    /// Goal: what an operator confirmed holds after a restart, and nothing else does.
+    /// Goal: a confirmed clock, and nothing else, is trusted after a restart.
     #[test]
     fn confirmed_clock_is_believed_after_a_restart() {
         let directory = tempfile::tempdir().unwrap();
@@ -458,12 +463,12 @@ mod tests {
         turned.reboot();
         let clock = turned.restarted(&file, last_change);
         assert_eq!((clock.jump(), clock.trusted()), (None, TimeMs(START)));
-        // A damaged file says nothing.
+        // A damaged file counts as no file.
         std::fs::write(&file, "exacat clock\n").unwrap();
         assert!(turned.restarted(&file, last_change).jump().is_some());
     }
 
-    /// Goal: a clock that is ahead does not vouch for itself, however often it is kept.
+    /// Goal: a clock that is ahead never confirms itself, however often the time is kept.
     #[test]
     fn clock_that_is_ahead_is_never_kept() {
         let directory = tempfile::tempdir().unwrap();

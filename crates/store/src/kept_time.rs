@@ -1,9 +1,9 @@
 //! The file that keeps the trusted time for the next start.
 //!
-//! The last change alone would make an idle catalogue doubt its clock at every start, and forget
-//! what an operator confirmed. The file has the time that was *trusted*, so a machine's clock that
-//! is too far ahead does not get into it. As long as the machine was not started again, the
-//! kernel's count says how much time passed since, without any clock.
+//! With the last change alone, an idle catalogue would reject its clock at every start, and forget
+//! an operator's confirmation. The file has the *trusted* time, so the time of a clock that is too
+//! far ahead never enters it. Until the machine restarts, the kernel's count gives the time that
+//! has passed since, without any clock.
 //!
 //! ```text
 //! exacat clock
@@ -13,8 +13,8 @@
 //! checksum 0123456789abcdef
 //! ```
 //!
-//! The `boot` line is the machine's start and the kernel's count in milliseconds; it is left out
-//! where the kernel does not name its start. The checksum is XXH3-64 of all lines before it.
+//! The `boot` line names the machine's start and the kernel's count in milliseconds. The server
+//! omits it if the kernel does not name its start. The checksum is XXH3-64 of all lines before it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -25,19 +25,20 @@ use exacat_model::TimeMs;
 use xxhash_rust::xxh3::xxh3_64;
 
 const HEAD: &str = "exacat clock\nversion 1\n";
-/// Bytes of the file, at most.
+/// Maximum bytes of the file.
 const BYTES_MAX: u64 = 512;
 
 /// The trusted time at a moment of the kernel's count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeptTime {
     pub time: TimeMs,
-    /// Start of the machine, and milliseconds of its count.
+    /// Name of the machine's start, and the kernel's count in milliseconds.
     pub boot: Option<(String, u64)>,
 }
 
 impl KeptTime {
-    /// The time now, as far as it is known: with what the kernel counted since, if it is the same start.
+    /// Returns the kept time, plus the time that the kernel counted since if the machine did not
+    /// restart.
     pub fn carried(&self, boot: Option<&str>, elapsed_ms: u64) -> TimeMs {
         match (&self.boot, boot) {
             (Some((kept, count)), Some(boot)) if kept == boot => {
@@ -74,7 +75,7 @@ impl KeptTime {
         lines.next().is_none().then_some(KeptTime { time, boot })
     }
 
-    /// Reads the file; none if there is none. A damaged one is an error.
+    /// Reads the file; none if there is none. A damaged file is an error.
     pub fn load(path: &Path) -> io::Result<Option<KeptTime>> {
         let file = match File::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -85,7 +86,7 @@ impl KeptTime {
         kept.map(Some)
     }
 
-    /// Writes the file whole or not at all, and durably.
+    /// Writes the file completely or not at all, and durably.
     pub fn save(&self, path: &Path) -> io::Result<()> {
         let fresh = path.with_extension("new");
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
@@ -110,7 +111,7 @@ mod tests {
         KeptTime { time: TimeMs(1_800_000_000_000), boot: Some(("3e0a-1".to_owned(), 604_800_000)) }
     }
 
-    /// Goal: what was kept is read as written, and no flipped bit makes another time of it.
+    /// Goal: the file reads back as written, and no flipped bit changes the time.
     #[test]
     fn kept_time_is_read_as_written_or_not_at_all() {
         let text = kept().encode();

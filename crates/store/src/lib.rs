@@ -1,11 +1,12 @@
-//! The one boundary: what a store offers, and what it promises.
+//! The boundary between catalogue and engines: the operations and guarantees of a store.
 //!
-//! Start with [`contract`]: the clauses every store keeps and the table of mutations. Then [`Store`], the
-//! trait. [`rules`] are the table's rows as functions of any state; [`memory`] is the reference: slow, obvious, the
-//! oracle of every test.
+//! Start with [`contract`]: the clauses that every store keeps and the table of mutations. Then
+//! read [`Store`], the trait. [`rules`] has the rows of the table as functions of any state.
+//! [`memory`] is the slow and obvious reference, the oracle of every test.
 //!
-//! A store knows entries, not paths' meaning, sessions, faces or wire formats. What must hold at the instant of
-//! commit is decided here; what may be judged a moment before (permission, policy) in the catalogue.
+//! A store knows entries. It does not know the meaning of paths, sessions, faces or wire formats.
+//! The store decides the conditions that must hold at the commit. The catalogue decides those that
+//! may be judged a moment before (permission, policy).
 
 mod clock;
 pub mod contract;
@@ -38,19 +39,20 @@ use exacat_model::{
     RecordKey, RecordKind, Result, Revision, SeNumber, TimeMs, Timelines, TrashId, TrashItem,
 };
 
-/// A catalogue's state: reads, and [`apply`](Store::apply) for batches of mutations.
+/// State of a catalogue: reads, and [`apply`](Store::apply) for batches of mutations.
 ///
-/// Every read is answered from one committed state (clause R1) and sees every mutation whose answer its caller
-/// has had (R2). Pages are bounded by `limit`, which is at most
-/// [`PAGE_ITEMS_MAX`](exacat_model::limits::PAGE_ITEMS_MAX); batches of keys by
-/// [`READ_BATCH_MAX`](exacat_model::limits::READ_BATCH_MAX). The clauses stand in [`contract`].
+/// Every read shows one committed state (clause R1), with every mutation whose outcome its caller
+/// has received (R2). `limit` bounds a page, and
+/// [`PAGE_ITEMS_MAX`](exacat_model::limits::PAGE_ITEMS_MAX) bounds `limit`.
+/// [`READ_BATCH_MAX`](exacat_model::limits::READ_BATCH_MAX) bounds batches of keys. [`contract`]
+/// has the clauses.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// Decides and commits a request's mutations in order; one outcome each.
+    /// Decides and commits a request's mutations in order; returns one outcome each.
     async fn apply(&self, request: Request) -> std::result::Result<Vec<Outcome>, ApplyError>;
 
-    /// Applies requests that came together, in order, each as [`Store::apply`] would: what becomes of one does not
-    /// depend on whether another is done.
+    /// Applies requests that arrived together, in order, each as [`Store::apply`] would. The result
+    /// of one does not depend on the others.
     async fn apply_each(&self, requests: Vec<Request>) -> Vec<std::result::Result<Vec<Outcome>, ApplyError>> {
         let mut answers = Vec::with_capacity(requests.len());
         for request in requests {
@@ -59,36 +61,36 @@ pub trait Store: Send + Sync + 'static {
         answers
     }
 
-    /// Follows each path from the root, as far as it goes.
+    /// Resolves each path from the root, as far as it exists.
     async fn walk(&self, paths: &[Lfn]) -> Result<Vec<Walk>>;
 
-    /// Finds files by their paths: what [`Store::walk`] gives of each path that ends at a file, without what a look-up
-    /// leaves unread; nothing of other paths.
+    /// Finds files by their paths. Returns the result of [`Store::walk`] for each path that ends at
+    /// a file, without the parts that a look-up does not read. Other paths have none.
     async fn files(&self, paths: &[Lfn]) -> Result<Files> {
         Ok(self.walk(paths).await?.into_iter().collect())
     }
 
-    /// Finds entries by what stays the same; in the tree or in the trash; none if there is no such entry.
+    /// Finds entries by identity, in the tree or in the trash; none if there is no such entry.
     async fn locate(&self, ids: &[EntryId]) -> Result<Vec<Option<Located>>>;
 
-    /// Finds entries by where they stand, in the tree or below an item of the trash; none where nothing
-    /// stands.
+    /// Finds entries by place, in the tree or below an item of the trash; none at an empty place.
     async fn standing(&self, places: &[At]) -> Result<Vec<Option<Entry>>>;
 
-    /// Children of a directory in the order of their names' bytes, after `after`. None if there is no such
-    /// directory. Directories in the trash can be listed.
+    /// Lists the children of a directory after `after`, in the order of their names' bytes; none if
+    /// there is no such directory. Directories in the trash can be listed.
     async fn list(&self, directory: DirId, after: Option<&Name>, limit: usize)
     -> Result<Option<Page<Entry>>>;
 
-    /// What is used, exactly; with what bookings reserve, for users and groups.
+    /// Returns the exact usage. For users and groups, also the part that upload reservations hold.
     async fn usage(&self, of: &[UsageOf]) -> Result<Vec<Account>>;
 
-    /// Files with a replica on a storage element, in an order of the store's own. `cursor` is empty at the
-    /// start, later what the page before gave. Files in the trash are among them. One that is moved meanwhile may be
-    /// given more than once (R3).
+    /// Lists files with a replica on a storage element, in an order of the store's choice. `cursor`
+    /// is empty at the start, then the one that the last page returned. Files in the trash are
+    /// included. A file that moves meanwhile may appear more than once (R3).
     async fn replicas_on(&self, se: SeNumber, cursor: &[u8], limit: usize) -> Result<(Page<Entry>, Vec<u8>)>;
 
-    /// Members of a collection in the order of their GUIDs, after `after`; none if there is no such collection.
+    /// Lists members of a collection after `after`, in the order of their GUIDs; none if there is
+    /// no such collection.
     async fn members(
         &self,
         collection: Guid,
@@ -96,13 +98,13 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Option<Page<Guid>>>;
 
-    /// Items of the trash, oldest first, after `after`.
+    /// Lists items of the trash after `after`, oldest first.
     async fn trash(&self, after: Option<TrashId>, limit: usize) -> Result<Page<TrashItem>>;
 
-    /// One item of the trash.
+    /// Returns an item of the trash.
     async fn trash_item(&self, id: TrashId) -> Result<Option<TrashItem>>;
 
-    /// The deletion queue of a storage element, oldest first, after `after`.
+    /// Lists the deletion queue of a storage element after `after`, oldest first.
     async fn deletions(
         &self,
         se: SeNumber,
@@ -110,19 +112,20 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Page<Deletion>>;
 
-    /// One booking.
+    /// Returns an upload reservation.
     async fn booking(&self, guid: Guid) -> Result<Option<Booking>>;
 
-    /// Bookings in the order of their GUIDs, after `after`.
+    /// Lists upload reservations after `after`, in the order of their GUIDs.
     async fn bookings(&self, after: Option<Guid>, limit: usize) -> Result<Page<Booking>>;
 
-    /// What has expired by `now`, longest ago first: bookings, and entries in the tree.
+    /// Returns what has expired by `now`, longest ago first: upload reservations, and entries in
+    /// the tree.
     async fn due(&self, now: TimeMs, limit: usize) -> Result<Due>;
 
-    /// One record of the registry and the change that last set it.
+    /// Returns a record of the registry and the change that last set it.
     async fn record(&self, key: RecordKey) -> Result<Option<(Record, Revision)>>;
 
-    /// Records of one kind in the order of their keys, after `after`.
+    /// Lists records of one kind after `after`, in the order of their keys.
     async fn records(
         &self,
         kind: RecordKind,
@@ -130,18 +133,18 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Page<RecordEntry>>;
 
-    /// The timelines of the catalogue, which stay the same as long as the store is open: which of
-    /// several histories its revisions are of (H5).
+    /// Returns the timelines of the catalogue (H5), which say to which history its revisions
+    /// belong. They stay the same as long as the store is open.
     fn timelines(&self) -> Arc<Timelines>;
 
-    /// The last committed revision.
+    /// Returns the last committed revision.
     async fn revision(&self) -> Result<Revision>;
 
-    /// Changes after `after`, in order, at most `limit`.
+    /// Returns changes after `after`, in order, at most `limit`.
     async fn changes(&self, after: Revision, limit: usize) -> Result<ChangePage>;
 
-    /// Changes of one entry, the newest first, from its change `from` on, at most `limit`, each found
-    /// by the one after it.
+    /// Returns at most `limit` changes of one entry, the newest first, starting with its change
+    /// `from`. Each change leads to the one before it.
     async fn trail(&self, id: EntryId, from: Revision, limit: usize) -> Result<Trail> {
         let limit = limit.min(PAGE_ITEMS_MAX);
         let mut trail = Trail { changes: Vec::new(), end: TrailEnd::More(from) };
@@ -161,62 +164,67 @@ pub trait Store: Send + Sync + 'static {
         Ok(trail)
     }
 
-    /// The changes that these traces lead to.
+    /// Returns the changes that these traces lead to.
     async fn traces(&self, of: &[Trace]) -> Result<Traces>;
 
-    /// Returns once there is a change after `after`. May return early; then ask again.
+    /// Waits for a change after `after`. May return early; the caller then repeats it.
     async fn changed(&self, after: Revision) -> Result<()>;
 
-    /// Recomputes every index and every counter from the entries of one committed state, and compares.
+    /// Recomputes every index and every counter from the entries of one committed state, and
+    /// compares.
     async fn audit(&self) -> Result<Audit>;
 
-    /// Figures for an operator.
+    /// Returns metrics for an operator.
     async fn status(&self) -> Result<StoreStatus>;
 
-    /// Makes what was answered durable (it is), frees what is held, and refuses further work.
+    /// Frees what the store holds and refuses further work. All answered changes are durable
+    /// already.
     async fn close(&self) -> Result<()>;
 
-    /// The same store, for answers that may be older than the question: its reads are of a state that may be as old as this level allows (R2).
-    /// Whatever it applies is decided as ever. None if nobody else changes the state: then every answer is of the last one anyway.
+    /// Returns the same store with bounded-staleness reads: their state may be as old as this level
+    /// allows (R2). Its `apply` decides as always. None if no other server changes the state,
+    /// because every answer is then of the last state anyway.
     fn relaxed(&self, level: Consistency) -> Option<Arc<dyn Store>> {
         let _ = level;
         None
     }
 
-    /// How often records were changed, as far as is known without looking; 0 for ever if nobody else changes the state. As long as it is the same, records are as
-    /// they were when they were read last, or it takes a look to find out that they are not.
+    /// Counts changes of records, as known without a read; always 0 if no other server changes the
+    /// state. While the count stays the same, records are as last read, or only a read can show
+    /// that they are not.
     fn records_seen(&self) -> u64 {
         0
     }
 
-    /// A revision that no state is older than that a read which begins after this shows; as late as is
-    /// known without waiting. Permission that is judged by such reads is judged by facts of that
-    /// revision or a later one ([`Judged::since`]).
+    /// Returns a lower bound of the revision that later reads show, the highest known without
+    /// waiting. So facts from such reads, which permission is judged by, are of that revision or a
+    /// later one ([`Judged::since`]).
     fn seen_revision(&self) -> Revision {
         Revision(0)
     }
 
-    /// Number of changes of accounts and tokens, as far as is known without a read. As
-    /// long as it is the same, whoever was known by them still is.
+    /// Counts changes of accounts and tokens, as known without a read. While the count stays the
+    /// same, a caller known by them still is.
     fn credentials_seen(&self) -> u64;
 
-    /// Why nothing in it can be changed, if that is so: [`apply`](Store::apply) refuses whatever is asked.
+    /// Returns the reason why the store is read-only, if it is; [`apply`](Store::apply) then
+    /// refuses everything.
     fn read_only(&self) -> Option<&'static str> {
         None
     }
 
-    /// Why nothing more can be changed until the store is opened again, if its log failed. Reads
-    /// are answered from what is durable.
+    /// Returns the reason why no change is possible until the store is reopened, if its log failed.
+    /// Reads still show durable changes.
     fn failure(&self) -> Option<String> {
         None
     }
 
-    /// Returns when [`failure`](Store::failure) says why; never, as long as all is well.
+    /// Waits until [`failure`](Store::failure) has a reason, and returns it.
     async fn failed(&self) -> String {
         std::future::pending().await
     }
 
-    /// Its snapshots and backups, if it can have any: what is kept on a disk of its own.
+    /// Returns the snapshots and backups, if the store has a disk of its own for them.
     fn as_snapshots(&self) -> Option<&dyn Snapshots> {
         None
     }

@@ -1,4 +1,5 @@
-//! What comes of a mutation: applied, unchanged or refused - or, for a whole request, unavailable or unknown.
+//! Outcomes: applied, unchanged or refused for a mutation; for a whole request also unavailable or
+//! unknown.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -14,36 +15,37 @@ use exacat_model::{
 /// Mutations to apply in order, each on its own: a refused one does not stop the others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// Names the request; sent again, it gets the first answer.
+    /// Id of the request; the same id sent again gets the first answer.
     pub operation: OperationId,
-    /// Tells the same request sent again from another one under its id; unknown: nothing is compared.
+    /// Distinguishes the same request sent again from another one under its id; an unknown one is
+    /// not compared.
     pub fingerprint: Fingerprint,
-    /// Who asks; kept in the history.
+    /// User that makes the request; recorded in the history.
     pub who: UserId,
-    /// What to do; at most [`BATCH_MUTATIONS_MAX`](exacat_model::limits::BATCH_MUTATIONS_MAX).
+    /// Mutations; at most [`BATCH_MUTATIONS_MAX`](exacat_model::limits::BATCH_MUTATIONS_MAX).
     pub mutations: Vec<Mutation>,
-    /// Facts that permission was judged by; none if nobody's permission matters.
+    /// Facts that permission was judged by; none if no permission is needed.
     pub judged: Option<Box<Judged>>,
 }
 
 impl Request {
-    /// A request without a fingerprint, for which nobody's permission matters: of a caller that never
-    /// uses an id twice.
+    /// Makes a request without a fingerprint that needs no permission, for a caller that never
+    /// reuses an id.
     pub fn new(operation: OperationId, who: UserId, mutations: Vec<Mutation>) -> Self {
         Request { operation, fingerprint: Fingerprint::UNKNOWN, who, mutations, judged: None }
     }
 
-    /// The same request with its fingerprint.
+    /// Adds the fingerprint.
     pub fn with(self, fingerprint: Fingerprint) -> Self {
         Request { fingerprint, ..self }
     }
 
-    /// The same request, with what its caller's permission was judged by.
+    /// Adds the facts that the caller's permission was judged by.
     pub fn judged(self, judged: Option<Judged>) -> Self {
         Request { judged: judged.map(Box::new), ..self }
     }
 
-    /// Its bytes in canonical form; refused if it has more of them, or more mutations, than a request may (clause A8).
+    /// Returns its encoded bytes. Refuses a request with too many bytes or mutations (clause A8).
     pub fn weigh(&self) -> Result<usize, ApplyError> {
         let count = self.mutations.len();
         if count > BATCH_MUTATIONS_MAX {
@@ -61,7 +63,7 @@ impl Request {
     }
 
     fn encoded_bytes(&self) -> usize {
-        /// Room that is kept for the next: most requests fit.
+        /// Capacity kept for the next request; most requests fit.
         const KEPT_BYTES: usize = 1 << 20;
         thread_local! {
             static ROOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -76,17 +78,18 @@ impl Request {
     }
 }
 
-/// What came of one mutation.
+/// Outcome of one mutation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was done; the change has this revision. `id` is the entry it made or touched, if any.
+    /// The mutation was applied; the change has this revision. `id` is the entry that it made or
+    /// changed, if any.
     Applied {
         /// The change.
         revision: Revision,
         /// The entry.
         id: Option<EntryId>,
     },
-    /// All it asks for was so already: nothing was done, and no change made.
+    /// The requested state held already: nothing was done, and no change made.
     Unchanged,
     /// A precondition did not hold: nothing was done.
     Refused(Refusal),
@@ -94,43 +97,43 @@ pub enum Outcome {
 
 canonical_enum!(Outcome { 1 => Applied { revision, id }, 2 => Unchanged, 3 => Refused(refusal) });
 
-/// Which precondition of a mutation did not hold. The order is that in which they are checked, so that every
-/// store gives the same refusal where several could be given.
+/// Precondition of a mutation that did not hold. The order is that of the checks, so that every
+/// store returns the same refusal if several apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The mutation contradicts itself or a limit: what is wrong with it.
+    /// The mutation is malformed; the text names the fault.
     Invalid(String),
-    /// A documented limit would be exceeded: which, and its value.
+    /// A documented limit would be exceeded; the text names it and its value.
     Limit(String),
-    /// The directory named as parent is not there, or is in the trash.
+    /// The parent directory does not exist, or is in the trash.
     ParentGone,
-    /// Nothing is at that place, or no such item, booking, record, replica or member.
+    /// The place is empty, or there is no such item, upload reservation, record, replica or member.
     NotFound,
-    /// What is there is not the entry or version expected.
+    /// The entry there is not the expected entry or version.
     Stale,
-    /// The name is taken, by this entry.
+    /// This entry has the name.
     Exists(EntryId),
-    /// The GUID is in use, in the tree, in the trash or by another's booking.
+    /// The GUID is in use, in the tree, in the trash or by another owner's upload reservation.
     GuidInUse,
-    /// It is not a directory, or the edit is not for this kind of entry.
+    /// The entry is no directory, or the edit does not suit its kind.
     WrongKind,
     /// The directory is not empty.
     NotEmpty,
     /// A directory cannot move below itself.
     Loop,
-    /// The storage element is not in the registry, or may not be written now.
+    /// The storage element is not in the registry, or closed to writes now.
     NoSuchSe,
     /// The SE holds a replica of the file already.
     ReplicaExists,
-    /// Size or checksum is not what is known or was booked: what differs.
+    /// Size or checksum contradicts the known or reserved one; the text names the difference.
     Mismatch(String),
-    /// A quota would be exceeded: whose and which.
+    /// A quota would be exceeded; the text names the account and the quota.
     Quota(String),
-    /// The booking has expired.
+    /// The upload reservation has expired.
     Expired,
     /// Another record has the name, or the record is in use.
     InUse(String),
-    /// The facts that permission was judged by have changed since: judge again.
+    /// The facts that permission was judged by have changed: judge again.
     Outdated,
 }
 
@@ -155,7 +158,8 @@ canonical_enum!(Refusal {
 });
 
 impl Refusal {
-    /// A quota would be exceeded. `owner` is the record of the user or group that has the quota.
+    /// Makes the refusal for an exceeded quota. `owner` is the record of the user or group that has
+    /// the quota.
     pub fn quota(of: QuotaOf, owner: Option<&Record>, figure: &str, limit: u64, would_be: u128) -> Self {
         let whose = match (owner, of) {
             (Some(Record::User(user)), _) => format!("user {}", user.name),
@@ -168,7 +172,7 @@ impl Refusal {
         ))
     }
 
-    /// The kind of error a caller sees.
+    /// Returns the kind of error for the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Refusal::Invalid(_) | Refusal::Loop => ErrorKind::Invalid,
@@ -221,25 +225,25 @@ impl From<Refusal> for Error {
     }
 }
 
-/// Why a request as a whole has no outcomes.
+/// Reason why a request as a whole has no outcomes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApplyError {
     /// The request exceeds a limit of requests; nothing was done.
     #[error("{0}")]
     TooLarge(String),
-    /// Certainly nothing was done (disk full, closing, queue full): try again later.
+    /// Certainly nothing was done (disk full, closing, queue full): retry later.
     #[error("{0}")]
     Unavailable(String),
-    /// Some, all or none of it was done: ask again with the same operation id.
+    /// Some, all or none of it was done: retry with the same operation id.
     #[error("{0}")]
     Unknown(String),
-    /// The operation id is that of another request, which was applied; nothing of this one was done.
+    /// Another request with this operation id was applied; nothing of this one was done.
     #[error("{0}")]
     Conflict(String),
 }
 
 impl ApplyError {
-    /// The refusal of a request whose id another one has.
+    /// Makes the refusal of a request whose id another one has.
     pub fn conflict(operation: OperationId) -> Self {
         ApplyError::Conflict(format!(
             "operation id {operation:?} was used for another operation: nothing was done, send this one under an id \

@@ -1,4 +1,4 @@
-//! What reads give.
+//! Results of reads.
 
 use exacat_model::limits::READ_BATCH_MAX;
 use exacat_model::{
@@ -7,7 +7,7 @@ use exacat_model::{
 };
 use smallvec::SmallVec;
 
-/// Refuses to look for more at once than may be asked for.
+/// Refuses a read of more keys than permitted.
 pub fn within_batch(keys: usize) -> exacat_model::Result<()> {
     if keys > READ_BATCH_MAX {
         return Err(Error::limit("the number of items asked for at once", keys, READ_BATCH_MAX));
@@ -15,7 +15,7 @@ pub fn within_batch(keys: usize) -> exacat_model::Result<()> {
     Ok(())
 }
 
-/// What permission needs to know of a directory on the way.
+/// Facts about a directory on a path that permission depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gate {
     /// The directory.
@@ -29,7 +29,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// The gate a directory entry is; none if it is no directory.
+    /// Makes the gate of a directory; none for other entries.
     pub fn of(entry: &Entry) -> Option<Gate> {
         Some(Gate { id: entry.directory()?, owner: entry.owner, group: entry.group, mode: entry.mode })
     }
@@ -38,48 +38,49 @@ impl Gate {
 /// Directories from the root downwards.
 pub type Gates = SmallVec<[Gate; 10]>;
 
-/// Where a path leads.
+/// Result of resolving a path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Walk {
-    /// The directories passed, the root first; the entry itself is not among them, even if it is a
-    /// directory. Empty only for the root itself.
+    /// Directories on the path, the root first, without the entry itself even if it is a directory.
+    /// Empty only for the root itself.
     pub gates: Gates,
-    /// How it ended.
+    /// End of the path.
     pub end: WalkEnd,
 }
 
-/// How following a path ended.
+/// End of path resolution.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WalkEnd {
-    /// At this entry, with no component left over.
+    /// The path ends at this entry, with no component left over.
     Found(Box<Entry>),
-    /// The component after the last gate is not in it. `components` were followed before.
+    /// The component after the last gate does not exist. `components` were resolved before.
     Missing {
-        /// How many components were found.
+        /// Number of components that were found.
         components: usize,
     },
-    /// At an entry that is no directory, with components left over. If it is a link, the catalogue follows it.
+    /// The path meets an entry that is no directory, with components left over. If it is a link,
+    /// the catalogue follows it.
     Stopped {
         /// The entry.
         entry: Box<Entry>,
-        /// How many components led to it.
+        /// Number of components that led to it.
         components: usize,
     },
 }
 
-/// Files found by their paths: what a look-up needs of a [`Walk`].
+/// Files found by their paths: the part of a [`Walk`] that a look-up needs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Files {
-    /// Directories passed, as in [`Walk::gates`]. Files of one directory may have one way in common.
+    /// Directories on the paths, as in [`Walk::gates`]. Files of one directory may share one item.
     pub ways: Vec<Gates>,
-    /// One per path: none if it does not end at a file.
+    /// One result per path: none if it does not end at a file.
     pub found: Vec<Option<FoundFile>>,
 }
 
 /// A file that was found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoundFile {
-    /// Its place in [`Files::ways`].
+    /// Index in [`Files::ways`].
     pub way: usize,
     /// Its owner.
     pub owner: UserId,
@@ -87,7 +88,7 @@ pub struct FoundFile {
     pub group: GroupId,
     /// Its mode.
     pub mode: Mode,
-    /// What it is.
+    /// Fields of the file.
     pub file: File,
 }
 
@@ -111,7 +112,7 @@ impl FromIterator<Walk> for Files {
     }
 }
 
-/// Where an entry is.
+/// Location of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// In the tree, under this LFN.
@@ -125,55 +126,56 @@ pub enum Place {
 pub struct Located {
     /// The entry.
     pub entry: Entry,
-    /// Where it is.
+    /// Location of the entry.
     pub place: Place,
-    /// The directories above it in the tree, the root first. In the trash: those above it below the item, the
-    /// item's own first; empty for the item itself.
+    /// Directories above it in the tree, the root first. In the trash: those above it below the
+    /// item, the item first; empty for the item itself.
     pub gates: Gates,
 }
 
-/// A bounded part of something longer.
+/// A bounded part of a listing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page<T> {
     /// The items.
     pub items: Vec<T>,
-    /// There may be more after the last of them.
+    /// True if more may follow the last item.
     pub more: bool,
 }
 
-/// What a usage is asked of.
+/// Subject of a usage read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum UsageOf {
-    /// All that is below a directory, without itself. In the tree or in the trash.
+    /// Everything below a directory, without itself. It may be in the tree or in the trash.
     Directory(DirId),
     /// All entries of an owner, in the tree and in the trash.
     User(UserId),
     /// All entries of a group, in the tree and in the trash.
     Group(GroupId),
-    /// All replicas that take space on a storage element, in the tree and in the trash: their number in
-    /// `files` and `replicas`, their bytes in `bytes` and `replica_bytes`.
+    /// All replicas that take space on a storage element, in the tree and in the trash. `files` and
+    /// `replicas` have their number, `bytes` and `replica_bytes` their bytes.
     Se(SeNumber),
-    /// All that waits in the deletion queue of a storage element, counted as for `Se`.
+    /// The deletion queue of a storage element, counted as for `Se`.
     Deletions(SeNumber),
 }
 
 canonical_enum!(UsageOf { 1 => Directory(id), 2 => User(id), 3 => Group(id), 4 => Se(se), 5 => Deletions(se) });
 
-/// What is used, and what bookings reserve. For other than users and groups nothing is reserved.
+/// Usage, and the part of the quota that upload reservations hold. Only users and groups have
+/// reservations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// What is used.
+    /// Usage.
     pub usage: Usage,
-    /// What is reserved.
+    /// Held by upload reservations.
     pub reserved: Usage,
 }
 
 canonical_struct!(Account { usage, reserved });
 
-/// What has expired.
+/// Expired items.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Due {
-    /// Bookings to release.
+    /// Upload reservations to release.
     pub bookings: Vec<Booking>,
     /// Entries in the tree to remove.
     pub entries: Vec<Entry>,
@@ -195,15 +197,15 @@ pub struct RecordEntry {
 pub struct ChangePage {
     /// The changes, in order.
     pub changes: Vec<Change>,
-    /// Everything up to here has been given: the cursor for the next page. May be beyond the last change
-    /// given, never beyond the last committed one.
+    /// Last revision covered: the cursor for the next page. May be after the last change of the
+    /// page, never after the last committed one.
     pub up_to: Revision,
-    /// The oldest change that is still kept, or the next one if none is; a reader whose cursor is before `oldest - 1` has
-    /// missed changes, and gets those from `oldest` on.
+    /// Oldest change that is still kept, or the next one if none is. A reader with a cursor before
+    /// `oldest - 1` has missed changes, and gets those from `oldest` on.
     pub oldest: Revision,
 }
 
-/// A trace of an entry that went from a name or ended: it leads to the change that did this.
+/// Trace of an entry that left a name or was purged; leads to the change that did this.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trace {
     /// The last change that took an entry from this name.
@@ -213,7 +215,7 @@ pub enum Trace {
 }
 
 impl Trace {
-    /// The traces that a change leaves.
+    /// Returns the traces that a change leaves.
     pub fn of(effect: &Effect) -> impl Iterator<Item = Trace> {
         let ended = match effect {
             Effect::Purged { entry, .. } => Some(Trace::Ended(entry.id())),
@@ -226,10 +228,10 @@ impl Trace {
 /// Known traces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Traces {
-    /// For each trace asked for, the change it leads to; none if there is no such trace.
+    /// Change that each trace leads to; none if there is no such trace.
     pub found: Vec<Option<Revision>>,
-    /// Traces of changes after this one are complete. Those of earlier changes, which an older release
-    /// made, may be missing.
+    /// Traces of changes after this one are complete. Those of earlier changes, made by an older
+    /// release, may be missing.
     pub since: Revision,
 }
 
@@ -245,19 +247,19 @@ pub struct Trail {
 /// Continuation of a trail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrailEnd {
-    /// The entry came to be with the last change given, or with the catalogue.
+    /// The last returned change created the entry, or the entry was in the new catalogue.
     Beginning,
-    /// With this change of the entry: the limit was reached.
+    /// The limit was reached; the trail continues with this change.
     More(Revision),
     /// The log does not keep the entry's earlier changes.
     NotKept,
-    /// The last change given, of an older release, does not name the one before it: earlier changes are
-    /// found by reading the log before this revision.
+    /// The last returned change, from an older release, does not name the one before it. Earlier
+    /// changes are found by reading the log before this revision.
     Unlinked(Revision),
 }
 
 impl TrailEnd {
-    /// Returns how the trail goes on before this change, if `oldest` is the oldest that is kept.
+    /// Returns how the trail continues before this change, if `oldest` is the oldest that is kept.
     pub fn before(change: &Change, oldest: Revision) -> Self {
         match change.effect.previous() {
             Previous::None | Previous::At(Revision(0)) => TrailEnd::Beginning,
@@ -270,18 +272,18 @@ impl TrailEnd {
     }
 }
 
-/// Figures of a store for an operator.
+/// Metrics of a store for an operator.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StoreStatus {
-    /// Which store: `memory`, `embedded` …
+    /// Kind of the store: `memory`, `embedded` …
     pub kind: String,
     /// The last committed change.
     pub revision: Revision,
     /// Entries in the tree and the trash, the root not counted.
     pub entries: u64,
-    /// Named figures with their unit in the name (`log_bytes`, `sync_us_p99` …).
+    /// Named metrics with their unit in the name (`log_bytes`, `sync_us_p99` …).
     pub figures: Vec<(String, u64)>,
-    /// What an operator should know, in words; empty if all is well.
+    /// Warnings for an operator, in words; empty if all is well.
     pub warnings: Vec<String>,
 }
 

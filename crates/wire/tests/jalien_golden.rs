@@ -1,4 +1,4 @@
-//! Answers byte for byte as the client was seen to take them: those of `alien.py` 1.7.0, taken down from the wire.
+//! Answers byte for byte as `alien.py` 1.7.0 was seen to accept them, recorded on the wire.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use exacat_wire::jalien::{AnswerWriter, Item, Metadata, Style};

@@ -1,4 +1,5 @@
-//! The document of the protocol says what the code does: the tables of frames and limits are compared.
+//! Checks that the document of the protocol describes the code: its tables of frames and limits are
+//! compared.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -16,7 +17,7 @@ use exacat_wire::native::{FrameType, MAGIC, PROTOCOL_VERSION};
 
 const DOCUMENT: &str = include_str!("../../../docs/internals/native-protocol.md");
 
-/// The cells of the row that begins with these.
+/// Returns the cells of the row that begins with these two.
 fn row(first: &str, second: &str) -> Vec<String> {
     let start = format!("| {first} | {second} |");
     let line =

@@ -1,5 +1,5 @@
-//! The frame decoder and the encoders: what goes in comes out, in whatever pieces; what is no frame is refused
-//! with the reason; nothing panics.
+//! Frame decoder and encoders: messages survive encoding and decoding in any pieces, bad frames are
+//! refused with the reason, nothing panics.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -268,8 +268,8 @@ fn what_is_encoded_is_decoded_in_whatever_pieces_it_comes() {
     }
 }
 
-/// Any bytes give frames or an error; what does decode encodes to the same bytes again (a hello excepted,
-/// which may have more than is known here).
+/// Any bytes give frames or an error. Decoded frames encode to the same bytes again, except a
+/// hello, which may have unknown bytes.
 #[test]
 fn spoilt_bytes_never_panic_and_have_one_meaning() {
     let mut accepted = 0;
@@ -371,7 +371,7 @@ fn a_body_that_does_not_decode_spoils_only_its_request() {
     assert_eq!(error.answerable_request(), Some(77));
     assert_eq!(Error::from(error).kind, ErrorKind::Invalid);
     assert_eq!(decoder.next_frame().unwrap().unwrap().decode().unwrap(), Frame::Ping(5));
-    // A spoilt frame of another type leaves nobody to answer.
+    // A damaged frame of another type has no request to answer.
     let mut bytes = Vec::new();
     encode_ping(&mut bytes, 5);
     bytes[0] -= 1;
@@ -393,7 +393,7 @@ fn a_frame_may_be_as_long_as_the_limit_and_no_longer() {
         decoder.feed(&vec![0; limit - HEADER_BYTES]);
         assert_eq!(decoder.next_frame().unwrap().unwrap().body.len(), limit - HEADER_BYTES);
     }
-    // One byte more is refused when its length is seen, before anything is held for it.
+    // One byte more is refused at the length field, before any memory is held for it.
     decoder.feed(&(FRAME_BYTES_MAX_LEAST as u32 - 3).to_le_bytes());
     let error = decoder.next_frame().unwrap_err();
     assert_eq!(
@@ -437,7 +437,7 @@ fn a_write_has_an_operation_id_and_a_read_has_none() {
     assert!(frame(0, &[], &read).is_ok());
     assert!(frame(0, &[], &write).is_err());
     assert!(frame(flags::OPERATION_ID, &[9; 16], &read).is_err());
-    // Only what has pages can be streamed.
+    // Only operations with pages can be streamed.
     assert!(frame(flags::STREAM, &[1], &read).is_err());
     let list = Operation::TrashList { cursor: Cursor::default(), limit: 1 };
     assert!(frame(flags::STREAM, &[1], &list).is_ok());
@@ -459,7 +459,7 @@ fn batches_are_bounded() {
         assert!(encode_batch(&mut out, FRAME_BYTES_MAX, 1, None, None, &vec![item.clone(); count]).is_err());
         assert!(out.is_empty());
     }
-    // A peer that sends such batches all the same is refused: `None` and `Whoami` are two bytes.
+    // A larger batch from a peer is refused too: `None` and `Whoami` are two bytes.
     for count in [0, BATCH_OPERATIONS_MAX + 1] {
         let mut bytes = header((COUNTED_HEADER_BYTES + 2 * count) as u32, FrameType::Batch as u8, 0, 1);
         bytes.extend([0, 1].repeat(count));
@@ -469,7 +469,7 @@ fn batches_are_bounded() {
     }
 }
 
-/// Bytes that would become many times their number in memory are refused before they do.
+/// Bytes that would take many times their number in memory are refused before they do.
 #[test]
 fn a_request_cannot_take_much_more_memory_than_bytes() {
     use exacat_model::codec::put_varint;
@@ -482,7 +482,7 @@ fn a_request_cannot_take_much_more_memory_than_bytes() {
         decoder.feed(&bytes);
         decoder.next_frame().unwrap().unwrap().decode()
     };
-    // Whereis of so many times `/`, three bytes each.
+    // A whereis of `count` times `/`, three bytes each.
     let whereis = |count: usize| {
         let mut operation = vec![3];
         put_varint(&mut operation, count as u64);
@@ -496,7 +496,7 @@ fn a_request_cannot_take_much_more_memory_than_bytes() {
     let error = decoded(&whereis(most + 1)).unwrap_err();
     assert_eq!(error.answerable_request(), Some(1));
     assert!(error.to_string().contains("memory"), "{error}");
-    // Also where the lists are many and short: edits of nobody, each with an empty list after it.
+    // The same with many short lists: edits of no file, each with an empty list.
     let mut operation = vec![12];
     put_varint(&mut operation, 3_000_000);
     operation.extend([1, 1, b'/', 0].repeat(3_000_000));
@@ -519,7 +519,7 @@ fn what_is_too_long_is_not_appended_at_all() {
     assert_eq!(out, [1, 2, 3]);
     assert!(encode_part(&mut out, 20, 1, &Answer::Lfns(vec![Ok(lfn.clone())])).is_err());
     assert_eq!(out, [1, 2, 3]);
-    // An answer that is too long becomes the error that says so.
+    // An answer that is too long is replaced by the error that says so.
     out.clear();
     encode_outcome(&mut out, 150, 6, &Ok(Answer::Lfns(vec![Ok(lfn)])));
     let (request, frame) = only_frame(&out);
@@ -585,7 +585,7 @@ fn texts_of_the_handshake_are_bounded() {
     encode_goodbye(&mut out, &"x".repeat(REASON_BYTES_MAX + 1));
     assert_eq!(only_frame(&out).1, Frame::Goodbye { reason: "x".repeat(REASON_BYTES_MAX) });
 
-    // An error always fits, even a stranger's in the handshake.
+    // An error always fits, even in the handshake with a stranger.
     out.clear();
     encode_error(&mut out, 0, &Error::invalid("x".repeat(100_000)));
     let mut decoder = FrameDecoder::new();

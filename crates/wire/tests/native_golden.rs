@@ -1,8 +1,8 @@
 //! One frame of each type, byte for byte as committed: the format cannot change unnoticed.
 //!
-//! Method: the bytes stand here in hex; they must decode to the message, and the message must encode to them.
-//! If this fails, the protocol changed: old clients and new servers no longer understand each other. Do not
-//! edit a line here; raise the protocol version.
+//! Method: the bytes are here in hex. They must decode to the message, and the message must encode
+//! to them. A failure means that the protocol changed: old clients and new servers no longer
+//! understand each other. Do not edit a line here; raise the protocol version.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -48,7 +48,7 @@ fn whereis() -> Answer {
     ])
 }
 
-/// The request id, the message, its bytes.
+/// Request ids, messages, and their bytes.
 fn goldens() -> Vec<(u64, Frame, &'static str)> {
     vec![
         (

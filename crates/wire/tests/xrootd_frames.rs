@@ -1,4 +1,5 @@
-//! Whatever bytes come, in whatever pieces: no panic, the same requests, bounded; and every limit at its edge.
+//! Arbitrary bytes in any pieces cause no panic and give the same requests, with bounded memory;
+//! every limit is tested at its edge.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use exacat_model::ErrorKind;
@@ -34,7 +35,7 @@ impl Random {
     fn request(&mut self) -> (u16, [u8; 16], Vec<u8>) {
         let mut body = [0; 16];
         body.copy_from_slice(&[self.next().to_le_bytes(), self.next().to_le_bytes()].concat());
-        // Most of them small numbers, as of lengths and kinds of queries.
+        // Mostly small numbers, like lengths and kinds of queries.
         for _ in 0..self.index(3) {
             let at = self.index(8) * 2;
             body[at..at + 2].copy_from_slice(&(self.index(20) as u16).to_be_bytes());
@@ -77,7 +78,7 @@ fn requests_come_out_as_they_went_in_whatever_the_pieces() {
             decoder.buffer().extend_from_slice(piece);
             while let Some(frame) = decoder.frame().unwrap() {
                 if let Frame::Request(header, carried) = frame {
-                    // Any request is read or refused.
+                    // Every request is parsed or refused.
                     let _ = Request::parse(&header, &carried);
                     found.push((header.stream, header.request, header.body, carried.to_vec()));
                 }

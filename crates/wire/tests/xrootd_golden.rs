@@ -1,4 +1,4 @@
-//! The bytes of XRootD's protocol as real clients and servers were seen to send them.
+//! Bytes of XRootD's protocol, as recorded from real clients and servers.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use exacat_wire::xrootd::numbers::{error, open, request, role};
@@ -13,7 +13,7 @@ fn hex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 
-/// The header and what it carries, of one request in these bytes behind a handshake.
+/// Returns the header and the body of a request in these bytes behind a handshake.
 fn decoded(bytes: &[u8]) -> (RequestHeader, Vec<u8>) {
     let mut decoder = Decoder::new();
     decoder.buffer().extend_from_slice(&HANDSHAKE);
@@ -34,7 +34,7 @@ fn a_client_and_a_server_greet_each_other() {
 
 #[test]
 fn the_protocol_is_agreed_on() {
-    // xrdfs 5.5.3: version 5.1.1, able to do TLS, a login follows.
+    // xrdfs 5.5.3: version 5.1.1, supports TLS, a login follows.
     let bytes = hex("0000 0bbe 00000511 0203 0000 0000000000000000 00000000");
     let (header, carried) = decoded(&bytes);
     let asked = Request::parse(&header, &carried).unwrap();
@@ -124,7 +124,7 @@ fn paths_come_in_several_forms() {
     for bad in [&b"/a\0b"[..], b"/a/../b", b"a", b"/\xff", b""] {
         assert!(Asked::parse(bad).and_then(|asked| asked.lfn()).is_err(), "{bad:?}");
     }
-    // What only looks like an escape is a part of the name.
+    // Text that only resembles an escape is a part of the name.
     assert_eq!(Asked::parse(b"/%2e%2e/x").unwrap().lfn().unwrap().as_str(), "/%2e%2e/x");
 }
 

@@ -1,4 +1,5 @@
-//! Calls: answered in any order, asked again by outcome with the same operation id, bounded, honest at the end.
+//! Calls: answered in any order, retried by outcome with the same operation id, bounded, with a
+//! truthful error at the deadline.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ fn du(name: &str) -> Operation {
     Operation::Du { lfns: vec![lfn(name)] }
 }
 
-/// An answer in which one can see what was asked.
+/// Makes an answer that shows the request.
 fn echo(operation: &Operation) -> Result<Answer, Error> {
     let lfns = match operation {
         Operation::Du { lfns } | Operation::Mkdir { lfns, .. } | Operation::Stat { lfns, .. } => lfns.clone(),
@@ -31,7 +32,7 @@ fn echo(operation: &Operation) -> Result<Answer, Error> {
     Ok(Answer::Lfns(lfns.into_iter().map(Ok).collect()))
 }
 
-/// So many look-ups at the same time, each answered with what it asked for.
+/// Makes many look-ups at the same time; each gets its own answer.
 async fn look_up_at_once(client: &Client, count: usize) {
     let calls = (0..count).map(|n| async move {
         let name = lfn(&format!("/d{n}"));
@@ -67,8 +68,9 @@ async fn answers_may_come_in_any_order() {
     assert_eq!(fake.connections(), 1);
 }
 
-/// The most productive fault: the answer is lost, before or after the thing was done. The client asks again
-/// with the same id, so it is done once, and the first answer comes.
+/// The most productive fault: the answer is lost, before or after the operation was done. The
+/// client retries with the same id, so the operation is done once, and the client gets the first
+/// answer.
 #[tokio::test]
 async fn a_write_whose_answer_is_lost_is_asked_again_with_the_same_id() {
     for cut in ["before it is done", "after it is done", "inside the answer", "after a connection error"] {
@@ -145,7 +147,8 @@ async fn what_may_help_is_asked_again_and_nothing_else() {
     }
 }
 
-/// A server that never answers: what was sent and may have been done is unknown, all else is not done.
+/// With a server that never answers, a write that was sent and may have been done is unknown; all
+/// else is not done.
 #[tokio::test]
 async fn at_the_deadline_the_error_says_what_is_known() {
     let cancelled = Arc::new(AtomicUsize::new(0));
@@ -168,7 +171,7 @@ async fn at_the_deadline_the_error_says_what_is_known() {
     let batch = client.call_batch_with(vec![mkdir("/d"), du("/d")], soon(None)).await.unwrap();
     let kinds: Vec<ErrorKind> = batch.into_iter().map(|answer| answer.unwrap_err().kind).collect();
     assert_eq!(kinds, [ErrorKind::Unknown, ErrorKind::Unavailable]);
-    // The server is told that nobody waits any more.
+    // The client tells the server that it no longer waits.
     eventually("three cancels", || cancelled.load(Ordering::SeqCst) == 3).await;
     assert!(client.call_with(du("/d"), soon(Some(id))).await.is_err(), "a read has no operation id");
 }
@@ -190,7 +193,7 @@ async fn what_was_never_sent_was_certainly_not_done() {
             if kind == ErrorKind::Unavailable {
                 break;
             }
-            // Only a call that met the first connection in the moment of its end may be in doubt.
+            // Only a call that used the first connection at its end may be unknown.
             assert_eq!(kind, ErrorKind::Unknown);
         }
     })
@@ -198,8 +201,9 @@ async fn what_was_never_sent_was_certainly_not_done() {
     .unwrap();
 }
 
-/// Goal: a write that waited behind another when the connection was lost was not sent, and is not said to be in doubt.
-/// Method: all are taken off the queue together, and the first is so long that it is stuck until the server goes.
+/// Goal: a write that waited behind another when the connection was lost was not sent, and its
+/// error says so. Method: the driver takes all from the queue together. The first is so long that
+/// its write does not finish until the server closes.
 #[tokio::test]
 async fn what_waited_behind_a_stuck_write_was_certainly_not_done() {
     let fake = Fake::serve(|number, mut conn| async move {
@@ -244,7 +248,7 @@ async fn requests_in_flight_are_bounded_by_the_server() {
         let mut open = Vec::new();
         let mut answered = 0;
         while answered < 40 {
-            // Takes all there is; when nothing more comes for a while, answers one.
+            // Takes all requests; when none arrives for 20 ms, answers one.
             match tokio::time::timeout(Duration::from_millis(20), conn.operation()).await {
                 Ok(Some((request, _, operation))) => open.push((request, operation)),
                 Ok(None) => return,
@@ -267,7 +271,7 @@ async fn requests_in_flight_are_bounded_by_the_server() {
     assert_eq!(most.load(Ordering::SeqCst), 4, "exactly as many as allowed");
 }
 
-/// Look-ups made at the same time travel together and are told apart again.
+/// Concurrent look-ups travel together and are separated again.
 #[tokio::test]
 async fn concurrent_look_ups_share_frames() {
     let frames = Arc::new(AtomicUsize::new(0));
@@ -280,7 +284,7 @@ async fn concurrent_look_ups_share_frames() {
                 Frame::Batch(batch) => {
                     assert!(batch.items.len() <= 50, "within the server's limit");
                     let answers: Vec<_> = batch.items.iter().map(|item| echo(&item.operation)).collect();
-                    // In two frames, as a server does whose answers are long.
+                    // In two frames, like a server with long answers.
                     let (one, two) = answers.split_at(answers.len() / 2);
                     for (first, answers) in [(0, one), (one.len(), two)] {
                         let batch = AnswerBatch { first: first as u32, answers: answers.to_vec() };
@@ -315,10 +319,10 @@ async fn look_ups_that_share_a_frame_share_its_fate_and_are_asked_again() {
     assert_eq!(fake.connections(), 2);
 }
 
-/// The batches that arrived.
+/// Batches that arrived.
 type Arrived = Arc<Mutex<Vec<Vec<(Option<OperationId>, Operation)>>>>;
 
-/// Of a batch, only what was not answered is asked again: the same operations with the same ids.
+/// The client retries only the unanswered operations of a batch, with the same ids.
 #[tokio::test]
 async fn a_batch_is_asked_again_in_part() {
     let seen: Arrived = Arc::default();
@@ -372,8 +376,8 @@ async fn a_batch_is_cut_to_the_servers_limits() {
         }
     });
     let client = fake.client().await;
-    // 120 short ones: three batches, for the server takes 50 at once. Among them two long ones that do not fit
-    // into one frame together, and one that fits into none.
+    // 120 short ones: three batches, because the server takes 50 at once. Among them are two long
+    // ones that do not fit into one frame together, and one that fits into none.
     let long = |count: usize| Operation::Du { lfns: vec![lfn(&format!("/{}", "x".repeat(200))); count] };
     let mut operations: Vec<Operation> = (0..120).map(|n| du(&format!("/d{n}"))).collect();
     operations.extend([long(200), long(200), long(400), du("/last")]);
@@ -401,7 +405,7 @@ async fn what_is_too_long_to_send_is_refused_and_harms_nothing() {
     assert_eq!(fake.connections(), 1);
 }
 
-/// Whatever breaks the protocol costs the connection, not the call.
+/// A breach of the protocol costs the connection, not the call.
 #[tokio::test]
 async fn a_server_that_breaks_the_protocol_is_left() {
     let batch = |first| Frame::AnswerBatch(AnswerBatch { first, answers: vec![Ok(done(1))] });
@@ -427,7 +431,7 @@ async fn a_server_that_breaks_the_protocol_is_left() {
                 }
                 assert_eq!(conn.operation().await.unwrap().0, 1, "the first request");
                 conn.send_bytes(&sent).await;
-                // It is the client that hangs up.
+                // The client closes the connection.
                 while conn.asked().await.is_some() {}
             }
         });
@@ -504,7 +508,8 @@ async fn settings_that_cannot_work_are_refused() {
     assert_eq!(fake.connections(), 0);
 }
 
-/// One connection must carry the load of two cores; this only guards against a stall or a quadratic cost.
+/// One connection must carry the load of two cores. This guards only against a stall or a quadratic
+/// cost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_calls_go_over_one_connection_quickly() {
     let fake = Fake::serve(|_, mut conn| async move {

@@ -1,4 +1,4 @@
-//! Connections: who is let in, what is trusted, failover, goodbyes, silence, and a graceful end.
+//! Connections: authentication, trust, failover, goodbyes, silence, and a graceful end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -79,7 +79,7 @@ async fn a_server_that_cannot_be_spoken_to_says_why() {
         });
         assert_eq!(connect(fake.target(), Credentials::local()).await.unwrap_err().kind, kind, "{what}");
     }
-    // Something that speaks another protocol, or nothing at all.
+    // Servers of another protocol, or of none at all.
     for bytes in [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], &[0; 100], &[0x27, 0, 0], &[]] {
         let fake = Fake::serve(move |_, mut conn| async move {
             conn.receive().await;
@@ -127,7 +127,7 @@ async fn the_next_endpoint_is_tried_when_one_is_gone() {
     let two = answering(2);
     let client = connect(both(&one, &two), Credentials::local()).await.unwrap();
     assert_eq!(client.call(du()).await, Ok(done(1)));
-    // It dies with the call, does not greet again, and the other one answers.
+    // The first server dies with the call and does not greet again; the other one answers.
     assert_eq!(client.call(du()).await, Ok(done(2)));
     assert_eq!(client.call(du()).await, Ok(done(2)));
     assert_eq!(two.connections(), 1);
@@ -147,13 +147,14 @@ async fn another_catalogue_is_refused() {
     });
     let client = connect(both(&one, &two), Credentials::local()).await.unwrap();
     let options = CallOptions { deadline: Some(Duration::from_millis(200)), operation_id: None };
-    // As long as the first may come back it is waited for; when only the other is there, that is said.
+    // The client waits as long as the first may come back. When only the other remains, the error
+    // says so.
     assert_eq!(client.call_with(du(), options).await.unwrap_err().kind, ErrorKind::Unavailable);
     std::fs::remove_file(&one.path).unwrap();
     assert!(two.connections() > 0);
 }
 
-/// A server that goes down finishes what is in flight, and new calls go elsewhere.
+/// A server that shuts down finishes the requests in flight; new calls use the other server.
 #[tokio::test]
 async fn after_a_goodbye_calls_go_elsewhere_and_what_is_in_flight_is_finished() {
     let said = Arc::new(AtomicUsize::new(0));
@@ -171,7 +172,7 @@ async fn after_a_goodbye_calls_go_elsewhere_and_what_is_in_flight_is_finished() 
             says.fetch_add(1, Ordering::SeqCst);
             finish.notified().await;
             conn.send(request, outcome(Ok(done(1)))).await;
-            // Nothing more comes but the client's own goodbye.
+            // Only the client's own goodbye follows.
             assert!(matches!(conn.receive().await, Some((0, Frame::Goodbye { .. }))));
             assert_eq!(conn.receive().await, None);
         }
@@ -183,15 +184,15 @@ async fn after_a_goodbye_calls_go_elsewhere_and_what_is_in_flight_is_finished() 
         async move { client.call(du()).await }
     });
     eventually("the goodbye is said", || said.load(Ordering::SeqCst) == 1).await;
-    // The goodbye may still be on its way; what comes before it is known goes to the second server all the same,
-    // for the first answers nothing.
+    // The goodbye may still be on its way. A call before its arrival uses the second server all the
+    // same, because the first answers nothing.
     tokio::time::sleep(Duration::from_millis(20)).await;
     assert_eq!(client.call(du()).await, Ok(done(2)));
     finish.notify_one();
     assert_eq!(early.await.unwrap(), Ok(done(1)));
 }
 
-/// One that is still there, and says goodbye to everyone, is not asked again and again.
+/// The client does not keep asking a server that accepts connections and says goodbye on each.
 #[tokio::test]
 async fn after_a_goodbye_the_next_endpoint_comes_first() {
     let one = Fake::serve(|_, mut conn| async move {
@@ -234,7 +235,7 @@ async fn an_idle_connection_is_kept_alive_by_pings() {
     });
     let client = fake.client_with(impatient()).await;
     let began = Instant::now();
-    // Longer than a silent server would be waited for.
+    // Longer than the client would wait for a silent server.
     eventually("pings", || pings.load(Ordering::SeqCst) >= 5 && began.elapsed() > impatient().dead_after * 2)
         .await;
     assert_eq!(client.call(du()).await, Ok(done(1)));
@@ -253,7 +254,7 @@ async fn the_servers_idle_time_is_respected() {
             }
         }
     });
-    // By its own settings the client would not ping for ten seconds.
+    // With its own settings the client would not ping for ten seconds.
     let _client = fake.client().await;
     eventually("pings", || pings.load(Ordering::SeqCst) >= 3).await;
 }
@@ -270,7 +271,7 @@ async fn pings_of_the_server_are_answered() {
     assert_eq!(client.call(du()).await, Ok(done(1)));
 }
 
-/// A peer that is gone without a word is noticed within a bound, and the call goes on elsewhere.
+/// The client notices a vanished peer within a bound, and the call continues elsewhere.
 #[tokio::test]
 async fn a_silent_server_is_taken_for_dead() {
     let fake = Fake::serve(|number, mut conn| async move {
@@ -278,7 +279,7 @@ async fn a_silent_server_is_taken_for_dead() {
         if number > 0 {
             return conn.answer_all(|_| Ok(done(2))).await;
         }
-        // Takes everything and says nothing, not even a pong.
+        // Accepts everything and sends nothing, not even a pong.
         while conn.receive().await.is_some() {}
     });
     let client = fake.client_with(impatient()).await;
@@ -288,7 +289,7 @@ async fn a_silent_server_is_taken_for_dead() {
     assert!(began.elapsed() >= impatient().dead_after, "not before its time");
 }
 
-/// A server that answers pings but forgets requests: their places among those in flight come back.
+/// A server answers pings but forgets requests; the client recovers their permits.
 #[tokio::test]
 async fn a_server_that_forgets_requests_is_left() {
     let fake = Fake::serve(|number, mut conn| async move {
@@ -306,13 +307,13 @@ async fn a_server_that_forgets_requests_is_left() {
         let gone = client.call_with(operation, options()).await.unwrap_err();
         assert_eq!(gone.kind, ErrorKind::Unavailable);
     }
-    // Both places are taken; the next call gets one when the connection is given up.
+    // Both permits are taken; the next call gets one when the client gives the connection up.
     let answer = tokio::time::timeout(PATIENCE, client.call(du())).await.unwrap();
     assert_eq!(answer, Ok(done(2)));
     assert_eq!(fake.connections(), 2);
 }
 
-/// A server that does not even read: the writer is stuck, and the connection is given up all the same.
+/// A server does not read, so the writer blocks; the client gives the connection up all the same.
 #[tokio::test]
 async fn a_server_that_reads_nothing_is_taken_for_dead() {
     let fake = Fake::serve(|number, mut conn| async move {
@@ -369,7 +370,7 @@ async fn closing_does_not_wait_for_ever() {
     });
     tokio::time::sleep(Duration::from_millis(20)).await;
     tokio::time::timeout(PATIENCE, client.close()).await.unwrap();
-    // It was sent, so it may have been done.
+    // The request was sent, so it may have been done.
     let lost = tokio::time::timeout(PATIENCE, calling).await.unwrap().unwrap().unwrap_err();
     assert_eq!(lost.kind, ErrorKind::Unknown);
 }
@@ -396,7 +397,7 @@ async fn a_dropped_client_says_goodbye() {
     eventually("three goodbyes", || goodbyes.load(Ordering::SeqCst) == 3).await;
 }
 
-/// When no server is there, waiting callers do not each try in turn.
+/// Without a server, waiting callers do not each make their own attempt.
 #[tokio::test]
 async fn many_callers_share_one_attempt_to_connect() {
     let fake = Fake::serve(|number, mut conn| async move {
@@ -413,7 +414,7 @@ async fn many_callers_share_one_attempt_to_connect() {
     assert!(fake.connections() <= 2, "{} connections", fake.connections());
 }
 
-/// A server over TLS with its own certificate.
+/// Starts a server over TLS with its own certificate.
 async fn tls_server(names: &[&str]) -> (u16, Vec<u8>, String, tokio::task::JoinHandle<()>) {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let made = rcgen::generate_simple_self_signed(names).unwrap();
@@ -486,7 +487,7 @@ async fn over_tls_only_what_is_trusted_is_spoken_to() {
         answered
     );
     assert_eq!(at("localhost", Trust::fingerprint(&fingerprint).unwrap()).await, answered);
-    // The certificate itself is known, so the name in it does not matter.
+    // The certificate itself is known, so its name does not matter.
     assert_eq!(at("127.0.0.1", Trust::fingerprint(&fingerprint).unwrap()).await, answered);
     assert_eq!(at("127.0.0.1", Trust::Certificates(pem.clone().into_bytes())).await, answered);
 
@@ -505,7 +506,7 @@ async fn over_tls_only_what_is_trusted_is_spoken_to() {
     other_server.abort();
 }
 
-/// What a certificate in the file has signed is believed, for the name that is in it.
+/// The client trusts a certificate signed by one in the file, for its name.
 #[tokio::test]
 async fn an_authority_vouches_for_a_name() {
     let mut parameters = rcgen::CertificateParams::new(vec![]).unwrap();
@@ -534,7 +535,7 @@ async fn an_authority_vouches_for_a_name() {
     let server = tokio::spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
-            // Only the TLS handshake matters: then it hangs up.
+            // Only the TLS handshake matters, so the server closes then.
             let _ = acceptor.accept(stream).await;
         }
     });

@@ -1,4 +1,4 @@
-//! A small server made of the wire codec, that each test tells what to do with what it is asked.
+//! A small fake server made of the wire codec; each test sets its answers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::future::Future;
@@ -18,7 +18,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
-/// The bound of every wait in a test: long enough for a loaded machine.
+/// Bound of every wait in a test: long enough for a loaded machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn lfn(text: &str) -> Lfn {
@@ -37,7 +37,7 @@ pub fn limits() -> Limits {
     Limits { frame_bytes_max: 1 << 20, requests_in_flight_max: 100, batch_operations_max: 50, idle_ms_max: 0 }
 }
 
-/// The timeline of the fake catalogue.
+/// Timeline of the fake catalogue.
 pub const TIMELINE: TimelineId = TimelineId([7; 16]);
 
 pub fn hello_ack(limits: Limits) -> HelloAck {
@@ -57,7 +57,7 @@ pub fn identity() -> Identity {
     Identity { user: None, scope: Lfn::root(), write: true }
 }
 
-/// Quick enough for tests of time.
+/// Settings with short times.
 pub fn settings() -> ClientSettings {
     ClientSettings {
         backoff_min: Duration::from_millis(1),
@@ -67,14 +67,14 @@ pub fn settings() -> ClientSettings {
     }
 }
 
-/// One connection as the fake server has it.
+/// One connection, as the fake server uses it.
 pub struct Conn {
     pub stream: UnixStream,
     decoder: FrameDecoder,
 }
 
 impl Conn {
-    /// The next frame; none at the end of the connection.
+    /// Returns the next frame; none at the end of the connection.
     pub async fn receive(&mut self) -> Option<(u64, Frame)> {
         loop {
             if let Some(raw) = self.decoder.next_frame().expect("the client keeps to the protocol") {
@@ -88,7 +88,7 @@ impl Conn {
         }
     }
 
-    /// The next frame that asks or says something, passing over pings and answering them.
+    /// Returns the next frame that is no ping; answers pings.
     pub async fn asked(&mut self) -> Option<(u64, Frame)> {
         loop {
             match self.receive().await? {
@@ -99,7 +99,7 @@ impl Conn {
         }
     }
 
-    /// The next single operation.
+    /// Returns the next single operation.
     pub async fn operation(&mut self) -> Option<(u64, Option<OperationId>, Operation)> {
         match self.asked().await? {
             (request, Frame::Request(asked)) => Some((request, asked.options.operation_id, asked.operation)),
@@ -111,7 +111,7 @@ impl Conn {
         self.send_bytes(&bytes(request, &frame)).await;
     }
 
-    /// The client may be gone already: that is the test's business.
+    /// Sends bytes. The client may be gone already; the test decides whether that matters.
     pub async fn send_bytes(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes).await;
     }
@@ -130,7 +130,7 @@ impl Conn {
         self.greet_as(hello_ack(limits())).await;
     }
 
-    /// Answers everything alike until the client goes; for tests that look at something else.
+    /// Answers all requests in the same way until the client closes, for tests of other matters.
     pub async fn answer_all(mut self, answer: impl Fn(&Operation) -> Result<Answer, Error>) {
         while let Some((request, frame)) = self.asked().await {
             match frame {
@@ -201,7 +201,7 @@ impl Fake {
         Fake { path, connections, failures, task, _directory: directory }
     }
 
-    /// Serves each connection by `handler`, which also gets what it shares with the test.
+    /// Serves each connection by `handler`, which also gets the state that it shares with the test.
     pub fn serve_with<S, H, F>(shared: &Arc<S>, handler: H) -> Fake
     where
         S: Send + Sync + 'static,
@@ -216,7 +216,7 @@ impl Fake {
         Target::new(vec![Endpoint::Unix(self.path.clone())]).unwrap()
     }
 
-    /// How many connections there were.
+    /// Returns the number of connections so far.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
@@ -239,7 +239,7 @@ impl Drop for Fake {
     }
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 pub async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let waited = tokio::time::timeout(PATIENCE, async {
         while !holds() {

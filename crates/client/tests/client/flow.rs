@@ -1,4 +1,5 @@
-//! Many calls on one connection: bounds, order, calls given up, late answers, deadlines, a sudden end.
+//! Many calls on one connection: bounds, order, abandoned calls, late answers, deadlines, a sudden
+//! end.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ fn du(number: usize) -> Operation {
     Operation::Du { lfns: vec![lfn(&format!("/d{number}"))] }
 }
 
-/// The number in the name that was asked for.
+/// Returns the number in the requested name.
 fn number(operation: &Operation) -> u64 {
     match operation {
         Operation::Du { lfns } | Operation::Mkdir { lfns, .. } => {
@@ -33,7 +34,7 @@ fn within(deadline: Duration) -> CallOptions {
     CallOptions { deadline: Some(deadline), operation_id: None }
 }
 
-/// Each call that is dropped gives its place back when the server has ended it.
+/// Each dropped call returns its permit when the server has ended it.
 #[tokio::test]
 async fn dropped_calls_give_their_places_back() {
     let cancelled = Arc::new(AtomicUsize::new(0));
@@ -55,7 +56,7 @@ async fn dropped_calls_give_their_places_back() {
     let client = fake.client_with(ClientSettings { requests_in_flight_max: 2, ..settings() }).await;
     for round in 0..50 {
         let mut call = client.call(mkdir(round));
-        // Sent, and given up.
+        // Sent, and abandoned.
         assert!(futures::poll!(&mut call).is_pending());
         drop(call);
         assert_eq!(client.call(du(100 + round)).await, Ok(done(100 + round as u64)));
@@ -64,7 +65,7 @@ async fn dropped_calls_give_their_places_back() {
     assert_eq!(fake.connections(), 1);
 }
 
-/// Goal: an answer that comes again, for a request whose slot is in use by another, reaches nobody.
+/// Goal: a repeated answer for a request whose slot another one uses now reaches no caller.
 #[tokio::test]
 async fn answer_that_comes_again_costs_the_connection_and_reaches_no_other_call() {
     let fake = Fake::serve(|connection, mut conn| async move {
@@ -88,7 +89,7 @@ async fn answer_that_comes_again_costs_the_connection_and_reaches_no_other_call(
     assert_eq!(fake.connections(), 2);
 }
 
-/// Callers beyond the bound wait, and are served in the order in which they came.
+/// Callers beyond the bound wait, and are served in order of arrival.
 #[tokio::test]
 async fn calls_beyond_the_bound_wait_in_order() {
     let order: Arc<Mutex<Vec<u64>>> = Arc::default();
@@ -109,7 +110,7 @@ async fn calls_beyond_the_bound_wait_in_order() {
     assert_eq!(*order.lock(), (0..50).collect::<Vec<_>>());
 }
 
-/// When the server is gone, what was sent is unknown and what waited is certainly not done.
+/// After the loss of the server, sent requests are unknown and waiting ones are certainly not done.
 #[tokio::test]
 async fn server_that_closes_answers_every_waiting_call() {
     const IN_FLIGHT: usize = 50;
@@ -118,7 +119,7 @@ async fn server_that_closes_answers_every_waiting_call() {
             conn.greet().await;
             let mut asked = 0;
             while asked < IN_FLIGHT {
-                // On a slow machine some are cancelled before all have come.
+                // On a slow machine the client cancels some before all have arrived.
                 asked += usize::from(matches!(conn.asked().await, Some((_, Frame::Request(_)))));
             }
         }
@@ -133,7 +134,7 @@ async fn server_that_closes_answers_every_waiting_call() {
     assert_eq!(kinds[IN_FLIGHT..], [ErrorKind::Unavailable; 3 * IN_FLIGHT]);
 }
 
-/// One timer serves all deadlines of a connection, whatever their order, and holds nobody up who may wait
+/// One timer serves all deadlines of a connection, in any order, and delays no caller that may wait
 /// longer.
 #[tokio::test]
 async fn each_of_many_calls_ends_at_its_own_deadline() {
@@ -163,7 +164,7 @@ async fn each_of_many_calls_ends_at_its_own_deadline() {
         async move { client.call(mkdir(CALLS)).await }
     });
     let calls = (0..CALLS).map(|number| {
-        // Later calls have earlier deadlines as often as not.
+        // About half of the later calls have earlier deadlines.
         let deadline = Duration::from_millis(20 + (number as u64 * 37) % 200);
         let began = tokio::time::Instant::now();
         let call = client.call_with(mkdir(number), within(deadline));

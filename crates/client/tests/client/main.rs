@@ -1,4 +1,4 @@
-//! The client against a server that does what each test says.
+//! Tests of the client against a fake server that each test controls.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod calls;

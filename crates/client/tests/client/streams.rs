@@ -1,4 +1,5 @@
-//! Streams: credit is honoured both ways, and whatever happens to connections no page is given twice or lost.
+//! Streams: both sides honour credit, and no page is lost or repeated whatever happens to
+//! connections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -20,7 +21,7 @@ fn list() -> Operation {
     Operation::List { lfn: lfn("/"), cursor: Cursor::default(), limit: 10 }
 }
 
-/// Page `n` of a listing: it can be told from the others.
+/// Makes page `n` of a listing, which differs from all others.
 fn page(n: u64, pages: u64) -> Answer {
     let next = (n + 1 < pages).then(|| Cursor((n + 1).to_bytes()));
     let ses = vec![(n as u16, SeName::parse("A::B::C").unwrap())];
@@ -34,7 +35,7 @@ fn number(page: &Answer) -> u64 {
     }
 }
 
-/// What a stream asks for.
+/// Request of a stream.
 struct Asked {
     request: u64,
     id: Option<OperationId>,
@@ -53,7 +54,7 @@ async fn asked(conn: &mut Conn) -> Option<Asked> {
     }
 }
 
-/// Gives pages as the credit allows until `until`; false if the stream was cancelled.
+/// Sends pages as the credit permits until `until`; false if the stream was cancelled.
 async fn give(conn: &mut Conn, asked: &mut Asked, until: u64, pages: u64) -> bool {
     while asked.from < until {
         while asked.credit == 0 {
@@ -76,13 +77,13 @@ async fn give(conn: &mut Conn, asked: &mut Asked, until: u64, pages: u64) -> boo
     true
 }
 
-/// What a request for pages says.
+/// Reads a request for pages.
 fn asked_of(request: u64, frame: Frame) -> Asked {
     let Frame::Request(asked) = frame else { panic!("not expected: {frame:?}") };
     let cursor = match &asked.operation {
         Operation::List { cursor, .. } | Operation::TrashPurge { cursor, .. } => cursor.clone(),
         Operation::Changes { after, .. } => {
-            // Going on, it says of which timeline it is.
+            // A resumed request names its timeline.
             assert!(after.revision == Revision(5) || after.timeline == Some(TIMELINE.whole()), "{after}");
             Cursor(after.revision.to_bytes())
         }
@@ -93,7 +94,7 @@ fn asked_of(request: u64, frame: Frame) -> Asked {
     Asked { request, id: asked.options.operation_id, operation: asked.operation, from, credit }
 }
 
-/// Gives all pages of any number of streams at once.
+/// Sends all pages of any number of streams at once.
 async fn give_all(mut conn: Conn) {
     conn.greet().await;
     let mut open: Vec<(Asked, u64)> = Vec::new();
@@ -128,7 +129,7 @@ async fn a_stream_gives_every_page_in_order() {
     let fake = Fake::serve(|_, conn| give_all(conn));
     for stream_credit in [1, 2, 8, 1024] {
         let client = fake.client_with(ClientSettings { stream_credit, ..settings() }).await;
-        // Several at once, over one connection.
+        // Several streams at once, over one connection.
         let streams = (0..5).map(|_| client.stream(list()).map(|page| number(&page.unwrap())).collect());
         let streams: Vec<Vec<u64>> = futures::future::join_all(streams).await;
         for got in streams {
@@ -137,7 +138,7 @@ async fn a_stream_gives_every_page_in_order() {
     }
 }
 
-/// The server ends streams in every way it can, at every point; each time the client goes on where it was.
+/// The server ends streams in every possible way, at every point; the client resumes each time.
 #[tokio::test]
 async fn a_broken_stream_goes_on_without_repeats_or_gaps() {
     let froms: Arc<Mutex<Vec<u64>>> = Arc::default();
@@ -165,9 +166,9 @@ async fn a_broken_stream_goes_on_without_repeats_or_gaps() {
                 }
                 2 => conn.send(request, Frame::Error(error(ErrorKind::Busy))).await,
                 3 => conn.send(request, Frame::Error(error(ErrorKind::Unknown))).await,
-                // An end that is none: the last page said there is more.
+                // A false end: the last page announced more.
                 4 => conn.send(request, Frame::End { parts: until - began }).await,
-                // A part was lost: the count says so.
+                // A part was lost, as the count shows.
                 5 => return conn.send(request, Frame::End { parts: until - began + 1 }).await,
                 _ => {
                     conn.send(0, Frame::Goodbye { reason: "restart".to_owned() }).await;
@@ -185,7 +186,7 @@ async fn a_broken_stream_goes_on_without_repeats_or_gaps() {
     assert!(fake.connections() > 5);
 }
 
-/// Nobody takes pages: the server is given no credit beyond the first, and no more than was taken later.
+/// Without a reader, the server gets no credit beyond the first, and later no more than was taken.
 #[tokio::test]
 async fn a_slow_reader_slows_the_server() {
     let sent = Arc::new(AtomicU64::new(0));
@@ -204,7 +205,7 @@ async fn a_slow_reader_slows_the_server() {
     let mut stream = client.stream(list());
     for taken in 1..=20 {
         assert_eq!(number(&stream.next().await.unwrap().unwrap()), taken - 1);
-        // Half a window is taken before new credit is given.
+        // The client takes half a window before it gives new credit.
         eventually("the server sends ahead", || sent.load(Ordering::SeqCst) >= taken + 2).await;
         tokio::time::sleep(Duration::from_millis(2)).await;
         let ahead = sent.load(Ordering::SeqCst) - taken;
@@ -247,7 +248,7 @@ async fn a_dropped_stream_is_cancelled() {
             }
         }
     });
-    // More streams than may be in flight: each place is given back.
+    // More streams than permits: each permit is returned.
     let settings = ClientSettings { requests_in_flight_max: 2, ..settings() };
     let client = fake.client_with(settings).await;
     for _ in 0..10 {
@@ -270,7 +271,7 @@ async fn an_error_that_asking_again_does_not_help_ends_the_stream() {
     let got: Vec<_> = client.stream(list()).collect().await;
     assert_eq!(got.len(), 4);
     assert_eq!(got[3], Err(error(ErrorKind::Denied)));
-    // What has no pages is refused without a word to the server.
+    // An operation without pages is refused without a request to the server.
     let got: Vec<_> = client.stream(Operation::Whoami).collect().await;
     assert_eq!(got.len(), 1);
     assert_eq!(got[0].as_ref().unwrap_err().kind, ErrorKind::Invalid);
@@ -294,7 +295,7 @@ async fn a_stream_does_not_try_for_ever() {
     assert_eq!(got[2].as_ref().unwrap_err().kind, ErrorKind::Busy);
 }
 
-/// A step of a write that is asked again is the same step; the next one is another.
+/// A retried step of a write has the same id; the next step has another.
 #[tokio::test]
 async fn a_streamed_write_keeps_its_id_until_a_page_came() {
     type Step = (u64, OperationId);
@@ -328,7 +329,7 @@ async fn a_streamed_write_keeps_its_id_until_a_page_came() {
     assert_eq!(ids.len(), 4);
 }
 
-/// The end of the history is not the end of following it.
+/// Following continues beyond the present end of the history.
 #[tokio::test]
 async fn following_goes_on_behind_the_last_change() {
     let fake = Fake::serve(|_, mut conn| async move {

@@ -1,4 +1,4 @@
-//! How rows are cut into batches: by number, by bytes, by pass; and where reading goes on.
+//! Division of rows into batches by number, by bytes and by pass; and resumed reading.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::limits::BATCH_ROWS_MAX;
 use crate::listing::ListingOptions;
 
-/// All that the thread gives for a listing.
+/// Returns all messages that the thread sends for a listing.
 fn all(content: &str, options: ListingOptions, reading: Reading) -> Vec<Read> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("listing.tsv");
@@ -47,7 +47,7 @@ fn batches_have_as_many_rows_as_they_may_and_follow_each_other() {
 
 #[test]
 fn batches_are_bounded_in_bytes_whether_rows_are_good_or_bad() {
-    // Tags are what makes a good row long; a bad row is kept whole up to a limit.
+    // Tags make a good row long; a bad row is kept whole up to a limit.
     let long = "t=".to_owned() + &"x".repeat(8000) + ";";
     let many = "/d/".to_owned() + &"x".repeat(250) + "\t" + &long.repeat(20);
     let rows: String = (0..40).map(|row| format!("{}{row}\n", many)).collect();
@@ -90,7 +90,7 @@ fn what_refers_to_others_comes_in_the_second_pass_and_is_judged_once() {
     assert_eq!(rejects, [(3, Reason::Duplicate), (6, Reason::BadKind), (7, Reason::Duplicate)]);
     assert_eq!((names(&found[1]), found[1].members.len()), (vec![vec!["/in"]], 1));
     assert!(found[1].rejects.is_empty());
-    // Without passes everything comes in order.
+    // Without passes all rows come in order.
     let reading = Reading { two_passes: false, ..READING };
     assert_eq!(batches(all(text, ListingOptions::default(), reading)).len(), 1);
 }

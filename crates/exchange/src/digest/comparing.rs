@@ -1,4 +1,4 @@
-//! Comparing the digests of two catalogues, directory by directory, both in the order in which they are given.
+//! Compares the digests of two catalogues, directory by directory, both in their own order.
 
 use std::cmp::Ordering;
 
@@ -6,19 +6,19 @@ use exacat_model::Lfn;
 
 use super::Subtree;
 
-/// How a directory differs.
+/// Difference of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Difference {
-    /// Its entries do: here, there.
+    /// Its entries differ: here, there.
     Entries(Subtree, Subtree),
-    /// It is only here, with all that is below it.
+    /// Only here, with everything below it.
     OnlyHere(Subtree),
-    /// It is only there, with all that is below it.
+    /// Only there, with everything below it.
     OnlyThere(Subtree),
 }
 
 impl Difference {
-    /// The directory.
+    /// Returns the directory.
     pub fn lfn(&self) -> &Lfn {
         match self {
             Difference::Entries(subtree, _)
@@ -28,16 +28,17 @@ impl Difference {
     }
 }
 
-/// What a comparison came to.
+/// Result of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
-    /// What differs, and is in no directory that is on one side only.
+    /// Differences, without those inside a directory that is on one side only.
     pub differences: Vec<Difference>,
-    /// Directories that were compared, of both sides.
+    /// Number of compared directories on both sides.
     pub directories: u64,
 }
 
-/// Where `a` comes relative to `b`: as a walk goes, but what is in a directory before the directory itself.
+/// Compares paths in the order of [`digest`](super::digest): depth first, the content of a
+/// directory before the directory itself.
 fn order(a: &Lfn, b: &Lfn) -> Ordering {
     let mut parts = (a.components(), b.components());
     loop {
@@ -58,7 +59,7 @@ fn is_below(lfn: &Lfn, directory: &Lfn) -> bool {
     directory.components().all(|name| names.next() == Some(name)) && names.next().is_some()
 }
 
-/// Compares what two catalogues have, both in the order in which [`digest`](super::digest) gives directories.
+/// Compares the directories of two catalogues, both in the order of [`digest`](super::digest).
 pub fn compare<E>(
     here: impl Iterator<Item = Result<Subtree, E>>,
     there: impl Iterator<Item = Result<Subtree, E>>,
@@ -89,7 +90,7 @@ pub fn compare<E>(
 }
 
 impl Comparison {
-    /// Notes a directory that is on one side only, in place of those below it, which were seen before.
+    /// Records a directory that is on one side only. Replaces those below it, which came before.
     fn only(&mut self, found: Difference) {
         let root = found.lfn().clone();
         while self.differences.last().is_some_and(|last| is_below(last.lfn(), &root)) {

@@ -1,5 +1,5 @@
-//! Digests in a file: a line that says so, then one for each directory: whole, own, entries, LFN, with tabs between, in the
-//! order in which they are given.
+//! Digests in a file: a first line that identifies it, then one line for each directory. A line has
+//! whole, own, entries and LFN, with tabs between, in the order of the digest.
 
 use std::io::{self, BufRead, Write};
 
@@ -12,7 +12,7 @@ use crate::escape;
 use crate::limits::ROW_BYTES_MAX;
 use crate::listing::PREAMBLE_KEY;
 
-/// Version of these files.
+/// Version of the file format.
 const VERSION: u64 = 1;
 
 /// Writes the first line.
@@ -28,10 +28,10 @@ pub fn write_subtree(out: &mut impl Write, subtree: &Subtree) -> io::Result<()> 
     out.write_all(&line)
 }
 
-/// Reads such a file.
+/// Reader of such a file.
 pub struct Reader<R> {
     input: R,
-    /// Which directory it is of.
+    /// Base directory of the digests.
     pub under: Lfn,
     line: u64,
 }

@@ -1,11 +1,11 @@
-//! Rows and fields, checked against tables and, for CSV, against the csv crate.
+//! Rows and fields, compared with tables and, for CSV, with the csv crate.
 
 use std::io::Cursor;
 
 use super::*;
 
 fn rows(text: &[u8], format: Format) -> Vec<(u64, Vec<u8>, Option<Flaw>)> {
-    // A reader that gives few bytes at a time finds what depends on where a read ends.
+    // A reader that returns few bytes at a time finds faults that depend on where a read ends.
     struct Dribble(Cursor<Vec<u8>>);
     impl Read for Dribble {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -64,7 +64,8 @@ fn a_row_too_long_is_skipped_alone() {
         assert_eq!(found.len(), 5);
         assert_eq!(found[1], good(2, &longest));
         assert_eq!((found[3].0, found[3].1.len()), (4, ROW_BYTES_MAX));
-        // A row without a quote is too long, not open; CSV cannot tell where its line ends from its start.
+        // A row without a quote is too long, not open; CSV cannot distinguish where its line ends
+        // from its start.
         assert!(found[3].2.is_some());
         assert_eq!(found[4], good(5, "c"));
     }

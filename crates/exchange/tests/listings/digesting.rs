@@ -1,4 +1,5 @@
-//! Digests: the same for the same, another for anything that an export holds, and what differs is named.
+//! Digests: equal for equal content, different after any change that an export holds, with the
+//! differences named.
 
 use std::sync::Arc;
 
@@ -39,7 +40,7 @@ fn named(comparison: &Comparison) -> Vec<String> {
     comparison.differences.iter().map(named).collect()
 }
 
-/// Goal: what was exported and imported elsewhere, where every number is another, has the same digest.
+/// Goal: an export imported elsewhere, where every number differs, has the same digest.
 #[tokio::test]
 async fn a_copy_has_the_same_digest() {
     let catalogue = rich().await;
@@ -50,7 +51,7 @@ async fn a_copy_has_the_same_digest() {
     let exported = export_file(&*catalogue, &saved, &ExportOptions::default(), |_| {}).await.unwrap();
     assert_eq!(report.root.entries, exported.entries);
     let copy = Direct::new().await;
-    // Other storage elements and users were first here.
+    // Here other storage elements and users came first.
     copy.se("Z", "root://z").await;
     copy.user("zoe").await;
     let desk = Desk { listing: saved, ..desk };
@@ -59,7 +60,7 @@ async fn a_copy_has_the_same_digest() {
     let (of_copy, all_of_copy) = digests(&copy, "/").await;
     assert_eq!(named(&compared(&all, &all_of_copy)), [""; 0]);
     assert_eq!(of_copy.root, report.root);
-    // And it does not matter where a tree stands.
+    // The place of a tree does not matter.
     let (below, _) = digests(&catalogue, "/odd").await;
     catalogue.ask(Operation::Move { from: lfn("/odd"), to: lfn("/elsewhere") }).await;
     let (moved, _) = digests(&catalogue, "/elsewhere").await;
@@ -67,7 +68,7 @@ async fn a_copy_has_the_same_digest() {
     assert_ne!(digests(&catalogue, "/").await.0.root.whole, report.root.whole);
 }
 
-/// Goal: whatever is changed of an entry, its directory is named, and no other.
+/// Goal: for any change of an entry, its directory is named, and no other.
 #[tokio::test]
 async fn every_change_is_seen_and_named() {
     let catalogue = Direct::with_ses(&["A", "B"]).await;
@@ -123,7 +124,7 @@ async fn every_change_is_seen_and_named() {
     }
 }
 
-/// Goal: what is written is read as it was, and what is no such file is refused.
+/// Goal: a file of digests reads back as written, and any other file is refused.
 #[tokio::test]
 async fn digests_are_kept_in_files() {
     let catalogue = rich().await;

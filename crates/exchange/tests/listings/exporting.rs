@@ -14,7 +14,7 @@ use exacat_model::{
     TagKey, TagValue, TimeMs,
 };
 
-/// Names that some format, escape or decoder could spoil.
+/// Names that some format, escape or decoder could damage.
 fn odd_names() -> Vec<String> {
     let mut names: Vec<String> = [
         " ",
@@ -59,7 +59,7 @@ fn odd_names() -> Vec<String> {
     names
 }
 
-/// A catalogue in which everything an export can hold occurs.
+/// Makes a catalogue that contains everything that an export can hold.
 pub async fn rich() -> Arc<Direct> {
     let catalogue = Direct::with_ses(&["VO::SITE::A", "B", "C"]).await;
     catalogue.user("alice").await;
@@ -92,7 +92,7 @@ pub async fn rich() -> Arc<Direct> {
         file.job = (index % 7 == 0).then_some(u64::MAX - 1);
         files.push(file);
     }
-    // Archives stand after, between and before their members.
+    // Archives come after, between and before their members.
     for (archive, member, number) in
         [("/z/archive.zip", "/a/in z", 201), ("/m/m.zip", "/m/a", 202), ("/a.zip", "/b", 203)]
     {
@@ -128,7 +128,7 @@ pub async fn rich() -> Arc<Direct> {
     catalogue
         .ask(Operation::TagSet { lfns: vec![lfn("/odd")], set: vec![tag("k=v;w|x")], unset: vec![] })
         .await;
-    // Collections before and after what they hold; links to what is there and what is not.
+    // Collections before and after their members; links to existing and missing targets.
     for collection in ["/0 collection", "/zz", "/zzz empty"] {
         catalogue.ask(Operation::CollectionCreate { lfn: lfn(collection), tags: vec![tag("n=1")] }).await;
     }
@@ -194,7 +194,7 @@ async fn an_export_is_in_the_order_of_find_and_of_what_is_asked_for() {
         columns: Some(crate::support::columns_of("lfn")),
         ..ExportOptions::default()
     };
-    // Depth first, names by their bytes: what is in /a comes before /a.x.
+    // Depth first, names by their bytes: the content of /a comes before /a.x.
     let (text, report) = catalogue.export(&plain).await;
     assert_eq!(text, "/a/\n/a/b/\n/a/b/c\n/a/z\n/a b\n/a.x\n/b/\n/b/1\n");
     assert_eq!((report.entries, report.files, report.bytes), (8, 5, text.len() as u64));
@@ -205,7 +205,7 @@ async fn an_export_is_in_the_order_of_find_and_of_what_is_asked_for() {
         ..plain.clone()
     };
     assert_eq!(catalogue.export(&files).await.0, "lfn\n/a/b/c\n/a/z\n");
-    // Nothing but names needs no columns to be read again.
+    // A list of only names can be imported without columns.
     let copy = Direct::new().await;
     let desk = Desk::new(
         "names",
@@ -279,7 +279,7 @@ async fn what_a_verification_finds_is_written_down() {
     );
 }
 
-/// Random rows, written and read again, are the same rows.
+/// Random rows read back as written.
 #[tokio::test]
 async fn rows_written_are_the_rows_read() {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
@@ -347,7 +347,7 @@ async fn an_export_that_fails_leaves_nothing_behind() {
     let refused =
         exacat_exchange::export::export(&*catalogue, Box::new(Full), &ExportOptions::default(), |_| {}).await;
     assert!(refused.unwrap_err().to_string().contains("no space"));
-    // The rows of a plain export can be read with the columns said.
+    // A plain export can be imported with its columns named.
     let options = ExportOptions { full: false, header: false, ..ExportOptions::default() };
     let (text, _) = catalogue.export(&options).await;
     let copy = Direct::new().await;
@@ -394,7 +394,7 @@ async fn plain_export_comes_back_as_files_and_directories_and_says_what_it_leave
     assert_eq!(copy.export(&plain("lfn,size,checksum,pfn")).await.0, text);
     assert_eq!(copy.stat("/empty").await.unwrap().entry.kind(), Kind::Directory);
 
-    // Whoever says which kinds, or has the columns for them, gets them.
+    // A user who filters by kind, or has the columns for it, gets the entries.
     let (text, report) = catalogue.export(&plain("kind,lfn,replicas,target")).await;
     assert!(text.contains("link\t/link\t\t/d/f\n") && text.contains("directory\t/d\t"), "{text}");
     assert_eq!(report.notes, Vec::<String>::new());
@@ -403,7 +403,7 @@ async fn plain_export_comes_back_as_files_and_directories_and_says_what_it_leave
     assert_eq!(catalogue.export(&links).await.0, "lfn\n/link\n");
 }
 
-/// The order in which storage elements were registered decides their numbers, and nothing in an
+/// The order of the registration of storage elements decides their numbers, and nothing in an
 /// export.
 #[tokio::test]
 async fn export_of_an_imported_export_is_the_same_whatever_order_ses_were_registered_in() {

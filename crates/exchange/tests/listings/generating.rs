@@ -1,4 +1,5 @@
-//! A generated sample: whole, the same for a seed, the same by way of a listing, and nothing when made again.
+//! Generated samples: complete, equal for equal seeds, equal by way of a listing, and unchanged by
+//! a second run.
 
 use crate::support::{Desk, Direct, assert_same_lines, lfn};
 use exacat_exchange::generate::{generate, generate_listing};

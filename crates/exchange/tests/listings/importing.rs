@@ -1,4 +1,4 @@
-//! Importing: every format, option and reject reason, in tables, against a real catalogue.
+//! Imports: every format, option and reject reason, in tables, against a real catalogue.
 
 use crate::support::{Desk, Direct, lfn, se_name};
 use exacat_exchange::columns::Columns;
@@ -10,7 +10,7 @@ use exacat_model::{Location, TagValue};
 
 const ADLER: &str = "adler32:0a0b0c0d";
 
-/// The files, each `lfn size checksums replicas tags`.
+/// Returns the files, each as `lfn size checksums replicas tags`.
 async fn files(catalogue: &Direct) -> Vec<String> {
     let options = exacat_exchange::export::ExportOptions {
         columns: Some(crate::support::columns_of("lfn,size,checksum,replicas,tags")),
@@ -39,7 +39,7 @@ async fn every_format_and_compression_says_the_same() {
         encoder.finish().unwrap()
     };
     let zstd = |text: &str| zstd::encode_all(text.as_bytes(), 1).unwrap();
-    // Two members, two frames: as made by appending compressed files.
+    // Two gzip members and two Zstandard frames, as after appending compressed files.
     let halves = tsv.split_at(tsv.find("/a/d").unwrap());
     let listings: Vec<(&str, Vec<u8>)> = vec![
         ("a.tsv", tsv.clone().into()),
@@ -75,7 +75,7 @@ async fn every_format_and_compression_says_the_same() {
     }
 }
 
-/// One row that is bad for each reason that can be told without the catalogue, and those it gives.
+/// One bad row for each reason that needs no catalogue, with the reasons that it gives.
 #[tokio::test]
 async fn each_bad_row_is_rejected_with_its_line_and_reason_and_the_rest_goes_in() {
     let long_name = "x".repeat(256);
@@ -139,7 +139,7 @@ async fn each_bad_row_is_rejected_with_its_line_and_reason_and_the_rest_goes_in(
     let desk = Desk::new("listing.tsv", text);
     let options = desk.options(|_| {});
     let report = desk.import(&catalogue, &options).await;
-    // What the catalogue refused stands with what was bad before it, by line.
+    // Rows that the catalogue refused are among those that were bad before, by line.
     assert_eq!(desk.rejected(), wanted);
     let went_in = |reasons: &str| reasons.is_empty() || reasons.starts_with("tag") || reasons == "se-twice";
     let good = rows.iter().filter(|(_, reasons)| went_in(reasons)).count() as u64 + 1;
@@ -152,7 +152,8 @@ async fn each_bad_row_is_rejected_with_its_line_and_reason_and_the_rest_goes_in(
     assert!(again.changed_nothing());
     assert_eq!((again.counts.unchanged, again.rejected), (good, report.rejected));
     assert_eq!(desk.rejected(), wanted);
-    // The catalogue's own refusals are differences to a verification; what never was asked for is not.
+    // For a verification, rows that the catalogue refused are differences; rows that were never
+    // sent are not.
     let verified = desk.verify(&catalogue, &options).await;
     assert_eq!((verified.same, verified.missing, verified.different), (good, 1, 2));
 }
@@ -203,7 +204,7 @@ async fn json_rows_are_rejected_by_reason_too() {
     assert!(desk.verify(&catalogue, &options).await.holds());
 }
 
-/// A listing, the options it is imported with, and the entries to be found.
+/// A listing, the options of its import, and the expected entries.
 type Case = (&'static str, Box<dyn Fn(&mut ImportOptions)>, &'static [&'static str]);
 
 #[tokio::test]
@@ -213,10 +214,10 @@ async fn columns_prefixes_and_se_rules_do_as_they_say() {
         // A bare list of names, without and with a header.
         ("/l/1\n/l/2\n", Box::new(|_| {}), &["/l/1    ", "/l/2    "]),
         ("lfn\n/l/1\n", Box::new(|_| {}), &["/l/1    "]),
-        // Relative names, put somewhere.
+        // Relative names with a prefix.
         ("1\n/2\n", Box::new(|o| o.listing.prefix = Some(lfn("/p"))), &["/p/1    ", "/p/2    "]),
         ("1\n", Box::new(|o| o.listing.prefix = Some(lfn("/"))), &["/1    "]),
-        // A header that says nothing, columns by name and by number.
+        // A header without roles; columns by name and by number.
         (
             "what,where\n/c/1,A\n",
             Box::new(|o| o.listing.columns = Some(Columns::parse("what=lfn,where=se").unwrap())),
@@ -231,7 +232,7 @@ async fn columns_prefixes_and_se_rules_do_as_they_say() {
             }),
             &["/c/2 5  A "],
         ),
-        // A header that is there but overruled; a first row that only looks like one.
+        // A header that the user overrides; a first row that only resembles one.
         (
             "lfn\tsize\n/c/3\t7\n",
             Box::new(|o| o.listing.columns = Some(Columns::parse("lfn,tag:n").unwrap())),
@@ -245,7 +246,7 @@ async fn columns_prefixes_and_se_rules_do_as_they_say() {
             }),
             &["/q/c/4    ", "/q/size    "],
         ),
-        // Where files are.
+        // Locations of files.
         ("/s/1\n", Box::new(|o| o.listing.se = Some(se_name("A"))), &["/s/1   A "]),
         (
             "lfn\tpfn\n/s/1\troot://x//1\n/s/2\t\n",
@@ -286,7 +287,7 @@ async fn columns_prefixes_and_se_rules_do_as_they_say() {
             Box::new(|_| {}),
             &["/s/1   A/lost=root://x/1?a=b|B/suspect "],
         ),
-        // Tags: typed as a person writes them; the rest of the columns, if asked.
+        // Tags: typed as a person writes them; the rest of the columns, if requested.
         (
             "lfn\ttags\n/t/1\trun=117222;beam=pp;good=true;id=0012\n",
             Box::new(|_| {}),
@@ -364,7 +365,7 @@ async fn the_policy_for_what_is_there_counts() {
 
 #[tokio::test]
 async fn rows_of_one_name_merge_if_asked() {
-    // As transfers are: a replica of a name appeared somewhere, often more than once.
+    // Like transfers: a replica of a name appeared somewhere, often more than once.
     let mut text = "start\tname\tsize\tsrc\tdst\tseconds\tdataset\n".to_owned();
     for row in 0..3000 {
         let (name, se) = (row % 700, row % 11);
@@ -421,7 +422,7 @@ async fn collections_are_made_of_a_column_and_of_records() {
     let verified = desk.verify(&catalogue, &options).await;
     assert!(verified.holds() && verified.same == 2);
 
-    // Rows that only say who is a member: of files that are in, and one that is not.
+    // Rows with only memberships: of files that exist, and one that does not.
     let desk = Desk::new("members.tsv", "lfn\tdataset\n/f/4\tcod:9\n/f/5\tcod:9\n/f/1\tcod:1\n");
     let options = desk.options(|options| {
         options.listing.kind = RowKind::Member;
@@ -491,7 +492,7 @@ async fn row_with_two_pfns_on_one_se_goes_in_with_the_better_one_and_reports_the
     assert_eq!(files(&catalogue).await, wanted);
     assert!(desk.import(&catalogue, &options).await.changed_nothing());
     assert!(desk.verify(&catalogue, &options).await.holds());
-    // As many as a row can hold are one report of bounded length.
+    // The most that a row can hold makes one report of bounded length.
     let many: String = (0..10_000).map(|pfn| format!("|A=root://a//{pfn}")).collect();
     let desk = Desk::new("listing.tsv", format!("lfn\treplicas\n/many\t{}\n", &many[1..]));
     let report = desk.import(&catalogue, &desk.options(|_| {})).await;
@@ -519,7 +520,7 @@ async fn replica_on_an_se_of_unknown_place_is_told_last_and_without_a_pfn() {
     };
     assert_eq!(whereis("/a").await, text(&[("web", "https://w.example/a"), ("aaa", "")]));
     assert_eq!(whereis("/b").await, text(&[("aaa", ""), ("bbb", "")]));
-    // An operator who knows the place sets it, and PFNs follow from it.
+    // An operator who knows the address sets it, and PFNs follow from it.
     let settings = exacat_model::operation::SeSettings {
         prefix: Some("root://aaa//store".to_owned()),
         ..exacat_testkit::settings::se("aaa")

@@ -1,4 +1,4 @@
-//! Imports in bulk: to the same end as the ordinary way, whatever the listing, the policy, and what is there before.
+//! Bulk imports: the same result as the ordinary way, for any listing, policy and earlier content.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use exacat_store::{Clock, Store, UsageOf, WalkEnd};
 use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore, LoadSettings};
 use exacat_testkit::settings;
 
-/// Times from here on are the clock's.
+/// Times from here on come from the clock.
 const CLOCK_MS: u64 = 1_700_000_000_000;
 
 /// A catalogue on disk, opened in this process.
@@ -27,7 +27,7 @@ struct OnDisk {
     local: Arc<Local>,
 }
 
-/// Little memory and short runs, so that there are several of everything.
+/// Little memory and short sorted runs, so that there are several of each.
 const SMALL: LoadSettings = LoadSettings { sort_bytes: 20 << 10, run_rows: 150 };
 
 impl OnDisk {
@@ -48,7 +48,7 @@ impl OnDisk {
         import_in_bulk(catalogue, bulk, &desk.listing, options, |_| {}).await.unwrap()
     }
 
-    /// Reads everything from disk again.
+    /// Reopens the store, so that everything is read from disk again.
     async fn opened_again(self) -> Self {
         let OnDisk { directory, store, local } = self;
         drop((store, local));
@@ -56,8 +56,8 @@ impl OnDisk {
     }
 }
 
-/// What a store holds, by path, but for what depends on when and in which order it came. GUIDs that nobody gave are left
-/// out.
+/// Returns the content of a store by path, without data that depends on times or the order of
+/// changes. Omits GUIDs that the catalogue made up.
 async fn content(store: &dyn Store, guids_given: bool) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut waiting = vec![(Lfn::root(), DirId::ROOT)];
@@ -135,7 +135,7 @@ async fn content(store: &dyn Store, guids_given: bool) -> BTreeMap<String, Strin
     found
 }
 
-/// Rejects in the order of their lines: what is found in the second reading comes last in the file.
+/// Returns rejects in the order of their lines; those of the second reading are last in the file.
 fn rejects(desk: &Desk) -> Vec<String> {
     let text = std::fs::read_to_string(&desk.rejects).unwrap();
     let mut lines: Vec<(u64, String)> = text
@@ -143,7 +143,7 @@ fn rejects(desk: &Desk) -> Vec<String> {
         .skip(1)
         .map(|line| {
             let mut fields: Vec<&str> = line.split('\t').collect();
-            // Stores put a quota that is exceeded into words of their own.
+            // Stores have their own texts for an exceeded quota.
             if fields[1] == "quota" {
                 fields.remove(2);
             }
@@ -154,7 +154,7 @@ fn rejects(desk: &Desk) -> Vec<String> {
     lines.into_iter().map(|(_, line)| line).collect()
 }
 
-/// What both catalogues have before.
+/// Makes the content that both catalogues have at first.
 async fn prepare(catalogue: &impl Catalogue) {
     for name in ["S1", "S2", "S3"] {
         let settings = SeSettings { prefix: Some(format!("root://{name}//x")), ..settings::se(name) };
@@ -172,7 +172,7 @@ async fn prepare(catalogue: &impl Catalogue) {
     catalogue.call(quota).await.unwrap();
 }
 
-/// Imports a listing both ways, over and over with each policy, and compares what comes of it.
+/// Imports a listing both ways, repeatedly with each policy, and compares the results.
 async fn compare(
     name: &str,
     before: &[&str],
@@ -231,8 +231,8 @@ async fn compare(
     }
 }
 
-/// Goal: the same result of a listing with everything a catalogue has: directories with attributes, archives and what is
-/// inside, collections, tags, replicas of every state.
+/// Goal: the same result for a listing with everything that a catalogue has: directories with
+/// attributes, archives with their members, collections, tags, replicas of every state.
 #[tokio::test]
 async fn a_generated_catalogue_comes_out_the_same() {
     for seed in [1, 2] {
@@ -243,7 +243,8 @@ async fn a_generated_catalogue_comes_out_the_same() {
     }
 }
 
-/// Goal: the same result, the same rejects, of rows that are wrong in every way, or meet what is there, or each other.
+/// Goal: the same result and the same rejects for rows that are wrong in every way, or conflict
+/// with existing entries or with each other.
 #[tokio::test]
 async fn hostile_listings_come_out_the_same() {
     let guid = |number: u64| format!("{number:08}-0000-7000-8000-000000000000");
@@ -271,12 +272,12 @@ async fn hostile_listings_come_out_the_same() {
     ]
     .map(str::to_owned)
     .to_vec();
-    // One GUID in two rows: the first of them counts.
+    // One GUID in two rows: the first one counts.
     rows.push(format!("/g/1\t{}\t1\tS1\t\t", guid(500)));
     rows.push(format!("/g/2\t{}\t1\tS1\t\t", guid(500)));
-    // More than the quota allows: the first of them count.
+    // More than the quota allows: the first ones count.
     rows.extend((0..9).map(|number| format!("/q/{number}\t{}\t1\tS1\tlimited\t", guid(600 + number))));
-    // In no order, across several runs and parts.
+    // In scattered order, across several sorted runs and parts.
     let scattered = |number: u64| number * 7919 % 1200;
     rows.extend((0..1200).map(scattered).map(|number| {
         format!(
@@ -293,7 +294,7 @@ async fn hostile_listings_come_out_the_same() {
     }
 }
 
-/// Goal: real listings come out the same.
+/// Goal: real listings have the same result.
 #[tokio::test]
 async fn real_listings_come_out_the_same() {
     for (file, preset) in [("lfn_lists.tsv.zst", "lfn-list"), ("dune_transfers.tsv.zst", "dune-transfers")] {
@@ -312,7 +313,8 @@ async fn real_listings_come_out_the_same() {
     }
 }
 
-/// Goal: an interrupted load is completed by the same import, in bulk or not, and nobody's files are refused as another's.
+/// Goal: the same import, in bulk or not, completes an interrupted load and refuses none of its own
+/// files as another's.
 #[tokio::test]
 async fn an_interrupted_load_is_completed() {
     struct Interrupted(Arc<Local>);
@@ -349,7 +351,8 @@ async fn an_interrupted_load_is_completed() {
     }
 }
 
-/// Goal: what cannot be read twice is refused before anything is done; who takes nothing changes nothing.
+/// Goal: an input that cannot be read twice is refused before anything is done; a bulk load that
+/// takes nothing changes nothing.
 #[tokio::test]
 async fn a_pipe_is_refused_and_nothing_taken_is_no_load() {
     let on_disk = OnDisk::new().await;

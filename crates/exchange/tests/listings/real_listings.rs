@@ -1,5 +1,5 @@
-//! The real listings, where they are: every row understood or rejected for a known reason, and a part of them
-//! all the way into a catalogue and back. Skipped with a message where they are not.
+//! The real listings, where they are available: every row is parsed or rejected for a known reason,
+//! and a part of them is imported and exported. Skipped with a message elsewhere.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
@@ -17,7 +17,7 @@ fn preset(name: &str) -> ImportOptions {
     Preset::named(name).unwrap().options().unwrap()
 }
 
-/// What becomes of each row before any catalogue is asked.
+/// Reads each row without a catalogue.
 fn examine(path: &Path, options: &ImportOptions) -> Examined {
     let started = Instant::now();
     let examined = Listing::open(path, options.listing.clone()).unwrap().examine().unwrap();
@@ -35,7 +35,8 @@ fn examine(path: &Path, options: &ImportOptions) -> Examined {
 
 #[test]
 fn every_row_of_every_real_listing_is_understood() {
-    // Rows as the listings' own description counts them. One record of the portal has more than 128 tags.
+    // Rows as the listings' own description counts them. One record of the portal has more than 128
+    // tags.
     for (file, options, rows, partial) in [
         ("odp_files.tsv.zst", preset("odp-files"), 925_027, 0),
         ("odp_files.tsv.zst", preset("odp-members"), 925_027, 0),
@@ -52,7 +53,7 @@ fn every_row_of_every_real_listing_is_understood() {
     }
 }
 
-/// The lines of a real table, with its header.
+/// Returns the lines of a real table, with its header.
 fn lines(path: &Path, wanted: impl Fn(usize) -> bool) -> Vec<String> {
     let file = std::fs::File::open(path).unwrap();
     let reader: Box<dyn Read> = match path.extension().and_then(|end| end.to_str()) {
@@ -79,7 +80,7 @@ fn odd_checksums_become_what_they_should() {
             "checksum_format" => {
                 let read = Checksum::parse(raw).map(|checksum| checksum.to_string());
                 match normal {
-                    // A misspelt algorithm is not guessed at, nor a placeholder: rejected, by the rule.
+                    // The rule rejects a misspelt algorithm or a placeholder instead of guessing.
                     _ if raw.starts_with("alder32") => assert!(read.is_err(), "{line}"),
                     "" => assert!(read.is_err(), "{line}"),
                     normal => assert_eq!(read.as_deref().ok(), Some(normal), "{line}"),
@@ -94,7 +95,7 @@ fn odd_checksums_become_what_they_should() {
     assert!(counts["checksum_format"] > 900);
 }
 
-/// A listing of every n-th row of a real one.
+/// Makes a listing of every n-th row of a real one.
 fn part(file: &str, every: usize) -> Option<Desk> {
     let path = real_data(file)?;
     let text: String =
@@ -114,7 +115,7 @@ async fn there_and_again(desk: &Desk, catalogue: &std::sync::Arc<Direct>, option
     assert!(verified.holds() && verified.same == report.rows, "{:?}", verified.shown);
 }
 
-/// Export, import into an empty catalogue, export: the same bytes.
+/// Exports, imports into an empty catalogue, and exports again: the same bytes.
 async fn full_circle(catalogue: &Direct) {
     let desk = Desk::new("export.tsv", catalogue.dump().await);
     let copy = Direct::new().await;
@@ -148,7 +149,7 @@ async fn portal_files_go_in_and_come_back_as_they_were() {
     let given = std::fs::read_to_string(&desk.listing).unwrap();
     assert_same_lines(&sorted(&catalogue.export(&back).await.0), &sorted(&given), &"portal files");
 
-    // Their datasets, and who is in them.
+    // Their datasets, with the members.
     let ids: std::collections::HashSet<String> =
         given.lines().skip(1).filter_map(|line| line.split('\t').nth(5).map(str::to_owned)).collect();
     let Some(records) = real_data("odp_datasets.jsonl.zst") else { return };
@@ -191,7 +192,7 @@ async fn the_sample_of_rare_cases_goes_in() {
     let desk = Desk::new("sample.tsv", std::fs::read(path).unwrap());
     let options = desk.options(|options| {
         options.listing.se_auto = true;
-        // This location alone means that the PFN is the LFN behind the server's name.
+        // Only this location means that the PFN is the LFN after the server's name.
         options
             .listing
             .se_map

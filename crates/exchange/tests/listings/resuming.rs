@@ -1,4 +1,5 @@
-//! Interruptions at every point: what goes on goes on where it stopped, nothing is lost, doubled or reported twice.
+//! Interruptions at every point: a resumed import continues where it stopped; nothing is lost,
+//! doubled or reported twice.
 
 use crate::support::{Desk, Direct, Fault, assert_same_lines, no_state};
 use exacat_exchange::ImportOptions;
@@ -6,7 +7,8 @@ use exacat_exchange::resume::StateAt;
 use exacat_model::operation::Existing;
 use exacat_model::{Answer, Error, ErrorKind, Operation, Revision, TimelineId, Timelines};
 
-/// A listing of several batches with good rows, bad rows, refused rows, directories, collections, members.
+/// Makes a listing of several batches with good rows, bad rows, refused rows, directories,
+/// collections and members.
 fn listing() -> String {
     let mut text = "kind\tlfn\tsize\treplicas\ttags\tmode\ttarget\tcollection\n".to_owned();
     for directory in 0..4 {
@@ -80,7 +82,7 @@ async fn an_import_interrupted_anywhere_ends_as_if_it_had_not_been() {
     }
 }
 
-/// Goal: rows that a state file calls done are in the catalogue that the import goes on with.
+/// Goal: rows that a state file records as done are in the catalogue of the resumed import.
 #[tokio::test]
 async fn state_of_another_catalogue_or_of_a_replaced_revision_is_refused() {
     let desk = Desk::new("listing.tsv", listing());
@@ -108,7 +110,7 @@ async fn state_of_another_catalogue_or_of_a_replaced_revision_is_refused() {
         assert_eq!(std::fs::read(&desk.rejects).unwrap(), rejects);
     }
 
-    // A restore to what the state has of it, or a torn end after it, loses no row.
+    // A restore to the state's position, or a torn end after it, loses no row.
     let kept = Direct::on(restored(done)).await;
     desk.import(&kept, &options).await;
     std::fs::write(desk.state(), &state).unwrap();
@@ -117,7 +119,7 @@ async fn state_of_another_catalogue_or_of_a_replaced_revision_is_refused() {
     assert!(!desk.state().exists());
 }
 
-/// A catalogue that is restored to an earlier point after so many questions for its position.
+/// A catalogue that is restored to an earlier point after so many calls for its position.
 struct RestoredMeanwhile {
     catalogue: std::sync::Arc<Direct>,
     restored: std::sync::Arc<Direct>,
@@ -134,7 +136,7 @@ impl exacat_exchange::Catalogue for RestoredMeanwhile {
     }
 }
 
-/// Goal: an import does not end well if a restore undid rows of it.
+/// Goal: an import fails if a restore undid some of its rows.
 #[tokio::test]
 async fn import_during_a_restore_is_refused() {
     let desk = Desk::new("listing.tsv", listing());
@@ -150,13 +152,14 @@ async fn import_during_a_restore_is_refused() {
     let refused = ended.await.unwrap_err();
     assert_eq!(refused.kind(), Some(ErrorKind::Conflict), "{refused}");
     assert!(refused.to_string().contains("restored while the import was running"), "{refused}");
-    // The next run is refused by the state file, until it is told to begin anew.
+    // The state file makes the next run fail, until the user starts again with `restart`.
     let refused = desk.try_import(&meanwhile.restored, &options).await.unwrap_err();
     assert_eq!(refused.kind(), Some(ErrorKind::Conflict), "{refused}");
     desk.import(&meanwhile.restored, &ImportOptions { restart: true, ..options }).await;
 }
 
-/// Goal: an import that an earlier version left goes on, and says what that version did not note.
+/// Goal: an import that an earlier version left resumes, and names what that version did not
+/// record.
 #[tokio::test]
 async fn state_of_an_earlier_version_goes_on_with_a_note() {
     let desk = Desk::new("listing.tsv", listing());
@@ -188,7 +191,7 @@ async fn lost_answers_are_asked_for_again() {
         for every in [3, 5] {
             let catalogue = catalogue().await;
             catalogue.set_fault(Fault::LoseEvery(every));
-            // What was made or not, nobody knows, ends a run; the next one knows that it may have been.
+            // An unknown outcome ends a run; the next run knows that the entry may exist.
             let mut ended = desk.try_import(&catalogue, &options(&desk, existing)).await;
             for _ in 0..100 {
                 match &ended {
@@ -207,7 +210,7 @@ async fn lost_answers_are_asked_for_again() {
 
 #[tokio::test]
 async fn a_resumed_import_says_so_and_skips_what_is_done() {
-    // More rows than a state covers, so that it is written in between.
+    // More rows than one state covers, so that it is written in between.
     let rows = 3 * exacat_exchange::limits::ROWS_PER_STATE as usize / 2;
     let text: String = (0..rows).map(|row| format!("bad {row}\n")).collect::<String>() + "/good\n";
     let desk = Desk::new("listing", text);
@@ -256,8 +259,8 @@ async fn the_state_file_stands_where_it_can_or_where_it_is_told_to() {
     let nowhere = desk.options(|options| options.state = StateAt::At(desk.path("no/such/directory/state")));
     assert!(desk.try_import(&catalogue, &nowhere).await.unwrap_err().to_string().contains("cannot write"));
     catalogue.set_fault(Fault::None);
-    // A name so long that the state file's would be too long: as good as a directory that cannot be written to,
-    // which a test run by root does not find.
+    // The name of the state file would be too long. This acts like an unwritable directory, which
+    // root, who may run the tests, does not have.
     let long = desk.path(&"x".repeat(250));
     std::fs::write(&long, "/a\n").unwrap();
     let desk = Desk { listing: long, ..desk };
@@ -299,7 +302,7 @@ async fn second_import_with_the_same_state_file_is_refused_and_disturbs_nothing(
     });
     let other = Desk::new("other", "/other\n");
     let second = other.options(|options| options.state = StateAt::At(state.clone()));
-    // While the first is under way the second begins.
+    // The second begins while the first is running.
     let mut tried = false;
     let import = exacat_exchange::import(std::sync::Arc::clone(&catalogue), &desk.listing, &first, |_| {
         if !std::mem::replace(&mut tried, true) {

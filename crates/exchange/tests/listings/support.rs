@@ -1,4 +1,4 @@
-//! A real catalogue over the memory store, asked without a network; and a way to make it fail at any call.
+//! A real catalogue over the memory store, called without a network, with faults at any call.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -26,7 +26,7 @@ use exacat_store::memory::MemoryStore;
 use exacat_store::{Clock, Store};
 use exacat_testkit::settings;
 
-/// A clock that goes on by a millisecond each time it is looked at.
+/// A clock that advances by a millisecond at each reading.
 #[derive(Default)]
 pub struct Ticking(AtomicU64);
 
@@ -36,16 +36,16 @@ impl Clock for Ticking {
     }
 }
 
-/// What goes wrong, at which call that writes.
+/// Fault of a call that writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing.
+    /// No fault.
     None,
-    /// From this one on nothing is done.
+    /// From this call on nothing is done.
     Stop(u64),
-    /// This one is done, but the answer is lost; from the next one on nothing is done.
+    /// This call is done, but its answer is lost; from the next one on nothing is done.
     LoseAnswerAndStop(u64),
-    /// The answers to every n-th are lost: `Unknown`.
+    /// The answers to every n-th call are lost: `Unknown`.
     LoseEvery(u64),
 }
 
@@ -53,7 +53,7 @@ pub enum Fault {
 pub struct Direct {
     catalogue: Arc<Catalogue>,
     admin: Caller,
-    /// Calls that write so far.
+    /// Number of calls that write so far.
     pub writes: AtomicU64,
     fault: parking_lot::Mutex<Fault>,
 }
@@ -63,7 +63,7 @@ impl Direct {
         Direct::on(Timelines::new(TimelineId([1; 16]))).await
     }
 
-    /// With these timelines.
+    /// Makes a catalogue with these timelines.
     pub async fn on(timelines: Timelines) -> Arc<Direct> {
         let clock: Arc<dyn Clock> = Arc::new(Ticking(AtomicU64::new(0)));
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Arc::clone(&clock)).on_timelines(timelines));
@@ -80,7 +80,7 @@ impl Direct {
         })
     }
 
-    /// With these SEs registered, each with its own prefix.
+    /// Makes a catalogue with these SEs registered, each with its own prefix.
     pub async fn with_ses(names: &[&str]) -> Arc<Direct> {
         let direct = Direct::new().await;
         for name in names {
@@ -99,7 +99,7 @@ impl Direct {
         self.ask(Operation::UserSet(settings)).await;
     }
 
-    /// What it keeps everything in.
+    /// Returns the store.
     pub fn store(&self) -> &Arc<dyn Store> {
         self.catalogue.store()
     }
@@ -114,7 +114,7 @@ impl Direct {
         self.catalogue.execute(&self.admin, id, operation).await
     }
 
-    /// Asks for what must be done.
+    /// Carries out an operation that must succeed.
     pub async fn ask(&self, operation: Operation) -> Answer {
         let answer =
             self.execute(operation.clone()).await.unwrap_or_else(|error| panic!("{error} of {operation:?}"));
@@ -131,7 +131,7 @@ impl Direct {
         }
     }
 
-    /// Everything in it, as a full export.
+    /// Returns everything in it, as a full export.
     pub async fn dump(&self) -> String {
         self.export(&ExportOptions::default()).await.0
     }
@@ -142,18 +142,19 @@ impl Direct {
         (shared.text(), report)
     }
 
-    /// Everything, without what differs from run to run: GUIDs of files that were given none, and times.
+    /// Returns everything but the parts that differ from run to run: times, and GUIDs that the
+    /// catalogue made up.
     pub async fn dump_given(&self) -> String {
         let columns = "kind,lfn,size,checksum,owner,group,mode,job,replicas,tags,target";
         let options = ExportOptions { columns: Some(columns_of(columns)), ..ExportOptions::default() };
-        // Members come in the order of their GUIDs.
+        // Members are in the order of their GUIDs.
         let mut lines: Vec<String> = self.export(&options).await.0.lines().map(str::to_owned).collect();
         let members = lines.iter().position(|line| line.starts_with("member\t")).unwrap_or(lines.len());
         lines[members..].sort();
         lines.join("\n") + "\n"
     }
 
-    /// The counters and indices are right.
+    /// Checks that the counters and indices are right.
     pub async fn check(&self) {
         match self.ask(Operation::Fsck).await {
             Answer::Fsck(audit) => assert_eq!(audit.findings, []),
@@ -189,7 +190,7 @@ impl exacat_exchange::Catalogue for Direct {
     }
 }
 
-/// A writer whose content can be looked at.
+/// A writer whose content a test can read.
 #[derive(Clone, Default)]
 pub struct Shared(Arc<parking_lot::Mutex<Vec<u8>>>);
 
@@ -237,7 +238,7 @@ impl Desk {
         Desk { directory, listing, rejects }
     }
 
-    /// The options, with a reject file.
+    /// Makes options with a reject file.
     pub fn options(&self, change: impl FnOnce(&mut ImportOptions)) -> ImportOptions {
         let mut options = ImportOptions { rejects: Some(self.rejects.clone()), ..ImportOptions::default() };
         change(&mut options);
@@ -260,7 +261,7 @@ impl Desk {
         verify(Arc::clone(catalogue), &self.listing, &options.listing, None, |_| {}).await.unwrap()
     }
 
-    /// `line reason` of each reject, in the order of the file.
+    /// Returns `line reason` of each reject, in the order of the file.
     pub fn rejected(&self) -> Vec<String> {
         let text = std::fs::read_to_string(&self.rejects).unwrap();
         let rows = text.lines().skip(1).map(|line| {
@@ -280,12 +281,12 @@ impl Desk {
     }
 }
 
-/// Without a state file.
+/// Turns the state file off.
 pub fn no_state(options: &mut ImportOptions) {
     options.state = StateAt::Nowhere;
 }
 
-/// The real listings, if they are here.
+/// Returns the path of a real listing, if it is available.
 pub fn real_data(name: &str) -> Option<PathBuf> {
     let directory = match std::env::var_os("EXACAT_REAL_DATA") {
         Some(path) => PathBuf::from(path),
@@ -299,7 +300,7 @@ pub fn real_data(name: &str) -> Option<PathBuf> {
     None
 }
 
-/// Compares long texts, and shows the first lines that differ rather than all.
+/// Compares long texts, and shows only the first lines that differ.
 #[track_caller]
 pub fn assert_same_lines(found: &str, wanted: &str, about: &dyn std::fmt::Debug) {
     if found == wanted {

@@ -1,4 +1,5 @@
-//! What a change does to the state, as the rules say ([`crate::rules::perform`]); and what these ask of it, found by scans.
+//! Applies a change to the state by the rules ([`crate::rules::perform`]), and answers their
+//! questions by scans.
 
 use std::collections::btree_map::Entry as Slot;
 
@@ -18,7 +19,8 @@ fn corrupt(change: &Change, what: &str) -> Error {
     )
 }
 
-/// Does what the change says. What does not fit the state is refused as corrupt, for it cannot be a history.
+/// Applies a change. Refuses a change that does not fit the state as corrupt, because no history
+/// contains it.
 pub(super) fn apply(state: &mut State, change: Change) -> Result<()> {
     if change.revision.0 != state.revision.0 + 1 {
         return Err(corrupt(&change, "it is not the next"));

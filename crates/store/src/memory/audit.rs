@@ -1,5 +1,5 @@
-//! The audit of the memory store. It has no counters and no indices that could be wrong; what can be wrong is the
-//! state itself: something out of reach, an identity twice, a reference to nothing, sums that do not add up.
+//! The audit of the memory store. It has no counters or indices, so it checks the state itself:
+//! unreachable entries, duplicate identities, missing references, and sums that disagree.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::reads::place_text;
 use super::state::State;
 use crate::rules::{Top, View};
 
-/// Checks everything, and that the changes give the same state again.
+/// Checks everything, and that the changes reproduce the state.
 pub(super) fn audit(state: &State) -> Audit {
     let mut audit =
         Audit { revision: state.revision, checked: Vec::new(), findings: Vec::new(), findings_total: 0 };
@@ -28,7 +28,8 @@ fn checked(audit: &mut Audit, what: &str, count: usize) {
     audit.checked.push((what.to_owned(), count as u64));
 }
 
-/// Each is where it says, within reach, with an identity of its own and replicas on storage elements that exist.
+/// Checks that each entry is at its own place, reachable, with a unique identity and replicas on
+/// existing storage elements.
 fn entries(state: &State, audit: &mut Audit) {
     let mut seen: BTreeSet<EntryId> = BTreeSet::from([state.root.id()]);
     for (parent, children) in &state.entries {
@@ -71,7 +72,7 @@ fn replicas(state: &State, entry: &Entry, audit: &mut Audit) {
     }
 }
 
-/// The sums by directory, owner and group are three ways to the same total.
+/// Checks that the sums by directory, owner and group give the same total.
 fn usage(state: &State, audit: &mut Audit) {
     let mut total = Usage::default();
     for entry in state.all().chain([&state.root]) {
@@ -103,7 +104,8 @@ fn usage(state: &State, audit: &mut Audit) {
     checked(audit, "groups", groups.len());
 }
 
-/// Each has its set of members, of the size it says; nothing else has one.
+/// Checks that each collection has its set of members, of the stated size, and nothing else has
+/// one.
 fn collections(state: &State, audit: &mut Audit) {
     let mut found = BTreeSet::new();
     for entry in state.all() {
@@ -121,7 +123,8 @@ fn collections(state: &State, audit: &mut Audit) {
     checked(audit, "collections", found.len());
 }
 
-/// Each is of its own GUID, has something pending on registered storage elements, and knows whether its file is there.
+/// Checks that each upload reservation is under its own GUID, has pending replicas on registered
+/// storage elements, and knows whether its file exists.
 fn bookings(state: &State, audit: &mut Audit) {
     for (guid, booking) in &state.bookings {
         if booking.guid != *guid || booking.pending.is_empty() {
@@ -132,7 +135,7 @@ fn bookings(state: &State, audit: &mut Audit) {
                 audit.find("bookings", guid, format!("SE {} is not registered", pending.se.0));
             }
         }
-        // The other way is possible: the file was purged since it was booked.
+        // The reverse is possible: the file was purged after the reservation.
         if !booking.exists && state.find(EntryId::Object(*guid)).is_some() {
             audit.find("bookings", guid, "the file is there, and it says it is not");
         }
@@ -140,7 +143,7 @@ fn bookings(state: &State, audit: &mut Audit) {
     checked(audit, "bookings", state.bookings.len());
 }
 
-/// Each is under its own key, its name is its own, and what it refers to is there.
+/// Checks that each record is under its own key, has a unique name, and refers to existing records.
 fn records(state: &State, audit: &mut Audit) {
     let mut names = BTreeSet::new();
     for (key, (record, _)) in &state.records {
@@ -158,7 +161,8 @@ fn records(state: &State, audit: &mut Audit) {
     checked(audit, "records", state.records.len());
 }
 
-/// Each is on a registered storage element, and of a copy that its file does not have.
+/// Checks that each deletion is on a registered storage element, of a copy that its file does not
+/// have.
 fn deletions(state: &State, audit: &mut Audit) {
     for ((se, id), deletion) in &state.deletions {
         if !state.records.contains_key(&RecordKey::Se(*se)) {
@@ -171,7 +175,7 @@ fn deletions(state: &State, audit: &mut Audit) {
     checked(audit, "deletions", state.deletions.len());
 }
 
-/// The changes give this state (clause H3).
+/// Checks that the changes reproduce this state (clause H3).
 fn history(state: &State, audit: &mut Audit) {
     let mut again = State::new();
     for (change, expected) in state.changes.iter().zip(1..) {

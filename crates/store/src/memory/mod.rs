@@ -1,11 +1,14 @@
-//! The memory store: the reference model of the [contract](crate::contract), and the oracle of every test.
+//! The memory store: the reference model of the [contract](crate::contract), and the oracle of
+//! every test.
 //!
-//! Slow, short and obvious. It keeps what cannot be derived - entries by place, trash, bookings, records, members,
-//! deletions, changes - and computes everything else by a scan whenever it is asked: usage, the way up, GUIDs,
-//! what is on a storage element, what is due. So it can judge a store that keeps counters and indices.
+//! It is slow, short and obvious. It stores only facts that cannot be derived: entries by place,
+//! trash, upload reservations, records, members, deletions, changes. It computes everything else by
+//! scans: usage, ancestors, GUIDs, the replicas on a storage element, expired items. So it can
+//! check a store that has counters and indices.
 //!
-//! A mutation is first *decided*, a pure function of the state to an effect; then the effect, as a change, is *applied*
-//! (`apply`): both by the rules ([`crate::rules`]), which stand apart so that another store can share them. The state is a function of the changes alone:
+//! Each mutation is first *decided*: a pure function of the state returns an effect. Then the
+//! effect is *applied* as a change (`apply`). Both use the rules ([`crate::rules`]), which are
+//! separate so that another store can share them. The state is a function of the changes alone:
 //! [`MemoryStore::replay`] builds a store from them.
 
 mod apply;
@@ -30,14 +33,14 @@ use crate::{
 };
 use state::State;
 
-/// What stands behind the one lock.
+/// Data behind the lock.
 struct Inner {
     state: State,
-    /// Why nothing more is done, once that is so.
+    /// Reason why the store refuses all work, once it is closed.
     closed: Option<String>,
 }
 
-/// A store that is gone with its process, and is right.
+/// A correct store that does not outlive its process.
 pub struct MemoryStore {
     clock: Arc<dyn Clock>,
     inner: Mutex<Inner>,
@@ -46,13 +49,13 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// A new store, as clause N1 says.
+    /// Makes a new store as in clause N1.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self::with(State::new(), clock)
     }
 
-    /// The store that these changes give, in order, from the first on (clause H3). Refused with `Corrupt` if they
-    /// are not such a history.
+    /// Builds a store from these changes, in order, from the first on (clause H3). Refuses with
+    /// `Corrupt` changes that form no history.
     pub fn replay(changes: impl IntoIterator<Item = Change>, clock: Arc<dyn Clock>) -> Result<Self> {
         let mut state = State::new();
         for change in changes {
@@ -61,7 +64,7 @@ impl MemoryStore {
         Ok(Self::with(state, clock))
     }
 
-    /// All changes, of a closed store too: what [`MemoryStore::replay`] takes.
+    /// Returns all changes, also of a closed store, as [`MemoryStore::replay`] takes them.
     pub fn history(&self) -> Vec<Change> {
         self.inner.lock().state.changes.clone()
     }
@@ -72,12 +75,12 @@ impl MemoryStore {
         MemoryStore { clock, inner, committed: Notify::new(), timelines }
     }
 
-    /// The same store, with timelines as after a restore.
+    /// Returns the same store with timelines as after a restore.
     pub fn on_timelines(self, timelines: Timelines) -> Self {
         MemoryStore { timelines: Arc::new(timelines), ..self }
     }
 
-    /// Answers a read from the state as it is now.
+    /// Answers a read from the present state.
     fn read<T>(&self, answer: impl FnOnce(&State) -> Result<T>) -> Result<T> {
         let inner = self.inner.lock();
         match &inner.closed {
@@ -87,7 +90,7 @@ impl MemoryStore {
     }
 }
 
-/// Was the permission of the request judged by what is not so any more (clause A11)?
+/// Says whether a fact that the request's permission was judged by has changed (clause A11).
 fn is_outdated(state: &State, request: &Request) -> bool {
     let Some(judged) = &request.judged else { return false };
     let own = |revision: Revision| {
@@ -99,13 +102,13 @@ fn is_outdated(state: &State, request: &Request) -> bool {
     !rules::judged_the_same(state, judged, &request.mutations, &own)
 }
 
-/// The outcome of a mutation of such a request: what was applied before stays applied.
+/// Returns the outcome of a mutation of an outdated request: an applied one keeps its outcome.
 fn refused_as_outdated(state: &State, request: &Request, index: usize) -> Outcome {
     let index = u32::try_from(index).unwrap_or(u32::MAX);
     state.remembered(request.operation, index).unwrap_or(Outcome::Refused(Refusal::Outdated))
 }
 
-/// Decides one mutation and, if it is to be done, does it.
+/// Decides one mutation, and applies its effect if it has one.
 fn perform(
     state: &mut State,
     request: &Request,
@@ -132,7 +135,8 @@ fn perform(
         index: index_in_request,
         effect,
     };
-    // An effect that was decided on this state applies to it; if not, this store has a defect and stops.
+    // An effect decided on this state must apply to it. If it does not, the store has a defect and
+    // stops.
     apply::apply(state, change).map_err(|error| ApplyError::Unknown(error.message))?;
     Ok(Outcome::Applied { revision, id })
 }
@@ -271,7 +275,7 @@ impl Store for MemoryStore {
 
     async fn changed(&self, after: Revision) -> Result<()> {
         loop {
-            // Registered before the look, so that a commit between the two is not missed.
+            // Registered before the read, so that no commit between the two is missed.
             let committed = self.committed.notified();
             tokio::pin!(committed);
             committed.as_mut().enable();

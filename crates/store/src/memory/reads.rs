@@ -1,4 +1,4 @@
-//! What the memory store answers, each by a scan of its one state.
+//! Reads of the memory store, each a scan of its one state.
 
 use std::ops::Bound;
 
@@ -15,14 +15,14 @@ use crate::{
     within_batch,
 };
 
-/// The first `limit` of `items`, which are in order.
+/// Returns the first `limit` of `items`, which are in order.
 fn page<T>(items: impl IntoIterator<Item = T>, limit: usize) -> Page<T> {
     let mut items = items.into_iter();
     let first: Vec<T> = items.by_ref().take(limit.min(PAGE_ITEMS_MAX)).collect();
     Page { items: first, more: items.next().is_some() }
 }
 
-/// The bound that goes on after `key`.
+/// Returns the range of keys after `key`.
 fn after<K>(key: Option<K>) -> (Bound<K>, Bound<K>) {
     (key.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded)
 }
@@ -88,7 +88,7 @@ fn usage_one(state: &State, of: UsageOf) -> Account {
     account
 }
 
-/// In the order of GUIDs; the cursor is the last one's.
+/// Orders by GUID; the cursor is the last one's GUID.
 pub(super) fn replicas_on(
     state: &State,
     se: SeNumber,
@@ -227,7 +227,7 @@ pub(super) fn status(state: &State) -> StoreStatus {
     }
 }
 
-/// The place of an entry, as a finding names it.
+/// Formats the place of an entry for a finding.
 pub(super) fn place_text(at: &At) -> String {
     format!("{} in directory {}", at.name, at.parent.0)
 }

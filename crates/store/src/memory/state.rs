@@ -1,4 +1,4 @@
-//! What the memory store keeps, and what it finds in it by scanning.
+//! State of the memory store, and the scans that search it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,36 +10,37 @@ use exacat_model::{
 use crate::Outcome;
 use crate::rules::{self, Trashed};
 
-/// Everything that cannot be derived.
+/// All facts that cannot be derived.
 pub(super) struct State {
-    /// The last change's.
+    /// Revision of the last change.
     pub revision: Revision,
-    /// The last change's.
+    /// Time of the last change.
     pub time: TimeMs,
-    /// What the next directory gets.
+    /// Number of the next directory.
     pub next_directory: u64,
     /// The root.
     pub root: Entry,
-    /// All entries but the root and the items of the trash: by directory and name. Those below an item of the trash
-    /// are here.
+    /// All entries by directory and name, but the root and the items of the trash. Entries below an
+    /// item of the trash are here.
     pub entries: BTreeMap<DirId, BTreeMap<Name, Entry>>,
     pub trash: BTreeMap<TrashId, Trashed>,
-    /// Of each collection.
+    /// Members of each collection.
     pub members: BTreeMap<Guid, BTreeSet<Guid>>,
     pub bookings: BTreeMap<Guid, Booking>,
     pub records: BTreeMap<RecordKey, (Record, Revision)>,
     pub deletions: BTreeMap<(SeNumber, DeletionId), Deletion>,
     pub changes: Vec<Change>,
-    /// Changes so far of accounts and tokens that were there.
+    /// Number of changes so far of existing accounts and tokens.
     pub credentials: u64,
-    /// Outcomes of each request's applied mutations (A6). All of them: the changes are kept as well.
+    /// Outcomes of each request's applied mutations (A6). They are never dropped, because the
+    /// changes are kept as well.
     operations: BTreeMap<OperationId, BTreeMap<u32, Outcome>>,
-    /// Fingerprints of requests that came with one.
+    /// Fingerprints of requests that had one.
     fingerprints: BTreeMap<OperationId, Fingerprint>,
 }
 
 impl State {
-    /// Clause N1.
+    /// Makes the state of a new store (clause N1).
     pub fn new() -> Self {
         State {
             revision: Revision(0),
@@ -64,31 +65,31 @@ impl State {
 
     // ---- operations ----
 
-    /// The outcome the request's mutation had, if it was applied and is remembered.
+    /// Returns the outcome of the request's mutation, if it was applied and is remembered.
     pub fn remembered(&self, operation: OperationId, index: u32) -> Option<Outcome> {
         self.operations.get(&operation)?.get(&index).cloned()
     }
 
-    /// Remembers an applied mutation's outcome.
+    /// Remembers the outcome of an applied mutation.
     pub fn remember(&mut self, operation: OperationId, index: u32, outcome: Outcome) {
         self.operations.entry(operation).or_default().insert(index, outcome);
     }
 
-    /// Remembers the fingerprint of a request of which something was applied.
+    /// Remembers the fingerprint of a request, if one of its mutations was applied.
     pub fn remember_fingerprint(&mut self, operation: OperationId, fingerprint: Fingerprint) {
         if self.operations.contains_key(&operation) {
             self.fingerprints.entry(operation).or_insert(fingerprint);
         }
     }
 
-    /// Was something applied of another request of this id?
+    /// Says whether a mutation of another request with this id was applied.
     pub fn is_another(&self, operation: OperationId, fingerprint: Fingerprint) -> bool {
         self.fingerprints.get(&operation).is_some_and(|first| first.differs(fingerprint))
     }
 
     // ---- places ----
 
-    /// What stands there, in the tree or below an item of the trash.
+    /// Returns the entry at a place, in the tree or below an item of the trash.
     pub fn at(&self, at: &At) -> Option<&Entry> {
         if *at == self.root.at {
             return Some(&self.root);
@@ -96,22 +97,22 @@ impl State {
         self.entries.get(&at.parent)?.get(&at.name)
     }
 
-    /// Every entry but the root and the items of the trash.
+    /// Iterates over every entry but the root and the items of the trash.
     pub fn placed(&self) -> impl Iterator<Item = &Entry> {
         self.entries.values().flat_map(BTreeMap::values)
     }
 
-    /// Every entry but the root, those in the trash included.
+    /// Iterates over every entry but the root, those in the trash included.
     pub fn all(&self) -> impl Iterator<Item = &Entry> {
         self.placed().chain(self.trash.values().map(|item| &item.entry))
     }
 
-    /// The children of a directory.
+    /// Iterates over the children of a directory.
     pub fn children(&self, directory: DirId) -> impl Iterator<Item = &Entry> {
         self.entries.get(&directory).into_iter().flat_map(BTreeMap::values)
     }
 
-    /// The entry of this identity, wherever it is.
+    /// Finds an entry by identity, wherever it is.
     pub fn find(&self, id: EntryId) -> Option<&Entry> {
         if id == self.root.id() {
             return Some(&self.root);
@@ -119,14 +120,14 @@ impl State {
         self.all().find(|entry| entry.id() == id)
     }
 
-    /// The item of the trash that is this entry.
+    /// Returns the id of the trash item that is this entry.
     pub fn trash_of(&self, id: EntryId) -> Option<TrashId> {
         self.trash.iter().find(|(_, item)| item.entry.id() == id).map(|(trash, _)| *trash)
     }
 
     // ---- sums ----
 
-    /// What is below a directory adds up to, without itself.
+    /// Returns the usage of everything below a directory, without the directory itself.
     pub fn usage_below(&self, directory: DirId) -> Usage {
         let mut sum = Usage::default();
         let mut waiting = vec![directory];
@@ -139,7 +140,7 @@ impl State {
         sum
     }
 
-    /// What all entries add up to that are so.
+    /// Returns the usage of all entries that satisfy `wanted`.
     pub fn usage_where(&self, wanted: impl Fn(&Entry) -> bool) -> Usage {
         let mut sum = Usage::default();
         for entry in self.all().chain([&self.root]).filter(|entry| wanted(entry)) {
@@ -148,7 +149,7 @@ impl State {
         sum
     }
 
-    /// What all bookings reserve that are so.
+    /// Returns what all upload reservations that satisfy `wanted` hold.
     pub fn reserved_where(&self, wanted: impl Fn(&Booking) -> bool) -> Usage {
         let mut sum = Usage::default();
         for booking in self.bookings.values().filter(|booking| wanted(booking)) {

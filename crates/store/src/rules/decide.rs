@@ -1,5 +1,5 @@
-//! What comes of a mutation: for each row of the contract's table one function, which checks the row's
-//! preconditions in the row's order and gives the effect. Nothing is changed here.
+//! Decides mutations: one function for each row of the contract's table. It checks the
+//! preconditions of the row in order and returns the effect. Nothing is changed here.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use exacat_model::{
 use super::{Decided, Top, View, edits};
 use crate::Refusal;
 
-/// Decides `mutation`; `revision` and `time` are those its change would have.
+/// Decides `mutation`; its change would have `revision` and `time`.
 pub fn decide(state: &dyn View, mutation: &Mutation, revision: Revision, time: TimeMs) -> Decided {
     match mutation {
         Mutation::Create(new) => create(state, new, revision, time),
@@ -42,9 +42,9 @@ pub fn decide(state: &dyn View, mutation: &Mutation, revision: Revision, time: T
     }
 }
 
-// ---- preconditions that several rows share ----
+// ---- shared preconditions ----
 
-/// What a check of the vocabulary found, as a refusal.
+/// Converts an error of a check of the vocabulary to a refusal.
 pub(super) fn refusal(error: Error) -> Refusal {
     match error.kind {
         ErrorKind::Limit => Refusal::Limit(error.message),
@@ -70,7 +70,7 @@ fn not_the_roots(name: &Name) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Something stands at a place whose directory is alive, and it is what was expected.
+/// Finds the entry at a place whose directory is alive, and compares it with the expected one.
 pub(super) fn target(state: &dyn View, at: &At, expect: Expect) -> Result<Entry, Refusal> {
     if !state.alive(at.parent) {
         return Err(Refusal::ParentGone);
@@ -86,13 +86,13 @@ fn expected(entry: &Entry, expect: Expect) -> Result<(), Refusal> {
     if id_matches && version_matches { Ok(()) } else { Err(Refusal::Stale) }
 }
 
-/// The directory is alive and not too deep to hold something.
+/// Checks that the directory is alive and not too deep for another entry.
 fn parent_takes(state: &dyn View, parent: DirId) -> Result<(), Refusal> {
     let (way, top) = state.way_up(parent);
     if top != Top::Root {
         return Err(Refusal::ParentGone);
     }
-    // The way counts the root, an LFN does not: with the new name the numbers are the same.
+    // `way` counts the root and an LFN does not, so with the new name both numbers agree.
     limit("the number of components of an LFN", way.len(), DEPTH_MAX)
 }
 
@@ -110,7 +110,8 @@ pub(super) fn se_registered(state: &dyn View, replica: &Replica) -> Result<(), R
     Err(Refusal::NoSuchSe)
 }
 
-/// What counts towards a quota without this entry and without this booking: usage and reservations.
+/// Returns usage and reservations that count towards a quota, without this entry and this upload
+/// reservation.
 pub(super) fn counted_without(
     state: &dyn View,
     of: QuotaOf,
@@ -118,7 +119,7 @@ pub(super) fn counted_without(
     booking: Option<Guid>,
 ) -> Usage {
     let mut sum = state.counted(of);
-    // Counters are right, so what is taken from them is in them.
+    // Counters are exact, so they include the subtracted values.
     if let Some((entry, _)) = entry.and_then(|id| state.find(id)) {
         let owned = match of {
             QuotaOf::User(user) => entry.owner == user,
@@ -141,7 +142,7 @@ fn reserves_from(booking: &Booking, of: QuotaOf) -> bool {
     }
 }
 
-/// No figure grows beyond its limit.
+/// Refuses growth of any sum beyond its limit.
 pub(super) fn quota_allows(
     state: &dyn View,
     of: QuotaOf,
@@ -289,7 +290,7 @@ fn restore_below(state: &dyn View, from: &At, expect: Expect, to: &At) -> Decide
     Ok(Some(Effect::Moved { id: entry.id(), from: from.clone(), to: to.clone(), previous }))
 }
 
-/// What stands there, below an item of the trash.
+/// Finds an entry below an item of the trash.
 fn below_item(state: &dyn View, at: &At, expect: Expect) -> Result<Entry, Refusal> {
     if !matches!(state.way_up(at.parent).1, Top::Trash(_)) {
         return Err(Refusal::ParentGone);
@@ -348,7 +349,7 @@ fn book(state: &dyn View, wish: &Booking, time: TimeMs) -> Decided {
             _ => return Err(Refusal::NoSuchSe),
         }
     }
-    // A replaced one is the same owner's.
+    // A replaced reservation has the same owner.
     let others = state.bookings_of(wish.owner).saturating_sub(usize::from(before.is_some()));
     limit("the number of unfinished uploads of a user", others + 1, BOOKINGS_PER_USER_MAX)?;
     let mut booking = wish.clone();
@@ -357,6 +358,8 @@ fn book(state: &dyn View, wish: &Booking, time: TimeMs) -> Decided {
     booking.pending.sort_by_key(|pending| pending.se);
     for of in [QuotaOf::User(booking.owner), QuotaOf::Group(booking.group)] {
         let rest = counted_without(state, of, None, Some(booking.guid));
+        // `was` includes the replaced reservation: a smaller one in its place must not be refused
+        // for a limit that is exceeded already.
         let (mut was, mut will_be) = (rest, rest);
         if let Some(before) = before.as_ref().filter(|before| reserves_from(before, of)) {
             was.add(&before.reserved());
@@ -371,7 +374,7 @@ fn in_tree(state: &dyn View, entry: &Entry, trash: Option<TrashId>) -> bool {
     trash.is_none() && state.alive(entry.at.parent)
 }
 
-/// What a commit asks for.
+/// Arguments of a commit.
 struct CommitWish<'a> {
     guid: Guid,
     se: SeNumber,

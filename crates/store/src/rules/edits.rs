@@ -1,4 +1,4 @@
-//! What comes of an update: each edit is decided on what the edits before it left, all or none.
+//! Decides updates: each edit on the state after the edits before it, all or none.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use super::decide::{counted_without, limit, quota_allows, refusal, se_registered
 use super::{Decided, View};
 use crate::Refusal;
 
-/// An entry as the edits so far left it.
+/// An entry after the edits so far.
 pub(super) struct Edited {
     pub entry: Entry,
-    /// Of a collection: who became a member and who no longer is one.
+    /// For a collection: added (true) and removed (false) members.
     pub members: BTreeMap<Guid, bool>,
 }
 
@@ -34,7 +34,7 @@ impl Edited {
         self.entry.file().ok_or(Refusal::WrongKind)
     }
 
-    /// Makes one field what the change says. The same when deciding and when applying.
+    /// Sets one field as the change says, both when deciding and when applying.
     pub fn change(&mut self, change: &FieldChange) {
         let Edited { entry, members } = self;
         match (change, &mut entry.body) {
@@ -54,7 +54,7 @@ impl Edited {
             (FieldChange::Size { after }, Body::File(file)) => file.size = Some(*after),
             (FieldChange::Checksum { after }, Body::File(file)) => {
                 file.checksums.remove(after.algorithm());
-                // There is room: the one of the algorithm is gone.
+                // There is room, because the old checksum of the algorithm is removed.
                 let _ = file.checksums.add(*after);
             }
             (FieldChange::Replica { before, after, .. }, Body::File(file)) => {
@@ -67,13 +67,13 @@ impl Edited {
                 members.insert(*guid, *added);
                 *count = if *added { *count + 1 } else { count.saturating_sub(1) };
             }
-            // An edit of a file's or collection's field was refused for other kinds.
+            // Edits of a file's or collection's fields are refused for other kinds.
             _ => {}
         }
     }
 }
 
-/// Decides the row `Update`.
+/// Decides an `Update`.
 pub(super) fn update(
     state: &dyn View,
     at: &At,
@@ -106,7 +106,7 @@ pub(super) fn update(
     Ok(Some(Effect::Updated { at: at.clone(), id: entry.id(), fields, previous }))
 }
 
-/// The owner and the group as they will be have room for what the entry will count.
+/// Checks that the quotas of the resulting owner and group allow the entry's resulting usage.
 fn check_quotas(state: &dyn View, before: &Entry, after: &Entry) -> Result<(), Refusal> {
     let user = (QuotaOf::User(after.owner), before.owner == after.owner);
     let group = (QuotaOf::Group(after.group), before.group == after.group);
@@ -122,8 +122,8 @@ fn check_quotas(state: &dyn View, before: &Entry, after: &Entry) -> Result<(), R
     Ok(())
 }
 
-/// What one edit changes; none if nothing. Quotas are checked by the caller, last, as in every row. A deletion is
-/// numbered by the caller too.
+/// Returns the field change of one edit; none if nothing changes. The caller checks quotas last, as
+/// in every row, and numbers deletions.
 fn decide_edit(state: &dyn View, edited: &Edited, edit: &Edit) -> Result<Option<FieldChange>, Refusal> {
     let entry = &edited.entry;
     Ok(match edit {

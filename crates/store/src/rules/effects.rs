@@ -1,5 +1,5 @@
-//! What a change does to a state. Needs nothing but the change and the state before: so a history gives the
-//! state again (clause H3).
+//! Applies changes to a state. A function of the change and the state before only, so a history
+//! reproduces the state (clause H3).
 
 use exacat_model::{
     Body, Booking, Change, Deletion, DeletionId, Effect, Entry, FieldChange, Guid, Location, PurgeTarget,
@@ -9,7 +9,8 @@ use exacat_model::{
 use super::edits::Edited;
 use super::{State, Trashed};
 
-/// Does what the change says. None if something the effect names is not there: then it cannot be a history.
+/// Applies a change. None if an item that the effect names does not exist: then no history contains
+/// the change.
 pub fn perform(state: &mut dyn State, change: &Change) -> Option<()> {
     let revision = change.revision;
     match &change.effect {
@@ -29,7 +30,7 @@ pub fn perform(state: &mut dyn State, change: &Change) -> Option<()> {
         Effect::Updated { at, id, fields, .. } => {
             let entry = state.at(at).filter(|entry| entry.id() == *id)?;
             let mut edited = Edited::new(entry);
-            // Sizes are those known when a replica was dropped.
+            // A deletion has the size known when the replica was dropped.
             let mut gone = Vec::new();
             for field in fields {
                 if let FieldChange::Replica { before: Some(replica), deletion: Some(id), .. } = field {
@@ -138,7 +139,7 @@ pub fn perform(state: &mut dyn State, change: &Change) -> Option<()> {
             if let (Some(Record::Se(before)), Some(Record::Se(after))) = (before.as_deref(), after.as_deref())
                 && before.prefix != after.prefix
             {
-                // Derived PFNs are others now.
+                // The change may alter derived PFNs.
                 for deletion in state.deletions_on(after.number) {
                     if state.in_use(after.number, deletion.guid, &deletion.location) {
                         state.take_deletion(after.number, deletion.id);
@@ -150,7 +151,7 @@ pub fn perform(state: &mut dyn State, change: &Change) -> Option<()> {
     }
 }
 
-/// Puts an entry where it says; none if the name is taken.
+/// Puts an entry at its place; none if the name is taken.
 fn place(state: &mut dyn State, entry: Entry) -> Option<()> {
     if state.at(&entry.at).is_some() {
         return None;
@@ -159,7 +160,7 @@ fn place(state: &mut dyn State, entry: Entry) -> Option<()> {
     Some(())
 }
 
-/// Queues a copy for deletion, unless the file or a booking of the GUID has it still.
+/// Queues a copy for deletion, unless the file or an upload reservation of the GUID still has it.
 fn queue(
     state: &mut dyn State,
     change: &Change,
@@ -175,7 +176,7 @@ fn queue(
     state.put_deletion(se, Deletion { id, guid, size, location: location.clone(), queued: change.time });
 }
 
-/// Queues what a booking that was had pending, on one SE or on all.
+/// Queues the pending copies of an ended upload reservation for deletion, on one SE or on all.
 fn give_up(state: &mut dyn State, change: &Change, was: &Booking, se: Option<SeNumber>) {
     let ended = was.pending.iter().filter(|pending| se.is_none_or(|se| se == pending.se));
     for (pending, index) in ended.zip(0..) {
@@ -184,14 +185,14 @@ fn give_up(state: &mut dyn State, change: &Change, was: &Booking, se: Option<SeN
     }
 }
 
-/// A file has this replica now: nobody shall delete it.
+/// Takes a file's replica off the deletion queue.
 fn wanted(state: &mut dyn State, guid: Guid, replica: &Replica) {
     if replica.takes_space() {
         take_off_queue(state, replica.se, guid, &replica.location);
     }
 }
 
-/// Takes every deletion of this physical copy off the SE's queue, whichever file it was of.
+/// Takes every deletion of this physical copy off the SE's queue, whichever file it belonged to.
 fn take_off_queue(state: &mut dyn State, se: SeNumber, guid: Guid, location: &Location) {
     let pfn = state.pfn(se, guid, location);
     for id in state.deletions_of(se, &pfn) {
@@ -199,7 +200,8 @@ fn take_off_queue(state: &mut dyn State, se: SeNumber, guid: Guid, location: &Lo
     }
 }
 
-/// Ends one pending replica of a booking, or all; and the booking with the last.
+/// Ends one pending replica of an upload reservation, or all; ends the reservation with the last
+/// one.
 fn end_pending(state: &mut dyn State, mut booking: Booking, se: Option<SeNumber>) {
     booking.pending.retain(|pending| se.is_some_and(|se| pending.se != se));
     if booking.pending.is_empty() {
@@ -209,7 +211,7 @@ fn end_pending(state: &mut dyn State, mut booking: Booking, se: Option<SeNumber>
     }
 }
 
-/// Drops a record, and with a user or a group what belongs to it alone.
+/// Drops a record; for a user or a group also the records that belong to it alone.
 fn drop_record(state: &mut dyn State, key: RecordKey, revision: exacat_model::Revision) {
     state.put_record(key, None, revision);
     match key {

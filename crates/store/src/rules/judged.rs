@@ -1,5 +1,4 @@
-//! Whether a request would be judged as it was: what its permission was judged by, compared with a
-//! state.
+//! Compares the facts that a request's permission was judged by with a state.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +8,8 @@ use super::{Top, View};
 use crate::Gate;
 use crate::judged::{Judged, JudgedEntry};
 
-/// The places in the tree that a mutation changes, for which its caller needs rights.
+/// Iterates over the places in the tree that a mutation changes and that its caller needs rights
+/// for.
 pub fn places(mutation: &Mutation) -> impl Iterator<Item = &At> {
     let (first, second) = match mutation {
         Mutation::Create(new) => (Some(&new.at), None),
@@ -28,14 +28,14 @@ pub fn places(mutation: &Mutation) -> impl Iterator<Item = &At> {
     first.into_iter().chain(second)
 }
 
-/// Does a change touch an account or a token that a caller may be known by?
+/// Says whether a change concerns an account or a token that may identify a caller.
 pub fn changes_credentials(effect: &Effect) -> bool {
     let Effect::Recorded { key, before: Some(_), .. } = effect else { return false };
     matches!(key, RecordKey::User(_) | RecordKey::Token(_))
 }
 
-/// Would the caller be judged the same for these mutations now? `own` tells the revisions that this
-/// very request made before: what it changed itself is no reason to judge it again.
+/// Says whether the caller would be judged the same for these mutations now. `own` recognises
+/// revisions that this request made itself; its own changes do not matter.
 pub fn judged_the_same(
     state: &dyn View,
     judged: &Judged,
@@ -55,7 +55,8 @@ pub fn judged_the_same(
     mutations.iter().flat_map(places).all(|at| {
         if passed.insert(at.parent) {
             let (way, top) = state.way_up(at.parent);
-            // Nothing is there to need rights for; the mutation is refused for that.
+            // No entry there needs rights; the mutation is refused because of the missing
+            // directory.
             if top != Top::Root {
                 return true;
             }

@@ -1,9 +1,10 @@
-//! The rules of the contract's table, over any state: what comes of a mutation, and what a change does.
+//! The rules of the contract's table, for any state: deciding mutations, and applying changes.
 //!
-//! [`decide`] is a pure function of a state, seen through [`View`], to an effect; [`perform`] does what a change says to a
-//! [`State`]. The memory store has its state in maps and scans them. A store that has its state elsewhere gives what is asked
-//! for as it has it; if it has to fetch something first, it takes note, answers anything, throws the result away and asks again
-//! when it has it: for nothing here does anything but ask.
+//! [`decide`] is a pure function from a state, seen through [`View`], to an effect. [`perform`]
+//! applies a change to a [`State`]. The memory store has its state in maps and scans them. Another
+//! store answers from where its state is. If a row is not in memory yet, it notes this, returns any
+//! value, discards the result, fetches the row and decides again. This is safe because deciding
+//! only reads.
 
 mod decide;
 mod edits;
@@ -24,25 +25,25 @@ pub use effects::perform;
 pub use judged::{changes_credentials, judged_the_same, places};
 pub use paths::{locate, walk};
 
-/// An effect; none if all is so already; or why not.
+/// An effect; none if the requested state holds already; or a refusal.
 pub type Decided = Result<Option<exacat_model::Effect>, Refusal>;
 
-/// An item of the trash; what it counts is computed.
+/// An item of the trash; its usage is computed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trashed {
-    /// The path it had.
+    /// Path before the removal.
     pub lfn: Lfn,
-    /// The entry; `at` is where it stood.
+    /// The entry; `at` is its place before the removal.
     pub entry: Entry,
-    /// Who removed it.
+    /// User that removed it.
     pub removed_by: UserId,
-    /// When.
+    /// Time of the removal.
     pub removed: TimeMs,
 }
 
 canonical_struct!(Trashed { lfn, entry, removed_by, removed });
 
-/// The root of a new store (clause N1).
+/// Returns the root of a new store (clause N1).
 pub fn new_root() -> Entry {
     Entry {
         at: At { parent: DirId::ROOT, name: Name::root() },
@@ -58,7 +59,7 @@ pub fn new_root() -> Entry {
     }
 }
 
-/// The records of a new store (clause N1), of revision 0.
+/// Returns the records of a new store (clause N1), of revision 0.
 #[allow(clippy::expect_used, reason = "the constant is a valid account name")]
 pub fn new_records() -> [Record; 2] {
     let admin = AccountName::parse("admin").expect("admin is a valid name");
@@ -76,7 +77,7 @@ pub fn new_records() -> [Record; 2] {
     [Record::User(user), Record::Group(Group { id: GroupId::ADMIN, name: admin })]
 }
 
-/// Where the way up from a directory ends.
+/// Upper end of a chain of directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Top {
     /// At the root: the directory is alive.
@@ -87,52 +88,54 @@ pub enum Top {
     Nowhere,
 }
 
-/// What deciding asks of a state.
+/// Reads that deciding needs.
 pub trait View {
-    /// What the next directory gets.
+    /// Returns the number of the next directory.
     fn next_directory(&self) -> u64;
 
-    /// The entry of this identity, wherever it is; with the item of the trash that it is, if it is one itself.
+    /// Finds an entry by identity, wherever it is; with its trash id if it is an item of the trash
+    /// itself.
     fn find(&self, id: EntryId) -> Option<(Entry, Option<TrashId>)>;
 
-    /// What stands there, in the tree or below an item of the trash.
+    /// Returns the entry at a place, in the tree or below an item of the trash.
     fn at(&self, at: &At) -> Option<Entry>;
 
-    /// Has the directory no children?
+    /// Says whether the directory has no children.
     fn is_empty(&self, directory: DirId) -> bool;
 
-    /// An item of the trash.
+    /// Returns an item of the trash.
     fn trashed(&self, trash: TrashId) -> Option<Trashed>;
 
-    /// Is it a member of the collection?
+    /// Says whether a GUID is a member of the collection.
     fn is_member(&self, collection: Guid, guid: Guid) -> bool;
 
-    /// The booking of this GUID.
+    /// Returns the upload reservation of this GUID.
     fn booking(&self, guid: Guid) -> Option<Booking>;
 
-    /// How many bookings a user has.
+    /// Returns the number of upload reservations of a user.
     fn bookings_of(&self, user: UserId) -> usize;
 
-    /// A record, and the change that last set it.
+    /// Returns a record, and the change that last set it.
     fn record(&self, key: RecordKey) -> Option<(Record, Revision)>;
 
-    /// The record of this kind that has this name.
+    /// Returns the key of the record with this kind and name.
     fn record_named(&self, kind: RecordKind, name: &str) -> Option<RecordKey>;
 
-    /// Is a user in the group?
+    /// Says whether any user is in the group.
     fn has_users(&self, group: GroupId) -> bool;
 
-    /// What counts towards a quota: usage and reservations.
+    /// Returns usage and reservations that count towards a quota.
     fn counted(&self, of: QuotaOf) -> Usage;
 
-    /// A deletion in the queue of a storage element.
+    /// Returns a deletion in the queue of a storage element.
     fn deletion(&self, se: SeNumber, id: DeletionId) -> Option<Deletion>;
 
-    /// Why a storage element is in use, if it is: replicas of any state, deletions, bookings, in this order.
+    /// Returns why a storage element is in use, if it is: replicas of any state, deletions, upload
+    /// reservations, in this order.
     fn se_holds(&self, se: SeNumber) -> Option<&'static str>;
 
-    /// This directory and those above it, nearest first, and where they lead. The entry that an item of the trash is
-    /// comes last, if they lead there.
+    /// Returns this directory and those above it, nearest first, and their upper end. If that is an
+    /// item of the trash, its entry comes last.
     fn way_up(&self, directory: DirId) -> (Vec<Entry>, Top) {
         let mut way = Vec::new();
         let mut directory = directory;
@@ -152,12 +155,12 @@ pub trait View {
         }
     }
 
-    /// Does the way up lead to the root?
+    /// Says whether the chain of parents ends at the root.
     fn alive(&self, directory: DirId) -> bool {
         self.way_up(directory).1 == Top::Root
     }
 
-    /// The PFN of a copy of this file.
+    /// Returns the PFN of a copy of this file.
     fn pfn(&self, se: SeNumber, guid: Guid, location: &Location) -> String {
         let record = match self.record(RecordKey::Se(se)) {
             Some((Record::Se(record), _)) => Some(record),
@@ -166,7 +169,7 @@ pub trait View {
         Replica { se, state: ReplicaState::Available, location: location.clone() }.pfn(guid, record.as_ref())
     }
 
-    /// Has the file of this GUID a replica that takes space there, or is one booked there?
+    /// Says whether the file of this GUID has a replica that takes space there, or a reserved one.
     fn in_use(&self, se: SeNumber, guid: Guid, location: &Location) -> bool {
         let pfn = self.pfn(se, guid, location);
         let found = self.find(EntryId::Object(guid));
@@ -180,15 +183,15 @@ pub trait View {
     }
 }
 
-/// A state that changes can be done to. What follows from the rest - counters, indices - is its own matter.
+/// A state to which changes can be applied. Each state maintains its own counters and indices.
 pub trait State: View {
-    /// Sets what the next directory gets.
+    /// Sets the number of the next directory.
     fn set_next_directory(&mut self, number: u64);
 
-    /// Puts an entry where it says, in place of what is there.
+    /// Puts an entry at its place and replaces the one there.
     fn put_entry(&mut self, entry: Entry);
 
-    /// Takes away what stands there; not the root.
+    /// Removes and returns the entry at a place; not the root.
     fn take_entry(&mut self, at: &At) -> Option<Entry>;
 
     /// Puts an item into the trash.
@@ -197,36 +200,36 @@ pub trait State: View {
     /// Takes an item out of the trash.
     fn take_trashed(&mut self, trash: TrashId) -> Option<Trashed>;
 
-    /// Lets a collection have members, none yet.
+    /// Gives a collection an empty set of members.
     fn begin_members(&mut self, collection: Guid);
 
-    /// Forgets a collection's members.
+    /// Drops the members of a collection.
     fn forget_members(&mut self, collection: Guid);
 
-    /// Makes it a member or not.
+    /// Adds or removes a member.
     fn set_member(&mut self, collection: Guid, guid: Guid, is: bool);
 
-    /// Keeps a booking, in place of the one of its GUID.
+    /// Puts an upload reservation and replaces the one of its GUID.
     fn put_booking(&mut self, booking: Booking);
 
-    /// Ends a booking.
+    /// Ends an upload reservation.
     fn drop_booking(&mut self, guid: Guid);
 
     /// Sets a record, or drops it.
     fn put_record(&mut self, key: RecordKey, record: Option<Record>, revision: Revision);
 
-    /// A user's tokens.
+    /// Returns the keys of a user's tokens.
     fn tokens_of(&self, user: UserId) -> Vec<RecordKey>;
 
     /// Puts a deletion on the queue of a storage element.
     fn put_deletion(&mut self, se: SeNumber, deletion: Deletion);
 
-    /// Takes a deletion off the queue.
+    /// Removes and returns a deletion.
     fn take_deletion(&mut self, se: SeNumber, id: DeletionId) -> Option<Deletion>;
 
-    /// The deletions of one physical copy.
+    /// Returns the deletions of one physical copy.
     fn deletions_of(&self, se: SeNumber, pfn: &str) -> Vec<DeletionId>;
 
-    /// All deletions of a storage element.
+    /// Returns all deletions of a storage element.
     fn deletions_on(&self, se: SeNumber) -> Vec<Deletion>;
 }

@@ -1,14 +1,14 @@
-//! Where a path leads, and where an entry is: of one state, asked entry by entry.
+//! Path resolution and the location of entries, on one state that is read entry by entry.
 
 use exacat_model::{At, DirId, EntryId, Lfn, Name};
 
 use super::{Top, View, new_root};
 use crate::{Gate, Gates, Located, Place, Walk, WalkEnd};
 
-/// Where a path leads.
+/// Resolves a path.
 pub fn walk(state: &impl View, path: &Lfn) -> Walk {
     let mut gates = Gates::new();
-    // The root is always there; a store that has to fetch it first goes on with this until it has it.
+    // Every state has a root. A store that must fetch it first continues with this one until then.
     let root = At { parent: DirId::ROOT, name: Name::root() };
     let mut here = state.at(&root).unwrap_or_else(new_root);
     for (components, component) in path.components().enumerate() {
@@ -25,7 +25,7 @@ pub fn walk(state: &impl View, path: &Lfn) -> Walk {
     Walk { gates, end: WalkEnd::Found(Box::new(here)) }
 }
 
-/// Where an entry is, in the tree or in the trash.
+/// Locates an entry in the tree or in the trash.
 pub fn locate(state: &impl View, id: EntryId) -> Option<Located> {
     let (entry, trash) = state.find(id)?;
     if let Some(trash) = trash {
@@ -42,7 +42,8 @@ pub fn locate(state: &impl View, id: EntryId) -> Option<Located> {
             Place::Tree(Lfn::from_names(names))
         }
         Top::Trash(trash) => Place::Trash(trash),
-        // Only while something is fetched; otherwise the state is not whole, and an audit says so.
+        // Happens only while a row is being fetched. Otherwise the state is damaged, and an audit
+        // reports it.
         Top::Nowhere => return None,
     };
     let gates = way.iter().filter_map(Gate::of).collect();

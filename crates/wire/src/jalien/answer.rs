@@ -1,9 +1,10 @@
-//! Answers: a JSON object of `metadata` - how it ended, who asked, where - and `results`.
+//! Answers of JAliEn's protocol: JSON objects of `metadata` (exit code, user, directory) and
+//! `results`.
 
 use super::errno;
 use super::request::Style;
 
-/// The value of a field. All are texts, as in JAliEn; clients rely on it.
+/// Value of a field. All values are texts, as in JAliEn; clients rely on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Field {
     /// A text.
@@ -12,7 +13,7 @@ pub enum Field {
     Map(Vec<(String, String)>),
 }
 
-/// One of the results: fields for programs, and a text for people.
+/// A result: fields for programs, and a text for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Item {
     fields: Vec<(&'static str, Field)>,
@@ -20,31 +21,31 @@ pub struct Item {
 }
 
 impl Item {
-    /// Without anything yet.
+    /// Makes an empty result.
     pub fn new() -> Self {
         Item::default()
     }
 
-    /// A text for people alone.
+    /// Makes a result with only a text for people.
     pub fn text(message: impl Into<String>) -> Self {
         Item { fields: Vec::new(), message: Some(message.into()) }
     }
 
-    /// With a field.
+    /// Adds a field.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.fields.push((name, Field::Text(value.into())));
         self
     }
 
-    /// With a field of names and texts.
+    /// Adds a field of names and texts.
     #[must_use]
     pub fn with_map(mut self, name: &'static str, value: Vec<(String, String)>) -> Self {
         self.fields.push((name, Field::Map(value)));
         self
     }
 
-    /// With a text for people.
+    /// Sets the text for people.
     #[must_use]
     pub fn saying(mut self, message: impl Into<String>) -> Self {
         self.message = Some(message.into());
@@ -52,18 +53,18 @@ impl Item {
     }
 }
 
-/// What an answer says beside its results. `Default` is a success of nobody nowhere.
+/// Fields of an answer beside its results. `Default` is a success without user and directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
     /// 0, or the number of the error.
     pub exitcode: i32,
-    /// What went wrong with what; empty if nothing did.
+    /// Description of the fault; empty on success.
     pub error: String,
-    /// Who asked.
+    /// Name of the user.
     pub user: String,
-    /// The directory relative paths start from now, with a slash at its end.
+    /// Directory that relative paths now start from, with a slash at its end.
     pub currentdir: String,
-    /// How long it took, if the client asked for that.
+    /// Duration, if the client asked for it.
     pub timing_ms: Option<u64>,
 }
 
@@ -77,12 +78,12 @@ pub struct AnswerWriter {
 }
 
 impl AnswerWriter {
-    /// An answer without results yet.
+    /// Makes an answer without results.
     pub fn new(style: Style) -> Self {
         AnswerWriter { style, results: Vec::new(), items: 0, streams: false }
     }
 
-    /// Adds a result; one of which the client wants nothing is left out.
+    /// Adds a result. Omits it if the client wants none of its content.
     pub fn push(&mut self, item: &Item) {
         let fields: &[_] = if self.style.no_keys { &[] } else { &item.fields };
         let message = item.message.as_deref().filter(|_| !self.style.no_message);
@@ -122,12 +123,13 @@ impl AnswerWriter {
         self.results.extend_from_slice(b": ");
     }
 
-    /// Bytes of results that were not taken as a part yet.
+    /// Returns the bytes of results that no part has taken yet.
     pub fn waiting(&self) -> usize {
         self.results.len()
     }
 
-    /// Takes what there is as a part of the answer; it will not begin with `metadata` then.
+    /// Takes the present bytes as a part of the answer. The answer then does not begin with
+    /// `metadata`.
     pub fn take_part(&mut self) -> Vec<u8> {
         let results = std::mem::take(&mut self.results);
         if std::mem::replace(&mut self.streams, true) {
@@ -138,12 +140,12 @@ impl AnswerWriter {
         part
     }
 
-    /// Was a part taken?
+    /// Says whether a part was taken.
     pub fn streams(&self) -> bool {
         self.streams
     }
 
-    /// The answer; its last part, if parts were taken.
+    /// Returns the answer, or its last part if parts were taken.
     pub fn finish(mut self, metadata: &Metadata) -> Vec<u8> {
         let mut end = Vec::new();
         if self.streams {
@@ -164,7 +166,7 @@ impl AnswerWriter {
 }
 
 impl Metadata {
-    /// That it failed: the number of the error, and what went wrong with what.
+    /// Marks the answer as failed, with the number of the error and a description of the fault.
     #[must_use]
     pub fn failed(mut self, number: i32, detail: &str) -> Self {
         self.exitcode = number;
@@ -193,9 +195,9 @@ fn write_metadata(out: &mut Vec<u8>, metadata: &Metadata) {
     out.push(b'}');
 }
 
-/// A JSON string.
+/// Appends a JSON string.
 fn string(out: &mut Vec<u8>, text: &str) {
-    // Writing to memory does not fail, nor does a text as JSON.
+    // Neither a write to memory nor the conversion of a text to JSON can fail.
     let written = serde_json::to_writer(&mut *out, text);
     debug_assert!(written.is_ok());
 }

@@ -1,4 +1,4 @@
-//! The error numbers of the protocol - Linux's - and what the client is told of each.
+//! Error numbers of the protocol, which are those of Linux, with their texts for clients.
 
 /// Operation not permitted.
 pub const EPERM: i32 = 1;
@@ -12,24 +12,24 @@ pub const EAGAIN: i32 = 11;
 pub const EEXIST: i32 = 17;
 /// Not a directory.
 pub const ENOTDIR: i32 = 20;
-/// Is a directory.
+/// Target is a directory.
 pub const EISDIR: i32 = 21;
 /// Invalid argument.
 pub const EINVAL: i32 = 22;
 /// Function not implemented.
 pub const ENOSYS: i32 = 38;
-/// Invalid request descriptor: what `commit` fails with.
+/// Invalid request descriptor: a failed `commit`.
 pub const EBADR: i32 = 53;
 /// No data available.
 pub const ENODATA: i32 = 61;
 /// Link has been severed: a file without replicas.
 pub const ENOLINK: i32 = 67;
-/// File descriptor in bad state: nothing can be read from or written to.
+/// File descriptor in bad state: no storage element can be read from or written to.
 pub const EBADFD: i32 = 77;
 /// Remote I/O error.
 pub const EREMOTEIO: i32 = 121;
 
-/// What an error number is called, as the C library's `strerror` has it.
+/// Returns the text of an error number, as in the C library's `strerror`.
 pub fn text(errno: i32) -> &'static str {
     match errno {
         EPERM => "Operation not permitted",
@@ -57,7 +57,7 @@ pub fn text(errno: i32) -> &'static str {
     }
 }
 
-/// The text of an error in an answer: what the number is called, and the detail.
+/// Returns the text of an error in an answer: the text of the number, and the detail.
 pub fn described(errno: i32, detail: &str) -> String {
     format!("{} : {detail}", text(errno))
 }

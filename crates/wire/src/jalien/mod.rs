@@ -1,8 +1,10 @@
-//! The protocol of JAliEn's central services as `alien.py` speaks it: one JSON text for each request, one for each
-//! answer, strictly in order, in the messages of a websocket. `docs/compat/jalien.md` describes it.
+//! The protocol of JAliEn's central services as `alien.py` speaks it. Each request and each answer
+//! is one JSON text in messages of a websocket, strictly in order. `docs/compat/jalien.md`
+//! describes it.
 //!
-//! [`Request`] reads what a client sent, [`Options`] the options of one command, [`path`] the paths in them;
-//! [`AnswerWriter`] writes answers, also in parts, so that a long one is never in memory as a whole.
+//! [`Request`] reads a client's request, [`Options`] the options of one command, and [`path`] the
+//! paths in them. [`AnswerWriter`] writes answers, also in parts, so that a long one is never in
+//! memory as a whole.
 
 mod answer;
 pub mod errno;

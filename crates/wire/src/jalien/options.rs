@@ -1,37 +1,37 @@
-//! The options of one command, as JAliEn's parser takes them: `-la` for `-l -a`, one dash or two, a value after
-//! the option or behind `=`, and everything after `--` as it is.
+//! Options of one command, as JAliEn's parser accepts them: `-la` for `-l -a`, one dash or two, and
+//! a value after the option or behind `=`. Everything after `--` is taken literally.
 
-/// Which options a command has.
+/// Options that a command has.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Known {
-    /// Those without a value.
+    /// Options without a value.
     pub flags: &'static [&'static str],
-    /// Those with one.
+    /// Options with a value.
     pub valued: &'static [&'static str],
 }
 
 /// An option that a command does not have, or that lacks its value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadOption {
-    /// It does not have it.
+    /// The command does not have it.
     #[error("{0} is not a recognized option")]
     Unknown(String),
-    /// It lacks its value.
+    /// Its value is missing.
     #[error("Option {0} requires an argument")]
     NoValue(String),
 }
 
-/// The options that were given.
+/// The options of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     flags: Vec<&'static str>,
     values: Vec<(&'static str, String)>,
-    /// What is no option, in order.
+    /// Arguments that are no options, in order.
     pub rest: Vec<String>,
 }
 
 impl Options {
-    /// Tells options from what is none.
+    /// Separates options from other arguments.
     pub fn parse(known: Known, given: Vec<String>) -> Result<Self, BadOption> {
         let mut options = Options::default();
         let mut given = given.into_iter();
@@ -57,7 +57,7 @@ impl Options {
         Ok(options)
     }
 
-    /// An option by its whole name.
+    /// Takes an option given by its whole name.
     fn take_whole(
         &mut self,
         known: Known,
@@ -78,7 +78,7 @@ impl Options {
         Ok(true)
     }
 
-    /// Options of one letter, one behind the other; the last may have a value.
+    /// Takes options of one letter in one word; the last may have a value.
     fn take_bundle(
         &mut self,
         known: Known,
@@ -109,23 +109,23 @@ impl Options {
         Ok(true)
     }
 
-    /// Was this flag given?
+    /// Says whether this flag was given.
     pub fn has(&self, flag: &str) -> bool {
         self.flags.contains(&flag)
     }
 
-    /// The value of an option; the last if it was given more than once.
+    /// Returns the value of an option; the last if it was given more than once.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.values.iter().rev().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
     }
 
-    /// All values of an option.
+    /// Iterates over all values of an option.
     pub fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.values.iter().filter(move |(known, _)| *known == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// What an error repeats of an option.
+/// Returns the start of an option for an error text.
 fn shortened(word: &str) -> String {
     const CHARACTERS_MAX: usize = 100;
     word.chars().take(CHARACTERS_MAX).collect()

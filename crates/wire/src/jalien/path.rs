@@ -1,19 +1,20 @@
-//! Paths as users of the grid type them: relative to a directory, with `~`, `.` and `..`, with a scheme in front.
+//! Paths as users of the grid type them: relative to a directory, with `~`, `.` and `..`, or after
+//! a scheme.
 
 use exacat_model::{Error, Lfn, Result};
 
-/// What may stand in front of a path.
+/// Schemes that may precede a path.
 const SCHEMES: [&str; 2] = ["alien://", "alien:"];
 
-/// Does it depend on the current directory what a text means?
+/// Says whether the current directory affects the meaning of a path.
 pub fn is_relative(text: &str) -> bool {
     let text = SCHEMES.iter().find_map(|scheme| text.strip_prefix(scheme)).unwrap_or(text);
     let is_home = text.strip_prefix('~').is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     !is_home && !text.starts_with('/')
 }
 
-/// The path a text means in directory `current` of somebody who is at home in `home`. `..` leads up by the names, as in
-/// JAliEn, and not above the root. A slash, `.` or `..` at the end says that a directory is meant.
+/// Resolves a typed path with the current directory and the home directory. `..` removes a name, as
+/// in JAliEn, and stops at the root. A slash, `.` or `..` at the end requires a directory.
 pub fn resolve(text: &str, current: &Lfn, home: &Lfn) -> Result<Lfn> {
     let text = SCHEMES.iter().find_map(|scheme| text.strip_prefix(scheme)).unwrap_or(text);
     let (mut names, rest): (Vec<&str>, &str) = match text.strip_prefix('~') {
@@ -33,13 +34,13 @@ pub fn resolve(text: &str, current: &Lfn, home: &Lfn) -> Result<Lfn> {
     if text.is_empty() {
         return Err(Error::invalid("a path is empty"));
     }
-    // Parsed again, for names and length are bounded.
+    // Parsed again, because names and length are limited.
     let lfn = Lfn::parse(Lfn::from_names(names).as_str())?;
     let last = rest.rsplit('/').next().unwrap_or_default();
     Ok(if matches!(last, "" | "." | "..") { lfn.of_directory() } else { lfn })
 }
 
-/// A directory as clients are told of it: with a slash at its end.
+/// Returns a directory's path in the form for clients, with a slash at its end.
 pub fn directory_text(lfn: &Lfn) -> String {
     let mut text = lfn.as_str().to_owned();
     if !text.ends_with('/') {

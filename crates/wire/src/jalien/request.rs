@@ -1,15 +1,16 @@
-//! Requests: a JSON object with a command and its options, some of which are for all commands.
+//! Requests of JAliEn's protocol: a JSON object with a command and its options. All commands share
+//! some of them.
 
 use serde_json::Value;
 
 use super::limits::{NAME_SHOWN_BYTES_MAX, OPTIONS_MAX, REQUEST_BYTES_MAX};
 
-/// What of its answer a client wants.
+/// Parts of an answer that a client wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Style {
-    /// Nothing for people (`-nomsg`).
+    /// Omits texts for people (`-nomsg`).
     pub no_message: bool,
-    /// Nothing for programs (`-nokeys`).
+    /// Omits fields for programs (`-nokeys`).
     pub no_keys: bool,
 }
 
@@ -18,35 +19,35 @@ pub struct Style {
 pub struct Request {
     /// The command.
     pub command: String,
-    /// Its options, without those that are for all commands.
+    /// Options of the command, without those that all commands share.
     pub options: Vec<String>,
-    /// What of the answer is wanted.
+    /// Parts of the answer that the client wants.
     pub style: Style,
-    /// Tell how the command is used instead (`-h`).
+    /// Answer with the usage of the command instead (`-h`).
     pub help: bool,
-    /// Go to this directory first (`-pwd=`).
+    /// Change to this directory first (`-pwd=`).
     pub directory: Option<String>,
 }
 
-/// Why something is no request.
+/// Reason why a text is no request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadRequest {
-    /// It is too long.
+    /// The text is too long.
     #[error("the request has {got} bytes, the limit is {REQUEST_BYTES_MAX}")]
     TooLong {
-        /// Its bytes.
+        /// Bytes of the text.
         got: usize,
     },
-    /// It is no JSON.
+    /// The text is no JSON.
     #[error("Incoming JSON is not ok: {0}")]
     NotJson(String),
-    /// It is JSON, and something else.
+    /// The text is JSON, but no request.
     #[error("Incoming JSON is not ok: {0}")]
     NotARequest(&'static str),
-    /// It has too many options.
+    /// The request has too many options.
     #[error("the request has {got} options, the limit is {OPTIONS_MAX}")]
     TooManyOptions {
-        /// How many.
+        /// Number of options.
         got: usize,
     },
 }
@@ -78,7 +79,7 @@ impl Request {
         for option in options {
             let option = match option {
                 Value::String(text) => text,
-                // Sizes are sent as numbers.
+                // Clients send sizes as numbers.
                 Value::Number(number) => number.to_string(),
                 Value::Bool(truth) => truth.to_string(),
                 _ => return Err(BadRequest::NotARequest("an option is neither text nor a number")),
@@ -91,7 +92,7 @@ impl Request {
         Ok(request)
     }
 
-    /// Is it one of the options that are for all commands?
+    /// Takes an option that all commands share; false if it is none.
     fn take_common(&mut self, option: &str) -> bool {
         match option {
             "-nomsg" => self.style.no_message = true,
@@ -109,7 +110,7 @@ impl Request {
         true
     }
 
-    /// The command's name as an error may repeat it.
+    /// Returns the command's name, shortened for an error.
     pub fn shown_command(&self) -> &str {
         let mut end = self.command.len().min(NAME_SHOWN_BYTES_MAX);
         while !self.command.is_char_boundary(end) {

@@ -1,4 +1,4 @@
-//! From bytes as they come to whole frames.
+//! Splits received bytes into whole frames.
 
 use bytes::{Buf, Bytes, BytesMut};
 use exacat_model::codec::DecodeError;
@@ -7,7 +7,7 @@ use exacat_model::{Error, ErrorKind};
 use super::frame::FrameType;
 use super::limits::{COUNTED_HEADER_BYTES, HANDSHAKE_FRAME_BYTES_MAX, HEADER_BYTES};
 
-/// Why bytes are not frames.
+/// Reason why bytes are not frames.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// The length is beyond the limit.
@@ -21,7 +21,7 @@ pub enum FrameError {
     /// The length is less than a header.
     #[error("a frame that says it has {counted} bytes, fewer than its header")]
     TooShort {
-        /// What the length field says.
+        /// Value of the length field.
         counted: u32,
     },
     /// No type has this number.
@@ -30,7 +30,7 @@ pub enum FrameError {
         /// The number.
         number: u8,
     },
-    /// A flag is set that means nothing in this type of frame.
+    /// A flag is set that has no meaning in this type of frame.
     #[error("{} frame with flags {flags:#04x} that it cannot have", .frame_type.name())]
     BadFlags {
         /// The type.
@@ -38,7 +38,7 @@ pub enum FrameError {
         /// All its flags.
         flags: u8,
     },
-    /// A request id where none can be, or none where one must be.
+    /// A request id is present but not permitted, or missing but required.
     #[error("{} frame with the request id {request}", .frame_type.name())]
     BadRequestId {
         /// The type.
@@ -49,24 +49,24 @@ pub enum FrameError {
     /// The connection ended inside a frame.
     #[error("the connection ended {bytes} bytes into a frame")]
     Truncated {
-        /// Bytes of the frame that came.
+        /// Bytes received of the frame.
         bytes: usize,
     },
-    /// The frame is whole, but its body is not what its type says.
+    /// The frame is whole, but its body does not fit its type.
     #[error("{} frame: {error}", .frame_type.name())]
     Body {
         /// The type.
         frame_type: FrameType,
         /// The request.
         request: u64,
-        /// What is wrong.
+        /// The fault.
         error: DecodeError,
     },
 }
 
 impl FrameError {
-    /// The request to answer with this error, if only a request is spoilt and the connection can go on.
-    /// Without one the connection must be closed.
+    /// Returns the request to answer with this error, if only that request is damaged and the
+    /// connection can continue. Without one the connection must be closed.
     pub fn answerable_request(&self) -> Option<u64> {
         match self {
             FrameError::Body { frame_type: FrameType::Request | FrameType::Batch, request, .. } => {
@@ -78,7 +78,7 @@ impl FrameError {
 }
 
 impl From<FrameError> for Error {
-    /// As the one who sent the bytes gets to see it.
+    /// Converts to the error for the sender of the bytes.
     fn from(error: FrameError) -> Error {
         let kind = match error {
             FrameError::TooLarge { .. } => ErrorKind::Limit,
@@ -88,7 +88,7 @@ impl From<FrameError> for Error {
     }
 }
 
-/// A frame whose header was checked and whose body was not looked at.
+/// A frame with a checked header and an undecoded body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawFrame {
     /// Its type.
@@ -101,11 +101,12 @@ pub struct RawFrame {
     pub body: Bytes,
 }
 
-/// Cuts bytes into frames. Takes them in any pieces; holds at most one incomplete frame beyond what it was
-/// given in one piece.
+/// Splits bytes into frames. Accepts them in any pieces; holds at most one incomplete frame beyond
+/// the last piece.
 ///
-/// Starts with the small limit of the handshake ([`HANDSHAKE_FRAME_BYTES_MAX`]); raise it when the peer has
-/// authenticated. After an error it gives the same error for ever: where the next frame begins is lost.
+/// It starts with the small limit of the handshake ([`HANDSHAKE_FRAME_BYTES_MAX`]); the caller
+/// raises it once the peer has authenticated. After an error it always returns that error, because
+/// the start of the next frame is lost.
 #[derive(Debug)]
 pub struct FrameDecoder {
     buffer: BytesMut,
@@ -120,33 +121,34 @@ impl Default for FrameDecoder {
 }
 
 impl FrameDecoder {
-    /// A decoder at the start of a connection.
+    /// Makes a decoder for a new connection.
     pub fn new() -> Self {
         FrameDecoder { buffer: BytesMut::new(), frame_bytes_max: HANDSHAKE_FRAME_BYTES_MAX, broken: None }
     }
 
-    /// Bytes of one frame, its length field included, from the next frame on.
+    /// Sets the maximum bytes of a frame, its length field included, from the next frame on.
     pub fn set_frame_bytes_max(&mut self, bytes: usize) {
         self.frame_bytes_max = bytes;
     }
 
-    /// Takes bytes by copying them.
+    /// Copies bytes into the buffer.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The buffer to read into directly: reserve some space, append what comes, never take anything out.
-    /// Take all frames out before reading more, or it grows.
+    /// Returns the buffer for direct reads. The caller reserves space and appends received bytes,
+    /// but never removes any. It takes out all frames before it reads more, or the buffer grows.
     pub fn buffer_mut(&mut self) -> &mut BytesMut {
         &mut self.buffer
     }
 
-    /// Bytes that wait to become a frame.
+    /// Returns the number of bytes that are no frame yet.
     pub fn buffered_bytes(&self) -> usize {
         self.buffer.len()
     }
 
-    /// The next frame, if all of it is there. Its body shares the buffer: keep it only as long as needed.
+    /// Returns the next frame once it is complete. Its body shares the buffer: keep it only as long
+    /// as needed.
     pub fn next_frame(&mut self) -> Result<Option<RawFrame>, FrameError> {
         if let Some(error) = &self.broken {
             return Err(error.clone());
@@ -158,8 +160,8 @@ impl FrameDecoder {
         let Some(counted) = self.buffer.first_chunk::<4>().map(|bytes| u32::from_le_bytes(*bytes)) else {
             return Ok(None);
         };
-        // Each thing is judged as soon as its bytes are there, so that no more is waited for, or held, than
-        // is needed to know.
+        // Each field is checked as soon as its bytes are there, so that a faulty frame is neither
+        // awaited nor held.
         if (counted as usize) < COUNTED_HEADER_BYTES {
             return Err(FrameError::TooShort { counted });
         }
@@ -188,7 +190,7 @@ impl FrameDecoder {
         Ok(Some(RawFrame { frame_type, flags, request, body }))
     }
 
-    /// The connection ended: was it between frames?
+    /// Checks, at the end of the connection, that no frame is incomplete.
     pub fn finish(&self) -> Result<(), FrameError> {
         match &self.broken {
             Some(error) => Err(error.clone()),

@@ -1,8 +1,8 @@
-//! From messages to frames: each function appends one whole frame to a buffer, so that one write carries as
-//! many as there are.
+//! Encodes messages as frames. Each function appends one whole frame to a buffer, so that one write
+//! can carry many.
 //!
-//! What can be too long takes the limit in force, the peer's announced
-//! [`frame_bytes_max`](super::Limits::frame_bytes_max); it is appended wholly or not at all.
+//! A function whose frame can be too long takes the limit in force, the peer's announced
+//! [`frame_bytes_max`](super::Limits::frame_bytes_max). It appends the frame wholly or not at all.
 
 use exacat_model::codec::{Encode, put_bytes};
 use exacat_model::{Answer, Consistency, Error, Operation, OperationId};
@@ -14,10 +14,10 @@ use super::limits::{
     SECRET_BYTES_MAX,
 };
 
-/// Bytes of an error's message on the wire; the rest is cut, so that an error always fits.
+/// Bytes of an error's message on the wire. Longer ones are cut, so that an error always fits.
 const MESSAGE_BYTES_MAX: usize = 4096;
 
-/// Begins a frame; its length is filled in by [`close`].
+/// Begins a frame; [`close`] fills in its length.
 fn open(out: &mut Vec<u8>, frame_type: FrameType, flags: u8, request: u64) -> usize {
     debug_assert!(frame_type.admits_request(request), "{} with request {request}", frame_type.name());
     let start = out.len();
@@ -29,7 +29,7 @@ fn open(out: &mut Vec<u8>, frame_type: FrameType, flags: u8, request: u64) -> us
     start
 }
 
-/// Fills in the length of the frame that begins at `start` and ends here.
+/// Fills in the length of the frame from `start` to the end.
 fn close(out: &mut [u8], start: usize) {
     let counted = (out.len() - start - 4) as u32;
     if let Some(length) = out[start..].first_chunk_mut::<4>() {
@@ -37,7 +37,7 @@ fn close(out: &mut [u8], start: usize) {
     }
 }
 
-/// Closes the frame, or takes it back if it is too long.
+/// Closes the frame, or removes it if it is too long.
 fn close_within(
     out: &mut Vec<u8>,
     start: usize,
@@ -102,7 +102,7 @@ pub fn encode_request(
     request(out, frame_bytes_max, request_id, options, |out| operation.encode(out))
 }
 
-/// Appends a [`FrameType::Request`] for an operation whose canonical bytes are there already.
+/// Appends a [`FrameType::Request`] for an operation that is encoded already.
 pub fn encode_encoded_request(
     out: &mut Vec<u8>,
     frame_bytes_max: usize,
@@ -113,7 +113,7 @@ pub fn encode_encoded_request(
     request(out, frame_bytes_max, request_id, options, |out| out.extend_from_slice(operation))
 }
 
-/// Sets the request id of an encoded frame: it may be known only after the encoding.
+/// Sets the request id of an encoded frame, for callers that learn it only after the encoding.
 pub fn set_request(frame: &mut [u8], request: u64) {
     debug_assert!(frame.len() >= HEADER_BYTES);
     if let Some(id) = frame.get_mut(HEADER_BYTES - size_of::<u64>()..HEADER_BYTES) {
@@ -181,14 +181,14 @@ impl<'a> BatchWriter<'a> {
         BatchWriter { out, frame_bytes_max, start, operations: 0 }
     }
 
-    /// Adds an operation. One for which there is no room is refused and leaves the batch as it was: finish it
-    /// and begin another; in an empty batch, the operation is too long altogether.
+    /// Adds an operation. Refuses one that does not fit, and leaves the batch as it was: finish it
+    /// and begin another. In an empty batch, such an operation is too long altogether.
     pub fn push(&mut self, operation_id: Option<OperationId>, operation: &Operation) -> Result<(), Error> {
         debug_assert_eq!(operation_id.is_some(), operation.writes(), "{}", operation.name());
         self.push_with(operation_id, |out| operation.encode(out))
     }
 
-    /// Adds an operation that changes nothing and whose canonical bytes are there already.
+    /// Adds an encoded operation that changes nothing.
     pub fn push_encoded(&mut self, operation: &[u8]) -> Result<(), Error> {
         self.push_with(None, |out| out.extend_from_slice(operation))
     }
@@ -217,12 +217,12 @@ impl<'a> BatchWriter<'a> {
         Ok(())
     }
 
-    /// How many operations are in it.
+    /// Returns the number of operations in the batch.
     pub fn operations(&self) -> usize {
         self.operations
     }
 
-    /// Ends it. An empty batch is taken back.
+    /// Ends the batch. An empty batch is removed.
     pub fn finish(self) {
         if self.operations == 0 {
             self.out.truncate(self.start);
@@ -254,7 +254,8 @@ pub fn encode_batch(
     pushed
 }
 
-/// Appends a [`FrameType::Answer`], unless it is too long. `answer` is an [`Answer`], or has its canonical bytes.
+/// Appends a [`FrameType::Answer`], unless it is too long. `answer` is an [`Answer`], or has its
+/// canonical bytes.
 pub fn encode_answer(
     out: &mut Vec<u8>,
     frame_bytes_max: usize,
@@ -266,7 +267,8 @@ pub fn encode_answer(
     close_within(out, start, frame_bytes_max, "the length of the answer in bytes")
 }
 
-/// Appends what a request came to: an answer, or an error, also where the answer is too long.
+/// Appends the outcome of a request: an answer, or an error, which also replaces an answer that is
+/// too long.
 pub fn encode_outcome(
     out: &mut Vec<u8>,
     frame_bytes_max: usize,
@@ -282,15 +284,16 @@ pub fn encode_outcome(
     }
 }
 
-/// Appends the answers of a batch as [`FrameType::AnswerBatch`] frames, one as they come, without keeping
-/// them. Starts a further frame when one is full; an answer too long for a frame of its own becomes an error.
+/// Appends the answers of a batch as [`FrameType::AnswerBatch`] frames, one by one, without keeping
+/// them. Starts a further frame when one is full. An answer too long for a frame of its own becomes
+/// an error.
 #[derive(Debug)]
 pub struct AnswerBatchWriter<'a> {
     out: &'a mut Vec<u8>,
     frame_bytes_max: usize,
     request: u64,
     start: usize,
-    /// Operations answered in earlier frames, and in this one.
+    /// Answers in earlier frames, and in this one.
     before: u32,
     here: u32,
 }
@@ -308,7 +311,7 @@ impl<'a> AnswerBatchWriter<'a> {
         start
     }
 
-    /// The answer to the next operation.
+    /// Appends the answer to the next operation.
     pub fn push(&mut self, outcome: &Result<impl Encode, Error>) {
         let mark = self.out.len();
         encode_result(self.out, outcome);
@@ -332,7 +335,7 @@ impl<'a> AnswerBatchWriter<'a> {
         self.here += 1;
     }
 
-    /// Ends them. Every operation of the batch must have been answered.
+    /// Ends the answers. The caller must have answered every operation of the batch.
     pub fn finish(self) {
         if self.here == 0 {
             self.out.truncate(self.start);

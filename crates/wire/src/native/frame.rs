@@ -1,4 +1,4 @@
-//! The frames: their types, what is in each, and how a body is read.
+//! Frames: their types, their contents, and the decoding of bodies.
 
 use bytes::Bytes;
 use exacat_model::codec::{Decode, DecodeError, Reader};
@@ -8,15 +8,16 @@ use super::decoder::{FrameError, RawFrame};
 use super::hello::{Authenticate, Hello, HelloAck, Identity, bounded_text};
 use super::limits::{BATCH_OPERATIONS_MAX, CREDIT_MAX, REASON_BYTES_MAX};
 
-/// The flags of a frame, each a bit; which types may have which is in [`FrameType::flags_allowed`].
+/// Flags of a frame, one bit each. [`FrameType::flags_allowed`] has the flags of each type.
 pub mod flags {
     /// The body begins with an operation id.
     pub const OPERATION_ID: u8 = 0x01;
     /// A deadline follows.
     pub const DEADLINE: u8 = 0x02;
-    /// The answer is wanted as a stream of parts; the initial credit follows.
+    /// The client wants the answer as a stream of parts; the initial credit follows.
     pub const STREAM: u8 = 0x04;
-    /// A consistency follows; only where [`features::CONSISTENCY`](super::features::CONSISTENCY) is in force.
+    /// A consistency follows; only if [`features::CONSISTENCY`](super::features::CONSISTENCY) is in
+    /// force.
     pub const CONSISTENCY: u8 = 0x08;
 }
 
@@ -28,9 +29,9 @@ pub enum FrameType {
     Hello = 1,
     /// Server: the version chosen, and its limits.
     HelloAck = 2,
-    /// Client: who it is.
+    /// Client: its credentials.
     Authenticate = 3,
-    /// Server: whom it takes the client for.
+    /// Server: the identity that it accepts for the client.
     Authenticated = 4,
     /// Client: one operation.
     Request = 5,
@@ -44,17 +45,17 @@ pub enum FrameType {
     Part = 9,
     /// Server: the end of a streamed answer.
     End = 10,
-    /// Client: so many more parts may be sent.
+    /// Client: permission to send so many more parts.
     Credit = 11,
-    /// Client: the answer is not wanted any more.
+    /// Client: it no longer wants the answer.
     Cancel = 12,
     /// Server: the error that ends a request, or the connection.
     Error = 13,
-    /// Either: are you there?
+    /// Either: question whether the peer is alive.
     Ping = 14,
-    /// Either: yes.
+    /// Either: reply to a ping.
     Pong = 15,
-    /// Either: nothing new from here on; what is in flight is finished.
+    /// Either: announcement of no new requests; those in flight are finished.
     Goodbye = 16,
 }
 
@@ -79,12 +80,12 @@ impl FrameType {
         FrameType::Goodbye,
     ];
 
-    /// The type of this number.
+    /// Returns the type of this number.
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number).checked_sub(1)?).copied()
     }
 
-    /// Its name in errors and metrics.
+    /// Returns the name in errors and metrics.
     pub fn name(self) -> &'static str {
         match self {
             FrameType::Hello => "hello",
@@ -106,7 +107,7 @@ impl FrameType {
         }
     }
 
-    /// The flags that mean something in it; every other bit must be 0.
+    /// Returns the flags that have a meaning in it; every other bit must be 0.
     pub fn flags_allowed(self) -> u8 {
         match self {
             FrameType::Request => flags::OPERATION_ID | flags::DEADLINE | flags::STREAM | flags::CONSISTENCY,
@@ -115,8 +116,8 @@ impl FrameType {
         }
     }
 
-    /// May this request id stand in it? What concerns the connection has 0, what concerns a request its id;
-    /// an error may concern either.
+    /// Says whether it may carry this request id. Frames about the connection have id 0, frames
+    /// about a request its id; an error may have either.
     pub fn admits_request(self, request: u64) -> bool {
         match self {
             FrameType::Hello
@@ -138,68 +139,68 @@ impl FrameType {
         }
     }
 
-    /// Does it end the request whose id it has? Every request is ended by exactly one such frame (a batch
-    /// when its last answer is given), cancelled or not.
+    /// Says whether it ends the request of its id. Exactly one such frame ends every request,
+    /// cancelled or not. A batch ends with its last answer.
     pub fn ends_request(self) -> bool {
         matches!(self, FrameType::Answer | FrameType::End | FrameType::Error)
     }
 }
 
-/// What goes with the operation of a request.
+/// Options of a request beside its operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestOptions {
-    /// Names the request; there if and only if the operation writes.
+    /// Id of the request; present if and only if the operation writes.
     pub operation_id: Option<OperationId>,
-    /// The answer is worth nothing after so many milliseconds from the receipt on.
+    /// Milliseconds from receipt after which the answer is worthless.
     pub deadline_ms: Option<u32>,
-    /// The answer is wanted as a stream of parts, so many of them at first; only for operations with pages.
+    /// Initial credit in parts, if the client wants a stream; only for operations with pages.
     pub stream: Option<u32>,
-    /// How old the state may be that the answer is of; none for what the server takes if nothing is said. It means nothing to an operation
-    /// that writes.
+    /// Permitted age of the state behind the answer; none for the server's default. Operations that
+    /// write ignore it.
     pub consistency: Option<Consistency>,
 }
 
 /// One operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// What goes with it.
+    /// Options of the request.
     pub options: RequestOptions,
-    /// What is asked.
+    /// The operation.
     pub operation: Operation,
 }
 
 /// One operation of a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchItem {
-    /// Names it; there if and only if the operation writes.
+    /// Operation id; present if and only if the operation writes.
     pub operation_id: Option<OperationId>,
-    /// What is asked.
+    /// The operation.
     pub operation: Operation,
 }
 
-/// Several operations in one frame, each on its own: none waits for or depends on another, none is undone
-/// because another fails.
+/// Several independent operations in one frame: none waits for or depends on another, and none is
+/// undone because another fails.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batch {
-    /// The answers are worth nothing after so many milliseconds from the receipt on.
+    /// Milliseconds from receipt after which the answers are worthless.
     pub deadline_ms: Option<u32>,
-    /// How old the states may be that the answers are of, as of a request.
+    /// Permitted age of the states behind the answers, as in a request.
     pub consistency: Option<Consistency>,
-    /// The operations: at least one. An operation's place is its number in the answers.
+    /// The operations: at least one. Answers refer to an operation by its index.
     pub items: Vec<BatchItem>,
 }
 
-/// Answers to a batch, in the order of its operations. They are in one frame if they fit, and in several, in
-/// order, if not; the batch is ended by the frame with the answer to its last operation.
+/// Answers to a batch, in the order of its operations. They are in one frame if they fit, otherwise
+/// in several, in order. The frame with the answer to the last operation ends the batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AnswerBatch {
-    /// The number of the operation the first of these answers.
+    /// Index of the operation of the first answer.
     pub first: u32,
     /// The answers.
     pub answers: Vec<Result<Answer, Error>>,
 }
 
-/// What a frame says.
+/// Content of a frame.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Frame {
     /// See [`FrameType::Hello`].
@@ -222,12 +223,12 @@ pub enum Frame {
     Part(Answer),
     /// See [`FrameType::End`].
     End {
-        /// How many parts there were, so that none can be missing.
+        /// Number of parts, so that a missing part is noticed.
         parts: u64,
     },
     /// See [`FrameType::Credit`].
     Credit {
-        /// How many more.
+        /// Number of further parts.
         parts: u32,
     },
     /// See [`FrameType::Cancel`].
@@ -236,17 +237,17 @@ pub enum Frame {
     Error(Error),
     /// See [`FrameType::Ping`].
     Ping(u64),
-    /// See [`FrameType::Pong`]: what was in the ping.
+    /// See [`FrameType::Pong`]: the echo of the ping.
     Pong(u64),
     /// See [`FrameType::Goodbye`].
     Goodbye {
-        /// Why, for a person.
+        /// Reason, for a person.
         reason: String,
     },
 }
 
 impl Frame {
-    /// Its type.
+    /// Returns the type.
     pub fn frame_type(&self) -> FrameType {
         match self {
             Frame::Hello(_) => FrameType::Hello,
@@ -270,7 +271,7 @@ impl Frame {
 }
 
 impl RawFrame {
-    /// Reads the body. An error concerns this frame only: the framing is intact.
+    /// Decodes the body. An error concerns this frame only: the framing is intact.
     pub fn decode(&self) -> Result<Frame, FrameError> {
         self.decode_body().map_err(|error| FrameError::Body {
             frame_type: self.frame_type,
@@ -308,7 +309,7 @@ impl RawFrame {
         Ok(frame)
     }
 
-    /// The body as bytes, without a copy.
+    /// Returns the body without a copy.
     pub fn into_body(self) -> Bytes {
         self.body
     }
@@ -332,8 +333,8 @@ fn batch(reader: &mut Reader<'_>, flags: u8) -> Result<Batch, DecodeError> {
     let has = |flag: u8| flags & flag != 0;
     let deadline_ms = if has(flags::DEADLINE) { Some(u32::decode(reader)?) } else { None };
     let consistency = if has(flags::CONSISTENCY) { Some(Consistency::decode(reader)?) } else { None };
-    // Operations follow each other to the end of the body, so their number is known only at the end: room for
-    // those of a usual batch.
+    // The number of operations is known only at the end of the body. The capacity suffices for a
+    // usual batch.
     let mut items = Vec::with_capacity((reader.remaining() / 2).min(128));
     while reader.remaining() > 0 {
         if items.len() == BATCH_OPERATIONS_MAX {
@@ -350,7 +351,8 @@ fn batch(reader: &mut Reader<'_>, flags: u8) -> Result<Batch, DecodeError> {
     Ok(Batch { deadline_ms, consistency, items })
 }
 
-/// A write without an id could not be asked again without being done twice; a read has no use for one.
+/// Checks the operation id. A client could not safely retry a write without an id; a read has no
+/// use for one.
 fn check_operation_id(
     reader: &Reader<'_>,
     id: Option<OperationId>,
@@ -365,7 +367,8 @@ fn check_operation_id(
 
 fn answer_batch(reader: &mut Reader<'_>) -> Result<AnswerBatch, DecodeError> {
     let first = u32::decode(reader)?;
-    // An answer takes two bytes at least and usually many more: room for those of a usual batch, no more.
+    // An answer takes at least two bytes and usually many more. The capacity suffices for a usual
+    // batch.
     let mut answers = Vec::with_capacity((reader.remaining() / 2).min(128));
     while reader.remaining() > 0 {
         if answers.len() == BATCH_OPERATIONS_MAX {

@@ -1,4 +1,4 @@
-//! The handshake: which version is spoken, what the limits are, and who the client is.
+//! Handshake: agreement on version and limits, and authentication of the client.
 
 use std::fmt;
 
@@ -7,38 +7,41 @@ use exacat_model::{AccountName, Guid, Lfn, TimeMs, TimelineId, canonical_struct}
 
 use super::limits::{FRAME_BYTES_MAX_LEAST, PEER_NAME_BYTES_MAX, SECRET_BYTES_MAX};
 
-/// The first bytes of a hello's body, both ways: whoever else connects by mistake is told so at once.
+/// First bytes of a hello's body, in both directions. A peer of another protocol that connects by
+/// mistake learns it at once.
 pub const MAGIC: [u8; 8] = *b"exacat\r\n";
 
-/// The newest version of the protocol spoken here. A version fixes the frames and the canonical bytes of
-/// everything in them.
+/// Newest version of the protocol that this codec speaks. A version fixes the frames and the
+/// canonical bytes of everything in them.
 pub const PROTOCOL_VERSION: u16 = 1;
-/// The oldest one.
+/// Oldest version that this codec speaks.
 pub const PROTOCOL_VERSION_MIN: u16 = 1;
 
-/// What a peer may or may not know within one version, a bit each. In force is what the client knows and the server names in its answer.
+/// Optional features within one version, one bit each. A feature is in force if the client knows it
+/// and the server names it in its answer.
 pub mod features {
-    /// A request or batch may say how old the state may be that is answered of.
+    /// A request or batch may state the permitted age of the state behind its answer.
     pub const CONSISTENCY: u64 = 0x01;
-    /// All that this codec knows.
+    /// All features that this codec knows.
     pub const ALL: u64 = CONSISTENCY;
 }
 
-/// What a client says first. Bytes after the known fields are ignored, so that later clients can add some.
+/// First message of a client. Bytes after the known fields are ignored, so that later clients can
+/// add some.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The oldest version it speaks.
+    /// Oldest version that the client speaks.
     pub version_min: u16,
-    /// The newest version it speaks.
+    /// Newest version that the client speaks.
     pub version_max: u16,
-    /// The [`features`] it knows; unknown bits are ignored.
+    /// [`features`] that the client knows; unknown bits are ignored.
     pub features: u64,
-    /// Who it is, for logs: program and version, `exacat-cli/0.1.0`.
+    /// Program and version of the client, for logs: `exacat-cli/0.1.0`.
     pub client: String,
 }
 
 impl Hello {
-    /// The hello of this version of the codec; a name too long is cut.
+    /// Makes the hello of this version of the codec; a name too long is cut.
     pub fn new(client: &str) -> Self {
         Hello {
             version_min: PROTOCOL_VERSION_MIN,
@@ -48,19 +51,20 @@ impl Hello {
         }
     }
 
-    /// The features that both sides know.
+    /// Returns the features that both sides know.
     pub fn common_features(&self) -> u64 {
         self.features & features::ALL
     }
 
-    /// The newest version both sides speak, if there is one.
+    /// Returns the newest version that both sides speak, if there is one.
     pub fn choose_version(&self) -> Option<u16> {
         let newest = self.version_max.min(PROTOCOL_VERSION);
         (newest >= self.version_min.max(PROTOCOL_VERSION_MIN)).then_some(newest)
     }
 }
 
-/// The longest start of `text` that has at most `bytes_max` bytes and ends between characters.
+/// Returns the longest start of `text` that has at most `bytes_max` bytes and ends between
+/// characters.
 pub(super) fn clipped(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
 }
@@ -73,7 +77,7 @@ fn magic(reader: &mut Reader<'_>) -> Result<(), DecodeError> {
     }
 }
 
-/// A text that has at most so many bytes.
+/// Reads a text of at most `bytes_max` bytes.
 pub(super) fn bounded_text(
     reader: &mut Reader<'_>,
     bytes_max: usize,
@@ -110,16 +114,19 @@ impl Decode for Hello {
     }
 }
 
-/// What the server keeps to, and the client should too.
+/// Limits that the server enforces, and the client should respect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of one frame, its length field included, both ways, once authenticated.
+    /// Maximum bytes of one frame, its length field included, in both directions after
+    /// authentication.
     pub frame_bytes_max: u32,
-    /// Requests of one connection not answered yet; further ones are refused as busy. A batch is one.
+    /// Maximum unanswered requests of one connection; further ones are refused as busy. A batch
+    /// counts as one.
     pub requests_in_flight_max: u32,
-    /// Operations in one batch.
+    /// Maximum operations in one batch.
     pub batch_operations_max: u32,
-    /// The server closes a connection from which nothing came for so long; ping more often. 0: it does not.
+    /// Idle time after which the server closes a connection; the client pings more often. 0
+    /// disables it.
     pub idle_ms_max: u32,
 }
 
@@ -150,24 +157,24 @@ impl Decode for Limits {
     }
 }
 
-/// What a server answers to a hello.
+/// Answer of a server to a hello.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HelloAck {
-    /// The version spoken from here on.
+    /// Version spoken from here on.
     pub version: u16,
-    /// The features of the hello that are in force.
+    /// Features of the hello that are in force.
     pub features: u64,
-    /// What it keeps to.
+    /// Limits that the server enforces.
     pub limits: Limits,
-    /// Who it is: program and version.
+    /// Program and version of the server.
     pub server: String,
-    /// Which catalogue it serves; the same on all its servers, another for every other catalogue.
+    /// Id of the catalogue; the same on all its servers, and different for every other catalogue.
     pub catalogue: Guid,
-    /// The timeline of its revisions: another one after a restore.
+    /// Timeline of its revisions; a restore begins another one.
     pub timeline: TimelineId,
-    /// Whether an anonymous client will be refused.
+    /// True if the server refuses anonymous clients.
     pub authentication_required: bool,
-    /// The server's time: operation ids are made by it.
+    /// Time of the server, which clients use for operation ids.
     pub time: TimeMs,
 }
 
@@ -201,17 +208,17 @@ impl Decode for HelloAck {
     }
 }
 
-/// A token's secret. Printed nowhere, not even by `Debug`.
+/// Secret of a token. Never printed, not even by `Debug`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Keeps `secret`.
+    /// Wraps `secret`.
     pub fn new(secret: impl Into<String>) -> Self {
         Secret(secret.into())
     }
 
-    /// The secret itself.
+    /// Returns the secret itself.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -223,12 +230,12 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What a client shows for who it is.
+/// Credentials of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credentials {
-    /// Nothing.
+    /// No credentials.
     Anonymous,
-    /// The user of the operating system at the other end of a Unix socket, which the server asks the kernel.
+    /// User of the operating system at the other end of a Unix socket; the server asks the kernel.
     Local,
     /// A bearer token.
     Token(Secret),
@@ -262,25 +269,25 @@ impl Decode for Credentials {
     }
 }
 
-/// Who the client is, and whom it wants to act as.
+/// Credentials of the client, and the account that it wants to act as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authenticate {
-    /// What it shows.
+    /// Credentials of the client.
     pub credentials: Credentials,
-    /// Act as this account, which the user must be allowed to.
+    /// Account to act as, which the user must be permitted to.
     pub act_as: Option<AccountName>,
 }
 
 canonical_struct!(Authenticate { credentials, act_as });
 
-/// Whom the server takes the client for.
+/// Identity that the server accepts for the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The user; none if anonymous.
     pub user: Option<AccountName>,
-    /// Valid for this subtree only.
+    /// Subtree to which it is limited.
     pub scope: Lfn,
-    /// May it change anything?
+    /// True if it may make changes.
     pub write: bool,
 }
 

@@ -1,13 +1,17 @@
 //! The native protocol: length-prefixed binary frames around the canonical bytes of the vocabulary.
 //!
-//! `docs/internals/native-protocol.md` describes every byte and the rules of the conversation; this module
-//! is its codec, with no conversation in it. In short: the client says [`Hello`], the server [`HelloAck`];
-//! the client says who it is ([`Authenticate`]), the server who it takes it for ([`Identity`]); from then on
-//! requests go one way and answers the other, each with the request's id, in any order.
+//! `docs/internals/native-protocol.md` describes every byte and the rules of the conversation. This
+//! module is the codec, without the conversation. In short:
 //!
-//! Reading: give bytes to a [`FrameDecoder`], take [`RawFrame`]s out, [`RawFrame::decode`] them. What breaks
-//! the framing is fatal to the connection; a body that does not decode concerns only its request
-//! ([`FrameError::answerable_request`]).
+//! - The client sends [`Hello`], the server [`HelloAck`].
+//! - The client sends its credentials ([`Authenticate`]), the server the identity that it accepts
+//!   ([`Identity`]).
+//! - From then on requests travel one way and answers the other, each with the request's id, in any
+//!   order.
+//!
+//! Reading: feed bytes to a [`FrameDecoder`], take [`RawFrame`]s out, and [`RawFrame::decode`]
+//! them. A framing error is fatal to the connection. A body that does not decode concerns only its
+//! request ([`FrameError::answerable_request`]).
 //!
 //! Writing: the `encode_*` functions append whole frames to a buffer, many frames before one write.
 

@@ -1,39 +1,39 @@
-//! Bytes in, requests out: a connection feeds what it reads, in whatever pieces.
+//! Splits received bytes of XRootD's protocol, in any pieces, into requests.
 
 use bytes::{Buf, Bytes, BytesMut};
 
 use super::limits::{HANDSHAKE_BYTES, LOGIN_BYTES_MAX, REQUEST_BYTES_MAX, REQUEST_HEADER_BYTES};
 use super::request::{HANDSHAKE, RequestHeader};
 
-/// Why no more can be read of a connection.
+/// Reason why a connection cannot be read further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// It began with something else.
+    /// The connection began with other bytes than a handshake.
     #[error("not a client of XRootD")]
     Handshake,
-    /// A request carries less than nothing.
+    /// The length of a request is negative.
     #[error("the length of a request is negative: {0}")]
     Negative(i32),
-    /// A request carries more than is read.
+    /// A request carries too many bytes.
     #[error("a request carries {got} bytes, the limit is {max}")]
     TooLong {
-        /// So many.
+        /// Bytes that it carries.
         got: usize,
-        /// At most.
+        /// Maximum bytes.
         max: usize,
     },
 }
 
-/// What came.
+/// A decoded message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// The client's first words.
+    /// The client's handshake.
     Handshake,
-    /// A request, and what it carries.
+    /// A request, and the bytes that it carries.
     Request(RequestHeader, Bytes),
 }
 
-/// Takes requests out of what was read.
+/// Splits received bytes into requests.
 #[derive(Debug, Default)]
 pub struct Decoder {
     buffer: BytesMut,
@@ -43,37 +43,38 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// One that has read nothing.
+    /// Makes a decoder for a new connection.
     pub fn new() -> Self {
         Decoder::default()
     }
 
-    /// Where to put what is read.
+    /// Returns the buffer for received bytes.
     pub fn buffer(&mut self) -> &mut BytesMut {
         &mut self.buffer
     }
 
-    /// From now on longer requests are read: it is known who sends them.
+    /// Permits longer requests from now on, because the client is authenticated.
     pub fn known(&mut self) {
         self.known = true;
     }
 
-    /// Bytes that one request may carry now.
+    /// Returns the maximum bytes that one request may carry now.
     fn most(&self) -> usize {
         if self.known { REQUEST_BYTES_MAX } else { LOGIN_BYTES_MAX }
     }
 
-    /// Bytes that were read and not taken.
+    /// Returns the number of bytes that were received and not taken.
     pub fn waiting(&self) -> usize {
         self.buffer.len()
     }
 
-    /// The header of the request at which reading ended, for who wants to say so.
+    /// Returns the header of the request at which decoding failed, for an error answer.
     pub fn broken_at(&self) -> Option<&RequestHeader> {
         self.broken.as_ref().and_then(|(_, header)| header.as_ref())
     }
 
-    /// The next; none if more has to be read first. After an error there is nothing but that error.
+    /// Returns the next message; none until more bytes arrive. After an error it always returns
+    /// that error.
     pub fn frame(&mut self) -> Result<Option<Frame>, FrameError> {
         if let Some((error, _)) = &self.broken {
             return Err(*error);
@@ -89,7 +90,7 @@ impl Decoder {
     fn take(&mut self) -> Result<Option<Frame>, FrameError> {
         if !self.greeted {
             let come = self.buffer.len().min(HANDSHAKE_BYTES);
-            // What is nobody's handshake is known as soon as it differs.
+            // Bytes of another protocol are refused at the first difference.
             if self.buffer[..come] != HANDSHAKE[..come] {
                 return Err(FrameError::Handshake);
             }

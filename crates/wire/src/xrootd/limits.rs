@@ -2,29 +2,32 @@
 
 use exacat_model::limits::LFN_BYTES_MAX;
 
-/// Bytes of what a client says first.
+/// Bytes of a client's handshake.
 pub const HANDSHAKE_BYTES: usize = 20;
-/// Bytes before what a request carries.
+/// Bytes of a request's header.
 pub const REQUEST_HEADER_BYTES: usize = 24;
-/// Bytes before what a response carries.
+/// Bytes of a response's header.
 pub const RESPONSE_HEADER_BYTES: usize = 8;
-/// Bytes that a request carries, once the client is known: two paths, each with a token behind it, and lists of paths.
+/// Bytes that a request carries, once the client is authenticated: two paths, each with a token
+/// behind it, and lists of paths.
 pub const REQUEST_BYTES_MAX: usize = 64 << 10;
-/// Bytes of a token, as it is told to clients.
+/// Bytes of a token, as announced to clients.
 pub const TOKEN_BYTES_MAX: usize = 4096;
-/// Bytes that a request carries before the client is known: a login, or a token.
+/// Bytes that a request carries before the client is authenticated: a login, or a token.
 pub const LOGIN_BYTES_MAX: usize = 2 * TOKEN_BYTES_MAX;
 /// Paths of one request.
 pub const PATHS_MAX: usize = 1024;
-/// Names asked for by one query of the configuration.
+/// Names in one query of the configuration.
 pub const CONFIG_NAMES_MAX: usize = 64;
-/// Bytes of a path and what follows its `?`: the longest LFN, escaped, and what a redirection adds.
+/// Bytes of a path and the fields after its `?`: the longest LFN, escaped, and the fields that a
+/// redirection adds.
 pub const PATH_BYTES_MAX: usize = 8 * LFN_BYTES_MAX;
-/// Values of one field, as hosts that a client tried; further ones are not looked at.
+/// Values of one field, such as hosts that a client tried; further ones are ignored.
 pub const VALUES_MAX: usize = 64;
-/// Bytes of the sentence of an error.
+/// Bytes of an error's sentence.
 pub const ERROR_BYTES_MAX: usize = 2048;
-/// Bytes of a directory that are gathered before a part of it is sent. A directory below is sent whole.
+/// Bytes of a directory listing that are collected before a part of it is sent. A shorter listing
+/// is sent whole.
 pub const PART_BYTES: usize = 256 << 10;
-/// Bytes of what a client says of itself that are kept.
+/// Bytes kept of a client's description of itself.
 pub const ABOUT_BYTES_MAX: usize = 128;

@@ -1,7 +1,7 @@
-//! The protocol of XRootD, as a redirector speaks it: what clients ask ([`Request`], out of a [`Decoder`]), and what they
-//! are answered ([`response`]). No file is ever open here: a client that opens one is sent to where its bytes are. What we ask
-//! storage elements ourselves is written and read by the same codec.
-//! `docs/compat/xrootd.md` describes it.
+//! The protocol of XRootD, as a redirector speaks it. A [`Decoder`] returns the clients'
+//! [`Request`]s; [`response`] writes the answers. No file is ever open here: the server redirects a
+//! client that opens one to the file's storage element. The same codec writes and reads our own
+//! requests to storage elements. `docs/compat/xrootd.md` describes it.
 
 mod decoder;
 pub mod limits;

@@ -1,8 +1,8 @@
-//! The numbers of the protocol: kinds of requests, of responses, of errors, and what bits mean.
+//! Numbers of the protocol: kinds of requests, responses and errors, and meanings of bits.
 
-/// The version of the protocol that is spoken: 5.1.1. Newer clients keep to it then.
+/// Version of the protocol that we speak: 5.1.1. Newer clients then use it too.
 pub const PROTOCOL_VERSION: u32 = 0x511;
-/// The version in words, as the reference server of that time has it.
+/// Version in words, as the reference server of that version sends it.
 pub const SERVER_VERSION: &str = "v5.5.3";
 
 /// Makes a table of numbers with names.
@@ -12,7 +12,7 @@ macro_rules! numbers {
         pub mod $table {
             $( #[doc = $doc] pub const $name: $kind = $value; )*
 
-            /// The name of a number, for people.
+            /// Returns the name of a number, for people.
             pub fn name(number: $kind) -> Option<&'static str> {
                 match number {
                     $( $value => Some(stringify!($name)), )*
@@ -24,7 +24,7 @@ macro_rules! numbers {
 }
 
 numbers! {
-    /// What a request asks for.
+    /// Kinds of requests.
     request: u16 {
         AUTH = 3000, "Shows credentials.";
         QUERY = 3001, "Asks for a checksum, the configuration, space.";
@@ -62,7 +62,7 @@ numbers! {
 }
 
 numbers! {
-    /// What a response is.
+    /// Kinds of responses.
     status: u16 {
         OK = 0, "It was done; the end of an answer.";
         OKSOFAR = 4000, "A part of an answer; more follows.";
@@ -77,7 +77,7 @@ numbers! {
 }
 
 numbers! {
-    /// Why something was not done.
+    /// Kinds of errors.
     error: u32 {
         ARG_INVALID = 3000, "An argument makes no sense.";
         ARG_MISSING = 3001, "An argument is missing.";
@@ -118,7 +118,7 @@ numbers! {
 }
 
 numbers! {
-    /// What a query is about.
+    /// Kinds of queries.
     query: u16 {
         STATS = 1, "Figures of the server.";
         PREPARE = 2, "How far staging is.";
@@ -134,84 +134,84 @@ numbers! {
     }
 }
 
-/// What a client says it can, when it agrees on the protocol.
+/// Abilities that a client announces in the agreement on the protocol.
 pub mod ability {
-    /// It wants to know what must be signed.
+    /// Asks for the operations that must be signed.
     pub const SECURITY_REQUIREMENTS: u8 = 1;
-    /// It can go on in TLS.
+    /// Can continue in TLS.
     pub const TLS: u8 = 2;
-    /// It wants to go on in TLS.
+    /// Wants to continue in TLS.
     pub const WANT_TLS: u8 = 4;
 }
 
-/// What a server says it is, when it agrees on the protocol.
+/// Roles that a server announces in the agreement on the protocol.
 pub mod role {
-    /// It has files.
+    /// Holds files.
     pub const SERVER: u32 = 0x1;
-    /// It knows where they are: clients come back when what it sent them to fails.
+    /// Knows the locations of files: a client comes back if the redirection fails.
     pub const MANAGER: u32 = 0x2;
-    /// The client has to go on in TLS now.
+    /// Requires the client to switch to TLS now.
     pub const GO_TO_TLS: u32 = 0x4000_0000;
-    /// It can do TLS.
+    /// Supports TLS.
     pub const HAS_TLS: u32 = 0x8000_0000;
-    /// Who logs in has to do so in TLS.
+    /// Requires TLS for the login.
     pub const TLS_LOGIN: u32 = 0x0400_0000;
 }
 
-/// How a file is opened.
+/// Options of opening a file.
 pub mod open {
-    /// Anything there is written over.
+    /// Overwrites an existing file.
     pub const DELETE: u16 = 0x2;
-    /// It must not be there.
+    /// Requires that the file does not exist.
     pub const NEW: u16 = 0x8;
     /// For reading.
     pub const READ: u16 = 0x10;
     /// For reading and writing.
     pub const UPDATE: u16 = 0x20;
-    /// Missing directories are to be made.
+    /// Creates missing directories.
     pub const MAKE_PATH: u16 = 0x100;
-    /// The answer is to have a stat in it.
+    /// Wants a stat in the answer.
     pub const RETURN_STAT: u16 = 0x400;
-    /// At its end.
+    /// Writes at the end.
     pub const APPEND: u16 = 0x200;
     /// For writing.
     pub const WRITE_TO: u16 = 0x8000;
-    /// Any of those that change something.
+    /// Any option that changes something.
     pub const WRITING: u16 = DELETE | NEW | UPDATE | APPEND | WRITE_TO;
 }
 
-/// How a directory is listed.
+/// Options of a directory listing.
 pub mod dirlist {
-    /// What each name stands for too.
+    /// Wants a stat of each name too.
     pub const STAT: u8 = 2;
-    /// And its checksum.
+    /// Wants a checksum of each name too.
     pub const CHECKSUM: u8 = 4;
 }
 
-/// What a stat says.
+/// Flags in a stat.
 pub mod flag {
-    /// It may be executed.
+    /// Executable.
     pub const EXECUTABLE: u32 = 1;
     /// A directory.
     pub const DIRECTORY: u32 = 2;
     /// Neither a directory nor a file.
     pub const OTHER: u32 = 4;
-    /// Its bytes are not at hand.
+    /// Its bytes are not immediately available.
     pub const OFFLINE: u32 = 8;
-    /// It may be read.
+    /// Readable.
     pub const READABLE: u32 = 16;
-    /// It may be written.
+    /// Writable.
     pub const WRITABLE: u32 = 32;
-    /// It goes away again unless whoever writes it closes it well.
+    /// Removed again unless its writer closes it successfully.
     pub const UNFINISHED: u32 = 64;
 }
 
-/// Of a stat: of the file system, not of the path.
+/// Option of a stat: the file system instead of the path.
 pub const STAT_VFS: u8 = 1;
-/// Of making a directory: with those above it.
+/// Option of mkdir: missing parents too.
 pub const MKDIR_PARENTS: u8 = 1;
-/// Answer to a locate: each server once. Clients that read a file from several servers at once send
+/// Option of a locate: each server once. Clients that read a file from several servers at once send
 /// it.
 pub const LOCATE_UNIQUE: u16 = 0x1;
-/// Of a locate: hosts by name.
+/// Option of a locate: host names.
 pub const LOCATE_PREFER_NAMES: u16 = 0x100;

@@ -1,4 +1,4 @@
-//! Paths as clients send them: with one slash or two, with a `?` and fields behind it.
+//! Paths as clients send them: after one slash or two, with `?` and fields behind.
 
 use std::borrow::Cow;
 
@@ -7,21 +7,21 @@ use exacat_model::{Error, Result};
 
 use super::limits::{PATH_BYTES_MAX, VALUES_MAX};
 
-/// A path, and what stands behind its `?`.
+/// A path, and the fields after its `?`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked<'a> {
     /// The path.
     pub path: &'a str,
-    /// What stands behind the `?`.
+    /// Fields after the `?`.
     pub fields: Fields<'a>,
 }
 
-/// Fields `name=value`, joined by `&`, as they were sent.
+/// Fields `name=value`, joined by `&`, as the client sent them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fields<'a>(pub &'a str);
 
 impl<'a> Asked<'a> {
-    /// Reads a path. One NUL at its end is that of a C program.
+    /// Parses a path. Drops one NUL at its end, which C programs send.
     pub fn parse(bytes: &'a [u8]) -> Result<Self> {
         let bytes = bytes.strip_suffix(&[0]).unwrap_or(bytes);
         if bytes.len() > PATH_BYTES_MAX {
@@ -36,41 +36,43 @@ impl<'a> Asked<'a> {
         Ok(Asked { path, fields: Fields(fields) })
     }
 
-    /// The path as the catalogue has it.
+    /// Returns the path in the catalogue.
     pub fn lfn(&self) -> Result<Lfn> {
         Lfn::parse(self.path)
     }
 }
 
 impl<'a> Fields<'a> {
-    /// The value of a field, as it was sent; the first of several.
+    /// Returns the value of a field as sent; the first of several.
     pub fn get(&self, name: &str) -> Option<&'a str> {
         self.0.split('&').find_map(|field| field.strip_prefix(name)?.strip_prefix('='))
     }
 
-    /// The values of a field: a client that was sent on, and comes back, joins what it had and what it was given by commas.
+    /// Iterates over the values of a field. A redirected client that comes back joins its old
+    /// values and those of the redirection by commas.
     pub fn values(&self, name: &str) -> impl Iterator<Item = Cow<'a, str>> {
         self.get(name).into_iter().flat_map(|value| value.split(',')).take(VALUES_MAX).filter_map(unescaped)
     }
 
-    /// The tokens behind `authz=Bearer%20`, as a client shows them where it cannot log in with them.
+    /// Iterates over the tokens after `authz=Bearer%20`, which clients send if they cannot log in
+    /// with them.
     pub fn bearers(&self) -> impl Iterator<Item = String> {
         let token = |text: Cow<'a, str>| text.strip_prefix("Bearer ").unwrap_or(&text).to_owned();
         self.values("authz").map(token)
     }
 
-    /// The hosts at which a client met with failure.
+    /// Iterates over the hosts that failed for the client.
     pub fn tried(&self) -> impl Iterator<Item = &'a str> {
         self.get("tried").unwrap_or_default().split(',').filter(|host| !host.is_empty()).take(VALUES_MAX)
     }
 }
 
-/// Does a byte stand for itself in the value of a field?
+/// Says whether a byte is unescaped in the value of a field.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"/-._~:".contains(&byte)
 }
 
-/// A text as the value of a field.
+/// Escapes a text as the value of a field.
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -88,7 +90,7 @@ pub fn escaped(text: &str) -> String {
 
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
 
-/// The text that a value stands for; none if it stands for none.
+/// Unescapes a value; none if it is malformed.
 pub fn unescaped(value: &str) -> Option<Cow<'_, str>> {
     if !value.contains('%') {
         return Some(Cow::Borrowed(value));

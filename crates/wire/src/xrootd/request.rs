@@ -1,4 +1,4 @@
-//! Requests: what clients send, read and (for tests and our own measurements) written.
+//! Requests of XRootD's protocol: read, and (for tests and our own measurements) written.
 
 use exacat_model::{Error, Result};
 
@@ -8,29 +8,29 @@ use super::limits::{
 use super::numbers::{self, request as id};
 use super::path::Asked;
 
-/// What a client says first: three zeros, 4, 2012.
+/// The client's handshake: three zeros, 4, 2012.
 pub const HANDSHAKE: [u8; HANDSHAKE_BYTES] =
     [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0x07, 0xdc];
 
-/// Which request of a connection: chosen by the client, given back with the response.
+/// Id of a request on a connection: chosen by the client, and returned with the response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct StreamId(pub [u8; 2]);
 
-/// What stands before what a request carries.
+/// Header of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestHeader {
-    /// Whose response it will be.
+    /// Id of the request.
     pub stream: StreamId,
-    /// What is asked for: one of [`numbers::request`].
+    /// Kind of the request, one of [`numbers::request`].
     pub request: u16,
-    /// What that kind of request has here.
+    /// Arguments that depend on the kind.
     pub body: [u8; 16],
-    /// Bytes that follow. As it was sent: it may be negative.
+    /// Bytes that follow, as sent: the number may be negative.
     pub bytes: i32,
 }
 
 impl RequestHeader {
-    /// Reads one.
+    /// Reads a header.
     pub fn read(bytes: &[u8; REQUEST_HEADER_BYTES]) -> Self {
         let mut body = [0; 16];
         body.copy_from_slice(&bytes[4..20]);
@@ -42,7 +42,7 @@ impl RequestHeader {
         }
     }
 
-    /// Writes one.
+    /// Writes a header.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.stream.0);
         out.extend_from_slice(&self.request.to_be_bytes());
@@ -50,7 +50,7 @@ impl RequestHeader {
         out.extend_from_slice(&self.bytes.to_be_bytes());
     }
 
-    /// The name of the request, for people.
+    /// Returns the name of the request, for people.
     pub fn name(&self) -> &'static str {
         numbers::request::name(self.request).unwrap_or("UNKNOWN")
     }
@@ -67,132 +67,132 @@ pub fn write_request(out: &mut Vec<u8>, stream: StreamId, request: u16, body: [u
     out.extend_from_slice(carried);
 }
 
-/// What a client asks for.
+/// Request of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
-    /// What is spoken?
+    /// Agrees on the protocol.
     Protocol {
-        /// The version that the client speaks.
+        /// Version that the client speaks.
         version: u32,
-        /// Of [`numbers::ability`].
+        /// Bits of [`numbers::ability`].
         abilities: u8,
     },
-    /// Who the client says it is.
+    /// Logs in.
     Login {
-        /// The number of its process.
+        /// Number of the client's process.
         process: u32,
-        /// What it is called.
+        /// Name that the client gives.
         user: String,
-        /// Which program it is and where it runs, for the log.
+        /// Program and host of the client, for the log.
         about: String,
     },
-    /// Credentials.
+    /// Shows credentials.
     Auth(Credentials<'a>),
-    /// Are you there?
+    /// Asks whether the server is alive.
     Ping,
-    /// An earlier session is over.
+    /// Ends an earlier session.
     EndSession,
-    /// The client tells of itself.
+    /// Describes the client.
     Set,
-    /// What stands under a path.
+    /// Returns the stat of a path.
     Stat {
-        /// Of the file system that it is on.
+        /// Asks about the file system instead of the path.
         vfs: bool,
-        /// Which; none if an open file is meant.
+        /// The path; none for an open file.
         asked: Option<Asked<'a>>,
     },
-    /// Of which kinds paths are.
+    /// Returns the kinds of several paths.
     Statx {
-        /// Which.
+        /// The paths.
         asked: Vec<Asked<'a>>,
     },
-    /// The names in a directory.
+    /// Lists a directory.
     Dirlist {
-        /// With what each stands for.
+        /// Wants a stat of each name.
         stat: bool,
-        /// With a checksum of each.
+        /// Wants a checksum of each name.
         checksum: bool,
-        /// Which.
+        /// The directory.
         asked: Asked<'a>,
     },
-    /// Where a file is.
+    /// Locates a file.
     Locate {
-        /// Servers for anything there is, not for this path only.
+        /// Asks for servers of any file, not only of this path.
         any: bool,
-        /// The client opens the path at each server that it is told.
+        /// The client opens the path at each server of the answer.
         sources: bool,
-        /// Which.
+        /// The path.
         asked: Asked<'a>,
     },
     /// Opens a file.
     Open {
-        /// Of [`numbers::open`].
+        /// Bits of [`numbers::open`].
         options: u16,
-        /// Which.
+        /// The path.
         asked: Asked<'a>,
     },
-    /// A checksum.
+    /// Returns a checksum.
     Checksum(Asked<'a>),
-    /// The configuration.
+    /// Returns the configuration.
     Config {
-        /// Of what.
+        /// Names of the settings.
         names: Vec<&'a str>,
     },
-    /// Space.
+    /// Returns the space.
     Space(Asked<'a>),
-    /// A query that is not answered here.
+    /// A query that the server does not answer.
     OtherQuery(u16),
     /// Makes a directory.
     Mkdir {
-        /// With those above it.
+        /// Makes missing parents too.
         parents: bool,
-        /// With this mode.
+        /// Mode of the directory.
         mode: u16,
-        /// Which.
+        /// The directory.
         asked: Asked<'a>,
     },
     /// Removes a directory.
     Rmdir(Asked<'a>),
     /// Removes a file.
     Rm(Asked<'a>),
-    /// Moves.
+    /// Moves an entry.
     Mv {
-        /// From here.
+        /// Path of the entry.
         from: Asked<'a>,
-        /// To here.
+        /// New path.
         to: Asked<'a>,
     },
     /// Sets a mode.
     Chmod {
-        /// This.
+        /// The mode.
         mode: u16,
-        /// Of which.
+        /// The path.
         asked: Asked<'a>,
     },
-    /// Something about a file that is open: none ever is.
+    /// An operation on an open file; none is ever open.
     OfOpenFile,
-    /// Known, and not done here.
+    /// A known request that the server does not support.
     Unsupported,
-    /// Of a number that means nothing.
+    /// A request with an unknown number.
     Unknown,
 }
 
-/// What a client shows of who it is.
+/// Credentials of a client.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Credentials<'a> {
     /// A bearer token.
     Token(&'a str),
-    /// The account it says it runs as.
+    /// Account that the client claims to run as.
     Unix(&'a str),
-    /// Where it comes from, which the server sees.
+    /// Host of the client, which the server sees itself.
     Host,
-    /// Something else, by its name.
+    /// Another kind, by its name.
     Other(String),
 }
 
 impl std::fmt::Debug for Credentials<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Tokens are told to nobody.
+        // Tokens are never printed.
         match self {
             Credentials::Token(_) => f.write_str("Token(…)"),
             Credentials::Unix(user) => write!(f, "Unix({user:?})"),
@@ -202,14 +202,15 @@ impl std::fmt::Debug for Credentials<'_> {
     }
 }
 
-/// Where in a request for tokens the length of the token stands, and where the token.
+/// Position of a token's length in a request that carries a token; the next constant is that of the
+/// token.
 const TOKEN_LENGTH_AT: usize = 8;
 const TOKEN_AT: usize = 10;
-/// Says that a token follows.
+/// Marker before a token.
 const TOKEN_FOLLOWS: u8 = b'T';
 
 impl<'a> Credentials<'a> {
-    /// Reads credentials of `kind`, four bytes.
+    /// Parses credentials of `kind`, four bytes.
     fn parse(kind: &[u8], carried: &'a [u8]) -> Result<Self> {
         let name = until_nul(kind);
         match name {
@@ -243,11 +244,11 @@ fn until_nul(bytes: &[u8]) -> &[u8] {
     bytes.iter().position(|byte| *byte == 0).map_or(bytes, |end| &bytes[..end])
 }
 
-/// The bits of a mode that count; the protocol has them as Unix does.
+/// Bits of a mode that count, as in Unix.
 const MODE_BITS: u16 = 0o1777;
 
 impl<'a> Request<'a> {
-    /// Reads a request from its header and what it carries.
+    /// Parses a request from its header and the bytes that it carries.
     pub fn parse(header: &RequestHeader, carried: &'a [u8]) -> Result<Self> {
         Ok(match header.request {
             id::PROTOCOL => {
@@ -280,7 +281,7 @@ impl<'a> Request<'a> {
             id::LOCATE => {
                 let any = carried.first() == Some(&b'*');
                 let rest = if any { &carried[1..] } else { carried };
-                // Alone it stands for anything at all.
+                // A `*` alone means any path.
                 let rest = if any && rest.is_empty() { b"/".as_slice() } else { rest };
                 let sources = header.number(0) & numbers::LOCATE_UNIQUE != 0;
                 Request::Locate { any, sources, asked: one(rest)? }
@@ -331,7 +332,8 @@ fn one(carried: &[u8]) -> Result<Asked<'_>> {
     Asked::parse(carried)
 }
 
-/// Two paths with a blank between, the first of `first` bytes; if that is 0, up to the first blank.
+/// Parses two paths with a blank between them, the first of `first` bytes; if that is 0, up to the
+/// first blank.
 fn two(first: usize, carried: &[u8]) -> Result<(Asked<'_>, Asked<'_>)> {
     let missing = || Error::invalid("two paths are needed, with a blank between them");
     let at = match first {
@@ -345,7 +347,7 @@ fn two(first: usize, carried: &[u8]) -> Result<(Asked<'_>, Asked<'_>)> {
     Ok((one(&carried[..at])?, one(to)?))
 }
 
-/// Paths, one in a line.
+/// Parses paths, one per line.
 fn paths(carried: &[u8]) -> Result<Vec<Asked<'_>>> {
     let carried = carried.strip_suffix(&[0]).unwrap_or(carried);
     let carried = carried.strip_suffix(b"\n").unwrap_or(carried);
@@ -359,7 +361,7 @@ fn paths(carried: &[u8]) -> Result<Vec<Asked<'_>>> {
     Ok(found)
 }
 
-/// Names, with blanks or line ends between.
+/// Parses names, separated by blanks or line ends.
 fn names(carried: &[u8]) -> Result<Vec<&str>> {
     let text = std::str::from_utf8(until_nul(carried)).map_err(|_| Error::invalid("names are UTF-8"))?;
     let names: Vec<&str> = text.split_ascii_whitespace().take(CONFIG_NAMES_MAX + 1).collect();
@@ -372,13 +374,13 @@ fn names(carried: &[u8]) -> Result<Vec<&str>> {
     Ok(names)
 }
 
-/// A text of somebody else's that is shown: without what a terminal would take for commands.
+/// Removes control characters from a client's text before it is shown, because terminals obey them.
 fn printable(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     text.chars().filter(|one| !one.is_control()).take(ABOUT_BYTES_MAX).collect()
 }
 
-/// Which program a client is, and its version.
+/// Returns the program and version of a client.
 fn about(carried: &[u8]) -> String {
     let text = String::from_utf8_lossy(until_nul(carried));
     let fields = text.trim_start_matches('?');

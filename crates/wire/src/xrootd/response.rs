@@ -1,22 +1,22 @@
-//! Responses: what a server sends, written; and read, as we ask storage elements ourselves.
+//! Responses of XRootD's protocol: written for clients, and read from storage elements.
 
 use super::limits::{ERROR_BYTES_MAX, RESPONSE_HEADER_BYTES};
 use super::numbers::{PROTOCOL_VERSION, status};
 use super::request::StreamId;
 
-/// What stands before what a response carries.
+/// Header of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponseHeader {
-    /// Whose response it is.
+    /// Id of the request.
     pub stream: StreamId,
-    /// One of [`status`].
+    /// Kind of the response, one of [`status`].
     pub status: u16,
     /// Bytes that follow.
     pub bytes: u32,
 }
 
 impl ResponseHeader {
-    /// Reads one.
+    /// Reads a header.
     pub fn read(bytes: &[u8; RESPONSE_HEADER_BYTES]) -> Self {
         ResponseHeader {
             stream: StreamId([bytes[0], bytes[1]]),
@@ -34,7 +34,7 @@ pub fn first_bytes(bytes: &[u8]) -> usize {
     carried.saturating_add(RESPONSE_HEADER_BYTES).min(bytes.len())
 }
 
-/// Writes a response that carries something.
+/// Writes a response with a body.
 pub fn write(out: &mut Vec<u8>, stream: StreamId, status: u16, carried: &[u8]) {
     out.extend_from_slice(&stream.0);
     out.extend_from_slice(&status.to_be_bytes());
@@ -42,12 +42,12 @@ pub fn write(out: &mut Vec<u8>, stream: StreamId, status: u16, carried: &[u8]) {
     out.extend_from_slice(carried);
 }
 
-/// It was done.
+/// Writes a success.
 pub fn write_ok(out: &mut Vec<u8>, stream: StreamId, carried: &[u8]) {
     write(out, stream, status::OK, carried);
 }
 
-/// It was done, and here is a text, which ends with a NUL.
+/// Writes a success with a text, which ends with a NUL.
 pub fn write_text(out: &mut Vec<u8>, stream: StreamId, text: &str) {
     let mut carried = Vec::with_capacity(text.len() + 1);
     carried.extend_from_slice(text.as_bytes());
@@ -55,15 +55,15 @@ pub fn write_text(out: &mut Vec<u8>, stream: StreamId, text: &str) {
     write(out, stream, status::OK, &carried);
 }
 
-/// The answer to the handshake.
+/// Writes the answer to the handshake.
 pub fn write_handshake(out: &mut Vec<u8>) {
     let mut carried = [0; 8];
     carried[..4].copy_from_slice(&PROTOCOL_VERSION.to_be_bytes());
-    // What follows would be 1 of a server that has files.
+    // The next number would be 1 for a server that holds files.
     write(out, StreamId::default(), status::OK, &carried);
 }
 
-/// What is spoken, and what the server is.
+/// Writes the version of the protocol and the roles of the server.
 pub fn write_protocol(out: &mut Vec<u8>, stream: StreamId, roles: u32) {
     let mut carried = [0; 8];
     carried[..4].copy_from_slice(&PROTOCOL_VERSION.to_be_bytes());
@@ -71,7 +71,8 @@ pub fn write_protocol(out: &mut Vec<u8>, stream: StreamId, roles: u32) {
     write(out, stream, status::OK, &carried);
 }
 
-/// The client is logged in; if `protocols` says something, it has to show who it is by one of them.
+/// Writes a successful login. If `protocols` is not empty, the client must authenticate by one of
+/// them.
 pub fn write_login(out: &mut Vec<u8>, stream: StreamId, session: [u8; 16], protocols: &str) {
     let mut carried = session.to_vec();
     if !protocols.is_empty() {
@@ -81,17 +82,17 @@ pub fn write_login(out: &mut Vec<u8>, stream: StreamId, session: [u8; 16], proto
     write(out, stream, status::OK, &carried);
 }
 
-/// It was not done, and why: a number of [`numbers::error`](super::numbers::error) and a sentence.
+/// Writes a failure: a number of [`numbers::error`](super::numbers::error) and a sentence.
 pub fn write_error(out: &mut Vec<u8>, stream: StreamId, number: u32, sentence: &str) {
     let sentence = &sentence[..sentence.floor_char_boundary(ERROR_BYTES_MAX)];
     let mut carried = number.to_be_bytes().to_vec();
-    // A NUL ends it for the client.
+    // A NUL would end the sentence for the client.
     carried.extend(sentence.bytes().map(|byte| if byte == 0 { b'?' } else { byte }));
     carried.push(0);
     write(out, stream, status::ERROR, &carried);
 }
 
-/// It is to be asked again after so many seconds.
+/// Writes a wait: the client retries after so many seconds.
 pub fn write_wait(out: &mut Vec<u8>, stream: StreamId, seconds: u32, sentence: &str) {
     let sentence = &sentence[..sentence.floor_char_boundary(ERROR_BYTES_MAX)];
     let mut carried = seconds.to_be_bytes().to_vec();
@@ -99,13 +100,13 @@ pub fn write_wait(out: &mut Vec<u8>, stream: StreamId, seconds: u32, sentence: &
     write(out, stream, status::WAIT, &carried);
 }
 
-/// It is to be asked of a host: the same path, with `fields` behind its `?`.
+/// Writes a redirection to a host: the same path, with `fields` after its `?`.
 pub fn write_redirect_host(out: &mut Vec<u8>, stream: StreamId, host: &str, port: u16, fields: &str) {
     let text = if fields.is_empty() { host.to_owned() } else { format!("{host}?{fields}") };
     write_redirect(out, stream, i32::from(port), &text);
 }
 
-/// It is to be asked under another URL.
+/// Writes a redirection to another URL.
 pub fn write_redirect_url(out: &mut Vec<u8>, stream: StreamId, url: &str) {
     write_redirect(out, stream, -1, url);
 }
@@ -116,22 +117,24 @@ fn write_redirect(out: &mut Vec<u8>, stream: StreamId, port: i32, text: &str) {
     write(out, stream, status::REDIRECT, &carried);
 }
 
-/// The text of an answer, without the NUL at its end; none if it is no text.
+/// Returns the text of an answer, without the NUL at its end; none if it is no text.
 pub fn read_text(carried: &[u8]) -> Option<&str> {
     let end = carried.iter().position(|byte| *byte == 0).unwrap_or(carried.len());
     std::str::from_utf8(&carried[..end]).ok()
 }
 
-/// The number in front of what an error, a redirection or a wait carries, and the text behind it.
+/// Returns the number in front of the body of an error, a redirection or a wait, and the text
+/// behind it.
 pub fn read_numbered(carried: &[u8]) -> Option<(u32, &str)> {
     let (number, rest) = carried.split_first_chunk()?;
     Some((u32::from_be_bytes(*number), read_text(rest)?))
 }
 
-/// The number of what is said unasked that says it is the answer to something asked before.
+/// Number of an unsolicited response that carries the answer to an earlier request.
 const DEFERRED: u32 = 5008;
 
-/// The answer that came later, of what an unasked-for response carries: its header, and what it carries. None if it is something else.
+/// Reads a deferred answer in an unsolicited response: its header, and its body. None for any other
+/// body.
 pub fn read_deferred(carried: &[u8]) -> Option<(ResponseHeader, &[u8])> {
     let (number, rest) = carried.split_first_chunk()?;
     let (_reserved, rest) = rest.split_first_chunk::<4>()?;
@@ -141,19 +144,20 @@ pub fn read_deferred(carried: &[u8]) -> Option<(ResponseHeader, &[u8])> {
     (u32::from_be_bytes(*number) == DEFERRED && rest.len() == bytes).then_some((header, rest))
 }
 
-/// What a stat of a file says: bytes, [`numbers::flag`](super::numbers::flag), and when it changed last, in seconds.
+/// Stat of a file: bytes, [`numbers::flag`](super::numbers::flag), and the time of the last change
+/// in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileStat {
     /// Bytes.
     pub size: u64,
     /// Flags.
     pub flags: u32,
-    /// When it changed last.
+    /// Time of the last change.
     pub modified: u64,
 }
 
 impl FileStat {
-    /// Reads one; none if it is something else.
+    /// Reads a stat; none for any other body.
     pub fn read(carried: &[u8]) -> Option<Self> {
         let mut words = read_text(carried)?.split_ascii_whitespace().skip(1);
         Some(FileStat {
@@ -164,20 +168,20 @@ impl FileStat {
     }
 }
 
-/// What stands under a path.
+/// Stat of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat<'a> {
-    /// Which it is, whatever it is called.
+    /// Identity, independent of its name.
     pub id: u64,
     /// Bytes.
     pub size: u64,
-    /// Of [`numbers::flag`](super::numbers::flag).
+    /// Bits of [`numbers::flag`](super::numbers::flag).
     pub flags: u32,
-    /// When its content was made, in seconds.
+    /// Time its content was made, in seconds.
     pub modified: u64,
-    /// When it came into the catalogue, in seconds.
+    /// Time it was added to the catalogue, in seconds.
     pub created: u64,
-    /// Its nine bits.
+    /// Permission bits: nine.
     pub mode: u16,
     /// Its owner.
     pub owner: &'a str,
@@ -188,12 +192,12 @@ pub struct Stat<'a> {
 impl std::fmt::Display for Stat<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Stat { id, size, flags, modified, created, mode, owner, group } = self;
-        // Change, then access.
+        // Change time, then access time.
         write!(f, "{id} {size} {flags} {modified} {created} {modified} {mode:04o} {owner} {group}")
     }
 }
 
-/// The names of a directory as text, part by part: whoever sends them takes what has come together.
+/// Names of a directory as text, part by part: the sender takes the bytes collected so far.
 #[derive(Debug)]
 pub struct Listing {
     text: Vec<u8>,
@@ -201,14 +205,15 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// A listing; with what each name stands for, or with names only.
+    /// Makes a listing with a stat of each name, or of names only.
     pub fn new(stats: bool) -> Self {
-        // By these two lines a client knows that every second line is a stat.
+        // These two lines tell a client that every second line is a stat.
         let text = if stats { b".\n0 0 0 0".to_vec() } else { Vec::new() };
         Listing { begun: stats, text }
     }
 
-    /// Adds a name. One with a line end in it cannot be told, and is not: what follows it would be taken for other names.
+    /// Adds a name. Refuses one with a line end, because clients would take the rest for other
+    /// names.
     pub fn push(&mut self, name: &str) -> bool {
         if name.contains('\n') {
             return false;
@@ -221,31 +226,32 @@ impl Listing {
         true
     }
 
-    /// Adds what the last name stands for, and its checksum.
+    /// Adds the stat of the last name, and its checksum.
     pub fn push_stat(&mut self, stat: &Stat<'_>, checksum: Option<&str>) {
         use std::io::Write;
-        // Writing to memory does not fail.
+        // A write to memory cannot fail.
         let _ = write!(self.text, "\n{stat}");
         if let Some(checksum) = checksum {
             let _ = write!(self.text, " [ {checksum} ]");
         }
     }
 
-    /// Bytes that were not taken yet.
+    /// Returns the number of bytes that were not taken yet.
     pub fn waiting(&self) -> usize {
         self.text.len()
     }
 
-    /// Takes a part, as a response of which more follows.
+    /// Takes a part, as a response that announces more.
     pub fn part(&mut self, stream: StreamId) -> Vec<u8> {
-        // Whoever waits until the part is read is not to hold as much once more.
+        // Takes the buffer, so that a sender that waits for its client does not hold the bytes
+        // twice.
         let text = std::mem::take(&mut self.text);
         let mut out = Vec::with_capacity(text.len() + RESPONSE_HEADER_BYTES);
         write(&mut out, stream, status::OKSOFAR, &text);
         out
     }
 
-    /// The end.
+    /// Returns the last part.
     pub fn finish(mut self, stream: StreamId) -> Vec<u8> {
         if self.begun {
             self.text.push(0);

@@ -1,4 +1,4 @@
-//! A small generator for tests of the codecs: the same seed gives the same run. (SplitMix64.)
+//! A small generator (SplitMix64) for tests of the codecs: the same seed gives the same run.
 
 pub struct Random(pub u64);
 
