@@ -14,6 +14,17 @@ if runs; then
     echo "node $dead runs: this is for one that is dead" >&2; exit 1
 fi
 
+# A repair asks every node that its coordinator believes to be up, so each survivor must see the dead one as down.
+for node in 1 2 3; do
+    [[ $node == "$dead" ]] && continue
+    for _ in $(seq 1 60); do
+        seen=$("$here/nodetool.sh" "$directory" "$node" status | grep -E '^[UD]N ' | cut -c1 | sort | tr -d '\n' || true)
+        [[ $seen == DUU ]] && break
+        sleep 1
+    done
+    [[ $seen == DUU ]] || { echo "node $node does not see one node down and two up" >&2; exit 1; }
+done
+
 # Each survivor gets all that was answered, before anything is streamed from one of them.
 for node in 1 2 3; do
     [[ $node == "$dead" ]] && continue

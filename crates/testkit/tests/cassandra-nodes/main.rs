@@ -68,6 +68,12 @@ impl Ring {
         let pid = std::fs::read_to_string(path).expect("the node's process id");
         let sent = Command::new("kill").arg(format!("-{name}")).arg(pid.trim()).status().expect("kill");
         assert!(sent.success(), "node {node} is not there");
+        // A killed node that is still there would pass for one that runs when the ring is started again.
+        let (begun, process) = (Instant::now(), PathBuf::from(format!("/proc/{}", pid.trim())));
+        while name == "KILL" && process.exists() {
+            assert!(begun.elapsed() < LIMIT, "node {node} does not end");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Starts the nodes that do not run, and waits until they answer.
