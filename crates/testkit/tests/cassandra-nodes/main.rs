@@ -68,11 +68,19 @@ impl Ring {
         let pid = std::fs::read_to_string(path).expect("the node's process id");
         let sent = Command::new("kill").arg(format!("-{name}")).arg(pid.trim()).status().expect("kill");
         assert!(sent.success(), "node {node} is not there");
-        // A killed node that is still there would pass for one that runs when the ring is started again.
-        let (begun, process) = (Instant::now(), PathBuf::from(format!("/proc/{}", pid.trim())));
-        while name == "KILL" && process.exists() {
+    }
+
+    /// Kills a node, and waits until its process is gone. Otherwise the node would pass for a running
+    /// one when the ring is started again.
+    async fn kill(&self, node: usize) {
+        let path = self.directory.join(format!("node{node}/pid"));
+        let pid = std::fs::read_to_string(path).expect("the node's process id");
+        let process = PathBuf::from(format!("/proc/{}", pid.trim()));
+        self.signal(node, "KILL");
+        let begun = Instant::now();
+        while process.exists() {
             assert!(begun.elapsed() < LIMIT, "node {node} does not end");
-            std::thread::sleep(Duration::from_millis(20));
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
@@ -279,11 +287,11 @@ async fn node_replaced_by_the_documented_steps_loses_no_answered_append() {
         let (done, said) = ring.tool(node, &["disablehandoff"]).await;
         assert!(done, "{said}");
     }
-    ring.signal(3, "KILL");
+    ring.kill(3).await;
     ring.takes_for_dead(1).await;
     make(2, "answered").await;
     catalogue.end().await;
-    ring.signal(2, "KILL");
+    ring.kill(2).await;
     ring.start_but("2").await;
     let (has_it, lacks_it) = (ring.head_at(1, &keyspace).await, ring.head_at(3, &keyspace).await);
     assert!(lacks_it < has_it, "node 3 missed the append: {lacks_it} and {has_it}");
@@ -293,7 +301,7 @@ async fn node_replaced_by_the_documented_steps_loses_no_answered_append() {
         assert_eq!(ring.head_at(node, &keyspace).await, has_it, "node {node}");
     }
     // A quorum of the replaced node and the one that had missed it.
-    ring.signal(1, "KILL");
+    ring.kill(1).await;
     let after = catalogue.one_more().await;
     assert_eq!(i64::try_from(after.revision().await.expect("a revision").0), Ok(has_it));
     let walk = after.walk(&[lfn("/answered")]).await.expect("a look-up");
@@ -351,7 +359,7 @@ async fn nodes_die_and_stop_and_no_client_notices() {
         load.go_on(&format!("node {node} goes on"), ROUNDS / 2).await;
     }
     ring.is_whole().await;
-    ring.signal(3, "KILL");
+    ring.kill(3).await;
     load.go_on("node 3 killed", 2 * ROUNDS).await;
     let (start, more) = tokio::join!(ring.start(), load.go_on("node 3 starts", ROUNDS));
     let ((), ()) = (start, more);
@@ -373,7 +381,7 @@ async fn nodes_die_and_stop_and_no_client_notices() {
     }
     ring.repair(3, &keyspace).await;
     // Now a quorum is node 3 and one other: rows that node 3 missed would be missing here.
-    ring.signal(1, "KILL");
+    ring.kill(1).await;
     let after = catalogue.one_more().await;
     let audit = after.audit().await.expect("an audit");
     assert!(audit.findings.is_empty(), "{:?}", audit.findings);
