@@ -1,10 +1,10 @@
 //! Import, verification and export of listings, and a generated sample.
 //!
-//! - [`Listing`](listing::Listing) parses a user's file: compression, format, columns, and for each
+//! - [`Listing`] parses a user's file: compression, format, columns, and for each
 //!   row its request or the reason for its rejection.
 //! - [`import`](import::import) sends it, many batches in flight, and resumes after an
 //!   interruption.
-//! - [`import_in_bulk`](import::import_in_bulk) does the same to a catalogue opened in this
+//! - [`import_in_bulk`] does the same to a catalogue opened in this
 //!   process, and faster.
 //! - [`verify`](verify::verify) proves that each row is in the catalogue as given.
 //! - [`export`](export::export) writes everything below a path so that it can be imported again.

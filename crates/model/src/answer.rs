@@ -93,7 +93,7 @@ canonical_struct!(SeUsage { se, used, deletions });
 /// A physical copy to delete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeletionAt {
-    /// Id, as [`Operation::SeDeleted`] takes it.
+    /// Id, as [`Operation::SeDeleted`](crate::Operation::SeDeleted) takes it.
     pub id: OnTimeline<DeletionId>,
     /// The file it was a copy of.
     pub guid: Guid,
@@ -174,7 +174,7 @@ canonical_struct!(QuotaInfo { owner, files, bytes, replica_bytes, used, reserved
 
 /// A change of the history, with the name of its user and the entry's path if it is in the tree
 /// now. The catalogue leaves out names and paths that the caller may not see, and replaces places
-/// by [`At::withheld`].
+/// by [`At::withheld`](crate::At::withheld).
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChangeInfo {
     /// The change.

@@ -43,7 +43,7 @@ use exacat_model::{
 ///
 /// Every read shows one committed state (clause R1), with every mutation whose outcome its caller
 /// has received (R2). `limit` bounds a page, and
-/// [`PAGE_ITEMS_MAX`](exacat_model::limits::PAGE_ITEMS_MAX) bounds `limit`.
+/// [`PAGE_ITEMS_MAX`] bounds `limit`.
 /// [`READ_BATCH_MAX`](exacat_model::limits::READ_BATCH_MAX) bounds batches of keys. [`contract`]
 /// has the clauses.
 #[async_trait]

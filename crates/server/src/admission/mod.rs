@@ -7,13 +7,13 @@
 //! * **look-ups** of few items run at once, on the thread that read them, within a bound of items.
 //!   They never queue.
 //! * **small writes** run at once; they mostly wait for the store's next commit.
-//! * **heavy reads** (pages of listings and searches) and **bulk writes** each have a [`lane`]: a
+//! * **heavy reads** (pages of listings and searches) and **bulk writes** each have a `lane`: a
 //!   bounded number of slots and a fair, bounded queue. A stream takes a slot for each page.
 //! * **audits** of everything, and **waits** for a change, have bounds of their own, so that
 //!   neither uses up the resources of others.
 //!
 //! Long answers are made in parts. Each part needs room among the answers that clients have not
-//! read yet: see [`unread`].
+//! read yet: see `unread`.
 
 mod bounded;
 mod connections;

@@ -16,7 +16,7 @@ pub mod flags {
     pub const DEADLINE: u8 = 0x02;
     /// The client wants the answer as a stream of parts; the initial credit follows.
     pub const STREAM: u8 = 0x04;
-    /// A consistency follows; only if [`features::CONSISTENCY`](super::features::CONSISTENCY) is in
+    /// A consistency follows; only if [`features::CONSISTENCY`](crate::native::features::CONSISTENCY) is in
     /// force.
     pub const CONSISTENCY: u8 = 0x08;
 }
