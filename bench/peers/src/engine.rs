@@ -335,7 +335,8 @@ impl Peer for Engine {
     async fn kill_and_open(self, file: FileId) -> Result<(Engine, Duration)> {
         let Engine { shared, directory, cache_bytes } = self;
         let requests = shared.requests.load(Ordering::Relaxed);
-        // Nobody else has it any more. It is dropped, not closed: what is in memory only must come from the log.
+        // This is the last reference. A drop instead of a close leaves entries that are only in memory
+        // to the log.
         let shared = Arc::into_inner(shared).ok_or_else(|| failed("the engine is still being asked"))?;
         let Shared { store, numbers, .. } = shared;
         let store = Arc::into_inner(store).ok_or_else(|| failed("the engine is still being used"))?;

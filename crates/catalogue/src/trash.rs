@@ -77,7 +77,7 @@ fn is_sticky_to(caller: &Caller, directory: &Entry) -> bool {
 }
 
 /// True if the caller owns the item, removed it, or is an admin.
-fn belongs_to(caller: &Caller, item: &TrashItem) -> bool {
+pub(crate) fn belongs_to(caller: &Caller, item: &TrashItem) -> bool {
     caller.owns(&item.entry) || caller.user() == Some(item.removed_by)
 }
 

@@ -13,7 +13,7 @@ use crate::Catalogue;
 use crate::caller::{Caller, PASS, READ};
 use crate::cursor::{self, CursorOf};
 use crate::resolve::check_passage;
-use crate::trash::TRASH;
+use crate::trash::{TRASH, belongs_to};
 
 /// Children listed at once in a directory of the trash.
 const LIST_ENTRIES: usize = 1000;
@@ -61,11 +61,6 @@ fn may_pass(caller: &Caller, directory: &Entry) -> bool {
     caller.is_operator() || caller.has_entry(directory, PASS)
 }
 
-/// True if the caller may restore the item whole. Then the list of items has it.
-fn is_own_item(caller: &Caller, item: &TrashItem) -> bool {
-    caller.owns(&item.entry) || caller.user() == Some(item.removed_by)
-}
-
 fn no_part(id: TrashId, lfn: &Lfn) -> Error {
     Error::not_found(format!("item {} of the trash has no entry of yours that was at {lfn}", id.0.0))
 }
@@ -105,7 +100,7 @@ impl Catalogue {
                 looks_left -= 1;
                 after = Some(item.id);
                 let Some(directory) = item.entry.directory() else { continue };
-                if is_own_item(caller, &item) || !may_pass(caller, &item.entry) {
+                if belongs_to(caller, &item) || !may_pass(caller, &item.entry) {
                     continue;
                 }
                 if !self.passes_above(caller, &item.lfn).await? {
@@ -260,7 +255,7 @@ impl Catalogue {
         if !item.lfn.contains(lfn) || item.lfn.depth() == lfn.depth() {
             return Err(nothing());
         }
-        if !is_own_item(caller, &item) && !self.passes_above(caller, &item.lfn).await? {
+        if !belongs_to(caller, &item) && !self.passes_above(caller, &item.lfn).await? {
             return Err(nothing());
         }
         let mut entry = item.entry;

@@ -1,7 +1,7 @@
 //! Items that the rows of an export refer to: SEs, users and groups. An export writes them before
 //! the rows; an import makes them on request.
 //!
-//! Of users, only what rows need is kept: no roles, no subjects, no tokens, no quotas.
+//! Exports keep only the data of users that rows need: no roles, subjects, tokens or quotas.
 
 use exacat_model::operation::{SeSettings, UserSettings};
 use exacat_model::{AccountName, Answer, ErrorKind, Lfn, Operation, Se, SeName, SeStatus};

@@ -9,8 +9,8 @@
 //! of them may have been evicted. After-images that may not be in the tables yet are never evicted.
 //! They are *fresh*, then *frozen* for writing, until the write is known to be complete.
 //!
-//! Of evicted directories the cache keeps the number as a *guess*. With it all rows of a path can
-//! be fetched at once, and are judged as always. A guess decides which rows are fetched, never the
+//! The cache keeps the number of an evicted directory as a *guess*. With it a reader fetches all rows
+//! of a path at once, and judges them as always. A guess decides which rows are fetched, never the
 //! answer.
 //!
 //! Once a filter has every key of the tables, a key outside of it is known not to exist.

@@ -7,14 +7,14 @@ use async_trait::async_trait;
 use exacat_catalogue::{Catalogue, Settings};
 use exacat_model::{
     Answer, At, Audit, Checksums, Deletion, DeletionId, DirId, Edit, Entry, Expect, ExpectRecord, File,
-    GroupId, Location, Mode, Mutation, Name, NewBody, NewEntry, Operation, OperationId, Record, RecordKey,
-    RecordKind, ReplicaState, Result, Revision, SeNumber, TimeMs, User, UserId,
+    GroupId, Location, Mode, Mutation, Name, NewBody, NewEntry, Operation, Record, RecordKey, RecordKind,
+    ReplicaState, Result, Revision, SeNumber, TimeMs, User, UserId,
 };
-use exacat_store::{Outcome, Page, RecordEntry, Request, Store};
+use exacat_store::{Page, RecordEntry, Store};
 use exacat_testkit::{Before, Fronted};
 use parking_lot::Mutex;
 
-use crate::fixture::{Fixture, account, derived, guid};
+use crate::fixture::{Fixture, account, apply_as_others, derived, guid};
 
 /// The moment of the changes: once such a page was read.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -43,12 +43,7 @@ impl Meanwhile {
             return;
         }
         let mutations = std::mem::take(&mut *self.mutations.lock());
-        if !mutations.is_empty() {
-            let request = Request::new(OperationId([0xee; 16]), UserId::ADMIN, mutations);
-            for outcome in store.apply(request).await.unwrap() {
-                assert!(matches!(outcome, Outcome::Applied { .. }), "{outcome:?}");
-            }
-        }
+        apply_as_others(store, mutations).await;
     }
 }
 

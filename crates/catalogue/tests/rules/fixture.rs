@@ -357,3 +357,14 @@ impl Fixture {
         }
     }
 }
+
+/// Applies changes of other users below the catalogue, if there are any. Each must succeed.
+pub async fn apply_as_others(store: &dyn Store, mutations: Vec<Mutation>) {
+    if mutations.is_empty() {
+        return;
+    }
+    let request = Request::new(OperationId([0xee; 16]), UserId::ADMIN, mutations);
+    for outcome in store.apply(request).await.unwrap() {
+        assert!(matches!(outcome, Outcome::Applied { .. }), "{outcome:?}");
+    }
+}

@@ -7,14 +7,13 @@ use async_trait::async_trait;
 use exacat_catalogue::{Caller, Catalogue, Settings};
 use exacat_model::operation::{Attribute, Existing, NewFile};
 use exacat_model::{
-    Answer, Edit, Error, ErrorKind, Mutation, NewBody, NewEntry, Operation, OperationId, Result, TagKey,
-    TagValue, UserId,
+    Answer, Edit, Error, ErrorKind, Mutation, NewBody, NewEntry, Operation, Result, TagKey, TagValue, UserId,
 };
 use exacat_store::{ApplyError, Outcome, Request, Store};
 use exacat_testkit::{Before, Fronted};
 use parking_lot::Mutex;
 
-use crate::fixture::{Fixture, account, guid, lfn, mode};
+use crate::fixture::{Fixture, account, apply_as_others, guid, lfn, mode};
 
 /// Changes of other users right before a commit.
 #[derive(Default)]
@@ -23,12 +22,7 @@ struct Meanwhile(Mutex<Vec<Mutation>>);
 impl Meanwhile {
     async fn happen(&self, store: &dyn Store) {
         let mutations = std::mem::take(&mut *self.0.lock());
-        if !mutations.is_empty() {
-            let request = Request::new(OperationId([0xee; 16]), UserId::ADMIN, mutations);
-            for outcome in store.apply(request).await.unwrap() {
-                assert!(matches!(outcome, Outcome::Applied { .. }), "{outcome:?}");
-            }
-        }
+        apply_as_others(store, mutations).await;
     }
 }
 

@@ -1,5 +1,5 @@
 //! Tests of the command line for people, at a real server process: help, advice, tables, options,
-//! completions, and JSON for scripts.
+//! completions, output files, and JSON for scripts.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -13,5 +13,6 @@ mod service;
 mod advice;
 mod completion;
 mod examples;
+mod outputs;
 mod scripting;
 mod tables;

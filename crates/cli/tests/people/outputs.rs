@@ -1,21 +1,11 @@
 //! Output files: links, devices, FIFOs and interruptions, at a real server process.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a test fails by panicking, and says what it skipped or counted"
-)]
-
-mod service;
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use service::{Ran, Service, signal};
+use crate::service::{Ran, Service, signal};
 
 /// Exit status of a usage or local error.
 const LOCAL: i32 = 1;
