@@ -86,7 +86,7 @@ impl Catalogue {
         let user = match caller.user() {
             None => None,
             Some(id) => match names.users.get(&id) {
-                Some(user) if !user.disabled => Some(user_info(&names, user, true)),
+                Some(user) if !user.disabled => Some(Box::new(user_info(&names, user, true))),
                 _ => return Err(account_gone()),
             },
         };

@@ -159,7 +159,7 @@ impl Catalogue {
                 apart(self.upload_book(
                     caller,
                     id,
-                    BookRequest { lfn, guid, size, checksums, job, choice, lifetime_seconds },
+                    BookRequest { lfn, guid, size, checksums, job, choice: *choice, lifetime_seconds },
                 ))
                 .await
             }
@@ -179,7 +179,7 @@ impl Catalogue {
             Operation::SeDeletions { name, cursor, limit } => {
                 apart(self.se_deletions(caller, &name, &cursor, page(limit)?)).await
             }
-            Operation::UserSet(settings) => apart(self.user_set(caller, id, settings)).await,
+            Operation::UserSet(settings) => apart(self.user_set(caller, id, *settings)).await,
             Operation::UserDrop { name } => apart(self.user_drop(caller, id, name)).await,
             Operation::GroupAdd { name } => apart(self.group_add(caller, id, name)).await,
             Operation::GroupDrop { name } => apart(self.group_drop(caller, id, name)).await,

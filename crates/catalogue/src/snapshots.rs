@@ -21,7 +21,7 @@ impl Catalogue {
         name: &SnapshotName,
     ) -> Result<Answer> {
         let snapshots = self.snapshots(caller, "to take a snapshot")?;
-        Ok(Answer::Snapshot(snapshots.snapshot(id, name).await?))
+        Ok(Answer::Snapshot(Box::new(snapshots.snapshot(id, name).await?)))
     }
 
     pub(crate) async fn snapshot_list(&self, caller: &Caller) -> Result<Answer> {

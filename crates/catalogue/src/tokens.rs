@@ -205,7 +205,8 @@ impl Catalogue {
         // If the token was issued and revoked before, the store returned the first outcome.
         match self.token(number).await? {
             Some(there) if there.hash == token.hash => {
-                Ok(Answer::TokenIssued { token: token_info(&self.registry.names(), &token), secret })
+                let token = Box::new(token_info(&self.registry.names(), &token));
+                Ok(Answer::TokenIssued { token, secret })
             }
             Some(_) => self.renew_secret(caller, token).await,
             None => Err(Error::not_found("the token was issued before, and revoked since")),
@@ -248,7 +249,7 @@ impl Catalogue {
                 Some(Outcome::Refused(Refusal::Stale)) => {}
                 Some(Outcome::Refused(refusal)) => return Err(refused("the token", refusal)),
                 _ => {
-                    let token = token_info(&self.registry.names(), &token);
+                    let token = Box::new(token_info(&self.registry.names(), &token));
                     return Ok(Answer::TokenIssued { token, secret });
                 }
             }

@@ -69,7 +69,7 @@ impl Catalogue {
     async fn booked(&self, caller: &Caller, guid: Guid) -> Result<Answer> {
         let booking = self.store.booking(guid).await?.filter(|booking| caller.user() == Some(booking.owner));
         match booking {
-            Some(booking) => Ok(Answer::Upload(upload(&self.registry.names(), booking))),
+            Some(booking) => Ok(Answer::Upload(Box::new(upload(&self.registry.names(), booking)))),
             None => Err(Error::not_found(format!("the booking of {guid} has ended already"))),
         }
     }

@@ -188,5 +188,5 @@ fn below(begun: &str) -> Option<Operation> {
     }
     pattern.push('*');
     let filter = Filter { pattern: Some(Pattern::Glob(pattern)), depth_max: Some(1), ..Filter::default() };
-    Some(Operation::Find { lfn, filter, cursor: Cursor::default(), limit: OFFERED_MAX })
+    Some(Operation::Find { lfn, filter: Box::new(filter), cursor: Cursor::default(), limit: OFFERED_MAX })
 }

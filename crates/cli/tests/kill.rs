@@ -150,7 +150,7 @@ impl Unit {
                 size: size(self.number, FILES),
                 checksums: Checksums::none(),
                 job: None,
-                choice: SeChoice { wanted: vec![se()], ..SeChoice::default() },
+                choice: Box::new(SeChoice { wanted: vec![se()], ..SeChoice::default() }),
                 lifetime_seconds: None,
             },
             Step::Commit => Operation::UploadCommit {
@@ -249,7 +249,7 @@ impl Found {
         let mut found = Found { entries: HashMap::new(), trash: HashMap::new(), uploads: BTreeSet::new() };
         let find = Operation::Find {
             lfn: lfn("/kill"),
-            filter: Filter::default(),
+            filter: Box::new(Filter::default()),
             cursor: Cursor::default(),
             limit: 0,
         };

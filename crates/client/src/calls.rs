@@ -54,7 +54,7 @@ macro_rules! ask {
 impl Client {
     /// Returns the caller's identity and rights.
     pub async fn whoami(&self) -> Result<Caller> {
-        ask!(self, Operation::Whoami, Answer::Whoami { user, scope, write } => Caller { user, scope, write })
+        ask!(self, Operation::Whoami, Answer::Whoami { user, scope, write } => Caller { user: user.map(|user| *user), scope, write })
     }
 
     /// Returns the metadata of an entry; follows a link at the end of the path if `follow`.
@@ -98,7 +98,7 @@ impl Client {
     /// Finds entries below a directory that satisfy a filter, page by page.
     pub fn find(&self, lfn: Lfn, filter: Filter) -> AnswerStream {
         let limit = self.settings().page_items;
-        self.stream(Operation::Find { lfn, filter, cursor: Cursor::default(), limit })
+        self.stream(Operation::Find { lfn, filter: Box::new(filter), cursor: Cursor::default(), limit })
     }
 
     /// Returns the usage of an entry with everything below it.
@@ -167,7 +167,7 @@ impl Client {
         if !matches!(booking, Operation::UploadBook { .. }) {
             return Err(Error::invalid(format!("{} books no upload", booking.name())));
         }
-        ask!(self, booking, Answer::Upload(upload) => upload)
+        ask!(self, booking, Answer::Upload(upload) => *upload)
     }
 
     /// Returns the history after a place in it, page by page up to now: all of it, or of entries

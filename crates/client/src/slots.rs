@@ -96,10 +96,6 @@ enum Wanted {
 }
 
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "most slots hold calls, and a box would cost each an allocation"
-)]
 enum Content {
     Free,
     Call {

@@ -110,7 +110,7 @@ pub async fn digest<C: Catalogue>(
     let cannot = |error| Error::file("write", std::path::Path::new("the digests"), error);
     let find = Operation::Find {
         lfn: under.clone(),
-        filter: Filter::default(),
+        filter: Box::new(Filter::default()),
         cursor: Cursor::default(),
         limit: EXPORT_PAGE_ITEMS,
     };

@@ -235,7 +235,7 @@ pub async fn export<C: Catalogue>(
     let walked = async {
         let find = |filter: Filter| Operation::Find {
             lfn: options.under.clone(),
-            filter,
+            filter: Box::new(filter),
             cursor: Cursor::default(),
             limit: EXPORT_PAGE_ITEMS,
         };

@@ -192,7 +192,7 @@ impl<C: Catalogue> Maker<C> {
         }
         self.ask_new(Operation::GroupAdd { name: AccountName::parse(GROUP)? }).await?;
         for name in users()? {
-            self.ask_new(Operation::UserSet(user(&name, &settings.root)?)).await?;
+            self.ask_new(Operation::UserSet(Box::new(user(&name, &settings.root)?))).await?;
             let bytes = QUOTA_BYTES_LEAST.max(settings.entries.saturating_mul(QUOTA_BYTES_PER_ENTRY));
             self.ask(Operation::QuotaSet {
                 owner: Owner::User(name),

@@ -67,7 +67,7 @@ pub(crate) async fn restore<C: Catalogue>(
             (Operation::GroupAdd { name }, &mut counts.accounts_made)
         } else if let Some(user) = object.get("user").and_then(Value::as_object) {
             let settings = user_settings(user).ok_or_else(|| bad("user"))?;
-            (Operation::UserSet(settings), &mut counts.accounts_made)
+            (Operation::UserSet(Box::new(settings)), &mut counts.accounts_made)
         } else {
             continue;
         };

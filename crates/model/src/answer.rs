@@ -264,7 +264,7 @@ pub enum Answer {
     /// Identity of the caller.
     Whoami {
         /// The user; none if anonymous.
-        user: Option<UserInfo>,
+        user: Option<Box<UserInfo>>,
         /// Subtree to which the caller is limited.
         scope: Lfn,
         /// True if the caller may make changes.
@@ -329,7 +329,7 @@ pub enum Answer {
         next: Option<Cursor>,
     },
     /// An upload.
-    Upload(Upload),
+    Upload(Box<Upload>),
     /// A page of upload reservations.
     Uploads {
         /// The upload reservations.
@@ -356,7 +356,7 @@ pub enum Answer {
     /// A token with its secret.
     TokenIssued {
         /// The token.
-        token: TokenInfo,
+        token: Box<TokenInfo>,
         /// Secret that the client presents; shown once.
         secret: String,
     },
@@ -382,7 +382,7 @@ pub enum Answer {
     /// Metrics and notes of each part.
     Status(Vec<StatusPart>),
     /// A snapshot.
-    Snapshot(Snapshot),
+    Snapshot(Box<Snapshot>),
     /// Snapshots.
     Snapshots(Vec<Snapshot>),
     /// Findings of a check of a snapshot.
@@ -436,6 +436,9 @@ canonical_enum!(Answer {
     30 => Differences { items, next },
     31 => BackedUp { progress, next },
 });
+
+// Answers move through queues and tables by value: the large and rare ones are boxed.
+const _: () = assert!(size_of::<Answer>() <= 112);
 
 impl Answer {
     /// Returns the cursor of the next page; none after the last page or if the answer has no pages.

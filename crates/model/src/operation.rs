@@ -379,7 +379,7 @@ pub enum Operation {
         /// Base directory; not included itself.
         lfn: Lfn,
         /// Conditions on the entries.
-        filter: Filter,
+        filter: Box<Filter>,
         /// Cursor of the page; empty for the first.
         cursor: Cursor,
         /// Maximum items per page. A page may have fewer, even none, and not be the last.
@@ -531,7 +531,7 @@ pub enum Operation {
         /// Job that makes it.
         job: Option<u64>,
         /// Choice of the storage elements.
-        choice: SeChoice,
+        choice: Box<SeChoice>,
         /// Lifetime; none for the server's default.
         lifetime_seconds: Option<u64>,
     },
@@ -595,7 +595,7 @@ pub enum Operation {
         done: Vec<OnTimeline<DeletionId>>,
     },
     /// Adds or changes a user.
-    UserSet(UserSettings),
+    UserSet(Box<UserSettings>),
     /// Drops a user from the registry; it must own nothing.
     UserDrop {
         /// Name of the item.
@@ -799,7 +799,10 @@ canonical_enum!(Operation {
 
 macro_rules! operations {
     ($( $variant:ident $name:literal $access:ident ),* $(,)?) => {
-        impl Operation {
+        // Operations move by value too: the large and rare fields are boxed.
+const _: () = assert!(size_of::<Operation>() <= 144);
+
+impl Operation {
             /// The names of all operations, in order.
             pub const NAMES: [&'static str; [$($name),*].len()] = [$($name),*];
 

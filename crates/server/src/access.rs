@@ -158,7 +158,11 @@ mod tests {
         };
         service
             .catalogue
-            .execute(&admin, service.catalogue.new_operation_id().unwrap(), Operation::UserSet(alice))
+            .execute(
+                &admin,
+                service.catalogue.new_operation_id().unwrap(),
+                Operation::UserSet(Box::new(alice)),
+            )
             .await
             .unwrap();
         assert_eq!(who(&service, other, None).await.unwrap(), "alice");

@@ -25,7 +25,7 @@ async fn user(f: &Fixture, name: &str) -> Option<UserInfo> {
 }
 
 async fn set(f: &Fixture, settings: UserSettings) {
-    f.get(&f.admin, Operation::UserSet(settings)).await;
+    f.get(&f.admin, Operation::UserSet(Box::new(settings))).await;
 }
 
 #[tokio::test]
@@ -36,7 +36,7 @@ async fn a_new_user_has_a_group_of_its_name_and_a_number_of_its_own() {
     assert_eq!((dave.id, dave.group.as_str(), dave.disabled), (5, "dave", false));
     assert!(dave.roles.is_empty() && dave.groups.is_empty());
     let again = UserSettings { only_new: true, ..settings::user("dave") };
-    assert_eq!(f.refusal(&f.admin, Operation::UserSet(again)).await, ErrorKind::Exists);
+    assert_eq!(f.refusal(&f.admin, Operation::UserSet(Box::new(again))).await, ErrorKind::Exists);
     // Into an existing group.
     set(&f, UserSettings { group: Some(account("physics")), ..settings::user("erin") }).await;
     assert_eq!(user(&f, "erin").await.unwrap().group, account("physics"));
@@ -90,7 +90,7 @@ async fn a_new_user_has_a_group_of_its_name_and_a_number_of_its_own() {
         (UserSettings { disabled: Some(true), ..settings::user("admin") }, ErrorKind::Invalid),
         (settings::user("gone-3"), ErrorKind::Invalid),
     ] {
-        assert_eq!(f.refusal(&f.admin, Operation::UserSet(bad.clone())).await, kind, "{bad:?}");
+        assert_eq!(f.refusal(&f.admin, Operation::UserSet(Box::new(bad.clone()))).await, kind, "{bad:?}");
     }
 }
 
@@ -140,7 +140,7 @@ fn issue(scope: &str, write: bool, lifetime_seconds: u64) -> Operation {
 
 async fn issued(f: &Fixture, caller: &Caller, operation: Operation) -> (TokenInfo, String) {
     match f.get(caller, operation).await {
-        Answer::TokenIssued { token, secret } => (token, secret),
+        Answer::TokenIssued { token, secret } => (*token, secret),
         answer => panic!("{answer:?}"),
     }
 }

@@ -185,7 +185,8 @@ async fn each_condition_holds() {
     assert!(f.found(&f.alice, "/alice/t", both, 0).await.is_empty());
     for pattern in [Pattern::Glob("[".into()), Pattern::Regex("(".into()), Pattern::Glob("x".repeat(2000))] {
         let filter = Filter { pattern: Some(pattern), ..base() };
-        let operation = Operation::Find { lfn: lfn("/"), filter, cursor: Cursor::default(), limit: 0 };
+        let operation =
+            Operation::Find { lfn: lfn("/"), filter: Box::new(filter), cursor: Cursor::default(), limit: 0 };
         let kind = f.refusal(&f.alice, operation).await;
         assert!(matches!(kind, ErrorKind::Invalid | ErrorKind::Limit));
     }
@@ -250,7 +251,7 @@ async fn closed_directories_are_passed_over_without_a_word() {
     }
     let find = |path: &str| Operation::Find {
         lfn: lfn(path),
-        filter: Filter::default(),
+        filter: Box::new(Filter::default()),
         cursor: Cursor::default(),
         limit: 0,
     };
@@ -284,7 +285,7 @@ async fn what_stays_is_found_once_whatever_comes_and_goes() {
         let mut found = Vec::new();
         let mut next = Some(Operation::Find {
             lfn: lfn("/alice/t"),
-            filter: Filter::default(),
+            filter: Box::new(Filter::default()),
             cursor: Cursor::default(),
             limit,
         });
@@ -338,7 +339,7 @@ async fn a_cursor_outlives_what_it_points_at() {
     plant_tree(&f).await;
     let find = |cursor: Cursor| Operation::Find {
         lfn: lfn("/alice/t"),
-        filter: Filter::default(),
+        filter: Box::new(Filter::default()),
         cursor,
         limit: 1,
     };
@@ -403,7 +404,7 @@ async fn made_up_cursors_lead_nowhere_else() {
     let scoped = f.scoped("alice", "/alice/t", false);
     let find = |cursor: Cursor| Operation::Find {
         lfn: lfn("/alice/t"),
-        filter: Filter::default(),
+        filter: Box::new(Filter::default()),
         cursor,
         limit: 0,
     };

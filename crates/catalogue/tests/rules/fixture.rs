@@ -336,7 +336,8 @@ impl Fixture {
         limit: u32,
     ) -> Vec<String> {
         let mut paths = Vec::new();
-        let operation = Operation::Find { lfn: lfn(below), filter, cursor: Cursor::default(), limit };
+        let operation =
+            Operation::Find { lfn: lfn(below), filter: Box::new(filter), cursor: Cursor::default(), limit };
         self.pages(caller, operation, |answer| match answer {
             Answer::Entries { items, .. } => {
                 assert!(limit == 0 || items.len() <= limit as usize);

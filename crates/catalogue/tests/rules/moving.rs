@@ -105,7 +105,7 @@ async fn trailing_slash_on_what_is_no_directory_is_refused() {
                 size: 1,
                 checksums: Checksums::none(),
                 job: None,
-                choice: SeChoice::default(),
+                choice: Box::new(SeChoice::default()),
                 lifetime_seconds: None,
             },
             not_directory,

@@ -51,7 +51,7 @@ fn new_se(name: &str) -> Operation {
 }
 
 fn new_user(name: &str) -> Operation {
-    Operation::UserSet(UserSettings { only_new: true, ..settings::user(name) })
+    Operation::UserSet(Box::new(UserSettings { only_new: true, ..settings::user(name) }))
 }
 
 pub fn book(lfn: Lfn, size: u64, wanted: &[&str]) -> Operation {
@@ -62,7 +62,7 @@ pub fn book(lfn: Lfn, size: u64, wanted: &[&str]) -> Operation {
         size,
         checksums: Checksums::none(),
         job: None,
-        choice: SeChoice { wanted, ..SeChoice::default() },
+        choice: Box::new(SeChoice { wanted, ..SeChoice::default() }),
         lifetime_seconds: None,
     }
 }
@@ -146,7 +146,12 @@ pub fn operation(world: &World, name: &str) -> Operation {
         "whereis" => Operation::Whereis { files: vec![FileRef::Lfn(file())], site: None },
         "lfns" => Operation::Lfns { guids: vec![world.file] },
         "list" => Operation::List { lfn: directory(), cursor: cursor(), limit: 0 },
-        "find" => Operation::Find { lfn: directory(), filter: Filter::default(), cursor: cursor(), limit: 0 },
+        "find" => Operation::Find {
+            lfn: directory(),
+            filter: Box::new(Filter::default()),
+            cursor: cursor(),
+            limit: 0,
+        },
         "du" => Operation::Du { lfns: vec![directory()] },
         "mkdir" => Operation::Mkdir { lfns: vec![under("new")], parents: false, mode: None },
         "register" => {

@@ -301,7 +301,7 @@ async fn the_choice_of_storage_elements() {
             size: 1,
             checksums: Checksums::none(),
             job: None,
-            choice: parse(text),
+            choice: Box::new(parse(text)),
             lifetime_seconds: None,
         };
         match (f.ask(&f.alice, operation).await, expected) {
@@ -329,7 +329,7 @@ async fn without_a_site_uploads_spread_evenly() {
             size: 1,
             checksums: Checksums::none(),
             job: None,
-            choice: SeChoice::default(),
+            choice: Box::new(SeChoice::default()),
             lifetime_seconds: None,
         };
         let Answer::Upload(upload) = f.get(&f.alice, operation).await else { panic!() };
@@ -359,7 +359,7 @@ async fn replicas_of_one_booking_have_a_limit() {
         size: 1,
         checksums: Checksums::none(),
         job: None,
-        choice: SeChoice { wanted: wanted.to_vec(), ..SeChoice::default() },
+        choice: Box::new(SeChoice { wanted: wanted.to_vec(), ..SeChoice::default() }),
         lifetime_seconds: None,
     };
     f.get(&f.alice, book(&names[..REPLICAS_PER_BOOKING_MAX])).await;

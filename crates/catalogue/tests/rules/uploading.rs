@@ -26,7 +26,15 @@ fn book(path: &str, size: u64, choice: SeChoice) -> Operation {
 }
 
 fn book_with(path: &str, guid: Option<Guid>, size: u64, checksums: Checksums, choice: SeChoice) -> Operation {
-    Operation::UploadBook { lfn: lfn(path), guid, size, checksums, job: None, choice, lifetime_seconds: None }
+    Operation::UploadBook {
+        lfn: lfn(path),
+        guid,
+        size,
+        checksums,
+        job: None,
+        choice: Box::new(choice),
+        lifetime_seconds: None,
+    }
 }
 
 fn commit(guid: Guid, se: &str, size: u64) -> Operation {
@@ -35,7 +43,7 @@ fn commit(guid: Guid, se: &str, size: u64) -> Operation {
 
 fn upload(answer: Answer) -> Upload {
     match answer {
-        Answer::Upload(upload) => upload,
+        Answer::Upload(upload) => *upload,
         answer => panic!("{answer:?}"),
     }
 }
@@ -194,7 +202,7 @@ async fn a_booking_ends_in_time() {
         size: 10,
         checksums: Checksums::none(),
         job: None,
-        choice: wanted(&[CERN]),
+        choice: Box::new(wanted(&[CERN])),
         lifetime_seconds: seconds,
     };
     assert_eq!(f.refusal(&f.alice, lasting(Some(0))).await, ErrorKind::Invalid);

@@ -315,7 +315,7 @@ async fn the_status_says_where_it_stops_counting() {
         size: 1,
         checksums: Checksums::none(),
         job: None,
-        choice: SeChoice::default(),
+        choice: Box::new(SeChoice::default()),
         lifetime_seconds: Some(1),
     };
     for number in 0..999 {

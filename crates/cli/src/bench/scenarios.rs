@@ -161,7 +161,10 @@ async fn find(target: &Target, files: u64, what: &str, report: &mut Report<'_>) 
     let (start, cpu) = (Instant::now(), target.cpu_s());
     let mut operation = Operation::Find {
         lfn: Lfn::root(),
-        filter: Filter { pattern: Some(Pattern::Glob("*77.*.root".to_owned())), ..Filter::default() },
+        filter: Box::new(Filter {
+            pattern: Some(Pattern::Glob("*77.*.root".to_owned())),
+            ..Filter::default()
+        }),
         cursor: Cursor::default(),
         limit: 0,
     };

@@ -151,7 +151,7 @@ pub async fn user(context: &mut Context, command: UserCommand) -> Result<(), Fai
     match command {
         UserCommand::Add { name, options } => {
             let settings = user_settings(&name, &options, None, true)?;
-            context.change(&name, Operation::UserSet(settings)).await?;
+            context.change(&name, Operation::UserSet(Box::new(settings))).await?;
         }
         UserCommand::Set { name, options, disable, enable } => {
             let disabled = if disable { Some(true) } else { enable.then_some(false) };
@@ -162,7 +162,7 @@ pub async fn user(context: &mut Context, command: UserCommand) -> Result<(), Fai
                 let error = Error::not_found("there is no such user; 'exacat user add' makes one");
                 return Err(Failure::about(&name, error));
             }
-            context.change(&name, Operation::UserSet(settings)).await?;
+            context.change(&name, Operation::UserSet(Box::new(settings))).await?;
         }
         UserCommand::Rm { name } => {
             context.change(&name, Operation::UserDrop { name: AccountName::parse(&name)? }).await?;
@@ -407,7 +407,7 @@ pub async fn whoami(context: &mut Context) -> Result<(), Failure> {
     let answer = context.call(Operation::Whoami).await?;
     let Answer::Whoami { user, scope, write } = answer else { return Err(Failure::unexpected(&answer)) };
     if context.out.style.json {
-        let mut shown = user.as_ref().map_or_else(|| serde_json::json!({}), json::user);
+        let mut shown = user.as_deref().map_or_else(|| serde_json::json!({}), json::user);
         shown["anonymous"] = serde_json::json!(user.is_none());
         shown["scope"] = serde_json::json!(scope.as_str());
         shown["write"] = serde_json::json!(write);

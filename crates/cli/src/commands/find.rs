@@ -68,7 +68,7 @@ impl Found {
         let page = u32::try_from(left.clamp(1, u64::from(PAGE_ITEMS))).unwrap_or(PAGE_ITEMS);
         let pages = context.pages(Operation::Find {
             lfn: directory.clone(),
-            filter,
+            filter: Box::new(filter),
             cursor: Cursor::default(),
             limit: page,
         });

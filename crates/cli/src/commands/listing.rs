@@ -151,7 +151,12 @@ impl Subdirectories {
         while self.waiting.is_empty() {
             let Some(cursor) = self.cursor.take() else { return Ok(Ok(None)) };
             let filter = Filter { kinds: vec![Kind::Directory], depth_max: Some(1), ..Filter::default() };
-            let find = Operation::Find { lfn: self.lfn.clone(), filter, cursor, limit: PAGE_ITEMS };
+            let find = Operation::Find {
+                lfn: self.lfn.clone(),
+                filter: Box::new(filter),
+                cursor,
+                limit: PAGE_ITEMS,
+            };
             match context.call(find).await {
                 Ok(Answer::Entries { items, next, .. }) => {
                     self.waiting.extend(items.into_iter().map(|stat| stat.lfn));

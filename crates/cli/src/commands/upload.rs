@@ -31,7 +31,7 @@ pub async fn upload(context: &mut Context, command: UploadCommand) -> Result<(),
                 size: parse::bytes(&size)?,
                 checksums: all_checksums(&checksum)?,
                 job,
-                choice,
+                choice: Box::new(choice),
                 lifetime_seconds: lifetime.as_deref().map(parse::seconds).transpose()?,
             };
             match context.call_about(&lfn, book).await? {

@@ -161,7 +161,7 @@ async fn prepare(catalogue: &impl Catalogue) {
         catalogue.call(Operation::SeSet(settings)).await.unwrap();
     }
     for name in ["alice", "limited"] {
-        catalogue.call(Operation::UserSet(settings::user(name))).await.unwrap();
+        catalogue.call(Operation::UserSet(Box::new(settings::user(name)))).await.unwrap();
     }
     let quota = Operation::QuotaSet {
         owner: Owner::User(AccountName::parse("limited").unwrap()),

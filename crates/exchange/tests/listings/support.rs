@@ -96,7 +96,7 @@ impl Direct {
 
     pub async fn user(&self, name: &str) {
         let settings = UserSettings { only_new: true, ..settings::user(name) };
-        self.ask(Operation::UserSet(settings)).await;
+        self.ask(Operation::UserSet(Box::new(settings))).await;
     }
 
     /// Returns the store.

@@ -129,7 +129,7 @@ async fn plant(server: &RunningServer) {
             size: 1,
             checksums: Checksums::none(),
             job: None,
-            choice,
+            choice: Box::new(choice),
             lifetime_seconds: Some(24 * 3600),
         },
     )
@@ -207,7 +207,7 @@ async fn clock_that_jumps_while_the_server_runs_waits_for_the_time_to_pass() {
     assert_eq!(made(&server, "/later").await, TestClock::START.plus_ms(2 * DAY_MS as u64));
     let refused = Operation::ClockConfirm;
     let catalogue = server.catalogue();
-    get(&server, Operation::UserSet(settings::user("alice"))).await;
+    get(&server, Operation::UserSet(Box::new(settings::user("alice")))).await;
     let alice = catalogue.caller_named(&account("alice")).await.unwrap();
     let error = catalogue.execute(&alice, catalogue.new_operation_id().unwrap(), refused).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Denied);

@@ -224,7 +224,7 @@ impl World {
     pub async fn user(&self, name: &str, set: impl FnOnce(&mut UserSettings)) {
         let mut settings = settings::user(name);
         set(&mut settings);
-        self.admin(Operation::UserSet(settings)).await;
+        self.admin(Operation::UserSet(Box::new(settings))).await;
     }
 
     /// Issues a token of a user.

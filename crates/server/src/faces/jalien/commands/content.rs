@@ -125,12 +125,12 @@ pub(super) async fn store(shell: &mut Shell, lfn: &Lfn, content: &[u8]) -> Outco
         size: content.len() as u64,
         checksums: checksums.clone(),
         job: None,
-        choice: SeChoice {
+        choice: Box::new(SeChoice {
             wanted: Vec::new(),
             qos: vec![(AccountName::parse(LABEL)?, 1)],
             excluded: Vec::new(),
             site: shell.site(),
-        },
+        }),
         lifetime_seconds: None,
     };
     let Answer::Upload(upload) = shell.ask(book).await? else { return Err(unexpected()) };

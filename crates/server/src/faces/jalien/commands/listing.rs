@@ -301,7 +301,7 @@ async fn find(shell: &mut Shell, given: Vec<String>) -> Outcome {
     }
     let find = Operation::Find {
         lfn: wanted.directory.clone(),
-        filter: wanted.filter.clone(),
+        filter: Box::new(wanted.filter.clone()),
         cursor: Cursor::default(),
         limit: 0,
     };

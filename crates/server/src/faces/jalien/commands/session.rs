@@ -139,7 +139,7 @@ async fn help(shell: &mut Shell, given: Vec<String>) -> Outcome {
 /// Returns the catalogue's record of the caller.
 async fn myself(shell: &mut Shell) -> Outcome<UserInfo> {
     match shell.ask(Operation::Whoami).await? {
-        Answer::Whoami { user: Some(user), .. } => Ok(user),
+        Answer::Whoami { user: Some(user), .. } => Ok(*user),
         Answer::Whoami { user: None, .. } => Err(Failure::new(errno::EPERM, "nobody")),
         _ => Err(unexpected()),
     }

@@ -246,7 +246,7 @@ async fn write(shell: &mut Shell, text: &str, specs: Specs, options: &Options) -
             size,
             checksums: checksums.clone(),
             job,
-            choice: choice.clone(),
+            choice: Box::new(choice.clone()),
             lifetime_seconds: None,
         };
         match shell.ask(book).await {

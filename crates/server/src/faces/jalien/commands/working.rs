@@ -38,7 +38,12 @@ async fn set(shell: &mut Shell, lfns: Vec<Lfn>, attributes: &[Attribute], recurs
         if !is_directory {
             continue;
         }
-        let find = Operation::Find { lfn, filter: Filter::default(), cursor: Cursor::default(), limit: 1000 };
+        let find = Operation::Find {
+            lfn,
+            filter: Box::new(Filter::default()),
+            cursor: Cursor::default(),
+            limit: 1000,
+        };
         let mut next = Some(find);
         while let Some(answer) = shell.page_as_asked(&mut next).await? {
             let Answer::Entries { items, .. } = answer else { return Err(unexpected()) };

@@ -161,12 +161,12 @@ async fn booked(asking: &Asking, wish: &Wish) -> Outcome<(Upload, UploadTarget)>
             size: wish.size,
             checksums: wish.checksums.clone(),
             job: None,
-            choice: SeChoice {
+            choice: Box::new(SeChoice {
                 wanted,
                 qos: wish.choice.qos.clone(),
                 excluded,
                 site: wish.choice.site.clone(),
-            },
+            }),
             lifetime_seconds: None,
         };
         let upload = match asking.ask(book).await {
@@ -192,7 +192,7 @@ async fn booked(asking: &Asking, wish: &Wish) -> Outcome<(Upload, UploadTarget)>
         let prefix = face.service.catalogue.storage_element(&target.se).map(|se| Arc::clone(&se));
         let own = prefix.is_some_and(|se| is_own_place(&target.pfn, &se.prefix, upload.booking.guid));
         if own && Target::parse(&target.pfn).is_some() {
-            return Ok((upload, target));
+            return Ok((*upload, target));
         }
         guid = Some(upload.booking.guid);
         never.insert(target.se);
