@@ -265,12 +265,14 @@ async fn start_on(
 /// Saves the trusted time at intervals while the server runs, and once when it stops.
 async fn keep_time(clock: Arc<dyn Clock>, service: Arc<Service>) {
     loop {
+        // Before the time is read: a stop that comes meanwhile is followed by one more save.
+        let is_last = !service.is_serving();
         let keeping = Arc::clone(&clock);
         let kept = tokio::task::spawn_blocking(move || keeping.keep()).await;
         if let Ok(Err(error)) = kept {
             tracing::warn!(%error, "the time cannot be kept for the next start");
         }
-        if !service.is_serving() {
+        if is_last {
             return;
         }
         tokio::select! {
