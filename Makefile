@@ -4,7 +4,7 @@ CARGO ?= cargo
 RUN_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test check fmt clippy subjects dependencies doc fuzz bench bench-engine bench-cassandra bench-faces bench-peers cluster-up cluster-down test-cluster test-cluster-secure test-clients test-hostile test-long test-crash test-faults test-real clean prerequisites
+.PHONY: help run build test check fmt clippy subjects dependencies doc fuzz fuzz-seeds bench bench-engine bench-cassandra bench-faces bench-peers cluster-up cluster-down test-cluster test-cluster-secure test-clients test-hostile test-long test-crash test-faults test-real clean prerequisites
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -21,7 +21,7 @@ run: build ## build and start the service with a sample catalogue; RUN_ARGS='--d
 test: prerequisites ## all tests, one profile, bounded; what CI runs
 	$(CARGO) test --workspace --locked
 
-check: fmt clippy subjects dependencies ## formatting, lints, commit subjects, licences and sources of dependencies
+check: fmt clippy subjects dependencies fuzz-seeds ## formatting, lints, commit subjects, dependencies, fuzz targets on their seeds
 
 fmt:
 	$(CARGO) fmt --all -- --check
@@ -39,6 +39,16 @@ dependencies:
 
 doc: ## the API documentation
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+
+# Files as arguments run once each, without the instrumentation that only the nightly compiler has.
+fuzz-seeds: prerequisites ## every fuzz target, built by the stable compiler, on its seeds and on its own source
+	$(CARGO) build --locked --manifest-path fuzz/Cargo.toml --target-dir target/fuzz --bins
+	@for source in fuzz/fuzz_targets/*.rs; do \
+	    target=$$(basename $$source .rs); \
+	    seeds=$$(find fuzz/seeds/$$target -type f 2>/dev/null); \
+	    target/fuzz/debug/$$target $$source $$seeds > target/fuzz/$$target.log 2>&1 \
+	        || { tail -20 target/fuzz/$$target.log; echo "fuzz target $$target fails on a seed"; exit 1; }; \
+	done
 
 FUZZ_SECONDS ?= 60
 fuzz: ## every fuzz target for FUZZ_SECONDS each (nightly compiler, cargo-fuzz)

@@ -1,9 +1,9 @@
 //! LFNs: what is read prints as one form that reads as the same, and its parts make it up again.
 #![no_main]
 
-use exacat_model::codec::{Decode, Encode};
+use exacat_model::codec::{Decode, Encode, Reader};
 use exacat_model::limits::{DEPTH_MAX, LFN_BYTES_MAX, NAME_BYTES_MAX};
-use exacat_model::{Lfn, Name};
+use exacat_model::{Lfn, Name, Operation};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -27,7 +27,19 @@ fuzz_target!(|data: &[u8]| {
     assert!(lfn.components().all(|name| name != "." && name != ".."));
     assert_eq!(Lfn::parse(canonical).as_ref(), Ok(&lfn));
     assert_eq!(Lfn::from_names(lfn.components()), lfn);
-    assert_eq!(Lfn::from_bytes(&lfn.to_bytes()).as_ref(), Ok(&lfn));
+    let bare = lfn.clone().of_anything();
+    assert_eq!((bare.as_str(), bare.must_be_directory()), (canonical, false));
+    assert_eq!(Lfn::from_bytes(&bare.to_bytes()).as_ref(), Ok(&bare));
+    // Only a request keeps the slash that requires a directory.
+    assert_eq!(Lfn::from_bytes(&lfn.to_bytes()).is_ok(), !lfn.must_be_directory());
+    let request = Operation::Stat { lfns: vec![lfn.clone()], follow: false };
+    match Operation::decode(&mut Reader::of_request(&request.to_bytes())) {
+        Ok(Operation::Stat { lfns, .. }) => {
+            assert_eq!(lfns, [lfn.clone()]);
+            assert_eq!(lfns[0].must_be_directory(), lfn.must_be_directory());
+        }
+        other => panic!("a request for {lfn:?} decodes as {other:?}"),
+    }
     assert!(Lfn::root().contains(&lfn) && lfn.contains(&lfn));
     match (lfn.parent(), lfn.file_name()) {
         (Some(parent), Some(name)) => {

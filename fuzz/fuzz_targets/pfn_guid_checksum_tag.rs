@@ -52,9 +52,9 @@ fuzz_target!(|data: &[u8]| {
     if let Ok(guid) = Guid::parse(given) {
         let (sum, hash) = guid.storage_hash();
         assert!(sum < 16);
-        let mut path = String::new();
-        guid.push_storage_path(&mut path);
-        assert_eq!(path, format!("/{sum:02}/{hash:05}/{guid}"));
+        let path = guid.storage_path();
+        assert_eq!(path.as_str(), format!("/{sum:02}/{hash:05}/{guid}"));
+        assert_eq!(Guid::of_storage_path(path.as_str()), Some(guid));
     }
     if let Ok(value) = TagValue::parse(given) {
         encoded(&value);
