@@ -502,7 +502,8 @@ def main():
         return asyncio.run(behave(Ports(*asked.beside.split(",", 2))))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    room = (hard - 1000) // 2
+    # The server serves twice as many and 500 more, and keeps some hundred files for itself.
+    room = (hard - 2000) // 2
     if asked.connections > room:
         say(f"{hard} files may be open here: {room} connections in place of {asked.connections}")
         asked.connections = room
