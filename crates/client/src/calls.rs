@@ -4,7 +4,7 @@ use exacat_model::answer::{Stat, StatusPart, TagInForce, Upload, UserInfo, Where
 use exacat_model::operation::{Existing, FileRef, NewFile, Registered};
 use exacat_model::{
     AccountName, Answer, Cursor, Error, ErrorKind, Filter, Guid, Lfn, LogPosition, OnTimeline, Operation,
-    Result, Revision, Tag, TagKey, TrashId, Usage,
+    Result, Revision, TrashId, Usage,
 };
 
 use crate::client::Client;
@@ -144,12 +144,6 @@ impl Client {
     /// Restores an item of the trash, to its former place or to `to`.
     pub async fn restore(&self, id: OnTimeline<TrashId>, to: Option<Lfn>) -> Result<Revision> {
         ask!(self, Operation::TrashRestore { id, to }, Answer::Done { revision } => revision)
-    }
-
-    /// Sets and removes tags of an entry.
-    pub async fn set_tags(&self, lfn: Lfn, set: Vec<Tag>, unset: Vec<TagKey>) -> Result<()> {
-        let operation = Operation::TagSet { lfns: vec![lfn], set, unset };
-        ask!(self, operation, Answer::EachDone(done) => only("tag-set", done)?)
     }
 
     /// Returns the tags in force for an entry, with the source of each; only its own tags if `own`.

@@ -5,6 +5,7 @@
 
 pub mod account;
 pub mod answer;
+mod arguments;
 pub mod change;
 pub mod checksum;
 pub mod codec;

@@ -11,8 +11,6 @@ pub const LFN_BYTES_MAX: usize = 4096;
 pub const DEPTH_MAX: usize = 512;
 /// Bytes of an explicit PFN.
 pub const PFN_BYTES_MAX: usize = 4096;
-/// Bytes of a link's target.
-pub const LINK_TARGET_BYTES_MAX: usize = LFN_BYTES_MAX;
 /// Bytes of the name of an archive member.
 pub const MEMBER_NAME_BYTES_MAX: usize = 1024;
 /// Bytes of one file: 1 EiB. Keeps every sum of sizes exact.

@@ -7,7 +7,7 @@ use crate::entry::{Entry, Kind};
 use crate::error::{Error, Result};
 use crate::limits::{PATTERN_BYTES_MAX, TAG_EXPRESSION_DEPTH_MAX, TAG_EXPRESSION_TERMS_MAX};
 use crate::se::SeNumber;
-use crate::tag::{Tag, TagKey, TagValue};
+use crate::tag::{TagKey, TagValue};
 use crate::time::TimeMs;
 use crate::{canonical_enum, canonical_struct};
 
@@ -493,28 +493,11 @@ impl Filter {
     }
 }
 
-/// Returns the tags in force for an entry: its own, then those of the directories above, the
-/// nearest first.
-pub fn tags_in_force<'a>(
-    own: &'a [Tag],
-    above_nearest_first: impl Iterator<Item = &'a [Tag]>,
-) -> Vec<&'a Tag> {
-    let mut found: Vec<&Tag> = own.iter().collect();
-    for tags in above_nearest_first {
-        for tag in tags {
-            if !found.iter().any(|known| known.key == tag.key) {
-                found.push(tag);
-            }
-        }
-    }
-    found.sort_by(|a, b| a.key.cmp(&b.key));
-    found
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::codec::{Decode, Encode};
+    use crate::tag::Tag;
 
     fn holds(expression: &str, tags: &[&str]) -> bool {
         let tags: Vec<Tag> = tags.iter().map(|tag| Tag::parse(tag).unwrap()).collect();

@@ -6,11 +6,11 @@ use std::collections::{BTreeSet, VecDeque};
 use exacat_model::codec::Encode;
 use exacat_model::{Change, Fingerprint, Revision, TimeMs};
 use exacat_store::{ApplyError, Outcome, Refusal, Request, rules};
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use crate::derive::derive;
 use crate::known::Known;
-use crate::limits::{CHANGE_BYTES_MAX, GROUP_BYTES_MAX, NEEDS_MAX};
+use crate::limits::{CHANGE_BYTES_MAX, GROUP_BYTES_MAX, GROUP_CHANGES_MAX, NEEDS_MAX};
 use crate::rows::{Image, Key, Remembered, Row, Totals};
 use crate::working::{Changed, Look, Need, Working, remembered, totals};
 
@@ -307,4 +307,44 @@ fn remember(
     now.outcomes.push((change.index, (change.revision, id)));
     working.put(Key::Operation(change.operation), Some(Row::Operation(now)));
     working.put(Key::Totals, Some(Row::Totals(Totals { requests, time: change.time, ..before })));
+}
+
+/// Returns the revision of the change that a mutation made.
+pub(crate) fn revision_of(outcome: &Outcome) -> Option<Revision> {
+    match outcome {
+        Outcome::Applied { revision, .. } => Some(*revision),
+        Outcome::Unchanged | Outcome::Refused(_) => None,
+    }
+}
+
+/// Takes waiting requests, as many as fit into a group.
+pub(crate) fn take_waiting(requests: &mut mpsc::Receiver<Waiting>, waiting: &mut VecDeque<Waiting>) {
+    while waiting.len() < GROUP_CHANGES_MAX
+        && let Ok(request) = requests.try_recv()
+    {
+        waiting.push_back(request);
+    }
+}
+
+/// Answers the requests whose mutations are all done.
+pub(crate) fn answer_done(waiting: &mut VecDeque<Waiting>, outcomes: Vec<Option<Vec<Outcome>>>) {
+    let mut unfinished = VecDeque::new();
+    for outcomes in outcomes {
+        let Some(mut one) = waiting.pop_front() else { break };
+        let Some(outcomes) = outcomes else {
+            let conflict = ApplyError::conflict(one.request.operation);
+            let _ = one.answer.send(Err(conflict));
+            continue;
+        };
+        one.outcomes.extend(outcomes);
+        if one.outcomes.len() >= one.request.mutations.len() {
+            let _ = one.answer.send(Ok(one.outcomes));
+        } else {
+            unfinished.push_back(one);
+        }
+    }
+    // Only the last request of the group can be unfinished.
+    while let Some(one) = unfinished.pop_back() {
+        waiting.push_front(one);
+    }
 }

@@ -16,14 +16,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Instant;
 
 use exacat_model::{Change, Consistency, DirId, Error, ErrorKind, Result, Revision, SeNumber, TimeMs};
-use exacat_store::{ApplyError, Clock, Outcome};
+use exacat_store::{ApplyError, Clock};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 
 use crate::cluster::{Cluster, failed};
-use crate::deciding::{Decided, Waiting, decide_group, replay_group};
+use crate::deciding::{Decided, Waiting, answer_done, decide_group, replay_group, revision_of, take_waiting};
 use crate::fetching::{self, FetchedRows};
 use crate::freshness::Freshness;
 use crate::known::{Bounds, Group, GroupId, Installed, Known, Tail};
@@ -579,7 +579,7 @@ impl Engine {
             let decide = |known: &Known, most| decide_group(known, waiting, now(), most);
             self.clone().commit(decide, settler).await
         };
-        answer(waiting, committed?.outcomes);
+        answer_done(waiting, committed?.outcomes);
         Ok(())
     }
 
@@ -786,15 +786,6 @@ async fn glimpse(cluster: &Cluster, stretch: u64, level: Consistency) -> Result<
     Ok(head.filter(|_| next.is_none()).map(Revision))
 }
 
-/// Takes waiting requests, as many as fit into a group.
-fn take_waiting(requests: &mut mpsc::Receiver<Waiting>, waiting: &mut VecDeque<Waiting>) {
-    while waiting.len() < GROUP_CHANGES_MAX
-        && let Ok(request) = requests.try_recv()
-    {
-        waiting.push_back(request);
-    }
-}
-
 /// Error: the rows of a slice must be fetched again.
 pub(crate) struct Again;
 
@@ -804,35 +795,4 @@ enum Failure {
     Before(Error),
     /// The group may be in the log, with mutations of the first `requests` requests.
     Unknown { error: Error, requests: usize },
-}
-
-/// Returns the revision of the change that a mutation made.
-fn revision_of(outcome: &Outcome) -> Option<Revision> {
-    match outcome {
-        Outcome::Applied { revision, .. } => Some(*revision),
-        Outcome::Unchanged | Outcome::Refused(_) => None,
-    }
-}
-
-/// Answers the requests whose mutations are all done.
-fn answer(waiting: &mut VecDeque<Waiting>, outcomes: Vec<Option<Vec<Outcome>>>) {
-    let mut unfinished = VecDeque::new();
-    for outcomes in outcomes {
-        let Some(mut one) = waiting.pop_front() else { break };
-        let Some(outcomes) = outcomes else {
-            let conflict = ApplyError::conflict(one.request.operation);
-            let _ = one.answer.send(Err(conflict));
-            continue;
-        };
-        one.outcomes.extend(outcomes);
-        if one.outcomes.len() >= one.request.mutations.len() {
-            let _ = one.answer.send(Ok(one.outcomes));
-        } else {
-            unfinished.push_back(one);
-        }
-    }
-    // Only the last request of the group can be unfinished.
-    while let Some(one) = unfinished.pop_back() {
-        waiting.push_front(one);
-    }
 }

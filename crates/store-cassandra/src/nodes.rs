@@ -159,7 +159,8 @@ impl Nodes {
         u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX) & (u64::MAX >> NODE_BITS)
     }
 
-    /// Returns the node's place in the list. Nodes beyond the limit share the last place.
+    /// Returns the node's place in the list. Nodes beyond the limit get the place after the last,
+    /// which no node has: one entry for several would make responsive nodes look unresponsive.
     fn place(&self, address: SocketAddr) -> usize {
         let find = |nodes: &[Node]| nodes.iter().position(|node| node.address == address);
         if let Some(place) = find(&self.nodes.read()) {
@@ -169,9 +170,10 @@ impl Nodes {
         if let Some(place) = find(&nodes) {
             return place;
         }
-        if nodes.len() < NODES_SHOWN_MAX {
-            nodes.push(Node::at(address));
+        if nodes.len() == NODES_SHOWN_MAX {
+            return NODES_SHOWN_MAX;
         }
+        nodes.push(Node::at(address));
         nodes.len() - 1
     }
 
@@ -376,10 +378,24 @@ mod tests {
         assert_eq!(list.len(), NODES_SHOWN_MAX);
         let (one, last) = (&list[3], list.last().unwrap());
         assert_eq!((one.address, one.asked, one.failed), (address(3), 2, 1));
-        assert_eq!((last.asked, last.failed), (3, 0));
+        assert_eq!((last.asked, last.failed), (1, 0));
         let figures = nodes.figures();
         let figure = |name: &str| figures.iter().find(|(this, _)| this == name).unwrap().1;
         assert_eq!(figure("statements"), NODES_SHOWN_MAX as u64 + 2);
         assert_eq!((figure("statements_retried"), figure("statements_speculative")), (1, 1));
+    }
+
+    #[test]
+    fn unresponsive_node_beyond_the_list_leaves_the_listed_ones_alone() {
+        let nodes = Nodes { began: Instant::now() - Duration::from_secs(100), ..Nodes::default() };
+        let address = |number: usize| SocketAddr::from(([10, 0, 0, number as u8], 9042));
+        for number in 0..NODES_SHOWN_MAX {
+            let attempt = nodes.log_attempt_start(RequestId(0), None, address(number));
+            nodes.log_attempt_success(attempt);
+        }
+        nodes.log_attempt_start(RequestId(0), None, address(NODES_SHOWN_MAX));
+        let waiting = |node: &Node| node.waiting_since.load(Relaxed) != 0;
+        assert!(!nodes.nodes.read().iter().any(waiting), "only the node that is not listed was asked");
+        assert!(!nodes.is_stuck(address(NODES_SHOWN_MAX - 1)));
     }
 }

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 /// Maximum lines of a file: a longer one has two subjects.
-const FILE_LINES_MAX: usize = 900;
+const FILE_LINES_MAX: usize = 800;
 
 /// Names that say nothing about the content.
 const EMPTY_NAMES: [&str; 10] =

@@ -1,5 +1,5 @@
 //! Tests of the command line for people, at a real server process: help, advice, tables, options,
-//! completions, output files, and JSON for scripts.
+//! completions, listings, output files, and JSON for scripts.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -13,6 +13,7 @@ mod service;
 mod advice;
 mod completion;
 mod examples;
+mod listings;
 mod outputs;
 mod scripting;
 mod tables;

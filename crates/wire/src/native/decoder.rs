@@ -142,11 +142,6 @@ impl FrameDecoder {
         &mut self.buffer
     }
 
-    /// Returns the number of bytes that are no frame yet.
-    pub fn buffered_bytes(&self) -> usize {
-        self.buffer.len()
-    }
-
     /// Returns the next frame once it is complete. Its body shares the buffer: keep it only as long
     /// as needed.
     pub fn next_frame(&mut self) -> Result<Option<RawFrame>, FrameError> {

@@ -1,6 +1,5 @@
 //! Frames: their types, their contents, and the decoding of bodies.
 
-use bytes::Bytes;
 use exacat_model::codec::{Decode, DecodeError, Reader};
 use exacat_model::{Answer, Consistency, Error, Operation, OperationId};
 
@@ -137,12 +136,6 @@ impl FrameType {
             | FrameType::Credit
             | FrameType::Cancel => request != 0,
         }
-    }
-
-    /// Says whether it ends the request of its id. Exactly one such frame ends every request,
-    /// cancelled or not. A batch ends with its last answer.
-    pub fn ends_request(self) -> bool {
-        matches!(self, FrameType::Answer | FrameType::End | FrameType::Error)
     }
 }
 
@@ -307,11 +300,6 @@ impl RawFrame {
         };
         reader.finish()?;
         Ok(frame)
-    }
-
-    /// Returns the body without a copy.
-    pub fn into_body(self) -> Bytes {
-        self.body
     }
 }
 
