@@ -15,9 +15,10 @@ use exacat_model::{ErrorKind, Operation};
 
 const DOCUMENT: &str = include_str!("../../../docs/internals/canonical-bytes.md");
 
-const SOURCES: [&str; 13] = [
+const SOURCES: [&str; 14] = [
     include_str!("../src/account.rs"),
     include_str!("../src/answer.rs"),
+    include_str!("../src/arguments.rs"),
     include_str!("../src/change.rs"),
     include_str!("../src/consistency.rs"),
     include_str!("../src/entry.rs"),
