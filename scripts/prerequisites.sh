@@ -4,7 +4,7 @@
 set -euo pipefail
 
 missing=()
-command -v cc >/dev/null 2>&1 || missing+=(build-essential)
+{ command -v cc && command -v c++; } >/dev/null 2>&1 || missing+=(build-essential)
 
 if ! command -v cargo >/dev/null 2>&1; then
     echo "exacat: Rust is not installed; see https://rustup.rs, then run this again" >&2
