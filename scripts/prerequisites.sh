@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the build needs and the machine lacks: a C compiler, for the compression and TLS libraries.
+# Installs what the build needs and the machine lacks: a C compiler for the compression and TLS libraries, and a
+# C++ compiler for the fuzz targets.
 # Prints nothing where nothing is missing.
 set -euo pipefail
 

@@ -54,7 +54,10 @@ macro_rules! ask {
 impl Client {
     /// Returns the caller's identity and rights.
     pub async fn whoami(&self) -> Result<Caller> {
-        ask!(self, Operation::Whoami, Answer::Whoami { user, scope, write } => Caller { user: user.map(|user| *user), scope, write })
+        ask!(self, Operation::Whoami, Answer::Whoami { user, scope, write } => {
+            let user = user.map(|user| *user);
+            Caller { user, scope, write }
+        })
     }
 
     /// Returns the metadata of an entry; follows a link at the end of the path if `follow`.

@@ -536,12 +536,12 @@ canonical_enum!(Operation {
     57 => TrashRestorePart { id, lfn, to },
 });
 
-macro_rules! operations {
-    ($( $variant:ident $name:literal $access:ident ),* $(,)?) => {
-        // Operations move by value too: the large and rare fields are boxed.
+// Operations move by value too: the large and rare fields are boxed.
 const _: () = assert!(size_of::<Operation>() <= 144);
 
-impl Operation {
+macro_rules! operations {
+    ($( $variant:ident $name:literal $access:ident ),* $(,)?) => {
+        impl Operation {
             /// The names of all operations, in order.
             pub const NAMES: [&'static str; [$($name),*].len()] = [$($name),*];
 
