@@ -1,6 +1,5 @@
 //! Content of small files, read or written whole, for commands that need it.
 
-use exacat_wire::xrootd::StreamId;
 use exacat_wire::xrootd::numbers::{open, request};
 use exacat_wire::xrootd::write_request;
 
@@ -128,7 +127,7 @@ impl Session {
         body[4..12].copy_from_slice(&at.to_be_bytes());
         body[12..].copy_from_slice(&bytes.to_be_bytes());
         let mut request = Vec::new();
-        write_request(&mut request, StreamId([0, 1]), request::READ, body, b"");
+        write_request(&mut request, self.next(), request::READ, body, b"");
         self.send(&request).await?;
         let mut content = Vec::new();
         loop {

@@ -18,6 +18,12 @@ pub(crate) use target::Target;
 
 /// Longest wait for an answer that takes no work.
 const ANSWER_TIME: Duration = Duration::from_secs(20);
+/// Pause before a request is sent again whose answer the data server promised for later; it doubles
+/// up to [`REMIND_MAX`]. XRootD servers, at least up to 6.1, lose waiting checksum jobs when another
+/// one ends, and start a lost one if it is requested again.
+const REMIND_FIRST: Duration = Duration::from_secs(1);
+/// Longest such pause.
+const REMIND_MAX: Duration = Duration::from_secs(60);
 /// Longest time to repeat a request that the data server asks to wait.
 const BUSY_TIME: Duration = Duration::from_secs(10);
 /// Pause before such a request is repeated, even if the data server suggests a longer one. Clients
@@ -65,6 +71,9 @@ pub(crate) type Reply = Result<Vec<u8>, (u32, String)>;
 /// Session with a data server.
 pub(crate) struct Session {
     stream: TcpStream,
+    /// Number of the last request. Answers to earlier requests are dropped: a request that was sent
+    /// twice may be answered twice.
+    last: u16,
 }
 
 impl Session {
@@ -75,7 +84,7 @@ impl Session {
         let connecting = in_time(ANSWER_TIME, TcpStream::connect((host, target.port)));
         let stream = connecting.await?.map_err(refused)?;
         stream.set_nodelay(true).map_err(refused)?;
-        let mut there = Session { stream };
+        let mut there = Session { stream, last: 0 };
         there.send(&HANDSHAKE).await?;
         in_time(ANSWER_TIME, there.response()).await??;
         let mut login = [0; 16];
@@ -104,8 +113,28 @@ impl Session {
         sent.map_err(|error| failed(format!("the connection broke: {error}")))
     }
 
+    /// Returns the stream id of the next request.
+    fn next(&mut self) -> StreamId {
+        self.last = self.last.wrapping_add(1);
+        StreamId(self.last.to_be_bytes())
+    }
+
+    /// Returns the next response to the last request: its status and data. Drops unsolicited
+    /// responses and answers to earlier requests.
+    async fn answer(&mut self, strays: &mut u32) -> Outcome<Option<(u16, Vec<u8>)>> {
+        let (mut header, mut carried) = self.response().await?;
+        if let (status::ATTN, Some((deferred, answer))) = (header.status, read_deferred(&carried)) {
+            (header, carried) = (deferred, answer.to_vec());
+        }
+        if header.status != status::ATTN && header.stream == StreamId(self.last.to_be_bytes()) {
+            return Ok(Some((header.status, carried)));
+        }
+        *strays += 1;
+        if *strays > STRAY_RESPONSES_MAX { Err(failed("too many unsolicited answers")) } else { Ok(None) }
+    }
+
     /// Returns the next response.
-    async fn response(&mut self) -> Outcome<(u16, Vec<u8>)> {
+    async fn response(&mut self) -> Outcome<(ResponseHeader, Vec<u8>)> {
         let broke = |error: std::io::Error| failed(format!("the connection broke: {error}"));
         let mut header = [0; RESPONSE_HEADER_BYTES];
         self.stream.read_exact(&mut header).await.map_err(broke)?;
@@ -115,12 +144,17 @@ impl Session {
         }
         let mut carried = vec![0; usize::try_from(header.bytes).unwrap_or_default()];
         self.stream.read_exact(&mut carried).await.map_err(broke)?;
-        Ok((header.status, carried))
+        Ok((header, carried))
     }
 
     /// Returns the next part of an answer, and whether another follows.
     async fn part(&mut self) -> Outcome<(bool, Vec<u8>)> {
-        let (status, carried) = self.response().await?;
+        let mut strays = 0;
+        let (status, carried) = loop {
+            if let Some(answer) = self.answer(&mut strays).await? {
+                break answer;
+            }
+        };
         match status {
             status::OK => Ok((false, carried)),
             status::OKSOFAR => Ok((true, carried)),
@@ -137,7 +171,7 @@ impl Session {
         self.ask_for(ANSWER_TIME, kind, body, carried).await
     }
 
-    /// Sends a request whose answer may take `time`.
+    /// Sends a request whose answer may take `time`, and reminds the data server of it meanwhile.
     pub async fn ask_for(
         &mut self,
         time: Duration,
@@ -145,24 +179,23 @@ impl Session {
         body: [u8; 16],
         carried: &[u8],
     ) -> Outcome<Reply> {
-        let busy_until = Instant::now() + BUSY_TIME;
-        let mut strays = 0;
+        let begun = Instant::now();
+        let (end, busy_until) = (begun + time, begun + BUSY_TIME);
+        let (mut remind, mut pause, mut strays) = (None, REMIND_FIRST, 0);
         let mut bytes = Vec::new();
-        write_request(&mut bytes, StreamId([0, 1]), kind, body, carried);
+        write_request(&mut bytes, self.next(), kind, body, carried);
         self.send(&bytes).await?;
         loop {
-            let (mut status, mut carried) = in_time(time, self.response()).await??;
-            if status == status::ATTN {
-                match read_deferred(&carried) {
-                    Some((header, answer)) => (status, carried) = (header.status, answer.to_vec()),
-                    // An unsolicited response.
-                    None if strays < STRAY_RESPONSES_MAX => {
-                        strays += 1;
-                        continue;
-                    }
-                    None => {}
-                }
+            if let Some(at) = remind.filter(|at| *at < end)
+                && tokio::time::timeout_at(at, self.stream.peek(&mut [0])).await.is_err()
+            {
+                self.send(&bytes).await?;
+                pause = (pause * 2).min(REMIND_MAX);
+                remind = Some(Instant::now() + pause);
+                continue;
             }
+            let left = end.saturating_duration_since(Instant::now());
+            let Some((status, carried)) = in_time(left, self.answer(&mut strays)).await?? else { continue };
             match status {
                 status::OK => return Ok(Ok(carried)),
                 status::ERROR => {
@@ -175,7 +208,7 @@ impl Session {
                 }
                 status::WAIT => return Err(failed("it has too much to do")),
                 // The answer follows later.
-                status::WAITRESP => {}
+                status::WAITRESP => remind = remind.or_else(|| Some(Instant::now() + pause)),
                 status::REDIRECT => {
                     let told = read_numbered(&carried);
                     let (port, place) = told.ok_or_else(|| failed("a redirection that cannot be read"))?;

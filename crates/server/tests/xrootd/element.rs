@@ -34,6 +34,8 @@ pub enum Manner {
     Gone,
     /// Computes a checksum while the client waits, and keeps it for no other.
     Later,
+    /// Loses a checksum that it promised, until it is requested again; then it answers twice.
+    Forgetful,
     /// Redirects requests for checksums to another server.
     ChecksumsElsewhere,
 }
@@ -46,6 +48,8 @@ pub struct State {
     pub visits: u64,
     /// URL fields that clients sent, request by request.
     pub shown: Vec<String>,
+    /// Number of requests for checksums.
+    pub checksums: u64,
     /// Contents of files that are read or were written whole.
     pub contents: HashMap<String, Vec<u8>>,
 }
@@ -115,7 +119,7 @@ async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
         }
         let manner = state.lock().manner;
         match manner {
-            Manner::Good | Manner::Later | Manner::ChecksumsElsewhere => {}
+            Manner::Good | Manner::Later | Manner::Forgetful | Manner::ChecksumsElsewhere => {}
             Manner::Endless => out = [vec![0, 1, 0, 0], vec![0xff; 4], vec![b'x'; 1000]].concat(),
             Manner::Nonsense => out = b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(),
             Manner::Gone => return,
@@ -183,7 +187,7 @@ fn answer(
             response::write_redirect_host(out, stream, "127.0.0.1", 1, "");
         }
         _ => match there.checksum {
-            Some(checksum) if state.manner == Manner::Later => {
+            Some(checksum) if matches!(state.manner, Manner::Later | Manner::Forgetful) => {
                 let header = |status: u16, bytes: usize| {
                     [&stream.0[..], &status.to_be_bytes(), &(bytes as u32).to_be_bytes()].concat()
                 };
@@ -191,9 +195,15 @@ fn answer(
                 response::write_text(&mut answer, stream, checksum);
                 let later = [&5008u32.to_be_bytes()[..], &[0; 4], &answer].concat();
                 out.extend(header(status::WAITRESP, 0));
+                state.checksums += 1;
+                if state.manner == Manner::Forgetful && state.checksums == 1 {
+                    return;
+                }
                 // An unrelated message, before it.
                 out.extend([header(status::ATTN, 4), 5002u32.to_be_bytes().to_vec()].concat());
-                out.extend([header(status::ATTN, later.len()), later].concat());
+                let later = [header(status::ATTN, later.len()), later].concat();
+                let times = if state.manner == Manner::Forgetful { 2 } else { 1 };
+                out.extend(later.repeat(times));
             }
             Some(checksum) => response::write_text(out, stream, checksum),
             None => response::write_error(out, stream, error::UNSUPPORTED, "no checksums here"),

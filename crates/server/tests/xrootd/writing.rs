@@ -190,6 +190,20 @@ async fn a_checksum_that_comes_later_is_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn checksum_that_a_storage_element_lost_is_requested_again() {
+    let world = world().await;
+    let all = elements(&world, 1).await;
+    all[0].behave(Manner::Forgetful);
+    let mut root = Root::admin(&world).await;
+    let sent = write(&mut root, NEW, "/d/new?oss.asize=11&exacat.checksum=adler32:e222ea89").await;
+    all[0].put(&sent.path, WHOLE);
+    visible(&mut root, "/d/new").await;
+    assert_eq!(root.checksum("/d/new").await.text(), "adler32 e222ea89");
+    let state = all[0].state.lock();
+    assert_eq!((state.visits, state.checksums), (1, 2), "one visit asks twice");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_is_another_than_was_booked_is_given_up() {
     let world = world().await;
     let all = elements(&world, 1).await;
