@@ -9,9 +9,9 @@ use crate::advice::Advised;
 use crate::connect::{Pages, Session};
 use crate::failure::{Failure, STATUS_REJECTED, report, status_of};
 use crate::input::Names;
-use crate::names_of_ses::SeNames;
 use crate::output::Out;
 use crate::{parse, wildcards};
+use exacat_wire::json::SeNames;
 
 /// Items of one page of a listing: the first come soon, and memory stays bounded.
 pub const PAGE_ITEMS: u32 = 1000;

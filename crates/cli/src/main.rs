@@ -9,7 +9,6 @@ mod connect;
 mod context;
 mod failure;
 mod input;
-mod names_of_ses;
 mod offline;
 mod ordering;
 mod output;

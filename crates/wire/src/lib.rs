@@ -3,5 +3,8 @@
 //! and fuzzed on its own.
 
 pub mod jalien;
+pub mod json;
+pub mod jwt;
 pub mod native;
+pub mod webdav;
 pub mod xrootd;

@@ -6,12 +6,13 @@ use exacat_exchange::output::OutputFile;
 use exacat_model::answer::{QuotaInfo, TokenInfo, UserInfo};
 use exacat_model::operation::UserSettings;
 use exacat_model::{AccountName, Answer, Error, Lfn, Operation, Role, TokenId};
+use exacat_wire::json;
 
 use crate::args::{GroupCommand, QuotaCommand, TokenCommand, UserCommand, UserOptions};
 use crate::context::Context;
 use crate::failure::{Failure, OnInterrupt, say};
 use crate::output::human::{UNKNOWN, folded, minute};
-use crate::output::{Align, Table, json};
+use crate::output::{Align, Table};
 use crate::parse;
 
 /// `exacat quota`
@@ -217,17 +218,11 @@ pub async fn group(context: &mut Context, command: GroupCommand) -> Result<(), F
             let mut table =
                 Table::headed([("GROUP", Align::Left), ("ID", Align::Right), ("USERS", Align::Left)]);
             for (number, name) in &groups {
-                let members: Vec<&str> = users
-                    .iter()
-                    .filter(|user| user.group == *name || user.groups.contains(name))
-                    .map(|user| user.name.as_str())
-                    .collect();
+                let group = json::group(*number, name, &users);
                 if context.out.style.json {
-                    context
-                        .out
-                        .json(&serde_json::json!({"group": name.as_str(), "id": number, "users": members}))?;
+                    context.out.json(&group)?;
                 } else {
-                    let mut lines = folded(members, NAMES_LINE_MAX).into_iter();
+                    let mut lines = folded(group.users, NAMES_LINE_MAX).into_iter();
                     let first = lines.next().unwrap_or_default();
                     table.row([name.to_string(), number.to_string(), first]);
                     lines.for_each(|line| table.row([String::new(), String::new(), line]));
@@ -382,9 +377,7 @@ async fn issue_token(
             return context.out.json(&json::token(&token));
         }
     } else if context.out.style.json {
-        let mut shown = json::token(&token);
-        shown["secret"] = serde_json::json!(secret);
-        return context.out.json(&shown);
+        return context.out.json(&json::TokenOut { secret: Some(&secret), ..json::token(&token) });
     } else {
         context.out.line(&secret)?;
         context.out.flush()?;
@@ -407,11 +400,7 @@ pub async fn whoami(context: &mut Context) -> Result<(), Failure> {
     let answer = context.call(Operation::Whoami).await?;
     let Answer::Whoami { user, scope, write } = answer else { return Err(Failure::unexpected(&answer)) };
     if context.out.style.json {
-        let mut shown = user.as_deref().map_or_else(|| serde_json::json!({}), json::user);
-        shown["anonymous"] = serde_json::json!(user.is_none());
-        shown["scope"] = serde_json::json!(scope.as_str());
-        shown["write"] = serde_json::json!(write);
-        return context.out.json(&shown);
+        return context.out.json(&json::whoami(user.as_deref(), &scope, write));
     }
     let mut table = Table::new([Align::Left, Align::Left]);
     let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);

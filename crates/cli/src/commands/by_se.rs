@@ -62,7 +62,12 @@ pub async fn show(context: &mut Context, lfns: Vec<Lfn>) -> Result<(), Failure> 
                     "lfn": lfn.as_str(), "se": se, "files": usage.files, "replica_bytes": bytes,
                 }))?;
             }
-            table.row([out.size(bytes), usage.files.to_string(), se, out.name(lfn.as_str()).to_string()]);
+            table.row([
+                out.size(bytes),
+                usage.files.to_string(),
+                se.into_owned(),
+                out.name(lfn.as_str()).to_string(),
+            ]);
         }
         if !out.style.json && !sums.is_empty() {
             out.table(&table)?;

@@ -6,15 +6,15 @@ use exacat_model::{
     AccountName, Answer, Cursor, Error, Filter, GroupId, Kind, Lfn, Operation, Pattern, SeName,
     TagExpression, Usage, UserId,
 };
+use exacat_wire::json;
 
 use super::listing::{self, Named};
 use crate::args::{Conditions, FindArgs};
 use crate::connect::Pages;
 use crate::context::{Context, PAGE_ITEMS};
 use crate::failure::Failure;
-use crate::names_of_ses::SeNames;
-use crate::output::json;
 use crate::parse::{self, Direction};
+use exacat_wire::json::SeNames;
 
 /// `exacat find`
 pub async fn find(context: &mut Context, args: FindArgs) -> Result<(), Failure> {

@@ -7,9 +7,10 @@ use exacat_store::SystemClock;
 use exacat_store_embedded::{
     EmbeddedSettings, EmbeddedStore, Inspection, RepairOptions, RepairProgress, Repaired,
 };
+use exacat_wire::json;
 use serde_json::json;
 
-use super::service::{audit_json, audit_text, findings_json};
+use super::service::audit_text;
 use crate::args::{FsckArgs, Global};
 use crate::connect::data_directory;
 use crate::failure::Failure;
@@ -51,7 +52,7 @@ async fn aside<T: Send + 'static>(
 fn show_inspection(out: &mut Out, found: &Inspection) -> Result<(), Failure> {
     let wrong = found.audit.findings_total + found.problems.len() as u64;
     if out.style.json {
-        let mut shown = audit_json(&found.audit);
+        let mut shown = json!(json::audit(&found.audit));
         if let Some(fields) = shown.as_object_mut() {
             fields.insert("revision".to_owned(), json!(found.revision.0));
             fields.insert("problems".to_owned(), json!(found.problems));
@@ -106,7 +107,7 @@ fn show_repaired(out: &mut Out, repaired: &Repaired) -> Result<(), Failure> {
         out.json(&json!({
             "problems": repaired.problems,
             "mended": repaired.mended,
-            "losses": findings_json(&repaired.losses),
+            "losses": json::findings(&repaired.losses),
             "losses_total": repaired.losses_total,
             "done": repaired.done,
             "revision": repaired.revision.0,

@@ -5,15 +5,16 @@ use exacat_model::{
     Answer, At, Cursor, Effect, FieldChange, GroupId, HasRevision, Lfn, LogPosition, Operation, RecordKey,
     Replica, Revision, TimelineId, UserId,
 };
+use exacat_wire::json;
 
 use super::accounts::ID_DIGITS_SHOWN;
 use crate::args::{ChangesArgs, LogArgs};
 use crate::context::{Context, PAGE_ITEMS};
 use crate::failure::{Failure, say};
-use crate::names_of_ses::SeNames;
 use crate::output::human::{self, plural};
-use crate::output::{Align, Out, Table, json};
+use crate::output::{Align, Out, Table};
 use crate::parse;
+use exacat_wire::json::SeNames;
 
 /// `exacat log`
 pub async fn log(context: &mut Context, args: LogArgs) -> Result<(), Failure> {

@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 
 use exacat_model::answer::Stat;
 use exacat_model::{Answer, Body, Cursor, Filter, Kind, Lfn, Operation};
+use exacat_wire::json;
 
 use crate::args::{LsArgs, OrderArgs, StatArgs};
 use crate::context::{Context, PAGE_ITEMS};
 use crate::failure::Failure;
 use crate::ordering::{self, Sorted};
 use crate::output::human::{self, UNKNOWN};
-use crate::output::{Align, Table, json};
+use crate::output::{Align, Table};
 
 /// An entry, and the name to show.
 pub type Named = (String, Stat);
@@ -243,7 +244,7 @@ pub async fn stat(context: &mut Context, args: StatArgs) -> Result<(), Failure> 
 }
 
 /// Makes a table of all fields of an entry, one a line.
-fn everything(context: &Context, stat: &Stat, ses: &crate::names_of_ses::SeNames) -> Table {
+fn everything(context: &Context, stat: &Stat, ses: &json::SeNames) -> Table {
     let out = &context.out;
     let entry = &stat.entry;
     let mut table = Table::new([Align::Left, Align::Left]);

@@ -3,13 +3,14 @@
 use std::cmp::Ordering;
 
 use exacat_model::{AccountName, Answer, Guid, Lfn, Operation, Usage};
+use exacat_wire::json;
 
 use crate::args::{DuArgs, LfnArgs, OrderArgs, SortArg, WhereisArgs};
 use crate::context::{Context, file_text};
 use crate::failure::Failure;
 use crate::ordering::Sorted;
 use crate::output::human::UNKNOWN;
-use crate::output::{Align, Table, json};
+use crate::output::{Align, Table};
 
 /// `exacat whereis`
 pub async fn whereis(context: &mut Context, args: WhereisArgs) -> Result<(), Failure> {
@@ -72,9 +73,7 @@ pub async fn lfn(context: &mut Context, args: LfnArgs) -> Result<(), Failure> {
         let Answer::Lfns(answers) = answer else { return Err(Failure::unexpected(&answer)) };
         context.each(&guids, answers, Guid::to_string, |context, asked, lfn| {
             if context.out.style.json {
-                return context
-                    .out
-                    .json(&serde_json::json!({"guid": asked.to_string(), "lfn": lfn.as_str()}));
+                return context.out.json(&json::LfnOut { guid: json::Shown(*asked), lfn: lfn.as_str() });
             }
             context.out.name_line(lfn.as_str())
         })?;

@@ -1,12 +1,13 @@
 //! `mkdir`, `mv`, `rm`, `rmdir`, `ln`: changes the tree itself.
 
 use exacat_model::{Answer, Error, ErrorKind, Kind, Lfn, Mode, Operation, Result as ModelResult};
+use exacat_wire::json;
 use futures::stream::{self, StreamExt};
 
 use crate::args::{LnArgs, MkdirArgs, MvArgs, RmArgs, RmdirArgs};
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::{human, json};
+use crate::output::human;
 use crate::parse;
 
 /// Removals in one request, where their order does not matter.
@@ -56,9 +57,8 @@ async fn move_each(context: &mut Context, names: Vec<Lfn>, to: &Lfn, into: bool)
                 let stands =
                     from.file_name().filter(|_| into).map_or_else(|| to.clone(), |name| to.join(&name));
                 if context.out.style.json {
-                    let moved = serde_json::json!({
-                        "from": from.as_str(), "to": stands.as_str(), "revision": revision.0
-                    });
+                    let (from, to) = (from.as_str(), stands.as_str());
+                    let moved = json::MovedOut { from, to, revision: revision.0 };
                     context.out.json(&moved)?;
                 } else if context.out.style.verbose {
                     let (old, new) = (context.out.name(from.as_str()), context.out.name(stands.as_str()));
@@ -170,7 +170,7 @@ async fn remove(
         match answer {
             Ok(Answer::Removed { id }) => {
                 if context.out.style.json {
-                    context.out.json(&serde_json::json!({"lfn": lfn.as_str(), "trash": id.to_string()}))?;
+                    context.out.json(&json::RemovedOut { lfn: lfn.as_str(), trash: id.to_string() })?;
                 } else if context.out.style.verbose || (recursive && !context.out.style.quiet) {
                     let name = context.out.name(lfn.as_str());
                     let line = format!("{name} is in the trash; to bring it back: exacat trash restore {id}");

@@ -1,10 +1,11 @@
 //! `register`, `replica` and `touch`: files that exist on storage.
 
-use exacat_model::operation::{Attribute, Existing, NewFile, NewReplica, Registered, ReplicaEdit};
+use exacat_model::operation::{Attribute, Existing, NewFile, NewReplica, ReplicaEdit};
 use exacat_model::{
     AccountName, Answer, Checksums, Error, ErrorKind, Guid, Lfn, Mode, Operation, ReplicaState, SeName, Tag,
     TagKey, TagValue,
 };
+use exacat_wire::json;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -215,14 +216,10 @@ async fn send(
     let answer = context.call(Operation::Register { files, parents, existing }).await?;
     let Answer::Registered(answers) = answer else { return Err(Failure::unexpected(&answer)) };
     context.each(&lfns, answers, Lfn::to_string, |context, lfn, registered| {
-        let (what, guid) = match registered {
-            Registered::Created(guid) => ("created", guid),
-            Registered::Unchanged(guid) => ("unchanged", guid),
-            Registered::Merged(guid) => ("merged", guid),
-        };
+        let (what, guid) = json::registered(registered);
         if context.out.style.json {
-            let line = serde_json::json!({"lfn": lfn.as_str(), "result": what, "guid": guid.to_string()});
-            return context.out.json(&line);
+            let guid = json::Shown(guid);
+            return context.out.json(&json::RegisteredOut { lfn: lfn.as_str(), result: what, guid });
         }
         if context.out.style.quiet {
             return Ok(());

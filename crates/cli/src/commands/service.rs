@@ -1,13 +1,14 @@
 //! `fsck` of a running service, `status`, `completions`: maintains the service.
 
-use exacat_model::{Answer, Audit, ErrorKind, Finding, Operation};
+use exacat_model::{Answer, Audit, ErrorKind, Operation};
+use exacat_wire::json;
 
 use crate::args::{BenchArgs, ClockCommand, CompletionsArgs};
 use crate::bench::BenchSettings;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::human::{self, plural};
-use crate::output::{Align, Out, Table, json};
+use crate::output::{Align, Out, Table};
 
 /// `exacat fsck`
 pub async fn fsck(context: &mut Context) -> Result<(), Failure> {
@@ -15,25 +16,6 @@ pub async fn fsck(context: &mut Context) -> Result<(), Failure> {
         Answer::Fsck(audit) => show_audit(&mut context.out, &audit),
         other => Err(Failure::unexpected(&other)),
     }
-}
-
-/// Formats findings as JSON.
-pub fn findings_json(findings: &[Finding]) -> Vec<serde_json::Value> {
-    let shown =
-        |item: &Finding| serde_json::json!({"what": item.what, "which": item.which, "detail": item.detail});
-    findings.iter().map(shown).collect()
-}
-
-/// Formats an audit as JSON.
-pub fn audit_json(audit: &Audit) -> serde_json::Value {
-    let checked: serde_json::Map<String, serde_json::Value> =
-        audit.checked.iter().map(|(what, count)| (what.clone(), serde_json::json!(count))).collect();
-    serde_json::json!({
-        "revision": audit.revision.0,
-        "checked": checked,
-        "findings": findings_json(&audit.findings),
-        "findings_total": audit.findings_total,
-    })
 }
 
 /// Prints the counts and findings of an audit as text.
@@ -53,7 +35,7 @@ pub fn audit_text(out: &mut Out, audit: &Audit) -> Result<(), Failure> {
 /// Shows an audit; returns an error if something is wrong.
 fn show_audit(out: &mut Out, audit: &Audit) -> Result<(), Failure> {
     if out.style.json {
-        out.json(&audit_json(audit))?;
+        out.json(&json::audit(audit))?;
     } else {
         audit_text(out, audit)?;
     }

@@ -2,13 +2,14 @@
 
 use exacat_model::operation::FileRef;
 use exacat_model::{Answer, Cursor, Operation};
+use exacat_wire::json;
 
 use super::listing::{self, Named};
 use crate::args::{ArchiveCommand, CollectionCommand};
 use crate::context::{Context, PAGE_ITEMS, file_text};
 use crate::failure::Failure;
+use crate::output::human;
 use crate::output::human::UNKNOWN;
-use crate::output::{human, json};
 use crate::parse;
 
 /// `exacat collection`
@@ -50,7 +51,7 @@ async fn edit(context: &mut Context, text: &str, files: &[String], adding: bool)
         }
     }
     if context.out.style.json {
-        return context.out.json(&serde_json::json!({"lfn": lfn.as_str(), "added": came, "removed": went}));
+        return context.out.json(&json::EditedOut { lfn: lfn.as_str(), added: came, removed: went });
     }
     if context.out.style.verbose {
         let (count, what) = if adding { (came, "added") } else { (went, "taken out") };

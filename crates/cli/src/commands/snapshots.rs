@@ -4,14 +4,15 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use exacat_model::{
-    Answer, BackupProgress, Cursor, Difference, Entry, EntryAt, Error, ErrorKind, File, Operation, Revision,
-    Snapshot, SnapshotCheck, SnapshotName,
+    Answer, BackupProgress, Cursor, Difference, EntryAt, Error, ErrorKind, Operation, Revision, Snapshot,
+    SnapshotCheck, SnapshotName,
 };
 use exacat_store::SystemClock;
 use exacat_store_embedded::{
     BackupSource, EmbeddedSettings, EmbeddedStore, RestorePoint, RestoreProgress, Restored,
 };
-use serde_json::{Map, Value, json};
+use exacat_wire::json::{self, DifferenceKind};
+use serde_json::json;
 
 use crate::args::{BackupArgs, CloneArgs, Connection, Global, RestoreArgs, SnapshotCommand};
 use crate::connect::data_directory;
@@ -85,25 +86,6 @@ pub fn offline(command: &SnapshotCommand, connection: &Connection, style: Style)
     Ok(status)
 }
 
-fn json_of(snapshot: &Snapshot) -> Value {
-    let mut out = json!({
-        "name": snapshot.name.as_str(),
-        "revision": snapshot.revision.0,
-        "time": snapshot.time.to_string(),
-        "entries": snapshot.entries,
-        "digest": hex(u128::from_be_bytes(snapshot.digest)),
-        "bytes": snapshot.bytes,
-        "own_bytes": snapshot.own_bytes,
-    });
-    if let (Some(timeline), Some(fields)) = (snapshot.timeline, out.as_object_mut()) {
-        fields.insert("timeline".to_owned(), json!(timeline.to_string()));
-    }
-    if let (Some(problem), Some(fields)) = (&snapshot.problem, out.as_object_mut()) {
-        fields.insert("problem".to_owned(), json!(problem));
-    }
-    out
-}
-
 fn hex(digest: u128) -> String {
     format!("{digest:032x}")
 }
@@ -111,7 +93,7 @@ fn hex(digest: u128) -> String {
 async fn create(context: &mut Context, name: &str) -> Result<(), Failure> {
     let operation = Operation::SnapshotCreate { name: SnapshotName::parse(name)? };
     match context.call_about(name, operation).await? {
-        Answer::Snapshot(snapshot) if context.out.style.json => context.out.json(&json_of(&snapshot)),
+        Answer::Snapshot(snapshot) if context.out.style.json => context.out.json(&json::snapshot(&snapshot)),
         Answer::Snapshot(_) if context.out.style.quiet => Ok(()),
         Answer::Snapshot(taken) => {
             let (entries, revision) = (plural(taken.entries, "entry"), taken.revision.0);
@@ -123,7 +105,7 @@ async fn create(context: &mut Context, name: &str) -> Result<(), Failure> {
 
 fn show_list(out: &mut Out, list: &[Snapshot]) -> Result<(), Failure> {
     if out.style.json {
-        return list.iter().try_for_each(|snapshot| out.json(&json_of(snapshot)));
+        return list.iter().try_for_each(|snapshot| out.json(&json::snapshot(snapshot)));
     }
     if list.is_empty() {
         return Ok(());
@@ -159,15 +141,7 @@ fn show_list(out: &mut Out, list: &[Snapshot]) -> Result<(), Failure> {
 /// Shows the result of a check; returns an error if something is wrong.
 fn show_check(out: &mut Out, name: &SnapshotName, check: &SnapshotCheck) -> Result<Option<Error>, Failure> {
     if out.style.json {
-        out.json(&json!({
-            "name": name.as_str(),
-            "revision": check.revision.0,
-            "runs": check.runs,
-            "rows": check.rows,
-            "changes": check.changes,
-            "entries": check.entries,
-            "problems": check.problems,
-        }))?;
+        out.json(&json::snapshot_check(name.as_str(), check))?;
     } else {
         for problem in &check.problems {
             let line = format!("WRONG {name}: {}", out.name(problem));
@@ -213,7 +187,7 @@ async fn diff(context: &mut Context, before: &str, after: Option<&str>) -> Resul
     while let Some(answer) = pages.next().await? {
         let Answer::Differences { items, .. } = answer else { return Err(Failure::unexpected(&answer)) };
         for item in &items {
-            let kind = kind_of(item);
+            let kind = DifferenceKind::of(item);
             counts[kind as usize] += 1;
             show_difference(&mut context.out, kind, item)?;
         }
@@ -221,51 +195,21 @@ async fn diff(context: &mut Context, before: &str, after: Option<&str>) -> Resul
         context.out.flush()?;
     }
     if context.out.style.verbose && !context.out.style.json {
-        let words = KINDS.iter().zip(counts).map(|(kind, count)| format!("{count} {kind}"));
+        let words = DifferenceKind::NAMES.iter().zip(counts).map(|(kind, count)| format!("{count} {kind}"));
         let line = words.collect::<Vec<_>>().join(", ");
         context.out.line(line)?;
     }
     Ok(())
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Created,
-    Changed,
-    Moved,
-    Removed,
-}
-
-const KINDS: [&str; 4] = ["created", "changed", "moved", "removed"];
-
-fn kind_of(item: &Difference) -> Kind {
-    match (&item.before, &item.after) {
-        (None, _) => Kind::Created,
-        (_, None) => Kind::Removed,
-        (Some(before), Some(after)) if before.entry.at == after.entry.at => Kind::Changed,
-        _ => Kind::Moved,
-    }
-}
-
-fn show_difference(out: &mut Out, kind: Kind, item: &Difference) -> Result<(), Failure> {
-    let fields = fields(item);
-    let Some(EntryAt { lfn, entry }) = item.after.as_ref().or(item.before.as_ref()) else { return Ok(()) };
-    let from = item.before.as_ref().filter(|_| kind == Kind::Moved);
+fn show_difference(out: &mut Out, kind: DifferenceKind, item: &Difference) -> Result<(), Failure> {
+    let fields = json::changed_fields(item);
+    let Some(EntryAt { lfn, .. }) = item.after.as_ref().or(item.before.as_ref()) else { return Ok(()) };
+    let from = item.before.as_ref().filter(|_| kind == DifferenceKind::Moved);
     if out.style.json {
-        let mut shown = Map::new();
-        shown.insert("difference".to_owned(), json!(KINDS[kind as usize]));
-        shown.insert("lfn".to_owned(), json!(lfn.to_string()));
-        if let Some(from) = from {
-            shown.insert("from".to_owned(), json!(from.lfn.to_string()));
-        }
-        shown.insert("kind".to_owned(), json!(entry.kind().name()));
-        shown.insert("entry".to_owned(), json!(human::entry_id(entry.id())));
-        if item.before.is_some() && item.after.is_some() {
-            shown.insert("changed".to_owned(), json!(fields));
-        }
-        return out.json(&Value::Object(shown));
+        return json::difference(item).map_or(Ok(()), |shown| out.json(&shown));
     }
-    let mut line = format!("{:<8} {}", KINDS[kind as usize], out.name(lfn.as_str()));
+    let mut line = format!("{:<8} {}", kind.name(), out.name(lfn.as_str()));
     if let Some(from) = from {
         line.push_str(&format!("  from {}", out.name(from.lfn.as_str())));
     }
@@ -273,45 +217,6 @@ fn show_difference(out: &mut Out, kind: Kind, item: &Difference) -> Result<(), F
         line.push_str(&format!("  ({})", fields.join(", ")));
     }
     out.line(line)
-}
-
-/// Lists the fields of an entry that differ, without its place.
-fn fields(item: &Difference) -> Vec<&'static str> {
-    let (Some(before), Some(after)) = (&item.before, &item.after) else { return Vec::new() };
-    let (was, is) = (&before.entry, &after.entry);
-    let mut fields = Vec::new();
-    let mut field = |name: &'static str, differs: bool| {
-        if differs {
-            fields.push(name);
-        }
-    };
-    field("owner", was.owner != is.owner);
-    field("group", was.group != is.group);
-    field("mode", was.mode != is.mode);
-    field("created", was.created != is.created);
-    field("modified", was.modified != is.modified);
-    field("expires", was.expires != is.expires);
-    field("tags", was.tags != is.tags);
-    match (was.file(), is.file()) {
-        (Some(was), Some(is)) => {
-            let of = |part: fn(&File, &File) -> bool| part(was, is);
-            field("size", of(|was, is| was.size != is.size));
-            field("checksums", of(|was, is| was.checksums != is.checksums));
-            field("job", of(|was, is| was.job != is.job));
-            field("replicas", of(|was, is| was.replicas != is.replicas));
-        }
-        _ => field(content_name(is), was.body != is.body),
-    }
-    fields
-}
-
-/// Name of the body of an entry that is no file.
-fn content_name(entry: &Entry) -> &'static str {
-    match entry.body {
-        exacat_model::Body::Collection { .. } => "members",
-        exacat_model::Body::Link { .. } => "target",
-        _ => "content",
-    }
 }
 
 // ---- clone, restore, backup ----
@@ -558,14 +463,7 @@ pub async fn backup(context: &mut Context, args: &BackupArgs, global: &Global) -
     }
     bar.end();
     if context.out.style.json {
-        return context.out.json(&json!({
-            "directory": directory,
-            "name": last.name,
-            "revision": last.revision.0,
-            "files": last.files,
-            "bytes": last.bytes,
-            "copied": last.bytes_copied,
-        }));
+        return context.out.json(&json::backup(&directory, &last));
     }
     if context.out.style.quiet {
         return Ok(());

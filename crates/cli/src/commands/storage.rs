@@ -5,13 +5,14 @@ use std::collections::HashSet;
 use exacat_model::answer::SeUsage;
 use exacat_model::operation::SeSettings;
 use exacat_model::{AccountName, Answer, Cursor, Error, ErrorKind, Operation, SeName, SeStatus};
+use exacat_wire::json;
 
 use super::listing::{self, Named};
 use crate::args::{SeCommand, SeOptions};
 use crate::context::{Context, PAGE_ITEMS};
 use crate::failure::Failure;
 use crate::output::human::UNKNOWN;
-use crate::output::{Align, Table, json};
+use crate::output::{Align, Table};
 use crate::parse;
 
 /// `exacat se`

@@ -1,11 +1,12 @@
 //! `tag`: typed key-value pairs on entries.
 
 use exacat_model::{Answer, Error, Lfn, Operation, Result as ModelResult, TagKey};
+use exacat_wire::json;
 
 use crate::args::{Conditions, FindArgs, TagCommand};
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::{Align, Table, human, json};
+use crate::output::{Align, Table, human};
 use crate::parse;
 
 /// `exacat tag`
@@ -83,13 +84,7 @@ async fn get(context: &mut Context, items: &[String], own: bool) -> Result<(), F
             let wanted = tags.iter().filter(|found| keys.is_empty() || keys.contains(&found.tag.key));
             if context.out.style.json {
                 for found in wanted {
-                    context.out.json(&serde_json::json!({
-                        "lfn": asked.as_str(),
-                        "key": found.tag.key.as_str(),
-                        "type": found.tag.value.type_name(),
-                        "value": json::tag_value(&found.tag.value),
-                        "from": found.from.as_str(),
-                    }))?;
+                    context.out.json(&json::tag(asked, found))?;
                 }
                 return Ok(());
             }

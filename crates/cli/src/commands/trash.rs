@@ -5,13 +5,14 @@ use std::collections::{HashMap, HashSet};
 use exacat_model::{
     Answer, Cursor, Error, HasRevision, Lfn, OnTimeline, Operation, TimelineTag, TrashId, TrashItem,
 };
+use exacat_wire::json;
 
 use crate::args::{OrderArgs, SortArg, TrashCommand};
 use crate::context::{Context, PAGE_ITEMS};
 use crate::failure::Failure;
 use crate::ordering::Sorted;
 use crate::output::human::{self, plural};
-use crate::output::{Align, Table, json};
+use crate::output::{Align, Table};
 use crate::parse;
 
 /// `exacat trash`
@@ -139,7 +140,7 @@ async fn restore(context: &mut Context, items: &[String], to: Option<&str>) -> R
             };
             match restored {
                 Ok(Answer::Done { revision }) if context.out.style.json => {
-                    context.out.json(&serde_json::json!({"item": text, "revision": revision.0}))?;
+                    context.out.json(&json::RestoredOut { item: &text, revision: revision.0 })?;
                 }
                 Ok(_) => {}
                 Err(error) => context.fail(&text, &error),
@@ -164,7 +165,7 @@ async fn restore_part(
     let id = parse::trash_id(item).map_err(|error| Failure::about(item, error))?;
     match context.call(Operation::TrashRestorePart { id, lfn, to }).await {
         Ok(Answer::Done { revision }) if context.out.style.json => {
-            context.out.json(&serde_json::json!({"item": item, "revision": revision.0}))
+            context.out.json(&json::RestoredOut { item, revision: revision.0 })
         }
         Ok(_) => Ok(()),
         Err(error) => {
@@ -280,7 +281,7 @@ async fn purge_one(context: &mut Context, text: &str, id: OnTimeline<TrashId>) -
         }
     }
     if context.out.style.json {
-        return context.out.json(&serde_json::json!({"id": id.to_string(), "entries": total}));
+        return context.out.json(&json::PurgedOut { id: &id.to_string(), entries: total });
     }
     if context.out.style.verbose {
         return context.out.line(format!("item {text}: {} purged", plural(total, "entry")));

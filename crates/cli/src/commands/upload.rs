@@ -3,13 +3,14 @@
 use exacat_model::answer::Upload;
 use exacat_model::operation::SeChoice;
 use exacat_model::{AccountName, Answer, Cursor, Guid, Operation, SeName};
+use exacat_wire::json;
 
 use super::register::all_checksums;
 use crate::args::UploadCommand;
 use crate::context::{Context, PAGE_ITEMS};
 use crate::failure::Failure;
 use crate::output::human::minute;
-use crate::output::{Align, Table, json};
+use crate::output::{Align, Table};
 use crate::parse;
 
 /// `exacat upload`

@@ -1,7 +1,7 @@
 //! Formats entries, sizes and times for people.
 
 use exacat_model::answer::Stat;
-use exacat_model::{Body, Entry, EntryId, Tag, TimeMs, Usage};
+use exacat_model::{Body, Entry, Tag, TimeMs, Usage};
 
 use super::{Align, Out, Table};
 
@@ -116,14 +116,6 @@ pub fn long_row(out: &Out, stat: &Stat, name: &str) -> Vec<String> {
 /// Makes the table of a long listing.
 pub fn long_table() -> Table {
     Table::new(LONG)
-}
-
-/// Formats the identity of an entry, which a move keeps: `directory:7`, or the GUID.
-pub fn entry_id(id: EntryId) -> String {
-    match id {
-        EntryId::Directory(id) => format!("directory:{}", id.0),
-        EntryId::Object(guid) => guid.to_string(),
-    }
 }
 
 /// Formats usage in a few words: `12 files, 3.4G, 2 directories`.

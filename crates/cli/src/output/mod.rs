@@ -1,7 +1,6 @@
 //! Output: answers to standard output, for people or as JSON; errors to standard error.
 
 pub mod human;
-pub mod json;
 
 use std::fmt::{self, Write as _};
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};

@@ -16,6 +16,7 @@ use exacat_model::{
     AccountName, Answer, ChecksumAlgorithm, Checksums, Error, ErrorKind, Guid, Lfn, Location, Operation,
     ReplicaState, SeName, TokenId,
 };
+use exacat_wire::json;
 use serde_json::json;
 
 use self::content::Content;
@@ -25,7 +26,7 @@ use crate::args::{CpArgs, Global};
 use crate::connect::{certificate, root_url, token};
 use crate::context::Context;
 use crate::failure::{Failure, say};
-use crate::output::{human, json};
+use crate::output::human;
 use crate::progress::Bar;
 
 /// Maximum lifetime of a token made for one command.

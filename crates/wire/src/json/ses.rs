@@ -1,5 +1,6 @@
 //! Names of storage elements by the numbers in entries.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use exacat_model::answer::SeUsage;
@@ -15,10 +16,18 @@ pub struct SeNames {
 impl SeNames {
     /// Learns all storage elements.
     pub fn learn_all(&mut self, list: &[SeUsage]) {
-        for item in list {
-            self.names.insert(item.se.number, item.se.name.clone());
-            self.ses.insert(item.se.number, item.se.clone());
-        }
+        list.iter().for_each(|item| self.learn_one(&item.se));
+    }
+
+    /// Learns a storage element.
+    pub fn learn_one(&mut self, se: &Se) {
+        self.names.insert(se.number, se.name.clone());
+        self.ses.insert(se.number, se.clone());
+    }
+
+    /// True if no name is known.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
     }
 
     /// True if the name of this number is known.
@@ -34,10 +43,10 @@ impl SeNames {
     }
 
     /// Returns the name, or the number if the name is not known.
-    pub fn name(&self, number: SeNumber) -> String {
+    pub fn name(&self, number: SeNumber) -> Cow<'_, str> {
         match self.names.get(&number) {
-            Some(name) => name.to_string(),
-            None => format!("#{}", number.0),
+            Some(name) => Cow::Borrowed(name.as_str()),
+            None => Cow::Owned(format!("#{}", number.0)),
         }
     }
 

@@ -1,0 +1,256 @@
+//! Changes of the history, with names in place of numbers.
+
+use exacat_model::answer::ChangeInfo;
+use exacat_model::{Body, DeletionId, Effect, Entry, FieldChange, Location, Record, Replica, TimelineId};
+use serde::Serialize;
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use super::SeNames;
+use super::entries::{checksums, entry_id, tag_value, tags};
+use super::registry::token_id;
+
+/// Formats the number of a deletion in the history.
+pub fn deletion_id(id: DeletionId) -> String {
+    format!("{}.{}", id.revision.0, id.index)
+}
+
+/// Converts a change: `revision`, `time`, `who`, `operation`, `index`, `effect`, the present place
+/// as `lfn`, and the fields of the effect.
+pub fn change(info: &ChangeInfo, timeline: TimelineId, ses: &SeNames) -> Value {
+    let change = &info.change;
+    let mut out = json!({
+        "revision": change.revision.0,
+        "timeline": timeline.to_string(),
+        "time": change.time.to_string(),
+        "who": info.who,
+        "operation": format!("{:?}", change.operation),
+        "index": change.index,
+        "effect": change.effect.name(),
+    });
+    let mut set = |name: &str, value: Value| {
+        out[name] = value;
+    };
+    if let Some(lfn) = &info.lfn {
+        set("lfn", json!(lfn.as_str()));
+    }
+    if let Some(id) = change.effect.entry_id() {
+        set("entry", json!(entry_id(id)));
+    }
+    match &change.effect {
+        Effect::Created { entry } | Effect::Purged { entry, .. } => set("as", bare_entry(entry, info, ses)),
+        Effect::Updated { fields, .. } => {
+            set("fields", fields.iter().map(|change| field(change, info, ses)).collect());
+        }
+        Effect::Moved { from, to, .. } => {
+            set("from", at(from, info));
+            set("to", at(to, info));
+        }
+        // The root stands for a path that the caller may not see.
+        Effect::Removed { lfn, .. } if lfn.is_root() => {}
+        Effect::Removed { lfn, .. } => set("removed_from", json!(lfn.as_str())),
+        Effect::Restored { trash, to, .. } => {
+            set("trash", json!(trash.0.0));
+            set("to", at(to, info));
+        }
+        Effect::Booked { booking, .. } => {
+            set("booked", json!({"lfn": booking.lfn.as_str(), "size": booking.size}));
+        }
+        Effect::Committed { replica, created, .. } => {
+            set("se", json!(ses.name(replica.se)));
+            set("created_file", json!(created.is_some()));
+        }
+        Effect::Released { booking, se } => {
+            set("booked", json!({"lfn": booking.lfn.as_str(), "size": booking.size}));
+            if let Some(se) = se {
+                set("se", json!(ses.name(*se)));
+            }
+        }
+        Effect::Dequeued { se, done } => {
+            set("se", json!(ses.name(*se)));
+            set("deleted", done.iter().map(|id| json!(deletion_id(*id))).collect());
+        }
+        Effect::Recorded { key, before, after } => {
+            set("record", json!(key.kind().name()));
+            let name = after.as_ref().or(before.as_ref()).and_then(|record| record_name(record));
+            if let Some(name) = name {
+                set("name", json!(name));
+            }
+            set("dropped", json!(after.is_none()));
+        }
+    }
+    out
+}
+
+/// Name of a record, or its substitute.
+pub fn record_name(record: &Record) -> Option<String> {
+    match record {
+        Record::Token(token) => Some(token_id(token.id)),
+        Record::Quota(quota) => Some(match quota.of {
+            exacat_model::QuotaOf::User(id) => format!("user number {}", id.0),
+            exacat_model::QuotaOf::Group(id) => format!("group number {}", id.0),
+        }),
+        named => named.unique_name().map(str::to_owned),
+    }
+}
+
+/// Converts a place: the name, and the directory's present path, if it is in the tree. Null if the
+/// caller may not see it.
+fn at(at: &exacat_model::At, info: &ChangeInfo) -> Value {
+    if at.is_withheld() {
+        return Value::Null;
+    }
+    let path = info.directories.iter().find(|(id, _)| *id == at.parent);
+    json!({"directory": path.map(|(_, path)| path.as_str()), "name": at.name.as_str()})
+}
+
+/// Name of an account, among those that came with a change.
+fn named<Id: PartialEq>(names: &[(Id, String)], id: Id) -> Option<&str> {
+    names.iter().find(|(other, _)| *other == id).map(|(_, name)| name.as_str())
+}
+
+/// Converts an entry as a change holds it.
+fn bare_entry(entry: &Entry, info: &ChangeInfo, ses: &SeNames) -> Value {
+    let mut out = json!({
+        "kind": entry.kind().name(),
+        "at": at(&entry.at, info),
+        "owner": named(&info.users, entry.owner),
+        "group": named(&info.groups, entry.group),
+        "mode": entry.mode.to_string(),
+    });
+    if let Some(file) = entry.file() {
+        if let Some(size) = file.size {
+            out["size"] = json!(size);
+        }
+        out["checksums"] = json!(checksums(&file.checksums));
+        out["replicas"] = file
+            .replicas
+            .iter()
+            .map(|one| json!({"se": ses.name(one.se), "state": one.state.name(), "pfn": ses.pfn(file.guid, one)}))
+            .collect();
+    }
+    if let Body::Link { target, .. } = &entry.body {
+        out["target"] = json!(target.as_str());
+    }
+    if !entry.tags.is_empty() {
+        out["tags"] = Value::Object(tags(&entry.tags));
+    }
+    out
+}
+
+/// Converts one changed field: its name, before and after.
+pub fn field(change: &FieldChange, info: &ChangeInfo, ses: &SeNames) -> Value {
+    let pair =
+        |field: &str, before: Value, after: Value| json!({"field": field, "before": before, "after": after});
+    let replica = |replica: &Option<Replica>| {
+        replica.as_ref().map(|one| {
+            let pfn = match &one.location {
+                Location::Explicit(pfn) => json!(pfn.as_str()),
+                _ => Value::Null,
+            };
+            json!({"se": ses.name(one.se), "state": one.state.name(), "pfn": pfn})
+        })
+    };
+    match change {
+        FieldChange::Owner { before, after } => {
+            pair("owner", json!(named(&info.users, *before)), json!(named(&info.users, *after)))
+        }
+        FieldChange::Group { before, after } => {
+            pair("group", json!(named(&info.groups, *before)), json!(named(&info.groups, *after)))
+        }
+        FieldChange::Mode { before, after } => {
+            pair("mode", json!(before.to_string()), json!(after.to_string()))
+        }
+        FieldChange::Modified { before, after } => {
+            pair("modified", json!(before.to_string()), json!(after.to_string()))
+        }
+        FieldChange::Expires { before, after } => pair(
+            "expires",
+            json!(before.map(|time| time.to_string())),
+            json!(after.map(|time| time.to_string())),
+        ),
+        FieldChange::Job { before, after } => pair("job", json!(before), json!(after)),
+        FieldChange::Size { after } => pair("size", Value::Null, json!(after)),
+        FieldChange::Checksum { after } => pair("checksum", Value::Null, json!(after.to_string())),
+        FieldChange::Replica { before, after, deletion } => {
+            let mut out = pair("replica", json!(replica(before)), json!(replica(after)));
+            if let Some(id) = deletion {
+                out["deletion"] = json!(deletion_id(*id));
+            }
+            out
+        }
+        FieldChange::Tag { key, before, after } => {
+            let mut out =
+                pair("tag", json!(before.as_ref().map(tag_value)), json!(after.as_ref().map(tag_value)));
+            out["key"] = json!(key.as_str());
+            out
+        }
+        FieldChange::Member { guid, added } => {
+            json!({"field": "member", "guid": guid.to_string(), "added": added})
+        }
+    }
+}
+
+/// A change, as [`change`] converts it.
+#[derive(Debug, ToSchema)]
+#[schema(as = Change)]
+pub struct ChangeOut {
+    /// Revision that it made.
+    pub revision: u64,
+    /// Timeline of that revision.
+    pub timeline: String,
+    /// Time of the change.
+    #[schema(format = "date-time")]
+    pub time: String,
+    /// User that made it.
+    pub who: String,
+    /// Operation id of the request.
+    pub operation: String,
+    /// Part of the request.
+    pub index: u32,
+    /// `created`, `updated`, `moved`, `removed`, `restored`, `purged`, `booked`, `released`,
+    /// `committed`, `dequeued` or `recorded`.
+    pub effect: String,
+    /// Present place of the entry.
+    pub lfn: Option<String>,
+    /// GUID of the entry, or `directory:N`.
+    pub entry: Option<String>,
+    /// The entry that was created or purged.
+    pub r#as: Option<Value>,
+    /// Changed fields, each with `field`, `before` and `after`.
+    pub fields: Option<Vec<Value>>,
+    /// Former directory and name of a moved entry; null if the caller may not read it.
+    pub from: Option<Value>,
+    /// New directory and name of a moved or restored entry.
+    pub to: Option<Value>,
+    /// Former path of a removed entry.
+    pub removed_from: Option<String>,
+    /// Trash item of a restored entry.
+    pub trash: Option<u64>,
+    /// The upload: `lfn` and `size`.
+    pub booked: Option<Value>,
+    /// Storage element.
+    pub se: Option<String>,
+    /// True if the commit made the file.
+    pub created_file: Option<bool>,
+    /// Ids of completed deletions.
+    pub deleted: Option<Vec<String>>,
+    /// Kind of a changed record.
+    pub record: Option<String>,
+    /// Its name.
+    pub name: Option<String>,
+    /// True if it was dropped.
+    pub dropped: Option<bool>,
+}
+
+/// A place in the history.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Position)]
+pub struct PositionOut {
+    /// The last change.
+    pub revision: u64,
+    /// Its timeline.
+    pub timeline: String,
+    /// Both, for the parameter `after`.
+    pub position: String,
+}
