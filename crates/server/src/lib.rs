@@ -19,11 +19,12 @@ mod randomness;
 mod service;
 pub mod settings;
 mod tls;
+mod uploads;
 mod workers;
 
 pub use life::{Addresses, RunningServer, Server, StopHandle};
 pub use open_files::{OPEN_FILES_KEPT, connections_within, raise_open_files};
 pub use settings::{
-    CertificateFiles, ChecksumServer, EnvelopeSettings, JalienSettings, Limits, Network, ServerSettings,
-    StoreChoice, WorkerSettings, XrootdSettings,
+    CertificateFiles, ChecksumServer, EnvelopeSettings, HttpSettings, JalienSettings, Limits, Network,
+    ServerSettings, StoreChoice, WorkerSettings, XrootdSettings,
 };

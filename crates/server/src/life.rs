@@ -26,6 +26,7 @@ use crate::places::Places;
 use crate::service::{Phase, Service};
 use crate::settings::{ServerSettings, StoreChoice};
 use crate::tls;
+use crate::uploads::Uploads;
 use crate::workers::WorkerBook;
 
 /// Time for connections to report the stop and close, after the time for requests in flight.
@@ -42,8 +43,8 @@ pub struct Addresses {
     pub native: Option<SocketAddr>,
     /// Native protocol over a Unix socket.
     pub socket: Option<PathBuf>,
-    /// Metrics and health over plain HTTP.
-    pub metrics: Option<SocketAddr>,
+    /// HTTP: the REST API, metrics and health.
+    pub http: Option<SocketAddr>,
     /// JAliEn's protocol over TLS.
     pub jalien: Option<SocketAddr>,
     /// XRootD's protocol.
@@ -82,7 +83,7 @@ impl StopHandle {
 struct Listeners {
     native: Option<(TcpListener, TlsAcceptor)>,
     local: Option<UnixListener>,
-    metrics: Option<TcpListener>,
+    http: Option<(TcpListener, TlsAcceptor)>,
     jalien: Option<(TcpListener, TlsAcceptor)>,
     xrootd: Option<(TcpListener, TlsAcceptor)>,
 }
@@ -185,7 +186,7 @@ async fn start_on(
         settings.catalogue.anonymous_reads,
     );
     let places = Places::open(settings.networks.clone())?;
-    let envelopes = match addresses.jalien.or(addresses.xrootd) {
+    let envelopes = match addresses.jalien.or(addresses.xrootd).or(addresses.http) {
         Some(address) => {
             let clock = Arc::clone(&settings.clock);
             Some(Envelopes::open(directory.jalien()?, clock, &settings.envelopes, address)?)
@@ -206,11 +207,22 @@ async fn start_on(
         }
         _ => None,
     };
-    let xrootd = match (&settings.xrootd, listeners.xrootd, envelopes) {
+    let uploads = match &envelopes {
+        Some(envelopes) if catalogue.store().read_only().is_none() => {
+            let checksums = settings.xrootd.as_ref().map(|xrootd| xrootd.checksums.clone());
+            let (envelopes, clock) = (Arc::clone(envelopes), Arc::clone(&settings.clock));
+            let (place, checksums) = (directory.uploads()?, checksums.unwrap_or_default());
+            let uploads = Uploads::open(Arc::clone(&service), envelopes, clock, place, checksums)?;
+            let _first = service.uploads.set(Arc::downgrade(&uploads));
+            Some(uploads)
+        }
+        _ => None,
+    };
+    let xrootd = match (&settings.xrootd, listeners.xrootd, &envelopes) {
         (Some(xrootd), Some((listener, acceptor)), Some(envelopes)) => {
-            let (service, clock) = (Arc::clone(&service), Arc::clone(&settings.clock));
-            let xrootd = xrootd.clone();
-            let face = xrootd::Face::open(service, clock, xrootd, envelopes, places, acceptor, &directory)?;
+            let (service, places) = (Arc::clone(&service), Arc::clone(&places));
+            let (envelopes, uploads) = (Arc::clone(envelopes), uploads.clone());
+            let face = xrootd::Face::new(service, xrootd.clone(), envelopes, places, acceptor, uploads);
             Some((face, listener))
         }
         _ => None,
@@ -222,9 +234,21 @@ async fn start_on(
     if let Some((face, listener, acceptor)) = jalien {
         faces.spawn(jalien::serve(face, listener, acceptor, alive.clone()));
     }
+    if let Some(uploads) = &uploads {
+        // It ends by itself when the server stops.
+        faces.spawn(Arc::clone(uploads).work(alive.clone()));
+    }
     if let Some((face, listener)) = xrootd {
         faces.spawn(xrootd::serve(face, listener, alive.clone()));
     }
+    let watchers = match (&settings.http, listeners.http, envelopes) {
+        (Some(http), Some((listener, acceptor)), Some(envelopes)) => {
+            let shared = http::Shared { service: Arc::clone(&service), envelopes, places };
+            let face = http::Face::new(shared, http, acceptor);
+            Some(tokio::spawn(http::serve(face, listener, alive.clone())))
+        }
+        _ => None,
+    };
     let listening = native::Listening::new(Arc::clone(&service), alive);
     if let Some((listener, acceptor)) = listeners.native {
         faces.spawn(native::serve_tls(listening.clone(), listener, acceptor));
@@ -233,8 +257,6 @@ async fn start_on(
         faces.spawn(native::serve_local(listening.clone(), listener));
     }
     drop(listening);
-    let watchers =
-        listeners.metrics.map(|listener| tokio::spawn(http::serve(Arc::clone(&service), listener)));
     let mut working = JoinSet::new();
     if catalogue.store().read_only().is_none() {
         working = workers.start(&catalogue, &settings.workers, &service.phase());
@@ -243,7 +265,7 @@ async fn start_on(
     tracing::info!(
         native = addresses.native.map(tracing::field::display),
         socket = addresses.socket.as_ref().map(|path| tracing::field::display(path.display().to_string())),
-        metrics = addresses.metrics.map(tracing::field::display),
+        http = addresses.http.map(tracing::field::display),
         jalien = addresses.jalien.map(tracing::field::display),
         xrootd = addresses.xrootd.map(tracing::field::display),
         "serving"
@@ -330,13 +352,13 @@ async fn listen(settings: &ServerSettings, directory: &DataDirectory) -> Result<
     let mut addresses = Addresses {
         native: None,
         socket: None,
-        metrics: None,
+        http: None,
         jalien: None,
         xrootd: None,
         certificate,
         admin_token: directory.admin_token(),
     };
-    let mut listeners = Listeners { native: None, local: None, metrics: None, jalien: None, xrootd: None };
+    let mut listeners = Listeners { native: None, local: None, http: None, jalien: None, xrootd: None };
     if let Some(address) = settings.native {
         let acceptor = tls::acceptor(settings, directory)?;
         let (listener, actual) = bind(address, "the native protocol").await?;
@@ -348,10 +370,11 @@ async fn listen(settings: &ServerSettings, directory: &DataDirectory) -> Result<
         listeners.local = Some(bind_local(&path, settings.socket_mode)?);
         addresses.socket = Some(path);
     }
-    if let Some(address) = settings.metrics {
-        let (listener, actual) = bind(address, "metrics").await?;
-        addresses.metrics = Some(actual);
-        listeners.metrics = Some(listener);
+    if let Some(http) = &settings.http {
+        let acceptor = tls::acceptor_of_http(settings, directory)?;
+        let (listener, actual) = bind(http.address, "HTTP").await?;
+        addresses.http = Some(actual);
+        listeners.http = Some((listener, acceptor));
     }
     if let Some(jalien) = &settings.jalien {
         let acceptor = tls::acceptor_of_certificates(settings, directory, jalien::KeyHolder::new())?;
@@ -403,7 +426,7 @@ fn write_addresses(directory: &DataDirectory, addresses: &Addresses, catalogue: 
         "catalogue": catalogue.to_string(),
         "native": addresses.native.map(|address| address.to_string()),
         "socket": addresses.socket.as_deref().map(text),
-        "metrics": addresses.metrics.map(|address| address.to_string()),
+        "http": addresses.http.map(|address| address.to_string()),
         "jalien": addresses.jalien.map(|address| address.to_string()),
         "xrootd": addresses.xrootd.map(|address| address.to_string()),
         "certificate": text(&addresses.certificate),

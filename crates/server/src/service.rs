@@ -19,10 +19,10 @@ use futures::future::BoxFuture;
 use tokio::sync::{Notify, watch};
 
 use crate::admission::{Admission, Class, Held, Lane, Step, UserShare, busy};
-use crate::faces::xrootd::Uploads;
 use crate::instruments::{Ended, Gauge, Instruments, OperationIndex, Scrape, count};
 use crate::paced::Paced;
 use crate::settings::Limits;
+use crate::uploads::Uploads;
 use crate::workers::WorkerBook;
 
 /// Time of a check of credentials, and the count of changed accounts and tokens at that time.
@@ -64,7 +64,7 @@ pub(crate) struct Service {
     phase: watch::Sender<Phase>,
     requests: AtomicU64,
     slow_lines: Paced,
-    /// Uploads over XRootD's protocol, which own the service.
+    /// Uploads whose clients report no end, which own the service.
     pub uploads: OnceLock<Weak<Uploads>>,
 }
 

@@ -60,8 +60,8 @@ pub struct ServerSettings {
     /// Ends the server with an error when the log fails. Otherwise it continues to serve reads of
     /// durable state.
     pub exit_on_log_failure: bool,
-    /// Address of metrics and health over plain HTTP; none disables them.
-    pub metrics: Option<SocketAddr>,
+    /// HTTP: the REST API, metrics and health; none disables it.
+    pub http: Option<HttpSettings>,
     /// JAliEn's protocol, for `alien.py`; none disables it.
     pub jalien: Option<JalienSettings>,
     /// XRootD's protocol; none disables it.
@@ -103,7 +103,7 @@ impl ServerSettings {
             socket: true,
             socket_mode: 0o600,
             exit_on_log_failure: false,
-            metrics: Some(loopback),
+            http: Some(HttpSettings::new(loopback)),
             jalien: None,
             xrootd: None,
             envelopes: EnvelopeSettings::default(),
@@ -115,6 +115,22 @@ impl ServerSettings {
             workers: WorkerSettings::default(),
             clock: Arc::new(WatchedClock::of_system(CLOCK_JUMP)),
         }
+    }
+}
+
+/// Settings of HTTP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpSettings {
+    /// Address. Port 0 takes a free one.
+    pub address: SocketAddr,
+    /// Networks whose clients may speak plain HTTP; all others speak HTTPS.
+    pub plain: Vec<Network>,
+}
+
+impl HttpSettings {
+    /// Returns the defaults, at `address`: HTTPS only.
+    pub fn new(address: SocketAddr) -> Self {
+        HttpSettings { address, plain: Vec::new() }
     }
 }
 
@@ -232,7 +248,8 @@ pub struct Limits {
     pub connections_unauthenticated_max: usize,
     /// Network connections without credentials of one address (for IPv6: of one /64 network).
     pub connections_unauthenticated_per_address_max: usize,
-    /// Connections to the metrics listener at once; one more is closed.
+    /// HTTP connections beyond all other slots, which may read metrics and health only; one more is
+    /// closed.
     pub metrics_connections_max: usize,
     /// Bytes of one frame after authentication; announced in the handshake.
     pub frame_bytes_max: usize,

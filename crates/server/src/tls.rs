@@ -18,11 +18,13 @@ const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 const APPLICATION_PROTOCOL: &[u8] = b"exacat";
 /// Name of HTTP in the TLS handshake.
 const HTTP: &[u8] = b"http/1.1";
+/// Name of HTTP/2 in the TLS handshake.
+pub(crate) const HTTP2: &[u8] = b"h2";
 
 /// Returns the TLS acceptor of the native protocol. Makes the self-signed certificate if it is
 /// needed and missing.
 pub(crate) fn acceptor(settings: &ServerSettings, directory: &DataDirectory) -> Result<TlsAcceptor> {
-    load(&certificate(settings, directory)?, APPLICATION_PROTOCOL, None)
+    load(&certificate(settings, directory)?, &[APPLICATION_PROTOCOL], None)
 }
 
 /// Returns the TLS acceptor for clients that show certificates and speak HTTP.
@@ -31,7 +33,7 @@ pub(crate) fn acceptor_of_certificates(
     directory: &DataDirectory,
     verifier: Arc<dyn ClientCertVerifier>,
 ) -> Result<TlsAcceptor> {
-    load(&certificate(settings, directory)?, HTTP, Some(verifier))
+    load(&certificate(settings, directory)?, &[HTTP], Some(verifier))
 }
 
 /// Returns the TLS acceptor for clients without certificates: XRootD clients, which name no
@@ -40,7 +42,12 @@ pub(crate) fn acceptor_of_xrootd(
     settings: &ServerSettings,
     directory: &DataDirectory,
 ) -> Result<TlsAcceptor> {
-    load(&certificate(settings, directory)?, HTTP, None)
+    load(&certificate(settings, directory)?, &[HTTP], None)
+}
+
+/// Returns the TLS acceptor of HTTP, in both versions.
+pub(crate) fn acceptor_of_http(settings: &ServerSettings, directory: &DataDirectory) -> Result<TlsAcceptor> {
+    load(&certificate(settings, directory)?, &[HTTP2, HTTP], None)
 }
 
 fn certificate(settings: &ServerSettings, directory: &DataDirectory) -> Result<CertificateFiles> {
@@ -98,7 +105,7 @@ fn host_name() -> Option<String> {
 
 fn load(
     files: &CertificateFiles,
-    protocol: &[u8],
+    protocols: &[&[u8]],
     verifier: Option<Arc<dyn ClientCertVerifier>>,
 ) -> Result<TlsAcceptor> {
     let bad = |path: &Path, error: &dyn std::fmt::Display| {
@@ -121,7 +128,7 @@ fn load(
         Some(verifier) => config.with_client_cert_verifier(verifier),
     };
     let mut config = config.with_single_cert(chain, key).map_err(|error| bad(&files.chain, &error))?;
-    config.alpn_protocols = vec![protocol.to_vec()];
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
@@ -153,9 +160,9 @@ mod tests {
         }
         let mixed =
             CertificateFiles { chain: one.path().join("server.crt"), key: two.path().join("server.key") };
-        assert!(load(&mixed, APPLICATION_PROTOCOL, None).is_err());
+        assert!(load(&mixed, &[APPLICATION_PROTOCOL], None).is_err());
         let none =
             CertificateFiles { chain: one.path().join("server.key"), key: two.path().join("server.key") };
-        assert_eq!(load(&none, APPLICATION_PROTOCOL, None).err().unwrap().kind, ErrorKind::Invalid);
+        assert_eq!(load(&none, &[APPLICATION_PROTOCOL], None).err().unwrap().kind, ErrorKind::Invalid);
     }
 }

@@ -230,7 +230,8 @@ it: requests in flight are finished first.
 Examples:
   exacat serve
   exacat serve --listen 127.0.0.1:0 --store memory --data ~/try --log debug
-  exacat serve --listen 127.0.0.1:0 --metrics 127.0.0.1:0 --data ~/second
+  exacat serve --listen 127.0.0.1:0 --http 127.0.0.1:0 --data ~/second
+  exacat serve --http 0.0.0.0:7421 --http-plain=10.1.0.0/16
   exacat serve --listen 127.0.0.1:0 --data ~/third --history-keep 90d
   exacat serve --snapshot before-upgrade
   exacat serve --listen 0.0.0.0:7420 --name catalogue.example.org
@@ -250,9 +251,27 @@ pub struct ServeArgs {
         default_value_if("snapshot", clap::builder::ArgPredicate::IsPresent, "none")
     )]
     pub listen: String,
-    /// Address of Prometheus metrics and health over HTTP; port 0 takes a free one; none disables it
-    #[arg(long, value_name = "ADDRESS:PORT|none", default_value = "none")]
-    pub metrics: String,
+    /// Address of HTTPS: the REST API, Prometheus metrics and health; port 0 takes a free one; none
+    /// disables it
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT|none",
+        default_value = "none",
+        default_missing_value = "127.0.0.1:7421",
+        num_args = 0..=1
+    )]
+    pub http: String,
+    /// Speak plain HTTP too with clients on this machine, and in the given networks
+    /// (10.1.0.0/16,10.2.0.0/16)
+    #[arg(
+        long,
+        value_name = "NETWORK",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "",
+        value_delimiter = ','
+    )]
+    pub http_plain: Option<Vec<String>>,
     /// Address of the JAliEn protocol, for alien.py, over TLS; port 0 takes a free one; none
     /// disables it
     #[arg(long, value_name = "ADDRESS:PORT|none", default_value = "none")]

@@ -108,7 +108,7 @@ impl StartedServer {
         let binary = std::env::current_exe().map_err(failed)?;
         let start = Instant::now();
         let child = Command::new(binary)
-            .args(["serve", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--data"])
+            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
             .arg(data)
             .args(more)
             .env("EXACAT_LOG", "warn")

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use exacat_model::{AccountName, Lfn, Mode, SnapshotName};
 use exacat_server::{
-    Addresses, CertificateFiles, ChecksumServer, JalienSettings, Network, Server, ServerSettings,
-    StoreChoice, XrootdSettings, connections_within, raise_open_files,
+    Addresses, CertificateFiles, ChecksumServer, HttpSettings, JalienSettings, Network, Server,
+    ServerSettings, StoreChoice, XrootdSettings, connections_within, raise_open_files,
 };
 use exacat_store::{CLOCK_JUMP_RANGE, WatchedClock};
 use exacat_store_cassandra::CassandraSettings;
@@ -20,6 +20,9 @@ use crate::connect::data_directory;
 use crate::failure::{Failure, say};
 use crate::output::{Align, Out, Style, Table};
 use crate::parse;
+
+/// Networks of this machine alone.
+const LOOPBACK: [&str; 2] = ["127.0.0.0/8", "::1/128"];
 
 /// `exacat serve`
 pub async fn serve(args: ServeArgs, connection: &Connection, style: Style) -> Result<u8, Failure> {
@@ -94,8 +97,7 @@ fn settings(args: &ServeArgs, connection: &Connection, directory: &Path) -> Resu
     let mut settings = ServerSettings::new(directory);
     settings.native =
         args::listener(&args.listen).map_err(|error| Failure::local(format!("--listen: {error}")))?;
-    settings.metrics =
-        args::listener(&args.metrics).map_err(|error| Failure::local(format!("--metrics: {error}")))?;
+    settings.http = http(args)?;
     settings.jalien = jalien(args)?;
     settings.xrootd = xrootd(args)?;
     settings.networks = args.networks.clone();
@@ -200,6 +202,27 @@ fn jalien(args: &ServeArgs) -> Result<Option<JalienSettings>, Failure> {
     }))
 }
 
+fn http(args: &ServeArgs) -> Result<Option<HttpSettings>, Failure> {
+    let address = args::listener(&args.http).map_err(|error| Failure::local(format!("--http: {error}")))?;
+    let Some(address) = address else {
+        return match &args.http_plain {
+            Some(_) => Err(Failure::local("--http-plain: there is no --http")),
+            None => Ok(None),
+        };
+    };
+    let network = |text: &str| -> Result<Network, Failure> {
+        text.parse().map_err(|error| Failure::local(format!("--http-plain: {error}")))
+    };
+    let mut plain = Vec::new();
+    if let Some(named) = &args.http_plain {
+        let named = named.iter().map(String::as_str).filter(|text| !text.is_empty());
+        for text in LOOPBACK.into_iter().chain(named) {
+            plain.push(network(text)?);
+        }
+    }
+    Ok(Some(HttpSettings { plain, ..HttpSettings::new(address) }))
+}
+
 fn xrootd(args: &ServeArgs) -> Result<Option<XrootdSettings>, Failure> {
     let address =
         args::listener(&args.xrootd).map_err(|error| Failure::local(format!("--xrootd: {error}")))?;
@@ -236,7 +259,7 @@ fn announce(addresses: &Addresses, directory: &Path, style: Style) -> Result<(),
     let mut out = Out::new(style);
     let native = addresses.native.map(|address| format!("exacat://{address}"));
     let socket = addresses.socket.as_ref().map(|path| format!("unix:{}", path.display()));
-    let metrics = addresses.metrics.map(|address| format!("http://{address}/metrics"));
+    let http = addresses.http.map(|address| format!("https://{address}"));
     let jalien = addresses.jalien.map(|address| format!("wss://{address}/websocket/json"));
     let xrootd = addresses.xrootd.map(|address| format!("root://{address}"));
     let written = if style.json {
@@ -244,7 +267,7 @@ fn announce(addresses: &Addresses, directory: &Path, style: Style) -> Result<(),
             "data": shown(directory),
             "native": native,
             "socket": socket,
-            "metrics": metrics,
+            "http": http,
             "jalien": jalien,
             "xrootd": xrootd,
             "certificate": shown(&addresses.certificate),
@@ -258,7 +281,7 @@ fn announce(addresses: &Addresses, directory: &Path, style: Style) -> Result<(),
         for (name, place) in [
             ("socket", socket),
             ("network", native),
-            ("metrics", metrics),
+            ("http", http),
             ("alien.py", jalien),
             ("xrootd", xrootd),
         ] {

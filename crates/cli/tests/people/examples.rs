@@ -20,10 +20,11 @@ const WAIT: Duration = Duration::from_secs(60);
 const CHANGES_APART: Duration = Duration::from_millis(200);
 
 /// Beginnings of examples that do not run here, and the reasons.
-const ELSEWHERE: [(&str, &str); 17] = [
+const ELSEWHERE: [(&str, &str); 18] = [
     ("exacat serve   ", "listens at the standard port, where another server may be"),
     ("exacat serve\n", "listens at the standard port, where another server may be"),
     ("exacat serve --listen 0.0.0.0", "listens to the network, at the standard port"),
+    ("exacat serve --http 0.0.0.0", "listens to the network, at the standard port"),
     ("exacat serve --jalien 0.0.0.0", "listens to the network, and needs certificates of a grid"),
     ("exacat serve --xrootd 0.0.0.0", "listens to the network, at the standard port"),
     ("exacat serve --store cassandra:", "needs a cluster"),

@@ -15,5 +15,6 @@ mod completion;
 mod examples;
 mod listings;
 mod outputs;
+mod rest_guide;
 mod scripting;
 mod tables;

@@ -10,7 +10,7 @@ pub fn http_status(kind: ErrorKind) -> u16 {
         ErrorKind::Denied => 403,
         ErrorKind::Unauthenticated => 401,
         ErrorKind::Invalid => 400,
-        ErrorKind::Conflict => 412,
+        ErrorKind::Conflict => 409,
         ErrorKind::Quota => 507,
         ErrorKind::Limit => 413,
         ErrorKind::Busy => 429,

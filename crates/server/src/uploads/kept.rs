@@ -10,7 +10,7 @@ use crate::directory::{failed, read, remove, write_private};
 
 /// One replica that a client was redirected to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::faces::xrootd) struct Written {
+pub(crate) struct Written {
     pub guid: Guid,
     pub lfn: Lfn,
     pub se: SeName,

@@ -1,4 +1,4 @@
-//! Uploads of XRootD clients. Opening a file reserves it ([`opening`]). Nobody reports when the
+//! Uploads whose clients report no end: those over XRootD's protocol and over HTTP. Nobody reports when the
 //! file is complete, so the server asks the storage element ([`visit`]). It does so repeatedly
 //! until the reservation expires, and at once when a request reads the name or lists its directory.
 //! It commits a file that is closed and has the reserved size and checksum. A client that removes
@@ -6,7 +6,6 @@
 
 mod asking;
 mod kept;
-pub(super) mod opening;
 mod visit;
 
 use std::collections::{BTreeMap, HashMap};
@@ -28,7 +27,7 @@ use crate::instruments::count;
 use crate::service::{Cancel, Phase, Service, Work};
 use crate::settings::ChecksumServer;
 use kept::Kept;
-pub(super) use kept::Written;
+pub(crate) use kept::Written;
 use visit::{Found, Question, look};
 
 /// Time from a redirection to the first visit; the interval doubles with each further visit.
@@ -49,7 +48,7 @@ const VERDICT_TIME: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(200);
 
 /// One upload in progress.
-pub(super) struct Pending {
+pub(crate) struct Pending {
     pub written: Written,
     /// Held during a visit.
     looked: Arc<tokio::sync::Mutex<Looked>>,
@@ -179,13 +178,13 @@ impl Uploads {
     }
 
     /// Refuses an upload beyond the limit.
-    fn check_room(&self) -> Result<()> {
+    pub fn check_room(&self) -> Result<()> {
         let many = self.known.lock().by_guid.len() >= self.service.limits.xrootd_uploads_max;
         if many { Err(busy("files being written by this protocol")) } else { Ok(()) }
     }
 
     /// Starts to track an upload, in place of an older one with its GUID.
-    async fn add(&self, written: Written) -> Result<()> {
+    pub async fn add(&self, written: Written) -> Result<()> {
         self.check_room()?;
         let (kept, keep) = (Arc::clone(&self.kept), written.clone());
         on_disk(move || kept.put(&keep)).await?;
@@ -238,18 +237,18 @@ impl Uploads {
     }
 
     /// Returns the uploads of a name.
-    pub(super) fn named(&self, lfn: &Lfn) -> Vec<Arc<Pending>> {
+    pub(crate) fn named(&self, lfn: &Lfn) -> Vec<Arc<Pending>> {
         self.known.lock().named(lfn)
     }
 
     /// Returns the uploads of names below a directory, at any depth.
-    pub(super) fn below(&self, directory: &Lfn) -> Vec<Arc<Pending>> {
+    pub(crate) fn below(&self, directory: &Lfn) -> Vec<Arc<Pending>> {
         self.known.lock().below(directory)
     }
 
     /// Visits uploads, so that the next answer to a request includes the complete ones. Waits no
     /// longer than [`WAIT_FOR_LOOK`].
-    pub(super) async fn asked_for(self: &Arc<Self>, pending: Vec<Arc<Pending>>) {
+    pub(crate) async fn asked_for(self: &Arc<Self>, pending: Vec<Arc<Pending>>) {
         if pending.is_empty() {
             return;
         }
@@ -263,13 +262,13 @@ impl Uploads {
 
     /// Returns the checksums of a complete upload before its commit; none if it is incomplete or
     /// was committed meanwhile.
-    pub(super) async fn checksums_of(self: &Arc<Self>, pending: &Arc<Pending>) -> Option<Checksums> {
+    pub(crate) async fn checksums_of(self: &Arc<Self>, pending: &Arc<Pending>) -> Option<Checksums> {
         let look = self.look_since(pending, Instant::now(), Purpose::Checksum, Some(&self.seats));
         tokio::time::timeout(WAIT_FOR_LOOK, look).await.ok().flatten()
     }
 
     /// Stops tracking an upload that its client aborted.
-    pub(super) async fn given_up(&self, pending: &Pending) {
+    pub(crate) async fn given_up(&self, pending: &Pending) {
         count(&self.service.instruments.counts.xrootd_given_up);
         self.forget(&pending.written).await;
     }

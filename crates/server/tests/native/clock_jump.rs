@@ -40,7 +40,7 @@ async fn start(directory: &Path, clocks: &Clocks) -> RunningServer {
     let workers = WorkerSettings { interval: Duration::from_millis(2), ..WorkerSettings::default() };
     Server::start(ServerSettings {
         native: None,
-        metrics: None,
+        http: None,
         socket: false,
         store: StoreChoice::Embedded,
         clock: clocks.machine.watched(&clocks.passed),

@@ -29,7 +29,7 @@ async fn the_data_directory_is_private_where_it_must_be() {
     let json: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(data.join("server.json")).unwrap()).unwrap();
     assert_eq!(json["native"], world.server.addresses.native.unwrap().to_string());
-    assert_eq!(json["metrics"], world.server.addresses.metrics.unwrap().to_string());
+    assert_eq!(json["http"], world.server.addresses.http.unwrap().to_string());
     assert_eq!(json["socket"], data.join("exacat.sock").to_str().unwrap());
     assert_eq!(json["certificate"], data.join("server.crt").to_str().unwrap());
 }
@@ -80,7 +80,7 @@ async fn a_stop_finishes_what_is_in_flight_and_refuses_the_rest() {
         assert!(matches!(client.expect().await, (0, Frame::Goodbye { .. })));
     }
     assert_eq!(silent.expect_refusal().await.kind, ErrorKind::Unavailable);
-    assert_eq!(http(&world, "GET", "/health/ready").await.0, 503);
+    assert_eq!(http(&world, "GET", "/readyz").await.0, 503);
     let late = writer.ask(Operation::Mkdir { lfns: vec![lfn("/b")], parents: false, mode: None }).await;
     assert_eq!(writer.outcome(late).await.unwrap_err().kind, ErrorKind::Unavailable);
     eventually("the socket to go", || !world.data().join("exacat.sock").exists()).await;

@@ -102,6 +102,7 @@ impl DiskFile for File {
 
 async fn start(place: &Path, exit_on_log_failure: bool, now: &Arc<AtomicBool>) -> RunningServer {
     let mut settings = ServerSettings::new(place.join("data"));
+    settings.http.as_mut().unwrap().plain = vec!["127.0.0.0/8".parse().unwrap()];
     settings.exit_on_log_failure = exit_on_log_failure;
     let disk: Arc<dyn Disk> = Arc::new(Failing { now: Arc::clone(now) });
     let embedded = EmbeddedSettings { segment_bytes: 1 << 20, ..EmbeddedSettings::at(place.join("store")) };
@@ -128,7 +129,7 @@ async fn server_with_failed_log_reads_and_says_so_or_ends_with_an_error() {
         let place = tempfile::tempdir().unwrap();
         let now = Arc::new(AtomicBool::new(false));
         let server = start(place.path(), exits, &now).await;
-        let metrics = server.addresses.metrics.unwrap();
+        let metrics = server.addresses.http.unwrap();
         execute(&server, mkdir("/kept")).await.unwrap();
         assert_eq!(http_at(metrics, "GET", "/healthz").await, (200, "healthy\n".to_owned()));
         now.store(true, Ordering::SeqCst);

@@ -1,7 +1,6 @@
-//! Metrics and health over plain HTTP.
+//! Metrics and health over HTTP.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use exacat_model::Operation;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -12,7 +11,7 @@ use crate::world::{World, lfn};
 
 /// Sends a request; returns status and body.
 pub async fn http(world: &World, method: &str, path: &str) -> (u16, String) {
-    http_at(world.server.addresses.metrics.unwrap(), method, path).await
+    http_at(world.server.addresses.http.unwrap(), method, path).await
 }
 
 /// Sends a request to a server at this address.
@@ -66,46 +65,14 @@ async fn metrics_tell_what_was_asked_and_how_it_went() {
 #[tokio::test(flavor = "multi_thread")]
 async fn health_is_told() {
     let world = World::new().await;
-    assert_eq!(http(&world, "GET", "/health/live").await, (200, "alive\n".to_owned()));
-    assert_eq!(http(&world, "GET", "/health/ready").await, (200, "ready\n".to_owned()));
-    assert_eq!(http(&world, "HEAD", "/health/ready").await, (200, String::new()));
+    assert_eq!(http(&world, "GET", "/livez").await, (200, "alive\n".to_owned()));
+    assert_eq!(http(&world, "GET", "/readyz").await, (200, "ready\n".to_owned()));
+    assert_eq!(http(&world, "HEAD", "/readyz").await, (200, String::new()));
     assert_eq!(http(&world, "GET", "/nothing").await.0, 404);
-    assert_eq!(http(&world, "POST", "/health/live").await.0, 405);
+    assert_eq!(http(&world, "POST", "/livez").await.0, 405);
     world.server.catalogue().store().close().await.unwrap();
-    let (status, body) = http(&world, "GET", "/health/ready").await;
+    let (status, body) = http(&world, "GET", "/readyz").await;
     assert_eq!((status, body.as_str()), (503, "not ready: the store refuses\n"));
-    assert_eq!(http(&world, "GET", "/health/live").await.0, 200);
+    assert_eq!(http(&world, "GET", "/livez").await.0, 200);
     assert_eq!(http(&world, "GET", "/metrics").await.0, 200, "metrics without a store");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn connections_to_metrics_are_bounded() {
-    let world = World::with_limits(|limits| limits.metrics_connections_max = 1).await;
-    let address = world.server.addresses.metrics.unwrap();
-    let holding = TcpStream::connect(address).await.unwrap();
-    soon("the second to be closed", async {
-        loop {
-            let mut second = TcpStream::connect(address).await.unwrap();
-            let mut said = [0u8; 12];
-            // The client sends no request: an answer can only be that there is no slot.
-            let read = tokio::time::timeout(Duration::from_millis(200), second.read_exact(&mut said)).await;
-            if matches!(read, Ok(Ok(_))) && &said == b"HTTP/1.1 503" {
-                return;
-            }
-        }
-    })
-    .await;
-    drop(holding);
-    soon("a free place", async {
-        loop {
-            let mut stream = TcpStream::connect(address).await.unwrap();
-            let _ =
-                stream.write_all(b"GET /health/live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
-            let mut text = String::new();
-            if stream.read_to_string(&mut text).await.is_ok() && text.starts_with("HTTP/1.1 200") {
-                return;
-            }
-        }
-    })
-    .await;
 }

@@ -164,6 +164,9 @@ impl World {
         let mut settings = ServerSettings::new(directory.path().join("data"));
         settings.clock = clock.shared();
         settings.workers = WorkerSettings { enabled: false, ..WorkerSettings::default() };
+        if let Some(http) = &mut settings.http {
+            http.plain = vec!["127.0.0.0/8".parse().unwrap()];
+        }
         set(&mut settings);
         let store = Arc::new(MemoryStore::new(clock.shared()));
         let fronted = Fronted::new(Hooked(Arc::clone(&hooks)), store.clone());

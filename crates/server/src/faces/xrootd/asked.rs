@@ -12,12 +12,12 @@ use exacat_wire::xrootd::{Asked, Fields, Request, RequestHeader, StreamId, respo
 use tokio::sync::mpsc;
 
 use super::client::by_token;
-use super::uploads::Uploads;
 use super::{Face, about, files, names};
 use crate::admission::{Bounded, Room, Step, Unread};
 use crate::faces::errors;
 use crate::instruments::count;
 use crate::service::{Asker, Cancel, Work};
+use crate::uploads::Uploads;
 
 /// Prefix of our tokens; envelopes and foreign tokens lack it.
 const TOKEN_PREFIX: &str = "exa_";

@@ -14,7 +14,7 @@ use exacat_wire::xrootd::path::escaped;
 
 use super::asked::{Asking, Outcome, Refusal, Response, unexpected};
 use super::names::stat_of;
-use super::uploads::opening;
+use super::opening;
 use crate::data_server::Target;
 use crate::envelopes::{Access, Subject, is_own_place};
 use crate::instruments::count;

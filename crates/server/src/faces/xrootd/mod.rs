@@ -13,29 +13,26 @@ mod connection;
 mod files;
 mod keys;
 mod names;
+mod opening;
 mod stream;
-mod uploads;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use exacat_model::Result;
-use exacat_store::Clock;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 
 use crate::admission::Entrance;
-use crate::directory::DataDirectory;
 use crate::envelopes::Envelopes;
 use crate::instruments::count;
 use crate::places::Places;
 use crate::service::Service;
 use crate::settings::XrootdSettings;
+use crate::uploads::Uploads;
 use connection::Connection;
 use stream::Stream;
-pub(crate) use uploads::Uploads;
 
 /// First byte of a client that starts with TLS: an HTTPS client, because XRootD clients send a
 /// greeting first.
@@ -53,35 +50,22 @@ pub(crate) struct Face {
 }
 
 impl Face {
-    /// Opens the face; the data directory keeps the uploads in progress.
-    pub fn open(
+    /// Makes the face.
+    pub fn new(
         service: Arc<Service>,
-        clock: Arc<dyn Clock>,
         settings: XrootdSettings,
         envelopes: Arc<Envelopes>,
         places: Arc<Places>,
         acceptor: TlsAcceptor,
-        directory: &DataDirectory,
-    ) -> Result<Arc<Self>> {
-        let uploads = match service.catalogue.store().read_only() {
-            Some(_) => None,
-            None => {
-                let (service, envelopes) = (Arc::clone(&service), Arc::clone(&envelopes));
-                let checksums = settings.checksums.clone();
-                let uploads =
-                    Uploads::open(Arc::clone(&service), envelopes, clock, directory.uploads()?, checksums)?;
-                let _first = service.uploads.set(Arc::downgrade(&uploads));
-                Some(uploads)
-            }
-        };
-        Ok(Arc::new(Face { service, settings, envelopes, places, acceptor, uploads }))
+        uploads: Option<Arc<Uploads>>,
+    ) -> Arc<Self> {
+        Arc::new(Face { service, settings, envelopes, places, acceptor, uploads })
     }
 }
 
 /// Serves connections until the server stops; returns when the last of them has ended.
 pub(crate) async fn serve(face: Arc<Face>, listener: TcpListener, alive: mpsc::Sender<()>) {
     let service = Arc::clone(&face.service);
-    let looking = face.uploads.as_ref().map(|uploads| tokio::spawn(Arc::clone(uploads).work(alive.clone())));
     let begin = move |(stream, address)| {
         let entrance = super::entered(&face.service, face.service.admission.connections.enter(address))?;
         let (face, alive) = (Arc::clone(&face), alive.clone());
@@ -91,10 +75,6 @@ pub(crate) async fn serve(face: Arc<Face>, listener: TcpListener, alive: mpsc::S
         })
     };
     super::serve(&service, "xrootd", move |context| listener.poll_accept(context), begin).await;
-    if let Some(looking) = looking {
-        // It ends by itself when the server stops.
-        let _ = looking.await;
-    }
 }
 
 /// Distinguishes a client of XRootD from an HTTPS client that wants the keys of envelopes.

@@ -12,12 +12,12 @@ use exacat_model::{
 use exacat_wire::xrootd::Asked;
 use exacat_wire::xrootd::numbers::{error, open as options};
 
-use super::Written;
+use super::asked::{Asking, Outcome, Refusal, Response, unexpected};
+use super::files::{self, SE_FIELD};
 use crate::data_server::Target;
 use crate::envelopes::{Access, Subject, is_own_place};
-use crate::faces::xrootd::asked::{Asking, Outcome, Refusal, Response, unexpected};
-use crate::faces::xrootd::files::{self, SE_FIELD};
 use crate::instruments::count;
+use crate::uploads::Written;
 
 /// Field with the size of the file in bytes, as clients send it.
 const SIZE_FIELD: &str = "oss.asize";
@@ -89,7 +89,7 @@ impl Wish {
 }
 
 /// Opens a file for writing.
-pub(in crate::faces::xrootd) async fn open(asking: &Asking, how: u16, asked: &Asked<'_>) -> Outcome {
+pub(super) async fn open(asking: &Asking, how: u16, asked: &Asked<'_>) -> Outcome {
     let face = &asking.with.face;
     let Some(uploads) = &face.uploads else {
         return Err(Refusal::new(error::READ_ONLY, "this is a snapshot: nothing can be written"));

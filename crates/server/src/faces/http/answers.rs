@@ -1,0 +1,242 @@
+//! Answers: bodies at once or in parts, and errors as problem documents (RFC 9457).
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use exacat_model::{Error, ErrorKind};
+use hyper::body::{Frame, SizeHint};
+use hyper::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+};
+use hyper::{Response, StatusCode};
+use serde::Serialize;
+use tokio::sync::mpsc;
+
+use crate::admission::Room;
+use crate::faces::errors::http_status;
+use crate::service::Cancel;
+
+/// Content type of JSON.
+pub(super) const JSON: &str = "application/json";
+/// Content type of a problem document.
+pub(super) const PROBLEM: &str = "application/problem+json";
+/// Content type of JSON lines.
+pub(super) const LINES: &str = "application/x-ndjson";
+/// Content type of server-sent events.
+pub(super) const EVENTS: &str = "text/event-stream";
+/// Content type of text.
+pub(super) const TEXT: &str = "text/plain; charset=utf-8";
+/// Seconds after which a refused client may come again.
+const RETRY_SECONDS: &str = "1";
+/// Start of the URI of a kind of error.
+const KIND_URI: &str = "urn:exacat:error:";
+
+/// A part of a long answer.
+pub(super) enum Part {
+    /// Some bytes, and the room that they take.
+    Bytes(Bytes, Option<Room>),
+    /// The end. Without it the connection is broken off, so that the client notices.
+    End,
+}
+
+/// The body of an answer.
+pub(super) enum Body {
+    /// The whole.
+    Whole(Option<Bytes>),
+    /// Part after part.
+    Parts {
+        /// The parts.
+        parts: mpsc::Receiver<Part>,
+        /// Stops the work if the client goes away.
+        _cancel: CancelOnDrop,
+    },
+    /// After the last part.
+    Ended,
+}
+
+/// Cancels work when it is dropped.
+pub(super) struct CancelOnDrop(pub Arc<Cancel>);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+impl hyper::body::Body for Body {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        match &mut *self {
+            Body::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Body::Parts { parts, .. } => match parts.poll_recv(context) {
+                Poll::Pending => Poll::Pending,
+                Poll::Ready(Some(Part::Bytes(bytes, _room))) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                Poll::Ready(Some(Part::End)) => {
+                    *self = Body::Ended;
+                    Poll::Ready(None)
+                }
+                Poll::Ready(None) => {
+                    *self = Body::Ended;
+                    Poll::Ready(Some(Err(io::Error::other("the answer broke off"))))
+                }
+            },
+            Body::Ended => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, Body::Whole(None) | Body::Ended)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Body::Whole(Some(bytes)) => SizeHint::with_exact(bytes.len() as u64),
+            Body::Whole(None) | Body::Ended => SizeHint::with_exact(0),
+            Body::Parts { .. } => SizeHint::default(),
+        }
+    }
+}
+
+/// Makes an answer of one piece.
+pub(super) fn answer(
+    status: StatusCode,
+    content_type: &'static str,
+    body: impl Into<Bytes>,
+) -> Response<Body> {
+    let mut response = Response::new(Body::Whole(Some(body.into())));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+/// Makes an answer without a body.
+pub(super) fn empty(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Body::Whole(None));
+    *response.status_mut() = status;
+    response
+}
+
+/// Makes an answer of text that nobody may cache.
+pub(super) fn text(status: StatusCode, content_type: &'static str, body: String) -> Response<Body> {
+    let mut response = answer(status, content_type, body);
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// A problem document.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub(super) struct Problem {
+    /// URI of the kind of error.
+    #[schema(examples("urn:exacat:error:not-found"))]
+    pub r#type: String,
+    /// Kind of error, in words.
+    pub title: String,
+    /// HTTP status.
+    pub status: u16,
+    /// The message.
+    pub detail: String,
+    /// Kind of error: `not-found`, `denied`, ….
+    pub kind: String,
+    /// The name that it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// Advice: the next step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<&'static str>,
+}
+
+impl Problem {
+    /// Describes an error.
+    pub fn of(error: &Error, subject: Option<String>) -> Self {
+        let kind = error.kind.name();
+        Problem {
+            r#type: format!("{KIND_URI}{kind}"),
+            title: title(error.kind).to_owned(),
+            status: http_status(error.kind),
+            detail: error.message.clone(),
+            kind: kind.to_owned(),
+            subject,
+            hint: hint(error.kind),
+        }
+    }
+}
+
+fn title(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::NotFound => "Not found",
+        ErrorKind::Exists => "Exists already",
+        ErrorKind::NotDirectory => "Not a directory",
+        ErrorKind::NotFile => "Not a file",
+        ErrorKind::NotEmpty => "Not empty",
+        ErrorKind::Denied => "Permission denied",
+        ErrorKind::Unauthenticated => "Not authenticated",
+        ErrorKind::Invalid => "Invalid request",
+        ErrorKind::Conflict => "Conflict",
+        ErrorKind::Quota => "Quota exceeded",
+        ErrorKind::Limit => "Limit exceeded",
+        ErrorKind::Busy => "Busy",
+        ErrorKind::Unavailable => "Unavailable",
+        ErrorKind::Unknown => "Unknown outcome",
+        ErrorKind::Corrupt => "Damaged data",
+        ErrorKind::Internal => "Internal error",
+    }
+}
+
+fn hint(kind: ErrorKind) -> Option<&'static str> {
+    match kind {
+        ErrorKind::Unauthenticated => {
+            Some("send Authorization: Bearer TOKEN; 'exacat token issue' makes one")
+        }
+        ErrorKind::Busy | ErrorKind::Unavailable => Some("send the request again after Retry-After seconds"),
+        ErrorKind::Unknown => Some("send the request again with the same Idempotency-Key"),
+        _ => None,
+    }
+}
+
+/// Makes the answer of an error.
+pub(super) fn problem(error: &Error, subject: Option<String>) -> Response<Body> {
+    let document = Problem::of(error, subject);
+    let status = StatusCode::from_u16(document.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    refusal(status, &document)
+}
+
+/// Makes the answer of an error with another status than its kind has.
+pub(super) fn problem_as(status: StatusCode, error: &Error) -> Response<Body> {
+    refusal(status, &Problem { status: status.as_u16(), ..Problem::of(error, None) })
+}
+
+fn refusal(status: StatusCode, document: &Problem) -> Response<Body> {
+    let mut response = answer(status, PROBLEM, serde_json::to_vec(document).unwrap_or_default());
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if status == StatusCode::UNAUTHORIZED {
+        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"exacat\""));
+    }
+    if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
+        headers.insert(RETRY_AFTER, HeaderValue::from_static(RETRY_SECONDS));
+    }
+    response
+}
+
+/// Makes the answer to a method that a path does not have.
+pub(super) fn not_allowed(methods: &str) -> Response<Body> {
+    let error = Error::invalid(format!("this path takes {methods}"));
+    let mut response = problem_as(StatusCode::METHOD_NOT_ALLOWED, &error);
+    set(&mut response, ALLOW, methods);
+    response
+}
+
+/// Sets a header, unless its value cannot be one.
+pub(super) fn set(response: &mut Response<Body>, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        response.headers_mut().insert(name, value);
+    }
+}

@@ -1,0 +1,376 @@
+//! One request: the client's identity, its room among all requests, and its operations.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use exacat_model::{
+    AccountName, Answer, Consistency, Error, ErrorKind, Guid, Lfn, Operation, OperationId, Result, Revision,
+};
+use exacat_wire::native::{Authenticate, Credentials, Secret};
+use http_body_util::BodyExt;
+use hyper::HeaderMap;
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
+
+use super::Conversation;
+use crate::access::Session;
+use crate::admission::{Held, Room, Step, Unread, busy};
+use crate::instruments::count;
+use crate::service::{Asker, Cancel, Checked, Service, Work, step_id};
+
+/// Header with the revision of the catalogue that an answer shows at least.
+pub(super) const REVISION: HeaderName = HeaderName::from_static("exacat-revision");
+/// Header with the revision that an answer must show at least.
+const AT_LEAST: HeaderName = HeaderName::from_static("exacat-at-least");
+/// Header with the user to act as.
+const ACT_AS: HeaderName = HeaderName::from_static("exacat-act-as");
+/// Header with the consistency level of a read.
+const CONSISTENCY: HeaderName = HeaderName::from_static("exacat-consistency");
+/// Header with the operation id of a change, a UUID of version 7.
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// Longest wait for a revision.
+const AT_LEAST_TIME: Duration = Duration::from_secs(30);
+/// Pause between two looks at the revision.
+const AT_LEAST_PAUSE: Duration = Duration::from_millis(20);
+/// Most bytes of the body of a request that is read whole.
+pub(super) const BODY_BYTES_MAX: usize = 8 << 20;
+/// Bytes of room that a part of a long answer takes before its size is known.
+const PART_ROOM_BYTES: usize = 256 << 10;
+/// Items of the first page of a streamed answer; following pages double.
+const PAGE_ITEMS_FIRST: u32 = 100;
+/// Most items of a page of a streamed answer.
+const PAGE_ITEMS_MAX: u32 = 2000;
+
+/// Credentials that were judged, and the client that they prove.
+pub(super) struct Known {
+    credentials: Option<HeaderValue>,
+    act_as: Option<HeaderValue>,
+    asker: Asker,
+    checked: Checked,
+}
+
+/// A request that was admitted.
+pub(super) struct Call {
+    pub service: Arc<Service>,
+    pub asker: Asker,
+    pub cancel: Arc<Cancel>,
+    /// Operation id of the client's request; none if it named none.
+    id: Option<OperationId>,
+    consistency: Option<Consistency>,
+    deadline: Instant,
+    unread: Unread,
+    checked: Checked,
+    /// Number of changes so far: each has an operation id of its own.
+    steps: u64,
+    _held: (Held, Held),
+}
+
+impl Call {
+    /// Judges the credentials of a request, and admits it.
+    pub async fn open(conversation: &Conversation, headers: &HeaderMap) -> Result<Self> {
+        let service = Arc::clone(&conversation.face.service);
+        let (asker, checked) = asker(conversation, headers).await?;
+        let held = service.admit(&asker, 1)?;
+        let consistency = text_of(headers, &CONSISTENCY)?.map(Consistency::parse).transpose()?;
+        let id = text_of(headers, &IDEMPOTENCY_KEY)?.map(operation_id).transpose()?;
+        let call = Call {
+            asker,
+            checked,
+            cancel: Arc::default(),
+            id,
+            consistency,
+            deadline: Instant::now() + service.limits.deadline_max,
+            unread: Unread::new(&service.admission),
+            steps: 0,
+            service,
+            _held: held,
+        };
+        if let Some(wanted) = text_of(headers, &AT_LEAST)? {
+            call.wait_for(wanted).await?;
+        }
+        Ok(call)
+    }
+
+    /// Waits until the catalogue has a revision.
+    async fn wait_for(&self, wanted: &str) -> Result<()> {
+        let number = wanted.split('.').next().unwrap_or_default();
+        let bad = |_| Error::invalid(format!("{AT_LEAST} is a revision, a number, not {wanted:.60?}"));
+        let wanted = Revision(number.parse().map_err(bad)?);
+        let until = Instant::now() + AT_LEAST_TIME;
+        loop {
+            let now = self.service.catalogue.store().revision().await?;
+            if now >= wanted {
+                return Ok(());
+            }
+            if Instant::now() >= until {
+                let (now, wanted) = (now.0, wanted.0);
+                return Err(Error::new(
+                    ErrorKind::Unavailable,
+                    format!(
+                        "the catalogue is at revision {now}, and did not reach {wanted} in {AT_LEAST_TIME:?}"
+                    ),
+                ));
+            }
+            tokio::time::sleep(AT_LEAST_PAUSE).await;
+        }
+    }
+
+    /// Returns the present revision of the catalogue.
+    pub async fn revision(&self) -> Result<Revision> {
+        self.service.catalogue.store().revision().await
+    }
+
+    /// Runs an operation.
+    pub async fn ask(&mut self, operation: Operation) -> Result<Answer> {
+        self.asked(operation, Step::First).await
+    }
+
+    async fn asked(&mut self, operation: Operation, step: Step) -> Result<Answer> {
+        if self.service.must_check_again(&self.checked) {
+            let checked = self.service.checking();
+            self.asker.caller = Arc::new(self.service.catalogue.revalidate(&self.asker.caller).await?);
+            self.checked = checked;
+        }
+        let writes = operation.writes();
+        let id = match (writes, self.id) {
+            (false, _) => OperationId([0; 16]),
+            (true, None) => self.service.catalogue.new_operation_id()?,
+            (true, Some(id)) => {
+                self.steps += 1;
+                step_id(id, self.steps - 1)
+            }
+        };
+        let work = Work {
+            asker: self.asker.clone(),
+            id,
+            operation,
+            consistency: self.consistency,
+            deadline: self.deadline,
+            cancel: Arc::clone(&self.cancel),
+            step,
+            looked: false,
+        };
+        if !writes {
+            return self.service.ask(work).await;
+        }
+        // A task of its own: a change must not be dropped in the middle because the client has gone.
+        let service = Arc::clone(&self.service);
+        match tokio::spawn(async move { service.ask(work).await }).await {
+            Ok(outcome) => outcome,
+            Err(error) => Err(Error::new(ErrorKind::Unknown, format!("the work on it was lost: {error}"))),
+        }
+    }
+
+    /// Returns the first page of at most `limit` items.
+    pub async fn first_page(&mut self, operation: Operation, limit: u32) -> Result<Answer> {
+        let operation = self.unread.paged(operation, limit, false);
+        self.ask(operation).await
+    }
+
+    /// Streams the pages of an answer: see [`Pages`].
+    pub fn pages(self, operation: Operation) -> Pages {
+        Pages { call: self, next: Some(operation), items: PAGE_ITEMS_FIRST, step: Step::First }
+    }
+
+    /// Starts the deadline anew, for an answer that goes on for ever.
+    pub fn prolong(&mut self) {
+        self.deadline = Instant::now() + self.service.limits.deadline_max;
+    }
+
+    /// Waits for room for a part of a long answer.
+    pub async fn room(&self) -> Room {
+        self.unread.room(PART_ROOM_BYTES).await
+    }
+}
+
+/// The pages of a long answer.
+pub(super) struct Pages {
+    pub call: Call,
+    next: Option<Operation>,
+    items: u32,
+    step: Step,
+}
+
+impl Pages {
+    /// Returns the next page and the room for it; none at the end.
+    pub async fn next(&mut self) -> Result<Option<(Answer, Room)>> {
+        let Some(operation) = self.next.take() else { return Ok(None) };
+        let room = tokio::select! {
+            room = self.call.room() => room,
+            () = self.call.cancel.cancelled() => return Err(crate::service::cancelled()),
+        };
+        let page = self.call.unread.paged(operation.clone(), self.items, room.is_small());
+        let answer = self.call.asked(page, self.step).await?;
+        self.next = answer.next().and_then(|cursor| operation.resumed(cursor.clone()));
+        self.items = (self.items * 2).min(PAGE_ITEMS_MAX);
+        self.step = Step::Next;
+        Ok(Some((answer, room)))
+    }
+}
+
+/// Returns the client that the credentials of a request prove. The connection keeps the last ones.
+async fn asker(conversation: &Conversation, headers: &HeaderMap) -> Result<(Asker, Checked)> {
+    let service = &conversation.face.service;
+    let (credentials, act_as) = (headers.get(AUTHORIZATION), headers.get(&ACT_AS));
+    if let Some(known) = &*conversation.known.lock()
+        && known.credentials.as_ref() == credentials
+        && known.act_as.as_ref() == act_as
+        && !service.must_check_again(&known.checked)
+    {
+        return Ok((known.asker.clone(), known.checked));
+    }
+    let shown = Authenticate {
+        credentials: match credentials {
+            None => Credentials::Anonymous,
+            Some(value) => Credentials::Token(bearer(value)?),
+        },
+        act_as: text_of(headers, &ACT_AS)?.map(AccountName::parse).transpose()?,
+    };
+    let session = Session::open(service, &conversation.peer, shown).await.inspect_err(|error| {
+        if error.kind == ErrorKind::Unauthenticated {
+            count(&service.instruments.counts.authentications_refused);
+        }
+    })?;
+    let (asker, checked) = (session.asker.clone(), session.checked);
+    if credentials.is_some()
+        && let Some(slot) = &conversation.slot
+    {
+        slot.lock().known();
+    }
+    let known =
+        Known { credentials: credentials.cloned(), act_as: act_as.cloned(), asker: asker.clone(), checked };
+    *conversation.known.lock() = Some(known);
+    Ok((asker, checked))
+}
+
+fn bearer(value: &HeaderValue) -> Result<Secret> {
+    let bad = || {
+        Error::new(ErrorKind::Unauthenticated, "the header Authorization is not of the form 'Bearer TOKEN'")
+    };
+    let text = value.to_str().map_err(|_| bad())?;
+    let (scheme, token) = text.split_once(' ').ok_or_else(bad)?;
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return Err(bad());
+    }
+    Ok(Secret::new(token.trim()))
+}
+
+/// Returns the text of a header.
+pub(super) fn text_of<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>> {
+    let Some(value) = headers.get(name) else { return Ok(None) };
+    value.to_str().map(Some).map_err(|_| Error::invalid(format!("the header {name} is not plain text")))
+}
+
+/// Reads an operation id: a UUID of version 7, with or without quotes.
+fn operation_id(text: &str) -> Result<OperationId> {
+    let bare = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
+    let bad = || {
+        Error::invalid(format!(
+            "{IDEMPOTENCY_KEY} is a UUID of version 7, which has the time in it, not {bare:.60?}; GET \
+             /api/v1/operation-id makes one"
+        ))
+    };
+    let guid = Guid::parse(bare).map_err(|_| bad())?;
+    if guid.version() != Some(7) {
+        return Err(bad());
+    }
+    Ok(OperationId(guid.0))
+}
+
+/// Reads a whole body of at most `most` bytes.
+pub(super) async fn whole(service: &Service, body: Incoming, most: usize) -> Result<(Bytes, Vec<Held>)> {
+    let mut frames = Frames { body, stall: service.limits.output_stall };
+    let (mut bytes, mut held) = (Vec::new(), Vec::new());
+    while let Some(part) = frames.next().await? {
+        if bytes.len() + part.len() > most {
+            return Err(Error::limit("the length of the body in bytes", bytes.len() + part.len(), most));
+        }
+        let room = service.admission.request_bytes.take(part.len());
+        held.push(room.ok_or_else(|| busy("bytes of requests"))?);
+        bytes.extend_from_slice(&part);
+    }
+    Ok((bytes.into(), held))
+}
+
+/// The body of a request, part by part.
+pub(super) struct Frames {
+    pub body: Incoming,
+    /// Longest wait for a part.
+    pub stall: Duration,
+}
+
+impl Frames {
+    /// Returns the next part; none at the end.
+    pub async fn next(&mut self) -> Result<Option<Bytes>> {
+        loop {
+            let frame = tokio::time::timeout(self.stall, self.body.frame()).await;
+            let stalled =
+                |_| Error::new(ErrorKind::Unavailable, "the body of the request did not come in time");
+            match frame.map_err(stalled)? {
+                None => return Ok(None),
+                Some(Ok(frame)) => {
+                    if let Ok(bytes) = frame.into_data()
+                        && !bytes.is_empty()
+                    {
+                        return Ok(Some(bytes));
+                    }
+                }
+                Some(Err(error)) => {
+                    return Err(Error::invalid(format!("the body of the request broke off: {error}")));
+                }
+            }
+        }
+    }
+}
+
+/// Returns the path that a URL names below a prefix.
+pub(super) fn lfn_below(path: &str) -> Result<Lfn> {
+    Lfn::parse(&decoded(path, false)?)
+}
+
+/// Decodes a percent-encoded text, once.
+pub(super) fn decoded(text: &str, plus_is_blank: bool) -> Result<String> {
+    let bad = || Error::invalid(format!("not percent-encoded UTF-8: {text:.100?}"));
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let mut digit = || char::from(rest.next()?).to_digit(16);
+                let high = digit().ok_or_else(bad)?;
+                let low = digit().ok_or_else(bad)?;
+                u8::try_from(high * 16 + low).map_err(|_| bad())?
+            }
+            b'+' if plus_is_blank => b' ',
+            other => other,
+        });
+    }
+    String::from_utf8(bytes).map_err(|_| bad())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_decoded_once() {
+        assert_eq!(decoded("/a%20b%2520", false).unwrap(), "/a b%20");
+        assert_eq!(decoded("a+b", true).unwrap(), "a b");
+        assert_eq!(decoded("a+b", false).unwrap(), "a+b");
+        for bad in ["%", "%1", "%zz", "%ff", "%c3"] {
+            assert!(decoded(bad, false).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn operation_id_is_a_uuid_of_version_7() {
+        let text = "01a20b0c-cdad-75f4-af3d-5016166cc5bd";
+        assert_eq!(operation_id(text).unwrap(), operation_id(&format!("\"{text}\"")).unwrap());
+        for bad in ["", "x", "8e03978e-40d5-43e8-bc93-6894a57f9324", "\"01a20b0c-cdad-75f4-af3d-5016166cc5bd"]
+        {
+            assert!(operation_id(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! HTTP: the REST API, WebDAV, and monitoring. One listener speaks HTTPS, and plain HTTP with the networks
+//! that the operator names.
+//!
+//! A connection beyond the slots of all clients still gets one of the slots of monitoring, if one
+//! is free. There it may read metrics and health; everything else is answered with 503.
+
+mod answers;
+mod call;
+mod dav;
+mod health;
+mod rest;
+mod stalling;
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use exacat_model::Error;
+use exacat_wire::json::SeNames;
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use hyper::header::{CONNECTION, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+use super::{REFUSAL_TIME, handshake, pause_after_accept_error, without_delay};
+use crate::access::Peer;
+use crate::admission::{Bounded, ByAddress, ConnectionSlot, Entrance, busy};
+use crate::envelopes::Envelopes;
+use crate::instruments::count;
+use crate::places::{Network, Places};
+use crate::service::{Phase, Service};
+use crate::settings::HttpSettings;
+use answers::{Body, TEXT, problem, text};
+use call::Known;
+use stalling::Stalling;
+
+/// First byte of a client that speaks TLS.
+const TLS_FIRST: u8 = 0x16;
+/// Longest time from one request to the next over HTTP/1, headers included.
+const HEADER_TIME: Duration = Duration::from_secs(60);
+/// Longest such time in a slot of monitoring.
+const MONITORING_HEADER_TIME: Duration = Duration::from_secs(10);
+/// Longest life of a connection in a slot of monitoring.
+const MONITORING_TIME: Duration = Duration::from_secs(120);
+/// Most bytes of the headers of a request.
+const HEADER_BYTES_MAX: usize = 32 << 10;
+/// Most headers of a request.
+const HEADERS_MAX: usize = 100;
+/// Most requests at once on an HTTP/2 connection.
+const STREAMS_MAX: u32 = 128;
+/// Bytes of answers that an HTTP/2 stream buffers.
+const STREAM_BUFFER_BYTES: usize = 256 << 10;
+/// Interval of pings that find a dead HTTP/2 client, and the time for their answers.
+const PING_TIME: Duration = Duration::from_secs(30);
+/// Most bytes that are read of a body that the answer did not need.
+const UNREAD_BYTES_MAX: usize = 64 << 10;
+/// Longest time for that.
+const UNREAD_TIME: Duration = Duration::from_secs(1);
+/// The answer to plain HTTP where only HTTPS is spoken.
+const HTTPS_ONLY: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 34\r\n\
+    Connection: close\r\n\r\nthis is HTTPS: use an https:// URL";
+
+/// Parts of the server that the face uses.
+pub(crate) struct Shared {
+    pub service: Arc<Service>,
+    pub envelopes: Arc<Envelopes>,
+    pub places: Arc<Places>,
+}
+
+/// The common state of all connections.
+pub(crate) struct Face {
+    service: Arc<Service>,
+    envelopes: Arc<Envelopes>,
+    places: Arc<Places>,
+    /// Networks whose clients may speak plain HTTP.
+    plain: Vec<Network>,
+    acceptor: TlsAcceptor,
+    /// Names of storage elements, and the store's count of seen changes of records before.
+    ses: Mutex<(u64, Arc<SeNames>)>,
+}
+
+impl Face {
+    /// Makes the face.
+    pub fn new(shared: Shared, settings: &HttpSettings, acceptor: TlsAcceptor) -> Arc<Self> {
+        let Shared { service, envelopes, places } = shared;
+        let (plain, ses) = (settings.plain.clone(), Mutex::new((0, Arc::default())));
+        Arc::new(Face { service, envelopes, places, plain, acceptor, ses })
+    }
+
+    /// Returns the names of all storage elements.
+    fn ses(&self) -> Arc<SeNames> {
+        let catalogue = &self.service.catalogue;
+        let seen = catalogue.store().records_seen();
+        let mut ses = self.ses.lock();
+        if ses.0 != seen || ses.1.is_empty() {
+            let mut names = SeNames::default();
+            catalogue.storage_elements().iter().for_each(|se| names.learn_one(se));
+            *ses = (seen, Arc::new(names));
+        }
+        Arc::clone(&ses.1)
+    }
+}
+
+/// A connection.
+struct Conversation {
+    face: Arc<Face>,
+    peer: Peer,
+    /// Held by the connection until it ends; none in a slot of monitoring.
+    slot: Option<Mutex<ConnectionSlot>>,
+    /// The last credentials that were judged.
+    known: Mutex<Option<Known>>,
+}
+
+/// Serves until the server has ended, because it reports health during the stop too. Requests in
+/// flight hold `alive`.
+pub(crate) async fn serve(face: Arc<Face>, listener: TcpListener, alive: mpsc::Sender<()>) {
+    let service = Arc::clone(&face.service);
+    let most = service.limits.metrics_connections_max;
+    let monitoring = Bounded::new(most);
+    // One host must leave slots for others.
+    let by_address = ByAddress::new(most - most / 4);
+    let (stopping, ended) = (service.reached(Phase::Stopping), service.reached(Phase::Ended));
+    tokio::pin!(stopping, ended);
+    let mut alive = Some(alive);
+    let mut tasks = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, peer)) => {
+                    let entrance = match &alive {
+                        Some(_) => super::entered(&service, service.admission.connections.enter(peer)),
+                        None => None,
+                    };
+                    if let Some(Entrance::Taken(slot)) = entrance {
+                        let (face, alive) = (Arc::clone(&face), alive.clone());
+                        tasks.spawn(async move {
+                            converse(face, stream, peer, Some(slot)).await;
+                            drop(alive);
+                        });
+                    } else if let Some(held) =
+                        by_address.take(peer.ip()).and_then(|held| Some((held, monitoring.take(1)?)))
+                    {
+                        let face = Arc::clone(&face);
+                        tasks.spawn(async move {
+                            let conversation = converse(face, stream, peer, None);
+                            let _ = tokio::time::timeout(MONITORING_TIME, conversation).await;
+                            drop(held);
+                        });
+                    }
+                }
+                Err(error) => pause_after_accept_error("http", &error).await,
+            },
+            Some(_) = tasks.join_next() => {}
+            () = &mut stopping, if alive.is_some() => alive = None,
+            () = &mut ended => return,
+        }
+    }
+}
+
+/// Serves a connection: HTTPS, or plain HTTP if the client's network may.
+async fn converse(face: Arc<Face>, mut stream: TcpStream, peer: SocketAddr, slot: Option<ConnectionSlot>) {
+    without_delay(&stream, &peer);
+    let service = Arc::clone(&face.service);
+    let mut first = [0];
+    match tokio::time::timeout(service.limits.handshake_time, stream.peek(&mut first)).await {
+        Ok(Ok(1..)) => {}
+        Ok(_) => return tracing::debug!(%peer, "closed before a request"),
+        Err(_) => return count(&service.instruments.counts.handshakes_failed),
+    }
+    let slot = slot.map(Mutex::new);
+    let is_tls = first[0] == TLS_FIRST;
+    if !is_tls && !face.plain.iter().any(|network| network.contains(peer.ip())) {
+        let refusal = async {
+            stream.write_all(HTTPS_ONLY).await?;
+            stream.shutdown().await
+        };
+        let _ = tokio::time::timeout(REFUSAL_TIME, refusal).await;
+        return tracing::debug!(%peer, "plain HTTP where only HTTPS is spoken");
+    }
+    let conversation =
+        Arc::new(Conversation { face, peer: Peer::Network(peer), slot, known: Mutex::default() });
+    if !is_tls {
+        return over_http1(conversation, stream).await;
+    }
+    let acceptor = conversation.face.acceptor.clone();
+    let Some(stream) = handshake(service.limits.handshake_time, &acceptor, stream, &peer).await else {
+        return count(&service.instruments.counts.handshakes_failed);
+    };
+    if stream.get_ref().1.alpn_protocol() == Some(crate::tls::HTTP2) {
+        over_http2(conversation, stream).await;
+    } else {
+        over_http1(conversation, stream).await;
+    }
+}
+
+async fn over_http1(conversation: Arc<Conversation>, stream: impl AsyncRead + AsyncWrite + Unpin) {
+    let limits = Arc::clone(&conversation.face.service.limits);
+    let stopping = conversation.face.service.reached(Phase::Stopping);
+    let header_time = if conversation.slot.is_some() { HEADER_TIME } else { MONITORING_HEADER_TIME };
+    let stream = Stalling::new(stream, limits.output_stall, limits.output_progress_bytes);
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(header_time)
+        .max_buf_size(HEADER_BYTES_MAX)
+        .max_headers(HEADERS_MAX)
+        .pipeline_flush(true)
+        .serve_connection(TokioIo::new(stream), answering(conversation));
+    tokio::pin!(connection, stopping);
+    let mut told = false;
+    let ended = loop {
+        tokio::select! {
+            ended = connection.as_mut() => break ended,
+            () = &mut stopping, if !told => {
+                connection.as_mut().graceful_shutdown();
+                told = true;
+            }
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "an HTTP connection ended");
+    }
+}
+
+async fn over_http2(
+    conversation: Arc<Conversation>,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+) {
+    let limits = Arc::clone(&conversation.face.service.limits);
+    let stopping = conversation.face.service.reached(Phase::Stopping);
+    let stream = Stalling::new(stream, limits.output_stall, limits.output_progress_bytes);
+    let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(u32::try_from(HEADER_BYTES_MAX).unwrap_or(u32::MAX))
+        .max_send_buf_size(STREAM_BUFFER_BYTES)
+        .keep_alive_interval(PING_TIME)
+        .keep_alive_timeout(PING_TIME)
+        .serve_connection(TokioIo::new(stream), answering(conversation));
+    tokio::pin!(connection, stopping);
+    let mut told = false;
+    let ended = loop {
+        tokio::select! {
+            ended = connection.as_mut() => break ended,
+            () = &mut stopping, if !told => {
+                connection.as_mut().graceful_shutdown();
+                told = true;
+            }
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "an HTTP/2 connection ended");
+    }
+}
+
+type Answering = futures::future::BoxFuture<'static, Result<Response<Body>, Infallible>>;
+
+fn answering(
+    conversation: Arc<Conversation>,
+) -> impl hyper::service::Service<
+    Request<Incoming>,
+    Response = Response<Body>,
+    Error = Infallible,
+    Future = Answering,
+> {
+    service_fn(move |request: Request<Incoming>| -> Answering {
+        let conversation = Arc::clone(&conversation);
+        Box::pin(async move { Ok(answer(conversation, request).await) })
+    })
+}
+
+/// Answers one request. A short body that the answer did not need is read, because a connection
+/// with an unread body cannot go on.
+async fn answer(conversation: Arc<Conversation>, request: Request<Incoming>) -> Response<Body> {
+    let (head, body) = request.into_parts();
+    let mut body = Some(body);
+    let response = answer_to(&conversation, &head, &mut body).await;
+    if let Some(body) = body {
+        let _ = tokio::time::timeout(UNREAD_TIME, Limited::new(body, UNREAD_BYTES_MAX).collect()).await;
+    }
+    response
+}
+
+async fn answer_to(
+    conversation: &Arc<Conversation>,
+    head: &Parts,
+    body: &mut Option<Incoming>,
+) -> Response<Body> {
+    let service = &conversation.face.service;
+    let path = head.uri.path();
+    if let Some(response) = health::answer(service, &head.method, path).await {
+        return response;
+    }
+    let refused = if conversation.slot.is_none() {
+        Some(busy("connections"))
+    } else if !service.is_serving() {
+        Some(Error::new(exacat_model::ErrorKind::Unavailable, "the server stops"))
+    } else {
+        None
+    };
+    if let Some(error) = refused {
+        let mut response = answers::problem_as(StatusCode::SERVICE_UNAVAILABLE, &error);
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        return response;
+    }
+    if path.starts_with(rest::PREFIX) {
+        return rest::answer(conversation, head, body).await;
+    }
+    if path == dav::PREFIX || path.starts_with(dav::BELOW) {
+        return dav::answer(conversation, head, body).await;
+    }
+    if let Some(told) = conversation.face.envelopes.told(path) {
+        return match told {
+            Ok(told) => answers::answer(StatusCode::OK, answers::JSON, told),
+            Err(error) => problem(&error, None),
+        };
+    }
+    if path == "/" && head.method == Method::GET {
+        let paths = health::PATHS.join(" ");
+        return text(
+            StatusCode::OK,
+            TEXT,
+            format!("exacat: {}/openapi.json {}/ {paths}\n", rest::PREFIX, dav::PREFIX),
+        );
+    }
+    problem(
+        &Error::not_found("no such path: the REST API is below /api/v1, WebDAV below /dav"),
+        Some(path.to_owned()),
+    )
+}

@@ -1,0 +1,128 @@
+//! Arguments of one request: the variable parts of its path, its query, and its body.
+
+use std::str::FromStr;
+
+use bytes::Bytes;
+use exacat_model::{Cursor, Error, Lfn, Result};
+use exacat_wire::json::requests::Parse;
+use serde::de::DeserializeOwned;
+
+use super::super::call::decoded;
+
+/// Most parameters in a query.
+const PARAMETERS_MAX: usize = 64;
+
+/// The arguments.
+#[derive(Debug, Default)]
+pub(super) struct Arguments {
+    /// The rest of the path, an LFN.
+    lfn: Option<Lfn>,
+    /// The one other variable part of the path.
+    name: Option<String>,
+    query: Vec<(String, String)>,
+    /// The body; empty if there is none.
+    pub body: Bytes,
+}
+
+impl Arguments {
+    /// Reads the query; the parameters must be among `known`.
+    pub fn new(
+        lfn: Option<Lfn>,
+        name: Option<String>,
+        query: &str,
+        known: impl Fn(&str) -> bool,
+    ) -> Result<Self> {
+        let mut all: Vec<(String, String)> = Vec::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let (key, value) = (decoded(key, true)?, decoded(value, true)?);
+            if !known(&key) {
+                return Err(Error::invalid(format!("there is no parameter {key:.60?} here")));
+            }
+            if all.len() >= PARAMETERS_MAX {
+                return Err(Error::limit("the number of parameters", all.len() + 1, PARAMETERS_MAX));
+            }
+            all.push((key, value));
+        }
+        Ok(Arguments { lfn, name, query: all, body: Bytes::new() })
+    }
+
+    /// Returns the LFN in the path.
+    pub fn lfn(&self) -> Result<Lfn> {
+        self.lfn.clone().ok_or_else(|| Error::invalid("the path names no LFN"))
+    }
+
+    /// Returns the other variable part of the path.
+    pub fn text(&self) -> Result<&str> {
+        self.name.as_deref().ok_or_else(|| Error::invalid("the path names nothing"))
+    }
+
+    /// Returns the other variable part of the path, parsed.
+    pub fn name<T: Parse>(&self) -> Result<T> {
+        T::parse_text(self.text()?)
+    }
+
+    /// Returns a parameter as it stands.
+    pub fn given(&self, name: &str) -> Result<Option<&str>> {
+        let mut values = self.query.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str());
+        match (values.next(), values.next()) {
+            (_, Some(_)) => Err(Error::invalid(format!("the parameter {name} is there twice"))),
+            (value, None) => Ok(value),
+        }
+    }
+
+    /// Returns all values of a parameter.
+    pub fn each<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.query.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns a parameter that the model parses.
+    pub fn parsed<T: Parse>(&self, name: &str) -> Result<Option<T>> {
+        self.given(name)?.map(T::parse_text).transpose()
+    }
+
+    /// Returns a parameter that is a number or the like.
+    pub fn number<T: FromStr>(&self, name: &str) -> Result<Option<T>> {
+        let bad = |text: &str| Error::invalid(format!("the parameter {name} cannot be {text:.60?}"));
+        self.given(name)?.map(|text| text.parse().map_err(|_| bad(text))).transpose()
+    }
+
+    /// Returns a parameter that is true or false; false if it is left out.
+    pub fn flag(&self, name: &str) -> Result<bool> {
+        Ok(self.number(name)?.unwrap_or(false))
+    }
+
+    /// Returns the cursor of a page.
+    pub fn cursor(&self) -> Result<Cursor> {
+        use base64::Engine;
+        let bad = |_| Error::invalid("the cursor is not one of this API: take the next of a page as it is");
+        match self.given("cursor")? {
+            None => Ok(Cursor::default()),
+            Some(text) => {
+                Ok(Cursor(base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(text).map_err(bad)?))
+            }
+        }
+    }
+
+    /// Reads the body as JSON.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T> {
+        json(&self.body)
+    }
+
+    /// Reads the body as JSON; an empty one has the defaults.
+    pub fn json_or_default<T: DeserializeOwned + Default>(&self) -> Result<T> {
+        if self.body.is_empty() { Ok(T::default()) } else { json(&self.body) }
+    }
+}
+
+/// Returns the text of a cursor.
+pub(super) fn cursor_text(cursor: &Cursor) -> String {
+    use base64::Engine;
+    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(&cursor.0)
+}
+
+/// Reads JSON.
+pub(super) fn json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+    serde_json::from_slice(bytes)
+        .map_err(|error| Error::invalid(format!("the body is not as expected: {error}")))
+}

@@ -1,0 +1,550 @@
+//! The REST API: finds the endpoint of a request, runs its operation, and answers JSON.
+
+mod arguments;
+mod endpoints;
+mod openapi;
+mod render;
+mod streams;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use exacat_model::answer::UserInfo;
+use exacat_model::operation::Existing;
+use exacat_model::{
+    AccountName, Answer, Error, ErrorKind, GroupId, Guid, HasRevision, Operation, Result, SeName, SeNumber,
+    UserId,
+};
+use exacat_wire::json::search::{FindIn, Numbers};
+use exacat_wire::json::{NewIdOut, SeNames};
+use hyper::body::Incoming;
+use hyper::header::{
+    ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderName, IF_MATCH, IF_NONE_MATCH, LINK, TRANSFER_ENCODING,
+    VARY,
+};
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, Method, Response, StatusCode};
+
+use super::Conversation;
+use super::answers::{
+    Body, EVENTS, JSON, LINES, answer as whole_answer, empty, not_allowed, problem, problem_as, set,
+};
+use super::call::{BODY_BYTES_MAX, Call, Frames, REVISION, decoded, lfn_below, text_of, whole};
+use crate::admission::limit_of;
+use arguments::{Arguments, cursor_text};
+use endpoints::{Endpoint, Run, Shape, View, endpoints, limit, position};
+use render::{Failures, Names, Objects, Renderer};
+use streams::{Bulk, Changes};
+
+/// Start of the paths of this API.
+pub(super) const PREFIX: &str = "/api/v1";
+/// Items of a page, if the request gives no limit.
+const PAGE_ITEMS: u32 = 1000;
+/// Most items of a page.
+const PAGE_ITEMS_MAX: u32 = 10_000;
+/// Rucio's name for JSON lines, which its clients accept.
+const STREAM: &str = "application/x-json-stream";
+/// Header with the last event that a client of server-sent events saw.
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// The endpoints by the first component of their path.
+static ROUTES: LazyLock<BTreeMap<&'static str, Vec<Endpoint>>> = LazyLock::new(|| {
+    let mut routes: BTreeMap<&'static str, Vec<Endpoint>> = BTreeMap::new();
+    for endpoint in endpoints() {
+        let first = endpoint.path.split('/').nth(1).unwrap_or_default();
+        routes.entry(first).or_default().push(endpoint);
+    }
+    routes
+});
+static DOCUMENT: LazyLock<String> = LazyLock::new(openapi::document);
+
+/// Returns the names of the variable parts of an endpoint's path.
+fn variables(path: &'static str) -> impl Iterator<Item = &'static str> {
+    path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+}
+
+/// The variable parts of a path, still encoded.
+#[derive(Default)]
+struct Matched<'a> {
+    lfn: Option<&'a str>,
+    name: Option<&'a str>,
+}
+
+/// Compares a path with that of an endpoint.
+fn matches<'a>(endpoint: &Endpoint, path: &'a str) -> Option<Matched<'a>> {
+    let mut matched = Matched::default();
+    let mut rest = Some(path.strip_prefix('/')?);
+    for part in endpoint.path.split('/').skip(1) {
+        let left = rest?;
+        if part == "{lfn}" {
+            matched.lfn = Some(left);
+            return Some(matched);
+        }
+        let (component, after) = match left.split_once('/') {
+            Some((component, after)) => (component, Some(after)),
+            None => (left, None),
+        };
+        if part.starts_with('{') {
+            if component.is_empty() {
+                return None;
+            }
+            matched.name = Some(component);
+        } else if part != component {
+            return None;
+        }
+        rest = after;
+    }
+    rest.is_none().then_some(matched)
+}
+
+/// Finds the endpoint of a request, or answers that there is none.
+fn find<'a>(
+    method: &str,
+    path: &'a str,
+) -> std::result::Result<(&'static Endpoint, Matched<'a>), Box<Response<Body>>> {
+    let first = path.split('/').nth(1).unwrap_or_default();
+    let candidates = ROUTES.get(first).map(Vec::as_slice).unwrap_or_default();
+    let mut methods: Vec<&str> = Vec::new();
+    for endpoint in candidates {
+        if let Some(matched) = matches(endpoint, path) {
+            if endpoint.method == method {
+                return Ok((endpoint, matched));
+            }
+            methods.push(endpoint.method);
+        }
+    }
+    if methods.is_empty() {
+        let error = Error::not_found("no such path in this API; GET /api/v1/openapi.json lists all");
+        return Err(Box::new(problem(&error, Some(path.to_owned()))));
+    }
+    methods.sort_unstable();
+    methods.dedup();
+    Err(Box::new(not_allowed(&methods.join(", "))))
+}
+
+/// Answers a request.
+pub(super) async fn answer(
+    conversation: &Arc<Conversation>,
+    head: &Parts,
+    body: &mut Option<Incoming>,
+) -> Response<Body> {
+    let path = head.uri.path();
+    let method = if head.method == Method::HEAD { "GET" } else { head.method.as_str() };
+    let below = path.strip_prefix(PREFIX).unwrap_or_default();
+    let (endpoint, matched) = match find(method, below) {
+        Ok((endpoint, Matched { lfn, name })) => {
+            (endpoint, (lfn.map(str::to_owned), name.map(str::to_owned)))
+        }
+        Err(response) => return *response,
+    };
+    if matches!(endpoint.run, Run::Document) {
+        return whole_answer(StatusCode::OK, JSON, DOCUMENT.as_bytes());
+    }
+    match run(conversation, endpoint, matched, head, body).await {
+        Ok(response) => response,
+        Err(Refused { error, status: Some(status), .. }) => problem_as(status, &error),
+        Err(Refused { error, subject, status: None }) => problem(&error, subject),
+    }
+}
+
+/// The reason why a request got no answer.
+struct Refused {
+    error: Error,
+    subject: Option<String>,
+    /// The status, if it is not that of the error's kind.
+    status: Option<StatusCode>,
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Refused { error, subject: None, status: None }
+    }
+}
+
+async fn run(
+    conversation: &Arc<Conversation>,
+    endpoint: &'static Endpoint,
+    (lfn, name): (Option<String>, Option<String>),
+    head: &Parts,
+    body: &mut Option<Incoming>,
+) -> std::result::Result<Response<Body>, Refused> {
+    let headers = &head.headers;
+    let mut call = Call::open(conversation, headers).await?;
+    let lfn = lfn.map(|lfn| lfn_below(&format!("/{lfn}"))).transpose()?;
+    let name = name.map(|name| decoded(&name, false)).transpose()?;
+    let known = |key: &str| endpoint.query.iter().any(|parameter| parameter.name == key);
+    let mut arguments = Arguments::new(lfn, name, head.uri.query().unwrap_or_default(), known)?;
+    let face = &conversation.face;
+    let revision = call.revision().await?;
+    let wants = wanted(headers);
+    if let Run::Lines(lines) = endpoint.run {
+        check_kind(headers, &[LINES, STREAM, JSON])?;
+        let bulk = Bulk::new(lines, &arguments)?;
+        let body = body.take().ok_or_else(|| Error::invalid("the body was read before"))?;
+        let frames = Frames { body, stall: face.service.limits.output_stall };
+        let kind = if wants == Wanted::Stream { STREAM } else { LINES };
+        let mut response = streams::bulk(call, bulk, frames, face.ses(), kind);
+        set(&mut response, REVISION, &revision.0.to_string());
+        return Ok(response);
+    }
+    let mut _held = Vec::new();
+    if has_body(headers) {
+        if endpoint.body.is_none() {
+            return Err(Error::invalid("this request has no body").into());
+        }
+        check_kind(headers, &[JSON])?;
+        if let Some(body) = body.take() {
+            (arguments.body, _held) = whole(&face.service, body, BODY_BYTES_MAX).await?;
+        }
+    }
+    let mut operation = match &endpoint.run {
+        Run::Operation(make) => make(&arguments)?,
+        Run::Find => find_operation(&mut call, &arguments).await?,
+        Run::Changes => {
+            let response = changes(conversation, call, &arguments, headers, wants).await;
+            return response.map(|mut response| {
+                set(&mut response, REVISION, &revision.0.to_string());
+                response
+            });
+        }
+        Run::NewId => {
+            let catalogue = &face.service.catalogue;
+            let mut random = [0; 10];
+            random.copy_from_slice(&catalogue.new_operation_id()?.0[6..]);
+            let id = NewIdOut { id: Guid::v7(catalogue.now(), random).to_string() };
+            return Ok(whole_answer(StatusCode::OK, JSON, serde_json::to_vec(&id).unwrap_or_default()));
+        }
+        Run::Lines(_) | Run::Document => return Err(Error::invalid("not here").into()),
+    };
+    if let Operation::Register { existing, .. } = &mut operation
+        && must_not_exist(headers)
+    {
+        *existing = Existing::Refuse;
+    }
+    let names = Names::of(&operation);
+    let about = |error: Error| Refused { error, subject: Some(names.text(0)), status: None };
+    check_condition(&mut call, headers, &operation, &names).await?;
+    if matches!(endpoint.answer, Shape::Items(_) | Shape::Pages(_)) {
+        if wants != Wanted::Page {
+            let kind = if wants == Wanted::Stream { STREAM } else { LINES };
+            let response = match endpoint.view {
+                View::Groups => None,
+                _ => Some(streams::lines(call, operation.clone(), face.ses(), kind).await),
+            };
+            if let Some(response) = response {
+                let mut response = response.map_err(about)?;
+                set(&mut response, REVISION, &revision.0.to_string());
+                return Ok(response);
+            }
+            return Err(Error::invalid("the groups come as one page only").into());
+        }
+        return page(call, endpoint, operation, &names, &face.ses(), &head.uri).await.map_err(about);
+    }
+    one(call, headers, endpoint, operation, &names, &face.ses()).await
+}
+
+/// Answers with one object.
+async fn one(
+    mut call: Call,
+    headers: &HeaderMap,
+    endpoint: &Endpoint,
+    operation: Operation,
+    names: &Names,
+    ses: &SeNames,
+) -> std::result::Result<Response<Body>, Refused> {
+    let about = |error: Error| Refused { error, subject: Some(names.text(0)), status: None };
+    let is_restore = matches!(operation, Operation::TrashRestore { .. } | Operation::TrashRestorePart { .. });
+    let mut before = call.revision().await?;
+    let answer = steps(&mut call, operation).await.map_err(about)?;
+    let renderer = Renderer { names, view: endpoint.view, failures: Failures::Request, ses };
+    let mut objects = Objects::with_commas();
+    let mut tag = None;
+    match &answer {
+        Answer::Done { revision } => before = before.max(*revision),
+        Answer::Stats(items) => {
+            tag = items
+                .first()
+                .and_then(|item| item.as_ref().ok())
+                .map(|stat| entity_tag(stat.entry.revision.0));
+        }
+        Answer::EachDone(_) | Answer::Registered(_) | Answer::Removed { .. } | Answer::Upload(_) => {
+            before = call.revision().await?;
+        }
+        _ => {}
+    }
+    let rendered = match answer {
+        Answer::Done { revision } if is_restore => renderer.restored(revision, &mut objects),
+        answer => renderer.render(answer, &mut objects),
+    };
+    if let Err(error) = rendered {
+        let failed_condition = must_not_exist(headers) && error.kind == ErrorKind::Exists;
+        let status = failed_condition.then_some(StatusCode::PRECONDITION_FAILED);
+        return Err(Refused { error, subject: Some(names.text(0)), status });
+    }
+    let unchanged = tag.as_ref().is_some_and(|tag| {
+        text_of(headers, &IF_NONE_MATCH).ok().flatten().is_some_and(|wanted| names_tag(wanted, tag))
+    });
+    let mut response = if unchanged {
+        empty(StatusCode::NOT_MODIFIED)
+    } else {
+        objects.bytes.push(b'\n');
+        whole_answer(StatusCode::OK, JSON, objects.bytes)
+    };
+    if let Some(tag) = tag {
+        set(&mut response, ETAG, &tag);
+    }
+    set(&mut response, REVISION, &before.0.to_string());
+    Ok(response)
+}
+
+/// True if the request is for a name that does not exist yet.
+fn must_not_exist(headers: &HeaderMap) -> bool {
+    headers.get(IF_NONE_MATCH).is_some_and(|value| value == "*")
+}
+
+/// Runs an operation; one of several steps to its end.
+async fn steps(call: &mut Call, operation: Operation) -> Result<Answer> {
+    let goes_on = matches!(operation, Operation::TrashPurge { .. } | Operation::Backup { .. });
+    let mut answer = call.ask(operation.clone()).await?;
+    let mut total = 0;
+    while goes_on && let Some(next) = answer.next().cloned() {
+        if let Answer::Purged { entries, .. } = &answer {
+            total += entries;
+        }
+        let Some(operation) = operation.resumed(next) else { break };
+        answer = call.ask(operation).await?;
+    }
+    if let Answer::Purged { entries, .. } = &mut answer {
+        *entries += total;
+    }
+    Ok(answer)
+}
+
+/// Answers with one page.
+async fn page(
+    mut call: Call,
+    endpoint: &Endpoint,
+    operation: Operation,
+    names: &Names,
+    ses: &SeNames,
+    uri: &hyper::Uri,
+) -> Result<Response<Body>> {
+    let revision = call.revision().await?;
+    let items = match limit_of(&operation) {
+        Some(0) => PAGE_ITEMS,
+        _ => PAGE_ITEMS_MAX,
+    };
+    let answer = call.first_page(operation, items).await?;
+    let next = answer.next().cloned();
+    let renderer = Renderer { names, view: endpoint.view, failures: Failures::Request, ses };
+    let mut objects = Objects::with_commas();
+    objects.bytes.extend_from_slice(b"{\"items\":[");
+    renderer.render(answer, &mut objects)?;
+    objects.bytes.push(b']');
+    let mut link = None;
+    if let Some(next) = &next {
+        let cursor = cursor_text(next);
+        link = Some(next_link(uri, "cursor", &cursor));
+        objects.bytes.extend_from_slice(format!(",\"next\":\"{cursor}\"").as_bytes());
+    }
+    objects.bytes.extend_from_slice(b"}\n");
+    let mut response = whole_answer(StatusCode::OK, JSON, objects.bytes);
+    if let Some(link) = link {
+        set(&mut response, LINK, &link);
+    }
+    set(&mut response, REVISION, &revision.0.to_string());
+    set(&mut response, VARY, "Accept");
+    Ok(response)
+}
+
+/// Returns the header that names the next page.
+fn next_link(uri: &hyper::Uri, parameter: &str, value: &str) -> String {
+    let others = uri
+        .query()
+        .unwrap_or_default()
+        .split('&')
+        .filter(|pair| !pair.is_empty() && pair.split('=').next() != Some(parameter));
+    let mut query: Vec<&str> = others.collect();
+    let own = format!("{parameter}={value}");
+    query.push(&own);
+    format!("<{}?{}>; rel=\"next\"", uri.path(), query.join("&"))
+}
+
+/// Answers a request for changes, in one of its forms.
+async fn changes(
+    conversation: &Arc<Conversation>,
+    mut call: Call,
+    arguments: &Arguments,
+    headers: &HeaderMap,
+    wants: Wanted,
+) -> std::result::Result<Response<Body>, Refused> {
+    let under = arguments.parsed("under")?;
+    let wait = arguments.flag("wait")?;
+    let after = match text_of(headers, &LAST_EVENT_ID)? {
+        Some(seen) if wants == Wanted::Events => position(Some(seen))?,
+        _ => position(arguments.given("after")?)?,
+    };
+    if wants == Wanted::Page {
+        let limit = limit_or(arguments, PAGE_ITEMS)?;
+        let operation = Operation::Changes { after, under, limit, wait };
+        let answer = call.ask(operation).await?;
+        let Answer::Changes { items, next, up_to, timeline, .. } = &answer else {
+            return Err(Error::new(ErrorKind::Internal, "an answer that does not fit the request").into());
+        };
+        let last = items.last().map(|item| item.change.revision);
+        let place = if next.is_some() {
+            last.unwrap_or(after.revision)
+        } else {
+            last.map_or(*up_to, |last| last.max(*up_to))
+        };
+        let place = place.on(timeline.tag()).to_string();
+        let more = next.is_some();
+        let ses = conversation.face.ses();
+        let names = Names::Subject("changes".to_owned());
+        let renderer = Renderer { names: &names, view: View::All, failures: Failures::Request, ses: &ses };
+        let mut objects = Objects::with_commas();
+        objects.bytes.extend_from_slice(b"{\"items\":[");
+        renderer.render(answer, &mut objects)?;
+        let next = if more { format!(",\"next\":\"{place}\"") } else { String::new() };
+        objects.bytes.extend_from_slice(format!("],\"position\":\"{place}\"{next}}}\n").as_bytes());
+        return Ok(whole_answer(StatusCode::OK, JSON, objects.bytes));
+    }
+    let events = wants == Wanted::Events;
+    let kind = match wants {
+        Wanted::Events => EVENTS,
+        Wanted::Stream => STREAM,
+        _ => LINES,
+    };
+    let face = Arc::clone(&conversation.face);
+    let changes = Changes { after, under, wait: wait || events, events };
+    Ok(streams::changes(call, changes, move || face.ses(), kind).await?)
+}
+
+fn limit_or(arguments: &Arguments, other: u32) -> Result<u32> {
+    Ok(match limit(arguments)? {
+        0 => other,
+        limit => limit,
+    })
+}
+
+/// Makes the operation of a find; looks up the numbers of names in its conditions.
+async fn find_operation(call: &mut Call, arguments: &Arguments) -> Result<Operation> {
+    let conditions: FindIn = arguments.json()?;
+    let lfn = conditions.lfn.0.clone();
+    let numbers = if conditions.needs_numbers() { Accounts::learn(call).await? } else { Accounts::default() };
+    let filter = Box::new(conditions.filter(&numbers)?);
+    Ok(Operation::Find { lfn, filter, cursor: arguments.cursor()?, limit: limit(arguments)? })
+}
+
+/// Numbers of accounts and storage elements.
+#[derive(Default)]
+struct Accounts {
+    users: Vec<UserInfo>,
+    groups: Vec<(u32, AccountName)>,
+    ses: Vec<(SeNumber, SeName)>,
+}
+
+impl Accounts {
+    async fn learn(call: &mut Call) -> Result<Self> {
+        let Answer::Accounts { users, groups } = call.ask(Operation::AccountList).await? else {
+            return Err(Error::new(ErrorKind::Internal, "an answer that does not fit the request"));
+        };
+        let ses = call.service.catalogue.storage_elements();
+        let ses = ses.iter().map(|se| (se.number, se.name.clone())).collect();
+        Ok(Accounts { users, groups, ses })
+    }
+}
+
+impl Numbers for Accounts {
+    fn user(&self, name: &AccountName) -> Result<UserId> {
+        let found = self.users.iter().find(|user| user.name == *name);
+        found.map(|user| UserId(user.id)).ok_or_else(|| Error::not_found(format!("user {name}")))
+    }
+
+    fn group(&self, name: &AccountName) -> Result<GroupId> {
+        let found = self.groups.iter().find(|(_, group)| group == name);
+        found.map(|(id, _)| GroupId(*id)).ok_or_else(|| Error::not_found(format!("group {name}")))
+    }
+
+    fn se(&self, name: &SeName) -> Result<SeNumber> {
+        let found = self.ses.iter().find(|(_, se)| se.as_str().eq_ignore_ascii_case(name.as_str()));
+        found.map(|(number, _)| *number).ok_or_else(|| Error::not_found(format!("storage element {name}")))
+    }
+}
+
+/// Refuses a change of an entry that is not as `If-Match` demands.
+async fn check_condition(
+    call: &mut Call,
+    headers: &HeaderMap,
+    operation: &Operation,
+    names: &Names,
+) -> std::result::Result<(), Refused> {
+    let Some(wanted) = text_of(headers, &IF_MATCH)? else { return Ok(()) };
+    if !operation.writes() {
+        return Ok(());
+    }
+    let lfn = exacat_model::Lfn::parse(&names.text(0))?;
+    let answer = call.ask(Operation::Stat { lfns: vec![lfn], follow: false }).await?;
+    let found = match answer {
+        Answer::Stats(items) => items.into_iter().next().and_then(Result::ok),
+        _ => None,
+    };
+    let is_met =
+        found.is_some_and(|stat| wanted == "*" || names_tag(wanted, &entity_tag(stat.entry.revision.0)));
+    if is_met {
+        return Ok(());
+    }
+    let error =
+        Error::new(ErrorKind::Conflict, "the entry is not the one that If-Match names: read it again");
+    Err(Refused { error, subject: Some(names.text(0)), status: Some(StatusCode::PRECONDITION_FAILED) })
+}
+
+fn entity_tag(revision: u64) -> String {
+    format!("\"{revision}\"")
+}
+
+/// True if a condition names a tag.
+fn names_tag(condition: &str, tag: &str) -> bool {
+    condition.split(',').any(|one| one.trim().trim_start_matches("W/") == tag)
+}
+
+/// The form of an answer that a client accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    Page,
+    Lines,
+    Stream,
+    Events,
+}
+
+fn wanted(headers: &HeaderMap) -> Wanted {
+    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kinds = accept.split(',').map(|kind| kind.split(';').next().unwrap_or_default().trim());
+    for kind in kinds {
+        match kind {
+            LINES => return Wanted::Lines,
+            STREAM => return Wanted::Stream,
+            EVENTS => return Wanted::Events,
+            JSON => return Wanted::Page,
+            _ => {}
+        }
+    }
+    Wanted::Page
+}
+
+fn has_body(headers: &HeaderMap) -> bool {
+    headers.contains_key(TRANSFER_ENCODING) || headers.get(CONTENT_LENGTH).is_some_and(|length| length != "0")
+}
+
+/// Refuses a body of another kind.
+fn check_kind(headers: &HeaderMap, kinds: &[&str]) -> std::result::Result<(), Refused> {
+    let Some(given) = text_of(headers, &CONTENT_TYPE)? else { return Ok(()) };
+    let bare = given.split(';').next().unwrap_or_default().trim();
+    // Clients like curl say this of every body.
+    if bare == "application/x-www-form-urlencoded" || kinds.iter().any(|kind| bare.eq_ignore_ascii_case(kind))
+    {
+        return Ok(());
+    }
+    let error = Error::invalid(format!("the body is {bare:.60?}, expected {}", kinds.join(" or ")));
+    Err(Refused { error, subject: None, status: Some(StatusCode::UNSUPPORTED_MEDIA_TYPE) })
+}

@@ -1,0 +1,313 @@
+//! Answers of the catalogue as JSON, one object for each item.
+
+use exacat_model::operation::FileRef;
+use exacat_model::{Answer, Error, ErrorKind, Guid, HasRevision, Lfn, Operation, Result, Revision};
+use exacat_wire::json::{self, SeNames};
+use serde::Serialize;
+
+use super::super::answers::Problem;
+use super::endpoints::View;
+
+/// The names in a request, which answers repeat.
+#[derive(Clone, Debug)]
+pub(super) enum Names {
+    Lfns(Vec<Lfn>),
+    Files(Vec<FileRef>),
+    Guids(Vec<Guid>),
+    /// The one subject.
+    Subject(String),
+    /// Source and destination of a move.
+    Move(Lfn, Lfn),
+}
+
+impl Names {
+    /// Returns the names in an operation.
+    pub fn of(operation: &Operation) -> Self {
+        let subject = |text: &dyn ToString| Names::Subject(text.to_string());
+        match operation {
+            Operation::Stat { lfns, .. }
+            | Operation::Du { lfns }
+            | Operation::Mkdir { lfns, .. }
+            | Operation::SetAttributes { lfns, .. }
+            | Operation::TagSet { lfns, .. }
+            | Operation::TagGet { lfns, .. } => Names::Lfns(lfns.clone()),
+            Operation::Register { files, .. } => {
+                Names::Lfns(files.iter().map(|file| file.lfn.clone()).collect())
+            }
+            Operation::Whereis { files, .. } => Names::Files(files.clone()),
+            Operation::SetReplicas { edits } => {
+                Names::Files(edits.iter().map(|(file, _)| file.clone()).collect())
+            }
+            Operation::Lfns { guids } => Names::Guids(guids.clone()),
+            Operation::Move { from, to } => Names::Move(from.clone(), to.clone()),
+            Operation::Remove { lfn, .. }
+            | Operation::Link { lfn, .. }
+            | Operation::List { lfn, .. }
+            | Operation::Find { lfn, .. }
+            | Operation::Log { lfn, .. }
+            | Operation::CollectionCreate { lfn, .. }
+            | Operation::CollectionEdit { lfn, .. }
+            | Operation::CollectionMembers { lfn, .. }
+            | Operation::UploadBook { lfn, .. } => subject(lfn),
+            Operation::TrashRestore { id, .. }
+            | Operation::TrashRestorePart { id, .. }
+            | Operation::TrashPurge { id, .. } => subject(id),
+            Operation::UploadCommit { guid, .. } | Operation::UploadAbort { guid, .. } => subject(guid),
+            Operation::SeSet(settings) => subject(&settings.name),
+            Operation::SeDrop { name }
+            | Operation::SeFiles { name, .. }
+            | Operation::SeDeletions { name, .. }
+            | Operation::SeDeleted { name, .. } => subject(name),
+            Operation::UserSet(settings) => subject(&settings.name),
+            Operation::UserDrop { name } | Operation::GroupAdd { name } | Operation::GroupDrop { name } => {
+                subject(name)
+            }
+            Operation::TokenRevoke { id } => Names::Subject(json::token_id(*id)),
+            Operation::QuotaSet { owner, .. } => Names::Subject(json::owner(owner)),
+            Operation::SnapshotCreate { name }
+            | Operation::SnapshotDrop { name }
+            | Operation::SnapshotVerify { name }
+            | Operation::SnapshotDiff { before: name, .. } => subject(name),
+            Operation::Backup { directory, .. } => subject(directory),
+            other => subject(&other.name()),
+        }
+    }
+
+    /// Returns the name of the item `index`.
+    pub fn text(&self, index: usize) -> String {
+        match self {
+            Names::Lfns(lfns) => lfns.get(index).map(ToString::to_string),
+            Names::Files(files) => files.get(index).map(|file| match file {
+                FileRef::Lfn(lfn) => lfn.to_string(),
+                FileRef::Guid(guid) => guid.to_string(),
+            }),
+            Names::Guids(guids) => guids.get(index).map(ToString::to_string),
+            Names::Subject(text) => Some(text.clone()),
+            Names::Move(from, _) => Some(from.to_string()),
+        }
+        .unwrap_or_default()
+    }
+}
+
+/// The error of one item, in place of its object.
+#[derive(Serialize)]
+struct Failed {
+    error: Problem,
+}
+
+/// JSON objects, one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Objects {
+    pub bytes: Vec<u8>,
+    /// Number of objects.
+    pub count: usize,
+    /// True for a comma between two of them; otherwise each ends with a line end.
+    commas: bool,
+    /// Start of each object, if it is an event.
+    event: Option<String>,
+}
+
+impl Objects {
+    /// Starts a list of lines.
+    pub fn lines() -> Self {
+        Objects { bytes: Vec::with_capacity(64 << 10), ..Objects::default() }
+    }
+
+    /// Starts a list with commas.
+    pub fn with_commas() -> Self {
+        Objects { commas: true, ..Objects::default() }
+    }
+
+    /// Starts a list of server-sent events.
+    pub fn events() -> Self {
+        Objects { event: Some(String::new()), ..Objects::default() }
+    }
+
+    /// Sets the id of the following event.
+    pub fn next_event(&mut self, id: &str) {
+        if let Some(event) = &mut self.event {
+            *event = format!("id: {id}\nevent: change\ndata: ");
+        }
+    }
+
+    /// Adds an object.
+    pub fn push(&mut self, object: &impl Serialize) -> Result<()> {
+        if self.commas && self.count > 0 {
+            self.bytes.push(b',');
+        }
+        if let Some(event) = &self.event {
+            self.bytes.extend_from_slice(event.as_bytes());
+        }
+        serde_json::to_writer(&mut self.bytes, object)
+            .map_err(|error| Error::new(ErrorKind::Internal, format!("an answer has no JSON: {error}")))?;
+        if self.event.is_some() {
+            self.bytes.extend_from_slice(b"\n\n");
+        } else if !self.commas {
+            self.bytes.push(b'\n');
+        }
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Adds the error of an item.
+    pub fn fail(&mut self, error: &Error, subject: String) -> Result<()> {
+        if let Some(event) = &mut self.event {
+            "event: error\ndata: ".clone_into(event);
+        }
+        self.push(&Failed { error: Problem::of(error, Some(subject)) })
+    }
+}
+
+/// The errors of items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Failures {
+    /// The first one is the error of the request.
+    Request,
+    /// Each is an item.
+    Items,
+}
+
+/// Converts an answer.
+pub(super) struct Renderer<'a> {
+    pub names: &'a Names,
+    pub view: View,
+    pub failures: Failures,
+    pub ses: &'a SeNames,
+}
+
+impl Renderer<'_> {
+    fn each<T>(
+        &self,
+        out: &mut Objects,
+        items: Vec<Result<T>>,
+        mut show: impl FnMut(usize, &T, &mut Objects) -> Result<()>,
+    ) -> Result<()> {
+        for (index, item) in items.into_iter().enumerate() {
+            match item {
+                Ok(item) => show(index, &item, out)?,
+                Err(error) if self.failures == Failures::Request => return Err(error),
+                Err(error) => out.fail(&error, self.names.text(index))?,
+            }
+        }
+        Ok(())
+    }
+
+    fn done(&self, index: usize, out: &mut Objects) -> Result<()> {
+        out.push(&json::DoneOut { item: &self.names.text(index), done: true })
+    }
+
+    /// Adds the objects of an answer.
+    pub fn render(&self, answer: Answer, out: &mut Objects) -> Result<()> {
+        let ses = self.ses;
+        match answer {
+            Answer::Done { revision } => match self.names {
+                Names::Move(from, to) => {
+                    let (from, to) = (from.as_str(), to.as_str());
+                    out.push(&json::MovedOut { from, to, revision: revision.0 })
+                }
+                _ => self.done(0, out),
+            },
+            Answer::EachDone(items) => self.each(out, items, |index, (), out| self.done(index, out)),
+            Answer::Whoami { user, scope, write } => out.push(&json::whoami(user.as_deref(), &scope, write)),
+            Answer::Stats(items) => self.each(out, items, |_, stat, out| out.push(&json::entry(stat, ses))),
+            Answer::Whereis(items) => match self.names {
+                Names::Files(files) => self.each(out, items, |index, found, out| match files.get(index) {
+                    Some(file) => out.push(&json::whereis(file, found)),
+                    None => Err(unfitting()),
+                }),
+                _ => Err(unfitting()),
+            },
+            Answer::Lfns(items) => match self.names {
+                Names::Guids(guids) => self.each(out, items, |index, lfn, out| match guids.get(index) {
+                    Some(guid) => out.push(&json::LfnOut { guid: json::Shown(*guid), lfn: lfn.as_str() }),
+                    None => Err(unfitting()),
+                }),
+                _ => Err(unfitting()),
+            },
+            Answer::Entries { items, .. } => {
+                items.iter().try_for_each(|stat| out.push(&json::entry(stat, ses)))
+            }
+            Answer::Usages(items) => self.each(out, items, |index, usage, out| {
+                out.push(&json::DuOut { lfn: &self.names.text(index), usage: json::usage(usage) })
+            }),
+            Answer::Registered(items) => self.each(out, items, |index, result, out| {
+                let (result, guid) = json::registered(*result);
+                out.push(&json::RegisteredOut {
+                    lfn: &self.names.text(index),
+                    result,
+                    guid: json::Shown(guid),
+                })
+            }),
+            Answer::Removed { id } => {
+                out.push(&json::RemovedOut { lfn: &self.names.text(0), trash: id.to_string() })
+            }
+            Answer::Trash { items, timeline, .. } => {
+                items.iter().try_for_each(|(item, who)| out.push(&json::trash(item, who, timeline.tag())))
+            }
+            Answer::Purged { entries, .. } => out.push(&json::PurgedOut { id: &self.names.text(0), entries }),
+            Answer::Tags(items) => match self.names {
+                Names::Lfns(lfns) => self.each(out, items, |index, tags, out| {
+                    let lfn = lfns.get(index).ok_or_else(unfitting)?;
+                    tags.iter().try_for_each(|found| out.push(&json::tag(lfn, found)))
+                }),
+                _ => Err(unfitting()),
+            },
+            Answer::CollectionEdited { added, removed, refused } => {
+                if let Some((_, error)) = refused.into_iter().next() {
+                    return Err(error);
+                }
+                out.push(&json::EditedOut { lfn: &self.names.text(0), added, removed })
+            }
+            Answer::Members { items, .. } => {
+                items.iter().try_for_each(|member| out.push(&json::member(member, ses)))
+            }
+            Answer::Upload(upload) => out.push(&json::upload(&upload)),
+            Answer::Uploads { items, .. } => {
+                items.iter().try_for_each(|upload| out.push(&json::upload(upload)))
+            }
+            Answer::Ses(items) => items.iter().try_for_each(|se| out.push(&json::se(se))),
+            Answer::Deletions { items, .. } => {
+                items.iter().try_for_each(|item| out.push(&json::deletion(item)))
+            }
+            Answer::Accounts { users, groups } => {
+                if self.view == View::Groups {
+                    return groups
+                        .iter()
+                        .try_for_each(|(id, name)| out.push(&json::group(*id, name, &users)));
+                }
+                users.iter().try_for_each(|user| out.push(&json::user(user)))
+            }
+            Answer::TokenIssued { token, secret } => {
+                out.push(&json::TokenOut { secret: Some(&secret), ..json::token(&token) })
+            }
+            Answer::Tokens(items) => items.iter().try_for_each(|token| out.push(&json::token(token))),
+            Answer::Quotas(items) => items.iter().try_for_each(|info| out.push(&json::quota(info))),
+            Answer::Changes { up_to, timeline, .. } if self.view == View::Position => {
+                let position = up_to.on(timeline.tag()).to_string();
+                out.push(&json::PositionOut { revision: up_to.0, timeline: timeline.to_string(), position })
+            }
+            Answer::Changes { items, timeline, .. } => items.iter().try_for_each(|item| {
+                out.next_event(&item.change.revision.on(timeline.tag()).to_string());
+                out.push(&json::change(item, timeline, ses))
+            }),
+            Answer::Fsck(audit) => out.push(&json::audit(&audit)),
+            Answer::Status(parts) => parts.iter().try_for_each(|part| out.push(&json::status(part))),
+            Answer::Snapshot(snapshot) => out.push(&json::snapshot(&snapshot)),
+            Answer::Snapshots(items) => items.iter().try_for_each(|item| out.push(&json::snapshot(item))),
+            Answer::SnapshotChecked(check) => out.push(&json::snapshot_check(&self.names.text(0), &check)),
+            Answer::Differences { items, .. } => {
+                items.iter().filter_map(json::difference).try_for_each(|item| out.push(&item))
+            }
+            Answer::BackedUp { progress, .. } => out.push(&json::backup(&self.names.text(0), &progress)),
+        }
+    }
+
+    /// Adds the result of a restore from the trash, which answers a revision only.
+    pub fn restored(&self, revision: Revision, out: &mut Objects) -> Result<()> {
+        out.push(&json::RestoredOut { item: &self.names.text(0), revision: revision.0 })
+    }
+}
+
+fn unfitting() -> Error {
+    Error::new(ErrorKind::Internal, "an answer that does not fit the request")
+}

@@ -1,0 +1,22 @@
+//! The HTTP face from outside: the REST API, monitoring, identity, limits, and hostile clients.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod bulk;
+#[allow(dead_code, reason = "shared with the tests of the native protocol")]
+#[path = "../native/client.rs"]
+mod client;
+mod dav;
+#[allow(dead_code, reason = "shared with the tests of the protocol of XRootD")]
+#[path = "../xrootd/element.rs"]
+mod element;
+mod hostile;
+mod rest;
+mod web;
+#[allow(dead_code, reason = "shared with the tests of the native protocol")]
+#[path = "../native/world.rs"]
+mod world;
