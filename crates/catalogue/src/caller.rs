@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use exacat_model::{
-    AccountName, Entry, Error, ErrorKind, Fingerprint, GroupId, Lfn, Mode, RecordKey, Result, Revision, Role,
-    TimeMs, TokenId, User, UserId,
+    AccountName, Entry, Error, ErrorKind, Fingerprint, GroupId, Lfn, Mode, Operation, RecordKey, Result,
+    Revision, Role, TimeMs, TokenId, User, UserId,
 };
 use exacat_store::{Gate, Judged, JudgedEntry};
 
+use crate::grants::{Grant, Grants, Need};
 use crate::judgement::Judgement;
 
 /// Read, as in mode bits.
@@ -25,6 +26,8 @@ pub struct Caller {
     judgement: Option<Arc<Judgement>>,
     /// Fingerprint of the requested operation; unknown while there is none.
     asks: Fingerprint,
+    /// Activity that the requested operation needs on each path; the strictest while there is none.
+    needs: Need,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +39,11 @@ struct Known {
     roles: Vec<Role>,
     scope: Lfn,
     write: bool,
-    token: Option<(TokenId, TimeMs)>,
+    token: Option<TokenId>,
+    /// End of the identity; none if it lasts as long as the account.
+    expires: Option<TimeMs>,
+    /// Bounds of a token of another issuer; none for everything that the account may.
+    grants: Option<Grants>,
     original: Option<UserId>,
     /// Versions of the registry records that the caller's identity depends on.
     records: Vec<(RecordKey, Revision)>,
@@ -52,7 +59,7 @@ impl Eq for Caller {}
 
 impl Caller {
     fn new(known: Known) -> Self {
-        Caller { known: Arc::new(known), judgement: None, asks: Fingerprint::UNKNOWN }
+        Caller { known: Arc::new(known), judgement: None, asks: Fingerprint::UNKNOWN, needs: Need::Modify }
     }
 
     /// Returns a caller without credentials. It sees what modes give to others, if the settings
@@ -67,6 +74,8 @@ impl Caller {
             scope: Lfn::root(),
             write: false,
             token: None,
+            expires: None,
+            grants: None,
             original: None,
             records: Vec::new(),
         })
@@ -85,6 +94,8 @@ impl Caller {
             scope,
             write,
             token: None,
+            expires: None,
+            grants: None,
             original: None,
             records: Vec::new(),
         })
@@ -98,7 +109,47 @@ impl Caller {
 
     /// Adds the token that proves the caller's identity until it expires.
     pub(crate) fn by_token(self, token: TokenId, expires: TimeMs) -> Self {
-        self.with(|known| known.token = Some((token, expires)))
+        self.with(|known| {
+            known.token = Some(token);
+            known.expires = Some(expires);
+        })
+    }
+
+    /// Bounds the caller by the grants of a token of another issuer, until it expires. Replaces no
+    /// bound by a wider one: the caller must have none yet.
+    pub fn granted(self, grants: Option<Vec<Grant>>, expires: TimeMs) -> Self {
+        self.with(|known| {
+            known.expires = Some(expires);
+            if let Some(grants) = grants {
+                let grants = Grants(grants.into());
+                known.write &= grants.may_write();
+                known.grants = Some(grants);
+            }
+        })
+    }
+
+    /// Adds the bounds of another caller, on behalf of which this one acts.
+    pub(crate) fn bounded_as(self, other: &Caller) -> Self {
+        let Known { token, expires, grants, .. } = &*other.known;
+        self.with(|known| {
+            known.token = *token;
+            known.expires = *expires;
+            known.grants.clone_from(grants);
+        })
+    }
+
+    /// Sets the operation that the caller requests; refuses one that its grants never allow.
+    pub(crate) fn requesting(&self, operation: &Operation) -> Result<Self> {
+        if self.known.grants.is_none() {
+            return Ok(self.clone());
+        }
+        match Need::of(operation) {
+            Some(needs) => Ok(Caller { needs, ..self.clone() }),
+            None => Err(Error::denied(format!(
+                "{}: no scope of a token allows it; use a token of this catalogue",
+                operation.name()
+            ))),
+        }
     }
 
     /// Adds the user whose credentials these are; the caller acts as another user.
@@ -184,18 +235,18 @@ impl Caller {
 
     /// Returns the token that the caller showed; none if it proved its identity otherwise.
     pub fn token(&self) -> Option<TokenId> {
-        self.known.token.map(|(token, _)| token)
+        self.known.token
     }
 
     /// Returns the expiry of the identity; none if it lasts as long as the account.
     pub fn expires(&self) -> Option<TimeMs> {
-        self.known.token.map(|(_, expires)| expires)
+        self.known.expires
     }
 
     /// Refuses a caller whose token has expired by `now`.
     pub(crate) fn check_not_expired(&self, now: TimeMs) -> Result<()> {
-        match self.known.token {
-            Some((_, expires)) if expires <= now => {
+        match self.known.expires {
+            Some(expires) if expires <= now => {
                 Err(Error::new(ErrorKind::Unauthenticated, "the token has expired: get a new one"))
             }
             _ => Ok(()),
@@ -284,7 +335,7 @@ impl Caller {
     /// Refuses a path outside of the token's subtree.
     pub(crate) fn check_scope(&self, lfn: &Lfn) -> Result<()> {
         if self.known.scope.contains(lfn) {
-            return Ok(());
+            return self.known.grants.as_ref().map_or(Ok(()), |grants| grants.check(self.needs, lfn));
         }
         Err(Error::denied(format!("{lfn}: this token is valid below {} only", self.known.scope)))
     }

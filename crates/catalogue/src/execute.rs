@@ -32,6 +32,7 @@ impl Catalogue {
     }
 
     async fn carry_out(&self, caller: &Caller, id: OperationId, mut operation: Operation) -> Result<Answer> {
+        let caller = &caller.requesting(&operation)?;
         if operation.writes() {
             self.admit_writer(caller)?;
             check_id(id, self.clock.trusted())?;

@@ -9,6 +9,7 @@
 mod caller;
 mod cursor;
 mod execute;
+mod grants;
 mod judgement;
 mod registry;
 mod repeat;
@@ -50,6 +51,7 @@ use exacat_model::{
 use exacat_store::{Clock, Outcome, Refusal, Request, Store};
 
 pub use caller::Caller;
+pub use grants::{Activity, Grant};
 pub use loading::KnownDirectories;
 pub use repeat::fingerprint;
 pub use settings::Settings;

@@ -78,10 +78,7 @@ impl Catalogue {
             let records = caller.records().iter().copied().chain([(RecordKey::User(target.id), revision)]);
             other = other.instead_of(caller.original().unwrap_or(me.id)).by_records(records);
         }
-        Ok(match (caller.token(), caller.expires()) {
-            (Some(token), Some(expires)) => other.by_token(token, expires),
-            _ => other,
-        })
+        Ok(other.bounded_as(caller))
     }
 
     /// True if the token is still valid: neither revoked nor expired, and its user enabled. A face
@@ -104,7 +101,9 @@ impl Catalogue {
         let base = match caller.token() {
             None => {
                 let account = caller.original().unwrap_or(user);
-                self.caller_by_account(account, caller.scope().clone(), caller.may_write()).await?
+                let base =
+                    self.caller_by_account(account, caller.scope().clone(), caller.may_write()).await?;
+                base.bounded_as(caller)
             }
             Some(id) => {
                 let token = self.token_version(id).await?;

@@ -138,6 +138,11 @@ impl DataDirectory {
         Ok(path)
     }
 
+    /// Returns the file of the issuers of other tokens.
+    pub fn issuers(&self) -> PathBuf {
+        self.path.join("issuers.json")
+    }
+
     pub fn socket(&self) -> PathBuf {
         self.path.join("exacat.sock")
     }

@@ -11,6 +11,7 @@ mod directory;
 mod envelopes;
 pub mod faces;
 mod instruments;
+pub mod issuers;
 mod life;
 mod open_files;
 mod paced;

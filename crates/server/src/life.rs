@@ -22,6 +22,7 @@ use crate::directory::{self, DataDirectory, failed};
 use crate::envelopes::Envelopes;
 use crate::faces::{http, jalien, native, xrootd};
 use crate::instruments::Instruments;
+use crate::issuers::Issuers;
 use crate::places::Places;
 use crate::service::{Phase, Service};
 use crate::settings::{ServerSettings, StoreChoice};
@@ -185,6 +186,7 @@ async fn start_on(
         catalogue_id,
         settings.catalogue.anonymous_reads,
     );
+    let _first = service.issuers.set(Issuers::new(directory.issuers()));
     let places = Places::open(settings.networks.clone())?;
     let envelopes = match addresses.jalien.or(addresses.xrootd).or(addresses.http) {
         Some(address) => {

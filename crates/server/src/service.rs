@@ -20,6 +20,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::admission::{Admission, Class, Held, Lane, Step, UserShare, busy};
 use crate::instruments::{Ended, Gauge, Instruments, OperationIndex, Scrape, count};
+use crate::issuers::Issuers;
 use crate::paced::Paced;
 use crate::settings::Limits;
 use crate::uploads::Uploads;
@@ -66,6 +67,8 @@ pub(crate) struct Service {
     slow_lines: Paced,
     /// Uploads whose clients report no end, which own the service.
     pub uploads: OnceLock<Weak<Uploads>>,
+    /// Issuers of tokens other than this catalogue.
+    pub issuers: OnceLock<Arc<Issuers>>,
 }
 
 /// Cancellation of work that waits or is between two pages.
@@ -171,6 +174,7 @@ impl Service {
             requests: AtomicU64::new(0),
             slow_lines: Paced::default(),
             uploads: OnceLock::new(),
+            issuers: OnceLock::new(),
         })
     }
 

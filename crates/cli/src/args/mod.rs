@@ -264,6 +264,9 @@ pub enum Command {
     /// Manage bearer tokens
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Manage issuers of tokens that a server on this machine trusts
+    #[command(subcommand)]
+    Issuer(IssuerCommand),
     /// Show your account and its rights
     Whoami(WhoamiArgs),
     /// Import a listing

@@ -306,3 +306,68 @@ Examples:
   exacat whoami
   EXACAT_TOKEN=$(exacat token issue --lifetime 1h) exacat whoami")]
 pub struct WhoamiArgs {}
+
+/// `exacat issuer`
+#[derive(Debug, Subcommand)]
+pub enum IssuerCommand {
+    /// Trust an issuer of tokens
+    #[command(after_help = "\
+A token of the issuer acts as the account with the subject
+token:ISSUER#SUBJECT, or else as the one that --user names. With the profiles
+wlcg and scitokens the scopes of the token limit it further: they never widen
+the rights of the account. The issuer's keys are fetched over HTTPS. The server
+notices the change by itself. Each server of a cluster has its own issuers.
+
+Examples:
+  exacat issuer add https://wlcg.example.org/ --audience \\
+      https://catalogue.example.org --base /demo --user admin
+  exacat issuer add https://login.example.org --profile oidc --audience exacat
+  exacat user set admin --subject 'token:https://login.example.org#alice'")]
+    Add {
+        /// URL of the issuer, as in the claim iss
+        #[arg(value_name = "URL")]
+        url: String,
+        /// Accepted audience; may be repeated
+        #[arg(long, value_name = "TEXT", required = true)]
+        audience: Vec<String>,
+        /// Directory that the paths of scopes are below
+        #[arg(long, value_name = "LFN", default_value = "/")]
+        base: String,
+        /// Rules for the claims
+        #[arg(long, value_name = "PROFILE", default_value = "wlcg")]
+        profile: ProfileArg,
+        /// Account of tokens whose subject no account has [default: none, they are refused]
+        #[arg(long, value_name = "USER")]
+        user: Option<String>,
+        /// Authorities of the issuer's certificate, in PEM [default: those of the system]
+        #[arg(long, value_name = "FILE")]
+        ca: Option<std::path::PathBuf>,
+    },
+    /// Trust an issuer no more
+    #[command(after_help = "\
+Its tokens are refused at once.
+
+Examples:
+  exacat issuer rm https://login.example.org")]
+    Rm {
+        /// URL of the issuer
+        #[arg(value_name = "URL")]
+        url: String,
+    },
+    /// List the issuers
+    #[command(after_help = "\
+Examples:
+  exacat issuer ls")]
+    Ls,
+}
+
+/// Rules for the claims of an issuer's tokens.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum ProfileArg {
+    /// WLCG token profile: rights by storage scopes
+    Wlcg,
+    /// SciTokens: rights by their scopes
+    Scitokens,
+    /// OpenID Connect: the rights of the account
+    Oidc,
+}

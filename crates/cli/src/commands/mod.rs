@@ -11,6 +11,7 @@ mod exchange;
 mod find;
 mod fsck;
 mod history;
+mod issuer;
 mod listing;
 mod lookup;
 mod moving;
@@ -49,6 +50,7 @@ pub async fn run(cli: Cli) -> Result<u8, Failure> {
         // These need no server, or are one.
         Command::Completions(args) => return service::completions(&args),
         Command::Serve(args) => return apart(serve::serve(*args, &global.connection, style)).await,
+        Command::Issuer(command) => return issuer::issuer(command, &global.connection, style),
         Command::Schema(command) => return apart(schema::schema(command, style)).await,
         Command::Copy(args) => return apart(copy::copy(args, global, style)).await,
         Command::Bench(args) => return apart(service::bench(args, style)).await,
@@ -181,6 +183,7 @@ async fn dispatch(context: &mut Context, command: Command, global: &Global) -> R
         | Command::Bench(_)
         | Command::Clone(_)
         | Command::Restore(_)
+        | Command::Issuer(_)
         | Command::Completions(_) => return Err(Failure::local("this command takes no server")),
     };
     work.await

@@ -16,6 +16,7 @@ mod dav;
 mod element;
 mod hostile;
 mod rest;
+mod tokens;
 mod web;
 #[allow(dead_code, reason = "shared with the tests of the native protocol")]
 #[path = "../native/world.rs"]

@@ -184,7 +184,7 @@ async fn error_is_a_problem_document_with_the_status_of_its_kind() {
         ("GET", "/api/v1/entries/d?what=1", "", 400, "invalid"),
         ("GET", "/api/v1/children/d?limit=0", "", 400, "invalid"),
         ("GET", "/api/v1/children/d?limit=10001", "", 400, "invalid"),
-        ("GET", "/api/v1/children/d?cursor=!", "", 400, "invalid"),
+        ("GET", "/api/v1/children/d?cursor=!", "", 404, "not-found"),
         ("GET", "/api/v1/children/d?limit=1&limit=2", "", 400, "invalid"),
         ("PUT", "/api/v1/files/d/f000000", "{}", 409, "exists"),
         ("PUT", "/api/v1/files/d/x", "{\"sise\": 1}", 400, "invalid"),

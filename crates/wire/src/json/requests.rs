@@ -646,7 +646,7 @@ impl SeIn {
 /// Ids of deletions that are done.
 #[derive(Debug, serde::Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = DoneDeletions, examples(json!({"done": ["17.0"]})))]
+#[schema(as = DoneDeletions, examples(json!({"done": ["2266.0.3f9a1c"]})))]
 pub struct DeletedIn {
     /// Ids.
     #[schema(value_type = Vec<String>)]

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use exacat_model::limits::{OPERATION_AGE_MAX_MS, OPERATION_AHEAD_MAX_MS};
 use exacat_model::{
     AccountName, Answer, Consistency, Error, ErrorKind, Guid, Lfn, Operation, OperationId, Result, Revision,
+    TimeMs,
 };
 use exacat_wire::native::{Authenticate, Credentials, Secret};
 use http_body_util::BodyExt;
@@ -17,6 +19,7 @@ use super::Conversation;
 use crate::access::Session;
 use crate::admission::{Held, Room, Step, Unread, busy};
 use crate::instruments::count;
+use crate::issuers::is_foreign;
 use crate::service::{Asker, Cancel, Checked, Service, Work, step_id};
 
 /// Header with the revision of the catalogue that an answer shows at least.
@@ -75,6 +78,9 @@ impl Call {
         let held = service.admit(&asker, 1)?;
         let consistency = text_of(headers, &CONSISTENCY)?.map(Consistency::parse).transpose()?;
         let id = text_of(headers, &IDEMPOTENCY_KEY)?.map(operation_id).transpose()?;
+        if let Some(id) = id {
+            check_age(id, service.catalogue.now())?;
+        }
         let call = Call {
             asker,
             checked,
@@ -221,6 +227,42 @@ async fn asker(conversation: &Conversation, headers: &HeaderMap) -> Result<(Aske
     {
         return Ok((known.asker.clone(), known.checked));
     }
+    let (asker, checked) = match foreign(service, credentials).await {
+        Some(asker) => (asker?, service.checking()),
+        None => own(conversation, headers, credentials).await?,
+    };
+    if credentials.is_some()
+        && let Some(slot) = &conversation.slot
+    {
+        slot.lock().known();
+    }
+    let known =
+        Known { credentials: credentials.cloned(), act_as: act_as.cloned(), asker: asker.clone(), checked };
+    *conversation.known.lock() = Some(known);
+    Ok((asker, checked))
+}
+
+/// Returns the client of a token of another issuer; none for other credentials.
+async fn foreign(service: &Service, credentials: Option<&HeaderValue>) -> Option<Result<Asker>> {
+    let token = bearer(credentials?).ok()?;
+    if !is_foreign(token.expose()) {
+        return None;
+    }
+    let issuers = service.issuers.get()?;
+    let caller = issuers.caller(&service.catalogue, token.expose()).await;
+    if caller.is_err() {
+        count(&service.instruments.counts.authentications_refused);
+    }
+    Some(caller.map(|caller| service.asker(caller)))
+}
+
+/// Returns the client of a token of this catalogue, or an anonymous one.
+async fn own(
+    conversation: &Conversation,
+    headers: &HeaderMap,
+    credentials: Option<&HeaderValue>,
+) -> Result<(Asker, Checked)> {
+    let service = &conversation.face.service;
     let shown = Authenticate {
         credentials: match credentials {
             None => Credentials::Anonymous,
@@ -233,16 +275,7 @@ async fn asker(conversation: &Conversation, headers: &HeaderMap) -> Result<(Aske
             count(&service.instruments.counts.authentications_refused);
         }
     })?;
-    let (asker, checked) = (session.asker.clone(), session.checked);
-    if credentials.is_some()
-        && let Some(slot) = &conversation.slot
-    {
-        slot.lock().known();
-    }
-    let known =
-        Known { credentials: credentials.cloned(), act_as: act_as.cloned(), asker: asker.clone(), checked };
-    *conversation.known.lock() = Some(known);
-    Ok((asker, checked))
+    Ok((session.asker.clone(), session.checked))
 }
 
 fn bearer(value: &HeaderValue) -> Result<Secret> {
@@ -277,6 +310,22 @@ fn operation_id(text: &str) -> Result<OperationId> {
         return Err(bad());
     }
     Ok(OperationId(guid.0))
+}
+
+/// Refuses an operation id that is too old to be known, or of a clock far ahead.
+fn check_age(id: OperationId, now: TimeMs) -> Result<()> {
+    let made = id.made().0;
+    let is_good = made.saturating_add(OPERATION_AGE_MAX_MS) >= now.0
+        && made <= now.0.saturating_add(OPERATION_AHEAD_MAX_MS);
+    if is_good {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Conflict,
+        format!(
+            "{IDEMPOTENCY_KEY} is too old or of a clock that is ahead: GET /api/v1/operation-id makes a new one"
+        ),
+    ))
 }
 
 /// Reads a whole body of at most `most` bytes.

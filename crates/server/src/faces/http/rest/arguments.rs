@@ -95,7 +95,7 @@ impl Arguments {
     /// Returns the cursor of a page.
     pub fn cursor(&self) -> Result<Cursor> {
         use base64::Engine;
-        let bad = |_| Error::invalid("the cursor is not one of this API: take the next of a page as it is");
+        let bad = |_| Error::not_found("no page has this cursor: take the next of a page as it is");
         match self.given("cursor")? {
             None => Ok(Cursor::default()),
             Some(text) => {

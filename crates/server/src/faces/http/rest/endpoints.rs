@@ -369,7 +369,7 @@ fn sets() -> Vec<Endpoint> {
         endpoint!("GET" "/trash" listTrash "Lists the trash: the caller's own items, for an operator all.",
             PAGES, None, pages::<json::TrashOut>(),
             |arguments| Ok(Operation::TrashList { cursor: arguments.cursor()?, limit: limit(arguments)? })),
-        endpoint!("GET" "/trash/inside" listTrashInside
+        endpoint!("GET" "/trash-inside" listTrashInside
             "Lists the caller's entries inside directories that others removed.",
             PAGES, None, pages::<json::TrashOut>(),
             |arguments| Ok(Operation::TrashParts { cursor: arguments.cursor()?, limit: limit(arguments)? })),

@@ -71,6 +71,9 @@ fn operation(endpoint: &Endpoint, schemas: &mut Schemas) -> Value {
             schema["minimum"] = json!(1);
             schema["maximum"] = json!(10_000);
         }
+        if parameter.name == "cursor" {
+            schema["pattern"] = json!("^[A-Za-z0-9_-]*$");
+        }
         if parameter.name == "owner" {
             schema = json!({"type": "array", "items": {"type": "string"}});
         }
@@ -79,7 +82,11 @@ fn operation(endpoint: &Endpoint, schemas: &mut Schemas) -> Value {
     let writes = endpoint.method != "GET" && !matches!(endpoint.run, Run::Find);
     if writes {
         parameters.push(json!({
-            "name": "Idempotency-Key", "in": "header", "schema": {"type": "string", "format": "uuid"},
+            "name": "Idempotency-Key", "in": "header",
+            "schema": {
+                "type": "string",
+                "pattern": "^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$",
+            },
             "description": "UUID of version 7: a repeated request with it has one effect. \
                 GET /api/v1/operation-id makes one.",
         }));

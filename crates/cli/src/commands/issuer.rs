@@ -1,0 +1,113 @@
+//! `issuer`: the issuers of tokens that a server trusts, in its data directory.
+
+use std::path::PathBuf;
+
+use exacat_model::{AccountName, Error, Lfn};
+use exacat_server::issuers::{IssuerSettings, Profile, check, list, save};
+
+use crate::args::{Connection, IssuerCommand, ProfileArg};
+use crate::connect::data_directory;
+use crate::failure::Failure;
+use crate::output::{Align, Out, Style, Table};
+
+/// File of issuers in the data directory.
+const FILE: &str = "issuers.json";
+
+/// `exacat issuer`
+pub fn issuer(command: IssuerCommand, connection: &Connection, style: Style) -> Result<u8, Failure> {
+    let directory = data_directory(connection)?;
+    if !directory.is_dir() {
+        return Err(Failure::about(
+            directory.display().to_string(),
+            Error::not_found("there is no such data directory: start a server with it first, or give --data"),
+        ));
+    }
+    let path = directory.join(FILE);
+    let about = |error: Error| Failure::about(path.display().to_string(), error);
+    let mut all = list(&path).map_err(about)?;
+    let mut out = Out::new(style);
+    match command {
+        IssuerCommand::Add { url, audience, base, profile, user, ca } => {
+            let settings = IssuerSettings {
+                url,
+                audiences: audience,
+                base_path: Lfn::parse(&base)?.to_string(),
+                profile: match profile {
+                    ProfileArg::Wlcg => Profile::Wlcg,
+                    ProfileArg::Scitokens => Profile::SciTokens,
+                    ProfileArg::Oidc => Profile::Oidc,
+                },
+                user: user.map(|user| AccountName::parse(&user).map(|name| name.to_string())).transpose()?,
+                ca: ca.map(absolute).transpose()?,
+            };
+            check(&settings)?;
+            if all.iter().any(|known| known.url == settings.url) {
+                let error = Error::new(exacat_model::ErrorKind::Exists, "it is configured: remove it first");
+                return Err(Failure::about(settings.url, error));
+            }
+            let url = settings.url.clone();
+            all.push(settings);
+            save(&path, &all).map_err(about)?;
+            done(&mut out, &url)?;
+        }
+        IssuerCommand::Rm { url } => {
+            let before = all.len();
+            all.retain(|known| known.url != url);
+            if all.len() == before {
+                return Err(Failure::about(
+                    url,
+                    Error::not_found("no such issuer; 'exacat issuer ls' lists them"),
+                ));
+            }
+            save(&path, &all).map_err(about)?;
+            done(&mut out, &url)?;
+        }
+        IssuerCommand::Ls => show(&mut out, &all)?,
+    }
+    out.flush()?;
+    Ok(0)
+}
+
+/// Returns an absolute path: the server may run elsewhere.
+fn absolute(path: PathBuf) -> Result<PathBuf, Failure> {
+    std::fs::canonicalize(&path).map_err(|error| Failure::local(format!("{}: {error}", path.display())))
+}
+
+fn done(out: &mut Out, url: &str) -> Result<(), Failure> {
+    if out.style.json {
+        return out.json(&exacat_wire::json::DoneOut { item: url, done: true });
+    }
+    Ok(())
+}
+
+fn show(out: &mut Out, all: &[IssuerSettings]) -> Result<(), Failure> {
+    if out.style.json {
+        return all.iter().try_for_each(|issuer| {
+            out.json(&serde_json::json!({
+                "issuer": issuer.url, "profile": issuer.profile.name(), "audiences": issuer.audiences,
+                "base": issuer.base_path, "user": issuer.user,
+                "ca": issuer.ca.as_ref().map(|path| path.display().to_string()),
+            }))
+        });
+    }
+    if all.is_empty() {
+        return Ok(());
+    }
+    let mut table = Table::headed([
+        ("ISSUER", Align::Left),
+        ("PROFILE", Align::Left),
+        ("BASE", Align::Left),
+        ("USER", Align::Left),
+        ("AUDIENCES", Align::Left),
+    ]);
+    for issuer in all {
+        table.row([
+            issuer.url.clone(),
+            issuer.profile.name().to_owned(),
+            issuer.base_path.clone(),
+            issuer.user.clone().unwrap_or_else(|| "-".to_owned()),
+            issuer.audiences.join(" "),
+        ]);
+    }
+    out.table(&table)
+}
