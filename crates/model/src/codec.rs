@@ -1,4 +1,4 @@
-//! Canonical bytes of the vocabulary, as the log, the checkpoints and the wire use them.
+//! Canonical bytes of the vocabulary, as the log and the wire use them.
 //!
 //! Each type has one form:
 //!
@@ -6,7 +6,7 @@
 //! - Strings and lists follow their length.
 //! - Enums have an explicit number.
 //!
-//! No value carries a version. Its container does: the header of a log segment or checkpoint, or
+//! No value carries a version. Its container does: the header of a log segment, or
 //! the handshake of a connection. Decoding checks everything that a constructor checks, so a
 //! decoded value is as valid as a parsed one. It never allocates more than the given bytes could
 //! hold.

@@ -182,11 +182,6 @@ impl Layout {
         self.root.join("operations")
     }
 
-    /// Returns the directory of the checkpoints of the engine's first stage.
-    pub fn checkpoints(&self) -> PathBuf {
-        self.root.join("checkpoints")
-    }
-
     /// Creates the directory itself.
     pub fn create_root(&self, disk: &dyn Disk) -> Result<(), Error> {
         disk.create_directory(&self.root).map_err(|error| cannot_write(&self.root, &error))
@@ -212,7 +207,6 @@ impl Layout {
                 "set-aside",
                 "load",
                 "operations",
-                "checkpoints",
                 "restore.prepared",
                 FILE,
                 LOCK,

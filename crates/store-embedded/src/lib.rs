@@ -48,7 +48,6 @@
 
 mod archive;
 mod checked_text;
-mod checkpoint;
 mod committer;
 mod decide;
 mod decode;

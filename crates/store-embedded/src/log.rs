@@ -140,7 +140,7 @@ pub(crate) fn begins_too_late(segments: &[Arc<Segment>], revision: Revision) -> 
         ErrorKind::Corrupt,
         format!(
             "the log begins with change {first}, and what is kept of the state ends with change {}: what is between \
-             them is missing, restore the segments that were removed or a later checkpoint",
+             them is missing, restore the segments that were removed, or a later backup",
             revision.0
         ),
     )
@@ -272,7 +272,7 @@ impl<R: Replay> Pass<'_, R> {
 }
 
 fn ends_before(name: &str, offset: u64) -> Error {
-    corrupt(name, offset, "the segment ends before the checkpoint's place in it")
+    corrupt(name, offset, "the segment ends before the place that the state was complete up to")
 }
 
 /// Reasons why a record was not taken completely.

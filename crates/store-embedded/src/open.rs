@@ -7,7 +7,6 @@ use exacat_store::Clock;
 use tokio::sync::mpsc;
 
 use crate::archive::Archivist;
-use crate::checkpoint;
 use crate::committer::{Committer, Group, Marking};
 use crate::disk::{Disk, RealDisk};
 use crate::history::{History, Segment};
@@ -53,7 +52,7 @@ impl EmbeddedStore {
         let mut identity = identify(&*disk, &layout)?;
         let catalogue = identity.id;
         let shelf = Shelf::look_at(Arc::clone(&disk), &layout.runs(), identity.clone())?;
-        let mut recovered = recover(&disk, &layout, catalogue, shelf, &settings, true)?;
+        let recovered = recover(&disk, &layout, catalogue, shelf, &settings, true)?;
         // Runs outside of the manifest are removed only now: without a manifest they would be all
         // there is.
         recovered.shelf.sweep()?;
@@ -71,6 +70,7 @@ impl EmbeddedStore {
             // The clock must know the last change before anything gets a time.
             clock.opened(recovered.state.time);
         }
+        let mut torn = None;
         let log = match (recovered.end, recovered.segments.last()) {
             (Some(end), Some(last)) => {
                 let revision = recovered.state.revision;
@@ -78,7 +78,7 @@ impl EmbeddedStore {
                 let (mut log, kept_as) =
                     Log::open(disk, &layout.log(), begun_for, bytes, last, end, revision)?;
                 if let Some(kept_as) = kept_as {
-                    recovered.notes.push(torn_note(&end, revision, &kept_as));
+                    torn = Some(torn_note(&end, revision, &kept_as));
                 }
                 if is_torn {
                     log.begin_anew();
@@ -91,14 +91,7 @@ impl EmbeddedStore {
                 Log::create(Arc::clone(&disk), &layout.log(), begun_for, bytes, first, created, digest)?
             }
         };
-        if recovered.carried_over {
-            // The rows of a first-stage checkpoint go into runs before anything new comes.
-            recovered.flush()?;
-        }
-        if !recovered.shelf.version().runs.is_empty() {
-            checkpoint::forget(&*disk, &layout.checkpoints());
-        }
-        let Recovered { state, mut operations, shelf, mut segments, notes, .. } = recovered;
+        let Recovered { state, mut operations, shelf, mut segments, .. } = recovered;
         if segments.is_empty() {
             segments.push(Arc::clone(log.segment()));
         }
@@ -111,7 +104,7 @@ impl EmbeddedStore {
         let older = Older::new(Arc::clone(&disk), layout.operations());
         let shared = Arc::new(Shared::new(state, history, older, disk));
         shared.set_forgotten(operations.forgotten());
-        for (topic, what) in notes {
+        if let Some((topic, what)) = torn {
             shared.figures.warn(topic, &what);
         }
         shared.figures.set_operations_from(operations.oldest().unwrap_or_default());
@@ -193,8 +186,7 @@ fn identify(disk: &dyn Disk, layout: &Layout) -> Result<Identity> {
     }
     let segments = log::list_segments(disk, &layout.log(), false)?;
     let names = disk.list(&layout.runs()).unwrap_or_default();
-    if !segments.is_empty() || !names.is_empty() || !checkpoint::list(disk, &layout.checkpoints())?.is_empty()
-    {
+    if !segments.is_empty() || !names.is_empty() {
         return Err(Error::new(
             ErrorKind::Corrupt,
             "there is a log, or there are runs, but no CATALOGUE file that says whose: restore it",
@@ -213,17 +205,6 @@ pub(crate) struct Recovered {
     /// None if there is no log yet.
     pub end: Option<End>,
     pub segments: Vec<Arc<Segment>>,
-    /// True if the state comes from the engine's first stage, and is in no run yet.
-    pub carried_over: bool,
-    /// Notes for the operator.
-    pub notes: Vec<(&'static str, String)>,
-}
-
-impl Recovered {
-    /// Writes the memtable into a run.
-    fn flush(&mut self) -> Result<()> {
-        flush(&mut self.state, &self.operations, &mut self.shelf)
-    }
 }
 
 /// Writes the memtable into a run.
@@ -236,8 +217,7 @@ pub(crate) fn flush(state: &mut State, operations: &Operations, shelf: &mut Shel
     Ok(())
 }
 
-/// Builds the state from the runs and the log after them. A catalogue of the engine's first stage
-/// has its newest intact checkpoint instead of runs.
+/// Builds the state from the runs and the log after them.
 ///
 /// With `clean`, it also removes leftover files, and writes replayed rows into runs as normal work
 /// does. So it takes no more memory than that.
@@ -249,34 +229,22 @@ pub(crate) fn recover(
     settings: &EmbeddedSettings,
     clean: bool,
 ) -> Result<Recovered> {
-    let mut notes = Vec::new();
     let (seed, cache) = (log::random_u64()?, Arc::new(Cache::new(settings.cache_bytes)));
     let segments = log::list_segments(&**disk, &layout.log(), clean)?;
     let mut operations = Operations::new(settings.operations_remembered);
-    let mut carried_over = false;
     let state = if shelf.version().runs.is_empty() {
-        let carried = carry_over(&**disk, layout, catalogue, seed, &cache, &mut notes)?;
-        carried_over = carried.is_some();
-        match carried {
-            None => State::new(seed, cache)?,
-            Some(loaded) => {
-                loaded.operations.iter().for_each(|(operation, first)| {
-                    operations.remember(*operation, *first, loaded.state.time)
-                });
-                loaded.state
-            }
-        }
+        State::new(seed, cache)?
     } else {
         State::load(seed, Arc::clone(shelf.version()), cache, &mut operations)?
     };
     let from = state.revision;
     if segments.is_empty() && from > Revision(0) {
-        return Err(Error::new(ErrorKind::Corrupt, "there are runs or checkpoints, but no log: restore it"));
+        return Err(Error::new(ErrorKind::Corrupt, "there are runs, but no log: restore it"));
     }
     if let (true, Some(last)) = (clean, segments.last()) {
         make_durable(&**disk, last)?;
     }
-    let rows_max = if clean && !carried_over { settings.memtable_rows } else { usize::MAX };
+    let rows_max = if clean { settings.memtable_rows } else { usize::MAX };
     let mut into = Builder { state, operations, shelf, rows_max };
     // Read now, because the replay adds runs of its own.
     let unnamed = into.shelf.newest_unnamed();
@@ -299,7 +267,7 @@ pub(crate) fn recover(
     }
     log_end::check(&**disk, layout, catalogue, end.as_ref(), into.state.revision, unnamed)?;
     let Builder { state, operations, shelf, .. } = into;
-    Ok(Recovered { state, operations, shelf, end, segments, carried_over, notes })
+    Ok(Recovered { state, operations, shelf, end, segments })
 }
 
 /// Syncs the last segment. A killed process may have left bytes that are readable and not durable;
@@ -312,30 +280,6 @@ fn make_durable(disk: &dyn Disk, last: &Segment) -> Result<()> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(wrong(error)),
     }
-}
-
-/// Loads the newest intact checkpoint.
-fn carry_over(
-    disk: &dyn Disk,
-    layout: &Layout,
-    catalogue: CatalogueId,
-    seed: u64,
-    cache: &Arc<Cache>,
-    notes: &mut Vec<(&'static str, String)>,
-) -> Result<Option<checkpoint::Loaded>> {
-    for (_, path) in checkpoint::list(disk, &layout.checkpoints())? {
-        match checkpoint::load(disk, &path, catalogue, seed, Arc::clone(cache)) {
-            Ok(loaded) => return Ok(Some(loaded)),
-            // A checkpoint of a later version is no damage: replaying past it would be as wrong as
-            // reading it.
-            Err(error) if error.kind == ErrorKind::Invalid => return Err(error),
-            Err(error) => {
-                tracing::warn!(%error, "a checkpoint is passed over");
-                notes.push(("damaged checkpoint", format!("{error}; the one before it or the log was used")));
-            }
-        }
-    }
-    Ok(None)
 }
 
 /// Builds a state from the log.

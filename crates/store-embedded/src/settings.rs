@@ -97,8 +97,6 @@ pub(crate) const LOAD_SWITCHED_OFF: &str = "files are being loaded: nothing is a
 /// Ids per sorted run of forgotten operation ids; the store makes such a run when a request needs
 /// it.
 pub(crate) const OLDER_RUN_IDS: usize = 1 << 17;
-/// Bytes that a block of a checkpoint may claim: its last item may be an entry of the largest kind.
-pub(crate) const CHECKPOINT_BLOCK_BYTES_MAX: usize = 64 << 20;
 
 /// Settings of an embedded store.
 #[derive(Clone, Debug)]

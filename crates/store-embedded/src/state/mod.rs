@@ -15,7 +15,6 @@
 mod accounts;
 mod apply;
 mod audit;
-mod carry;
 mod deletions;
 mod digest;
 mod directories;
@@ -40,7 +39,6 @@ use crate::table::{Table, Version};
 
 pub(crate) use accounts::Accounts;
 pub(crate) use apply::Stamp;
-pub(crate) use carry::{Loader, Part, Summary};
 pub(crate) use deletions::deletion_of;
 pub(crate) use digest::Digest;
 pub(crate) use digest::Item;

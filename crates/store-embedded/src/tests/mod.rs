@@ -3,7 +3,6 @@
 pub mod archiving;
 pub mod backups;
 mod behaviour;
-mod carried_over;
 mod crash;
 mod damage;
 mod fault_matrix;
