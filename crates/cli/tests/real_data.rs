@@ -1,9 +1,9 @@
 //! Real listings through the binary: imported, verified, imported again without effect, and
 //! exported unchanged.
 //!
-//! They are in a directory beside the checkout, or in `EXACAT_REAL_DATA`. Without them these tests
-//! say so and do nothing. Of long listings they take the first rows, with `EXACAT_TEST_ROUNDS` all
-//! of them.
+//! They are in a directory beside the checkout, or in `EXACAT_REAL_DATA`. `make test` runs these
+//! tests only where the listings are. Of long listings they take the first rows, with
+//! `EXACAT_TEST_ROUNDS` all of them.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -26,16 +26,17 @@ use service::Service;
 /// Rows taken of a long listing, if not all.
 const ROWS: usize = 50_000;
 
-/// Returns the directory with real listings, or none with a message.
-fn real_data() -> Option<PathBuf> {
+/// Returns the directory with real listings.
+fn real_data() -> PathBuf {
     let given = std::env::var_os("EXACAT_REAL_DATA").map(PathBuf::from);
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     let directory = given.unwrap_or(beside);
-    if !directory.join("odp_files.tsv.zst").exists() {
-        println!("skipped: there are no real listings in {} (EXACAT_REAL_DATA)", directory.display());
-        return None;
-    }
-    Some(directory)
+    assert!(
+        directory.join("odp_files.tsv.zst").exists(),
+        "there are no real listings in {} (EXACAT_REAL_DATA)",
+        directory.display()
+    );
+    directory
 }
 
 fn all_rows() -> bool {
@@ -127,8 +128,9 @@ fn sound(service: &Service) {
 }
 
 #[test]
+#[ignore = "needs real listings: EXACAT_REAL_DATA=DIR make test-real"]
 fn files_and_datasets_of_the_open_data_portal() {
-    let Some(data) = real_data() else { return };
+    let data = real_data();
     let mut service = Service::start();
     let files = taken(&service, &data, "odp_files.tsv.zst", ROWS);
     let imported = in_verified_in_again(&service, &files, &["--preset", "odp-files"]);
@@ -172,8 +174,9 @@ fn files_and_datasets_of_the_open_data_portal() {
 }
 
 #[test]
+#[ignore = "needs real listings: EXACAT_REAL_DATA=DIR make test-real"]
 fn odd_checksums_of_the_open_data_portal() {
-    let Some(data) = real_data() else { return };
+    let data = real_data();
     let service = Service::start();
     // Both forms of one checksum, as two listings: the raw one is imported, the normalised one must
     // verify.
@@ -223,8 +226,9 @@ fn odd_checksums_of_the_open_data_portal() {
 }
 
 #[test]
+#[ignore = "needs real listings: EXACAT_REAL_DATA=DIR make test-real"]
 fn files_of_git_annex_with_many_replicas() {
-    let Some(data) = real_data() else { return };
+    let data = real_data();
     let service = Service::start();
     let files = taken(&service, &data, "annex_files.tsv.zst", ROWS);
     let imported = in_verified_in_again(&service, &files, &["--preset", "annex"]);
@@ -259,8 +263,9 @@ fn files_of_git_annex_with_many_replicas() {
 }
 
 #[test]
+#[ignore = "needs real listings: EXACAT_REAL_DATA=DIR make test-real"]
 fn bare_names() {
-    let Some(data) = real_data() else { return };
+    let data = real_data();
     let service = Service::start();
     let names = taken(&service, &data, "lfn_lists.tsv.zst", ROWS);
     let imported = in_verified_in_again(&service, &names, &["--preset", "lfn-list"]);
@@ -273,8 +278,9 @@ fn bare_names() {
 }
 
 #[test]
+#[ignore = "needs real listings: EXACAT_REAL_DATA=DIR make test-real"]
 fn transfers_as_new_replicas() {
-    let Some(data) = real_data() else { return };
+    let data = real_data();
     let service = Service::start();
     let transfers = taken(&service, &data, "dune_transfers.tsv.zst", ROWS);
     let imported = in_verified_in_again(&service, &transfers, &["--preset", "dune-transfers"]);

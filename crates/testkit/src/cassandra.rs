@@ -1,5 +1,5 @@
-//! Stores on a ring that the environment names: `EXACAT_CASSANDRA=127.0.0.1,127.0.0.2`. Without it
-//! their tests are skipped.
+//! Stores on a ring that the environment names: `EXACAT_CASSANDRA=127.0.0.1,127.0.0.2`. Their tests
+//! are ignored unless they are asked for, as `make test-cluster` does.
 //!
 //! Making tables takes seconds, so keyspaces are used again: emptied, once their last users have
 //! ended.
@@ -18,13 +18,10 @@ use parking_lot::Mutex;
 use crate::clock::TestClock;
 use crate::factory::{End, StoreFactory, UnderTest};
 
-/// Returns the ring's nodes, if there is one; otherwise prints that a test is skipped.
-pub fn ring() -> Option<String> {
+/// Returns the ring's nodes.
+pub fn ring() -> String {
     let hosts = std::env::var("EXACAT_CASSANDRA").ok().filter(|hosts| !hosts.is_empty());
-    if hosts.is_none() {
-        skipped();
-    }
-    hosts
+    hosts.expect("EXACAT_CASSANDRA names a ring: make test-cluster starts one")
 }
 
 /// Returns one of a store's metrics.
@@ -48,11 +45,6 @@ pub fn access() -> ClusterAccess {
         certificate: Some((directory.join("client.pem"), directory.join("client.key"))),
         user: Some(("cassandra".to_owned(), directory.join("password"))),
     }
-}
-
-#[allow(clippy::print_stderr, reason = "a test that does nothing says so")]
-fn skipped() {
-    eprintln!("skipped: EXACAT_CASSANDRA names no ring (make test-cluster starts one)");
 }
 
 /// Rows an audit compares together: few, so that its spill has many partitions.

@@ -174,6 +174,35 @@ fn comments_open_with_a_noun_or_a_verb_and_are_not_too_long() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
+/// Goal: an example in a doc comment is a test. Most crates have none, and a run of their doc tests
+/// would read each of them once more, so `make test` names the crates that have some.
+#[test]
+fn example_of_a_doc_comment_is_compiled_by_the_doc_tests() {
+    let makefile = read(&root().join("Makefile"));
+    let run = makefile.lines().find(|line| line.contains("test --locked --doc ")).expect("doc tests");
+    for path in rust_files() {
+        let name = shown(&path);
+        let Some(member) = name.strip_prefix("crates/").and_then(|rest| rest.split('/').next()) else {
+            continue;
+        };
+        let is_tested = run.contains(&format!("-p exacat-{member}"));
+        if is_tested || !name.contains("/src/") {
+            continue;
+        }
+        let mut is_open = false;
+        for (number, line) in (1..).zip(read(&path).lines()) {
+            let comment = line.trim_start();
+            let doc = comment.strip_prefix("///").or_else(|| comment.strip_prefix("//!"));
+            let Some(fence) = doc.and_then(|doc| doc.trim().strip_prefix("```")) else { continue };
+            is_open = !is_open;
+            assert!(
+                !is_open || fence.starts_with("text"),
+                "{name}:{number}: an example, but `make test` runs no doc tests of exacat-{member}"
+            );
+        }
+    }
+}
+
 /// Returns the names of the dependencies that a lock file gives a package.
 fn locked(lock: &str, package: &str) -> Option<Vec<String>> {
     let block = lock

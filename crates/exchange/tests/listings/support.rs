@@ -286,18 +286,15 @@ pub fn no_state(options: &mut ImportOptions) {
     options.state = StateAt::Nowhere;
 }
 
-/// Returns the path of a real listing, if it is available.
-pub fn real_data(name: &str) -> Option<PathBuf> {
+/// Returns the path of a real listing.
+pub fn real_data(name: &str) -> PathBuf {
     let directory = match std::env::var_os("EXACAT_REAL_DATA") {
         Some(path) => PathBuf::from(path),
         None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
     };
     let path = directory.join(name);
-    if path.is_file() {
-        return Some(path);
-    }
-    eprintln!("skipped: {name} is not there; EXACAT_REAL_DATA names the directory of the real listings");
-    None
+    assert!(path.is_file(), "{name} is not there; EXACAT_REAL_DATA names the directory of the real listings");
+    path
 }
 
 /// Compares long texts, and shows only the first lines that differ.

@@ -137,17 +137,16 @@ macro_rules! conformance_instantiate {
     };
 }
 
-/// Makes a test of each, which does nothing without a factory.
+/// Makes a test of each, which runs only if it is asked for.
 #[doc(hidden)]
 #[macro_export]
-macro_rules! conformance_instantiate_if {
-    ([$factory:expr] $($module:ident::$name:ident),* $(,)?) => {
+macro_rules! conformance_instantiate_ignored {
+    ([$factory:expr, $reason:literal] $($module:ident::$name:ident),* $(,)?) => {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            #[ignore = $reason]
             async fn $name() {
-                if let Some(factory) = $factory {
-                    $crate::conformance::$module::$name(&factory).await;
-                }
+                $crate::conformance::$module::$name(&$factory).await;
             }
         )*
     };
@@ -162,15 +161,15 @@ macro_rules! conformance_names {
     };
 }
 
-/// Makes a `#[tokio::test]` of every test of the suite, on stores of the given factory. With `if
-/// there is one` after it the factory is optional: without it the tests are skipped.
+/// Makes a `#[tokio::test]` of every test of the suite, on stores of the given factory. With
+/// `ignore = "reason"` after it the tests are ignored unless they are asked for.
 #[macro_export]
 macro_rules! conformance_suite {
     ($factory:expr) => {
         $crate::conformance_list! { conformance_instantiate, $factory }
     };
-    ($factory:expr, if there is one) => {
-        $crate::conformance_list! { conformance_instantiate_if, $factory }
+    ($factory:expr, ignore = $reason:literal) => {
+        $crate::conformance_list! { conformance_instantiate_ignored, $factory, $reason }
     };
 }
 

@@ -9,8 +9,9 @@ use exacat_testkit::history::{self, Clients, Tally};
 use exacat_testkit::{StoreFactory, TestClock, rounds, winners};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a ring: make test-cluster"]
 async fn an_order_explains_what_clients_see() {
-    let Some(factory) = ring().map(CassandraFactory::on) else { return };
+    let factory = CassandraFactory::on(ring());
     let mut tally = Tally::default();
     for seed in 100..102 + 5 * (rounds() - 1) {
         for (moves, lost, ask_again) in [(true, 0, true), (true, 30, true), (true, 15, false)] {
@@ -25,8 +26,9 @@ async fn an_order_explains_what_clients_see() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a ring: make test-cluster"]
 async fn the_changes_explain_what_many_clients_see() {
-    let Some(factory) = ring().map(CassandraFactory::on) else { return };
+    let factory = CassandraFactory::on(ring());
     for (lost, ask_again) in [(0, true), (20, false)] {
         let clock = TestClock::new();
         let under_test = factory.open(&clock).await;
@@ -38,8 +40,9 @@ async fn the_changes_explain_what_many_clients_see() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a ring: make test-cluster"]
 async fn nothing_is_doubled_or_lost_with_an_answer() {
-    let Some(factory) = ring().map(CassandraFactory::on) else { return };
+    let factory = CassandraFactory::on(ring());
     for (seed, several) in [(200, false), (201, true)] {
         if let Err(what) = faults::run(&factory, seed, 120, several).await {
             panic!("{what}");
@@ -48,8 +51,9 @@ async fn nothing_is_doubled_or_lost_with_an_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a ring: make test-cluster"]
 async fn one_of_many_creators_wins() {
-    let Some(factory) = ring().map(CassandraFactory::on) else { return };
+    let factory = CassandraFactory::on(ring());
     let clock = TestClock::new();
     let under_test = factory.open(&clock).await;
     winners::run(under_test.store(), DirId::ROOT, 60).await;

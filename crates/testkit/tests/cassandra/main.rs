@@ -1,6 +1,6 @@
 //! Tests of the store on a Cassandra ring against the contract: clause by clause, and against the
 //! reference at random. Also with many clients, with lost answers, and with several servers at
-//! once. Skipped without a ring; `make test-cluster` starts one.
+//! once. `make test-cluster` starts a ring for them.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -58,8 +58,9 @@ async fn all_there(store: &CassandraStore, operations: u64, count: u64) {
 /// Goal: of servers that write at the same time the later opened ones forward their requests to the
 /// first. When that ends the next one takes over; no client notices.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a ring: make test-cluster"]
 async fn one_server_writes_for_all() {
-    let Some(factory) = ring().map(CassandraFactory::together) else { return };
+    let factory = CassandraFactory::together(ring());
     let clock = TestClock::new();
     let mut catalogue = Servers::start(&factory, &clock).await;
     let mut servers = Vec::new();
