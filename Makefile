@@ -4,7 +4,7 @@ CARGO ?= cargo
 RUN_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test check fmt clippy subjects dependencies doc fuzz fuzz-seeds bench bench-engine bench-cassandra bench-faces bench-peers cluster-up cluster-down test-cluster test-cluster-secure test-clients test-hostile test-long test-crash test-faults test-real clean prerequisites
+.PHONY: help run build test check drawings drawings-check fmt clippy subjects dependencies doc fuzz fuzz-seeds bench bench-engine bench-cassandra bench-faces bench-peers cluster-up cluster-down test-cluster test-cluster-secure test-clients test-hostile test-long test-crash test-faults test-real clean prerequisites
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -23,7 +23,7 @@ test: prerequisites ## all tests, one profile, bounded, several programs at a ti
 	@CARGO="$(CARGO)" scripts/run-tests.py --locked --lib --bins --tests $(if $(TEST_ARGS),$(TEST_ARGS),--workspace)
 	$(CARGO) test --locked --doc -p exacat-client
 
-check: fmt clippy subjects dependencies fuzz-seeds ## formatting, lints, commit subjects, dependencies, fuzz targets on their seeds
+check: fmt clippy subjects dependencies drawings-check fuzz-seeds ## formatting, lints, commit subjects, dependencies, drawings, fuzz targets on their seeds
 
 fmt:
 	$(CARGO) fmt --all -- --check
@@ -38,6 +38,12 @@ dependencies:
 	@python3 scripts/check-dependencies.py
 	@if command -v cargo-deny >/dev/null 2>&1; then cargo deny check; \
 	    else echo "known vulnerabilities: not checked, cargo-deny is not installed (cargo install --locked cargo-deny)"; fi
+
+drawings: ## the drawings of docs/drawings, rendered to SVG (needs graphviz)
+	@scripts/drawings.sh render
+
+drawings-check:
+	@scripts/drawings.sh check
 
 doc: ## the API documentation
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
