@@ -14,17 +14,15 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use exacat_model::{Error, ErrorKind, Revision};
-use exacat_store::{ApplyError, Outcome};
+use exacat_store::ApplyError;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
+use crate::command::Answered;
+use crate::command::Command;
 use crate::log::Place;
 use crate::settings::GROUP_BYTES_MAX;
-use crate::store::Shared;
-use crate::writer::Command;
-
-/// Result of one request.
-pub(crate) type Answered = Result<Vec<Outcome>, ApplyError>;
+use crate::shared::Shared;
 
 /// Answers to requests that came together and wait until their group is durable.
 pub(crate) struct Waiting {

@@ -1,9 +1,128 @@
-//! Decoders of the small formats, for any bytes: for tools that look into files, and for fuzz tests
-//! of the decoders. `inspect` reads whole files of the log and runs.
+//! Decoders of all stored formats, for any bytes: for tools that look into files, and for fuzz tests
+//! of the decoders. None needs a store.
 
-use exacat_model::{DirId, Entry, Error, ErrorKind, Result};
+use std::sync::Arc;
 
+use exacat_model::codec::DecodeError;
+use exacat_model::{Change, DirId, Entry, Error, ErrorKind, Result, Revision};
+
+use crate::archive::{Archive, is_archived};
+use crate::disk::DiskFile;
+use crate::file_error::corrupt;
+use crate::manifest::Manifest;
 use crate::page::{Page, Row};
+use crate::record::{read_changes, read_head};
+use crate::run::{Cache, Reading, Run};
+use crate::segment::{HEADER_BYTES, Header, Records};
+
+/// Reads the changes in the bytes of one log segment, plain or archived, and checks that they
+/// follow each other; `give` gets each. It needs no store: it is for tools that look into a log,
+/// and for fuzz tests of the decoder. An incomplete end of a plain segment, which may be its
+/// catalogue's last, is left out; damage is [`ErrorKind::Corrupt`].
+pub fn read_segment(bytes: &[u8], mut give: impl FnMut(Change)) -> Result<()> {
+    const FILE: &str = "the segment";
+    if is_archived(bytes) {
+        let mut archive = Archive::open(Box::new(InMemory(bytes.to_vec())), FILE.to_owned())?;
+        let mut next = archive.header().first_revision;
+        for number in 0..archive.blocks().len() {
+            archive.records(number, 0, |at, body| read_record(FILE, at, body, &mut next, &mut give))?;
+        }
+        return archive.index_damage().cloned().map_or(Ok(()), Err);
+    }
+    let header = Header::decode(FILE, bytes)?;
+    let mut next = header.first_revision;
+    let mut records = Records::new(bytes, header.salt, HEADER_BYTES);
+    while let Some((at, body)) = records.next_record() {
+        read_record(FILE, at as u64, body, &mut next, &mut give)?;
+    }
+    records.ending(FILE, true).map(|_| ())
+}
+
+/// Passes the changes of a record, which must begin with `next`, to `give`.
+fn read_record(
+    file: &str,
+    at: u64,
+    body: &[u8],
+    next: &mut Revision,
+    give: &mut impl FnMut(Change),
+) -> Result<()> {
+    let head = read_head(body).map_err(|error| corrupt(file, at, error))?;
+    if head.first_revision != *next || head.count == 0 {
+        return Err(corrupt(file, at, "a record does not follow the one before"));
+    }
+    read_changes(body, *next, |change| {
+        *next = Revision(change.revision.0.wrapping_add(1));
+        give(change);
+        Ok::<_, DecodeError>(true)
+    })
+    .map_err(|error| corrupt(file, at, error))
+}
+
+/// A file that is entirely in memory.
+pub(crate) struct InMemory(pub Vec<u8>);
+
+impl DiskFile for InMemory {
+    fn read_at(&self, into: &mut [u8], offset: u64) -> std::io::Result<usize> {
+        let from = usize::try_from(offset).unwrap_or(usize::MAX).min(self.0.len());
+        let bytes = &self.0[from..];
+        let count = bytes.len().min(into.len());
+        into[..count].copy_from_slice(&bytes[..count]);
+        Ok(count)
+    }
+
+    fn length(&self) -> std::io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+
+    fn write_at(&self, _: &[u8], _: u64) -> std::io::Result<()> {
+        Err(std::io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn sync(&self) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn preallocate(&self, _: u64) -> std::io::Result<()> {
+        Err(std::io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn set_length(&self, _: u64) -> std::io::Result<()> {
+        Err(std::io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+}
+
+/// Reads the rows in the bytes of one run of a catalogue. `give` gets each entry with its directory
+/// and name; none for a removal and for a row that is no entry. It also looks up each GUID, which
+/// must lead back to its row. It needs no store: it is for tools that look into a run, and for fuzz
+/// tests of the decoder.
+pub fn read_run(
+    bytes: &[u8],
+    catalogue: [u8; 16],
+    mut give: impl FnMut(DirId, &[u8], Option<Entry>),
+) -> Result<()> {
+    const FILE: &str = "the run";
+    let run = Arc::new(Run::open(FILE, Arc::new(InMemory(bytes.to_vec())), catalogue)?);
+    let cache = Cache::new(bytes.len() as u64);
+    let reading = Reading::waiting(&cache);
+    let mut cursor = run.from(reading, DirId(0), b"", false)?;
+    while let Some(row) = cursor.row(&run)? {
+        let entry = row.entry().map_err(|error| corrupt(FILE, 0, error))?;
+        if let Some(guid) = row.guid() {
+            let found = run.find_guid(reading, guid)?;
+            if found.is_none_or(|(directory, name, _)| (directory, &name[..]) != (row.parent, row.name)) {
+                return Err(corrupt(FILE, 0, format!("the GUID {guid} does not lead to its row")));
+            }
+        }
+        give(row.parent, row.name, entry);
+        cursor.advance(&run, reading)?;
+    }
+    Ok(())
+}
+
+/// Reads the numbers of the runs in a manifest's bytes, the newest first.
+pub fn read_manifest(bytes: &[u8], catalogue: [u8; 16]) -> Result<Vec<u64>> {
+    Ok(Manifest::decode(bytes, catalogue)?.runs.iter().map(|run| run.number).collect())
+}
 
 /// Reads the rows of one page at byte `place` of a run of this salt. `give` gets each entry with
 /// its directory and name; none for a removal and for a row that is no entry.

@@ -3,8 +3,8 @@
 
 use exacat_model::{Error, ErrorKind};
 
+use crate::file_error::corrupt;
 use crate::record::part;
-use crate::segment::corrupt;
 
 const VERSION_AT: usize = 8;
 

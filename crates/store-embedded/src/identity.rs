@@ -23,8 +23,8 @@ use exacat_model::{Error, ErrorKind, Revision, Timeline, TimelineId, Timelines};
 
 use crate::checked_text::{check_checksum, check_version, with_checksum};
 use crate::disk::{Disk, read_text, replace_small};
-use crate::history::cannot_read;
-use crate::log::{cannot_write, random_u64};
+use crate::file_error::{cannot_read, cannot_write};
+use crate::random::random_u64;
 use crate::segment::{BegunFor, CatalogueId};
 use crate::settings::ORIGINS_MAX;
 

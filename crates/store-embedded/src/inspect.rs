@@ -7,24 +7,24 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use exacat_model::codec::DecodeError;
-use exacat_model::{Audit, Change, DirId, Entry, Error, ErrorKind, Result, Revision, TimeMs};
+use exacat_model::{Audit, Change, Error, ErrorKind, Result, Revision};
 
-use crate::archive::{Archive, is_archived};
-use crate::disk::{Disk, DiskFile, RealDisk, read_whole};
-use crate::history::{Form, Segment, cannot_read};
+use crate::archive::Archive;
+use crate::disk::{Disk, read_whole};
+use crate::file_error::{cannot_read, corrupt};
 use crate::identity::Layout;
-use crate::log::{self, Replay};
-use crate::manifest::Manifest;
-use crate::open::{apply_replayed, check_record, check_segment, recover};
-use crate::record::{Head, read_changes, read_head};
-use crate::repair::{Ground, problems_of};
-use crate::run::{Cache, Reading, Run};
-use crate::segment::{CatalogueId, Ending, HEADER_BYTES, Header, Records, corrupt};
+use crate::random::random_u64;
+use crate::record::Head;
+use crate::recovery::{apply_replayed, check_record, check_segment, recover};
+use crate::repair::problems_of;
+use crate::replay;
+use crate::replay::Replay;
+use crate::run::{Cache, Run};
+use crate::segment::{CatalogueId, Ending, HEADER_BYTES, Header, Records};
+use crate::segment_file::{Form, Segment};
 use crate::settings::EmbeddedSettings;
 use crate::snapshot::switch::check_settled;
 use crate::state::State;
-use crate::store::EmbeddedStore;
 use crate::table::Shelf;
 
 /// Maximum log bytes that are replayed from the start: the resulting state is all in memory.
@@ -65,122 +65,6 @@ struct Scan {
     problems: Vec<String>,
 }
 
-impl EmbeddedStore {
-    /// Checks the catalogue in `directory`, which no process may have open.
-    pub fn inspect(directory: &Path) -> Result<Inspection> {
-        inspect(&(Arc::new(RealDisk) as Arc<dyn Disk>), directory)
-    }
-}
-
-/// Reads the changes in the bytes of one log segment, plain or archived, and checks that they
-/// follow each other; `give` gets each. It needs no store: it is for tools that look into a log,
-/// and for fuzz tests of the decoder. An incomplete end of a plain segment, which may be its
-/// catalogue's last, is left out; damage is [`ErrorKind::Corrupt`].
-pub fn read_segment(bytes: &[u8], mut give: impl FnMut(Change)) -> Result<()> {
-    const FILE: &str = "the segment";
-    if is_archived(bytes) {
-        let mut archive = Archive::open(Box::new(InMemory(bytes.to_vec())), FILE.to_owned())?;
-        let mut next = archive.header().first_revision;
-        for number in 0..archive.blocks().len() {
-            archive.records(number, 0, |at, body| read_record(FILE, at, body, &mut next, &mut give))?;
-        }
-        return archive.index_damage().cloned().map_or(Ok(()), Err);
-    }
-    let header = Header::decode(FILE, bytes)?;
-    let mut next = header.first_revision;
-    let mut records = Records::new(bytes, header.salt, HEADER_BYTES);
-    while let Some((at, body)) = records.next_record() {
-        read_record(FILE, at as u64, body, &mut next, &mut give)?;
-    }
-    records.ending(FILE, true).map(|_| ())
-}
-
-/// Passes the changes of a record, which must begin with `next`, to `give`.
-fn read_record(
-    file: &str,
-    at: u64,
-    body: &[u8],
-    next: &mut Revision,
-    give: &mut impl FnMut(Change),
-) -> Result<()> {
-    let head = read_head(body).map_err(|error| corrupt(file, at, error))?;
-    if head.first_revision != *next || head.count == 0 {
-        return Err(corrupt(file, at, "a record does not follow the one before"));
-    }
-    read_changes(body, *next, |change| {
-        *next = Revision(change.revision.0.wrapping_add(1));
-        give(change);
-        Ok::<_, DecodeError>(true)
-    })
-    .map_err(|error| corrupt(file, at, error))
-}
-
-/// A file that is entirely in memory.
-pub(crate) struct InMemory(pub Vec<u8>);
-
-impl DiskFile for InMemory {
-    fn read_at(&self, into: &mut [u8], offset: u64) -> std::io::Result<usize> {
-        let from = usize::try_from(offset).unwrap_or(usize::MAX).min(self.0.len());
-        let bytes = &self.0[from..];
-        let count = bytes.len().min(into.len());
-        into[..count].copy_from_slice(&bytes[..count]);
-        Ok(count)
-    }
-
-    fn length(&self) -> std::io::Result<u64> {
-        Ok(self.0.len() as u64)
-    }
-
-    fn write_at(&self, _: &[u8], _: u64) -> std::io::Result<()> {
-        Err(std::io::ErrorKind::ReadOnlyFilesystem.into())
-    }
-
-    fn sync(&self) -> std::io::Result<()> {
-        Ok(())
-    }
-
-    fn preallocate(&self, _: u64) -> std::io::Result<()> {
-        Err(std::io::ErrorKind::ReadOnlyFilesystem.into())
-    }
-
-    fn set_length(&self, _: u64) -> std::io::Result<()> {
-        Err(std::io::ErrorKind::ReadOnlyFilesystem.into())
-    }
-}
-
-/// Reads the rows in the bytes of one run of a catalogue. `give` gets each entry with its directory
-/// and name; none for a removal and for a row that is no entry. It also looks up each GUID, which
-/// must lead back to its row. It needs no store: it is for tools that look into a run, and for fuzz
-/// tests of the decoder.
-pub fn read_run(
-    bytes: &[u8],
-    catalogue: [u8; 16],
-    mut give: impl FnMut(DirId, &[u8], Option<Entry>),
-) -> Result<()> {
-    const FILE: &str = "the run";
-    let run = Arc::new(Run::open(FILE, Arc::new(InMemory(bytes.to_vec())), catalogue)?);
-    let cache = Cache::new(bytes.len() as u64);
-    let reading = Reading::waiting(&cache);
-    let mut cursor = run.from(reading, DirId(0), b"", false)?;
-    while let Some(row) = cursor.row(&run)? {
-        let entry = row.entry().map_err(|error| corrupt(FILE, 0, error))?;
-        if let Some(guid) = row.guid() {
-            let found = run.find_guid(reading, guid)?;
-            if found.is_none_or(|(directory, name, _)| (directory, &name[..]) != (row.parent, row.name)) {
-                return Err(corrupt(FILE, 0, format!("the GUID {guid} does not lead to its row")));
-            }
-        }
-        give(row.parent, row.name, entry);
-        cursor.advance(&run, reading)?;
-    }
-    Ok(())
-}
-
-/// Reads the numbers of the runs in a manifest's bytes, the newest first.
-pub fn read_manifest(bytes: &[u8], catalogue: [u8; 16]) -> Result<Vec<u64>> {
-    Ok(Manifest::decode(bytes, catalogue)?.runs.iter().map(|run| run.number).collect())
-}
-
 pub(crate) fn inspect(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Inspection> {
     let layout = Layout::new(directory);
     let identity = layout.read_identity(&**disk)?.ok_or_else(|| {
@@ -189,7 +73,7 @@ pub(crate) fn inspect(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Inspecti
     let catalogue = identity.id;
     let _lock = layout.lock(&**disk)?;
     check_settled(&**disk, &layout)?;
-    let segments = log::list_segments(&**disk, &layout.log(), false)?;
+    let segments = replay::list_segments(&**disk, &layout.log(), false)?;
     let mut scan = Scan::default();
     for (at, segment) in segments.iter().enumerate() {
         if let Err(error) = scan.segment(&**disk, catalogue, segment, at + 1 == segments.len()) {
@@ -242,48 +126,6 @@ pub(crate) fn inspect(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Inspecti
     })
 }
 
-/// State of a catalogue whose files are all intact.
-pub(crate) struct StateFound {
-    pub revision: Revision,
-    pub time: TimeMs,
-    pub entries: u64,
-    pub digest: u128,
-    /// Problems of the state in spite of that.
-    pub problems: Vec<String>,
-}
-
-/// Builds the state that opening would give, and audits it. Changes nothing.
-pub(crate) fn state_of(ground: &Ground<'_>) -> Result<StateFound> {
-    let (disk, data) = (ground.disk, ground.data);
-    let recovered = Shelf::look_at(Arc::clone(disk), &data.runs(), ground.identity.clone())
-        .and_then(|shelf| recover(disk, data, ground.identity.id, shelf, ground.settings, false));
-    let recovered = match recovered {
-        Ok(recovered) => recovered,
-        Err(error) if matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Internal) => {
-            let problems = vec![error.message];
-            return Ok(StateFound {
-                revision: Revision(0),
-                time: TimeMs(0),
-                entries: 0,
-                digest: 0,
-                problems,
-            });
-        }
-        Err(error) => return Err(error),
-    };
-    let state = &recovered.state;
-    let problems = match state.audit() {
-        Ok(audit) => audit
-            .findings
-            .iter()
-            .map(|item| format!("{}: {}: {}", item.what, item.which, item.detail))
-            .collect(),
-        Err(defect) => vec![defect.to_string()],
-    };
-    let (revision, time, entries, digest) = (state.revision, state.time, state.entries, state.digest());
-    Ok(StateFound { revision, time, entries, digest, problems })
-}
-
 impl Scan {
     /// Notes a problem, once.
     fn problem(&mut self, what: String) {
@@ -303,10 +145,10 @@ impl Scan {
         runs: &[Arc<Run>],
     ) -> bool {
         let replay = || -> Result<Option<u128>> {
-            let state = State::new(log::random_u64()?, Arc::new(Cache::new(0)))?;
+            let state = State::new(random_u64()?, Arc::new(Cache::new(0)))?;
             let mut replay = Inspector { state, at: last, digest: None };
             replay.note();
-            log::replay(disk, catalogue, segments, Revision(0), &mut replay)?;
+            replay::replay(disk, catalogue, segments, Revision(0), &mut replay)?;
             Ok(replay.digest)
         };
         match replay() {

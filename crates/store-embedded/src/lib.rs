@@ -27,7 +27,7 @@
 //! (`history`). A background thread compresses sealed log segments and removes those beyond the
 //! retention (`archive`).
 //!
-//! Opening (`open`) loads the runs in the manifest and applies the log after them. It never decides
+//! Opening (`recovery`) loads the runs in the manifest and applies the log after them. It never decides
 //! again. All disk access uses one narrow trait (`disk`).
 //!
 //! ```text
@@ -48,6 +48,7 @@
 
 mod archive;
 mod checked_text;
+mod command;
 mod committer;
 mod decide;
 mod decode;
@@ -55,6 +56,7 @@ mod defect;
 pub mod disk;
 mod durability;
 mod figures;
+mod file_error;
 mod header;
 mod history;
 mod identity;
@@ -63,19 +65,24 @@ mod keyspace;
 mod load;
 mod log;
 mod log_end;
+mod log_end_check;
 mod manifest;
 mod memtable;
 mod merger;
 mod older;
-mod open;
 mod page;
 mod prepared;
+mod random;
 mod record;
+mod recovery;
 mod repair;
+mod replay;
 mod run;
 mod segment;
+mod segment_file;
 mod segment_reader;
 mod settings;
+mod shared;
 mod snapshot;
 mod standby;
 mod state;
@@ -84,8 +91,8 @@ mod table;
 mod takeover;
 mod writer;
 
-pub use decode::{read_page, read_row, read_text};
-pub use inspect::{Inspection, read_manifest, read_run, read_segment};
+pub use decode::{read_manifest, read_page, read_row, read_run, read_segment, read_text};
+pub use inspect::Inspection;
 pub use load::{LoadSettings, Loader};
 pub use repair::{RepairOptions, RepairProgress, Repaired};
 pub use settings::{EmbeddedSettings, HistoryKept};

@@ -19,20 +19,18 @@
 //! any more. Each segment header has the length of its file.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use exacat_model::{Error, ErrorKind, Result, Revision};
 use parking_lot::Mutex;
 
 use crate::disk::{Disk, DiskFile, write_small};
-use crate::history::{Segment, cannot_read};
-use crate::identity::Layout;
-use crate::log::{End, UNFINISHED, cannot_write};
+use crate::file_error::{cannot_read, cannot_write, corrupt};
 use crate::record::{Salt, part, u64_at};
-use crate::segment::{self, CatalogueId, Ending, corrupt};
+use crate::segment::{self, CatalogueId, Ending, Header, UNFINISHED};
+use crate::segment_file::Segment;
 use crate::settings::{COPY_PIECE_BYTES, CUTS_KEPT_MAX};
-use crate::snapshot;
 
 /// Name of the file in the log's directory.
 pub(crate) const FILE: &str = "END";
@@ -51,6 +49,28 @@ const CUT: &str = "cut-";
 pub(crate) const HELP: &str = "nothing was changed. Put the damaged file back if there is a copy, or see what can be recovered with \
                     'exacat fsck --offline --repair' (with --from DIR from a backup), or restore a snapshot or a backup with \
                     'exacat restore'";
+
+/// Position in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LogPosition {
+    /// First revision of the segment, which names it.
+    pub segment: Revision,
+    /// Bytes from the start of the segment.
+    pub offset: u64,
+}
+
+/// End of the log, as a replay found it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LogEnd {
+    pub position: LogPosition,
+    pub ending: Ending,
+    /// Header of the last segment.
+    pub header: Header,
+    /// True if an end mark follows the last record, or there is no record.
+    pub is_marked: bool,
+    /// Length of the last segment's file.
+    pub bytes: u64,
+}
 
 /// Evidence of how far the log was durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,58 +222,6 @@ fn warn(file: &str, error: &io::Error) {
     tracing::warn!(file, %error, "cannot write how far the log goes; an end that is cut off later may pass unnoticed");
 }
 
-/// Refuses a log that ends before a change which was durable once.
-pub(crate) fn check(
-    disk: &dyn Disk,
-    layout: &Layout,
-    catalogue: CatalogueId,
-    end: Option<&End>,
-    revision: Revision,
-    unnamed_run: Option<(PathBuf, Revision)>,
-) -> Result<()> {
-    let directory = layout.log();
-    let place = end.map_or_else(
-        || directory.display().to_string(),
-        |end| {
-            let file = directory.join(segment::file_name(end.position.segment));
-            format!("{} at byte {}", file.display(), end.position.offset)
-        },
-    );
-    let early = |witness: String, known: Revision| {
-        let (last, known) = (revision.0, known.0);
-        let what = format!(
-            "{place}: the log ends with change {last}, but {witness} says that change {known} was durable: the end of the log \
-             is missing or damaged; {HELP}"
-        );
-        Error::new(ErrorKind::Corrupt, what)
-    };
-    if let Some(witness) = read(disk, &directory, catalogue)?
-        && witness.revision > revision
-    {
-        return Err(early(directory.join(FILE).display().to_string(), witness.revision));
-    }
-    if let Some((file, known)) = unnamed_run
-        && known > revision
-    {
-        return Err(early(format!("the run {}, which no manifest names,", file.display()), known));
-    }
-    let last = end.map(|end| (end.position.segment, end.header.salt));
-    if let Some((name, known)) = snapshot::later_than(disk, layout, catalogue, last, revision)? {
-        return Err(early(format!("the snapshot {name}"), known));
-    }
-    match end {
-        // A segment keeps its reserved length until it is sealed, so a shorter file was cut off.
-        Some(end) if end.bytes < end.header.reserved => {
-            let (bytes, reserved) = (end.bytes, end.header.reserved);
-            let what = format!(
-                "{place}: the file has {bytes} bytes, but {reserved} were reserved: its end was cut off; {HELP}"
-            );
-            Err(Error::new(ErrorKind::Corrupt, what))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Result of cutting off an end that forms no whole commit group.
 pub(crate) struct CutOff {
     /// Segment, open for writing.
@@ -270,7 +238,7 @@ pub(crate) fn cut_off(
     disk: &dyn Disk,
     directory: &Path,
     segment: &Segment,
-    end: &End,
+    end: &LogEnd,
 ) -> Result<Option<CutOff>> {
     let Ending::Torn(bytes) = end.ending else { return Ok(None) };
     let offset = end.position.offset;

@@ -13,8 +13,7 @@ use std::path::Path;
 use exacat_model::{Error, ErrorKind, Revision, TimeMs};
 
 use crate::disk::{Disk, read_whole, replace_small};
-use crate::history::cannot_read;
-use crate::log::cannot_write;
+use crate::file_error::{cannot_read, cannot_write};
 use crate::record::u64_at;
 
 const MAGIC: [u8; 8] = *b"exacatMF";

@@ -26,8 +26,8 @@ use crate::run::Run;
 use crate::settings::{
     EmbeddedSettings, LOAD_BLOCKS_MAX, MEMTABLES_FROZEN_MAX, MERGE_DEBT_RUNS, MERGE_PAUSE_MAX, MERGE_RETRY,
 };
+use crate::shared::Shared;
 use crate::state::Frozen;
-use crate::store::Shared;
 use crate::table::{Begun, Shelf, merge_runs, write_memtable};
 
 const RUNS_SPACE: &str = "space for runs";

@@ -16,10 +16,10 @@ use exacat_model::limits::{OPERATION_AGE_MAX_MS, OPERATION_AHEAD_MAX_MS};
 use exacat_model::{Error, OperationId, Result, Revision, TimeMs};
 
 use crate::disk::{Disk, DiskFile, remove_tree};
-use crate::history::{History, Segment, cannot_read};
+use crate::file_error::{cannot_read, cannot_write, corrupt};
+use crate::history::History;
 use crate::identity::Layout;
-use crate::log::cannot_write;
-use crate::segment::corrupt;
+use crate::segment_file::Segment;
 use crate::settings::OLDER_RUN_IDS;
 
 /// Bytes of an id and the first revision of its record.

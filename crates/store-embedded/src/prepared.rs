@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use crate::disk::{Disk, DiskFile};
-use crate::log::UNFINISHED;
+use crate::segment::UNFINISHED;
 
 /// Zeros that are written and synced at once. A commit group in flight waits for no more than
 /// these.

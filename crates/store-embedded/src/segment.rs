@@ -4,8 +4,9 @@
 //! distinguishes two kinds of bad ends. A power cut leaves the last group torn; no caller has its
 //! answer, so it is cut off. Everything else is damage, and is refused.
 
-use exacat_model::{Error, ErrorKind, Revision, TimeMs, TimelineId};
+use exacat_model::{Error, Revision, TimeMs, TimelineId};
 
+use crate::file_error::corrupt;
 use crate::header;
 use crate::record::{self, ALIGNMENT, FRAME_BYTES, Frame, MARK_BYTES, Salt, part, u32_at};
 use crate::settings::GROUP_WRITTEN_BYTES_MAX;
@@ -18,6 +19,8 @@ const MAGIC: [u8; 8] = *b"exacatLG";
 pub(crate) const VERSION: u16 = 2;
 /// First version whose header has the timeline.
 const VERSION_WITH_TIMELINE: u16 = 2;
+/// Ending of the unfinished name that a segment has until its beginning, or archiving, is durable.
+pub(crate) const UNFINISHED: &str = ".unfinished";
 /// Unit in bytes of the reserved space in the header, which is rounded down.
 pub(crate) const RESERVED_UNIT: u64 = 4096;
 
@@ -49,11 +52,6 @@ pub(crate) struct Header {
 pub(crate) struct BegunFor {
     pub catalogue: CatalogueId,
     pub timeline: TimelineId,
-}
-
-/// Returns an error that names the place in a file.
-pub(crate) fn corrupt(file: &str, offset: u64, what: impl std::fmt::Display) -> Error {
-    Error::new(ErrorKind::Corrupt, format!("{file} at byte {offset}: {what}"))
 }
 
 impl Header {
@@ -323,6 +321,8 @@ impl<'a> Records<'a> {
 
 #[cfg(test)]
 mod tests {
+    use exacat_model::ErrorKind;
+
     use super::*;
 
     /// Goal: a torn write is never longer than one commit group. Method: the limit, and a byte

@@ -5,9 +5,10 @@ use exacat_model::{Error, Revision};
 
 use crate::archive::Archive;
 use crate::disk::{Disk, DiskFile};
-use crate::history::{Form, Segment, cannot_read};
+use crate::file_error::{cannot_read, corrupt};
 use crate::record::{self, FRAME_BYTES, HEAD_BYTES_MAX, Head, Salt};
-use crate::segment::{CatalogueId, HEADER_BYTES, Header, SEAL_ROOM, begun_seal_in, corrupt, seal_in};
+use crate::segment::{CatalogueId, HEADER_BYTES, Header, SEAL_ROOM, begun_seal_in, seal_in};
+use crate::segment_file::{Form, Segment};
 
 /// Bytes per read.
 const READ_BYTES: usize = 256 << 10;

@@ -4,12 +4,13 @@
 
 use exacat_model::{Change, Error, ErrorKind, Fingerprint, Result};
 
+use crate::command::Command;
 use crate::defect::Defect;
 use crate::record::{Head, RecordWriter, encode_effect};
 use crate::settings::{GROUP_BYTES_MAX, RECORD_SPLIT_BYTES};
 use crate::state::Stamp;
 use crate::store::EmbeddedStore;
-use crate::writer::{Command, Writer};
+use crate::writer::Writer;
 
 impl EmbeddedStore {
     /// Takes over changes that follow the last change here. All of them are durable once this

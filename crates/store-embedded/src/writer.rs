@@ -15,19 +15,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use exacat_model::limits::BATCH_MUTATIONS_MAX;
-use exacat_model::{
-    Audit, Change, Effect, Error, ErrorKind, Fingerprint, Mutation, OperationId, Revision, TimeMs, UserId,
-};
+use exacat_model::{Effect, Error, ErrorKind, Fingerprint, Mutation, OperationId, Revision, TimeMs, UserId};
 use exacat_store::{ApplyError, Clock, Judged, Outcome, Refusal, Request};
 use parking_lot::RwLockWriteGuard;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::archive::Archivist;
-use crate::committer::{Answered, Committer, Group, Waiting};
+use crate::command::{Answered, Command, Weighed};
+use crate::committer::{Committer, Group, Waiting};
 use crate::decide::{Context, Declined, bytes_at_most, decide, judged_the_same};
 use crate::defect::Defect;
-use crate::load::LoadWork;
-use crate::log::{Log, Position};
+use crate::log::Log;
 use crate::merger::{Merger, Pending};
 use crate::older::{self, Found};
 use crate::record::{Head, RecordWriter, encode_effect};
@@ -36,46 +34,8 @@ use crate::settings::{
     ASK_AGAIN_MAX, EmbeddedSettings, GROUP_BYTES_MAX, GROUP_REQUESTS_MAX, MEMTABLE_STRETCH,
     MUTATIONS_PER_LOCK, RECORD_SPLIT_BYTES, RESERVE_BYTES_MAX,
 };
+use crate::shared::Shared;
 use crate::state::{Operations, Stamp, State};
-use crate::store::Shared;
-
-/// A request with the length of its canonical form.
-pub(crate) struct Weighed {
-    pub request: Request,
-    pub bytes: usize,
-}
-
-/// Commands to the writer.
-pub(crate) enum Command {
-    /// Decide and commit requests that came together.
-    Apply {
-        requests: Vec<Weighed>,
-        reply: oneshot::Sender<Vec<Answered>>,
-        /// Share of the bytes in work; released when the requests are answered.
-        permit: OwnedSemaphorePermit,
-    },
-    /// Audit the state between two groups. Used where the memtable cannot be written into a run.
-    Audit { reply: oneshot::Sender<Result<Audit, Error>> },
-    /// Freeze the memtable; answers with a handle that waits until it is a run.
-    Freeze { reply: oneshot::Sender<Result<Pending, Error>> },
-    /// Write the memtable into a run.
-    Flush { reply: oneshot::Sender<Result<(), Error>> },
-    /// Write an end mark behind the last group, unless one is there. Answers whether it wrote one.
-    Mark { reply: Option<oneshot::Sender<Result<bool, Error>>> },
-    /// Run `work` while everything done is durable and marked up to the given position of the log.
-    /// The writer does nothing else meanwhile.
-    Settled {
-        /// Begin a new segment first, so that nothing is appended to the existing ones.
-        seal: bool,
-        work: Box<dyn FnOnce(Result<Position, Error>) + Send>,
-    },
-    /// Take over changes that another store made.
-    TakeOver { changes: Vec<Change>, reply: oneshot::Sender<Result<(), Error>> },
-    /// Load files that were gathered (bulk load).
-    Load(Box<LoadWork>),
-    /// Write everything out and end.
-    Close { reply: oneshot::Sender<()> },
-}
 
 /// State of the writer thread.
 pub(crate) struct Writer {
@@ -110,7 +70,7 @@ struct Work {
     who: UserId,
     time: TimeMs,
     mutations: std::vec::IntoIter<Mutation>,
-    /// Position of the next mutation in the request.
+    /// LogPosition of the next mutation in the request.
     position: usize,
     /// Index and effect of a mutation that was decided but did not fit into the reserved space.
     held: Option<(u32, Effect)>,

@@ -22,9 +22,7 @@ const FILES_IN_CIRCLES: &[(&str, usize)] = &[
     ("exchange", 10),
     ("model", 2),
     ("server", 22),
-    ("store", 2),
     ("store-cassandra", 11),
-    ("store-embedded", 54),
     ("wire", 8),
 ];
 

@@ -4,9 +4,10 @@
 use exacat_model::{Error, Revision, TimeMs};
 
 use super::BLOCK_BYTES;
+use crate::file_error::corrupt;
 use crate::header;
 use crate::record::{ALIGNMENT, FRAME_BYTES, MARK_BYTES, Salt, part, u32_at, u64_at};
-use crate::segment::{self, Header, corrupt};
+use crate::segment::{self, Header};
 use crate::settings::RECORD_BYTES_MAX;
 
 const MAGIC: [u8; 8] = *b"exacatLZ";

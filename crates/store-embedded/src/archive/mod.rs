@@ -12,14 +12,16 @@
 //! (`reader`, `segment_reader.rs`) unpack one block, not the file.
 
 mod format;
+mod notifier;
 mod packer;
 mod reader;
 mod retention;
 mod worker;
 
 pub(crate) use format::is_archived;
+pub(crate) use notifier::Notifier;
 pub(crate) use reader::Archive;
-pub(crate) use worker::{Archivist, Bell};
+pub(crate) use worker::Archivist;
 #[cfg(test)]
 pub(crate) use {
     packer::Packer,

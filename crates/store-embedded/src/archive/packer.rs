@@ -10,9 +10,11 @@ use exacat_model::{Error, ErrorKind, Revision, TimeMs};
 use super::format::{BLOCK_HEAD_BYTES, Block, encode_end, encode_header};
 use super::reader::Archive;
 use crate::disk::{Disk, DiskFile};
-use crate::history::{Form, History, Segment, cannot_read};
-use crate::log::{UNFINISHED, cannot_write};
-use crate::segment::{HEADER_BYTES, begun_seal_in, corrupt, seal_in};
+use crate::file_error::{cannot_read, cannot_write, corrupt};
+use crate::history::History;
+use crate::segment::UNFINISHED;
+use crate::segment::{HEADER_BYTES, begun_seal_in, seal_in};
+use crate::segment_file::{Form, Segment};
 use crate::segment_reader::SegmentReader;
 
 /// Minimum bytes written and synced at once: the log's own sync never waits behind much more.

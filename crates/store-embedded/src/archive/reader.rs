@@ -10,9 +10,9 @@ use super::format::{
     BLOCK_HEAD_BYTES, Block, FOOTER_BYTES, Footer, HEADER_BYTES, decode_header, decode_index,
 };
 use crate::disk::DiskFile;
-use crate::history::cannot_read;
+use crate::file_error::{cannot_read, corrupt};
 use crate::record::read_head;
-use crate::segment::{self, Header, Records, corrupt};
+use crate::segment::{self, Header, Records};
 
 /// An open archived segment.
 pub(crate) struct Archive {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use exacat_model::{Error, TimeMs};
 
-use crate::history::{Form, History, Segment};
-use crate::log::cannot_write;
+use crate::file_error::cannot_write;
+use crate::history::History;
+use crate::segment_file::{Form, Segment};
 use crate::segment_reader::SegmentReader;
 use crate::settings::HistoryKept;
 

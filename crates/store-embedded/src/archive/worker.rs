@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use exacat_model::{Error, ErrorKind, Revision};
 use exacat_store::Clock;
-use parking_lot::{Condvar, Mutex};
 
+use super::notifier::Notifier;
 use super::packer::Packer;
 use super::{BLOCK_BYTES, retention};
-use crate::history::{Form, Segment};
+use crate::file_error::cannot_write;
 use crate::identity::Layout;
-use crate::log::cannot_write;
+use crate::segment_file::{Form, Segment};
 use crate::settings::{EmbeddedSettings, HistoryKept};
-use crate::store::Shared;
+use crate::shared::Shared;
 
 /// Period of checks without a wake-up: a segment may be too old by now, and a failed step may
 /// succeed.
@@ -27,58 +27,6 @@ const NICENESS: i32 = 10;
 
 const ARCHIVE: &str = "log archive";
 const RETENTION: &str = "log retention";
-
-/// Wakes the thread, or ends it.
-#[derive(Default)]
-pub(crate) struct Bell {
-    state: Mutex<Called>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct Called {
-    rung: bool,
-    ended: bool,
-    /// Set while the thread has nothing to do.
-    resting: bool,
-}
-
-impl Bell {
-    /// Wakes the thread, because there may be work.
-    pub fn ring(&self) {
-        self.state.lock().rung = true;
-        self.changed.notify_all();
-    }
-
-    /// Ends the thread.
-    pub fn end(&self) {
-        self.state.lock().ended = true;
-        self.changed.notify_all();
-    }
-
-    fn is_ended(&self) -> bool {
-        self.state.lock().ended
-    }
-
-    /// Waits for a wake-up for up to `time`; true if the thread was woken or ended.
-    fn wait(&self, time: Duration) -> bool {
-        let mut called = self.state.lock();
-        called.resting = true;
-        self.changed.notify_all();
-        self.changed.wait_while_for(&mut called, |called| !called.rung && !called.ended, time);
-        called.resting = false;
-        std::mem::take(&mut called.rung) || called.ended
-    }
-
-    /// Waits until the thread has nothing to do.
-    #[cfg(test)]
-    pub fn wait_until_resting(&self) {
-        let mut called = self.state.lock();
-        let busy = |called: &mut Called| called.rung || !called.resting;
-        let waited = self.changed.wait_while_for(&mut called, busy, Duration::from_secs(60));
-        assert!(!waited.timed_out(), "the archive does not come to rest");
-    }
-}
 
 /// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -238,7 +186,7 @@ impl Archivist {
         let its_shared = Arc::clone(shared);
         let thread = std::thread::Builder::new()
             .name("exacat-archive".to_owned())
-            .spawn(move || run(work, &its_shared.history.bell))
+            .spawn(move || run(work, &its_shared.history.notifier))
             .map_err(|error| {
                 Error::new(ErrorKind::Unavailable, format!("no thread for the archive: {error}"))
             })?;
@@ -250,7 +198,7 @@ impl Drop for Archivist {
     /// Ends the thread after its current step. An unfinished segment is archived from the start
     /// another time.
     fn drop(&mut self) {
-        self.shared.history.bell.end();
+        self.shared.history.notifier.end();
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
@@ -259,7 +207,7 @@ impl Drop for Archivist {
     }
 }
 
-fn run(mut work: Work, bell: &Bell) {
+fn run(mut work: Work, notifier: &Notifier) {
     // On Linux each thread has a niceness of its own.
     let thread = rustix::thread::gettid();
     if let Err(error) = rustix::process::setpriority_process(Some(thread), NICENESS) {
@@ -267,8 +215,8 @@ fn run(mut work: Work, bell: &Bell) {
     }
     // Reads the lengths of the files here once, so that no request for metrics waits for it.
     work.shared.history.figures();
-    while !bell.is_ended() {
-        if work.step() == Step::Idle && !bell.wait(LOOK_EVERY) {
+    while !notifier.is_ended() {
+        if work.step() == Step::Idle && !notifier.wait(LOOK_EVERY) {
             work.try_again();
         }
     }

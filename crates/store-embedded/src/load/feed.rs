@@ -15,59 +15,27 @@ use std::sync::atomic::Ordering;
 
 use exacat_model::limits::DEPTH_MAX;
 use exacat_model::{
-    DirId, Error, ErrorKind, Fingerprint, GroupId, OperationId, QuotaOf, RecordKind, Result, Revision,
-    SeNumber, UserId,
+    DirId, Error, ErrorKind, Fingerprint, GroupId, OperationId, QuotaOf, RecordKind, Result, SeNumber, UserId,
 };
-use tokio::sync::oneshot;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use super::row::Placed;
 use super::sorter::Sorted;
 use super::twice::Repeated;
-use super::{Loader, Taken, Total};
+use super::{LoadWork, Loader, Piece, Taken, Total};
 use crate::decide::would_exceed;
 use crate::defect::Defect;
-use crate::log::{cannot_write, random_u64};
+use crate::file_error::cannot_write;
 use crate::merger::Loading;
+use crate::random::random_u64;
 use crate::record::{Head, RecordWriter};
 use crate::run::{Cache, Reading};
 use crate::settings::{
     GROUP_BYTES_MAX, LOAD_BLOCK_BYTES, LOAD_CHANGES_PER_RECORD, LOAD_SWITCHED_OFF, RECORD_SPLIT_BYTES,
 };
-use crate::state::{Frozen, Gathered, Item, State};
+use crate::state::{Gathered, Item, State};
 use crate::table::{Version, View};
 use crate::writer::Writer;
-
-/// A bulk load that the writer carries out.
-pub(crate) struct LoadWork {
-    pub loader: Loader,
-    pub who: UserId,
-    pub left: Box<dyn FnMut(u64) + Send>,
-    pub reply: oneshot::Sender<Result<u64>>,
-}
-
-/// Message to the compactor.
-pub(crate) enum Piece {
-    /// Rows in the order of their keys; each has the revision u64, the time u64, and the packed
-    /// file.
-    Rows(Vec<u8>),
-    /// Memory-only state that completes the run.
-    End(Box<Frozen>),
-}
-
-/// Iterates over the rows of a piece.
-pub(crate) fn rows_of(
-    mut block: &[u8],
-) -> impl Iterator<Item = (Revision, exacat_model::TimeMs, Placed<'_>)> {
-    std::iter::from_fn(move || {
-        let (head, rest) = block.split_first_chunk::<16>()?;
-        let [a, b, c, d, e, f, g, h, time @ ..] = *head;
-        let placed = Placed::read(rest)?;
-        block = &rest[placed.bytes.len()..];
-        let revision = Revision(u64::from_le_bytes([a, b, c, d, e, f, g, h]));
-        Some((revision, exacat_model::TimeMs(u64::from_le_bytes(time)), placed))
-    })
-}
 
 /// Decides whether a file is plain.
 struct Judge {

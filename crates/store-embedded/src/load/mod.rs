@@ -17,6 +17,8 @@
 //! one place reports refusals, and applies policies for existing entries.
 
 mod feed;
+mod pack;
+mod piece;
 mod row;
 mod sorter;
 mod twice;
@@ -24,20 +26,19 @@ mod twice;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use exacat_model::{Error, ErrorKind, GroupId, NewEntry, Result, Usage, UserId};
+use exacat_model::{GroupId, NewEntry, Result, Usage, UserId};
 use parking_lot::Mutex;
+use tokio::sync::oneshot;
 
 use crate::disk::{Disk, remove_tree};
+use crate::file_error::cannot_write;
 use crate::identity::Layout;
-use crate::log::cannot_write;
 use crate::page::RowRoom;
-use crate::store::EmbeddedStore;
-use crate::writer::Command;
 
-pub(crate) use feed::{LoadWork, Piece, rows_of};
+pub(crate) use piece::{Piece, rows_of};
 pub(crate) use row::Placed;
 
-use row::pack;
+use pack::pack;
 use sorter::Sorter;
 use twice::Twice;
 
@@ -96,7 +97,7 @@ fn add_total(totals: &mut Vec<Total>, more: Total) {
 }
 
 impl Loader {
-    fn new(disk: Arc<dyn Disk>, directory: PathBuf, settings: LoadSettings) -> Self {
+    pub(crate) fn new(disk: Arc<dyn Disk>, directory: PathBuf, settings: LoadSettings) -> Self {
         let taken = Mutex::new(Self::taken_of(&disk, &directory, settings));
         Loader { disk, directory, settings, taken }
     }
@@ -153,35 +154,10 @@ impl Drop for Loader {
     }
 }
 
-impl EmbeddedStore {
-    /// Begins to gather files for a load. There can be only one at a time.
-    pub fn loader(&self, settings: LoadSettings) -> Result<Loader> {
-        if settings.run_rows == 0 {
-            return Err(Error::invalid("a run of a load has no room for a row"));
-        }
-        if self.is_read_only() {
-            return Err(Error::new(ErrorKind::Unavailable, "this is a snapshot, it cannot be changed"));
-        }
-        let (disk, directory) = (Arc::clone(&self.shared().disk), self.keeper().layout().load());
-        remove_tree(&*disk, &directory)
-            .and_then(|()| disk.create_directory(&directory))
-            .map_err(|error| cannot_write(&directory, &error))?;
-        Ok(Loader::new(disk, directory, settings))
-    }
-
-    /// Loads the taken files as changes of `who`, and returns how many are now in the catalogue.
-    /// `left` gets the numbers of the others. Nothing was done about those: the ordinary path loads
-    /// or refuses them.
-    ///
-    /// Meanwhile the store answers no other request. After an error a part may be done: the log has
-    /// only whole files of it. Repeating the load leaves that part to the ordinary path.
-    pub async fn load(
-        &self,
-        loader: Loader,
-        who: UserId,
-        left: impl FnMut(u64) + Send + 'static,
-    ) -> Result<u64> {
-        self.ask(|reply| Command::Load(Box::new(LoadWork { loader, who, left: Box::new(left), reply })))
-            .await?
-    }
+/// A bulk load that the writer carries out.
+pub(crate) struct LoadWork {
+    pub loader: Loader,
+    pub who: UserId,
+    pub left: Box<dyn FnMut(u64) + Send>,
+    pub reply: oneshot::Sender<Result<u64>>,
 }

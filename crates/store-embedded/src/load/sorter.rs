@@ -345,7 +345,7 @@ impl Sorted {
 mod tests {
     use exacat_model::{DirId, NewEntry};
 
-    use super::super::row::pack;
+    use super::super::pack::pack;
     use super::*;
     use crate::page::RowRoom;
     use crate::tests::simulated::{Random, SimulatedDisk};

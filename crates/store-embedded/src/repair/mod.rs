@@ -17,7 +17,10 @@
 //! * `prepare`: the replacement, made beside and audited
 //! * `salvage`: a state from the readable rows
 
+mod context;
 mod history;
+mod opened;
+mod plan;
 mod prepare;
 mod runs;
 mod salvage;
@@ -29,17 +32,18 @@ use std::sync::Arc;
 use exacat_model::{Error, ErrorKind, Finding, Result, Revision, TimeMs};
 use exacat_store::Clock;
 
+use self::context::Ground;
 use self::history::MendedLog;
-use self::prepare::{Made, Plan};
+use self::plan::Plan;
+use self::prepare::Made;
 use self::runs::Runs;
 use self::sources::Sources;
-use crate::disk::{Disk, RealDisk, exists, list_if_there, remove_tree};
+use crate::disk::{Disk, exists, list_if_there, remove_tree};
+use crate::file_error::cannot_write;
 use crate::identity::{Identity, Layout};
-use crate::log::{cannot_write, list_segments};
-use crate::segment::CatalogueId;
+use crate::replay::list_segments;
 use crate::settings::{EmbeddedSettings, LOSSES_LISTED_MAX};
 use crate::snapshot::switch;
-use crate::store::EmbeddedStore;
 
 /// Options of a repair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -118,32 +122,6 @@ impl Losses {
     }
 }
 
-impl EmbeddedStore {
-    /// Repairs the catalogue in the settings' directory, which no process may have open.
-    pub fn repair(
-        settings: &EmbeddedSettings,
-        options: &RepairOptions,
-        clock: &dyn Clock,
-        tell: &mut dyn FnMut(&RepairProgress),
-    ) -> Result<Repaired> {
-        repair(&(Arc::new(RealDisk) as Arc<dyn Disk>), settings, options, clock, tell)
-    }
-}
-
-/// Context of a repair.
-pub(crate) struct Ground<'g> {
-    pub disk: &'g Arc<dyn Disk>,
-    pub settings: &'g EmbeddedSettings,
-    pub data: &'g Layout,
-    pub identity: Identity,
-}
-
-impl Ground<'_> {
-    fn catalogue(&self) -> CatalogueId {
-        self.identity.id
-    }
-}
-
 pub(crate) fn repair(
     disk: &Arc<dyn Disk>,
     settings: &EmbeddedSettings,
@@ -185,7 +163,7 @@ pub(crate) fn repair(
     problems.extend(runs.problems.iter().cloned());
     if problems.is_empty() {
         // Every file is intact. The inspection checks whether the state in them is consistent.
-        let inspected = crate::inspect::state_of(&ground)?;
+        let inspected = opened::state_of(&ground)?;
         problems.extend(inspected.problems);
         if problems.is_empty() {
             return Ok(Repaired {
@@ -268,12 +246,12 @@ pub(crate) fn problems_of(
 fn names_in(disk: &dyn Disk, directory: &Path) -> Result<Vec<String>> {
     let names = list_if_there(disk, directory);
     let mut names =
-        names.map_err(|error| crate::history::cannot_read(&directory.display().to_string(), &error))?;
+        names.map_err(|error| crate::file_error::cannot_read(&directory.display().to_string(), &error))?;
     names.sort();
     Ok(names)
 }
 
 /// Returns the segments in a log's directory; none if the directory does not exist.
-fn segments_in(disk: &dyn Disk, directory: &Path) -> Result<Vec<Arc<crate::history::Segment>>> {
+fn segments_in(disk: &dyn Disk, directory: &Path) -> Result<Vec<Arc<crate::segment_file::Segment>>> {
     if names_in(disk, directory)?.is_empty() { Ok(Vec::new()) } else { list_segments(disk, directory, false) }
 }

@@ -8,20 +8,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use exacat_model::{Error, ErrorKind, Result, Revision, TimeMs};
-use exacat_store::Clock;
 
-use super::history::{Bytes, MendedLog, Part};
-use super::runs::{Runs, Way, check};
+use super::history::{Bytes, Part};
+use super::plan::Plan;
+use super::runs::{Way, check};
 use super::salvage;
-use super::sources::{OlderState, Sources};
-use super::{Ground, Losses, RepairProgress, Tell, segments_in};
+use super::sources::OlderState;
+use super::{Losses, RepairProgress, Tell, segments_in};
 use crate::archive::ENDING as ARCHIVED;
 use crate::disk::{remove_tree, write_small};
-use crate::history::cannot_read;
+use crate::file_error::{cannot_read, cannot_write};
 use crate::identity::Identity;
-use crate::log::{Log, cannot_write};
+use crate::log::Log;
 use crate::manifest::{Manifest, RunNamed};
-use crate::open::Builder;
+use crate::recovery::Builder;
 use crate::run::Cache;
 use crate::segment::{self, put_seal};
 use crate::settings::SNAPSHOT_CACHE_BYTES;
@@ -69,15 +69,6 @@ enum Base<'b> {
     Oldest(usize),
     Older(&'b OlderState),
     Nothing,
-}
-
-/// All findings about the damaged catalogue and its sources.
-pub(super) struct Plan<'p> {
-    pub ground: &'p Ground<'p>,
-    pub sources: &'p Sources,
-    pub log: &'p MendedLog,
-    pub runs: &'p Runs,
-    pub clock: &'p dyn Clock,
 }
 
 impl Plan<'_> {

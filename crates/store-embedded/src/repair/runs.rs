@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use exacat_model::{ErrorKind, Result, Revision};
 
+use super::context::Ground;
 use super::sources::{Sources, has_manifest};
-use super::{Ground, RepairProgress, Tell, names_in};
+use super::{RepairProgress, Tell, names_in};
 use crate::disk::Disk;
-use crate::history::cannot_read;
+use crate::file_error::cannot_read;
 use crate::identity::Identity;
 use crate::manifest::{Manifest, RunNamed};
 use crate::run::{Run, Scanned};

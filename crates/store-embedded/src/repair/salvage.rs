@@ -15,17 +15,19 @@ use exacat_model::{
     Record, RecordKey, Result, Revision, TimeMs, UserId,
 };
 
-use super::prepare::Plan;
+use super::plan::Plan;
 use super::runs::Way;
 use super::{Losses, RepairProgress, Tell, segments_in};
 use crate::defect::Defect;
-use crate::history::cannot_read;
+use crate::file_error::{cannot_read, cannot_write};
 use crate::keyspace;
-use crate::log::{self, Replay, cannot_write, random_u64};
 use crate::manifest::Manifest;
-use crate::open::{Builder, flush};
 use crate::page::{Row, Trashed};
+use crate::random::random_u64;
 use crate::record::Head;
+use crate::recovery::{Builder, flush};
+use crate::replay;
+use crate::replay::Replay;
 use crate::run::{Cache, Gap, Reading, Run};
 use crate::segment::Header;
 use crate::settings::SNAPSHOT_CACHE_BYTES;
@@ -530,7 +532,7 @@ impl Gatherer<'_, '_> {
             for part in parts {
                 self.plan.put_part(part, &place)?;
             }
-            log::replay(
+            replay::replay(
                 disk,
                 self.plan.ground.identity.id,
                 &segments_in(disk, &place)?,
@@ -546,7 +548,7 @@ impl Gatherer<'_, '_> {
         let disk = &**self.plan.ground.disk;
         let segments = segments_in(disk, &gathered_place(self.plan))?;
         let mut lenient = Lenient { into: &mut self.into, losses: self.losses };
-        log::replay(disk, self.plan.ground.identity.id, &segments, revision, &mut lenient).map(|_| ())
+        replay::replay(disk, self.plan.ground.identity.id, &segments, revision, &mut lenient).map(|_| ())
     }
 }
 

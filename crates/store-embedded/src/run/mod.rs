@@ -9,6 +9,7 @@
 //! memory. Pages and blocks are read on demand, through a cache, and checked then.
 
 mod cache;
+mod file;
 mod filter;
 mod guids;
 mod index;
@@ -21,7 +22,8 @@ mod writer;
 mod tests;
 
 pub(crate) use cache::Cache;
-pub(crate) use reader::{Cursor, PageAt, Run, head_of, newest_in};
+pub(crate) use file::{Run, head_of, newest_in};
+pub(crate) use reader::{Cursor, PageAt};
 pub(crate) use reading::{Held, Reading};
 pub(crate) use scan::{Gap, Scanned};
 pub(crate) use writer::{RunHead, RunWriter};

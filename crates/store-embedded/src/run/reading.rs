@@ -16,18 +16,8 @@ use exacat_model::Error;
 use parking_lot::Mutex;
 
 use super::cache::{Bytes, Cache, Found};
-use super::reader::Run;
+use super::file::{Key, Part, Run};
 use crate::defect::Defect;
-
-/// Number of a run, and an offset in it.
-pub(super) type Key = (u64, u64);
-
-/// A part of a run that is read at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
-    Page(usize),
-    Block(u32),
-}
 
 /// Parts held by a reader that never waits for the disk, and parts that it lacks.
 #[derive(Default)]

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use exacat_model::{DirId, Error, ErrorKind};
 
-use super::reader::read_exactly;
+use super::file::read_exactly;
 use super::writer::{RunHead, RunWriter};
 use super::{FOOTER_BYTES, Footer, HEADER_BYTES, VERSION};
 use crate::disk::DiskFile;
-use crate::history::cannot_read;
+use crate::file_error::cannot_read;
 use crate::page::{HEAD_BYTES, PAGE_BYTES_MAX, Page};
 use crate::record::u32_at;
 
@@ -145,7 +145,7 @@ impl Scanned {
     pub fn copy_into(&self, writer: &mut RunWriter) -> Result<(), Error> {
         for (at, bytes) in &self.pages {
             let read = read_exactly(&self.name, &*self.file, *at, *bytes as usize)?;
-            let damaged = |damaged| super::reader::corrupt(&self.name, damaged);
+            let damaged = |damaged| super::file::corrupt(&self.name, damaged);
             let page = Page::open(&read, self.head.salt, *at).map_err(damaged)?;
             let mut rows = page.all();
             while let Some(row) = rows.next(&page).map_err(damaged)? {

@@ -15,14 +15,14 @@ use super::cut::cut;
 use super::label::Label;
 use super::take::{cannot_link, link_runs};
 use super::{existing, layout_of};
-use crate::disk::{Disk, RealDisk, list_if_there, remove_tree, write_small};
-use crate::history::cannot_read;
+use crate::disk::{Disk, list_if_there, remove_tree, write_small};
+use crate::file_error::{cannot_read, cannot_write};
 use crate::identity::{Identity, Layout};
-use crate::log::{self, Log, cannot_write};
+use crate::log::Log;
 use crate::manifest::Manifest;
+use crate::replay;
 use crate::segment::{self, CatalogueId, HEADER_BYTES, Header};
 use crate::settings::EmbeddedSettings;
-use crate::store::EmbeddedStore;
 
 /// Marker file in a directory in which a clone is being made, and which belongs to no catalogue
 /// yet.
@@ -39,19 +39,6 @@ pub struct Cloned {
     pub entries: u64,
     /// Runs that the clone shares with the snapshot.
     pub runs: u64,
-}
-
-impl EmbeddedStore {
-    /// Makes a catalogue in `into` from a snapshot of the one in the settings' directory, which may
-    /// be in use. `into` must be empty or missing. Both must be on one file system.
-    pub fn clone_snapshot(
-        settings: &EmbeddedSettings,
-        name: &SnapshotName,
-        into: &Path,
-        clock: &dyn Clock,
-    ) -> Result<Cloned> {
-        clone_snapshot(&(Arc::new(RealDisk) as Arc<dyn Disk>), settings, name, into, clock)
-    }
 }
 
 /// Returns the directory in which a clone is made, beside its final place.
@@ -117,7 +104,7 @@ pub(crate) fn clone_snapshot(
 
 /// Copies a snapshot's part of the log as the log of the clone.
 fn copy_log(disk: &dyn Disk, from: &Layout, clone: &Layout, label: &Label, id: CatalogueId) -> Result<()> {
-    let segments = log::list_segments(disk, &from.log(), false)?;
+    let segments = replay::list_segments(disk, &from.log(), false)?;
     for (at, segment) in segments.iter().enumerate() {
         if segment.first_revision > label.revision {
             break;

@@ -10,10 +10,12 @@ use exacat_model::{Change, Error, ErrorKind, Result, Revision};
 use super::line::file_of;
 use crate::archive::is_archived;
 use crate::disk::{Disk, read_whole};
-use crate::history::{Segment, cannot_read};
-use crate::log::{self, Replay};
+use crate::file_error::{cannot_read, corrupt};
 use crate::record::{self, Head, RecordWriter, encode_effect};
-use crate::segment::{CatalogueId, HEADER_BYTES, Header, Records, corrupt};
+use crate::replay;
+use crate::replay::Replay;
+use crate::segment::{CatalogueId, HEADER_BYTES, Header, Records};
+use crate::segment_file::Segment;
 
 /// Returns the bytes of the first of these segments, plain, up to a change that it has.
 pub(crate) fn cut(
@@ -81,7 +83,7 @@ fn from_changes(
 ) -> Result<Vec<u8>> {
     let before = Revision(segments[0].first_revision.0.saturating_sub(1));
     let mut cut = Cut { up_to, bytes: Vec::new(), group: Vec::new(), salt: 0, record: None, ended: false };
-    match log::replay(disk, log_of, segments, before, &mut cut) {
+    match replay::replay(disk, log_of, segments, before, &mut cut) {
         Err(_) if cut.ended => {}
         other => drop(other?),
     }

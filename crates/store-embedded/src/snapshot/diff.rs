@@ -24,14 +24,14 @@ use crate::state::State;
 use crate::table::{From, Merged};
 
 /// Two states to be compared.
-pub(super) struct Diff {
+pub(crate) struct Diff {
     before: View,
     after: View,
 }
 
 /// Position of a comparison: it continues after this key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place(Option<(DirId, Vec<u8>)>);
+pub(crate) struct Place(Option<(DirId, Vec<u8>)>);
 
 /// Maximum bytes of an encoded position.
 const PLACE_BYTES_MAX: usize = 10 + NAME_BYTES_MAX;

@@ -22,9 +22,8 @@ use exacat_model::{Error, ErrorKind, Result, Revision, SnapshotName, TimeMs, Tim
 
 use crate::checked_text::{check_checksum, check_version, with_checksum};
 use crate::disk::{Disk, read_text, write_small};
-use crate::history::cannot_read;
+use crate::file_error::{cannot_read, cannot_write};
 use crate::identity::{hex, parse_hex};
-use crate::log::cannot_write;
 use crate::segment::CatalogueId;
 
 /// Version of the format that this release writes.
@@ -32,11 +31,11 @@ const VERSION: u32 = 2;
 /// First version with a timeline.
 const VERSION_WITH_TIMELINE: u32 = 2;
 /// Name of the file in a snapshot's directory.
-pub(super) const FILE: &str = "SNAPSHOT";
+pub(crate) const FILE: &str = "SNAPSHOT";
 
 /// Label of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Label {
+pub(crate) struct Label {
     pub name: SnapshotName,
     /// Last change in it.
     pub revision: Revision,

@@ -12,10 +12,12 @@ use exacat_model::{Change, Error, ErrorKind, Result, Revision};
 
 use crate::archive::{Archive, is_archived};
 use crate::disk::{Disk, exists};
-use crate::history::{Segment, cannot_read};
-use crate::log::{self, Replay, cannot_write};
+use crate::file_error::{cannot_read, cannot_write};
 use crate::record::Head;
+use crate::replay;
+use crate::replay::Replay;
 use crate::segment::{CatalogueId, HEADER_BYTES, Header};
+use crate::segment_file::Segment;
 
 /// Returns the path of a segment's file, plain or archived.
 pub(super) fn file_of(disk: &dyn Disk, segment: &Segment) -> Result<PathBuf> {
@@ -63,7 +65,7 @@ impl Replay for Last {
 fn last_change(disk: &dyn Disk, log_of: CatalogueId, segment: &Arc<Segment>) -> Result<Revision> {
     let before = Revision(segment.first_revision.0.saturating_sub(1));
     let mut last = Last(before);
-    log::replay(disk, log_of, std::slice::from_ref(segment), before, &mut last)?;
+    replay::replay(disk, log_of, std::slice::from_ref(segment), before, &mut last)?;
     Ok(last.0)
 }
 

@@ -16,7 +16,8 @@
 //!
 //! * `label`: the text file SNAPSHOT
 //! * `take`: taking snapshots, listing and dropping them
-//! * `view`: a snapshot as a read-only store, and checking one
+//! * `view`: a snapshot as a state, and checking one
+//! * `service`: what requests about snapshots of an open store share
 //! * `diff`: the differences of two states, from the files that they do not share
 //! * `clone`: a catalogue of its own on the same runs
 //! * `cut`: a segment up to one of its changes
@@ -26,25 +27,27 @@
 //! * `witness`: snapshots as evidence of how far the log went
 //! * `backup`: copies on another file system, and restores from there
 
-mod backup;
+pub(crate) mod backup;
 mod clone;
 pub(crate) mod cut;
-mod diff;
+pub(crate) mod diff;
 mod label;
 mod line;
 mod restore;
-mod serve;
+pub(crate) mod service;
 pub(crate) mod switch;
-mod take;
+pub(crate) mod take;
 pub(crate) mod view;
 mod witness;
 
-pub(crate) use backup::files_of_backup;
 pub use backup::{BackupInfo, BackupSource};
+pub(crate) use backup::{files_of_backup, has_backups, list_backups, restore_backup, verify_backups};
 pub use clone::Cloned;
+pub(crate) use clone::clone_snapshot;
 pub(crate) use line::header_of_file;
+pub(crate) use restore::restore;
 pub use restore::{RestorePoint, RestoreProgress, Restored};
-pub(crate) use serve::Keeper;
+pub(crate) use service::SnapshotService;
 pub(crate) use take::sweep;
 pub(crate) use witness::later_than;
 
@@ -54,12 +57,12 @@ use crate::disk::Disk;
 use crate::identity::Layout;
 
 /// Returns the layout of the snapshot with this name.
-fn layout_of(data: &Layout, name: &SnapshotName) -> Layout {
+pub(crate) fn layout_of(data: &Layout, name: &SnapshotName) -> Layout {
     Layout::new(&data.snapshots().join(name.as_str()))
 }
 
 /// Returns the layout of the snapshot with this name; fails if there is none.
-fn existing(disk: &dyn Disk, data: &Layout, name: &SnapshotName) -> Result<Layout> {
+pub(crate) fn existing(disk: &dyn Disk, data: &Layout, name: &SnapshotName) -> Result<Layout> {
     let layout = layout_of(data, name);
     if take::is_there(disk, layout.root())? {
         return Ok(layout);

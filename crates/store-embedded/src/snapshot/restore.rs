@@ -23,15 +23,16 @@ use super::line::{Line, line, link_segment};
 use super::take::{self, cannot_link, link_runs};
 use super::view::{End, build, flush_built};
 use super::{existing, switch};
-use crate::disk::{Disk, RealDisk, list_if_there, write_small};
-use crate::history::{Segment, cannot_read};
+use crate::disk::{Disk, list_if_there, write_small};
+use crate::file_error::{cannot_read, cannot_write};
 use crate::identity::{Identity, Layout};
-use crate::log::{self, Log, cannot_write};
+use crate::log::Log;
 use crate::manifest::Manifest;
+use crate::replay;
 use crate::run::Cache;
 use crate::segment;
+use crate::segment_file::Segment;
 use crate::settings::{EmbeddedSettings, SNAPSHOT_CACHE_BYTES};
-use crate::store::EmbeddedStore;
 use crate::table::Shelf;
 
 /// Point to which a catalogue is restored.
@@ -78,23 +79,6 @@ pub struct Restored {
     /// Replaced copy: the catalogue before the restore, laid out as a data directory; none if there
     /// was no catalogue.
     pub set_aside: Option<PathBuf>,
-}
-
-impl EmbeddedStore {
-    /// Restores the catalogue in the settings' directory from one of its snapshots. No process may
-    /// have it open. The changes after the snapshot come from its log, or from the log in another
-    /// directory, such as a replaced copy.
-    pub fn restore(
-        settings: &EmbeddedSettings,
-        name: &SnapshotName,
-        point: RestorePoint,
-        log_of: Option<&Path>,
-        clock: &dyn Clock,
-        tell: &mut dyn FnMut(&RestoreProgress),
-    ) -> Result<Restored> {
-        let disk: Arc<dyn Disk> = Arc::new(RealDisk);
-        restore(&disk, settings, name, point, log_of, clock, tell)
-    }
 }
 
 pub(crate) fn restore(
@@ -153,9 +137,9 @@ impl Work<'_> {
         for directory in [&runs, &log] {
             disk.create_directory(directory).map_err(|error| cannot_write(directory, &error))?;
         }
-        let own = log::list_segments(disk, &self.from.log(), false)?;
+        let own = replay::list_segments(disk, &self.from.log(), false)?;
         let on = match list_if_there(disk, &self.on.log()) {
-            Ok(_) => log::list_segments(disk, &self.on.log(), false).unwrap_or_default(),
+            Ok(_) => replay::list_segments(disk, &self.on.log(), false).unwrap_or_default(),
             Err(error) => return Err(cannot_read(&self.on.log().display().to_string(), &error)),
         };
         let line = line(disk, self.identity.id, &own, self.label.revision, &on);

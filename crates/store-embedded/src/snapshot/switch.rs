@@ -27,9 +27,8 @@ use exacat_model::{Error, ErrorKind, Result};
 
 use crate::checked_text::{check_checksum, check_version, with_checksum};
 use crate::disk::{Disk, exists, list_if_there, read_text, remove_tree, replace_small};
-use crate::history::cannot_read;
+use crate::file_error::{cannot_read, cannot_write};
 use crate::identity::{FILE as CATALOGUE, Identity, Layout};
-use crate::log::cannot_write;
 
 pub(super) const FILE: &str = "RESTORE";
 const VERSION: u32 = 1;

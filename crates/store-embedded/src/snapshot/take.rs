@@ -13,11 +13,12 @@ use super::backup::Copy;
 use super::label::{self, Label};
 use super::layout_of;
 use crate::disk::{Disk, exists, list_if_there, remove_tree};
-use crate::history::cannot_read;
+use crate::file_error::{cannot_read, cannot_write};
 use crate::identity::{Identity, Layout};
-use crate::log::{Position, UNFINISHED, cannot_write};
+use crate::log_end::LogPosition;
 use crate::manifest::{self, Manifest};
 use crate::segment;
+use crate::segment::UNFINISHED;
 use crate::settings::{SNAPSHOT_TRIES_MAX, SNAPSHOTS_MAX};
 use crate::table::run_file_name;
 
@@ -25,17 +26,17 @@ use crate::table::run_file_name;
 const SEGMENT_ENDINGS: [&str; 2] = [".log", ".logz"];
 
 /// Parts of a snapshot, fixed by links: they never change from now on.
-pub(super) struct Pinned {
+pub(crate) struct Pinned {
     pub label: Label,
     pub identity: Identity,
     pub manifest: Manifest,
     /// End of the log at that moment.
-    pub end: Position,
+    pub end: LogPosition,
 }
 
 /// Part of the log that a snapshot needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LogPart {
+pub(crate) enum LogPart {
     /// The changes after its runs.
     AfterRuns,
     /// Everything that is kept.
@@ -44,7 +45,7 @@ pub(super) enum LogPart {
 
 /// Lists the files of a log by their first revision, in order. A segment in both forms counts as
 /// plain.
-pub(super) fn log_files(disk: &dyn Disk, directory: &Path) -> io::Result<Vec<(Revision, String)>> {
+pub(crate) fn log_files(disk: &dyn Disk, directory: &Path) -> io::Result<Vec<(Revision, String)>> {
     let mut files: Vec<(Revision, usize, String)> = Vec::new();
     for name in list_if_there(disk, directory)? {
         for (rank, ending) in SEGMENT_ENDINGS.iter().enumerate() {
@@ -60,7 +61,7 @@ pub(super) fn log_files(disk: &dyn Disk, directory: &Path) -> io::Result<Vec<(Re
 
 /// Links the files of the state at `revision`. Until this returns, no later change may get into the
 /// log.
-pub(super) fn link(
+pub(crate) fn link(
     disk: &dyn Disk,
     from: &Layout,
     into: &Layout,
@@ -91,7 +92,7 @@ pub(super) fn link(
 }
 
 /// Links the runs of a manifest; false if one of them is gone.
-pub(super) fn link_runs(disk: &dyn Disk, from: &Path, into: &Path, manifest: &Manifest) -> io::Result<bool> {
+pub(crate) fn link_runs(disk: &dyn Disk, from: &Path, into: &Path, manifest: &Manifest) -> io::Result<bool> {
     let names = manifest.runs.iter().map(|run| run_file_name(run.number));
     link_all(disk, from, into, names)
 }
@@ -127,7 +128,7 @@ fn link_all(
 }
 
 /// Returns the error for files that could not be linked.
-pub(super) fn cannot_link(directory: &Path, error: &io::Error) -> Error {
+pub(crate) fn cannot_link(directory: &Path, error: &io::Error) -> Error {
     let shown = directory.display();
     match error.kind() {
         io::ErrorKind::CrossesDevices => Error::invalid(format!(
@@ -140,12 +141,12 @@ pub(super) fn cannot_link(directory: &Path, error: &io::Error) -> Error {
 
 /// Returns the path of a directory in which a snapshot is made, or removed. The number
 /// distinguishes two at a time.
-pub(super) fn hidden(data: &Layout, name: &str, number: u64, what: &str) -> PathBuf {
+pub(crate) fn hidden(data: &Layout, name: &str, number: u64, what: &str) -> PathBuf {
     data.snapshots().join(format!(".{name}.{number}.{what}"))
 }
 
 /// Creates the directories of a data directory, empty.
-pub(super) fn make_empty(disk: &dyn Disk, layout: &Layout) -> Result<()> {
+pub(crate) fn make_empty(disk: &dyn Disk, layout: &Layout) -> Result<()> {
     let made = remove_tree(disk, layout.root())
         .and_then(|()| disk.create_directory(&layout.runs()))
         .and_then(|()| disk.create_directory(&layout.log()));
@@ -154,7 +155,7 @@ pub(super) fn make_empty(disk: &dyn Disk, layout: &Layout) -> Result<()> {
 
 /// Writes the remaining files beside the links, and makes everything durable except the directory's
 /// own name.
-pub(super) fn finish(disk: &dyn Disk, into: &Layout, pinned: &Pinned) -> Result<()> {
+pub(crate) fn finish(disk: &dyn Disk, into: &Layout, pinned: &Pinned) -> Result<()> {
     let synced =
         |directory: &Path| disk.sync_directory(directory).map_err(|error| cannot_write(directory, &error));
     pinned.manifest.save(disk, &into.runs(), pinned.identity.id)?;
@@ -167,7 +168,7 @@ pub(super) fn finish(disk: &dyn Disk, into: &Layout, pinned: &Pinned) -> Result<
 /// Replaces the link to the last segment by a copy of its bytes, durably, because the catalogue
 /// continues to write to that segment. The copy is only a header: taking a snapshot began the
 /// segment.
-pub(super) fn copy_last_segment(disk: &dyn Disk, into: &Layout, end: Position) -> Result<()> {
+pub(crate) fn copy_last_segment(disk: &dyn Disk, into: &Layout, end: LogPosition) -> Result<()> {
     let name = segment::file_name(end.segment);
     let (path, unfinished) = (into.log().join(&name), into.log().join(format!("{name}{UNFINISHED}")));
     let mut copy = Copy::new(disk, path.clone(), end.offset, unfinished.clone())?;
@@ -176,7 +177,7 @@ pub(super) fn copy_last_segment(disk: &dyn Disk, into: &Layout, end: Position) -
 }
 
 /// Renames a finished snapshot to its name.
-pub(super) fn name_it(disk: &dyn Disk, data: &Layout, made: &Layout, name: &SnapshotName) -> Result<()> {
+pub(crate) fn name_it(disk: &dyn Disk, data: &Layout, made: &Layout, name: &SnapshotName) -> Result<()> {
     let (snapshots, to) = (data.snapshots(), layout_of(data, name));
     let named = disk
         .rename(made.root(), to.root())
@@ -196,7 +197,7 @@ fn taken(name: &SnapshotName) -> Error {
 }
 
 /// Checks that a snapshot of this name may be taken.
-pub(super) fn check_room(disk: &dyn Disk, data: &Layout, name: &SnapshotName) -> Result<()> {
+pub(crate) fn check_room(disk: &dyn Disk, data: &Layout, name: &SnapshotName) -> Result<()> {
     let names = names(disk, data)?;
     if names.contains(name) {
         return Err(taken(name));
@@ -207,13 +208,13 @@ pub(super) fn check_room(disk: &dyn Disk, data: &Layout, name: &SnapshotName) ->
     Ok(())
 }
 
-pub(super) fn is_there(disk: &dyn Disk, directory: &Path) -> Result<bool> {
+pub(crate) fn is_there(disk: &dyn Disk, directory: &Path) -> Result<bool> {
     let path = directory.join(label::FILE);
     exists(disk, &path).map_err(|error| cannot_read(&path.display().to_string(), &error))
 }
 
 /// Returns the names of all snapshots, in order.
-pub(super) fn names(disk: &dyn Disk, data: &Layout) -> Result<Vec<SnapshotName>> {
+pub(crate) fn names(disk: &dyn Disk, data: &Layout) -> Result<Vec<SnapshotName>> {
     let directory = data.snapshots();
     let names = list_if_there(disk, &directory)
         .map_err(|error| cannot_read(&directory.display().to_string(), &error))?;
@@ -225,7 +226,7 @@ pub(super) fn names(disk: &dyn Disk, data: &Layout) -> Result<Vec<SnapshotName>>
 }
 
 /// Returns all snapshots, the oldest state first.
-pub(super) fn list(disk: &dyn Disk, data: &Layout) -> Result<Vec<Snapshot>> {
+pub(crate) fn list(disk: &dyn Disk, data: &Layout) -> Result<Vec<Snapshot>> {
     let mut all = Vec::new();
     for name in names(disk, data)? {
         // The snapshot may be dropped meanwhile.
@@ -236,7 +237,7 @@ pub(super) fn list(disk: &dyn Disk, data: &Layout) -> Result<Vec<Snapshot>> {
 }
 
 /// Describes a snapshot; none if there is no such snapshot.
-pub(super) fn describe(disk: &dyn Disk, data: &Layout, name: &SnapshotName) -> Result<Option<Snapshot>> {
+pub(crate) fn describe(disk: &dyn Disk, data: &Layout, name: &SnapshotName) -> Result<Option<Snapshot>> {
     let layout = layout_of(data, name);
     let (label, mut problem) = match Label::load(disk, layout.root()) {
         Ok(label) if label.name == *name => (Some(label), None),
@@ -288,7 +289,7 @@ fn held(disk: &dyn Disk, directory: &Path) -> io::Result<(u64, u64)> {
 }
 
 /// Removes a snapshot's name, durably, then its files.
-pub(super) fn remove(disk: &dyn Disk, data: &Layout, name: &SnapshotName, number: u64) -> Result<()> {
+pub(crate) fn remove(disk: &dyn Disk, data: &Layout, name: &SnapshotName, number: u64) -> Result<()> {
     let layout = super::existing(disk, data, name)?;
     let gone = hidden(data, name.as_str(), number, "dropped");
     let removed = remove_tree(disk, &gone)
@@ -301,7 +302,7 @@ pub(super) fn remove(disk: &dyn Disk, data: &Layout, name: &SnapshotName, number
 
 /// Removes a directory that has lost its name, or has none yet. If the disk refuses, the next
 /// opening sweeps the rest.
-pub(super) fn discard(disk: &dyn Disk, path: &Path) {
+pub(crate) fn discard(disk: &dyn Disk, path: &Path) {
     if let Err(error) = remove_tree(disk, path) {
         tracing::warn!(path = %path.display(), %error, "cannot remove what is left of a snapshot");
     }

@@ -3,30 +3,26 @@
 //! The last segment is the catalogue's own, and may be written to meanwhile. Reading therefore ends
 //! with the snapshot's last change, and never looks behind it.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use exacat_model::limits::OPERATIONS_REMEMBERED;
-use exacat_model::{
-    Change, Error, ErrorKind, Result, Revision, Snapshot, SnapshotCheck, SnapshotName, TimeMs,
-};
-use exacat_store::Clock;
+use exacat_model::{Change, Error, ErrorKind, Result, Revision, SnapshotCheck, TimeMs};
 
 use super::label::Label;
-use super::serve::Keeper;
-use super::{existing, header_of_file, layout_of, take};
-use crate::disk::{Disk, RealDisk};
-use crate::history::{History, Segment, cannot_read};
+use super::{header_of_file, take};
+use crate::disk::Disk;
+use crate::file_error::cannot_read;
 use crate::identity::{Identity, Layout};
-use crate::log::{self, Replay};
-use crate::older::Older;
-use crate::open::{Builder, flush};
+use crate::random::random_u64;
 use crate::record::Head;
+use crate::recovery::{Builder, flush};
+use crate::replay;
+use crate::replay::Replay;
 use crate::run::Cache;
 use crate::segment::{CatalogueId, Header};
-use crate::settings::{EmbeddedSettings, SNAPSHOT_CACHE_BYTES};
+use crate::segment_file::Segment;
+use crate::settings::SNAPSHOT_CACHE_BYTES;
 use crate::state::{Operations, State};
-use crate::store::{EmbeddedStore, Shared};
 use crate::table::Shelf;
 
 /// Point at which reading a log ends.
@@ -93,7 +89,7 @@ pub(crate) fn build(
     (cache, rows_max): (Arc<Cache>, usize),
     tell: &mut dyn FnMut(Revision),
 ) -> Result<Builder> {
-    let seed = log::random_u64()?;
+    let seed = random_u64()?;
     let mut operations = Operations::new(OPERATIONS_REMEMBERED);
     let state = match shelf.version().runs.is_empty() {
         true => State::new(seed, cache)?,
@@ -107,7 +103,7 @@ pub(crate) fn build(
     };
     if !is_there {
         let mut until = Until { end, ended: false, into: &mut into, tell };
-        match log::replay(disk, log_of, segments, from, &mut until) {
+        match replay::replay(disk, log_of, segments, from, &mut until) {
             Err(_) if until.ended => {}
             other => drop(other?),
         }
@@ -121,7 +117,7 @@ pub(crate) fn flush_built(built: &mut Builder) -> Result<()> {
 }
 
 /// An open snapshot.
-pub(super) struct View {
+pub(crate) struct View {
     pub label: Label,
     pub identity: Identity,
     pub segments: Vec<Arc<Segment>>,
@@ -129,13 +125,13 @@ pub(super) struct View {
 }
 
 /// Opens a directory with the layout of a snapshot.
-pub(super) fn open(disk: &Arc<dyn Disk>, layout: &Layout, cache_bytes: u64) -> Result<View> {
+pub(crate) fn open(disk: &Arc<dyn Disk>, layout: &Layout, cache_bytes: u64) -> Result<View> {
     let label = Label::load(&**disk, layout.root())?;
     open_labelled(disk, layout, label, cache_bytes)
 }
 
 /// Opens a directory with the layout of a snapshot and this label.
-pub(super) fn open_labelled(
+pub(crate) fn open_labelled(
     disk: &Arc<dyn Disk>,
     layout: &Layout,
     label: Label,
@@ -154,7 +150,7 @@ pub(super) fn open_labelled(
         _ => error,
     };
     let shelf = Shelf::look_at(Arc::clone(disk), &layout.runs(), identity.clone()).map_err(about)?;
-    let segments = log::list_segments(&**disk, &layout.log(), false)?;
+    let segments = replay::list_segments(&**disk, &layout.log(), false)?;
     let settings = (Arc::new(Cache::new(cache_bytes)), usize::MAX);
     let end = End::Revision(label.revision);
     let built = build(&**disk, shelf, (identity.id, &segments), end, settings, &mut |_| ()).map_err(about)?;
@@ -219,62 +215,4 @@ pub(crate) fn verify(disk: &Arc<dyn Disk>, layout: &Layout) -> Result<SnapshotCh
         }
     }
     Ok(check)
-}
-
-impl EmbeddedStore {
-    /// Opens a snapshot of the catalogue in the settings' directory as a read-only store. The
-    /// catalogue itself may be in use, by this process or another.
-    pub fn open_snapshot(
-        settings: EmbeddedSettings,
-        name: &SnapshotName,
-        clock: Arc<dyn Clock>,
-    ) -> Result<Arc<Self>> {
-        Self::open_snapshot_on(Arc::new(RealDisk), settings, name, clock)
-    }
-
-    /// Opens a snapshot like [`open_snapshot`](Self::open_snapshot), on another disk.
-    pub fn open_snapshot_on(
-        disk: Arc<dyn Disk>,
-        settings: EmbeddedSettings,
-        name: &SnapshotName,
-        clock: Arc<dyn Clock>,
-    ) -> Result<Arc<Self>> {
-        settings.check()?;
-        let data = Layout::new(&settings.directory);
-        existing(&*disk, &data, name)?;
-        let layout = layout_of(&data, name);
-        let view = open(&disk, &layout, settings.cache_bytes)?;
-        let history = History::new(Arc::clone(&disk), view.identity.id, view.segments);
-        let older = Older::new(Arc::clone(&disk), layout.operations());
-        let shared = Arc::new(Shared::new(view.state, history, older, disk));
-        let (revision, time) = (view.label.revision.0, view.label.time);
-        shared.figures.warn(
-            "snapshot",
-            &format!("{name}, of revision {revision}, taken {time}: it answers, and cannot be changed"),
-        );
-        let settings = EmbeddedSettings { directory: layout.root().to_owned(), ..settings };
-        let keeper = Keeper::new(layout, view.identity, clock);
-        Ok(Arc::new(EmbeddedStore::of_snapshot(shared, settings, keeper)))
-    }
-
-    /// Fails if the catalogue in `directory` has no such snapshot.
-    pub fn has_snapshot(directory: &Path, name: &SnapshotName) -> Result<()> {
-        existing(&RealDisk, &Layout::new(directory), name).map(|_| ())
-    }
-
-    /// Returns the snapshots of the catalogue in `directory`, the oldest state first.
-    pub fn snapshots_in(directory: &Path) -> Result<Vec<Snapshot>> {
-        let data = Layout::new(directory);
-        if data.read_identity(&RealDisk)?.is_none() {
-            return Err(Error::not_found(format!("there is no catalogue in {}", directory.display())));
-        }
-        take::list(&RealDisk, &data)
-    }
-
-    /// Reads every page and every record of a snapshot, checks all its counters and indices, and
-    /// compares its digest.
-    pub fn verify_snapshot_in(directory: &Path, name: &SnapshotName) -> Result<SnapshotCheck> {
-        let disk: Arc<dyn Disk> = Arc::new(RealDisk);
-        verify(&disk, &existing(&*disk, &Layout::new(directory), name)?)
-    }
 }

@@ -12,10 +12,10 @@ use exacat_model::{Error, ErrorKind, Revision, TimeMs};
 
 use super::Version;
 use crate::disk::{Disk, DiskFile, list_if_there};
-use crate::history::cannot_read;
+use crate::file_error::{cannot_read, cannot_write};
 use crate::identity::Identity;
-use crate::log::{cannot_write, random_u64};
 use crate::manifest::{Manifest, RunNamed};
+use crate::random::random_u64;
 use crate::run::{Run, RunHead, RunWriter, newest_in};
 use crate::segment::CatalogueId;
 

@@ -18,8 +18,9 @@ use crate::disk::Disk;
 use crate::history::History;
 use crate::identity::Layout;
 use crate::inspect::inspect;
-use crate::log::{self, Replay};
 use crate::record::Head;
+use crate::replay;
+use crate::replay::Replay;
 use crate::segment::Header;
 
 /// Returns the work of a store's archive, in blocks of a few records.
@@ -231,7 +232,7 @@ fn history_on(disk: &SimulatedDisk) -> History {
     let layout = Layout::new(Path::new("/data"));
     let shared = disk.shared();
     let catalogue = layout.read_identity(&*shared).unwrap().unwrap().id;
-    let segments = log::list_segments(&*shared, &layout.log(), false).unwrap();
+    let segments = replay::list_segments(&*shared, &layout.log(), false).unwrap();
     History::new(shared, catalogue, segments)
 }
 
@@ -443,10 +444,10 @@ async fn a_replay_may_begin_after_any_change() {
     let shared = disk.shared();
     let layout = Layout::new(Path::new("/data"));
     let catalogue = layout.read_identity(&*shared).unwrap().unwrap().id;
-    let segments = log::list_segments(&*shared, &layout.log(), true).unwrap();
+    let segments = replay::list_segments(&*shared, &layout.log(), true).unwrap();
     let replay = |segments: &[_], start| {
         let mut into = Collector::default();
-        log::replay(&*shared, catalogue, segments, start, &mut into).map(|end| (into, end.unwrap()))
+        replay::replay(&*shared, catalogue, segments, start, &mut into).map(|end| (into, end.unwrap()))
     };
     let (whole, end) = replay(&segments, Revision(0)).unwrap();
     assert_eq!(whole.changes, all);
@@ -499,7 +500,7 @@ async fn the_thread_archives_beside_everybody() {
         assert!(disk.files(".unfinished").is_empty(), "what it had begun is gone");
     }
     let store = open();
-    store.shared().history.bell.wait_until_resting();
+    store.shared().history.notifier.wait_until_resting();
     assert_archived(&disk, store.shared().history.segments());
     assert_eq!(history(&store, 1000).await, changes);
     // A further segment is archived after it is sealed.
@@ -507,6 +508,6 @@ async fn the_thread_archives_beside_everybody() {
     while store.shared().history.segments() == segments {
         store.apply(workload.request()).await.unwrap();
     }
-    store.shared().history.bell.wait_until_resting();
+    store.shared().history.notifier.wait_until_resting();
     assert_archived(&disk, store.shared().history.segments());
 }

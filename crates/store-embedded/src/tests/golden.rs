@@ -19,9 +19,10 @@ use exacat_model::{
 use super::simulated::SimulatedDisk;
 use crate::archive::Packer;
 use crate::disk::Disk;
-use crate::history::{History, Segment};
+use crate::history::History;
 use crate::record::{Head, RecordWriter, encode_effect, read_changes, read_head};
 use crate::segment::{Ending, HEADER_BYTES, Header, Records};
+use crate::segment_file::Segment;
 
 const GOLDEN_V1: &[u8] = include_bytes!("golden/log-v1.segment");
 const GOLDEN: &[u8] = include_bytes!("golden/log-v2.segment");

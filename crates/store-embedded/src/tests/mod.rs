@@ -100,7 +100,7 @@ pub fn open_without_runs(disk: &SimulatedDisk) -> Arc<EmbeddedStore> {
 
 /// Writes an end mark, as the store does after idle time. True if it wrote one.
 pub async fn mark(store: &EmbeddedStore) -> bool {
-    store.ask(|reply| crate::writer::Command::Mark { reply: Some(reply) }).await.unwrap().unwrap()
+    store.ask(|reply| crate::command::Command::Mark { reply: Some(reply) }).await.unwrap().unwrap()
 }
 
 /// Removes the runs: the whole log alone suffices.

@@ -438,7 +438,7 @@ async fn readers_are_told_what_the_thread_removed() {
     following.await.unwrap();
     from_the_start.await.unwrap();
     store.flush().await.unwrap();
-    store.shared().history.bell.wait_until_resting();
+    store.shared().history.notifier.wait_until_resting();
     let oldest = store.changes(Revision(0), 1).await.unwrap().oldest;
     assert!(oldest.0 > LAST / 2, "{oldest:?}");
     assert!(log_bytes(&disk) <= 2 * segment, "{}", log_bytes(&disk));

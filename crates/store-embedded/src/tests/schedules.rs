@@ -12,9 +12,9 @@ use parking_lot::Mutex;
 use super::simulated::{Random, SimulatedDisk};
 use super::workload::Workload;
 use super::{TestClock, assert_sound, seeds, settings};
+use crate::command::Command;
 use crate::run::Run;
 use crate::table::Shelf;
-use crate::writer::Command;
 use crate::{EmbeddedSettings, EmbeddedStore};
 
 /// Schedule of the compactor: by the shelf, or random.

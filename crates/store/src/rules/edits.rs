@@ -8,7 +8,7 @@ use exacat_model::{
     Revision, Usage,
 };
 
-use super::decide::{counted_without, limit, quota_allows, refusal, se_registered, target};
+use super::checks::{counted_without, limit, quota_allows, refusal, se_registered, target};
 use super::{Decided, View};
 use crate::Refusal;
 

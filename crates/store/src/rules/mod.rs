@@ -6,6 +6,7 @@
 //! value, discards the result, fetches the row and decides again. This is safe because deciding
 //! only reads.
 
+mod checks;
 mod decide;
 mod edits;
 mod effects;

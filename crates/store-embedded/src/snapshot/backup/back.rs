@@ -10,16 +10,14 @@ use exacat_store::Clock;
 use super::copy::Copy;
 use super::files::{self, Kept, Part};
 use super::{BackupInfo, CATALOGUE, MANIFEST, Shelter};
-use crate::disk::{Disk, RealDisk, exists, list_if_there, read_whole, write_small};
-use crate::history::cannot_read;
+use crate::disk::{Disk, exists, list_if_there, read_whole, write_small};
+use crate::file_error::{cannot_read, cannot_write};
 use crate::identity::Layout;
-use crate::log::cannot_write;
 use crate::segment;
 use crate::settings::EmbeddedSettings;
 use crate::snapshot::label::Label;
 use crate::snapshot::restore::{RestorePoint, RestoreProgress, Restored, Work};
 use crate::snapshot::{switch, take};
-use crate::store::EmbeddedStore;
 use crate::table::run_file_name;
 
 /// Bytes copied between two progress reports.
@@ -34,35 +32,9 @@ pub struct BackupSource {
     pub name: Option<SnapshotName>,
 }
 
-impl EmbeddedStore {
-    /// Restores a catalogue from a directory of backups into the settings' directory, which must
-    /// have none.
-    pub fn restore_backup(
-        settings: &EmbeddedSettings,
-        source: &BackupSource,
-        point: RestorePoint,
-        clock: &dyn Clock,
-        tell: &mut dyn FnMut(&RestoreProgress),
-    ) -> Result<Restored> {
-        let disk: Arc<dyn Disk> = Arc::new(RealDisk);
-        restore_backup(&disk, settings, source, point, clock, tell)
-    }
-
-    /// Says whether this directory has backups.
-    pub fn has_backups(directory: &Path) -> Result<bool> {
-        Ok(Shelter::new(directory).catalogue(&RealDisk)?.is_some())
-    }
-
-    /// Returns the backups in a directory, the oldest first.
-    pub fn list_backups(directory: &Path) -> Result<Vec<BackupInfo>> {
-        list_backups(&(Arc::new(RealDisk) as Arc<dyn Disk>), directory)
-    }
-
-    /// Reads every file of every backup in a directory and compares its checksum; returns the
-    /// problems.
-    pub fn verify_backups(directory: &Path, tell: &mut dyn FnMut(&RestoreProgress)) -> Result<Vec<String>> {
-        verify_backups(&RealDisk, directory, tell)
-    }
+/// Says whether a directory has backups.
+pub(crate) fn has_backups(disk: &dyn Disk, directory: &Path) -> Result<bool> {
+    Ok(Shelter::new(directory).catalogue(disk)?.is_some())
 }
 
 pub(crate) fn list_backups(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Vec<BackupInfo>> {

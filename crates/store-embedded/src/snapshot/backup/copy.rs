@@ -7,8 +7,7 @@ use exacat_model::{Error, ErrorKind, Result};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::disk::{Disk, DiskFile};
-use crate::history::cannot_read;
-use crate::log::cannot_write;
+use crate::file_error::{cannot_read, cannot_write};
 
 /// Bytes per read and write.
 const PIECE_BYTES: usize = 1 << 20;

@@ -16,7 +16,7 @@ use exacat_model::{Error, ErrorKind, Result};
 
 use crate::checked_text::{check_checksum, check_version, with_checksum};
 use crate::disk::{Disk, read_text};
-use crate::history::cannot_read;
+use crate::file_error::cannot_read;
 use crate::identity::parse_hex;
 use crate::settings::BACKUP_FILES_MAX;
 

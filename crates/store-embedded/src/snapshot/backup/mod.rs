@@ -18,10 +18,9 @@ mod files;
 mod run;
 
 pub use back::BackupSource;
-#[cfg(test)]
-pub(crate) use back::{list_backups, restore_backup, verify_backups};
+pub(crate) use back::{has_backups, list_backups, restore_backup, verify_backups};
 pub(super) use copy::Copy;
-pub(super) use run::Backing;
+pub(crate) use run::Backing;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,9 +30,8 @@ use exacat_model::{Error, ErrorKind, Result, Revision, SnapshotName, TimeMs};
 use super::label::Label;
 use crate::checked_text::{check_checksum, check_version, with_checksum};
 use crate::disk::{Disk, list_if_there, read_text, replace_small};
-use crate::history::cannot_read;
+use crate::file_error::{cannot_read, cannot_write};
 use crate::identity::{hex, parse_hex};
-use crate::log::cannot_write;
 use crate::segment::CatalogueId;
 
 const FILE: &str = "BACKUPS";

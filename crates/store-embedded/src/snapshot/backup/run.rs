@@ -11,12 +11,12 @@ use super::files::{self, Kept, Part};
 use super::{LOCK, Shelter, cannot_use};
 use crate::archive::is_archived;
 use crate::disk::{Disk, exists, read_whole, remove_tree, write_small};
-use crate::history::{Segment, cannot_read};
+use crate::file_error::{cannot_read, cannot_write, corrupt};
 use crate::identity::Layout;
-use crate::log::cannot_write;
 use crate::record;
 use crate::run::{Run, head_of};
-use crate::segment::{HEADER_BYTES, Header, Records, corrupt};
+use crate::segment::{HEADER_BYTES, Header, Records};
+use crate::segment_file::Segment;
 use crate::settings::{BACKUP_FILES_MAX, BACKUP_STEP_BYTES};
 use crate::snapshot::label::Label;
 use crate::snapshot::line::header_of;
@@ -43,7 +43,7 @@ enum Stage {
 }
 
 /// A backup in the making, from a hidden snapshot.
-pub(in crate::snapshot) struct Backing {
+pub(crate) struct Backing {
     disk: Arc<dyn Disk>,
     shelter: Shelter,
     /// Layout of the snapshot, which is removed in the end.
@@ -393,7 +393,7 @@ fn check_segment(disk: &dyn Disk, path: &std::path::Path, name: &str) -> Result<
     let file = disk.open_to_read(path).map_err(unreadable)?;
     let bytes = read_whole(&*file).map_err(unreadable)?;
     if is_archived(&bytes) {
-        let read = crate::read_segment(&bytes, |_| ());
+        let read = crate::decode::read_segment(&bytes, |_| ());
         return read.map_err(|error| Error::new(error.kind, format!("{name}: {error}")));
     }
     let header = Header::decode(name, &bytes)?;

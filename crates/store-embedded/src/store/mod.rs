@@ -1,8 +1,13 @@
 //! Implements `exacat_store::Store` over the shared state, the log and the writer.
 
+mod loading;
+mod offline;
+mod open;
+mod snapshots;
+
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
@@ -16,111 +21,20 @@ use exacat_store::{
     Account, ApplyError, ChangePage, Due, Files, Located, Page, RecordEntry, Request, Snapshots, Store,
     StoreStatus, Trace, Traces, Trail, UsageOf, Walk, within_batch,
 };
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use crate::committer::Answered;
+use crate::command::{Answered, Command, Weighed};
 use crate::defect::Defect;
-use crate::disk::Disk;
-use crate::durability::Durability;
-use crate::figures::Figures;
-use crate::history::{History, Kept};
-use crate::log::random_u64;
+use crate::history::Kept;
 use crate::merger::Pending;
 use crate::older::Older;
+use crate::random::random_u64;
 use crate::run::{Cache, Held};
 use crate::settings::{ASK_AGAIN_MAX, EmbeddedSettings, SNAPSHOT_CACHE_BYTES};
-use crate::snapshot::Keeper;
-use crate::state::{
-    AsOf, Hints, Lookup, MovedSince, Operations, REPLICAS_CURSOR_BYTES_MAX, ReplicasPage, State,
-};
-use crate::writer::{Command, Weighed};
-
-/// State shared by the readers and the writer.
-pub(crate) struct Shared {
-    pub state: RwLock<State>,
-    pub cache: Arc<Cache>,
-    pub hints: Hints,
-    pub history: Arc<History>,
-    pub durability: Durability,
-    pub figures: Figures,
-    pub disk: Arc<dyn Disk>,
-    /// Changes of accounts and tokens since the store was opened.
-    credentials: Arc<AtomicU64>,
-    /// Index of requests that memory has forgotten and only the log has.
-    pub older: Mutex<Older>,
-    /// Upper bound of the creation times of forgotten operation ids, in ms.
-    forgotten: AtomicU64,
-    closed: AtomicBool,
-    /// Set once the log or the state has failed.
-    has_failed: AtomicBool,
-}
-
-impl Shared {
-    pub fn new(state: State, history: History, older: Older, disk: Arc<dyn Disk>) -> Self {
-        let durability = Durability::new(state.revision);
-        let credentials = Arc::clone(&state.credentials);
-        let cache = Arc::clone(state.table.cache());
-        Shared {
-            state: RwLock::new(state),
-            cache,
-            hints: Hints::new(),
-            history: Arc::new(history),
-            durability,
-            figures: Figures::new(),
-            disk,
-            credentials,
-            older: Mutex::new(older),
-            forgotten: AtomicU64::new(0),
-            closed: AtomicBool::new(false),
-            has_failed: AtomicBool::new(false),
-        }
-    }
-
-    /// Reason why the log failed, if it did.
-    pub fn failure(&self) -> Option<String> {
-        let has_failed = self.has_failed.load(Ordering::Acquire);
-        has_failed.then(|| self.durability.ended().as_deref().unwrap_or("the log failed").to_owned())
-    }
-
-    /// Sets the time before which every forgotten operation id was made.
-    pub fn set_forgotten(&self, made: TimeMs) {
-        self.forgotten.store(made.0, Ordering::Relaxed);
-    }
-
-    /// Says whether a request of this id may have been applied and then forgotten by memory.
-    fn may_have_forgotten(&self, id: OperationId) -> bool {
-        id.made().0 < self.forgotten.load(Ordering::Relaxed)
-    }
-
-    /// Stops all writing until the store is opened again. Reads answer from the durable state
-    /// (`standby`).
-    pub fn fail(&self, why: &str) {
-        tracing::error!(why, "the store stops: nothing more is written until it is opened again");
-        self.figures.warn("stopped", why);
-        self.has_failed.store(true, Ordering::Release);
-        self.durability.end(why);
-    }
-
-    /// Refuses all further requests.
-    pub fn refuse(&self) {
-        self.closed.store(true, Ordering::Release);
-    }
-
-    /// Refuses all further requests and wakes every waiter with the reason.
-    pub fn close(&self, why: &str) {
-        self.refuse();
-        self.durability.end(why);
-    }
-
-    fn check_open(&self) -> Result<()> {
-        if self.closed.load(Ordering::Acquire) {
-            let why = self.durability.ended();
-            return Err(Error::new(ErrorKind::Unavailable, why.as_deref().unwrap_or("the store is closed")));
-        }
-        Ok(())
-    }
-}
+use crate::shared::Shared;
+use crate::snapshot::SnapshotService;
+use crate::state::{AsOf, Lookup, MovedSince, Operations, REPLICAS_CURSOR_BYTES_MAX, ReplicasPage, State};
 
 /// Runs work that reads files on a blocking thread. Without a runtime it runs here.
 async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
@@ -167,7 +81,7 @@ pub struct EmbeddedStore {
     bytes: Arc<Semaphore>,
     permits: usize,
     thread: Mutex<Option<JoinHandle<()>>>,
-    keeper: Arc<Keeper>,
+    service: Arc<SnapshotService>,
     timelines: Arc<Timelines>,
     /// Reason why this store refuses changes, if it is a snapshot.
     read_only: Option<&'static str>,
@@ -179,10 +93,10 @@ impl EmbeddedStore {
         settings: EmbeddedSettings,
         commands: mpsc::Sender<Command>,
         thread: JoinHandle<()>,
-        keeper: Keeper,
+        service: SnapshotService,
     ) -> Self {
         let permits = (settings.queue_bytes_max / PERMIT_BYTES).clamp(1, Semaphore::MAX_PERMITS.min(1 << 30));
-        let timelines = Arc::new(keeper.timelines().clone());
+        let timelines = Arc::new(service.timelines().clone());
         EmbeddedStore {
             shared,
             settings,
@@ -191,14 +105,18 @@ impl EmbeddedStore {
             bytes: Arc::new(Semaphore::new(permits)),
             permits,
             thread: Mutex::new(Some(thread)),
-            keeper: Arc::new(keeper),
+            service: Arc::new(service),
             read_only: None,
         }
     }
 
     /// Opens a read-only store over a snapshot.
-    pub(crate) fn of_snapshot(shared: Arc<Shared>, settings: EmbeddedSettings, keeper: Keeper) -> Self {
-        let timelines = Arc::new(keeper.timelines().clone());
+    pub(crate) fn of_snapshot(
+        shared: Arc<Shared>,
+        settings: EmbeddedSettings,
+        service: SnapshotService,
+    ) -> Self {
+        let timelines = Arc::new(service.timelines().clone());
         EmbeddedStore {
             shared,
             settings,
@@ -207,7 +125,7 @@ impl EmbeddedStore {
             bytes: Arc::new(Semaphore::new(1)),
             permits: 1,
             thread: Mutex::new(None),
-            keeper: Arc::new(keeper),
+            service: Arc::new(service),
             read_only: Some("this is a snapshot, it cannot be changed"),
         }
     }
@@ -220,8 +138,8 @@ impl EmbeddedStore {
         self.read_only.is_some()
     }
 
-    pub(crate) fn keeper(&self) -> &Arc<Keeper> {
-        &self.keeper
+    pub(crate) fn service(&self) -> &Arc<SnapshotService> {
+        &self.service
     }
 
     /// Writes the memtable into a sorted run now. Without this call the writer does so when the

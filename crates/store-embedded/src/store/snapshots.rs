@@ -1,129 +1,31 @@
-//! Snapshot service of an open store: takes and drops snapshots, compares them, backs them up.
+//! Serves requests about snapshots: takes and drops snapshots, compares them, backs them up.
 //!
 //! The writer thread only makes the links, between two commit groups. Everything else, and every
 //! read or sync, runs elsewhere.
 
-use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use exacat_model::codec::{Encode, Reader};
 use exacat_model::limits::{DIRECTORY_PATH_BYTES_MAX, PAGE_ITEMS_MAX};
 use exacat_model::{
     BackupProgress, Cursor, Difference, Error, ErrorKind, OperationId, Result, Revision, Snapshot,
-    SnapshotCheck, SnapshotName, TimeMs, Timelines,
+    SnapshotCheck, SnapshotName,
 };
-use exacat_store::{Clock, Snapshots};
-use parking_lot::Mutex;
+use exacat_store::Snapshots;
 
-use super::backup::Backing;
-use super::diff::{Diff, Place};
-use super::existing;
-use super::label::Label;
-use super::take::{self, LogPart, Pinned};
-use super::view::{self, View};
+use super::EmbeddedStore;
+use crate::command::Command;
 use crate::disk::Disk;
-use crate::identity::{Identity, Layout};
-use crate::log::Position;
-use crate::settings::{BACKUP_IDLE_MS, DIFFS_OPEN_MAX, SNAPSHOT_CACHE_BYTES, SNAPSHOT_REQUESTS_REMEMBERED};
-use crate::store::{EmbeddedStore, Shared};
-use crate::writer::Command;
-
-/// Context of the snapshots of an open store.
-pub(crate) struct Keeper {
-    data: Layout,
-    identity: Identity,
-    clock: Arc<dyn Clock>,
-    /// Counter that distinguishes directories made at the same time.
-    number: AtomicU64,
-    /// Lock: one snapshot at a time is taken or dropped.
-    gate: tokio::sync::Mutex<()>,
-    /// Recent requests and their snapshots, the oldest first.
-    done: Mutex<VecDeque<(OperationId, SnapshotName)>>,
-    /// Comparisons that may continue, the oldest first.
-    diffs: Mutex<Vec<OpenDiff>>,
-    backup: tokio::sync::Mutex<Option<Running>>,
-}
-
-struct OpenDiff {
-    token: u64,
-    diff: Arc<Diff>,
-}
-
-/// A backup in progress.
-struct Running {
-    token: u64,
-    directory: PathBuf,
-    backing: Backing,
-    /// Time of its last step.
-    last: TimeMs,
-}
-
-impl Keeper {
-    /// Returns the timelines of the catalogue.
-    pub(crate) fn timelines(&self) -> &Timelines {
-        &self.identity.timelines
-    }
-
-    /// Returns the layout of the catalogue's files.
-    pub(crate) fn layout(&self) -> &Layout {
-        &self.data
-    }
-
-    pub fn new(data: Layout, identity: Identity, clock: Arc<dyn Clock>) -> Self {
-        Keeper {
-            data,
-            identity,
-            clock,
-            number: AtomicU64::new(1),
-            gate: tokio::sync::Mutex::new(()),
-            done: Mutex::default(),
-            diffs: Mutex::default(),
-            backup: tokio::sync::Mutex::new(None),
-        }
-    }
-
-    fn next(&self) -> u64 {
-        self.number.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Says whether this request took or dropped this snapshot before.
-    fn was_done(&self, id: OperationId, name: &SnapshotName) -> bool {
-        self.done.lock().iter().any(|(done, of)| (*done, of) == (id, name))
-    }
-
-    fn note_done(&self, id: OperationId, name: &SnapshotName) {
-        let mut done = self.done.lock();
-        if done.len() >= SNAPSHOT_REQUESTS_REMEMBERED {
-            done.pop_front();
-        }
-        done.push_back((id, name.clone()));
-    }
-
-    /// Links the files of the state. Runs on the writer thread, while everything is durable and
-    /// nothing changes.
-    fn pin(
-        &self,
-        shared: &Shared,
-        into: &Layout,
-        name: &SnapshotName,
-        part: LogPart,
-        end: Position,
-    ) -> Result<Pinned> {
-        let (revision, last, entries, digest) = {
-            let state = shared.state.read();
-            (state.revision, state.time, state.entries, state.digest())
-        };
-        let manifest = take::link(&*shared.disk, &self.data, into, &self.identity, revision, part)?;
-        // A snapshot is never older than its last change, whatever happened to the clock.
-        let (name, time, catalogue) = (name.clone(), self.clock.trusted().max(last), self.identity.id);
-        let timeline = self.identity.timelines.at(revision);
-        let label = Label { name, revision, time, entries, digest, catalogue, timeline };
-        Ok(Pinned { label, identity: self.identity.clone(), manifest, end })
-    }
-}
+use crate::identity::Layout;
+use crate::settings::{BACKUP_IDLE_MS, DIFFS_OPEN_MAX, SNAPSHOT_CACHE_BYTES};
+use crate::snapshot::backup::Backing;
+use crate::snapshot::diff::{Diff, Place};
+use crate::snapshot::existing;
+use crate::snapshot::service::{OpenDiff, RunningBackup};
+use crate::snapshot::take::{self, LogPart, Pinned};
+use crate::snapshot::view::{self, View};
 
 /// Runs work that waits for the disk on a blocking thread. Without a runtime it runs here.
 async fn aside<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
@@ -202,8 +104,8 @@ impl EmbeddedStore {
         what: &'static str,
         seal: bool,
     ) -> Result<(Making, Pinned)> {
-        let (keeper, disk) = (Arc::clone(self.keeper()), self.disk());
-        let root = take::hidden(&keeper.data, name.as_str(), keeper.next(), what);
+        let (service, disk) = (Arc::clone(self.service()), self.disk());
+        let root = take::hidden(&service.data, name.as_str(), service.next(), what);
         let making = Making { disk: Arc::clone(&disk), layout: Layout::new(&root), handed_over: false };
         let layout = making.layout.clone();
         aside(move || take::make_empty(&*disk, &layout)).await?;
@@ -211,7 +113,7 @@ impl EmbeddedStore {
         let pinned = self.ask(move |reply| Command::Settled {
             seal,
             work: Box::new(move |settled| {
-                let pinned = settled.and_then(|end| keeper.pin(&shared, &layout, &name, part, end));
+                let pinned = settled.and_then(|end| service.pin(&shared, &layout, &name, part, end));
                 // The caller may have given up; then a later sweep removes the links.
                 let _gone = reply.send(pinned);
             }),
@@ -233,8 +135,8 @@ impl EmbeddedStore {
     }
 
     async fn view_of(&self, name: &SnapshotName) -> Result<View> {
-        let (keeper, disk, name) = (Arc::clone(self.keeper()), self.disk(), name.clone());
-        aside(move || view::open(&disk, &existing(&*disk, &keeper.data, &name)?, SNAPSHOT_CACHE_BYTES)).await
+        let (service, disk, name) = (Arc::clone(self.service()), self.disk(), name.clone());
+        aside(move || view::open(&disk, &existing(&*disk, &service.data, &name)?, SNAPSHOT_CACHE_BYTES)).await
     }
 
     async fn open_diff(&self, before: &SnapshotName, after: Option<&SnapshotName>) -> Result<OpenDiff> {
@@ -243,8 +145,8 @@ impl EmbeddedStore {
             Some(name) => self.view_of(name).await?,
             None => self.view_now().await?,
         };
-        let open = OpenDiff { token: self.keeper().next(), diff: Arc::new(Diff::new(before, after)) };
-        let mut diffs = self.keeper().diffs.lock();
+        let open = OpenDiff { token: self.service().next(), diff: Arc::new(Diff::new(before, after)) };
+        let mut diffs = self.service().diffs.lock();
         while diffs.len() >= DIFFS_OPEN_MAX {
             diffs.remove(0);
         }
@@ -264,7 +166,7 @@ impl EmbeddedStore {
             Error::new(ErrorKind::Conflict, what)
         };
         {
-            let diffs = self.keeper().diffs.lock();
+            let diffs = self.service().diffs.lock();
             let open = diffs.iter().find(|open| open.token == cursor.token);
             if let Some(open) = open.filter(|open| open.diff.revisions() == cursor.revisions) {
                 return Ok(OpenDiff { token: open.token, diff: Arc::clone(&open.diff) });
@@ -278,8 +180,8 @@ impl EmbeddedStore {
     }
 
     async fn begin_backup(&self, directory: &Path) -> Result<(BackupProgress, Option<Cursor>)> {
-        let mut running = self.keeper().backup.lock().await;
-        let now = self.keeper().clock.trusted();
+        let mut running = self.service().backup.lock().await;
+        let now = self.service().clock.trusted();
         if let Some(other) = &*running
             && now.0 < other.last.0.saturating_add(BACKUP_IDLE_MS)
         {
@@ -300,13 +202,13 @@ impl EmbeddedStore {
             Ok(backing)
         })
         .await?;
-        let (token, progress) = (self.keeper().next(), backing.progress().clone());
-        *running = Some(Running { token, directory: directory.to_owned(), backing, last: now });
+        let (token, progress) = (self.service().next(), backing.progress().clone());
+        *running = Some(RunningBackup { token, directory: directory.to_owned(), backing, last: now });
         Ok((progress, Some(cursor_of(token))))
     }
 
     async fn go_on_with_backup(&self, token: u64) -> Result<(BackupProgress, Option<Cursor>)> {
-        let mut running = self.keeper().backup.lock().await;
+        let mut running = self.service().backup.lock().await;
         let Some(mut one) = running.take_if(|running| running.token == token) else {
             let what =
                 "this backup is not under way any more: begin again, what was copied is not copied again";
@@ -321,7 +223,7 @@ impl EmbeddedStore {
         if done {
             return Ok((progress, None));
         }
-        *running = Some(Running { last: self.keeper().clock.trusted(), ..one });
+        *running = Some(RunningBackup { last: self.service().clock.trusted(), ..one });
         Ok((progress, Some(cursor_of(token))))
     }
 }
@@ -333,22 +235,22 @@ fn cursor_of(token: u64) -> Cursor {
 #[async_trait]
 impl Snapshots for EmbeddedStore {
     async fn snapshot(&self, id: OperationId, name: &SnapshotName) -> Result<Snapshot> {
-        let (keeper, disk) = (Arc::clone(self.keeper()), self.disk());
-        let _alone = keeper.gate.lock().await;
-        if keeper.was_done(id, name)
-            && let Some(snapshot) = take::describe(&*disk, &keeper.data, name)?
+        let (service, disk) = (Arc::clone(self.service()), self.disk());
+        let _alone = service.gate.lock().await;
+        if service.was_done(id, name)
+            && let Some(snapshot) = take::describe(&*disk, &service.data, name)?
         {
             return Ok(snapshot);
         }
-        take::check_room(&*disk, &keeper.data, name)?;
+        take::check_room(&*disk, &service.data, name)?;
         let (making, pinned) = self.pin(name, LogPart::AfterRuns, "unfinished", true).await?;
-        let (its_keeper, name) = (Arc::clone(&keeper), name.clone());
+        let (its_service, name) = (Arc::clone(&service), name.clone());
         aside(move || {
-            let data = &its_keeper.data;
+            let data = &its_service.data;
             take::copy_last_segment(&*disk, &making.layout, pinned.end)?;
             take::finish(&*disk, &making.layout, &pinned)?;
             take::name_it(&*disk, data, &making.layout, &name)?;
-            its_keeper.note_done(id, &name);
+            its_service.note_done(id, &name);
             take::describe(&*disk, data, &name)?
                 .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("the snapshot {name} went at once")))
         })
@@ -356,27 +258,27 @@ impl Snapshots for EmbeddedStore {
     }
 
     async fn snapshots(&self) -> Result<Vec<Snapshot>> {
-        let (keeper, disk) = (Arc::clone(self.keeper()), self.disk());
-        aside(move || take::list(&*disk, &keeper.data)).await
+        let (service, disk) = (Arc::clone(self.service()), self.disk());
+        aside(move || take::list(&*disk, &service.data)).await
     }
 
     async fn drop_snapshot(&self, id: OperationId, name: &SnapshotName) -> Result<()> {
-        let (keeper, disk, name) = (Arc::clone(self.keeper()), self.disk(), name.clone());
-        let _alone = self.keeper().gate.lock().await;
-        if keeper.was_done(id, &name) {
+        let (service, disk, name) = (Arc::clone(self.service()), self.disk(), name.clone());
+        let _alone = self.service().gate.lock().await;
+        if service.was_done(id, &name) {
             return Ok(());
         }
         aside(move || {
-            take::remove(&*disk, &keeper.data, &name, keeper.next())?;
-            keeper.note_done(id, &name);
+            take::remove(&*disk, &service.data, &name, service.next())?;
+            service.note_done(id, &name);
             Ok(())
         })
         .await
     }
 
     async fn verify_snapshot(&self, name: &SnapshotName) -> Result<SnapshotCheck> {
-        let (keeper, disk, name) = (Arc::clone(self.keeper()), self.disk(), name.clone());
-        aside(move || view::verify(&disk, &existing(&*disk, &keeper.data, &name)?)).await
+        let (service, disk, name) = (Arc::clone(self.service()), self.disk(), name.clone());
+        aside(move || view::verify(&disk, &existing(&*disk, &service.data, &name)?)).await
     }
 
     async fn diff(
@@ -399,7 +301,7 @@ impl Snapshots for EmbeddedStore {
                 Ok((differences, Some(Cursor(next.encode()))))
             }
             None => {
-                self.keeper().diffs.lock().retain(|open| open.token != token);
+                self.service().diffs.lock().retain(|open| open.token != token);
                 Ok((differences, None))
             }
         }

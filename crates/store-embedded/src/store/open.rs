@@ -2,28 +2,29 @@
 
 use std::sync::Arc;
 
-use exacat_model::{Change, Error, ErrorKind, Result, Revision, TimeMs};
+use exacat_model::{Error, ErrorKind, Result, Revision, TimeMs};
 use exacat_store::Clock;
 use tokio::sync::mpsc;
 
+use super::EmbeddedStore;
 use crate::archive::Archivist;
 use crate::committer::{Committer, Group, Marking};
 use crate::disk::{Disk, RealDisk};
-use crate::history::{History, Segment};
+use crate::history::History;
 use crate::identity::{Identity, Layout};
 use crate::load;
-use crate::log::{self, End, Log, Replay};
-use crate::log_end;
+use crate::log::Log;
+use crate::log_end::LogEnd;
 use crate::merger::Merger;
 use crate::older::{self, Older};
-use crate::record::Head;
-use crate::run::Cache;
-use crate::segment::{CatalogueId, Ending, Header, corrupt};
+use crate::recovery::{Recovered, recover};
+use crate::replay::list_segments;
+use crate::segment::{self, Ending};
 use crate::settings::{EmbeddedSettings, MARK_IDLE};
-use crate::snapshot::{self, Keeper};
-use crate::state::{Operations, State};
-use crate::store::{EmbeddedStore, Shared};
-use crate::table::{Shelf, write_memtable};
+use crate::shared::Shared;
+use crate::snapshot::{self, SnapshotService};
+use crate::state::State;
+use crate::table::Shelf;
 use crate::writer::Writer;
 
 impl EmbeddedStore {
@@ -140,8 +141,8 @@ impl EmbeddedStore {
         let thread = thread.map_err(|error| {
             Error::new(ErrorKind::Unavailable, format!("cannot start the writer: {error}"))
         })?;
-        let keeper = Keeper::new(layout, identity, clock);
-        Ok(Arc::new(EmbeddedStore::new(shared, settings, sender, thread, keeper)))
+        let service = SnapshotService::new(layout, identity, clock);
+        Ok(Arc::new(EmbeddedStore::new(shared, settings, sender, thread, service)))
     }
 }
 
@@ -165,12 +166,12 @@ fn applied_by(history: &History, first: Option<Revision>, state: &State) -> Time
 }
 
 /// Returns the note to the operator that an end of the log was cut off.
-fn torn_note(end: &End, last: Revision, kept_as: &str) -> (&'static str, String) {
+fn torn_note(end: &LogEnd, last: Revision, kept_as: &str) -> (&'static str, String) {
     let Ending::Torn(bytes) = end.ending else { return ("torn log", kept_as.to_owned()) };
     let what = format!(
         "{}: {bytes} bytes at byte {}, after change {}, form no whole commit group, by a torn write or by damage; they were \
          copied to log/{kept_as} and cut off. Operations answered in the last {} ms before the stop may be among them",
-        crate::segment::file_name(end.position.segment),
+        segment::file_name(end.position.segment),
         end.position.offset,
         last.0,
         MARK_IDLE.as_millis(),
@@ -184,7 +185,7 @@ fn identify(disk: &dyn Disk, layout: &Layout) -> Result<Identity> {
     if let Some(identity) = layout.read_identity(disk)? {
         return Ok(identity);
     }
-    let segments = log::list_segments(disk, &layout.log(), false)?;
+    let segments = list_segments(disk, &layout.log(), false)?;
     let names = disk.list(&layout.runs()).unwrap_or_default();
     if !segments.is_empty() || !names.is_empty() {
         return Err(Error::new(
@@ -195,150 +196,4 @@ fn identify(disk: &dyn Disk, layout: &Layout) -> Result<Identity> {
     let identity = Identity::new(Vec::new())?;
     layout.write_identity(disk, &identity)?;
     Ok(identity)
-}
-
-/// Result of a recovery.
-pub(crate) struct Recovered {
-    pub state: State,
-    pub operations: Operations,
-    pub shelf: Shelf,
-    /// None if there is no log yet.
-    pub end: Option<End>,
-    pub segments: Vec<Arc<Segment>>,
-}
-
-/// Writes the memtable into a run.
-pub(crate) fn flush(state: &mut State, operations: &Operations, shelf: &mut Shelf) -> Result<()> {
-    let frozen = state.freeze(operations, shelf.revision().0);
-    let begun = shelf.begin(frozen.rows() as u64)?;
-    let rows = write_memtable(&frozen.memtable, frozen.resident(), begun.writer)?;
-    shelf.add(begun.number, rows, frozen.revision, frozen.time)?;
-    state.table.install(Arc::clone(shelf.version()), true);
-    Ok(())
-}
-
-/// Builds the state from the runs and the log after them.
-///
-/// With `clean`, it also removes leftover files, and writes replayed rows into runs as normal work
-/// does. So it takes no more memory than that.
-pub(crate) fn recover(
-    disk: &Arc<dyn Disk>,
-    layout: &Layout,
-    catalogue: CatalogueId,
-    shelf: Shelf,
-    settings: &EmbeddedSettings,
-    clean: bool,
-) -> Result<Recovered> {
-    let (seed, cache) = (log::random_u64()?, Arc::new(Cache::new(settings.cache_bytes)));
-    let segments = log::list_segments(&**disk, &layout.log(), clean)?;
-    let mut operations = Operations::new(settings.operations_remembered);
-    let state = if shelf.version().runs.is_empty() {
-        State::new(seed, cache)?
-    } else {
-        State::load(seed, Arc::clone(shelf.version()), cache, &mut operations)?
-    };
-    let from = state.revision;
-    if segments.is_empty() && from > Revision(0) {
-        return Err(Error::new(ErrorKind::Corrupt, "there are runs, but no log: restore it"));
-    }
-    if let (true, Some(last)) = (clean, segments.last()) {
-        make_durable(&**disk, last)?;
-    }
-    let rows_max = if clean { settings.memtable_rows } else { usize::MAX };
-    let mut into = Builder { state, operations, shelf, rows_max };
-    // Read now, because the replay adds runs of its own.
-    let unnamed = into.shelf.newest_unnamed();
-    let end = log::replay(&**disk, catalogue, &segments, from, &mut into)?;
-    if into.state.revision < from {
-        return Err(Error::new(
-            ErrorKind::Corrupt,
-            format!("the log ends before the runs do: a part of it is missing; {}", log_end::HELP),
-        ));
-    }
-    if let Some(End { position, ending: Ending::Sealed, .. }) = end {
-        let next = into.state.revision.0 + 1;
-        return Err(corrupt(
-            &crate::segment::file_name(position.segment),
-            position.offset,
-            format!(
-                "the segment is sealed, but the one after it, which begins with change {next}, is missing"
-            ),
-        ));
-    }
-    log_end::check(&**disk, layout, catalogue, end.as_ref(), into.state.revision, unnamed)?;
-    let Builder { state, operations, shelf, .. } = into;
-    Ok(Recovered { state, operations, shelf, end, segments })
-}
-
-/// Syncs the last segment. A killed process may have left bytes that are readable and not durable;
-/// they must be durable before any run has them.
-fn make_durable(disk: &dyn Disk, last: &Segment) -> Result<()> {
-    let wrong = |error: std::io::Error| log::cannot_write(&last.path, &error);
-    match disk.open_to_write(&last.path) {
-        Ok(file) => file.sync().map_err(wrong),
-        // The segment is archived and thus durable; otherwise the replay reports what is missing.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(wrong(error)),
-    }
-}
-
-/// Builds a state from the log.
-pub(crate) struct Builder {
-    pub state: State,
-    pub operations: Operations,
-    pub shelf: Shelf,
-    /// Rows after which a memtable is written to a run.
-    pub rows_max: usize,
-}
-
-impl Replay for Builder {
-    fn segment(&mut self, file: &str, header: &Header) -> Result<()> {
-        check_segment(&self.state, file, header)
-    }
-
-    fn record(&mut self, file: &str, offset: u64, head: Head, _: usize) -> Result<()> {
-        if self.state.table.active().rows() + self.state.resident_changed() >= self.rows_max {
-            flush(&mut self.state, &self.operations, &mut self.shelf)?;
-        }
-        check_record(&self.state, file, offset, head)?;
-        self.operations.remember(head.operation, head.first_revision, head.time);
-        Ok(())
-    }
-
-    fn change(&mut self, file: &str, offset: u64, change: Change) -> Result<()> {
-        apply_replayed(&mut self.state, file, offset, &change)
-    }
-}
-
-/// Checks that a segment continues the state replayed so far.
-pub(crate) fn check_segment(state: &State, file: &str, header: &Header) -> Result<()> {
-    let next = state.revision.0 + 1;
-    if header.first_revision.0 != next {
-        return Err(corrupt(file, 32, format!("the segment begins with another change than {next}")));
-    }
-    if header.digest != state.digest() {
-        return Err(corrupt(
-            file,
-            56,
-            "replaying the log gave another state than the one it was written from",
-        ));
-    }
-    Ok(())
-}
-
-/// Checks that a record continues the state replayed so far.
-pub(crate) fn check_record(state: &State, file: &str, offset: u64, head: Head) -> Result<()> {
-    let next = state.revision.0 + 1;
-    if head.first_revision.0 != next || head.count == 0 {
-        let got = head.first_revision.0;
-        return Err(corrupt(file, offset, format!("change {got} follows where {next} should")));
-    }
-    Ok(())
-}
-
-/// Applies a change from the log.
-pub(crate) fn apply_replayed(state: &mut State, file: &str, offset: u64, change: &Change) -> Result<()> {
-    state
-        .apply_change(change)
-        .map_err(|defect| corrupt(file, offset, format!("change {}: {defect}", change.revision.0)))
 }

@@ -1,0 +1,50 @@
+//! Commands to the writer thread.
+
+use exacat_model::{Audit, Change, Error};
+use exacat_store::{ApplyError, Outcome, Request};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+use crate::load::LoadWork;
+use crate::log_end::LogPosition;
+use crate::merger::Pending;
+
+/// Result of one request.
+pub(crate) type Answered = Result<Vec<Outcome>, ApplyError>;
+
+/// A request with the length of its canonical form.
+pub(crate) struct Weighed {
+    pub request: Request,
+    pub bytes: usize,
+}
+
+/// Commands to the writer.
+pub(crate) enum Command {
+    /// Decide and commit requests that came together.
+    Apply {
+        requests: Vec<Weighed>,
+        reply: oneshot::Sender<Vec<Answered>>,
+        /// Share of the bytes in work; released when the requests are answered.
+        permit: OwnedSemaphorePermit,
+    },
+    /// Audit the state between two groups. Used where the memtable cannot be written into a run.
+    Audit { reply: oneshot::Sender<Result<Audit, Error>> },
+    /// Freeze the memtable; answers with a handle that waits until it is a run.
+    Freeze { reply: oneshot::Sender<Result<Pending, Error>> },
+    /// Write the memtable into a run.
+    Flush { reply: oneshot::Sender<Result<(), Error>> },
+    /// Write an end mark behind the last group, unless one is there. Answers whether it wrote one.
+    Mark { reply: Option<oneshot::Sender<Result<bool, Error>>> },
+    /// Run `work` while everything done is durable and marked up to the given position of the log.
+    /// The writer does nothing else meanwhile.
+    Settled {
+        /// Begin a new segment first, so that nothing is appended to the existing ones.
+        seal: bool,
+        work: Box<dyn FnOnce(Result<LogPosition, Error>) + Send>,
+    },
+    /// Take over changes that another store made.
+    TakeOver { changes: Vec<Change>, reply: oneshot::Sender<Result<(), Error>> },
+    /// Load files that were gathered (bulk load).
+    Load(Box<LoadWork>),
+    /// Write everything out and end.
+    Close { reply: oneshot::Sender<()> },
+}

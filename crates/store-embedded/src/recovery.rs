@@ -1,0 +1,167 @@
+//! Recovers the state at opening: loads the runs, and replays the log after them.
+
+use std::sync::Arc;
+
+use exacat_model::{Change, Error, ErrorKind, Result, Revision};
+
+use crate::disk::Disk;
+use crate::file_error::cannot_write;
+use crate::file_error::corrupt;
+use crate::identity::Layout;
+use crate::log_end::{self, LogEnd};
+use crate::log_end_check;
+use crate::random::random_u64;
+use crate::record::Head;
+use crate::replay::{self, Replay};
+use crate::run::Cache;
+use crate::segment::{self, CatalogueId, Ending, Header};
+use crate::segment_file::Segment;
+use crate::settings::EmbeddedSettings;
+use crate::state::{Operations, State};
+use crate::table::{Shelf, write_memtable};
+
+/// Result of a recovery.
+pub(crate) struct Recovered {
+    pub state: State,
+    pub operations: Operations,
+    pub shelf: Shelf,
+    /// None if there is no log yet.
+    pub end: Option<LogEnd>,
+    pub segments: Vec<Arc<Segment>>,
+}
+
+/// Writes the memtable into a run.
+pub(crate) fn flush(state: &mut State, operations: &Operations, shelf: &mut Shelf) -> Result<()> {
+    let frozen = state.freeze(operations, shelf.revision().0);
+    let begun = shelf.begin(frozen.rows() as u64)?;
+    let rows = write_memtable(&frozen.memtable, frozen.resident(), begun.writer)?;
+    shelf.add(begun.number, rows, frozen.revision, frozen.time)?;
+    state.table.install(Arc::clone(shelf.version()), true);
+    Ok(())
+}
+
+/// Builds the state from the runs and the log after them.
+///
+/// With `clean`, it also removes leftover files, and writes replayed rows into runs as normal work
+/// does. So it takes no more memory than that.
+pub(crate) fn recover(
+    disk: &Arc<dyn Disk>,
+    layout: &Layout,
+    catalogue: CatalogueId,
+    shelf: Shelf,
+    settings: &EmbeddedSettings,
+    clean: bool,
+) -> Result<Recovered> {
+    let (seed, cache) = (random_u64()?, Arc::new(Cache::new(settings.cache_bytes)));
+    let segments = replay::list_segments(&**disk, &layout.log(), clean)?;
+    let mut operations = Operations::new(settings.operations_remembered);
+    let state = if shelf.version().runs.is_empty() {
+        State::new(seed, cache)?
+    } else {
+        State::load(seed, Arc::clone(shelf.version()), cache, &mut operations)?
+    };
+    let from = state.revision;
+    if segments.is_empty() && from > Revision(0) {
+        return Err(Error::new(ErrorKind::Corrupt, "there are runs, but no log: restore it"));
+    }
+    if let (true, Some(last)) = (clean, segments.last()) {
+        make_durable(&**disk, last)?;
+    }
+    let rows_max = if clean { settings.memtable_rows } else { usize::MAX };
+    let mut into = Builder { state, operations, shelf, rows_max };
+    // Read now, because the replay adds runs of its own.
+    let unnamed = into.shelf.newest_unnamed();
+    let end = replay::replay(&**disk, catalogue, &segments, from, &mut into)?;
+    if into.state.revision < from {
+        return Err(Error::new(
+            ErrorKind::Corrupt,
+            format!("the log ends before the runs do: a part of it is missing; {}", log_end::HELP),
+        ));
+    }
+    if let Some(LogEnd { position, ending: Ending::Sealed, .. }) = end {
+        let next = into.state.revision.0 + 1;
+        return Err(corrupt(
+            &segment::file_name(position.segment),
+            position.offset,
+            format!(
+                "the segment is sealed, but the one after it, which begins with change {next}, is missing"
+            ),
+        ));
+    }
+    log_end_check::check(&**disk, layout, catalogue, end.as_ref(), into.state.revision, unnamed)?;
+    let Builder { state, operations, shelf, .. } = into;
+    Ok(Recovered { state, operations, shelf, end, segments })
+}
+
+/// Syncs the last segment. A killed process may have left bytes that are readable and not durable;
+/// they must be durable before any run has them.
+fn make_durable(disk: &dyn Disk, last: &Segment) -> Result<()> {
+    let wrong = |error: std::io::Error| cannot_write(&last.path, &error);
+    match disk.open_to_write(&last.path) {
+        Ok(file) => file.sync().map_err(wrong),
+        // The segment is archived and thus durable; otherwise the replay reports what is missing.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(wrong(error)),
+    }
+}
+
+/// Builds a state from the log.
+pub(crate) struct Builder {
+    pub state: State,
+    pub operations: Operations,
+    pub shelf: Shelf,
+    /// Rows after which a memtable is written to a run.
+    pub rows_max: usize,
+}
+
+impl Replay for Builder {
+    fn segment(&mut self, file: &str, header: &Header) -> Result<()> {
+        check_segment(&self.state, file, header)
+    }
+
+    fn record(&mut self, file: &str, offset: u64, head: Head, _: usize) -> Result<()> {
+        if self.state.table.active().rows() + self.state.resident_changed() >= self.rows_max {
+            flush(&mut self.state, &self.operations, &mut self.shelf)?;
+        }
+        check_record(&self.state, file, offset, head)?;
+        self.operations.remember(head.operation, head.first_revision, head.time);
+        Ok(())
+    }
+
+    fn change(&mut self, file: &str, offset: u64, change: Change) -> Result<()> {
+        apply_replayed(&mut self.state, file, offset, &change)
+    }
+}
+
+/// Checks that a segment continues the state replayed so far.
+pub(crate) fn check_segment(state: &State, file: &str, header: &Header) -> Result<()> {
+    let next = state.revision.0 + 1;
+    if header.first_revision.0 != next {
+        return Err(corrupt(file, 32, format!("the segment begins with another change than {next}")));
+    }
+    if header.digest != state.digest() {
+        return Err(corrupt(
+            file,
+            56,
+            "replaying the log gave another state than the one it was written from",
+        ));
+    }
+    Ok(())
+}
+
+/// Checks that a record continues the state replayed so far.
+pub(crate) fn check_record(state: &State, file: &str, offset: u64, head: Head) -> Result<()> {
+    let next = state.revision.0 + 1;
+    if head.first_revision.0 != next || head.count == 0 {
+        let got = head.first_revision.0;
+        return Err(corrupt(file, offset, format!("change {got} follows where {next} should")));
+    }
+    Ok(())
+}
+
+/// Applies a change from the log.
+pub(crate) fn apply_replayed(state: &mut State, file: &str, offset: u64, change: &Change) -> Result<()> {
+    state
+        .apply_change(change)
+        .map_err(|defect| corrupt(file, offset, format!("change {}: {defect}", change.revision.0)))
+}

@@ -1,0 +1,22 @@
+//! Context of a repair: the damaged catalogue.
+
+use std::sync::Arc;
+
+use crate::disk::Disk;
+use crate::identity::{Identity, Layout};
+use crate::segment::CatalogueId;
+use crate::settings::EmbeddedSettings;
+
+/// Context of a repair.
+pub(crate) struct Ground<'g> {
+    pub disk: &'g Arc<dyn Disk>,
+    pub settings: &'g EmbeddedSettings,
+    pub data: &'g Layout,
+    pub identity: Identity,
+}
+
+impl Ground<'_> {
+    pub fn catalogue(&self) -> CatalogueId {
+        self.identity.id
+    }
+}

@@ -1,0 +1,137 @@
+//! Checks that several rules share: targets, parents, names, storage elements and quotas.
+
+use exacat_model::limits::{DEPTH_MAX, FILE_BYTES_MAX};
+use exacat_model::{
+    At, Booking, DirId, Entry, EntryId, Error, ErrorKind, Expect, Guid, Name, QuotaOf, Record, RecordKey,
+    Replica, Usage,
+};
+
+use super::{Top, View};
+use crate::Refusal;
+
+/// Converts an error of a check of the vocabulary to a refusal.
+pub(super) fn refusal(error: Error) -> Refusal {
+    match error.kind {
+        ErrorKind::Limit => Refusal::Limit(error.message),
+        _ => Refusal::Invalid(error.message),
+    }
+}
+
+pub(super) fn limit(what: &str, got: usize, max: usize) -> Result<(), Refusal> {
+    if got > max { Err(refusal(Error::limit(what, got, max))) } else { Ok(()) }
+}
+
+pub(super) fn size_limit(size: u64) -> Result<(), Refusal> {
+    if size > FILE_BYTES_MAX {
+        return Err(Refusal::Limit(format!("a file has {size} bytes, the limit is {FILE_BYTES_MAX}")));
+    }
+    Ok(())
+}
+
+pub(super) fn not_the_roots(name: &Name) -> Result<(), Refusal> {
+    if *name == Name::root() {
+        return Err(Refusal::Invalid("only the root has the root's name".to_owned()));
+    }
+    Ok(())
+}
+
+/// Finds the entry at a place whose directory is alive, and compares it with the expected one.
+pub(super) fn target(state: &dyn View, at: &At, expect: Expect) -> Result<Entry, Refusal> {
+    if !state.alive(at.parent) {
+        return Err(Refusal::ParentGone);
+    }
+    let entry = state.at(at).ok_or(Refusal::NotFound)?;
+    expected(&entry, expect)?;
+    Ok(entry)
+}
+
+pub(super) fn expected(entry: &Entry, expect: Expect) -> Result<(), Refusal> {
+    let id_matches = expect.id.is_none_or(|id| id == entry.id());
+    let version_matches = expect.revision.is_none_or(|revision| revision == entry.revision);
+    if id_matches && version_matches { Ok(()) } else { Err(Refusal::Stale) }
+}
+
+/// Checks that the directory is alive and not too deep for another entry.
+pub(super) fn parent_takes(state: &dyn View, parent: DirId) -> Result<(), Refusal> {
+    let (way, top) = state.way_up(parent);
+    if top != Top::Root {
+        return Err(Refusal::ParentGone);
+    }
+    // `way` counts the root and an LFN does not, so with the new name both numbers agree.
+    limit("the number of components of an LFN", way.len(), DEPTH_MAX)
+}
+
+pub(super) fn name_free(state: &dyn View, at: &At) -> Result<(), Refusal> {
+    match state.at(at) {
+        Some(entry) => Err(Refusal::Exists(entry.id())),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn se_registered(state: &dyn View, replica: &Replica) -> Result<(), Refusal> {
+    if replica.is_member() || state.record(RecordKey::Se(replica.se)).is_some() {
+        return Ok(());
+    }
+    Err(Refusal::NoSuchSe)
+}
+
+/// Returns usage and reservations that count towards a quota, without this entry and this upload
+/// reservation.
+pub(super) fn counted_without(
+    state: &dyn View,
+    of: QuotaOf,
+    entry: Option<EntryId>,
+    booking: Option<Guid>,
+) -> Usage {
+    let mut sum = state.counted(of);
+    // Counters are exact, so they include the subtracted values.
+    if let Some((entry, _)) = entry.and_then(|id| state.find(id)) {
+        let owned = match of {
+            QuotaOf::User(user) => entry.owner == user,
+            QuotaOf::Group(group) => entry.group == group,
+        };
+        if owned {
+            sum = sum.minus(&Usage::of(&entry)).unwrap_or_default();
+        }
+    }
+    if let Some(booking) = booking.and_then(|guid| state.booking(guid)).filter(|one| reserves_from(one, of)) {
+        sum = sum.minus(&booking.reserved()).unwrap_or_default();
+    }
+    sum
+}
+
+pub(super) fn reserves_from(booking: &Booking, of: QuotaOf) -> bool {
+    match of {
+        QuotaOf::User(user) => booking.owner == user,
+        QuotaOf::Group(group) => booking.group == group,
+    }
+}
+
+/// Refuses growth of any sum beyond its limit.
+pub(super) fn quota_allows(
+    state: &dyn View,
+    of: QuotaOf,
+    before: &Usage,
+    after: &Usage,
+) -> Result<(), Refusal> {
+    let Some((Record::Quota(quota), _)) = state.record(RecordKey::Quota(of)) else {
+        return Ok(());
+    };
+    let figures = [
+        ("files", quota.files, u128::from(before.objects()), u128::from(after.objects())),
+        ("bytes", quota.bytes, before.bytes + before.member_bytes, after.bytes + after.member_bytes),
+        ("bytes of replicas", quota.replica_bytes, before.replica_bytes, after.replica_bytes),
+    ];
+    for (what, limit, before, after) in figures {
+        if let Some(limit) = limit
+            && after > before
+            && after > u128::from(limit)
+        {
+            let owner = state.record(of.owner_key()).map(|(record, _)| record);
+            return Err(Refusal::quota(of, owner.as_ref(), what, limit, after));
+        }
+    }
+    Ok(())
+}
+
+// ---- entries ----
