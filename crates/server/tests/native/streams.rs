@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use exacat_model::{Answer, ErrorKind, Operation};
 use exacat_wire::native::{Frame, RequestOptions};
+use tokio::io::AsyncWriteExt;
 
 use crate::client::{Client, eventually, eventually_so};
 use crate::world::{World, lfn};
@@ -126,6 +127,36 @@ async fn client_that_goes_away_or_cancels_is_no_failure() {
     let missing = Operation::List { lfn: lfn("/missing"), cursor: Default::default(), limit: 1 };
     client.call(missing).await.unwrap_err();
     assert_eq!(figure("list_failed").await, 1);
+}
+
+/// Goal: a stream ends with the connection of a client that can grant it no more credit, whether
+/// that said goodbye or closed its end. Parts granted before still arrive.
+#[tokio::test(flavor = "multi_thread")]
+async fn stream_without_credit_ends_when_its_client_closes() {
+    let world = World::new().await;
+    world.files("/d", 1000).await;
+    for goodbye in [true, false] {
+        let mut client = Client::admin(&world).await;
+        let waits = client.ask_with(streamed(0), list(10)).await;
+        client.call(Operation::Whoami).await.unwrap();
+        let begun = world.hooks.lists_begun.load(Ordering::SeqCst);
+        world.hooks.hold_lists.send_replace(true);
+        let granted = client.ask_with(streamed(2), list(10)).await;
+        eventually("a page to be begun", || world.hooks.lists_begun.load(Ordering::SeqCst) > begun).await;
+        match goodbye {
+            true => client.send(0, Frame::Goodbye { reason: "no more".to_owned() }).await,
+            false => client.stream.shutdown().await.unwrap(),
+        }
+        let parts = |frame: &(u64, Frame)| matches!(frame.1, Frame::Part(_));
+        let refused = client.expect().await;
+        assert!(matches!(refused, (id, Frame::Error(_)) if id == waits), "{refused:?}");
+        world.hooks.hold_lists.send_replace(false);
+        let (first, second) = (client.expect().await, client.expect().await);
+        assert!(parts(&first) && parts(&second) && first.0 == granted, "{first:?} {second:?}");
+        let last = client.expect().await;
+        assert!(matches!(last, (id, Frame::Error(_)) if id == granted), "{last:?}");
+        assert_eq!(client.next().await, None, "the connection has ended");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -238,8 +238,11 @@ async fn pages(
             () = cancel.cancelled() => return Err(stopped()),
             () = until(deadline) => return Err(too_late()),
         };
-        if let Ok(granted) = granted {
-            granted.forget();
+        match granted {
+            Ok(granted) => granted.forget(),
+            // No more credit can come. Parts that it was granted for are still sent.
+            Err(_) if credit.forget_permits(1) == 1 => {}
+            Err(_) => return Err(stopped()),
         }
         let entered = async {
             let place = Arc::clone(&rooms.parts).acquire_owned().await.ok();

@@ -453,6 +453,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         if matches!(self.closing, Closing::Finish | Closing::Now) {
             self.backlog = false;
+            // The server reads nothing more, so no further credit comes.
+            self.in_flight.values().filter_map(|request| request.credit.as_ref()).for_each(|it| it.close());
         }
     }
 
