@@ -16,7 +16,7 @@ use crate::{canonical_enum, canonical_struct};
 pub enum Comparison {
     /// `=`
     Equal,
-    /// `!=`; an entry without the tag does not match.
+    /// `!=`: the tag exists, and `=` does not hold.
     NotEqual,
     /// `<`
     Less,
@@ -31,14 +31,16 @@ pub enum Comparison {
 canonical_enum!(Comparison { 1 => Equal, 2 => NotEqual, 3 => Less, 4 => AtMost, 5 => Greater, 6 => AtLeast });
 
 impl Comparison {
-    fn holds(self, order: Ordering) -> bool {
+    /// Says whether it holds for two values in this order. Values without an order are unequal, and
+    /// neither is less.
+    fn holds(self, order: Option<Ordering>) -> bool {
         match self {
-            Comparison::Equal => order.is_eq(),
-            Comparison::NotEqual => order.is_ne(),
-            Comparison::Less => order.is_lt(),
-            Comparison::AtMost => order.is_le(),
-            Comparison::Greater => order.is_gt(),
-            Comparison::AtLeast => order.is_ge(),
+            Comparison::Equal => order.is_some_and(Ordering::is_eq),
+            Comparison::NotEqual => order.is_none_or(Ordering::is_ne),
+            Comparison::Less => order.is_some_and(Ordering::is_lt),
+            Comparison::AtMost => order.is_some_and(Ordering::is_le),
+            Comparison::Greater => order.is_some_and(Ordering::is_gt),
+            Comparison::AtLeast => order.is_some_and(Ordering::is_ge),
         }
     }
 }
@@ -76,9 +78,9 @@ impl TagExpression {
     /// Says whether it holds for an entry; `lookup` finds the entry's tags.
     pub fn holds<'a>(&self, lookup: &impl Fn(&TagKey) -> Option<&'a TagValue>) -> bool {
         match self {
-            TagExpression::Compare { key, comparison, value } => lookup(key)
-                .and_then(|found| found.compare(value))
-                .is_some_and(|order| comparison.holds(order)),
+            TagExpression::Compare { key, comparison, value } => {
+                lookup(key).is_some_and(|found| comparison.holds(found.compare(value)))
+            }
             TagExpression::In { key, values } => lookup(key).is_some_and(|found| {
                 values.iter().any(|value| found.compare(value) == Some(Ordering::Equal))
             }),
@@ -508,7 +510,7 @@ mod tests {
 
     #[test]
     fn expressions_hold_as_written() {
-        let tags = ["run=246087", "energy=6.5", "beam=Pb-Pb", "good=true"];
+        let tags = ["run=246087", "energy=6.5", "beam=Pb-Pb", "good=true", "year=text:2016"];
         for yes in [
             "run=246087",
             "run >= 246000 and run < 247000",
@@ -521,9 +523,12 @@ mod tests {
             "(run=1 or beam=\"Pb-Pb\") and good=true",
             "run=1 and run=2 or good=true",
             "run != 1",
-            // A stored text is compared as text, whatever the value looks like.
-            "beam > 3",
             "beam != 3",
+            "beam > 'Pa'",
+            // The stored year is text.
+            "year = 2016",
+            "year > 300",
+            "run != abc",
         ] {
             assert!(holds(yes, &tags), "{yes}");
         }
@@ -531,8 +536,13 @@ mod tests {
             "run=1",
             "missing=1",
             "missing != 1",
+            // A text that is no number has no order with one.
             "beam < 3",
+            "beam > 3",
+            "beam <= 3",
+            "beam >= 3",
             "beam = 3",
+            "year < 300",
             "not good=true",
             "good=true and (run=1 or run=2)",
             "run in (1,2)",

@@ -48,8 +48,8 @@ impl fmt::Debug for TagKey {
 
 canonical_text!(TagKey, "not a valid tag key");
 
-/// Value of a tag. Integers and reals compare with each other as numbers, a stored text with every
-/// value as text. Other types compare only with themselves.
+/// Value of a tag. Integers and reals compare with each other as numbers. A stored text that reads
+/// as another type compares as that. Other types compare only with themselves.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TagValue {
     /// UTF-8 text.
@@ -148,7 +148,8 @@ impl TagValue {
     }
 
     /// Returns the order of a stored value and a given one, if there is one. Numbers compare with
-    /// numbers, a stored text with any value as text, other types with themselves.
+    /// numbers, other types with themselves. A stored text that reads as the type of the given
+    /// value compares as that. Another text has no order with a number.
     pub fn compare(&self, other: &TagValue) -> Option<Ordering> {
         match (self, other) {
             (TagValue::Text(a), TagValue::Text(b)) => Some(a.cmp(b)),
@@ -159,7 +160,10 @@ impl TagValue {
             (TagValue::Time(a), TagValue::Time(b)) => Some(a.cmp(b)),
             (TagValue::Boolean(a), TagValue::Boolean(b)) => Some(a.cmp(b)),
             // A person who writes `k=2016` does not know the type of the stored tag.
-            (TagValue::Text(text), other) => Some(text.as_str().cmp(other.plain().as_str())),
+            (TagValue::Text(text), other) => match Self::infer(text) {
+                TagValue::Text(_) => None,
+                read => read.compare(other),
+            },
             _ => None,
         }
     }
@@ -291,10 +295,16 @@ mod tests {
     }
 
     #[test]
-    fn stored_text_compares_with_a_number_as_text() {
-        let year = TagValue::Text("2016".into());
-        assert_eq!(year.compare(&TagValue::parse("2016").unwrap()), Some(Ordering::Equal));
-        assert_eq!(year.compare(&TagValue::parse("2017").unwrap()), Some(Ordering::Less));
-        assert_eq!(TagValue::Text("true".into()).compare(&TagValue::Boolean(true)), Some(Ordering::Equal));
+    fn stored_text_compares_as_the_value_that_it_reads_as() {
+        let order = |text: &str, given| TagValue::Text(text.into()).compare(&TagValue::parse(given).unwrap());
+        assert_eq!(order("2016", "2016"), Some(Ordering::Equal));
+        assert_eq!(order("2016", "2017"), Some(Ordering::Less));
+        assert_eq!(order("10", "9"), Some(Ordering::Greater), "as numbers, not as text");
+        assert_eq!(order("10", "text:9"), Some(Ordering::Less), "as text, as requested");
+        assert_eq!(order("true", "true"), Some(Ordering::Equal));
+        assert_eq!(order("2014-10-24T12:20:25Z", "2014-10-24T12:20:25.001Z"), Some(Ordering::Less));
+        for (text, given) in [("Pb-Pb", "3"), ("0012", "12"), ("true", "1"), ("", "0")] {
+            assert_eq!(order(text, given), None, "{text} {given}");
+        }
     }
 }

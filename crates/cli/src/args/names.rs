@@ -104,7 +104,7 @@ pub struct Conditions {
     #[arg(long, requires = "pattern")]
     pub regex: bool,
     /// Tags, inherited ones included: 'run=246087', 'energy>6 and not exists bad'; may be repeated.
-    /// A text tag is compared as text, even with a number
+    /// Text that is no number is neither less nor greater than a number, only unequal
     #[arg(long = "tag", value_name = "EXPR")]
     pub tags: Vec<String>,
     /// Size: +1G at least, -10M at most, 5k..1M between, 100 exactly; or unknown
