@@ -8,9 +8,11 @@ use exacat_model::{
 use exacat_store::{Gate, Outcome, UsageOf};
 
 use crate::Catalogue;
-use crate::caller::{Caller, PASS, WRITE};
+use crate::caller::Caller;
 use crate::directories::vacant;
-use crate::resolve::{Resolved, Spot, check_parent_writable, check_removable};
+use crate::resolve::{
+    Resolved, Spot, check_parent_writable, check_removable, is_sticky_to, may_empty_of_own,
+};
 use crate::trailing::check_free_name;
 
 impl Catalogue {
@@ -144,10 +146,9 @@ impl Catalogue {
     }
 }
 
-/// True if the caller may remove all entries of a directory.
+/// True if the caller may remove all entries of a directory, whoever owns them.
 fn may_empty(caller: &Caller, directory: &Entry) -> bool {
-    let writable = caller.owns(directory) || caller.has_entry(directory, WRITE | PASS);
-    writable && (!directory.mode.is_sticky() || caller.owns(directory))
+    may_empty_of_own(caller, directory) && !is_sticky_to(caller, directory)
 }
 
 /// Refuses a destination too long to be requested as an LFN. Entries below it may get longer LFNs;

@@ -251,6 +251,17 @@ pub(crate) fn check_removable(caller: &Caller, gate: Option<&Gate>, entry: &Entr
     }
 }
 
+/// True if the caller may remove its own entries from a directory; without a sticky bit all
+/// entries. The tree and the trash have the same rule.
+pub(crate) fn may_empty_of_own(caller: &Caller, directory: &Entry) -> bool {
+    caller.owns(directory) || caller.has_entry(directory, WRITE | PASS)
+}
+
+/// True if a directory is sticky and another's, so that the caller may not remove others' entries.
+pub(crate) fn is_sticky_to(caller: &Caller, directory: &Entry) -> bool {
+    directory.mode.is_sticky() && !caller.owns(directory)
+}
+
 /// Returns the place of the first missing name of a vacancy.
 pub(crate) fn first_place(vacancy: &Vacancy) -> Result<At> {
     match (vacancy.gates.last(), vacancy.missing.first()) {

@@ -7,10 +7,10 @@ use exacat_model::{
 };
 use exacat_store::{Outcome, Refusal, Request, UsageOf};
 
-use crate::caller::{Caller, PASS, READ, WRITE};
+use crate::caller::{Caller, READ};
 use crate::cursor::{self, CursorOf};
 use crate::repeat::refused;
-use crate::resolve::Spot;
+use crate::resolve::{Spot, is_sticky_to, may_empty_of_own};
 use crate::{Catalogue, step_id};
 
 /// Most directories skipped in one step of a purge because the caller may not empty them.
@@ -66,14 +66,9 @@ impl Emptying {
     }
 }
 
-/// True if the caller may remove the directory's contents, as in the tree.
-fn may_empty(caller: &Caller, directory: &Entry) -> bool {
-    caller.is_operator() || caller.owns(directory) || caller.has_entry(directory, WRITE | PASS)
-}
-
-/// True if a directory is sticky and another's.
-fn is_sticky_to(caller: &Caller, directory: &Entry) -> bool {
-    directory.mode.is_sticky() && !caller.is_operator() && !caller.owns(directory)
+/// True if a purge ends only the caller's own entries in a directory. An operator ends all.
+fn ends_own_only(caller: &Caller, directory: &Entry) -> bool {
+    !caller.is_operator() && is_sticky_to(caller, directory)
 }
 
 /// True if the caller owns the item, removed it, or is an admin.
@@ -283,7 +278,7 @@ impl Catalogue {
         stack.extend(
             item.entry
                 .directory()
-                .map(|directory| Emptying::new(directory, None, is_sticky_to(caller, &item.entry))),
+                .map(|directory| Emptying::new(directory, None, ends_own_only(caller, &item.entry))),
         );
         // Nothing enters a directory in the trash, so each listing continues where the one before
         // ended.
@@ -318,7 +313,7 @@ impl Catalogue {
                             closed += 1;
                         }
                         Some(directory) => {
-                            let own_only = is_sticky_to(caller, &entry);
+                            let own_only = ends_own_only(caller, &entry);
                             level.waiting.push((directory, entry.at.name, own_only));
                         }
                         None => plan.push(below(entry.at.clone(), entry.id())),
@@ -345,7 +340,7 @@ impl Catalogue {
     /// Returns the non-empty directories among these that the caller may not empty.
     async fn closed_to(&self, caller: &Caller, entries: &[Entry]) -> Result<Vec<DirId>> {
         let closed = entries.iter().filter_map(|entry| Some((entry.directory()?, entry)));
-        let closed = closed.filter(|(_, entry)| !may_empty(caller, entry));
+        let closed = closed.filter(|(_, entry)| !caller.is_operator() && !may_empty_of_own(caller, entry));
         let closed: Vec<DirId> = closed.map(|(directory, _)| directory).collect();
         if closed.is_empty() {
             return Ok(closed);
