@@ -1,6 +1,6 @@
 //! Snapshots as evidence of how far the log of their catalogue went.
 
-use exacat_model::{Result, Revision, SnapshotName};
+use exacat_model::{Result, Revision, SnapshotName, Timelines};
 
 use super::label::Label;
 use super::{header_of_file, layout_of, take};
@@ -11,7 +11,8 @@ use crate::segment::CatalogueId;
 
 /// Looks for a snapshot of a later revision than this one, on the timeline of the log. `last` is
 /// the first revision and salt of the log's last segment. Snapshots of a timeline that a restore
-/// left have other segments, and prove nothing.
+/// left have other segments, and prove nothing. Without any segment, the timeline in the label
+/// tells them apart.
 pub(crate) fn later_than(
     disk: &dyn Disk,
     data: &Layout,
@@ -23,12 +24,24 @@ pub(crate) fn later_than(
         let layout = layout_of(data, &name);
         // A damaged label proves nothing; a check of the snapshot reports it.
         let Ok(label) = Label::load(disk, layout.root()) else { continue };
-        let is_later = label.catalogue == catalogue && label.revision > revision;
-        if is_later && last.is_none_or(|last| has_segment(disk, &layout, last)) {
+        if label.catalogue != catalogue || label.revision <= revision {
+            continue;
+        }
+        let is_witness = match last {
+            Some(last) => has_segment(disk, &layout, last),
+            None => data.read_identity(disk)?.is_none_or(|own| is_in_history(&label, &own.timelines)),
+        };
+        if is_witness {
             return Ok(Some((name, label.revision)));
         }
     }
     Ok(None)
+}
+
+/// Says whether the snapshot's revision belongs to the current history. An unknown timeline may be
+/// one that the identity has lost.
+fn is_in_history(label: &Label, timelines: &Timelines) -> bool {
+    timelines.parting_point(label.timeline.whole()).is_none_or(|point| label.revision <= point)
 }
 
 /// Says whether a snapshot has the segment with this first revision and salt.

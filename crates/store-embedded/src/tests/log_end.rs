@@ -238,6 +238,31 @@ async fn snapshot_of_a_later_revision_is_a_witness() {
     assert_eq!(history(&store, 100).await, changes, "the later snapshot is of another timeline");
 }
 
+/// Goal: without any segment, a snapshot of a timeline that a restore left proves nothing, and one
+/// of the present timeline does.
+#[tokio::test]
+async fn snapshot_of_a_left_timeline_is_no_witness_of_an_empty_log() {
+    let disk = SimulatedDisk::new();
+    let store = super::open_without_runs(&disk);
+    store.snapshot(new_id(), &name("empty")).await.unwrap();
+    drive(&store).await;
+    store.snapshot(new_id(), &name("later")).await.unwrap();
+    drop(store);
+    let without_log = |disk: &SimulatedDisk| {
+        let gone = disk.copy();
+        own_segments(&gone).iter().for_each(|path| gone.vanish(path));
+        gone.vanish(Path::new("/data/log/END"));
+        gone
+    };
+    let error = try_open(&without_log(&disk)).err().unwrap();
+    assert!(error.message.contains("the snapshot later says"), "{error}");
+    super::restoring::restore(&disk, "empty", crate::RestorePoint::AsTaken).unwrap();
+    let store = super::open_without_runs(&disk);
+    assert_eq!(history(&store, 100).await, [], "restored to the start");
+    drop(store);
+    assert!(try_open(&without_log(&disk)).is_ok(), "the later snapshot is of another timeline");
+}
+
 /// Goal: a run outside of the manifest is evidence too, as after a power cut between the two.
 /// Method: the earlier manifest put back, END gone, the log zeroed from any offset before the last
 /// change. An incomplete run proves nothing.
