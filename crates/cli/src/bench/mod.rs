@@ -70,7 +70,7 @@ impl Report<'_> {
     }
 
     fn line(&mut self, line: &str) -> Result<(), Error> {
-        if self.settings.json { Ok(()) } else { print(writeln!(self.out, "{line}")) }
+        if self.settings.json { Ok(()) } else { print(writeln!(self.out, "{}", table::wrapped(line))) }
     }
 }
 

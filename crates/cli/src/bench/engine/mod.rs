@@ -436,6 +436,10 @@ mod tests {
         let mut report = Report { out: &mut out, settings: &settings };
         run(20_000, &place.path().join("data"), &mut report).await.unwrap();
         let text = String::from_utf8(out).unwrap();
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "a line is wider than 80 columns\n{text}"
+        );
         for line in [
             "bulk load of a sorted listing",
             "bulk load of an unsorted listing",
