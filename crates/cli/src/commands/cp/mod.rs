@@ -372,10 +372,7 @@ impl Copying<'_> {
                 return Ok(Err(Error::new(ErrorKind::Corrupt, why)));
             }
             if Instant::now() >= until {
-                return Ok(Err(Error::new(
-                    ErrorKind::Unknown,
-                    "it was copied, and its storage element has not told yet that it is whole: it will be visible then",
-                )));
+                return Ok(Err(unconfirmed(lfn, guid)));
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LOOK_EVERY_MAX);
@@ -471,6 +468,19 @@ async fn stat_if_there(context: &Context, lfn: &Lfn) -> exacat_model::Result<Opt
     }
 }
 
+/// Makes the error for a written file whose storage element does not confirm it.
+fn unconfirmed(lfn: &Lfn, guid: Guid) -> Error {
+    Error::new(
+        ErrorKind::Unknown,
+        format!(
+            "the bytes are written, but the storage element has not confirmed within {} s that they are whole. The file \
+             becomes visible when it does: look with 'exacat upload ls' and 'exacat whereis {lfn}'. To give the copy up: \
+             'exacat upload abort {guid}'",
+            WHOLE_WITHIN.as_secs()
+        ),
+    )
+}
+
 /// Returns the GUID of an existing file with the same content: it then gets further replicas.
 fn same_file(stat: &Stat, content: &Content) -> exacat_model::Result<Guid> {
     let other = |what: &str| {
@@ -507,5 +517,26 @@ async fn opened(context: &Context, stat: &Stat) -> Result<(Lfn, Option<String>),
             None => Err(Failure::local("no answer about an archive")),
         },
         other => Err(Failure::unexpected(&other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::Cli;
+
+    /// Goal: an unconfirmed copy says what to type, and all of it is a command.
+    #[test]
+    fn error_of_an_unconfirmed_copy_names_commands_that_exist() {
+        let lfn = Lfn::parse("/d/x").unwrap();
+        let error = unconfirmed(&lfn, Guid([7; 16]));
+        assert_eq!(error.kind, ErrorKind::Unknown);
+        let commands: Vec<&str> = error.message.split('\'').skip(1).step_by(2).collect();
+        assert_eq!(commands.len(), 3, "{error}");
+        for command in commands {
+            Cli::try_parse_from(command.split(' ')).unwrap_or_else(|why| panic!("{command}: {why}"));
+        }
     }
 }
