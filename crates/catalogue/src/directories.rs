@@ -48,7 +48,9 @@ impl Catalogue {
     ) -> Result<Answer> {
         let mode = mode.unwrap_or(Mode::DIRECTORY);
         let done = if parents {
-            let made = self.make_directories(caller, id, lfns, mode, ErrorKind::Exists).await?;
+            let made = self
+                .make_directories(caller, LevelIds::of_operation(id, lfns), lfns, mode, ErrorKind::Exists)
+                .await?;
             made.into_iter().map(|directory| directory.map(|_| ())).collect()
         } else {
             self.make_without_parents(caller, id, lfns, mode).await?
@@ -70,7 +72,8 @@ impl Catalogue {
         id: OperationId,
         lfns: &[Lfn],
     ) -> Result<Vec<Result<Directory>>> {
-        self.make_directories(caller, id, lfns, Mode::DIRECTORY, ErrorKind::NotDirectory).await
+        let ids = LevelIds { id, own: None };
+        self.make_directories(caller, ids, lfns, Mode::DIRECTORY, ErrorKind::NotDirectory).await
     }
 
     /// Makes the requested directories with `mode`, their parents with 755. `taken` is the error
@@ -78,14 +81,14 @@ impl Catalogue {
     async fn make_directories(
         &self,
         caller: &Caller,
-        id: OperationId,
+        ids: LevelIds,
         lfns: &[Lfn],
         mode: Mode,
         taken: ErrorKind,
     ) -> Result<Vec<Result<Directory>>> {
         let depths: Vec<usize> = lfns.iter().map(Lfn::depth).collect();
         let mut progress: Vec<Progress> = lfns.iter().map(|_| Progress::Look).collect();
-        let mut looks = 0;
+        let (mut looks, mut is_checked) = (0, ids.own.is_none());
         loop {
             if looks <= LOOKS_MAX {
                 looks += usize::from(self.look(caller, lfns, &mut progress, taken).await?);
@@ -104,7 +107,11 @@ impl Catalogue {
                     _ => false,
                 })
                 .collect();
-            self.make_level(caller, id, lfns, mode, level, &due, &mut progress).await?;
+            if ids.own != Some(level) && !std::mem::replace(&mut is_checked, true) {
+                // An id of another operation is a conflict before anything is made.
+                self.recall(caller, ids.id).await?;
+            }
+            self.make_level(caller, ids, lfns, mode, level, &due, &mut progress).await?;
         }
         let settled = progress.into_iter().zip(lfns).map(|(one, lfn)| match one {
             Progress::Settled(result) => result,
@@ -166,7 +173,7 @@ impl Catalogue {
     async fn make_level(
         &self,
         caller: &Caller,
-        id: OperationId,
+        ids: LevelIds,
         lfns: &[Lfn],
         mode: Mode,
         level: usize,
@@ -201,7 +208,7 @@ impl Catalogue {
         let last =
             due.iter().filter_map(|index| prefix(&lfns[*index], level)).map(|path| positions[path]).max();
         items.truncate(last.map_or(0, |last| last + 1));
-        let outcomes = self.apply_each(caller, step_id(id, level as u64), items, MUTATION_BYTES).await?;
+        let outcomes = self.apply_each(caller, ids.of(level), items, MUTATION_BYTES).await?;
         for index in due {
             let Some(path) = prefix(&lfns[*index], level) else { continue };
             let position = positions[path];
@@ -252,7 +259,11 @@ impl Catalogue {
         for (index, lfn) in lfns.iter().enumerate() {
             levels.entry(lfn.depth()).or_default().push(index);
         }
+        let ids = LevelIds::of_operation(id, lfns);
         let mut done: Vec<Result<()>> = lfns.iter().map(|_| Ok(())).collect();
+        if levels.len() > 1 {
+            self.recall(caller, id).await?;
+        }
         for (level, indices) in levels {
             let paths: Vec<Lfn> = indices.iter().map(|index| lfns[*index].clone()).collect();
             let spots = self.spots(caller, &paths, false).await?;
@@ -264,7 +275,7 @@ impl Catalogue {
                 check_parent_writable(caller, vacancy.gates.last(), lfn)?;
                 Ok(new_directory(caller, at, mode))
             });
-            let step = step_id(id, level as u64);
+            let step = ids.of(level);
             let made = self
                 .apply_each_done(caller, step, items, MUTATION_BYTES, |position| paths[position].clone())
                 .await?;
@@ -290,6 +301,26 @@ pub(crate) fn vacant(spot: Spot, lfn: &Lfn) -> Result<(Vacancy, At)> {
             let parent = Lfn::from_names(vacancy.lfn.components().take(there));
             Err(Error::not_found(format!("{lfn}: the directory {parent} is not there")))
         }
+    }
+}
+
+/// Ids under which the directories of each level are made.
+#[derive(Clone, Copy)]
+struct LevelIds {
+    id: OperationId,
+    /// Level that has the operation's own id; none if the caller uses that itself.
+    own: Option<usize>,
+}
+
+impl LevelIds {
+    /// Ids of an operation that makes only directories. The last level has the operation's own id,
+    /// so that the store knows it when another operation comes under it.
+    fn of_operation(id: OperationId, lfns: &[Lfn]) -> Self {
+        LevelIds { id, own: lfns.iter().map(Lfn::depth).max() }
+    }
+
+    fn of(self, level: usize) -> OperationId {
+        if self.own == Some(level) { self.id } else { step_id(self.id, level as u64) }
     }
 }
 

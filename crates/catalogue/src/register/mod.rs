@@ -272,6 +272,8 @@ impl Catalogue {
         }
         if !missing.is_empty() {
             let wanted: Vec<Lfn> = missing.iter().map(|number| lfns[*number].clone()).collect();
+            // An id of another operation is a conflict before any directory is made.
+            self.recall(call.caller, ids.create).await?;
             let made = self.ensure_directories(call.caller, ids.parents, &wanted).await?;
             for (number, directory) in missing.into_iter().zip(made) {
                 found[number] = directory.map(|directory| directory.gate);

@@ -144,29 +144,6 @@ async fn a_repeat_gets_the_first_outcomes_and_makes_nothing_anew() {
     }
 }
 
-/// Goal: a repeat after an interruption between two levels does the rest, and does not take the
-/// outcome of one level for that of another.
-#[tokio::test]
-async fn a_repeat_after_an_interruption_at_any_level_does_the_rest() {
-    for made_before in 0..4 {
-        let f = Fixture::new().await;
-        let id = f.operation_id();
-        let path = |depth: usize| format!("/alice{}", ["", "/a", "/a/b", "/a/b/c"][depth]);
-        if made_before > 0 {
-            let part = Operation::Mkdir { lfns: vec![lfn(&path(made_before))], parents: true, mode: None };
-            f.catalogue.execute(&f.alice, id, part).await.unwrap();
-        }
-        let whole = Operation::Mkdir { lfns: vec![lfn(&path(3))], parents: true, mode: None };
-        assert_eq!(
-            kinds_of(f.catalogue.execute(&f.alice, id, whole).await.unwrap()),
-            [None],
-            "{made_before}"
-        );
-        assert!(f.is_there(&path(3)).await, "{made_before}");
-        f.audit().await;
-    }
-}
-
 #[tokio::test]
 async fn many_at_once_and_their_limits() {
     let f = Fixture::new().await;

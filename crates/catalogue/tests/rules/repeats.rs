@@ -103,6 +103,19 @@ fn register(path: &str) -> Operation {
     Operation::Register { files, parents: false, existing: Existing::Refuse }
 }
 
+fn mkdirs(paths: &[&str], parents: bool) -> Operation {
+    Operation::Mkdir { lfns: paths.iter().map(|path| lfn(path)).collect(), parents, mode: None }
+}
+
+fn link(path: &str) -> Operation {
+    Operation::Link { lfn: lfn(path), target: lfn("/open/c") }
+}
+
+fn register_with_parents(path: &str) -> Operation {
+    let files = vec![NewFile::named(lfn(path))];
+    Operation::Register { files, parents: true, existing: Existing::Refuse }
+}
+
 /// Goal: an id repeated with another operation is a conflict, never "done", and changes nothing.
 /// Method: pairs of operations under one id, and the same operation from another user.
 #[tokio::test]
@@ -120,11 +133,23 @@ async fn id_of_another_operation_is_a_conflict() {
             Operation::Remove { lfn: lfn("/open/e"), recursive: true, directory: false },
             Operation::Remove { lfn: lfn("/open/c"), recursive: true, directory: false },
         ),
+        // Operations of several steps, and others.
+        (link("/open/g"), mkdir("/open/b")),
+        (mkdir("/open/h"), link("/open/b")),
+        (link("/open/i"), mkdirs(&["/open/b/b/b"], true)),
+        (link("/open/m"), mkdirs(&["/open/b", "/open/b/n"], false)),
+        (mkdirs(&["/open/o", "/open/o/p"], false), register("/open/b")),
+        (mkdir("/open/q"), register_with_parents("/open/b/b/b")),
+        (register_with_parents("/open/r/s"), mkdir("/open/b")),
     ];
     for (first, other) in pairs {
         let id = f.operation_id();
         let answer = f.catalogue.execute(&f.alice, id, first.clone()).await;
-        assert_eq!(outcome(&answer), "ok", "{first:?}");
+        let all_done = match &answer {
+            Ok(Answer::EachDone(items)) => items.iter().all(Result::is_ok),
+            one => outcome(one) == "ok",
+        };
+        assert!(all_done, "{first:?}: {answer:?}");
         let revision = f.store.revision().await.unwrap();
         for (caller, operation) in [(&f.alice, &other), (&f.admin, &first), (&f.admin, &other)] {
             let answer = f.catalogue.execute(caller, id, operation.clone()).await;
@@ -134,6 +159,11 @@ async fn id_of_another_operation_is_a_conflict() {
         assert_eq!(f.store.revision().await.unwrap(), revision, "nothing was done");
         assert!(!f.is_there("/open/b").await, "{other:?}");
     }
+    // Its repeat by another user finds everything made, so it changes nothing.
+    let id = f.operation_id();
+    let made = f.catalogue.execute(&f.alice, id, mkdirs(&["/open/j/k/l"], true)).await;
+    assert_eq!(outcome(&made), "ok");
+    assert_eq!(kind(&f.catalogue.execute(&f.alice, id, link("/open/b")).await), ErrorKind::Conflict);
     // Registrations that run together.
     let id = f.operation_id();
     let together = async |path: &str| {

@@ -15,6 +15,7 @@ mod handshake;
 mod life;
 mod log_failure;
 mod metrics;
+mod repeats;
 mod requests;
 mod streams;
 mod world;
