@@ -260,6 +260,28 @@ async fn repeated_request_with_its_key_has_one_effect_and_another_one_is_a_confl
     assert_eq!(moved.status, 200, "{}", moved.text());
 }
 
+/// Goal: a repeat is answered as the first request was, although its own effect made the condition
+/// false. A new request with that condition is refused, and so is a key with another request.
+#[tokio::test(flavor = "multi_thread")]
+async fn repeated_request_is_not_refused_by_the_condition_that_it_made_false() {
+    let world = World::new().await;
+    let mut web = Web::admin(&world).await;
+    world.files("/d", 1).await;
+    let target = "/api/v1/entries/d/f000000";
+    for (method, body) in [("PATCH", json!({"mode": "600"}).to_string()), ("DELETE", String::new())] {
+        let tag = web.get(target).await.header("etag").to_owned();
+        let key = web.get("/api/v1/operation-id").await.json()["id"].as_str().unwrap().to_owned();
+        let with_key = [("If-Match", tag.as_str()), ("Idempotency-Key", key.as_str())];
+        let first = web.ask(method, target, &with_key, &body).await;
+        assert_eq!(first.status, 200, "{method}: {}", first.text());
+        let again = web.ask(method, target, &with_key, &body).await;
+        assert_eq!((again.status, again.text()), (200, first.text()), "{method}");
+        assert_eq!(web.ask(method, target, &[("If-Match", &tag)], &body).await.status, 412, "{method}");
+        let other = web.ask("PATCH", target, &with_key, &json!({"mode": "640"}).to_string()).await;
+        assert!([409, 412].contains(&other.status), "{method}: {}", other.text());
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn conditions_compare_the_revision_of_the_entry() {
     let world = World::new().await;

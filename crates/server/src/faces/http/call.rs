@@ -133,6 +133,14 @@ impl Call {
         self.asked(operation, Step::First).await
     }
 
+    /// True if the request repeats one that was done, as its key shows.
+    pub async fn was_done(&self, operation: &Operation) -> Result<bool> {
+        match self.id {
+            Some(id) => self.service.catalogue.was_applied(&self.asker.caller, id, operation).await,
+            None => Ok(false),
+        }
+    }
+
     async fn asked(&mut self, operation: Operation, step: Step) -> Result<Answer> {
         if self.service.must_check_again(&self.checked) {
             let checked = self.service.checking();

@@ -491,7 +491,8 @@ async fn check_condition(
     };
     let is_met =
         found.is_some_and(|stat| wanted == "*" || names_tag(wanted, &entity_tag(stat.entry.revision.0)));
-    if is_met {
+    // The effect of the request itself makes the condition false for its repeat.
+    if is_met || call.was_done(operation).await? {
         return Ok(());
     }
     let error =
