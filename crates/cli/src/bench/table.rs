@@ -99,7 +99,7 @@ mod tests {
             what: "whereis, single, 64 x 1 in flight, bare frames, and a name of unusual length".to_owned(),
             items: 999_999_999_999,
             calls: 1,
-            wall_s: 1000.0,
+            wall_s: 10_000.0,
             cpu_s: 9e10,
             p50_us: 600_000_000,
             p99_us: 600_000_000,
