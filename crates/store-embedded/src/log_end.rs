@@ -219,7 +219,7 @@ impl EndFile {
 }
 
 fn warn(file: &str, error: &io::Error) {
-    tracing::warn!(file, %error, "cannot write how far the log goes; an end that is cut off later may pass unnoticed");
+    tracing::warn!(file, %error, "cannot write how far the log is durable; a later loss of its end may pass unnoticed");
 }
 
 /// Result of cutting off an end that forms no whole commit group.

@@ -24,7 +24,7 @@ pub(super) fn update(state: &State, context: Context, at: At, expect: Expect, ed
     let entry = found_in_tree(state, &at, expect)?;
     let (id, previous) = (entry.id(), Some(entry.revision));
     let start = counted(&entry);
-    let mut work = Work { state, context, start, entry, members: HashMap::new(), deletions: 0 };
+    let mut work = UpdateWork { state, context, start, entry, members: HashMap::new(), deletions: 0 };
     let mut fields = Vec::with_capacity(edits.len());
     for edit in edits {
         fields.extend(work.edit(edit)?);
@@ -40,7 +40,7 @@ fn counted(entry: &Entry) -> Counted {
 }
 
 /// An update in progress.
-struct Work<'a> {
+struct UpdateWork<'a> {
     state: &'a State,
     context: Context,
     /// Usage that the accounts have counted for the entry.
@@ -52,7 +52,7 @@ struct Work<'a> {
     deletions: u32,
 }
 
-impl Work<'_> {
+impl UpdateWork<'_> {
     /// Decides one edit and applies it to the working copy; none if it changes nothing.
     fn edit(&mut self, edit: Edit) -> Result<Option<FieldChange>, Declined> {
         match edit {
