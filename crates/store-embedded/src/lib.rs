@@ -13,7 +13,7 @@
 //!  requests ─► writer: decide, apply, encode ─► committer: one write, one sync ─► answers
 //!                          │
 //!                          ▼ rows (keyspace)
-//!                     memtable ── full ──► compactor: sorted run (pages, filters, GUID index) ─► merged runs ─► …
+//!                     memtable ── full ──► compactor: run (pages, filters, GUID index) ─► merged runs ─► …
 //!                          ▲                  ▲              named by the manifest
 //!  reads ──────────────────┴──────────────────┘
 //! ```

@@ -510,7 +510,7 @@ impl Writer {
         if let Some(why) = self.failure() {
             return Err(unavailable(&why));
         }
-        // An end mark proves that everything before it is durable; `wait_until_durable` left nothing in flight.
+        // An end mark proves that everything before it is durable: nothing may be in flight here.
         let last = self.shared.durability.revision();
         let marked = self.log.mark(last);
         self.committer.set_marked(true);
