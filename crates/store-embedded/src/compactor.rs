@@ -34,6 +34,7 @@ const RUNS_SPACE: &str = "space for runs";
 
 /// Returns the delay of a commit group while compaction lags by so many runs.
 fn pause_for(owed: usize) -> Duration {
+    // Squared: a small debt costs almost nothing, and the pause grows before the debt is full.
     MERGE_PAUSE_MAX.mul_f64((owed as f64 / MERGE_DEBT_RUNS as f64).powi(2).min(1.0))
 }
 
@@ -110,6 +111,7 @@ struct QueueState {
 impl CompactionQueue {
     /// Says whether there is work that goes before a compaction.
     fn is_urgent(&self) -> bool {
+        // Relaxed suffices: a late look delays urgent work by a few rows.
         self.waiting.load(Ordering::Relaxed) > 0 || self.loading.load(Ordering::Relaxed)
     }
 }
@@ -175,6 +177,7 @@ impl Compactor {
         let (pieces, taken) = sync_channel(LOAD_BLOCKS_MAX);
         let (done, outcome) = sync_channel(1);
         let mut slot = self.queue.slot.lock();
+        // Without the thread `taken` is dropped here, and the writer fails at its first piece.
         if !slot.gone {
             slot.load = Some(LoadJob { rows_max, pieces: taken, done });
             self.queue.loading.store(true, Ordering::Release);
@@ -200,6 +203,7 @@ impl Compactor {
             .changed
             .wait_while(&mut slot, |slot| slot.frozen.len() > left && slot.trouble.is_none() && !slot.gone);
         match &slot.trouble {
+            // Room counts more than trouble: an earlier failure is over once there is room.
             _ if slot.frozen.len() <= left => Ok(()),
             Some(trouble) => Err(trouble.clone()),
             None => Err("the compactor is gone".to_owned()),
@@ -209,6 +213,7 @@ impl Compactor {
     /// Returns a handle that waits, on another thread, until every memtable passed so far is a run.
     pub fn pending(&self) -> Pending {
         let slot = self.queue.slot.lock();
+        // Later memtables are not waited for. Under load an audit would never begin otherwise.
         let up_to = slot.frozen.back().map(|frozen| frozen.revision);
         Pending { queue: Arc::clone(&self.queue), up_to }
     }
@@ -222,6 +227,7 @@ impl Compactor {
         let until = Instant::now() + pause_for(owed);
         let mut slot = self.queue.slot.lock();
         while self.queue.owed.load(Ordering::Relaxed) >= owed && !slot.gone {
+            // Any smaller debt ends the pause early.
             if self.queue.changed.wait_until(&mut slot, until).timed_out() {
                 return;
             }
@@ -328,6 +334,8 @@ impl CompactorThread {
     fn run(&mut self) {
         let mut rest_until = None;
         while !self.ended() {
+            // Order of urgency: a memtable holds up the writer, a load its caller, a compaction
+            // nobody.
             if let Some(frozen) = self.oldest() {
                 self.write(&frozen);
                 continue;
@@ -347,6 +355,7 @@ impl CompactorThread {
                 Err(error) => {
                     tracing::warn!(%error, "cannot merge sorted runs; the compactor retries");
                     self.shared.metrics.warn("compaction", &error.message);
+                    // Only compactions pause after a failure. Memtables must still leave memory.
                     rest_until = Some(Instant::now() + MERGE_RETRY);
                 }
             }
@@ -360,6 +369,8 @@ impl CompactorThread {
     /// Waits for work.
     fn rest(&self, until: Option<Instant>) {
         let mut slot = self.queue.slot.lock();
+        // Checked again under the lock: otherwise work that came since would wait for the next
+        // wake-up.
         if !slot.frozen.is_empty() || slot.load.is_some() || self.ended() {
             return;
         }
@@ -418,9 +429,12 @@ impl CompactorThread {
         let begun = self.run_set.begin(frozen.rows() as u64)?;
         let number = begun.number;
         let written = write_memtable(&frozen.memtable, frozen.resident(), begun.writer);
+        // A half-written run takes space that the next attempt may need.
         let rows = written.inspect_err(|_| self.run_set.give_up(number))?;
         self.run_set.add(number, rows, frozen.revision, frozen.time)?;
+        // Opening needs the log only behind this revision now, so retention may remove the part before.
         self.shared.history.set_floor(frozen.revision);
+        // One lock for both steps: a reader sees the rows in the memtable or in the run, never in neither.
         self.shared.state.write().table.install(Arc::clone(self.run_set.version()), true);
         Ok(())
     }
@@ -487,6 +501,7 @@ impl CompactorThread {
         let began = Instant::now();
         let begun = self.run_set.begin(rows)?;
         let numbers: Vec<u64> = runs.iter().map(|run| run.number()).collect();
+        // Urgent work may run inside of this compaction, and must leave these runs alone.
         self.merging.extend(&numbers);
         let from = self.shared.metrics.operations_from();
         let oldest = self.shared.history.oldest();
@@ -511,6 +526,8 @@ impl CompactorThread {
         self.merging.retain(|number| !numbers.contains(number));
         match merged {
             Ok(Some(rows)) => {
+                // The manifest changes first. Until the table has the new version, readers use the
+                // old runs, which stay open.
                 self.run_set.put_in_place_of(&runs, begun.number, rows)?;
                 self.shared.state.write().table.install(Arc::clone(self.run_set.version()), false);
                 self.shared.metrics.merged(rows, began.elapsed());
@@ -518,6 +535,7 @@ impl CompactorThread {
                 self.note_debt();
                 Ok(true)
             }
+            // Ended, or given up by a test: the old runs still count.
             Ok(None) => {
                 self.run_set.give_up(begun.number);
                 Ok(given_up)
@@ -540,6 +558,8 @@ impl CompactorThread {
         }
         while !self.ended() {
             let Some(next) = self.schedule.next(&self.run_set, &self.merging) else { return };
+            // At most half of the rows: a larger one would delay the interrupted compaction for
+            // long.
             match self.merge(next, rows / 2) {
                 Ok(true) => {}
                 Ok(false) => return,

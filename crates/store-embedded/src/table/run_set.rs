@@ -187,6 +187,7 @@ impl RunSet {
             _ => cannot_read(&path.display().to_string(), &error),
         })?;
         let run = Run::open_of(&name, Arc::from(file), |catalogue| self.identity.has_runs_of(catalogue))?;
+        // The name alone proves nothing: a file may have been copied over another.
         if run.number() != named.number || run.rows().0 != named.rows {
             return Err(Error::new(
                 ErrorKind::Corrupt,
@@ -244,6 +245,7 @@ impl RunSet {
     /// Makes a finished run count in place of these, which are neighbours.
     pub fn put_in_place_of(&mut self, merged: &[Arc<Run>], number: u64, rows: u64) -> Result<(), Error> {
         let first = merged.first().map(|run| run.number());
+        // Merged runs are neighbours, so the first one gives the place of all.
         let begin = self.manifest.runs.iter().position(|run| Some(run.number) == first);
         let begin =
             begin.ok_or_else(|| Error::new(ErrorKind::Internal, "a run to be replaced is not there"))?;
@@ -262,6 +264,7 @@ impl RunSet {
         let synced = self.disk.sync_directory(&self.directory);
         let run = synced
             .map_err(|error| cannot_write(&self.directory, &error))
+            // Opening checks the new run: an unreadable one must never take the place of good ones.
             .and_then(|()| self.open_run(named))
             .inspect_err(|_| self.give_up(number))?;
         let mut manifest = Manifest { revision, time, ..self.manifest.clone() };
