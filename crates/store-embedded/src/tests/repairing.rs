@@ -195,12 +195,12 @@ async fn what_is_damaged_is_taken_from_a_copy() {
                 let what = format!("{path:?} byte {at} from {from}");
                 assert_mended(&disk, &repaired, &before, &what).await;
                 // The replaced copy has all the old files.
-                let aside = repaired.replaced_copy.unwrap();
+                let replaced = repaired.replaced_copy.unwrap();
                 for (path, bytes) in
                     was.iter().filter(|(path, _)| path.ends_with("log") || path.ends_with(".run"))
                 {
                     if let Ok(inside) = path.strip_prefix("/data") {
-                        assert!(disk.bytes(&aside.join(inside)) == *bytes, "{what}: {inside:?}");
+                        assert!(disk.bytes(&replaced.join(inside)) == *bytes, "{what}: {inside:?}");
                     }
                 }
                 // The repair changes no file of the copies.
@@ -369,10 +369,10 @@ async fn what_is_lost_is_listed_and_nothing_is_invented() {
                 drop(store);
                 assert!(repair(&disk, None, false).unwrap().problems.is_empty(), "{what}");
                 // The repair can be undone.
-                let aside = repaired.replaced_copy.unwrap();
+                let replaced = repaired.replaced_copy.unwrap();
                 for (path, bytes) in was.iter().filter(|(path, _)| path.ends_with(".run")) {
                     let inside = path.strip_prefix("/data").unwrap();
-                    assert!(disk.bytes(&aside.join(inside)) == *bytes);
+                    assert!(disk.bytes(&replaced.join(inside)) == *bytes);
                 }
             }
         }
