@@ -322,7 +322,7 @@ impl Peer for Engine {
     }
 
     async fn is_busy(&self) -> Result<bool> {
-        Ok(self.figure("merge_debt_runs").await? > 0)
+        Ok(self.figure("compaction_debt_runs").await? > 0)
     }
 
     fn sizes(&self) -> Result<Sizes> {

@@ -71,7 +71,7 @@ fn a_flipped_bit_in_a_run_is_named_and_mended() {
     assert!(told.out.contains(named), "{told:?}");
     let repaired = on(&data, "fsck --offline --repair").ok();
     assert!(repaired.contains("MENDED") && repaired.contains("repaired: "), "{repaired}");
-    assert!(data.join("store/set-aside/1/runs").is_dir());
+    assert!(data.join("store/replaced/1/runs").is_dir());
     assert!(on(&data, "fsck --offline").ok().contains("everything agrees"));
     service.restart();
     assert_eq!(service.json("find /demo"), before);
@@ -106,7 +106,7 @@ fn what_would_be_lost_is_asked_for_and_a_backup_has_it() {
     let asked = on(&data, "fsck --offline --repair");
     assert!(asked.out.contains("WOULD LOSE"), "{asked:?}");
     assert!(asked.fails(25).contains("--accept-loss"));
-    assert!(!data.join("store/set-aside").exists(), "nothing was changed");
+    assert!(!data.join("store/replaced").exists(), "nothing was changed");
     assert_eq!(on(&data, "fsck --repair").status, Some(1), "only offline");
     let repaired = on(&data, &format!("fsck --offline --repair --from {}", backups.display())).ok();
     assert!(repaired.contains("repaired: "), "{repaired}");

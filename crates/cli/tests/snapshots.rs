@@ -161,8 +161,8 @@ fn the_catalogue_is_restored_to_a_snapshot_and_to_points_after_it() {
     let restored =
         on(service.data(), &format!("--json restore before --until {}", last - 1)).json().remove(0);
     assert_eq!(restored["revision"], last - 1);
-    let aside = restored["set_aside"].as_str().unwrap().to_owned();
-    assert!(aside.ends_with("/store/set-aside/1"), "{aside}");
+    let aside = restored["replaced_copy"].as_str().unwrap().to_owned();
+    assert!(aside.ends_with("/store/replaced/1"), "{aside}");
     service.restart();
     // The last change, which made the directory private, is gone.
     assert_eq!(service.json1("stat /demo/b")["mode"], "755");
@@ -172,7 +172,7 @@ fn the_catalogue_is_restored_to_a_snapshot_and_to_points_after_it() {
     service.stop();
 
     let text = on(service.data(), "restore before").ok();
-    assert!(text.starts_with("restored: revision ") && text.contains("set-aside/2"), "{text}");
+    assert!(text.starts_with("restored: revision ") && text.contains("replaced/2"), "{text}");
     service.restart();
     assert_eq!(service.ok("ls -R /demo"), "/demo:\na\nb\n\n/demo/a:\none\ntwo\n\n/demo/b:\n");
     service.ok("fsck");

@@ -4,9 +4,9 @@ use exacat_model::{Audit, Change, Error};
 use exacat_store::{ApplyError, Outcome, Request};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
+use crate::compactor::Pending;
 use crate::load::LoadWork;
 use crate::log_end::LogPosition;
-use crate::merger::Pending;
 
 /// Result of one request.
 pub(crate) type Answered = Result<Vec<Outcome>, ApplyError>;
@@ -36,7 +36,7 @@ pub(crate) enum Command {
     Mark { reply: Option<oneshot::Sender<Result<bool, Error>>> },
     /// Run `work` while everything done is durable and marked up to the given position of the log.
     /// The writer does nothing else meanwhile.
-    Settled {
+    WhenDurable {
         /// Begin a new segment first, so that nothing is appended to the existing ones.
         seal: bool,
         work: Box<dyn FnOnce(Result<LogPosition, Error>) + Send>,

@@ -20,7 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use crate::command::Answered;
 use crate::command::Command;
-use crate::log::Place;
+use crate::log::LogPlace;
 use crate::settings::GROUP_BYTES_MAX;
 use crate::shared::Shared;
 
@@ -33,7 +33,7 @@ pub(crate) struct Waiting {
 
 /// A commit group: records that become durable together.
 #[derive(Default)]
-pub(crate) struct Group {
+pub(crate) struct CommitGroup {
     /// Encoded records; empty if nothing was changed.
     pub bytes: Vec<u8>,
     /// Revision of the first change.
@@ -46,26 +46,26 @@ pub(crate) struct Group {
 }
 
 /// A group with its position in the log.
-struct Job {
-    group: Group,
-    place: Place,
+struct CommitJob {
+    group: CommitGroup,
+    place: LogPlace,
 }
 
 /// State shared by the writer and the committer thread.
-struct Desk {
-    job: Mutex<Slot>,
+struct CommitQueue {
+    job: Mutex<CommitSlot>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Slot {
-    next: Option<Job>,
+struct CommitSlot {
+    next: Option<CommitJob>,
     /// Set while the thread commits a group.
     busy: bool,
     /// Set once no more groups will come, or the thread is gone.
     ended: bool,
     /// Emptied group of an earlier commit, for reuse.
-    spare: Option<Group>,
+    spare: Option<CommitGroup>,
     /// Set while the writer commits a group itself.
     at_once: bool,
     /// Time of the last commit without an end mark behind it.
@@ -82,7 +82,7 @@ pub(crate) struct Marking {
 
 /// Handle of the writer on the committer thread.
 pub(crate) struct Committer {
-    desk: Arc<Desk>,
+    queue: Arc<CommitQueue>,
     shared: Arc<Shared>,
     /// Length below which the writer commits a group itself.
     at_once_bytes: usize,
@@ -92,7 +92,7 @@ pub(crate) struct Committer {
 }
 
 /// Guard that releases every waiter, however the thread ends.
-struct Leaving<'a>(&'a Desk, &'a Shared);
+struct Leaving<'a>(&'a CommitQueue, &'a Shared);
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
@@ -109,66 +109,66 @@ impl Drop for Leaving<'_> {
 
 impl Committer {
     pub fn start(shared: Arc<Shared>, at_once_bytes: usize, marking: Marking) -> Result<Self, Error> {
-        let desk = Arc::new(Desk { job: Mutex::default(), changed: Condvar::new() });
+        let queue = Arc::new(CommitQueue { job: Mutex::default(), changed: Condvar::new() });
         let every = marking.idle;
-        let (its_desk, its_shared) = (Arc::clone(&desk), Arc::clone(&shared));
+        let (its_queue, its_shared) = (Arc::clone(&queue), Arc::clone(&shared));
         let thread = std::thread::Builder::new()
             .name("exacat-commit".to_owned())
             .spawn(move || {
-                let leaving = Leaving(&its_desk, &its_shared);
+                let leaving = Leaving(&its_queue, &its_shared);
                 work(leaving.0, leaving.1, &marking);
             })
             .map_err(|error| Error::new(ErrorKind::Unavailable, format!("no thread for the log: {error}")))?;
-        Ok(Committer { desk, shared, at_once_bytes, every, thread: Some(thread) })
+        Ok(Committer { queue, shared, at_once_bytes, every, thread: Some(thread) })
     }
 
     /// Commits a group and returns an empty one to fill next. The group may still be in flight or
     /// queued when this returns.
-    pub fn commit(&self, group: Group, place: Place) -> Group {
-        let mut slot = self.desk.job.lock();
+    pub fn commit(&self, group: CommitGroup, place: LogPlace) -> CommitGroup {
+        let mut slot = self.queue.job.lock();
         if !group.bytes.is_empty() && slot.unmarked.replace(Instant::now()).is_none() {
             // Wakes the thread, which now starts to watch the idle time.
-            self.desk.changed.notify_all();
+            self.queue.changed.notify_all();
         }
         let at_once = !slot.busy && slot.next.is_none() && group.bytes.len() < self.at_once_bytes;
         // One group may wait behind the one in flight. Several in flight could leave a hole in the
         // log before an answered change (decision 0017).
         if !at_once {
-            self.desk.changed.wait_while(&mut slot, |slot| slot.next.is_some() && !slot.ended);
+            self.queue.changed.wait_while(&mut slot, |slot| slot.next.is_some() && !slot.ended);
         }
         if at_once || slot.ended {
             // Either the group is short, or the thread is gone. In the second case nothing can be
             // written, and `commit` tells the callers why.
             slot.at_once = true;
             drop(slot);
-            let spare = commit(&self.shared, Job { group, place }, self.every);
-            let mut slot = self.desk.job.lock();
+            let spare = commit(&self.shared, CommitJob { group, place }, self.every);
+            let mut slot = self.queue.job.lock();
             slot.at_once = false;
             slot.unmarked = slot.unmarked.map(|_| Instant::now());
             return spare;
         }
-        slot.next = Some(Job { group, place });
-        self.desk.changed.notify_all();
+        slot.next = Some(CommitJob { group, place });
+        self.queue.changed.notify_all();
         slot.spare.take().unwrap_or_default()
     }
 
     /// Sets whether the log ended with a mark when the store was opened.
     pub fn set_marked(&self, is_marked: bool) {
-        self.desk.job.lock().unmarked = if is_marked { None } else { Some(Instant::now()) };
-        self.desk.changed.notify_all();
+        self.queue.job.lock().unmarked = if is_marked { None } else { Some(Instant::now()) };
+        self.queue.changed.notify_all();
     }
 
     /// Waits until no group is in flight or queued.
-    pub fn settle(&self) {
-        let mut slot = self.desk.job.lock();
-        self.desk.changed.wait_while(&mut slot, |slot| slot.busy || slot.next.is_some());
+    pub fn wait_until_durable(&self) {
+        let mut slot = self.queue.job.lock();
+        self.queue.changed.wait_while(&mut slot, |slot| slot.busy || slot.next.is_some());
     }
 }
 
 impl Drop for Committer {
     fn drop(&mut self) {
-        self.desk.job.lock().ended = true;
-        self.desk.changed.notify_all();
+        self.queue.job.lock().ended = true;
+        self.queue.changed.notify_all();
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
@@ -178,10 +178,10 @@ impl Drop for Committer {
 }
 
 /// Body of the committer thread. It still commits what was queued before the end.
-fn work(desk: &Desk, shared: &Shared, marking: &Marking) {
-    let mut slot = desk.job.lock();
+fn work(queue: &CommitQueue, shared: &Shared, marking: &Marking) {
+    let mut slot = queue.job.lock();
     loop {
-        let is_due = wait(desk, &mut slot, marking.idle);
+        let is_due = wait(queue, &mut slot, marking.idle);
         if is_due {
             slot.unmarked = None;
             // The writer may be waiting for this lock, so it is released first. A writer with a
@@ -190,12 +190,12 @@ fn work(desk: &Desk, shared: &Shared, marking: &Marking) {
             if let Some(writer) = marking.writer.upgrade() {
                 let _later = writer.try_send(Command::Mark { reply: None });
             }
-            slot = desk.job.lock();
+            slot = queue.job.lock();
             continue;
         }
         let Some(job) = slot.next.take() else { return };
         slot.busy = true;
-        desk.changed.notify_all();
+        queue.changed.notify_all();
         drop(slot);
         let spare = commit(shared, job, marking.idle);
         if shared.durability.ended().is_some()
@@ -205,41 +205,41 @@ fn work(desk: &Desk, shared: &Shared, marking: &Marking) {
             // notices without it.
             let _later = writer.try_send(Command::Mark { reply: None });
         }
-        slot = desk.job.lock();
+        slot = queue.job.lock();
         slot.busy = false;
         slot.unmarked = slot.unmarked.map(|_| Instant::now());
         slot.spare = Some(spare);
-        desk.changed.notify_all();
+        queue.changed.notify_all();
     }
 }
 
 /// Waits for a group, for the end, or until `idle` passed without a commit. True in the last case.
-fn wait(desk: &Desk, slot: &mut MutexGuard<'_, Slot>, idle: Duration) -> bool {
+fn wait(queue: &CommitQueue, slot: &mut MutexGuard<'_, CommitSlot>, idle: Duration) -> bool {
     loop {
         if slot.next.is_some() || slot.ended {
             return false;
         }
         match slot.unmarked.and_then(|since| since.checked_add(idle)) {
-            None => desk.changed.wait(slot),
+            None => queue.changed.wait(slot),
             // A slow sync is not idle time.
-            Some(_) if slot.at_once => drop(desk.changed.wait_for(slot, idle)),
+            Some(_) if slot.at_once => drop(queue.changed.wait_for(slot, idle)),
             Some(due) if due <= Instant::now() => return true,
-            Some(due) => drop(desk.changed.wait_until(slot, due)),
+            Some(due) => drop(queue.changed.wait_until(slot, due)),
         }
     }
 }
 
 /// Makes a group durable and answers its requests. Returns the emptied group for reuse.
-fn commit(shared: &Shared, job: Job, every: Duration) -> Group {
-    let Job { mut group, place } = job;
+fn commit(shared: &Shared, job: CommitJob, every: Duration) -> CommitGroup {
+    let CommitJob { mut group, place } = job;
     if !group.bytes.is_empty() && shared.durability.ended().is_none() {
         let begun = Instant::now();
         match place.write(&group.bytes, group.first_revision) {
             Ok(()) => {
                 shared.durability.advance(group.last_revision);
                 let changes = group.last_revision.0 + 1 - group.first_revision.0;
-                shared.figures.changes.fetch_add(changes, Ordering::Relaxed);
-                shared.figures.group(group.requests, group.bytes.len(), begun.elapsed());
+                shared.metrics.changes.fetch_add(changes, Ordering::Relaxed);
+                shared.metrics.group(group.requests, group.bytes.len(), begun.elapsed());
             }
             Err(error) => shared.fail(&format!("the log could not be written: {error}")),
         }

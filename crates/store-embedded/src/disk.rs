@@ -269,7 +269,7 @@ impl RealFile {
     /// never freed in parts.
     fn in_use(file: File) -> Self {
         if let Err(error) = file.try_lock_shared() {
-            tracing::debug!(%error, "a file cannot be marked as in use");
+            tracing::debug!(%error, "cannot mark a file as in use");
         }
         RealFile(file)
     }
@@ -355,11 +355,11 @@ impl DiskFile for RealFile {
         let Ok(file) = self.0.try_clone() else { return };
         let begun = std::thread::Builder::new().name("exacat-remover".to_owned()).spawn(move || {
             if let Err(error) = give_back_in_parts(&file) {
-                tracing::debug!(%error, "the rest of a removed file is given back at once");
+                tracing::debug!(%error, "the space of a removed file is freed at once");
             }
         });
         if let Err(error) = begun {
-            tracing::debug!(%error, "a removed file is given back at once");
+            tracing::debug!(%error, "the space of a removed file is freed at once");
         }
     }
 }

@@ -36,6 +36,7 @@ impl Durability {
 
     /// Notes that everything up to `revision` is durable.
     pub fn advance(&self, revision: Revision) {
+        // The copy comes first, because a woken waiter may read it at once.
         self.revision.store(revision.0, Ordering::Release);
         self.sender.send_modify(|durable| durable.revision = revision);
     }
@@ -43,6 +44,7 @@ impl Durability {
     /// Ends the progress of the log. The first reason stays.
     pub fn end(&self, why: &str) {
         self.sender.send_modify(|durable| {
+            // The first reason is the cause, and later ones follow from it.
             durable.ended.get_or_insert_with(|| why.into());
         });
     }

@@ -1,6 +1,6 @@
 //! Reads the history: the changes of the log, from any kept revision on.
 //!
-//! Segments are named by their first revision, so the names tell which segment has a change. An
+//! Segments are named by their first revision, so the names say which segment has a change. An
 //! index finds the change in it: that of an archived segment, or one made while writing and
 //! reading. Old segments may be archived or removed meanwhile (`archive`).
 
@@ -23,7 +23,7 @@ use crate::settings::CHANGES_PAGE_BYTES_MAX;
 
 /// Result of a request for changes.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct KeptChanges {
     pub changes: Vec<Change>,
     /// Oldest kept change: requested changes before it are gone.
     pub oldest: Revision,
@@ -119,7 +119,7 @@ impl History {
     }
 
     /// Returns the metrics of the log.
-    pub fn figures(&self) -> [(&'static str, u64); 4] {
+    pub fn metrics(&self) -> [(&'static str, u64); 4] {
         let bytes = self.bytes(|_| true);
         [
             ("log_files", bytes.files),
@@ -138,12 +138,12 @@ impl History {
 
     /// Returns kept changes after `after`, up to `up_to`, in order: at most `limit` and a bounded
     /// number of bytes, but at least one if there is one.
-    pub fn changes(&self, after: Revision, up_to: Revision, limit: usize) -> Result<Kept, Error> {
+    pub fn changes(&self, after: Revision, up_to: Revision, limit: usize) -> Result<KeptChanges, Error> {
         loop {
             let oldest = self.oldest();
             let from = Revision(after.0.saturating_add(1)).max(oldest);
             if let Some(changes) = self.changes_from(from, up_to, limit)? {
-                return Ok(Kept { changes, oldest });
+                return Ok(KeptChanges { changes, oldest });
             }
             // The segment was removed after `oldest` was read. The next round sees a later oldest,
             // so this ends.

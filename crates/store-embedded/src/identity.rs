@@ -167,8 +167,8 @@ impl Layout {
     }
 
     /// Returns the directory of replaced copies, each in a directory of the next number.
-    pub fn set_aside(&self) -> PathBuf {
-        self.root.join("set-aside")
+    pub fn replaced(&self) -> PathBuf {
+        self.root.join("replaced")
     }
 
     /// Returns the directory of files that are sorted for a bulk load.
@@ -204,7 +204,7 @@ impl Layout {
                 "log",
                 "runs",
                 "snapshots",
-                "set-aside",
+                "replaced",
                 "load",
                 "operations",
                 "restore.prepared",

@@ -23,9 +23,9 @@ use crate::run::{Cache, Run};
 use crate::segment::{CatalogueId, Ending, HEADER_BYTES, Header, Records};
 use crate::segment_file::{Form, Segment};
 use crate::settings::EmbeddedSettings;
-use crate::snapshot::switch::check_settled;
+use crate::snapshot::switch::check_finished;
 use crate::state::State;
-use crate::table::Shelf;
+use crate::table::RunSet;
 
 /// Maximum log bytes that are replayed from the start: the resulting state is all in memory.
 const REPLAYED_BYTES_MAX: u64 = 1 << 30;
@@ -72,7 +72,7 @@ pub(crate) fn inspect(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Inspecti
     })?;
     let catalogue = identity.id;
     let _lock = layout.lock(&**disk)?;
-    check_settled(&**disk, &layout)?;
+    check_finished(&**disk, &layout)?;
     let segments = replay::list_segments(&**disk, &layout.log(), false)?;
     let mut scan = Scan::default();
     for (at, segment) in segments.iter().enumerate() {
@@ -81,13 +81,13 @@ pub(crate) fn inspect(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Inspecti
         }
     }
     let settings = EmbeddedSettings::at(directory);
-    let opened = Shelf::look_at(Arc::clone(disk), &layout.runs(), identity.clone());
-    let runs = opened.as_ref().map(|shelf| shelf.version().runs.clone()).unwrap_or_default();
+    let opened = RunSet::look_at(Arc::clone(disk), &layout.runs(), identity.clone());
+    let runs = opened.as_ref().map(|run_set| run_set.version().runs.clone()).unwrap_or_default();
     let rows = runs.iter().map(|run| run.rows().0).sum();
     scan.problems.extend(problems_of(disk, &settings, identity)?);
-    let last = opened.as_ref().map(|shelf| shelf.revision().0).unwrap_or_default();
+    let last = opened.as_ref().map(|run_set| run_set.revision().0).unwrap_or_default();
     let can_replay = opened.is_ok();
-    let recovered = opened.and_then(|shelf| recover(disk, &layout, catalogue, shelf, &settings, false));
+    let recovered = opened.and_then(|run_set| recover(disk, &layout, catalogue, run_set, &settings, false));
     let (revision, audit) = match recovered {
         Ok(recovered) => {
             let revision = recovered.state.revision;

@@ -13,14 +13,14 @@
 //!  requests ─► writer: decide, apply, encode ─► committer: one write, one sync ─► answers
 //!                          │
 //!                          ▼ rows (keyspace)
-//!                     memtable ── full ──► merger: run (pages, filters, GUID index) ─► merged runs ─► …
+//!                     memtable ── full ──► compactor: run (pages, filters, GUID index) ─► merged runs ─► …
 //!                          ▲                  ▲              named by the manifest
 //!  reads ──────────────────┴──────────────────┘
 //! ```
 //! The state (`state`) keeps small tables in memory: directories, accounts, records, upload
 //! reservations. Entries and the rest are rows of one table (`table`). The newest rows are in
 //! memory (`memtable`), the others in sorted runs (`run`) of pages (`page`). The compactor thread
-//! (`merger`) writes and merges the runs.
+//! (`compactor`) writes and merges the runs.
 //!
 //! Readers (`store`, `state::read`, `state::walk`) look rows up (`state::lookup`). They answer once
 //! the state that they saw is durable (`durability`). Old changes are read from the log again
@@ -42,20 +42,21 @@
 //! DIRECTORY/snapshots/NAME/           hard links of segments and runs, as they were
 //! DIRECTORY/load/                     files of a bulk load while they are sorted
 //! DIRECTORY/operations/               sorted operation ids of the log, while their process lives
-//! DIRECTORY/set-aside/NUMBER/         replaced copy: the catalogue before a restore
+//! DIRECTORY/replaced/NUMBER/          replaced copy: the catalogue before a restore
 //! ```
 #![forbid(unsafe_code)]
 
 mod archive;
+mod blocking;
 mod checked_text;
 mod command;
 mod committer;
+mod compactor;
 mod decide;
 mod decode;
 mod defect;
 pub mod disk;
 mod durability;
-mod figures;
 mod file_error;
 mod header;
 mod history;
@@ -68,7 +69,7 @@ mod log_end;
 mod log_end_check;
 mod manifest;
 mod memtable;
-mod merger;
+mod metrics;
 mod older;
 mod page;
 mod prepared;
@@ -91,6 +92,7 @@ mod table;
 mod takeover;
 mod writer;
 
+pub use blocking::on_blocking_thread;
 pub use decode::{read_manifest, read_page, read_row, read_run, read_segment, read_text};
 pub use inspect::Inspection;
 pub use load::{LoadSettings, Loader};

@@ -33,7 +33,7 @@ struct BeginError {
 }
 
 /// LogPosition in the log that was assigned to a commit group.
-pub(crate) struct Place {
+pub(crate) struct LogPlace {
     file: Arc<dyn DiskFile>,
     segment: Arc<Segment>,
     salt: Salt,
@@ -41,7 +41,7 @@ pub(crate) struct Place {
     end: Arc<EndFile>,
 }
 
-impl Place {
+impl LogPlace {
     /// Writes a group and makes it durable: one write, one sync. After an error the state of the
     /// bytes is unknown.
     pub fn write(&self, group: &[u8], first_revision: Revision) -> io::Result<()> {
@@ -310,10 +310,10 @@ impl Log {
 
     /// Assigns the position of the next group, which has `bytes`. Groups placed before must be
     /// durable before this one is written.
-    pub fn place(&mut self, bytes: usize) -> Place {
+    pub fn place(&mut self, bytes: usize) -> LogPlace {
         let (file, segment) = (Arc::clone(&self.file), Arc::clone(&self.segment));
         let end = Arc::clone(&self.end);
-        let place = Place { file, segment, salt: self.salt, offset: self.offset, end };
+        let place = LogPlace { file, segment, salt: self.salt, offset: self.offset, end };
         self.offset += bytes as u64;
         // An empty group writes nothing behind the end mark.
         self.is_marked &= bytes == 0;

@@ -101,11 +101,13 @@ impl Witness {
 
     /// Reads a slot: its sequence number and the witness. None if it is empty or damaged.
     fn decode(name: &str, slot: &[u8], catalogue: CatalogueId) -> Result<Option<(u64, Self)>> {
+        // An empty or torn slot is no evidence and no error, because the other slot is whole.
         let Some(head) = slot.get(..HEAD_BYTES).filter(|head| head[..8] == MAGIC) else { return Ok(None) };
         if part::<4>(head, HEAD_BYTES - 4) != crc32fast::hash(&head[..HEAD_BYTES - 4]).to_le_bytes() {
             return Ok(None);
         }
         let version = u16::from_le_bytes(part(head, 8));
+        // Passing over the evidence of a newer release could accept a log that lost its end.
         if version > VERSION {
             let what = format!(
                 "{name} has format version {version}, this release reads up to {VERSION}: use a newer one"
@@ -138,6 +140,7 @@ fn newest(disk: &dyn Disk, directory: &Path, catalogue: CatalogueId) -> Result<O
         let read = file.read_at(&mut slot, at).map_err(unreadable)?;
         let found = Witness::decode(&name, &slot[..read], catalogue)?;
         if let Some((sequence, witness)) = found
+            // The slots are written in turn, so the higher sequence is the later evidence.
             && newest.is_none_or(|(other, _)| other < sequence)
         {
             newest = Some((sequence, witness));
@@ -169,6 +172,7 @@ impl EndFile {
     /// Opens or creates the file.
     pub fn open(disk: &dyn Disk, directory: &Path, catalogue: CatalogueId) -> Self {
         let path = directory.join(FILE);
+        // An unreadable file begins anew: opening has judged its content before (`log_end_check`).
         let sequence = newest(disk, directory, catalogue).ok().flatten().map_or(0, |(sequence, _)| sequence);
         let make = || -> io::Result<Box<dyn DiskFile>> {
             let file = disk.create(&path)?;
@@ -198,7 +202,10 @@ impl EndFile {
             None => true,
             Some(written) => now.saturating_duration_since(written) >= every,
         };
+        // `Duration::MAX` switches these notes off.
         if is_due && every != Duration::MAX {
+            // The time counts even if the write fails, so that a bad disk is not asked at each
+            // group.
             inner.written = Some(now);
             self.put(&mut inner, witness, false);
         }
@@ -207,6 +214,7 @@ impl EndFile {
     fn put(&self, inner: &mut Inner, witness: Witness, is_synced: bool) {
         let Some(file) = &inner.file else { return };
         inner.sequence += 1;
+        // Odd and even sequences alternate between the slots, so that one is whole at any moment.
         let at = SLOTS_AT[usize::from(inner.sequence % 2 == 1)];
         let written = file.write_at(&witness.encode(self.catalogue, inner.sequence), at);
         let written = written.and_then(|()| if is_synced { file.sync() } else { Ok(()) });
@@ -219,7 +227,7 @@ impl EndFile {
 }
 
 fn warn(file: &str, error: &io::Error) {
-    tracing::warn!(file, %error, "cannot write how far the log goes; an end that is cut off later may pass unnoticed");
+    tracing::warn!(file, %error, "cannot write how far the log is durable; a later loss of its end may pass unnoticed");
 }
 
 /// Result of cutting off an end that forms no whole commit group.
@@ -272,6 +280,7 @@ pub(crate) fn cut_off(
             copy.write_at(&buffer[..read], at)?;
             at += read as u64;
         }
+        // A segment shorter than its reserved length would count as cut off at the next opening.
         copy.preallocate(end.bytes.max(end.header.reserved))?;
         copy.sync()?;
         disk.rename(&unfinished, &segment.path)?;
@@ -288,6 +297,7 @@ fn keep(disk: &dyn Disk, directory: &Path, segment: Revision, offset: u64, cut: 
     let mut kept: Vec<(u64, String)> =
         names.into_iter().filter_map(|name| Some((number_of(&name)?, name))).collect();
     kept.sort();
+    // Numbers only go up, so the smallest belongs to the oldest file.
     let number = kept.last().map_or(1, |(number, _)| number.saturating_add(1));
     let name = format!("{CUT}{number:06}-{:020}-{offset}", segment.0);
     let path = directory.join(&name);

@@ -31,7 +31,7 @@ type Entry = (OperationId, Revision);
 
 /// Records of a request in the log.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum OlderRecords {
     /// First revisions of the records, in order.
     Records(Vec<Revision>),
     /// The log does not reach back to the time at which the id was made.
@@ -232,14 +232,14 @@ impl Older {
     }
 
     /// Returns the records of a request in the log, up to the last durable change.
-    pub fn find(&mut self, history: &History, id: OperationId, durable: Revision) -> Result<Found> {
+    pub fn find(&mut self, history: &History, id: OperationId, durable: Revision) -> Result<OlderRecords> {
         let (searched, reaches_back) = loop {
             if let Some(searched) = self.step(history, id, durable)? {
                 break searched;
             }
         };
         if !reaches_back {
-            return Ok(Found::NotKept);
+            return Ok(OlderRecords::NotKept);
         }
         let mut records = Vec::new();
         for first in searched {
@@ -252,7 +252,7 @@ impl Older {
         }
         records.sort_unstable();
         self.forget(history);
-        Ok(Found::Records(records))
+        Ok(OlderRecords::Records(records))
     }
 
     /// Forgets segments that are gone, or that end before every id that a client may still use.

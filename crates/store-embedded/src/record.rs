@@ -177,7 +177,9 @@ pub(crate) fn read_changes<E: From<DecodeError>>(
     for number in 0..u64::from(head.count) {
         let index = u32::decode(&mut reader)?;
         let effect = reader.bytes()?;
+        // Revisions of a record are consecutive, so the record has only the first.
         let revision = Revision(head.first_revision.0.wrapping_add(number));
+        // Skipped effects are not decoded: a reader often begins in the middle of a long record.
         if revision < from {
             continue;
         }
@@ -187,16 +189,18 @@ pub(crate) fn read_changes<E: From<DecodeError>>(
             return Ok(());
         }
     }
+    // Bytes behind the last change prove that the count is wrong.
     reader.finish()?;
     Ok(())
 }
 
 /// A record being written at the end of a group's bytes.
 pub(crate) struct RecordWriter {
-    /// Begins a record at the end of `group`, whose start is the start of a record too.
-    start: usize,
-    count: u32,
     /// Offset in the group's bytes at which the record begins.
+    start: usize,
+    /// Number of changes so far.
+    count: u32,
+    /// Flags for the number of changes.
     flags: u32,
 }
 
@@ -209,6 +213,7 @@ impl RecordWriter {
         group.extend_from_slice(&head.time.0.to_le_bytes());
         group.extend_from_slice(&head.operation.0);
         group.extend_from_slice(&head.who.0.to_le_bytes());
+        // `end` fills the number of changes in, once it is known.
         group.extend_from_slice(&[0; 4]);
         let flags = match head.fingerprint {
             Fingerprint::UNKNOWN => 0,
@@ -243,6 +248,7 @@ impl RecordWriter {
         record[12] = TYPE_CHANGES;
         let count = self.count | self.flags;
         record[FRAME_BYTES + 36..FRAME_BYTES + 40].copy_from_slice(&count.to_le_bytes());
+        // The checksum comes last, because it covers all fields above.
         let crc = checksum(salt, record);
         record[4..8].copy_from_slice(&crc.to_le_bytes());
         group.resize(group.len().next_multiple_of(ALIGNMENT), 0);
@@ -251,6 +257,7 @@ impl RecordWriter {
     /// Returns the maximum number of bytes that an effect of this length adds to a record, with
     /// padding.
     pub fn bytes_of(effect_bytes: usize) -> usize {
+        // A varint of 32 bits takes up to 5 bytes: the index, and the length of the effect.
         effect_bytes + 5 + 5 + ALIGNMENT
     }
 

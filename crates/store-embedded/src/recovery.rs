@@ -18,25 +18,25 @@ use crate::segment::{self, CatalogueId, Ending, Header};
 use crate::segment_file::Segment;
 use crate::settings::EmbeddedSettings;
 use crate::state::{Operations, State};
-use crate::table::{Shelf, write_memtable};
+use crate::table::{RunSet, write_memtable};
 
 /// Result of a recovery.
 pub(crate) struct Recovered {
     pub state: State,
     pub operations: Operations,
-    pub shelf: Shelf,
+    pub run_set: RunSet,
     /// None if there is no log yet.
     pub end: Option<LogEnd>,
     pub segments: Vec<Arc<Segment>>,
 }
 
 /// Writes the memtable into a run.
-pub(crate) fn flush(state: &mut State, operations: &Operations, shelf: &mut Shelf) -> Result<()> {
-    let frozen = state.freeze(operations, shelf.revision().0);
-    let begun = shelf.begin(frozen.rows() as u64)?;
+pub(crate) fn flush(state: &mut State, operations: &Operations, run_set: &mut RunSet) -> Result<()> {
+    let frozen = state.freeze(operations, run_set.revision().0);
+    let begun = run_set.begin(frozen.rows() as u64)?;
     let rows = write_memtable(&frozen.memtable, frozen.resident(), begun.writer)?;
-    shelf.add(begun.number, rows, frozen.revision, frozen.time)?;
-    state.table.install(Arc::clone(shelf.version()), true);
+    run_set.add(begun.number, rows, frozen.revision, frozen.time)?;
+    state.table.install(Arc::clone(run_set.version()), true);
     Ok(())
 }
 
@@ -48,17 +48,17 @@ pub(crate) fn recover(
     disk: &Arc<dyn Disk>,
     layout: &Layout,
     catalogue: CatalogueId,
-    shelf: Shelf,
+    run_set: RunSet,
     settings: &EmbeddedSettings,
     clean: bool,
 ) -> Result<Recovered> {
     let (seed, cache) = (random_u64()?, Arc::new(Cache::new(settings.cache_bytes)));
     let segments = replay::list_segments(&**disk, &layout.log(), clean)?;
     let mut operations = Operations::new(settings.operations_remembered);
-    let state = if shelf.version().runs.is_empty() {
+    let state = if run_set.version().runs.is_empty() {
         State::new(seed, cache)?
     } else {
-        State::load(seed, Arc::clone(shelf.version()), cache, &mut operations)?
+        State::load(seed, Arc::clone(run_set.version()), cache, &mut operations)?
     };
     let from = state.revision;
     if segments.is_empty() && from > Revision(0) {
@@ -68,9 +68,9 @@ pub(crate) fn recover(
         make_durable(&**disk, last)?;
     }
     let rows_max = if clean { settings.memtable_rows } else { usize::MAX };
-    let mut into = Builder { state, operations, shelf, rows_max };
+    let mut into = Builder { state, operations, run_set, rows_max };
     // Read now, because the replay adds runs of its own.
-    let unnamed = into.shelf.newest_unnamed();
+    let unnamed = into.run_set.newest_unnamed();
     let end = replay::replay(&**disk, catalogue, &segments, from, &mut into)?;
     if into.state.revision < from {
         return Err(Error::new(
@@ -89,8 +89,8 @@ pub(crate) fn recover(
         ));
     }
     log_end_check::check(&**disk, layout, catalogue, end.as_ref(), into.state.revision, unnamed)?;
-    let Builder { state, operations, shelf, .. } = into;
-    Ok(Recovered { state, operations, shelf, end, segments })
+    let Builder { state, operations, run_set, .. } = into;
+    Ok(Recovered { state, operations, run_set, end, segments })
 }
 
 /// Syncs the last segment. A killed process may have left bytes that are readable and not durable;
@@ -109,7 +109,7 @@ fn make_durable(disk: &dyn Disk, last: &Segment) -> Result<()> {
 pub(crate) struct Builder {
     pub state: State,
     pub operations: Operations,
-    pub shelf: Shelf,
+    pub run_set: RunSet,
     /// Rows after which a memtable is written to a run.
     pub rows_max: usize,
 }
@@ -121,7 +121,7 @@ impl Replay for Builder {
 
     fn record(&mut self, file: &str, offset: u64, head: Head, _: usize) -> Result<()> {
         if self.state.table.active().rows() + self.state.resident_changed() >= self.rows_max {
-            flush(&mut self.state, &self.operations, &mut self.shelf)?;
+            flush(&mut self.state, &self.operations, &mut self.run_set)?;
         }
         check_record(&self.state, file, offset, head)?;
         self.operations.remember(head.operation, head.first_revision, head.time);

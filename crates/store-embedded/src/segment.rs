@@ -65,9 +65,11 @@ impl Header {
         bytes[40..48].copy_from_slice(&self.created.0.to_le_bytes());
         bytes[48..56].copy_from_slice(&self.salt.to_le_bytes());
         bytes[56..72].copy_from_slice(&self.digest.to_le_bytes());
+        // Version 1 has zeros here, and must encode to the same bytes again.
         if self.version >= VERSION_WITH_TIMELINE {
             bytes[72..88].copy_from_slice(&self.timeline.0);
         }
+        // A reservation beyond the field is rounded down: the field is a lower bound.
         let units = u32::try_from(self.reserved / RESERVED_UNIT).unwrap_or(u32::MAX);
         bytes[88..92].copy_from_slice(&units.to_le_bytes());
         let crc = crc32fast::hash(&bytes[..HEADER_BYTES - 4]);
@@ -78,6 +80,7 @@ impl Header {
     pub fn decode(file: &str, bytes: &[u8]) -> Result<Self, Error> {
         let bytes =
             bytes.get(..HEADER_BYTES).ok_or_else(|| corrupt(file, 0, "the segment's header is cut off"))?;
+        // The magic comes before the version: a foreign file is not the segment of a newer release.
         if bytes[0..8] != MAGIC {
             return Err(corrupt(file, 0, "this is no log segment"));
         }
@@ -117,6 +120,7 @@ pub(crate) fn file_name(first_revision: Revision) -> String {
 /// another form.
 pub(crate) fn parse_file_name(name: &str, ending: &str) -> Option<Revision> {
     let digits = name.strip_suffix(ending)?;
+    // Exactly 20 digits, so that the order of the names is the order of the revisions.
     let well_formed = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
     if well_formed { digits.parse().ok().map(Revision) } else { None }
 }
@@ -175,6 +179,7 @@ pub(crate) fn seal(salt: Salt, next: Revision) -> [u8; SEAL_BYTES] {
 
 fn seal_checksum(salt: Salt, seal: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
+    // The salt keeps bytes that a client sent from passing for a seal.
     hasher.update(&salt.to_le_bytes());
     hasher.update(&seal[..16]);
     hasher.finalize()
@@ -243,6 +248,7 @@ impl<'a> Records<'a> {
             let at = self.at;
             let (frame, body) = record::read(self.salt, self.bytes.get(at..)?)?;
             self.at = at + frame.stride();
+            // An end mark has no changes. It proves that everything before it was durable.
             self.is_marked = frame.is_mark;
             if !frame.is_mark {
                 return Some((at, body));
@@ -308,6 +314,7 @@ impl<'a> Records<'a> {
     fn next_valid(&self, rest: &[u8], from: usize) -> Option<(usize, Frame)> {
         let mut at = from;
         while at + FRAME_BYTES <= rest.len() {
+            // Reserved space is zeros, which are cheaper to compare than to check.
             if rest[at..at + FRAME_BYTES] != [0; FRAME_BYTES]
                 && let Some((frame, _)) = record::read(self.salt, &rest[at..])
             {

@@ -131,7 +131,7 @@ pub struct EmbeddedSettings {
     /// For tests: seed for a random choice of what is compacted when, and where compaction is
     /// interrupted.
     #[cfg(test)]
-    pub(crate) merges_from_seed: Option<u64>,
+    pub(crate) compaction_seed: Option<u64>,
 }
 
 impl Default for EmbeddedSettings {
@@ -149,7 +149,7 @@ impl Default for EmbeddedSettings {
             history: HistoryKept::All,
             archive: true,
             #[cfg(test)]
-            merges_from_seed: None,
+            compaction_seed: None,
         }
     }
 }

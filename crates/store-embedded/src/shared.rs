@@ -8,8 +8,8 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::disk::Disk;
 use crate::durability::Durability;
-use crate::figures::Figures;
 use crate::history::History;
+use crate::metrics::Metrics;
 use crate::older::Older;
 use crate::run::Cache;
 use crate::state::{Hints, State};
@@ -21,7 +21,7 @@ pub(crate) struct Shared {
     pub hints: Hints,
     pub history: Arc<History>,
     pub durability: Durability,
-    pub figures: Figures,
+    pub metrics: Metrics,
     pub disk: Arc<dyn Disk>,
     /// Changes of accounts and tokens since the store was opened.
     pub credentials: Arc<AtomicU64>,
@@ -45,7 +45,7 @@ impl Shared {
             hints: Hints::new(),
             history: Arc::new(history),
             durability,
-            figures: Figures::new(),
+            metrics: Metrics::new(),
             disk,
             credentials,
             older: Mutex::new(older),
@@ -74,8 +74,8 @@ impl Shared {
     /// Stops all writing until the store is opened again. Reads answer from the durable state
     /// (`standby`).
     pub fn fail(&self, why: &str) {
-        tracing::error!(why, "the store stops: nothing more is written until it is opened again");
-        self.figures.warn("stopped", why);
+        tracing::error!(why, "the store stops writing until it is opened again");
+        self.metrics.warn("stopped", why);
         self.has_failed.store(true, Ordering::Release);
         self.durability.end(why);
     }

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use exacat_model::{Error, ErrorKind, Result, Revision};
 
 use crate::identity::Layout;
-use crate::snapshot::view::{End, build};
+use crate::snapshot::view::{ReadEnd, build};
 use crate::state::State;
-use crate::table::Shelf;
+use crate::table::RunSet;
 use crate::writer::Writer;
 
 /// Topic of the warning that reads are refused too.
@@ -28,8 +28,8 @@ impl Writer {
             return;
         }
         self.is_standing_by = true;
-        self.settle();
-        self.merger.stop();
+        self.wait_until_durable();
+        self.compactor.stop();
         self.archivist = None;
         let durable = self.shared.durability.revision();
         if self.shared.state.read().revision == durable {
@@ -45,7 +45,7 @@ impl Writer {
             }
             Err(error) => {
                 tracing::error!(%error, "the durable state cannot be read");
-                self.shared.figures.warn(TOPIC, &format!("what changed last cannot be read: {error}"));
+                self.shared.metrics.warn(TOPIC, &format!("the last changes cannot be read: {error}"));
             }
         }
     }
@@ -58,10 +58,11 @@ impl Writer {
         let identity =
             identity.ok_or_else(|| Error::new(ErrorKind::Corrupt, "the file CATALOGUE is missing"))?;
         let id = identity.id;
-        let shelf = Shelf::look_at(Arc::clone(disk), &layout.runs(), identity)?;
+        let run_set = RunSet::look_at(Arc::clone(disk), &layout.runs(), identity)?;
         let segments = self.shared.history.list();
         let memory = (Arc::clone(&self.shared.cache), usize::MAX);
-        let built = build(&**disk, shelf, (id, &segments), End::Revision(durable), memory, &mut |_| ())?;
+        let built =
+            build(&**disk, run_set, (id, &segments), ReadEnd::Revision(durable), memory, &mut |_| ())?;
         if built.state.revision != durable {
             let what = format!("the log ends with change {}, not {}", built.state.revision.0, durable.0);
             return Err(Error::new(ErrorKind::Corrupt, what));

@@ -23,7 +23,7 @@ impl EmbeddedStore {
 impl Writer {
     /// Applies and logs changes, in one record per request.
     pub(crate) fn take_over(&mut self, changes: &[Change]) -> Result<()> {
-        self.settle();
+        self.wait_until_durable();
         for of_one in changes.chunk_by(|one, next| {
             (one.operation, one.who, one.time) == (next.operation, next.who, next.time)
                 && one.index < next.index
@@ -34,7 +34,7 @@ impl Writer {
                 self.flush();
             }
         }
-        self.settle();
+        self.wait_until_durable();
         self.check()
     }
 

@@ -22,12 +22,12 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::archive::Archivist;
 use crate::command::{Answered, Command, Weighed};
-use crate::committer::{Committer, Group, Waiting};
+use crate::committer::{CommitGroup, Committer, Waiting};
+use crate::compactor::{Compactor, Pending};
 use crate::decide::{Context, Declined, bytes_at_most, decide, judged_the_same};
 use crate::defect::Defect;
 use crate::log::Log;
-use crate::merger::{Merger, Pending};
-use crate::older::{self, Found};
+use crate::older::{self, OlderRecords};
 use crate::record::{Head, RecordWriter, encode_effect};
 use crate::run::Held;
 use crate::settings::{
@@ -47,9 +47,9 @@ pub(crate) struct Writer {
     pub operations: Operations,
     /// Last change in a frozen memtable.
     pub frozen: Revision,
-    pub merger: Merger,
+    pub compactor: Compactor,
     /// Commit group in the making: records not written yet, and their requests.
-    pub group: Group,
+    pub group: CommitGroup,
     /// Buffer for the bytes of one effect, on their way into the group.
     pub effect: Vec<u8>,
     pub committer: Committer,
@@ -64,7 +64,7 @@ pub(crate) struct Writer {
 }
 
 /// A request in work.
-struct Work {
+struct RequestWork {
     operation: OperationId,
     fingerprint: Fingerprint,
     who: UserId,
@@ -82,7 +82,7 @@ struct Work {
     applied: bool,
 }
 
-impl Work {
+impl RequestWork {
     /// Returns the error for a request whose rest cannot be done.
     fn given_up(&self, why: String) -> ApplyError {
         match self.applied {
@@ -127,7 +127,7 @@ impl Writer {
             while let Some(command) = next {
                 match command {
                     Command::Apply { requests, reply, permit } => {
-                        self.shared.figures.requests.fetch_add(requests.len() as u64, Ordering::Relaxed);
+                        self.shared.metrics.requests.fetch_add(requests.len() as u64, Ordering::Relaxed);
                         let mut answers = Vec::with_capacity(requests.len());
                         for Weighed { request, bytes } in requests {
                             answers.push(self.process(request, bytes));
@@ -140,7 +140,7 @@ impl Writer {
                         self.group.waiting.push(Waiting { reply, answers, _permit: permit });
                     }
                     Command::Audit { reply } => {
-                        self.settle();
+                        self.wait_until_durable();
                         let audit = self.shared.state.read().audit().map_err(Error::from);
                         // The caller may have given up; then nobody receives the answer.
                         let _gone = reply.send(audit);
@@ -159,12 +159,12 @@ impl Writer {
                             let _gone = reply.send(marked);
                         }
                     }
-                    Command::Settled { seal, work } => {
-                        let settled = self.mark().and_then(|_| match seal {
+                    Command::WhenDurable { seal, work } => {
+                        let durable = self.mark().and_then(|_| match seal {
                             true => self.seal(),
                             false => Ok(()),
                         });
-                        work(settled.map(|()| self.log.position()));
+                        work(durable.map(|()| self.log.position()));
                     }
                     Command::TakeOver { changes, reply } => {
                         let taken = self.take_over(&changes);
@@ -174,10 +174,10 @@ impl Writer {
                     Command::Close { reply } => {
                         self.shared.refuse();
                         if let Err(error) = self.flush_all() {
-                            tracing::warn!(%error, "not all is in runs at closing, the next opening takes longer");
+                            tracing::warn!(%error, "the memtable is not in a sorted run at closing; the next opening takes longer");
                         }
                         if let Err(error) = self.mark() {
-                            tracing::warn!(%error, "the end of the log is not marked at closing");
+                            tracing::warn!(%error, "no end mark was written at closing");
                         }
                         self.refuse_waiting();
                         return Some(reply);
@@ -191,9 +191,9 @@ impl Writer {
             self.stand_by();
             self.freeze_if_due();
             // Slows the writer down while compaction lags, so that runs do not pile up.
-            self.merger.pace();
+            self.compactor.slow_down();
         }
-        self.settle();
+        self.wait_until_durable();
         None
     }
 
@@ -247,7 +247,7 @@ impl Writer {
             let outdated = || Outcome::Refused(Refusal::Outdated);
             return Ok(remembered.into_iter().map(|outcome| outcome.unwrap_or_else(outdated)).collect());
         }
-        let mut work = Work {
+        let mut work = RequestWork {
             operation: request.operation,
             fingerprint: request.fingerprint,
             who: request.who,
@@ -353,7 +353,7 @@ impl Writer {
         }
         if records.iter().any(|first| *first > self.shared.durability.revision()) {
             // These records are in this group or the one before, and not in the log yet.
-            self.settle();
+            self.wait_until_durable();
         }
         for (number, first_revision) in records.into_iter().enumerate() {
             if number == 0 && self.is_another(request, first_revision)? {
@@ -376,15 +376,15 @@ impl Writer {
     /// Returns the first revisions of the records of a request that memory may have forgotten.
     fn records_in_log(&mut self, operation: OperationId) -> Result<Vec<Revision>, ApplyError> {
         // After this every applied change is in the log.
-        self.settle();
+        self.wait_until_durable();
         if let Some(why) = self.failure() {
             return Err(ApplyError::Unknown(why.to_string()));
         }
         let durable = self.shared.durability.revision();
         let found = self.shared.older.lock().find(&self.shared.history, operation, durable);
         match found {
-            Ok(Found::Records(records)) => Ok(records),
-            Ok(Found::NotKept) => Err(ApplyError::Unknown(older::not_kept(operation).message)),
+            Ok(OlderRecords::Records(records)) => Ok(records),
+            Ok(OlderRecords::NotKept) => Err(ApplyError::Unknown(older::not_kept(operation).message)),
             Err(error) => Err(ApplyError::Unknown(format!(
                 "whether operation id {operation:?} was applied before cannot be read from the log: {error}"
             ))),
@@ -421,7 +421,7 @@ impl Writer {
         // The memtable outgrows its size only while the disk has no room for runs. This bound keeps
         // memory finite.
         if rows > self.settings.memtable_rows.saturating_mul(MEMTABLE_STRETCH).max(2 * BATCH_MUTATIONS_MAX)
-            && let Err(error) = self.merger.wait_for_room()
+            && let Err(error) = self.compactor.wait_for_room()
         {
             return Err(format!("changes cannot be put into runs, free some space: {error}"));
         }
@@ -429,14 +429,14 @@ impl Writer {
             self.make_space(needed)?;
         }
         if std::mem::take(&mut self.short_of_space) {
-            self.shared.figures.clear(LOG_SPACE);
+            self.shared.metrics.clear(LOG_SPACE);
         }
         Ok(())
     }
 
     /// Commits the current group, and begins a segment if `bytes` do not fit into this one.
     pub(crate) fn make_space(&mut self, bytes: usize) -> Result<(), String> {
-        self.settle();
+        self.wait_until_durable();
         if let Some(why) = self.failure() {
             return Err(why.to_string());
         }
@@ -468,13 +468,13 @@ impl Writer {
             }
             Err(error) => {
                 self.short_of_space = true;
-                self.shared.figures.warn(LOG_SPACE, &error.message);
+                self.shared.metrics.warn(LOG_SPACE, &error.message);
                 Err(format!("no space for the log, free some: {error}"))
             }
         }
     }
 
-    fn end_record(&mut self, work: &mut Work) {
+    fn end_record(&mut self, work: &mut RequestWork) {
         if let Some(record) = work.record.take() {
             record.end(&mut self.group.bytes, self.log.salt());
         }
@@ -490,27 +490,27 @@ impl Writer {
         self.group.last_revision = self.shared.state.read().revision;
         let bytes = self.group.bytes.len();
         let (count, memory) = (self.operations.len() as u64, self.operations.bytes());
-        self.shared.figures.operations.store(count, Ordering::Relaxed);
-        self.shared.figures.operations_bytes.store(memory, Ordering::Relaxed);
+        self.shared.metrics.operations.store(count, Ordering::Relaxed);
+        self.shared.metrics.operations_bytes.store(memory, Ordering::Relaxed);
         self.shared.set_forgotten(self.operations.forgotten());
         let place = self.log.place(bytes);
         self.group = self.committer.commit(std::mem::take(&mut self.group), place);
     }
 
     /// Waits until everything done is durable, or the log has failed.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn wait_until_durable(&mut self) {
         self.flush();
-        self.committer.settle();
+        self.committer.wait_until_durable();
     }
 
     /// Writes an end mark behind the last group, unless there is one.
     fn mark(&mut self) -> Result<bool, Error> {
-        self.settle();
+        self.wait_until_durable();
         let unavailable = |why: &str| Error::new(ErrorKind::Unavailable, why.to_owned());
         if let Some(why) = self.failure() {
             return Err(unavailable(&why));
         }
-        // An end mark proves that everything before it is durable; `settle` left nothing in flight.
+        // An end mark proves that everything before it is durable: nothing may be in flight here.
         let last = self.shared.durability.revision();
         let marked = self.log.mark(last);
         self.committer.set_marked(true);
@@ -528,10 +528,7 @@ impl Writer {
         if self.log.is_old()
             && let Err(why) = self.make_space(0)
         {
-            tracing::warn!(
-                why,
-                "no segment of the current format could be begun; the first change tries again"
-            );
+            tracing::warn!(why, "cannot begin a segment of the current format; the first change retries");
         }
     }
 
@@ -547,14 +544,14 @@ impl Writer {
         };
         // Without room on the disk the memtable grows on, up to the bound at which requests are
         // refused.
-        if due && self.merger.wait_for_room().is_ok() {
+        if due && self.compactor.wait_for_room().is_ok() {
             self.freeze();
         }
     }
 
     /// Freezes the memtable. Its rows are durable in the log before any run can have them.
     fn freeze(&mut self) {
-        self.settle();
+        self.wait_until_durable();
         if self.failure().is_some() {
             return;
         }
@@ -566,25 +563,25 @@ impl Writer {
             state.freeze(&self.operations, self.frozen)
         };
         self.frozen = frozen.revision;
-        self.shared.figures.set_operations_from(frozen.operations_from);
-        self.merger.hand(frozen);
+        self.shared.metrics.set_operations_from(frozen.operations_from);
+        self.compactor.submit(frozen);
     }
 
     /// Freezes the memtable, unless it is empty.
     fn freeze_now(&mut self) -> Result<Pending, Error> {
-        self.settle();
+        self.wait_until_durable();
         if let Some(why) = self.failure() {
             return Err(Error::new(ErrorKind::Unavailable, why.to_string()));
         }
-        self.merger.wait_for_room().map_err(|why| Error::new(ErrorKind::Unavailable, why))?;
+        self.compactor.wait_for_room().map_err(|why| Error::new(ErrorKind::Unavailable, why))?;
         self.freeze();
-        Ok(self.merger.pending())
+        Ok(self.compactor.pending())
     }
 
     /// Writes the whole memtable into runs, and waits for that.
     pub(crate) fn flush_all(&mut self) -> Result<(), Error> {
         self.freeze_now()?;
-        self.merger.settle().map_err(|why| Error::new(ErrorKind::Unavailable, why))
+        self.compactor.wait_until_written().map_err(|why| Error::new(ErrorKind::Unavailable, why))
     }
 }
 
@@ -601,11 +598,11 @@ fn not_kept(revision: Revision) -> ApplyError {
 /// Decides and applies a few mutations under the write lock.
 fn step(
     state: &mut State,
-    group: &mut Group,
+    group: &mut CommitGroup,
     encoded: &mut Vec<u8>,
     operations: &mut Operations,
     log: &Log,
-    work: &mut Work,
+    work: &mut RequestWork,
 ) -> Result<Pause, Halt> {
     for _ in 0..MUTATIONS_PER_LOCK {
         let (index, effect) = match work.held.take() {

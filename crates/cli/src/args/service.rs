@@ -468,8 +468,8 @@ good copy if there is one (in snapshots, in what --from names), written anew if
 all of it can be read, or made again from an older state and the log. If
 something cannot be had again, nothing is changed, and what would be lost is
 listed: then give a backup with --from, or accept the loss with --accept-loss,
-which keeps all that can be read. What was there before is set aside, whole,
-and never removed by itself.
+which keeps all that can be read. What was there before is kept whole, as a
+replaced copy, and never removed by itself.
 
 Examples:
   exacat fsck

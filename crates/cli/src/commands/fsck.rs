@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use exacat_model::{Error, ErrorKind};
 use exacat_store::SystemClock;
 use exacat_store_embedded::{
-    EmbeddedSettings, EmbeddedStore, Inspection, RepairOptions, RepairProgress, Repaired,
+    EmbeddedSettings, EmbeddedStore, Inspection, RepairOptions, RepairProgress, Repaired, on_blocking_thread,
 };
 use exacat_wire::json;
 use serde_json::json;
@@ -32,20 +32,13 @@ pub async fn offline(args: FsckArgs, global: &Global, style: Style) -> Result<u8
     let shown = match args.repair {
         true => repair(args, store, global, &mut out).await,
         false => {
-            let inspected = aside(move || EmbeddedStore::inspect(&store)).await.map_err(about)?;
+            let inspected =
+                on_blocking_thread(move || EmbeddedStore::inspect(&store)).await.map_err(about)?;
             show_inspection(&mut out, &inspected)
         }
     };
     out.flush()?;
     shown.map(|()| 0)
-}
-
-/// Runs work that reads and writes files on a thread that may block.
-async fn aside<T: Send + 'static>(
-    work: impl FnOnce() -> exacat_model::Result<T> + Send + 'static,
-) -> exacat_model::Result<T> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| Error::new(ErrorKind::Internal, format!("it failed: {error}")))?
 }
 
 /// Shows the result of an inspection; returns an error if something is wrong.
@@ -87,7 +80,7 @@ async fn repair(args: FsckArgs, store: PathBuf, global: &Global, out: &mut Out) 
     let settings = EmbeddedSettings { archive: false, ..EmbeddedSettings::at(store.clone()) };
     let options = RepairOptions { from: args.from, accept_loss: args.accept_loss };
     let mut bar = Bar::new(global, "changes");
-    let repaired = aside(move || {
+    let repaired = on_blocking_thread(move || {
         let repaired = EmbeddedStore::repair(&settings, &options, &SystemClock, &mut |step| match step {
             RepairProgress::Checking { file } => bar.show_text(&format!("checking {file}")),
             RepairProgress::Reading { revision } => bar.show_text(&format!("change {}", revision.0)),
@@ -102,11 +95,11 @@ async fn repair(args: FsckArgs, store: PathBuf, global: &Global, out: &mut Out) 
 }
 
 fn show_repaired(out: &mut Out, repaired: &Repaired) -> Result<(), Failure> {
-    let set_aside = repaired.set_aside.as_ref().map(|path| path.display().to_string());
+    let replaced_copy = repaired.replaced_copy.as_ref().map(|path| path.display().to_string());
     if out.style.json {
         out.json(&json!({
             "problems": repaired.problems,
-            "mended": repaired.mended,
+            "repairs": repaired.repairs,
             "losses": json::findings(&repaired.losses),
             "losses_total": repaired.losses_total,
             "done": repaired.done,
@@ -115,7 +108,7 @@ fn show_repaired(out: &mut Out, repaired: &Repaired) -> Result<(), Failure> {
             "entries": repaired.entries,
             "digest": format!("{:032x}", repaired.digest),
             "oldest": repaired.oldest.0,
-            "set_aside": set_aside,
+            "replaced_copy": replaced_copy,
         }))?;
     } else {
         let would = repaired.losses_total > 0 && !repaired.done;
@@ -124,7 +117,7 @@ fn show_repaired(out: &mut Out, repaired: &Repaired) -> Result<(), Failure> {
             let line = format!("WRONG {}", out.name(problem));
             out.line(line)?;
         }
-        for how in &repaired.mended {
+        for how in &repaired.repairs {
             let line = format!("{mend} {}", out.name(how));
             out.line(line)?;
         }
@@ -146,7 +139,7 @@ fn show_repaired(out: &mut Out, repaired: &Repaired) -> Result<(), Failure> {
         return Ok(());
     }
     let (entries, revision) = (plural(repaired.entries, "entry"), repaired.revision.0);
-    match set_aside {
+    match replaced_copy {
         None => out.line(format!("nothing is wrong: {entries} at revision {revision}")),
         Some(aside) => {
             out.line(format!(

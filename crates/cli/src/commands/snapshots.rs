@@ -10,6 +10,7 @@ use exacat_model::{
 use exacat_store::SystemClock;
 use exacat_store_embedded::{
     BackupSource, EmbeddedSettings, EmbeddedStore, RestorePoint, RestoreProgress, Restored,
+    on_blocking_thread,
 };
 use exacat_wire::json::{self, DifferenceKind};
 use serde_json::json;
@@ -231,14 +232,6 @@ fn make_private(directory: &Path) -> Result<(), Failure> {
     made.map_err(|error| Failure::local(format!("cannot make {}: {error}", directory.display())))
 }
 
-/// Runs work that reads and writes files on a thread that may block.
-async fn aside<T: Send + 'static>(
-    work: impl FnOnce() -> exacat_model::Result<T> + Send + 'static,
-) -> exacat_model::Result<T> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| Error::new(ErrorKind::Internal, format!("it failed: {error}")))?
-}
-
 /// `exacat clone`
 pub async fn clone(args: CloneArgs, connection: &Connection, style: Style) -> Result<u8, Failure> {
     let data = data_directory(connection)?;
@@ -252,8 +245,10 @@ pub async fn clone(args: CloneArgs, connection: &Connection, style: Style) -> Re
         return Err(Failure::about(into.display().to_string(), error));
     }
     let store = into.join("store");
-    let cloned =
-        aside(move || EmbeddedStore::clone_snapshot(&embedded(&data), &name, &store, &SystemClock)).await;
+    let cloned = on_blocking_thread(move || {
+        EmbeddedStore::clone_snapshot(&embedded(&data), &name, &store, &SystemClock)
+    })
+    .await;
     let cloned = cloned.map_err(|error| {
         if !is_there {
             // The directory is empty again.
@@ -308,7 +303,7 @@ pub async fn restore(args: RestoreArgs, global: &Global, style: Style) -> Result
         let name = args.backup.as_deref().map(SnapshotName::parse).transpose()?;
         make_private(&data)?;
         let source = BackupSource { directory: PathBuf::from(&from), name };
-        aside(move || {
+        on_blocking_thread(move || {
             let restored =
                 EmbeddedStore::restore_backup(&settings, &source, point, &SystemClock, &mut |step| {
                     show_step(&mut bar, step);
@@ -324,7 +319,7 @@ pub async fn restore(args: RestoreArgs, global: &Global, style: Style) -> Result
         }
         let name = SnapshotName::parse(&from).map_err(|error| meant_directory(&from, error))?;
         let log = args.log.clone();
-        aside(move || {
+        on_blocking_thread(move || {
             let restored =
                 EmbeddedStore::restore(&settings, &name, point, log.as_deref(), &SystemClock, &mut |step| {
                     show_step(&mut bar, step)
@@ -369,8 +364,8 @@ fn show_restored(out: &mut Out, restored: &Restored) -> Result<(), Failure> {
             "digest": hex(restored.digest),
             "oldest": restored.oldest.0,
         });
-        if let (Some(aside), Some(fields)) = (&restored.set_aside, shown.as_object_mut()) {
-            fields.insert("set_aside".to_owned(), json!(aside.display().to_string()));
+        if let (Some(aside), Some(fields)) = (&restored.replaced_copy, shown.as_object_mut()) {
+            fields.insert("replaced_copy".to_owned(), json!(aside.display().to_string()));
         }
         return out.json(&shown);
     }
@@ -379,7 +374,7 @@ fn show_restored(out: &mut Out, restored: &Restored) -> Result<(), Failure> {
     }
     let entries = plural(restored.entries, "entry");
     out.line(format!("restored: revision {}, of {}, {entries}", restored.revision.0, restored.time))?;
-    if let Some(aside) = &restored.set_aside {
+    if let Some(aside) = &restored.replaced_copy {
         out.line(format!("what was there is in {}: remove it when it is not needed", aside.display()))?;
     }
     Ok(())
@@ -392,7 +387,8 @@ pub async fn backups(args: &BackupArgs, global: &Global, style: Style) -> Result
     let about = |error: Error| Failure::about(&shown, error);
     let mut out = Out::new(style);
     if args.ls {
-        let list = aside(move || EmbeddedStore::list_backups(&directory)).await.map_err(about)?;
+        let list =
+            on_blocking_thread(move || EmbeddedStore::list_backups(&directory)).await.map_err(about)?;
         let mut table = Table::headed([
             ("NAME", Align::Left),
             ("REVISION", Align::Right),
@@ -415,7 +411,7 @@ pub async fn backups(args: &BackupArgs, global: &Global, style: Style) -> Result
         return Ok(0);
     }
     let mut bar = Bar::new(global, "files");
-    let problems = aside(move || {
+    let problems = on_blocking_thread(move || {
         let problems = EmbeddedStore::verify_backups(&directory, &mut |step| show_step(&mut bar, step));
         bar.end();
         problems

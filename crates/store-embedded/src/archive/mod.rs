@@ -25,7 +25,7 @@ pub(crate) use worker::Archivist;
 #[cfg(test)]
 pub(crate) use {
     packer::Packer,
-    worker::{Step, Work},
+    worker::{ArchiveStep, ArchiveWork},
 };
 
 /// Ending of the name of an archived segment, after the revision.

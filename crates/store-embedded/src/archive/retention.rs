@@ -64,6 +64,6 @@ pub(super) fn remove(history: &History, segment: &Segment) -> Result<(), Error> 
     }
     *form = Form::Gone;
     history.remove_oldest(segment);
-    tracing::info!(file = %segment.path.display(), "a segment of the log was not to be kept any longer");
+    tracing::info!(file = %segment.path.display(), "log segment beyond the retention removed");
     Ok(())
 }

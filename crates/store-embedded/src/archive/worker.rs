@@ -30,7 +30,7 @@ const RETENTION: &str = "log retention";
 
 /// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum ArchiveStep {
     /// The step did something, and there may be more to do.
     More,
     /// There was nothing to do.
@@ -38,7 +38,7 @@ pub(crate) enum Step {
 }
 
 /// State of the archive's work.
-pub(crate) struct Work {
+pub(crate) struct ArchiveWork {
     shared: Arc<Shared>,
     clock: Arc<dyn Clock>,
     kept: HistoryKept,
@@ -54,9 +54,9 @@ pub(crate) struct Work {
     unsynced: bool,
 }
 
-impl Work {
+impl ArchiveWork {
     pub fn new(shared: &Arc<Shared>, clock: &Arc<dyn Clock>, settings: &EmbeddedSettings) -> Self {
-        Work {
+        ArchiveWork {
             shared: Arc::clone(shared),
             clock: Arc::clone(clock),
             kept: settings.history,
@@ -70,11 +70,11 @@ impl Work {
     }
 
     /// Does one small step, if there is one to do.
-    pub fn step(&mut self) -> Step {
+    pub fn step(&mut self) -> ArchiveStep {
         if self.shared.durability.ended().is_some() {
             // After a failure of the log nothing is written any more.
             self.packer = None;
-            return Step::Idle;
+            return ArchiveStep::Idle;
         }
         if let Some(packer) = &mut self.packer {
             match packer.step() {
@@ -82,7 +82,7 @@ impl Work {
                 Ok(true) => {
                     self.packer = None;
                     if self.failed.is_empty() {
-                        self.shared.figures.clear(ARCHIVE);
+                        self.shared.metrics.clear(ARCHIVE);
                     }
                 }
                 Err(error) => {
@@ -91,23 +91,23 @@ impl Work {
                     self.pass_over(first_revision, &error);
                 }
             }
-            return Step::More;
+            return ArchiveStep::More;
         }
         match self.remove() {
-            Ok(true) => return Step::More,
-            Ok(false) => self.shared.figures.clear(RETENTION),
+            Ok(true) => return ArchiveStep::More,
+            Ok(false) => self.shared.metrics.clear(RETENTION),
             Err(error) => {
-                tracing::warn!(%error, "cannot remove what is not to be kept of the history");
-                self.shared.figures.warn(RETENTION, &error.message);
+                tracing::warn!(%error, "cannot remove log segments beyond the retention");
+                self.shared.metrics.warn(RETENTION, &error.message);
             }
         }
-        let Some((segment, next)) = self.next_to_pack() else { return Step::Idle };
+        let Some((segment, next)) = self.next_to_pack() else { return ArchiveStep::Idle };
         let first_revision = segment.first_revision;
         match Packer::begin(&self.shared.history, &self.directory, segment, next, self.block_bytes) {
             Ok(packer) => self.packer = packer,
             Err(error) => self.pass_over(first_revision, &error),
         }
-        Step::More
+        ArchiveStep::More
     }
 
     /// Makes failed segments candidates again: the cause may be gone.
@@ -116,14 +116,14 @@ impl Work {
     }
 
     fn pass_over(&mut self, first_revision: Revision, error: &Error) {
-        tracing::warn!(%error, "a segment of the log is not archived");
+        tracing::warn!(%error, "cannot archive a log segment");
         if error.kind == ErrorKind::Corrupt {
             self.damaged.insert(first_revision);
             let topic = format!("damaged log segment {}", first_revision.0);
-            self.shared.figures.warn(&topic, &format!("{error}; it stays as it is"));
+            self.shared.metrics.warn(&topic, &format!("{error}; it stays as it is"));
         } else {
             self.failed.insert(first_revision);
-            self.shared.figures.warn(ARCHIVE, &error.message);
+            self.shared.metrics.warn(ARCHIVE, &error.message);
         }
     }
 
@@ -182,7 +182,7 @@ impl Archivist {
         if !settings.archive {
             return Ok(None);
         }
-        let work = Work::new(shared, clock, settings);
+        let work = ArchiveWork::new(shared, clock, settings);
         let its_shared = Arc::clone(shared);
         let thread = std::thread::Builder::new()
             .name("exacat-archive".to_owned())
@@ -207,16 +207,16 @@ impl Drop for Archivist {
     }
 }
 
-fn run(mut work: Work, notifier: &Notifier) {
+fn run(mut work: ArchiveWork, notifier: &Notifier) {
     // On Linux each thread has a niceness of its own.
     let thread = rustix::thread::gettid();
     if let Err(error) = rustix::process::setpriority_process(Some(thread), NICENESS) {
-        tracing::debug!(%error, "the archive cannot be made to wait for others");
+        tracing::debug!(%error, "cannot lower the priority of the archive thread");
     }
     // Reads the lengths of the files here once, so that no request for metrics waits for it.
-    work.shared.history.figures();
+    work.shared.history.metrics();
     while !notifier.is_ended() {
-        if work.step() == Step::Idle && !notifier.wait(LOOK_EVERY) {
+        if work.step() == ArchiveStep::Idle && !notifier.wait(LOOK_EVERY) {
             work.try_again();
         }
     }

@@ -6,10 +6,11 @@ use exacat_model::{
     SeStatus,
 };
 use exacat_store::Refusal;
+use exacat_store::rules::refusals;
 
 use super::create::check_size;
 use super::quota::{Counted, check_change};
-use super::{Context, Decision, Declined, check_target, limit};
+use super::{Context, Decision, Declined, check_target};
 use crate::state::State;
 
 fn counted(booking: &Booking) -> Counted {
@@ -30,9 +31,7 @@ pub(super) fn book(state: &State, context: Context, mut booking: Booking) -> Dec
     let others = state.accounts.bookings.get(&booking.owner).copied().unwrap_or(0) as usize;
     let others = others - usize::from(before.is_some()).min(others);
     if others >= BOOKINGS_PER_USER_MAX {
-        return Err(
-            limit("the number of unfinished uploads of a user", others + 1, BOOKINGS_PER_USER_MAX).into()
-        );
+        return Err(refusals::too_many_uploads(others + 1).into());
     }
     let replaced = before.map(counted);
     check_change(state, replaced.as_ref(), replaced.as_ref(), &counted(&booking))?;
@@ -44,21 +43,21 @@ pub(super) fn book(state: &State, context: Context, mut booking: Booking) -> Dec
 fn check_well_formed(booking: &Booking) -> Result<(), Refusal> {
     let pending = &booking.pending;
     if pending.is_empty() {
-        return Err(Refusal::Invalid("an upload is booked on at least one SE".to_owned()));
+        return Err(refusals::upload_without_se());
     }
     if pending.len() > REPLICAS_PER_BOOKING_MAX {
-        return Err(limit("the number of replicas of an upload", pending.len(), REPLICAS_PER_BOOKING_MAX));
+        return Err(refusals::too_many_reserved(pending.len()));
     }
     let mut ses: Vec<SeNumber> = pending.iter().map(|replica| replica.se).collect();
     ses.sort_unstable();
     if ses.windows(2).any(|pair| pair[0] == pair[1]) {
-        return Err(Refusal::Invalid("an upload is booked at most once on each SE".to_owned()));
+        return Err(refusals::upload_twice_on_one_se());
     }
     if ses.contains(&SeNumber::NONE) {
-        return Err(Refusal::Invalid("an upload goes to an SE".to_owned()));
+        return Err(refusals::upload_to_no_se());
     }
     if pending.iter().any(|replica| matches!(replica.location, Location::Member { .. })) {
-        return Err(Refusal::Invalid("an upload cannot go into an archive".to_owned()));
+        return Err(refusals::upload_into_archive());
     }
     check_size(Some(booking.size))
 }
@@ -72,11 +71,10 @@ fn check_file(state: &State, booking: &Booking) -> Result<bool, Declined> {
     }
     let file = found.entry.file().ok_or(Refusal::GuidInUse)?;
     if file.size != Some(booking.size) {
-        let known = file.size.map_or("not known".to_owned(), |size| size.to_string());
-        return Err(Refusal::Mismatch(format!("the file's size is {known}, not {}", booking.size)).into());
+        return Err(refusals::other_size(file.size, booking.size).into());
     }
     if file.checksums.contradicts(&booking.checksums) {
-        return Err(Refusal::Mismatch("the file has another checksum".to_owned()).into());
+        return Err(refusals::other_checksum().into());
     }
     if booking.pending.iter().any(|pending| file.replica(pending.se).is_some()) {
         return Err(Refusal::ReplicaExists.into());
@@ -100,15 +98,14 @@ pub(super) fn commit(state: &State, context: Context, written: Written) -> Decis
         return Err(Refusal::Expired.into());
     }
     if written.size != booking.size {
-        let (booked, written) = (booking.size, written.size);
-        return Err(Refusal::Mismatch(format!("the size booked is {booked}, {written} were written")).into());
+        return Err(refusals::other_size_written(booking.size, written.size).into());
     }
     if booking.checksums.contradicts(&written.checksums) {
-        return Err(Refusal::Mismatch("the checksum is not the one booked".to_owned()).into());
+        return Err(refusals::other_checksum_written().into());
     }
     let mut checksums = booking.checksums.clone();
     for checksum in written.checksums.iter() {
-        checksums.add(*checksum).map_err(|error| Refusal::Mismatch(error.message))?;
+        checksums.add(*checksum).map_err(refusals::checksum)?;
     }
     let replica =
         Replica { se: written.se, state: ReplicaState::Available, location: pending.location.clone() };
@@ -160,22 +157,21 @@ fn check_present(
     }
     let file = entry.file().ok_or(Refusal::Stale)?;
     if file.checksums.contradicts(checksums) {
-        return Err(Refusal::Mismatch("the file has another checksum".to_owned()));
+        return Err(refusals::other_checksum());
     }
     if file.is_member() {
-        return Err(Refusal::Invalid("a file inside an archive has no replica of its own beside".to_owned()));
+        return Err(refusals::replica_beside_member());
     }
     match file.replica(replica.se) {
         Some(there) if there.location != replica.location => return Err(Refusal::ReplicaExists),
         None if file.replicas.len() >= REPLICAS_PER_FILE_MAX => {
-            let got = file.replicas.len() + 1;
-            return Err(limit("the number of replicas of a file", got, REPLICAS_PER_FILE_MAX));
+            return Err(refusals::too_many_replicas(file.replicas.len() + 1));
         }
         _ => {}
     }
     let mut gained = Checksums::none();
     for checksum in checksums.iter().filter(|checksum| file.checksums.get(checksum.algorithm()).is_none()) {
-        gained.add(*checksum).map_err(|error| Refusal::Mismatch(error.message))?;
+        gained.add(*checksum).map_err(refusals::checksum)?;
     }
     Ok(gained)
 }

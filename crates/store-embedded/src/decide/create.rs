@@ -3,9 +3,10 @@
 use exacat_model::limits::{FILE_BYTES_MAX, REPLICAS_PER_FILE_MAX, TAGS_PER_ENTRY_MAX};
 use exacat_model::{Body, DirId, Effect, Entry, File, NewBody, NewEntry, Replica, SeNumber, Tag, Usage};
 use exacat_store::Refusal;
+use exacat_store::rules::refusals;
 
 use super::quota::{Counted, check_change};
-use super::{Context, Decision, check_depth, check_free, check_not_root, check_parent, invalid, limit};
+use super::{Context, Decision, check_depth, check_free, check_not_root, check_parent};
 use crate::state::State;
 
 pub(super) fn create(state: &State, context: Context, new: NewEntry) -> Decision {
@@ -63,18 +64,18 @@ pub(crate) fn check_well_formed(new: &NewEntry) -> Result<(), Refusal> {
 
 fn check_tags(tags: &[Tag]) -> Result<(), Refusal> {
     if !tags.windows(2).all(|pair| pair[0].key < pair[1].key) {
-        return Err(Refusal::Invalid("tags are not sorted by key, or a key is there twice".to_owned()));
+        return Err(refusals::unsorted_tags());
     }
     if tags.len() > TAGS_PER_ENTRY_MAX {
-        return Err(limit("the number of tags of an entry", tags.len(), TAGS_PER_ENTRY_MAX));
+        return Err(refusals::too_many_tags(tags.len()));
     }
-    tags.iter().try_for_each(|tag| tag.value.check().map_err(invalid))
+    tags.iter().try_for_each(|tag| tag.value.check().map_err(refusals::invalid))
 }
 
 fn check_replicas(file: &File) -> Result<(), Refusal> {
     let replicas = &file.replicas;
     if replicas.len() > REPLICAS_PER_FILE_MAX {
-        return Err(limit("the number of replicas of a file", replicas.len(), REPLICAS_PER_FILE_MAX));
+        return Err(refusals::too_many_replicas(replicas.len()));
     }
     let twice = match replicas.as_slice() {
         [] | [_] => false,
@@ -86,20 +87,18 @@ fn check_replicas(file: &File) -> Result<(), Refusal> {
         }
     };
     if twice {
-        return Err(Refusal::Invalid("a file has at most one replica on each SE".to_owned()));
+        return Err(refusals::two_replicas_on_one_se());
     }
-    replicas.iter().try_for_each(|replica| replica.check().map_err(invalid))?;
+    replicas.iter().try_for_each(|replica| replica.check().map_err(refusals::invalid))?;
     if replicas.len() > 1 && replicas.iter().any(Replica::is_member) {
-        return Err(Refusal::Invalid("a file inside an archive has no replica of its own beside".to_owned()));
+        return Err(refusals::replica_beside_member());
     }
     Ok(())
 }
 
 pub(super) fn check_size(size: Option<u64>) -> Result<(), Refusal> {
     match size {
-        Some(size) if size > FILE_BYTES_MAX => {
-            Err(Refusal::Limit(format!("the size of a file is {size}, the limit is {FILE_BYTES_MAX}")))
-        }
+        Some(size) if size > FILE_BYTES_MAX => Err(refusals::too_large(size)),
         _ => Ok(()),
     }
 }

@@ -7,24 +7,25 @@ use std::collections::HashMap;
 
 use exacat_model::limits::{EDITS_PER_UPDATE_MAX, REPLICAS_PER_FILE_MAX, TAGS_PER_ENTRY_MAX};
 use exacat_model::{
-    At, Body, Checksum, DeletionId, Edit, Effect, Entry, ErrorKind, Expect, FieldChange, File, Guid, Replica,
-    SeNumber, Tag, TagKey, Usage,
+    At, Body, Checksum, DeletionId, Edit, Effect, Entry, Expect, FieldChange, File, Guid, Replica, SeNumber,
+    Tag, TagKey, Usage,
 };
 use exacat_store::Refusal;
+use exacat_store::rules::refusals;
 
 use super::create::check_size;
 use super::quota::{Counted, check_change};
-use super::{Context, Decision, Declined, found_in_tree, invalid, limit};
+use super::{Context, Decision, Declined, found_in_tree};
 use crate::state::State;
 
 pub(super) fn update(state: &State, context: Context, at: At, expect: Expect, edits: Vec<Edit>) -> Decision {
     if edits.len() > EDITS_PER_UPDATE_MAX {
-        return Err(limit("the number of edits of an update", edits.len(), EDITS_PER_UPDATE_MAX).into());
+        return Err(refusals::too_many_edits(edits.len()).into());
     }
     let entry = found_in_tree(state, &at, expect)?;
     let (id, previous) = (entry.id(), Some(entry.revision));
     let start = counted(&entry);
-    let mut work = Work { state, context, start, entry, members: HashMap::new(), deletions: 0 };
+    let mut work = UpdateWork { state, context, start, entry, members: HashMap::new(), deletions: 0 };
     let mut fields = Vec::with_capacity(edits.len());
     for edit in edits {
         fields.extend(work.edit(edit)?);
@@ -40,7 +41,7 @@ fn counted(entry: &Entry) -> Counted {
 }
 
 /// An update in progress.
-struct Work<'a> {
+struct UpdateWork<'a> {
     state: &'a State,
     context: Context,
     /// Usage that the accounts have counted for the entry.
@@ -52,7 +53,7 @@ struct Work<'a> {
     deletions: u32,
 }
 
-impl Work<'_> {
+impl UpdateWork<'_> {
     /// Decides one edit and applies it to the working copy; none if it changes nothing.
     fn edit(&mut self, edit: Edit) -> Result<Option<FieldChange>, Declined> {
         match edit {
@@ -129,7 +130,7 @@ impl Work<'_> {
         check_size(Some(after))?;
         match known {
             Some(before) if before == after => Ok(None),
-            Some(before) => Err(Refusal::Mismatch(format!("the size is {before}, not {after}")).into()),
+            Some(before) => Err(refusals::known_size(before, after).into()),
             None => {
                 self.change_file(|file| file.size = Some(after))?;
                 Ok(Some(FieldChange::Size { after }))
@@ -142,25 +143,20 @@ impl Work<'_> {
         if file.checksums.get(after.algorithm()) == Some(&after) {
             return Ok(None);
         }
-        file.checksums.add(after).map_err(|error| match error.kind {
-            ErrorKind::Limit => Refusal::Limit(error.message),
-            _ => Refusal::Mismatch(error.message),
-        })?;
+        file.checksums.add(after).map_err(refusals::checksum)?;
         Ok(Some(FieldChange::Checksum { after }))
     }
 
     fn put_replica(&mut self, replica: Replica) -> Result<Option<FieldChange>, Declined> {
         let state = self.state;
         let file = self.file()?;
-        replica.check().map_err(invalid)?;
+        replica.check().map_err(refusals::invalid)?;
         let member_beside = file
             .replicas
             .iter()
             .any(|other| other.se != replica.se && (other.is_member() || replica.is_member()));
         if member_beside {
-            return Err(
-                Refusal::Invalid("a file inside an archive has no replica of its own beside".into()).into()
-            );
+            return Err(refusals::replica_beside_member().into());
         }
         if !replica.is_member() && state.se(replica.se).is_none() {
             return Err(Refusal::NoSuchSe.into());
@@ -169,8 +165,7 @@ impl Work<'_> {
         match &before {
             Some(there) if there.location != replica.location => return Err(Refusal::ReplicaExists.into()),
             None if file.replicas.len() >= REPLICAS_PER_FILE_MAX => {
-                let got = file.replicas.len() + 1;
-                return Err(limit("the number of replicas of a file", got, REPLICAS_PER_FILE_MAX).into());
+                return Err(refusals::too_many_replicas(file.replicas.len() + 1).into());
             }
             _ => {}
         }
@@ -215,7 +210,7 @@ impl Work<'_> {
     }
 
     fn set_tag(&mut self, tag: Tag) -> Result<Option<FieldChange>, Declined> {
-        tag.value.check().map_err(invalid)?;
+        tag.value.check().map_err(refusals::invalid)?;
         let tags = &mut self.entry.tags;
         let (key, after) = (tag.key.clone(), Some(tag.value.clone()));
         match tags.binary_search_by(|other| other.key.cmp(&tag.key)) {
@@ -224,9 +219,7 @@ impl Work<'_> {
                 let before = Some(std::mem::replace(&mut tags[index].value, tag.value));
                 Ok(Some(FieldChange::Tag { key, before, after }))
             }
-            Err(_) if tags.len() >= TAGS_PER_ENTRY_MAX => {
-                Err(limit("the number of tags of an entry", tags.len() + 1, TAGS_PER_ENTRY_MAX).into())
-            }
+            Err(_) if tags.len() >= TAGS_PER_ENTRY_MAX => Err(refusals::too_many_tags(tags.len() + 1).into()),
             Err(index) => {
                 tags.insert(index, tag);
                 Ok(Some(FieldChange::Tag { key, before: None, after }))

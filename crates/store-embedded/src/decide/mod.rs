@@ -15,10 +15,10 @@ mod registry;
 use exacat_model::codec::Encode;
 use exacat_model::limits::DEPTH_MAX;
 use exacat_model::{
-    At, DirId, Effect, Entry, EntryId, Error, ErrorKind, Expect, Mutation, Name, PurgeTarget, Revision,
-    TimeMs,
+    At, DirId, Effect, Entry, EntryId, Expect, Mutation, Name, PurgeTarget, Revision, TimeMs,
 };
 use exacat_store::Refusal;
+use exacat_store::rules::refusals;
 
 use crate::defect::Defect;
 use crate::keyspace;
@@ -120,22 +120,10 @@ pub(crate) fn bytes_at_most(state: &State, mutation: &Mutation) -> Result<usize,
 
 // ---- shared checks ----
 
-/// Returns the refusal for a failed check of the vocabulary.
-fn invalid(error: Error) -> Refusal {
-    match error.kind {
-        ErrorKind::Limit => Refusal::Limit(error.message),
-        _ => Refusal::Invalid(error.message),
-    }
-}
-
-fn limit(what: &str, got: usize, max: usize) -> Refusal {
-    invalid(Error::limit(what, got, max))
-}
-
 /// Checks that no entry but the root gets the root's name.
 fn check_not_root(name: &Name) -> Result<(), Refusal> {
     if *name == Name::root() {
-        return Err(Refusal::Invalid("'/' is the root's name, no other entry can have it".to_owned()));
+        return Err(refusals::root_name());
     }
     Ok(())
 }
@@ -148,7 +136,7 @@ fn check_parent(state: &State, parent: DirId) -> Result<(), Refusal> {
 fn check_depth(state: &State, parent: DirId) -> Result<(), Refusal> {
     let depth = state.depth(parent) + 1;
     if depth > DEPTH_MAX {
-        return Err(limit("the number of components of the path", depth, DEPTH_MAX));
+        return Err(refusals::too_deep(depth));
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 
 use exacat_model::{At, DirId, Effect, Entry, Expect, Lfn, PurgeTarget, TrashId};
 use exacat_store::Refusal;
+use exacat_store::rules::refusals;
 
 use super::{
     Decision, Declined, check_depth, check_expected, check_free, check_not_root, check_parent, check_target,
@@ -31,7 +32,7 @@ pub(super) fn remove(state: &State, at: At, expect: Expect, only_empty: bool, lf
     let entry = found_in_tree(state, &at, expect)?;
     let directory = entry.directory();
     if directory == Some(DirId::ROOT) {
-        return Err(Refusal::Invalid("the root cannot be removed".to_owned()).into());
+        return Err(refusals::root_stays().into());
     }
     if only_empty {
         let directory = directory.ok_or(Refusal::WrongKind)?;

@@ -1,6 +1,7 @@
 //! Quotas: check whether a user or group may use that much.
 
 use exacat_model::{GroupId, Quota, QuotaOf, Record, RecordKey, Usage, UserId};
+use exacat_store::rules::refusals::QUOTA_METRICS;
 use exacat_store::{Account, Refusal};
 
 use crate::state::State;
@@ -20,18 +21,18 @@ fn check(state: &State, of: QuotaOf, before: &Usage, after: &Usage) -> Result<()
     else {
         return Ok(());
     };
-    let figures = [
-        ("files", u128::from(before.objects()), u128::from(after.objects()), *files),
-        ("bytes", before.bytes + before.member_bytes, after.bytes + after.member_bytes, *bytes),
-        ("replica bytes", before.replica_bytes, after.replica_bytes, *replica_bytes),
+    let sums = [
+        (u128::from(before.objects()), u128::from(after.objects()), *files),
+        (before.bytes + before.member_bytes, after.bytes + after.member_bytes, *bytes),
+        (before.replica_bytes, after.replica_bytes, *replica_bytes),
     ];
-    for (figure, before, after, limit) in figures {
+    for (metric, (before, after, limit)) in QUOTA_METRICS.into_iter().zip(sums) {
         if let Some(limit) = limit
             && after > before
             && after > u128::from(limit)
         {
             let owner = state.record(of.owner_key()).map(|(record, _)| record);
-            return Err(Refusal::quota(of, owner, figure, limit, after));
+            return Err(Refusal::quota(of, owner, metric, limit, after));
         }
     }
     Ok(())

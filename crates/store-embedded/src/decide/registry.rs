@@ -7,16 +7,15 @@ use exacat_model::{
     DeletionId, Effect, ExpectRecord, GroupId, QuotaOf, Record, RecordKey, RecordKind, Revision, SeNumber,
     UserId,
 };
+use exacat_store::rules::refusals::{self, RecordUse, in_use};
 use exacat_store::{Account, Refusal};
 
-use super::{Decision, Declined, invalid, limit};
+use super::{Decision, Declined};
 use crate::state::State;
 
 pub(super) fn dequeue(state: &State, se: SeNumber, done: &[DeletionId]) -> Decision {
     if done.len() > EDITS_PER_UPDATE_MAX {
-        return Err(
-            limit("the number of deletions taken off at once", done.len(), EDITS_PER_UPDATE_MAX).into()
-        );
+        return Err(refusals::too_many_deletions(done.len()).into());
     }
     let (mut seen, mut there) = (HashSet::new(), Vec::new());
     for id in done {
@@ -41,11 +40,9 @@ fn check_expected(before: Option<&(Record, Revision)>, expect: ExpectRecord) -> 
 
 pub(super) fn set(state: &State, record: Box<Record>, expect: ExpectRecord) -> Decision {
     match &*record {
-        Record::Se(se) => se.check().map_err(invalid)?,
+        Record::Se(se) => se.check().map_err(refusals::invalid)?,
         Record::User(user) if user.groups.len() > GROUPS_PER_USER_MAX => {
-            return Err(
-                limit("the number of groups of a user", user.groups.len(), GROUPS_PER_USER_MAX).into()
-            );
+            return Err(refusals::too_many_groups(user.groups.len()).into());
         }
         _ => {}
     }
@@ -55,7 +52,7 @@ pub(super) fn set(state: &State, record: Box<Record>, expect: ExpectRecord) -> D
     if let Some(name) = record.unique_name()
         && state.record_named(key.kind(), name).is_some_and(|other| other != key)
     {
-        return Err(Refusal::InUse(format!("another {} is called {name:?}", key.kind().name())).into());
+        return Err(refusals::name_in_use(key.kind(), name).into());
     }
     let user_known = |user: UserId| state.record(RecordKey::User(user)).is_some();
     let group_known = |group: GroupId| state.record(RecordKey::Group(group)).is_some();
@@ -81,27 +78,26 @@ pub(super) fn set(state: &State, record: Box<Record>, expect: ExpectRecord) -> D
 pub(super) fn drop(state: &State, key: RecordKey, expect: ExpectRecord) -> Decision {
     let before = state.record(key).ok_or(Refusal::NotFound)?;
     check_expected(Some(before), expect)?;
-    let in_use = |why: &str| Refusal::InUse(why.to_owned());
     match key {
-        RecordKey::User(UserId::ADMIN) => return Err(in_use("the admin user cannot be dropped").into()),
-        RecordKey::Group(GroupId::ADMIN) => return Err(in_use("the admin group cannot be dropped").into()),
+        RecordKey::User(UserId::ADMIN) => return Err(in_use(RecordUse::AdminUser).into()),
+        RecordKey::Group(GroupId::ADMIN) => return Err(in_use(RecordUse::AdminGroup).into()),
         RecordKey::User(user) if state.accounts.user(user) != Account::default() => {
-            return Err(in_use("the user owns entries or has uploads in flight").into());
+            return Err(in_use(RecordUse::Owner).into());
         }
         RecordKey::Group(group) => {
             if state.accounts.group(group) != Account::default() {
-                return Err(in_use("entries or uploads in flight belong to the group").into());
+                return Err(in_use(RecordUse::OwningGroup).into());
             }
             let has_it = |record: &Record| match record {
                 Record::User(user) => user.group == group || user.groups.contains(&group),
                 _ => false,
             };
             if state.records_of(RecordKind::User).any(has_it) {
-                return Err(in_use("users are in the group").into());
+                return Err(in_use(RecordUse::GroupOfUsers).into());
             }
         }
         RecordKey::Se(se) if state.accounts.ses.get(&se).is_some_and(|account| !account.is_unused()) => {
-            return Err(in_use("the SE has replicas, deletions or bookings").into());
+            return Err(in_use(RecordUse::StorageElement).into());
         }
         RecordKey::User(_) | RecordKey::Se(_) | RecordKey::Quota(_) | RecordKey::Token(_) => {}
     }

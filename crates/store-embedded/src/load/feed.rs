@@ -23,10 +23,10 @@ use super::row::Placed;
 use super::sorter::Sorted;
 use super::twice::Repeated;
 use super::{LoadWork, Loader, Piece, Taken, Total};
+use crate::compactor::RunLoad;
 use crate::decide::would_exceed;
 use crate::defect::Defect;
 use crate::file_error::cannot_write;
-use crate::merger::Loading;
 use crate::random::random_u64;
 use crate::record::{Head, RecordWriter};
 use crate::run::{Cache, Reading};
@@ -157,7 +157,7 @@ struct Feed<'f> {
     to_come: u64,
     /// Rows on their way to the compactor.
     block: Vec<u8>,
-    run: Option<Loading>,
+    run: Option<RunLoad>,
     /// Rows of the run so far.
     rows: u64,
 }
@@ -243,7 +243,7 @@ impl Writer {
                 }
             }
             loaded += feed.rows;
-            self.shared.figures.loaded.fetch_add(feed.rows, Ordering::Relaxed);
+            self.shared.metrics.loaded.fetch_add(feed.rows, Ordering::Relaxed);
             self.end_run(feed)?;
         }
         Ok(loaded)
@@ -325,7 +325,7 @@ impl Writer {
             Some(run) => run,
             run => {
                 let rows = (feed.rows + feed.to_come).min(feed.run_rows);
-                run.insert(self.merger.load(rows + resident))
+                run.insert(self.compactor.load(rows + resident))
             }
         };
         let next = Vec::with_capacity(feed.block.len() + feed.block.len() / 8);
@@ -343,13 +343,13 @@ impl Writer {
             state.resident_changed() as u64
         };
         self.send_block(feed, resident)?;
-        self.settle();
+        self.wait_until_durable();
         if let Some(why) = self.failure() {
             return Err(unavailable(why.to_string()));
         }
         let frozen = self.shared.state.write().freeze(&self.operations, self.frozen);
         self.frozen = frozen.revision;
-        self.shared.figures.set_operations_from(frozen.operations_from);
+        self.shared.metrics.set_operations_from(frozen.operations_from);
         feed.rows = 0;
         match feed.run.take() {
             Some(run) => run.end(Piece::End(Box::new(frozen))),

@@ -164,7 +164,7 @@ impl Sorter {
         let middle = self.rows.sort();
         let rows = std::mem::take(&mut self.rows);
         let path = self.directory.join(format!("{:06}.part", self.parts.len()));
-        let mut out = Part { file: Arc::from(self.disk.create(&path)?), block: Vec::new(), at: 0 };
+        let mut out = SortedPart { file: Arc::from(self.disk.create(&path)?), block: Vec::new(), at: 0 };
         let mut sorted = Sorted::of_memory(rows, middle)?;
         while let Some(placed) = sorted.current() {
             out.put(placed.bytes)?;
@@ -181,20 +181,20 @@ impl Sorter {
         let mut sorted = Sorted::of_memory(std::mem::take(&mut self.rows), middle)?;
         for file in self.parts {
             let length = file.length()?;
-            sorted.add(Source::Part { file, at: 0, length, block: Vec::new(), next: 0 })?;
+            sorted.add(Source::SortedPart { file, at: 0, length, block: Vec::new(), next: 0 })?;
         }
         Ok(sorted)
     }
 }
 
 /// A part being written.
-struct Part {
+struct SortedPart {
     file: Arc<dyn DiskFile>,
     block: Vec<u8>,
     at: u64,
 }
 
-impl Part {
+impl SortedPart {
     fn put(&mut self, row: &[u8]) -> io::Result<()> {
         if self.block.is_empty() {
             self.block.resize(BLOCK_HEAD_BYTES, 0);
@@ -221,7 +221,7 @@ enum Source {
     /// Files of the refs from `next` to `end`.
     Memory { next: usize, end: usize },
     /// Files of a part, from `next` in its block on.
-    Part { file: Arc<dyn DiskFile>, at: u64, length: u64, block: Vec<u8>, next: usize },
+    SortedPart { file: Arc<dyn DiskFile>, at: u64, length: u64, block: Vec<u8>, next: usize },
 }
 
 impl Source {
@@ -229,13 +229,13 @@ impl Source {
         match self {
             Source::Memory { next, end } if next < end => rows.get(*next),
             Source::Memory { .. } => None,
-            Source::Part { block, next, .. } => block.get(*next..).and_then(Placed::read),
+            Source::SortedPart { block, next, .. } => block.get(*next..).and_then(Placed::read),
         }
     }
 
     /// Reads the next block if the position is at the end of this one.
-    fn settle(&mut self) -> io::Result<()> {
-        let Source::Part { file, at, length, block, next } = self else { return Ok(()) };
+    fn read_next(&mut self) -> io::Result<()> {
+        let Source::SortedPart { file, at, length, block, next } = self else { return Ok(()) };
         if *next < block.len() || *at >= *length {
             return Ok(());
         }
@@ -262,7 +262,7 @@ impl Source {
     fn advance(&mut self, row_bytes: usize) -> io::Result<()> {
         match self {
             Source::Memory { next, .. } => *next += 1,
-            Source::Part { next, block, .. } => {
+            Source::SortedPart { next, block, .. } => {
                 *next += row_bytes;
                 if *next >= block.len() {
                     block.clear();
@@ -270,7 +270,7 @@ impl Source {
                 }
             }
         }
-        self.settle()
+        self.read_next()
     }
 }
 
@@ -295,7 +295,7 @@ impl Sorted {
     }
 
     fn add(&mut self, mut source: Source) -> io::Result<()> {
-        source.settle()?;
+        source.read_next()?;
         self.sources.push(source);
         let number = self.sources.len() - 1;
         if self.key(number).is_some() {

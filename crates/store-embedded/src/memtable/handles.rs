@@ -10,7 +10,7 @@ const SHARDS: usize = 4096;
 /// A handle with 32 bits of its key's hash. They suffice to grow a shard without the keys, and to
 /// skip nearly all other handles without reading their rows, which would be cache misses.
 #[derive(Clone, Copy)]
-struct Slot<H> {
+struct HandleSlot<H> {
     handle: H,
     tag: u32,
 }
@@ -18,7 +18,7 @@ struct Slot<H> {
 /// Handles, of 32 bits, by the hash of their keys. The table does not know the keys: the caller
 /// compares.
 pub(crate) struct HandleTable<H> {
-    shards: Box<[HashTable<Slot<H>>]>,
+    shards: Box<[HashTable<HandleSlot<H>>]>,
     length: usize,
 }
 
@@ -63,7 +63,7 @@ impl<H: Copy + PartialEq> HandleTable<H> {
 
     /// Adds a new handle.
     pub fn insert(&mut self, hash: u64, handle: H) {
-        let slot = Slot { handle, tag: tag(hash) };
+        let slot = HandleSlot { handle, tag: tag(hash) };
         self.shards[Self::shard(hash)].insert_unique(spread(slot.tag), slot, |slot| spread(slot.tag));
         self.length += 1;
     }
@@ -98,6 +98,6 @@ impl<H: Copy + PartialEq> HandleTable<H> {
     /// Returns the memory taken.
     pub fn bytes(&self) -> u64 {
         let slots: usize = self.shards.iter().map(|shard| shard.allocation_size()).sum();
-        (slots + SHARDS * size_of::<HashTable<Slot<H>>>()) as u64
+        (slots + SHARDS * size_of::<HashTable<HandleSlot<H>>>()) as u64
     }
 }

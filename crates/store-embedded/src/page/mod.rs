@@ -96,6 +96,8 @@ struct Head {
 
 impl Head {
     fn put(&self, out: &mut [u8]) {
+        // Every field has a fixed place, so that a reader locates any part without a scan. Bytes 45
+        // to 47 and 96 to 103 stay zero.
         out[4..8].copy_from_slice(&self.length.to_le_bytes());
         out[8..10].copy_from_slice(&self.rows.to_le_bytes());
         out[10..12].copy_from_slice(&self.shapes.to_le_bytes());
@@ -118,6 +120,7 @@ impl Head {
         let u16_at = |at: usize| u16::from_le_bytes(part(bytes, at));
         let u32_at = |at: usize| u32_at(bytes, at);
         let u64_at = |at: usize| u64_at(bytes, at);
+        // The type of `bytes` proves its length, so no offset below can be out of bounds.
         let mut bases = [0; NUMBERS];
         bases.iter_mut().zip((48..).step_by(8)).for_each(|(base, at)| *base = u64_at(at));
         Head {
@@ -144,6 +147,7 @@ impl Head {
 
     /// Returns the bytes of one record.
     fn record_bytes(&self) -> usize {
+        // All records of a page have one length: the number of a row gives its place.
         let numbers: usize = self.widths.iter().map(|width| usize::from(*width)).sum();
         usize::from(self.shape_width) + usize::from(self.id_width) + numbers + usize::from(self.digest_width)
     }
@@ -158,8 +162,11 @@ fn mark(hash: u64) -> u8 {
 /// `salt` and the place in the run, so that no page passes for another.
 fn checksum(salt: u64, place: u64, page: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
+    // Salt and place come first: a page of another run, or from another place, fails even if its
+    // bytes are whole.
     hasher.update(&salt.to_le_bytes());
     hasher.update(&place.to_le_bytes());
+    // Bytes 0 to 3 hold the checksum itself.
     hasher.update(&page[4..]);
     hasher.finalize()
 }

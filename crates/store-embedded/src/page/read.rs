@@ -65,6 +65,7 @@ impl<'a> Page<'a> {
     /// Opens a page that was checked before.
     pub fn view(bytes: &'a [u8]) -> Result<Self, Damaged> {
         let head = Head::read(bytes.first_chunk::<HEAD_BYTES>().ok_or(SHORT)?);
+        // Only the length is checked again. Every later access checks its own offset.
         if head.length as usize != bytes.len() {
             return Err(SHORT);
         }
@@ -76,6 +77,7 @@ impl<'a> Page<'a> {
         let head = &self.head;
         let rows = self.rows();
         let whole = rows.div_ceil(WHOLE_EVERY) * 2;
+        // A width above 8 would make `little` shift by a negative number of bits.
         let wide = head.widths.iter().any(|width| *width > 8)
             || head.shape_width > 2
             || !matches!(head.shape_end_width, 2 | 4)
@@ -154,6 +156,7 @@ impl<'a> Page<'a> {
         let mut reader = Reader::new(part);
         let directory = before.directory.0.wrapping_add(reader.varint().map_err(bad)?);
         let count = usize::try_from(reader.varint().map_err(bad)?).unwrap_or(usize::MAX);
+        // A damaged count may be any number: it saturates, and the next check refuses it.
         let end = before.end.saturating_add(count);
         if count == 0 || end > self.rows() {
             return Err(Damaged("the directories of the page have other rows than the page"));
@@ -180,6 +183,8 @@ impl<'a> Page<'a> {
         let (mut low, mut high) = (group.first / WHOLE_EVERY, (group.end - 1) / WHOLE_EVERY);
         while low < high {
             let middle = (low + high).div_ceil(2);
+            // A front-coded name means nothing without the names before it, so only whole ones are
+            // compared.
             let stem = Self::coded(names, self.whole(middle)?)?.more;
             if compare(stem, suffix, name) == Ordering::Greater {
                 high = middle - 1;
@@ -203,6 +208,7 @@ impl<'a> Page<'a> {
         name: &[u8],
         hash: u64,
     ) -> Result<Option<usize>, Damaged> {
+        // A mark has one byte, so one row in 256 matches by chance. The name decides.
         while let Some(row) = self.likely(hash, from)? {
             if self.stands_at(row, directory, name)? {
                 return Ok(Some(row));
@@ -214,12 +220,15 @@ impl<'a> Page<'a> {
 
     /// Returns the first row at or after `from` with the mark of this hash.
     pub fn likely(&self, hash: u64, from: usize) -> Result<Option<usize>, Damaged> {
+        // The marks of a page take two or three cache lines, and searching them is cheaper than
+        // decoding one name.
         let marks = self.bytes.get(HEAD_BYTES + from..self.shapes_at()).ok_or(SHORT)?;
         Ok(memchr::memchr(mark(hash), marks).map(|row| from + row))
     }
 
     /// Says whether this row has this key.
     pub fn stands_at(&self, row: usize, directory: DirId, name: &[u8]) -> Result<bool, Damaged> {
+        // A page of one directory needs no group decoded.
         let its = if self.head.directories == 1 {
             self.head.first_directory
         } else {
@@ -362,7 +371,10 @@ impl<'a> Page<'a> {
 
     /// Returns the number of this width at `at`, and the offset behind it.
     fn little(&self, at: usize, width: u8) -> Result<(u64, usize), Damaged> {
+        // Eight bytes are there even at the end of the page (`TAIL_BYTES`), so one load serves
+        // every width.
         let bytes = *self.bytes.get(at..).and_then(<[u8]>::first_chunk::<8>).ok_or(SHORT)?;
+        // A width of 0 would shift by 64, which `checked_shr` turns into an empty mask.
         let mask = u64::MAX.checked_shr(64 - 8 * u32::from(width)).unwrap_or(0);
         Ok((u64::from_le_bytes(bytes) & mask, at + usize::from(width)))
     }
@@ -412,6 +424,7 @@ impl<'a> Page<'a> {
         };
         let mut numbers = head.bases;
         for (number, width) in numbers.iter_mut().zip(head.widths) {
+            // Width 0: all rows of the page have the smallest number, and nothing is stored.
             if width > 0 {
                 let (more, next) = self.little(at, width)?;
                 *number = number.wrapping_add(more);
@@ -427,6 +440,7 @@ impl<'a> Page<'a> {
             size,
             job,
             created,
+            // Stored as a difference, which may be negative (`PageBuilder::kept`).
             modified: created.wrapping_add(modified),
             revision,
             checksum: self.bytes.get(at..at + usize::from(head.digest_width)).ok_or(SHORT)?,
@@ -449,11 +463,14 @@ impl<'a> Page<'a> {
 
 /// Returns the number of leading bytes that both share.
 fn same_at_start(one: &[u8], other: &[u8]) -> usize {
+    // Eight bytes at a time, because names of one directory share long beginnings.
     let (words, others) = (one.chunks_exact(8), other.chunks_exact(8));
     let mut same = 0;
     for (word, other) in words.zip(others) {
         let differing = u64_at(word, 0) ^ u64_at(other, 0);
         if differing != 0 {
+            // The number is little-endian: its lowest differing bit lies in the first differing
+            // byte.
             return same + (differing.trailing_zeros() / 8) as usize;
         }
         same += 8;
@@ -499,6 +516,7 @@ impl Walk {
     fn step(&mut self, page: &Page<'_>) -> Result<(), Damaged> {
         let (names, _) = page.names()?;
         let coded = Page::coded(names, self.at)?;
+        // A whole name shares nothing. Any other may share at most the name before it.
         let shareable = if self.row.is_multiple_of(WHOLE_EVERY) { 0 } else { self.stem };
         if coded.shared > shareable {
             return Err(NAMES);
@@ -522,9 +540,11 @@ impl Walk {
         match self.group {
             Some(group) if row < group.end => {}
             Some(group) if row == group.end => self.group = page.next_group(Some(group))?,
+            // A walk that begins inside of a page does not know its group yet.
             _ => self.group = Some(page.group_of(row)?),
         }
         let (_, suffix) = page.names()?;
+        // The common end is appended only here, because the next name is front-coded without it.
         self.name.truncate(self.stem);
         self.name.extend_from_slice(suffix);
         Ok(true)
@@ -545,6 +565,7 @@ impl Walk {
     /// Says whether the current row notes that something is gone.
     pub fn is_gone(&self, page: &Page<'_>) -> Result<bool, Damaged> {
         let row = self.row.checked_sub(1).ok_or(NO_ROW)?;
+        // Only the shape is read: a merge asks this for every row.
         let (shape, _) = page.little(page.record_at(row), page.head.shape_width)?;
         Ok(is_gone(page.shape(shape)?))
     }

@@ -141,12 +141,14 @@ impl RowRoom {
         item: Option<&Trashed>,
     ) -> Row<'a> {
         let RowRoom { shape, rest, checksum } = self;
+        // The buffers serve one row after the other, so that encoding allocates nothing.
         shape.clear();
         rest.clear();
         checksum.clear();
         let name = entry.at.name.as_str();
         let (kind, id) = match &entry.body {
             Body::Directory(number) => {
+                // A number fills half of the identity, so directories need no column of their own.
                 let mut id = [0; 16];
                 id[..8].copy_from_slice(&number.0.to_le_bytes());
                 (RowKind::Directory, id)
@@ -156,6 +158,8 @@ impl RowRoom {
             Body::Link { guid, .. } => (RowKind::Link, guid.0),
         };
         let mut flags = 0;
+        // The item of the trash comes first in the rest: `trashed` reads it without the other
+        // parts.
         if let Some(item) = item {
             flags |= TRASHED;
             item.encode(rest);
@@ -168,6 +172,8 @@ impl RowRoom {
             flags |= TAGS;
             entry.tags.encode(rest);
         }
+        // Kind and flags have fixed places, so that `guid` and `trashed` need not decode the shape.
+        // The flags are known only below.
         shape.extend_from_slice(&[kind as u8, 0]);
         entry.owner.encode(shape);
         entry.group.encode(shape);
@@ -207,6 +213,8 @@ fn put_checksums(checksums: &Checksums, shape: &mut Vec<u8>, rest: &mut Vec<u8>,
     match (all.next(), all.next()) {
         (None, _) => 0,
         (Some(one), None) => {
+            // One checksum is the normal case. Its digest gets a column, and the shape stays common
+            // to many rows.
             shape.push(one.algorithm() as u8);
             digest.extend_from_slice(one.digest());
             ONE_CHECKSUM
@@ -257,6 +265,7 @@ struct Shape<'a> {
 impl<'a> Shape<'a> {
     fn read(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
+        // Rows that are no entry never come here: `entry` passes over them before.
         let kind = match reader.byte()? {
             1 => RowKind::Directory,
             2 => RowKind::File,
@@ -330,6 +339,7 @@ impl<'a> Row<'a> {
     /// Returns the GUID, if the row is of something that has or had one.
     pub fn guid(&self) -> Option<Guid> {
         match self.shape.first() {
+            // Files, collections and links have a GUID, and a purged row had one (`RowKind`).
             Some(2..=4 | 6) => Some(Guid(self.id)),
             _ => None,
         }
@@ -342,11 +352,13 @@ impl<'a> Row<'a> {
 
     /// Returns the approximate size in bytes.
     pub fn bytes(&self) -> usize {
+        // 64 bytes: the directory, the identity and the five numbers.
         self.name.len() + self.shape.len() + self.rest.len() + self.checksum.len() + 64
     }
 
     /// Returns the facts about an item of the trash; none if the row is no item.
     pub fn trashed(&self) -> Result<Option<Trashed>, DecodeError> {
+        // Only entries have flags in the second byte.
         match self.shape.get(..2) {
             Some([1..=4, flags]) if flags & TRASHED != 0 => {
                 Trashed::decode(&mut Reader::new(self.rest)).map(Some)
@@ -367,6 +379,7 @@ impl<'a> Row<'a> {
             0 => self.at()?,
             _ => Trashed::decode(rest)?.at,
         };
+        // The parts come in the order in which `RowRoom::any` puts them.
         let expires = if flags & EXPIRES != 0 { Some(TimeMs::decode(rest)?) } else { None };
         let tags = if flags & TAGS != 0 { Decode::decode(rest)? } else { Vec::new() };
         let guid = Guid(self.id);
@@ -376,6 +389,7 @@ impl<'a> Row<'a> {
             RowKind::Link => Body::Link { guid, target: Lfn::decode(rest)? },
             _ => Body::File(self.file(at.name.as_str(), &mut shape, rest)?),
         };
+        // Bytes left over prove damage: every part has been read.
         rest.clone().finish()?;
         Ok(Some(Entry {
             at,
@@ -394,6 +408,7 @@ impl<'a> Row<'a> {
     /// Returns the place of the entry, if its key has it.
     fn at(&self) -> Result<At, DecodeError> {
         let name = self.text()?;
+        // The root has no parent. Its key is in a directory that no entry can have.
         if self.parent == keyspace::ROOT_IN {
             return Ok(At { parent: DirId::ROOT, name: Name::root() });
         }
@@ -412,6 +427,7 @@ impl<'a> Row<'a> {
         }
         let mut shape = Shape::read(self.shape)?;
         let rest = &mut Reader::new(self.rest);
+        // A look-up of replicas needs neither, but both stand before the checksums.
         if shape.flags & EXPIRES != 0 {
             TimeMs::decode(rest)?;
         }
@@ -439,6 +455,7 @@ impl<'a> Row<'a> {
         };
         Ok(File {
             guid: Guid(self.id),
+            // The columns have no null: a flag distinguishes size 0 from an unknown size.
             size: (flags & SIZE != 0).then_some(self.size),
             checksums,
             job: (flags & JOB != 0).then_some(self.job),
@@ -457,9 +474,12 @@ fn places(name: &str, reader: &mut Reader<'_>) -> Result<Vec<Replica>, DecodeErr
             0 => Location::Derived,
             1 => {
                 let before = reader.text()?;
+                // The shape has the PFN up to the name, which the key has.
                 let mut pfn = String::with_capacity(before.len() + name.len());
                 pfn.push_str(before);
                 pfn.push_str(name);
+                // Parsing again keeps the promise of `model`: no bytes from disk become an invalid
+                // PFN.
                 Location::Explicit(Pfn::parse(&pfn).map_err(|_| reader.error("not a valid PFN"))?)
             }
             _ => return Err(reader.error("a place that is neither derived nor explicit")),

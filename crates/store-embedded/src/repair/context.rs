@@ -8,14 +8,14 @@ use crate::segment::CatalogueId;
 use crate::settings::EmbeddedSettings;
 
 /// Context of a repair.
-pub(crate) struct Ground<'g> {
+pub(crate) struct RepairContext<'g> {
     pub disk: &'g Arc<dyn Disk>,
     pub settings: &'g EmbeddedSettings,
     pub data: &'g Layout,
     pub identity: Identity,
 }
 
-impl Ground<'_> {
+impl RepairContext<'_> {
     pub fn catalogue(&self) -> CatalogueId {
         self.identity.id
     }

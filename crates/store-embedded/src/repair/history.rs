@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 use exacat_model::{ErrorKind, Result, Revision};
 
-use super::context::Ground;
+use super::context::RepairContext;
 use super::sources::{SegmentCopy, Sources, segment_of};
-use super::{RepairProgress, Tell, names_in};
+use super::{ProgressCallback, RepairProgress, names_in};
 use crate::archive::{Archive, ENDING as ARCHIVED, is_archived};
 use crate::disk::{Disk, read_whole};
 use crate::file_error::cannot_read;
@@ -34,7 +34,7 @@ pub(super) enum Bytes {
 
 /// A recovered segment, from its first change to its last.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(super) struct RecoveredSegment {
     pub first: Revision,
     /// Last change; the one before the first, if there is none.
     pub last: Revision,
@@ -54,10 +54,10 @@ pub(super) struct Hole {
 
 /// The log as far as it can be recovered.
 #[derive(Debug, Default)]
-pub(super) struct MendedLog {
+pub(super) struct RecoveredLog {
     pub problems: Vec<String>,
-    pub mended: Vec<String>,
-    pub parts: Vec<Part>,
+    pub repairs: Vec<String>,
+    pub parts: Vec<RecoveredSegment>,
     pub holes: Vec<Hole>,
 }
 
@@ -72,11 +72,15 @@ struct Seen {
     is_sealed: bool,
 }
 
-impl MendedLog {
+impl RecoveredLog {
     /// Reads every segment, and finds copies of the damaged ones.
-    pub fn put_together(ground: &Ground<'_>, sources: &Sources, tell: &mut Tell<'_>) -> Result<Self> {
-        let disk = &**ground.disk;
-        let directory = ground.data.log();
+    pub fn put_together(
+        context: &RepairContext<'_>,
+        sources: &Sources,
+        progress: &mut ProgressCallback<'_>,
+    ) -> Result<Self> {
+        let disk = &**context.disk;
+        let directory = context.data.log();
         let mut own: Vec<(Revision, PathBuf)> = Vec::new();
         for name in names_in(disk, &directory)? {
             if let Some(first) = segment_of(&name) {
@@ -86,23 +90,23 @@ impl MendedLog {
                 }
             }
         }
-        let mut log = MendedLog::default();
+        let mut log = RecoveredLog::default();
         let Some((begin, _)) = own.first() else {
             log.problems.push("there is no log".to_owned());
             let from = Revision(1);
             log.holes.push(Hole { from, to: None, why: "there is no segment of the log".to_owned() });
             return Ok(log);
         };
-        let mut work = Work {
+        let mut work = LogRecovery {
             disk,
-            catalogue: ground.catalogue(),
+            catalogue: context.catalogue(),
             sources,
             same_line: same_line(disk, &own, sources),
             log,
         };
         let mut next = *begin;
         for (at, (first, path)) in own.iter().enumerate() {
-            tell(&RepairProgress::Checking { file: path.display().to_string() });
+            progress(&RepairProgress::Checking { file: path.display().to_string() });
             if *first > next {
                 work.log.problems.push(format!(
                     "{}: changes {} to {} are missing before it",
@@ -115,7 +119,7 @@ impl MendedLog {
             let after = own.get(at + 1).map(|(after, _)| *after);
             next = work.segment(*first, path, after)?;
         }
-        work.compare_with_end(ground, next)?;
+        work.compare_with_end(context, next)?;
         Ok(work.log)
     }
 
@@ -125,13 +129,13 @@ impl MendedLog {
     }
 
     /// Returns the parts after the last hole.
-    pub fn stretch(&self) -> &[Part] {
+    pub fn stretch(&self) -> &[RecoveredSegment] {
         stretch_up_to(&self.parts)
     }
 
     /// Returns the parts without a hole that continue a state at this revision, and their last
     /// change. They begin with the part that has the next change, or with its history.
-    pub fn after(&self, revision: Revision) -> Option<(&[Part], Revision)> {
+    pub fn after(&self, revision: Revision) -> Option<(&[RecoveredSegment], Revision)> {
         let next = revision.0.saturating_add(1);
         let begin = self.parts.partition_point(|part| part.first.0 <= next).checked_sub(1)?;
         if self.parts[begin].last < revision {
@@ -161,7 +165,7 @@ impl MendedLog {
 }
 
 /// Returns the parts after the last hole, of parts in order.
-fn stretch_up_to(parts: &[Part]) -> &[Part] {
+fn stretch_up_to(parts: &[RecoveredSegment]) -> &[RecoveredSegment] {
     let mut first = parts.len().saturating_sub(1);
     while first > 0 && parts[first].first.0 == parts[first - 1].last.0 + 1 {
         first -= 1;
@@ -187,19 +191,19 @@ fn same_line(disk: &dyn Disk, own: &[(Revision, PathBuf)], sources: &Sources) ->
 }
 
 /// Context of the recovery.
-struct Work<'w> {
+struct LogRecovery<'w> {
     disk: &'w dyn Disk,
     catalogue: CatalogueId,
     sources: &'w Sources,
     same_line: (Revision, Revision),
-    log: MendedLog,
+    log: RecoveredLog,
 }
 
-impl Work<'_> {
+impl LogRecovery<'_> {
     /// Names the changes that the log lacks at its end. Evidence is the file END, and runs outside
     /// of the manifest; `next` is the change after the log's last.
-    fn compare_with_end(&mut self, ground: &Ground<'_>, next: Revision) -> Result<()> {
-        let (directory, runs) = (ground.data.log(), ground.data.runs());
+    fn compare_with_end(&mut self, context: &RepairContext<'_>, next: Revision) -> Result<()> {
+        let (directory, runs) = (context.data.log(), context.data.runs());
         let witness = match log_end::read(self.disk, &directory, self.catalogue) {
             Err(error) if error.kind != ErrorKind::Corrupt => return Err(error),
             found => found.ok().flatten(),
@@ -207,7 +211,7 @@ impl Work<'_> {
         let of_end = witness.map(|witness| (directory.join(log_end::FILE), witness.revision));
         // Without a manifest all runs are unnamed.
         let manifest = Manifest::load(self.disk, &runs, self.catalogue).ok().flatten().unwrap_or_default();
-        let of_run = newest_unnamed(self.disk, &runs, &ground.identity, &manifest)
+        let of_run = newest_unnamed(self.disk, &runs, &context.identity, &manifest)
             // Changes in the named runs are not lost.
             .filter(|(_, known)| *known > manifest.revision)
             .map(|(name, known)| (runs.join(name), known));
@@ -230,11 +234,11 @@ impl Work<'_> {
     fn fill(&mut self, from: Revision, to: Option<Revision>) -> Result<Revision> {
         let mut next = from;
         while to.is_none_or(|to| next < to) {
-            let reaches = |part: &Part| part.last >= next && to.is_none_or(|to| part.last < to);
+            let reaches = |part: &RecoveredSegment| part.last >= next && to.is_none_or(|to| part.last < to);
             // Only a copy that leads to an existing segment is certain to be of this timeline.
             let best = self.copies(next, None)?.into_iter().filter(reaches).max_by_key(|part| part.last);
             let Some(part) = best else { break };
-            self.log.mended.push(format!(
+            self.log.repairs.push(format!(
                 "changes {} to {} of the log: copied from {}",
                 part.first.0,
                 part.last.0,
@@ -251,7 +255,7 @@ impl Work<'_> {
     }
 
     /// Returns the intact parts of a segment's copies on this timeline.
-    fn copies(&self, first: Revision, salt: Option<u64>) -> Result<Vec<Part>> {
+    fn copies(&self, first: Revision, salt: Option<u64>) -> Result<Vec<RecoveredSegment>> {
         let mut parts = Vec::new();
         for copy in self.sources.segments.iter().filter(|copy| copy.first == first) {
             let Some(bytes) = self.bytes_of(copy) else { continue };
@@ -338,9 +342,13 @@ impl Work<'_> {
         };
         self.log.problems.push(problem.clone());
         let salt = seen.as_ref().ok().map(|seen| seen.header.salt);
-        let mut ways: Vec<Mended> = Vec::new();
+        let mut ways: Vec<RecoveryWay> = Vec::new();
         for part in self.copies(first, salt)? {
-            ways.push(Mended { how: format!("copied from {}", shown(&part.bytes)), part, is_all: false });
+            ways.push(RecoveryWay {
+                how: format!("copied from {}", shown(&part.bytes)),
+                part,
+                is_all: false,
+            });
         }
         if let Ok(own) = &bytes {
             ways.extend(self.overlaid(&name, own, first, after.is_none()));
@@ -350,13 +358,13 @@ impl Work<'_> {
             && seen.last >= first
         {
             let part = part_of(seen, Bytes::Made(up_to(bytes, seen.header.salt)));
-            ways.push(Mended { how: format!("kept up to change {}", part.last.0), part, is_all: false });
+            ways.push(RecoveryWay { how: format!("kept up to change {}", part.last.0), part, is_all: false });
         }
         let ways = ways.into_iter().filter(|way| after.is_none_or(|after| way.part.last < after));
         let (mut next, mut is_all) = (first, false);
         if let Some(best) = furthest(ways) {
             (next, is_all) = (Revision(best.part.last.0 + 1), best.is_all);
-            self.log.mended.push(format!("{name}: {}", best.how));
+            self.log.repairs.push(format!("{name}: {}", best.how));
             if best.part.last >= first {
                 self.log.parts.push(best.part);
             }
@@ -371,7 +379,7 @@ impl Work<'_> {
 
     /// Returns the segment's own bytes overwritten by those of copies: where they are damaged, a
     /// copy of the beginning may be intact.
-    fn overlaid(&self, name: &str, own: &[u8], first: Revision, is_last: bool) -> Vec<Mended> {
+    fn overlaid(&self, name: &str, own: &[u8], first: Revision, is_last: bool) -> Vec<RecoveryWay> {
         let mut ways = Vec::new();
         for copy in self.sources.segments.iter().filter(|copy| copy.first == first) {
             let Some(copied) = self.bytes_of(copy).filter(|bytes| !is_archived(bytes)) else { continue };
@@ -387,7 +395,7 @@ impl Work<'_> {
                 {
                     let how = format!("its beginning from {}, the rest as it was", copy.path.display());
                     let part = part_of(&seen, Bytes::Made(bytes));
-                    ways.push(Mended { how, part, is_all: own.len() >= copied.len() });
+                    ways.push(RecoveryWay { how, part, is_all: own.len() >= copied.len() });
                     break;
                 }
             }
@@ -397,17 +405,17 @@ impl Work<'_> {
 }
 
 /// A candidate to replace a damaged segment.
-struct Mended {
+struct RecoveryWay {
     how: String,
-    part: Part,
+    part: RecoveredSegment,
     /// True if it reaches as far as the segment did.
     is_all: bool,
 }
 
 /// Returns the candidate that reaches furthest. Of several, a complete one wins, then the first: a
 /// copy is the simplest.
-fn furthest(ways: impl Iterator<Item = Mended>) -> Option<Mended> {
-    ways.fold(None, |best: Option<Mended>, way| match best {
+fn furthest(ways: impl Iterator<Item = RecoveryWay>) -> Option<RecoveryWay> {
+    ways.fold(None, |best: Option<RecoveryWay>, way| match best {
         Some(best) if (best.part.last, best.is_all) >= (way.part.last, way.is_all) => Some(best),
         _ => Some(way),
     })
@@ -420,9 +428,15 @@ fn shown(bytes: &Bytes) -> String {
     }
 }
 
-fn part_of(seen: &Seen, bytes: Bytes) -> Part {
+fn part_of(seen: &Seen, bytes: Bytes) -> RecoveredSegment {
     let Seen { header, archived, last, .. } = seen;
-    Part { first: header.first_revision, last: *last, salt: header.salt, archived: *archived, bytes }
+    RecoveredSegment {
+        first: header.first_revision,
+        last: *last,
+        salt: header.salt,
+        archived: *archived,
+        bytes,
+    }
 }
 
 /// Returns the bytes of a plain segment up to the end of the last record before any damage.

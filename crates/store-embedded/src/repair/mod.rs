@@ -4,7 +4,7 @@
 //!   survey:   reads every file: which runs, which segments, the manifest, CATALOGUE are intact
 //!   runs:     an intact copy elsewhere ► else written anew, if all rows are readable ► else …
 //!   rebuild:  … an older state (older runs, a snapshot, a backup, nothing) and the log after it ► else …
-//!   salvage:  … the readable rows, every counter and index recomputed; losses are listed
+//!   rows:     … the readable rows, every counter and index recomputed; losses are listed
 //! ```
 //! The first way that gives the whole state is taken. Its result is prepared beside the catalogue
 //! and audited. It replaces the catalogue as a restore does (`snapshot::switch`): atomically, even
@@ -15,15 +15,15 @@
 //! * `runs`: the runs of the manifest, and ways to recover each
 //! * `history`: the log, recovered from all sources
 //! * `prepare`: the replacement, made beside and audited
-//! * `salvage`: a state from the readable rows
+//! * `recover_rows`: a state from the readable rows
 
 mod context;
 mod history;
 mod opened;
 mod plan;
 mod prepare;
+mod recover_rows;
 mod runs;
-mod salvage;
 mod sources;
 
 use std::path::{Path, PathBuf};
@@ -32,8 +32,8 @@ use std::sync::Arc;
 use exacat_model::{Error, ErrorKind, Finding, Result, Revision, TimeMs};
 use exacat_store::Clock;
 
-use self::context::Ground;
-use self::history::MendedLog;
+use self::context::RepairContext;
+use self::history::RecoveredLog;
 use self::plan::Plan;
 use self::prepare::Made;
 use self::runs::Runs;
@@ -75,7 +75,7 @@ pub enum RepairProgress {
 }
 
 /// Progress callback of a repair.
-pub(crate) type Tell<'t> = dyn FnMut(&RepairProgress) + 't;
+pub(crate) type ProgressCallback<'t> = dyn FnMut(&RepairProgress) + 't;
 
 /// Result of a repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ pub struct Repaired {
     /// Problems found, each with file and place; empty if there are none.
     pub problems: Vec<String>,
     /// Ways in which the problems were repaired, or would be.
-    pub mended: Vec<String>,
+    pub repairs: Vec<String>,
     /// Losses, as far as they are listed.
     pub losses: Vec<Finding>,
     /// Number of all losses.
@@ -102,7 +102,7 @@ pub struct Repaired {
     /// Oldest change in the history after the repair.
     pub oldest: Revision,
     /// Replaced copy: the files before the repair.
-    pub set_aside: Option<PathBuf>,
+    pub replaced_copy: Option<PathBuf>,
 }
 
 /// Losses, listed up to a bound.
@@ -127,7 +127,7 @@ pub(crate) fn repair(
     settings: &EmbeddedSettings,
     options: &RepairOptions,
     clock: &dyn Clock,
-    tell: &mut Tell<'_>,
+    progress: &mut ProgressCallback<'_>,
 ) -> Result<Repaired> {
     let data = Layout::new(&settings.directory);
     let nothing = || Error::not_found(format!("there is no catalogue in {}", data.root().display()));
@@ -139,7 +139,7 @@ pub(crate) fn repair(
     let _lock = data.lock(&**disk)?;
     clear(&**disk, &data)?;
     let mut problems = Vec::new();
-    let mut mended = Vec::new();
+    let mut repairs = Vec::new();
     let mut sources = Sources::find(&**disk, &data, options.from.as_deref())?;
     let (identity, identity_is_good) = match data.read_identity(&**disk) {
         Ok(Some(identity)) => (identity, true),
@@ -151,24 +151,24 @@ pub(crate) fn repair(
                 found.err().map_or_else(|| "the file CATALOGUE is missing".to_owned(), |error| error.message);
             problems.push(what);
             let (identity, how) = sources.identity(&**disk, &data)?;
-            mended.push(format!("CATALOGUE: {how}"));
+            repairs.push(format!("CATALOGUE: {how}"));
             (identity, false)
         }
     };
     sources.keep_of(&identity);
-    let ground = Ground { disk, settings, data: &data, identity };
-    let log = MendedLog::put_together(&ground, &sources, tell)?;
+    let context = RepairContext { disk, settings, data: &data, identity };
+    let log = RecoveredLog::put_together(&context, &sources, progress)?;
     problems.extend(log.problems.iter().cloned());
-    let runs = Runs::survey(&ground, &sources, tell)?;
+    let runs = Runs::survey(&context, &sources, progress)?;
     problems.extend(runs.problems.iter().cloned());
     if problems.is_empty() {
         // Every file is intact. The inspection checks whether the state in them is consistent.
-        let inspected = opened::state_of(&ground)?;
+        let inspected = opened::state_of(&context)?;
         problems.extend(inspected.problems);
         if problems.is_empty() {
             return Ok(Repaired {
                 problems,
-                mended,
+                repairs,
                 losses: Vec::new(),
                 losses_total: 0,
                 done: false,
@@ -177,18 +177,18 @@ pub(crate) fn repair(
                 entries: inspected.entries,
                 digest: inspected.digest,
                 oldest: log.oldest(),
-                set_aside: None,
+                replaced_copy: None,
             });
         }
     }
-    let plan = Plan { ground: &ground, sources: &sources, log: &log, runs: &runs, clock };
-    let made = plan.make(tell).inspect_err(|_| discard(&**disk, &data))?;
+    let plan = Plan { context: &context, sources: &sources, log: &log, runs: &runs, clock };
+    let made = plan.make(progress).inspect_err(|_| discard(&**disk, &data))?;
     let Made { state, identity, oldest, how, losses } = made;
-    mended.extend(log.mended.iter().cloned());
-    mended.extend(how);
+    repairs.extend(log.repairs.iter().cloned());
+    repairs.extend(how);
     let mut repaired = Repaired {
         problems,
-        mended,
+        repairs,
         losses: losses.listed,
         losses_total: losses.total,
         done: false,
@@ -197,26 +197,27 @@ pub(crate) fn repair(
         entries: state.entries,
         digest: state.digest,
         oldest,
-        set_aside: None,
+        replaced_copy: None,
     };
     if repaired.losses_total > 0 && !options.accept_loss {
         discard(&**disk, &data);
         return Ok(repaired);
     }
-    if !identity_is_good || identity != ground.identity {
+    if !identity_is_good || identity != context.identity {
         Layout::new(&data.prepared()).write_identity(&**disk, &identity)?;
     }
-    let number = switch::next_aside(&**disk, &data)?;
-    switch::switch(&**disk, &data, number, identity_is_good.then_some(&ground.identity))?;
+    let number = switch::next_replaced(&**disk, &data)?;
+    switch::switch(&**disk, &data, number, identity_is_good.then_some(&context.identity))?;
     repaired.done = true;
-    repaired.set_aside = Some(switch::aside(&data, number));
+    repaired.replaced_copy = Some(switch::replaced_copy(&data, number));
     Ok(repaired)
 }
 
 /// Completes an interrupted restore, or removes the leftovers of one that was not done.
 fn clear(disk: &dyn Disk, data: &Layout) -> Result<()> {
-    if switch::check_settled(disk, data).is_err() || data.read_identity(disk).is_ok_and(|one| one.is_some()) {
-        return switch::settle(disk, data);
+    if switch::check_finished(disk, data).is_err() || data.read_identity(disk).is_ok_and(|one| one.is_some())
+    {
+        return switch::finish_or_undo(disk, data);
     }
     // The catalogue's identity is unknown, but the prepared files are certainly no part of it.
     remove_tree(disk, &data.prepared()).map_err(|error| cannot_write(data.root(), &error))
@@ -225,7 +226,7 @@ fn clear(disk: &dyn Disk, data: &Layout) -> Result<()> {
 /// Removes prepared files that will not be used.
 fn discard(disk: &dyn Disk, data: &Layout) {
     if let Err(error) = remove_tree(disk, &data.prepared()) {
-        tracing::warn!(%error, "cannot remove what a repair prepared; the next opening does");
+        tracing::warn!(%error, "cannot remove the files that a repair prepared; the next opening removes them");
     }
 }
 
@@ -238,8 +239,8 @@ pub(crate) fn problems_of(
 ) -> Result<Vec<String>> {
     let data = Layout::new(&settings.directory);
     let sources = Sources::none();
-    let ground = Ground { disk, settings, data: &data, identity };
-    Ok(Runs::survey(&ground, &sources, &mut |_| ())?.problems)
+    let context = RepairContext { disk, settings, data: &data, identity };
+    Ok(Runs::survey(&context, &sources, &mut |_| ())?.problems)
 }
 
 /// Returns the file names in a directory, in order.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use exacat_model::{ErrorKind, Result, Revision, TimeMs};
 
-use super::context::Ground;
+use super::context::RepairContext;
 use crate::recovery::recover;
-use crate::table::Shelf;
+use crate::table::RunSet;
 
 /// State of a catalogue whose files are all intact.
 pub(super) struct StateFound {
@@ -19,10 +19,10 @@ pub(super) struct StateFound {
 }
 
 /// Builds the state that opening would give, and audits it. Changes nothing.
-pub(super) fn state_of(ground: &Ground<'_>) -> Result<StateFound> {
-    let (disk, data) = (ground.disk, ground.data);
-    let recovered = Shelf::look_at(Arc::clone(disk), &data.runs(), ground.identity.clone())
-        .and_then(|shelf| recover(disk, data, ground.identity.id, shelf, ground.settings, false));
+pub(super) fn state_of(context: &RepairContext<'_>) -> Result<StateFound> {
+    let (disk, data) = (context.disk, context.data);
+    let recovered = RunSet::look_at(Arc::clone(disk), &data.runs(), context.identity.clone())
+        .and_then(|run_set| recover(disk, data, context.identity.id, run_set, context.settings, false));
     let recovered = match recovered {
         Ok(recovered) => recovered,
         Err(error) if matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Internal) => {

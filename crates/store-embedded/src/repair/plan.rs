@@ -2,16 +2,16 @@
 
 use exacat_store::Clock;
 
-use super::context::Ground;
-use super::history::MendedLog;
+use super::context::RepairContext;
+use super::history::RecoveredLog;
 use super::runs::Runs;
 use super::sources::Sources;
 
 /// All findings about the damaged catalogue and its sources.
 pub(super) struct Plan<'p> {
-    pub ground: &'p Ground<'p>,
+    pub context: &'p RepairContext<'p>,
     pub sources: &'p Sources,
-    pub log: &'p MendedLog,
+    pub log: &'p RecoveredLog,
     pub runs: &'p Runs,
     pub clock: &'p dyn Clock,
 }

@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use exacat_model::{Error, ErrorKind, Result, Revision, TimeMs};
 
-use super::history::{Bytes, Part};
+use super::history::{Bytes, RecoveredSegment};
 use super::plan::Plan;
+use super::recover_rows;
 use super::runs::{Way, check};
-use super::salvage;
 use super::sources::OlderState;
-use super::{Losses, RepairProgress, Tell, segments_in};
+use super::{Losses, ProgressCallback, RepairProgress, segments_in};
 use crate::archive::ENDING as ARCHIVED;
 use crate::disk::{remove_tree, write_small};
 use crate::file_error::{cannot_read, cannot_write};
@@ -26,9 +26,9 @@ use crate::run::Cache;
 use crate::segment::{self, put_seal};
 use crate::settings::SNAPSHOT_CACHE_BYTES;
 use crate::snapshot::cut::cut;
-use crate::snapshot::view::{End, build, flush_built};
+use crate::snapshot::view::{ReadEnd, build, flush_built};
 use crate::state::State;
-use crate::table::{Shelf, begin_run, next_number, run_file_name, scratch_name};
+use crate::table::{RunSet, begin_run, next_number, run_file_name, scratch_name};
 
 /// Bytes per read while copying.
 const COPY_BYTES: usize = 1 << 20;
@@ -73,7 +73,7 @@ enum Base<'b> {
 
 impl Plan<'_> {
     /// Makes the replacement in the way that loses least.
-    pub fn make(&self, tell: &mut Tell<'_>) -> Result<Made> {
+    pub fn make(&self, progress: &mut ProgressCallback<'_>) -> Result<Made> {
         let mut why_not = Vec::new();
         // First choice: the whole state and the whole kept history.
         for base in self.bases()? {
@@ -82,7 +82,7 @@ impl Plan<'_> {
                 why_not.push(format!("{}: the log after it is not whole", self.name(&base)));
                 continue;
             }
-            match self.made_from(&base, tell) {
+            match self.made_from(&base, progress) {
                 Ok(made) => return Ok(made),
                 Err(error) if is_about_files(&error) => {
                     why_not.push(format!("{}: {}", self.name(&base), error.message));
@@ -90,17 +90,17 @@ impl Plan<'_> {
                 Err(error) => return Err(error),
             }
         }
-        why_not.iter().for_each(|why| tracing::info!(why, "a way to repair is none"));
+        why_not.iter().for_each(|why| tracing::info!(why, "one way to repair does not work"));
         // Second choice: intact runs. Changes after them are lost, but the state once existed.
         if self.runs.runs.iter().all(super::runs::RunSeen::is_whole) {
-            match self.made_from(&Base::Oldest(self.runs.runs.len()), tell) {
+            match self.made_from(&Base::Oldest(self.runs.runs.len()), progress) {
                 Err(error) if is_about_files(&error) => why_not.push(error.message),
                 made => return made,
             }
         }
         // Third choice: the readable rows.
         if self.runs.runs.iter().any(|run| !matches!(run.way, Way::Not)) {
-            match self.salvaged(tell) {
+            match self.recovered_rows(progress) {
                 Err(error) if is_about_files(&error) => why_not.push(error.message),
                 made => return made,
             }
@@ -112,7 +112,7 @@ impl Plan<'_> {
             !matches!(base, Base::Oldest(0) | Base::Nothing) || begins
         };
         for base in self.bases()?.into_iter().filter(is_state) {
-            match self.made_from(&base, tell) {
+            match self.made_from(&base, progress) {
                 Err(error) if is_about_files(&error) => why_not.push(error.message),
                 made => return made,
             }
@@ -160,7 +160,7 @@ impl Plan<'_> {
         match base {
             Base::Oldest(count) if *count == self.runs.runs.len() => Ok(self.runs.manifest.revision),
             Base::Oldest(count) => {
-                let disk = self.ground.disk;
+                let disk = self.context.disk;
                 let newest = &self.runs.runs[self.runs.runs.len() - count];
                 let unknown = || Error::new(ErrorKind::Corrupt, "a run does not say of when it is");
                 let Way::File { path, .. } = &newest.way else { return Err(unknown()) };
@@ -175,13 +175,13 @@ impl Plan<'_> {
     }
 
     /// Prepares a state and the log after it. Missing parts of the log are lost.
-    fn made_from(&self, base: &Base<'_>, tell: &mut Tell<'_>) -> Result<Made> {
-        let disk = &**self.ground.disk;
+    fn made_from(&self, base: &Base<'_>, progress: &mut ProgressCallback<'_>) -> Result<Made> {
+        let disk = &**self.context.disk;
         self.begin()?;
         let mut how = Vec::new();
         let manifest = match base {
             Base::Oldest(count) => {
-                how.extend(self.runs.mended.iter().cloned());
+                how.extend(self.runs.repairs.iter().cloned());
                 self.put_runs(*count)?
             }
             Base::Older(state) => self.put_older(state)?,
@@ -193,7 +193,7 @@ impl Plan<'_> {
             how.clear();
             how.push(format!("the runs: made anew of {} and the log after it", self.name(base)));
         }
-        manifest.save(disk, &self.runs_place(), self.ground.catalogue())?;
+        manifest.save(disk, &self.runs_place(), self.context.catalogue())?;
         let revision = manifest.revision;
         let (parts, end) = match self.log.after(revision) {
             Some((parts, end)) => (parts, end),
@@ -206,19 +206,19 @@ impl Plan<'_> {
         if let Base::Older(state) = base {
             check_line(state, parts)?;
         }
-        let shelf =
-            Shelf::open(Arc::clone(self.ground.disk), &self.runs_place(), self.ground.identity.clone())?;
+        let run_set =
+            RunSet::open(Arc::clone(self.context.disk), &self.runs_place(), self.context.identity.clone())?;
         let segments = segments_in(disk, &log)?;
-        let settings = (Arc::new(Cache::new(SNAPSHOT_CACHE_BYTES)), self.ground.settings.memtable_rows);
-        let mut told = |revision: Revision| tell(&RepairProgress::Reading { revision });
-        let id = self.ground.catalogue();
-        let end = End::Revision(end.max(revision));
-        let mut built = build(disk, shelf, (id, &segments), end, settings, &mut told)?;
-        if end != End::Revision(built.state.revision) {
+        let settings = (Arc::new(Cache::new(SNAPSHOT_CACHE_BYTES)), self.context.settings.memtable_rows);
+        let mut report = |revision: Revision| progress(&RepairProgress::Reading { revision });
+        let id = self.context.catalogue();
+        let end = ReadEnd::Revision(end.max(revision));
+        let mut built = build(disk, run_set, (id, &segments), end, settings, &mut report)?;
+        if end != ReadEnd::Revision(built.state.revision) {
             let what = format!("its log ends with change {}", built.state.revision.0);
             return Err(Error::new(ErrorKind::Corrupt, what));
         }
-        if built.shelf.revision().0 < built.state.revision {
+        if built.run_set.revision().0 < built.state.revision {
             flush_built(&mut built)?;
         }
         self.audit(&built)?;
@@ -231,7 +231,7 @@ impl Plan<'_> {
 
     /// Begins a timeline if something is lost: the history after `kept` is replaced.
     fn repaired_identity(&self, losses: &Losses, kept: Revision) -> Result<Identity> {
-        let mut identity = self.ground.identity.clone();
+        let mut identity = self.context.identity.clone();
         if losses.total > 0 {
             identity.begin_timeline(identity.timelines.at(kept), kept)?;
         }
@@ -239,10 +239,10 @@ impl Plan<'_> {
     }
 
     /// Prepares the readable rows of the runs, and the log after them.
-    fn salvaged(&self, tell: &mut Tell<'_>) -> Result<Made> {
+    fn recovered_rows(&self, progress: &mut ProgressCallback<'_>) -> Result<Made> {
         self.begin()?;
         let mut losses = Losses::default();
-        let built = salvage::salvage(self, &mut losses, tell)?;
+        let built = recover_rows::recover_rows(self, &mut losses, progress)?;
         self.audit(&built)?;
         self.lost_changes(built.state.revision, &[], &mut losses);
         // The state follows from no history. So none leads up to it, and readers of the changes
@@ -254,13 +254,13 @@ impl Plan<'_> {
     }
 
     /// Lists the lost changes: those of the history before the state, and those after it.
-    fn lost_changes(&self, revision: Revision, kept: &[Part], losses: &mut Losses) {
+    fn lost_changes(&self, revision: Revision, kept: &[RecoveredSegment], losses: &mut Losses) {
         for hole in &self.log.holes {
             match hole.to {
                 Some(to) if to <= revision => losses.add(
                     "history",
                     format!("changes {} to {}", hole.from.0, to.0),
-                    format!("what they did is in the catalogue, but no longer told: {}", hole.why),
+                    format!("what they did is in the catalogue, but no longer in the history: {}", hole.why),
                 ),
                 Some(to) => losses.add(
                     "changes",
@@ -283,7 +283,7 @@ impl Plan<'_> {
             losses.add(
                 "history",
                 format!("changes {first} to {last}"),
-                "what they did is in the catalogue, but no longer told: the history begins behind what is missing",
+                "what they did is in the catalogue, but no longer in the history: the history begins behind what is missing",
             );
         }
         let after = self.log.parts.iter().filter(|part| part.last > revision);
@@ -318,17 +318,17 @@ impl Plan<'_> {
     // ---- files ----
 
     pub fn runs_place(&self) -> PathBuf {
-        self.ground.data.prepared().join("runs")
+        self.context.data.prepared().join("runs")
     }
 
     fn log_place(&self) -> PathBuf {
-        self.ground.data.prepared().join("log")
+        self.context.data.prepared().join("log")
     }
 
     /// Empties the directory of prepared files.
     fn begin(&self) -> Result<()> {
-        let disk = &**self.ground.disk;
-        let prepared = self.ground.data.prepared();
+        let disk = &**self.context.disk;
+        let prepared = self.context.data.prepared();
         let begun = remove_tree(disk, &prepared)
             .and_then(|()| disk.create_directory(&self.runs_place()))
             .and_then(|()| disk.create_directory(&self.log_place()));
@@ -339,7 +339,7 @@ impl Plan<'_> {
     pub fn next_run(&self) -> Result<u64> {
         let of_copies = self.sources.runs.iter().map(|copy| copy.number + 1).max().unwrap_or(0);
         let of_states = self.sources.states.iter().map(|state| state.manifest.next_run).max().unwrap_or(0);
-        let of_files = next_number(&**self.ground.disk, &self.ground.data.runs())?;
+        let of_files = next_number(&**self.context.disk, &self.context.data.runs())?;
         Ok(of_copies.max(of_states).max(of_files).max(self.runs.manifest.next_run))
     }
 
@@ -379,9 +379,9 @@ impl Plan<'_> {
         rows_max: u64,
         rows: impl FnOnce(&mut crate::run::RunWriter) -> Result<()>,
     ) -> Result<u64> {
-        let disk = &**self.ground.disk;
+        let disk = &**self.context.disk;
         let place = self.runs_place();
-        let catalogue = self.ground.identity.writes_runs_of();
+        let catalogue = self.context.identity.writes_runs_of();
         let mut writer = begin_run(disk, &place, catalogue, number, rows_max)?;
         rows(&mut writer)?;
         let count = writer.rows();
@@ -397,7 +397,7 @@ impl Plan<'_> {
         for named in &manifest.runs {
             let path = self.runs_place().join(run_file_name(named.number));
             let name = path.display().to_string();
-            let file = self.ground.disk.open_to_read(&path).map_err(|error| cannot_read(&name, &error))?;
+            let file = self.context.disk.open_to_read(&path).map_err(|error| cannot_read(&name, &error))?;
             runs.push(Arc::new(crate::run::Run::open_of(&name, Arc::from(file), |_| true)?));
         }
         let moment = State::moment_in(&runs);
@@ -409,7 +409,7 @@ impl Plan<'_> {
     /// Puts the runs of an older state into their new place. A run that is damaged there may be
     /// intact here.
     fn put_older(&self, state: &OlderState) -> Result<Manifest> {
-        let disk = &**self.ground.disk;
+        let disk = &**self.context.disk;
         for (named, path) in state.manifest.runs.iter().zip(&state.runs) {
             let to = self.runs_place().join(run_file_name(named.number));
             if let Err(problems) = check(disk, path, &state.identity, *named, None)? {
@@ -427,7 +427,7 @@ impl Plan<'_> {
 
     /// Links a file, or copies it if it is foreign (`far`).
     fn put_file(&self, from: &Path, to: &Path, far: bool) -> Result<()> {
-        let disk = &**self.ground.disk;
+        let disk = &**self.context.disk;
         if !far {
             match disk.hard_link(from, to) {
                 Ok(()) => return Ok(()),
@@ -452,8 +452,8 @@ impl Plan<'_> {
     }
 
     /// Puts a segment into its new place.
-    pub fn put_part(&self, part: &Part, log: &Path) -> Result<()> {
-        let disk = &**self.ground.disk;
+    pub fn put_part(&self, part: &RecoveredSegment, log: &Path) -> Result<()> {
+        let disk = &**self.context.disk;
         let mut to = log.join(segment::file_name(part.first));
         if part.archived {
             to.set_extension(&ARCHIVED[1..]);
@@ -467,9 +467,9 @@ impl Plan<'_> {
     /// Ends the prepared log, and begins a segment with the next change. The last segment is cut
     /// behind the last change, in a new file, because the old file stays unchanged. Returns the
     /// oldest change.
-    fn end_log(&self, state: &State, parts: &[Part], identity: &Identity) -> Result<Revision> {
-        let disk = &**self.ground.disk;
-        let (log, id) = (self.log_place(), self.ground.catalogue());
+    fn end_log(&self, state: &State, parts: &[RecoveredSegment], identity: &Identity) -> Result<Revision> {
+        let disk = &**self.context.disk;
+        let (log, id) = (self.log_place(), self.context.catalogue());
         let next = Revision(state.revision.0 + 1);
         if let Some(last) = parts.last() {
             let path = log.join(segment::file_name(last.first));
@@ -485,9 +485,9 @@ impl Plan<'_> {
                 write_small(disk, &path, &bytes).map_err(|error| cannot_write(&path, &error))?;
             }
         }
-        let (bytes, created) = (self.ground.settings.segment_bytes, self.clock.trusted().max(state.time));
+        let (bytes, created) = (self.context.settings.segment_bytes, self.clock.trusted().max(state.time));
         let digest = state.digest();
-        Log::create(Arc::clone(self.ground.disk), &log, identity.begun_for(), bytes, next, created, digest)?;
+        Log::create(Arc::clone(self.context.disk), &log, identity.begun_for(), bytes, next, created, digest)?;
         for directory in [&self.runs_place(), &log] {
             disk.sync_directory(directory).map_err(|error| cannot_write(directory, &error))?;
         }
@@ -498,7 +498,7 @@ impl Plan<'_> {
 
 /// Checks that the log continues this state. If not, it is on another timeline: the catalogue was
 /// restored since.
-fn check_line(state: &OlderState, parts: &[Part]) -> Result<()> {
+fn check_line(state: &OlderState, parts: &[RecoveredSegment]) -> Result<()> {
     let Some((first, salt)) = state.goes_on else {
         return Err(Error::new(ErrorKind::Corrupt, "nobody can say where the log goes on from it"));
     };

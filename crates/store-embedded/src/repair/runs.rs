@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use exacat_model::{ErrorKind, Result, Revision};
 
-use super::context::Ground;
+use super::context::RepairContext;
 use super::sources::{Sources, has_manifest};
-use super::{RepairProgress, Tell, names_in};
+use super::{ProgressCallback, RepairProgress, names_in};
 use crate::disk::Disk;
 use crate::file_error::cannot_read;
 use crate::identity::Identity;
@@ -45,7 +45,7 @@ impl RunSeen {
 pub(super) struct Runs {
     pub problems: Vec<String>,
     /// Ways in which the damage is repaired, if the runs are used.
-    pub mended: Vec<String>,
+    pub repairs: Vec<String>,
     pub manifest: Manifest,
     /// True if the manifest was guessed: only an audit of its state shows whether it is right.
     pub is_guessed: bool,
@@ -55,21 +55,25 @@ pub(super) struct Runs {
 
 impl Runs {
     /// Reads every byte of every run in the manifest.
-    pub fn survey(ground: &Ground<'_>, sources: &Sources, tell: &mut Tell<'_>) -> Result<Self> {
-        let disk = &**ground.disk;
-        let directory = ground.data.runs();
+    pub fn survey(
+        context: &RepairContext<'_>,
+        sources: &Sources,
+        progress: &mut ProgressCallback<'_>,
+    ) -> Result<Self> {
+        let disk = &**context.disk;
+        let directory = context.data.runs();
         let mut runs = Runs {
             problems: Vec::new(),
-            mended: Vec::new(),
+            repairs: Vec::new(),
             manifest: Manifest::default(),
             is_guessed: false,
             runs: Vec::new(),
         };
-        match Manifest::load(disk, &directory, ground.catalogue()) {
+        match Manifest::load(disk, &directory, context.catalogue()) {
             Ok(Some(manifest)) => runs.manifest = manifest,
             Ok(None) if !any_run(disk, &directory)? => return Ok(runs),
             Err(error)
-                if error.kind == ErrorKind::Invalid && !is_version_flipped(disk, &directory, ground)? =>
+                if error.kind == ErrorKind::Invalid && !is_version_flipped(disk, &directory, context)? =>
             {
                 return Err(error);
             }
@@ -80,9 +84,9 @@ impl Runs {
                         .err()
                         .map_or_else(missing, |error| format!("{}: {}", directory.display(), error.message)),
                 );
-                runs.manifest = guess(disk, &directory, &ground.identity, tell)?;
+                runs.manifest = guess(disk, &directory, &context.identity, progress)?;
                 runs.is_guessed = true;
-                runs.mended.push(format!(
+                runs.repairs.push(format!(
                     "manifest: made anew of {} runs that are there, which have everything up to change {}",
                     runs.manifest.runs.len(),
                     runs.manifest.revision.0
@@ -91,14 +95,14 @@ impl Runs {
         }
         for named in runs.manifest.runs.clone() {
             let path = directory.join(run_file_name(named.number));
-            tell(&RepairProgress::Checking { file: path.display().to_string() });
-            let way = match check(disk, &path, &ground.identity, named, None)? {
+            progress(&RepairProgress::Checking { file: path.display().to_string() });
+            let way = match check(disk, &path, &context.identity, named, None)? {
                 Ok(()) => Way::File { path, far: false },
                 Err(problems) => {
                     runs.problems.extend(problems);
-                    let (way, how, also) = mend(disk, &path, ground, sources, named)?;
+                    let (way, how, also) = repair_run(disk, &path, context, sources, named)?;
                     runs.problems.extend(also);
-                    runs.mended.extend(how.map(|how| format!("{}: {how}", run_file_name(named.number))));
+                    runs.repairs.extend(how.map(|how| format!("{}: {how}", run_file_name(named.number))));
                     way
                 }
             };
@@ -118,7 +122,7 @@ fn any_run(disk: &dyn Disk, directory: &Path) -> Result<bool> {
     Ok(names_in(disk, directory)?.iter().any(|name| number_of(name).is_some()))
 }
 
-fn is_version_flipped(disk: &dyn Disk, directory: &Path, ground: &Ground<'_>) -> Result<bool> {
+fn is_version_flipped(disk: &dyn Disk, directory: &Path, context: &RepairContext<'_>) -> Result<bool> {
     if !has_manifest(disk, directory) {
         return Ok(false);
     }
@@ -126,7 +130,7 @@ fn is_version_flipped(disk: &dyn Disk, directory: &Path, ground: &Ground<'_>) ->
     let unreadable = |error: std::io::Error| cannot_read(&path.display().to_string(), &error);
     let file = disk.open_to_read(&path).map_err(unreadable)?;
     let bytes = crate::disk::read_whole(&*file).map_err(unreadable)?;
-    Ok(Manifest::is_of_this_version_but_for_its_number(&bytes, ground.catalogue()))
+    Ok(Manifest::is_of_this_version_but_for_its_number(&bytes, context.catalogue()))
 }
 
 /// Reads a whole run, and returns its damage, if there is any. A run with another `salt` is another
@@ -162,10 +166,10 @@ pub(super) fn check(
 
 /// Finds a way to recover a damaged run. Without an intact copy it also finds the snapshots with
 /// the same damage.
-fn mend(
+fn repair_run(
     disk: &dyn Disk,
     path: &Path,
-    ground: &Ground<'_>,
+    context: &RepairContext<'_>,
     sources: &Sources,
     named: RunNamed,
 ) -> Result<(Way, Option<String>, Vec<String>)> {
@@ -184,11 +188,11 @@ fn mend(
     };
     // A file with another number or catalogue is not the named run, and is ignored.
     let scanned = scanned.filter(|scanned| {
-        scanned.head.number == named.number && ground.identity.has_runs_of(scanned.head.catalogue)
+        scanned.head.number == named.number && context.identity.has_runs_of(scanned.head.catalogue)
     });
     let salt = scanned.as_ref().map(|scanned| scanned.head.salt);
     for copy in sources.runs.iter().filter(|copy| copy.number == named.number) {
-        if check(disk, &copy.path, &ground.identity, named, salt)?.is_ok() {
+        if check(disk, &copy.path, &context.identity, named, salt)?.is_ok() {
             let how = format!("taken from {}", copy.path.display());
             return Ok((Way::File { path: copy.path.clone(), far: copy.far }, Some(how), also));
         }
@@ -212,19 +216,24 @@ fn mend(
 
 /// Guesses a manifest from the runs in the directory. Each run has the last change of its state. A
 /// run with another's last change and a higher number is a compaction of it.
-fn guess(disk: &dyn Disk, directory: &Path, identity: &Identity, tell: &mut Tell<'_>) -> Result<Manifest> {
-    struct Found {
+fn guess(
+    disk: &dyn Disk,
+    directory: &Path,
+    identity: &Identity,
+    progress: &mut ProgressCallback<'_>,
+) -> Result<Manifest> {
+    struct FoundRun {
         named: RunNamed,
         revision: Revision,
         time: exacat_model::TimeMs,
     }
-    let mut found: Vec<Found> = Vec::new();
+    let mut found: Vec<FoundRun> = Vec::new();
     let mut next_run = 0;
     for name in names_in(disk, directory)? {
         let Some(number) = number_of(&name) else { continue };
         next_run = next_run.max(number + 1);
         let path = directory.join(&name);
-        tell(&RepairProgress::Checking { file: path.display().to_string() });
+        progress(&RepairProgress::Checking { file: path.display().to_string() });
         let file = disk.open_to_read(&path).map_err(|error| cannot_read(&name, &error))?;
         let run = Run::open_of(&name, Arc::from(file), |catalogue| identity.has_runs_of(catalogue));
         // A run that was being written does not count.
@@ -232,7 +241,7 @@ fn guess(disk: &dyn Disk, directory: &Path, identity: &Identity, tell: &mut Tell
         let named = RunNamed { number, rows: run.rows().0 };
         let said = State::moment_in(&[Arc::new(run)]);
         if let Some((revision, time)) = said {
-            found.push(Found { named, revision, time });
+            found.push(FoundRun { named, revision, time });
         }
     }
     found.sort_by_key(|run| std::cmp::Reverse((run.revision, run.named.number)));

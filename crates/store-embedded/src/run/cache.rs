@@ -33,7 +33,7 @@ struct Shared {
     bytes: AtomicU64,
     /// Number of parts in the cache.
     parts: AtomicUsize,
-    ring: Mutex<VecDeque<(Weak<Slots>, u32)>>,
+    ring: Mutex<VecDeque<(Weak<CacheSlots>, u32)>>,
 }
 
 impl Shared {
@@ -53,19 +53,19 @@ fn weight(bytes: &Bytes) -> u64 {
 }
 
 #[derive(Default)]
-struct Slot {
+struct CacheSlot {
     part: RwLock<Option<Bytes>>,
     /// Number of uses since the hand's last round, up to `USES_MAX`.
     uses: AtomicU8,
 }
 
 /// Slots of one run in one cache.
-pub(super) struct Slots {
+pub(super) struct CacheSlots {
     cache: Arc<Shared>,
-    slots: Box<[Slot]>,
+    slots: Box<[CacheSlot]>,
 }
 
-impl Drop for Slots {
+impl Drop for CacheSlots {
     fn drop(&mut self) {
         for slot in &mut self.slots {
             if let Some(bytes) = slot.part.get_mut() {
@@ -76,29 +76,29 @@ impl Drop for Slots {
 }
 
 /// Bytes of a part, for as long as this is held.
-pub(super) enum Found<'s> {
+pub(super) enum CachedBytes<'s> {
     InSlot(RwLockReadGuard<'s, Option<Bytes>>),
     Own(Bytes),
 }
 
-impl Deref for Found<'_> {
+impl Deref for CachedBytes<'_> {
     type Target = [u8];
 
     #[inline]
     fn deref(&self) -> &[u8] {
         match self {
-            Found::InSlot(guard) => guard.as_deref().unwrap_or_default(),
-            Found::Own(bytes) => bytes,
+            CachedBytes::InSlot(guard) => guard.as_deref().unwrap_or_default(),
+            CachedBytes::Own(bytes) => bytes,
         }
     }
 }
 
-impl Found<'_> {
+impl CachedBytes<'_> {
     /// Returns bytes that may be kept for long.
     pub fn keep(&self) -> Bytes {
         match self {
-            Found::InSlot(guard) => guard.as_ref().map_or_else(|| Arc::from([]), Arc::clone),
-            Found::Own(bytes) => Arc::clone(bytes),
+            CachedBytes::InSlot(guard) => guard.as_ref().map_or_else(|| Arc::from([]), Arc::clone),
+            CachedBytes::Own(bytes) => Arc::clone(bytes),
         }
     }
 }
@@ -125,18 +125,18 @@ impl Cache {
     }
 
     /// Creates slots for so many parts.
-    pub(super) fn slots(&self, parts: usize) -> Arc<Slots> {
-        let slots = std::iter::repeat_with(Slot::default).take(parts).collect();
-        Arc::new(Slots { cache: Arc::clone(&self.0), slots })
+    pub(super) fn slots(&self, parts: usize) -> Arc<CacheSlots> {
+        let slots = std::iter::repeat_with(CacheSlot::default).take(parts).collect();
+        Arc::new(CacheSlots { cache: Arc::clone(&self.0), slots })
     }
 
     /// Says whether these slots are in this cache.
-    pub(super) fn has(&self, slots: &Slots) -> bool {
+    pub(super) fn has(&self, slots: &CacheSlots) -> bool {
         Arc::ptr_eq(&self.0, &slots.cache)
     }
 
     /// Puts a part into its slot, unless that is locked, and evicts others for it.
-    pub(super) fn put(&self, slots: &Arc<Slots>, index: usize, bytes: &Bytes) {
+    pub(super) fn put(&self, slots: &Arc<CacheSlots>, index: usize, bytes: &Bytes) {
         let Some(slot) = slots.slots.get(index) else { return };
         if weight(bytes) > self.0.bytes_max {
             return;
@@ -152,7 +152,7 @@ impl Cache {
         self.make_room(&mut ring);
     }
 
-    fn make_room(&self, ring: &mut VecDeque<(Weak<Slots>, u32)>) {
+    fn make_room(&self, ring: &mut VecDeque<(Weak<CacheSlots>, u32)>) {
         let parts = self.0.parts.load(Ordering::Relaxed);
         if ring.len() > 2 * parts + GONE_MAX {
             ring.retain(|(slots, _)| slots.strong_count() > 0);
@@ -182,10 +182,10 @@ impl Cache {
     }
 }
 
-impl Slots {
+impl CacheSlots {
     /// Returns the content of this slot.
     #[inline]
-    pub fn get(&self, index: usize) -> Option<Found<'_>> {
+    pub fn get(&self, index: usize) -> Option<CachedBytes<'_>> {
         let slot = self.slots.get(index)?;
         // Nobody waits to write, so this never blocks, however often one reader reads the same
         // slot.
@@ -195,7 +195,7 @@ impl Slots {
         if uses < USES_MAX {
             slot.uses.store(uses + 1, Ordering::Relaxed);
         }
-        Some(Found::InSlot(guard))
+        Some(CachedBytes::InSlot(guard))
     }
 
     /// Loads a slot into the processor's cache; the result has no meaning.
@@ -206,7 +206,7 @@ impl Slots {
 
     /// Returns the memory taken, without the parts.
     pub fn bytes(&self) -> usize {
-        self.slots.len() * size_of::<Slot>()
+        self.slots.len() * size_of::<CacheSlot>()
     }
 }
 

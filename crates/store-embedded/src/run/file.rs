@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use exacat_model::{Error, ErrorKind, Revision};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::cache::{Bytes, Cache, Found, Slots};
+use super::cache::{Bytes, Cache, CacheSlots, CachedBytes};
 use super::filter::Filter;
 use super::guids;
 use super::index::PageIndex;
@@ -22,7 +22,7 @@ pub(super) type Key = (u64, u64);
 
 /// A part of a run that is read at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum RunPart {
     Page(usize),
     Block(u32),
 }
@@ -44,7 +44,7 @@ pub(crate) struct Run {
     pub(super) hashes: Hashes,
     /// Slots of its parts, pages first, in the cache that was used first. Only tests have more than
     /// one cache.
-    pub(super) slots: OnceLock<Arc<Slots>>,
+    pub(super) slots: OnceLock<Arc<CacheSlots>>,
     /// Last field, because dropping it frees the file's space: the file is closed by then.
     removed: Removed,
 }
@@ -210,12 +210,12 @@ impl Run {
         corrupt(&self.name, format!("page {page}, at byte {at}: {damaged}{from}"))
     }
 
-    fn extent(&self, part: Part) -> Result<(u64, usize), Error> {
+    fn extent(&self, part: RunPart) -> Result<(u64, usize), Error> {
         match part {
-            Part::Page(page) => {
+            RunPart::Page(page) => {
                 self.index.extent(page).ok_or_else(|| corrupt(&self.name, "it has no such page"))
             }
-            Part::Block(block) => {
+            RunPart::Block(block) => {
                 let end = self.block_end(block as usize);
                 let begin = (block as usize).checked_sub(1).map_or(0, |before| self.block_end(before));
                 let bytes = end.checked_sub(begin).filter(|bytes| *bytes <= guids::BLOCK_BYTES_MAX as u64);
@@ -226,19 +226,19 @@ impl Run {
     }
 
     /// Returns the key of a part among those of all runs.
-    pub(super) fn key(&self, part: Part) -> Result<Key, Error> {
+    pub(super) fn key(&self, part: RunPart) -> Result<Key, Error> {
         Ok((self.head.number, self.extent(part)?.0))
     }
 
     /// Reads a part from the file, and checks it.
-    pub(super) fn read(&self, part: Part) -> Result<Arc<[u8]>, Error> {
+    pub(super) fn read(&self, part: RunPart) -> Result<Arc<[u8]>, Error> {
         let (at, bytes) = self.extent(part)?;
         let read = read_exactly(&self.name, &*self.file, at, bytes)?;
         match part {
-            Part::Page(page) => {
+            RunPart::Page(page) => {
                 Page::open(&read, self.head.salt, at).map_err(|damaged| self.damaged(page, damaged))?;
             }
-            Part::Block(block) => {
+            RunPart::Block(block) => {
                 guids::check(&read, block, self.head.salt)
                     .map_err(|damaged| self.damaged_block(block, damaged))?;
             }
@@ -250,22 +250,22 @@ impl Run {
         corrupt(&self.name, format!("block {block} of its GUID index: {damaged}"))
     }
 
-    fn slot(&self, part: Part) -> usize {
+    fn slot(&self, part: RunPart) -> usize {
         match part {
-            Part::Page(page) => page,
-            Part::Block(block) => self.index.pages() + block as usize,
+            RunPart::Page(page) => page,
+            RunPart::Block(block) => self.index.pages() + block as usize,
         }
     }
 
     /// Returns the slots of this run, if they are in this cache.
     #[inline]
-    fn slots(&self, cache: &Cache) -> Option<&Arc<Slots>> {
+    fn slots(&self, cache: &Cache) -> Option<&Arc<CacheSlots>> {
         self.slots.get().filter(|slots| cache.has(slots))
     }
 
     /// Returns a part, if it is in the cache.
     #[inline]
-    pub(super) fn cached(&self, cache: &Cache, part: Part) -> Option<Found<'_>> {
+    pub(super) fn cached(&self, cache: &Cache, part: RunPart) -> Option<CachedBytes<'_>> {
         self.slots(cache)?.get(self.slot(part))
     }
 
@@ -274,7 +274,7 @@ impl Run {
     }
 
     /// Reads a part from the file, checks it, and puts it into the cache.
-    pub(super) fn read_into(&self, cache: &Cache, part: Part) -> Result<Bytes, Error> {
+    pub(super) fn read_into(&self, cache: &Cache, part: RunPart) -> Result<Bytes, Error> {
         let read = self.read(part)?;
         let slots = self.slots.get_or_init(|| cache.slots(self.index.pages() + self.footer.blocks as usize));
         if cache.has(slots) {
@@ -291,8 +291,8 @@ impl Run {
     /// Reads and checks a page or block by its index among both; returns its length.
     pub fn check_part(&self, part: usize) -> Result<u64, Error> {
         let part = match part.checked_sub(self.index.pages()) {
-            None => Part::Page(part),
-            Some(block) => Part::Block(block as u32),
+            None => RunPart::Page(part),
+            Some(block) => RunPart::Block(block as u32),
         };
         Ok(self.read(part)?.len() as u64)
     }

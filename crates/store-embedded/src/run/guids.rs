@@ -125,7 +125,7 @@ impl Sorter {
         let mut begin = 0;
         let mut parts = Vec::with_capacity(self.ends.len() + 1);
         for end in &self.ends {
-            parts.push(Part { at: begin, end: *end, read: Vec::new(), next: 0 });
+            parts.push(SortedPart { at: begin, end: *end, read: Vec::new(), next: 0 });
             begin = *end;
         }
         let mut memory = self.part.iter().copied().peekable();
@@ -150,14 +150,14 @@ impl Sorter {
 }
 
 /// A sorted part of the scratch file, being read.
-struct Part {
+struct SortedPart {
     at: u64,
     end: u64,
     read: Vec<u8>,
     next: usize,
 }
 
-impl Part {
+impl SortedPart {
     fn take(&mut self, scratch: &dyn DiskFile) -> io::Result<Option<(u64, RowPlace)>> {
         if self.next >= self.read.len() {
             let left = usize::try_from(self.end - self.at).unwrap_or(usize::MAX);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use exacat_model::{DirId, Guid};
 
-use super::cache::{Bytes, Found};
-use super::file::{Part, Run};
+use super::cache::{Bytes, CachedBytes};
+use super::file::{Run, RunPart};
 use super::guids;
 use super::reading::Reading;
 use crate::defect::Defect;
@@ -21,7 +21,7 @@ pub(crate) struct RowAt<'p> {
 }
 
 /// Bytes of a page.
-pub(crate) struct PageAt<'p>(Found<'p>);
+pub(crate) struct PageAt<'p>(CachedBytes<'p>);
 
 impl PageAt<'_> {
     /// Returns the page, which was checked when it was read.
@@ -46,7 +46,7 @@ impl RowAt<'_> {
 impl Run {
     /// Returns the bytes of a page.
     pub fn page<'p>(self: &'p Arc<Self>, reading: Reading<'_>, page: usize) -> Result<PageAt<'p>, Defect> {
-        reading.get(self, Part::Page(page)).map(PageAt)
+        reading.get(self, RunPart::Page(page)).map(PageAt)
     }
 
     /// Says whether it may have rows of this directory.
@@ -93,7 +93,7 @@ impl Run {
         guid: Guid,
     ) -> Result<Option<(usize, RowAt<'p>, bool)>, Defect> {
         let hash = guids::hash(self.head.salt, guid);
-        let block = reading.get(self, Part::Block(guids::block_of(hash, self.footer.blocks)))?;
+        let block = reading.get(self, RunPart::Block(guids::block_of(hash, self.footer.blocks)))?;
         let mut purged = None;
         for place in guids::find(&block, hash, self.footer.blocks) {
             let (number, row) = (place.page() as usize, place.row());

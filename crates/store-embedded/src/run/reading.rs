@@ -15,15 +15,15 @@ use std::sync::Arc;
 use exacat_model::Error;
 use parking_lot::Mutex;
 
-use super::cache::{Bytes, Cache, Found};
-use super::file::{Key, Part, Run};
+use super::cache::{Bytes, Cache, CachedBytes};
+use super::file::{Key, Run, RunPart};
 use crate::defect::Defect;
 
 /// Parts held by a reader that never waits for the disk, and parts that it lacks.
 #[derive(Default)]
 pub(crate) struct Held {
     parts: Mutex<HashMap<Key, Bytes>>,
-    wanted: Mutex<Vec<(Arc<Run>, Part)>>,
+    wanted: Mutex<Vec<(Arc<Run>, RunPart)>>,
 }
 
 impl Held {
@@ -76,26 +76,26 @@ impl<'r> Reading<'r> {
         Reading { cache: Some(cache), held: Some(held) }
     }
 
-    pub(super) fn get<'p>(&self, run: &'p Arc<Run>, part: Part) -> Result<Found<'p>, Defect> {
-        let Some(cache) = self.cache else { return Ok(Found::Own(run.read(part)?)) };
+    pub(super) fn get<'p>(&self, run: &'p Arc<Run>, part: RunPart) -> Result<CachedBytes<'p>, Defect> {
+        let Some(cache) = self.cache else { return Ok(CachedBytes::Own(run.read(part)?)) };
         if let Some(found) = run.cached(cache, part) {
             return Ok(found);
         }
         if let Some(held) = self.held {
             if let Some(found) = held.parts.lock().get(&run.key(part)?) {
-                return Ok(Found::Own(Arc::clone(found)));
+                return Ok(CachedBytes::Own(Arc::clone(found)));
             }
             held.wanted.lock().push((Arc::clone(run), part));
             return Err(Defect::NotInMemory);
         }
-        Ok(Found::Own(run.read_into(cache, part)?))
+        Ok(CachedBytes::Own(run.read_into(cache, part)?))
     }
 
     /// Notes that these pages are needed too, if they are not in memory.
     pub(super) fn note_pages(&self, run: &Arc<Run>, pages: impl Iterator<Item = usize>) {
         let (Some(cache), Some(held)) = (self.cache, self.held) else { return };
         for page in pages {
-            let part = Part::Page(page);
+            let part = RunPart::Page(page);
             let Ok(key) = run.key(part) else { return };
             if run.cached(cache, part).is_none() && !held.parts.lock().contains_key(&key) {
                 held.wanted.lock().push((Arc::clone(run), part));

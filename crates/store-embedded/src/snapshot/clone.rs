@@ -97,7 +97,7 @@ pub(crate) fn clone_snapshot(
     if cloned.is_err()
         && let Err(error) = clear(&**disk, &making)
     {
-        tracing::warn!(%error, "cannot remove what is left of a clone");
+        tracing::warn!(%error, "cannot remove the leftovers of a clone");
     }
     cloned
 }

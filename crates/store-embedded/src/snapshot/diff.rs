@@ -31,24 +31,24 @@ pub(crate) struct Diff {
 
 /// Position of a comparison: it continues after this key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place(Option<(DirId, Vec<u8>)>);
+pub(crate) struct DiffPosition(Option<(DirId, Vec<u8>)>);
 
 /// Maximum bytes of an encoded position.
 const PLACE_BYTES_MAX: usize = 10 + NAME_BYTES_MAX;
 
-impl Place {
+impl DiffPosition {
     /// Decodes a position; empty bytes are the start.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
         let bad = || Error::invalid("this is no cursor of a comparison");
         if bytes.is_empty() {
-            return Ok(Place(None));
+            return Ok(DiffPosition(None));
         }
         let mut reader = Reader::new(bytes);
         let directory = DirId(reader.varint().map_err(|_| bad())?);
         if bytes.len() > PLACE_BYTES_MAX {
             return Err(bad());
         }
-        Ok(Place(Some((directory, reader.rest().to_vec()))))
+        Ok(DiffPosition(Some((directory, reader.rest().to_vec()))))
     }
 
     /// Encodes the position.
@@ -82,29 +82,29 @@ impl Diff {
 
     /// Returns the next differences in the order of their keys, `limit` or one more, and the
     /// position to continue from, if there may be more.
-    pub fn page(&self, from: &Place, limit: usize) -> Result<(Vec<Difference>, Option<Place>)> {
+    pub fn page(&self, from: &DiffPosition, limit: usize) -> Result<(Vec<Difference>, Option<DiffPosition>)> {
         let (before, after) = (&self.before.state, &self.after.state);
-        let mut told = Vec::new();
+        let mut differences = Vec::new();
         let (mut one, mut other) = (unshared(before, after, from)?, unshared(after, before, from)?);
         let (mut was, mut is) = (one.next()?, other.next()?);
         let mut rows = 0;
         loop {
             let at = match (was.map(key), is.map(key)) {
-                (None, None) => return Ok((told, None)),
+                (None, None) => return Ok((differences, None)),
                 (Some(at), None) | (None, Some(at)) => at,
                 (Some(was_at), Some(is_at)) => was_at.min(is_at),
             };
             if !keyspace::is_directory(at.0) && at.0 != keyspace::ROOT_IN {
                 // The keys of tables come last.
-                return Ok((told, None));
+                return Ok((differences, None));
             }
             let (was_here, is_here) = (was.filter(|row| key(*row) == at), is.filter(|row| key(*row) == at));
             if was_here.is_none() || was_here != is_here {
-                between(before, after, at, &mut told)?;
+                between(before, after, at, &mut differences)?;
             }
             rows += 1;
-            if told.len() >= limit || rows >= DIFF_ROWS_PER_PAGE_MAX {
-                return Ok((told, Some(Place(Some((at.0, at.1.to_vec()))))));
+            if differences.len() >= limit || rows >= DIFF_ROWS_PER_PAGE_MAX {
+                return Ok((differences, Some(DiffPosition(Some((at.0, at.1.to_vec()))))));
             }
             let (pass_was, pass_is) = (was_here.is_some(), is_here.is_some());
             if pass_was {
@@ -118,7 +118,7 @@ impl Diff {
 }
 
 /// Returns the rows of a state that are not in runs of the other.
-fn unshared<'s>(state: &'s State, other: &State, from: &Place) -> Result<Merged<'s>> {
+fn unshared<'s>(state: &'s State, other: &State, from: &DiffPosition) -> Result<Merged<'s>> {
     let others: HashSet<(u64, u64)> = other.table.version().runs.iter().map(|run| identity(run)).collect();
     let runs = state.table.version().runs.iter().filter(|run| !others.contains(&identity(run)));
     let from = match &from.0 {
@@ -161,7 +161,7 @@ fn between(
     before: &State,
     after: &State,
     key: (DirId, &[u8]),
-    told: &mut Vec<Difference>,
+    differences: &mut Vec<Difference>,
 ) -> std::result::Result<(), Defect> {
     let (was, is) = (at_key(before, key)?, at_key(after, key)?);
     if was == is {
@@ -172,7 +172,7 @@ fn between(
     match (was, is.filter(|_| is_in_tree(after, key.0))) {
         (Some(was), Some(is)) if was.id() == is.id() => {
             let (before, after) = (Some(placed(before, was)), Some(placed(after, is)));
-            told.push(Difference { before, after });
+            differences.push(Difference { before, after });
         }
         (was, is) => {
             if let Some(was) = was
@@ -181,11 +181,11 @@ fn between(
                 && is_in_tree(after, key.0)
                 && elsewhere(after, was.id())?.is_none()
             {
-                told.push(Difference { before: Some(placed(before, was)), after: None });
+                differences.push(Difference { before: Some(placed(before, was)), after: None });
             }
             if let Some(is) = is {
                 let before = elsewhere(before, is.id())?;
-                told.push(Difference { before, after: Some(placed(after, is)) });
+                differences.push(Difference { before, after: Some(placed(after, is)) });
             }
         }
     }

@@ -21,7 +21,7 @@ use super::cut::cut;
 use super::label::Label;
 use super::line::{Line, line, link_segment};
 use super::take::{self, cannot_link, link_runs};
-use super::view::{End, build, flush_built};
+use super::view::{ReadEnd, build, flush_built};
 use super::{existing, switch};
 use crate::disk::{Disk, list_if_there, write_small};
 use crate::file_error::{cannot_read, cannot_write};
@@ -33,7 +33,7 @@ use crate::run::Cache;
 use crate::segment;
 use crate::segment_file::Segment;
 use crate::settings::{EmbeddedSettings, SNAPSHOT_CACHE_BYTES};
-use crate::table::Shelf;
+use crate::table::RunSet;
 
 /// Point to which a catalogue is restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ pub struct Restored {
     pub oldest: Revision,
     /// Replaced copy: the catalogue before the restore, laid out as a data directory; none if there
     /// was no catalogue.
-    pub set_aside: Option<PathBuf>,
+    pub replaced_copy: Option<PathBuf>,
 }
 
 pub(crate) fn restore(
@@ -88,14 +88,14 @@ pub(crate) fn restore(
     point: RestorePoint,
     log_of: Option<&Path>,
     clock: &dyn Clock,
-    tell: &mut dyn FnMut(&RestoreProgress),
+    progress: &mut dyn FnMut(&RestoreProgress),
 ) -> Result<Restored> {
     let data = Layout::new(&settings.directory);
     let there_is_none =
         || Error::new(ErrorKind::NotFound, format!("there is no catalogue in {}", data.root().display()));
     data.read_identity(&**disk)?.ok_or_else(there_is_none)?;
     let _lock = data.lock(&**disk)?;
-    switch::settle(&**disk, &data)?;
+    switch::finish_or_undo(&**disk, &data)?;
     let identity = data.read_identity(&**disk)?.ok_or_else(there_is_none)?;
     let from = existing(&**disk, &data, name)?;
     let label = Label::load(&**disk, from.root())?;
@@ -103,16 +103,17 @@ pub(crate) fn restore(
         return Err(Error::new(ErrorKind::Corrupt, format!("the snapshot {name} is another catalogue's")));
     }
     let on = Layout::new(log_of.unwrap_or(data.root()));
-    let work = Work { disk, settings, data: &data, identity: &identity, from: &from, label: &label, on: &on };
+    let work =
+        RestoreWork { disk, settings, data: &data, identity: &identity, from: &from, label: &label, on: &on };
     let restored =
-        work.prepare(point, clock, tell).inspect_err(|_| take::discard(&**disk, &data.prepared()))?;
-    let number = switch::next_aside(&**disk, &data)?;
+        work.prepare(point, clock, progress).inspect_err(|_| take::discard(&**disk, &data.prepared()))?;
+    let number = switch::next_replaced(&**disk, &data)?;
     switch::switch(&**disk, &data, number, Some(&identity))?;
-    Ok(Restored { set_aside: Some(switch::aside(&data, number)), ..restored })
+    Ok(Restored { replaced_copy: Some(switch::replaced_copy(&data, number)), ..restored })
 }
 
 /// Context of a restore.
-pub(super) struct Work<'w> {
+pub(super) struct RestoreWork<'w> {
     pub disk: &'w Arc<dyn Disk>,
     pub settings: &'w EmbeddedSettings,
     pub data: &'w Layout,
@@ -124,13 +125,13 @@ pub(super) struct Work<'w> {
     pub on: &'w Layout,
 }
 
-impl Work<'_> {
+impl RestoreWork<'_> {
     /// Prepares the new log and runs, completely and durably.
     pub fn prepare(
         &self,
         point: RestorePoint,
         clock: &dyn Clock,
-        tell: &mut dyn FnMut(&RestoreProgress),
+        progress: &mut dyn FnMut(&RestoreProgress),
     ) -> Result<Restored> {
         let disk = &**self.disk;
         let (runs, log) = (self.data.prepared().join("runs"), self.data.prepared().join("log"));
@@ -146,7 +147,7 @@ impl Work<'_> {
         let Line { segments, goes_on, gap_after } = match line {
             // The snapshot has everything needed, whatever is wrong with the catalogue's log.
             Err(error) if point == RestorePoint::AsTaken && !own.is_empty() => {
-                tracing::warn!(%error, "the history before the snapshot is not kept, for it cannot be read");
+                tracing::warn!(%error, "the history before the snapshot is lost: it is unreadable");
                 Line { segments: own.clone(), goes_on: false, gap_after: None }
             }
             other => other?,
@@ -160,12 +161,12 @@ impl Work<'_> {
         // No two runs may ever have one number, in any snapshot.
         let next_run = self.next_run(&manifest);
         Manifest { next_run, ..manifest }.save(disk, &runs, self.identity.id)?;
-        let shelf = Shelf::open(Arc::clone(self.disk), &runs, self.identity.clone())?;
+        let run_set = RunSet::open(Arc::clone(self.disk), &runs, self.identity.clone())?;
         let settings = (Arc::new(Cache::new(SNAPSHOT_CACHE_BYTES)), self.settings.memtable_rows);
-        let mut told = |revision: Revision| tell(&RestoreProgress::Reading { revision });
-        let mut built = build(disk, shelf, (self.identity.id, &segments), end, settings, &mut told)?;
+        let mut report = |revision: Revision| progress(&RestoreProgress::Reading { revision });
+        let mut built = build(disk, run_set, (self.identity.id, &segments), end, settings, &mut report)?;
         self.check_reached(&built.state, end)?;
-        if let (End::Time(time), Some(last)) = (end, gap_after)
+        if let (ReadEnd::Time(time), Some(last)) = (end, gap_after)
             && built.state.revision >= last
         {
             // The changes in the gap are unknown.
@@ -175,7 +176,7 @@ impl Work<'_> {
                 last.0, built.state.time, last.0
             )));
         }
-        if built.shelf.revision().0 < built.state.revision {
+        if built.run_set.revision().0 < built.state.revision {
             flush_built(&mut built)?;
         }
         let state = &built.state;
@@ -195,7 +196,7 @@ impl Work<'_> {
             entries: state.entries,
             digest: state.digest(),
             oldest: oldest.unwrap_or(next),
-            set_aside: None,
+            replaced_copy: None,
         })
     }
 
@@ -223,23 +224,23 @@ impl Work<'_> {
     }
 
     /// Returns the point at which reading the log ends.
-    fn end(&self, point: RestorePoint, goes_on: bool) -> Result<End> {
+    fn end(&self, point: RestorePoint, goes_on: bool) -> Result<ReadEnd> {
         let (name, taken) = (&self.label.name, self.label.revision);
         let end = match point {
-            RestorePoint::AsTaken => return Ok(End::Revision(taken)),
+            RestorePoint::AsTaken => return Ok(ReadEnd::Revision(taken)),
             RestorePoint::Revision(revision) if revision < taken => {
                 return Err(Error::invalid(format!(
                     "revision {} is before the snapshot {name}, which is of revision {}: restore an earlier snapshot",
                     revision.0, taken.0
                 )));
             }
-            RestorePoint::Revision(revision) => End::Revision(revision),
-            RestorePoint::Time(time) => End::Time(time),
+            RestorePoint::Revision(revision) => ReadEnd::Revision(revision),
+            RestorePoint::Time(time) => ReadEnd::Time(time),
         };
-        if !goes_on && end != End::Revision(taken) {
+        if !goes_on && end != ReadEnd::Revision(taken) {
             return Err(Error::invalid(format!(
                 "the log does not go on from the snapshot {name}, for the catalogue was restored to a point before it since: \
-                 only the snapshot itself, revision {}, can be restored; or give the log that was set aside then",
+                 only the snapshot itself, revision {}, can be restored; or give the log of the replaced copy",
                 taken.0
             )));
         }
@@ -247,11 +248,11 @@ impl Work<'_> {
     }
 
     /// Checks that the log led to the requested point.
-    fn check_reached(&self, state: &crate::state::State, end: End) -> Result<()> {
+    fn check_reached(&self, state: &crate::state::State, end: ReadEnd) -> Result<()> {
         let (name, taken) = (&self.label.name, self.label.revision);
         if state.revision < taken {
             return Err(match end {
-                End::Time(time) => Error::invalid(format!(
+                ReadEnd::Time(time) => Error::invalid(format!(
                     "{time} is before the last change in the snapshot {name}, which is of revision {} and was taken {}: \
                      restore an earlier snapshot",
                     taken.0, self.label.time
@@ -263,7 +264,7 @@ impl Work<'_> {
             return Err(self.damaged("its log gives another state than the one it was taken of"));
         }
         match end {
-            End::Revision(revision) if state.revision < revision => Err(Error::invalid(format!(
+            ReadEnd::Revision(revision) if state.revision < revision => Err(Error::invalid(format!(
                 "there is no revision {}: the snapshot {name} and the log reach from revision {} to {}, of {}",
                 revision.0, taken.0, state.revision.0, state.time
             ))),

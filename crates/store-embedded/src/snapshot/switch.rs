@@ -5,11 +5,11 @@
 //! for renames, which the next opening completes. Before that moment it is not done, and the next
 //! opening removes what was prepared.
 //!
-//! The old files move to `set-aside/NUMBER`, laid out as a data directory. The engine never removes
+//! The old files move to `set-replaced_copy/NUMBER`, laid out as a data directory. The engine never removes
 //! this replaced copy by itself.
 //!
 //! ```text
-//!   RESTORE written ► log ► set-aside/N/log ► restore.prepared/log ► log
+//!   RESTORE written ► log ► replaced/N/log ► restore.prepared/log ► log
 //!     ► the same for runs (and for CATALOGUE, if it comes from elsewhere) ► RESTORE removed
 //! ```
 //! RESTORE is text:
@@ -58,7 +58,7 @@ fn marked(disk: &dyn Disk, data: &Layout) -> Result<Option<u64>> {
 }
 
 /// Fails if a restore is unfinished: only opening, or another restore, ends it.
-pub(crate) fn check_settled(disk: &dyn Disk, data: &Layout) -> Result<()> {
+pub(crate) fn check_finished(disk: &dyn Disk, data: &Layout) -> Result<()> {
     match marked(disk, data)? {
         None => Ok(()),
         Some(_) => Err(Error::new(
@@ -72,53 +72,53 @@ pub(crate) fn check_settled(disk: &dyn Disk, data: &Layout) -> Result<()> {
 }
 
 /// Returns the number of the next replaced copy.
-pub(crate) fn next_aside(disk: &dyn Disk, data: &Layout) -> Result<u64> {
-    let directory = data.set_aside();
+pub(crate) fn next_replaced(disk: &dyn Disk, data: &Layout) -> Result<u64> {
+    let directory = data.replaced();
     let names = list_if_there(disk, &directory)
         .map_err(|error| cannot_read(&directory.display().to_string(), &error))?;
     Ok(names.iter().filter_map(|name| name.parse::<u64>().ok()).max().unwrap_or(0) + 1)
 }
 
 /// Returns the path of a replaced copy.
-pub(crate) fn aside(data: &Layout, number: u64) -> PathBuf {
-    data.set_aside().join(number.to_string())
+pub(crate) fn replaced_copy(data: &Layout, number: u64) -> PathBuf {
+    data.replaced().join(number.to_string())
 }
 
 /// Makes the prepared state count, and moves the old one to the replaced copy. After an error
 /// either may count.
 pub(crate) fn switch(disk: &dyn Disk, data: &Layout, number: u64, was: Option<&Identity>) -> Result<()> {
-    let aside = Layout::new(&aside(data, number));
+    let replaced_copy = Layout::new(&replaced_copy(data, number));
     let cannot = |error: io::Error| cannot_write(data.root(), &error);
-    disk.create_directory(aside.root()).map_err(cannot)?;
+    disk.create_directory(replaced_copy.root()).map_err(cannot)?;
     if let Some(identity) = was {
-        aside.write_identity(disk, identity)?;
+        replaced_copy.write_identity(disk, identity)?;
     }
-    disk.sync_directory(aside.root())
-        .and_then(|()| disk.sync_directory(&data.set_aside()))
+    disk.sync_directory(replaced_copy.root())
+        .and_then(|()| disk.sync_directory(&data.replaced()))
         .and_then(|()| disk.sync_directory(&data.prepared()))
         .and_then(|()| disk.sync_directory(data.root()))
         .and_then(|()| replace_small(disk, data.root(), FILE, encode(number).as_bytes()))
         .map_err(cannot)?;
-    settle(disk, data)
+    finish_or_undo(disk, data)
 }
 
 /// Completes a restore that only lacks renames, and removes the leftovers of one that was not done.
 /// The caller must hold the lock of the directory, and call this before it reads or writes anything
 /// there.
-pub(crate) fn settle(disk: &dyn Disk, data: &Layout) -> Result<()> {
+pub(crate) fn finish_or_undo(disk: &dyn Disk, data: &Layout) -> Result<()> {
     let cannot = |error: io::Error| cannot_write(data.root(), &error);
     if let Some(number) = marked(disk, data)? {
-        let aside = aside(data, number);
+        let replaced_copy = replaced_copy(data, number);
         for part in ["log", "runs", CATALOGUE] {
-            take_place(disk, data, &aside, part).map_err(cannot)?;
+            take_place(disk, data, &replaced_copy, part).map_err(cannot)?;
         }
         disk.remove(&data.root().join(FILE))
             .and_then(|()| disk.sync_directory(data.root()))
             .map_err(cannot)?;
-        tracing::info!(set_aside = %aside.display(), "the catalogue was restored; what was there before is set aside");
+        tracing::info!(replaced = %replaced_copy.display(), "the catalogue was restored; the earlier catalogue is kept as a replaced copy");
         // The directory was empty before, so the copy is empty too.
-        if list_if_there(disk, &aside).is_ok_and(|names| names.is_empty()) {
-            disk.remove_directory(&aside).map_err(cannot)?;
+        if list_if_there(disk, &replaced_copy).is_ok_and(|names| names.is_empty()) {
+            disk.remove_directory(&replaced_copy).map_err(cannot)?;
         }
     } else if data.read_identity(disk)?.is_none() && exists(disk, &data.prepared()).map_err(cannot)? {
         return Err(Error::new(
@@ -133,14 +133,14 @@ pub(crate) fn settle(disk: &dyn Disk, data: &Layout) -> Result<()> {
     remove_tree(disk, &data.prepared()).map_err(cannot)
 }
 
-fn take_place(disk: &dyn Disk, data: &Layout, aside: &Path, part: &str) -> io::Result<()> {
+fn take_place(disk: &dyn Disk, data: &Layout, replaced_copy: &Path, part: &str) -> io::Result<()> {
     let (prepared, place) = (data.prepared().join(part), data.root().join(part));
     if !exists(disk, &prepared)? {
         return Ok(());
     }
     if exists(disk, &place)? {
-        disk.rename(&place, &aside.join(part))?;
-        disk.sync_directory(aside)?;
+        disk.rename(&place, &replaced_copy.join(part))?;
+        disk.sync_directory(replaced_copy)?;
         disk.sync_directory(data.root())?;
     }
     disk.rename(&prepared, &place)?;

@@ -246,7 +246,7 @@ pub(crate) fn describe(disk: &dyn Disk, data: &Layout, name: &SnapshotName) -> R
             (Some(label), Some(other))
         }
         Err(error) if !exists(disk, layout.root()).unwrap_or(true) => {
-            tracing::debug!(%name, %error, "a snapshot went while it was looked at");
+            tracing::debug!(%name, %error, "a snapshot was removed while it was listed");
             return Ok(None);
         }
         Err(error) => (None, Some(error.message)),
@@ -304,7 +304,7 @@ pub(crate) fn remove(disk: &dyn Disk, data: &Layout, name: &SnapshotName, number
 /// opening sweeps the rest.
 pub(crate) fn discard(disk: &dyn Disk, path: &Path) {
     if let Err(error) = remove_tree(disk, path) {
-        tracing::warn!(path = %path.display(), %error, "cannot remove what is left of a snapshot");
+        tracing::warn!(path = %path.display(), %error, "cannot remove the leftovers of a snapshot");
     }
 }
 

@@ -23,11 +23,11 @@ use crate::segment::{CatalogueId, Header};
 use crate::segment_file::Segment;
 use crate::settings::SNAPSHOT_CACHE_BYTES;
 use crate::state::{Operations, State};
-use crate::table::Shelf;
+use crate::table::RunSet;
 
 /// Point at which reading a log ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum ReadEnd {
     /// This change.
     Revision(Revision),
     /// The last change up to this time.
@@ -36,11 +36,11 @@ pub(crate) enum End {
 
 /// Receiver that reads up to a point, then no further.
 struct Until<'r> {
-    end: End,
+    end: ReadEnd,
     ended: bool,
     into: &'r mut Builder,
     /// Progress callback, called after every record with its last change.
-    tell: &'r mut dyn FnMut(Revision),
+    progress: &'r mut dyn FnMut(Revision),
 }
 
 impl Until<'_> {
@@ -51,7 +51,7 @@ impl Until<'_> {
     }
 
     fn is_after(&self, revision: Revision) -> bool {
-        matches!(self.end, End::Revision(end) if revision > end)
+        matches!(self.end, ReadEnd::Revision(end) if revision > end)
     }
 }
 
@@ -64,10 +64,10 @@ impl Replay for Until<'_> {
     }
 
     fn record(&mut self, file: &str, offset: u64, head: Head, bytes: usize) -> Result<()> {
-        if self.is_after(head.first_revision) || matches!(self.end, End::Time(end) if head.time > end) {
+        if self.is_after(head.first_revision) || matches!(self.end, ReadEnd::Time(end) if head.time > end) {
             return Err(self.enough());
         }
-        (self.tell)(self.into.state.revision);
+        (self.progress)(self.into.state.revision);
         self.into.record(file, offset, head, bytes)
     }
 
@@ -75,7 +75,7 @@ impl Replay for Until<'_> {
         let revision = change.revision;
         self.into.change(file, offset, change)?;
         // Bytes behind the last change may be written at this moment, so they are not read.
-        if self.end == End::Revision(revision) { Err(self.enough()) } else { Ok(()) }
+        if self.end == ReadEnd::Revision(revision) { Err(self.enough()) } else { Ok(()) }
     }
 }
 
@@ -83,26 +83,26 @@ impl Replay for Until<'_> {
 /// written into runs.
 pub(crate) fn build(
     disk: &dyn Disk,
-    shelf: Shelf,
+    run_set: RunSet,
     (log_of, segments): (CatalogueId, &[Arc<Segment>]),
-    end: End,
+    end: ReadEnd,
     (cache, rows_max): (Arc<Cache>, usize),
-    tell: &mut dyn FnMut(Revision),
+    progress: &mut dyn FnMut(Revision),
 ) -> Result<Builder> {
     let seed = random_u64()?;
     let mut operations = Operations::new(OPERATIONS_REMEMBERED);
-    let state = match shelf.version().runs.is_empty() {
+    let state = match run_set.version().runs.is_empty() {
         true => State::new(seed, cache)?,
-        false => State::load(seed, Arc::clone(shelf.version()), cache, &mut operations)?,
+        false => State::load(seed, Arc::clone(run_set.version()), cache, &mut operations)?,
     };
     let from = state.revision;
-    let mut into = Builder { state, operations, shelf, rows_max };
+    let mut into = Builder { state, operations, run_set, rows_max };
     let is_there = match end {
-        End::Revision(end) => end <= from,
-        End::Time(end) => end < into.state.time,
+        ReadEnd::Revision(end) => end <= from,
+        ReadEnd::Time(end) => end < into.state.time,
     };
     if !is_there {
-        let mut until = Until { end, ended: false, into: &mut into, tell };
+        let mut until = Until { end, ended: false, into: &mut into, progress };
         match replay::replay(disk, log_of, segments, from, &mut until) {
             Err(_) if until.ended => {}
             other => drop(other?),
@@ -113,7 +113,7 @@ pub(crate) fn build(
 
 /// Writes the memtable into a run.
 pub(crate) fn flush_built(built: &mut Builder) -> Result<()> {
-    flush(&mut built.state, &built.operations, &mut built.shelf)
+    flush(&mut built.state, &built.operations, &mut built.run_set)
 }
 
 /// An open snapshot.
@@ -149,11 +149,12 @@ pub(crate) fn open_labelled(
         ErrorKind::Corrupt => corrupt(error.message),
         _ => error,
     };
-    let shelf = Shelf::look_at(Arc::clone(disk), &layout.runs(), identity.clone()).map_err(about)?;
+    let run_set = RunSet::look_at(Arc::clone(disk), &layout.runs(), identity.clone()).map_err(about)?;
     let segments = replay::list_segments(&**disk, &layout.log(), false)?;
     let settings = (Arc::new(Cache::new(cache_bytes)), usize::MAX);
-    let end = End::Revision(label.revision);
-    let built = build(&**disk, shelf, (identity.id, &segments), end, settings, &mut |_| ()).map_err(about)?;
+    let end = ReadEnd::Revision(label.revision);
+    let built =
+        build(&**disk, run_set, (identity.id, &segments), end, settings, &mut |_| ()).map_err(about)?;
     let state = built.state;
     if state.revision != label.revision {
         return Err(corrupt(format!(

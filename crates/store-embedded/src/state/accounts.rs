@@ -60,7 +60,7 @@ pub(crate) struct Accounts {
 }
 
 /// Applies a change to one account of a map, and drops the account if it is empty then.
-fn settle<K: Ord>(
+fn add_or_remove<K: Ord>(
     accounts: &mut BTreeMap<K, Account>,
     key: K,
     change: impl FnOnce(&mut Account) -> Result<(), Defect>,
@@ -108,8 +108,8 @@ impl Accounts {
         plus: &Usage,
         minus: &Usage,
     ) -> Result<(), Defect> {
-        settle(&mut self.users, owner, |account| change(&mut account.usage, plus, minus))?;
-        settle(&mut self.groups, group, |account| change(&mut account.usage, plus, minus))
+        add_or_remove(&mut self.users, owner, |account| change(&mut account.usage, plus, minus))?;
+        add_or_remove(&mut self.groups, group, |account| change(&mut account.usage, plus, minus))
     }
 
     /// Counts an upload reservation of this owner and group that came (`plus`) or went (`minus`).
@@ -120,8 +120,8 @@ impl Accounts {
         plus: &Usage,
         minus: &Usage,
     ) -> Result<(), Defect> {
-        settle(&mut self.users, owner, |account| change(&mut account.reserved, plus, minus))?;
-        settle(&mut self.groups, group, |account| change(&mut account.reserved, plus, minus))
+        add_or_remove(&mut self.users, owner, |account| change(&mut account.reserved, plus, minus))?;
+        add_or_remove(&mut self.groups, group, |account| change(&mut account.reserved, plus, minus))
     }
 
     /// Changes the number of a user's upload reservations by one.

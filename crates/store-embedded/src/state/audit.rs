@@ -46,7 +46,7 @@ struct InDirectory {
 }
 
 /// An audit in progress.
-struct Work<'s> {
+struct AuditWork<'s> {
     state: &'s State,
     /// Look-ups outside of the walk.
     look: Lookup<'s>,
@@ -74,7 +74,7 @@ impl State {
     pub fn audit(&self) -> Result<Audit, Defect> {
         let audit =
             Audit { revision: self.revision, checked: Vec::new(), findings: Vec::new(), findings_total: 0 };
-        let mut work = Work { state: self, look: self.look(), expected: Expected::default(), audit };
+        let mut work = AuditWork { state: self, look: self.look(), expected: Expected::default(), audit };
         let mut rows = self.look_in_passing().view.from(From::START)?;
         let mut directories = self.directories.iter().peekable();
         let mut within: Option<InDirectory> = None;
@@ -98,7 +98,7 @@ impl State {
         work.deletions();
         work.accounts();
         work.sizes();
-        let Work { expected, mut audit, .. } = work;
+        let AuditWork { expected, mut audit, .. } = work;
         audit.checked = vec![
             ("entries".into(), expected.entries),
             ("directories".into(), expected.directories),
@@ -114,7 +114,7 @@ impl State {
     }
 }
 
-impl Work<'_> {
+impl AuditWork<'_> {
     fn find(&mut self, what: &str, which: impl std::fmt::Display, detail: impl std::fmt::Display) {
         self.audit.find(what, which, detail);
     }

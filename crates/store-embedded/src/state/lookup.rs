@@ -26,7 +26,7 @@ pub(crate) type AsOf<T> = (T, Revision);
 
 /// An entry that was found by its identity.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Found {
+pub(crate) struct FoundEntry {
     pub entry: Entry,
     /// Item of the trash, if the entry is one itself.
     pub trash: Option<TrashId>,
@@ -108,11 +108,11 @@ impl Lookup<'_> {
     }
 
     /// Returns the file, collection or link with this GUID, wherever it is.
-    pub fn find_guid(&self, guid: Guid) -> Result<Option<Found>, Defect> {
+    pub fn find_guid(&self, guid: Guid) -> Result<Option<FoundEntry>, Defect> {
         self.view.find_guid(guid, |row| {
             let Some(row) = row else { return Ok(None) };
             let trash = if row.parent == keyspace::TRASH { keyspace::trash_id(row.name) } else { None };
-            Ok(row.entry()?.map(|entry| Found { entry, trash }))
+            Ok(row.entry()?.map(|entry| FoundEntry { entry, trash }))
         })?
     }
 
@@ -122,7 +122,7 @@ impl Lookup<'_> {
     }
 
     /// Returns the entry with this identity, wherever it is.
-    pub fn find_id(&self, id: EntryId) -> Result<Option<Found>, Defect> {
+    pub fn find_id(&self, id: EntryId) -> Result<Option<FoundEntry>, Defect> {
         let id = match id {
             EntryId::Object(guid) => return self.find_guid(guid),
             EntryId::Directory(id) => id,
@@ -137,7 +137,7 @@ impl Lookup<'_> {
             }
         };
         let missing = || Defect::new(format!("the entry of directory {} is missing", id.0));
-        Ok(Some(Found { entry: entry.ok_or_else(missing)?, trash }))
+        Ok(Some(FoundEntry { entry: entry.ok_or_else(missing)?, trash }))
     }
 
     /// Returns an item of the trash.
@@ -173,7 +173,7 @@ impl Lookup<'_> {
     }
 
     /// Says whether an entry is in the tree, not in the trash or below an item of it.
-    pub fn is_in_tree(&self, found: &Found) -> bool {
+    pub fn is_in_tree(&self, found: &FoundEntry) -> bool {
         found.trash.is_none() && self.state.is_alive(found.entry.at.parent)
     }
 

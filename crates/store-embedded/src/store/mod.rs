@@ -24,10 +24,11 @@ use exacat_store::{
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
+use crate::blocking::on_blocking_thread;
 use crate::command::{Answered, Command, Weighed};
+use crate::compactor::Pending;
 use crate::defect::Defect;
-use crate::history::Kept;
-use crate::merger::Pending;
+use crate::history::KeptChanges;
 use crate::older::Older;
 use crate::random::random_u64;
 use crate::run::{Cache, Held};
@@ -36,24 +37,13 @@ use crate::shared::Shared;
 use crate::snapshot::SnapshotService;
 use crate::state::{AsOf, Lookup, MovedSince, Operations, REPLICAS_CURSOR_BYTES_MAX, ReplicasPage, State};
 
-/// Runs work that reads files on a blocking thread. Without a runtime it runs here.
-async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-    match tokio::runtime::Handle::try_current() {
-        Ok(runtime) => runtime
-            .spawn_blocking(work)
-            .await
-            .map_err(|error| Error::new(ErrorKind::Internal, format!("reading files: {error}"))),
-        Err(_) => Ok(work()),
-    }
-}
-
 /// Audits the state in the runs once all of `pending` is in them; blocks no other request. None if
 /// the runs cannot be written.
 fn audit_runs(shared: &Shared, pending: &Pending) -> Option<Result<Audit>> {
     if let Err(why) = pending.wait() {
         tracing::warn!(
             why,
-            "the audit stops writing meanwhile, for what is in memory cannot be put into a run"
+            "writing pauses during the audit, because the memtable cannot be written into a sorted run"
         );
         return None;
     }
@@ -207,9 +197,9 @@ impl EmbeddedStore {
     }
 
     /// Returns the kept changes after one revision, up to another revision that is durable.
-    async fn history(&self, after: Revision, up_to: Revision, limit: usize) -> Result<Kept> {
+    async fn history(&self, after: Revision, up_to: Revision, limit: usize) -> Result<KeptChanges> {
         let history = Arc::clone(&self.shared.history);
-        aside(move || history.changes(after, up_to, limit)).await?
+        on_blocking_thread(move || history.changes(after, up_to, limit)).await
     }
 
     /// Returns the end of a listing of a storage element: files on it that moved to a place that
@@ -218,7 +208,7 @@ impl EmbeddedStore {
         if limit == 0 {
             return Ok((Page { items: Vec::new(), more: true }, since.cursor()));
         }
-        let Kept { changes, oldest } = self.history(since.after, since.up_to, PAGE_ITEMS_MAX).await?;
+        let KeptChanges { changes, oldest } = self.history(since.after, since.up_to, PAGE_ITEMS_MAX).await?;
         if since.after < since.up_to && since.after.0 + 1 < oldest.0 {
             // Moves since then are lost, and a listing may leave out nothing (clause R3).
             let what = "the changes since this listing began are not kept any more: begin it again";
@@ -315,13 +305,13 @@ impl EmbeddedStore {
     /// Sorts the older ids that the writer will need, so that the writer does not have to.
     async fn sort_older(&self, id: OperationId) {
         let shared = Arc::clone(&self.shared);
-        let sorted = aside(move || {
+        let sorted = on_blocking_thread(move || {
             let durable = shared.durability.revision();
             Older::prepare(&shared.older, &shared.history, id, durable)
         });
-        if let Err(error) = sorted.await.and_then(|sorted| sorted) {
+        if let Err(error) = sorted.await {
             // The writer meets the same error and reports it.
-            tracing::debug!(%error, "the ids of older requests cannot be sorted");
+            tracing::debug!(%error, "cannot sort the ids of older requests");
         }
     }
 }
@@ -483,7 +473,7 @@ impl Store for EmbeddedStore {
         self.shared.check_open()?;
         let up_to = self.shared.durability.revision();
         let limit = page(limit);
-        let Kept { changes, oldest } = self.history(after, up_to, limit).await?;
+        let KeptChanges { changes, oldest } = self.history(after, up_to, limit).await?;
         let up_to = match changes.last() {
             Some(last) => last.revision,
             None if limit == 0 => after.min(up_to),
@@ -496,7 +486,7 @@ impl Store for EmbeddedStore {
         self.shared.check_open()?;
         let up_to = self.shared.durability.revision();
         let (history, limit) = (Arc::clone(&self.shared.history), page(limit));
-        aside(move || history.trail(id, from.min(up_to), limit)).await?
+        on_blocking_thread(move || history.trail(id, from.min(up_to), limit)).await
     }
 
     async fn traces(&self, of: &[Trace]) -> Result<Traces> {
@@ -517,8 +507,8 @@ impl Store for EmbeddedStore {
             // The runs hold an immutable state, so writing goes on during the audit.
             Ok(pending) => {
                 let shared = Arc::clone(&self.shared);
-                match aside(move || audit_runs(&shared, &pending)).await? {
-                    Some(audit) => audit,
+                match on_blocking_thread(move || audit_runs(&shared, &pending).transpose()).await? {
+                    Some(audit) => Ok(audit),
                     None => self.ask(|reply| Command::Audit { reply }).await?,
                 }
             }
@@ -529,7 +519,7 @@ impl Store for EmbeddedStore {
     async fn status(&self) -> Result<StoreStatus> {
         let (entries, memory, counts) =
             self.read(|state| Ok((state.entries, state.memory(), state.counts()))).await?;
-        let figures = &self.shared.figures;
+        let metrics = &self.shared.metrics;
         let free = self.shared.disk.free_bytes(&self.settings.directory).unwrap_or(0);
         let waiting =
             self.commands.as_ref().map_or(0, |commands| commands.max_capacity() - commands.capacity());
@@ -539,14 +529,14 @@ impl Store for EmbeddedStore {
         list.extend(memory.into_iter().map(named));
         list.push(("memory_hints_bytes".to_owned(), self.shared.hints.bytes()));
         list.push(("memory_bytes".to_owned(), memory_total + self.shared.hints.bytes()));
-        list.extend(self.shared.history.figures().map(named));
+        list.extend(self.shared.history.metrics().map(named));
         let version = Arc::clone(self.shared.state.read().table.version());
-        list.extend(version.figures());
-        let mut warnings = figures.warnings();
-        warnings.extend(crate::merger::in_words(version.owed()));
+        list.extend(version.metrics());
+        let mut warnings = metrics.warnings();
+        warnings.extend(crate::compactor::debt_warning(version.owed()));
         list.push(("disk_free_bytes".to_owned(), free));
         list.push(("queue_requests".to_owned(), waiting as u64));
-        list.extend(figures.list());
+        list.extend(metrics.list());
         Ok(StoreStatus {
             kind: "embedded".to_owned(),
             revision: self.shared.durability.revision(),

@@ -49,7 +49,7 @@ impl EmbeddedStore {
         let older = Older::new(Arc::clone(&disk), layout.operations());
         let shared = Arc::new(Shared::new(view.state, history, older, disk));
         let (revision, time) = (view.label.revision.0, view.label.time);
-        shared.figures.warn(
+        shared.metrics.warn(
             "snapshot",
             &format!("{name}, of revision {revision}, taken {time}: it answers, and cannot be changed"),
         );
@@ -88,10 +88,10 @@ impl EmbeddedStore {
         point: RestorePoint,
         log_of: Option<&Path>,
         clock: &dyn Clock,
-        tell: &mut dyn FnMut(&RestoreProgress),
+        progress: &mut dyn FnMut(&RestoreProgress),
     ) -> Result<Restored> {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
-        restore(&disk, settings, name, point, log_of, clock, tell)
+        restore(&disk, settings, name, point, log_of, clock, progress)
     }
 
     /// Makes a catalogue in `into` from a snapshot of the one in the settings' directory, which may
@@ -112,10 +112,10 @@ impl EmbeddedStore {
         source: &BackupSource,
         point: RestorePoint,
         clock: &dyn Clock,
-        tell: &mut dyn FnMut(&RestoreProgress),
+        progress: &mut dyn FnMut(&RestoreProgress),
     ) -> Result<Restored> {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
-        restore_backup(&disk, settings, source, point, clock, tell)
+        restore_backup(&disk, settings, source, point, clock, progress)
     }
 
     /// Says whether this directory has backups.
@@ -130,8 +130,11 @@ impl EmbeddedStore {
 
     /// Reads every file of every backup in a directory and compares its checksum; returns the
     /// problems.
-    pub fn verify_backups(directory: &Path, tell: &mut dyn FnMut(&RestoreProgress)) -> Result<Vec<String>> {
-        verify_backups(&RealDisk, directory, tell)
+    pub fn verify_backups(
+        directory: &Path,
+        progress: &mut dyn FnMut(&RestoreProgress),
+    ) -> Result<Vec<String>> {
+        verify_backups(&RealDisk, directory, progress)
     }
 
     /// Repairs the catalogue in the settings' directory, which no process may have open.
@@ -139,9 +142,9 @@ impl EmbeddedStore {
         settings: &EmbeddedSettings,
         options: &RepairOptions,
         clock: &dyn Clock,
-        tell: &mut dyn FnMut(&RepairProgress),
+        progress: &mut dyn FnMut(&RepairProgress),
     ) -> Result<Repaired> {
-        repair(&(Arc::new(RealDisk) as Arc<dyn Disk>), settings, options, clock, tell)
+        repair(&(Arc::new(RealDisk) as Arc<dyn Disk>), settings, options, clock, progress)
     }
 
     /// Checks the catalogue in `directory`, which no process may have open.

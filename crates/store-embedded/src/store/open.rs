@@ -8,14 +8,14 @@ use tokio::sync::mpsc;
 
 use super::EmbeddedStore;
 use crate::archive::Archivist;
-use crate::committer::{Committer, Group, Marking};
+use crate::committer::{CommitGroup, Committer, Marking};
+use crate::compactor::Compactor;
 use crate::disk::{Disk, RealDisk};
 use crate::history::History;
 use crate::identity::{Identity, Layout};
 use crate::load;
 use crate::log::Log;
 use crate::log_end::LogEnd;
-use crate::merger::Merger;
 use crate::older::{self, Older};
 use crate::recovery::{Recovered, recover};
 use crate::replay::list_segments;
@@ -24,7 +24,7 @@ use crate::settings::{EmbeddedSettings, MARK_IDLE};
 use crate::shared::Shared;
 use crate::snapshot::{self, SnapshotService};
 use crate::state::State;
-use crate::table::Shelf;
+use crate::table::RunSet;
 use crate::writer::Writer;
 
 impl EmbeddedStore {
@@ -45,18 +45,18 @@ impl EmbeddedStore {
         layout.create_root(&*disk)?;
         let lock = layout.lock(&*disk)?;
         layout.make_private(&*disk)?;
-        snapshot::switch::settle(&*disk, &layout)?;
+        snapshot::switch::finish_or_undo(&*disk, &layout)?;
         layout.create(&*disk)?;
         snapshot::sweep(&*disk, &layout);
         load::sweep(&*disk, &layout);
         older::sweep(&*disk, &layout);
         let mut identity = identify(&*disk, &layout)?;
         let catalogue = identity.id;
-        let shelf = Shelf::look_at(Arc::clone(&disk), &layout.runs(), identity.clone())?;
-        let recovered = recover(&disk, &layout, catalogue, shelf, &settings, true)?;
+        let run_set = RunSet::look_at(Arc::clone(&disk), &layout.runs(), identity.clone())?;
+        let recovered = recover(&disk, &layout, catalogue, run_set, &settings, true)?;
         // Runs outside of the manifest are removed only now: without a manifest they would be all
         // there is.
-        recovered.shelf.sweep()?;
+        recovered.run_set.sweep()?;
         let is_torn = recovered.end.is_some_and(|end| matches!(end.ending, Ending::Torn(_)));
         if is_torn {
             // The timeline begins before the cut, because revisions after this one may be given a
@@ -92,11 +92,11 @@ impl EmbeddedStore {
                 Log::create(Arc::clone(&disk), &layout.log(), begun_for, bytes, first, created, digest)?
             }
         };
-        let Recovered { state, mut operations, shelf, mut segments, .. } = recovered;
+        let Recovered { state, mut operations, run_set, mut segments, .. } = recovered;
         if segments.is_empty() {
             segments.push(Arc::clone(log.segment()));
         }
-        let frozen = shelf.revision().0;
+        let frozen = run_set.revision().0;
         let history = History::new(Arc::clone(&disk), catalogue, segments);
         history.set_floor(frozen);
         if !operations.are_all(state.revision) {
@@ -106,9 +106,9 @@ impl EmbeddedStore {
         let shared = Arc::new(Shared::new(state, history, older, disk));
         shared.set_forgotten(operations.forgotten());
         if let Some((topic, what)) = torn {
-            shared.figures.warn(topic, &what);
+            shared.metrics.warn(topic, &what);
         }
-        shared.figures.set_operations_from(operations.oldest().unwrap_or_default());
+        shared.metrics.set_operations_from(operations.oldest().unwrap_or_default());
         let (sender, commands) = mpsc::channel(settings.queue_requests_max);
         let marking = Marking { idle: settings.mark_idle, writer: sender.downgrade() };
         let mut writer = Writer {
@@ -119,8 +119,8 @@ impl EmbeddedStore {
             log,
             operations,
             frozen,
-            merger: Merger::start(Arc::clone(&shared), shelf, &settings)?,
-            group: Group::default(),
+            compactor: Compactor::start(Arc::clone(&shared), run_set, &settings)?,
+            group: CommitGroup::default(),
             effect: Vec::new(),
             committer: Committer::start(Arc::clone(&shared), settings.commit_at_once_bytes, marking)?,
             short_of_space: false,

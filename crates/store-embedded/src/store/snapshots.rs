@@ -16,27 +16,17 @@ use exacat_model::{
 use exacat_store::Snapshots;
 
 use super::EmbeddedStore;
+use crate::blocking::on_blocking_thread;
 use crate::command::Command;
 use crate::disk::Disk;
 use crate::identity::Layout;
 use crate::settings::{BACKUP_IDLE_MS, DIFFS_OPEN_MAX, SNAPSHOT_CACHE_BYTES};
 use crate::snapshot::backup::Backing;
-use crate::snapshot::diff::{Diff, Place};
+use crate::snapshot::diff::{Diff, DiffPosition};
 use crate::snapshot::existing;
 use crate::snapshot::service::{OpenDiff, RunningBackup};
 use crate::snapshot::take::{self, LogPart, Pinned};
 use crate::snapshot::view::{self, View};
-
-/// Runs work that waits for the disk on a blocking thread. Without a runtime it runs here.
-async fn aside<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    match tokio::runtime::Handle::try_current() {
-        Ok(runtime) => runtime
-            .spawn_blocking(work)
-            .await
-            .map_err(|error| Error::new(ErrorKind::Internal, format!("work on snapshots failed: {error}")))?,
-        Err(_) => work(),
-    }
-}
 
 /// Directory of a snapshot in the making. Dropping this removes it, unless it got another name or
 /// owner.
@@ -65,7 +55,7 @@ impl Drop for Making {
 struct DiffCursor {
     token: u64,
     revisions: (Revision, Revision),
-    place: Place,
+    place: DiffPosition,
 }
 
 impl DiffCursor {
@@ -77,7 +67,7 @@ impl DiffCursor {
         let mut reader = Reader::new(bytes);
         let token = reader.varint().map_err(bad)?;
         let revisions = (Revision(reader.varint().map_err(bad)?), Revision(reader.varint().map_err(bad)?));
-        Ok(Some(DiffCursor { token, revisions, place: Place::parse(reader.rest())? }))
+        Ok(Some(DiffCursor { token, revisions, place: DiffPosition::parse(reader.rest())? }))
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -108,12 +98,12 @@ impl EmbeddedStore {
         let root = take::hidden(&service.data, name.as_str(), service.next(), what);
         let making = Making { disk: Arc::clone(&disk), layout: Layout::new(&root), handed_over: false };
         let layout = making.layout.clone();
-        aside(move || take::make_empty(&*disk, &layout)).await?;
+        on_blocking_thread(move || take::make_empty(&*disk, &layout)).await?;
         let (shared, layout, name) = (Arc::clone(self.shared()), making.layout.clone(), name.clone());
-        let pinned = self.ask(move |reply| Command::Settled {
+        let pinned = self.ask(move |reply| Command::WhenDurable {
             seal,
-            work: Box::new(move |settled| {
-                let pinned = settled.and_then(|end| service.pin(&shared, &layout, &name, part, end));
+            work: Box::new(move |durable| {
+                let pinned = durable.and_then(|end| service.pin(&shared, &layout, &name, part, end));
                 // The caller may have given up; then a later sweep removes the links.
                 let _gone = reply.send(pinned);
             }),
@@ -125,7 +115,7 @@ impl EmbeddedStore {
     async fn view_now(&self) -> Result<View> {
         let name = SnapshotName::parse("now")?;
         let (making, pinned) = self.pin(&name, LogPart::AfterRuns, "pinned", false).await?;
-        aside(move || {
+        on_blocking_thread(move || {
             let disk = Arc::clone(&making.disk);
             take::finish(&*disk, &making.layout, &pinned)?;
             // The files stay as long as they are open.
@@ -136,7 +126,10 @@ impl EmbeddedStore {
 
     async fn view_of(&self, name: &SnapshotName) -> Result<View> {
         let (service, disk, name) = (Arc::clone(self.service()), self.disk(), name.clone());
-        aside(move || view::open(&disk, &existing(&*disk, &service.data, &name)?, SNAPSHOT_CACHE_BYTES)).await
+        on_blocking_thread(move || {
+            view::open(&disk, &existing(&*disk, &service.data, &name)?, SNAPSHOT_CACHE_BYTES)
+        })
+        .await
     }
 
     async fn open_diff(&self, before: &SnapshotName, after: Option<&SnapshotName>) -> Result<OpenDiff> {
@@ -194,7 +187,7 @@ impl EmbeddedStore {
         let name = SnapshotName::parse("backup")?;
         let (making, pinned) = self.pin(&name, LogPart::Whole, "pinned", false).await?;
         let to = directory.to_owned();
-        let backing = aside(move || {
+        let backing = on_blocking_thread(move || {
             let (disk, layout) = (Arc::clone(&making.disk), making.layout.clone());
             let backing = Backing::begin(disk, &to, layout, pinned)?;
             // From now on the backup removes the directory.
@@ -214,7 +207,7 @@ impl EmbeddedStore {
                 "this backup is not under way any more: begin again, what was copied is not copied again";
             return Err(Error::new(ErrorKind::Conflict, what));
         };
-        let (one, done) = aside(move || {
+        let (one, done) = on_blocking_thread(move || {
             let done = one.backing.step()?;
             Ok((one, done))
         })
@@ -245,7 +238,7 @@ impl Snapshots for EmbeddedStore {
         take::check_room(&*disk, &service.data, name)?;
         let (making, pinned) = self.pin(name, LogPart::AfterRuns, "unfinished", true).await?;
         let (its_service, name) = (Arc::clone(&service), name.clone());
-        aside(move || {
+        on_blocking_thread(move || {
             let data = &its_service.data;
             take::copy_last_segment(&*disk, &making.layout, pinned.end)?;
             take::finish(&*disk, &making.layout, &pinned)?;
@@ -259,7 +252,7 @@ impl Snapshots for EmbeddedStore {
 
     async fn snapshots(&self) -> Result<Vec<Snapshot>> {
         let (service, disk) = (Arc::clone(self.service()), self.disk());
-        aside(move || take::list(&*disk, &service.data)).await
+        on_blocking_thread(move || take::list(&*disk, &service.data)).await
     }
 
     async fn drop_snapshot(&self, id: OperationId, name: &SnapshotName) -> Result<()> {
@@ -268,7 +261,7 @@ impl Snapshots for EmbeddedStore {
         if service.was_done(id, &name) {
             return Ok(());
         }
-        aside(move || {
+        on_blocking_thread(move || {
             take::remove(&*disk, &service.data, &name, service.next())?;
             service.note_done(id, &name);
             Ok(())
@@ -278,7 +271,7 @@ impl Snapshots for EmbeddedStore {
 
     async fn verify_snapshot(&self, name: &SnapshotName) -> Result<SnapshotCheck> {
         let (service, disk, name) = (Arc::clone(self.service()), self.disk(), name.clone());
-        aside(move || view::verify(&disk, &existing(&*disk, &service.data, &name)?)).await
+        on_blocking_thread(move || view::verify(&disk, &existing(&*disk, &service.data, &name)?)).await
     }
 
     async fn diff(
@@ -289,11 +282,11 @@ impl Snapshots for EmbeddedStore {
         limit: usize,
     ) -> Result<(Vec<Difference>, Option<Cursor>)> {
         let (open, place) = match DiffCursor::parse(&cursor.0)? {
-            None => (self.open_diff(before, after).await?, Place::default()),
+            None => (self.open_diff(before, after).await?, DiffPosition::default()),
             Some(cursor) => (self.diff_of(&cursor, before, after).await?, cursor.place),
         };
         let (diff, limit) = (Arc::clone(&open.diff), limit.min(PAGE_ITEMS_MAX));
-        let (differences, place) = aside(move || diff.page(&place, limit)).await?;
+        let (differences, place) = on_blocking_thread(move || diff.page(&place, limit)).await?;
         let token = open.token;
         match place {
             Some(place) => {

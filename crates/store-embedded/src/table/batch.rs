@@ -38,13 +38,13 @@ struct Open {
 
 /// A page that may have a name.
 #[derive(Clone, Copy)]
-struct Asked<'v> {
+struct PageRequest<'v> {
     open: Open,
     run: &'v Arc<Run>,
     page: usize,
 }
 
-impl Asked<'_> {
+impl PageRequest<'_> {
     fn damaged(&self, damaged: Damaged) -> Defect {
         self.run.damaged(self.page, damaged).into()
     }
@@ -133,7 +133,7 @@ impl<'v, T: FnMut(usize, Option<&Row<'_>>) -> Result<(), Defect>> Batch<'_, 'v, 
                     match runs.get(open.runs.trailing_zeros() as usize) {
                         Some(run) => {
                             open.runs &= open.runs - 1;
-                            asked.push(Asked { open, run, page: 0 });
+                            asked.push(PageRequest { open, run, page: 0 });
                         }
                         None => nowhere.push(open),
                     }
@@ -149,7 +149,7 @@ impl<'v, T: FnMut(usize, Option<&Row<'_>>) -> Result<(), Defect>> Batch<'_, 'v, 
     }
 
     /// Looks up each name in the run chosen for it. Names that are not there return to `open`.
-    fn ask(&mut self, mut asked: Vec<Asked<'v>>, open: &mut Vec<Open>) -> Result<(), Defect> {
+    fn ask(&mut self, mut asked: Vec<PageRequest<'v>>, open: &mut Vec<Open>) -> Result<(), Defect> {
         let reading = self.view.reading;
         let mut touched = 0;
         self.choose_pages(&mut asked);
@@ -157,7 +157,7 @@ impl<'v, T: FnMut(usize, Option<&Row<'_>>) -> Result<(), Defect>> Batch<'_, 'v, 
             touched ^= reading.touch(asked.run, asked.page);
         }
         // Names in one page fetch it together.
-        let mut pages: Vec<(&[Asked<'v>], PageAt<'v>)> = Vec::with_capacity(asked.len());
+        let mut pages: Vec<(&[PageRequest<'v>], PageAt<'v>)> = Vec::with_capacity(asked.len());
         for alike in asked.chunk_by(|one, other| one.page == other.page && Arc::ptr_eq(one.run, other.run)) {
             match alike[0].run.page(reading, alike[0].page) {
                 Ok(bytes) => pages.push((alike, bytes)),
@@ -199,7 +199,7 @@ impl<'v, T: FnMut(usize, Option<&Row<'_>>) -> Result<(), Defect>> Batch<'_, 'v, 
 
     /// Chooses the page that may have each name. If one name is on the page of the one before, the
     /// next name tries that page first.
-    fn choose_pages(&self, asked: &mut [Asked<'v>]) {
+    fn choose_pages(&self, asked: &mut [PageRequest<'v>]) {
         let mut before: Option<(&Arc<Run>, usize)> = None;
         let mut near = true;
         for asked in asked {

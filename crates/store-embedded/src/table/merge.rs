@@ -181,13 +181,13 @@ impl<'s> Merged<'s> {
         let others = self.order[1..].iter().take_while(|other| self.sources[**other].key() == key).count();
         for place in (0..=others).rev() {
             self.sources[self.order[place]].advance(self.reading)?;
-            self.settle(place);
+            self.sift_down(place);
         }
         Ok(())
     }
 
     /// Restores the order after the source at this place moved. The sources behind it are in order.
-    fn settle(&mut self, place: usize) {
+    fn sift_down(&mut self, place: usize) {
         let moved = self.order[place];
         let Some(key) = self.sources[moved].key() else {
             self.order.remove(place);

@@ -12,7 +12,7 @@
 
 mod batch;
 mod merge;
-mod shelf;
+mod run_set;
 #[cfg(test)]
 mod speed;
 #[cfg(test)]
@@ -29,8 +29,8 @@ use crate::page::Row;
 use crate::run::{Cache, Held, Reading, Run, RunWriter};
 
 pub(crate) use merge::{From, Merged};
-pub(crate) use shelf::{
-    Begun, Shelf, begin_run, name as run_file_name, newest_unnamed, next_number, number_of, scratch_name,
+pub(crate) use run_set::{
+    Begun, RunSet, begin_run, name as run_file_name, newest_unnamed, next_number, number_of, scratch_name,
 };
 
 /// List of runs at one moment.
@@ -42,11 +42,11 @@ pub(crate) struct Version {
 
 impl Version {
     /// Returns metrics: runs and rows of each tier, bytes on disk, the compaction debt in runs.
-    pub fn figures(&self) -> Vec<(String, u64)> {
+    pub fn metrics(&self) -> Vec<(String, u64)> {
         let mut tiers: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
         let mut bytes = 0;
         for run in &self.runs {
-            let (runs, rows) = tiers.entry(shelf::tier(run.rows().0)).or_default();
+            let (runs, rows) = tiers.entry(run_set::tier(run.rows().0)).or_default();
             *runs += 1;
             *rows += run.rows().0;
             bytes += run.bytes();
@@ -57,13 +57,13 @@ impl Version {
             list.push((format!("tier_{tier}_rows"), rows));
         }
         list.push(("runs_bytes".to_owned(), bytes));
-        list.push(("merge_debt_runs".to_owned(), self.owed() as u64));
+        list.push(("compaction_debt_runs".to_owned(), self.owed() as u64));
         list
     }
 
     /// Returns the number of runs beyond those of a compactor that keeps up.
     pub fn owed(&self) -> usize {
-        shelf::owed(self.runs.iter().map(|run| run.rows().0))
+        run_set::owed(self.runs.iter().map(|run| run.rows().0))
     }
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use exacat_model::{DirId, Entry, Guid, Revision};
 
-use super::shelf::Begun;
-use super::{From, Shelf, Version, View, merge_runs, write_memtable};
+use super::run_set::Begun;
+use super::{From, RunSet, Version, View, merge_runs, write_memtable};
 use crate::disk::{Disk, RealDisk};
 use crate::memtable::Memtable;
 use crate::page::tests::{Model, Random, check_row, entry};
@@ -248,13 +248,13 @@ fn a_power_cut_leaves_the_runs_of_one_revision() {
             disk.set_fault(Some(Fault::PowerCut(operations)));
             let _cut_off = work(&disk, random, &mut history);
             disk = disk.image(random);
-            let shelf = Shelf::open(disk.shared(), Path::new("/runs"), [1; 16]).unwrap();
-            let revision = shelf.revision().0.0 as usize;
+            let run_set = RunSet::open(disk.shared(), Path::new("/runs"), [1; 16]).unwrap();
+            let revision = run_set.revision().0.0 as usize;
             assert!(revision + 2 >= history.len(), "seed {seed}: {revision} of {}", history.len());
             history.truncate(revision + 1);
             let (active, cache) = (Memtable::new(1), Cache::new(1 << 20));
             let reading = Reading::waiting(&cache);
-            let view = View { active: Some(&active), frozen: &[], version: shelf.version(), reading };
+            let view = View { active: Some(&active), frozen: &[], version: run_set.version(), reading };
             let mut all = view.from(From::START).unwrap();
             for (key, entry) in &history[revision] {
                 check_row(&all.next_there().unwrap().unwrap(), key, entry);
@@ -262,9 +262,9 @@ fn a_power_cut_leaves_the_runs_of_one_revision() {
             assert_eq!(all.next_there().unwrap(), None);
             let files = disk.files("").len();
             assert!(
-                files <= shelf.version().runs.len() + 2,
+                files <= run_set.version().runs.len() + 2,
                 "{files} files of {} runs",
-                shelf.version().runs.len()
+                run_set.version().runs.len()
             );
         }
     }
@@ -278,7 +278,7 @@ fn work(
     random: &mut SimulatedRandom,
     history: &mut Vec<Model>,
 ) -> exacat_model::Result<()> {
-    let mut shelf = Shelf::open(disk.shared(), Path::new("/runs"), [1; 16])?;
+    let mut run_set = RunSet::open(disk.shared(), Path::new("/runs"), [1; 16])?;
     let mut room = RowRoom::default();
     loop {
         let mut model = history.last().cloned().unwrap_or_default();
@@ -297,22 +297,22 @@ fn work(
         // The run may count even if the call fails.
         history.push(model);
         let revision = Revision(history.len() as u64 - 1);
-        let Begun { number, writer } = shelf.begin(memtable.rows() as u64)?;
+        let Begun { number, writer } = run_set.begin(memtable.rows() as u64)?;
         let rows = write_memtable(&memtable, [], writer)?;
-        shelf.add(number, rows, revision, Default::default())?;
-        let merge = match shelf.mergeable(&HashSet::new()) {
+        run_set.add(number, rows, revision, Default::default())?;
+        let merge = match run_set.mergeable(&HashSet::new()) {
             Some(merge) => Some(merge),
-            None if shelf.version().runs.len() > 1 && random.chance(3) => {
-                Some((shelf.version().runs[..2].to_vec(), shelf.version().runs.len() > 2))
+            None if run_set.version().runs.len() > 1 && random.chance(3) => {
+                Some((run_set.version().runs[..2].to_vec(), run_set.version().runs.len() > 2))
             }
             None => None,
         };
         if let Some((runs, below)) = merge {
-            let Begun { number, writer } = shelf.begin(runs.iter().map(|run| run.rows().0).sum())?;
+            let Begun { number, writer } = run_set.begin(runs.iter().map(|run| run.rows().0).sum())?;
             let give_up = random.chance(4);
             match merge_runs(&runs, below, |_| true, writer, |_| !give_up)? {
-                Some(rows) => shelf.put_in_place_of(&runs, number, rows)?,
-                None => shelf.give_up(number),
+                Some(rows) => run_set.put_in_place_of(&runs, number, rows)?,
+                None => run_set.give_up(number),
             }
         }
     }

@@ -13,7 +13,7 @@ use super::simulated::{Fault, Random, SimulatedDisk};
 use super::workload::Workload;
 use super::{TestClock, assert_sound, history, open_without_runs as open, settings, try_open, without_runs};
 use crate::EmbeddedStore;
-use crate::archive::{Archive, Step, Work};
+use crate::archive::{Archive, ArchiveStep, ArchiveWork};
 use crate::disk::Disk;
 use crate::history::History;
 use crate::identity::Layout;
@@ -24,17 +24,17 @@ use crate::replay::Replay;
 use crate::segment::Header;
 
 /// Returns the work of a store's archive, in blocks of a few records.
-pub fn work(store: &EmbeddedStore) -> Work {
+pub fn work(store: &EmbeddedStore) -> ArchiveWork {
     let clock: Arc<dyn Clock> = Arc::new(TestClock::default());
-    let mut work = Work::new(store.shared(), &clock, &settings());
+    let mut work = ArchiveWork::new(store.shared(), &clock, &settings());
     work.block_bytes = 300;
     work
 }
 
 /// Works until there is nothing to do; returns the number of steps.
-pub fn run(work: &mut Work) -> usize {
+pub fn run(work: &mut ArchiveWork) -> usize {
     let mut steps = 0;
-    while work.step() == Step::More {
+    while work.step() == ArchiveStep::More {
         steps += 1;
         assert!(steps < 100_000, "it does not end");
     }
@@ -97,7 +97,7 @@ async fn the_history_is_the_same_before_during_and_after() {
         let mut work = work(&store);
         work.block_bytes = block_bytes;
         let mut steps = 0;
-        while work.step() == Step::More {
+        while work.step() == ArchiveStep::More {
             steps += 1;
             assert_eq!(history(&store, 50).await, before.0, "after step {steps}");
         }
@@ -378,7 +378,7 @@ async fn a_damaged_plain_segment_stays_as_it_is() {
         let mut archive = work(&store);
         run(&mut archive);
         archive.try_again();
-        assert_eq!(archive.step(), Step::Idle, "it is not tried again");
+        assert_eq!(archive.step(), ArchiveStep::Idle, "it is not tried again");
         assert_eq!(disk.bytes(&path), bytes);
         assert_eq!(disk.files(".logz").len(), start.files(".log").len() - 2, "the others are");
         let warnings = store.status().await.unwrap().warnings;
@@ -437,7 +437,7 @@ async fn a_replay_may_begin_after_any_change() {
     let store = open(&disk);
     let mut archive = work(&store);
     while disk.files(".logz").len() < 4 {
-        assert_eq!(archive.step(), Step::More);
+        assert_eq!(archive.step(), ArchiveStep::More);
     }
     let all = history(&store, 1000).await;
     drop((archive, store));

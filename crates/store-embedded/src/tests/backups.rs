@@ -109,7 +109,7 @@ async fn backups_share_files_and_bring_everything_back() {
         for (number, (of, state)) in wanted.iter().enumerate() {
             let into = format!("/back{number}");
             let restored = restore(&disk, Some(of), RestorePoint::AsTaken, &into).unwrap();
-            assert_eq!((restored.revision, restored.set_aside), (state.revision, None));
+            assert_eq!((restored.revision, restored.replaced_copy), (state.revision, None));
             let back = open_at(&disk, &into).unwrap();
             assert_eq!(whole(&back).await, *state);
             assert_eq!(history(&back, 1000).await, changes[..state.revision.0 as usize]);

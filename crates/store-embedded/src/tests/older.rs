@@ -10,8 +10,8 @@ use exacat_store::{ApplyError, Clock, Outcome, Request, Store, WalkEnd};
 use super::archiving::run;
 use super::simulated::{Random, SimulatedDisk};
 use super::{TestClock, file, mkdir, remove, settings};
-use crate::archive::Work;
-use crate::older::{Found, Older};
+use crate::archive::ArchiveWork;
+use crate::older::{Older, OlderRecords};
 use crate::{EmbeddedSettings, EmbeddedStore, HistoryKept};
 
 /// Number of requests in memory.
@@ -69,7 +69,7 @@ impl Forgetful {
 
     fn archive(&self, history: HistoryKept) {
         let clock: Arc<dyn Clock> = self.clock.clone();
-        run(&mut Work::new(self.store.shared(), &clock, &EmbeddedSettings { history, ..settings() }));
+        run(&mut ArchiveWork::new(self.store.shared(), &clock, &EmbeddedSettings { history, ..settings() }));
     }
 }
 
@@ -180,7 +180,7 @@ async fn sorted_ids_give_what_a_scan_of_the_log_gives() {
         let mut ids: Vec<OperationId> = asked.iter().map(|request| request.operation).collect();
         ids.push(OperationId::new(TimeMs(1_790_000_040_000), [0xff; 10]));
         for id in ids {
-            let expected = Found::Records(of(id));
+            let expected = OlderRecords::Records(of(id));
             assert_eq!(older.find(history, id, durable).unwrap(), expected, "{id:?}");
             assert_eq!(begin().find(history, id, durable).unwrap(), expected, "{id:?} alone");
         }

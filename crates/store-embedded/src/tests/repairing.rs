@@ -82,7 +82,7 @@ fn identity(disk: &SimulatedDisk) -> [u8; 16] {
 /// to do.
 async fn assert_mended(disk: &SimulatedDisk, repaired: &Repaired, before: &Before, what: &str) {
     assert!(repaired.done && repaired.losses_total == 0, "{what}: {repaired:?}");
-    assert!(!repaired.problems.is_empty() && !repaired.mended.is_empty(), "{what}: {repaired:?}");
+    assert!(!repaired.problems.is_empty() && !repaired.repairs.is_empty(), "{what}: {repaired:?}");
     assert_eq!((repaired.revision, repaired.digest), (before.whole.revision, before.whole.digest), "{what}");
     let again = repair(disk, None, false).unwrap();
     assert!(again.problems.is_empty() && !again.done, "{what}: {:?}", again.problems);
@@ -158,7 +158,7 @@ async fn any_damage_to_a_run_is_mended() {
                 inspected.problems
             );
             let repaired = repair(&disk, None, false).unwrap();
-            rewritten += u64::from(repaired.mended.iter().any(|how| how.contains("written anew")));
+            rewritten += u64::from(repaired.repairs.iter().any(|how| how.contains("written anew")));
             assert_mended(&disk, &repaired, &before, &format!("{named} byte {at}")).await;
         }
         for cut in [None, Some(0), Some(50), Some(length / 2)] {
@@ -195,12 +195,12 @@ async fn what_is_damaged_is_taken_from_a_copy() {
                 let what = format!("{path:?} byte {at} from {from}");
                 assert_mended(&disk, &repaired, &before, &what).await;
                 // The replaced copy has all the old files.
-                let aside = repaired.set_aside.unwrap();
+                let replaced = repaired.replaced_copy.unwrap();
                 for (path, bytes) in
                     was.iter().filter(|(path, _)| path.ends_with("log") || path.ends_with(".run"))
                 {
                     if let Ok(inside) = path.strip_prefix("/data") {
-                        assert!(disk.bytes(&aside.join(inside)) == *bytes, "{what}: {inside:?}");
+                        assert!(disk.bytes(&replaced.join(inside)) == *bytes, "{what}: {inside:?}");
                     }
                 }
                 // The repair changes no file of the copies.
@@ -238,7 +238,7 @@ async fn a_snapshot_and_the_log_after_it_give_the_state() {
         let is_the_snapshots =
             |path: &PathBuf| snapshot_runs.iter().any(|other| other.file_name() == path.file_name());
         let runs = below(&disk, "/data/runs", ".run");
-        assert!(!runs.iter().all(is_the_snapshots), "merging went on");
+        assert!(!runs.iter().all(is_the_snapshots), "compaction went on");
         for path in &runs {
             disk.damage(path, |bytes| bytes[ruined] ^= 8);
             disk.damage(path, |bytes| bytes[71] ^= 8);
@@ -369,10 +369,10 @@ async fn what_is_lost_is_listed_and_nothing_is_invented() {
                 drop(store);
                 assert!(repair(&disk, None, false).unwrap().problems.is_empty(), "{what}");
                 // The repair can be undone.
-                let aside = repaired.set_aside.unwrap();
+                let replaced = repaired.replaced_copy.unwrap();
                 for (path, bytes) in was.iter().filter(|(path, _)| path.ends_with(".run")) {
                     let inside = path.strip_prefix("/data").unwrap();
-                    assert!(disk.bytes(&aside.join(inside)) == *bytes);
+                    assert!(disk.bytes(&replaced.join(inside)) == *bytes);
                 }
             }
         }

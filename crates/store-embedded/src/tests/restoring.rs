@@ -192,9 +192,9 @@ async fn every_revision_after_a_snapshot_can_be_restored() {
                 let later = whole(&store).await;
                 drop(store);
                 assert_eq!(whole(&open(&disk)).await, later);
-                let aside = restored.set_aside.unwrap();
-                assert_eq!(aside, Path::new("/data/set-aside/1"));
-                let was = open_at(&disk, aside.to_str().unwrap()).unwrap();
+                let replaced = restored.replaced_copy.unwrap();
+                assert_eq!(replaced, Path::new("/data/replaced/1"));
+                let was = open_at(&disk, replaced.to_str().unwrap()).unwrap();
                 assert_eq!(was.digest().await.unwrap(), digests[changes.len()]);
                 assert_eq!(history(&was, 1000).await, changes);
             }
@@ -259,9 +259,10 @@ async fn snapshots_of_another_line_stay_good() {
     }
     let other_line = restore(&disk, "s2", RestorePoint::Revision(Revision(last))).unwrap_err();
     assert!(other_line.message.contains("does not go on from"), "{other_line}");
-    let aside = Path::new("/data/set-aside/1");
+    let replaced = Path::new("/data/replaced/1");
     let again = disk.copy();
-    let restored = restore_with(&again, "s2", RestorePoint::Revision(Revision(last)), Some(aside)).unwrap();
+    let restored =
+        restore_with(&again, "s2", RestorePoint::Revision(Revision(last)), Some(replaced)).unwrap();
     assert_eq!(restored.digest, digests[last as usize]);
     let store = open(&again);
     assert_eq!(history(&store, 1000).await, changes, "all of the old line's history is back");
@@ -271,8 +272,8 @@ async fn snapshots_of_another_line_stay_good() {
     // The state as taken needs nothing else.
     let restored = restore(&disk, "s2", RestorePoint::AsTaken).unwrap();
     assert_eq!(
-        (restored.revision, restored.set_aside.as_deref()),
-        (taken[2], Some(Path::new("/data/set-aside/2")))
+        (restored.revision, restored.replaced_copy.as_deref()),
+        (taken[2], Some(Path::new("/data/replaced/2")))
     );
     let store = open(&disk);
     assert_eq!(store.digest().await.unwrap(), digests[taken[2].0 as usize]);
@@ -345,8 +346,8 @@ async fn restoring_may_be_cut_at_every_step() {
             completed += usize::from(marked && digest == new);
             drop(store);
             if digest == new {
-                let aside = open_at(&image, "/data/set-aside/1").unwrap();
-                assert_eq!(aside.digest().await.unwrap(), old);
+                let replaced = open_at(&image, "/data/replaced/1").unwrap();
+                assert_eq!(replaced.digest().await.unwrap(), old);
             }
         }
         if !died {

@@ -14,7 +14,7 @@ use super::{
     TestClock, apply, assert_sound, at, file, mkdir, open_without_runs as open, request, se, settings,
     try_open, without_runs,
 };
-use crate::archive::{Step, Work};
+use crate::archive::{ArchiveStep, ArchiveWork};
 use crate::inspect::inspect;
 use crate::segment::HEADER_BYTES;
 use crate::segment_reader::SegmentReader;
@@ -30,9 +30,9 @@ impl Clock for Standing {
     }
 }
 
-fn work(store: &EmbeddedStore, kept: HistoryKept, now: TimeMs) -> Work {
+fn work(store: &EmbeddedStore, kept: HistoryKept, now: TimeMs) -> ArchiveWork {
     let clock: Arc<dyn Clock> = Arc::new(Standing(AtomicU64::new(now.0)));
-    Work::new(store.shared(), &clock, &EmbeddedSettings { history: kept, ..settings() })
+    ArchiveWork::new(store.shared(), &clock, &EmbeddedSettings { history: kept, ..settings() })
 }
 
 /// Returns the kept changes.
@@ -362,7 +362,7 @@ async fn removing_may_be_cut_at_every_step() {
                 assert_eq!(told, !past_the_end, "operation {operation}");
                 run(&mut removing);
                 assert!(store.status().await.unwrap().warnings.is_empty(), "operation {operation}");
-                assert_eq!(removing.step(), Step::Idle);
+                assert_eq!(removing.step(), ArchiveStep::Idle);
             }
             drop((removing, store));
             for seed in 0..4 {

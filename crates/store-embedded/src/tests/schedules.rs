@@ -14,38 +14,38 @@ use super::workload::Workload;
 use super::{TestClock, assert_sound, seeds, settings};
 use crate::command::Command;
 use crate::run::Run;
-use crate::table::Shelf;
+use crate::table::RunSet;
 use crate::{EmbeddedSettings, EmbeddedStore};
 
-/// Schedule of the compactor: by the shelf, or random.
+/// Schedule of the compactor: by the run set, or random.
 pub struct Schedule(Option<Mutex<Random>>);
 
 impl Schedule {
     pub fn of(settings: &EmbeddedSettings) -> Self {
-        Schedule(settings.merges_from_seed.map(|seed| Mutex::new(Random(seed))))
+        Schedule(settings.compaction_seed.map(|seed| Mutex::new(Random(seed))))
     }
 
-    pub fn next(&self, shelf: &Shelf, merging: &HashSet<u64>) -> Option<(Vec<Arc<Run>>, bool)> {
-        let Some(dice) = &self.0 else { return shelf.mergeable(merging) };
-        let mut dice = dice.lock();
-        shelf.any_neighbours(merging, |free| {
-            if free < 2 || dice.chance(3) {
+    pub fn next(&self, run_set: &RunSet, merging: &HashSet<u64>) -> Option<(Vec<Arc<Run>>, bool)> {
+        let Some(random) = &self.0 else { return run_set.mergeable(merging) };
+        let mut random = random.lock();
+        run_set.any_neighbours(merging, |free| {
+            if free < 2 || random.chance(3) {
                 return None;
             }
-            let begin = dice.next(free as u64 - 1) as usize;
-            let count = 2 + dice.next((free - begin) as u64 - 1) as usize;
+            let begin = random.next(free as u64 - 1) as usize;
+            let count = 2 + random.next((free - begin) as u64 - 1) as usize;
             Some(begin..begin + count)
         })
     }
 
     /// Says whether to do urgent work first, although none waits.
     pub fn interrupts(&self) -> bool {
-        self.0.as_ref().is_some_and(|dice| dice.lock().chance(40))
+        self.0.as_ref().is_some_and(|random| random.lock().chance(40))
     }
 
     /// Says whether to give the compaction up.
     pub fn gives_up(&self) -> bool {
-        self.0.as_ref().is_some_and(|dice| dice.lock().chance(300))
+        self.0.as_ref().is_some_and(|random| random.lock().chance(300))
     }
 }
 
@@ -78,10 +78,10 @@ async fn whatever_is_merged_when_the_state_is_that_of_the_reference() {
     let mut merged = 0;
     for chosen in seeds(12) {
         let seed = chosen.0;
-        let mut dice = Random(seed ^ 0x5eed);
+        let mut random = Random(seed ^ 0x5eed);
         let (disk, mut workload) = (SimulatedDisk::new(), Workload::new(seed));
         let settings =
-            || EmbeddedSettings { merges_from_seed: Some(seed), memtable_rows: 1 << 20, ..settings() };
+            || EmbeddedSettings { compaction_seed: Some(seed), memtable_rows: 1 << 20, ..settings() };
         let open =
             || EmbeddedStore::open_on(disk.shared(), settings(), Arc::new(TestClock::default())).unwrap();
         let (mut store, reference) = (open(), MemoryStore::new(Arc::new(TestClock::default())));
@@ -90,14 +90,14 @@ async fn whatever_is_merged_when_the_state_is_that_of_the_reference() {
             let outcomes = store.apply(request.clone()).await.unwrap();
             // The clocks advance independently; decisions do not depend on that.
             assert_eq!(outcomes, reference.apply(request).await.unwrap(), "request {number}");
-            if dice.chance(3) {
+            if random.chance(3) {
                 let pending = store.ask(|reply| Command::Freeze { reply }).await.unwrap().unwrap();
                 tokio::task::spawn_blocking(move || pending.wait_until_resting()).await.unwrap();
             }
-            if dice.chance(8) {
+            if random.chance(8) {
                 compare(&*store, &reference).await;
             }
-            if dice.chance(25) {
+            if random.chance(25) {
                 store.close().await.unwrap();
                 drop(store);
                 store = open();
@@ -106,8 +106,11 @@ async fn whatever_is_merged_when_the_state_is_that_of_the_reference() {
         compare(&*store, &reference).await;
         assert_sound(&store).await;
         let status = store.status().await.unwrap();
-        merged +=
-            status.figures.iter().find(|(name, _)| name == "merges_total").map_or(0, |(_, count)| *count);
+        merged += status
+            .figures
+            .iter()
+            .find(|(name, _)| name == "compactions_total")
+            .map_or(0, |(_, count)| *count);
         let digest = store.digest().await.unwrap();
         drop(store);
         assert_eq!(open().digest().await.unwrap(), digest);

@@ -328,7 +328,7 @@ impl State<'_> {
 
 /// Returns the same differences as the engine, by comparing two full walks.
 async fn compared(before: &State<'_>, after: &State<'_>) -> Vec<Difference> {
-    let mut told = Vec::new();
+    let mut differences = Vec::new();
     let mut keys: Vec<_> = before.entries.keys().chain(after.entries.keys()).cloned().collect();
     keys.sort();
     keys.dedup();
@@ -346,14 +346,14 @@ async fn compared(before: &State<'_>, after: &State<'_>) -> Vec<Difference> {
             && after.in_tree(was.id()).await.is_none()
             && after.is_alive(key.0).await
         {
-            told.push(Difference { before: before.in_tree(was.id()).await, after: None });
+            differences.push(Difference { before: before.in_tree(was.id()).await, after: None });
         }
         if let Some(is) = is {
             let (before, after) = (before.in_tree(is.id()).await, after.in_tree(is.id()).await);
-            told.push(Difference { before, after });
+            differences.push(Difference { before, after });
         }
     }
-    told
+    differences
 }
 
 async fn differences(
@@ -380,7 +380,7 @@ async fn differences(
 /// results must equal those of two full walks.
 #[tokio::test]
 async fn differences_are_those_of_two_full_walks() {
-    let mut told = 0;
+    let mut count = 0;
     for seed in 0..10 {
         let (disk, mut workload) = (SimulatedDisk::new(), Workload::new(100 + seed));
         let store = open(&disk);
@@ -405,13 +405,13 @@ async fn differences_are_those_of_two_full_walks() {
                 assert_eq!((missing, surplus), (vec![], vec![]), "seed {seed}: {one} {other}");
                 assert_eq!(found, wanted, "seed {seed}: {one} {other}");
             }
-            told += wanted.len();
+            count += wanted.len();
         }
         let wanted = compared(&states[2], &State::of(&store).await).await;
         assert_eq!(differences(&store, "s2", None, 7).await, wanted, "seed {seed}");
         assert!(hidden_files(&disk).is_empty());
     }
-    assert!(told > 1000, "only {told} differences were compared");
+    assert!(count > 1000, "only {count} differences were compared");
 }
 
 /// Goal: a comparison with the present state continues with its first state, or reports that it

@@ -111,8 +111,8 @@ async fn restores_begin_timelines_that_part_where_they_restored_to() {
 
     // This brings back the changes that were replaced first: the new timeline continues the first
     // one.
-    let aside = restored.set_aside.unwrap();
-    restore_with(&disk, "s", RestorePoint::Revision(Revision(20)), Some(&aside)).unwrap();
+    let replaced = restored.replaced_copy.unwrap();
+    restore_with(&disk, "s", RestorePoint::Revision(Revision(20)), Some(&replaced)).unwrap();
     let store = open(&disk);
     let timelines = store.timelines();
     assert!(has(&timelines, 20, a) && has(&timelines, 15, b) && !has(&timelines, 16, b));

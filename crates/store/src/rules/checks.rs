@@ -2,35 +2,25 @@
 
 use exacat_model::limits::{DEPTH_MAX, FILE_BYTES_MAX};
 use exacat_model::{
-    At, Booking, DirId, Entry, EntryId, Error, ErrorKind, Expect, Guid, Name, QuotaOf, Record, RecordKey,
-    Replica, Usage,
+    At, Booking, DirId, Entry, EntryId, Expect, Guid, Name, QuotaOf, Record, RecordKey, Replica, Usage,
 };
 
+use super::refusals::{self, QUOTA_METRICS};
 use super::{Top, View};
 use crate::Refusal;
 
-/// Converts an error of a check of the vocabulary to a refusal.
-pub(super) fn refusal(error: Error) -> Refusal {
-    match error.kind {
-        ErrorKind::Limit => Refusal::Limit(error.message),
-        _ => Refusal::Invalid(error.message),
-    }
-}
-
-pub(super) fn limit(what: &str, got: usize, max: usize) -> Result<(), Refusal> {
-    if got > max { Err(refusal(Error::limit(what, got, max))) } else { Ok(()) }
+/// Refuses a number above its limit.
+pub(super) fn limit(got: usize, max: usize, refusal: fn(usize) -> Refusal) -> Result<(), Refusal> {
+    if got > max { Err(refusal(got)) } else { Ok(()) }
 }
 
 pub(super) fn size_limit(size: u64) -> Result<(), Refusal> {
-    if size > FILE_BYTES_MAX {
-        return Err(Refusal::Limit(format!("a file has {size} bytes, the limit is {FILE_BYTES_MAX}")));
-    }
-    Ok(())
+    if size > FILE_BYTES_MAX { Err(refusals::too_large(size)) } else { Ok(()) }
 }
 
 pub(super) fn not_the_roots(name: &Name) -> Result<(), Refusal> {
     if *name == Name::root() {
-        return Err(Refusal::Invalid("only the root has the root's name".to_owned()));
+        return Err(refusals::root_name());
     }
     Ok(())
 }
@@ -58,7 +48,7 @@ pub(super) fn parent_takes(state: &dyn View, parent: DirId) -> Result<(), Refusa
         return Err(Refusal::ParentGone);
     }
     // `way` counts the root and an LFN does not, so with the new name both numbers agree.
-    limit("the number of components of an LFN", way.len(), DEPTH_MAX)
+    limit(way.len(), DEPTH_MAX, refusals::too_deep)
 }
 
 pub(super) fn name_free(state: &dyn View, at: &At) -> Result<(), Refusal> {
@@ -117,12 +107,12 @@ pub(super) fn quota_allows(
     let Some((Record::Quota(quota), _)) = state.record(RecordKey::Quota(of)) else {
         return Ok(());
     };
-    let figures = [
-        ("files", quota.files, u128::from(before.objects()), u128::from(after.objects())),
-        ("bytes", quota.bytes, before.bytes + before.member_bytes, after.bytes + after.member_bytes),
-        ("bytes of replicas", quota.replica_bytes, before.replica_bytes, after.replica_bytes),
+    let sums = [
+        (quota.files, u128::from(before.objects()), u128::from(after.objects())),
+        (quota.bytes, before.bytes + before.member_bytes, after.bytes + after.member_bytes),
+        (quota.replica_bytes, before.replica_bytes, after.replica_bytes),
     ];
-    for (what, limit, before, after) in figures {
+    for (what, (limit, before, after)) in QUOTA_METRICS.into_iter().zip(sums) {
         if let Some(limit) = limit
             && after > before
             && after > u128::from(limit)
@@ -133,5 +123,3 @@ pub(super) fn quota_allows(
     }
     Ok(())
 }
-
-// ---- entries ----

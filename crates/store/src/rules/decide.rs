@@ -14,9 +14,10 @@ use exacat_model::{
 };
 
 use super::checks::{
-    counted_without, expected, limit, name_free, not_the_roots, parent_takes, quota_allows, refusal,
-    reserves_from, se_registered, size_limit, target,
+    counted_without, expected, limit, name_free, not_the_roots, parent_takes, quota_allows, reserves_from,
+    se_registered, size_limit, target,
 };
+use super::refusals::{self, RecordUse};
 use super::{Decided, Top, View, edits};
 use crate::Refusal;
 
@@ -46,7 +47,7 @@ pub fn decide(state: &dyn View, mutation: &Mutation, revision: Revision, time: T
     }
 }
 
-// ---- shared preconditions ----
+// ---- entries ----
 
 fn create(state: &dyn View, new: &NewEntry, revision: Revision, time: TimeMs) -> Decided {
     well_formed(new)?;
@@ -94,25 +95,25 @@ fn create(state: &dyn View, new: &NewEntry, revision: Revision, time: TimeMs) ->
 fn well_formed(new: &NewEntry) -> Result<(), Refusal> {
     not_the_roots(&new.at.name)?;
     if !new.tags.is_sorted_by(|one, next| one.key < next.key) {
-        return Err(Refusal::Invalid("tags are not sorted, or two have one key".to_owned()));
+        return Err(refusals::unsorted_tags());
     }
-    limit("the number of tags of an entry", new.tags.len(), TAGS_PER_ENTRY_MAX)?;
+    limit(new.tags.len(), TAGS_PER_ENTRY_MAX, refusals::too_many_tags)?;
     for tag in &new.tags {
-        tag.value.check().map_err(refusal)?;
+        tag.value.check().map_err(refusals::invalid)?;
     }
     let NewBody::File(file) = &new.body else {
         return Ok(());
     };
-    limit("the number of replicas of a file", file.replicas.len(), REPLICAS_PER_FILE_MAX)?;
+    limit(file.replicas.len(), REPLICAS_PER_FILE_MAX, refusals::too_many_replicas)?;
     let ses: BTreeSet<SeNumber> = file.replicas.iter().map(|replica| replica.se).collect();
     if ses.len() < file.replicas.len() {
-        return Err(Refusal::Invalid("two replicas on one SE".to_owned()));
+        return Err(refusals::two_replicas_on_one_se());
     }
     for replica in &file.replicas {
-        replica.check().map_err(refusal)?;
+        replica.check().map_err(refusals::invalid)?;
     }
     if file.is_member() && file.replicas.len() > 1 {
-        return Err(Refusal::Invalid("a file inside an archive has no replicas of its own".to_owned()));
+        return Err(refusals::replica_beside_member());
     }
     size_limit(file.size.unwrap_or(0))
 }
@@ -138,7 +139,7 @@ fn move_entry(state: &dyn View, from: &At, expect: Expect, to: &At) -> Decided {
 fn remove(state: &dyn View, at: &At, expect: Expect, only_empty: bool) -> Result<Entry, Refusal> {
     let entry = target(state, at, expect)?;
     if entry.directory() == Some(DirId::ROOT) {
-        return Err(Refusal::Invalid("the root cannot be removed".to_owned()));
+        return Err(refusals::root_stays());
     }
     if only_empty {
         let directory = entry.directory().ok_or(Refusal::WrongKind)?;
@@ -192,18 +193,18 @@ fn purge(state: &dyn View, target: &PurgeTarget) -> Decided {
 
 fn book(state: &dyn View, wish: &Booking, time: TimeMs) -> Decided {
     if wish.pending.is_empty() {
-        return Err(Refusal::Invalid("a booking is for at least one replica".to_owned()));
+        return Err(refusals::upload_without_se());
     }
-    limit("the number of replicas of a booking", wish.pending.len(), REPLICAS_PER_BOOKING_MAX)?;
+    limit(wish.pending.len(), REPLICAS_PER_BOOKING_MAX, refusals::too_many_reserved)?;
     let ses: BTreeSet<SeNumber> = wish.pending.iter().map(|pending| pending.se).collect();
     if ses.len() < wish.pending.len() {
-        return Err(Refusal::Invalid("two replicas booked on one SE".to_owned()));
+        return Err(refusals::upload_twice_on_one_se());
     }
     if ses.contains(&SeNumber::NONE) {
-        return Err(Refusal::Invalid("a replica is booked on no SE".to_owned()));
+        return Err(refusals::upload_to_no_se());
     }
     if wish.pending.iter().any(|pending| matches!(pending.location, Location::Member { .. })) {
-        return Err(Refusal::Invalid("a part of an archive cannot be booked".to_owned()));
+        return Err(refusals::upload_into_archive());
     }
     size_limit(wish.size)?;
     let before = state.booking(wish.guid);
@@ -213,8 +214,11 @@ fn book(state: &dyn View, wish: &Booking, time: TimeMs) -> Decided {
     let there = state.find(EntryId::Object(wish.guid));
     if let Some((entry, trash)) = &there {
         let file = entry.file().filter(|_| in_tree(state, entry, *trash)).ok_or(Refusal::GuidInUse)?;
-        if file.size != Some(wish.size) || file.checksums.contradicts(&wish.checksums) {
-            return Err(Refusal::Mismatch("the file has another or an unknown size, or checksum".to_owned()));
+        if file.size != Some(wish.size) {
+            return Err(refusals::other_size(file.size, wish.size));
+        }
+        if file.checksums.contradicts(&wish.checksums) {
+            return Err(refusals::other_checksum());
         }
         if wish.pending.iter().any(|pending| file.replica(pending.se).is_some()) {
             return Err(Refusal::ReplicaExists);
@@ -228,7 +232,7 @@ fn book(state: &dyn View, wish: &Booking, time: TimeMs) -> Decided {
     }
     // A replaced reservation has the same owner.
     let others = state.bookings_of(wish.owner).saturating_sub(usize::from(before.is_some()));
-    limit("the number of unfinished uploads of a user", others + 1, BOOKINGS_PER_USER_MAX)?;
+    limit(others + 1, BOOKINGS_PER_USER_MAX, refusals::too_many_uploads)?;
     let mut booking = wish.clone();
     booking.exists = there.is_some();
     booking.created = time;
@@ -267,14 +271,14 @@ fn commit(state: &dyn View, wish: &CommitWish<'_>, revision: Revision, time: Tim
         return Err(Refusal::Expired);
     }
     if booking.size != wish.size {
-        return Err(Refusal::Mismatch(format!("{} bytes written, {} booked", wish.size, booking.size)));
+        return Err(refusals::other_size_written(booking.size, wish.size));
     }
     if booking.checksums.contradicts(wish.checksums) {
-        return Err(Refusal::Mismatch("the checksum is not the one booked".to_owned()));
+        return Err(refusals::other_checksum_written());
     }
     let mut known = booking.checksums.clone();
     for checksum in wish.checksums.iter() {
-        known.add(*checksum).map_err(refusal)?;
+        known.add(*checksum).map_err(refusals::checksum)?;
     }
     let replica = Replica { se: wish.se, state: ReplicaState::Available, location: pending.location.clone() };
     let (created, checksums, previous) = match state.find(EntryId::Object(wish.guid)) {
@@ -284,22 +288,22 @@ fn commit(state: &dyn View, wish: &CommitWish<'_>, revision: Revision, time: Tim
             }
             let file = entry.file().ok_or(Refusal::Stale)?;
             if file.checksums.contradicts(&known) {
-                return Err(Refusal::Mismatch("the checksum is not the file's".to_owned()));
+                return Err(refusals::other_checksum());
             }
             if file.is_member() {
-                return Err(Refusal::Invalid("the file is inside an archive by now".to_owned()));
+                return Err(refusals::replica_beside_member());
             }
             match file.replica(wish.se) {
                 Some(there) if there.location != replica.location => return Err(Refusal::ReplicaExists),
                 Some(_) => {}
                 None => {
                     let replicas = file.replicas.len() + 1;
-                    limit("the number of replicas of a file", replicas, REPLICAS_PER_FILE_MAX)?;
+                    limit(replicas, REPLICAS_PER_FILE_MAX, refusals::too_many_replicas)?;
                 }
             }
             let mut gained = Checksums::none();
             for checksum in known.iter().filter(|sum| file.checksums.get(sum.algorithm()).is_none()) {
-                gained.add(*checksum).map_err(refusal)?;
+                gained.add(*checksum).map_err(refusals::checksum)?;
             }
             (None, gained, Some(entry.revision))
         }
@@ -345,7 +349,7 @@ fn release(state: &dyn View, guid: Guid, se: Option<SeNumber>, only_expired: boo
 }
 
 fn dequeue(state: &dyn View, se: SeNumber, done: &[DeletionId]) -> Decided {
-    limit("the number of deletions in a request", done.len(), EDITS_PER_UPDATE_MAX)?;
+    limit(done.len(), EDITS_PER_UPDATE_MAX, refusals::too_many_deletions)?;
     let (mut seen, mut found) = (BTreeSet::new(), Vec::new());
     for id in done {
         if seen.insert(*id) && state.deletion(se, *id).is_some() {
@@ -371,8 +375,8 @@ fn record_expected(there: Option<&(Record, Revision)>, expect: ExpectRecord) -> 
 
 fn set_record(state: &dyn View, record: &Record, expect: ExpectRecord) -> Decided {
     match record {
-        Record::Se(se) => se.check().map_err(refusal)?,
-        Record::User(user) => limit("the number of a user's groups", user.groups.len(), GROUPS_PER_USER_MAX)?,
+        Record::Se(se) => se.check().map_err(refusals::invalid)?,
+        Record::User(user) => limit(user.groups.len(), GROUPS_PER_USER_MAX, refusals::too_many_groups)?,
         Record::Group(_) | Record::Quota(_) | Record::Token(_) => {}
     }
     let key = record.key();
@@ -381,7 +385,7 @@ fn set_record(state: &dyn View, record: &Record, expect: ExpectRecord) -> Decide
     if let Some(name) = record.unique_name()
         && state.record_named(key.kind(), name).is_some_and(|other| other != key)
     {
-        return Err(Refusal::InUse(format!("another {} has the name {name}", key.kind().name())));
+        return Err(refusals::name_in_use(key.kind(), name));
     }
     let needs: Vec<RecordKey> = match record {
         Record::User(user) => {
@@ -407,26 +411,26 @@ fn set_record(state: &dyn View, record: &Record, expect: ExpectRecord) -> Decide
 fn drop_record(state: &dyn View, key: RecordKey, expect: ExpectRecord) -> Decided {
     let there = state.record(key).ok_or(Refusal::NotFound)?;
     record_expected(Some(&there), expect)?;
-    if let Some(why) = in_use(state, key) {
-        return Err(Refusal::InUse(format!("the {} {why}", key.kind().name())));
+    if let Some(reason) = in_use(state, key) {
+        return Err(refusals::in_use(reason));
     }
     Ok(Some(Effect::Recorded { key, before: Some(Box::new(there.0)), after: None }))
 }
 
-fn in_use(state: &dyn View, key: RecordKey) -> Option<&'static str> {
+fn in_use(state: &dyn View, key: RecordKey) -> Option<RecordUse> {
     let owns = |of: QuotaOf| !state.counted(of).is_empty();
     match key {
-        RecordKey::User(id) if id == exacat_model::UserId::ADMIN => Some("administers the catalogue"),
-        RecordKey::Group(id) if id == exacat_model::GroupId::ADMIN => Some("administers the catalogue"),
-        RecordKey::User(id) => owns(QuotaOf::User(id)).then_some("owns entries or has uploads in flight"),
+        RecordKey::User(id) if id == exacat_model::UserId::ADMIN => Some(RecordUse::AdminUser),
+        RecordKey::Group(id) if id == exacat_model::GroupId::ADMIN => Some(RecordUse::AdminGroup),
+        RecordKey::User(id) => owns(QuotaOf::User(id)).then_some(RecordUse::Owner),
         RecordKey::Group(id) => {
             if owns(QuotaOf::Group(id)) {
-                Some("owns entries or has uploads in flight")
+                Some(RecordUse::OwningGroup)
             } else {
-                state.has_users(id).then_some("has users")
+                state.has_users(id).then_some(RecordUse::GroupOfUsers)
             }
         }
-        RecordKey::Se(se) => state.se_holds(se),
+        RecordKey::Se(se) => state.se_holds(se).map(|_| RecordUse::StorageElement),
         RecordKey::Quota(_) | RecordKey::Token(_) => None,
     }
 }

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use exacat_model::limits::{EDITS_PER_UPDATE_MAX, FILE_BYTES_MAX, REPLICAS_PER_FILE_MAX, TAGS_PER_ENTRY_MAX};
+use exacat_model::limits::{EDITS_PER_UPDATE_MAX, REPLICAS_PER_FILE_MAX, TAGS_PER_ENTRY_MAX};
 use exacat_model::{
     At, Body, DeletionId, Edit, Effect, Entry, EntryId, Expect, FieldChange, Guid, QuotaOf, Replica,
     Revision, Usage,
 };
 
-use super::checks::{counted_without, limit, quota_allows, refusal, se_registered, target};
-use super::{Decided, View};
+use super::checks::{counted_without, limit, quota_allows, se_registered, size_limit, target};
+use super::{Decided, View, refusals};
 use crate::Refusal;
 
 /// An entry after the edits so far.
@@ -81,7 +81,7 @@ pub(super) fn update(
     edits: &[Edit],
     revision: Revision,
 ) -> Decided {
-    limit("the number of edits of an update", edits.len(), EDITS_PER_UPDATE_MAX)?;
+    limit(edits.len(), EDITS_PER_UPDATE_MAX, refusals::too_many_edits)?;
     let entry = target(state, at, expect)?;
     let mut edited = Edited::new(entry.clone());
     let mut fields = Vec::new();
@@ -147,27 +147,20 @@ fn decide_edit(state: &dyn View, edited: &Edited, edit: &Edit) -> Result<Option<
         }
         Edit::Size(size) => {
             let file = edited.file()?;
-            if *size > FILE_BYTES_MAX {
-                return Err(Refusal::Limit(format!(
-                    "a file has {size} bytes, the limit is {FILE_BYTES_MAX}"
-                )));
-            }
+            size_limit(*size)?;
             match file.size {
                 None => Some(FieldChange::Size { after: *size }),
                 Some(known) if known == *size => None,
-                Some(known) => return Err(Refusal::Mismatch(format!("the size is {known}, not {size}"))),
+                Some(known) => return Err(refusals::known_size(known, *size)),
             }
         }
         Edit::Checksum(checksum) => {
             let file = edited.file()?;
             match file.checksums.get(checksum.algorithm()) {
                 Some(known) if known == checksum => None,
-                Some(known) => {
-                    return Err(Refusal::Mismatch(format!("the checksum is {known}, not {checksum}")));
-                }
-                None => {
+                _ => {
                     let mut more = file.checksums.clone();
-                    more.add(*checksum).map_err(refusal)?;
+                    more.add(*checksum).map_err(refusals::checksum)?;
                     Some(FieldChange::Checksum { after: *checksum })
                 }
             }
@@ -188,10 +181,10 @@ fn decide_edit(state: &dyn View, edited: &Edited, edit: &Edit) -> Result<Option<
             })
         }
         Edit::SetTag(tag) => {
-            tag.value.check().map_err(refusal)?;
+            tag.value.check().map_err(refusals::invalid)?;
             let before = entry.tag(tag.key.as_str());
             if before.is_none() {
-                limit("the number of tags of an entry", entry.tags.len() + 1, TAGS_PER_ENTRY_MAX)?;
+                limit(entry.tags.len() + 1, TAGS_PER_ENTRY_MAX, refusals::too_many_tags)?;
             }
             (before != Some(&tag.value)).then(|| FieldChange::Tag {
                 key: tag.key.clone(),
@@ -228,10 +221,10 @@ fn put_replica(
     file: &exacat_model::File,
     replica: &Replica,
 ) -> Result<Option<FieldChange>, Refusal> {
-    replica.check().map_err(refusal)?;
+    replica.check().map_err(refusals::invalid)?;
     let mut beside = file.replicas.iter().filter(|other| other.se != replica.se);
     if beside.any(|other| other.is_member() || replica.is_member()) {
-        return Err(Refusal::Invalid("a file inside an archive has no replicas of its own".to_owned()));
+        return Err(refusals::replica_beside_member());
     }
     se_registered(state, replica)?;
     let before = file.replica(replica.se);
@@ -240,7 +233,7 @@ fn put_replica(
         Some(there) if there.state == replica.state => return Ok(None),
         Some(_) => {}
         None => {
-            limit("the number of replicas of a file", file.replicas.len() + 1, REPLICAS_PER_FILE_MAX)?;
+            limit(file.replicas.len() + 1, REPLICAS_PER_FILE_MAX, refusals::too_many_replicas)?;
         }
     }
     Ok(Some(FieldChange::Replica { before: before.cloned(), after: Some(replica.clone()), deletion: None }))

@@ -12,6 +12,7 @@ mod edits;
 mod effects;
 mod judged;
 mod paths;
+pub mod refusals;
 
 use exacat_model::{
     AccountName, At, Body, Booking, Deletion, DeletionId, DirId, Entry, EntryId, Group, GroupId, Guid, Lfn,

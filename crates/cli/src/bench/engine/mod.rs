@@ -14,7 +14,7 @@ use std::time::Instant;
 use exacat_model::limits::PAGE_ITEMS_MAX;
 use exacat_model::{DirId, Error, ErrorKind, Lfn, Mutation, Name, OperationId, Result, SnapshotName};
 use exacat_store::{Store, SystemClock, WalkEnd};
-use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore};
+use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore, on_blocking_thread};
 use hdrhistogram::Histogram;
 use tokio::task::JoinSet;
 
@@ -61,7 +61,7 @@ fn settings(data: &Path, settings: &BenchSettings) -> EmbeddedSettings {
 
 async fn open(data: &Path, bench: &BenchSettings) -> Result<Arc<EmbeddedStore>> {
     let settings = settings(data, bench);
-    aside(move || EmbeddedStore::open(settings, Arc::new(SystemClock))).await
+    on_blocking_thread(move || EmbeddedStore::open(settings, Arc::new(SystemClock))).await
 }
 
 /// Bytes of the files in a directory.
@@ -99,7 +99,7 @@ pub async fn run(files: u64, place: &Path, report: &mut Report<'_>) -> Result<()
     sizes(&*store, data, &filled, report).await?;
     once("flush", report, embedded.flush()).await?;
     let filled = Arc::new(filled);
-    look_ups(&store, &filled, "before merging is done", report).await?;
+    look_ups(&store, &filled, "before compaction is done", report).await?;
     list(&store, report).await?;
     mixed(&store, &filled, report).await?;
     snapshots(&store, data, report).await?;
@@ -149,31 +149,29 @@ async fn snapshots(store: &Arc<dyn Store>, data: &Path, report: &mut Report<'_>)
     once(
         "snapshot, clone",
         report,
-        aside(move || EmbeddedStore::clone_snapshot(&from, &named, &place, &SystemClock).map(|_cloned| ())),
+        on_blocking_thread(move || {
+            EmbeddedStore::clone_snapshot(&from, &named, &place, &SystemClock).map(|_cloned| ())
+        }),
     )
     .await?;
     let (from, named) = (settings, name.clone());
     once(
         "snapshot, open read-only",
         report,
-        aside(move || EmbeddedStore::open_snapshot(from, &named, Arc::new(SystemClock)).map(|_opened| ())),
+        on_blocking_thread(move || {
+            EmbeddedStore::open_snapshot(from, &named, Arc::new(SystemClock)).map(|_opened| ())
+        }),
     )
     .await?;
     let from = EmbeddedSettings::at(&into);
     once(
         "snapshot, open the clone",
         report,
-        aside(move || EmbeddedStore::open(from, Arc::new(SystemClock)).map(|_opened| ())),
+        on_blocking_thread(move || EmbeddedStore::open(from, Arc::new(SystemClock)).map(|_opened| ())),
     )
     .await?;
     std::fs::remove_dir_all(&into).map_err(|error| Error::new(ErrorKind::Unavailable, error.to_string()))?;
     once("snapshot, drop", report, kept.drop_snapshot(OperationId([2; 16]), &name)).await
-}
-
-async fn aside<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?
 }
 
 async fn sizes(store: &dyn Store, data: &Path, filled: &Filled, report: &mut Report<'_>) -> Result<()> {
@@ -194,7 +192,7 @@ async fn sizes(store: &dyn Store, data: &Path, filled: &Filled, report: &mut Rep
         figure("memory_runs_bytes") >> 20,
         figure("memory_directories_bytes") >> 20,
         figure("memory_cache_bytes") >> 20,
-        figure("merges_rows_total") as f64 / figure("flushes_rows_total").max(1) as f64,
+        figure("compactions_rows_total") as f64 / figure("flushes_rows_total").max(1) as f64,
     ))
 }
 

@@ -8,7 +8,7 @@ use exacat_model::{Error, ErrorKind, Result, SnapshotName};
 use exacat_store::Clock;
 
 use super::copy::Copy;
-use super::files::{self, Kept, Part};
+use super::files::{self, BackupFile, BackupPart};
 use super::{BackupInfo, CATALOGUE, MANIFEST, Shelter};
 use crate::disk::{Disk, exists, list_if_there, read_whole, write_small};
 use crate::file_error::{cannot_read, cannot_write};
@@ -16,7 +16,7 @@ use crate::identity::Layout;
 use crate::segment;
 use crate::settings::EmbeddedSettings;
 use crate::snapshot::label::Label;
-use crate::snapshot::restore::{RestorePoint, RestoreProgress, Restored, Work};
+use crate::snapshot::restore::{RestorePoint, RestoreProgress, RestoreWork, Restored};
 use crate::snapshot::{switch, take};
 use crate::table::run_file_name;
 
@@ -98,13 +98,13 @@ fn choose(
 }
 
 /// Returns the segment in a file's name: first revision and salt, and its last revision.
-fn told(file: &Kept) -> Option<(&str, u64)> {
+fn told(file: &BackupFile) -> Option<(&str, u64)> {
     let (segment, last) = file.name.split_once('.')?.0.rsplit_once('-')?;
-    matches!(file.part, Part::Log(_)).then_some((segment, last.parse().ok()?))
+    matches!(file.part, BackupPart::Log(_)).then_some((segment, last.parse().ok()?))
 }
 
 /// Says whether the log in the one backup is the beginning of the log in the other.
-fn goes_on(one: &[Kept], other: &[Kept]) -> bool {
+fn goes_on(one: &[BackupFile], other: &[BackupFile]) -> bool {
     let Some((segment, last)) = one.iter().filter_map(told).next_back() else { return true };
     other.iter().filter_map(told).any(|(same, up_to)| same == segment && up_to >= last)
 }
@@ -115,7 +115,7 @@ pub(crate) fn restore_backup(
     source: &BackupSource,
     point: RestorePoint,
     clock: &dyn Clock,
-    tell: &mut dyn FnMut(&RestoreProgress),
+    progress: &mut dyn FnMut(&RestoreProgress),
 ) -> Result<Restored> {
     let data = Layout::new(&settings.directory);
     let shelter = Shelter::new(&source.directory);
@@ -124,9 +124,9 @@ pub(crate) fn restore_backup(
     disk.create_directory(data.root()).map_err(|error| cannot_write(data.root(), &error))?;
     let _lock = data.lock(&**disk)?;
     check_empty(&**disk, &data)?;
-    let restored = prepare(disk, settings, &data, &shelter, (&base, &last), point, clock, tell);
+    let restored = prepare(disk, settings, &data, &shelter, (&base, &last), point, clock, progress);
     let restored = restored.inspect_err(|_| take::discard(&**disk, &data.prepared()))?;
-    let number = switch::next_aside(&**disk, &data)?;
+    let number = switch::next_replaced(&**disk, &data)?;
     switch::switch(&**disk, &data, number, None)?;
     Ok(restored)
 }
@@ -135,7 +135,7 @@ pub(crate) fn restore_backup(
 fn check_empty(disk: &dyn Disk, data: &Layout) -> Result<()> {
     let shown = data.root().display();
     if data.read_identity(disk)?.is_some() {
-        switch::settle(disk, data)?;
+        switch::finish_or_undo(disk, data)?;
         return Err(Error::new(
             ErrorKind::Exists,
             format!(
@@ -143,9 +143,9 @@ fn check_empty(disk: &dyn Disk, data: &Layout) -> Result<()> {
             ),
         ));
     }
-    if switch::check_settled(disk, data).is_err() {
+    if switch::check_finished(disk, data).is_err() {
         // The restore was done except for the renames.
-        switch::settle(disk, data)?;
+        switch::finish_or_undo(disk, data)?;
         return check_empty(disk, data);
     }
     for directory in [data.log(), data.runs()] {
@@ -171,7 +171,7 @@ fn prepare(
     (base, last): (&Label, &Label),
     point: RestorePoint,
     clock: &dyn Clock,
-    tell: &mut dyn FnMut(&RestoreProgress),
+    progress: &mut dyn FnMut(&RestoreProgress),
 ) -> Result<Restored> {
     let from = Layout::new(&data.prepared().join("source"));
     let on = Layout::new(&data.prepared().join("line"));
@@ -186,8 +186,10 @@ fn prepare(
     let own = files::load(&**disk, &of_base)?;
     let further =
         if base.name == last.name { Vec::new() } else { files::load(&**disk, &shelter.backup(&last.name))? };
-    let further: Vec<Kept> =
-        further.into_iter().filter(|file| matches!(file.part, Part::Log(_)) && !own.contains(file)).collect();
+    let further: Vec<BackupFile> = further
+        .into_iter()
+        .filter(|file| matches!(file.part, BackupPart::Log(_)) && !own.contains(file))
+        .collect();
     let bytes = own.iter().chain(&further).map(|file| file.bytes).sum();
     let mut bytes_done = 0;
     for (file, layout) in own.iter().map(|file| (file, &from)).chain(further.iter().map(|file| (file, &on))) {
@@ -195,12 +197,12 @@ fn prepare(
         let path = shelter.root.join(file.part.directory()).join(&file.name);
         let mut copy = Copy::new(&**disk, path, file.bytes, to)?;
         read_through(&mut copy, file, shelter, &mut |done| {
-            tell(&RestoreProgress::Copying { bytes_done: bytes_done + done, bytes });
+            progress(&RestoreProgress::Copying { bytes_done: bytes_done + done, bytes });
         })?;
         bytes_done += file.bytes;
     }
     // Both backups have the same files of the common part, so together they are the whole timeline.
-    for file in own.iter().filter(|file| matches!(file.part, Part::Log(_)) && base.name != last.name) {
+    for file in own.iter().filter(|file| matches!(file.part, BackupPart::Log(_)) && base.name != last.name) {
         let to = on.log().join(name_of(file));
         if !exists(&**disk, &to).map_err(|error| cannot_read(&to.display().to_string(), &error))? {
             let from = from.log().join(name_of(file));
@@ -213,15 +215,15 @@ fn prepare(
         let what = format!("the backup {} does not say whose it is", of_base.display());
         Error::new(ErrorKind::Corrupt, what)
     })?;
-    let work = Work { disk, settings, data, identity: &identity, from: &from, label: base, on: &on };
-    work.prepare(point, clock, tell)
+    let work = RestoreWork { disk, settings, data, identity: &identity, from: &from, label: base, on: &on };
+    work.prepare(point, clock, progress)
 }
 
 /// Returns the name of a backup's file in a data directory.
-fn name_of(file: &Kept) -> String {
+fn name_of(file: &BackupFile) -> String {
     match file.part {
-        Part::Run(number) => run_file_name(number),
-        Part::Log(first) => {
+        BackupPart::Run(number) => run_file_name(number),
+        BackupPart::Log(first) => {
             let plain = segment::file_name(exacat_model::Revision(first));
             if file.name.ends_with(".logz") { format!("{plain}z") } else { plain }
         }
@@ -229,7 +231,12 @@ fn name_of(file: &Kept) -> String {
 }
 
 /// Copies, or only reads, a file of a backup, and checks that it is unchanged.
-fn read_through(copy: &mut Copy, file: &Kept, shelter: &Shelter, told: &mut dyn FnMut(u64)) -> Result<()> {
+fn read_through(
+    copy: &mut Copy,
+    file: &BackupFile,
+    shelter: &Shelter,
+    told: &mut dyn FnMut(u64),
+) -> Result<()> {
     let hash = loop {
         let hash = copy.step(REPORT_BYTES)?;
         told(copy.done());
@@ -255,11 +262,11 @@ fn copy_small(disk: &dyn Disk, from: &Path, to: &Path) -> Result<()> {
 pub(crate) fn verify_backups(
     disk: &dyn Disk,
     directory: &Path,
-    tell: &mut dyn FnMut(&RestoreProgress),
+    progress: &mut dyn FnMut(&RestoreProgress),
 ) -> Result<Vec<String>> {
     let shelter = Shelter::new(directory);
     there_are_some(disk, &shelter)?;
-    let mut all: BTreeMap<String, Kept> = BTreeMap::new();
+    let mut all: BTreeMap<String, BackupFile> = BTreeMap::new();
     for label in shelter.list(disk)? {
         for file in files::load(disk, &shelter.backup(&label.name))? {
             all.insert(file.name.clone(), file);
@@ -271,7 +278,7 @@ pub(crate) fn verify_backups(
         let path = shelter.root.join(file.part.directory()).join(&file.name);
         let read = Copy::reading(disk, path, file.bytes).and_then(|mut copy| {
             read_through(&mut copy, file, &shelter, &mut |done| {
-                tell(&RestoreProgress::Copying { bytes_done: bytes_done + done, bytes });
+                progress(&RestoreProgress::Copying { bytes_done: bytes_done + done, bytes });
             })
         });
         problems.extend(read.err().map(|error| error.message));

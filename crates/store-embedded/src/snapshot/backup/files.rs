@@ -25,46 +25,46 @@ const VERSION: u32 = 1;
 
 /// Kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Part {
+pub(super) enum BackupPart {
     /// A run, by its number.
     Run(u64),
     /// A segment, by its first revision.
     Log(u64),
 }
 
-impl Part {
+impl BackupPart {
     /// Returns the subdirectory for such files, in a directory of backups and in a data directory.
     pub fn directory(self) -> &'static str {
         match self {
-            Part::Run(_) => "runs",
-            Part::Log(_) => "log",
+            BackupPart::Run(_) => "runs",
+            BackupPart::Log(_) => "log",
         }
     }
 }
 
 /// One file of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Kept {
-    pub part: Part,
+pub(super) struct BackupFile {
+    pub part: BackupPart,
     /// Name among the backups' files.
     pub name: String,
     pub bytes: u64,
     pub hash: u128,
 }
 
-pub(super) fn encode(files: &[Kept]) -> String {
+pub(super) fn encode(files: &[BackupFile]) -> String {
     let mut text = format!("exacat backup files\nversion {VERSION}\n");
     for file in files {
         let (what, number) = match file.part {
-            Part::Run(number) => ("run", number),
-            Part::Log(first) => ("log", first),
+            BackupPart::Run(number) => ("run", number),
+            BackupPart::Log(first) => ("log", first),
         };
         text.push_str(&format!("{what} {number} {} {} {:032x}\n", file.name, file.bytes, file.hash));
     }
     with_checksum(text)
 }
 
-pub(super) fn decode(text: &str) -> Result<Vec<Kept>> {
+pub(super) fn decode(text: &str) -> Result<Vec<BackupFile>> {
     let damaged = || Error::new(ErrorKind::Corrupt, "it is damaged");
     let mut lines = text.lines();
     if lines.next() != Some("exacat backup files") {
@@ -82,13 +82,13 @@ pub(super) fn decode(text: &str) -> Result<Vec<Kept>> {
     Ok(files)
 }
 
-fn file_of(line: &str) -> Option<Kept> {
+fn file_of(line: &str) -> Option<BackupFile> {
     let words: Vec<&str> = line.split(' ').collect();
     let [what, number, name, bytes, hash] = words[..] else { return None };
     let number = number.parse().ok()?;
     let part = match what {
-        "run" => Part::Run(number),
-        "log" => Part::Log(number),
+        "run" => BackupPart::Run(number),
+        "log" => BackupPart::Log(number),
         _ => return None,
     };
     // The name becomes part of a path, so only harmless characters pass.
@@ -97,11 +97,11 @@ fn file_of(line: &str) -> Option<Kept> {
         return None;
     }
     let hash = u128::from_be_bytes(parse_hex(hash)?);
-    Some(Kept { part, name: name.to_owned(), bytes: bytes.parse().ok()?, hash })
+    Some(BackupFile { part, name: name.to_owned(), bytes: bytes.parse().ok()?, hash })
 }
 
 /// Loads the list of files of the backup in this directory.
-pub(super) fn load(disk: &dyn Disk, directory: &Path) -> Result<Vec<Kept>> {
+pub(super) fn load(disk: &dyn Disk, directory: &Path) -> Result<Vec<BackupFile>> {
     let path = directory.join(NAME);
     let shown = path.display().to_string();
     let text = read_text(disk, &path).map_err(|error| cannot_read(&shown, &error))?;
@@ -116,8 +116,18 @@ mod tests {
     #[test]
     fn the_list_is_read_as_written_or_not_at_all() {
         let files = vec![
-            Kept { part: Part::Run(12), name: "0000000012-00aa.run".to_owned(), bytes: 1 << 40, hash: 7 },
-            Kept { part: Part::Log(1), name: "1-00-400.logz".to_owned(), bytes: 0, hash: u128::MAX },
+            BackupFile {
+                part: BackupPart::Run(12),
+                name: "0000000012-00aa.run".to_owned(),
+                bytes: 1 << 40,
+                hash: 7,
+            },
+            BackupFile {
+                part: BackupPart::Log(1),
+                name: "1-00-400.logz".to_owned(),
+                bytes: 0,
+                hash: u128::MAX,
+            },
         ];
         let text = encode(&files);
         assert_eq!(decode(&text).unwrap(), files);
@@ -127,7 +137,7 @@ mod tests {
             assert!(decode(&String::from_utf8_lossy(&bytes)).is_err(), "byte {at}");
         }
         for bad in ["../x", "a/b", ".hidden", ""] {
-            let text = encode(&[Kept { name: bad.to_owned(), ..files[0].clone() }]);
+            let text = encode(&[BackupFile { name: bad.to_owned(), ..files[0].clone() }]);
             assert_eq!(decode(&text).unwrap_err().kind, ErrorKind::Corrupt, "{bad:?}");
         }
         assert_eq!(decode(&text.replace("version 1", "version 2")).unwrap_err().kind, ErrorKind::Invalid);

@@ -164,8 +164,8 @@ pub(crate) fn files_of_backup(disk: &dyn Disk, directory: &Path) -> Option<Backu
     let mut of = BackupFiles { runs: Vec::new(), log: Vec::new() };
     for file in files::load(disk, directory).ok()? {
         match file.part {
-            files::Part::Run(number) => of.runs.push((number, file.name)),
-            files::Part::Log(first) => of.log.push((first, file.name)),
+            files::BackupPart::Run(number) => of.runs.push((number, file.name)),
+            files::BackupPart::Log(first) => of.log.push((first, file.name)),
         }
     }
     Some(of)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use exacat_model::{BackupProgress, Error, ErrorKind, Result, Revision, SnapshotName};
 
 use super::copy::Copy;
-use super::files::{self, Kept, Part};
+use super::files::{self, BackupFile, BackupPart};
 use super::{LOCK, Shelter, cannot_use};
 use crate::archive::is_archived;
 use crate::disk::{Disk, exists, read_whole, remove_tree, write_small};
@@ -25,7 +25,7 @@ use crate::table::run_file_name;
 
 /// A file that the backup will have.
 struct Planned {
-    part: Part,
+    part: BackupPart,
     from: PathBuf,
     /// Number of its bytes that belong to the backup.
     bytes: u64,
@@ -54,7 +54,7 @@ pub(crate) struct Backing {
     stage: Option<Stage>,
     /// Lengths and checksums of files in earlier backups.
     known: HashMap<String, (u64, u128)>,
-    kept: Vec<Kept>,
+    kept: Vec<BackupFile>,
     progress: BackupProgress,
     /// Bytes of finished files.
     bytes_before: u64,
@@ -217,11 +217,11 @@ impl Backing {
                 let read = copy.done() - before;
                 let name = file.from.display().to_string();
                 match file.part {
-                    Part::Log(_) => {
+                    BackupPart::Log(_) => {
                         check_segment(&*self.disk, being_made, &name)?;
                         self.keep(hash, !is_there)?;
                     }
-                    Part::Run(_) => {
+                    BackupPart::Run(_) => {
                         let opened =
                             self.disk.open_to_read(being_made).map_err(|error| cannot_read(&name, &error))?;
                         let run = Run::open_of(&name, Arc::from(opened), |_| true)?;
@@ -257,7 +257,7 @@ impl Backing {
             named.map_err(|error| cannot_write(&path, &error))?;
             self.progress.bytes_copied += file.bytes;
         }
-        self.kept.push(Kept { part: file.part, name: file.name.clone(), bytes: file.bytes, hash });
+        self.kept.push(BackupFile { part: file.part, name: file.name.clone(), bytes: file.bytes, hash });
         self.bytes_before += file.bytes;
         self.progress.bytes_done = self.bytes_before;
         self.progress.files_done += 1;
@@ -332,7 +332,7 @@ fn plan(
         let (head, bytes) = (head_of(&name, &*file)?, file.length());
         let bytes = bytes.map_err(|error| cannot_read(&name, &error))?;
         let kept_as = format!("{:010}-{:016x}.run", run.number, head.salt);
-        plan.push(Planned { part: Part::Run(run.number), from: path, bytes, name: kept_as });
+        plan.push(Planned { part: BackupPart::Run(run.number), from: path, bytes, name: kept_as });
     }
     let log = from.log();
     let all = log_files(disk, &log).map_err(|error| cannot_read(&log.display().to_string(), &error))?;
@@ -359,7 +359,7 @@ fn plan(
             }
             _ => (format!("{stem}.{ending}"), bytes),
         };
-        plan.push(Planned { part: Part::Log(first.0), from: path, bytes, name: kept_as });
+        plan.push(Planned { part: BackupPart::Log(first.0), from: path, bytes, name: kept_as });
     }
     Ok(plan)
 }

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 const SYNC_US_MAX: u64 = 60_000_000;
 
 /// Counters and distributions since the store was opened.
-pub(crate) struct Figures {
+pub(crate) struct Metrics {
     pub requests: AtomicU64,
     pub changes: AtomicU64,
     pub log_bytes: AtomicU64,
@@ -20,8 +20,8 @@ pub(crate) struct Figures {
     pub operations_bytes: AtomicU64,
     distributions: Mutex<Distributions>,
     /// Writing of memtables: rows, number, time; below the same for compactions.
-    flushes: Work,
-    merges: Work,
+    flushes: RunWork,
+    compactions: RunWork,
     /// Number of files in bulk loads.
     pub loaded: AtomicU64,
     operations_from: AtomicU64,
@@ -35,13 +35,13 @@ struct Distributions {
 
 /// Work on runs since the store was opened.
 #[derive(Default)]
-struct Work {
+struct RunWork {
     times: AtomicU64,
     rows: AtomicU64,
     took_ms: AtomicU64,
 }
 
-impl Work {
+impl RunWork {
     fn add(&self, rows: u64, took: Duration) {
         self.times.fetch_add(1, Ordering::Relaxed);
         self.rows.fetch_add(rows, Ordering::Relaxed);
@@ -57,9 +57,9 @@ impl Work {
     }
 }
 
-impl Figures {
+impl Metrics {
     pub fn new() -> Self {
-        Figures {
+        Metrics {
             requests: AtomicU64::new(0),
             changes: AtomicU64::new(0),
             log_bytes: AtomicU64::new(0),
@@ -69,8 +69,8 @@ impl Figures {
                 sync_us: Histogram::new_with_bounds(1, SYNC_US_MAX, 3).ok(),
                 group_requests: Histogram::new_with_bounds(1, 1 << 20, 3).ok(),
             }),
-            flushes: Work::default(),
-            merges: Work::default(),
+            flushes: RunWork::default(),
+            compactions: RunWork::default(),
             loaded: AtomicU64::new(0),
             operations_from: AtomicU64::new(0),
             warnings: Mutex::new(Vec::new()),
@@ -96,7 +96,7 @@ impl Figures {
 
     /// Counts a compaction of runs into one.
     pub fn merged(&self, rows: u64, took: Duration) {
-        self.merges.add(rows, took);
+        self.compactions.add(rows, took);
     }
 
     /// Returns the first revision whose operations are remembered.
@@ -135,7 +135,7 @@ impl Figures {
             ("loaded_total".to_owned(), self.loaded.load(Ordering::Relaxed)),
         ];
         list.extend(self.flushes.list("flushes"));
-        list.extend(self.merges.list("merges"));
+        list.extend(self.compactions.list("compactions"));
         let distributions = self.distributions.lock();
         let both = [("sync_us", &distributions.sync_us), ("group_requests", &distributions.group_requests)];
         for (name, histogram) in both {

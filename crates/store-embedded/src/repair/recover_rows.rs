@@ -17,7 +17,7 @@ use exacat_model::{
 
 use super::plan::Plan;
 use super::runs::Way;
-use super::{Losses, RepairProgress, Tell, segments_in};
+use super::{Losses, ProgressCallback, RepairProgress, segments_in};
 use crate::defect::Defect;
 use crate::file_error::{cannot_read, cannot_write};
 use crate::keyspace;
@@ -32,12 +32,12 @@ use crate::run::{Cache, Gap, Reading, Run};
 use crate::segment::Header;
 use crate::settings::SNAPSHOT_CACHE_BYTES;
 use crate::state::{Above, Directory, Operations, State, decoded, deletion_of};
-use crate::table::{From, Shelf, Version, View, run_file_name};
+use crate::table::{From, RunSet, Version, View, run_file_name};
 
 /// Name of the directory in `/` for directories of unknown name.
 const LOST_AND_FOUND: &str = "lost+found";
 /// Rows between two progress reports.
-const TELL_EVERY: u64 = 1 << 16;
+const PROGRESS_EVERY: u64 = 1 << 16;
 
 /// A run of the manifest: its readable part, and its gaps.
 struct Source {
@@ -47,7 +47,7 @@ struct Source {
 }
 
 /// A directory, as far as its facts are known.
-struct Found {
+struct FoundDirectory {
     entry: Entry,
     trashed: Option<Trashed>,
 }
@@ -55,7 +55,7 @@ struct Found {
 /// Result of the first pass.
 #[derive(Default)]
 struct Directories {
-    found: BTreeMap<DirId, Found>,
+    found: BTreeMap<DirId, FoundDirectory>,
     /// Facts about directories beside their entries.
     kept: BTreeMap<DirId, Directory>,
     /// Directories with content.
@@ -63,7 +63,7 @@ struct Directories {
     newest: Revision,
 }
 
-/// State of the salvage.
+/// State of the row recovery.
 struct Gatherer<'g, 't> {
     plan: &'g Plan<'g>,
     sources: Vec<Source>,
@@ -71,7 +71,7 @@ struct Gatherer<'g, 't> {
     cache: Cache,
     into: Builder,
     losses: &'g mut Losses,
-    tell: &'g mut Tell<'t>,
+    progress: &'g mut ProgressCallback<'t>,
     rows: u64,
     /// Time for entries that have lost theirs.
     time: TimeMs,
@@ -79,22 +79,26 @@ struct Gatherer<'g, 't> {
 
 /// Builds a state from the readable rows and the recoverable log after them, with all of it in
 /// runs.
-pub(super) fn salvage(plan: &Plan<'_>, losses: &mut Losses, tell: &mut Tell<'_>) -> Result<Builder> {
-    let disk = plan.ground.disk;
+pub(super) fn recover_rows(
+    plan: &Plan<'_>,
+    losses: &mut Losses,
+    progress: &mut ProgressCallback<'_>,
+) -> Result<Builder> {
+    let disk = plan.context.disk;
     let (sources, version, mut next_run) = read_what_is_left(plan)?;
     let said = State::said_in(&version.runs);
     let (seed, cache) = (random_u64()?, Arc::new(Cache::new(SNAPSHOT_CACHE_BYTES)));
     next_run = next_run.max(plan.next_run()?);
     let place = plan.runs_place();
-    Manifest { next_run, ..Manifest::default() }.save(&**disk, &place, plan.ground.identity.id)?;
-    let shelf = Shelf::look_at(Arc::clone(disk), &place, plan.ground.identity.clone())?;
+    Manifest { next_run, ..Manifest::default() }.save(&**disk, &place, plan.context.identity.id)?;
+    let run_set = RunSet::look_at(Arc::clone(disk), &place, plan.context.identity.clone())?;
     let operations = Operations::new(OPERATIONS_REMEMBERED);
-    let rows_max = plan.ground.settings.memtable_rows;
-    let into = Builder { state: State::bare(seed, cache), operations, shelf, rows_max };
+    let rows_max = plan.context.settings.memtable_rows;
+    let into = Builder { state: State::bare(seed, cache), operations, run_set, rows_max };
     let manifest = &plan.runs.manifest;
     let (revision, time) = (manifest.revision, manifest.time);
     let cache = Cache::new(SNAPSHOT_CACHE_BYTES);
-    let mut work = Gatherer { plan, sources, version, cache, into, losses, tell, rows: 0, time };
+    let mut work = Gatherer { plan, sources, version, cache, into, losses, progress, rows: 0, time };
     let mut directories = work.find_directories()?;
     let revision = revision.max(directories.newest).max(said.map(|said| said.revision).unwrap_or_default());
     work.time = time.max(said.map(|said| said.time).unwrap_or_default());
@@ -119,20 +123,20 @@ pub(super) fn salvage(plan: &Plan<'_>, losses: &mut Losses, tell: &mut Tell<'_>)
     // Changes that were skipped left no traces, and traces in damaged runs are not gathered.
     state.traces_since = state.revision;
     let mut into = work.into;
-    flush(&mut into.state, &into.operations, &mut into.shelf)?;
-    into.shelf.sweep()?;
+    flush(&mut into.state, &into.operations, &mut into.run_set)?;
+    into.run_set.sweep()?;
     let gathered = gathered_place(plan);
     crate::disk::remove_tree(&**disk, &gathered).map_err(|error| cannot_write(&gathered, &error))?;
     Ok(into)
 }
 
 fn gathered_place(plan: &Plan<'_>) -> std::path::PathBuf {
-    plan.ground.data.prepared().join("gathered")
+    plan.context.data.prepared().join("gathered")
 }
 
 /// Opens intact runs, and writes the readable rows of the others into new runs, beside them.
 fn read_what_is_left(plan: &Plan<'_>) -> Result<(Vec<Source>, Version, u64)> {
-    let disk = &**plan.ground.disk;
+    let disk = &**plan.context.disk;
     let (mut sources, mut runs) = (Vec::new(), Vec::new());
     let mut next_run = plan.next_run()?;
     for run in &plan.runs.runs {
@@ -182,8 +186,8 @@ impl Gatherer<'_, '_> {
             };
             let place = place.or(rows.source());
             self.rows += 1;
-            if self.rows.is_multiple_of(TELL_EVERY) {
-                (self.tell)(&RepairProgress::Gathering { rows: self.rows });
+            if self.rows.is_multiple_of(PROGRESS_EVERY) {
+                (self.progress)(&RepairProgress::Gathering { rows: self.rows });
             }
             let doubtful = is_doubtful(&self.sources, place, (row.parent, &row.name));
             take(self, &row.row(), doubtful)?;
@@ -226,7 +230,7 @@ impl Gatherer<'_, '_> {
             }
             match all.found.get(&id) {
                 Some(other) if other.entry.revision >= entry.revision => {}
-                _ => drop(all.found.insert(id, Found { entry, trashed })),
+                _ => drop(all.found.insert(id, FoundDirectory { entry, trashed })),
             }
             Ok(())
         })?;
@@ -286,7 +290,7 @@ impl Gatherer<'_, '_> {
         next.extend(begin);
         loop {
             while let Some(id) = next.pop() {
-                let Some(Found { entry, trashed }) = all.found.remove(&id) else { continue };
+                let Some(FoundDirectory { entry, trashed }) = all.found.remove(&id) else { continue };
                 if self.put(&entry, trashed.as_ref()).is_err() {
                     // Another entry has its name.
                     self.put_in_lost_and_found(&entry, lost_and_found)?;
@@ -312,7 +316,7 @@ impl Gatherer<'_, '_> {
             let which = format!("directory {} ({} in directory {})", id.0, kept.name, parent.0);
             self.losses.add("directory", which, "its times and tags");
             let entry = self.directory(At { parent, name }, id, kept.owner, kept.group, kept.mode);
-            all.found.insert(id, Found { entry, trashed: None });
+            all.found.insert(id, FoundDirectory { entry, trashed: None });
             all.used.insert(parent);
         }
         for id in std::mem::take(&mut all.used) {
@@ -320,7 +324,7 @@ impl Gatherer<'_, '_> {
                 // Its parent is itself, so its place does not exist: it goes to /lost+found.
                 let at = At { parent: id, name: nameless(id) };
                 let entry = self.directory(at, id, UserId::ADMIN, GroupId::ADMIN, private());
-                all.found.insert(id, Found { entry, trashed: None });
+                all.found.insert(id, FoundDirectory { entry, trashed: None });
             }
         }
     }
@@ -379,7 +383,7 @@ impl Gatherer<'_, '_> {
     fn put(&mut self, entry: &Entry, trashed: Option<&Trashed>) -> Result<()> {
         let state = &mut self.into.state;
         if state.table.active().rows() + state.resident_changed() >= self.into.rows_max {
-            flush(state, &self.into.operations, &mut self.into.shelf)?;
+            flush(state, &self.into.operations, &mut self.into.run_set)?;
         }
         state.insert_entry(entry, trashed, None).map_err(Error::from)
     }
@@ -388,7 +392,7 @@ impl Gatherer<'_, '_> {
     fn put_rest(&mut self, operations_from: Option<Revision>) -> Result<()> {
         self.walk(|work, row, doubtful| {
             if work.into.state.table.active().rows() >= work.into.rows_max {
-                flush(&mut work.into.state, &work.into.operations, &mut work.into.shelf)?;
+                flush(&mut work.into.state, &work.into.operations, &mut work.into.run_set)?;
             }
             let put = match row.parent {
                 keyspace::RECORDS => {
@@ -513,7 +517,7 @@ impl Gatherer<'_, '_> {
                 return Ok(());
             }
             if work.into.state.table.active().rows() >= work.into.rows_max {
-                flush(&mut work.into.state, &work.into.operations, &mut work.into.shelf)?;
+                flush(&mut work.into.state, &work.into.operations, &mut work.into.run_set)?;
             }
             work.into.state.set_member(collection, member, true).map_err(Error::from)
         })
@@ -523,18 +527,18 @@ impl Gatherer<'_, '_> {
 
     /// Collects what the log after a revision creates, without applying it. Puts its segments
     /// beside.
-    fn changes_after(&mut self, revision: Revision) -> Result<Made> {
-        let disk = &**self.plan.ground.disk;
+    fn changes_after(&mut self, revision: Revision) -> Result<PutDirectories> {
+        let disk = &**self.plan.context.disk;
         let place = gathered_place(self.plan);
         disk.create_directory(&place).map_err(|error| cannot_write(&place, &error))?;
-        let mut made = Made::default();
+        let mut made = PutDirectories::default();
         if let Some((parts, _)) = self.plan.log.after(revision) {
             for part in parts {
                 self.plan.put_part(part, &place)?;
             }
             replay::replay(
                 disk,
-                self.plan.ground.identity.id,
+                self.plan.context.identity.id,
                 &segments_in(disk, &place)?,
                 revision,
                 &mut made,
@@ -545,20 +549,20 @@ impl Gatherer<'_, '_> {
 
     /// Applies the log after a revision, except changes that need something lost.
     fn replay(&mut self, revision: Revision) -> Result<()> {
-        let disk = &**self.plan.ground.disk;
+        let disk = &**self.plan.context.disk;
         let segments = segments_in(disk, &gathered_place(self.plan))?;
         let mut lenient = Lenient { into: &mut self.into, losses: self.losses };
-        replay::replay(disk, self.plan.ground.identity.id, &segments, revision, &mut lenient).map(|_| ())
+        replay::replay(disk, self.plan.context.identity.id, &segments, revision, &mut lenient).map(|_| ())
     }
 }
 
 /// Objects that a log creates.
 #[derive(Default)]
-struct Made {
+struct PutDirectories {
     next_directory: u64,
 }
 
-impl Replay for Made {
+impl Replay for PutDirectories {
     fn segment(&mut self, _: &str, _: &Header) -> Result<()> {
         Ok(())
     }
@@ -609,7 +613,7 @@ impl Replay for Lenient<'_> {
     fn record(&mut self, _: &str, _: u64, head: Head, _: usize) -> Result<()> {
         let state = &mut self.into.state;
         if state.table.active().rows() + state.resident_changed() >= self.into.rows_max {
-            flush(state, &self.into.operations, &mut self.into.shelf)?;
+            flush(state, &self.into.operations, &mut self.into.run_set)?;
         }
         self.into.operations.remember(head.operation, head.first_revision, head.time);
         Ok(())

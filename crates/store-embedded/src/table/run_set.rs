@@ -1,4 +1,4 @@
-//! The shelf: the files of the runs, and the list of those that count.
+//! Run set: the files of the runs, and the list of those that count.
 //!
 //! A run begins under a number that was never used, is written, and is named in the manifest last.
 //! From that moment it counts. Runs that it replaces are removed after it. An interruption
@@ -41,7 +41,7 @@ pub(super) fn owed(rows: impl ExactSizeIterator<Item = u64>) -> usize {
 }
 
 /// Files of a table.
-pub(crate) struct Shelf {
+pub(crate) struct RunSet {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
     identity: Identity,
@@ -120,13 +120,13 @@ pub(crate) fn newest_unnamed(
     known.max_by_key(|(_, revision)| *revision)
 }
 
-impl Shelf {
-    /// Opens the runs in the manifest, and removes other files. A new shelf is empty.
+impl RunSet {
+    /// Opens the runs in the manifest, and removes other files. A new run set is empty.
     pub fn open(disk: Arc<dyn Disk>, directory: &Path, identity: impl Into<Identity>) -> Result<Self, Error> {
         disk.create_directory(directory).map_err(|error| cannot_write(directory, &error))?;
-        let shelf = Self::look_at(disk, directory, identity)?;
-        shelf.sweep()?;
-        Ok(shelf)
+        let run_set = Self::look_at(disk, directory, identity)?;
+        run_set.sweep()?;
+        Ok(run_set)
     }
 
     /// Opens the runs in the manifest, and changes nothing.
@@ -142,9 +142,9 @@ impl Shelf {
             None => Manifest { next_run: next_number(&*disk, directory)?, ..Manifest::default() },
         };
         let (directory, version) = (directory.to_owned(), Arc::default());
-        let mut shelf = Shelf { disk, directory, identity, manifest, version };
-        shelf.version = Arc::new(Version { runs: shelf.open_runs()? });
-        Ok(shelf)
+        let mut run_set = RunSet { disk, directory, identity, manifest, version };
+        run_set.version = Arc::new(Version { runs: run_set.open_runs()? });
+        Ok(run_set)
     }
 
     /// Opens all runs; large ones in parallel, because each has filters to read and check.
@@ -187,6 +187,7 @@ impl Shelf {
             _ => cannot_read(&path.display().to_string(), &error),
         })?;
         let run = Run::open_of(&name, Arc::from(file), |catalogue| self.identity.has_runs_of(catalogue))?;
+        // The name alone proves nothing: a file may have been copied over another.
         if run.number() != named.number || run.rows().0 != named.rows {
             return Err(Error::new(
                 ErrorKind::Corrupt,
@@ -215,7 +216,7 @@ impl Shelf {
     fn remove(&self, name: &str) {
         // The file takes space until the next opening, and does no other harm.
         if let Err(error) = self.disk.remove(&self.directory.join(name)) {
-            tracing::warn!(name, %error, "cannot remove a file that no run needs any more");
+            tracing::warn!(name, %error, "cannot remove a file that no sorted run needs");
         }
     }
 
@@ -244,6 +245,7 @@ impl Shelf {
     /// Makes a finished run count in place of these, which are neighbours.
     pub fn put_in_place_of(&mut self, merged: &[Arc<Run>], number: u64, rows: u64) -> Result<(), Error> {
         let first = merged.first().map(|run| run.number());
+        // Merged runs are neighbours, so the first one gives the place of all.
         let begin = self.manifest.runs.iter().position(|run| Some(run.number) == first);
         let begin =
             begin.ok_or_else(|| Error::new(ErrorKind::Internal, "a run to be replaced is not there"))?;
@@ -262,6 +264,7 @@ impl Shelf {
         let synced = self.disk.sync_directory(&self.directory);
         let run = synced
             .map_err(|error| cannot_write(&self.directory, &error))
+            // Opening checks the new run: an unreadable one must never take the place of good ones.
             .and_then(|()| self.open_run(named))
             .inspect_err(|_| self.give_up(number))?;
         let mut manifest = Manifest { revision, time, ..self.manifest.clone() };

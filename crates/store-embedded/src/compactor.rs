@@ -28,28 +28,29 @@ use crate::settings::{
 };
 use crate::shared::Shared;
 use crate::state::Frozen;
-use crate::table::{Begun, Shelf, merge_runs, write_memtable};
+use crate::table::{Begun, RunSet, merge_runs, write_memtable};
 
 const RUNS_SPACE: &str = "space for runs";
 
 /// Returns the delay of a commit group while compaction lags by so many runs.
 fn pause_for(owed: usize) -> Duration {
+    // Squared: a small debt costs almost nothing, and the pause grows before the debt is full.
     MERGE_PAUSE_MAX.mul_f64((owed as f64 / MERGE_DEBT_RUNS as f64).powi(2).min(1.0))
 }
 
 /// Returns a note for the operator if compaction lags behind.
-pub(crate) fn in_words(owed: usize) -> Option<String> {
+pub(crate) fn debt_warning(owed: usize) -> Option<String> {
     let ms = pause_for(owed).as_secs_f64() * 1e3;
     (owed > 0).then(|| {
         format!(
-            "merging is behind by {owed} runs: each group of changes waits {ms:.1} ms, so that it catches up"
+            "compaction is behind by {owed} sorted runs: each commit group waits {ms:.1} ms, so that it catches up"
         )
     })
 }
 
 /// State shared by the writer and the compactor thread.
-struct Desk {
-    slot: Mutex<Slot>,
+struct CompactionQueue {
+    slot: Mutex<QueueState>,
     changed: Condvar,
     /// Number of memtables in the slot, readable without its lock.
     waiting: AtomicUsize,
@@ -68,12 +69,12 @@ struct LoadJob {
 }
 
 /// Handle of the writer on a run that a bulk load makes. Dropped before `end`, it makes no run.
-pub(crate) struct Loading {
+pub(crate) struct RunLoad {
     pieces: SyncSender<Piece>,
     done: Receiver<Result<(), Error>>,
 }
 
-impl Loading {
+impl RunLoad {
     /// Sends rows, once there is room for them.
     pub fn give(&mut self, piece: Piece) -> Result<(), Error> {
         // A failed compactor takes no more rows; its outcome has the reason.
@@ -87,13 +88,13 @@ impl Loading {
     }
 
     fn outcome(&self) -> Result<(), Error> {
-        let gone = || Error::new(ErrorKind::Unavailable, "the merger of runs is gone");
+        let gone = || Error::new(ErrorKind::Unavailable, "the compactor is gone");
         self.done.recv().unwrap_or_else(|_| Err(gone()))
     }
 }
 
 #[derive(Default)]
-struct Slot {
+struct QueueState {
     /// Bulk load that waits to be made a run.
     load: Option<LoadJob>,
     /// Frozen memtables, the oldest first. Each stays until it is a run.
@@ -107,26 +108,27 @@ struct Slot {
     resting: bool,
 }
 
-impl Desk {
+impl CompactionQueue {
     /// Says whether there is work that goes before a compaction.
     fn is_urgent(&self) -> bool {
+        // Relaxed suffices: a late look delays urgent work by a few rows.
         self.waiting.load(Ordering::Relaxed) > 0 || self.loading.load(Ordering::Relaxed)
     }
 }
 
 /// Handle of the writer on the thread.
-pub(crate) struct Merger {
-    desk: Arc<Desk>,
+pub(crate) struct Compactor {
+    queue: Arc<CompactionQueue>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// Guard that releases every waiter, however the thread ends.
-struct Leaving(Arc<Desk>, Arc<Shared>);
+struct Leaving(Arc<CompactionQueue>, Arc<Shared>);
 
 impl Drop for Leaving {
     fn drop(&mut self) {
         if !self.0.ended.load(Ordering::Acquire) {
-            self.1.close("the merger of runs ended by a defect");
+            self.1.close("internal error: the compactor ended by a defect");
         }
         {
             let mut slot = self.0.slot.lock();
@@ -138,10 +140,10 @@ impl Drop for Leaving {
     }
 }
 
-impl Merger {
-    pub fn start(shared: Arc<Shared>, shelf: Shelf, settings: &EmbeddedSettings) -> Result<Self, Error> {
+impl Compactor {
+    pub fn start(shared: Arc<Shared>, run_set: RunSet, settings: &EmbeddedSettings) -> Result<Self, Error> {
         let schedule = Schedule::of(settings);
-        let desk = Arc::new(Desk {
+        let queue = Arc::new(CompactionQueue {
             slot: Mutex::default(),
             changed: Condvar::new(),
             waiting: AtomicUsize::new(0),
@@ -149,36 +151,39 @@ impl Merger {
             owed: AtomicUsize::new(0),
             ended: AtomicBool::new(false),
         });
-        let leaving = Leaving(Arc::clone(&desk), Arc::clone(&shared));
-        let mut work = Work { shared, shelf, desk: Arc::clone(&desk), merging: HashSet::new(), schedule };
-        let thread = std::thread::Builder::new().name("exacat-merger".to_owned()).spawn(move || {
+        let leaving = Leaving(Arc::clone(&queue), Arc::clone(&shared));
+        let mut work =
+            CompactorThread { shared, run_set, queue: Arc::clone(&queue), merging: HashSet::new(), schedule };
+        let thread = std::thread::Builder::new().name("exacat-compact".to_owned()).spawn(move || {
             let _leaving = leaving;
             work.run();
         });
-        let thread = thread
-            .map_err(|error| Error::new(ErrorKind::Unavailable, format!("no thread for runs: {error}")))?;
-        Ok(Merger { desk, thread: Some(thread) })
+        let thread = thread.map_err(|error| {
+            Error::new(ErrorKind::Unavailable, format!("cannot start the compactor: {error}"))
+        })?;
+        Ok(Compactor { queue, thread: Some(thread) })
     }
 
     /// Passes a memtable to the thread.
-    pub fn hand(&self, frozen: Frozen) {
-        let mut slot = self.desk.slot.lock();
+    pub fn submit(&self, frozen: Frozen) {
+        let mut slot = self.queue.slot.lock();
         slot.frozen.push_back(Arc::new(frozen));
-        self.desk.waiting.store(slot.frozen.len(), Ordering::Release);
-        self.desk.changed.notify_all();
+        self.queue.waiting.store(slot.frozen.len(), Ordering::Release);
+        self.queue.changed.notify_all();
     }
 
     /// Begins a run of at most `rows_max` rows from a bulk load.
-    pub fn load(&self, rows_max: u64) -> Loading {
+    pub fn load(&self, rows_max: u64) -> RunLoad {
         let (pieces, taken) = sync_channel(LOAD_BLOCKS_MAX);
         let (done, outcome) = sync_channel(1);
-        let mut slot = self.desk.slot.lock();
+        let mut slot = self.queue.slot.lock();
+        // Without the thread `taken` is dropped here, and the writer fails at its first piece.
         if !slot.gone {
             slot.load = Some(LoadJob { rows_max, pieces: taken, done });
-            self.desk.loading.store(true, Ordering::Release);
-            self.desk.changed.notify_all();
+            self.queue.loading.store(true, Ordering::Release);
+            self.queue.changed.notify_all();
         }
-        Loading { pieces, done: outcome }
+        RunLoad { pieces, done: outcome }
     }
 
     /// Waits until there is room for a further memtable. The error has the reason why there is
@@ -188,39 +193,42 @@ impl Merger {
     }
 
     /// Waits until every memtable passed to the thread is a run.
-    pub fn settle(&self) -> Result<(), String> {
+    pub fn wait_until_written(&self) -> Result<(), String> {
         self.wait_until(0)
     }
 
     fn wait_until(&self, left: usize) -> Result<(), String> {
-        let mut slot = self.desk.slot.lock();
-        self.desk
+        let mut slot = self.queue.slot.lock();
+        self.queue
             .changed
             .wait_while(&mut slot, |slot| slot.frozen.len() > left && slot.trouble.is_none() && !slot.gone);
         match &slot.trouble {
+            // Room counts more than trouble: an earlier failure is over once there is room.
             _ if slot.frozen.len() <= left => Ok(()),
             Some(trouble) => Err(trouble.clone()),
-            None => Err("the merger of runs is gone".to_owned()),
+            None => Err("the compactor is gone".to_owned()),
         }
     }
 
     /// Returns a handle that waits, on another thread, until every memtable passed so far is a run.
     pub fn pending(&self) -> Pending {
-        let slot = self.desk.slot.lock();
+        let slot = self.queue.slot.lock();
+        // Later memtables are not waited for. Under load an audit would never begin otherwise.
         let up_to = slot.frozen.back().map(|frozen| frozen.revision);
-        Pending { desk: Arc::clone(&self.desk), up_to }
+        Pending { queue: Arc::clone(&self.queue), up_to }
     }
 
     /// Delays a commit group so that compaction keeps up: the larger its debt, the longer.
-    pub fn pace(&self) {
-        let owed = self.desk.owed.load(Ordering::Relaxed);
+    pub fn slow_down(&self) {
+        let owed = self.queue.owed.load(Ordering::Relaxed);
         if owed == 0 {
             return;
         }
         let until = Instant::now() + pause_for(owed);
-        let mut slot = self.desk.slot.lock();
-        while self.desk.owed.load(Ordering::Relaxed) >= owed && !slot.gone {
-            if self.desk.changed.wait_until(&mut slot, until).timed_out() {
+        let mut slot = self.queue.slot.lock();
+        while self.queue.owed.load(Ordering::Relaxed) >= owed && !slot.gone {
+            // Any smaller debt ends the pause early.
+            if self.queue.changed.wait_until(&mut slot, until).timed_out() {
                 return;
             }
         }
@@ -229,7 +237,7 @@ impl Merger {
 
 /// Handle that waits until some memtables are runs.
 pub(crate) struct Pending {
-    desk: Arc<Desk>,
+    queue: Arc<CompactionQueue>,
     /// Last change in the newest of them.
     up_to: Option<Revision>,
 }
@@ -238,61 +246,61 @@ impl Pending {
     /// Waits until the thread has nothing to do at all.
     #[cfg(test)]
     pub fn wait_until_resting(&self) {
-        let mut slot = self.desk.slot.lock();
-        let busy = |slot: &mut Slot| !slot.frozen.is_empty() || !slot.resting;
-        let waited = self.desk.changed.wait_while_for(&mut slot, busy, Duration::from_secs(60));
-        assert!(!waited.timed_out(), "the merger does not come to rest");
+        let mut slot = self.queue.slot.lock();
+        let busy = |slot: &mut QueueState| !slot.frozen.is_empty() || !slot.resting;
+        let waited = self.queue.changed.wait_while_for(&mut slot, busy, Duration::from_secs(60));
+        assert!(!waited.timed_out(), "the compactor does not come to rest");
     }
 
     /// Waits until they are runs. The error has the reason why they are not.
     pub fn wait(&self) -> Result<(), String> {
         let Some(up_to) = self.up_to else { return Ok(()) };
-        let waits = |slot: &Slot| slot.frozen.front().is_some_and(|frozen| frozen.revision <= up_to);
-        let mut slot = self.desk.slot.lock();
-        self.desk.changed.wait_while(&mut slot, |slot| waits(slot) && slot.trouble.is_none() && !slot.gone);
+        let waits = |slot: &QueueState| slot.frozen.front().is_some_and(|frozen| frozen.revision <= up_to);
+        let mut slot = self.queue.slot.lock();
+        self.queue.changed.wait_while(&mut slot, |slot| waits(slot) && slot.trouble.is_none() && !slot.gone);
         match &slot.trouble {
             _ if !waits(&slot) => Ok(()),
             Some(trouble) => Err(trouble.clone()),
-            None => Err("the merger of runs is gone".to_owned()),
+            None => Err("the compactor is gone".to_owned()),
         }
     }
 }
 
-impl Drop for Merger {
+impl Drop for Compactor {
     fn drop(&mut self) {
         self.stop();
     }
 }
 
-impl Merger {
+impl Compactor {
     /// Ends the thread. Memtables that are no run yet stay in the log.
     pub fn stop(&mut self) {
-        self.desk.ended.store(true, Ordering::Release);
+        self.queue.ended.store(true, Ordering::Release);
         {
             // Taking the lock closes a gap: a thread that just checked `ended` under it is waiting
             // by now.
-            let _slot = self.desk.slot.lock();
-            self.desk.changed.notify_all();
+            let _slot = self.queue.slot.lock();
+            self.queue.changed.notify_all();
         }
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("the merger of runs panicked");
+            tracing::error!("the compactor panicked");
         }
     }
 }
 
 /// State of the thread.
-struct Work {
+struct CompactorThread {
     shared: Arc<Shared>,
-    shelf: Shelf,
-    desk: Arc<Desk>,
+    run_set: RunSet,
+    queue: Arc<CompactionQueue>,
     /// Numbers of runs that are being merged.
     merging: HashSet<u64>,
     schedule: Schedule,
 }
 
-/// Order and interruptions of compactions: the shelf's choice, and whether urgent work waits. Tests
+/// Order and interruptions of compactions: the run set's choice, and whether urgent work waits. Tests
 /// have a random one (`tests::schedules`).
 #[cfg(not(test))]
 struct Schedule;
@@ -304,8 +312,8 @@ impl Schedule {
     }
 
     #[inline]
-    fn next(&self, shelf: &Shelf, merging: &HashSet<u64>) -> Option<(Vec<Arc<Run>>, bool)> {
-        shelf.mergeable(merging)
+    fn next(&self, run_set: &RunSet, merging: &HashSet<u64>) -> Option<(Vec<Arc<Run>>, bool)> {
+        run_set.mergeable(merging)
     }
 
     #[inline]
@@ -322,10 +330,12 @@ impl Schedule {
 #[cfg(test)]
 use crate::tests::schedules::Schedule;
 
-impl Work {
+impl CompactorThread {
     fn run(&mut self) {
         let mut rest_until = None;
         while !self.ended() {
+            // Order of urgency: a memtable holds up the writer, a load its caller, a compaction
+            // nobody.
             if let Some(frozen) = self.oldest() {
                 self.write(&frozen);
                 continue;
@@ -333,7 +343,7 @@ impl Work {
             if self.load() {
                 continue;
             }
-            let merged = match self.schedule.next(&self.shelf, &self.merging) {
+            let merged = match self.schedule.next(&self.run_set, &self.merging) {
                 Some(next) if rest_until.is_none_or(|until| Instant::now() >= until) => {
                     self.merge(next, u64::MAX)
                 }
@@ -343,8 +353,9 @@ impl Work {
                 Ok(true) => rest_until = None,
                 Ok(false) => self.rest(rest_until),
                 Err(error) => {
-                    tracing::warn!(%error, "cannot merge runs, it is tried again");
-                    self.shared.figures.warn("merging", &error.message);
+                    tracing::warn!(%error, "cannot merge sorted runs; the compactor retries");
+                    self.shared.metrics.warn("compaction", &error.message);
+                    // Only compactions pause after a failure. Memtables must still leave memory.
                     rest_until = Some(Instant::now() + MERGE_RETRY);
                 }
             }
@@ -352,23 +363,25 @@ impl Work {
     }
 
     fn ended(&self) -> bool {
-        self.desk.ended.load(Ordering::Acquire)
+        self.queue.ended.load(Ordering::Acquire)
     }
 
     /// Waits for work.
     fn rest(&self, until: Option<Instant>) {
-        let mut slot = self.desk.slot.lock();
+        let mut slot = self.queue.slot.lock();
+        // Checked again under the lock: otherwise work that came since would wait for the next
+        // wake-up.
         if !slot.frozen.is_empty() || slot.load.is_some() || self.ended() {
             return;
         }
         #[cfg(test)]
         {
             slot.resting = true;
-            self.desk.changed.notify_all();
+            self.queue.changed.notify_all();
         }
         match until {
-            Some(until) => drop(self.desk.changed.wait_until(&mut slot, until)),
-            None => self.desk.changed.wait(&mut slot),
+            Some(until) => drop(self.queue.changed.wait_until(&mut slot, until)),
+            None => self.queue.changed.wait(&mut slot),
         }
         #[cfg(test)]
         {
@@ -377,67 +390,70 @@ impl Work {
     }
 
     fn oldest(&self) -> Option<Arc<Frozen>> {
-        if self.desk.waiting.load(Ordering::Acquire) == 0 {
+        if self.queue.waiting.load(Ordering::Acquire) == 0 {
             return None;
         }
-        self.desk.slot.lock().frozen.front().cloned()
+        self.queue.slot.lock().frozen.front().cloned()
     }
 
     /// Writes a memtable into a run. After a failure it notes the reason and waits a moment.
     fn write(&mut self, frozen: &Frozen) {
         let begun = Instant::now();
         let written = self.try_write(frozen);
-        let mut slot = self.desk.slot.lock();
+        let mut slot = self.queue.slot.lock();
         match written {
             Ok(()) => {
                 slot.frozen.pop_front();
-                self.desk.waiting.store(slot.frozen.len(), Ordering::Release);
+                self.queue.waiting.store(slot.frozen.len(), Ordering::Release);
                 if slot.trouble.take().is_some() {
-                    self.shared.figures.clear(RUNS_SPACE);
+                    self.shared.metrics.clear(RUNS_SPACE);
                 }
-                self.desk.changed.notify_all();
+                self.queue.changed.notify_all();
                 drop(slot);
-                self.shared.figures.flushed(frozen.rows() as u64, begun.elapsed());
+                self.shared.metrics.flushed(frozen.rows() as u64, begun.elapsed());
                 self.note_debt();
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot write a memtable into a run, it is tried again");
-                self.shared.figures.warn(RUNS_SPACE, &error.message);
+                tracing::warn!(%error, "cannot write a memtable into a sorted run; the compactor retries");
+                self.shared.metrics.warn(RUNS_SPACE, &error.message);
                 slot.trouble = Some(error.message);
-                self.desk.changed.notify_all();
+                self.queue.changed.notify_all();
                 if !self.ended() {
-                    self.desk.changed.wait_for(&mut slot, MERGE_RETRY);
+                    self.queue.changed.wait_for(&mut slot, MERGE_RETRY);
                 }
             }
         }
     }
 
     fn try_write(&mut self, frozen: &Frozen) -> Result<(), Error> {
-        let begun = self.shelf.begin(frozen.rows() as u64)?;
+        let begun = self.run_set.begin(frozen.rows() as u64)?;
         let number = begun.number;
         let written = write_memtable(&frozen.memtable, frozen.resident(), begun.writer);
-        let rows = written.inspect_err(|_| self.shelf.give_up(number))?;
-        self.shelf.add(number, rows, frozen.revision, frozen.time)?;
+        // A half-written run takes space that the next attempt may need.
+        let rows = written.inspect_err(|_| self.run_set.give_up(number))?;
+        self.run_set.add(number, rows, frozen.revision, frozen.time)?;
+        // Opening needs the log only behind this revision now, so retention may remove the part before.
         self.shared.history.set_floor(frozen.revision);
-        self.shared.state.write().table.install(Arc::clone(self.shelf.version()), true);
+        // One lock for both steps: a reader sees the rows in the memtable or in the run, never in neither.
+        self.shared.state.write().table.install(Arc::clone(self.run_set.version()), true);
         Ok(())
     }
 
     /// Makes a run of a bulk load, if there is one.
     fn load(&mut self) -> bool {
-        if !self.desk.loading.load(Ordering::Acquire) {
+        if !self.queue.loading.load(Ordering::Acquire) {
             return false;
         }
         let job = {
-            let mut slot = self.desk.slot.lock();
-            self.desk.loading.store(false, Ordering::Release);
+            let mut slot = self.queue.slot.lock();
+            self.queue.loading.store(false, Ordering::Release);
             slot.load.take()
         };
         let Some(LoadJob { rows_max, pieces, done }) = job else { return false };
         let begun = Instant::now();
         let loaded = self.load_run(rows_max, &pieces);
         if let Ok(rows) = &loaded {
-            self.shared.figures.flushed(*rows, begun.elapsed());
+            self.shared.metrics.flushed(*rows, begun.elapsed());
             self.note_debt();
         }
         // The queue is closed before the outcome is sent.
@@ -447,7 +463,7 @@ impl Work {
     }
 
     fn load_run(&mut self, rows_max: u64, pieces: &Receiver<Piece>) -> Result<u64, Error> {
-        let Begun { number, mut writer } = self.shelf.begin(rows_max)?;
+        let Begun { number, mut writer } = self.run_set.begin(rows_max)?;
         let wrong = |error: std::io::Error| {
             Error::new(ErrorKind::Unavailable, format!("cannot write a run: {error}"))
         };
@@ -468,10 +484,10 @@ impl Work {
             writer.finish().map_err(wrong)?;
             Ok((frozen, rows))
         };
-        let (frozen, rows) = write().inspect_err(|_| self.shelf.give_up(number))?;
-        self.shelf.add(number, rows, frozen.revision, frozen.time)?;
+        let (frozen, rows) = write().inspect_err(|_| self.run_set.give_up(number))?;
+        self.run_set.add(number, rows, frozen.revision, frozen.time)?;
         self.shared.history.set_floor(frozen.revision);
-        self.shared.state.write().table.install(Arc::clone(self.shelf.version()), true);
+        self.shared.state.write().table.install(Arc::clone(self.run_set.version()), true);
         Ok(rows)
     }
 
@@ -483,10 +499,11 @@ impl Work {
             return Ok(false);
         }
         let began = Instant::now();
-        let begun = self.shelf.begin(rows)?;
+        let begun = self.run_set.begin(rows)?;
         let numbers: Vec<u64> = runs.iter().map(|run| run.number()).collect();
+        // Urgent work may run inside of this compaction, and must leave these runs alone.
         self.merging.extend(&numbers);
-        let from = self.shared.figures.operations_from();
+        let from = self.shared.metrics.operations_from();
         let oldest = self.shared.history.oldest();
         let kept = |row: &Row<'_>| match row.parent {
             keyspace::OPERATIONS => is_remembered(row, from),
@@ -494,34 +511,37 @@ impl Work {
             keyspace::TRACES => row.revision >= oldest.0,
             _ => true,
         };
-        let desk = Arc::clone(&self.desk);
+        let queue = Arc::clone(&self.queue);
         let mut given_up = false;
         let merged = merge_runs(&runs, below, kept, begun.writer, |_| {
             if self.schedule.interrupts() {
                 self.do_urgent(rows);
             }
             given_up = self.schedule.gives_up();
-            while desk.is_urgent() && !desk.ended.load(Ordering::Relaxed) {
+            while queue.is_urgent() && !queue.ended.load(Ordering::Relaxed) {
                 self.do_urgent(rows);
             }
-            !desk.ended.load(Ordering::Relaxed) && !given_up
+            !queue.ended.load(Ordering::Relaxed) && !given_up
         });
         self.merging.retain(|number| !numbers.contains(number));
         match merged {
             Ok(Some(rows)) => {
-                self.shelf.put_in_place_of(&runs, begun.number, rows)?;
-                self.shared.state.write().table.install(Arc::clone(self.shelf.version()), false);
-                self.shared.figures.merged(rows, began.elapsed());
-                self.shared.figures.clear("merging");
+                // The manifest changes first. Until the table has the new version, readers use the
+                // old runs, which stay open.
+                self.run_set.put_in_place_of(&runs, begun.number, rows)?;
+                self.shared.state.write().table.install(Arc::clone(self.run_set.version()), false);
+                self.shared.metrics.merged(rows, began.elapsed());
+                self.shared.metrics.clear("compaction");
                 self.note_debt();
                 Ok(true)
             }
+            // Ended, or given up by a test: the old runs still count.
             Ok(None) => {
-                self.shelf.give_up(begun.number);
+                self.run_set.give_up(begun.number);
                 Ok(given_up)
             }
             Err(error) => {
-                self.shelf.give_up(begun.number);
+                self.run_set.give_up(begun.number);
                 Err(error)
             }
         }
@@ -537,12 +557,14 @@ impl Work {
             return;
         }
         while !self.ended() {
-            let Some(next) = self.schedule.next(&self.shelf, &self.merging) else { return };
+            let Some(next) = self.schedule.next(&self.run_set, &self.merging) else { return };
+            // At most half of the rows: a larger one would delay the interrupted compaction for
+            // long.
             match self.merge(next, rows / 2) {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(error) => {
-                    tracing::warn!(%error, "cannot merge runs, it is tried again");
+                    tracing::warn!(%error, "cannot merge sorted runs; the compactor retries");
                     return;
                 }
             }
@@ -550,10 +572,10 @@ impl Work {
     }
 
     fn note_debt(&self) {
-        self.desk.owed.store(self.shelf.version().owed(), Ordering::Relaxed);
+        self.queue.owed.store(self.run_set.version().owed(), Ordering::Relaxed);
         // Writers that wait for a smaller debt check again.
-        let _slot = self.desk.slot.lock();
-        self.desk.changed.notify_all();
+        let _slot = self.queue.slot.lock();
+        self.queue.changed.notify_all();
     }
 }
 
