@@ -156,7 +156,7 @@ fn metrics_of_the_alert_rules_are_those_of_a_server() {
     let text = std::fs::read_to_string(pages().join("exacat.rules.yml")).unwrap();
     let page = std::fs::read_to_string(pages().join("monitor.md")).unwrap();
     let named = |text: &str, start: &str| -> Vec<String> {
-        let is_name = |letter: char| letter.is_ascii_lowercase() || letter == '_';
+        let is_name = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_';
         let names = text.split(start).skip(1);
         names.map(|rest| rest.split(|letter| !is_name(letter)).next().unwrap().to_owned()).collect()
     };
