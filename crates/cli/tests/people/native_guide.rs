@@ -23,5 +23,5 @@ fn python_client_written_from_the_page_makes_locates_lists_and_repeats() {
     command.arg(client).arg(service.data().join("exacat.sock"));
     let out = Ran::of(command, b"").ok();
     assert!(out.ends_with(": user admin, 5 names in 3 pages\n"), "{out}");
-    assert_eq!(service.json("find /page --name f*").len(), 5);
+    assert_eq!(service.json("find /page f*").len(), 5);
 }
