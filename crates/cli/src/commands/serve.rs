@@ -242,7 +242,12 @@ fn xrootd(args: &ServeArgs) -> Result<Option<XrootdSettings>, Failure> {
 fn log(args: &ServeArgs) -> Result<(), Failure> {
     let filter = EnvFilter::try_new(&args.log)
         .map_err(|error| Failure::local(format!("--log: not a level or list of levels: {error}")))?;
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A full disk behind standard error must not end the server: by default a line that cannot be
+    // written is reported there, and that report panics.
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .log_internal_errors(false);
     let started = match args.log_format {
         LogFormat::Text => {
             let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());

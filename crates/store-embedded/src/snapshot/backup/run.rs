@@ -32,6 +32,13 @@ struct Planned {
     name: String,
 }
 
+impl Planned {
+    /// True if it is an archived segment of the log.
+    fn is_archived(&self) -> bool {
+        self.name.ends_with(".logz")
+    }
+}
+
 /// Work on the current file.
 enum Stage {
     /// Copy the file, or read it if it exists already.
@@ -338,13 +345,14 @@ fn plan(
     let all = log_files(disk, &log).map_err(|error| cannot_read(&log.display().to_string(), &error))?;
     let end = pinned.label.revision;
     for (at, (first, name)) in all.iter().enumerate() {
-        if *first > end {
-            // This segment begins after the snapshot.
+        // A segment that begins after the snapshot is kept only behind an archived one, and without
+        // its changes: the next segment proves where an archived one ends.
+        if *first > end && !plan.last().is_some_and(Planned::is_archived) {
             break;
         }
         let path = log.join(name);
         let ending = if name.ends_with(".logz") { "logz" } else { "log" };
-        let (last, bytes) = match all.get(at + 1) {
+        let (last, bytes) = match all.get(at + 1).filter(|_| *first <= end) {
             Some((next, _)) => (Revision(next.0 - 1), length(disk, &path)?),
             None => (end, length_up_to(disk, &path, end)?),
         };
