@@ -185,3 +185,24 @@ fn server_that_cannot_write_its_log_lines_serves() {
     crate::service::signal(child.id(), "TERM");
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
+
+// A backup of a catalogue at rest can be restored, although the last segment of its log is archived.
+#[test]
+fn backup_behind_an_archived_segment_restores() {
+    let service = crate::service::Service::start();
+    service.ok("mkdir -p /a/b");
+    // A snapshot seals the segment. It is archived once a later snapshot links the archived form.
+    let is_archived = (0..500).any(|number| {
+        service.ok(&format!("snapshot create s{number}"));
+        let log = service.data().join(format!("store/snapshots/s{number}/log"));
+        std::fs::read_dir(log)
+            .unwrap()
+            .any(|file| file.unwrap().path().extension().is_some_and(|it| it == "logz"))
+    });
+    assert!(is_archived, "{}", service.log());
+    let (backup, back) = (service.place().join("backup"), service.place().join("back"));
+    let (backup, back) = (backup.to_str().unwrap(), back.to_str().unwrap());
+    service.ok(&format!("backup {backup}"));
+    service.ok(&format!("restore {backup} --data {back}"));
+    service.ok(&format!("fsck --offline --data {back}"));
+}

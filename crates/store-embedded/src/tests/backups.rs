@@ -144,31 +144,6 @@ async fn backed_up() -> (SimulatedDisk, super::snapshots::Whole, Vec<Change>) {
     (disk, wanted.0, wanted.1)
 }
 
-/// Goal: a backup of a catalogue at rest can be restored. Method: a snapshot seals the last segment,
-/// it is archived, and a backup is taken before another change; then a second one after a change.
-#[tokio::test]
-async fn backup_behind_an_archived_segment_restores() {
-    let (disk, mut workload) = (disk(), Workload::new(8));
-    let store = open(&disk);
-    drive(&store, &mut workload, 25).await;
-    store.snapshot(new_id(), &name("s")).await.unwrap();
-    super::archiving::run(&mut super::archiving::work(&store));
-    assert_eq!(disk.files(".log").iter().filter(|path| path.starts_with("/data/log")).count(), 1);
-    let first = back_up(&store).await.unwrap();
-    let at_rest = (whole(&store).await, history(&store, 1000).await);
-    drive(&store, &mut workload, 3).await;
-    let later = back_up(&store).await.unwrap();
-    let changed = (whole(&store).await, history(&store, 1000).await);
-    drop(store);
-    for (of, wanted, into) in [(first, at_rest, "/first"), (later, changed, "/later")] {
-        restore(&disk, Some(&of.name), RestorePoint::AsTaken, into).unwrap();
-        let back = open_at(&disk, into).unwrap();
-        assert_eq!((whole(&back).await, history(&back, 1000).await), wanted);
-        assert_sound(&back).await;
-    }
-    assert_eq!(verify_backups_on(&disk.shared(), Path::new(SAFE)).unwrap(), Vec::<String>::new());
-}
-
 /// Goal: a damaged file of a backup is found and named, by a check and by a restore.
 #[tokio::test]
 async fn a_damaged_backup_is_refused_and_named() {
