@@ -41,19 +41,8 @@ impl Catalogue {
             return self.write(asking, id, operation).await;
         }
         self.admit_reader(caller)?;
-        // The most frequent operations read the store anyway, and use the names of that read, or
-        // none.
-        let is_look_up = matches!(
-            operation,
-            Operation::Whoami
-                | Operation::Stat { .. }
-                | Operation::Whereis { .. }
-                | Operation::Lfns { .. }
-                | Operation::List { .. }
-                | Operation::Du { .. }
-                | Operation::TagGet { .. }
-        );
-        if !is_look_up {
+        // Look-ups read the store anyway, and use the names of that read, or none.
+        if !operation.is_look_up() {
             self.look_for_names().await?;
         }
         trailing::settle(&mut operation)?;

@@ -539,8 +539,26 @@ canonical_enum!(Operation {
 // Operations move by value too: the large and rare fields are boxed.
 const _: () = assert!(size_of::<Operation>() <= 144);
 
+/// Amount of work of an operation, which decides how a server admits it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// Work in proportion to [`Operation::items`].
+    Items,
+    /// Work that may be long whatever the number of items: a page, or a step of a longer task.
+    Long,
+    /// A check of the whole catalogue or of a whole snapshot.
+    Whole,
+    /// A wait for a change.
+    Wait,
+}
+
+/// The table of operations. A line has the variant, its fields that list items (with none it has one
+/// item), its name, whether it changes anything, its extent, whether it is a look-up, and the field
+/// with the place where a page starts.
 macro_rules! operations {
-    ($( $variant:ident $name:literal $access:ident ),* $(,)?) => {
+    ($(
+        $variant:ident [$($list:ident)*] $name:literal $access:ident $extent:ident $look_up:ident $page:ident
+    ),* $(,)?) => {
         impl Operation {
             /// The names of all operations, in order.
             pub const NAMES: [&'static str; [$($name),*].len()] = [$($name),*];
@@ -555,76 +573,168 @@ macro_rules! operations {
             pub fn writes(&self) -> bool {
                 match self { $( Operation::$variant { .. } => operations!(@ $access), )* }
             }
+
+            /// Returns the number of items that it names.
+            pub fn items(&self) -> usize {
+                match self {
+                    $( operations!(@fields $variant $($list)*) => operations!(@count $($list)*), )*
+                }
+            }
+
+            /// Returns the amount of its work.
+            pub fn extent(&self) -> Extent {
+                match self {
+                    Operation::Changes { wait: true, .. } => Extent::Wait,
+                    $( Operation::$variant { .. } => Extent::$extent, )*
+                }
+            }
+
+            /// True for the most frequent reads. Such an operation reads the accounts together with
+            /// the entries, or needs none.
+            pub fn is_look_up(&self) -> bool {
+                match self { $( Operation::$variant { .. } => operations!(@ $look_up), )* }
+            }
+
+            /// Says whether its answer has pages.
+            pub fn has_pages(&self) -> bool {
+                match self { $( Operation::$variant { .. } => operations!(@ $page), )* }
+            }
+
+            /// Returns the same operation from the cursor `next` on; none if it has no pages.
+            pub fn resumed(&self, next: Cursor) -> Option<Operation> {
+                let mut resumed = self.clone();
+                $( operations!(@resume $page $variant resumed next); )*
+                None
+            }
         }
     };
     (@ reads) => { false };
     (@ writes) => { true };
+    (@ look_up) => { true };
+    (@ other) => { false };
+    (@ whole) => { false };
+    (@ cursor) => { true };
+    (@ after) => { true };
+    (@fields $variant:ident) => { Operation::$variant { .. } };
+    (@fields $variant:ident $($list:ident)+) => { Operation::$variant { $($list,)+ .. } };
+    (@count) => { 1 };
+    (@count $($list:ident)+) => { 0 $(+ $list.len())+ };
+    (@resume whole $variant:ident $resumed:ident $next:ident) => {};
+    (@resume cursor $variant:ident $resumed:ident $next:ident) => {
+        if let Operation::$variant { cursor, .. } = &mut $resumed {
+            *cursor = $next;
+            return Some($resumed);
+        }
+    };
+    (@resume after $variant:ident $resumed:ident $next:ident) => {
+        if let Operation::$variant { after, .. } = &mut $resumed {
+            *after = LogPosition::from_bytes(&$next.0).ok()?;
+            return Some($resumed);
+        }
+    };
 }
 
 operations! {
-    Whoami "whoami" reads, Stat "stat" reads, Whereis "whereis" reads, Lfns "lfns" reads, List "list" reads,
-    Find "find" reads, Du "du" reads, Mkdir "mkdir" writes, Register "register" writes, Link "link" writes,
-    SetAttributes "set-attributes" writes, SetReplicas "set-replicas" writes, Move "move" writes,
-    Remove "remove" writes, TrashList "trash-list" reads, TrashRestore "trash-restore" writes,
-    TrashPurge "trash-purge" writes, TagSet "tag-set" writes, TagGet "tag-get" reads,
-    CollectionCreate "collection-create" writes, CollectionEdit "collection-edit" writes,
-    CollectionMembers "collection-members" reads, ArchiveMembers "archive-members" reads,
-    UploadBook "upload-book" writes, UploadCommit "upload-commit" writes, UploadAbort "upload-abort" writes,
-    UploadList "upload-list" reads, SeSet "se-set" writes, SeDrop "se-drop" writes, SeList "se-list" reads,
-    SeFiles "se-files" reads, SeDeletions "se-deletions" reads, SeDeleted "se-deleted" writes,
-    UserSet "user-set" writes, UserDrop "user-drop" writes, GroupAdd "group-add" writes,
-    GroupDrop "group-drop" writes, AccountList "account-list" reads, TokenIssue "token-issue" writes,
-    TokenRevoke "token-revoke" writes, TokenList "token-list" reads, QuotaSet "quota-set" writes,
-    QuotaGet "quota-get" reads, Log "log" reads, Changes "changes" reads, Fsck "fsck" reads,
-    Status "status" reads, SnapshotCreate "snapshot-create" writes, SnapshotList "snapshot-list" reads,
-    SnapshotDrop "snapshot-drop" writes, SnapshotVerify "snapshot-verify" reads,
-    SnapshotDiff "snapshot-diff" reads, Backup "backup" writes,
-    ClockConfirm "clock-confirm" reads, Position "position" reads,
-    TrashParts "trash-parts" reads, TrashRestorePart "trash-restore-part" writes,
+    Whoami []                          "whoami"              reads  Items look_up whole,
+    Stat [lfns]                        "stat"                reads  Items look_up whole,
+    Whereis [files]                    "whereis"             reads  Items look_up whole,
+    Lfns [guids]                       "lfns"                reads  Items look_up whole,
+    List []                            "list"                reads  Long  look_up cursor,
+    Find []                            "find"                reads  Long  other   cursor,
+    Du [lfns]                          "du"                  reads  Items look_up whole,
+    Mkdir [lfns]                       "mkdir"               writes Items other   whole,
+    Register [files]                   "register"            writes Items other   whole,
+    Link []                            "link"                writes Items other   whole,
+    SetAttributes [lfns]               "set-attributes"      writes Items other   whole,
+    SetReplicas [edits]                "set-replicas"        writes Items other   whole,
+    Move []                            "move"                writes Items other   whole,
+    Remove []                          "remove"              writes Items other   whole,
+    TrashList []                       "trash-list"          reads  Long  other   cursor,
+    TrashRestore []                    "trash-restore"       writes Items other   whole,
+    TrashPurge []                      "trash-purge"         writes Long  other   cursor,
+    TagSet [lfns]                      "tag-set"             writes Items other   whole,
+    TagGet [lfns]                      "tag-get"             reads  Items look_up whole,
+    CollectionCreate []                "collection-create"   writes Items other   whole,
+    CollectionEdit [add remove]        "collection-edit"     writes Items other   whole,
+    CollectionMembers []               "collection-members"  reads  Long  other   cursor,
+    ArchiveMembers []                  "archive-members"     reads  Long  other   cursor,
+    UploadBook []                      "upload-book"         writes Items other   whole,
+    UploadCommit []                    "upload-commit"       writes Items other   whole,
+    UploadAbort []                     "upload-abort"        writes Items other   whole,
+    UploadList []                      "upload-list"         reads  Long  other   cursor,
+    SeSet []                           "se-set"              writes Items other   whole,
+    SeDrop []                          "se-drop"             writes Items other   whole,
+    SeList []                          "se-list"             reads  Long  other   whole,
+    SeFiles []                         "se-files"            reads  Long  other   cursor,
+    SeDeletions []                     "se-deletions"        reads  Long  other   cursor,
+    SeDeleted [done]                   "se-deleted"          writes Items other   whole,
+    UserSet []                         "user-set"            writes Items other   whole,
+    UserDrop []                        "user-drop"           writes Items other   whole,
+    GroupAdd []                        "group-add"           writes Items other   whole,
+    GroupDrop []                       "group-drop"          writes Items other   whole,
+    AccountList []                     "account-list"        reads  Long  other   whole,
+    TokenIssue []                      "token-issue"         writes Items other   whole,
+    TokenRevoke []                     "token-revoke"        writes Items other   whole,
+    TokenList []                       "token-list"          reads  Long  other   whole,
+    QuotaSet []                        "quota-set"           writes Items other   whole,
+    QuotaGet [owners]                  "quota-get"           reads  Items other   whole,
+    Log []                             "log"                 reads  Long  other   cursor,
+    Changes []                         "changes"             reads  Long  other   after,
+    Fsck []                            "fsck"                reads  Whole other   whole,
+    Status []                          "status"              reads  Items other   whole,
+    SnapshotCreate []                  "snapshot-create"     writes Long  other   whole,
+    SnapshotList []                    "snapshot-list"       reads  Long  other   whole,
+    SnapshotDrop []                    "snapshot-drop"       writes Long  other   whole,
+    SnapshotVerify []                  "snapshot-verify"     reads  Whole other   whole,
+    SnapshotDiff []                    "snapshot-diff"       reads  Long  other   cursor,
+    Backup []                          "backup"              writes Long  other   cursor,
+    ClockConfirm []                    "clock-confirm"       reads  Items other   whole,
+    Position []                        "position"            reads  Items other   whole,
+    TrashParts []                      "trash-parts"         reads  Long  other   cursor,
+    TrashRestorePart []                "trash-restore-part"  writes Items other   whole,
 }
 
-impl Operation {
-    /// Says whether its answer has pages.
-    pub fn has_pages(&self) -> bool {
-        matches!(
-            self,
-            Operation::List { .. }
-                | Operation::Find { .. }
-                | Operation::TrashList { .. }
-                | Operation::TrashParts { .. }
-                | Operation::TrashPurge { .. }
-                | Operation::CollectionMembers { .. }
-                | Operation::ArchiveMembers { .. }
-                | Operation::UploadList { .. }
-                | Operation::SeFiles { .. }
-                | Operation::SeDeletions { .. }
-                | Operation::Log { .. }
-                | Operation::Changes { .. }
-                | Operation::SnapshotDiff { .. }
-                | Operation::Backup { .. }
-        )
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: an operation counts the fields that its line names, and its pages start at its cursor.
+    #[test]
+    fn columns_of_the_table_describe_the_operation() {
+        let root = Lfn::root();
+        let edit = Operation::CollectionEdit {
+            lfn: root.clone(),
+            add: vec![FileRef::Lfn(root.clone()); 2],
+            remove: vec![FileRef::Lfn(root.clone()); 3],
+        };
+        assert_eq!((edit.items(), edit.extent(), edit.writes()), (5, Extent::Items, true));
+        assert!(!edit.is_look_up() && !edit.has_pages() && edit.resumed(Cursor::default()).is_none());
+        let stat = Operation::Stat { lfns: vec![root.clone(); 4], follow: true };
+        assert_eq!((stat.items(), stat.extent(), stat.is_look_up()), (4, Extent::Items, true));
+        let list = Operation::List { lfn: root.clone(), cursor: Cursor::default(), limit: 7 };
+        assert_eq!((list.items(), list.extent(), list.has_pages()), (1, Extent::Long, true));
+        let next = Cursor(vec![1, 2]);
+        let resumed = Operation::List { lfn: root, cursor: next.clone(), limit: 7 };
+        assert_eq!(list.resumed(next), Some(resumed));
+        assert_eq!(Operation::Fsck.extent(), Extent::Whole);
     }
 
-    /// Returns the same operation from the cursor `next` on; none if it has no pages.
-    pub fn resumed(&self, next: Cursor) -> Option<Operation> {
-        let mut resumed = self.clone();
-        match &mut resumed {
-            Operation::List { cursor, .. }
-            | Operation::Find { cursor, .. }
-            | Operation::TrashList { cursor, .. }
-            | Operation::TrashParts { cursor, .. }
-            | Operation::TrashPurge { cursor, .. }
-            | Operation::CollectionMembers { cursor, .. }
-            | Operation::ArchiveMembers { cursor, .. }
-            | Operation::UploadList { cursor, .. }
-            | Operation::SeFiles { cursor, .. }
-            | Operation::SeDeletions { cursor, .. }
-            | Operation::Log { cursor, .. }
-            | Operation::SnapshotDiff { cursor, .. }
-            | Operation::Backup { cursor, .. } => *cursor = next,
-            Operation::Changes { after, .. } => *after = LogPosition::from_bytes(&next.0).ok()?,
-            _ => return None,
-        }
-        Some(resumed)
+    /// Goal: a request for changes waits only if it says so, and goes on after the place of its cursor.
+    #[test]
+    fn changes_wait_if_they_say_so_and_resume_at_a_position() {
+        let at = |revision| LogPosition { revision: crate::Revision(revision), timeline: None };
+        let changes =
+            |revision, wait| Operation::Changes { after: at(revision), under: None, limit: 0, wait };
+        assert_eq!(changes(0, true).extent(), Extent::Wait);
+        assert_eq!(changes(0, false).extent(), Extent::Long);
+        assert_eq!(changes(0, true).resumed(Cursor(vec![0xff])), None);
+        assert_eq!(changes(0, true).resumed(Cursor(at(7).to_bytes())), Some(changes(7, true)));
+    }
+
+    /// Goal: the numbers of the encoding, the names and the table are of one list.
+    #[test]
+    fn names_are_unique() {
+        let names: std::collections::BTreeSet<&str> = Operation::NAMES.into_iter().collect();
+        assert_eq!(names.len(), Operation::NAMES.len());
     }
 }

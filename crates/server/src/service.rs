@@ -506,7 +506,7 @@ impl Service {
     /// Runs an operation like [`Service::run`], counts it, and returns its outcome when the work is
     /// over.
     pub async fn ask(self: &Arc<Self>, work: Work) -> Result<Answer> {
-        let (index, items) = (OperationIndex::of(&work.operation), items(&work.operation));
+        let (index, items) = (OperationIndex::of(&work.operation), work.operation.items() as u64);
         let asker = work.asker.clone();
         let began = Instant::now();
         let mut told = None;
@@ -655,26 +655,6 @@ impl Service {
         };
         Scrape { instruments: Arc::clone(&self.instruments), gauges: self.gauges(), store }
     }
-}
-
-/// Returns the number of items of an operation, for the metrics.
-pub(crate) fn items(operation: &Operation) -> u64 {
-    let items = match operation {
-        Operation::Stat { lfns, .. }
-        | Operation::Du { lfns }
-        | Operation::Mkdir { lfns, .. }
-        | Operation::SetAttributes { lfns, .. }
-        | Operation::TagSet { lfns, .. }
-        | Operation::TagGet { lfns, .. } => lfns.len(),
-        Operation::Whereis { files, .. } => files.len(),
-        Operation::Lfns { guids } => guids.len(),
-        Operation::Register { files, .. } => files.len(),
-        Operation::SetReplicas { edits } => edits.len(),
-        Operation::CollectionEdit { add, remove, .. } => add.len() + remove.len(),
-        Operation::SeDeleted { done, .. } => done.len(),
-        _ => 1,
-    };
-    items as u64
 }
 
 /// Returns the operation id of one step of a request with several operations or pages. Each step

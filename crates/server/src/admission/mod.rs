@@ -23,6 +23,7 @@ mod unread;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
+use exacat_model::operation::Extent;
 use exacat_model::{AccountName, Error, ErrorKind, Operation};
 use parking_lot::Mutex;
 
@@ -56,69 +57,14 @@ pub enum Class {
 impl Class {
     /// Returns the class of an operation.
     pub fn of(operation: &Operation, limits: &Limits) -> Class {
-        let lookup = |items: usize| {
-            if items <= limits.lookup_items_per_request_max { Class::Lookup { items } } else { Class::Heavy }
-        };
-        let write = |items: usize| {
-            if items <= limits.write_items_per_request_max { Class::Write } else { Class::Bulk }
-        };
-        match operation {
-            Operation::Whoami | Operation::Status | Operation::ClockConfirm | Operation::Position { .. } => {
-                lookup(1)
-            }
-            Operation::Stat { lfns, .. } | Operation::Du { lfns } | Operation::TagGet { lfns, .. } => {
-                lookup(lfns.len())
-            }
-            Operation::Whereis { files, .. } => lookup(files.len()),
-            Operation::Lfns { guids } => lookup(guids.len()),
-            Operation::QuotaGet { owners } => lookup(owners.len()),
-            Operation::Fsck | Operation::SnapshotVerify { .. } => Class::Audit,
-            Operation::Changes { wait: true, .. } => Class::Wait,
-            Operation::List { .. }
-            | Operation::Find { .. }
-            | Operation::TrashList { .. }
-            | Operation::TrashParts { .. }
-            | Operation::CollectionMembers { .. }
-            | Operation::ArchiveMembers { .. }
-            | Operation::UploadList { .. }
-            | Operation::SeList
-            | Operation::SeFiles { .. }
-            | Operation::SeDeletions { .. }
-            | Operation::AccountList
-            | Operation::TokenList
-            | Operation::Log { .. }
-            | Operation::SnapshotList
-            | Operation::SnapshotDiff { .. }
-            | Operation::Changes { .. } => Class::Heavy,
-            Operation::Mkdir { lfns, .. }
-            | Operation::SetAttributes { lfns, .. }
-            | Operation::TagSet { lfns, .. } => write(lfns.len()),
-            Operation::Register { files, .. } => write(files.len()),
-            Operation::SetReplicas { edits } => write(edits.len()),
-            Operation::CollectionEdit { add, remove, .. } => write(add.len() + remove.len()),
-            Operation::SeDeleted { done, .. } => write(done.len()),
-            Operation::TrashPurge { .. }
-            | Operation::SnapshotCreate { .. }
-            | Operation::SnapshotDrop { .. }
-            | Operation::Backup { .. } => Class::Bulk,
-            Operation::Link { .. }
-            | Operation::Move { .. }
-            | Operation::Remove { .. }
-            | Operation::TrashRestore { .. }
-            | Operation::TrashRestorePart { .. }
-            | Operation::CollectionCreate { .. }
-            | Operation::UploadBook { .. }
-            | Operation::UploadCommit { .. }
-            | Operation::UploadAbort { .. }
-            | Operation::SeSet(_)
-            | Operation::SeDrop { .. }
-            | Operation::UserSet(_)
-            | Operation::UserDrop { .. }
-            | Operation::GroupAdd { .. }
-            | Operation::GroupDrop { .. }
-            | Operation::TokenIssue { .. }
-            | Operation::TokenRevoke { .. }
-            | Operation::QuotaSet { .. } => Class::Write,
+        let items = operation.items();
+        match (operation.extent(), operation.writes()) {
+            (Extent::Items, false) if items <= limits.lookup_items_per_request_max => Class::Lookup { items },
+            (Extent::Items, true) if items <= limits.write_items_per_request_max => Class::Write,
+            (Extent::Items | Extent::Long, false) => Class::Heavy,
+            (Extent::Items | Extent::Long, true) => Class::Bulk,
+            (Extent::Whole, _) => Class::Audit,
+            (Extent::Wait, _) => Class::Wait,
         }
     }
 }

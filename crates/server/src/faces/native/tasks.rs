@@ -13,7 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use super::reply::{Given, Reply, Waiting};
 use crate::admission::{Admission, Class, Held, Room, Step, Unread, limit_of};
-use crate::service::{CANCELLED, Work, cancelled, items, step_id, too_late};
+use crate::service::{CANCELLED, Work, cancelled, step_id, too_late};
 
 /// Long reads of one connection that run or whose answer is on its way.
 const HEAVY_UNDER_WAY_MAX: usize = 8;
@@ -45,7 +45,7 @@ fn page_bytes(operation: &Operation) -> usize {
 }
 
 fn bulk_bytes(operation: &Operation) -> usize {
-    usize::try_from(items(operation)).unwrap_or(OTHER_BYTES).saturating_mul(DONE_BYTES).min(OTHER_BYTES)
+    operation.items().saturating_mul(DONE_BYTES).min(OTHER_BYTES)
 }
 
 /// Bounds the long answers that tasks made and the connection has not taken over yet.

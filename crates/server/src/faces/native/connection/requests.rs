@@ -14,7 +14,7 @@ use crate::faces::native::lookups::{Gathered, Lookups, NO_ID};
 use crate::faces::native::reply::{BatchInProgress, Measure, Target, Waiting};
 use crate::faces::native::tasks::{self, Job};
 use crate::instruments::{Ended, OperationIndex};
-use crate::service::{Cancel, Work, items};
+use crate::service::{Cancel, Work};
 
 /// Estimated bytes of the answer to one item of a look-up.
 const LOOKUP_BYTES: usize = 256;
@@ -83,7 +83,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// together must pass the bounds together.
     fn make_room(&mut self, lookups: &mut Lookups, operation: &Operation, received: Instant) {
         let limits = &self.service.limits;
-        let items = lookups.items() + usize::try_from(items(operation)).unwrap_or(usize::MAX);
+        let items = lookups.items() + operation.items();
         let many = !lookups.is_empty() && items > limits.coalesced_items();
         if many
             || lookups.is_full()
@@ -111,7 +111,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut target = Target::Request(request);
         let mut operation = operation;
         let quick = options.stream.is_none() && self.is_quick(&operation, options.deadline_ms);
-        if quick && self.answers_too_long(items(&operation)) {
+        if quick && self.answers_too_long(operation.items() as u64) {
             let error = busy("bytes of answers that are not read yet");
             self.refuse_operation(&operation, received, &error);
             encode_error(&mut self.output, request, &error);
@@ -175,7 +175,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let deadline = self.deadline(received, deadline_ms);
         let answered = |item: &BatchItem| match limit_of(&item.operation) {
             Some(limit) => u64::from(limit),
-            None => self::items(&item.operation),
+            None => item.operation.items() as u64,
         };
         if self.answers_too_long(items.iter().map(answered).sum()) {
             encode_error(&mut self.output, request, &busy("bytes of answers that are not read yet"));
@@ -237,7 +237,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let measure = Measure {
             asker: asker.clone(),
             operation: OperationIndex::of(&operation),
-            items: items(&operation),
+            items: operation.items() as u64,
             since: received,
         };
         let waiting = Waiting::new(target, self.outbox.clone(), measure);
