@@ -4,7 +4,7 @@ CARGO ?= cargo
 RUN_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test check drawings drawings-check fmt clippy subjects dependencies doc fuzz fuzz-seeds bench bench-engine bench-cassandra bench-faces bench-peers cluster-up cluster-down test-cluster test-cluster-secure test-clients test-hostile test-long test-crash test-faults test-real clean prerequisites
+.PHONY: help run build test check drawings drawings-check fmt clippy subjects dependencies doc fuzz fuzz-seeds bench bench-engine bench-cassandra bench-faces bench-peers cluster-up cluster-down test-cluster test-cluster-secure test-clients test-hostile test-long test-crash test-faults test-real clean prerequisites install
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -12,11 +12,15 @@ help: ## this list
 prerequisites:
 	@scripts/prerequisites.sh
 
-build: prerequisites
+build: prerequisites ## the program with its debug information, target/release/exacat
 	$(CARGO) build --release --locked -p exacat-cli
 
-run: build ## build and start the service with a sample catalogue; RUN_ARGS='--data DIR' for another place
-	@scripts/run.sh target/release/exacat $(RUN_ARGS)
+run: prerequisites ## build and start the service with a sample catalogue; RUN_ARGS='--data DIR' for another place
+	@CARGO="$(CARGO)" scripts/run.sh $(RUN_ARGS)
+
+PREFIX ?= /usr/local
+install: build ## the program without debug information, and that in bin/.debug; PREFIX, DESTDIR
+	@scripts/install.sh target/release/exacat $(PREFIX) $(DESTDIR)
 
 TEST_ARGS ?=
 test: prerequisites ## all tests, one profile, bounded, several programs at a time; what CI runs. TEST_ARGS='-p exacat-model'
@@ -34,8 +38,13 @@ clippy:
 subjects:
 	@scripts/check-commits.sh
 
+# Lock files of other workspaces must be current: these are built with --locked, and too long to be built here.
 dependencies:
 	@python3 scripts/check-dependencies.py
+	@for workspace in bench/peers fuzz; do \
+	    $(CARGO) metadata --locked --format-version 1 --filter-platform x86_64-unknown-linux-gnu \
+	        --manifest-path $$workspace/Cargo.toml > /dev/null || exit 1; \
+	done
 	@if command -v cargo-deny >/dev/null 2>&1; then cargo deny check; \
 	    else echo "known vulnerabilities: not checked, cargo-deny is not installed (cargo install --locked cargo-deny)"; fi
 
@@ -74,7 +83,7 @@ bench: build ## speed in process and over the network; BENCH_ARGS='--entries 100
 
 FACES_ARGS ?=
 bench-faces: ## commands a second as alien.py sends them, stats and redirections of XRootD beside a real server's; FACES_ARGS='10 1000' (seconds, files listed)
-	$(CARGO) run --release --locked -p exacat-server --example bench-faces -- $(FACES_ARGS)
+	$(CARGO) run --release --locked -p exacat-bench --bin bench-faces -- $(FACES_ARGS)
 
 PEERS_ARGS ?=
 bench-peers: build ## exacat beside RocksDB and MariaDB, which it installs; PEERS_ARGS='--entries 20M'
@@ -131,10 +140,10 @@ test-cluster-secure: prerequisites ## a cluster with TLS and passwords, one node
 
 CASSANDRA_ARGS ?=
 bench-cassandra: prerequisites ## the Cassandra store beside the driver alone, on a ring that it starts and stops; CASSANDRA_ARGS='10' (seconds each)
-	$(CARGO) build --release --locked -p exacat-store-cassandra --example bench-cassandra
+	$(CARGO) build --release --locked -p exacat-bench --bin bench-cassandra
 	@CLUSTER_DURABLE=1 CLUSTER_HEAP_MB=$${CLUSTER_HEAP_MB:-768} cluster/up.sh $(CLUSTER_DIR); code=0; \
 	    export EXACAT_CASSANDRA=$$(cat $(CLUSTER_DIR)/hosts) EXACAT_CASSANDRA_DIRECTORY=$$(realpath $(CLUSTER_DIR)); \
-	    target/release/examples/bench-cassandra $(CASSANDRA_ARGS) || code=$$?; \
+	    target/release/bench-cassandra $(CASSANDRA_ARGS) || code=$$?; \
 	    cluster/down.sh $(CLUSTER_DIR); exit $$code
 
 clean:

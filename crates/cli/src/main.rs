@@ -2,7 +2,6 @@
 
 mod advice;
 mod args;
-mod bench;
 mod commands;
 mod completion;
 mod connect;

@@ -4,7 +4,6 @@ use exacat_model::{Answer, Audit, ErrorKind, Operation};
 use exacat_wire::json;
 
 use crate::args::{BenchArgs, ClockCommand, CompletionsArgs};
-use crate::bench::BenchSettings;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::human::{self, plural};
@@ -156,9 +155,9 @@ pub fn completions(args: &CompletionsArgs) -> Result<u8, Failure> {
 /// `exacat bench`
 pub async fn bench(args: BenchArgs, style: crate::output::Style) -> Result<u8, Failure> {
     if let Some(socket) = &args.echo {
-        crate::bench::echo::serve(socket).await?;
+        exacat_bench::echo::serve(socket).await?;
     }
-    let settings = BenchSettings {
+    let settings = exacat_bench::BenchSettings {
         entries: crate::parse::count(&args.entries)?,
         engine: args.engine,
         cache_bytes: args.cache.as_deref().map(crate::parse::bytes).transpose()?,
@@ -168,7 +167,7 @@ pub async fn bench(args: BenchArgs, style: crate::output::Style) -> Result<u8, F
         only: args.only,
         json: style.json,
     };
-    crate::bench::run(&settings, &mut std::io::stdout()).await?;
+    exacat_bench::run(&settings, &mut std::io::stdout()).await?;
     Ok(0)
 }
 

@@ -10,6 +10,7 @@ pub mod echo;
 mod engine;
 mod frames;
 mod measure;
+mod process;
 mod scenarios;
 mod table;
 mod target;
@@ -22,7 +23,8 @@ use std::time::Instant;
 
 use exacat_model::{Answer, Error, ErrorKind};
 
-use measure::{Sample, histogram, own_cpu_s, record, sample};
+use measure::{Sample, histogram, record, sample};
+use process::own_cpu_s;
 use target::{StartedServer, Target};
 
 /// Settings of a run.

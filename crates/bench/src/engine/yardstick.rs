@@ -14,7 +14,7 @@ use exacat_model::{Error, ErrorKind, Result};
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 
-use crate::bench::measure::{histogram, record};
+use crate::measure::{histogram, record};
 
 /// Interval of syncs.
 const EVERY: Duration = Duration::from_millis(20);

@@ -8,7 +8,7 @@ use exacat_model::{
 };
 use exacat_store::{Clock, Outcome, Request, Store, SystemClock};
 
-use crate::bench::workload::scatter;
+use crate::workload::scatter;
 
 /// Files of a full directory, such as one job's output or one chunk of a run.
 pub const FILES_PER_DIRECTORY: u64 = 100;

@@ -18,7 +18,8 @@ use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore, on_blocking_thread}
 use hdrhistogram::Histogram;
 use tokio::task::JoinSet;
 
-use super::measure::{Sample, histogram, merged, own_cpu_s, process_memory_bytes, record};
+use super::measure::{Sample, histogram, merged, record};
+use super::process::{own_cpu_s, process_memory_bytes};
 use super::workload::scatter;
 use super::{BenchSettings, Report};
 use sustained::Filled;

@@ -11,7 +11,7 @@ use exacat_model::{Answer, Error, ErrorKind, Operation};
 use exacat_store::{Store, SystemClock};
 use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore};
 
-use super::measure::{own_cpu_s, process_cpu_s, process_memory_bytes};
+use super::process::{own_cpu_s, process_cpu_s, process_memory_bytes};
 
 /// Time limit for a started server's first answer.
 const START_LIMIT: Duration = Duration::from_secs(60);

@@ -8,10 +8,10 @@ use exacat_model::{Error, ErrorKind, FileRef, Operation, Result};
 
 use super::sustained::Filled;
 use super::{HOT, bytes_in, some_file};
-use crate::bench::measure::Load;
-use crate::bench::target::StartedServer;
-use crate::bench::workload::scatter;
-use crate::bench::{Report, all_good, frames, once};
+use crate::measure::Load;
+use crate::target::StartedServer;
+use crate::workload::scatter;
+use crate::{Report, all_good, frames, once};
 
 /// Look-ups of a measurement, and questions made for it.
 const LOOK_UPS: u64 = 1_000_000;

@@ -15,8 +15,9 @@ use tokio::task::JoinSet;
 
 use super::tree::{self, Builder, FILES_PER_DIRECTORY, Open};
 use super::yardstick::Yardstick;
-use crate::bench::measure::{histogram, merged, own_cpu_s, record};
-use crate::bench::workload::scatter;
+use crate::measure::{histogram, merged, record};
+use crate::process::own_cpu_s;
+use crate::workload::scatter;
 
 /// Directories that are open at once.
 const OPEN_DIRECTORIES: u64 = 10_000;

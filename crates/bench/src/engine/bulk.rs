@@ -15,9 +15,10 @@ use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore, LoadSettings};
 
 use super::tree::{self, FILES_PER_DIRECTORY};
 use super::{bytes_in, sample};
-use crate::bench::Report;
-use crate::bench::measure::{histogram, own_cpu_s, record};
-use crate::bench::workload::scatter;
+use crate::Report;
+use crate::measure::{histogram, record};
+use crate::process::own_cpu_s;
+use crate::workload::scatter;
 
 /// Maximum rows of a listing: its file is temporary, and larger ones give the same result.
 const ROWS_MAX: u64 = 10_000_000;

@@ -1,0 +1,26 @@
+//! CPU time and memory of this process and of others.
+
+/// CPU time of this process so far, user and system, seconds.
+pub fn own_cpu_s() -> f64 {
+    process_cpu_s("self")
+}
+
+/// CPU time of a process so far, seconds; 0 if it cannot be read.
+pub fn process_cpu_s(pid: &str) -> f64 {
+    // Fields 14 and 15 of /proc/PID/stat, counted from behind the command's name, which may hold
+    // blanks. Linux gives them in ticks of 1/100 s to user space, whatever the kernel counts in.
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return 0.0 };
+    let Some((_, fields)) = stat.rsplit_once(')') else { return 0.0 };
+    let ticks =
+        |index: usize| fields.split_whitespace().nth(index).and_then(|field| field.parse::<f64>().ok());
+    (ticks(11).unwrap_or(0.0) + ticks(12).unwrap_or(0.0)) / 100.0
+}
+
+/// Resident memory of a process, bytes; 0 if it cannot be read.
+pub fn process_memory_bytes(pid: &str) -> u64 {
+    let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else { return 0 };
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok())
+        .map_or(0, |kib| kib * 1024)
+}
