@@ -68,7 +68,8 @@ class Program:
         failed = self.process.returncode != 0
         print(f"     Running {self.title} ({self.seconds():.1f} s)")
         if failed:
-            print(f"the last {LINES_SHOWN_MAX} lines of {self.log}:" if len(lines) > LINES_SHOWN_MAX else "", flush=True)
+            if len(lines) > LINES_SHOWN_MAX:
+                print(f"the last {LINES_SHOWN_MAX} lines of {self.log}:")
             print("\n".join(lines[-LINES_SHOWN_MAX:]))
             print(f"error: {self.title} ended with {self.process.returncode}")
         else:

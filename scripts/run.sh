@@ -1,10 +1,24 @@
 #!/usr/bin/env bash
-# `make run`: starts the service on the embedded default, with something in it to try the first time.
-# Usage: run.sh EXACAT-BINARY [serve options]. Ctrl-C stops it.
+# `make run`: builds the program, and starts the service on the embedded default, with something in it to try the
+# first time. Says each step, and the time that it took.
+# Usage: run.sh [serve options]. Ctrl-C stops it.
 set -euo pipefail
+cd "$(dirname "$0")/.."
 
-exacat=$1
-shift
+exacat=target/release/exacat
+say() { echo "exacat: $*" >&2; }
+# Milliseconds since the Epoch.
+now() { date +%s%3N; }
+seconds_since() { awk -v from="$1" -v to="$(now)" 'BEGIN { printf "%.1f s", (to - from) / 1000 }'; }
+
+if [ -x "$exacat" ]; then
+    say "1 of 3: building what changed"
+else
+    say "1 of 3: building; the first time takes about 9 minutes on two cores"
+fi
+begun=$(now)
+"${CARGO:-cargo}" build --release --locked -p exacat-cli
+say "1 of 3: built in $(seconds_since "$begun")"
 data=${XDG_DATA_HOME:-$HOME/.local/share}/exacat
 previous=
 for argument in "$@"; do
@@ -13,6 +27,8 @@ for argument in "$@"; do
     previous=$argument
 done
 
+say "2 of 3: starting the service on $data"
+begun=$(now)
 "$exacat" serve "$@" &
 server=$!
 trap 'kill -TERM "$server" 2>/dev/null; wait "$server"; exit' INT TERM
@@ -24,11 +40,16 @@ for _ in $(seq 200); do
     kill -0 "$server" 2>/dev/null || { wait "$server"; exit 1; }
     sleep 0.05
 done
-[ -n "$ready" ] || { echo "exacat: the server does not answer on $EXACAT_SERVER" >&2; kill -TERM "$server"; exit 1; }
+[ -n "$ready" ] || { say "the server does not answer on $EXACAT_SERVER"; kill -TERM "$server"; exit 1; }
+say "2 of 3: answers after $(seconds_since "$begun")"
 
 if ! "$exacat" stat /demo >/dev/null 2>&1; then
-    echo "A first start: loading a generated sample catalogue below /demo." >&2
+    say "3 of 3: a first start: loading a sample catalogue of 100000 entries below /demo"
+    begun=$(now)
     "$exacat" generate --entries 100000
+    say "3 of 3: loaded in $(seconds_since "$begun")"
+else
+    say "3 of 3: the sample catalogue below /demo is there"
 fi
 
 cat >&2 <<EOF
