@@ -76,7 +76,11 @@ impl Failure {
     pub fn unexpected(answer: &exacat_model::Answer) -> Self {
         let mut text = format!("{answer:?}");
         text.truncate(text.floor_char_boundary(60));
-        Error::new(ErrorKind::Internal, format!("an answer that does not fit what was asked: {text}")).into()
+        Error::new(
+            ErrorKind::Internal,
+            format!("internal error: the answer does not fit the operation: {text}"),
+        )
+        .into()
     }
 
     /// Adds the next command to type after `command`, if there is one.

@@ -11,7 +11,7 @@ use exacat_store_embedded::LoadSettings;
 use futures::Stream;
 use futures::future::Either;
 
-use crate::args::{Connection, Place};
+use crate::args::{CatalogueSource, Connection};
 use crate::failure::Failure;
 use crate::offline::Offline;
 
@@ -30,7 +30,7 @@ pub enum Source {
 
 impl Source {
     /// Opens the source that `place` names.
-    pub async fn open(connection: &Connection, place: &Place) -> Result<Self, Failure> {
+    pub async fn open(connection: &Connection, place: &CatalogueSource) -> Result<Self, Failure> {
         let offline = match &place.snapshot {
             Some(name) => Offline::snapshot(connection, name).await?,
             None => Offline::open(connection, "without --offline it is asked; or stop it first").await?,

@@ -238,15 +238,16 @@ async fn pages(client: &Client, mut operation: Operation, mut take: impl FnMut(A
 }
 
 /// Content of the catalogue.
-struct Found {
+struct FoundState {
     entries: HashMap<String, Stat>,
     trash: HashMap<TrashId, (String, Usage)>,
     uploads: BTreeSet<Guid>,
 }
 
-impl Found {
-    async fn look(client: &Client) -> Found {
-        let mut found = Found { entries: HashMap::new(), trash: HashMap::new(), uploads: BTreeSet::new() };
+impl FoundState {
+    async fn look(client: &Client) -> FoundState {
+        let mut found =
+            FoundState { entries: HashMap::new(), trash: HashMap::new(), uploads: BTreeSet::new() };
         let find = Operation::Find {
             lfn: lfn("/kill"),
             filter: Box::new(Filter::default()),
@@ -375,7 +376,7 @@ impl Found {
 /// registered.
 async fn audit(service: &Service, units: &Units, lines: &BTreeMap<String, String>) {
     let client = connect(service).await;
-    let mut found = Found::look(&client).await;
+    let mut found = FoundState::look(&client).await;
     let known: BTreeSet<Guid> = units.lock().iter().filter_map(|unit| unit.upload).collect();
     for unit in units.lock().iter_mut() {
         found.settle(unit);

@@ -22,7 +22,10 @@ pub struct Caller {
 }
 
 fn unfit(operation: &'static str) -> Error {
-    Error::new(ErrorKind::Internal, format!("the server answered {operation} with something else"))
+    Error::new(
+        ErrorKind::Internal,
+        format!("internal error: the answer of the server does not fit {operation}"),
+    )
 }
 
 /// Returns the one answer for the one requested item.
@@ -162,7 +165,7 @@ impl Client {
     /// Makes an upload reservation from an [`Operation::UploadBook`].
     pub async fn book(&self, booking: Operation) -> Result<Upload> {
         if !matches!(booking, Operation::UploadBook { .. }) {
-            return Err(Error::invalid(format!("{} books no upload", booking.name())));
+            return Err(Error::invalid(format!("{} makes no upload reservation", booking.name())));
         }
         ask!(self, booking, Answer::Upload(upload) => *upload)
     }

@@ -10,8 +10,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::connection::Connection;
 use crate::pages::AnswerStream;
-use crate::pool::{Pool, Slot};
-use crate::retry::{Asked, Backoff, Jitter, OperationIds, Verdict};
+use crate::pool::{ConnectionSlot, Pool};
+use crate::retry::{Backoff, Jitter, OperationIds, RetryState, Verdict};
 use crate::settings::ClientSettings;
 use crate::slots::Outcome;
 use crate::target::{Credentials, Target};
@@ -114,7 +114,7 @@ impl Client {
         let operation_id = self.operation_id(operation, options.operation_id)?;
         let within = options.deadline.unwrap_or(self.settings().deadline);
         let deadline = Instant::now() + within;
-        let mut asked = Asked::new(operation_id);
+        let mut asked = RetryState::new(operation_id);
         // Fast path: there is nearly always a connection, and it answers.
         let slot = self.inner.pool.slot();
         let mut first = Some(slot);
@@ -135,8 +135,8 @@ impl Client {
         operation: &Operation,
         within: Duration,
         deadline: Instant,
-        mut asked: Asked,
-        mut first: Option<&Slot>,
+        mut asked: RetryState,
+        mut first: Option<&ConnectionSlot>,
     ) -> Result<Answer> {
         let mut backoff = self.inner.backoff();
         loop {
@@ -185,7 +185,7 @@ impl Client {
         let deadline = Instant::now() + within;
         let mut asked = Vec::with_capacity(operations.len());
         for operation in &operations {
-            asked.push(Asked::new(self.operation_id(operation, None)?));
+            asked.push(RetryState::new(self.operation_id(operation, None)?));
         }
         let mut answers: Vec<Option<Result<Answer>>> = Vec::new();
         answers.resize_with(operations.len(), || None);
@@ -249,7 +249,8 @@ impl Client {
                 break;
             }
         }
-        let missing = || Err(Error::new(ErrorKind::Internal, "an operation of a batch was not asked"));
+        let missing =
+            || Err(Error::new(ErrorKind::Internal, "internal error: an operation of a batch was not sent"));
         Ok(answers.into_iter().map(|answer| answer.unwrap_or_else(missing)).collect())
     }
 
@@ -275,9 +276,9 @@ impl Client {
     /// Returns a connection; `Again` if there is none now, an error if there will be none.
     async fn connection_until(
         &self,
-        slot: &Slot,
+        slot: &ConnectionSlot,
         deadline: Instant,
-        asked: &mut Asked,
+        asked: &mut RetryState,
     ) -> Result<Verdict<Arc<Connection>>> {
         if let Some(connection) = slot.open() {
             return Ok(Verdict::Done(connection));
@@ -286,9 +287,10 @@ impl Client {
             Ok(Ok(connection)) => return Ok(Verdict::Done(connection)),
             Ok(Err(failure)) if failure.is_final => return Err(asked.refused(failure.error)),
             Ok(Err(failure)) => asked.lost(false, failure.error),
-            Err(_) => {
-                asked.lost(false, Error::new(ErrorKind::Unavailable, "there was no connection in time"))
-            }
+            Err(_) => asked.lost(
+                false,
+                Error::new(ErrorKind::Unavailable, "no connection to the server within the time limit"),
+            ),
         }
         Ok(Verdict::Again)
     }

@@ -355,7 +355,7 @@ impl Connection {
         if idle.is_err() || closed.is_err() {
             self.shared.break_off(Error::new(
                 ErrorKind::Unavailable,
-                format!("the client was closed, and {} was not done in time", self.shared.endpoint),
+                format!("client closed before {} finished its requests", self.shared.endpoint),
             ));
         }
     }
@@ -374,7 +374,7 @@ fn not_sent<T>(error: Error) -> Outcome<T> {
 }
 
 fn mixed_up() -> Error {
-    Error::new(ErrorKind::Internal, "a request was answered as another kind of request")
+    Error::new(ErrorKind::Internal, "internal error: the type of an answer does not fit its request")
 }
 
 /// Says whether the operation looks up one item, and so may share a frame with others.

@@ -249,7 +249,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
             Frame::Error(error) => return Err(error),
             frame => {
                 let what = frame.frame_type().name();
-                return Err(self.broken(format!("{what} frame for request 0, which is not waited for")));
+                return Err(self.broken(format!("{what} frame for request 0, which is not pending")));
             }
         }
         Ok(())
@@ -331,7 +331,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         let now = Instant::now();
         let dead_after = self.shared.dead_after;
         if self.heard_at + dead_after <= now {
-            return Err(self.shared.lost(format!("nothing came for {dead_after:?}, not even a pong")));
+            return Err(self
+                .shared
+                .lost(format!("the server sent nothing for {dead_after:?}, no pong either")));
         }
         let mut state = self.shared.state();
         state.expire(now, self.shared.overdue(now), &self.shared.no_answer(), &mut self.effects);

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::client::Inner;
 use crate::connection::OpenStream;
-use crate::retry::{Asked, Backoff};
+use crate::retry::{Backoff, RetryState};
 use crate::slots::{Outcome, StreamItem};
 
 /// Pages of a long answer, in order. An error ends the stream.
@@ -115,7 +115,7 @@ impl Pages {
             }
             None => Rest::Error(Error::new(
                 ErrorKind::Internal,
-                format!("the server gave a cursor with which {} cannot go on", self.operation.name()),
+                format!("internal error: the cursor of the server does not fit {}", self.operation.name()),
             )),
         }
     }
@@ -129,7 +129,7 @@ impl Pages {
         if self.operation.writes() && self.operation_id.is_none() {
             self.operation_id = Some(self.inner.new_operation_id()?);
         }
-        let mut asked = Asked::new(self.operation_id);
+        let mut asked = RetryState::new(self.operation_id);
         loop {
             if let Some(open) = &mut self.open {
                 match open.next().await {
@@ -162,8 +162,8 @@ impl Pages {
     }
 
     /// Tries once to open the stream at the present cursor; an error if retries cannot help.
-    async fn reopen(&mut self, until: Instant, asked: &mut Asked) -> Result<()> {
-        let late = || Error::new(ErrorKind::Unavailable, "there was no connection in time");
+    async fn reopen(&mut self, until: Instant, asked: &mut RetryState) -> Result<()> {
+        let late = || Error::new(ErrorKind::Unavailable, "no connection to the server within the time limit");
         let connection = match timeout_at(until, self.inner.pool.connection()).await {
             Ok(Ok(connection)) => connection,
             Ok(Err(failure)) if failure.is_final => return Err(asked.refused(failure.error)),

@@ -17,14 +17,14 @@ use crate::tls;
 
 /// A slot for one connection.
 #[derive(Debug, Default)]
-pub(crate) struct Slot {
+pub(crate) struct ConnectionSlot {
     current: Mutex<Option<Arc<Connection>>>,
     /// Held while one caller connects for all; has the time and error of the last attempt if it
     /// failed.
     connecting: tokio::sync::Mutex<Option<(Instant, ConnectError)>>,
 }
 
-impl Slot {
+impl ConnectionSlot {
     /// Returns its connection, if that is open.
     pub fn open(&self) -> Option<Arc<Connection>> {
         self.current.lock().as_ref().filter(|current| current.is_open()).cloned()
@@ -37,7 +37,7 @@ pub(crate) struct Pool {
     credentials: Credentials,
     pub settings: ClientSettings,
     tls: Option<Arc<ClientConfig>>,
-    slots: Vec<Slot>,
+    slots: Vec<ConnectionSlot>,
     turn: AtomicUsize,
     /// Estimate of the time of the server that sent it last.
     pub clock: Arc<ServerClock>,
@@ -53,7 +53,7 @@ impl Pool {
         settings.check()?;
         Ok(Pool {
             tls: tls::client_config(target.trust())?,
-            slots: (0..settings.connections).map(|_| Slot::default()).collect(),
+            slots: (0..settings.connections).map(|_| ConnectionSlot::default()).collect(),
             target,
             credentials,
             settings,
@@ -66,7 +66,7 @@ impl Pool {
     }
 
     /// Returns the next slot; calls use all connections in turn.
-    pub fn slot(&self) -> &Slot {
+    pub fn slot(&self) -> &ConnectionSlot {
         match self.slots.as_slice() {
             [slot] => slot,
             slots => &slots[self.turn.fetch_add(1, Ordering::Relaxed) % slots.len()],
@@ -79,7 +79,10 @@ impl Pool {
     }
 
     /// Returns the open connection of a slot; opens one if there is none.
-    pub async fn connection_at(&self, slot: &Slot) -> std::result::Result<Arc<Connection>, ConnectError> {
+    pub async fn connection_at(
+        &self,
+        slot: &ConnectionSlot,
+    ) -> std::result::Result<Arc<Connection>, ConnectError> {
         if let Some(connection) = slot.open() {
             return Ok(connection);
         }

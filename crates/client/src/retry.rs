@@ -94,7 +94,7 @@ impl Backoff {
 
 /// State of an operation that is retried until it is answered.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct RetryState {
     pub operation_id: Option<OperationId>,
     /// True if an attempt was sent and its outcome is unknown.
     maybe_done: bool,
@@ -111,9 +111,9 @@ pub(crate) enum Verdict<T> {
     Again,
 }
 
-impl Asked {
+impl RetryState {
     pub fn new(operation_id: Option<OperationId>) -> Self {
-        Asked { operation_id, maybe_done: false, last: None }
+        RetryState { operation_id, maybe_done: false, last: None }
     }
 
     /// Takes in an answer of the server.
@@ -154,7 +154,7 @@ impl Asked {
         match (&self.operation_id, self.maybe_done) {
             (Some(id), true) => Error::new(
                 ErrorKind::Unknown,
-                format!("{why}: it may or may not have been done, ask again with operation id {id:?}{last}"),
+                format!("{why}: the outcome is unknown, retry with operation id {id:?}{last}"),
             ),
             _ => {
                 // A busy server stays `Busy` in the final error.
@@ -206,7 +206,7 @@ mod tests {
         let id = OperationId([0xab; 16]);
         let lost = || Error::new(ErrorKind::Unavailable, "gone");
         // A write that was sent once stays unknown, whatever happens later.
-        let mut asked = Asked::new(Some(id));
+        let mut asked = RetryState::new(Some(id));
         asked.lost(true, lost());
         assert_eq!(asked.answered::<()>(Err(Error::new(ErrorKind::Busy, "later"))), Verdict::Again);
         let error = asked.give_up("no answer in time");
@@ -214,16 +214,16 @@ mod tests {
         assert!(error.message.contains(&"ab".repeat(16)), "{error}");
         assert_eq!(asked.refused(Error::denied("no")).kind, ErrorKind::Unknown);
         // A write that was never sent, and any read, is certainly not done.
-        let mut asked = Asked::new(Some(id));
+        let mut asked = RetryState::new(Some(id));
         asked.lost(false, lost());
         assert_eq!(asked.give_up("no answer in time").kind, ErrorKind::Unavailable);
         assert_eq!(asked.refused(Error::denied("no")).kind, ErrorKind::Denied);
-        let mut asked = Asked::new(None);
+        let mut asked = RetryState::new(None);
         asked.lost(true, lost());
         assert_eq!(asked.give_up("no answer in time").kind, ErrorKind::Unavailable);
         // Answers are final; only errors that a retry may cure are retried.
         for kind in ErrorKind::ALL {
-            let verdict = Asked::new(Some(id)).answered::<()>(Err(Error::new(kind, "")));
+            let verdict = RetryState::new(Some(id)).answered::<()>(Err(Error::new(kind, "")));
             let again = matches!(kind, ErrorKind::Busy | ErrorKind::Unavailable | ErrorKind::Unknown);
             assert_eq!(verdict == Verdict::Again, again, "{kind}");
         }

@@ -117,7 +117,7 @@ enum Content {
 }
 
 #[derive(Debug)]
-struct Slot {
+struct RequestSlot {
     generation: u64,
     content: Content,
     /// Time at which the caller stops waiting.
@@ -145,7 +145,7 @@ pub(crate) enum Opening {
 /// The slots of a connection. See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
-    slots: Vec<Slot>,
+    slots: Vec<RequestSlot>,
     free: Vec<u32>,
     /// Number of requests that have not ended.
     open: usize,
@@ -169,7 +169,7 @@ impl Slots {
     }
 
     /// Finds the slot of a number, if the generation matches.
-    fn find(&mut self, number: u64) -> Option<(u32, &mut Slot)> {
+    fn find(&mut self, number: u64) -> Option<(u32, &mut RequestSlot)> {
         let index = ((number & SLOTS_MAX as u64) as u32).checked_sub(1)?;
         let slot = self.slots.get_mut(index as usize)?;
         (slot.generation == number >> INDEX_BITS).then_some((index, slot))
@@ -185,11 +185,11 @@ impl Slots {
         let index = match self.free.pop() {
             Some(index) => {
                 let slot = self.slots.get_mut(index as usize)?;
-                *slot = Slot { generation: slot.generation, content, deadline, overdue, position };
+                *slot = RequestSlot { generation: slot.generation, content, deadline, overdue, position };
                 index
             }
             None if self.slots.len() < SLOTS_MAX => {
-                self.slots.push(Slot { generation: 0, content, deadline, overdue, position });
+                self.slots.push(RequestSlot { generation: 0, content, deadline, overdue, position });
                 (self.slots.len() - 1) as u32
             }
             None => return None,
@@ -234,7 +234,7 @@ impl Slots {
     /// abandoned.
     pub fn queued(&mut self, number: u64) -> Option<Instant> {
         match self.find(number)?.1 {
-            Slot { content: Content::Call { stage: Stage::Queued, .. }, deadline, .. } => *deadline,
+            RequestSlot { content: Content::Call { stage: Stage::Queued, .. }, deadline, .. } => *deadline,
             _ => None,
         }
     }
@@ -401,7 +401,7 @@ impl Slots {
             Content::Free => false,
         };
         let forgotten =
-            |slot: &Slot| is_open(&slot.content) && slot.overdue.is_some_and(|overdue| overdue < now);
+            |slot: &RequestSlot| is_open(&slot.content) && slot.overdue.is_some_and(|overdue| overdue < now);
         self.slots.iter().position(forgotten).map(|index| self.number(index as u32))
     }
 
@@ -460,7 +460,7 @@ impl Slots {
     /// Grants more parts; false if the stream has ended.
     pub fn grant(&mut self, number: u64, more: u32) -> bool {
         match self.find(number) {
-            Some((_, Slot { content: Content::Stream { credit, .. }, .. })) => {
+            Some((_, RequestSlot { content: Content::Stream { credit, .. }, .. })) => {
                 *credit += more;
                 true
             }
@@ -472,9 +472,9 @@ impl Slots {
     pub fn deliver(&mut self, number: u64, frame: Frame, effects: &mut Effects) -> Result<(), Violation> {
         let not_waited_for = |frame: &Frame| {
             let what = frame.frame_type().name();
-            Violation(format!("{what} frame for request {number}, which is not waited for"))
+            Violation(format!("{what} frame for request {number}, which is not pending"))
         };
-        let not_its = || Violation(format!("answers to operations that request {number} has not"));
+        let not_its = || Violation(format!("more answers than request {number} has operations"));
         let Some((index, slot)) = self.find(number) else { return Err(not_waited_for(&frame)) };
         match (&mut slot.content, frame) {
             (Content::Call { stage: Stage::Queued | Stage::Grouped | Stage::Ended, .. }, frame) => {
@@ -516,7 +516,7 @@ impl Slots {
                 }
                 if members.len() == 0 {
                     self.free(index);
-                } else if let Some((_, Slot { content: Content::Group { members: rest, .. }, .. })) =
+                } else if let Some((_, RequestSlot { content: Content::Group { members: rest, .. }, .. })) =
                     self.find(number)
                 {
                     *rest = members;
@@ -538,7 +538,9 @@ impl Slots {
             }
             (Content::Stream { to, parts, .. }, Frame::End { parts: said }) => {
                 if *parts != said {
-                    return Err(Violation(format!("{parts} parts came for request {number}, not {said}")));
+                    return Err(Violation(format!(
+                        "request {number} has {parts} parts, its last frame counts {said}"
+                    )));
                 }
                 let _ = to.try_send(StreamItem::End);
                 self.end_stream(index, effects);
@@ -549,7 +551,9 @@ impl Slots {
             }
             (_, frame) => {
                 let what = frame.frame_type().name();
-                return Err(Violation(format!("{what} frame for request {number}, which asked otherwise")));
+                return Err(Violation(format!(
+                    "{what} frame for request {number}, which is of another type"
+                )));
             }
         }
         Ok(())
@@ -613,7 +617,7 @@ mod tests {
             assert_eq!(slots.slots.len(), 1, "the slot is used again");
             assert!(numbers.insert(next), "the number is not");
             let refused = slots.deliver(first, answer(1), &mut effects).unwrap_err();
-            assert!(refused.0.contains("not waited for"), "{refused:?}");
+            assert!(refused.0.contains("not pending"), "{refused:?}");
             assert_eq!(told(&mut slots, next), None);
             slots.deliver(next, answer(revision), &mut effects).unwrap();
             assert_eq!(told(&mut slots, next), Some(revision));

@@ -22,7 +22,7 @@ pub(crate) fn client_config(trust: &Trust) -> Result<Option<Arc<ClientConfig>>> 
     let verifier = match trust {
         Trust::Nothing => return Ok(None),
         Trust::Fingerprint(fingerprint) => {
-            Verifier { provider: provider.clone(), known: Known::Fingerprint(*fingerprint), signed: None }
+            Verifier { provider: provider.clone(), known: TrustedAs::Fingerprint(*fingerprint), signed: None }
         }
         Trust::Certificates(pem) => Verifier::of_certificates(provider.clone(), pem)
             .map_err(|why| Error::invalid(format!("certificates to trust: {why}")))?,
@@ -46,7 +46,7 @@ pub(crate) fn client_config(trust: &Trust) -> Result<Option<Arc<ClientConfig>>> 
 
 /// Certificates trusted as they are, for any name, because the caller chose them.
 #[derive(Debug)]
-enum Known {
+enum TrustedAs {
     Certificates(Vec<CertificateDer<'static>>),
     Fingerprint([u8; 32]),
 }
@@ -54,7 +54,7 @@ enum Known {
 #[derive(Debug)]
 struct Verifier {
     provider: Arc<CryptoProvider>,
-    known: Known,
+    known: TrustedAs,
     /// Trusts certificates signed by a known one, for the name in them.
     signed: Option<Arc<WebPkiServerVerifier>>,
 }
@@ -74,13 +74,13 @@ impl Verifier {
         let signed = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone())
             .build()
             .map_err(|error| error.to_string())?;
-        Ok(Verifier { provider, known: Known::Certificates(certificates), signed: Some(signed) })
+        Ok(Verifier { provider, known: TrustedAs::Certificates(certificates), signed: Some(signed) })
     }
 
     fn knows(&self, certificate: &CertificateDer<'_>) -> bool {
         match &self.known {
-            Known::Certificates(certificates) => certificates.iter().any(|known| known == certificate),
-            Known::Fingerprint(fingerprint) => {
+            TrustedAs::Certificates(certificates) => certificates.iter().any(|known| known == certificate),
+            TrustedAs::Fingerprint(fingerprint) => {
                 Sha256::digest(certificate.as_ref()).as_slice() == fingerprint.as_slice()
             }
         }

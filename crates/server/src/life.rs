@@ -92,42 +92,41 @@ struct Listeners {
 impl Server {
     /// Makes all parts of a server, opens its catalogue, and serves. The caller needs a runtime
     /// with several threads.
-    pub async fn start(settings: ServerSettings) -> Result<RunningServer> {
-        settings.limits.check()?;
-        let directory = match &settings.snapshot {
-            None => DataDirectory::open(&settings.directory, settings.socket_access())?,
-            Some(name) => {
-                // Check first, before anything is created there.
-                EmbeddedStore::has_snapshot(&settings.directory.join("store"), name)?;
-                DataDirectory::open_view(&settings.directory, name, settings.socket_access())?
+    // Boxed, as `start_over`, so that the compiler builds the future here instead of at each caller.
+    pub fn start(settings: ServerSettings) -> BoxFuture<'static, Result<RunningServer>> {
+        Box::pin(async move {
+            settings.limits.check()?;
+            let directory = match &settings.snapshot {
+                None => DataDirectory::open(&settings.directory, settings.socket_access())?,
+                Some(name) => {
+                    // Check first, before anything is created there.
+                    EmbeddedStore::has_snapshot(&settings.directory.join("store"), name)?;
+                    DataDirectory::open_view(&settings.directory, name, settings.socket_access())?
+                }
+            };
+            if settings.snapshot.is_none() {
+                settings.clock.keep_in(&directory.clock());
             }
-        };
-        if settings.snapshot.is_none() {
-            settings.clock.keep_in(&directory.clock());
-        }
-        let store = open_store(&settings, &directory).await?;
-        Self::start_in(settings, directory, store).await
+            let store = open_store(&settings, &directory).await?;
+            Self::start_in(settings, directory, store).await
+        })
     }
 
     /// Starts a server over a store that the caller opened, whatever the settings say of the store.
     /// The server closes the store.
-    pub async fn start_over(settings: ServerSettings, store: Arc<dyn Store>) -> Result<RunningServer> {
-        settings.limits.check()?;
-        let directory = DataDirectory::open(&settings.directory, settings.socket_access())?;
-        settings.clock.keep_in(&directory.clock());
-        Self::start_in(settings, directory, store).await
-    }
-
-    // Boxed, so that the compiler builds the future once instead of at each caller.
-    fn start_in(
+    pub fn start_over(
         settings: ServerSettings,
-        directory: DataDirectory,
         store: Arc<dyn Store>,
     ) -> BoxFuture<'static, Result<RunningServer>> {
-        Box::pin(Self::started_in(settings, directory, store))
+        Box::pin(async move {
+            settings.limits.check()?;
+            let directory = DataDirectory::open(&settings.directory, settings.socket_access())?;
+            settings.clock.keep_in(&directory.clock());
+            Self::start_in(settings, directory, store).await
+        })
     }
 
-    async fn started_in(
+    async fn start_in(
         settings: ServerSettings,
         directory: DataDirectory,
         store: Arc<dyn Store>,

@@ -16,7 +16,7 @@ use exacat_store_cassandra::{
 use parking_lot::Mutex;
 
 use crate::clock::TestClock;
-use crate::factory::{End, StoreFactory, UnderTest};
+use crate::factory::{StoreEnd, StoreFactory, UnderTest};
 
 /// Returns the ring's nodes.
 pub fn ring() -> String {
@@ -223,8 +223,8 @@ impl UnderTest for Servers {
     }
 
     /// A server that is not closed continues its work in the background, beside the next one.
-    async fn reopen(&mut self, end: End) {
-        if end == End::Close {
+    async fn reopen(&mut self, end: StoreEnd) {
+        if end == StoreEnd::Close {
             self.store.close().await.expect("a store closes");
         }
         self.store = self.one_more().await;

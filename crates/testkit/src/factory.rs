@@ -14,7 +14,7 @@ use crate::clock::TestClock;
 
 /// End of a store before it is opened again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum StoreEnd {
     /// Closed.
     Close,
     /// Dropped, as at the end of a process.
@@ -35,7 +35,7 @@ pub trait UnderTest: Send + Sync {
     fn store(&self) -> Arc<dyn Store>;
 
     /// Ends the store and opens it again on its data.
-    async fn reopen(&mut self, end: End);
+    async fn reopen(&mut self, end: StoreEnd);
 
     /// Says whether the fingerprints of requests survive [`reopen`](Self::reopen). Those of the
     /// memory store do not: it is replayed from its changes, which have none, and an unknown
@@ -69,9 +69,9 @@ impl UnderTest for Memory {
         self.store.clone()
     }
 
-    async fn reopen(&mut self, end: End) {
+    async fn reopen(&mut self, end: StoreEnd) {
         let changes = self.store.history();
-        if end == End::Close {
+        if end == StoreEnd::Close {
             self.store.close().await.expect("a store closes");
         }
         let again = MemoryStore::replay(changes, self.clock.shared()).expect("changes can be replayed");
@@ -143,9 +143,9 @@ impl UnderTest for Embedded {
         self.store.clone().expect("it is open")
     }
 
-    async fn reopen(&mut self, end: End) {
+    async fn reopen(&mut self, end: StoreEnd) {
         let store = self.store.take().expect("it is open");
-        if end == End::Close {
+        if end == StoreEnd::Close {
             store.close().await.expect("a store closes");
         }
         let store = Arc::into_inner(store).expect("the test still holds the store it has opened again");

@@ -36,7 +36,7 @@ pub mod winners;
 
 pub use clock::TestClock;
 pub use dump::Dump;
-pub use factory::{EmbeddedFactory, End, MemoryFactory, StoreFactory, UnderTest};
+pub use factory::{EmbeddedFactory, MemoryFactory, StoreEnd, StoreFactory, UnderTest};
 pub use fronted::{Before, Fronted};
 pub use scene::Scene;
 

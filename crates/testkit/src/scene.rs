@@ -13,7 +13,7 @@ use exacat_store::{Account, Clock, Outcome, Request, Store, UsageOf};
 
 use crate::clock::TestClock;
 use crate::dump::Dump;
-use crate::factory::{End, StoreFactory, UnderTest};
+use crate::factory::{StoreEnd, StoreFactory, UnderTest};
 use crate::random::outcome_name;
 
 /// Storage elements of a [`Scene::new`], all online. It also has users and groups 1 and 2.
@@ -55,7 +55,7 @@ impl Scene {
     }
 
     /// Ends the store and opens it again.
-    pub async fn reopen(&mut self, end: End) {
+    pub async fn reopen(&mut self, end: StoreEnd) {
         self.under_test.reopen(end).await;
     }
 

@@ -160,7 +160,7 @@ pub struct VerifyArgs {
 
 /// Source of a whole catalogue, other than a server.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Place {
+pub struct CatalogueSource {
     /// Read the data directory itself; no server may run on it
     #[arg(long)]
     pub offline: bool,
@@ -169,7 +169,7 @@ pub struct Place {
     pub snapshot: Option<String>,
 }
 
-impl Place {
+impl CatalogueSource {
     /// True if the source is on this machine.
     pub fn is_here(&self) -> bool {
         self.offline || self.snapshot.is_some()
@@ -224,7 +224,7 @@ pub struct ExportArgs {
     #[command(flatten)]
     pub conditions: Box<super::Conditions>,
     #[command(flatten)]
-    pub place: Place,
+    pub place: CatalogueSource,
 }
 
 /// `exacat digest`
@@ -256,7 +256,7 @@ pub struct DigestArgs {
     #[arg(long, value_name = "FILE")]
     pub against: Option<PathBuf>,
     #[command(flatten)]
-    pub place: Place,
+    pub place: CatalogueSource,
 }
 
 /// `exacat generate`

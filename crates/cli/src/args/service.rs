@@ -463,13 +463,12 @@ running server does it beside its other work; --offline does it on a data
 directory without a server, and reads every page of every file and every record
 of the log as well. Exit status 25 (corrupt) if something is wrong.
 
---repair makes a damaged catalogue whole again. What is damaged is taken from a
-good copy if there is one (in snapshots, in what --from names), written anew if
-all of it can be read, or made again from an older state and the log. If
-something cannot be had again, nothing is changed, and what would be lost is
-listed: then give a backup with --from, or accept the loss with --accept-loss,
-which keeps all that can be read. What was there before is kept whole, as a
-replaced copy, and never removed by itself.
+--repair repairs a damaged catalogue. It takes a damaged part from a good copy
+(in snapshots, or in the place that --from names), writes it again if it can
+read all of it, or makes it again from an older state and the log. If it cannot
+recover a part, it changes nothing, and lists the loss: then give a backup with
+--from, or accept the loss with --accept-loss, which keeps the readable rest.
+The replaced copy is kept whole; exacat never removes it.
 
 Examples:
   exacat fsck

@@ -102,10 +102,10 @@ pub struct CloneArgs {
 /// `exacat restore`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-From a snapshot: the catalogue becomes what it was then, or, with --until, what
-it was at a later point: the snapshot, and its log up to there. What it was
-until now is kept as a replaced copy, in a directory that is named in the
-end, and can be served or restored from again. No server may run.
+From a snapshot: the catalogue gets its state of that time or, with --until, of
+a later point, from the snapshot and its log. The command keeps the replaced
+copy in a directory, and names it at the end. The copy can be served, and
+restored again. No server may run.
 
 From a directory of backups (with a / in it): a catalogue is made in a data
 directory that has none. Every file is checked.
@@ -116,7 +116,7 @@ number is a REVISION.
 Examples:
   exacat restore before-upgrade
   exacat restore before-upgrade --until now \\
-      --log ~/.local/share/exacat/store/replaced/1
+      --log ~/.local/share/exacat/store/set-aside/1
   exacat restore monday --until now
   exacat restore ~/exacat-backup --data ~/exacat-again")]
 pub struct RestoreArgs {

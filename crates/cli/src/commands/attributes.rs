@@ -6,7 +6,7 @@ use exacat_model::answer::Stat;
 use exacat_model::operation::Attribute;
 use exacat_model::{AccountName, Filter, Kind, Lfn, Mode, Operation};
 
-use super::find::Found;
+use super::find::FoundEntries;
 use super::listing;
 use crate::args::{ChgrpArgs, ChmodArgs, ChownArgs, ExpireArgs};
 use crate::context::Context;
@@ -129,7 +129,7 @@ async fn set(
 /// the deepest first: only their names are held in memory.
 async fn set_below(context: &mut Context, top: &Lfn, change: &Change) -> Result<u64, Failure> {
     let kinds = vec![Kind::Directory, Kind::File, Kind::Collection];
-    let mut found = Found::below(context, top.clone(), Filter { kinds, ..Filter::default() }, None);
+    let mut found = FoundEntries::below(context, top.clone(), Filter { kinds, ..Filter::default() }, None);
     let mut total = 0;
     let mut closing: Vec<(Lfn, Mode)> = Vec::new();
     while let Some(items) = found.next(context).await? {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use exacat_model::answer::Stat;
 use exacat_model::{Answer, Filter, Kind, Lfn, Operation, SeNumber, Usage};
 
-use super::find::Found;
+use super::find::FoundEntries;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{Align, Table};
@@ -35,7 +35,7 @@ async fn count(context: &mut Context, lfn: &Lfn) -> Result<BySe, Failure> {
         return Ok(sums);
     }
     let filter = Filter { kinds: vec![Kind::File], ..Filter::default() };
-    let mut found = Found::below(context, lfn.clone(), filter, None);
+    let mut found = FoundEntries::below(context, lfn.clone(), filter, None);
     while let Some(items) = found.next(context).await? {
         items.iter().for_each(|stat| add(&mut sums, stat));
     }

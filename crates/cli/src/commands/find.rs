@@ -23,7 +23,7 @@ pub async fn find(context: &mut Context, args: FindArgs) -> Result<(), Failure> 
     let mut sorted = listing::sorted(&args.order);
     // The first in another order may come last.
     let limit = if sorted.is_some() && !args.count { None } else { args.order.limit };
-    let mut found = Found::below(context, directory, filter, limit);
+    let mut found = FoundEntries::below(context, directory, filter, limit);
     if args.count {
         return count(context, found).await;
     }
@@ -39,7 +39,7 @@ pub async fn find(context: &mut Context, args: FindArgs) -> Result<(), Failure> 
     listing::show_sorted(context, sorted, args.long).await
 }
 
-async fn count(context: &mut Context, mut found: Found) -> Result<(), Failure> {
+async fn count(context: &mut Context, mut found: FoundEntries) -> Result<(), Failure> {
     let mut total = Usage::default();
     while let Some(items) = found.next(context).await? {
         for stat in &items {
@@ -55,13 +55,13 @@ async fn count(context: &mut Context, mut found: Found) -> Result<(), Failure> {
 }
 
 /// Entries found, page by page.
-pub struct Found {
+pub struct FoundEntries {
     directory: Lfn,
     pages: Pages,
     left: u64,
 }
 
-impl Found {
+impl FoundEntries {
     /// Searches below this directory, for at most `limit` entries.
     pub fn below(context: &Context, directory: Lfn, filter: Filter, limit: Option<u64>) -> Self {
         let left = limit.unwrap_or(u64::MAX);
@@ -72,7 +72,7 @@ impl Found {
             cursor: Cursor::default(),
             limit: page,
         });
-        Found { directory, pages, left }
+        FoundEntries { directory, pages, left }
     }
 
     /// Returns the next page. An empty page is not the end.

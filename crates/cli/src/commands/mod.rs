@@ -49,34 +49,34 @@ pub async fn run(cli: Cli) -> Result<u8, Failure> {
     match cli.command {
         // These need no server, or are one.
         Command::Completions(args) => return service::completions(&args),
-        Command::Serve(args) => return apart(serve::serve(*args, &global.connection, style)).await,
+        Command::Serve(args) => return boxed(serve::serve(*args, &global.connection, style)).await,
         Command::Issuer(command) => return issuer::issuer(command, &global.connection, style),
-        Command::Schema(command) => return apart(schema::schema(command, style)).await,
-        Command::Copy(args) => return apart(copy::copy(args, global, style)).await,
-        Command::Bench(args) => return apart(service::bench(args, style)).await,
+        Command::Schema(command) => return boxed(schema::schema(command, style)).await,
+        Command::Copy(args) => return boxed(copy::copy(args, global, style)).await,
+        Command::Bench(args) => return boxed(service::bench(args, style)).await,
         Command::Snapshot(
             ref command @ (SnapshotCommand::Ls { offline: true }
             | SnapshotCommand::Verify { offline: true, .. }),
         ) => return snapshots::offline(command, &global.connection, style),
-        Command::Clone(args) => return apart(snapshots::clone(args, &global.connection, style)).await,
-        Command::Restore(args) => return apart(snapshots::restore(args, global, style)).await,
+        Command::Clone(args) => return boxed(snapshots::clone(args, &global.connection, style)).await,
+        Command::Restore(args) => return boxed(snapshots::restore(args, global, style)).await,
         Command::Backup(ref args) if args.ls || args.verify => {
-            return apart(snapshots::backups(args, global, style)).await;
+            return boxed(snapshots::backups(args, global, style)).await;
         }
         Command::Fsck(args) if args.offline => {
-            return apart(fsck::offline(args, global, style)).await;
+            return boxed(fsck::offline(args, global, style)).await;
         }
         Command::Import(args) if args.offline => {
-            return apart(exchange::import_offline(args, global, style)).await;
+            return boxed(exchange::import_offline(args, global, style)).await;
         }
         Command::Export(ref args) if args.place.is_here() => {
-            return apart(whole(cli.command, cli.global, style)).await;
+            return boxed(whole(cli.command, cli.global, style)).await;
         }
         Command::Digest(ref args) if args.place.is_here() => {
-            return apart(whole(cli.command, cli.global, style)).await;
+            return boxed(whole(cli.command, cli.global, style)).await;
         }
         Command::Generate(args) if args.listing.is_some() => {
-            return apart(exchange::generate_listing(args, global, style)).await;
+            return boxed(exchange::generate_listing(args, global, style)).await;
         }
         Command::Ls(ref args) => style.units |= args.short_units,
         Command::Du(ref args) => style.units |= args.short_units,
@@ -96,7 +96,7 @@ pub async fn run(cli: Cli) -> Result<u8, Failure> {
 }
 
 /// Boxes the future of a command: the compiler takes minutes for the sum of them all.
-fn apart<'a, T>(work: impl Future<Output = T> + 'a) -> LocalBoxFuture<'a, T> {
+fn boxed<'a, T>(work: impl Future<Output = T> + 'a) -> LocalBoxFuture<'a, T> {
     Box::pin(work)
 }
 
@@ -126,57 +126,57 @@ async fn whole(command: Command, global: Global, style: Style) -> Result<u8, Fai
 
 async fn dispatch(context: &mut Context, command: Command, global: &Global) -> Result<(), Failure> {
     let work: LocalBoxFuture<'_, Result<(), Failure>> = match command {
-        Command::Ls(args) => apart(listing::ls(context, args)),
-        Command::Stat(args) => apart(listing::stat(context, args)),
-        Command::Whereis(args) => apart(lookup::whereis(context, args)),
-        Command::Lfn(args) => apart(lookup::lfn(context, args)),
-        Command::Find(args) => apart(find::find(context, args)),
-        Command::Du(args) => apart(lookup::du(context, args)),
-        Command::Cp(args) => apart(async move { cp::cp(context, &args, global).await }),
-        Command::Mkdir(args) => apart(moving::mkdir(context, args)),
-        Command::Mv(args) => apart(moving::mv(context, args)),
-        Command::Rm(args) => apart(moving::rm(context, args)),
-        Command::Rmdir(args) => apart(moving::rmdir(context, args)),
-        Command::Ln(args) => apart(moving::ln(context, args)),
-        Command::Chmod(args) => apart(attributes::chmod(context, args)),
-        Command::Chown(args) => apart(attributes::chown(context, args)),
-        Command::Chgrp(args) => apart(attributes::chgrp(context, args)),
-        Command::Touch(args) => apart(register::touch(context, args)),
-        Command::Expire(args) => apart(attributes::expire(context, args)),
-        Command::Register(args) => apart(register::register(context, args)),
-        Command::Replica(command) => apart(register::replica(context, command)),
-        Command::Upload(command) => apart(upload::upload(context, command)),
-        Command::Tag(command) => apart(tags::tag(context, command)),
-        Command::Collection(command) => apart(sets::collection(context, command)),
-        Command::Archive(command) => apart(sets::archive(context, command)),
-        Command::Trash(command) => apart(trash::trash(context, command)),
-        Command::Log(args) => apart(history::log(context, args)),
-        Command::Changes(args) => apart(history::changes(context, args)),
-        Command::Se(command) => apart(storage::se(context, command)),
-        Command::Quota(command) => apart(accounts::quota(context, command)),
-        Command::User(command) => apart(accounts::user(context, command)),
-        Command::Group(command) => apart(accounts::group(context, command)),
-        Command::Token(command) => apart(accounts::token(context, command)),
-        Command::Whoami(_) => apart(accounts::whoami(context)),
-        Command::Import(args) => apart(exchange::import(context, args, global)),
-        Command::Verify(args) => apart(exchange::verify(context, args, global)),
-        Command::Export(args) => apart(async move {
+        Command::Ls(args) => boxed(listing::ls(context, args)),
+        Command::Stat(args) => boxed(listing::stat(context, args)),
+        Command::Whereis(args) => boxed(lookup::whereis(context, args)),
+        Command::Lfn(args) => boxed(lookup::lfn(context, args)),
+        Command::Find(args) => boxed(find::find(context, args)),
+        Command::Du(args) => boxed(lookup::du(context, args)),
+        Command::Cp(args) => boxed(async move { cp::cp(context, &args, global).await }),
+        Command::Mkdir(args) => boxed(moving::mkdir(context, args)),
+        Command::Mv(args) => boxed(moving::mv(context, args)),
+        Command::Rm(args) => boxed(moving::rm(context, args)),
+        Command::Rmdir(args) => boxed(moving::rmdir(context, args)),
+        Command::Ln(args) => boxed(moving::ln(context, args)),
+        Command::Chmod(args) => boxed(attributes::chmod(context, args)),
+        Command::Chown(args) => boxed(attributes::chown(context, args)),
+        Command::Chgrp(args) => boxed(attributes::chgrp(context, args)),
+        Command::Touch(args) => boxed(register::touch(context, args)),
+        Command::Expire(args) => boxed(attributes::expire(context, args)),
+        Command::Register(args) => boxed(register::register(context, args)),
+        Command::Replica(command) => boxed(register::replica(context, command)),
+        Command::Upload(command) => boxed(upload::upload(context, command)),
+        Command::Tag(command) => boxed(tags::tag(context, command)),
+        Command::Collection(command) => boxed(sets::collection(context, command)),
+        Command::Archive(command) => boxed(sets::archive(context, command)),
+        Command::Trash(command) => boxed(trash::trash(context, command)),
+        Command::Log(args) => boxed(history::log(context, args)),
+        Command::Changes(args) => boxed(history::changes(context, args)),
+        Command::Se(command) => boxed(storage::se(context, command)),
+        Command::Quota(command) => boxed(accounts::quota(context, command)),
+        Command::User(command) => boxed(accounts::user(context, command)),
+        Command::Group(command) => boxed(accounts::group(context, command)),
+        Command::Token(command) => boxed(accounts::token(context, command)),
+        Command::Whoami(_) => boxed(accounts::whoami(context)),
+        Command::Import(args) => boxed(exchange::import(context, args, global)),
+        Command::Verify(args) => boxed(exchange::verify(context, args, global)),
+        Command::Export(args) => boxed(async move {
             let source = Source::Server(context.session.client().clone());
             exchange::export(&source, &mut context.out, args, global).await
         }),
-        Command::Digest(args) => apart(async move {
+        Command::Digest(args) => boxed(async move {
             let source = Source::Server(context.session.client().clone());
             if let Some((lfn, error)) = digest::digest(&source, &mut context.out, args, global).await? {
                 context.fail(lfn.as_str(), &error);
             }
             Ok(())
         }),
-        Command::Generate(args) => apart(exchange::generate(context, args, global)),
-        Command::Fsck(_) => apart(service::fsck(context)),
-        Command::Status(_) => apart(service::status(context)),
-        Command::Clock(command) => apart(service::clock(context, command)),
-        Command::Snapshot(command) => apart(snapshots::snapshot(context, command)),
-        Command::Backup(args) => apart(async move { snapshots::backup(context, &args, global).await }),
+        Command::Generate(args) => boxed(exchange::generate(context, args, global)),
+        Command::Fsck(_) => boxed(service::fsck(context)),
+        Command::Status(_) => boxed(service::status(context)),
+        Command::Clock(command) => boxed(service::clock(context, command)),
+        Command::Snapshot(command) => boxed(snapshots::snapshot(context, command)),
+        Command::Backup(args) => boxed(async move { snapshots::backup(context, &args, global).await }),
         Command::Serve(_)
         | Command::Schema(_)
         | Command::Copy(_)

@@ -13,7 +13,7 @@ use exacat_model::{
 };
 use exacat_store::{ApplyError, Clock, Outcome, Refusal, Request, Store, UsageOf};
 
-use crate::factory::{End, StoreFactory, all_changes};
+use crate::factory::{StoreEnd, StoreFactory, all_changes};
 use crate::random::outcome_name;
 use crate::scene::*;
 
@@ -273,7 +273,9 @@ pub async fn a4_revisions_increase_in_the_order_of_application(factory: &dyn Sto
 /// Goal: answered changes are there when the store is opened again, however it ended.
 pub async fn a5_what_was_answered_is_there_when_opened_again(factory: &dyn StoreFactory) {
     let mut scene = Scene::new(factory).await;
-    for (turn, end) in [End::Close, End::Drop, End::Drop, End::Close].into_iter().enumerate() {
+    for (turn, end) in
+        [StoreEnd::Close, StoreEnd::Drop, StoreEnd::Drop, StoreEnd::Close].into_iter().enumerate()
+    {
         let number = turn as u8 * 10;
         let name = format!("d{turn}");
         let directory = scene.directory(DirId::ROOT, &name).await;
@@ -361,7 +363,7 @@ pub async fn a6_what_was_not_applied_is_decided_anew(factory: &dyn StoreFactory)
 /// Goal: answers are remembered when the store is opened again.
 pub async fn a6_answers_are_remembered_when_opened_again(factory: &dyn StoreFactory) {
     let mut scene = Scene::new(factory).await;
-    for (number, end) in [(7, End::Close), (8, End::Drop)] {
+    for (number, end) in [(7, StoreEnd::Close), (8, StoreEnd::Drop)] {
         let name = format!("d{number}");
         let request = sent(number, vec![create(new_directory(top(&name))), remove(top("nothing"))]);
         let first = send(&*scene.store(), &request).await;
@@ -377,7 +379,7 @@ pub async fn a6_an_id_used_for_another_request_is_a_conflict(factory: &dyn Store
     let first = sent(7, vec![create(new_directory(top("a")))]).with(Fingerprint(1));
     let other = sent(7, vec![create(new_directory(top("b")))]).with(Fingerprint(2));
     let made = send(&*scene.store(), &first).await;
-    for end in [End::Close, End::Drop] {
+    for end in [StoreEnd::Close, StoreEnd::Drop] {
         let store = scene.store();
         let before = scene.revision().await;
         let refused = store.apply(other.clone()).await;
@@ -468,7 +470,7 @@ pub async fn a7_after_unavailable_nothing_was_done(factory: &dyn StoreFactory) {
     assert!(matches!(answer, Err(ApplyError::Unavailable(_))), "{answer:?}");
     store.close().await.expect("closing again is no error");
     drop(store);
-    scene.reopen(End::Close).await;
+    scene.reopen(StoreEnd::Close).await;
     let difference = before.difference("before", &scene.dump().await, "after ");
     assert!(difference.is_none(), "{}", difference.expect("some"));
 }

@@ -6,7 +6,7 @@ use exacat_model::{
 };
 use exacat_store::{Clock, UsageOf};
 
-use crate::factory::{End, StoreFactory};
+use crate::factory::{StoreEnd, StoreFactory};
 use crate::scene::*;
 
 async fn queue(scene: &Scene, se: u16) -> Vec<Deletion> {
@@ -103,7 +103,7 @@ pub async fn a10_a_copy_that_is_wanted_again_is_not_deleted(factory: &dyn StoreF
             assert_sound(&scene).await;
             if number == 2 {
                 let before = scene.dump().await;
-                scene.reopen(End::Drop).await;
+                scene.reopen(StoreEnd::Drop).await;
                 let difference = before.difference("before", &scene.dump().await, "after ");
                 assert!(difference.is_none(), "{what}:\n{}", difference.expect("some"));
             }
@@ -209,7 +209,7 @@ pub async fn a10_a_booking_in_place_of_another_queues_what_it_leaves(factory: &d
     assert_eq!(scene.usage(UsageOf::Deletions(SeNumber(1))).await.replica_bytes, 100);
     assert_sound(&scene).await;
     let before = scene.dump().await;
-    scene.reopen(End::Drop).await;
+    scene.reopen(StoreEnd::Drop).await;
     let difference = before.difference("before", &scene.dump().await, "after ");
     assert!(difference.is_none(), "{}", difference.expect("some"));
     // The same again queues nothing; one that is restored is wanted again.

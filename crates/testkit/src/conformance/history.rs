@@ -157,7 +157,7 @@ pub async fn h4_times_never_go_back(factory: &dyn StoreFactory) {
         times.push(scene.at(&top(&format!("d{turn}"))).await.created.0 - start.0);
     }
     assert_eq!(times, [0, 100, 100, 100, 150, 150]);
-    scene.reopen(crate::End::Drop).await;
+    scene.reopen(crate::StoreEnd::Drop).await;
     scene.clock.set(TimeMs(1));
     scene.directory(DirId::ROOT, "last").await;
     assert_eq!(scene.at(&top("last")).await.modified.0 - start.0, 150, "also when it is opened again");
@@ -177,7 +177,7 @@ pub async fn h5_timeline_of_a_revision_stays_the_same(factory: &dyn StoreFactory
     let timelines = scene.store().timelines();
     let revision = scene.revision().await;
     let named = timelines.name(revision);
-    for end in [crate::End::Close, crate::End::Drop] {
+    for end in [crate::StoreEnd::Close, crate::StoreEnd::Drop] {
         scene.directory(DirId::ROOT, &format!("{end:?}")).await;
         scene.reopen(end).await;
         assert_eq!(scene.store().timelines(), timelines, "{end:?}");
@@ -271,7 +271,7 @@ pub async fn h7_traces_lead_to_what_left_a_name(factory: &dyn StoreFactory) {
             }
             compared(Trace::Left(top("nothing was here")), None).await;
             drop(store);
-            scene.reopen(crate::End::Drop).await;
+            scene.reopen(crate::StoreEnd::Drop).await;
         }
     }
 }
@@ -323,7 +323,7 @@ pub async fn n1_a_new_store_has_a_root_and_an_admin(factory: &dyn StoreFactory) 
         assert_eq!((status.entries, status.revision), (0, Revision(0)));
         assert!(store.audit().await.expect("audit").findings.is_empty());
         drop(store);
-        scene.reopen(crate::End::Close).await;
+        scene.reopen(crate::StoreEnd::Close).await;
     }
     // The root can be given to another user, and counts there.
     let root = top("/");

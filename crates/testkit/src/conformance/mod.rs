@@ -6,6 +6,10 @@
 //! makes `#[tokio::test]`s of all of them. Another test checks that every clause and row has one,
 //! and that every one is in the suite (`tests/stores/memory_conformance.rs`).
 
+use futures::future::BoxFuture;
+
+use crate::factory::StoreFactory;
+
 pub mod applying;
 pub mod deleting;
 pub mod entries;
@@ -131,7 +135,7 @@ macro_rules! conformance_instantiate {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                $crate::conformance::$module::$name(&$factory).await;
+                $crate::conformance::run((stringify!($module), stringify!($name)), &$factory).await;
             }
         )*
     };
@@ -146,7 +150,7 @@ macro_rules! conformance_instantiate_ignored {
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             #[ignore = $reason]
             async fn $name() {
-                $crate::conformance::$module::$name(&$factory).await;
+                $crate::conformance::run((stringify!($module), stringify!($name)), &$factory).await;
             }
         )*
     };
@@ -171,6 +175,24 @@ macro_rules! conformance_suite {
     ($factory:expr, ignore = $reason:literal) => {
         $crate::conformance_list! { conformance_instantiate_ignored, $factory, $reason }
     };
+}
+
+/// Makes the future of the test of this module and name.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_future {
+    ([$test:expr, $factory:expr] $($module:ident::$name:ident),* $(,)?) => {
+        match $test {
+            $( (stringify!($module), stringify!($name)) => Box::pin($module::$name($factory)), )*
+            other => panic!("no test {other:?}"),
+        }
+    };
+}
+
+/// Runs the test of this module and name. Boxed, so that the compiler builds the tests here, and not
+/// once more in each test program.
+pub fn run<'a>(test: (&str, &str), factory: &'a dyn StoreFactory) -> BoxFuture<'a, ()> {
+    crate::conformance_list! { conformance_future, test, factory }
 }
 
 /// All tests of the suite: module and name.

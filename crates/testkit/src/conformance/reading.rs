@@ -10,7 +10,7 @@ use exacat_model::{
 };
 use exacat_store::{Clock, Gate, Place, Store, UsageOf, WalkEnd};
 
-use crate::factory::{End, StoreFactory};
+use crate::factory::{StoreEnd, StoreFactory};
 use crate::random::{Generator, View};
 use crate::scene::*;
 
@@ -570,7 +570,7 @@ pub async fn r8_what_has_expired_is_due(factory: &dyn StoreFactory) {
     let first = scene.store().due(start, 1).await.expect("due").entries.remove(0);
     assert_eq!(first.id(), EntryId::Directory(directory));
     scene.trash(at(directory, "f1")).await;
-    scene.reopen(End::Drop).await;
+    scene.reopen(StoreEnd::Drop).await;
     let due = scene.store().due(start.plus_ms(5000), 10).await.expect("due");
     let entries: Vec<_> = due.entries.iter().map(Entry::id).collect();
     assert_eq!(entries, [EntryId::Directory(directory), object(2), object(4)]);

@@ -13,7 +13,7 @@ use fastrand::Rng;
 
 use super::{Settings, Step, model, request};
 use crate::clock::TestClock;
-use crate::factory::End;
+use crate::factory::StoreEnd;
 
 const NAMES: [&str; 6] = ["a", "b", "c", "ż ó", "%2e?;=&", "e"];
 const GUIDS: u8 = 24;
@@ -93,7 +93,7 @@ pub(super) async fn sequence(settings: Settings) -> Vec<Step> {
         let step = if steps.len() % settings.compare_every == 0 {
             Step::Compare
         } else if reopen {
-            Step::Reopen(if rng.bool() { End::Close } else { End::Drop })
+            Step::Reopen(if rng.bool() { StoreEnd::Close } else { StoreEnd::Drop })
         } else if rng.u8(..100) < 12 {
             // Now and then it goes back.
             Step::Turn(if rng.u8(..8) == 0 { -rng.i64(0..4000) } else { rng.i64(0..1500) })

@@ -18,7 +18,7 @@ use exacat_store::{ApplyError, Clock, Outcome, Refusal, Request, Store};
 
 use crate::clock::TestClock;
 use crate::dump::Dump;
-use crate::factory::{End, StoreFactory};
+use crate::factory::{StoreEnd, StoreFactory};
 
 pub use generate::{Generator, View};
 pub use history::history;
@@ -51,7 +51,7 @@ pub enum Step {
     /// Turn the clock.
     Turn(i64),
     /// End the store under test and open it again.
-    Reopen(End),
+    Reopen(StoreEnd),
     /// Compare the whole state.
     Compare,
 }

@@ -8,7 +8,7 @@ use exacat_model::{Consistency, DirId, Lfn, UserId};
 use exacat_store::{Outcome, Store, WalkEnd};
 use exacat_store_cassandra::{CassandraSettings, CassandraStore};
 use exacat_testkit::cassandra::{CassandraFactory, Servers, figure, ring};
-use exacat_testkit::factory::{End, StoreFactory, UnderTest};
+use exacat_testkit::factory::{StoreEnd, StoreFactory, UnderTest};
 use exacat_testkit::random::{self, outcome_name, request};
 use exacat_testkit::scene::{at, create, guid, lfn, new_directory, new_file, rename, top};
 use exacat_testkit::{TestClock, rounds};
@@ -210,7 +210,7 @@ impl UnderTest for Asked {
         self.servers.store().relaxed(self.level).expect("servers share it")
     }
 
-    async fn reopen(&mut self, end: End) {
+    async fn reopen(&mut self, end: StoreEnd) {
         self.servers.reopen(end).await;
     }
 }

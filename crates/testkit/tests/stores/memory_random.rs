@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use exacat_model::{Edit, Effect, Expect, Mutation};
 use exacat_store::{ApplyError, Outcome, Request, Store};
 use exacat_testkit::random::{self, Failure, Settings, Tally};
-use exacat_testkit::{Before, End, Fronted, MemoryFactory, StoreFactory, TestClock, UnderTest, rounds};
+use exacat_testkit::{Before, Fronted, MemoryFactory, StoreEnd, StoreFactory, TestClock, UnderTest, rounds};
 
 /// Goal: a replayed store is the same store. Also: every mutation has every outcome it can have.
 #[tokio::test]
@@ -62,7 +62,7 @@ impl UnderTest for Watched {
         Arc::new(Fronted::new(self.0.clone(), self.1.store()))
     }
 
-    async fn reopen(&mut self, end: End) {
+    async fn reopen(&mut self, end: StoreEnd) {
         self.1.reopen(end).await;
     }
 }
@@ -109,7 +109,7 @@ impl UnderTest for Defective {
         Arc::new(Fronted::new(self.0, self.1.store()))
     }
 
-    async fn reopen(&mut self, end: End) {
+    async fn reopen(&mut self, end: StoreEnd) {
         self.1.reopen(end).await;
     }
 }

@@ -63,9 +63,9 @@ pub async fn cp(context: &mut Context, args: &CpArgs, global: &Global) -> Result
             (Side::Catalogue(lfn, spec), Side::Local(path)) if spec.is_empty() => {
                 copying.read(context, lfn, path, many).await
             }
-            (Side::Catalogue(..), Side::Local(_)) => {
-                Err(Failure::local(format!("{text}: where replicas are wanted is said of what is written")))
-            }
+            (Side::Catalogue(..), Side::Local(_)) => Err(Failure::local(format!(
+                "{text}: choose storage elements only for a copy into the catalogue"
+            ))),
             _ => Err(Failure::local("one side is a local file (file:PATH), the other an LFN")),
         };
         match done {
@@ -120,6 +120,16 @@ struct Copying<'a> {
     args: &'a CpArgs,
     global: &'a Global,
     site: Option<AccountName>,
+}
+
+/// A local file that is written to storage elements.
+struct Upload<'a> {
+    from: &'a Path,
+    lfn: &'a Lfn,
+    guid: Guid,
+    content: &'a Content,
+    /// Storage elements to avoid.
+    never: &'a [SeName],
 }
 
 impl Copying<'_> {
@@ -247,9 +257,10 @@ impl Copying<'_> {
             None => Guid::v7(crate::parse::now(), random()?),
             Some(stat) => same_file(stat, &content).map_err(about)?,
         };
+        let upload = Upload { from, lfn: &lfn, guid, content: &content, never: &spec.never };
         let (mut written, mut why) = (0, None);
         for wish in &spec.wishes {
-            match self.write_to(context, from, &lfn, guid, &content, wish, &spec.never).await? {
+            match self.write_to(context, &upload, wish).await? {
                 Ok(()) => written += 1,
                 Err(error) => {
                     if let Wish::Se(se) = wish {
@@ -305,17 +316,13 @@ impl Copying<'_> {
     }
 
     /// Writes one replica, and waits until the catalogue has it.
-    #[allow(clippy::too_many_arguments, reason = "each says another part of one copy")]
     async fn write_to(
         &mut self,
         context: &mut Context,
-        from: &Path,
-        lfn: &Lfn,
-        guid: Guid,
-        content: &Content,
+        upload: &Upload<'_>,
         wish: &Wish,
-        never: &[SeName],
     ) -> Result<Result<(), Error>, Failure> {
+        let Upload { from, lfn, guid, content, never } = *upload;
         let checksums: Vec<String> = content.checksums.iter().map(ToString::to_string).collect();
         let guid_text = guid.to_string();
         let size = content.size.to_string();
@@ -406,7 +413,9 @@ impl Copying<'_> {
         let ask = Operation::Whereis { files: vec![FileRef::Lfn(lfn.clone())], site: self.site.clone() };
         match context.call(ask).await? {
             Answer::Whereis(mut found) => found.pop().unwrap_or_else(|| Err(Error::not_found("no answer"))),
-            _ => Err(Error::new(ErrorKind::Internal, "an answer that does not fit what was asked")),
+            _ => {
+                Err(Error::new(ErrorKind::Internal, "internal error: the answer does not fit the operation"))
+            }
         }
     }
 
@@ -456,7 +465,7 @@ fn random() -> Result<[u8; 10], Failure> {
 async fn stat(context: &Context, lfn: &Lfn) -> exacat_model::Result<Stat> {
     match context.call(Operation::Stat { lfns: vec![lfn.clone()], follow: true }).await? {
         Answer::Stats(mut stats) => stats.pop().unwrap_or_else(|| Err(Error::not_found("no answer"))),
-        _ => Err(Error::new(ErrorKind::Internal, "an answer that does not fit what was asked")),
+        _ => Err(Error::new(ErrorKind::Internal, "internal error: the answer does not fit the operation")),
     }
 }
 
