@@ -101,7 +101,7 @@ test-faults: prerequisites ## failing disks, flipped bits, power cuts, repairs, 
 	    fault crash damage repairing restoring schedules fuzzed
 
 CLIENTS_ARGS ?=
-test-clients: build ## the real alien.py, xrdcp, gfal2, uproot, XCache against a server, with xrootd as storage where it is installed
+test-clients: build ## the real alien.py, xrdcp, gfal2, uproot, XCache, curl, davix, rclone, litmus against a server, with xrootd as storage where it is installed
 	python3 scripts/test-clients.py target/release/exacat $(CLIENTS_ARGS)
 
 HOSTILE_ARGS ?=

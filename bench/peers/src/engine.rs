@@ -290,6 +290,7 @@ impl Peer for Engine {
                 qos: Vec::new(),
                 status: SeStatus::Online,
                 distances: Vec::new(),
+                https: String::new(),
             });
             mutations.push(Mutation::SetRecord { record: Box::new(record), expect: ExpectRecord::Any });
         }

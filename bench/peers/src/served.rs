@@ -269,6 +269,7 @@ impl Peer for Served {
                 qos: Some(vec![AccountName::parse("disk")?]),
                 status: None,
                 distances: Vec::new(),
+                https: None,
                 only_new: false,
             };
             client.call(Operation::SeSet(settings)).await?;

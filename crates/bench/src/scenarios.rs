@@ -85,6 +85,7 @@ pub async fn writes(target: &Arc<Target>, files: u64, report: &mut Report<'_>) -
             qos: Some(vec![exacat_model::AccountName::parse("disk")?]),
             status: None,
             distances: Vec::new(),
+            https: None,
             only_new: false,
         };
         target.call(0, Operation::SeSet(settings)).await?;

@@ -55,6 +55,7 @@ impl Catalogue {
                         qos: Vec::new(),
                         status: SeStatus::Online,
                         distances: Vec::new(),
+                        https: String::new(),
                     };
                     let record = changed_se(&new, &settings)?;
                     // The operator may choose the number of a dropped storage element.
@@ -81,6 +82,7 @@ impl Catalogue {
                 qos: Vec::new(),
                 status: SeStatus::Offline,
                 distances: Vec::new(),
+                https: String::new(),
                 number: se.number,
             });
             Ok((RecordKey::Se(se.number), is_last.then_some(stays)))
@@ -312,6 +314,9 @@ fn changed_se(known: &Se, settings: &SeSettings) -> Result<Record> {
         se.qos.clone_from(qos);
         se.qos.sort();
         se.qos.dedup();
+    }
+    if let Some(https) = &settings.https {
+        se.https.clone_from(https);
     }
     se.status = settings.status.unwrap_or(se.status);
     for (site, distance) in &settings.distances {

@@ -23,10 +23,14 @@ pub(crate) async fn describe<C: Catalogue>(catalogue: &C, ses: &[Se]) -> Result<
         let mut distances: Vec<(&str, u32)> =
             se.distances.iter().map(|(site, distance)| (site.as_str(), *distance)).collect();
         distances.sort_unstable();
-        objects.push(json!({ "se": {
+        let mut object = json!({
             "name": se.name.as_str(), "prefix": se.prefix, "qos": qos, "status": se.status.name(),
             "distances": distances,
-        }}));
+        });
+        if !se.https.is_empty() {
+            object["https"] = json!(se.https);
+        }
+        objects.push(json!({ "se": object }));
     }
     match catalogue.call(Operation::AccountList).await {
         Ok(Answer::Accounts { mut users, groups }) => {
@@ -96,6 +100,10 @@ fn se_settings(se: &Map<String, Value>) -> Option<SeSettings> {
         qos: Some(names(se.get("qos"))?),
         status: Some(SeStatus::parse(se.get("status")?.as_str()?).ok()?),
         distances: distances.collect::<Option<_>>()?,
+        https: match se.get("https") {
+            None => None,
+            Some(https) => Some(https.as_str()?.to_owned()),
+        },
         only_new: true,
     })
 }

@@ -107,6 +107,7 @@ impl<C: Catalogue> Sender<C> {
                 qos: None,
                 status: Some(SeStatus::ReadOnly),
                 distances: Vec::new(),
+                https: None,
                 only_new: true,
             };
             match self.ask(Operation::SeSet(settings)).await {

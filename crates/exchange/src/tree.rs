@@ -128,6 +128,7 @@ pub fn storage_elements() -> Result<Vec<SeSettings>> {
                 qos: Some(vec![AccountName::parse(qos)?]),
                 status: Some(SeStatus::Online),
                 distances,
+                https: None,
                 only_new: false,
             })
         })

@@ -3,6 +3,7 @@
 
 use crate::account::{AccountName, Mode, Role};
 use crate::checksum::{Checksum, Checksums};
+use crate::codec::{Decode, DecodeError, Encode, Reader};
 use crate::entry::ReplicaState;
 use crate::guid::Guid;
 use crate::lfn::Lfn;
@@ -223,11 +224,45 @@ pub struct SeSettings {
     pub status: Option<SeStatus>,
     /// Distances to set; sites not named stay as they are.
     pub distances: Vec<(AccountName, u32)>,
+    /// Beginning of the URLs for HTTPS clients; empty for none.
+    pub https: Option<String>,
     /// Refuses an existing one.
     pub only_new: bool,
 }
 
-canonical_struct!(SeSettings { name, number, prefix, qos, status, distances, only_new });
+/// Added to the byte of `only_new`: `https` follows it. Settings without it keep the bytes of earlier
+/// releases.
+const HAS_HTTPS: u8 = 2;
+
+impl Encode for SeSettings {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.name.encode(out);
+        self.number.encode(out);
+        self.prefix.encode(out);
+        self.qos.encode(out);
+        self.status.encode(out);
+        self.distances.encode(out);
+        out.push(u8::from(self.only_new) + if self.https.is_some() { HAS_HTTPS } else { 0 });
+        if let Some(https) = &self.https {
+            https.encode(out);
+        }
+    }
+}
+
+impl Decode for SeSettings {
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let name = Decode::decode(reader)?;
+        let (number, prefix) = (Decode::decode(reader)?, Decode::decode(reader)?);
+        let (qos, status) = (Decode::decode(reader)?, Decode::decode(reader)?);
+        let distances = Decode::decode(reader)?;
+        let (only_new, has_https) = match reader.byte()? {
+            byte @ 0..=3 => (byte & 1 == 1, byte & HAS_HTTPS != 0),
+            _ => return Err(reader.error("settings of an SE end in a byte from 0 to 3")),
+        };
+        let https = if has_https { Some(Decode::decode(reader)?) } else { None };
+        Ok(SeSettings { name, number, prefix, qos, status, distances, https, only_new })
+    }
+}
 
 /// A user to add or change. A field without a value stays as it is (for a new one: its default).
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -93,7 +93,12 @@ fn structures_have_the_fields_of_the_code() {
     let code = definitions("canonical_struct");
     let document = rows("Structures");
     assert!(document.len() > 30);
+    // These are written by hand in the code.
+    let by_hand = ["Se", "SeSettings"];
     for row in document {
+        if by_hand.contains(&row[0]) {
+            continue;
+        }
         let fields = code.get(row[0]).unwrap_or_else(|| panic!("{} is documented, but not there", row[0]));
         assert_eq!(field_names(row[1]), *fields, "{}", row[0]);
     }

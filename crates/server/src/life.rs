@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
+use crate::data_server::WebClient;
 use crate::directory::{self, DataDirectory, failed};
 use crate::envelopes::Envelopes;
 use crate::faces::{http, jalien, native, xrootd};
@@ -27,7 +28,7 @@ use crate::places::Places;
 use crate::service::{Phase, Service};
 use crate::settings::{ServerSettings, StoreChoice};
 use crate::tls;
-use crate::uploads::Uploads;
+use crate::uploads::{self, Uploads};
 use crate::workers::WorkerBook;
 
 /// Time for connections to report the stop and close, after the time for requests in flight.
@@ -208,12 +209,14 @@ async fn start_on(
         }
         _ => None,
     };
+    let web = WebClient::new(settings.storage_ca.as_deref())?;
     let uploads = match &envelopes {
         Some(envelopes) if catalogue.store().read_only().is_none() => {
             let checksums = settings.xrootd.as_ref().map(|xrootd| xrootd.checksums.clone());
             let (envelopes, clock) = (Arc::clone(envelopes), Arc::clone(&settings.clock));
             let (place, checksums) = (directory.uploads()?, checksums.unwrap_or_default());
-            let uploads = Uploads::open(Arc::clone(&service), envelopes, clock, place, checksums)?;
+            let asking = uploads::Asking { envelopes, clock, web: Arc::clone(&web), checksums };
+            let uploads = Uploads::open(Arc::clone(&service), asking, place)?;
             let _first = service.uploads.set(Arc::downgrade(&uploads));
             Some(uploads)
         }
@@ -244,7 +247,7 @@ async fn start_on(
     }
     let watchers = match (&settings.http, listeners.http, envelopes) {
         (Some(http), Some((listener, acceptor)), Some(envelopes)) => {
-            let shared = http::Shared { service: Arc::clone(&service), envelopes, places };
+            let shared = http::Shared { service: Arc::clone(&service), envelopes, places, uploads, web };
             let face = http::Face::new(shared, http, acceptor);
             Some(tokio::spawn(http::serve(face, listener, alive.clone())))
         }

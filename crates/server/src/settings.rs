@@ -68,6 +68,8 @@ pub struct ServerSettings {
     pub xrootd: Option<XrootdSettings>,
     /// Envelopes, which clients show to storage elements.
     pub envelopes: EnvelopeSettings,
+    /// File with the authorities of storage elements' certificates, for HTTPS; none for the system's.
+    pub storage_ca: Option<PathBuf>,
     /// File with the sites of networks; none if only clients name their sites.
     pub networks: Option<PathBuf>,
     /// Certificate to use; none for the self-signed one in the data directory.
@@ -107,6 +109,7 @@ impl ServerSettings {
             jalien: None,
             xrootd: None,
             envelopes: EnvelopeSettings::default(),
+            storage_ca: None,
             networks: None,
             certificate: None,
             names: Vec::new(),

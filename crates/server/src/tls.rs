@@ -7,7 +7,8 @@ use exacat_model::{Error, ErrorKind, Result};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::danger::ClientCertVerifier;
-use tokio_rustls::TlsAcceptor;
+use rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::directory::{DataDirectory, read, write_private, write_public};
 use crate::settings::{CertificateFiles, ServerSettings};
@@ -16,10 +17,36 @@ use crate::settings::{CertificateFiles, ServerSettings};
 const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 /// Name of the application protocol in the TLS handshake. A client may omit it.
 const APPLICATION_PROTOCOL: &[u8] = b"exacat";
+/// Authorities of the system, as Debian and most others have them.
+const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// Name of HTTP in the TLS handshake.
 const HTTP: &[u8] = b"http/1.1";
 /// Name of HTTP/2 in the TLS handshake.
 pub(crate) const HTTP2: &[u8] = b"h2";
+
+/// Returns the connector for HTTPS to servers whose certificates come from the authorities in a file;
+/// none for those of the system.
+pub(crate) fn connector(ca: Option<&Path>) -> Result<TlsConnector> {
+    let path = ca.unwrap_or_else(|| Path::new(SYSTEM_AUTHORITIES));
+    let bad = |error: &dyn std::fmt::Display| {
+        Error::new(ErrorKind::Unavailable, format!("{}: {error}", path.display()))
+    };
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(path).map_err(|error| bad(&error))? {
+        // A system may have authorities of kinds that rustls does not know.
+        let _ = roots.add(certificate.map_err(|error| bad(&error))?);
+    }
+    if roots.is_empty() {
+        return Err(bad(&"no authority in it"));
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| bad(&error))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(TlsConnector::from(Arc::new(config)))
+}
 
 /// Returns the TLS acceptor of the native protocol. Makes the self-signed certificate if it is
 /// needed and missing.

@@ -317,6 +317,7 @@ pub fn se(number: u16, status: SeStatus) -> Record {
         qos: Vec::new(),
         status,
         distances: Vec::new(),
+        https: String::new(),
     })
 }
 

@@ -28,6 +28,7 @@ pub fn se(name: &str) -> SeSettings {
         qos: None,
         status: None,
         distances: Vec::new(),
+        https: None,
         only_new: false,
     }
 }

@@ -513,6 +513,7 @@ async fn storage_elements(store: &CassandraStore) {
             qos: Vec::new(),
             status: exacat_model::SeStatus::Online,
             distances: Vec::new(),
+            https: String::new(),
         };
         apply(
             store,

@@ -143,6 +143,7 @@ pub async fn prepare(store: &dyn Store) -> Result<DirId> {
             qos: Vec::new(),
             status: SeStatus::Online,
             distances: Vec::new(),
+            https: String::new(),
         });
         mutations.push(Mutation::SetRecord { record: Box::new(record), expect: ExpectRecord::Any });
     }

@@ -109,6 +109,7 @@ fn storage_element(number: u16, name: &str, status: SeStatus, prefix: &str, near
         qos: Vec::new(),
         status,
         distances: near.iter().map(|(site, distance)| (account(site), *distance)).collect(),
+        https: String::new(),
     })
 }
 

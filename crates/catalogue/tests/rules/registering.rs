@@ -254,6 +254,7 @@ fn se_of(number: u16, prefix: &str) -> exacat_model::Se {
         qos: Vec::new(),
         status: exacat_model::SeStatus::Online,
         distances: Vec::new(),
+        https: String::new(),
     }
 }
 

@@ -8,6 +8,9 @@ pub struct SeOptions {
     /// Beginning of derived PFNs: scheme, host and path, no slash at its end
     #[arg(long)]
     pub prefix: Option<String>,
+    /// Beginning of the same files' URLs for HTTPS clients, no slash at its end; empty for none
+    #[arg(long, value_name = "URL")]
+    pub https: Option<String>,
     /// Quality-of-service labels (disk, tape); replaces the present ones
     #[arg(long, value_delimiter = ',')]
     pub qos: Option<Vec<String>>,
@@ -26,7 +29,8 @@ pub enum SeCommand {
     #[command(after_help = "\
 Examples:
   exacat se add VO::SITE::DISK --prefix root://host//data --qos disk
-  exacat se add VO::SITE::TAPE --prefix root://host//tape --distance CERN=9")]
+  exacat se add VO::SITE::TAPE --prefix root://host//tape --distance CERN=9
+  exacat se add VO::SITE::WEB --prefix root://web//data --https https://web/data")]
     Add {
         /// Name, by convention VO::Site::Name
         name: String,

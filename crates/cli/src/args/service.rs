@@ -312,6 +312,10 @@ pub struct ServeArgs {
     /// Lifetime of an envelope
     #[arg(long, value_name = "DURATION", default_value = "1h", alias = "jalien-envelope-lifetime")]
     pub envelope_lifetime: String,
+    /// Authorities of storage elements' certificates: a file in PEM, in place of the system's. The
+    /// server asks storage elements with an HTTPS URL
+    #[arg(long, value_name = "FILE")]
+    pub storage_ca: Option<PathBuf>,
     /// File that maps networks to sites: lines of NETWORK SITE (10.1.0.0/16 CERN), read again every
     /// minute. Clients get replicas near their site first
     #[arg(long, value_name = "FILE")]

@@ -101,6 +101,7 @@ fn settings(args: &ServeArgs, connection: &Connection, directory: &Path) -> Resu
     settings.jalien = jalien(args)?;
     settings.xrootd = xrootd(args)?;
     settings.networks = args.networks.clone();
+    settings.storage_ca = args.storage_ca.clone();
     settings.envelopes.issuer = args.envelope_issuer.clone();
     settings.envelopes.seconds = parse::seconds(&args.envelope_lifetime)?;
     settings.store = match &args.store {

@@ -57,6 +57,7 @@ async fn set(
         name,
         number,
         prefix: options.prefix.clone(),
+        https: options.https.clone(),
         qos,
         status: options.status.as_deref().map(SeStatus::parse).transpose()?,
         distances: options

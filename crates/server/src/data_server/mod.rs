@@ -1,7 +1,8 @@
-//! Client of data servers: the server's own requests to storage elements over root://.
+//! Client of data servers: the server's own requests to storage elements, over root:// and HTTPS.
 
 mod content;
 mod target;
+mod web;
 
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use tokio::time::Instant;
 
 pub(crate) use content::{read, write};
 pub(crate) use target::Target;
+pub(crate) use web::{WebClient, WebFile, unavailable, web_url};
 
 /// Longest wait for an answer that takes no work.
 const ANSWER_TIME: Duration = Duration::from_secs(20);

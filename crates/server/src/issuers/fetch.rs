@@ -2,7 +2,6 @@
 //! only, verified, without redirections, bounded in bytes and time.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,14 +13,10 @@ use http_body_util::{BodyExt, Empty, Limited};
 use hyper::header::{ACCEPT, HOST};
 use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// Authorities of the system, as Debian and most others have them.
-const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// Longest time for one document.
 const FETCH_TIME: Duration = Duration::from_secs(10);
 
@@ -31,7 +26,7 @@ fn failed(message: impl std::fmt::Display) -> Error {
 
 /// Returns the present keys of an issuer.
 pub(super) async fn keys(issuer: &str, ca: Option<&Path>) -> Result<KeySet> {
-    let connector = connector(ca)?;
+    let connector = crate::tls::connector(ca)?;
     let mut last = failed("it has no configuration");
     for url in discovery_urls(issuer) {
         let found = match get(&connector, &url, DISCOVERY_BYTES_MAX).await {
@@ -44,26 +39,6 @@ pub(super) async fn keys(issuer: &str, ca: Option<&Path>) -> Result<KeySet> {
         }
     }
     Err(last)
-}
-
-fn connector(ca: Option<&Path>) -> Result<TlsConnector> {
-    let path = ca.unwrap_or_else(|| Path::new(SYSTEM_AUTHORITIES));
-    let bad = |error: &dyn std::fmt::Display| failed(format!("{}: {error}", path.display()));
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(path).map_err(|error| bad(&error))? {
-        // A system may have authorities of kinds that rustls does not know.
-        let _ = roots.add(certificate.map_err(|error| bad(&error))?);
-    }
-    if roots.is_empty() {
-        return Err(bad(&"no authority in it"));
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| bad(&error))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(TlsConnector::from(Arc::new(config)))
 }
 
 async fn get(connector: &TlsConnector, url: &str, most: usize) -> Result<Vec<u8>> {

@@ -7,6 +7,7 @@
 mod asking;
 mod kept;
 mod visit;
+mod web;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -22,16 +23,19 @@ use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 use crate::admission::{Step, busy};
+use crate::data_server::{Target, WebClient, WebFile, web_url};
 use crate::envelopes::{Access, Envelopes, Subject};
 use crate::instruments::count;
 use crate::service::{Cancel, Phase, Service, Work};
 use crate::settings::ChecksumServer;
 use kept::Kept;
 pub(crate) use kept::Written;
-use visit::{Found, Question, look};
+use visit::{Found, Question};
 
 /// Time from a redirection to the first visit; the interval doubles with each further visit.
 const FIRST_LOOK: Duration = Duration::from_secs(1);
+/// Further visits to a storage element that does not confirm a copy at once.
+const CONFIRM_TRIES: u32 = 5;
 /// Longest interval between visits.
 const LOOKS_APART_MAX: Duration = Duration::from_secs(60);
 /// Shortest pause between two visits for one upload.
@@ -137,29 +141,29 @@ impl Known {
     }
 }
 
+/// Parts with which the tracker asks storage elements.
+pub(crate) struct Asking {
+    pub envelopes: Arc<Envelopes>,
+    pub clock: Arc<dyn Clock>,
+    pub web: Arc<WebClient>,
+    /// Servers that report checksums in place of those with the files.
+    pub checksums: Vec<ChecksumServer>,
+}
+
 /// Tracker of all uploads in progress.
 pub(crate) struct Uploads {
     service: Arc<Service>,
-    envelopes: Arc<Envelopes>,
-    clock: Arc<dyn Clock>,
+    asking: Asking,
     kept: Arc<Kept>,
     known: Mutex<Known>,
     more: Notify,
     /// Seats for the visits that requests cause.
     seats: Arc<Semaphore>,
-    /// Servers that report checksums in place of those with the files.
-    checksums: Vec<ChecksumServer>,
 }
 
 impl Uploads {
     /// Loads the uploads stored in a directory.
-    pub fn open(
-        service: Arc<Service>,
-        envelopes: Arc<Envelopes>,
-        clock: Arc<dyn Clock>,
-        place: PathBuf,
-        checksums: Vec<ChecksumServer>,
-    ) -> Result<Arc<Self>> {
+    pub fn open(service: Arc<Service>, asking: Asking, place: PathBuf) -> Result<Arc<Self>> {
         let kept = Arc::new(Kept::at(place));
         let mut known = Known::default();
         for written in kept.all()? {
@@ -167,13 +171,11 @@ impl Uploads {
         }
         Ok(Arc::new(Uploads {
             service,
-            envelopes,
-            clock,
+            asking,
             kept,
             known: Mutex::new(known),
             more: Notify::new(),
             seats: Arc::new(Semaphore::new(LOOKS_AT_ONCE)),
-            checksums,
         }))
     }
 
@@ -332,7 +334,7 @@ impl Uploads {
     /// the checksums for its owner.
     async fn look(&self, pending: &Pending, purpose: Purpose) -> (bool, Option<Checksums>) {
         let written = &pending.written;
-        if written.expires <= self.clock.trusted() {
+        if written.expires <= self.asking.clock.trusted() {
             // The worker for expired reservations releases it.
             tracing::info!(lfn = %written.lfn, guid = %written.guid, "an upload was not whole before its booking expired");
             return (true, None);
@@ -344,7 +346,7 @@ impl Uploads {
                 return (false, None);
             }
         };
-        let checksums = match look(&question).await {
+        let checksums = match self.ask_element(&question).await {
             Found::NotYet(why) => {
                 tracing::debug!(lfn = %written.lfn, se = %written.se, why, "an upload is not whole yet");
                 return (false, None);
@@ -369,7 +371,7 @@ impl Uploads {
     }
 
     fn question(&self, written: &Written) -> Result<Question> {
-        let subject = Subject {
+        let mut subject = Subject {
             lfn: &written.lfn,
             guid: written.guid,
             se: &written.se,
@@ -377,14 +379,59 @@ impl Uploads {
             size: written.size,
             md5: written.checksums.get(ChecksumAlgorithm::Md5),
         };
-        let envelope = self.envelopes.seal(written.owner.as_str(), Access::Read, &subject)?;
+        let owner = written.owner.as_str();
+        let envelope = self.asking.envelopes.seal(owner, Access::Read, &subject)?;
+        let se = self.service.catalogue.storage_element(&written.se);
+        let web = match se.and_then(|se| web_url(&se, &written.pfn)) {
+            Some(url) => {
+                subject.pfn = &url;
+                let token = self.asking.envelopes.seal(owner, Access::Read, &subject)?;
+                Some(WebFile { url, token })
+            }
+            None => None,
+        };
         Ok(Question {
             pfn: written.pfn.clone(),
             shown: format!("authz=Bearer%20{envelope}"),
+            web,
             size: written.size,
             booked: written.checksums.iter().map(|checksum| checksum.algorithm()).collect(),
-            checksums: self.checksums.clone(),
+            checksums: self.asking.checksums.clone(),
         })
+    }
+
+    /// Visits a storage element: by root://, or over HTTPS where it is not reached so.
+    async fn ask_element(&self, question: &Question) -> Found {
+        let by_root = Target::parse(&question.pfn).is_some_and(|target| !target.secure);
+        match &question.web {
+            Some(file) if !by_root => web::look(question, file, &self.asking.web).await,
+            _ => visit::look(question).await,
+        }
+    }
+
+    /// Waits until a storage element confirms a copy that was just written, and returns its checksums;
+    /// or the reason why it does not.
+    pub(crate) async fn confirm(&self, written: &Written) -> std::result::Result<Checksums, String> {
+        let question = self.question(written).map_err(|error| error.message)?;
+        let mut tries = CONFIRM_TRIES;
+        let checksums = loop {
+            match self.ask_element(&question).await {
+                Found::Whole(checksums) => break checksums,
+                Found::NotYet(_) if tries > 0 => {
+                    tries -= 1;
+                    tokio::time::sleep(FIRST_LOOK).await;
+                }
+                Found::NotYet(why) | Found::Never(why) => return Err(why),
+            }
+        };
+        let mut all = Checksums::none();
+        for checksum in checksums {
+            all.add(checksum).map_err(|error| error.message)?;
+        }
+        if all.is_empty() || all.contradicts(&written.checksums) {
+            return Err("the storage element tells another checksum, or none".to_owned());
+        }
+        Ok(all)
     }
 
     async fn commit(&self, written: &Written, checksums: Checksums) -> bool {

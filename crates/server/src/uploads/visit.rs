@@ -14,7 +14,7 @@ use exacat_model::{Checksum, ChecksumAlgorithm};
 use exacat_wire::xrootd::numbers::{error, flag, open, query, request};
 use exacat_wire::xrootd::response::{FileStat, read_text};
 
-use crate::data_server::{Outcome, REDIRECTS_MAX, Session, Target, Trouble, failed, sent_on};
+use crate::data_server::{Outcome, REDIRECTS_MAX, Session, Target, Trouble, WebFile, failed, sent_on};
 use crate::settings::ChecksumServer;
 
 /// Longest wait for a checksum, for which the data server reads the whole file.
@@ -27,6 +27,8 @@ pub(super) struct Question {
     pub pfn: String,
     /// Field of the URL with the envelope; none if it is empty.
     pub shown: String,
+    /// The same over HTTPS, for a storage element that is not reached by root://.
+    pub web: Option<WebFile>,
     /// Size of the complete file in bytes.
     pub size: u64,
     /// Kinds of checksums in the reservation; the server must report one of them.

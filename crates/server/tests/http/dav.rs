@@ -17,6 +17,7 @@ async fn element(world: &World) -> Element {
         qos: Some(Vec::new()),
         status: None,
         distances: Vec::new(),
+        https: None,
         only_new: true,
     };
     world.admin(Operation::SeSet(se)).await;
@@ -61,6 +62,7 @@ async fn names_are_made_moved_copied_and_removed() {
     assert_eq!(ask(&mut web, "MOVE", "/dav/d/g", &[("Destination", "http://elsewhere/dav/d/h")]).await, 502);
     assert_eq!(ask(&mut web, "MOVE", "/dav/d/g", &[]).await, 400);
     assert_eq!(ask(&mut web, "MOVE", "/dav/d/nothing", &[("Destination", "/dav/d/h")]).await, 404);
+    assert_eq!(ask(&mut web, "DELETE", "/dav/d", &[]).await, 409, "a PUT of it failed before");
     assert_eq!(ask(&mut web, "DELETE", "/dav/d", &[]).await, 204);
     assert_eq!(ask(&mut web, "DELETE", "/dav/d", &[]).await, 404);
     assert_eq!(web.get("/dav/e/f").await.status, 200);
@@ -223,4 +225,132 @@ async fn permission_is_that_of_the_catalogue() {
     let mut nobody = Web::anonymous(&world).await;
     assert_eq!(nobody.ask("PROPFIND", "/dav/", &[("Depth", "1")], "").await.status, 401);
     assert_eq!(nobody.ask("OPTIONS", "/dav/", &[], "").await.status, 200);
+}
+
+/// Names of every kind come back as they were given, in documents that are well formed.
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_names_are_escaped_or_refused() {
+    let world = World::new().await;
+    world.directory("/d").await;
+    let mut web = Web::admin(&world).await;
+    let long = "x".repeat(255);
+    let good = [
+        "%0A%09",
+        "%1B%5B2J",
+        "%3Cscript%3E%26%22%27",
+        "%E2%80%AEgpj.exe",
+        "%20",
+        "a%2520b",
+        "%25",
+        "...",
+        "%EF%BF%BF",
+        "a%3Fb%23c%3Bd",
+        "-rf",
+        "%5C..%5C",
+        &long,
+    ];
+    for name in good {
+        let path = format!("/dav/d/{name}");
+        assert_eq!(ask(&mut web, "MKCOL", &path, &[]).await, 201, "{name}");
+        let listed = web.ask("PROPFIND", &path, &[("Depth", "0")], "").await;
+        let text = listed.text();
+        assert!(
+            !text.contains('\u{1b}') && !text.contains("<script") && !text.contains('\u{ffff}'),
+            "{text}"
+        );
+        let href = text.split("<D:href>").nth(1).unwrap().split("</D:href>").next().unwrap().to_owned();
+        assert!(href.is_ascii(), "{href}");
+        assert_eq!(ask(&mut web, "DELETE", &href, &[]).await, 204, "the URL that is listed names it: {href}");
+    }
+    let too_long = "x".repeat(256);
+    for name in [
+        "%FF",
+        "%C0%AF",
+        "%ED%A0%80",
+        ".",
+        "..",
+        "%2E%2E",
+        "a/%2e%2e/b",
+        "%00",
+        "a%00b",
+        "a//b",
+        "%",
+        "%4",
+        "%zz",
+        "a%2F%2E%2E%2Fb",
+        &too_long,
+    ] {
+        let refused = web.ask("MKCOL", &format!("/dav/d/{name}"), &[], "").await;
+        assert!((400..=409).contains(&refused.status) || refused.status == 413, "{name}: {}", refused.status);
+        assert!(!refused.text().contains('\0'));
+    }
+    let left = web.ask("PROPFIND", "/dav/d", &[("Depth", "1")], "").await;
+    assert_eq!(left.text().matches("<D:response>").count(), 1, "{}", left.text());
+    for (header, value) in [("Depth", "2"), ("Depth", "-1"), ("Depth", "18446744073709551616"), ("Depth", "")]
+    {
+        assert_eq!(web.ask("PROPFIND", "/dav/d", &[(header, value)], "").await.status, 400, "{value}");
+    }
+    assert_eq!(
+        ask(&mut web, "MOVE", "/dav/d", &[("Destination", "/dav/e"), ("Overwrite", "maybe")]).await,
+        400
+    );
+    for destination in ["/dav/../e", "/dav//e", "https://u@localhost/dav/e", "/dav/e#f", "e", "", "/dav/%zz"]
+    {
+        let refused = ask(&mut web, "MOVE", "/dav/d", &[("Destination", destination)]).await;
+        assert!((400..500).contains(&refused), "{destination}: {refused}");
+    }
+    assert_eq!(web.ask("PROPFIND", "/dav/d", &[("Depth", "0")], "").await.status, 207, "nothing has moved");
+}
+
+/// Sizes, names and existence of what a user may not see are not told by any method.
+#[tokio::test(flavor = "multi_thread")]
+async fn hidden_entries_are_told_by_no_method() {
+    let world = World::new().await;
+    world.files("/hidden/secretdir", 1).await;
+    world.directory("/open").await;
+    let mut web = Web::admin(&world).await;
+    let mode = serde_json::json!({"mode": "0700"});
+    let hidden = web.json("PATCH", "/api/v1/entries/hidden", mode).await;
+    assert!(hidden.status < 300, "{}", hidden.text());
+    let mut alice = Web::user(&world, "alice").await;
+    for (method, headers) in [
+        ("HEAD", vec![("Want-Digest", "adler32")]),
+        ("GET", vec![]),
+        ("PROPFIND", vec![("Depth", "0")]),
+        ("DELETE", vec![]),
+        ("PUT", vec![("Expect", "100-continue"), ("Content-Length", "5")]),
+        ("MKCOL", vec![]),
+        ("COPY", vec![("Destination", "/dav/open/x")]),
+        ("COPY", vec![("Destination", "https://elsewhere.example/x")]),
+        ("MOVE", vec![("Destination", "/dav/open/x")]),
+    ] {
+        let mut answers = Vec::new();
+        for name in ["f000000", "missing"] {
+            let mut alice = Web { token: alice.token.clone(), ..Web::anonymous(&world).await };
+            alice.begin(method, &format!("/dav/hidden/secretdir/{name}"), &headers).await;
+            let answer = alice.answer(method == "HEAD").await;
+            let told = if method == "HEAD" { String::new() } else { answer.text().replace(name, "NAME") };
+            answers.push((answer.status, told));
+        }
+        assert_eq!(answers[0], answers[1], "{method}");
+        assert!(answers[0].0 == 403 || answers[0].0 == 404, "{method}: {answers:?}");
+    }
+    let listed = alice.ask("PROPFIND", "/dav/hidden", &[("Depth", "1")], "").await;
+    assert!(!listed.text().contains("secretdir"), "{}", listed.text());
+    let pulled = alice.ask("COPY", "/dav/open/x", &[("Source", "/dav/hidden/secretdir/f000000")], "").await;
+    assert!(pulled.status == 403 || pulled.status == 404, "{}", pulled.status);
+}
+
+/// The same operation id with other content is a conflict.
+#[tokio::test(flavor = "multi_thread")]
+async fn operation_id_is_for_one_change() {
+    let world = World::new().await;
+    let mut web = Web::admin(&world).await;
+    let id = web.get("/api/v1/operation-id").await.json();
+    let id = id["id"].as_str().or(id.as_str()).unwrap().to_owned();
+    let key = [("Idempotency-Key", id.as_str())];
+    assert_eq!(ask(&mut web, "MKCOL", "/dav/a", &key).await, 201);
+    assert_eq!(ask(&mut web, "MKCOL", "/dav/a", &key).await, 201, "a repeat has the first outcome");
+    assert_eq!(ask(&mut web, "MKCOL", "/dav/b", &key).await, 409);
+    assert_eq!(web.ask("PROPFIND", "/dav/b", &[("Depth", "0")], "").await.status, 404);
 }

@@ -16,6 +16,8 @@ mod dav;
 mod element;
 mod hostile;
 mod rest;
+mod store;
+mod third_party;
 mod tokens;
 mod web;
 #[allow(dead_code, reason = "shared with the tests of the native protocol")]

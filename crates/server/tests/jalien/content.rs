@@ -24,6 +24,7 @@ async fn with_storage() -> (World, Element, Alien) {
             qos: Some(vec![account("disk")]),
             status: None,
             distances: Vec::new(),
+            https: None,
             only_new: true,
         }))
         .await;

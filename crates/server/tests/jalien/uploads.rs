@@ -20,6 +20,7 @@ pub async fn storage(world: &World) {
             qos: Some(vec![account("disk")]),
             status: None,
             distances: vec![(account("CERN"), u32::from(number))],
+            https: None,
             only_new: true,
         };
         world.admin(Operation::SeSet(se)).await;
@@ -180,6 +181,7 @@ async fn the_site_of_the_clients_network_counts_until_it_says_another() {
         qos: None,
         status: None,
         distances: vec![(account("NEAR"), 0)],
+        https: None,
         only_new: false,
     };
     world.admin(Operation::SeSet(nearer)).await;

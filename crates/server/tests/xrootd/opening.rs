@@ -37,6 +37,7 @@ async fn set_status(world: &World, number: u16, status: exacat_model::SeStatus) 
         qos: None,
         status: Some(status),
         distances: Vec::new(),
+        https: None,
         only_new: false,
     };
     world.admin(Operation::SeSet(set)).await;

@@ -290,6 +290,7 @@ pub async fn storage(world: &World, count: u16) {
             qos: None,
             status: None,
             distances: vec![(crate::world::account(&format!("SITE{number}")), 0)],
+            https: None,
             only_new: true,
         };
         world.admin(Operation::SeSet(se)).await;

@@ -43,6 +43,7 @@ pub fn settings_of(number: u16, element: &Element) -> SeSettings {
         qos: Some(vec![account("disk")]),
         status: None,
         distances: Vec::new(),
+        https: None,
         only_new: true,
     }
 }

@@ -168,6 +168,7 @@ pub fn se(number: u16) -> Mutation {
         qos: Vec::new(),
         status: SeStatus::Online,
         distances: Vec::new(),
+        https: String::new(),
     });
     Mutation::SetRecord { record: Box::new(record), expect: exacat_model::ExpectRecord::Any }
 }

@@ -617,6 +617,7 @@ impl Generator {
             qos: Vec::new(),
             status,
             distances: Vec::new(),
+            https: String::new(),
         })
     }
 

@@ -20,6 +20,9 @@ pub struct SeOut {
     pub number: u16,
     /// Beginning of derived PFNs.
     pub prefix: String,
+    /// Beginning of the URLs for HTTPS clients.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub https: String,
     /// Quality-of-service labels.
     pub qos: Vec<String>,
     /// `online`, `read-only` or `offline`.
@@ -38,6 +41,7 @@ pub fn se(item: &SeUsage) -> SeOut {
         name: item.se.name.to_string(),
         number: item.se.number.0,
         prefix: item.se.prefix.clone(),
+        https: item.se.https.clone(),
         qos: item.se.qos.iter().map(ToString::to_string).collect(),
         status: item.se.status.name(),
         distances: item.se.distances.iter().map(|(site, distance)| (site.to_string(), *distance)).collect(),

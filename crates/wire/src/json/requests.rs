@@ -613,6 +613,8 @@ pub struct SeIn {
     pub number: Option<u16>,
     /// Beginning of derived PFNs.
     pub prefix: Option<String>,
+    /// Beginning of the URLs for HTTPS clients; empty for none.
+    pub https: Option<String>,
     /// Quality-of-service labels.
     #[schema(value_type = Option<Vec<String>>)]
     pub qos: Option<Vec<Parsed<AccountName>>>,
@@ -635,6 +637,7 @@ impl SeIn {
             name,
             number: self.number,
             prefix: self.prefix,
+            https: self.https,
             qos: self.qos.map(all),
             status: bare(self.status),
             distances: distances.collect::<Result<_>>()?,

@@ -139,6 +139,32 @@ pub fn digest_header(checksums: &Checksums, wanted: &[ChecksumAlgorithm]) -> Opt
     (!text.is_empty()).then_some(text)
 }
 
+/// Reads the header `Digest` (RFC 3230), as in `adler32=0a1af2bf`: the checksums that the catalogue knows.
+/// Ignores everything else.
+pub fn read_digest(header: &str) -> Vec<Checksum> {
+    let items = header.split(',').filter_map(|item| item.trim().split_once('='));
+    let checksums = items.filter_map(|(name, value)| {
+        let (algorithm, value) = (algorithm(name.trim())?, value.trim());
+        if matches!(algorithm, ChecksumAlgorithm::Adler32 | ChecksumAlgorithm::Crc32c) {
+            // XRootD drops leading zeros in some versions.
+            let digits = (!value.is_empty()).then(|| format!("{}:{value:0>8}", algorithm.name()))?;
+            return Checksum::parse(&digits).ok();
+        }
+        Checksum::new(algorithm, &STANDARD.decode(value).ok()?).ok()
+    });
+    checksums.collect()
+}
+
+/// Reads the header `Repr-Digest` (RFC 9530), as in `adler=:Chryvw==:`, like [`read_digest`].
+pub fn read_repr_digest(header: &str) -> Vec<Checksum> {
+    let items = header.split(',').filter_map(|item| item.split(';').next()?.trim().split_once('='));
+    let checksums = items.filter_map(|(name, value)| {
+        let bytes = value.trim().strip_prefix(':')?.strip_suffix(':')?;
+        Checksum::new(algorithm(name.trim())?, &STANDARD.decode(bytes).ok()?).ok()
+    });
+    checksums.collect()
+}
+
 /// Appends all checksums in the form of the header `Digest`, as dCache's property has them.
 pub(super) fn push_checksums(out: &mut Vec<u8>, checksums: &Checksums) {
     let mut text = String::new();
@@ -168,4 +194,31 @@ pub fn repr_digest_header(checksums: &Checksums, wanted: &[ChecksumAlgorithm]) -
         text.push(':');
     }
     (!text.is_empty()).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_are_read_as_they_are_written() {
+        let mut checksums = Checksums::none();
+        for text in ["adler32:0a1af2bf", "crc32c:00000001", "md5:5eb63bbbe01eeed093cb22bb8f5acdc3"] {
+            checksums.add(Checksum::parse(text).unwrap()).unwrap();
+        }
+        let all: Vec<Checksum> = checksums.iter().cloned().collect();
+        let wanted: Vec<_> = all.iter().map(Checksum::algorithm).collect();
+        assert_eq!(read_digest(&digest_header(&checksums, &wanted).unwrap()), all);
+        assert_eq!(read_repr_digest(&repr_digest_header(&checksums, &wanted).unwrap()), all);
+        assert_eq!(
+            read_digest("ADLER32=a1af2bf, foo=1,, md5=no"),
+            [Checksum::parse("adler32:0a1af2bf").unwrap()]
+        );
+        for nothing in ["", "adler32", "adler32=", "adler32=zz", "adler32=123456789", "=", "md5=Zg=="] {
+            assert!(read_digest(nothing).is_empty(), "{nothing}");
+        }
+        for nothing in ["", "adler", "adler=1", "adler=:!:", "adler=:Zg==:", "unknown=:Zg==:"] {
+            assert!(read_repr_digest(nothing).is_empty(), "{nothing}");
+        }
+    }
 }

@@ -110,6 +110,7 @@ async fn fill(server: &RunningServer, files: usize) {
         qos: Some(vec![AccountName::parse("disk").unwrap()]),
         status: None,
         distances: Vec::new(),
+        https: None,
         only_new: true,
     };
     let id = || catalogue.new_operation_id().unwrap();

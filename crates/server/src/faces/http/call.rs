@@ -67,8 +67,11 @@ pub(super) struct Call {
     checked: Checked,
     /// Number of changes so far: each has an operation id of its own.
     steps: u64,
-    _held: (Held, Held),
+    _held: Arc<(Held, Held)>,
 }
+
+/// Operation ids that a part of a request takes which goes on by itself.
+const STEPS_APART: u64 = 16;
 
 impl Call {
     /// Judges the credentials of a request, and admits it.
@@ -91,7 +94,7 @@ impl Call {
             unread: Unread::new(&service.admission),
             steps: 0,
             service,
-            _held: held,
+            _held: Arc::new(held),
         };
         if let Some(wanted) = text_of(headers, &AT_LEAST)? {
             call.wait_for(wanted).await?;
@@ -186,6 +189,25 @@ impl Call {
     /// Streams the pages of an answer: see [`Pages`].
     pub fn pages(self, operation: Operation) -> Pages {
         Pages { call: self, next: Some(operation), items: PAGE_ITEMS_FIRST, step: Step::First }
+    }
+
+    /// Returns a part of the same request, for work that goes on if the client goes away. Its changes
+    /// have operation ids of their own.
+    pub fn again(&mut self) -> Self {
+        let steps = self.steps;
+        self.steps += STEPS_APART;
+        Call {
+            service: Arc::clone(&self.service),
+            asker: self.asker.clone(),
+            cancel: Arc::default(),
+            id: self.id,
+            consistency: self.consistency,
+            deadline: self.deadline,
+            unread: Unread::new(&self.service.admission),
+            checked: self.checked,
+            steps,
+            _held: Arc::clone(&self._held),
+        }
     }
 
     /// Starts the deadline anew, for an answer that goes on for ever.

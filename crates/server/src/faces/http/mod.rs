@@ -20,7 +20,7 @@ use exacat_model::Error;
 use exacat_wire::json::SeNames;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
-use hyper::header::{CONNECTION, HeaderValue};
+use hyper::header::{CONNECTION, EXPECT, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -35,11 +35,13 @@ use tokio_rustls::TlsAcceptor;
 use super::{REFUSAL_TIME, handshake, pause_after_accept_error, without_delay};
 use crate::access::Peer;
 use crate::admission::{Bounded, ByAddress, ConnectionSlot, Entrance, busy};
+use crate::data_server::WebClient;
 use crate::envelopes::Envelopes;
 use crate::instruments::count;
 use crate::places::{Network, Places};
 use crate::service::{Phase, Service};
 use crate::settings::HttpSettings;
+use crate::uploads::Uploads;
 use answers::{Body, TEXT, problem, text};
 use call::Known;
 use stalling::Stalling;
@@ -75,6 +77,8 @@ pub(crate) struct Shared {
     pub service: Arc<Service>,
     pub envelopes: Arc<Envelopes>,
     pub places: Arc<Places>,
+    pub uploads: Option<Arc<Uploads>>,
+    pub web: Arc<WebClient>,
 }
 
 /// The common state of all connections.
@@ -82,6 +86,12 @@ pub(crate) struct Face {
     service: Arc<Service>,
     envelopes: Arc<Envelopes>,
     places: Arc<Places>,
+    /// Tracker of uploads; none for a snapshot.
+    uploads: Option<Arc<Uploads>>,
+    /// Client of storage elements over HTTPS.
+    web: Arc<WebClient>,
+    /// PUTs that failed lately.
+    failed_puts: dav::FailedPuts,
     /// Networks whose clients may speak plain HTTP.
     plain: Vec<Network>,
     acceptor: TlsAcceptor,
@@ -92,9 +102,10 @@ pub(crate) struct Face {
 impl Face {
     /// Makes the face.
     pub fn new(shared: Shared, settings: &HttpSettings, acceptor: TlsAcceptor) -> Arc<Self> {
-        let Shared { service, envelopes, places } = shared;
+        let Shared { service, envelopes, places, uploads, web } = shared;
         let (plain, ses) = (settings.plain.clone(), Mutex::new((0, Arc::default())));
-        Arc::new(Face { service, envelopes, places, plain, acceptor, ses })
+        let failed_puts = dav::FailedPuts::default();
+        Arc::new(Face { service, envelopes, places, uploads, web, failed_puts, plain, acceptor, ses })
     }
 
     /// Returns the names of all storage elements.
@@ -284,7 +295,8 @@ async fn answer(conversation: Arc<Conversation>, request: Request<Incoming>) -> 
     let (head, body) = request.into_parts();
     let mut body = Some(body);
     let response = answer_to(&conversation, &head, &mut body).await;
-    if let Some(body) = body {
+    // Reading would tell a client that waits for `100 Continue` to send its body.
+    if let Some(body) = body.filter(|_| !head.headers.contains_key(EXPECT)) {
         let _ = tokio::time::timeout(UNREAD_TIME, Limited::new(body, UNREAD_BYTES_MAX).collect()).await;
     }
     response

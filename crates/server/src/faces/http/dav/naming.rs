@@ -13,10 +13,10 @@ use exacat_wire::webdav::request::proppatch as read;
 use exacat_wire::webdav::status::proppatch as write;
 use exacat_wire::webdav::{Destination, PropertyName, Update};
 use hyper::StatusCode;
-use hyper::header::HOST;
 
 use super::super::answers::{answer, empty};
-use super::{Outcome, PREFIX, Refused, Request, content};
+use super::transfer::{self, Mode};
+use super::{Outcome, PREFIX, Refused, Request, content, upload};
 
 /// Most entries that one COPY of a directory makes.
 const COPIED_ENTRIES_MAX: u64 = 1000;
@@ -45,8 +45,29 @@ pub(super) async fn remove(mut request: Request<'_>) -> Outcome {
         return Err(Refused::new(StatusCode::BAD_REQUEST, "DELETE takes Depth: infinity only"));
     }
     let lfn = request.lfn.clone();
+    let user = request.call.asker.caller.name().map_or("", |name| name.as_str()).to_owned();
+    let name = lfn.clone().of_anything();
+    // The client cleans up after itself: what was there before is not its own.
+    if upload::end_all(&mut request, &name).await? {
+        return Ok(empty(StatusCode::NO_CONTENT));
+    }
+    let has_failed = request.conversation.face.failed_puts.take(&user, &name);
+    if has_failed && request.stat(&name, false).await.is_ok() {
+        return Err(Refused::new(
+            StatusCode::CONFLICT,
+            format!(
+                "{name}: a PUT of it failed just now, and it was there before: send DELETE again to remove it"
+            ),
+        ));
+    }
     request.call.ask(Operation::Remove { lfn, recursive: true, directory: false }).await?;
     Ok(empty(StatusCode::NO_CONTENT))
+}
+
+fn destination(request: &Request<'_>) -> Result<Destination> {
+    let given = request.header("destination")?;
+    let given = given.ok_or_else(|| Error::invalid("the header Destination is missing"))?;
+    Destination::parse(given, &request.host()?, PREFIX)
 }
 
 /// The target of MOVE or COPY.
@@ -59,19 +80,10 @@ struct Target {
 impl Target {
     /// Reads the destination; refuses one that exists and may not be replaced.
     async fn of(request: &mut Request<'_>) -> std::result::Result<Self, Refused> {
-        let host = match request.head.uri.authority() {
-            Some(authority) => authority.as_str().to_owned(),
-            None => request.header(HOST.as_str())?.unwrap_or_default().to_owned(),
-        };
-        let given = request.header("destination")?;
-        let given = given.ok_or_else(|| Error::invalid("the header Destination is missing"))?;
-        let lfn = match Destination::parse(given, &host, PREFIX)? {
+        let lfn = match destination(request)? {
             Destination::Here(lfn) => lfn.of_anything(),
             Destination::Elsewhere => {
-                return Err(Refused::new(
-                    StatusCode::BAD_GATEWAY,
-                    "the destination is on another server: third-party copies are not done here",
-                ));
+                return Err(Refused::new(StatusCode::BAD_GATEWAY, "the destination is on another server"));
             }
         };
         let source = request.lfn.clone().of_anything();
@@ -119,17 +131,38 @@ pub(super) async fn rename(mut request: Request<'_>) -> Outcome {
     Ok(target.done())
 }
 
-/// Answers COPY: of directories, links and collections, and of files that are small enough to be
-/// read and written again.
+/// Answers COPY: of directories, links and collections, and of files. Storage elements copy a large
+/// file, or any if the client understands their markers; the server copies others itself.
 pub(super) async fn copy(mut request: Request<'_>) -> Outcome {
+    if request.head.headers.contains_key("source") {
+        return transfer::pull(request).await;
+    }
     let depth = depth(request.header("depth")?)?.unwrap_or(Depth::Infinity);
     let from = request.lfn.clone().of_anything();
+    let se = transfer::se_of(request.header("destination")?.unwrap_or_default())?;
+    match destination(&request)? {
+        Destination::Elsewhere => return transfer::push(request).await,
+        // Another replica of the same file.
+        Destination::Here(to) if to.clone().of_anything() == from => {
+            let stat = request.stat(&from, true).await?;
+            if stat.entry.kind() == Kind::File {
+                let plan = transfer::plan(&mut request, &stat, &from, se, Mode::Push).await?;
+                return transfer::run(request, plan).await;
+            }
+        }
+        Destination::Here(_) => {}
+    }
     let source = request.stat(&from, false).await?;
     let target = Target::of(&mut request).await?;
     let parent = target.lfn.parent().unwrap_or_else(Lfn::root);
     let missing = request.stat(&parent, true).await.err();
     if let Some(error) = missing {
         return Err(Refused::with(error, ErrorKind::NotFound, StatusCode::CONFLICT));
+    }
+    let by_others = check_copy(&source).is_err() || transfer::wants_markers(&request);
+    if source.entry.kind() == Kind::File && by_others && target.existing.is_none() {
+        let plan = transfer::plan(&mut request, &source, &target.lfn, se, Mode::Push).await?;
+        return transfer::run(request, plan).await;
     }
     let is_directory = source.entry.kind() == Kind::Directory;
     let mut below = Vec::new();
@@ -138,7 +171,7 @@ pub(super) async fn copy(mut request: Request<'_>) -> Outcome {
     }
     // Everything is checked before the replaced entry goes.
     for stat in std::iter::once(&source).chain(&below) {
-        content::check_copy(stat)?;
+        check_copy(stat)?;
     }
     target.clear(&mut request).await?;
     copy_one(&mut request, &source, target.lfn.clone()).await?;
@@ -188,12 +221,36 @@ async fn copy_one(request: &mut Request<'_>, stat: &Stat, to: Lfn) -> std::resul
             copy_members(request, &stat.lfn, &to).await?;
             return Ok(());
         }
-        EntryBody::File(_) => content::copy(request, stat, &to).await?,
+        EntryBody::File(_) => copy_file(request, stat, &to).await?,
     }
     if !tags.is_empty() {
         request.change(Operation::TagSet { lfns: vec![to], set: tags, unset: Vec::new() }).await?;
     }
     Ok(())
+}
+
+/// Refuses the copy of a file that is too large to be read and written again.
+fn check_copy(stat: &Stat) -> std::result::Result<(), Refused> {
+    let Some(file) = stat.entry.file() else { return Ok(()) };
+    if file.size.is_some_and(|size| size <= content::RELAY_BYTES_MAX) {
+        return Ok(());
+    }
+    Err(Refused::new(
+        StatusCode::INSUFFICIENT_STORAGE,
+        format!(
+            "{}: files of more than {} bytes are not copied with others: copy it alone",
+            stat.lfn,
+            content::RELAY_BYTES_MAX
+        ),
+    ))
+}
+
+/// Copies a file: reads it, and writes it as a new one.
+async fn copy_file(request: &mut Request<'_>, stat: &Stat, to: &Lfn) -> std::result::Result<(), Refused> {
+    let whereis = content::places(request, &stat.lfn).await?;
+    let bytes = content::relayed(&request.storage(), &stat.lfn, &whereis).await?;
+    let checksums = content::checksums_of(&bytes)?;
+    upload::store(request, to, bytes.into(), checksums).await
 }
 
 async fn copy_members(request: &mut Request<'_>, from: &Lfn, to: &Lfn) -> Result<()> {

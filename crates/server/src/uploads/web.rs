@@ -1,0 +1,47 @@
+//! Visit to a storage element over HTTPS, with the same questions as over root://.
+
+use exacat_model::ChecksumAlgorithm;
+use hyper::HeaderMap;
+
+use super::visit::{Found, Question};
+use crate::data_server::{WebClient, WebFile};
+
+/// Checks a file. A storage element that cannot be reached counts as "not yet".
+pub(super) async fn look(question: &Question, file: &WebFile, web: &WebClient) -> Found {
+    visit(question, file, web).await.unwrap_or_else(Found::NotYet)
+}
+
+async fn visit(question: &Question, file: &WebFile, web: &WebClient) -> Result<Found, String> {
+    let none = HeaderMap::new();
+    let nothing = || Found::NotYet("nothing is there".to_owned());
+    let Some(before) = web.stat(file, &none).await? else { return Ok(nothing()) };
+    if before.size < question.size {
+        return Ok(Found::NotYet(format!("{} of {} bytes are there", before.size, question.size)));
+    }
+    if !web.is_closed(file, before.size).await? {
+        return Ok(Found::NotYet("it cannot be read: it may be being written".to_owned()));
+    }
+    if before.size > question.size {
+        return Ok(Found::Never(format!("{} bytes are there, {} were booked", before.size, question.size)));
+    }
+    let asked = match question.booked.as_slice() {
+        [] => &[ChecksumAlgorithm::Adler32][..],
+        booked => booked,
+    };
+    let mut checksums = Vec::new();
+    for algorithm in asked {
+        // One is enough: for each the storage element reads the whole file.
+        if checksums.is_empty() {
+            checksums.extend(web.checksum(file, &none, *algorithm).await?);
+        }
+    }
+    if checksums.is_empty() && !question.booked.is_empty() {
+        let why = "the storage element tells none of the checksums that were booked";
+        return Ok(Found::NotYet(why.to_owned()));
+    }
+    match web.stat(file, &none).await? {
+        Some(after) if after == before => Ok(Found::Whole(checksums)),
+        Some(_) => Ok(Found::NotYet("it changed while its checksum was made".to_owned())),
+        None => Ok(nothing()),
+    }
+}
