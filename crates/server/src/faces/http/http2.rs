@@ -129,6 +129,8 @@ impl hyper::body::Body for Watched {
 mod tests {
     use std::future::poll_fn;
 
+    use hyper::body::Body as _;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
