@@ -578,7 +578,7 @@ pub struct BenchArgs {
     pub echo: Option<PathBuf>,
     /// Address of a bare HTTP server that a measurement starts, to compare with
     #[arg(long, hide = true, requires = "bare_bytes")]
-    pub bare_http: Option<std::net::SocketAddr>,
+    pub bare_http: Option<SocketAddr>,
     /// Bytes of its answers
     #[arg(long, hide = true, requires = "bare_http")]
     pub bare_bytes: Option<usize>,
