@@ -4,7 +4,7 @@ CARGO ?= cargo
 RUN_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test check drawings drawings-check fmt clippy subjects dependencies doc fuzz fuzz-seeds bench bench-engine bench-cassandra bench-faces bench-peers cluster-up cluster-down test-cluster test-cluster-secure test-clients test-hostile test-long test-crash test-faults test-real clean prerequisites install
+.PHONY: help run build test check drawings drawings-check fmt clippy subjects dependencies doc fuzz fuzz-seeds bench bench-engine bench-cassandra bench-faces bench-http bench-peers cluster-up cluster-down test-cluster test-cluster-secure test-clients test-hostile test-long test-crash test-faults test-real clean prerequisites install
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -80,6 +80,11 @@ bench-engine: build ## speed, steadiness and size of the embedded engine; BENCH_
 
 bench: build ## speed in process and over the network; BENCH_ARGS='--entries 1000000'
 	target/release/exacat bench $(BENCH_ARGS)
+
+HTTP_ARGS ?=
+bench-http: build ## REST and WebDAV beside a bare HTTP answer, and beside hostile clients; HTTP_ARGS='--files 100000'
+	python3 scripts/bench-http.py target/release/exacat $(HTTP_ARGS)
+	python3 scripts/test-hostile.py target/release/exacat --only http
 
 FACES_ARGS ?=
 bench-faces: ## commands a second as alien.py sends them, stats and redirections of XRootD beside a real server's; FACES_ARGS='10 1000' (seconds, files listed)

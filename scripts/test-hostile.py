@@ -34,6 +34,10 @@ AT_ONCE = 10
 MANY = 20_000
 # Megabytes of answers that clients may leave unread, all together: the server's default.
 UNREAD = 256
+# Times within which one that behaves is answered, beside its times alone.
+WITHIN = 2
+# Milliseconds below which that is noise.
+NOISE_MS = 5
 # Megabytes by which the memory of a server varies whatever is done.
 NOISE = 32
 
@@ -126,14 +130,83 @@ class Alien:
         self.writer.transport.abort()
 
 
+class Web:
+    """A connection of HTTP/1, plain."""
+
+    def __init__(self, reader, writer, token):
+        self.reader, self.writer, self.token = reader, writer, token
+
+    @classmethod
+    async def connect(cls, rig):
+        # The kernel would take megabytes for those that do not read.
+        return cls(*await asyncio.open_connection("127.0.0.1", rig.http, limit=1 << 16), rig.token)
+
+    def send(self, method, path, *headers, body=b""):
+        lines = [f"{method} {path} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {self.token}", *headers, "", ""]
+        self.writer.write("\r\n".join(lines).encode() + body)
+
+    async def answer(self):
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().split(b"content-length:")[1].split()[0])
+        return int(head.split()[1]), await self.reader.readexactly(length)
+
+    async def ends(self):
+        """The server ends it; what it says before."""
+        try:
+            return await asyncio.wait_for(self.reader.read(), 120)
+        except ConnectionError:
+            return b""
+
+    def close(self):
+        self.writer.transport.abort()
+
+
+class Http2:
+    """A connection of HTTP/2, frame by frame."""
+
+    @classmethod
+    async def connect(cls, rig, window=1 << 20):
+        context = rig.trusting()
+        context.set_alpn_protocols(["h2"])
+        http2 = cls()
+        http2.reader, http2.writer = await asyncio.open_connection("localhost", rig.http, ssl=context)
+        http2.head = b"".join(b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value for name, value in [
+            (b":method", b"GET"), (b":scheme", b"https"), (b":authority", b"localhost"), (b":path", b"/api/v1/children/many"),
+            (b"accept", b"application/x-ndjson"), (b"authorization", f"Bearer {rig.token}".encode())])
+        http2.writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + http2.frame(4, 0, 0, struct.pack(">HI", 4, window)))
+        return http2
+
+    @staticmethod
+    def frame(kind, flags, stream, payload=b""):
+        return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
+
+    async def floods(self, frames):
+        """Sends as fast as it can until the server ends it; the bytes sent."""
+        sent = 0
+        try:
+            for bytes_ in frames:
+                if self.writer.transport.is_closing():
+                    break
+                self.writer.write(bytes_)
+                await self.writer.drain()
+                sent += len(bytes_)
+        except (ConnectionError, ssl.SSLError):
+            pass
+        self.close()
+        return sent
+
+    def close(self):
+        self.writer.transport.abort()
+
+
 class Rig:
     def __init__(self, exacat, place, connections):
         self.place, self.data = pathlib.Path(place), pathlib.Path(place) / "data"
         self.exacat = exacat
-        self.xrootd, self.jalien = free_port(), free_port()
+        self.xrootd, self.jalien, self.http = free_port(), free_port(), free_port()
         self.connections = connections
         command = [exacat, "--data", str(self.data), "serve", "--listen", "none", "--xrootd", f"127.0.0.1:{self.xrootd}",
-                   "--jalien", f"127.0.0.1:{self.jalien}", "--anonymous-reads", "--connections", str(connections * 2 + 500),
+                   "--jalien", f"127.0.0.1:{self.jalien}", "--http", f"127.0.0.1:{self.http}", "--http-plain", "--anonymous-reads", "--connections", str(connections * 2 + 500),
                    "--unauthenticated", str(connections + 500), "--unauthenticated-per-address", str(connections + 500)]
         self.server = subprocess.Popen(command, stdout=open(self.place / "log", "wb"), stderr=subprocess.STDOUT)
         end = time.monotonic() + 60
@@ -142,6 +215,7 @@ class Rig:
                 raise Failed(f"it does not serve: {(self.place / 'log').read_text()}")
             time.sleep(0.05)
         self.context = self.trusting(self.data / "jalien/admin.crt", self.data / "jalien/admin.key")
+        self.token = (self.data / "admin.token").read_text().strip()
         names = "".join(json.dumps({"lfn": f"/many/file{number:05}"}) + "\n" for number in range(MANY))
         self.run("mkdir", "-p", "/d")
         self.run("register", "-p", "/d/f", "--size", "11")
@@ -174,15 +248,16 @@ class Rig:
 class Ports:
     """Where a server is, for the one that behaves."""
 
-    def __init__(self, xrootd, jalien, data):
-        self.xrootd, self.jalien, self.data = int(xrootd), int(jalien), pathlib.Path(data)
+    def __init__(self, xrootd, jalien, http, data):
+        self.xrootd, self.jalien, self.http, self.data = int(xrootd), int(jalien), int(http), pathlib.Path(data)
+        self.token = (self.data / "admin.token").read_text().strip()
         self.context = Rig.trusting(self, self.data / "jalien/admin.crt", self.data / "jalien/admin.key")
 
 
 async def behave(ports):
-    """Asks over both protocols until standard input ends; prints how long each answer took."""
-    root, alien = await Root.connect(ports), await Alien.connect(ports)
-    times, over = {"xrootd": [], "jalien": []}, asyncio.Event()
+    """Asks over all protocols until standard input ends; prints how long each answer took."""
+    root, alien, web = await Root.connect(ports), await Alien.connect(ports), await Web.connect(ports)
+    times, over = {"xrootd": [], "jalien": [], "http": []}, asyncio.Event()
 
     async def stat_root():
         status, carried = await root.ask(STAT, b"/d/f")
@@ -191,6 +266,11 @@ async def behave(ports):
     async def stat_alien():
         told = await alien.ask("stat", "-nomsg", "/d/f")
         expect("a stat", told["results"][0]["size"] == "11", told)
+
+    async def stat_web():
+        web.send("GET", "/api/v1/entries/d/f")
+        status, told = await web.answer()
+        expect("a stat", status == 200 and json.loads(told)["size"] == 11, told)
 
     async def go(name, stat):
         while not over.is_set():
@@ -204,7 +284,7 @@ async def behave(ports):
         over.set()
 
     print("ready", flush=True)
-    await asyncio.gather(go("xrootd", stat_root), go("jalien", stat_alien), end())
+    await asyncio.gather(go("xrootd", stat_root), go("jalien", stat_alien), go("http", stat_web), end())
     print(json.dumps(times), flush=True)
 
 
@@ -216,7 +296,7 @@ class Beside:
 
     async def __aenter__(self):
         rig, pipe = self.rig, asyncio.subprocess.PIPE
-        words = [__file__, "--beside", f"{rig.xrootd},{rig.jalien},{rig.data}", rig.exacat]
+        words = [__file__, "--beside", f"{rig.xrootd},{rig.jalien},{rig.http},{rig.data}", rig.exacat]
         self.process = await asyncio.create_subprocess_exec(sys.executable, *words, stdin=pipe, stdout=pipe, limit=1 << 26)
         expect("the one that behaves is let in", await self.process.stdout.readline() == b"ready\n")
         self.before = self.most = rig.memory()
@@ -238,6 +318,10 @@ class Beside:
         if await self.process.wait() != 0 and kind is None:
             raise Failed("the one that behaves was not served")
         self.times = json.loads(told or b"{}")
+
+    def median(self, name):
+        times = sorted(self.times.get(name, []))
+        return times[len(times) // 2] if times else 0
 
     def told(self, name):
         times = sorted(self.times.get(name, []))
@@ -459,14 +543,157 @@ async def paths(rig, seconds):
     return f"{count} paths", 64
 
 
-SCENES = [nothing_yet, idle_root, idle_alien, frames, slow_readers, flood, certificates, envelopes, paths]
+async def http_idle(rig, seconds):
+    """connections of HTTP that were answered once, then idle"""
+    webs = await gathered([lambda: Web.connect(rig)] * rig.connections)
+    for web in webs:
+        web.send("GET", "/livez")
+    for web in webs:
+        expect("it is answered", (await web.answer())[0] == 200)
+    await asyncio.sleep(seconds)
+    health = await Web.connect(rig)
+    health.send("GET", "/healthz")
+    expect("health", (await health.answer())[0] == 200)
+    for web in webs:
+        web.close()
+    return f"{len(webs)} connections", NOISE + rig.connections * 24 / 1024
+
+
+async def http_slow(rig, seconds):
+    """HTTP headers and bodies that come by bytes"""
+    each, end = min(1000, rig.connections // 4), time.monotonic() + seconds
+    heads = await gathered([lambda: Web.connect(rig)] * each)
+    bodies = await gathered([lambda: Web.connect(rig)] * each)
+    for web in heads:
+        web.writer.write(b"GET /api/v1/whoami HTTP/1.1\r\nX: ")
+    for number, web in enumerate(bodies):
+        kind = "application/x-ndjson" if number % 2 else "application/json"
+        web.send("POST", ["/api/v1/find", "/api/v1/entries"][number % 2], f"Content-Type: {kind}", "Content-Length: 1000000")
+    while time.monotonic() < end:
+        for web in [*heads, *bodies]:
+            if not web.writer.transport.is_closing():
+                web.writer.write(b" ")
+        await asyncio.sleep(0.5)
+    for web in [*heads, *bodies]:
+        web.close()
+    return f"{2 * each} clients", NOISE + each * (24 + 96) / 1024
+
+
+async def http_garbage(rig, seconds):
+    """a gigabyte of garbage: raw, in lines, in one line, in TLS"""
+    noise, sent, end = os.urandom(MEGABYTE), 0, time.monotonic() + 60 * seconds
+    lines = b"\n".join(noise[at:at + 4000].replace(b"\n", b"") for at in range(0, MEGABYTE, 4000)) + b"\n"
+    ndjson = ("Content-Type: application/x-ndjson", "Transfer-Encoding: chunked")
+    kinds = [
+        (None, noise),
+        (("POST", "/api/v1/entries", *ndjson), lines),
+        (("POST", "/api/v1/entries", *ndjson), noise.replace(b"\n", b"")),
+        (("POST", "/api/v1/find", "Content-Type: application/json", "Transfer-Encoding: chunked"), noise),
+        (("PROPFIND", "/dav/d", "Transfer-Encoding: chunked"), noise),
+        (None, b"\x16\x03\x01" + noise),
+    ]
+    while sent < 1024 and time.monotonic() < end:
+        for head, garbage in kinds:
+            web = await Web.connect(rig)
+            reading = asyncio.create_task(web.ends())
+            if head:
+                web.send(*head)
+                garbage = b"%x\r\n%s\r\n" % (len(garbage), garbage)
+            try:
+                for _ in range(16):
+                    web.writer.write(garbage)
+                    await web.writer.drain()
+                    sent += 1
+                if head:
+                    web.writer.write(b"0\r\n\r\n")
+                    web.writer.write_eof()
+            except ConnectionError:
+                # The server has read enough of it.
+                sent += 1
+            try:
+                await asyncio.wait_for(reading, 1)
+            except asyncio.TimeoutError:
+                pass
+            web.close()
+    return f"{sent} MB", 128
+
+
+async def http_chunks(rig, seconds):
+    """chunked bodies that are cut off, wrong, or of single bytes"""
+    end, count = time.monotonic() + seconds, 0
+    while time.monotonic() < end:
+        for bad in [b"5\r\nab", b"zz\r\n", b"ffffffffffffffffff\r\n", b"-1\r\n", b"5;" + b"x" * 20_000 + b"\r\n", b"1\r\nxyz", b"", b"0\r\nA: b",
+                    b"1\r\n \r\n" * 2000]:
+            for path, kind in [("/api/v1/find", "application/json"), ("/api/v1/entries", "application/x-ndjson")]:
+                web = await Web.connect(rig)
+                web.send("POST", path, f"Content-Type: {kind}", "Transfer-Encoding: chunked", body=bad)
+                web.writer.write_eof()
+                said = await web.ends()
+                expect("an error or an empty answer", b" 500 " not in said[:20], said)
+                web.close()
+                count += 1
+    return f"{count} requests", 64
+
+
+async def http_unread(rig, seconds):
+    """HTTP clients that ask for long answers and read nothing"""
+    each = min(500, rig.connections // 4)
+    webs = await gathered([lambda: Web.connect(rig)] * each)
+    for number, web in enumerate(webs):
+        web.writer.transport.pause_reading()
+        for _ in range(50):
+            if number % 2:
+                web.send("GET", "/api/v1/children/many", "Accept: application/x-ndjson")
+            else:
+                web.send("GET", "/api/v1/children/many?limit=10000")
+    await asyncio.sleep(seconds)
+    web = await Web.connect(rig)
+    web.send("GET", "/api/v1/children/many?limit=1000")
+    status, page = await web.answer()
+    expect("a page", status == 200 and len(json.loads(page)["items"]) > 0, page[:200])
+    for one in [web, *webs]:
+        one.close()
+    return f"{each} clients", NOISE + UNREAD + each * 256 / 1024
+
+
+async def http_frames(rig, seconds):
+    """HTTP/2: resets, settings, pings, endless headers, closed windows"""
+    sent, frame = 0, Http2.frame
+    for name in ["reset", "settings", "ping", "continuation", "empty", "windows"]:
+        made = await gathered([lambda: Http2.connect(rig, 0 if name == "windows" else 1 << 20)] * 8)
+
+        def flood(one, name=name):
+            streams = range(1, 2_000_000, 2)
+            if name == "reset":
+                return (frame(1, 5, stream, one.head) + frame(3, 0, stream, struct.pack(">I", 8)) for stream in streams)
+            if name == "settings":
+                return (frame(4, 0, 0, struct.pack(">HI", 3, 1)) * 100 for _ in streams)
+            if name == "ping":
+                return (frame(6, 0, 0, bytes(8)) * 100 for _ in streams)
+            if name == "continuation":
+                return (frame(9, 0, 1, bytes(16384)) if stream > 1 else frame(1, 1, 1, one.head) for stream in streams)
+            if name == "empty":
+                return (frame(0, 0, 1) * 100 if stream > 1 else frame(1, 4, 1, one.head) for stream in streams)
+            return (frame(1, 5, stream, one.head) for stream in range(1, 256, 2))
+
+        try:
+            sent += sum(await asyncio.wait_for(asyncio.gather(*(one.floods(flood(one)) for one in made)), max(seconds, 5)))
+        except asyncio.TimeoutError:
+            # The server answers settings and pings as long as the client reads.
+            for one in made:
+                one.close()
+    return f"{sent // MEGABYTE} MB", NOISE + UNREAD
+
+
+SCENES = [nothing_yet, idle_root, idle_alien, frames, slow_readers, flood, certificates, envelopes, paths,
+          http_idle, http_slow, http_garbage, http_chunks, http_unread, http_frames]
 
 
 async def all_of_it(rig, seconds, only):
-    say(f"{'':<58} {'what':<20} {'MB':>5} {'most':>5} {'after':>5} {'files':>6}   {'xrootd: n, p50, p99 ms':<22}   jalien: n, p50, p99 ms")
-    failed = 0
+    say(f"{'':<58} {'what':<20} {'MB':>5} {'most':>5} {'after':>5} {'files':>6}   {'xrootd: n, p50, p99 ms':<22}   jalien: n, p50, p99 ms   http: n, p50, p99 ms")
+    failed, alone = 0, {}
     for scene in SCENES:
-        if only not in scene.__name__:
+        if only not in scene.__name__ and scene is not nothing_yet:
             continue
         # Connections of the scene before are noticed to be gone one by one.
         end = time.monotonic() + 120
@@ -483,7 +710,11 @@ async def all_of_it(rig, seconds, only):
             continue
         await asyncio.sleep(1)
         say(f"{scene.__doc__:<58} {what:<20} {beside.before:>5.0f} {beside.most:>5.0f} {rig.memory():>5.0f} {beside.most_files:>6}   "
-            f"{beside.told('xrootd'):<22}   {beside.told('jalien')}")
+            f"{beside.told('xrootd'):<22}   {beside.told('jalien'):<22}   {beside.told('http')}")
+        alone = alone or {name: beside.median(name) for name in beside.times}
+        slow = [name for name, time_alone in alone.items() if beside.median(name) > max(WITHIN * time_alone, NOISE_MS)]
+        if slow:
+            say(f"  slower than {WITHIN} times alone: {', '.join(slow)}")
         if beside.most - beside.before > room:
             failed += 1
             say(f"FAILED {scene.__name__}: memory grew by more than {room:.0f} MB")
@@ -499,7 +730,7 @@ def main():
     parser.add_argument("--beside", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.beside:
-        return asyncio.run(behave(Ports(*asked.beside.split(",", 2))))
+        return asyncio.run(behave(Ports(*asked.beside.split(",", 3))))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     # The server serves twice as many and 500 more, and keeps some hundred files for itself.

@@ -5,6 +5,7 @@
 //! shows. Every number is of durable changes and exact answers. Answers are checked (of bare frames
 //! 1 of 16 item by item, all for their request), and an error ends the run.
 
+pub mod bare_http;
 mod beside;
 pub mod echo;
 mod engine;

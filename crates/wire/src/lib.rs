@@ -6,5 +6,6 @@ pub mod jalien;
 pub mod json;
 pub mod jwt;
 pub mod native;
+pub mod percent;
 pub mod webdav;
 pub mod xrootd;

@@ -576,4 +576,10 @@ pub struct BenchArgs {
     /// Socket of an echo server that a measurement starts, to compare with
     #[arg(long, hide = true)]
     pub echo: Option<PathBuf>,
+    /// Address of a bare HTTP server that a measurement starts, to compare with
+    #[arg(long, hide = true, requires = "bare_bytes")]
+    pub bare_http: Option<SocketAddr>,
+    /// Bytes of its answers
+    #[arg(long, hide = true, requires = "bare_http")]
+    pub bare_bytes: Option<usize>,
 }

@@ -154,6 +154,9 @@ pub fn completions(args: &CompletionsArgs) -> Result<u8, Failure> {
 
 /// `exacat bench`
 pub async fn bench(args: BenchArgs, style: crate::output::Style) -> Result<u8, Failure> {
+    if let (Some(address), Some(bytes)) = (args.bare_http, args.bare_bytes) {
+        exacat_bench::bare_http::serve(address, bytes).await?;
+    }
     if let Some(socket) = &args.echo {
         exacat_bench::echo::serve(socket).await?;
     }

@@ -30,6 +30,14 @@ pub struct ByAddress {
     counts: Mutex<HashMap<IpAddr, usize>>,
 }
 
+/// Returns the address that counts as one host: for IPv6 that of its /64 network.
+pub(crate) fn network_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
+        address => address,
+    }
+}
+
 impl ByAddress {
     /// Makes a count of at most `max` of one address.
     pub fn new(max: usize) -> Arc<Self> {
@@ -38,10 +46,7 @@ impl ByAddress {
 
     /// Takes one for this address; none if its share is used up.
     pub fn take(self: &Arc<Self>, address: IpAddr) -> Option<HeldByAddress> {
-        let address = match address.to_canonical() {
-            IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
-            address => address,
-        };
+        let address = network_of(address);
         let mut counts = self.counts.lock();
         let count = counts.entry(address).or_insert(0);
         if *count >= self.max {

@@ -28,6 +28,7 @@ use exacat_model::{AccountName, Error, ErrorKind, Operation};
 use parking_lot::Mutex;
 
 pub use bounded::{Bounded, Held};
+pub(crate) use connections::network_of;
 pub use connections::{ByAddress, ConnectionSlot, ConnectionSlots, Entrance, RefusalSlot};
 pub use lane::{Entered, Lane, Step, Turn, UserKey};
 pub(crate) use unread::{Room, Unread, limit_of};

@@ -15,6 +15,7 @@ mod dav;
 #[path = "../xrootd/element.rs"]
 mod element;
 mod hostile;
+mod http2;
 mod rest;
 mod store;
 mod third_party;

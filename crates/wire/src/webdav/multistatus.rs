@@ -6,12 +6,12 @@ use exacat_model::{Checksums, Kind, Tag, TagKey, TimeMs};
 
 use super::date::{push_http_date, push_rfc3339_date};
 use super::headers::push_checksums;
-use super::path::push_encoded;
 use super::property::{
     DAV, DCACHE, EXACAT, LCGDM, Live, PropertyName, TAGS, dead_property_key, property_of_key, push_value,
 };
 use super::request::Propfind;
 use super::xml::{DECLARATION, XML_NAMESPACE, is_name, push_attribute, push_number, push_text};
+use crate::percent::push_encoded;
 
 /// Namespaces that the root element declares, with their prefixes.
 const PREFIXES: [(&str, &str); 5] = [("D", DAV), ("X", EXACAT), ("T", TAGS), ("C", DCACHE), ("L", LCGDM)];

@@ -3,33 +3,7 @@
 use exacat_model::{Error, Lfn, Result};
 
 use super::shown;
-
-/// Bytes that a path has unescaped: the unreserved ones of RFC 3986, and the separator.
-const PLAIN: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < 128 {
-        table[byte] =
-            (byte as u8).is_ascii_alphanumeric() || matches!(byte as u8, b'-' | b'.' | b'_' | b'~' | b'/');
-        byte += 1;
-    }
-    table
-};
-
-const HEX: &[u8; 16] = b"0123456789ABCDEF";
-
-/// Appends a path or name, percent-encoded. Slashes stay.
-pub fn push_encoded(out: &mut Vec<u8>, text: &str) {
-    let mut rest = text.as_bytes();
-    while let Some(at) = rest.iter().position(|byte| !PLAIN[usize::from(*byte)]) {
-        let (plain, behind) = rest.split_at(at);
-        out.extend_from_slice(plain);
-        let Some((byte, behind)) = behind.split_first() else { return };
-        out.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
-        rest = behind;
-    }
-    out.extend_from_slice(rest);
-}
+use crate::percent::{self, push_encoded};
 
 /// Returns the path of an LFN below a prefix; a directory's ends in a slash.
 pub fn encode(lfn: &Lfn, prefix: &str, is_directory: bool) -> String {
@@ -40,27 +14,6 @@ pub fn encode(lfn: &Lfn, prefix: &str, is_directory: bool) -> String {
         out.push(b'/');
     }
     String::from_utf8(out).unwrap_or_default()
-}
-
-/// Decodes `%XX`, once.
-fn decoded(path: &str) -> Result<String> {
-    let mut bytes = Vec::with_capacity(path.len());
-    let mut rest = path.as_bytes();
-    while let [first, behind @ ..] = rest {
-        if *first != b'%' {
-            bytes.push(*first);
-            rest = behind;
-            continue;
-        }
-        let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-        let [high, low, after @ ..] = behind else { return Err(bad(path, "ends in an incomplete escape")) };
-        let (Some(high), Some(low)) = (digit(high), digit(low)) else {
-            return Err(bad(path, "has '%' without two hex digits: encode '%' as %25"));
-        };
-        bytes.push(high << 4 | low);
-        rest = after;
-    }
-    String::from_utf8(bytes).map_err(|_| bad(path, "is not UTF-8 after decoding"))
 }
 
 fn bad(path: &str, why: &str) -> Error {
@@ -86,7 +39,7 @@ fn lfn(path: &str, prefix: &str) -> Result<Option<Lfn>> {
     if path.contains(['?', '#']) {
         return Err(bad(path, "has a query or fragment: encode '?' as %3F and '#' as %23"));
     }
-    let text = decoded(path)?;
+    let text = percent::decode(path, false).map_err(|why| bad(path, why))?;
     let Some(rest) = below(&text, prefix) else { return Ok(None) };
     if rest.contains("//") {
         return Err(bad(path, "has an empty component ('//'): send single slashes"));

@@ -34,10 +34,28 @@ const RETRY_SECONDS: &str = "1";
 /// Start of the URI of a kind of error.
 const KIND_URI: &str = "urn:exacat:error:";
 
+/// Bytes of an answer, and the room that they take until the connection has sent them.
+struct Unsent {
+    bytes: Vec<u8>,
+    _room: Room,
+}
+
+impl AsRef<[u8]> for Unsent {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Returns bytes that keep their room until the connection has sent them.
+pub(super) fn in_room(bytes: Vec<u8>, mut room: Room) -> Bytes {
+    room.turned_out(bytes.len());
+    Bytes::from_owner(Unsent { bytes, _room: room })
+}
+
 /// A part of a long answer.
 pub(super) enum Part {
-    /// Some bytes, and the room that they take.
-    Bytes(Bytes, Option<Room>),
+    /// Some bytes.
+    Bytes(Bytes),
     /// The end. Without it the connection is broken off, so that the client notices.
     End,
 }
@@ -78,7 +96,7 @@ impl hyper::body::Body for Body {
             Body::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Body::Parts { parts, .. } => match parts.poll_recv(context) {
                 Poll::Pending => Poll::Pending,
-                Poll::Ready(Some(Part::Bytes(bytes, _room))) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                Poll::Ready(Some(Part::Bytes(bytes))) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
                 Poll::Ready(Some(Part::End)) => {
                     *self = Body::Ended;
                     Poll::Ready(None)

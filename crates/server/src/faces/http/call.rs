@@ -10,6 +10,7 @@ use exacat_model::{
     TimeMs,
 };
 use exacat_wire::native::{Authenticate, Credentials, Secret};
+use exacat_wire::percent;
 use http_body_util::BodyExt;
 use hyper::HeaderMap;
 use hyper::body::Incoming;
@@ -39,6 +40,8 @@ const AT_LEAST_TIME: Duration = Duration::from_secs(30);
 const AT_LEAST_PAUSE: Duration = Duration::from_millis(20);
 /// Most bytes of the body of a request that is read whole.
 pub(super) const BODY_BYTES_MAX: usize = 8 << 20;
+/// Bytes of room that a body takes at a time, however small its parts are.
+const BODY_ROOM_BYTES: usize = 64 << 10;
 /// Bytes of room that a part of a long answer takes before its size is known.
 const PART_ROOM_BYTES: usize = 256 << 10;
 /// Items of the first page of a streamed answer; following pages double.
@@ -180,10 +183,17 @@ impl Call {
         }
     }
 
-    /// Returns the first page of at most `limit` items.
-    pub async fn first_page(&mut self, operation: Operation, limit: u32) -> Result<Answer> {
-        let operation = self.unread.paged(operation, limit, false);
-        self.ask(operation).await
+    /// Returns the first page of at most `limit` items, and the room for it. The page is small if
+    /// unread answers use up the room of all.
+    pub async fn first_page(&mut self, operation: Operation, limit: u32) -> Result<(Answer, Room)> {
+        let room = self.room().await;
+        let operation = self.unread.paged(operation, limit, room.is_small());
+        Ok((self.ask(operation).await?, room))
+    }
+
+    /// Returns the parts of the request's body.
+    pub fn frames(&self, body: Incoming) -> Frames {
+        Frames { body, stall: self.service.limits.output_stall, until: self.deadline }
     }
 
     /// Streams the pages of an answer: see [`Pages`].
@@ -358,36 +368,54 @@ fn check_age(id: OperationId, now: TimeMs) -> Result<()> {
     ))
 }
 
-/// Reads a whole body of at most `most` bytes.
+/// Reads a whole body of at most `most` bytes. The client must send as many bytes in a time as it
+/// must read of answers.
 pub(super) async fn whole(service: &Service, body: Incoming, most: usize) -> Result<(Bytes, Vec<Held>)> {
-    let mut frames = Frames { body, stall: service.limits.output_stall };
-    let (mut bytes, mut held) = (Vec::new(), Vec::new());
+    let limits = &service.limits;
+    let stall = limits.output_stall;
+    let mut frames = Frames { body, stall, until: Instant::now() + limits.deadline_max };
+    let (mut bytes, mut held, mut room) = (Vec::new(), Vec::new(), 0);
+    let (mut since, mut seen) = (Instant::now(), 0);
     while let Some(part) = frames.next().await? {
-        if bytes.len() + part.len() > most {
-            return Err(Error::limit("the length of the body in bytes", bytes.len() + part.len(), most));
+        let length = bytes.len() + part.len();
+        if length > most {
+            return Err(Error::limit("the length of the body in bytes", length, most));
         }
-        let room = service.admission.request_bytes.take(part.len());
-        held.push(room.ok_or_else(|| busy("bytes of requests"))?);
+        if length > room {
+            let more = (length - room).max(BODY_ROOM_BYTES);
+            held.push(service.admission.request_bytes.take(more).ok_or_else(|| busy("bytes of requests"))?);
+            room += more;
+        }
         bytes.extend_from_slice(&part);
+        if bytes.len() - seen >= limits.output_progress_bytes {
+            (since, seen) = (Instant::now(), bytes.len());
+        } else if since.elapsed() >= stall {
+            return Err(stalled());
+        }
     }
     Ok((bytes.into(), held))
 }
 
 /// The body of a request, part by part.
 pub(super) struct Frames {
-    pub body: Incoming,
+    body: Incoming,
     /// Longest wait for a part.
-    pub stall: Duration,
+    stall: Duration,
+    /// Time at which the body must have ended.
+    until: Instant,
+}
+
+fn stalled() -> Error {
+    Error::new(ErrorKind::Unavailable, "the body of the request did not come in time")
 }
 
 impl Frames {
     /// Returns the next part; none at the end.
     pub async fn next(&mut self) -> Result<Option<Bytes>> {
         loop {
-            let frame = tokio::time::timeout(self.stall, self.body.frame()).await;
-            let stalled =
-                |_| Error::new(ErrorKind::Unavailable, "the body of the request did not come in time");
-            match frame.map_err(stalled)? {
+            let until = self.until.min(Instant::now() + self.stall);
+            let frame = tokio::time::timeout_at(until.into(), self.body.frame()).await;
+            match frame.map_err(|_| stalled())? {
                 None => return Ok(None),
                 Some(Ok(frame)) => {
                     if let Ok(bytes) = frame.into_data()
@@ -411,37 +439,12 @@ pub(super) fn lfn_below(path: &str) -> Result<Lfn> {
 
 /// Decodes a percent-encoded text, once.
 pub(super) fn decoded(text: &str, plus_is_blank: bool) -> Result<String> {
-    let bad = || Error::invalid(format!("not percent-encoded UTF-8: {text:.100?}"));
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'%' => {
-                let mut digit = || char::from(rest.next()?).to_digit(16);
-                let high = digit().ok_or_else(bad)?;
-                let low = digit().ok_or_else(bad)?;
-                u8::try_from(high * 16 + low).map_err(|_| bad())?
-            }
-            b'+' if plus_is_blank => b' ',
-            other => other,
-        });
-    }
-    String::from_utf8(bytes).map_err(|_| bad())
+    percent::decode(text, plus_is_blank).map_err(|why| Error::invalid(format!("the text {text:.100?} {why}")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn text_is_decoded_once() {
-        assert_eq!(decoded("/a%20b%2520", false).unwrap(), "/a b%20");
-        assert_eq!(decoded("a+b", true).unwrap(), "a b");
-        assert_eq!(decoded("a+b", false).unwrap(), "a+b");
-        for bad in ["%", "%1", "%zz", "%ff", "%c3"] {
-            assert!(decoded(bad, false).is_err(), "{bad}");
-        }
-    }
 
     #[test]
     fn operation_id_is_a_uuid_of_version_7() {

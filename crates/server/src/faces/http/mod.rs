@@ -1,25 +1,27 @@
 //! HTTP: the REST API, WebDAV, and monitoring. One listener speaks HTTPS, and plain HTTP with the networks
 //! that the operator names.
 //!
-//! A connection beyond the slots of all clients still gets one of the slots of monitoring, if one
-//! is free. There it may read metrics and health; everything else is answered with 503.
+//! A connection beyond the slots of all clients still gets one of the slots of monitoring. There it
+//! may read metrics and health; everything else is answered with 503.
 
 mod answers;
 mod call;
 mod dav;
 mod health;
+mod http2;
+mod monitoring;
 mod rest;
 mod stalling;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use exacat_model::Error;
 use exacat_wire::json::SeNames;
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::header::{CONNECTION, EXPECT, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::service::service_fn;
@@ -34,7 +36,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::{REFUSAL_TIME, handshake, pause_after_accept_error, without_delay};
 use crate::access::Peer;
-use crate::admission::{Bounded, ByAddress, ConnectionSlot, Entrance, busy};
+use crate::admission::{ConnectionSlot, Entrance, busy};
 use crate::data_server::WebClient;
 use crate::envelopes::Envelopes;
 use crate::instruments::count;
@@ -44,11 +46,13 @@ use crate::settings::HttpSettings;
 use crate::uploads::Uploads;
 use answers::{Body, TEXT, problem, text};
 use call::Known;
+use http2::{Streams, Watched};
+use monitoring::Monitoring;
 use stalling::Stalling;
 
 /// First byte of a client that speaks TLS.
 const TLS_FIRST: u8 = 0x16;
-/// Longest time from one request to the next over HTTP/1, headers included.
+/// Longest time from one request to the next, over HTTP/1 headers included.
 const HEADER_TIME: Duration = Duration::from_secs(60);
 /// Longest such time in a slot of monitoring.
 const MONITORING_HEADER_TIME: Duration = Duration::from_secs(10);
@@ -62,6 +66,10 @@ const HEADERS_MAX: usize = 100;
 const STREAMS_MAX: u32 = 128;
 /// Bytes of answers that an HTTP/2 stream buffers.
 const STREAM_BUFFER_BYTES: usize = 256 << 10;
+/// Checks of an HTTP/2 connection in each of its time limits.
+const CHECKS: u32 = 4;
+/// Longest time for the last answers of a connection that ends because it was idle.
+const FAREWELL_TIME: Duration = Duration::from_secs(10);
 /// Interval of pings that find a dead HTTP/2 client, and the time for their answers.
 const PING_TIME: Duration = Duration::from_secs(30);
 /// Most bytes that are read of a body that the answer did not need.
@@ -136,10 +144,7 @@ struct Conversation {
 /// flight hold `alive`.
 pub(crate) async fn serve(face: Arc<Face>, listener: TcpListener, alive: mpsc::Sender<()>) {
     let service = Arc::clone(&face.service);
-    let most = service.limits.metrics_connections_max;
-    let monitoring = Bounded::new(most);
-    // One host must leave slots for others.
-    let by_address = ByAddress::new(most - most / 4);
+    let mut monitoring = Monitoring::new(service.limits.metrics_connections_max);
     let (stopping, ended) = (service.reached(Phase::Stopping), service.reached(Phase::Ended));
     tokio::pin!(stopping, ended);
     let mut alive = Some(alive);
@@ -158,14 +163,12 @@ pub(crate) async fn serve(face: Arc<Face>, listener: TcpListener, alive: mpsc::S
                             converse(face, stream, peer, Some(slot)).await;
                             drop(alive);
                         });
-                    } else if let Some(held) =
-                        by_address.take(peer.ip()).and_then(|held| Some((held, monitoring.take(1)?)))
-                    {
-                        let face = Arc::clone(&face);
-                        tasks.spawn(async move {
-                            let conversation = converse(face, stream, peer, None);
-                            let _ = tokio::time::timeout(MONITORING_TIME, conversation).await;
-                            drop(held);
+                    } else {
+                        let conversation = converse(Arc::clone(&face), stream, peer, None);
+                        monitoring.admit(peer.ip(), || {
+                            tasks.spawn(async {
+                                let _ = tokio::time::timeout(MONITORING_TIME, conversation).await;
+                            })
                         });
                     }
                 }
@@ -214,18 +217,23 @@ async fn converse(face: Arc<Face>, mut stream: TcpStream, peer: SocketAddr, slot
     }
 }
 
+/// Returns the longest time from one request of a connection to the next.
+fn header_time(conversation: &Conversation) -> Duration {
+    let most = if conversation.slot.is_some() { HEADER_TIME } else { MONITORING_HEADER_TIME };
+    most.min(conversation.face.service.limits.idle_time)
+}
+
 async fn over_http1(conversation: Arc<Conversation>, stream: impl AsyncRead + AsyncWrite + Unpin) {
     let limits = Arc::clone(&conversation.face.service.limits);
     let stopping = conversation.face.service.reached(Phase::Stopping);
-    let header_time = if conversation.slot.is_some() { HEADER_TIME } else { MONITORING_HEADER_TIME };
     let stream = Stalling::new(stream, limits.output_stall, limits.output_progress_bytes);
+    // No `pipeline_flush`: with it, answers of pipelined requests are buffered without a bound.
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(header_time)
+        .header_read_timeout(header_time(&conversation))
         .max_buf_size(HEADER_BYTES_MAX)
         .max_headers(HEADERS_MAX)
-        .pipeline_flush(true)
-        .serve_connection(TokioIo::new(stream), answering(conversation));
+        .serve_connection(TokioIo::new(stream), answering(conversation, None));
     tokio::pin!(connection, stopping);
     let mut told = false;
     let ended = loop {
@@ -248,6 +256,8 @@ async fn over_http2(
 ) {
     let limits = Arc::clone(&conversation.face.service.limits);
     let stopping = conversation.face.service.reached(Phase::Stopping);
+    let idle_time = header_time(&conversation);
+    let streams = Streams::new();
     let stream = Stalling::new(stream, limits.output_stall, limits.output_progress_bytes);
     let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
@@ -256,15 +266,34 @@ async fn over_http2(
         .max_send_buf_size(STREAM_BUFFER_BYTES)
         .keep_alive_interval(PING_TIME)
         .keep_alive_timeout(PING_TIME)
-        .serve_connection(TokioIo::new(stream), answering(conversation));
-    tokio::pin!(connection, stopping);
-    let mut told = false;
+        .serve_connection(TokioIo::new(stream), answering(conversation, Some(Arc::clone(&streams))));
+    let checks = tokio::time::sleep(Duration::ZERO);
+    tokio::pin!(connection, stopping, checks);
+    let (mut told, mut idle_since) = (false, None);
     let ended = loop {
         tokio::select! {
             ended = connection.as_mut() => break ended,
             () = &mut stopping, if !told => {
                 connection.as_mut().graceful_shutdown();
                 told = true;
+            }
+            () = &mut checks => {
+                if streams.stalled() >= limits.output_stall {
+                    return tracing::debug!("an HTTP/2 client does not take its answers");
+                }
+                if streams.idle() >= idle_time {
+                    let since = *idle_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() >= FAREWELL_TIME {
+                        return tracing::debug!("an idle HTTP/2 connection does not end");
+                    }
+                    if !told {
+                        connection.as_mut().graceful_shutdown();
+                        told = true;
+                    }
+                } else {
+                    idle_since = None;
+                }
+                checks.as_mut().reset(tokio::time::Instant::now() + idle_time.min(limits.output_stall) / CHECKS);
             }
         }
     };
@@ -273,19 +302,24 @@ async fn over_http2(
     }
 }
 
-type Answering = futures::future::BoxFuture<'static, Result<Response<Body>, Infallible>>;
+type Answering = futures::future::BoxFuture<'static, Result<Response<Watched>, Infallible>>;
 
 fn answering(
     conversation: Arc<Conversation>,
+    streams: Option<Arc<Streams>>,
 ) -> impl hyper::service::Service<
     Request<Incoming>,
-    Response = Response<Body>,
+    Response = Response<Watched>,
     Error = Infallible,
     Future = Answering,
 > {
     service_fn(move |request: Request<Incoming>| -> Answering {
         let conversation = Arc::clone(&conversation);
-        Box::pin(async move { Ok(answer(conversation, request).await) })
+        let stream = streams.as_ref().map(Streams::open);
+        Box::pin(async move {
+            let response = answer(conversation, request).await;
+            Ok(response.map(|body| Watched::new(body, stream)))
+        })
     })
 }
 
@@ -296,7 +330,10 @@ async fn answer(conversation: Arc<Conversation>, request: Request<Incoming>) -> 
     let mut body = Some(body);
     let response = answer_to(&conversation, &head, &mut body).await;
     // Reading would tell a client that waits for `100 Continue` to send its body.
-    if let Some(body) = body.filter(|_| !head.headers.contains_key(EXPECT)) {
+    if let Some(body) = body
+        && !body.is_end_stream()
+        && !head.headers.contains_key(EXPECT)
+    {
         let _ = tokio::time::timeout(UNREAD_TIME, Limited::new(body, UNREAD_BYTES_MAX).collect()).await;
     }
     response

@@ -347,7 +347,7 @@ pub(super) async fn run(request: Request<'_>, plan: Plan) -> Outcome {
             tokio::select! {
                 marker = markers.recv() => {
                     let Some(marker) = marker else { break };
-                    if parts_sender.send(Part::Bytes(marker.into(), None)).await.is_err() {
+                    if parts_sender.send(Part::Bytes(marker.into())).await.is_err() {
                         break;
                     }
                 }
@@ -361,7 +361,7 @@ pub(super) async fn run(request: Request<'_>, plan: Plan) -> Outcome {
             Ok(Err(error)) => format!("failure: {}\n", one_line(&error.message)),
             Err(error) => format!("failure: the outcome is unknown: {error}\n"),
         };
-        if parts_sender.send(Part::Bytes(end.into(), None)).await.is_ok() {
+        if parts_sender.send(Part::Bytes(end.into())).await.is_ok() {
             // The client may be gone.
             let _ = parts_sender.send(Part::End).await;
         }

@@ -27,9 +27,9 @@ use hyper::{HeaderMap, Method, Response, StatusCode};
 
 use super::Conversation;
 use super::answers::{
-    Body, EVENTS, JSON, LINES, answer as whole_answer, empty, not_allowed, problem, problem_as, set,
+    Body, EVENTS, JSON, LINES, answer as whole_answer, empty, in_room, not_allowed, problem, problem_as, set,
 };
-use super::call::{BODY_BYTES_MAX, Call, Frames, REVISION, decoded, lfn_below, text_of, whole};
+use super::call::{BODY_BYTES_MAX, Call, REVISION, decoded, lfn_below, text_of, whole};
 use crate::admission::limit_of;
 use arguments::{Arguments, cursor_text};
 use endpoints::{Endpoint, Run, Shape, View, endpoints, limit, position};
@@ -181,7 +181,7 @@ async fn run(
         check_kind(headers, &[LINES, STREAM, JSON])?;
         let bulk = Bulk::new(lines, &arguments)?;
         let body = body.take().ok_or_else(|| Error::invalid("the body was read before"))?;
-        let frames = Frames { body, stall: face.service.limits.output_stall };
+        let frames = call.frames(body);
         let kind = if wants == Wanted::Stream { STREAM } else { LINES };
         let mut response = streams::bulk(call, bulk, frames, face.ses(), kind);
         set(&mut response, REVISION, &revision.0.to_string());
@@ -334,7 +334,7 @@ async fn page(
         Some(0) => PAGE_ITEMS,
         _ => PAGE_ITEMS_MAX,
     };
-    let answer = call.first_page(operation, items).await?;
+    let (answer, room) = call.first_page(operation, items).await?;
     let next = answer.next().cloned();
     let renderer = Renderer { names, view: endpoint.view, failures: Failures::Request, ses };
     let mut objects = Objects::with_commas();
@@ -348,7 +348,7 @@ async fn page(
         objects.bytes.extend_from_slice(format!(",\"next\":\"{cursor}\"").as_bytes());
     }
     objects.bytes.extend_from_slice(b"}\n");
-    let mut response = whole_answer(StatusCode::OK, JSON, objects.bytes);
+    let mut response = whole_answer(StatusCode::OK, JSON, in_room(objects.bytes, room));
     if let Some(link) = link {
         set(&mut response, LINK, &link);
     }

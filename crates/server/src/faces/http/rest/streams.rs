@@ -15,7 +15,7 @@ use hyper::Response;
 use hyper::header::CONTENT_TYPE;
 use tokio::sync::mpsc;
 
-use super::super::answers::{Body, CancelOnDrop, Part, empty, set};
+use super::super::answers::{Body, CancelOnDrop, Part, empty, in_room, set};
 use super::super::call::{Call, Frames, Pages};
 use super::arguments::{Arguments, json};
 use super::endpoints::{Lines, View};
@@ -50,14 +50,15 @@ struct Outlet {
 
 impl Outlet {
     /// Sends a part, after the client has taken most of those before.
-    async fn put(&self, bytes: Vec<u8>, mut room: Option<Room>) -> Result<()> {
+    async fn put(&self, bytes: Vec<u8>, room: Option<Room>) -> Result<()> {
         if bytes.is_empty() {
             return Ok(());
         }
-        if let Some(room) = &mut room {
-            room.turned_out(bytes.len());
-        }
-        self.sender.send(Part::Bytes(bytes.into(), room)).await.map_err(|_| cancelled())
+        let bytes = match room {
+            Some(room) => in_room(bytes, room),
+            None => bytes.into(),
+        };
+        self.sender.send(Part::Bytes(bytes)).await.map_err(|_| cancelled())
     }
 
     /// Ends the answer: with an error, if there was one, as its last object.
