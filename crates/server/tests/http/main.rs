@@ -7,6 +7,7 @@
 )]
 
 mod bulk;
+mod certificates;
 #[allow(dead_code, reason = "shared with the tests of the native protocol")]
 #[path = "../native/client.rs"]
 mod client;
@@ -15,6 +16,9 @@ mod dav;
 #[path = "../xrootd/element.rs"]
 mod element;
 mod hostile;
+mod judging;
+mod origins;
+mod paths;
 mod rest;
 mod store;
 mod third_party;
