@@ -25,6 +25,7 @@ import urllib.request
 
 import clients_of_http
 import clients_of_xrootd
+import rest_schema
 from clients_rig import PATIENCE, Failed, Left, expect, free_port, is_open, say, wait_until
 
 HOME = "/alice/cern.ch/user/j/jdoe"
@@ -501,7 +502,7 @@ def need_storage(rig):
 
 
 TRIED = [token, strangers, names, session, own, scripted, copies, contents, envelopes, upstream, *clients_of_xrootd.TRIED,
-         *clients_of_http.TRIED]
+         *clients_of_http.TRIED, rest_schema.rest]
 
 
 def main():

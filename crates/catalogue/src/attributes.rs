@@ -3,8 +3,8 @@
 use exacat_model::limits::REPLICAS_PER_FILE_MAX;
 use exacat_model::operation::{Attribute, NewReplica, ReplicaEdit};
 use exacat_model::{
-    Answer, Body, Edit, Entry, Error, ErrorKind, Expect, File, FileRef, Guid, Lfn, Location, Mode, Mutation,
-    NewBody, NewEntry, OperationId, Pfn, Replica, Result, Se, SeName, SeNumber,
+    Answer, Body, Edit, Entry, Error, ErrorKind, File, FileRef, Guid, Lfn, Location, Mode, Mutation, NewBody,
+    NewEntry, OperationId, Pfn, Replica, Result, Se, SeName, SeNumber,
 };
 
 use crate::Catalogue;
@@ -77,7 +77,7 @@ impl Catalogue {
                 check_may_set(caller, &resolved, edit)?;
             }
             let Entry { at, .. } = &resolved.entry;
-            let expect = Expect::entry(resolved.entry.id());
+            let expect = caller.expect(resolved.entry.id());
             Ok(Mutation::Update { at: at.clone(), expect, edits: edits.clone() })
         });
         let bytes = MUTATION_BYTES + ATTRIBUTE_BYTES * attributes.len();
@@ -251,7 +251,7 @@ fn plan_replicas(
             }
         });
     }
-    let expect = Expect::entry(entry.id());
+    let expect = caller.expect(entry.id());
     Ok(Mutation::Update { at: entry.at, expect, edits })
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use exacat_model::{
-    AccountName, Entry, Error, ErrorKind, Fingerprint, GroupId, Lfn, Mode, Operation, RecordKey, Result,
-    Revision, Role, TimeMs, TokenId, User, UserId,
+    AccountName, Entry, EntryId, Error, ErrorKind, Expect, Fingerprint, GroupId, Lfn, Mode, Operation,
+    RecordKey, Result, Revision, Role, TimeMs, TokenId, User, UserId,
 };
 use exacat_store::{Gate, Judged, JudgedEntry};
 
@@ -28,6 +28,8 @@ pub struct Caller {
     asks: Fingerprint,
     /// Activity that the requested operation needs on each path; the strictest while there is none.
     needs: Need,
+    /// Version that the entry of a change must have; none for any.
+    version: Option<Revision>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +61,13 @@ impl Eq for Caller {}
 
 impl Caller {
     fn new(known: Known) -> Self {
-        Caller { known: Arc::new(known), judgement: None, asks: Fingerprint::UNKNOWN, needs: Need::Modify }
+        Caller {
+            known: Arc::new(known),
+            judgement: None,
+            asks: Fingerprint::UNKNOWN,
+            needs: Need::Modify,
+            version: None,
+        }
     }
 
     /// Returns a caller without credentials. It sees what modes give to others, if the settings
@@ -216,6 +224,21 @@ impl Caller {
     /// Records the ancestor permissions of a change whose right does not depend on them.
     pub(crate) fn passes_by(&self, gates: &[Gate]) {
         gates.iter().for_each(|gate| self.judges(|| JudgedEntry::from(gate)));
+    }
+
+    /// Requires a version of the entry that a change is about. The store compares it at the commit.
+    pub fn requiring(&self, version: Option<Revision>) -> Self {
+        Caller { version, ..self.clone() }
+    }
+
+    /// Returns the condition on an entry that is changed.
+    pub(crate) fn expect(&self, id: EntryId) -> Expect {
+        Expect { id: Some(id), revision: self.version }
+    }
+
+    /// Continues the request of another caller, which was judged again.
+    pub(crate) fn in_place_of(self, other: &Caller) -> Self {
+        Caller { asks: other.asks, needs: other.needs, version: other.version, ..self }
     }
 
     /// Sets the fingerprint of the requested operation.

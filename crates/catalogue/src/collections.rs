@@ -4,8 +4,8 @@ use exacat_model::Effect;
 use exacat_model::answer::Member;
 use exacat_model::limits::{EDITS_PER_UPDATE_MAX, TAGS_PER_ENTRY_MAX};
 use exacat_model::{
-    Answer, Body, Cursor, Edit, Entry, EntryId, Error, ErrorKind, Expect, FieldChange, FileRef, Guid, Lfn,
-    Mode, Mutation, NewBody, NewEntry, OperationId, Result, Revision, Tag,
+    Answer, Body, Cursor, Edit, Entry, EntryId, Error, ErrorKind, FieldChange, FileRef, Guid, Lfn, Mode,
+    Mutation, NewBody, NewEntry, OperationId, Result, Revision, Tag,
 };
 use exacat_store::{Located, Outcome, Place, Refusal};
 
@@ -143,7 +143,7 @@ impl Catalogue {
                 Err(error) => refused.push((file.clone(), error)),
             }
         }
-        let expect = Expect::entry(entry.id());
+        let expect = caller.expect(entry.id());
         Ok(Mutation::Update { at: entry.at, expect, edits })
     }
 

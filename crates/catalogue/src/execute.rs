@@ -88,7 +88,7 @@ impl Catalogue {
             }
             // The change that outdated the judgement is in the state read from here on.
             since = self.store.revision().await?;
-            caller = self.revalidate(&caller).await?.asking(caller.asks());
+            caller = self.revalidate(&caller).await?.in_place_of(&caller);
             self.admit_writer(&caller)?;
         }
         Err(Error::new(ErrorKind::Busy, Refusal::Outdated.to_string()))

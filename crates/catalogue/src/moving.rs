@@ -2,8 +2,7 @@
 
 use exacat_model::limits::LFN_BYTES_MAX;
 use exacat_model::{
-    Answer, At, Body, Entry, Error, ErrorKind, Expect, Kind, Lfn, Mutation, Name, OperationId, Result,
-    TrashId,
+    Answer, At, Body, Entry, Error, ErrorKind, Kind, Lfn, Mutation, Name, OperationId, Result, TrashId,
 };
 use exacat_store::{Gate, Outcome, UsageOf};
 
@@ -36,7 +35,7 @@ impl Catalogue {
             return Err(Error::invalid("the root cannot be moved"));
         };
         check_removable(caller, source.parent_gate(), &source.entry, &source.lfn)?;
-        let expect = Expect::entry(source.entry.id());
+        let expect = caller.expect(source.entry.id());
         let to = match self.spot(caller, to, to.must_be_directory()).await? {
             // The entry has this name already: the store answers that nothing changes.
             Spot::Taken(target) if target.entry.id() == source.entry.id() => source.entry.at.clone(),
@@ -141,7 +140,7 @@ impl Catalogue {
             }
             _ => {}
         }
-        let expect = Expect::entry(entry.id());
+        let expect = caller.expect(entry.id());
         Ok(Mutation::Remove { at: entry.at, expect, only_empty, lfn: found })
     }
 }

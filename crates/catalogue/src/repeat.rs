@@ -122,14 +122,6 @@ impl Catalogue {
         }
     }
 
-    /// True if this caller's operation was applied before under this id, and is remembered. An id of
-    /// another operation, or of another caller, is a conflict.
-    pub async fn was_applied(&self, caller: &Caller, id: OperationId, operation: &Operation) -> Result<bool> {
-        check_id(id, self.now())?;
-        let caller = caller.asking(fingerprint(caller, operation));
-        Ok(self.recall(&caller, id).await?.is_some())
-    }
-
     /// Applies the one mutation of an operation. If planning failed, returns that error, unless the
     /// operation was applied before: then its first outcome.
     pub(crate) async fn apply_planned(

@@ -4,9 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use exacat_model::answer::TagInForce;
 use exacat_model::limits::TAGS_PER_ENTRY_MAX;
-use exacat_model::{
-    Answer, DirId, Edit, EntryId, Error, Expect, Lfn, Mutation, OperationId, Result, Tag, TagKey,
-};
+use exacat_model::{Answer, DirId, Edit, EntryId, Error, Lfn, Mutation, OperationId, Result, Tag, TagKey};
 
 use crate::Catalogue;
 use crate::attributes::check_writable;
@@ -47,7 +45,7 @@ impl Catalogue {
         let items = found.into_iter().map(|resolved| {
             let Resolved { lfn, entry, .. } = resolved?;
             check_writable(caller, &entry, &lfn)?;
-            let expect = Expect::entry(entry.id());
+            let expect = caller.expect(entry.id());
             Ok(Mutation::Update { at: entry.at, expect, edits: edits.clone() })
         });
         let done = self.apply_each_done(caller, id, items, bytes, |index| lfns[index].clone()).await?;

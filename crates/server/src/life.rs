@@ -13,6 +13,7 @@ use exacat_store::{Clock, Store};
 use exacat_store_cassandra::{CassandraStore, check_schema};
 use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore};
 use futures::future::BoxFuture;
+use rustls::server::danger::ClientCertVerifier;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
@@ -210,6 +211,13 @@ async fn start_on(
         _ => None,
     };
     let web = WebClient::new(settings.storage_ca.as_deref())?;
+    let certificates = match (&settings.http, &jalien) {
+        (Some(http), _) if http.authorities.is_some() => {
+            let (authorities, map) = (http.authorities.clone(), http.map.clone());
+            Some(jalien::judge_of_certificates(authorities, map, &directory, settings.clock.now())?)
+        }
+        (_, jalien) => jalien.as_ref().map(|(face, ..)| Arc::clone(&face.certificates)),
+    };
     let uploads = match &envelopes {
         Some(envelopes) if catalogue.store().read_only().is_none() => {
             let checksums = settings.xrootd.as_ref().map(|xrootd| xrootd.checksums.clone());
@@ -247,7 +255,8 @@ async fn start_on(
     }
     let watchers = match (&settings.http, listeners.http, envelopes) {
         (Some(http), Some((listener, acceptor)), Some(envelopes)) => {
-            let shared = http::Shared { service: Arc::clone(&service), envelopes, places, uploads, web };
+            let shared =
+                http::Shared { service: Arc::clone(&service), envelopes, places, uploads, web, certificates };
             let face = http::Face::new(shared, http, acceptor);
             Some(tokio::spawn(http::serve(face, listener, alive.clone())))
         }
@@ -375,7 +384,9 @@ async fn listen(settings: &ServerSettings, directory: &DataDirectory) -> Result<
         addresses.socket = Some(path);
     }
     if let Some(http) = &settings.http {
-        let acceptor = tls::acceptor_of_http(settings, directory)?;
+        let takes_certificates = http.authorities.is_some() || settings.jalien.is_some();
+        let verifier = takes_certificates.then(|| jalien::KeyHolder::new() as Arc<dyn ClientCertVerifier>);
+        let acceptor = tls::acceptor_of_http(settings, directory, verifier)?;
         let (listener, actual) = bind(http.address, "HTTP").await?;
         addresses.http = Some(actual);
         listeners.http = Some((listener, acceptor));

@@ -128,12 +128,19 @@ pub struct HttpSettings {
     pub address: SocketAddr,
     /// Networks whose clients may speak plain HTTP; all others speak HTTPS.
     pub plain: Vec<Network>,
+    /// Origins (`https://HOST[:PORT]`) of web pages that may use the API, beside our own.
+    pub origins: Vec<String>,
+    /// Authorities of accepted client certificates: a file, or a directory as grids have it; none
+    /// for those of JAliEn's protocol, or no certificates without it.
+    pub authorities: Option<PathBuf>,
+    /// File with users of certificate subjects, beside those in accounts.
+    pub map: Option<PathBuf>,
 }
 
 impl HttpSettings {
     /// Returns the defaults, at `address`: HTTPS only.
     pub fn new(address: SocketAddr) -> Self {
-        HttpSettings { address, plain: Vec::new() }
+        HttpSettings { address, plain: Vec::new(), origins: Vec::new(), authorities: None, map: None }
     }
 }
 

@@ -72,9 +72,13 @@ pub(crate) fn acceptor_of_xrootd(
     load(&certificate(settings, directory)?, &[HTTP], None)
 }
 
-/// Returns the TLS acceptor of HTTP, in both versions.
-pub(crate) fn acceptor_of_http(settings: &ServerSettings, directory: &DataDirectory) -> Result<TlsAcceptor> {
-    load(&certificate(settings, directory)?, &[HTTP2, HTTP], None)
+/// Returns the TLS acceptor of HTTP, in both versions. A verifier asks clients for certificates.
+pub(crate) fn acceptor_of_http(
+    settings: &ServerSettings,
+    directory: &DataDirectory,
+    verifier: Option<Arc<dyn ClientCertVerifier>>,
+) -> Result<TlsAcceptor> {
+    load(&certificate(settings, directory)?, &[HTTP2, HTTP], verifier)
 }
 
 fn certificate(settings: &ServerSettings, directory: &DataDirectory) -> Result<CertificateFiles> {

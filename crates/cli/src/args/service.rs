@@ -272,6 +272,15 @@ pub struct ServeArgs {
         value_delimiter = ','
     )]
     pub http_plain: Option<Vec<String>>,
+    /// Origin of web pages that may use the REST API, beside this server's own: https://HOST[:PORT]
+    #[arg(long, value_name = "ORIGIN", value_delimiter = ',')]
+    pub http_origin: Vec<String>,
+    /// Accepted authorities of client certificates over HTTPS, as --jalien-ca, which is the default
+    #[arg(long, value_name = "PATH")]
+    pub http_ca: Option<PathBuf>,
+    /// File that maps certificates to users over HTTPS, as --jalien-map
+    #[arg(long, value_name = "FILE", requires = "http_ca")]
+    pub http_map: Option<PathBuf>,
     /// Address of the JAliEn protocol, for alien.py, over TLS; port 0 takes a free one; none
     /// disables it
     #[arg(long, value_name = "ADDRESS:PORT|none", default_value = "none")]

@@ -221,7 +221,19 @@ fn http(args: &ServeArgs) -> Result<Option<HttpSettings>, Failure> {
             plain.push(network(text)?);
         }
     }
-    Ok(Some(HttpSettings { plain, ..HttpSettings::new(address) }))
+    for origin in &args.http_origin {
+        let host = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
+        if !host.is_some_and(|host| !host.is_empty() && !host.contains(['/', '?', '#', '@', '*', ' '])) {
+            return Err(Failure::local(format!("--http-origin: {origin:?} is not https://HOST[:PORT]")));
+        }
+    }
+    Ok(Some(HttpSettings {
+        plain,
+        origins: args.http_origin.clone(),
+        authorities: args.http_ca.clone(),
+        map: args.http_map.clone(),
+        ..HttpSettings::new(address)
+    }))
 }
 
 fn xrootd(args: &ServeArgs) -> Result<Option<XrootdSettings>, Failure> {

@@ -50,9 +50,12 @@ fn blocks_of_the_rest_guide_run_as_they_stand() {
         assert!(!out.contains("null"), "task {}: {out}", number + 1);
     }
     let python = blocks(page, "python");
-    assert_eq!(python.len(), 1);
+    assert_eq!(python.len(), 4);
     if has("python3", &["-c", "import requests"]) {
-        let script = format!("{first}\npython3 -c '{}'", python[0].replace('\'', "'\\''"));
-        assert!(run("bash", "-c", &script).ok().starts_with("admin\n/demo/"));
+        let script = format!("{first}\npython3 -c '{}'", python.concat().replace('\'', "'\\''"));
+        let out = run("bash", "-c", &script).ok();
+        let told: Vec<&str> = out.lines().collect();
+        assert_eq!((told[0], told[2]), ("admin", "1000 files located"), "{out}");
+        assert!(told[1].starts_with("bytes in files of /demo: "), "{out}");
     }
 }

@@ -26,7 +26,9 @@ fn failed(message: impl std::fmt::Display) -> Error {
 
 /// Returns the present keys of an issuer.
 pub(super) async fn keys(issuer: &str, ca: Option<&Path>) -> Result<KeySet> {
-    let connector = crate::tls::connector(ca)?;
+    let ca = ca.map(Path::to_owned);
+    let connecting = tokio::task::spawn_blocking(move || crate::tls::connector(ca.as_deref()));
+    let connector = connecting.await.map_err(failed)??;
     let mut last = failed("it has no configuration");
     for url in discovery_urls(issuer) {
         let found = match get(&connector, &url, DISCOVERY_BYTES_MAX).await {

@@ -8,6 +8,7 @@ mod configured;
 mod fetch;
 
 use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -22,14 +23,16 @@ pub use configured::{IssuerSettings, Profile, check, list, save};
 
 /// Interval at which the file of issuers is looked at.
 const FILE_LOOKED_EVERY: Duration = Duration::from_secs(1);
-/// Age of keys at which they are fetched again.
-const KEYS_AGE_MAX: Duration = Duration::from_secs(3600);
+/// Age of keys at which they are fetched again, in the background.
+const KEYS_AGE_MS: u64 = 3600 * 1000;
+/// Age of keys at which they are no longer trusted, although the issuer could not be asked.
+const KEYS_AGE_MAX_MS: u64 = 24 * 3600 * 1000;
 /// Shortest time between two fetches of the keys of one issuer: strangers can cause fetches.
-const FETCHES_APART_MIN: Duration = Duration::from_secs(60);
+const FETCHES_APART_MS: u64 = 60 * 1000;
+/// Shortest such time while there are no keys.
+const FIRST_FETCHES_APART_MS: u64 = 5 * 1000;
 /// Verified tokens that are remembered.
 const VERIFIED_MAX: usize = 10_000;
-/// Longest time that a verified token is remembered: removed keys and issuers end it.
-const VERIFIED_TIME: Duration = Duration::from_secs(300);
 /// Clock difference to an issuer that is tolerated, in seconds.
 const SKEW_SECONDS: u64 = 60;
 /// Start of the subject of an account that stands for a token's subject: `token:ISSUER#SUBJECT`.
@@ -39,22 +42,24 @@ const SUBJECT_PREFIX: &str = "token:";
 struct Issuer {
     settings: IssuerSettings,
     rules: jwt::Issuer,
-    keys: tokio::sync::Mutex<Keys>,
+    keys: Mutex<Keys>,
+    /// Held by the task that fetches keys.
+    fetching: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
 struct Keys {
     set: Option<Arc<KeySet>>,
-    fetched: Option<Instant>,
-    tried: Option<Instant>,
+    fetched: TimeMs,
+    tried: Option<TimeMs>,
 }
 
 /// The configured issuers.
 #[derive(Default)]
 struct Configured {
     looked: Option<Instant>,
-    /// Change time and length of the file.
-    seen: Option<(SystemTime, u64)>,
+    /// Change time, length and inode of the file.
+    seen: Option<(SystemTime, u64, u64)>,
     all: Vec<Arc<Issuer>>,
 }
 
@@ -62,9 +67,14 @@ struct Configured {
 #[derive(Clone)]
 struct Proof {
     issuer: Arc<Issuer>,
+    /// The keys that verified it.
+    keys: Arc<KeySet>,
     verified: Arc<Verified>,
-    at: Instant,
 }
+
+/// The issuer that a client's token is from.
+#[derive(Clone)]
+pub(crate) struct Trust(Arc<Issuer>);
 
 /// All issuers, and the tokens that were verified.
 pub(crate) struct Issuers {
@@ -89,9 +99,8 @@ impl Issuers {
     }
 
     /// Returns the caller that a token proves: an account, bounded by the token's grants.
-    pub async fn caller(&self, catalogue: &Catalogue, token: &str) -> Result<Caller> {
-        let now = catalogue.now();
-        let Proof { issuer, verified, .. } = self.proof(token, now.0 / 1000).await?;
+    pub async fn caller(&self, catalogue: &Catalogue, token: &str) -> Result<(Caller, Trust)> {
+        let Proof { issuer, verified, .. } = self.proof(token, catalogue.now()).await?;
         let subject = format!("{SUBJECT_PREFIX}{}#{}", issuer.rules.url, verified.subject);
         let caller = match (catalogue.caller_of_subject(&subject).await, issuer.settings.account()?) {
             (Ok(caller), _) => caller,
@@ -102,41 +111,50 @@ impl Issuers {
         };
         let grants = verified.grants.as_ref().map(|grants| grants.iter().map(grant).collect());
         let expires = verified.expires.saturating_add(SKEW_SECONDS).saturating_mul(1000);
-        Ok(caller.granted(grants, TimeMs(expires)))
+        Ok((caller.granted(grants, TimeMs(expires)), Trust(issuer)))
     }
 
-    async fn proof(&self, token: &str, now_seconds: u64) -> Result<Proof> {
+    /// Says whether the issuer of a token is still configured, with the same settings.
+    pub fn trusts(&self, trust: &Trust) -> bool {
+        self.configured().is_ok_and(|all| all.iter().any(|issuer| Arc::ptr_eq(issuer, &trust.0)))
+    }
+
+    async fn proof(&self, token: &str, now: TimeMs) -> Result<Proof> {
         let all = self.configured()?;
+        let now_seconds = now.0 / 1000;
         let mut key = [0; 32];
         key.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
-        if let Some(proof) = self.proofs.lock().get(&key)
-            && proof.at.elapsed() < VERIFIED_TIME
-            && proof.verified.expires.saturating_add(SKEW_SECONDS) > now_seconds
-            && all.iter().any(|issuer| Arc::ptr_eq(issuer, &proof.issuer))
+        let is_good = |proof: &Proof| {
+            proof.verified.expires.saturating_add(SKEW_SECONDS) > now_seconds
+                && all.iter().any(|issuer| Arc::ptr_eq(issuer, &proof.issuer))
+                && proof.issuer.kept(now).is_some_and(|(keys, _)| Arc::ptr_eq(&keys, &proof.keys))
+        };
+        let known = self.proofs.lock().get(&key).cloned();
+        if let Some(proof) = known
+            && is_good(&proof)
         {
-            return Ok(proof.clone());
+            // Fetches keys in the background if they are old.
+            proof.issuer.keys(now).await?;
+            return Ok(proof);
         }
         let unverified = jwt::peek_issuer(token).map_err(|refusal| refused(refusal.to_string()))?;
-        let issuer =
-            all.into_iter().find(|issuer| issuer.rules.url == unverified.issuer).ok_or_else(|| {
-                refused(
-                    "the issuer of the token is not configured here: 'exacat issuer ls' lists those that are",
-                )
-            })?;
-        let keys = issuer.keys(false).await?;
+        let issuer = all.iter().find(|issuer| issuer.rules.url == unverified.issuer).ok_or_else(|| {
+            refused("the issuer of the token is not configured here: 'exacat issuer ls' lists those that are")
+        })?;
+        let mut keys = issuer.keys(now).await?;
         let verified = match jwt::verify(token, &issuer.rules, &keys, now_seconds) {
             // The issuer may have a new key.
             Err(Refusal::UnknownKey) => {
-                let keys = issuer.keys(true).await?;
+                keys = issuer.keys_after(&keys, now).await?;
                 jwt::verify(token, &issuer.rules, &keys, now_seconds)
             }
             verified => verified,
         };
         let verified = Arc::new(verified.map_err(|refusal| refused(refusal.to_string()))?);
-        let proof = Proof { issuer, verified, at: Instant::now() };
+        let proof = Proof { issuer: Arc::clone(issuer), keys, verified };
         let mut proofs = self.proofs.lock();
         if proofs.len() >= VERIFIED_MAX {
-            proofs.retain(|_, proof| proof.at.elapsed() < VERIFIED_TIME);
+            proofs.retain(|_, proof| is_good(proof));
         }
         if proofs.len() >= VERIFIED_MAX {
             proofs.clear();
@@ -152,8 +170,9 @@ impl Issuers {
         if configured.looked.is_some_and(|looked| looked.elapsed() < FILE_LOOKED_EVERY) {
             return Ok(configured.all.clone());
         }
-        let seen =
-            std::fs::metadata(&self.path).ok().and_then(|found| Some((found.modified().ok()?, found.len())));
+        let seen = std::fs::metadata(&self.path)
+            .ok()
+            .and_then(|found| Some((found.modified().ok()?, found.len(), found.ino())));
         if seen != configured.seen || configured.looked.is_none() {
             let old = std::mem::take(&mut configured.all);
             let read = list(&self.path);
@@ -180,29 +199,78 @@ impl Issuers {
 impl Issuer {
     fn new(settings: IssuerSettings) -> Result<Self> {
         let rules = settings.rules(SKEW_SECONDS)?;
-        Ok(Issuer { settings, rules, keys: tokio::sync::Mutex::default() })
+        Ok(Issuer { settings, rules, keys: Mutex::default(), fetching: tokio::sync::Mutex::default() })
     }
 
-    /// Returns the keys; fetches them if there are none, if they are old, or if `anew`, but not too
-    /// often. The last good ones stay while the issuer is away.
-    async fn keys(&self, anew: bool) -> Result<Arc<KeySet>> {
-        let mut keys = self.keys.lock().await;
-        let is_old = keys.fetched.is_none_or(|fetched| fetched.elapsed() >= KEYS_AGE_MAX);
-        let may_try = keys.tried.is_none_or(|tried| tried.elapsed() >= FETCHES_APART_MIN);
-        // A first token after the start must not wait for a failed fetch to be a minute old.
-        if (is_old || anew) && (may_try || (anew && keys.fetched == keys.tried && keys.fetched.is_none())) {
-            keys.tried = Some(Instant::now());
-            match fetch::keys(&self.rules.url, self.settings.ca.as_deref()).await {
-                Ok(set) => {
-                    keys.set = Some(Arc::new(set));
-                    keys.fetched = keys.tried;
+    /// Returns the present keys and their age; none if they are too old.
+    fn kept(&self, now: TimeMs) -> Option<(Arc<KeySet>, u64)> {
+        let keys = self.keys.lock();
+        // A clock that was set back makes keys old: their age is unknown.
+        let age = now.0.checked_sub(keys.fetched.0).unwrap_or(KEYS_AGE_MS);
+        keys.set.clone().filter(|_| age < KEYS_AGE_MAX_MS).map(|set| (set, age))
+    }
+
+    /// Returns the keys. Fetches them first if there are none; in the background if they are old.
+    async fn keys(self: &Arc<Self>, now: TimeMs) -> Result<Arc<KeySet>> {
+        match self.kept(now) {
+            Some((set, age)) if age < KEYS_AGE_MS => Ok(set),
+            Some((set, _)) => {
+                if self.may_fetch(now, FETCHES_APART_MS) {
+                    let issuer = Arc::clone(self);
+                    tokio::spawn(async move {
+                        let _only = issuer.fetching.lock().await;
+                        issuer.fetch(now).await;
+                    });
                 }
-                Err(error) => tracing::warn!(%error, issuer = self.rules.url, "no keys of an issuer"),
+                Ok(set)
+            }
+            None => {
+                let _only = self.fetching.lock().await;
+                if self.kept(now).is_none() && self.may_fetch(now, FIRST_FETCHES_APART_MS) {
+                    self.fetch(now).await;
+                }
+                self.kept(now).map(|(set, _)| set).ok_or_else(|| {
+                    Error::new(
+                        ErrorKind::Unavailable,
+                        "the keys of the token's issuer cannot be fetched now: the server's log has the reason",
+                    )
+                })
             }
         }
-        keys.set.clone().ok_or_else(|| {
-            Error::new(ErrorKind::Unavailable, "the keys of the token's issuer cannot be fetched now")
-        })
+    }
+
+    /// Returns newer keys than `old`, which lack the key of a token; fetches them if they were not
+    /// fetched a moment ago. Returns the same ones while the issuer cannot be asked.
+    async fn keys_after(self: &Arc<Self>, old: &Arc<KeySet>, now: TimeMs) -> Result<Arc<KeySet>> {
+        let _only = self.fetching.lock().await;
+        let is_old = self.kept(now).is_none_or(|(set, _)| Arc::ptr_eq(&set, old));
+        if is_old && self.may_fetch(now, FETCHES_APART_MS) {
+            self.fetch(now).await;
+        }
+        Ok(self.kept(now).map_or_else(|| Arc::clone(old), |(set, _)| set))
+    }
+
+    /// Says whether the last fetch was long enough ago, and notes a new one.
+    fn may_fetch(&self, now: TimeMs, apart_ms: u64) -> bool {
+        let mut keys = self.keys.lock();
+        let is_due =
+            keys.tried.is_none_or(|tried| now.0.checked_sub(tried.0).is_none_or(|since| since >= apart_ms));
+        if is_due {
+            keys.tried = Some(now);
+        }
+        is_due
+    }
+
+    /// Fetches the keys. The last good ones stay while the issuer is away.
+    async fn fetch(&self, now: TimeMs) {
+        match fetch::keys(&self.rules.url, self.settings.ca.as_deref()).await {
+            Ok(set) => {
+                let mut keys = self.keys.lock();
+                keys.set = Some(Arc::new(set));
+                keys.fetched = now;
+            }
+            Err(error) => tracing::warn!(%error, issuer = self.rules.url, "no keys of an issuer"),
+        }
     }
 }
 

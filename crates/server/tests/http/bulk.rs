@@ -96,3 +96,33 @@ async fn line_beyond_the_limit_ends_the_request() {
     assert_eq!((lines.len(), lines[0]["size"].is_null()), (2, true), "{lines:?}");
     assert_eq!(lines[1]["error"]["kind"], "limit");
 }
+
+/// A stream has one key, and each of its batches an operation id of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn repeated_stream_with_its_key_has_one_effect_also_after_a_restart() {
+    let world = World::new().await;
+    let mut web = Web::admin(&world).await;
+    let key = web.get("/api/v1/operation-id").await.json()["id"].as_str().unwrap().to_owned();
+    let headers: &[(&str, &str)] = &[LINES, ("Idempotency-Key", &key)];
+    let lines = |from: usize| -> String {
+        (from..from + 2500).map(|number| format!("{{\"lfn\": \"/d/f{number}\", \"size\": 1}}\n")).collect()
+    };
+    let target = "/api/v1/files?parents=true";
+    let first = web.ask("POST", target, headers, &lines(0)).await.lines();
+    assert!(first.len() == 2500 && first.iter().all(|line| line["result"] == "created"), "{:?}", first[0]);
+    let again = web.ask("POST", target, headers, &lines(0)).await.lines();
+    assert_eq!(again.len(), 2500);
+    assert!(again.iter().zip(&first).all(|(again, first)| again["guid"] == first["guid"]), "{:?}", again[0]);
+    assert!(again.iter().all(|line| line["error"].is_null()), "{again:?}");
+    let world = world.restarted().await;
+    let mut web = Web::admin(&world).await;
+    let again = web.ask("POST", target, headers, &lines(0)).await.lines();
+    assert!(again.iter().zip(&first).all(|(again, first)| again["guid"] == first["guid"]), "{:?}", again[0]);
+    // The first batch is the same, the second has other content.
+    let changed = lines(0).replace("/d/f1500\"", "/d/g1500\"");
+    let refused = web.ask("POST", target, headers, &changed).await.lines();
+    assert_eq!(refused.len(), 1001);
+    assert_eq!(refused[1000]["error"]["kind"], "conflict", "{}", refused[1000]);
+    assert_eq!(web.get("/api/v1/entries/d/g1500").await.status, 404);
+    assert_eq!(web.get("/api/v1/usage/d").await.json()["usage"]["files"], 2500);
+}

@@ -7,6 +7,7 @@
 )]
 
 mod bulk;
+mod certificates;
 #[allow(dead_code, reason = "shared with the tests of the native protocol")]
 #[path = "../native/client.rs"]
 mod client;
@@ -16,6 +17,9 @@ mod dav;
 mod element;
 mod hostile;
 mod http2;
+mod judging;
+mod origins;
+mod paths;
 mod rest;
 mod store;
 mod third_party;

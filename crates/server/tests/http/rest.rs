@@ -299,9 +299,139 @@ async fn conditions_compare_the_revision_of_the_entry() {
     assert_eq!(web.ask("DELETE", target, &[("If-Match", &tag)], "").await.status, 412);
     let file = "/api/v1/files/d/f000000?existing=same";
     assert_eq!(web.ask("PUT", file, &[("If-None-Match", "*")], "{}").await.status, 412);
+    for (method, target, headers, status) in [
+        ("PUT", "/api/v1/directories/d", &[("If-None-Match", "*")], 412),
+        ("PUT", "/api/v1/directories/d?parents=true", &[("If-None-Match", "*")], 400),
+        ("PUT", "/api/v1/directories/new", &[("If-None-Match", "*")], 200),
+        ("DELETE", "/api/v1/entries/new", &[("If-None-Match", "*")], 400),
+        ("PUT", "/api/v1/directories/x", &[("If-Match", "\"1\"")], 400),
+        ("DELETE", "/api/v1/entries/new", &[("If-Match", "\"1\"")], 412),
+        ("DELETE", "/api/v1/entries/new", &[("If-Match", "W/\"1\"")], 412),
+        ("DELETE", "/api/v1/entries/new", &[("If-Match", "nonsense")], 412),
+        ("DELETE", "/api/v1/entries/new", &[("If-Match", "*")], 200),
+        ("POST", "/api/v1/files", &[("If-Match", "\"1\"")], 400),
+    ] {
+        let answer = web.ask(method, target, headers, "").await;
+        assert_eq!(answer.status, status, "{method} {target} {headers:?}: {}", answer.text());
+        assert!(answer.header("exacat-revision").parse::<u64>().is_ok(), "{method} {target}");
+    }
     let at_least = web.ask("GET", target, &[("Exacat-At-Least", "1")], "").await;
     assert_eq!(at_least.status, 200);
     assert_eq!(web.ask("GET", target, &[("Exacat-At-Least", "x")], "").await.kind(), "invalid");
+}
+
+/// Directories, tags and replicas have tags too, which name the version of their entry.
+#[tokio::test(flavor = "multi_thread")]
+async fn tag_of_each_view_of_an_entry_serves_as_a_condition_of_its_change() {
+    let world = World::new().await;
+    world.files("/d", 1).await;
+    let mut web = Web::admin(&world).await;
+    let se = json!({"prefix": "root://h:1//p", "qos": ["disk"]});
+    assert_eq!(web.json("PUT", "/api/v1/ses/S::E", se).await.status, 200);
+    let (tags, replicas) = (json!({"set": {"a": 1}}), json!({"edits": [{"put": {"se": "S::E"}}]}));
+    for (day, (view, target, change)) in [
+        ("/api/v1/entries/d", "/api/v1/entries/d", json!({"mode": "750"})),
+        ("/api/v1/tags/d", "/api/v1/tags/d", tags.clone()),
+        ("/api/v1/tags/d/f000000?own=true", "/api/v1/tags/d/f000000", tags),
+        ("/api/v1/replicas/d/f000000", "/api/v1/replicas/d/f000000", replicas),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let seen = web.get(view).await;
+        let tag = seen.header("etag").to_owned();
+        assert!(tag.starts_with('"') && tag.ends_with('"'), "{view}: {tag}");
+        assert_eq!(web.ask("GET", view, &[("If-None-Match", &tag)], "").await.status, 304, "{view}");
+        let entry = target.replace("/tags/", "/entries/").replace("/replicas/", "/entries/");
+        let other = web.json("PATCH", &entry, json!({"modified": format!("2026-01-0{}", day + 1)})).await;
+        assert_eq!(other.status, 200, "{}", other.text());
+        let headers = [("If-Match", tag.as_str()), ("Content-Type", "application/json")];
+        let stale = web.ask("PATCH", target, &headers, &change.to_string()).await;
+        assert_eq!(stale.status, 412, "{view}: {}", stale.text());
+        let tag = web.get(view).await.header("etag").to_owned();
+        let headers = [("If-Match", tag.as_str()), ("Content-Type", "application/json")];
+        let done = web.ask("PATCH", target, &headers, &change.to_string()).await;
+        assert_eq!(done.status, 200, "{view}: {}", done.text());
+        let seen = web.ask("GET", view, &[("If-None-Match", &tag)], "").await;
+        assert_eq!(seen.status, 200, "{view}: it has changed");
+    }
+    // An inherited tag changes the view of tags, though not the entry.
+    let tag = web.get("/api/v1/tags/d/f000000").await.header("etag").to_owned();
+    assert_eq!(web.json("PATCH", "/api/v1/tags/d", json!({"set": {"b": 2}})).await.status, 200);
+    let seen = web.ask("GET", "/api/v1/tags/d/f000000", &[("If-None-Match", &tag)], "").await;
+    assert_eq!(seen.status, 200);
+}
+
+/// A change whose answer was lost is repeated with its condition: it stays done.
+#[tokio::test(flavor = "multi_thread")]
+async fn repeated_change_with_key_and_condition_has_its_first_answer_also_after_a_restart() {
+    let world = World::new().await;
+    world.files("/d", 2).await;
+    let mut web = Web::admin(&world).await;
+    let target = "/api/v1/entries/d/f000000";
+    let tag = web.get(target).await.header("etag").to_owned();
+    let key = web.get("/api/v1/operation-id").await.json()["id"].as_str().unwrap().to_owned();
+    let headers: &[(&str, &str)] =
+        &[("Idempotency-Key", &key), ("If-Match", &tag), ("Content-Type", "application/json")];
+    let change = json!({"mode": "600"}).to_string();
+    let first = web.ask("PATCH", target, headers, &change).await;
+    assert_eq!(first.status, 200, "{}", first.text());
+    assert_ne!(web.get(target).await.header("etag"), tag);
+    let again = web.ask("PATCH", target, headers, &change).await;
+    assert_eq!((again.status, again.json()), (200, first.json()));
+    let other = web.ask("PATCH", target, headers, &json!({"mode": "640"}).to_string()).await;
+    assert_eq!((other.status, other.kind().as_str()), (409, "conflict"), "{}", other.text());
+    let mut alice = Web::user(&world, "alice").await;
+    let foreign = alice.ask("PATCH", target, headers, &change).await;
+    assert!(matches!(foreign.status, 403 | 409), "another user: {}", foreign.text());
+    let world = world.restarted().await;
+    let mut web = Web::admin(&world).await;
+    let again = web.ask("PATCH", target, headers, &change).await;
+    assert_eq!((again.status, again.json()), (200, first.json()));
+    let other = web.ask("PATCH", target, headers, &json!({"mode": "640"}).to_string()).await;
+    assert_eq!((other.status, other.kind().as_str()), (409, "conflict"), "{}", other.text());
+    assert_eq!(web.get(target).await.json()["mode"], "600");
+}
+
+/// A consumer from before a restore learns of it, instead of missing changes.
+#[tokio::test(flavor = "multi_thread")]
+async fn place_on_another_timeline_is_a_conflict() {
+    let world = World::new().await;
+    world.files("/d", 5).await;
+    let mut web = Web::admin(&world).await;
+    let position = web.get("/api/v1/position").await.json()["position"].as_str().unwrap().to_owned();
+    let (revision, timeline) = position.split_once('.').unwrap();
+    let first = if timeline.starts_with('0') { '1' } else { '0' };
+    let other = format!("{revision}.{first}{}", &timeline[1..]);
+    let events = ("Accept", "text/event-stream");
+    for headers in [&[("Last-Event-ID", other.as_str()), events][..], &[("Exacat-At-Least", other.as_str())]]
+    {
+        let answer = web.ask("GET", "/api/v1/changes", headers, "").await;
+        assert_eq!((answer.status, answer.kind().as_str()), (409, "conflict"), "{headers:?}");
+    }
+    for target in ["/api/v1/changes?after=", "/api/v1/position?after="] {
+        let answer = web.get(&format!("{target}{other}")).await;
+        assert_eq!((answer.status, answer.kind().as_str()), (409, "conflict"), "{target}");
+        assert_eq!(web.get(&format!("{target}{position}")).await.status, 200, "{target}");
+    }
+    let answer = web.ask("GET", "/api/v1/whoami", &[("Exacat-At-Least", position.as_str())], "").await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
+/// A cursor is the property of its list.
+#[tokio::test(flavor = "multi_thread")]
+async fn cursor_of_another_list_is_refused() {
+    let world = World::new().await;
+    world.files("/d", 3).await;
+    let mut web = Web::admin(&world).await;
+    let next = web.get("/api/v1/children/d?limit=1").await.json()["next"].as_str().unwrap().to_owned();
+    assert_eq!(web.get(&format!("/api/v1/children/d?cursor={next}")).await.status, 200);
+    for target in ["/api/v1/trash", "/api/v1/log/d", "/api/v1/uploads"] {
+        let refused = web.get(&format!("{target}?cursor={next}")).await;
+        assert_eq!((refused.status, refused.kind().as_str()), (404, "not-found"), "{target}");
+    }
+    let groups = web.ask("GET", "/api/v1/groups", &[("Accept", "application/x-ndjson")], "").await;
+    assert_eq!(groups.lines()[0]["group"], "admin");
 }
 
 #[tokio::test(flavor = "multi_thread")]

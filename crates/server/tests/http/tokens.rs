@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use base64::Engine;
@@ -60,8 +61,21 @@ impl Key {
 struct Provider {
     url: String,
     ca: PathBuf,
-    keys: Arc<Mutex<Value>>,
+    served: Arc<Served>,
     _place: tempfile::TempDir,
+}
+
+/// The documents of a provider, and its state.
+#[derive(Default)]
+struct Served {
+    keys: Mutex<Value>,
+    /// In place of its keys' own address.
+    jwks_uri: Mutex<Option<String>>,
+    /// Its description is elsewhere.
+    redirects: AtomicBool,
+    is_down: AtomicBool,
+    /// Requests that arrived.
+    requests: AtomicU64,
 }
 
 impl Provider {
@@ -85,22 +99,31 @@ impl Provider {
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("https://localhost:{}", listener.local_addr().unwrap().port());
-        let shared: Arc<Mutex<Value>> = Arc::default();
+        let shared: Arc<Served> = Arc::default();
         let (issuer, served) = (url.clone(), Arc::clone(&shared));
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
+                if served.is_down.load(Ordering::SeqCst) {
+                    continue;
+                }
                 let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+                served.requests.fetch_add(1, Ordering::SeqCst);
                 let mut request = vec![0; 4096];
                 let read = stream.read(&mut request).await.unwrap_or(0);
                 let request = String::from_utf8_lossy(&request[..read]).into_owned();
                 let body = match request.split(' ').nth(1) {
                     Some("/.well-known/openid-configuration") => {
-                        json!({"issuer": issuer, "jwks_uri": format!("{issuer}/jwks")}).to_string()
+                        let uri = served.jwks_uri.lock().clone().unwrap_or_else(|| format!("{issuer}/jwks"));
+                        json!({"issuer": issuer, "jwks_uri": uri}).to_string()
                     }
-                    Some("/jwks") => served.lock().to_string(),
+                    Some("/jwks") => served.keys.lock().to_string(),
                     _ => String::new(),
                 };
-                let status = if body.is_empty() { "404 Not Found" } else { "200 OK" };
+                let status = match (served.redirects.load(Ordering::SeqCst), body.is_empty()) {
+                    (true, _) => "302 Found\r\nLocation: /jwks",
+                    (_, true) => "404 Not Found",
+                    _ => "200 OK",
+                };
                 let answer = format!(
                     "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
                     body.len()
@@ -109,13 +132,13 @@ impl Provider {
                 let _ = stream.shutdown().await;
             }
         });
-        let provider = Provider { url, ca, keys: shared, _place: place };
+        let provider = Provider { url, ca, served: shared, _place: place };
         provider.publish(keys);
         provider
     }
 
     fn publish(&self, keys: &[&Key]) {
-        *self.keys.lock() = json!({"keys": keys.iter().map(|key| key.public()).collect::<Vec<_>>()});
+        *self.served.keys.lock() = json!({"keys": keys.iter().map(|key| key.public()).collect::<Vec<_>>()});
     }
 
     fn settings(&self, profile: Profile) -> IssuerSettings {
@@ -206,10 +229,19 @@ async fn scopes_limit_the_rights_of_the_account() {
     assert_eq!(web.ask("DELETE", "/dav/vo/new/e", &[], "").await.status, 403);
 }
 
+/// Signs with HMAC, as a careless verifier would accept with the public key as the secret.
+fn confused(key: &Key, claims: &Value, secret: &[u8]) -> String {
+    let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let text = format!("{}.{}", part(&json!({"alg": "HS256", "kid": key.id})), part(claims));
+    let secret = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, secret);
+    format!("{text}.{}", URL_SAFE_NO_PAD.encode(ring::hmac::sign(&secret, text.as_bytes()).as_ref()))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn bad_tokens_are_refused_with_a_reason() {
     let (key, stranger) = (Key::new("k1"), Key::new("k1"));
     let provider = Provider::start(&[&key]).await;
+    let evil = Provider::start(&[&stranger]).await;
     let world = world(&provider, Profile::Wlcg).await;
     let good = provider.claims(&world, "storage.read:/john");
     let change = |name: &str, value: Value| {
@@ -217,72 +249,291 @@ async fn bad_tokens_are_refused_with_a_reason() {
         claims[name] = value;
         claims
     };
+    let without = |name: &str| {
+        let mut claims = good.clone();
+        claims.as_object_mut().unwrap().remove(name);
+        claims
+    };
+    let scoped = |scope: &str| key.token(&change("scope", json!(scope)));
     let now = good["iat"].as_u64().unwrap();
     let header = |alg: &str, kid: &str| json!({"alg": alg, "kid": kid});
     let unsigned = |header: &Value| {
         let token = key.sign(header, &good);
         format!("{}.", token.rsplit_once('.').unwrap().0)
     };
-    for (name, token) in [
-        ("expired", key.token(&change("exp", json!(now - 600)))),
-        ("not yet valid", key.token(&change("nbf", json!(now + 600)))),
-        ("other audience", key.token(&change("aud", json!("https://other.example.org")))),
-        ("no audience", key.token(&change("aud", json!([])))),
-        ("other issuer", key.token(&change("iss", json!("https://other.example.org")))),
-        ("scope without path", key.token(&change("scope", json!("storage.read")))),
-        ("scope that climbs", key.token(&change("scope", json!("storage.read:/john/..")))),
-        ("scope that climbs, encoded", key.token(&change("scope", json!("storage.read:/john/%2e%2e")))),
-        ("relative scope", key.token(&change("scope", json!("storage.read:john")))),
-        ("unknown subject", key.token(&change("sub", json!("bob-2")))),
-        ("other major version", key.token(&change("wlcg.ver", json!("2.0")))),
-        ("alg none", unsigned(&header("none", "k1"))),
-        ("hs256", key.sign(&header("HS256", "k1"), &good)),
-        ("rs256", key.sign(&header("RS256", "k1"), &good)),
-        ("unknown kid", key.sign(&header("ES256", "k9"), &good)),
-        ("kid that is a path", key.sign(&header("ES256", "../../etc/passwd"), &good)),
-        ("kid that is a URL", key.sign(&header("ES256", "https://evil.example.org/jwks"), &good)),
-        ("key of a stranger", stranger.token(&good)),
-        ("no signature", unsigned(&header("ES256", "k1"))),
-        ("garbage", "a.b.c".to_owned()),
-        ("empty parts", "..".to_owned()),
+    let with_header = |name: &str, value: &Value, by: &Key| {
+        let mut header = header("ES256", "k1");
+        header[name] = value.clone();
+        by.sign(&header, &good)
+    };
+    let point = key.pair.public_key().as_ref();
+    let mut padded = key.token(&good);
+    padded.push_str("==");
+    let mut flipped = key.token(&good).into_bytes();
+    let at = flipped.len() - 20;
+    flipped[at] = if flipped[at] == b'A' { b'B' } else { b'A' };
+    let flipped = String::from_utf8(flipped).unwrap();
+    let long = key.token(&change("note", json!("x".repeat(20 << 10))));
+    let many = "storage.read:/john ".repeat(65);
+    for (name, token, status, reason) in [
+        ("expired", key.token(&change("exp", json!(now - 600))), 401, "expired"),
+        ("expired beyond the skew", key.token(&change("exp", json!(now - 60))), 401, "expired"),
+        ("no expiry", key.token(&without("exp")), 401, "exp"),
+        ("expiry in text", key.token(&change("exp", json!("9999999999"))), 401, "exp"),
+        ("not yet valid", key.token(&change("nbf", json!(now + 600))), 401, "valid in"),
+        ("issued in the future", key.token(&change("iat", json!(now + 600))), 401, "valid in"),
+        ("no time of issue", key.token(&without("iat")), 401, "iat"),
+        (
+            "other audience",
+            key.token(&change("aud", json!("https://other.example.org"))),
+            401,
+            "another service",
+        ),
+        (
+            "longer audience",
+            key.token(&change("aud", json!(format!("{AUDIENCE}.evil.org")))),
+            401,
+            "another service",
+        ),
+        (
+            "audience with a slash",
+            key.token(&change("aud", json!(format!("{AUDIENCE}/")))),
+            401,
+            "another service",
+        ),
+        ("audience of all, not configured", key.token(&change("aud", json!("ANY"))), 401, "another service"),
+        ("no audience", key.token(&change("aud", json!([]))), 401, "another service"),
+        ("audience missing", key.token(&without("aud")), 401, "another service"),
+        (
+            "other issuer",
+            key.token(&change("iss", json!("https://other.example.org"))),
+            401,
+            "not configured",
+        ),
+        (
+            "issuer with a slash",
+            key.token(&change("iss", json!(format!("{}/", provider.url)))),
+            401,
+            "not configured",
+        ),
+        ("no subject", key.token(&without("sub")), 401, "sub"),
+        ("unknown subject", key.token(&change("sub", json!("bob-2"))), 401, "no user"),
+        ("other major version", key.token(&change("wlcg.ver", json!("2.0"))), 401, "wlcg.ver"),
+        ("no version", key.token(&without("wlcg.ver")), 401, "wlcg.ver"),
+        ("scope without path", scoped("storage.read"), 401, "path"),
+        ("one scope without path", scoped("storage.read:/john storage.modify"), 401, "path"),
+        ("scope with an empty path", scoped("storage.read:"), 401, "path"),
+        ("relative scope", scoped("storage.read:john"), 401, "path"),
+        ("scope that climbs", scoped("storage.read:/john/.."), 401, ".."),
+        ("scope that climbs first", scoped("storage.read:/../elsewhere"), 401, ".."),
+        ("scope that climbs, encoded", scoped("storage.read:/john/%2e%2e"), 401, "scope"),
+        ("scope with a point", scoped("storage.read:/./john"), 401, "scope"),
+        ("scope encoded twice", scoped("storage.read:/john/%252e%252e"), 401, "scope"),
+        ("scope with an encoded slash", scoped("storage.read:/john%2f..%2fjohnathan"), 401, "scope"),
+        ("scope with an empty component", scoped("storage.read://john"), 401, "scope"),
+        ("scope with a bad escape", scoped("storage.read:/john%zz"), 401, "scope"),
+        ("too many scopes", scoped(many.trim_end()), 401, "scopes"),
+        ("scope of a sibling", scoped("storage.read:/johnathan"), 403, "scopes"),
+        ("scope of the start of a name", scoped("storage.read:/joh"), 403, "scopes"),
+        ("scope of another activity's path", scoped("storage.poll:/john"), 403, "scopes"),
+        ("no scope", scoped("openid"), 403, "scopes"),
+        ("alg none", unsigned(&header("none", "k1")), 401, "none"),
+        ("alg None", unsigned(&header("None", "k1")), 401, "none"),
+        ("hs256 with the public key", confused(&key, &good, point), 401, "shared secret"),
+        (
+            "hs256 with the key's document",
+            confused(&key, &good, key.public().to_string().as_bytes()),
+            401,
+            "shared secret",
+        ),
+        ("rs256 with a curve's key", key.sign(&header("RS256", "k1"), &good), 401, "another one"),
+        ("es384 with a shorter curve", key.sign(&header("ES384", "k1"), &good), 401, "another one"),
+        ("unknown alg", key.sign(&header("XS1", "k1"), &good), 401, "not on the list"),
+        ("unknown kid", key.sign(&header("ES256", "k9"), &good), 401, "no key"),
+        ("kid that is a path", key.sign(&header("ES256", "../../etc/passwd"), &good), 401, "no key"),
+        ("kid that is a device", key.sign(&header("ES256", "/dev/null"), &good), 401, "no key"),
+        (
+            "kid that is a URL",
+            key.sign(&header("ES256", &format!("{}/jwks", evil.url)), &good),
+            401,
+            "no key",
+        ),
+        ("kid that is a statement", key.sign(&header("ES256", "k1' OR '1'='1"), &good), 401, "no key"),
+        ("kid that is a number", key.sign(&json!({"alg": "ES256", "kid": 1}), &good), 401, "kid"),
+        (
+            "jku of a stranger",
+            with_header("jku", &json!(format!("{}/jwks", evil.url)), &stranger),
+            401,
+            "signature",
+        ),
+        (
+            "x5u of a stranger",
+            with_header("x5u", &json!(format!("{}/jwks", evil.url)), &stranger),
+            401,
+            "signature",
+        ),
+        ("jwk in the header", with_header("jwk", &stranger.public(), &stranger), 401, "signature"),
+        ("crit", with_header("crit", &json!(["exp"]), &key), 401, "crit"),
+        ("typ of a logout token", with_header("typ", &json!("logout+jwt"), &key), 401, "typ"),
+        ("key of a stranger", stranger.token(&good), 401, "signature"),
+        ("changed signature", flipped, 401, "signature"),
+        ("no signature", unsigned(&header("ES256", "k1")), 401, "signature"),
+        ("padded", padded, 401, "base64url"),
+        ("too long", long, 401, "length"),
+        ("garbage", "a.b.c".to_owned(), 401, "malformed"),
+        ("empty parts", "..".to_owned(), 401, "malformed"),
+        ("encrypted token", "a.b.c.d.e".to_owned(), 401, ""),
     ] {
         let mut web = with(&world, &token).await;
         let refused = web.get("/api/v1/entries/vo/john/f000000").await;
-        assert_eq!(
-            (refused.status, refused.kind().as_str()),
-            (401, "unauthenticated"),
-            "{name}: {}",
-            refused.text()
-        );
+        assert_eq!(refused.status, status, "{name}: {}", refused.text());
+        let detail = refused.json()["detail"].as_str().unwrap().to_owned();
+        assert!(detail.contains(reason), "{name}: {detail}");
+        if status == 401 {
+            assert!(refused.header("www-authenticate").starts_with("Bearer"), "{name}");
+        }
         assert!(!refused.text().contains(&token), "{name}: a token is not repeated");
     }
-    let mut web = with(&world, &key.token(&good)).await;
-    assert_eq!(web.get("/api/v1/entries/vo/john/f000000").await.status, 200);
+    assert_eq!(evil.served.requests.load(Ordering::SeqCst), 0, "no address in a token is asked");
+    for good in [
+        key.token(&good),
+        key.token(&change("aud", json!(["https://other.example.org", AUDIENCE]))),
+        key.token(&change("wlcg.ver", json!("1.7"))),
+        key.token(&change("exp", json!(now - 30))),
+        key.token(&change("nbf", json!(now + 50))),
+        scoped("storage.read:/john openid storage.future:/x"),
+        scoped("storage.modify:/john"),
+        scoped("storage.read:/"),
+    ] {
+        let mut web = with(&world, &good).await;
+        let accepted = web.get("/api/v1/entries/vo/john/f000000").await;
+        assert_eq!(accepted.status, 200, "{}", accepted.text());
+    }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn rotated_key_is_fetched_and_removed_issuer_is_refused() {
-    let (old, new) = (Key::new("old"), Key::new("new"));
-    let provider = Provider::start(&[&old, &new]).await;
-    let world = world(&provider, Profile::Oidc).await;
-    let claims = provider.claims(&world, "openid");
-    let mut web = with(&world, &old.token(&claims)).await;
-    let own = web.get("/api/v1/entries/vo/johnathan/f000000").await;
-    assert_eq!(own.status, 200, "a user's token has the account's rights: {}", own.text());
-    provider.publish(&[&new]);
-    let mut other = with(&world, &new.token(&claims)).await;
-    assert_eq!(other.get("/api/v1/whoami").await.json()["user"], "alice");
-    // Verified tokens end with the issuer.
-    save(&world.data().join("issuers.json"), &[]).unwrap();
+/// Asks until the answer has this status.
+async fn until(web: &mut Web, status: u16) {
     tokio::time::timeout(crate::web::PATIENCE, async {
-        loop {
-            let mut web = with(&world, &old.token(&claims)).await;
-            if web.get("/api/v1/whoami").await.status == 401 {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
+        while web.get("/api/v1/whoami").await.status != status {
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
     })
     .await
     .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rotated_key_is_fetched_at_most_once_a_minute_and_the_removed_one_is_refused() {
+    let (old, new) = (Key::new("old"), Key::new("new"));
+    let provider = Provider::start(&[&old]).await;
+    let world = world(&provider, Profile::Oidc).await;
+    let claims = provider.claims(&world, "openid");
+    let mut first = with(&world, &old.token(&claims)).await;
+    let own = first.get("/api/v1/entries/vo/johnathan/f000000").await;
+    assert_eq!(own.status, 200, "a user's token has the account's rights: {}", own.text());
+    let requests = || provider.served.requests.load(Ordering::SeqCst);
+    let fetched = requests();
+    provider.publish(&[&new]);
+    // Strangers cannot make the server ask more often.
+    for _ in 0..5 {
+        assert_eq!(with(&world, &new.token(&claims)).await.get("/api/v1/whoami").await.status, 401);
+    }
+    assert_eq!(requests(), fetched);
+    world.clock.turn(61_000);
+    let mut other = with(&world, &new.token(&claims)).await;
+    assert_eq!(other.get("/api/v1/whoami").await.json()["user"], "alice");
+    assert_eq!(requests(), fetched + 2, "the description and the keys");
+    // The old key is gone for tokens that were verified before, too.
+    assert_eq!(with(&world, &old.token(&claims)).await.get("/api/v1/whoami").await.status, 401);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_outlive_an_issuer_that_is_down_for_a_day_and_not_longer() {
+    let key = Key::new("k1");
+    let provider = Provider::start(&[&key]).await;
+    let world = world(&provider, Profile::Oidc).await;
+    let mut claims = provider.claims(&world, "openid");
+    claims["exp"] = json!(claims["exp"].as_u64().unwrap() + 100 * 3600);
+    let fresh = |number: u64| {
+        let mut claims = claims.clone();
+        claims["jti"] = json!(number);
+        key.token(&claims)
+    };
+    provider.served.is_down.store(true, Ordering::SeqCst);
+    let refused = with(&world, &fresh(0)).await.get("/api/v1/whoami").await;
+    assert_eq!((refused.status, refused.kind().as_str()), (503, "unavailable"));
+    assert!(!refused.text().contains("localhost"), "where keys are is no matter of a stranger");
+    provider.served.is_down.store(false, Ordering::SeqCst);
+    world.clock.turn(6_000);
+    let mut web = with(&world, &fresh(1)).await;
+    assert_eq!(web.get("/api/v1/whoami").await.status, 200, "asked again soon while there are no keys");
+    provider.served.is_down.store(true, Ordering::SeqCst);
+    for number in 2..24 {
+        world.clock.turn(3_600_000);
+        let mut web = with(&world, &fresh(number)).await;
+        assert_eq!(web.get("/api/v1/whoami").await.status, 200, "hour {number}");
+    }
+    world.clock.turn(3 * 3_600_000);
+    let refused = with(&world, &fresh(30)).await.get("/api/v1/whoami").await;
+    assert_eq!((refused.status, refused.kind().as_str()), (503, "unavailable"));
+    provider.served.is_down.store(false, Ordering::SeqCst);
+    world.clock.turn(61_000);
+    until(&mut with(&world, &fresh(31)).await, 200).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn discovery_follows_no_redirection_and_takes_no_plain_or_long_document() {
+    let key = Key::new("k1");
+    let provider = Provider::start(&[&key]).await;
+    let world = world(&provider, Profile::Oidc).await;
+    let token = key.token(&provider.claims(&world, "openid"));
+    let refused = async || {
+        world.clock.turn(6_000);
+        let answer = with(&world, &token).await.get("/api/v1/whoami").await;
+        assert_eq!(answer.status, 503, "{}", answer.text());
+    };
+    provider.served.redirects.store(true, Ordering::SeqCst);
+    refused().await;
+    provider.served.redirects.store(false, Ordering::SeqCst);
+    for uri in [
+        provider.url.replace("https:", "http:") + "/jwks",
+        "file:///etc/passwd".to_owned(),
+        provider.url.replace("localhost", "localhost@evil.example.org") + "/jwks",
+        // The certificate is for another name.
+        provider.url.replace("localhost", "127.0.0.1") + "/jwks",
+    ] {
+        *provider.served.jwks_uri.lock() = Some(uri);
+        refused().await;
+    }
+    *provider.served.jwks_uri.lock() = None;
+    *provider.served.keys.lock() = json!({"keys": [key.public()], "more": "x".repeat(70 << 10)});
+    refused().await;
+    provider.publish(&[&key]);
+    world.clock.turn(6_000);
+    assert_eq!(with(&world, &token).await.get("/api/v1/whoami").await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn removed_issuer_disabled_user_and_expiry_end_an_open_connection() {
+    let key = Key::new("k1");
+    let provider = Provider::start(&[&key]).await;
+    let world = world(&provider, Profile::Oidc).await;
+    let file = world.data().join("issuers.json");
+    let claims = provider.claims(&world, "openid");
+    let mut web = with(&world, &key.token(&claims)).await;
+    assert_eq!(web.get("/api/v1/whoami").await.status, 200);
+    save(&file, &[]).unwrap();
+    until(&mut web, 401).await;
+    save(&file, &[provider.settings(Profile::Oidc)]).unwrap();
+    until(&mut web, 200).await;
+    world.user("alice", |user| user.disabled = Some(true)).await;
+    let refused = web.get("/api/v1/whoami").await;
+    assert!(matches!(refused.status, 401 | 403), "{}", refused.text());
+    world.user("alice", |user| user.disabled = Some(false)).await;
+    assert_eq!(web.get("/api/v1/whoami").await.status, 200);
+    let refused = web.ask("GET", "/api/v1/whoami", &[("Exacat-Act-As", "admin")], "").await;
+    assert_eq!(refused.kind(), "denied", "{}", refused.text());
+    world.clock.turn(3_700_000);
+    let refused = web.get("/api/v1/whoami").await;
+    assert_eq!((refused.status, refused.kind().as_str()), (401, "unauthenticated"));
 }

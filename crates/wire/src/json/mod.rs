@@ -12,6 +12,7 @@ mod registry;
 pub mod requests;
 pub mod search;
 mod ses;
+pub mod texts;
 
 pub use entries::*;
 pub use history::*;

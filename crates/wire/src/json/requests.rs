@@ -14,6 +14,8 @@ use serde::de::{Deserialize, Deserializer, Visitor};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
+use super::texts;
+
 /// A value that the model parses from text.
 pub trait Parse: Sized {
     /// Parses it.
@@ -102,7 +104,7 @@ fn nullable<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
 #[schema(as = FileRef, examples(json!({"lfn": "/demo/data/run1/f1.root"})))]
 pub struct FileIn {
     /// Path.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<texts::Lfn>)]
     pub lfn: Option<Parsed<Lfn>>,
     /// Identity.
     #[schema(value_type = Option<String>, format = "uuid")]
@@ -131,7 +133,7 @@ fn files(named: Vec<FileIn>) -> Result<Vec<FileRef>> {
 #[schema(as = Path, examples(json!({"lfn": "/demo/data"})))]
 pub struct LfnIn {
     /// Path.
-    #[schema(value_type = String)]
+    #[schema(value_type = texts::Lfn)]
     pub lfn: Parsed<Lfn>,
 }
 
@@ -151,13 +153,13 @@ pub struct GuidIn {
 #[schema(as = NewReplica, examples(json!({"se": "DEMO::DISK::SE1"})))]
 pub struct ReplicaIn {
     /// Storage element.
-    #[schema(value_type = String)]
+    #[schema(value_type = texts::SeName)]
     pub se: Parsed<SeName>,
     /// URL; left out if it follows from the prefix of the storage element.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<texts::Pfn>)]
     pub pfn: Option<Parsed<Pfn>>,
     /// `available` (default), `copying`, `suspect` or `lost`.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<texts::ReplicaState>)]
     pub state: Option<Parsed<ReplicaState>>,
 }
 
@@ -174,7 +176,7 @@ impl From<ReplicaIn> for NewReplica {
 #[schema(as = ArchiveMember)]
 pub struct MemberOfIn {
     /// Path of the archive.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<texts::Lfn>)]
     pub lfn: Option<Parsed<Lfn>>,
     /// GUID of the archive.
     #[schema(value_type = Option<String>, format = "uuid")]
@@ -192,7 +194,7 @@ pub struct MemberOfIn {
 })))]
 pub struct NewFileIn {
     /// Path; in a bulk registration only.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<texts::Lfn>)]
     pub lfn: Option<Parsed<Lfn>>,
     /// Identity; left out for a new one.
     #[schema(value_type = Option<String>, format = "uuid")]
@@ -200,17 +202,17 @@ pub struct NewFileIn {
     /// Bytes; left out if unknown.
     pub size: Option<u64>,
     /// Checksums, `algorithm:hex`.
-    #[schema(value_type = Vec<String>)]
+    #[schema(value_type = Vec<texts::Checksum>)]
     #[serde(default)]
     pub checksums: Vec<Parsed<Checksum>>,
     /// Owner; left out for the caller.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<texts::Account>)]
     pub owner: Option<Parsed<AccountName>>,
     /// Group; left out for the caller's group.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<texts::Account>)]
     pub group: Option<Parsed<AccountName>>,
     /// Octal permissions.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<texts::Mode>)]
     pub mode: Option<Parsed<Mode>>,
     /// Time its content was made.
     #[schema(value_type = Option<String>, format = "date-time")]
@@ -221,6 +223,7 @@ pub struct NewFileIn {
     /// Job that made it.
     pub job: Option<u64>,
     /// Tags.
+    #[schema(value_type = texts::Tags)]
     #[serde(default)]
     pub tags: Map<String, Value>,
     /// Replicas.
@@ -313,13 +316,13 @@ fn value_of(value: Value) -> Result<TagValue> {
 #[schema(as = Attributes, examples(json!({"mode": "640"})))]
 pub struct AttributesIn {
     /// Owner.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<texts::Account>)]
     pub owner: Option<Parsed<AccountName>>,
     /// Group.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<texts::Account>)]
     pub group: Option<Parsed<AccountName>>,
     /// Octal permissions.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<texts::Mode>)]
     pub mode: Option<Parsed<Mode>>,
     /// Time the content was made.
     #[schema(value_type = Option<String>, format = "date-time")]
@@ -335,7 +338,7 @@ pub struct AttributesIn {
     /// Bytes, of a file whose size is unknown.
     pub size: Option<u64>,
     /// Further checksums, `algorithm:hex`.
-    #[schema(value_type = Vec<String>)]
+    #[schema(value_type = Vec<texts::Checksum>)]
     #[serde(default)]
     pub checksums: Vec<Parsed<Checksum>>,
 }
@@ -375,10 +378,10 @@ pub enum ReplicaEditIn {
 #[schema(as = ReplicaStateEdit)]
 pub struct ReplicaStateIn {
     /// Storage element.
-    #[schema(value_type = String)]
+    #[schema(value_type = texts::SeName)]
     pub se: Parsed<SeName>,
     /// `available`, `copying`, `suspect` or `lost`.
-    #[schema(value_type = String)]
+    #[schema(value_type = texts::ReplicaState)]
     pub state: Parsed<ReplicaState>,
 }
 
@@ -388,7 +391,7 @@ pub struct ReplicaStateIn {
 #[schema(as = ReplicaDrop)]
 pub struct ReplicaDropIn {
     /// Storage element.
-    #[schema(value_type = String)]
+    #[schema(value_type = texts::SeName)]
     pub se: Parsed<SeName>,
     /// Queue the physical copy for deletion.
     #[serde(default)]
@@ -411,7 +414,7 @@ impl From<ReplicaEditIn> for ReplicaEdit {
 #[schema(as = ReplicaEdits)]
 pub struct ReplicaEditsIn {
     /// Path; in a bulk request only.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<texts::Lfn>)]
     pub lfn: Option<Parsed<Lfn>>,
     /// GUID in place of the path; in a bulk request only.
     #[schema(value_type = Option<String>, format = "uuid")]
@@ -440,10 +443,11 @@ impl ReplicaEditsIn {
 #[schema(as = TagEdits, examples(json!({"set": {"run": 12}, "unset": ["draft"]})))]
 pub struct TagEditsIn {
     /// Tags to set: text, number, true, false, or `{"time": "2026-…"}`.
+    #[schema(value_type = texts::Tags)]
     #[serde(default)]
     pub set: Map<String, Value>,
     /// Keys of tags to remove.
-    #[schema(value_type = Vec<String>)]
+    #[schema(value_type = Vec<texts::TagKey>)]
     #[serde(default)]
     pub unset: Vec<Parsed<TagKey>>,
 }
@@ -461,6 +465,7 @@ impl TagEditsIn {
 #[schema(as = NewCollection, examples(json!({"tags": {"campaign": "mc26"}})))]
 pub struct CollectionIn {
     /// Its tags.
+    #[schema(value_type = texts::Tags)]
     #[serde(default)]
     pub tags: Map<String, Value>,
 }
@@ -491,7 +496,7 @@ impl CollectionEditsIn {
 #[schema(as = NewLink, examples(json!({"target": "/demo/data"})))]
 pub struct LinkIn {
     /// Target path.
-    #[schema(value_type = String)]
+    #[schema(value_type = texts::Lfn)]
     pub target: Parsed<Lfn>,
 }
 
@@ -501,10 +506,10 @@ pub struct LinkIn {
 #[schema(as = Move, examples(json!({"from": "/demo/data/run1", "to": "/demo/data/run-1"})))]
 pub struct MoveIn {
     /// Path of the entry.
-    #[schema(value_type = String)]
+    #[schema(value_type = texts::Lfn)]
     pub from: Parsed<Lfn>,
     /// Destination path.
-    #[schema(value_type = String)]
+    #[schema(value_type = texts::Lfn)]
     pub to: Parsed<Lfn>,
 }
 
@@ -514,10 +519,10 @@ pub struct MoveIn {
 #[schema(as = Restore, examples(json!({"to": "/demo/restored"})))]
 pub struct RestoreIn {
     /// Path inside a removed directory; left out for the whole item.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<texts::Lfn>)]
     pub lfn: Option<Parsed<Lfn>>,
     /// Destination; left out for the former place.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<texts::Lfn>)]
     pub to: Option<Parsed<Lfn>>,
 }
 
@@ -527,7 +532,7 @@ pub struct RestoreIn {
 #[schema(as = NewUpload, examples(json!({"lfn": "/demo/data/run2/f2.root", "size": 1024})))]
 pub struct UploadIn {
     /// Path of the file; its parents may be missing.
-    #[schema(value_type = String)]
+    #[schema(value_type = texts::Lfn)]
     pub lfn: Parsed<Lfn>,
     /// Identity; left out for a new one.
     #[schema(value_type = Option<String>, format = "uuid")]
@@ -535,24 +540,25 @@ pub struct UploadIn {
     /// Bytes to be written.
     pub size: u64,
     /// Checksums that the content will have.
-    #[schema(value_type = Vec<String>)]
+    #[schema(value_type = Vec<texts::Checksum>)]
     #[serde(default)]
     pub checksums: Vec<Parsed<Checksum>>,
     /// Job that makes it.
     pub job: Option<u64>,
     /// Storage elements to write to.
-    #[schema(value_type = Vec<String>)]
+    #[schema(value_type = Vec<texts::SeName>)]
     #[serde(default)]
     pub ses: Vec<Parsed<SeName>>,
     /// Numbers of replicas by quality of service.
+    #[schema(value_type = texts::Counts)]
     #[serde(default)]
     pub qos: BTreeMap<String, u32>,
     /// Storage elements to avoid.
-    #[schema(value_type = Vec<String>)]
+    #[schema(value_type = Vec<texts::SeName>)]
     #[serde(default)]
     pub exclude: Vec<Parsed<SeName>>,
     /// Site; near storage elements come first.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<texts::Account>)]
     pub site: Option<Parsed<AccountName>>,
     /// Lifetime of the reservation in seconds.
     pub lifetime_seconds: Option<u64>,
@@ -586,12 +592,12 @@ impl UploadIn {
 #[schema(as = Commit, examples(json!({"se": "DEMO::DISK::SE1", "size": 1024, "checksums": ["adler32:0a1af2bf"]})))]
 pub struct CommitIn {
     /// Storage element.
-    #[schema(value_type = String)]
+    #[schema(value_type = texts::SeName)]
     pub se: Parsed<SeName>,
     /// Bytes written.
     pub size: u64,
     /// Checksums of the written content.
-    #[schema(value_type = Vec<String>)]
+    #[schema(value_type = Vec<texts::Checksum>)]
     #[serde(default)]
     pub checksums: Vec<Parsed<Checksum>>,
 }
@@ -616,12 +622,13 @@ pub struct SeIn {
     /// Beginning of the URLs for HTTPS clients; empty for none.
     pub https: Option<String>,
     /// Quality-of-service labels.
-    #[schema(value_type = Option<Vec<String>>)]
+    #[schema(value_type = Option<Vec<texts::Account>>)]
     pub qos: Option<Vec<Parsed<AccountName>>>,
     /// `online`, `read-only` or `offline`.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<texts::SeStatus>)]
     pub status: Option<Parsed<SeStatus>>,
     /// Distances by site.
+    #[schema(value_type = texts::Counts)]
     #[serde(default)]
     pub distances: BTreeMap<String, u32>,
     /// Refuse a name that exists.
@@ -652,7 +659,7 @@ impl SeIn {
 #[schema(as = DoneDeletions, examples(json!({"done": ["2266.0.3f9a1c"]})))]
 pub struct DeletedIn {
     /// Ids.
-    #[schema(value_type = Vec<String>)]
+    #[schema(value_type = Vec<texts::DeletionId>)]
     pub done: Vec<Parsed<OnTimeline<DeletionId>>>,
 }
 
@@ -669,21 +676,21 @@ impl DeletedIn {
 #[schema(as = UserSettings, examples(json!({"group": "demo"})))]
 pub struct UserIn {
     /// Primary group.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<texts::Account>)]
     pub group: Option<Parsed<AccountName>>,
     /// Further groups.
-    #[schema(value_type = Option<Vec<String>>)]
+    #[schema(value_type = Option<Vec<texts::Account>>)]
     pub groups: Option<Vec<Parsed<AccountName>>>,
     /// Roles: `operator`, `admin`.
-    #[schema(value_type = Option<Vec<String>>)]
+    #[schema(value_type = Option<Vec<texts::Role>>)]
     pub roles: Option<Vec<Parsed<Role>>>,
     /// Users that it may act as.
-    #[schema(value_type = Option<Vec<String>>)]
+    #[schema(value_type = Option<Vec<texts::Account>>)]
     pub may_become: Option<Vec<Parsed<AccountName>>>,
     /// Identities that log in as it.
     pub subjects: Option<Vec<String>>,
     /// Home directory.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<texts::Lfn>)]
     pub home: Option<Parsed<Lfn>>,
     /// True if it may not log in.
     pub disabled: Option<bool>,
@@ -715,10 +722,10 @@ impl UserIn {
 #[schema(as = NewToken, examples(json!({"scope": "/demo", "write": false, "lifetime_seconds": 3600})))]
 pub struct TokenIn {
     /// User; left out for the caller.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<texts::Account>)]
     pub user: Option<Parsed<AccountName>>,
     /// Subtree that it is valid for; left out for everything.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<texts::Lfn>)]
     pub scope: Option<Parsed<Lfn>>,
     /// True if it may make changes.
     #[serde(default)]
@@ -762,5 +769,6 @@ pub struct QuotaIn {
 #[schema(as = NewBackup, examples(json!({"directory": "/var/backups/exacat"})))]
 pub struct BackupIn {
     /// Absolute path on the server's machine.
+    #[schema(value_type = texts::ServerPath)]
     pub directory: String,
 }

@@ -5,6 +5,7 @@ use exacat_model::{AccountName, Error, GroupId, Kind, Lfn, Result, SeName, SeNum
 use utoipa::ToSchema;
 
 use super::requests::{Parsed, all, bare};
+use super::texts;
 
 /// Numbers of accounts and storage elements by name.
 pub trait Numbers {
@@ -22,14 +23,14 @@ pub trait Numbers {
 #[schema(as = Find, examples(json!({"lfn": "/demo", "name": "*.root", "kinds": ["file"]})))]
 pub struct FindIn {
     /// Base directory; not included itself.
-    #[schema(value_type = String)]
+    #[schema(value_type = texts::Lfn)]
     pub lfn: Parsed<Lfn>,
     /// Shell pattern of the last component: `*`, `?`, `[a-z]`, `{a,b}`.
     pub name: Option<String>,
     /// Regular expression anywhere in the LFN, in place of `name`.
     pub regex: Option<String>,
     /// `directory`, `file`, `collection`, `link`; empty for any.
-    #[schema(value_type = Vec<String>)]
+    #[schema(value_type = Vec<texts::Kind>)]
     #[serde(default)]
     pub kinds: Vec<Parsed<Kind>>,
     /// Minimum bytes.
@@ -52,13 +53,13 @@ pub struct FindIn {
     #[schema(value_type = Option<String>, format = "date-time")]
     pub created_before: Option<Parsed<TimeMs>>,
     /// Owner.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<texts::Account>)]
     pub owner: Option<Parsed<AccountName>>,
     /// Group.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<texts::Account>)]
     pub group: Option<Parsed<AccountName>>,
     /// Storage element with a replica.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<texts::SeName>)]
     pub se: Option<Parsed<SeName>>,
     /// Job that made it.
     pub job: Option<u64>,

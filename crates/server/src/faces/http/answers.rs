@@ -167,8 +167,7 @@ pub(super) struct Problem {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
     /// Advice: the next step.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hint: Option<&'static str>,
+    pub hint: &'static str,
 }
 
 impl Problem {
@@ -208,14 +207,22 @@ fn title(kind: ErrorKind) -> &'static str {
     }
 }
 
-fn hint(kind: ErrorKind) -> Option<&'static str> {
+fn hint(kind: ErrorKind) -> &'static str {
     match kind {
-        ErrorKind::Unauthenticated => {
-            Some("send Authorization: Bearer TOKEN; 'exacat token issue' makes one")
-        }
-        ErrorKind::Busy | ErrorKind::Unavailable => Some("send the request again after Retry-After seconds"),
-        ErrorKind::Unknown => Some("send the request again with the same Idempotency-Key"),
-        _ => None,
+        ErrorKind::NotFound => "check the name; GET /api/v1/children/DIRECTORY lists names",
+        ErrorKind::Exists => "take another name; a registration can take existing=same or existing=merge",
+        ErrorKind::NotDirectory => "name a directory",
+        ErrorKind::NotFile => "name a file",
+        ErrorKind::NotEmpty => "remove its content first, or send recursive=true",
+        ErrorKind::Denied => "GET /api/v1/whoami tells your rights; the owner or an operator can change them",
+        ErrorKind::Unauthenticated => "send Authorization: Bearer TOKEN; 'exacat token issue' makes one",
+        ErrorKind::Invalid => "correct the request; GET /api/v1/openapi.json describes it",
+        ErrorKind::Conflict => "read the present state, then send a new request under a new Idempotency-Key",
+        ErrorKind::Quota => "remove files, or ask an operator for a larger quota",
+        ErrorKind::Limit => "send it in smaller parts",
+        ErrorKind::Busy | ErrorKind::Unavailable => "send the request again after Retry-After seconds",
+        ErrorKind::Unknown => "send the request again with the same Idempotency-Key",
+        ErrorKind::Corrupt | ErrorKind::Internal => "tell the operator; the server's log has the detail",
     }
 }
 

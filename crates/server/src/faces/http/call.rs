@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use exacat_model::limits::{OPERATION_AGE_MAX_MS, OPERATION_AHEAD_MAX_MS};
 use exacat_model::{
-    AccountName, Answer, Consistency, Error, ErrorKind, Guid, Lfn, Operation, OperationId, Result, Revision,
-    TimeMs,
+    AccountName, Answer, Consistency, Error, ErrorKind, Guid, Lfn, LogPosition, Operation, OperationId,
+    Result, Revision, TimeMs,
 };
 use exacat_wire::native::{Authenticate, Credentials, Secret};
 use exacat_wire::percent;
@@ -20,7 +20,7 @@ use super::Conversation;
 use crate::access::Session;
 use crate::admission::{Held, Room, Step, Unread, busy};
 use crate::instruments::count;
-use crate::issuers::is_foreign;
+use crate::issuers::{Trust, is_foreign};
 use crate::service::{Asker, Cancel, Checked, Service, Work, step_id};
 
 /// Header with the revision of the catalogue that an answer shows at least.
@@ -53,8 +53,16 @@ const PAGE_ITEMS_MAX: u32 = 2000;
 pub(super) struct Known {
     credentials: Option<HeaderValue>,
     act_as: Option<HeaderValue>,
+    client: Client,
+}
+
+/// The client of a request.
+#[derive(Clone)]
+struct Client {
     asker: Asker,
     checked: Checked,
+    /// Issuer of its token, if that is another one than this catalogue.
+    trust: Option<Trust>,
 }
 
 /// A request that was admitted.
@@ -68,6 +76,9 @@ pub(super) struct Call {
     deadline: Instant,
     unread: Unread,
     checked: Checked,
+    trust: Option<Trust>,
+    /// Version that the entry of a change must have.
+    version: Option<Revision>,
     /// Number of changes so far: each has an operation id of its own.
     steps: u64,
     _held: Arc<(Held, Held)>,
@@ -80,16 +91,18 @@ impl Call {
     /// Judges the credentials of a request, and admits it.
     pub async fn open(conversation: &Conversation, headers: &HeaderMap) -> Result<Self> {
         let service = Arc::clone(&conversation.face.service);
-        let (asker, checked) = asker(conversation, headers).await?;
+        let Client { asker, checked, trust } = client(conversation, headers).await?;
         let held = service.admit(&asker, 1)?;
         let consistency = text_of(headers, &CONSISTENCY)?.map(Consistency::parse).transpose()?;
         let id = text_of(headers, &IDEMPOTENCY_KEY)?.map(operation_id).transpose()?;
         if let Some(id) = id {
             check_age(id, service.catalogue.now())?;
         }
-        let call = Call {
+        let mut call = Call {
             asker,
             checked,
+            trust,
+            version: None,
             cancel: Arc::default(),
             id,
             consistency,
@@ -105,19 +118,19 @@ impl Call {
         Ok(call)
     }
 
-    /// Waits until the catalogue has a revision.
-    async fn wait_for(&self, wanted: &str) -> Result<()> {
-        let number = wanted.split('.').next().unwrap_or_default();
-        let bad = |_| Error::invalid(format!("{AT_LEAST} is a revision, a number, not {wanted:.60?}"));
-        let wanted = Revision(number.parse().map_err(bad)?);
+    /// Waits until the catalogue has a revision, and checks its timeline if one is named.
+    async fn wait_for(&mut self, wanted: &str) -> Result<()> {
+        let bad =
+            |_| Error::invalid(format!("{AT_LEAST} is REVISION or REVISION.TIMELINE, not {wanted:.60?}"));
+        let position: LogPosition = wanted.parse().map_err(bad)?;
         let until = Instant::now() + AT_LEAST_TIME;
         loop {
             let now = self.service.catalogue.store().revision().await?;
-            if now >= wanted {
-                return Ok(());
+            if now >= position.revision {
+                break;
             }
             if Instant::now() >= until {
-                let (now, wanted) = (now.0, wanted.0);
+                let (now, wanted) = (now.0, position.revision.0);
                 return Err(Error::new(
                     ErrorKind::Unavailable,
                     format!(
@@ -127,6 +140,15 @@ impl Call {
             }
             tokio::time::sleep(AT_LEAST_PAUSE).await;
         }
+        if position.timeline.is_some() {
+            self.ask(Operation::Position { after: position }).await?;
+        }
+        Ok(())
+    }
+
+    /// Requires a version of the entry that the following change is about.
+    pub fn require(&mut self, version: Revision) {
+        self.version = Some(version);
     }
 
     /// Returns the present revision of the catalogue.
@@ -139,15 +161,11 @@ impl Call {
         self.asked(operation, Step::First).await
     }
 
-    /// True if the request repeats one that was done, as its key shows.
-    pub async fn was_done(&self, operation: &Operation) -> Result<bool> {
-        match self.id {
-            Some(id) => self.service.catalogue.was_applied(&self.asker.caller, id, operation).await,
-            None => Ok(false),
-        }
-    }
-
     async fn asked(&mut self, operation: Operation, step: Step) -> Result<Answer> {
+        if self.trust.as_ref().is_some_and(|trust| !trusts(&self.service, trust)) {
+            let message = "the issuer of the token is no longer configured here";
+            return Err(Error::new(ErrorKind::Unauthenticated, message));
+        }
         if self.service.must_check_again(&self.checked) {
             let checked = self.service.checking();
             self.asker.caller = Arc::new(self.service.catalogue.revalidate(&self.asker.caller).await?);
@@ -162,8 +180,12 @@ impl Call {
                 step_id(id, self.steps - 1)
             }
         };
+        let mut asker = self.asker.clone();
+        if writes && self.version.is_some() {
+            asker.caller = Arc::new(asker.caller.requiring(self.version));
+        }
         let work = Work {
-            asker: self.asker.clone(),
+            asker,
             id,
             operation,
             consistency: self.consistency,
@@ -215,6 +237,8 @@ impl Call {
             deadline: self.deadline,
             unread: Unread::new(&self.service.admission),
             checked: self.checked,
+            trust: self.trust.clone(),
+            version: self.version,
             steps,
             _held: Arc::clone(&self._held),
         }
@@ -247,6 +271,8 @@ impl Pages {
             room = self.call.room() => room,
             () = self.call.cancel.cancelled() => return Err(crate::service::cancelled()),
         };
+        // The client decides how long the whole takes.
+        self.call.prolong();
         let page = self.call.unread.paged(operation.clone(), self.items, room.is_small());
         let answer = self.call.asked(page, self.step).await?;
         self.next = answer.next().and_then(|cursor| operation.resumed(cursor.clone()));
@@ -257,65 +283,65 @@ impl Pages {
 }
 
 /// Returns the client that the credentials of a request prove. The connection keeps the last ones.
-async fn asker(conversation: &Conversation, headers: &HeaderMap) -> Result<(Asker, Checked)> {
+async fn client(conversation: &Conversation, headers: &HeaderMap) -> Result<Client> {
     let service = &conversation.face.service;
     let (credentials, act_as) = (headers.get(AUTHORIZATION), headers.get(&ACT_AS));
     if let Some(known) = &*conversation.known.lock()
         && known.credentials.as_ref() == credentials
         && known.act_as.as_ref() == act_as
-        && !service.must_check_again(&known.checked)
+        && !service.must_check_again(&known.client.checked)
+        && known.client.trust.as_ref().is_none_or(|trust| trusts(service, trust))
     {
-        return Ok((known.asker.clone(), known.checked));
+        return Ok(known.client.clone());
     }
-    let (asker, checked) = match foreign(service, credentials).await {
-        Some(asker) => (asker?, service.checking()),
-        None => own(conversation, headers, credentials).await?,
-    };
-    if credentials.is_some()
-        && let Some(slot) = &conversation.slot
-    {
-        slot.lock().known();
-    }
-    let known =
-        Known { credentials: credentials.cloned(), act_as: act_as.cloned(), asker: asker.clone(), checked };
-    *conversation.known.lock() = Some(known);
-    Ok((asker, checked))
-}
-
-/// Returns the client of a token of another issuer; none for other credentials.
-async fn foreign(service: &Service, credentials: Option<&HeaderValue>) -> Option<Result<Asker>> {
-    let token = bearer(credentials?).ok()?;
-    if !is_foreign(token.expose()) {
-        return None;
-    }
-    let issuers = service.issuers.get()?;
-    let caller = issuers.caller(&service.catalogue, token.expose()).await;
-    if caller.is_err() {
-        count(&service.instruments.counts.authentications_refused);
-    }
-    Some(caller.map(|caller| service.asker(caller)))
-}
-
-/// Returns the client of a token of this catalogue, or an anonymous one.
-async fn own(
-    conversation: &Conversation,
-    headers: &HeaderMap,
-    credentials: Option<&HeaderValue>,
-) -> Result<(Asker, Checked)> {
-    let service = &conversation.face.service;
-    let shown = Authenticate {
-        credentials: match credentials {
-            None => Credentials::Anonymous,
-            Some(value) => Credentials::Token(bearer(value)?),
-        },
-        act_as: text_of(headers, &ACT_AS)?.map(AccountName::parse).transpose()?,
-    };
-    let session = Session::open(service, &conversation.peer, shown).await.inspect_err(|error| {
+    let client = judged(conversation, headers, credentials).await.inspect_err(|error| {
         if error.kind == ErrorKind::Unauthenticated {
             count(&service.instruments.counts.authentications_refused);
         }
     })?;
-    Ok((session.asker.clone(), session.checked))
+    if (credentials.is_some() || conversation.certificate.is_some())
+        && let Some(slot) = &conversation.slot
+    {
+        slot.lock().known();
+    }
+    let known = Known { credentials: credentials.cloned(), act_as: act_as.cloned(), client: client.clone() };
+    *conversation.known.lock() = Some(known);
+    Ok(client)
+}
+
+fn trusts(service: &Service, trust: &Trust) -> bool {
+    service.issuers.get().is_some_and(|issuers| issuers.trusts(trust))
+}
+
+/// Judges credentials: a token of another issuer, a token of this catalogue, or the certificate of
+/// the connection. Without any, the client is anonymous.
+async fn judged(
+    conversation: &Conversation,
+    headers: &HeaderMap,
+    credentials: Option<&HeaderValue>,
+) -> Result<Client> {
+    let service = &conversation.face.service;
+    let act_as = text_of(headers, &ACT_AS)?.map(AccountName::parse).transpose()?;
+    let checked = service.checking();
+    let token = credentials.map(bearer).transpose()?;
+    let (caller, trust) = match (&token, &conversation.certificate, service.issuers.get()) {
+        (Some(token), _, Some(issuers)) if is_foreign(token.expose()) => {
+            let (caller, trust) = issuers.caller(&service.catalogue, token.expose()).await?;
+            (caller, Some(trust))
+        }
+        (None, Some(certificate), _) => (certificate.caller(&service.catalogue).await?, None),
+        _ => {
+            let credentials = token.map_or(Credentials::Anonymous, Credentials::Token);
+            let shown = Authenticate { credentials, act_as };
+            let session = Session::open(service, &conversation.peer, shown).await?;
+            return Ok(Client { asker: session.asker.clone(), checked: session.checked, trust: None });
+        }
+    };
+    let caller = match act_as {
+        Some(name) => service.catalogue.become_user(&caller, &name).await?,
+        None => caller,
+    };
+    Ok(Client { asker: service.asker(caller), checked, trust })
 }
 
 fn bearer(value: &HeaderValue) -> Result<Secret> {
@@ -432,9 +458,23 @@ impl Frames {
     }
 }
 
-/// Returns the path that a URL names below a prefix.
+/// Returns the path that a URL names below a prefix. Each component is decoded on its own: an
+/// encoded slash would be a part of a name, and no name has one.
 pub(super) fn lfn_below(path: &str) -> Result<Lfn> {
-    Lfn::parse(&decoded(path, false)?)
+    let mut text = String::with_capacity(path.len());
+    for (index, component) in path.split('/').enumerate() {
+        if index > 0 {
+            text.push('/');
+        }
+        let component = decoded(component, false)?;
+        if component.contains('/') {
+            return Err(Error::invalid(
+                "a component of the path has an encoded slash (%2F), which no name has",
+            ));
+        }
+        text.push_str(&component);
+    }
+    Lfn::parse(&text)
 }
 
 /// Decodes a percent-encoded text, once.
@@ -445,6 +485,14 @@ pub(super) fn decoded(text: &str, plus_is_blank: bool) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn path_of_a_url_is_decoded_by_components() {
+        assert_eq!(lfn_below("/a%20b//c/").unwrap().to_string(), "/a b/c");
+        for bad in ["/a%2fb", "/a%2Fb", "/a/../b", "/a/%2e%2e/b", "/a/./b", "/a%00", "/%ff", "a", "/%"] {
+            assert!(lfn_below(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn operation_id_is_a_uuid_of_version_7() {

@@ -6,10 +6,12 @@
 
 mod answers;
 mod call;
+mod certificate;
 mod dav;
 mod health;
 mod http2;
 mod monitoring;
+mod origins;
 mod rest;
 mod stalling;
 
@@ -34,6 +36,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
+use super::jalien::Certificates;
 use super::{REFUSAL_TIME, handshake, pause_after_accept_error, without_delay};
 use crate::access::Peer;
 use crate::admission::{ConnectionSlot, Entrance, busy};
@@ -46,6 +49,7 @@ use crate::settings::HttpSettings;
 use crate::uploads::Uploads;
 use answers::{Body, TEXT, problem, text};
 use call::Known;
+use certificate::ClientCertificate;
 use http2::{Streams, Watched};
 use monitoring::Monitoring;
 use stalling::Stalling;
@@ -87,6 +91,7 @@ pub(crate) struct Shared {
     pub places: Arc<Places>,
     pub uploads: Option<Arc<Uploads>>,
     pub web: Arc<WebClient>,
+    pub certificates: Option<Arc<Certificates>>,
 }
 
 /// The common state of all connections.
@@ -102,6 +107,10 @@ pub(crate) struct Face {
     failed_puts: dav::FailedPuts,
     /// Networks whose clients may speak plain HTTP.
     plain: Vec<Network>,
+    /// Origins of web pages that may use the API.
+    origins: Vec<String>,
+    /// Judges certificates of clients; none if no authority of theirs is configured.
+    certificates: Option<Arc<Certificates>>,
     acceptor: TlsAcceptor,
     /// Names of storage elements, and the store's count of seen changes of records before.
     ses: Mutex<(u64, Arc<SeNames>)>,
@@ -110,10 +119,22 @@ pub(crate) struct Face {
 impl Face {
     /// Makes the face.
     pub fn new(shared: Shared, settings: &HttpSettings, acceptor: TlsAcceptor) -> Arc<Self> {
-        let Shared { service, envelopes, places, uploads, web } = shared;
-        let (plain, ses) = (settings.plain.clone(), Mutex::new((0, Arc::default())));
-        let failed_puts = dav::FailedPuts::default();
-        Arc::new(Face { service, envelopes, places, uploads, web, failed_puts, plain, acceptor, ses })
+        let Shared { service, envelopes, places, uploads, web, certificates } = shared;
+        let (plain, origins) = (settings.plain.clone(), settings.origins.clone());
+        let (ses, failed_puts) = (Mutex::new((0, Arc::default())), dav::FailedPuts::default());
+        Arc::new(Face {
+            service,
+            envelopes,
+            places,
+            uploads,
+            web,
+            failed_puts,
+            plain,
+            origins,
+            certificates,
+            acceptor,
+            ses,
+        })
     }
 
     /// Returns the names of all storage elements.
@@ -136,6 +157,8 @@ struct Conversation {
     peer: Peer,
     /// Held by the connection until it ends; none in a slot of monitoring.
     slot: Option<Mutex<ConnectionSlot>>,
+    /// Certificate that the client showed in the handshake.
+    certificate: Option<ClientCertificate>,
     /// The last credentials that were judged.
     known: Mutex<Option<Known>>,
 }
@@ -201,15 +224,24 @@ async fn converse(face: Arc<Face>, mut stream: TcpStream, peer: SocketAddr, slot
         let _ = tokio::time::timeout(REFUSAL_TIME, refusal).await;
         return tracing::debug!(%peer, "plain HTTP where only HTTPS is spoken");
     }
-    let conversation =
-        Arc::new(Conversation { face, peer: Peer::Network(peer), slot, known: Mutex::default() });
+    let conversation = |face, certificate| {
+        let peer = Peer::Network(peer);
+        Arc::new(Conversation { face, peer, slot, certificate, known: Mutex::default() })
+    };
     if !is_tls {
-        return over_http1(conversation, stream).await;
+        return over_http1(conversation(face, None), stream).await;
     }
-    let acceptor = conversation.face.acceptor.clone();
+    let acceptor = face.acceptor.clone();
     let Some(stream) = handshake(service.limits.handshake_time, &acceptor, stream, &peer).await else {
         return count(&service.instruments.counts.handshakes_failed);
     };
+    let certificate = match (&face.certificates, stream.get_ref().1.peer_certificates()) {
+        (Some(certificates), Some(chain)) => {
+            Some(ClientCertificate::judge(certificates, chain, service.catalogue.now()).await)
+        }
+        _ => None,
+    };
+    let conversation = conversation(face, certificate);
     if stream.get_ref().1.alpn_protocol() == Some(crate::tls::HTTP2) {
         over_http2(conversation, stream).await;
     } else {
@@ -361,11 +393,19 @@ async fn answer_to(
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         return response;
     }
-    if path.starts_with(rest::PREFIX) {
-        return rest::answer(conversation, head, body).await;
-    }
-    if path == dav::PREFIX || path.starts_with(dav::BELOW) {
-        return dav::answer(conversation, head, body).await;
+    let is_dav = path == dav::PREFIX || path.starts_with(dav::BELOW);
+    if is_dav || path.starts_with(rest::PREFIX) {
+        let origin = match origins::judge(&conversation.face.origins, head) {
+            Ok(origin) => origin,
+            Err(error) => return problem(&error, None),
+        };
+        let mut response = match origins::preflight(origin, head) {
+            Some(response) => response,
+            None if is_dav => dav::answer(conversation, head, body).await,
+            None => rest::answer(conversation, head, body).await,
+        };
+        origins::permit(origin, &mut response);
+        return response;
     }
     if let Some(told) = conversation.face.envelopes.told(path) {
         return match told {

@@ -37,13 +37,13 @@ const CHAIN_MAX: usize = 10;
 
 /// Contents of a valid certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Shown {
+pub(crate) struct Shown {
     /// Subject, in the grid form: `/DC=org/CN=Jane Doe`.
     pub subject: String,
     /// Time from which it is no longer valid.
     pub expires: TimeMs,
     /// Holder, if it is one of our own tokens.
-    pub holder: Option<Holder>,
+    pub(super) holder: Option<Holder>,
     /// SHA-256 of the certificate.
     pub digest: [u8; 32],
 }
@@ -55,7 +55,7 @@ struct Known {
 }
 
 /// Checks certificates.
-pub(super) struct Certificates {
+pub(crate) struct Certificates {
     authorities: Option<PathBuf>,
     map: Option<PathBuf>,
     authority: Arc<Authority>,
@@ -66,7 +66,7 @@ pub(super) struct Certificates {
 impl Certificates {
     /// Reads the trusted files. A file that cannot be read is an error now; a later refresh keeps
     /// the old state.
-    pub fn open(
+    pub(super) fn open(
         authorities: Option<PathBuf>,
         map: Option<PathBuf>,
         authority: Arc<Authority>,
@@ -79,6 +79,11 @@ impl Certificates {
             known: RwLock::new(Arc::new(known)),
             read: Mutex::new(Instant::now()),
         })
+    }
+
+    /// Returns our own authority.
+    pub(super) fn authority(&self) -> &Arc<Authority> {
+        &self.authority
     }
 
     /// Reads the trusted files again, if that is due.

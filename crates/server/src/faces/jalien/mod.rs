@@ -16,11 +16,12 @@ mod subject;
 mod texts;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use exacat_model::answer::SeUsage;
-use exacat_model::{AccountName, Lfn, Result};
+use exacat_model::{AccountName, Lfn, Result, TimeMs};
 use exacat_store::Clock;
 use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
@@ -34,8 +35,7 @@ use crate::places::Places;
 use crate::service::Service;
 use crate::settings::JalienSettings;
 use authority::{Authority, Holder};
-use certificates::Certificates;
-pub(crate) use certificates::KeyHolder;
+pub(crate) use certificates::{Certificates, KeyHolder, Shown};
 use repeats::Repeats;
 
 /// Age up to which names and labels of storage elements are reused.
@@ -55,7 +55,7 @@ pub(crate) struct Face {
     settings: JalienSettings,
     envelopes: Arc<Envelopes>,
     places: Arc<Places>,
-    certificates: Certificates,
+    pub certificates: Arc<Certificates>,
     authority: Arc<Authority>,
     repeats: Repeats,
     ses: Mutex<Option<SesAt>>,
@@ -73,12 +73,9 @@ impl Face {
         places: Arc<Places>,
         directory: &DataDirectory,
     ) -> Result<Arc<Self>> {
-        let place = directory.jalien()?;
-        let now = clock.now();
-        let authority =
-            Arc::new(Authority::open(place.join("authority.crt"), place.join("authority.key"), now)?);
-        let certificates =
-            Certificates::open(settings.authorities.clone(), settings.map.clone(), Arc::clone(&authority))?;
+        let (authorities, map) = (settings.authorities.clone(), settings.map.clone());
+        let certificates = judge_of_certificates(authorities, map, directory, clock.now())?;
+        let authority = Arc::clone(certificates.authority());
         Ok(Arc::new(Face {
             service,
             clock,
@@ -110,6 +107,18 @@ impl Face {
         let text = self.settings.home.replace("{initial}", &initial).replace("{user}", account.as_str());
         Lfn::parse(&text)
     }
+}
+
+/// Opens the judge of clients' certificates, those of our own authority among them.
+pub(crate) fn judge_of_certificates(
+    authorities: Option<PathBuf>,
+    map: Option<PathBuf>,
+    directory: &DataDirectory,
+    now: TimeMs,
+) -> Result<Arc<Certificates>> {
+    let place = directory.jalien()?;
+    let authority = Arc::new(Authority::open(place.join("authority.crt"), place.join("authority.key"), now)?);
+    Ok(Arc::new(Certificates::open(authorities, map, authority)?))
 }
 
 /// Serves connections until the server stops; returns when the last of them has ended.

@@ -2,19 +2,26 @@
 
 use std::str::FromStr;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use exacat_model::{Cursor, Error, Lfn, Result};
 use exacat_wire::json::requests::Parse;
+use ring::digest::{SHA256, digest};
 use serde::de::DeserializeOwned;
 
 use super::super::call::decoded;
 
+/// Bytes in the text of a cursor that tell whether it is one.
+const CHECK_BYTES: usize = 4;
 /// Most parameters in a query.
 const PARAMETERS_MAX: usize = 64;
 
 /// The arguments.
 #[derive(Debug, Default)]
 pub(super) struct Arguments {
+    /// Name of the endpoint, which cursors are bound to.
+    endpoint: &'static str,
     /// The rest of the path, an LFN.
     lfn: Option<Lfn>,
     /// The one other variable part of the path.
@@ -27,6 +34,7 @@ pub(super) struct Arguments {
 impl Arguments {
     /// Reads the query; the parameters must be among `known`.
     pub fn new(
+        endpoint: &'static str,
         lfn: Option<Lfn>,
         name: Option<String>,
         query: &str,
@@ -44,7 +52,7 @@ impl Arguments {
             }
             all.push((key, value));
         }
-        Ok(Arguments { lfn, name, query: all, body: Bytes::new() })
+        Ok(Arguments { endpoint, lfn, name, query: all, body: Bytes::new() })
     }
 
     /// Returns the LFN in the path.
@@ -92,16 +100,15 @@ impl Arguments {
         Ok(self.number(name)?.unwrap_or(false))
     }
 
-    /// Returns the cursor of a page.
+    /// Returns the cursor of a page. Only a text that [`cursor_text`] made is one.
     pub fn cursor(&self) -> Result<Cursor> {
-        use base64::Engine;
-        let bad = |_| Error::not_found("no page has this cursor: take the next of a page as it is");
-        match self.given("cursor")? {
-            None => Ok(Cursor::default()),
-            Some(text) => {
-                Ok(Cursor(base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(text).map_err(bad)?))
-            }
-        }
+        let Some(text) = self.given("cursor")? else { return Ok(Cursor::default()) };
+        let bytes = URL_SAFE_NO_PAD.decode(text).ok();
+        let cursor = bytes.and_then(|bytes| {
+            let (check, cursor) = bytes.split_first_chunk::<CHECK_BYTES>()?;
+            (*check == check_of(self.endpoint, cursor)).then(|| Cursor(cursor.to_vec()))
+        });
+        cursor.ok_or_else(|| Error::not_found("no page has this cursor: take the next of a page as it is"))
     }
 
     /// Reads the body as JSON.
@@ -115,14 +122,40 @@ impl Arguments {
     }
 }
 
-/// Returns the text of a cursor.
-pub(super) fn cursor_text(cursor: &Cursor) -> String {
-    use base64::Engine;
-    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(&cursor.0)
+/// Returns the text of a cursor of an endpoint.
+pub(super) fn cursor_text(endpoint: &str, cursor: &Cursor) -> String {
+    URL_SAFE_NO_PAD.encode([check_of(endpoint, &cursor.0).as_slice(), &cursor.0].concat())
+}
+
+/// Returns the check of a cursor: it finds mistakes, and is no secret.
+fn check_of(endpoint: &str, cursor: &[u8]) -> [u8; CHECK_BYTES] {
+    let whole = digest(&SHA256, &[endpoint.as_bytes(), b"\0", cursor].concat());
+    let mut check = [0; CHECK_BYTES];
+    check.copy_from_slice(&whole.as_ref()[..CHECK_BYTES]);
+    check
 }
 
 /// Reads JSON.
 pub(super) fn json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     serde_json::from_slice(bytes)
         .map_err(|error| Error::invalid(format!("the body is not as expected: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursor_of_another_endpoint_or_changed_is_refused() {
+        let text = cursor_text("a", &Cursor(vec![1, 2, 3]));
+        let given = |endpoint, text: &str| {
+            Arguments::new(endpoint, None, None, &format!("cursor={text}"), |_| true).unwrap().cursor()
+        };
+        assert_eq!(given("a", &text).unwrap().0, [1, 2, 3]);
+        let changed = format!("{}A", &text[..text.len() - 1]);
+        for (endpoint, text) in [("b", text.as_str()), ("a", &changed), ("a", ""), ("a", "AAAA"), ("a", "!")]
+        {
+            assert_eq!(given(endpoint, text).unwrap_err().kind, exacat_model::ErrorKind::NotFound, "{text}");
+        }
+    }
 }

@@ -96,6 +96,35 @@ pub(super) struct Endpoint {
     pub run: Run,
 }
 
+impl Endpoint {
+    /// Says whether it may change anything.
+    pub fn writes(&self) -> bool {
+        match self.run {
+            Run::Find => false,
+            Run::Lines(lines) => matches!(lines, Lines::Register | Lines::Replicas),
+            _ => self.method != "GET",
+        }
+    }
+
+    /// Says whether its answer has an ETag.
+    pub fn has_tag(&self) -> bool {
+        matches!(self.name, "getEntry" | "getTags" | "locateFile")
+    }
+
+    /// Says whether `If-Match` applies.
+    pub fn is_conditional(&self) -> bool {
+        matches!(
+            self.name,
+            "setAttributes" | "removeEntry" | "setTags" | "setReplicas" | "editCollection" | "move"
+        )
+    }
+
+    /// Says whether `If-None-Match: *` applies.
+    pub fn is_creation(&self) -> bool {
+        matches!(self.name, "registerFile" | "makeDirectory" | "makeLink" | "makeCollection")
+    }
+}
+
 const fn parameter(name: &'static str, kind: &'static str, about: &'static str) -> Parameter {
     Parameter { name, kind, about }
 }
@@ -525,4 +554,51 @@ fn service() -> Vec<Endpoint> {
         endpoint!("GET" "/openapi.json" getDocument "Returns the OpenAPI document.",
             &[], None, Shape::Free, View::All, Run::Document),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::openapi::{body_example, path_text};
+    use super::super::streams::Bulk;
+    use super::super::variables;
+    use super::*;
+
+    fn operations(endpoint: &Endpoint) -> Vec<&'static str> {
+        let (mut lfn, mut text) = (None, None);
+        for name in variables(endpoint.path) {
+            let example = path_text(endpoint, name).2;
+            match name {
+                "lfn" => lfn = Some(Lfn::parse(&format!("/{example}")).unwrap()),
+                _ => text = Some(example.to_owned()),
+            }
+        }
+        let mut arguments = Arguments::new(endpoint.name, lfn, text, "", |_| true).unwrap();
+        let mut schemas = std::collections::BTreeMap::new();
+        let named = endpoint.body.map(|(body, _)| body(&mut schemas));
+        if let Some(name) = named {
+            arguments.body = body_example(endpoint, &schemas, &name).unwrap().to_string().into();
+        }
+        match &endpoint.run {
+            Run::Operation(make) => {
+                let mut names = vec![make(&arguments).unwrap().name()];
+                if endpoint.name == "restoreTrash" {
+                    arguments.body = "{\"lfn\": \"/a\"}".into();
+                    names.push(make(&arguments).unwrap().name());
+                }
+                names
+            }
+            Run::Find => vec!["find"],
+            Run::Changes => vec!["changes"],
+            Run::Lines(lines) => vec![Bulk::new(*lines, &arguments).unwrap().name()],
+            Run::NewId | Run::Document => Vec::new(),
+        }
+    }
+
+    #[test]
+    fn every_operation_of_the_catalogue_is_reachable() {
+        let reachable: BTreeSet<&str> = endpoints().iter().flat_map(operations).collect();
+        assert_eq!(reachable, Operation::NAMES.into_iter().collect());
+    }
 }

@@ -1,6 +1,7 @@
 //! The REST API: finds the endpoint of a request, runs its operation, and answers JSON.
 
 mod arguments;
+mod conditions;
 mod endpoints;
 mod openapi;
 mod render;
@@ -10,17 +11,16 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use exacat_model::answer::UserInfo;
-use exacat_model::operation::Existing;
 use exacat_model::{
-    AccountName, Answer, Error, ErrorKind, GroupId, Guid, HasRevision, Operation, Result, SeName, SeNumber,
-    UserId,
+    AccountName, Answer, Error, ErrorKind, GroupId, Guid, HasRevision, Operation, Result, Revision, SeName,
+    SeNumber, UserId,
 };
 use exacat_wire::json::search::{FindIn, Numbers};
 use exacat_wire::json::{NewIdOut, SeNames};
 use hyper::body::Incoming;
 use hyper::header::{
-    ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderName, IF_MATCH, IF_NONE_MATCH, LINK, TRANSFER_ENCODING,
-    VARY,
+    ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderName, IF_MATCH, IF_NONE_MATCH, LINK,
+    TRANSFER_ENCODING, VARY,
 };
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Response, StatusCode};
@@ -32,6 +32,7 @@ use super::answers::{
 use super::call::{BODY_BYTES_MAX, Call, REVISION, decoded, lfn_below, text_of, whole};
 use crate::admission::limit_of;
 use arguments::{Arguments, cursor_text};
+use conditions::{Conditions, content_tag, does_not_apply, entity_tag, is_unchanged, revision_of, tagged};
 use endpoints::{Endpoint, Run, Shape, View, endpoints, limit, position};
 use render::{Failures, Names, Objects, Renderer};
 use streams::{Bulk, Changes};
@@ -140,11 +141,20 @@ pub(super) async fn answer(
     if matches!(endpoint.run, Run::Document) {
         return whole_answer(StatusCode::OK, JSON, DOCUMENT.as_bytes());
     }
-    match run(conversation, endpoint, matched, head, body).await {
-        Ok(response) => response,
-        Err(Refused { error, status: Some(status), .. }) => problem_as(status, &error),
-        Err(Refused { error, subject, status: None }) => problem(&error, subject),
+    let refused = match run(conversation, endpoint, matched, head, body).await {
+        Ok(response) => return response,
+        Err(refused) => refused,
+    };
+    let Refused { error, subject, status } = refused;
+    let is_known = error.kind != ErrorKind::Unauthenticated;
+    let mut response = match status {
+        Some(status) => problem_as(status, &error),
+        None => problem(&error, subject),
+    };
+    if is_known && let Ok(revision) = conversation.face.service.catalogue.store().revision().await {
+        set(&mut response, REVISION, &revision.0.to_string());
     }
+    response
 }
 
 /// The reason why a request got no answer.
@@ -153,6 +163,14 @@ struct Refused {
     subject: Option<String>,
     /// The status, if it is not that of the error's kind.
     status: Option<StatusCode>,
+}
+
+impl Refused {
+    /// Makes the refusal of an operation.
+    fn about(error: Error, names: &Names, conditions: Conditions) -> Self {
+        let status = conditions.failed(&error).then_some(StatusCode::PRECONDITION_FAILED);
+        Refused { error, subject: Some(names.text(0)), status }
+    }
 }
 
 impl From<Error> for Refused {
@@ -173,12 +191,21 @@ async fn run(
     let lfn = lfn.map(|lfn| lfn_below(&format!("/{lfn}"))).transpose()?;
     let name = name.map(|name| decoded(&name, false)).transpose()?;
     let known = |key: &str| endpoint.query.iter().any(|parameter| parameter.name == key);
-    let mut arguments = Arguments::new(lfn, name, head.uri.query().unwrap_or_default(), known)?;
+    let mut arguments =
+        Arguments::new(endpoint.name, lfn, name, head.uri.query().unwrap_or_default(), known)?;
     let face = &conversation.face;
     let revision = call.revision().await?;
-    let wants = wanted(headers);
+    let mut wants = wanted(headers);
+    if wants == Wanted::Events && !matches!(endpoint.run, Run::Changes) {
+        wants = Wanted::Page;
+    }
     if let Run::Lines(lines) = endpoint.run {
         check_kind(headers, &[LINES, STREAM, JSON])?;
+        for condition in [IF_MATCH, IF_NONE_MATCH] {
+            if headers.contains_key(&condition) {
+                return Err(does_not_apply(condition.as_str()).into());
+            }
+        }
         let bulk = Bulk::new(lines, &arguments)?;
         let body = body.take().ok_or_else(|| Error::invalid("the body was read before"))?;
         let frames = call.frames(body);
@@ -212,94 +239,95 @@ async fn run(
             let mut random = [0; 10];
             random.copy_from_slice(&catalogue.new_operation_id()?.0[6..]);
             let id = NewIdOut { id: Guid::v7(catalogue.now(), random).to_string() };
-            return Ok(whole_answer(StatusCode::OK, JSON, serde_json::to_vec(&id).unwrap_or_default()));
+            let id = serde_json::to_vec(&id).unwrap_or_default();
+            let mut response = whole_answer(StatusCode::OK, JSON, id);
+            set(&mut response, REVISION, &revision.0.to_string());
+            return Ok(response);
         }
         Run::Lines(_) | Run::Document => return Err(Error::invalid("not here").into()),
     };
-    if let Operation::Register { existing, .. } = &mut operation
-        && must_not_exist(headers)
-    {
-        *existing = Existing::Refuse;
-    }
     let names = Names::of(&operation);
-    let about = |error: Error| Refused { error, subject: Some(names.text(0)), status: None };
-    check_condition(&mut call, headers, &operation, &names).await?;
+    let conditions = Conditions::require(&mut call, headers, &mut operation).await?;
+    let about = |error: Error| Refused::about(error, &names, conditions);
     if matches!(endpoint.answer, Shape::Items(_) | Shape::Pages(_)) {
         if wants != Wanted::Page {
             let kind = if wants == Wanted::Stream { STREAM } else { LINES };
-            let response = match endpoint.view {
-                View::Groups => None,
-                _ => Some(streams::lines(call, operation.clone(), face.ses(), kind).await),
-            };
-            if let Some(response) = response {
-                let mut response = response.map_err(about)?;
-                set(&mut response, REVISION, &revision.0.to_string());
-                return Ok(response);
-            }
-            return Err(Error::invalid("the groups come as one page only").into());
+            let response = streams::lines(call, operation.clone(), endpoint.view, face.ses(), kind).await;
+            let mut response = response.map_err(about)?;
+            set(&mut response, REVISION, &revision.0.to_string());
+            return Ok(response);
         }
-        return page(call, endpoint, operation, &names, &face.ses(), &head.uri).await.map_err(about);
+        return page(call, endpoint, operation, &names, &face.ses(), head).await.map_err(about);
     }
-    one(call, headers, endpoint, operation, &names, &face.ses()).await
+    match one(&mut call, headers, endpoint, operation, &names, &face.ses()).await {
+        // Nothing is as the client saw it, if there is no entry any more.
+        Err(error) if conditions.is_as_seen && error.kind == ErrorKind::NotFound => {
+            let lfn = exacat_model::Lfn::parse(&names.text(0))?;
+            let is_gone = revision_of(&mut call, &lfn, false).await?.is_none();
+            let status = is_gone.then_some(StatusCode::PRECONDITION_FAILED);
+            Err(Refused { status, ..about(error) })
+        }
+        answered => answered.map_err(about),
+    }
 }
 
 /// Answers with one object.
 async fn one(
-    mut call: Call,
+    call: &mut Call,
     headers: &HeaderMap,
     endpoint: &Endpoint,
     operation: Operation,
     names: &Names,
     ses: &SeNames,
-) -> std::result::Result<Response<Body>, Refused> {
-    let about = |error: Error| Refused { error, subject: Some(names.text(0)), status: None };
+) -> Result<Response<Body>> {
     let is_restore = matches!(operation, Operation::TrashRestore { .. } | Operation::TrashRestorePart { .. });
     let mut before = call.revision().await?;
-    let answer = steps(&mut call, operation).await.map_err(about)?;
+    let version = version_of(call, &operation).await?;
+    let answer = steps(call, operation).await?;
     let renderer = Renderer { names, view: endpoint.view, failures: Failures::Request, ses };
     let mut objects = Objects::with_commas();
     let mut tag = None;
     match &answer {
         Answer::Done { revision } => before = before.max(*revision),
         Answer::Stats(items) => {
-            tag = items
-                .first()
-                .and_then(|item| item.as_ref().ok())
-                .map(|stat| entity_tag(stat.entry.revision.0));
+            let stat = items.first().and_then(|item| item.as_ref().ok());
+            tag = stat.map(|stat| entity_tag(stat.entry.revision));
         }
         Answer::EachDone(_) | Answer::Registered(_) | Answer::Removed { .. } | Answer::Upload(_) => {
             before = call.revision().await?;
         }
         _ => {}
     }
-    let rendered = match answer {
+    match answer {
         Answer::Done { revision } if is_restore => renderer.restored(revision, &mut objects),
         answer => renderer.render(answer, &mut objects),
-    };
-    if let Err(error) = rendered {
-        let failed_condition = must_not_exist(headers) && error.kind == ErrorKind::Exists;
-        let status = failed_condition.then_some(StatusCode::PRECONDITION_FAILED);
-        return Err(Refused { error, subject: Some(names.text(0)), status });
-    }
-    let unchanged = tag.as_ref().is_some_and(|tag| {
-        text_of(headers, &IF_NONE_MATCH).ok().flatten().is_some_and(|wanted| names_tag(wanted, tag))
-    });
-    let mut response = if unchanged {
-        empty(StatusCode::NOT_MODIFIED)
-    } else {
-        objects.bytes.push(b'\n');
-        whole_answer(StatusCode::OK, JSON, objects.bytes)
-    };
-    if let Some(tag) = tag {
-        set(&mut response, ETAG, &tag);
-    }
+    }?;
+    objects.bytes.push(b'\n');
+    let tag = tag.or_else(|| version.map(|version| content_tag(version, &objects.bytes)));
+    let mut response = tagged_answer(headers, tag, objects.bytes);
     set(&mut response, REVISION, &before.0.to_string());
     Ok(response)
 }
 
-/// True if the request is for a name that does not exist yet.
-fn must_not_exist(headers: &HeaderMap) -> bool {
-    headers.get(IF_NONE_MATCH).is_some_and(|value| value == "*")
+/// Returns the version of the entry that an answer is about, read before the answer: a change in
+/// between makes the client read again.
+async fn version_of(call: &mut Call, operation: &Operation) -> Result<Option<Revision>> {
+    match tagged(operation) {
+        Some(lfn) => revision_of(call, lfn, true).await,
+        None => Ok(None),
+    }
+}
+
+/// Makes an answer with its tag; without a body if the client has it already.
+fn tagged_answer(headers: &HeaderMap, tag: Option<String>, body: impl Into<Bytes>) -> Response<Body> {
+    let mut response = match &tag {
+        Some(tag) if is_unchanged(headers, tag) => empty(StatusCode::NOT_MODIFIED),
+        _ => whole_answer(StatusCode::OK, JSON, body),
+    };
+    if let Some(tag) = tag {
+        set(&mut response, ETAG, &tag);
+    }
+    response
 }
 
 /// Runs an operation; one of several steps to its end.
@@ -327,9 +355,10 @@ async fn page(
     operation: Operation,
     names: &Names,
     ses: &SeNames,
-    uri: &hyper::Uri,
+    head: &Parts,
 ) -> Result<Response<Body>> {
     let revision = call.revision().await?;
+    let version = version_of(&mut call, &operation).await?;
     let items = match limit_of(&operation) {
         Some(0) => PAGE_ITEMS,
         _ => PAGE_ITEMS_MAX,
@@ -343,12 +372,13 @@ async fn page(
     objects.bytes.push(b']');
     let mut link = None;
     if let Some(next) = &next {
-        let cursor = cursor_text(next);
-        link = Some(next_link(uri, "cursor", &cursor));
+        let cursor = cursor_text(endpoint.name, next);
+        link = Some(next_link(&head.uri, "cursor", &cursor));
         objects.bytes.extend_from_slice(format!(",\"next\":\"{cursor}\"").as_bytes());
     }
     objects.bytes.extend_from_slice(b"}\n");
-    let mut response = whole_answer(StatusCode::OK, JSON, in_room(objects.bytes, room));
+    let tag = version.map(|version| content_tag(version, &objects.bytes));
+    let mut response = tagged_answer(&head.headers, tag, in_room(objects.bytes, room));
     if let Some(link) = link {
         set(&mut response, LINK, &link);
     }
@@ -472,43 +502,6 @@ impl Numbers for Accounts {
     }
 }
 
-/// Refuses a change of an entry that is not as `If-Match` demands.
-async fn check_condition(
-    call: &mut Call,
-    headers: &HeaderMap,
-    operation: &Operation,
-    names: &Names,
-) -> std::result::Result<(), Refused> {
-    let Some(wanted) = text_of(headers, &IF_MATCH)? else { return Ok(()) };
-    if !operation.writes() {
-        return Ok(());
-    }
-    let lfn = exacat_model::Lfn::parse(&names.text(0))?;
-    let answer = call.ask(Operation::Stat { lfns: vec![lfn], follow: false }).await?;
-    let found = match answer {
-        Answer::Stats(items) => items.into_iter().next().and_then(Result::ok),
-        _ => None,
-    };
-    let is_met =
-        found.is_some_and(|stat| wanted == "*" || names_tag(wanted, &entity_tag(stat.entry.revision.0)));
-    // The effect of the request itself makes the condition false for its repeat.
-    if is_met || call.was_done(operation).await? {
-        return Ok(());
-    }
-    let error =
-        Error::new(ErrorKind::Conflict, "the entry is not the one that If-Match names: read it again");
-    Err(Refused { error, subject: Some(names.text(0)), status: Some(StatusCode::PRECONDITION_FAILED) })
-}
-
-fn entity_tag(revision: u64) -> String {
-    format!("\"{revision}\"")
-}
-
-/// True if a condition names a tag.
-fn names_tag(condition: &str, tag: &str) -> bool {
-    condition.split(',').any(|one| one.trim().trim_start_matches("W/") == tag)
-}
-
 /// The form of an answer that a client accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
@@ -539,6 +532,11 @@ fn has_body(headers: &HeaderMap) -> bool {
 
 /// Refuses a body of another kind.
 fn check_kind(headers: &HeaderMap, kinds: &[&str]) -> std::result::Result<(), Refused> {
+    let unsupported =
+        |error| Refused { error, subject: None, status: Some(StatusCode::UNSUPPORTED_MEDIA_TYPE) };
+    if headers.get(CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
+        return Err(unsupported(Error::invalid("the body is compressed: send it as it is")));
+    }
     let Some(given) = text_of(headers, &CONTENT_TYPE)? else { return Ok(()) };
     let bare = given.split(';').next().unwrap_or_default().trim();
     // Clients like curl say this of every body.
@@ -547,5 +545,5 @@ fn check_kind(headers: &HeaderMap, kinds: &[&str]) -> std::result::Result<(), Re
         return Ok(());
     }
     let error = Error::invalid(format!("the body is {bare:.60?}, expected {}", kinds.join(" or ")));
-    Err(Refused { error, subject: None, status: Some(StatusCode::UNSUPPORTED_MEDIA_TYPE) })
+    Err(unsupported(error))
 }

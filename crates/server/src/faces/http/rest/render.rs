@@ -69,6 +69,7 @@ impl Names {
             | Operation::SnapshotVerify { name }
             | Operation::SnapshotDiff { before: name, .. } => subject(name),
             Operation::Backup { directory, .. } => subject(directory),
+            Operation::ArchiveMembers { archive, .. } => Names::Files(vec![archive.clone()]),
             other => subject(&other.name()),
         }
     }

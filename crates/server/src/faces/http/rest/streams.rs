@@ -78,6 +78,7 @@ impl Outlet {
 pub(super) async fn lines(
     call: Call,
     operation: Operation,
+    view: View,
     ses: Arc<SeNames>,
     content_type: &str,
 ) -> Result<Response<Body>> {
@@ -86,7 +87,8 @@ pub(super) async fn lines(
     let first = pages.next().await?;
     let (response, outlet) = streamed(&pages.call, content_type);
     tokio::spawn(async move {
-        let outcome = put_pages(&mut pages, first, &names, &ses, &outlet).await;
+        let renderer = Renderer { names: &names, view, failures: Failures::Request, ses: &ses };
+        let outcome = put_pages(&mut pages, first, &renderer, &outlet).await;
         outlet.end(outcome, Objects::lines()).await;
     });
     Ok(response)
@@ -95,11 +97,9 @@ pub(super) async fn lines(
 async fn put_pages(
     pages: &mut Pages,
     mut page: Option<(Answer, Room)>,
-    names: &Names,
-    ses: &SeNames,
+    renderer: &Renderer<'_>,
     outlet: &Outlet,
 ) -> Result<()> {
-    let renderer = Renderer { names, view: View::All, failures: Failures::Request, ses };
     while let Some((answer, room)) = page {
         let mut objects = Objects::lines();
         renderer.render(answer, &mut objects)?;
@@ -172,6 +172,7 @@ async fn put_changes(
         if at_end && !changes.wait {
             return Ok(());
         }
+        call.prolong();
         page = match call.ask(changes.operation(after, false)).await? {
             Answer::Changes { items, next: None, .. } if items.is_empty() => {
                 awaited(call, changes, after, outlet).await?
@@ -188,9 +189,10 @@ async fn awaited(call: &mut Call, changes: &Changes, after: LogPosition, outlet:
         if let Ok(page) = tokio::time::timeout(ALIVE_TIME, waiting).await {
             return page;
         }
-        // Parsers of both forms ignore it.
-        let alive: &[u8] = if changes.events { b": alive\n\n" } else { b"\n" };
-        outlet.put(alive.to_vec(), None).await?;
+        // Parsers of both forms ignore it. An event without data sets the place to resume at, which
+        // changes elsewhere than below `under` have moved on.
+        let alive = if changes.events { format!("id: {after}\n: alive\n\n") } else { "\n".to_owned() };
+        outlet.put(alive.into_bytes(), None).await?;
         call.prolong();
     }
 }
@@ -224,6 +226,12 @@ impl Bulk {
             existing: exacat_wire::json::requests::existing(existing)?,
             site: arguments.parsed("site")?,
         })
+    }
+
+    /// Returns the name of its operation.
+    #[cfg(test)]
+    pub fn name(&self) -> &'static str {
+        self.operation(self.empty()).name()
     }
 
     fn empty(&self) -> Batch {
@@ -340,6 +348,7 @@ impl Running<'_> {
         let operation = self.bulk.operation(batch);
         let names = Names::of(&operation);
         let room = self.call.room().await;
+        self.call.prolong();
         let answer = self.call.ask(operation).await?;
         let mut objects = Objects::lines();
         let renderer = Renderer { names: &names, view: View::All, failures: Failures::Items, ses: self.ses };
