@@ -24,14 +24,15 @@ use scylla::value::{CqlValue, Row as CqlRow};
 
 use crate::figures::Figures;
 use crate::limits::{
-    ALIVE_EVERY, ALIVE_WITHIN, ATTEMPT_PAUSE, CONDITIONAL_ELSEWHERE_AFTER_MAX,
-    CONDITIONAL_ELSEWHERE_AFTER_MIN, ELSEWHERE_AFTER_MAX, ELSEWHERE_AFTER_MIN, READ_ATTEMPTS_MAX, SLICE_ROWS,
-    STATEMENT_TIMEOUT, STATEMENTS_IN_FLIGHT,
+    ALIVE_EVERY, ALIVE_WITHIN, CONDITIONAL_ELSEWHERE_AFTER_MAX, CONDITIONAL_ELSEWHERE_AFTER_MIN,
+    ELSEWHERE_AFTER_MAX, ELSEWHERE_AFTER_MIN, READ_ATTEMPTS_MAX, SLICE_ROWS, STATEMENT_TIMEOUT,
+    STATEMENTS_IN_FLIGHT,
 };
 use crate::nodes::Nodes;
-use crate::preparing::Text;
+use crate::retry::Attempts;
 use crate::routing::{AroundStuck, Patience};
 use crate::settings::CassandraSettings;
+use crate::statement::Text;
 use crate::tables::{Bound, Columns, Values};
 
 /// Fate of a statement, chosen by a test.
@@ -230,7 +231,7 @@ impl Cluster {
         }
         // One at a time: many callers of one statement would each prepare it on all nodes.
         let _one = self.preparing.lock().await;
-        let mut attempt = 1;
+        let mut attempts = Attempts::of(READ_ATTEMPTS_MAX);
         loop {
             if let Some(statement) = found() {
                 return Ok(statement);
@@ -247,12 +248,7 @@ impl Cluster {
                     Ok(Err(error)) => failed("prepare a statement", error),
                     Err(_) => failed("prepare a statement", "a node does not answer"),
                 };
-            if attempt >= READ_ATTEMPTS_MAX {
-                return Err(error);
-            }
-            tracing::debug!(%error, attempt, "a statement could not be prepared, it is tried again");
-            attempt += 1;
-            tokio::time::sleep(ATTEMPT_PAUSE).await;
+            attempts.after(error).await?;
         }
     }
 
@@ -291,14 +287,12 @@ impl Cluster {
         values: &Values,
         from: Option<PagingState>,
     ) -> Result<Slice> {
-        let mut attempt = 1;
+        let mut attempts = Attempts::of(READ_ATTEMPTS_MAX);
         loop {
             match self.page_once(statement, values, from.clone()).await {
-                Err(error) if error.kind == ErrorKind::Unavailable && attempt < READ_ATTEMPTS_MAX => {
-                    tracing::debug!(%error, attempt, "a read failed, it is done again");
+                Err(error) if error.kind == ErrorKind::Unavailable => {
+                    attempts.after(error).await?;
                     self.figures.read_again();
-                    attempt += 1;
-                    tokio::time::sleep(ATTEMPT_PAUSE).await;
                 }
                 other => return other,
             }

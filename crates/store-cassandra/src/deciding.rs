@@ -11,8 +11,8 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use crate::derive::derive;
 use crate::known::Known;
 use crate::limits::{CHANGE_BYTES_MAX, GROUP_BYTES_MAX, GROUP_CHANGES_MAX, NEEDS_MAX};
-use crate::rows::{Image, Key, Remembered, Row, Totals};
-use crate::working::{Changed, Look, Need, Working, remembered, totals};
+use crate::rows::{Changed, Image, Key, Remembered, Row, Totals};
+use crate::working::{Look, Need, Working, remembered, totals};
 
 /// Answer to one request.
 pub(crate) type Answer = Result<Vec<Outcome>, ApplyError>;

@@ -22,8 +22,7 @@ use exacat_model::{At, DirId, EntryId, Record, RecordKey, Revision, SeNumber, Us
 
 use crate::filter::Filter;
 use crate::limits::{LISTED_ONCE_MAX, LISTED_ROWS_MAX, ROWS_PER_GUESS};
-use crate::rows::{Image, Key, Row, Totals};
-use crate::working::{Changed, member_bounds};
+use crate::rows::{Changed, Image, Key, Row, Totals, member_bounds};
 
 struct Slot {
     row: Option<Arc<Row>>,

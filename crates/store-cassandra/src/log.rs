@@ -13,13 +13,14 @@
 use std::collections::BTreeMap;
 
 use exacat_model::codec::{Decode, Encode};
-use exacat_model::{Change, Error, ErrorKind, Result, Revision, TimeMs};
+use exacat_model::{Change, Consistency, Error, ErrorKind, Result, Revision, TimeMs};
 
 use crate::cluster::{Cluster, Pages, failed, moment};
 use crate::known::{Group, GroupId, NO_GROUP, Tail};
-use crate::limits::{ATTEMPT_PAUSE, ATTEMPTS_MAX, GROUP_UNPACKED_MAX, GROUPS_PER_PAGE};
-use crate::preparing::cql;
+use crate::limits::{ATTEMPTS_MAX, GROUP_UNPACKED_MAX, GROUPS_PER_PAGE};
+use crate::retry::Attempts;
 use crate::rows::Image;
+use crate::statement::cql;
 use crate::tables::{Bound, Columns, big, blob, corrupt, text, time};
 
 /// Compression level of groups: they repeat themselves, and speed counts.
@@ -122,15 +123,28 @@ pub(crate) async fn position(cluster: &Cluster, stretch: u64, serial: bool) -> R
     }
 }
 
+/// Reads the head of a log segment at this level. None if the segment is full, or the replicas that
+/// answered have nothing of it.
+pub(crate) async fn glimpse(cluster: &Cluster, stretch: u64, level: Consistency) -> Result<Option<Revision>> {
+    let bound = Bound {
+        text: cql!("SELECT head, next FROM log WHERE stretch = ? LIMIT 1"),
+        values: vec![big(stretch)],
+    };
+    let Some(mut row) = cluster.read_one_at(&bound, level).await? else { return Ok(None) };
+    let (head, next) = (row.maybe_big()?, row.maybe_big()?);
+    Ok(head.filter(|_| next.is_none()).map(Revision))
+}
+
 /// Begins a segment after this tail, if no server has.
 pub(crate) async fn begin(cluster: &Cluster, stretch: u64, tail: Tail) -> Result<()> {
     let list = Bound {
         text: cql!("INSERT INTO stretches (id, first) VALUES (?, ?)"),
         values: vec![scylla::value::CqlValue::Int(0), big(stretch)],
     };
-    for attempt in 0..ATTEMPTS_MAX {
+    let mut attempts = Attempts::of(ATTEMPTS_MAX);
+    loop {
         // A plain read may miss an insert under way: the later attempts read serially.
-        if statics(cluster, stretch, attempt > 0).await?.head.is_some() {
+        if statics(cluster, stretch, attempts.failed() > 0).await?.head.is_some() {
             // The listing was written first, so this segment is listed already.
             return Ok(());
         }
@@ -148,9 +162,8 @@ pub(crate) async fn begin(cluster: &Cluster, stretch: u64, tail: Tail) -> Result
         if listed.is_ok() && cluster.conditional(&[insert]).await.is_ok() {
             return Ok(());
         }
-        tokio::time::sleep(ATTEMPT_PAUSE).await;
+        attempts.after(failed("begin a segment of the log", "it does not answer")).await?;
     }
-    Err(failed("begin a stretch of the log", "it does not answer"))
 }
 
 /// Lists the first revisions of all segments, in order.
@@ -289,10 +302,8 @@ impl Appending {
     /// means that the outcome stays unknown.
     pub async fn append(&self, cluster: &Cluster) -> Result<Appended> {
         let mut error = failed("append to the log", "it does not answer");
-        for attempt in 0..ATTEMPTS_MAX {
-            if attempt > 0 {
-                tokio::time::sleep(ATTEMPT_PAUSE).await;
-            }
+        let mut attempts = Attempts::of(ATTEMPTS_MAX);
+        loop {
             match cluster.conditional(&self.bounds).await {
                 Ok(true) => return Ok(Appended::Done),
                 Ok(false) => {
@@ -314,8 +325,8 @@ impl Appending {
                 Ok(None) => {}
                 Err(why) => error = why,
             }
+            attempts.after(error.clone()).await?;
         }
-        Err(error)
     }
 
     /// Reads which group follows the expected head; none if a plain read does not show any.

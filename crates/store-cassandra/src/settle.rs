@@ -13,7 +13,8 @@ use scylla::value::CqlValue;
 
 use crate::cluster::{Cluster, moment};
 use crate::known::Frozen;
-use crate::limits::{ATTEMPT_PAUSE, ATTEMPTS_MAX, BATCH_BYTES_MAX, BATCH_ROWS_MAX, SETTLE_IN_FLIGHT};
+use crate::limits::{ATTEMPTS_MAX, BATCH_BYTES_MAX, BATCH_ROWS_MAX, SETTLE_IN_FLIGHT};
+use crate::retry::Attempts;
 use crate::rows::Key;
 use crate::tables::{self, Bound, Partition};
 
@@ -101,15 +102,13 @@ pub(crate) async fn settle(cluster: &Cluster, frozen: &Frozen) -> Result<()> {
 
 /// Repeats a failed write, at most `ATTEMPTS_MAX` times. A repeated write does no harm.
 async fn insist<'a>(work: impl Fn() -> BoxFuture<'a, Result<()>>) -> Result<()> {
-    let mut attempt = 0;
+    let mut attempts = Attempts::of(ATTEMPTS_MAX);
     loop {
         match work().await {
             Ok(()) => return Ok(()),
-            Err(error) if attempt + 1 >= ATTEMPTS_MAX => return Err(error),
             Err(error) => {
-                tracing::warn!(%error, "a write to the tables failed, it is done again");
-                attempt += 1;
-                tokio::time::sleep(ATTEMPT_PAUSE).await;
+                tracing::warn!(%error, "a write to the tables failed");
+                attempts.after(error).await?;
             }
         }
     }

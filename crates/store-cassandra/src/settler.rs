@@ -12,13 +12,14 @@ use exacat_model::{Error, ErrorKind, Result, Revision};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::engine::Engine;
+use crate::follower::Follower;
 use crate::known::Known;
 use crate::limits::{SETTLE_AFTER, SETTLE_BYTES, SETTLE_IDLE, UNSETTLED_MAX};
+use crate::maintenance::Maintenance;
 
 /// Flusher of one server.
 pub(crate) struct Settler {
-    engine: Arc<Engine>,
+    maintenance: Arc<Maintenance>,
     task: Option<JoinHandle<Result<Revision>>>,
     /// Last change that this server appended; time since which some of its changes may not be in
     /// the tables.
@@ -29,24 +30,28 @@ pub(crate) struct Settler {
 }
 
 impl Settler {
-    pub fn new(engine: Arc<Engine>) -> Self {
+    pub fn new(maintenance: Arc<Maintenance>) -> Self {
         let mut random = [0; 1];
         // Without randomness all servers wait for the same time. Two may then flush the same rows,
         // which does no harm.
         let _ = getrandom::fill(&mut random);
         let patience = SETTLE_AFTER.mul_f64(1.0 + f64::from(random[0]) / 255.0);
-        Settler { engine, task: None, appended: Revision(0), since: None, patience }
+        Settler { maintenance, task: None, appended: Revision(0), since: None, patience }
+    }
+
+    fn follower(&self) -> &Follower {
+        &self.maintenance.follower
     }
 
     /// Changes and bytes that may not be in the tables, and the flushed position.
     fn left(&self) -> (u64, usize, Revision) {
-        self.engine.known(|known| {
+        self.follower().known(|known| {
             (known.head().0 - known.settled().0.min(known.head().0), known.unsettled_bytes(), known.settled())
         })
     }
 
     fn changes_max(&self) -> u64 {
-        self.engine.settings().settle_changes.max(1)
+        self.follower().settings.settle_changes.max(1)
     }
 
     /// Says whether a flush is under way. Collects the result of a finished one.
@@ -77,8 +82,8 @@ impl Settler {
     /// Begins a flush, unless one is under way.
     pub async fn begin(&mut self) {
         if !self.is_busy().await && self.left().0 > 0 {
-            let engine = self.engine.clone();
-            self.task = Some(tokio::spawn(async move { engine.settle().await }));
+            let maintenance = self.maintenance.clone();
+            self.task = Some(tokio::spawn(async move { maintenance.settle().await }));
         }
     }
 
@@ -104,14 +109,14 @@ impl Settler {
         if !full(self.left()) {
             return Ok(());
         }
-        self.engine.cluster.figures.waited_for_tables();
+        self.follower().cluster.figures.waited_for_tables();
         self.ended().await;
         if full(self.left()) {
             // Another server may have flushed.
-            self.engine.check().await?;
+            self.follower().check().await?;
         }
         if full(self.left()) {
-            self.engine.settle().await?;
+            self.maintenance.settle().await?;
         }
         Ok(())
     }
@@ -126,7 +131,7 @@ impl Settler {
     /// did.
     pub async fn idle(&mut self) {
         if self.appended <= self.left().2
-            && let Err(error) = self.engine.check().await
+            && let Err(error) = self.follower().check().await
         {
             tracing::debug!(%error, "the log could not be looked at, it is tried again");
             return;
@@ -137,8 +142,8 @@ impl Settler {
     /// Writes everything.
     pub async fn finish(&mut self) -> Result<()> {
         self.ended().await;
-        let head = self.engine.known(Known::head);
-        if self.engine.settle().await? < head {
+        let head = self.follower().known(Known::head);
+        if self.maintenance.settle().await? < head {
             return Err(Error::new(ErrorKind::Internal, "what was frozen does not reach the head"));
         }
         Ok(())

@@ -17,24 +17,29 @@ use exacat_store::{
 };
 use parking_lot::Mutex;
 
+use crate::appender::Appender;
 use crate::audit;
 use crate::cluster::{Cluster, Faults};
-use crate::engine::Engine;
+use crate::follower::Follower;
 use crate::intake::Intake;
 use crate::known::Known;
 use crate::layout::SE_SHARDS;
 use crate::limits::LOOK_EVERY;
+use crate::maintenance::Maintenance;
 use crate::peers::{self, Serving};
+use crate::reader::Reader;
 use crate::rows::{Key, Row};
 use crate::schema::status_of;
 use crate::settings::CassandraSettings;
-use crate::slices::{self, Enough, Item, Slice};
+use crate::slice::Slice;
+use crate::slices::{self, Enough, Item};
 use crate::working::{Look, booking, item, totals};
 use crate::{log, preparing, reads};
 
 /// Catalogue on a cluster, as one server of any number of them opens it.
 pub struct CassandraStore {
-    engine: Arc<Engine>,
+    follower: Arc<Follower>,
+    reader: Arc<Reader>,
     intake: Intake,
     /// None if it neither serves other servers nor forwards to them.
     serving: Option<Arc<Serving>>,
@@ -63,18 +68,20 @@ impl CassandraStore {
         let status = status_of(&cluster.session, &settings.keyspace).await?;
         status.usable(&settings)?;
         let catalogue = status.catalogue.map_or([0; 16], |id| id.0);
-        let engine = Arc::new(Engine::open(cluster, &settings, clock).await?);
-        let (intake, queue, again) = Intake::new(engine.clone());
-        let running = tokio::spawn(engine.clone().run(queue, again));
-        let serving = peers::begin(&engine, &intake).await?.map(Arc::new);
-        let opened = engine.clone();
+        let follower = Arc::new(Follower::open(cluster, &settings, clock).await?);
+        let reader = Arc::new(Reader::new(follower.clone()));
+        let maintenance = Arc::new(Maintenance::new(follower.clone()));
+        let (intake, queue, again) = Intake::new(follower.clone());
+        let running = tokio::spawn(Appender::new(reader.clone(), maintenance.clone()).run(queue, again));
+        let serving = peers::begin(&follower, &intake).await?.map(Arc::new);
         let preparing = tokio::spawn(async move {
-            preparing::prepare_all(&opened.cluster).await;
-            opened.fill_filter_when_needed().await;
+            preparing::prepare_all(&maintenance.follower.cluster).await;
+            maintenance.fill_filter_when_needed().await;
         })
         .abort_handle();
         Ok(Arc::new(CassandraStore {
-            engine,
+            follower,
+            reader,
             intake,
             serving,
             running: Arc::new(Mutex::new(Some(running))),
@@ -122,21 +129,21 @@ impl Store for CassandraStore {
 
     async fn walk(&self, paths: &[Lfn]) -> Result<Vec<Walk>> {
         within_batch(paths.len())?;
-        self.engine
+        self.reader
             .answer_at(self.level, |look| Ok(paths.iter().map(|path| reads::walk(look, path)).collect()))
             .await
     }
 
     async fn locate(&self, ids: &[EntryId]) -> Result<Vec<Option<Located>>> {
         within_batch(ids.len())?;
-        self.engine
+        self.reader
             .answer_at(self.level, |look| Ok(ids.iter().map(|id| rules::locate(look, *id)).collect()))
             .await
     }
 
     async fn standing(&self, places: &[At]) -> Result<Vec<Option<Entry>>> {
         within_batch(places.len())?;
-        self.engine.answer_at(self.level, |look| Ok(places.iter().map(|at| look.at(at)).collect())).await
+        self.reader.answer_at(self.level, |look| Ok(places.iter().map(|at| look.at(at)).collect())).await
     }
 
     async fn list(
@@ -156,12 +163,12 @@ impl Store for CassandraStore {
             };
             Ok(Enough::Yes(Some(page(items, limit, entry))))
         };
-        slices::ask(&self.engine, &slice, limit, ask).await
+        slices::ask(&self.reader, &slice, limit, ask).await
     }
 
     async fn usage(&self, of: &[UsageOf]) -> Result<Vec<Account>> {
         within_batch(of.len())?;
-        self.engine
+        self.reader
             .answer_at(self.level, |look| Ok(of.iter().map(|of| reads::account(look, *of)).collect()))
             .await
     }
@@ -185,7 +192,7 @@ impl Store for CassandraStore {
             let page = page(items, limit, entry);
             Ok(Enough::Yes((page, next)))
         };
-        slices::ask(&self.engine, &slice, limit, ask).await
+        slices::ask(&self.reader, &slice, limit, ask).await
     }
 
     async fn members(
@@ -204,7 +211,7 @@ impl Store for CassandraStore {
             };
             Ok(Enough::Yes(is_one.then(|| page(items, limit, guid))))
         };
-        slices::ask(&self.engine, &slice, limit, ask).await
+        slices::ask(&self.reader, &slice, limit, ask).await
     }
 
     async fn trash(&self, after: Option<TrashId>, limit: usize) -> Result<Page<TrashItem>> {
@@ -215,11 +222,11 @@ impl Store for CassandraStore {
             };
             Ok(Enough::Yes(page(items, limit, item)))
         };
-        slices::ask(&self.engine, &Slice::Trash(after), limit, ask).await
+        slices::ask(&self.reader, &Slice::Trash(after), limit, ask).await
     }
 
     async fn trash_item(&self, id: TrashId) -> Result<Option<TrashItem>> {
-        self.engine
+        self.reader
             .answer_at(self.level, |look| Ok(item(look, id).map(|item| reads::trash_item(look, id, &item))))
             .await
     }
@@ -237,11 +244,11 @@ impl Store for CassandraStore {
             };
             Ok(Enough::Yes(page(items, limit, deletion)))
         };
-        slices::ask(&self.engine, &Slice::Deletions(se, after), limit, ask).await
+        slices::ask(&self.reader, &Slice::Deletions(se, after), limit, ask).await
     }
 
     async fn booking(&self, guid: Guid) -> Result<Option<Booking>> {
-        self.engine.answer_at(self.level, |look| Ok(booking(look, guid))).await
+        self.reader.answer_at(self.level, |look| Ok(booking(look, guid))).await
     }
 
     async fn bookings(&self, after: Option<Guid>, limit: usize) -> Result<Page<Booking>> {
@@ -252,7 +259,7 @@ impl Store for CassandraStore {
             };
             Ok(Enough::Yes(page(items, limit, booking)))
         };
-        slices::ask(&self.engine, &Slice::Bookings(after), limit, ask).await
+        slices::ask(&self.reader, &Slice::Bookings(after), limit, ask).await
     }
 
     async fn due(&self, now: TimeMs, limit: usize) -> Result<Due> {
@@ -264,7 +271,7 @@ impl Store for CassandraStore {
             };
             Ok(Enough::Yes(page(items, limit, due).items))
         };
-        let bookings = slices::ask(&self.engine, &Slice::BookingsDue(now), limit, bookings).await?;
+        let bookings = slices::ask(&self.reader, &Slice::BookingsDue(now), limit, bookings).await?;
         let entries = |look: &Look<'_>, items: &[Item<'_>], all: bool| {
             let mut due = Vec::new();
             for (key, _) in items {
@@ -279,12 +286,12 @@ impl Store for CassandraStore {
             }
             Ok(if all { Enough::Yes(due) } else { Enough::No })
         };
-        let entries = slices::ask(&self.engine, &Slice::Due(now), limit, entries).await?;
+        let entries = slices::ask(&self.reader, &Slice::Due(now), limit, entries).await?;
         Ok(Due { bookings, entries })
     }
 
     async fn record(&self, key: RecordKey) -> Result<Option<(Record, Revision)>> {
-        self.engine.answer_at(self.level, |look| Ok(look.record(key))).await
+        self.reader.answer_at(self.level, |look| Ok(look.record(key))).await
     }
 
     async fn records(
@@ -294,7 +301,7 @@ impl Store for CassandraStore {
         limit: usize,
     ) -> Result<Page<RecordEntry>> {
         let limit = limit.min(PAGE_ITEMS_MAX);
-        self.engine
+        self.reader
             .answer_at(self.level, |look| {
                 let keys = reads::records_after(look, kind, after);
                 let entry = |key: &RecordKey| {
@@ -308,7 +315,7 @@ impl Store for CassandraStore {
     }
 
     async fn revision(&self) -> Result<Revision> {
-        self.engine.answer_at(self.level, |look| Ok(look.known.head())).await
+        self.reader.answer_at(self.level, |look| Ok(look.known.head())).await
     }
 
     fn timelines(&self) -> Arc<Timelines> {
@@ -319,7 +326,7 @@ impl Store for CassandraStore {
         let limit = limit.min(PAGE_ITEMS_MAX);
         let head = self.revision().await?;
         let mut changes: Vec<exacat_model::Change> = Vec::new();
-        let stretches = log::stretches(&self.engine.cluster).await?;
+        let stretches = log::stretches(&self.follower.cluster).await?;
         let oldest = Revision(stretches.first().copied().unwrap_or(1));
         let first = reads::stretch_of(&stretches, after).unwrap_or(0);
         for stretch in stretches.get(first..).unwrap_or_default() {
@@ -328,7 +335,7 @@ impl Store for CassandraStore {
                 break;
             }
             let left = limit - changes.len();
-            changes.extend(log::changes(&self.engine.cluster, *stretch, last, left).await?);
+            changes.extend(log::changes(&self.follower.cluster, *stretch, last, left).await?);
         }
         // Later changes are for the next page: none is beyond the head that was read.
         changes.retain(|change| change.revision <= head);
@@ -345,11 +352,11 @@ impl Store for CassandraStore {
     async fn changed(&self, after: Revision) -> Result<()> {
         loop {
             // Registered before the read, so that a change between the two is not missed.
-            let moved = self.engine.moved.notified();
+            let moved = self.follower.moved.notified();
             tokio::pin!(moved);
             moved.as_mut().enable();
             // At `latest`, whatever the level of this store: it must not sleep over a change.
-            if self.engine.answer(|look| Ok(look.known.head())).await? > after {
+            if self.reader.answer(|look| Ok(look.known.head())).await? > after {
                 return Ok(());
             }
             // Only a read of the log head shows another server's change.
@@ -358,24 +365,24 @@ impl Store for CassandraStore {
     }
 
     async fn audit(&self) -> Result<Audit> {
-        audit::audit(&self.engine).await
+        audit::audit(&self.follower).await
     }
 
     async fn status(&self) -> Result<StoreStatus> {
         let (head, totals, known) =
-            self.engine.answer(|look| Ok((look.known.head(), totals(look), look.known.len()))).await?;
+            self.reader.answer(|look| Ok((look.known.head(), totals(look), look.known.len()))).await?;
         let mut figures = vec![
             ("trash_items".to_owned(), totals.trash),
             ("bookings".to_owned(), totals.bookings),
             ("deletions".to_owned(), totals.deletions),
             ("rows_known".to_owned(), known as u64),
         ];
-        let cluster = &self.engine.cluster;
-        figures.push(("rows_known_max".to_owned(), self.engine.settings().rows_known as u64));
-        figures.extend(self.engine.known(|known| known.figures()));
+        let cluster = &self.follower.cluster;
+        figures.push(("rows_known_max".to_owned(), self.follower.settings.rows_known as u64));
+        figures.extend(self.follower.known(|known| known.figures()));
         figures.extend(cluster.figures.list());
         figures.extend(cluster.nodes.figures());
-        figures.extend(self.engine.freshness.figures(Instant::now()));
+        figures.extend(self.follower.freshness.figures(Instant::now()));
         let (all, away) = cluster.nodes_away();
         figures.push(("nodes".to_owned(), all));
         figures.push(("nodes_away".to_owned(), away.len() as u64));
@@ -405,7 +412,8 @@ impl Store for CassandraStore {
 
     fn relaxed(&self, level: Consistency) -> Option<Arc<dyn Store>> {
         Some(Arc::new(CassandraStore {
-            engine: self.engine.clone(),
+            follower: self.follower.clone(),
+            reader: self.reader.clone(),
             intake: self.intake.clone(),
             serving: self.serving.clone(),
             running: self.running.clone(),
@@ -416,22 +424,22 @@ impl Store for CassandraStore {
     }
 
     fn records_seen(&self) -> u64 {
-        self.engine.records_seen()
+        self.follower.records_seen()
     }
 
     fn seen_revision(&self) -> Revision {
-        self.engine.known(Known::head)
+        self.follower.known(Known::head)
     }
 
     fn credentials_seen(&self) -> u64 {
-        self.engine.records_seen()
+        self.follower.records_seen()
     }
 
     async fn close(&self) -> Result<()> {
-        self.engine.close("the store is closed");
+        self.follower.close("the store is closed");
         self.intake.close();
         if let Some(serving) = &self.serving {
-            serving.end(&self.engine).await;
+            serving.end(&self.follower).await;
         }
         self.preparing.abort();
         let running = self.running.lock().take();

@@ -5,7 +5,7 @@
 //! [`Working`] keeps the rows that a change has changed on top of that.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use exacat_store::UsageOf;
 use exacat_store::rules::{self, Trashed, View};
 
 use crate::known::Known;
-use crate::rows::{Counted, Key, Remembered, Row, Totals, Where, copy_of, derived_copy, explicit_copy};
-
-/// Rows that changed, and are not in the log yet.
-pub(crate) type Changed = BTreeMap<Key, Option<Arc<Row>>>;
+use crate::rows::{
+    Changed, Counted, Key, Remembered, Row, Totals, Where, copy_of, derived_copy, explicit_copy,
+    member_bounds,
+};
 
 /// Missing row, or rows.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -484,9 +484,4 @@ impl rules::State for Working<'_> {
     fn deletions_on(&self, se: SeNumber) -> Vec<Deletion> {
         self.queue(se)
     }
-}
-
-/// First and last possible key of a member of this collection.
-pub(crate) fn member_bounds(collection: Guid) -> (Key, Key) {
-    (Key::Member { collection, guid: Guid([0; 16]) }, Key::Member { collection, guid: Guid([0xff; 16]) })
 }

@@ -14,6 +14,7 @@
 //! Memory is bounded by a partition and a sum for each directory. The disk holds some hundred bytes
 //! of each row while the audit runs.
 
+mod gathered;
 mod scan;
 mod spill;
 mod wanted;
@@ -21,42 +22,25 @@ mod wanted;
 use exacat_model::{Audit, Error, ErrorKind, Result, Revision};
 use tokio::sync::mpsc;
 
-use self::scan::Misplaced;
+use self::gathered::{Gathered, Misplaced, hand_on};
 use self::spill::{Spill, partitions_for};
-use crate::cluster::failed;
-use crate::engine::Engine;
+use crate::follower::Follower;
 use crate::limits::{AUDIT_BATCHES_WAITING, AUDIT_ROWS_PER_ENTRY};
-use crate::rows::Image;
 use crate::{log, reads};
 
-/// Input of the comparison, in this order.
-enum Gathered {
-    /// Rows of a table.
-    Rows(Vec<Image>),
-    /// After-images of a group of the log.
-    Images(Vec<Image>),
-    /// End: the state at this revision is complete. `misplaced` entries are where no read looks.
-    All { revision: Revision, misplaced: Vec<Misplaced> },
-}
-
-async fn hand_on(to: &mpsc::Sender<Gathered>, what: Gathered) -> Result<()> {
-    // The comparison itself returns the reason for its end.
-    to.send(what).await.map_err(|_| failed("be checked", "the comparison ended"))
-}
-
 /// Reads everything, and checks it.
-pub(crate) async fn audit(engine: &Engine) -> Result<Audit> {
-    engine.check().await?;
-    let (settled, entries) = engine.known(|known| (known.settled(), known.totals().entries));
+pub(crate) async fn audit(follower: &Follower) -> Result<Audit> {
+    follower.check().await?;
+    let (settled, entries) = follower.known(|known| (known.settled(), known.totals().entries));
     let rows = entries.saturating_mul(AUDIT_ROWS_PER_ENTRY);
-    let settings = engine.settings();
+    let settings = &follower.settings;
     let directory = settings.work_directory.clone().unwrap_or_else(std::env::temp_dir);
     let partitions = partitions_for(rows, settings.audit_partition_rows);
     let (state, follows) = (Spill::new(&directory, partitions)?, Spill::new(&directory, partitions)?);
     let (to, gathered) = mpsc::channel(AUDIT_BATCHES_WAITING);
     let comparing = tokio::task::spawn_blocking(move || wanted::compare(gathered, state, follows));
-    engine.cluster.figures.audit_begins();
-    let gathering = gather(engine, settled, rows, &to).await;
+    follower.cluster.figures.audit_begins();
+    let gathering = gather(follower, settled, rows, &to).await;
     drop(to);
     let internal = |why: String| Error::new(ErrorKind::Internal, why);
     let compared =
@@ -67,21 +51,26 @@ pub(crate) async fn audit(engine: &Engine) -> Result<Audit> {
     }
 }
 
-async fn gather(engine: &Engine, settled: Revision, rows: u64, to: &mpsc::Sender<Gathered>) -> Result<()> {
-    let suspects = scan::scan(engine, rows, to).await?;
+async fn gather(
+    follower: &Follower,
+    settled: Revision,
+    rows: u64,
+    to: &mpsc::Sender<Gathered>,
+) -> Result<()> {
+    let suspects = scan::scan(follower, rows, to).await?;
     // Any row read above is of a group up to this head.
-    engine.check().await?;
-    let (revision, misplaced) = engine.known(|known| {
+    follower.check().await?;
+    let (revision, misplaced) = follower.known(|known| {
         let level = |one: &Misplaced| known.level(one.parent);
         (known.head(), suspects.into_iter().filter(|one| one.is_so(level(one))).collect())
     });
     let mut after = settled;
     while after < revision {
         let before = after;
-        let stretches = log::stretches(&engine.cluster).await?;
+        let stretches = log::stretches(&follower.cluster).await?;
         let stretch = reads::stretch_of(&stretches, after).and_then(|place| stretches.get(place));
         if let Some(stretch) = stretch {
-            after = log_of(engine, *stretch, (after, revision), to).await?;
+            after = log_of(follower, *stretch, (after, revision), to).await?;
         }
         if after == before {
             let change = before.0 + 1;
@@ -97,7 +86,7 @@ async fn gather(engine: &Engine, settled: Revision, rows: u64, to: &mpsc::Sender
 /// Passes on the groups of a log segment after one revision and up to another. Returns the last
 /// change that it passed on.
 async fn log_of(
-    engine: &Engine,
+    follower: &Follower,
     stretch: u64,
     (after, until): (Revision, Revision),
     to: &mpsc::Sender<Gathered>,
@@ -105,7 +94,7 @@ async fn log_of(
     let mut last = after;
     let mut pages = log::Groups::of(stretch, after);
     while last < until
-        && let Some(groups) = pages.next(&engine.cluster).await?
+        && let Some(groups) = pages.next(&follower.cluster).await?
     {
         for group in groups {
             if group.first.0 != last.0 + 1 || group.last > until {

@@ -10,11 +10,10 @@ use exacat_model::{
 use exacat_store::UsageOf;
 use tokio::sync::mpsc;
 
-use super::Gathered;
+use super::gathered::Gathered;
 use super::spill::{From, Spill};
 use crate::limits::{AUDIT_DIRECTORIES_MAX, AUDIT_STEPS_UP_MAX};
-use crate::rows::{Counted, Image, Key, Row, Totals, Where, copy_of, usage_of_deletion};
-use crate::working::member_bounds;
+use crate::rows::{Counted, Image, Key, Row, Totals, Where, copy_of, member_bounds, usage_of_deletion};
 
 /// Spills the input, and compares it once it is complete; none if it never was.
 pub(super) fn compare(

@@ -18,7 +18,7 @@ use rustls::{
 use crate::cluster::{Cluster, failed};
 use crate::limits::SERVER_LISTED_FOR;
 use crate::log::FOREVER;
-use crate::preparing::cql;
+use crate::statement::cql;
 use crate::tables::{Bound, big, blob, int, text};
 
 /// Subject name of all certificates. Servers compare certificates by their bytes.

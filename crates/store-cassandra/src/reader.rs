@@ -1,0 +1,163 @@
+//! Reader: answers questions on the row cache, and fetches the rows that are missing.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::Instant;
+
+use exacat_model::{Consistency, Result, Revision, SeNumber};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use crate::cluster::{Cluster, failed};
+use crate::fetching::{self, FetchedRows};
+use crate::follower::Follower;
+use crate::known::Known;
+use crate::limits::ROUNDS_MAX;
+use crate::slice::whole_queue;
+use crate::working::{Look, Need};
+
+/// Part of a server that answers questions.
+pub(crate) struct Reader {
+    pub follower: Arc<Follower>,
+    /// Newest change that another server made for a client of this one, if the client has the
+    /// answer.
+    answered: AtomicU64,
+    /// Reads of the log head for bounded-staleness answers: one at a time per level.
+    glancing: [tokio::sync::Mutex<()>; 2],
+}
+
+/// Fetched rows that were not compared with the log yet.
+struct Fetched {
+    epoch: u64,
+    rows: FetchedRows,
+    queues: Vec<(SeNumber, FetchedRows)>,
+}
+
+/// Error: the rows of a slice must be fetched again.
+pub(crate) struct Again;
+
+impl Reader {
+    pub fn new(follower: Arc<Follower>) -> Self {
+        Reader { follower, answered: AtomicU64::new(0), glancing: Default::default() }
+    }
+
+    /// Notes that a client has the answer of a change that another server made.
+    pub fn note_answered(&self, newest: Revision) {
+        self.answered.fetch_max(newest.0, SeqCst);
+    }
+
+    /// Makes the row cache as fresh as `level` requires. False for `latest`, which always reads the
+    /// log head itself.
+    async fn freshen(&self, level: Consistency) -> Result<bool> {
+        self.follower.freshness.asked(level);
+        let glancing = match level {
+            Consistency::Latest => return Ok(false),
+            // A client must see its own forwarded change, whichever server made it.
+            _ if self.follower.known(Known::head).0 < self.answered.load(SeqCst) => {
+                return self.follower.check().await.map(|()| true);
+            }
+            _ if self.follower.freshness.is_fresh(level, Instant::now()) => {
+                self.follower.freshness.answered_without_look();
+                return Ok(true);
+            }
+            Consistency::Quorum => return self.follower.check().await.map(|()| true),
+            Consistency::LocalQuorum => &self.glancing[0],
+            Consistency::One => &self.glancing[1],
+        };
+        let _one = glancing.lock().await;
+        if !self.follower.freshness.is_fresh(level, Instant::now()) {
+            self.follower.glance(level).await?;
+        }
+        Ok(true)
+    }
+
+    async fn fetch(&self, needs: BTreeSet<Need>, epoch: u64) -> Result<Fetched> {
+        let mut fetched = Fetched { epoch, rows: Vec::new(), queues: Vec::new() };
+        let mut keys = Vec::new();
+        for need in needs {
+            match need {
+                Need::Row(key) => keys.push(key),
+                Need::Queue(se) => fetched.queues.push((se, whole_queue(&self.follower, se).await?)),
+            }
+        }
+        let reads = self.follower.known(|known| fetching::reads(known, keys))?;
+        let mut work: Vec<BoxFuture<'_, Result<FetchedRows>>> = Vec::with_capacity(reads.len());
+        for read in reads {
+            work.push(read.run(&self.follower.cluster).boxed());
+        }
+        let found = Cluster::all(work).await?;
+        fetched.rows = found.into_iter().flatten().collect();
+        Ok(fetched)
+    }
+
+    /// Fetches the needed rows, then reads the log up to its present head, then caches the rows.
+    pub async fn learn(&self, needs: BTreeSet<Need>, epoch: u64) -> Result<()> {
+        self.follower.cluster.figures.round();
+        let fetched = self.fetch(needs, epoch).await?;
+        self.follower.check().await?;
+        self.follower.change_known(|known| {
+            for (se, rows) in fetched.queues {
+                known.fetched_queue(fetched.epoch, se, rows);
+            }
+            known.fetched(fetched.epoch, fetched.rows);
+        });
+        Ok(())
+    }
+
+    /// Answers from one state: that of the head at some moment after this call.
+    pub async fn answer<T>(&self, ask: impl Fn(&Look<'_>) -> Result<T>) -> Result<T> {
+        self.answer_at(Consistency::Latest, ask).await
+    }
+
+    /// Answers from one state, as old as the level allows. Rows are fetched and checked against the
+    /// log as for any other answer.
+    pub async fn answer_at<T>(&self, level: Consistency, ask: impl Fn(&Look<'_>) -> Result<T>) -> Result<T> {
+        self.follower.still_open()?;
+        let mut checked = self.freshen(level).await?;
+        for _ in 0..ROUNDS_MAX {
+            self.follower.still_open()?;
+            let (result, needs, epoch) = self.follower.known(|known| {
+                let look = Look::new(known, None);
+                let result = ask(&look);
+                (result, look.needs(), known.epoch())
+            });
+            if !needs.is_empty() {
+                self.learn(needs, epoch).await?;
+                checked = true;
+            } else if checked {
+                return result;
+            } else {
+                self.follower.check().await?;
+                checked = true;
+            }
+        }
+        Err(failed("be read", "what was asked for changes too fast, ask again"))
+    }
+
+    /// Answers about a slice whose rows were fetched since `epoch`. Returns none if `ask` needs
+    /// more rows, and [`Again`] if the rows must be fetched again.
+    pub async fn answer_slice<T>(
+        &self,
+        epoch: u64,
+        ask: impl Fn(&Look<'_>) -> Result<Option<T>>,
+    ) -> Result<std::result::Result<Option<T>, Again>> {
+        self.follower.check().await?;
+        for _ in 0..ROUNDS_MAX {
+            self.follower.still_open()?;
+            let (result, needs, now) = self.follower.known(|known| {
+                let look = Look::new(known, None);
+                let result = (known.epoch() == epoch).then(|| ask(&look));
+                (result, look.needs(), known.epoch())
+            });
+            if now != epoch {
+                return Ok(Err(Again));
+            }
+            if needs.is_empty() {
+                return result.transpose().map(|found| Ok(found.flatten()));
+            }
+            self.learn(needs, epoch).await?;
+        }
+        Err(failed("be read", "what was asked for changes too fast, ask again"))
+    }
+}
