@@ -33,8 +33,8 @@ impl Intake {
     }
 
     /// Queues a request that another server forwarded.
-    pub async fn take(&self, request: Request) -> Result<oneshot::Receiver<Answer>, ApplyError> {
-        self.follower.cluster.figures.taken();
+    pub async fn accept(&self, request: Request) -> Result<oneshot::Receiver<Answer>, ApplyError> {
+        self.follower.cluster.metrics.forwarded_in();
         self.send(request).await
     }
 
@@ -53,7 +53,7 @@ impl Intake {
         let room = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
         let room = self.room.clone().acquire_many_owned(room).await.map_err(|_| closed())?;
         let (answer, answered) = oneshot::channel();
-        let waiting = Waiting { request, outcomes: Vec::new(), answer, asked_elsewhere: false, _room: room };
+        let waiting = Waiting { request, outcomes: Vec::new(), answer, forwarded: false, _room: room };
         queue.send(waiting).await.map_err(|_| closed())?;
         Ok(answered)
     }

@@ -9,7 +9,7 @@ use crate::statement::cql;
 use crate::tables::{self, Bound, Columns, int, text};
 
 /// Reads all records, all layouts and the totals from the tables.
-pub(crate) async fn always_known(cluster: &Cluster) -> Result<Vec<(Key, Row)>> {
+pub(crate) async fn permanent_rows(cluster: &Cluster) -> Result<Vec<(Key, Row)>> {
     let mut all = Vec::new();
     for kind in exacat_model::RecordKind::ALL {
         let bound = Bound {

@@ -12,10 +12,10 @@ use futures::future::BoxFuture;
 use crate::cluster::{Cluster, failed};
 use crate::fetching::{self, FetchedRows};
 use crate::follower::Follower;
-use crate::known::Known;
 use crate::limits::ROUNDS_MAX;
+use crate::row_cache::RowCache;
 use crate::slice::whole_queue;
-use crate::working::{Look, Need};
+use crate::working::{CacheView, Need};
 
 /// Part of a server that answers questions.
 pub(crate) struct Reader {
@@ -24,7 +24,7 @@ pub(crate) struct Reader {
     /// answer.
     answered: AtomicU64,
     /// Reads of the log head for bounded-staleness answers: one at a time per level.
-    glancing: [tokio::sync::Mutex<()>; 2],
+    polling: [tokio::sync::Mutex<()>; 2],
 }
 
 /// Fetched rows that were not compared with the log yet.
@@ -39,7 +39,7 @@ pub(crate) struct Again;
 
 impl Reader {
     pub fn new(follower: Arc<Follower>) -> Self {
-        Reader { follower, answered: AtomicU64::new(0), glancing: Default::default() }
+        Reader { follower, answered: AtomicU64::new(0), polling: Default::default() }
     }
 
     /// Notes that a client has the answer of a change that another server made.
@@ -49,25 +49,25 @@ impl Reader {
 
     /// Makes the row cache as fresh as `level` requires. False for `latest`, which always reads the
     /// log head itself.
-    async fn freshen(&self, level: Consistency) -> Result<bool> {
-        self.follower.freshness.asked(level);
-        let glancing = match level {
+    async fn refresh(&self, level: Consistency) -> Result<bool> {
+        self.follower.freshness.count_requested(level);
+        let polling = match level {
             Consistency::Latest => return Ok(false),
             // A client must see its own forwarded change, whichever server made it.
-            _ if self.follower.known(Known::head).0 < self.answered.load(SeqCst) => {
-                return self.follower.check().await.map(|()| true);
+            _ if self.follower.cache(RowCache::head).0 < self.answered.load(SeqCst) => {
+                return self.follower.catch_up().await.map(|()| true);
             }
             _ if self.follower.freshness.is_fresh(level, Instant::now()) => {
-                self.follower.freshness.answered_without_look();
+                self.follower.freshness.answered_without_head_read();
                 return Ok(true);
             }
-            Consistency::Quorum => return self.follower.check().await.map(|()| true),
-            Consistency::LocalQuorum => &self.glancing[0],
-            Consistency::One => &self.glancing[1],
+            Consistency::Quorum => return self.follower.catch_up().await.map(|()| true),
+            Consistency::LocalQuorum => &self.polling[0],
+            Consistency::One => &self.polling[1],
         };
-        let _one = glancing.lock().await;
+        let _one = polling.lock().await;
         if !self.follower.freshness.is_fresh(level, Instant::now()) {
-            self.follower.glance(level).await?;
+            self.follower.poll(level).await?;
         }
         Ok(true)
     }
@@ -81,7 +81,7 @@ impl Reader {
                 Need::Queue(se) => fetched.queues.push((se, whole_queue(&self.follower, se).await?)),
             }
         }
-        let reads = self.follower.known(|known| fetching::reads(known, keys))?;
+        let reads = self.follower.cache(|cache| fetching::reads(cache, keys))?;
         let mut work: Vec<BoxFuture<'_, Result<FetchedRows>>> = Vec::with_capacity(reads.len());
         for read in reads {
             work.push(read.run(&self.follower.cluster).boxed());
@@ -93,46 +93,50 @@ impl Reader {
 
     /// Fetches the needed rows, then reads the log up to its present head, then caches the rows.
     pub async fn learn(&self, needs: BTreeSet<Need>, epoch: u64) -> Result<()> {
-        self.follower.cluster.figures.round();
+        self.follower.cluster.metrics.round();
         let fetched = self.fetch(needs, epoch).await?;
-        self.follower.check().await?;
-        self.follower.change_known(|known| {
+        self.follower.catch_up().await?;
+        self.follower.change_cache(|cache| {
             for (se, rows) in fetched.queues {
-                known.fetched_queue(fetched.epoch, se, rows);
+                cache.fetched_queue(fetched.epoch, se, rows);
             }
-            known.fetched(fetched.epoch, fetched.rows);
+            cache.fetched(fetched.epoch, fetched.rows);
         });
         Ok(())
     }
 
     /// Answers from one state: that of the head at some moment after this call.
-    pub async fn answer<T>(&self, ask: impl Fn(&Look<'_>) -> Result<T>) -> Result<T> {
+    pub async fn answer<T>(&self, ask: impl Fn(&CacheView<'_>) -> Result<T>) -> Result<T> {
         self.answer_at(Consistency::Latest, ask).await
     }
 
     /// Answers from one state, as old as the level allows. Rows are fetched and checked against the
     /// log as for any other answer.
-    pub async fn answer_at<T>(&self, level: Consistency, ask: impl Fn(&Look<'_>) -> Result<T>) -> Result<T> {
+    pub async fn answer_at<T>(
+        &self,
+        level: Consistency,
+        ask: impl Fn(&CacheView<'_>) -> Result<T>,
+    ) -> Result<T> {
         self.follower.still_open()?;
-        let mut checked = self.freshen(level).await?;
+        let mut caught_up = self.refresh(level).await?;
         for _ in 0..ROUNDS_MAX {
             self.follower.still_open()?;
-            let (result, needs, epoch) = self.follower.known(|known| {
-                let look = Look::new(known, None);
-                let result = ask(&look);
-                (result, look.needs(), known.epoch())
+            let (result, needs, epoch) = self.follower.cache(|cache| {
+                let view = CacheView::new(cache, None);
+                let result = ask(&view);
+                (result, view.needs(), cache.epoch())
             });
             if !needs.is_empty() {
                 self.learn(needs, epoch).await?;
-                checked = true;
-            } else if checked {
+                caught_up = true;
+            } else if caught_up {
                 return result;
             } else {
-                self.follower.check().await?;
-                checked = true;
+                self.follower.catch_up().await?;
+                caught_up = true;
             }
         }
-        Err(failed("be read", "what was asked for changes too fast, ask again"))
+        Err(failed("be read", "the requested rows change too fast, retry"))
     }
 
     /// Answers about a slice whose rows were fetched since `epoch`. Returns none if `ask` needs
@@ -140,15 +144,15 @@ impl Reader {
     pub async fn answer_slice<T>(
         &self,
         epoch: u64,
-        ask: impl Fn(&Look<'_>) -> Result<Option<T>>,
+        ask: impl Fn(&CacheView<'_>) -> Result<Option<T>>,
     ) -> Result<std::result::Result<Option<T>, Again>> {
-        self.follower.check().await?;
+        self.follower.catch_up().await?;
         for _ in 0..ROUNDS_MAX {
             self.follower.still_open()?;
-            let (result, needs, now) = self.follower.known(|known| {
-                let look = Look::new(known, None);
-                let result = (known.epoch() == epoch).then(|| ask(&look));
-                (result, look.needs(), known.epoch())
+            let (result, needs, now) = self.follower.cache(|cache| {
+                let view = CacheView::new(cache, None);
+                let result = (cache.epoch() == epoch).then(|| ask(&view));
+                (result, view.needs(), cache.epoch())
             });
             if now != epoch {
                 return Ok(Err(Again));
@@ -158,6 +162,6 @@ impl Reader {
             }
             self.learn(needs, epoch).await?;
         }
-        Err(failed("be read", "what was asked for changes too fast, ask again"))
+        Err(failed("be read", "the requested rows change too fast, retry"))
     }
 }

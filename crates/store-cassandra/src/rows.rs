@@ -184,12 +184,12 @@ canonical_enum!(Row {
 
 /// Row after-image: a row after a change; none if it was deleted.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Image {
+pub(crate) struct AfterImage {
     pub key: Key,
     pub row: Option<Row>,
 }
 
-canonical_struct!(Image { key, row });
+canonical_struct!(AfterImage { key, row });
 
 /// Key of a copy's deletions: a derived location by its file, an explicit one by its PFN.
 pub(crate) fn copy_of(deletion: &Deletion) -> Option<String> {

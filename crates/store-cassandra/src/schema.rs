@@ -9,12 +9,12 @@ use scylla::statement::unprepared::Statement;
 use scylla::value::{CqlValue, Row as CqlRow};
 
 use crate::cluster::{Cluster, connect, failed};
-use crate::known::Frozen;
 use crate::limits::{SCHEMA_ATTEMPTS_MAX, SCHEMA_TIMEOUT};
 use crate::retry::Attempts;
-use crate::rows::{Counted, Image, Key, Row, Totals, Where};
+use crate::row_cache::Frozen;
+use crate::rows::{AfterImage, Counted, Key, Row, Totals, Where};
 use crate::settings::CassandraSettings;
-use crate::{log, settle};
+use crate::{flush, log};
 
 /// Versions of the tables, with the statements that lead to each from the one before. The first has
 /// all tables of its time. Keyspaces of versions before it were never released.
@@ -186,27 +186,27 @@ async fn carry_out(session: &Session, file: &str) -> Result<()> {
 async fn fill(cluster: &Cluster) -> Result<()> {
     let root = rules::new_root();
     let directories = Usage { directories: 1, ..Usage::default() };
-    let account = |of| Image {
+    let account = |of| AfterImage {
         key: Key::Account(of),
         row: Some(Row::Account(Counted { usage: directories, ..Counted::default() })),
     };
     let mut images = vec![
         account(UsageOf::User(root.owner)),
         account(UsageOf::Group(root.group)),
-        Image { key: Key::Place(root.id()), row: Some(Row::Place(Where::At(root.at.clone()))) },
-        Image {
+        AfterImage { key: Key::Place(root.id()), row: Some(Row::Place(Where::At(root.at.clone()))) },
+        AfterImage {
             key: Key::Totals,
             row: Some(Row::Totals(Totals { next_directory: DirId::ROOT.0 + 1, ..Totals::default() })),
         },
     ];
     debug_assert!(matches!(root.body, Body::Directory(DirId::ROOT)));
-    images.push(Image { key: Key::root(), row: Some(Row::Entry(root)) });
-    images.extend(rules::new_records().map(|record| Image {
+    images.push(AfterImage { key: Key::root(), row: Some(Row::Entry(root)) });
+    images.extend(rules::new_records().map(|record| AfterImage {
         key: Key::Record(record.key()),
         row: Some(Row::Record { record, revision: Revision(0) }),
     }));
     let rows = images.into_iter().map(|image| (image.key, image.row.map(Arc::new), 0)).collect();
-    settle::settle(cluster, &Frozen { up_to: Revision(0), rows }).await?;
+    flush::flush(cluster, &Frozen { up_to: Revision(0), rows }).await?;
     log::begin(cluster, 1, None).await
 }
 

@@ -7,7 +7,7 @@ use crate::cluster::Cluster;
 use crate::fetching::FetchedRows;
 use crate::follower::Follower;
 use crate::layout::{BOOKING_SHARD_BITS, SE_SHARDS, all_buckets, shard_of_booking};
-use crate::reading::{Part, Reading};
+use crate::reading::{PartitionRead, Reading};
 use crate::rows::Key;
 use crate::statement::cql;
 use crate::tables::{self, Bound, Columns, DUE_BOOKING, DUE_ENTRY, big, blob, bucket, int, text, uuid};
@@ -88,21 +88,21 @@ fn least_child(parent: DirId) -> Key {
     Key::Entry(exacat_model::At { parent, name })
 }
 
-async fn parts(follower: &Follower, slice: &Slice) -> Result<Vec<Part>> {
+async fn parts(follower: &Follower, slice: &Slice) -> Result<Vec<PartitionRead>> {
     let guid = |after: &Option<Guid>| blob(after.map(|guid| guid.0.to_vec()).unwrap_or_default());
-    let head = bucket(follower.known(|known| known.head()));
-    let one = |words, values, read| vec![Part { bound: Bound { text: words, values }, read }];
+    let head = bucket(follower.cache(|cache| cache.head()));
+    let one = |words, values, read| vec![PartitionRead { bound: Bound { text: words, values }, read }];
     Ok(match slice {
         Slice::Children(parent, after) => {
             let name = after.as_ref().map(|name| name.as_str().to_owned()).unwrap_or_default();
-            let part = |bucket: u32| Part {
+            let part = |bucket: u32| PartitionRead {
                 bound: Bound {
                     text: cql!("SELECT entry FROM children WHERE parent = ? AND bucket = ? AND name > ?"),
                     values: vec![big(parent.0), int(bucket), text(&name)],
                 },
                 read: tables::entry_row_of,
             };
-            all_buckets(follower.known(|known| known.level(*parent))).map(part).collect()
+            all_buckets(follower.cache(|cache| cache.level(*parent))).map(part).collect()
         }
         Slice::Members(collection, after) => one(
             cql!("SELECT collection, guid FROM members WHERE collection = ? AND guid > ?"),
@@ -110,7 +110,7 @@ async fn parts(follower: &Follower, slice: &Slice) -> Result<Vec<Part>> {
             tables::member_of,
         ),
         Slice::Bookings(after) => {
-            let part = |shard: u32| Part {
+            let part = |shard: u32| PartitionRead {
                 bound: Bound {
                     text: cql!("SELECT shard, guid, booking FROM bookings WHERE shard = ? AND guid > ?"),
                     values: vec![int(shard), guid(after)],
@@ -121,7 +121,7 @@ async fn parts(follower: &Follower, slice: &Slice) -> Result<Vec<Part>> {
         }
         Slice::Trash(after) => {
             let after = after.map_or(Revision(0), |id| id.0);
-            let part = |bucket: u64| Part {
+            let part = |bucket: u64| PartitionRead {
                 bound: Bound {
                     text: cql!(
                         "SELECT bucket, trash, lfn, removed_by, removed, entry FROM trash WHERE bucket = ? AND trash > ?"
@@ -134,7 +134,7 @@ async fn parts(follower: &Follower, slice: &Slice) -> Result<Vec<Part>> {
         }
         Slice::Deletions(se, after) => {
             let after = after.unwrap_or(DeletionId { revision: Revision(0), index: 0 });
-            let part = |bucket: u64| Part {
+            let part = |bucket: u64| PartitionRead {
                 bound: Bound {
                     text: cql!(
                         "SELECT se, bucket, revision, position, guid, size, pfn, queued FROM deletions WHERE se = ? AND bucket = ? AND (revision, position) > (?, ?)"
@@ -147,7 +147,7 @@ async fn parts(follower: &Follower, slice: &Slice) -> Result<Vec<Part>> {
         }
         Slice::OnSe(se, after) => {
             let first = after.map_or(0, |(shard, _)| shard);
-            let part = |shard: u8| Part {
+            let part = |shard: u8| PartitionRead {
                 bound: Bound {
                     text: cql!("SELECT se, shard, guid FROM on_se WHERE se = ? AND shard = ? AND guid > ?"),
                     values: vec![
@@ -165,7 +165,7 @@ async fn parts(follower: &Follower, slice: &Slice) -> Result<Vec<Part>> {
     })
 }
 
-async fn due_parts(cluster: &Cluster, kind: &str, now: TimeMs) -> Result<Vec<Part>> {
+async fn due_parts(cluster: &Cluster, kind: &str, now: TimeMs) -> Result<Vec<PartitionRead>> {
     let now = now.0.min(i64::MAX as u64);
     let days = Bound {
         text: cql!("SELECT day FROM due_days WHERE kind = ? AND day <= ?"),
@@ -174,7 +174,7 @@ async fn due_parts(cluster: &Cluster, kind: &str, now: TimeMs) -> Result<Vec<Par
     let mut parts = Vec::new();
     for row in cluster.read(&days).await? {
         let day = Columns::new(row).big()?;
-        parts.push(Part {
+        parts.push(PartitionRead {
             bound: Bound {
                 text: cql!(
                     "SELECT kind, day, expires, id FROM due WHERE kind = ? AND day = ? AND expires <= ?"

@@ -13,7 +13,7 @@ use crate::reading::Reading;
 use crate::rows::{Key, Row};
 use crate::slice::{Slice, begin};
 use crate::tables;
-use crate::working::Look;
+use crate::working::CacheView;
 
 /// A row of a slice.
 pub(crate) type Item<'a> = (&'a Key, &'a Arc<Row>);
@@ -30,18 +30,18 @@ pub(crate) async fn ask<T>(
     reader: &Reader,
     slice: &Slice,
     limit: usize,
-    ask: impl Fn(&Look<'_>, &[Item<'_>], bool) -> Result<Enough<T>>,
+    ask: impl Fn(&CacheView<'_>, &[Item<'_>], bool) -> Result<Enough<T>>,
 ) -> Result<T> {
     let follower = &*reader.follower;
     let limit = limit.min(PAGE_ITEMS_MAX);
     let (after, least, greatest) = slice.bounds();
     'again: for _ in 0..ROUNDS_MAX {
-        let (epoch, all_known) = follower.known(|known| {
-            let all_known = matches!(slice, Slice::Children(parent, _) if known.is_listed(*parent));
-            (known.epoch(), all_known)
+        let (epoch, is_whole) = follower.cache(|cache| {
+            let is_whole = matches!(slice, Slice::Children(parent, _) if cache.is_listed(*parent));
+            (cache.epoch(), is_whole)
         });
         let mut reading =
-            if all_known { Reading::in_turn(Vec::new()) } else { begin(follower, slice, limit).await? };
+            if is_whole { Reading::in_turn(Vec::new()) } else { begin(follower, slice, limit).await? };
         let mut table: Vec<(Key, Arc<Row>)> = Vec::new();
         let mut wanted = limit + 1;
         loop {
@@ -61,12 +61,12 @@ pub(crate) async fn ask<T>(
                 Some((last, _)) if !ended => last.clone(),
                 _ => greatest.clone(),
             };
-            let answer = reader.answer_slice(epoch, |look| {
-                let items = merged(look, slice, &table, (after.as_ref(), &least, &until));
+            let answer = reader.answer_slice(epoch, |view| {
+                let items = merged(view, slice, &table, (after.as_ref(), &least, &until));
                 if items.len() <= limit && !ended {
                     return Ok(None);
                 }
-                match ask(look, &items, ended)? {
+                match ask(view, &items, ended)? {
                     Enough::Yes(answer) => Ok(Some(answer)),
                     Enough::No if ended => Err(failed("be read", "an answer needs more rows than there are")),
                     Enough::No => Ok(None),
@@ -75,7 +75,7 @@ pub(crate) async fn ask<T>(
             match answer.await? {
                 Err(_) => continue 'again,
                 Ok(Some(answer)) => {
-                    if let (Slice::Children(parent, None), true, false) = (slice, ended, all_known) {
+                    if let (Slice::Children(parent, None), true, false) = (slice, ended, is_whole) {
                         follower.listed(epoch, *parent, &table);
                     }
                     return Ok(answer);
@@ -84,26 +84,26 @@ pub(crate) async fn ask<T>(
             }
         }
     }
-    Err(failed("be read", "what was asked for changes too fast, ask again"))
+    Err(failed("be read", "the requested rows change too fast, retry"))
 }
 
 /// Merges the rows of the table with the row cache, which corrects them.
 fn merged<'a>(
-    look: &Look<'a>,
+    view: &CacheView<'a>,
     slice: &Slice,
     table: &'a [(Key, Arc<Row>)],
     (after, least, until): (Option<&Key>, &Key, &Key),
 ) -> Vec<Item<'a>> {
-    let known = look.known;
+    let cache = view.cache;
     let gone = |key: &Key| match key {
         // After its members were removed together, all members of a collection are cached.
-        Key::Member { .. } => matches!(known.get(key), Some(None)),
+        Key::Member { .. } => matches!(cache.get(key), Some(None)),
         _ => false,
     };
     let wanted = |key: &Key| slice.has(key) && after.is_none_or(|after| key > after) && key <= until;
     let mut items = Vec::with_capacity(table.len());
     let mut read = table.iter().filter(|(key, _)| !gone(key)).peekable();
-    for (key, row) in known.range(least, until) {
+    for (key, row) in cache.range(least, until) {
         while let Some((before, row)) = read.next_if(|(before, _)| before < key) {
             if wanted(before) {
                 items.push((before, row));

@@ -22,18 +22,18 @@ use crate::audit;
 use crate::cluster::{Cluster, Faults};
 use crate::follower::Follower;
 use crate::intake::Intake;
-use crate::known::Known;
 use crate::layout::SE_SHARDS;
-use crate::limits::LOOK_EVERY;
+use crate::limits::POLL_EVERY;
 use crate::maintenance::Maintenance;
 use crate::peers::{self, Serving};
 use crate::reader::Reader;
+use crate::row_cache::RowCache;
 use crate::rows::{Key, Row};
 use crate::schema::status_of;
 use crate::settings::CassandraSettings;
 use crate::slice::Slice;
 use crate::slices::{self, Enough, Item};
-use crate::working::{Look, booking, item, totals};
+use crate::working::{CacheView, booking, item, totals};
 use crate::{log, preparing, reads};
 
 /// Catalogue on a cluster, as one server of any number of them opens it.
@@ -93,7 +93,7 @@ impl CassandraStore {
 }
 
 fn lost() -> ApplyError {
-    ApplyError::Unknown("the answer is lost: ask again with the same operation id".to_owned())
+    ApplyError::Unknown("the answer is lost: retry with the same operation id".to_owned())
 }
 
 /// Maps the first `limit` items of a slice to a page.
@@ -130,20 +130,20 @@ impl Store for CassandraStore {
     async fn walk(&self, paths: &[Lfn]) -> Result<Vec<Walk>> {
         within_batch(paths.len())?;
         self.reader
-            .answer_at(self.level, |look| Ok(paths.iter().map(|path| reads::walk(look, path)).collect()))
+            .answer_at(self.level, |view| Ok(paths.iter().map(|path| reads::walk(view, path)).collect()))
             .await
     }
 
     async fn locate(&self, ids: &[EntryId]) -> Result<Vec<Option<Located>>> {
         within_batch(ids.len())?;
         self.reader
-            .answer_at(self.level, |look| Ok(ids.iter().map(|id| rules::locate(look, *id)).collect()))
+            .answer_at(self.level, |view| Ok(ids.iter().map(|id| rules::locate(view, *id)).collect()))
             .await
     }
 
     async fn standing(&self, places: &[At]) -> Result<Vec<Option<Entry>>> {
         within_batch(places.len())?;
-        self.reader.answer_at(self.level, |look| Ok(places.iter().map(|at| look.at(at)).collect())).await
+        self.reader.answer_at(self.level, |view| Ok(places.iter().map(|at| view.at(at)).collect())).await
     }
 
     async fn list(
@@ -153,8 +153,8 @@ impl Store for CassandraStore {
         limit: usize,
     ) -> Result<Option<Page<Entry>>> {
         let slice = Slice::Children(directory, after.cloned());
-        let ask = |look: &Look<'_>, items: &[Item<'_>], _| {
-            if !reads::is_directory(look, directory) {
+        let ask = |view: &CacheView<'_>, items: &[Item<'_>], _| {
+            if !reads::is_directory(view, directory) {
                 return Ok(Enough::Yes(None));
             }
             let entry = |(_, row): &Item<'_>| match &***row {
@@ -169,7 +169,7 @@ impl Store for CassandraStore {
     async fn usage(&self, of: &[UsageOf]) -> Result<Vec<Account>> {
         within_batch(of.len())?;
         self.reader
-            .answer_at(self.level, |look| Ok(of.iter().map(|of| reads::account(look, *of)).collect()))
+            .answer_at(self.level, |view| Ok(of.iter().map(|of| reads::account(view, *of)).collect()))
             .await
     }
 
@@ -182,12 +182,12 @@ impl Store for CassandraStore {
             _ => return Err(bad_cursor()),
         };
         let slice = Slice::OnSe(se, after);
-        let ask = |look: &Look<'_>, items: &[Item<'_>], _| {
+        let ask = |view: &CacheView<'_>, items: &[Item<'_>], _| {
             let mut next = cursor.to_vec();
             let entry = |(key, _): &Item<'_>| {
                 let Key::OnSe { shard, guid, .. } = key else { return None };
                 next = [&[*shard][..], &guid.0].concat();
-                look.find(EntryId::Object(*guid)).map(|(entry, _)| entry)
+                view.find(EntryId::Object(*guid)).map(|(entry, _)| entry)
             };
             let page = page(items, limit, entry);
             Ok(Enough::Yes((page, next)))
@@ -202,8 +202,8 @@ impl Store for CassandraStore {
         limit: usize,
     ) -> Result<Option<Page<Guid>>> {
         let slice = Slice::Members(collection, after);
-        let ask = |look: &Look<'_>, items: &[Item<'_>], _| {
-            let found = look.find(EntryId::Object(collection));
+        let ask = |view: &CacheView<'_>, items: &[Item<'_>], _| {
+            let found = view.find(EntryId::Object(collection));
             let is_one = found.is_some_and(|(entry, _)| entry.kind() == exacat_model::Kind::Collection);
             let guid = |(key, _): &Item<'_>| match key {
                 Key::Member { guid, .. } => Some(*guid),
@@ -215,9 +215,9 @@ impl Store for CassandraStore {
     }
 
     async fn trash(&self, after: Option<TrashId>, limit: usize) -> Result<Page<TrashItem>> {
-        let ask = |look: &Look<'_>, items: &[Item<'_>], _| {
+        let ask = |view: &CacheView<'_>, items: &[Item<'_>], _| {
             let item = |(key, row): &Item<'_>| match (*key, &***row) {
-                (Key::Trash(id), Row::Trash(item)) => Some(reads::trash_item(look, *id, item)),
+                (Key::Trash(id), Row::Trash(item)) => Some(reads::trash_item(view, *id, item)),
                 _ => None,
             };
             Ok(Enough::Yes(page(items, limit, item)))
@@ -227,7 +227,7 @@ impl Store for CassandraStore {
 
     async fn trash_item(&self, id: TrashId) -> Result<Option<TrashItem>> {
         self.reader
-            .answer_at(self.level, |look| Ok(item(look, id).map(|item| reads::trash_item(look, id, &item))))
+            .answer_at(self.level, |view| Ok(item(view, id).map(|item| reads::trash_item(view, id, &item))))
             .await
     }
 
@@ -237,7 +237,7 @@ impl Store for CassandraStore {
         after: Option<DeletionId>,
         limit: usize,
     ) -> Result<Page<Deletion>> {
-        let ask = |_: &Look<'_>, items: &[Item<'_>], _| {
+        let ask = |_: &CacheView<'_>, items: &[Item<'_>], _| {
             let deletion = |(_, row): &Item<'_>| match &***row {
                 Row::Deletion(deletion) => Some(deletion.clone()),
                 _ => None,
@@ -248,11 +248,11 @@ impl Store for CassandraStore {
     }
 
     async fn booking(&self, guid: Guid) -> Result<Option<Booking>> {
-        self.reader.answer_at(self.level, |look| Ok(booking(look, guid))).await
+        self.reader.answer_at(self.level, |view| Ok(booking(view, guid))).await
     }
 
     async fn bookings(&self, after: Option<Guid>, limit: usize) -> Result<Page<Booking>> {
-        let ask = |_: &Look<'_>, items: &[Item<'_>], _| {
+        let ask = |_: &CacheView<'_>, items: &[Item<'_>], _| {
             let booking = |(_, row): &Item<'_>| match &***row {
                 Row::Booking(booking) => Some(booking.clone()),
                 _ => None,
@@ -264,21 +264,21 @@ impl Store for CassandraStore {
 
     async fn due(&self, now: TimeMs, limit: usize) -> Result<Due> {
         let limit = limit.min(PAGE_ITEMS_MAX);
-        let bookings = |look: &Look<'_>, items: &[Item<'_>], _| {
+        let bookings = |view: &CacheView<'_>, items: &[Item<'_>], _| {
             let due = |(key, _): &Item<'_>| match key {
-                Key::BookingDue { guid, .. } => booking(look, *guid),
+                Key::BookingDue { guid, .. } => booking(view, *guid),
                 _ => None,
             };
             Ok(Enough::Yes(page(items, limit, due).items))
         };
         let bookings = slices::ask(&self.reader, &Slice::BookingsDue(now), limit, bookings).await?;
-        let entries = |look: &Look<'_>, items: &[Item<'_>], all: bool| {
+        let entries = |view: &CacheView<'_>, items: &[Item<'_>], all: bool| {
             let mut due = Vec::new();
             for (key, _) in items {
                 let Key::Due { id, .. } = key else { continue };
                 // Entries below an item of the trash are not due.
                 let found =
-                    look.find(*id).filter(|(entry, trash)| trash.is_none() && look.alive(entry.at.parent));
+                    view.find(*id).filter(|(entry, trash)| trash.is_none() && view.alive(entry.at.parent));
                 due.extend(found.map(|(entry, _)| entry));
                 if due.len() == limit {
                     return Ok(Enough::Yes(due));
@@ -291,7 +291,7 @@ impl Store for CassandraStore {
     }
 
     async fn record(&self, key: RecordKey) -> Result<Option<(Record, Revision)>> {
-        self.reader.answer_at(self.level, |look| Ok(look.record(key))).await
+        self.reader.answer_at(self.level, |view| Ok(view.record(key))).await
     }
 
     async fn records(
@@ -302,10 +302,10 @@ impl Store for CassandraStore {
     ) -> Result<Page<RecordEntry>> {
         let limit = limit.min(PAGE_ITEMS_MAX);
         self.reader
-            .answer_at(self.level, |look| {
-                let keys = reads::records_after(look, kind, after);
+            .answer_at(self.level, |view| {
+                let keys = reads::records_after(view, kind, after);
                 let entry = |key: &RecordKey| {
-                    let (record, revision) = look.record(*key)?;
+                    let (record, revision) = view.record(*key)?;
                     Some(RecordEntry { key: *key, record, revision })
                 };
                 let items = keys.iter().take(limit).filter_map(entry).collect();
@@ -315,7 +315,7 @@ impl Store for CassandraStore {
     }
 
     async fn revision(&self) -> Result<Revision> {
-        self.reader.answer_at(self.level, |look| Ok(look.known.head())).await
+        self.reader.answer_at(self.level, |view| Ok(view.cache.head())).await
     }
 
     fn timelines(&self) -> Arc<Timelines> {
@@ -326,16 +326,16 @@ impl Store for CassandraStore {
         let limit = limit.min(PAGE_ITEMS_MAX);
         let head = self.revision().await?;
         let mut changes: Vec<exacat_model::Change> = Vec::new();
-        let stretches = log::stretches(&self.follower.cluster).await?;
-        let oldest = Revision(stretches.first().copied().unwrap_or(1));
-        let first = reads::stretch_of(&stretches, after).unwrap_or(0);
-        for stretch in stretches.get(first..).unwrap_or_default() {
+        let segments = log::segments(&self.follower.cluster).await?;
+        let oldest = Revision(segments.first().copied().unwrap_or(1));
+        let first = reads::segment_of(&segments, after).unwrap_or(0);
+        for segment in segments.get(first..).unwrap_or_default() {
             let last = changes.last().map_or(after, |change| change.revision);
             if changes.len() >= limit || last >= head {
                 break;
             }
             let left = limit - changes.len();
-            changes.extend(log::changes(&self.follower.cluster, *stretch, last, left).await?);
+            changes.extend(log::changes(&self.follower.cluster, *segment, last, left).await?);
         }
         // Later changes are for the next page: none is beyond the head that was read.
         changes.retain(|change| change.revision <= head);
@@ -356,11 +356,11 @@ impl Store for CassandraStore {
             tokio::pin!(moved);
             moved.as_mut().enable();
             // At `latest`, whatever the level of this store: it must not sleep over a change.
-            if self.reader.answer(|look| Ok(look.known.head())).await? > after {
+            if self.reader.answer(|view| Ok(view.cache.head())).await? > after {
                 return Ok(());
             }
             // Only a read of the log head shows another server's change.
-            let _ = tokio::time::timeout(LOOK_EVERY, moved).await;
+            let _ = tokio::time::timeout(POLL_EVERY, moved).await;
         }
     }
 
@@ -369,18 +369,18 @@ impl Store for CassandraStore {
     }
 
     async fn status(&self) -> Result<StoreStatus> {
-        let (head, totals, known) =
-            self.reader.answer(|look| Ok((look.known.head(), totals(look), look.known.len()))).await?;
+        let (head, totals, cache) =
+            self.reader.answer(|view| Ok((view.cache.head(), totals(view), view.cache.len()))).await?;
         let mut figures = vec![
             ("trash_items".to_owned(), totals.trash),
             ("bookings".to_owned(), totals.bookings),
             ("deletions".to_owned(), totals.deletions),
-            ("rows_known".to_owned(), known as u64),
+            ("rows_cached".to_owned(), cache as u64),
         ];
         let cluster = &self.follower.cluster;
-        figures.push(("rows_known_max".to_owned(), self.follower.settings.rows_known as u64));
-        figures.extend(self.follower.known(|known| known.figures()));
-        figures.extend(cluster.figures.list());
+        figures.push(("rows_cached_max".to_owned(), self.follower.settings.cache_rows as u64));
+        figures.extend(self.follower.cache(|cache| cache.figures()));
+        figures.extend(cluster.metrics.list());
         figures.extend(cluster.nodes.figures());
         figures.extend(self.follower.freshness.figures(Instant::now()));
         let (all, away) = cluster.nodes_away();
@@ -390,7 +390,7 @@ impl Store for CassandraStore {
             let name = node.address.to_string().replace(|one: char| !one.is_ascii_alphanumeric(), "_");
             figures.extend(
                 [
-                    ("asked", node.asked),
+                    ("statements", node.asked),
                     ("failed", node.failed),
                     ("us_p50", node.p50_us),
                     ("us_p99", node.p99_us),
@@ -428,7 +428,7 @@ impl Store for CassandraStore {
     }
 
     fn seen_revision(&self) -> Revision {
-        self.follower.known(Known::head)
+        self.follower.cache(RowCache::head)
     }
 
     fn credentials_seen(&self) -> u64 {
@@ -445,7 +445,7 @@ impl Store for CassandraStore {
         let running = self.running.lock().take();
         if let Some(running) = running {
             running.await.map_err(|error| {
-                Error::new(ErrorKind::Internal, format!("what carries out requests ended badly: {error}"))
+                Error::new(ErrorKind::Internal, format!("the appender ended with an error: {error}"))
             })?;
         }
         Ok(())

@@ -11,9 +11,9 @@ use exacat_store::Clock;
 use crate::appender::Appender;
 use crate::cluster::Cluster;
 use crate::follower::Follower;
-use crate::known::Known;
 use crate::maintenance::Maintenance;
 use crate::reader::Reader;
+use crate::row_cache::RowCache;
 use crate::schema::status_of;
 use crate::settings::CassandraSettings;
 
@@ -38,7 +38,7 @@ impl TakeOver {
 
     /// Last change in the catalogue.
     pub fn head(&self) -> Revision {
-        self.follower.known(Known::head)
+        self.follower.cache(RowCache::head)
     }
 
     /// Appends the changes that follow the head. They are in the log when this returns.

@@ -5,7 +5,7 @@ use tokio::sync::mpsc;
 
 use crate::cluster::failed;
 use crate::layout::{self, LEVEL_MAX};
-use crate::rows::Image;
+use crate::rows::AfterImage;
 
 /// Entry in a partition that its directory may not have, as far as this server knows.
 #[derive(Clone, Debug)]
@@ -25,15 +25,15 @@ impl Misplaced {
 /// Input of the comparison, in this order.
 pub(super) enum Gathered {
     /// Rows of a table.
-    Rows(Vec<Image>),
+    Rows(Vec<AfterImage>),
     /// After-images of a group of the log.
-    Images(Vec<Image>),
+    Images(Vec<AfterImage>),
     /// End: the state at this revision is complete. `misplaced` entries are where no read looks.
     All { revision: Revision, misplaced: Vec<Misplaced> },
 }
 
 /// Passes input on to the comparison.
-pub(super) async fn hand_on(to: &mpsc::Sender<Gathered>, what: Gathered) -> Result<()> {
+pub(super) async fn pass_on(to: &mpsc::Sender<Gathered>, what: Gathered) -> Result<()> {
     // The comparison itself returns the reason for its end.
     to.send(what).await.map_err(|_| failed("be checked", "the comparison ended"))
 }

@@ -22,7 +22,7 @@ mod wanted;
 use exacat_model::{Audit, Error, ErrorKind, Result, Revision};
 use tokio::sync::mpsc;
 
-use self::gathered::{Gathered, Misplaced, hand_on};
+use self::gathered::{Gathered, Misplaced, pass_on};
 use self::spill::{Spill, partitions_for};
 use crate::follower::Follower;
 use crate::limits::{AUDIT_BATCHES_WAITING, AUDIT_ROWS_PER_ENTRY};
@@ -30,8 +30,8 @@ use crate::{log, reads};
 
 /// Reads everything, and checks it.
 pub(crate) async fn audit(follower: &Follower) -> Result<Audit> {
-    follower.check().await?;
-    let (settled, entries) = follower.known(|known| (known.settled(), known.totals().entries));
+    follower.catch_up().await?;
+    let (flushed, entries) = follower.cache(|cache| (cache.flushed(), cache.totals().entries));
     let rows = entries.saturating_mul(AUDIT_ROWS_PER_ENTRY);
     let settings = &follower.settings;
     let directory = settings.work_directory.clone().unwrap_or_else(std::env::temp_dir);
@@ -39,12 +39,12 @@ pub(crate) async fn audit(follower: &Follower) -> Result<Audit> {
     let (state, follows) = (Spill::new(&directory, partitions)?, Spill::new(&directory, partitions)?);
     let (to, gathered) = mpsc::channel(AUDIT_BATCHES_WAITING);
     let comparing = tokio::task::spawn_blocking(move || wanted::compare(gathered, state, follows));
-    follower.cluster.figures.audit_begins();
-    let gathering = gather(follower, settled, rows, &to).await;
+    follower.cluster.metrics.audit_begins();
+    let gathering = gather(follower, flushed, rows, &to).await;
     drop(to);
     let internal = |why: String| Error::new(ErrorKind::Internal, why);
     let compared =
-        comparing.await.map_err(|error| internal(format!("what compares rows ended badly: {error}")))?;
+        comparing.await.map_err(|error| internal(format!("the comparison ended with an error: {error}")))?;
     match compared? {
         Some(audit) => gathering.map(|()| audit),
         None => Err(gathering.err().unwrap_or_else(|| internal("a check ended before its end".to_owned()))),
@@ -53,24 +53,24 @@ pub(crate) async fn audit(follower: &Follower) -> Result<Audit> {
 
 async fn gather(
     follower: &Follower,
-    settled: Revision,
+    flushed: Revision,
     rows: u64,
     to: &mpsc::Sender<Gathered>,
 ) -> Result<()> {
     let suspects = scan::scan(follower, rows, to).await?;
     // Any row read above is of a group up to this head.
-    follower.check().await?;
-    let (revision, misplaced) = follower.known(|known| {
-        let level = |one: &Misplaced| known.level(one.parent);
-        (known.head(), suspects.into_iter().filter(|one| one.is_so(level(one))).collect())
+    follower.catch_up().await?;
+    let (revision, misplaced) = follower.cache(|cache| {
+        let level = |one: &Misplaced| cache.level(one.parent);
+        (cache.head(), suspects.into_iter().filter(|one| one.is_so(level(one))).collect())
     });
-    let mut after = settled;
+    let mut after = flushed;
     while after < revision {
         let before = after;
-        let stretches = log::stretches(&follower.cluster).await?;
-        let stretch = reads::stretch_of(&stretches, after).and_then(|place| stretches.get(place));
-        if let Some(stretch) = stretch {
-            after = log_of(follower, *stretch, (after, revision), to).await?;
+        let segments = log::segments(&follower.cluster).await?;
+        let segment = reads::segment_of(&segments, after).and_then(|place| segments.get(place));
+        if let Some(segment) = segment {
+            after = log_of(follower, *segment, (after, revision), to).await?;
         }
         if after == before {
             let change = before.0 + 1;
@@ -80,19 +80,19 @@ async fn gather(
             return Err(Error::new(ErrorKind::Unavailable, why));
         }
     }
-    hand_on(to, Gathered::All { revision, misplaced }).await
+    pass_on(to, Gathered::All { revision, misplaced }).await
 }
 
 /// Passes on the groups of a log segment after one revision and up to another. Returns the last
 /// change that it passed on.
 async fn log_of(
     follower: &Follower,
-    stretch: u64,
+    segment: u64,
     (after, until): (Revision, Revision),
     to: &mpsc::Sender<Gathered>,
 ) -> Result<Revision> {
     let mut last = after;
-    let mut pages = log::Groups::of(stretch, after);
+    let mut pages = log::Groups::of(segment, after);
     while last < until
         && let Some(groups) = pages.next(&follower.cluster).await?
     {
@@ -101,7 +101,7 @@ async fn log_of(
                 return Ok(last);
             }
             last = group.last;
-            hand_on(to, Gathered::Images(group.images)).await?;
+            pass_on(to, Gathered::Images(group.images)).await?;
         }
     }
     Ok(last)

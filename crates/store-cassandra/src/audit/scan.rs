@@ -9,19 +9,19 @@ use parking_lot::Mutex;
 use scylla::value::CqlValue;
 use tokio::sync::mpsc;
 
-use super::gathered::{Gathered, Misplaced, hand_on};
+use super::gathered::{Gathered, Misplaced, pass_on};
 use crate::cluster::Pages;
 use crate::follower::Follower;
 use crate::limits::{AUDIT_RANGE_ROWS, AUDIT_RANGES_AT_ONCE, AUDIT_RANGES_MAX, SLICE_ROWS};
-use crate::rows::{Image, Key, Row};
+use crate::rows::{AfterImage, Key, Row};
 use crate::statement::{Text, cql};
 use crate::tables::{self, Bound, Columns};
 
 /// A row that was read, and the bucket of an entry.
-type Found = (Key, Row, Option<u32>);
+type ScannedRow = (Key, Row, Option<u32>);
 
 /// Statement for a range of a table, and parser of its rows with their keys.
-type Whole = (Text, fn(Columns) -> Result<Found>);
+type Whole = (Text, fn(Columns) -> Result<ScannedRow>);
 
 macro_rules! plain {
     ($read:path) => {
@@ -186,11 +186,11 @@ impl Reading<'_> {
                 if let (Key::Entry(at), Some(bucket)) = (&key, bucket) {
                     self.suspect(Misplaced { parent: at.parent, name: at.name.clone(), bucket });
                 }
-                images.push(Image { key, row: Some(row) });
+                images.push(AfterImage { key, row: Some(row) });
             }
-            self.follower.cluster.figures.audited(rows);
+            self.follower.cluster.metrics.audited(rows);
             if rows > 0 {
-                hand_on(self.to, Gathered::Rows(images)).await?;
+                pass_on(self.to, Gathered::Rows(images)).await?;
             }
             self.pace.read(rows).await;
         }
@@ -200,7 +200,7 @@ impl Reading<'_> {
     /// Notes an entry that no read would find, as far as this server knows. The level of a
     /// directory may become visible later than the entries written because of it.
     fn suspect(&self, one: Misplaced) {
-        if one.is_so(self.follower.known(|known| known.level(one.parent))) {
+        if one.is_so(self.follower.cache(|cache| cache.level(one.parent))) {
             let mut suspects = self.suspects.lock();
             if suspects.len() < Audit::FINDINGS_MAX {
                 suspects.push(one);

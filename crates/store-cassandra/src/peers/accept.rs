@@ -13,14 +13,14 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::frames::{HELLO, answer_frame, broken, read_frame, write_frame};
-use super::identity::Card;
+use super::identity::ServerRecord;
 use crate::deciding::Answer;
 use crate::intake::Intake;
 use crate::limits::{LINK_OPENED_WITHIN, LINK_REQUESTS_MAX, LINKS_MAX};
 use crate::retry;
 
 /// Accepts other servers until it is dropped.
-pub(super) async fn take_in(listener: TcpListener, tls: Arc<ServerConfig>, intake: Intake) {
+pub(super) async fn accept(listener: TcpListener, tls: Arc<ServerConfig>, intake: Intake) {
     let room = Arc::new(Semaphore::new(LINKS_MAX));
     // Dropped, and so ended, with this future.
     let mut links = tokio::task::JoinSet::new();
@@ -36,7 +36,7 @@ pub(super) async fn take_in(listener: TcpListener, tls: Arc<ServerConfig>, intak
         let (tls, intake) = (TlsAcceptor::from(tls.clone()), intake.clone());
         links.spawn(async move {
             let _place = place;
-            let ended = take(stream, tls, intake).await;
+            let ended = serve(stream, tls, intake).await;
             if let Err(error) = ended {
                 tracing::debug!(%from, %error, "a connection of another server ended");
             }
@@ -45,10 +45,10 @@ pub(super) async fn take_in(listener: TcpListener, tls: Arc<ServerConfig>, intak
 }
 
 /// Accepts the server that has the key of the certificate listed under its number.
-async fn let_in(
+async fn authenticate(
     stream: TcpStream,
     tls: TlsAcceptor,
-    known: impl AsyncFnOnce(u64) -> Result<Option<Card>>,
+    listed: impl AsyncFnOnce(u64) -> Result<Option<ServerRecord>>,
 ) -> Result<TlsStream<TcpStream>> {
     let spoken = async {
         stream.set_nodelay(true).map_err(broken)?;
@@ -59,7 +59,7 @@ async fn let_in(
             return Err(broken("it speaks another protocol"));
         }
         let id = stream.read_u64_le().await.map_err(broken)?;
-        if !known(id).await?.is_some_and(|card| card.is_shown(stream.get_ref().1)) {
+        if !listed(id).await?.is_some_and(|record| record.is_shown(stream.get_ref().1)) {
             return Err(broken(format!("it is not server {id} of this catalogue")));
         }
         stream.write_all(&HELLO).await.map_err(broken)?;
@@ -67,38 +67,38 @@ async fn let_in(
         Ok(stream)
     };
     let spoken = tokio::time::timeout(LINK_OPENED_WITHIN, spoken).await;
-    spoken.map_err(|_| broken("it does not say who it is"))?
+    spoken.map_err(|_| broken("it did not authenticate in time"))?
 }
 
-async fn take(stream: TcpStream, tls: TlsAcceptor, intake: Intake) -> Result<()> {
-    let known = async |id| Card::find(intake.cluster(), id).await;
-    let (read, write) = tokio::io::split(let_in(stream, tls, known).await?);
-    let (taken, waiting) = mpsc::channel(LINK_REQUESTS_MAX);
+async fn serve(stream: TcpStream, tls: TlsAcceptor, intake: Intake) -> Result<()> {
+    let listed = async |id| ServerRecord::find(intake.cluster(), id).await;
+    let (read, write) = tokio::io::split(authenticate(stream, tls, listed).await?);
+    let (accepted, waiting) = mpsc::channel(LINK_REQUESTS_MAX);
     tokio::select! {
-        ended = take_requests(read, &intake, taken) => ended,
+        ended = accept_requests(read, &intake, accepted) => ended,
         ended = give_answers(write, waiting) => ended,
     }
 }
 
-type Taken = (u64, std::result::Result<oneshot::Receiver<Answer>, ApplyError>);
+type Accepted = (u64, std::result::Result<oneshot::Receiver<Answer>, ApplyError>);
 
-async fn take_requests(
+async fn accept_requests(
     from: impl AsyncRead + Unpin,
     intake: &Intake,
-    taken: mpsc::Sender<Taken>,
+    accepted: mpsc::Sender<Accepted>,
 ) -> Result<()> {
     let mut from = BufReader::new(from);
     loop {
         let (number, frame) = read_frame(&mut from).await?;
         let request = Request::from_bytes(&frame).map_err(broken)?;
         // Waits while the queue is full: then nothing more is read from the connection.
-        let answer = intake.take(request).await;
-        taken.send((number, answer)).await.map_err(broken)?;
+        let answer = intake.accept(request).await;
+        accepted.send((number, answer)).await.map_err(broken)?;
     }
 }
 
 /// Sends answers in the order of the requests, which is nearly the order of their completion.
-async fn give_answers(to: impl AsyncWrite + Unpin, mut waiting: mpsc::Receiver<Taken>) -> Result<()> {
+async fn give_answers(to: impl AsyncWrite + Unpin, mut waiting: mpsc::Receiver<Accepted>) -> Result<()> {
     let mut to = BufWriter::new(to);
     while let Some((number, answer)) = waiting.recv().await {
         let answer = match answer {
@@ -127,25 +127,26 @@ mod tests {
     use super::super::link::Link;
     use super::*;
 
-    /// Connects `asks` to `taker`, which knows it as `known`. `asks` expects `believed` there.
-    /// Returns the results of both sides.
+    /// Connects `client` to `server_identity`, which finds it listed as `listed`. The client expects
+    /// `expected` there. Returns the results of both sides.
     async fn attempt(
-        asks: &Identity,
-        known: Option<&Identity>,
-        taker: &Identity,
-        believed: &Identity,
+        client: &Identity,
+        listed: Option<&Identity>,
+        server_identity: &Identity,
+        expected: &Identity,
     ) -> (Result<()>, Result<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let tls = TlsAcceptor::from(taker.accepting().unwrap());
+        let tls = TlsAcceptor::from(server_identity.accepting().unwrap());
         let server = async {
             let (stream, _) = listener.accept().await.unwrap();
-            let find = async |id| Ok(known.map(|known| known.card(address)).filter(|card| card.id == id));
-            let_in(stream, tls, find).await.map(drop)
+            let find =
+                async |id| Ok(listed.map(|listed| listed.record(address)).filter(|record| record.id == id));
+            authenticate(stream, tls, find).await.map(drop)
         };
-        let card = believed.card(address);
-        let (asked, taken) = tokio::join!(Link::open(asks, &card), server);
-        (asked.map(drop), taken)
+        let record = expected.record(address);
+        let (client_result, accepted) = tokio::join!(Link::open(client, &record), server);
+        (client_result.map(drop), accepted)
     }
 
     /// Goal: a server connects only to the intended server, and only if that one knows it.
@@ -155,13 +156,13 @@ mod tests {
         let (one, other, third) = (new(1), new(2), new(3));
         assert!(matches!(attempt(&one, Some(&one), &other, &other).await, (Ok(()), Ok(()))));
         // Not listed; another server is listed; the number is right and the key is not.
-        for known in [None, Some(&third), Some(&new(1))] {
-            let (asked, taken) = attempt(&one, known, &other, &other).await;
-            assert!(asked.is_err() && taken.unwrap_err().message.contains("it is not server 1"));
+        for listed in [None, Some(&third), Some(&new(1))] {
+            let (client_result, accepted) = attempt(&one, listed, &other, &other).await;
+            assert!(client_result.is_err() && accepted.unwrap_err().message.contains("it is not server 1"));
         }
         // Another server is at the address.
-        let (asked, taken) = attempt(&one, Some(&one), &third, &other).await;
-        assert!(asked.is_err() && taken.is_err());
+        let (client_result, accepted) = attempt(&one, Some(&one), &third, &other).await;
+        assert!(client_result.is_err() && accepted.is_err());
     }
 
     /// Goal: a client that sends nothing, or nonsense, is refused.
@@ -175,7 +176,7 @@ mod tests {
             let mut stranger = TcpStream::connect(address).await.unwrap();
             stranger.write_all(words).await.unwrap();
             let (stream, _) = listener.accept().await.unwrap();
-            assert!(let_in(stream, tls, async |_| Ok(None)).await.is_err(), "{words:?}");
+            assert!(authenticate(stream, tls, async |_| Ok(None)).await.is_err(), "{words:?}");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use exacat_model::{Result, TimeMs};
 use parking_lot::Mutex;
 
-use super::identity::{self, Card, Identity};
+use super::identity::{self, Identity, ServerRecord};
 use super::link::Link;
 use crate::cluster::Cluster;
 use crate::limits::{LEFT_FOR, LEFT_MAX};
@@ -141,8 +141,8 @@ impl Peers {
     pub async fn meet(&self, cluster: &Cluster, id: u64) {
         let own = self.state.lock().identity.clone();
         let link = async {
-            match (own, Card::find(cluster, id).await?) {
-                (Some(own), Some(card)) => Link::open(&own, &card).await.map(Some),
+            match (own, ServerRecord::find(cluster, id).await?) {
+                (Some(own), Some(record)) => Link::open(&own, &record).await.map(Some),
                 _ => Ok(None),
             }
         };

@@ -14,13 +14,13 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_rustls::TlsConnector;
 
 use super::frames::{HELLO, answer_of, broken, read_frame, write_frame};
-use super::identity::{Card, Identity, NAME};
+use super::identity::{Identity, NAME, ServerRecord};
 use super::task::AbortOnDrop;
 use crate::deciding::Answer;
 use crate::limits::{LINK_ANSWERED_WITHIN, LINK_OPENED_WITHIN, LINK_REQUESTS_MAX};
 
 /// A request on its way.
-struct Ask {
+struct ForwardedRequest {
     request: Vec<u8>,
     answer: oneshot::Sender<Answer>,
 }
@@ -28,25 +28,25 @@ struct Ask {
 /// Connection to a server that carries out requests for this one.
 pub(crate) struct Link {
     pub id: u64,
-    asks: mpsc::Sender<Ask>,
+    requests: mpsc::Sender<ForwardedRequest>,
     /// Ends with the last owner of the link.
     _task: AbortOnDrop,
 }
 
-type Pending = Arc<Mutex<HashMap<u64, oneshot::Sender<Answer>>>>;
+type PendingResponses = Arc<Mutex<HashMap<u64, oneshot::Sender<Answer>>>>;
 
 impl Link {
     /// Connects to a server that accepts this one.
-    pub(super) async fn open(own: &Identity, card: &Card) -> Result<Link> {
-        let opened = tokio::time::timeout(LINK_OPENED_WITHIN, hello(own, card)).await;
-        let stream = opened.map_err(|_| broken("it does not let this one in in time"))??;
-        let (asks, questions) = mpsc::channel(LINK_REQUESTS_MAX);
+    pub(super) async fn open(own: &Identity, record: &ServerRecord) -> Result<Link> {
+        let opened = tokio::time::timeout(LINK_OPENED_WITHIN, hello(own, record)).await;
+        let stream = opened.map_err(|_| broken("it did not accept this server in time"))??;
+        let (requests, queue) = mpsc::channel(LINK_REQUESTS_MAX);
         let (read, write) = tokio::io::split(stream);
-        let id = card.id;
+        let id = record.id;
         let task = tokio::spawn(async move {
-            let pending = Pending::default();
+            let pending = PendingResponses::default();
             let ended = tokio::select! {
-                ended = send(questions, write, pending.clone()) => ended,
+                ended = send(queue, write, pending.clone()) => ended,
                 ended = receive(read, pending) => ended,
             };
             // Waiting requests end too, because their channels are dropped.
@@ -54,27 +54,28 @@ impl Link {
                 tracing::debug!(id, %error, "a connection to another server ended");
             }
         });
-        Ok(Link { id, asks, _task: AbortOnDrop(task.abort_handle()) })
+        Ok(Link { id, requests, _task: AbortOnDrop(task.abort_handle()) })
     }
 
     /// Sends a request and returns its answer; none if its outcome is unknown.
-    pub async fn ask(&self, request: &Request) -> Option<Answer> {
+    pub async fn forward(&self, request: &Request) -> Option<Answer> {
         let (answer, answered) = oneshot::channel();
-        let asked = async {
-            self.asks.send(Ask { request: request.to_bytes(), answer }).await.ok()?;
+        let response = async {
+            self.requests.send(ForwardedRequest { request: request.to_bytes(), answer }).await.ok()?;
             answered.await.ok()
         };
-        tokio::time::timeout(LINK_ANSWERED_WITHIN, asked).await.ok().flatten()
+        tokio::time::timeout(LINK_ANSWERED_WITHIN, response).await.ok().flatten()
     }
 }
 
-async fn hello(own: &Identity, card: &Card) -> Result<tokio_rustls::client::TlsStream<TcpStream>> {
-    let stream = TcpStream::connect(card.address).await.map_err(broken)?;
+async fn hello(own: &Identity, record: &ServerRecord) -> Result<tokio_rustls::client::TlsStream<TcpStream>> {
+    let stream = TcpStream::connect(record.address).await.map_err(broken)?;
     stream.set_nodelay(true).map_err(broken)?;
     let name = ServerName::try_from(NAME).map_err(broken)?;
-    let mut stream = TlsConnector::from(own.asking(card)?).connect(name, stream).await.map_err(broken)?;
-    if !card.is_shown(stream.get_ref().1) {
-        return Err(broken("somebody else is there"));
+    let mut stream =
+        TlsConnector::from(own.connecting(record)?).connect(name, stream).await.map_err(broken)?;
+    if !record.is_shown(stream.get_ref().1) {
+        return Err(broken("another server is at its address"));
     }
     stream.write_all(&[HELLO, own.id.to_le_bytes()].concat()).await.map_err(broken)?;
     let mut answer = [0; HELLO.len()];
@@ -83,29 +84,29 @@ async fn hello(own: &Identity, card: &Card) -> Result<tokio_rustls::client::TlsS
 }
 
 async fn send(
-    mut questions: mpsc::Receiver<Ask>,
+    mut queue: mpsc::Receiver<ForwardedRequest>,
     to: impl AsyncWrite + Unpin,
-    pending: Pending,
+    pending: PendingResponses,
 ) -> Result<()> {
     let mut to = BufWriter::new(to);
     let mut number = 0;
-    while let Some(ask) = questions.recv().await {
+    while let Some(one) = queue.recv().await {
         number += 1;
-        pending.lock().insert(number, ask.answer);
-        write_frame(&mut to, number, &ask.request).await?;
-        if questions.is_empty() {
+        pending.lock().insert(number, one.answer);
+        write_frame(&mut to, number, &one.request).await?;
+        if queue.is_empty() {
             to.flush().await.map_err(broken)?;
         }
     }
     Ok(())
 }
 
-async fn receive(from: impl AsyncRead + Unpin, pending: Pending) -> Result<()> {
+async fn receive(from: impl AsyncRead + Unpin, pending: PendingResponses) -> Result<()> {
     let mut from = BufReader::new(from);
     loop {
         let (number, frame) = read_frame(&mut from).await?;
-        let waits = pending.lock().remove(&number);
-        let waits = waits.ok_or_else(|| broken("an answer to nothing"))?;
-        let _ = waits.send(answer_of(&frame)?);
+        let client = pending.lock().remove(&number);
+        let client = client.ok_or_else(|| broken("an answer to nothing"))?;
+        let _ = client.send(answer_of(&frame)?);
     }
 }

@@ -29,7 +29,7 @@ use crate::intake::Intake;
 use crate::limits::SERVER_LISTED_EVERY;
 use crate::log;
 use crate::settings::PeersAt;
-use identity::{Card, Identity};
+use identity::{Identity, ServerRecord};
 pub(crate) use leader::Peers;
 pub(crate) use link::Link;
 use task::AbortOnDrop;
@@ -43,15 +43,15 @@ pub(crate) async fn begin(follower: &Arc<Follower>, intake: &Intake) -> Result<O
         PeersAt::Here(address) => TcpListener::bind(address).await,
     };
     let listener = listener.map_err(|error| {
-        Error::invalid(format!("other servers cannot be let in ({}): {error}", settings.peers))
+        Error::invalid(format!("other servers cannot connect ({}): {error}", settings.peers))
     })?;
     let address = listener.local_addr().map_err(|error| failed("be shared with other servers", error))?;
     let identity = Arc::new(Identity::new(follower.peers.id)?);
-    let card = identity.card(address);
-    card.publish(&follower.cluster, 0).await?;
-    let taking = accept::take_in(listener, identity.accepting()?, intake.clone());
+    let record = identity.record(address);
+    record.publish(&follower.cluster, 0).await?;
+    let taking = accept::accept(listener, identity.accepting()?, intake.clone());
     follower.peers.join(identity);
-    let (follower, listed) = (follower.clone(), card.clone());
+    let (follower, listed) = (follower.clone(), record.clone());
     let joining = async move {
         meet_who_appends(&follower).await;
         stay_listed(&listed, &follower.cluster).await;
@@ -62,7 +62,7 @@ pub(crate) async fn begin(follower: &Arc<Follower>, intake: &Intake) -> Result<O
             () = joining => {}
         }
     });
-    Ok(Some(Serving { card, task: AbortOnDrop(task.abort_handle()) }))
+    Ok(Some(Serving { record, task: AbortOnDrop(task.abort_handle()) }))
 }
 
 /// Finds the own address that the cluster's nodes see.
@@ -95,9 +95,9 @@ async fn towards(hosts: &[String]) -> Result<std::net::IpAddr> {
 /// Connects to the server that appended last, before there is anything to forward: it will probably
 /// go on.
 async fn meet_who_appends(follower: &Follower) {
-    match log::last_by(&follower.cluster, follower.stretch()).await {
+    match log::last_by(&follower.cluster, follower.segment()).await {
         Ok(last) => last.into_iter().for_each(|id| follower.peers.saw(id)),
-        Err(error) => tracing::debug!(%error, "who appended last could not be read"),
+        Err(error) => tracing::debug!(%error, "the last appending server could not be read"),
     }
     if let Some(id) = follower.peers.to_meet(Instant::now()) {
         follower.peers.meet(&follower.cluster, id).await;
@@ -105,18 +105,18 @@ async fn meet_who_appends(follower: &Follower) {
 }
 
 /// Renews this server's entry in the table.
-async fn stay_listed(card: &Card, cluster: &Cluster) {
+async fn stay_listed(record: &ServerRecord, cluster: &Cluster) {
     for number in 1.. {
         tokio::time::sleep(SERVER_LISTED_EVERY).await;
-        if let Err(error) = card.publish(cluster, number).await {
-            tracing::warn!(%error, "other servers could not be told that this one is there");
+        if let Err(error) = record.publish(cluster, number).await {
+            tracing::warn!(%error, "this server could not renew its record for other servers");
         }
     }
 }
 
 /// A server that others may forward to.
 pub(crate) struct Serving {
-    card: Card,
+    record: ServerRecord,
     task: AbortOnDrop,
 }
 
@@ -124,8 +124,8 @@ impl Serving {
     /// Accepts no server any more. Connected ones find out by themselves.
     pub async fn end(&self, follower: &Follower) {
         self.task.0.abort();
-        if let Err(error) = self.card.withdraw(&follower.cluster).await {
-            tracing::debug!(%error, "other servers could not be told that this one is gone: they find out");
+        if let Err(error) = self.record.withdraw(&follower.cluster).await {
+            tracing::debug!(%error, "this server could not withdraw its record: other servers find out");
         }
     }
 }

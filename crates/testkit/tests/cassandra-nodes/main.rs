@@ -268,7 +268,7 @@ impl Load {
 #[ignore = "kills nodes of a ring of three: make test-cluster"]
 async fn node_replaced_by_the_documented_steps_loses_no_answered_append() {
     let ring = Ring::find();
-    let factory = CassandraFactory { stretch_changes: 50_000, ..CassandraFactory::on(ring.hosts.clone()) };
+    let factory = CassandraFactory { segment_changes: 50_000, ..CassandraFactory::on(ring.hosts.clone()) };
     let clock = TestClock::new();
     let mut catalogue = Servers::start(&factory, &clock).await;
     let keyspace = catalogue.settings().keyspace.clone();
@@ -370,7 +370,7 @@ async fn nodes_die_and_stop_and_no_client_notices() {
     for server in &servers {
         let figures = server.status().await.expect("status").figures;
         let wanted =
-            ["statements", "reads_repeated", "appends_lost", "appends_unknown", "requests_handed_over"];
+            ["statements", "reads_repeated", "appends_lost", "appends_unknown", "requests_forwarded_out"];
         let shown = figures.iter().filter(|(name, _)| {
             wanted.contains(&name.as_str()) || name.starts_with("statements_") || name.starts_with("answer_")
         });

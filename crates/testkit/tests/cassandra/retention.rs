@@ -18,8 +18,8 @@ const KEPT_MS: u64 = 86_400_000;
 async fn what_is_older_than_is_kept_goes() {
     let factory = CassandraFactory::on(ring());
     let factory = CassandraFactory {
-        stretch_changes: 10,
-        settle_changes: 4,
+        segment_changes: 10,
+        flush_changes: 4,
         history_kept_ms: Some(KEPT_MS),
         ..factory
     };

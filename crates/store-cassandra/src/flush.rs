@@ -12,9 +12,9 @@ use futures::future::BoxFuture;
 use scylla::value::CqlValue;
 
 use crate::cluster::{Cluster, moment};
-use crate::known::Frozen;
-use crate::limits::{ATTEMPTS_MAX, BATCH_BYTES_MAX, BATCH_ROWS_MAX, SETTLE_IN_FLIGHT};
+use crate::limits::{ATTEMPTS_MAX, BATCH_BYTES_MAX, BATCH_ROWS_MAX, FLUSHES_IN_FLIGHT};
 use crate::retry::Attempts;
+use crate::row_cache::Frozen;
 use crate::rows::Key;
 use crate::tables::{self, Bound, Partition};
 
@@ -56,7 +56,7 @@ impl Batches {
         for bounds in &all {
             work.push(insist(move || cluster.write_together(bounds, at).boxed()).boxed());
         }
-        Cluster::some_of(SETTLE_IN_FLIGHT, work).await.map(drop)
+        Cluster::some_of(FLUSHES_IN_FLIGHT, work).await.map(drop)
     }
 }
 
@@ -72,7 +72,7 @@ fn bytes_of(bound: &Bound) -> usize {
 }
 
 /// Writes all after-images of some groups.
-pub(crate) async fn settle(cluster: &Cluster, frozen: &Frozen) -> Result<()> {
+pub(crate) async fn flush(cluster: &Cluster, frozen: &Frozen) -> Result<()> {
     // Deletions of whole partitions go first. Rows that the same groups put there again have a
     // later timestamp.
     let mut whole = Batches::default();
