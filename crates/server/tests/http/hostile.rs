@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use exacat_testkit::waiting::eventually_so;
+
 use crate::web::Web;
 use crate::world::World;
 
@@ -96,14 +98,11 @@ async fn client_that_does_not_read_is_disconnected_and_others_go_on() {
         lazy.begin("GET", "/api/v1/children/d", &[("Accept", "application/x-ndjson")]).await;
     }
     let mut other = Web::admin(&world).await;
-    tokio::time::timeout(crate::web::PATIENCE, async {
-        while world.figure("server", "held_unread-bytes").await > 0 {
-            assert_eq!(other.get("/api/v1/whoami").await.status, 200);
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+    eventually_so("the room of unread answers to be given back", async || {
+        assert_eq!(other.get("/api/v1/whoami").await.status, 200);
+        world.figure("server", "held_unread-bytes").await == 0
     })
-    .await
-    .expect("the room of unread answers is given back");
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

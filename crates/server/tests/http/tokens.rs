@@ -3,11 +3,11 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use exacat_server::issuers::{IssuerSettings, Profile, save};
+use exacat_testkit::waiting::eventually_so;
 use parking_lot::Mutex;
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
@@ -274,15 +274,8 @@ async fn rotated_key_is_fetched_and_removed_issuer_is_refused() {
     assert_eq!(other.get("/api/v1/whoami").await.json()["user"], "alice");
     // Verified tokens end with the issuer.
     save(&world.data().join("issuers.json"), &[]).unwrap();
-    tokio::time::timeout(crate::web::PATIENCE, async {
-        loop {
-            let mut web = with(&world, &old.token(&claims)).await;
-            if web.get("/api/v1/whoami").await.status == 401 {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+    eventually_so("the token to end", async || {
+        with(&world, &old.token(&claims)).await.get("/api/v1/whoami").await.status == 401
     })
-    .await
-    .unwrap();
+    .await;
 }

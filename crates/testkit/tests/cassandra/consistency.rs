@@ -190,7 +190,7 @@ async fn what_is_not_known_is_of_the_last_state() {
 }
 
 /// One server, with reads at a level.
-struct Asked {
+struct ViewAtLevel {
     servers: Box<dyn UnderTest>,
     level: Consistency,
 }
@@ -200,12 +200,12 @@ struct AskedFactory(CassandraFactory, Consistency);
 #[async_trait]
 impl StoreFactory for AskedFactory {
     async fn open(&self, clock: &TestClock) -> Box<dyn UnderTest> {
-        Box::new(Asked { servers: self.0.open(clock).await, level: self.1 })
+        Box::new(ViewAtLevel { servers: self.0.open(clock).await, level: self.1 })
     }
 }
 
 #[async_trait]
-impl UnderTest for Asked {
+impl UnderTest for ViewAtLevel {
     fn store(&self) -> Arc<dyn Store> {
         self.servers.store().relaxed(self.level).expect("servers share it")
     }

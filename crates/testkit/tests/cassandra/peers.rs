@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::time::{Duration, Instant};
 
 use exacat_model::{Consistency, UserId};
 use exacat_store::Store;
@@ -12,20 +11,14 @@ use exacat_testkit::TestClock;
 use exacat_testkit::cassandra::{CassandraFactory, Servers, figure, ring};
 use exacat_testkit::random::{outcome_name, request};
 use exacat_testkit::scene::{create, lfn, new_directory, top};
+use exacat_testkit::waiting::eventually_so;
 
 use crate::consistency::is_there;
 
-/// Time limit for every wait.
-const LIMIT: Duration = Duration::from_secs(60);
-
 /// Waits until these metrics of these servers are as large as that.
 async fn come_to<const N: usize>(wanted: [(&CassandraStore, &str, u64); N], or_else: &str) {
-    let begun = Instant::now();
     for (store, name, least) in wanted {
-        while figure(store, name).await < least {
-            assert!(begun.elapsed() < LIMIT, "{or_else}");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        eventually_so(or_else, async || figure(store, name).await >= least).await;
     }
 }
 
