@@ -1,4 +1,5 @@
-//! Reads that a server makes once, when it opens: the rows that are always cached, and the keys of the filter.
+//! Reads that a server makes once, when it opens: the rows that are always cached, and the keys of
+//! the filter.
 
 use exacat_model::Result;
 

