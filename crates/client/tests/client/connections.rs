@@ -159,7 +159,7 @@ async fn another_catalogue_is_refused() {
 #[tokio::test]
 async fn after_a_goodbye_calls_go_elsewhere_and_what_is_in_flight_is_finished() {
     let said = Arc::new(AtomicUsize::new(0));
-    let (says, finish) = (said.clone(), Arc::new(tokio::sync::Notify::new()));
+    let (says, finish) = (said.clone(), Arc::new(Notify::new()));
     let finished = finish.clone();
     let one = Fake::serve(move |number, mut conn| {
         let (says, finish) = (says.clone(), finished.clone());
