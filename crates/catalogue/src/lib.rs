@@ -52,7 +52,7 @@ use exacat_store::{Clock, Outcome, Refusal, Request, Store};
 
 pub use caller::Caller;
 pub use grants::{Activity, Grant};
-pub use loading::KnownDirectories;
+pub use register::DirectoryCache;
 pub use repeat::fingerprint;
 pub use settings::Settings;
 pub use whereis::EachWhereis;

@@ -145,7 +145,7 @@ fn a_server_that_is_stuck_is_not_waited_for() {
     };
     // The first change it makes itself, and sees a server to forward to. That one accepts it by a
     // later change.
-    let handed_over = |server: &Service| figure(&server.json("status"), "requests_handed_over");
+    let handed_over = |server: &Service| figure(&server.json("status"), "requests_forwarded_out");
     for _ in 0..50 {
         make(&two);
         make(&one);

@@ -15,12 +15,14 @@ use tokio::sync::mpsc;
 use crate::bulk::Lines;
 use crate::error::Error;
 use crate::input::BytesRead;
+use crate::item::{Item, Other};
 use crate::limits::{BATCH_BYTES_MAX, BATCHES_READ_AHEAD_MAX};
-use crate::listing::{Listing, Repeats, RowKind};
+use crate::listing::Listing;
 use crate::memo::Quick;
+use crate::options::{Repeats, RowKind};
 use crate::records::{Fields, Record};
 use crate::reject::{Complaint, Reason, Reject};
-use crate::row::{Item, Other, Row};
+use crate::row::Row;
 use crate::seen::Seen;
 
 /// Number of rows after which a batch is sent even if it has little content.

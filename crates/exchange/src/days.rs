@@ -1,4 +1,4 @@
-//! Times as text, for billions of rows: consecutive times of one day share the formatted date.
+//! Times as text, for billions of rows. When printed, consecutive times of one day share the formatted date.
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -47,6 +47,15 @@ impl Days {
 
 fn digit(value: u64) -> char {
     char::from(b'0' + (value % 10) as u8)
+}
+
+/// Reads a time as [`TimeMs::parse`] does, and also the printed form of a [`TimeMs`] beyond the
+/// calendar.
+pub(crate) fn read_time(text: &str) -> Result<TimeMs, String> {
+    if let Some(Ok(ms)) = text.strip_suffix("ms").map(str::parse) {
+        return Ok(TimeMs(ms));
+    }
+    TimeMs::parse(text).map_err(|error| error.message)
 }
 
 #[cfg(test)]

@@ -16,15 +16,17 @@ use tokio::task::JoinHandle;
 use crate::batches::{self, Batch, Pass, Read, Reading};
 use crate::bulk::{Bulk, Lines, OneByOne};
 use crate::catalogue::Catalogue;
+use crate::counts::Counts;
 use crate::error::Error;
 use crate::input::BytesRead;
 use crate::limits::{BATCH_ROWS_MAX, BATCHES_IN_FLIGHT_MAX, POSITION_WAIT, ROWS_PER_STATE};
-use crate::listing::{self, Examined, Listing, ListingOptions};
+use crate::listing::{self, Examined, Listing};
+use crate::options::{ListingOptions, check_registered};
 use crate::progress::Progress;
 use crate::reject::{Reason, Reject, RejectSink};
 use crate::restore;
 use crate::resume::{STATE_VERSION, State, StateAt, StateLock, state_beside};
-use crate::se_rules;
+
 use crate::sending::{Sender, Sent, unexpected};
 
 /// Options of an import.
@@ -58,49 +60,6 @@ impl Default for ImportOptions {
             restore: false,
             batch_rows: BATCH_ROWS_MAX,
         }
-    }
-}
-
-/// Results of accepted rows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Counts {
-    /// Entries created.
-    pub created: u64,
-    /// Entries that existed with equal fields.
-    pub unchanged: u64,
-    /// Entries that existed, to which missing fields were added.
-    pub merged: u64,
-    /// Files that became members of a collection.
-    pub members_added: u64,
-    /// Files that were members already.
-    pub members_unchanged: u64,
-    /// Collections made because a row names them.
-    pub collections_made: u64,
-    /// SEs registered because a row names them.
-    pub ses_registered: u64,
-    /// Users and groups made for an export's rows.
-    pub accounts_made: u64,
-}
-
-impl Counts {
-    /// Adds `other`.
-    pub fn add(&mut self, other: &Counts) {
-        self.created += other.created;
-        self.unchanged += other.unchanged;
-        self.merged += other.merged;
-        self.members_added += other.members_added;
-        self.members_unchanged += other.members_unchanged;
-        self.collections_made += other.collections_made;
-        self.ses_registered += other.ses_registered;
-        self.accounts_made += other.accounts_made;
-    }
-
-    /// Says whether nothing changed in the catalogue.
-    pub fn changed_nothing(&self) -> bool {
-        let Counts {
-            created, merged, members_added, collections_made, ses_registered, accounts_made, ..
-        } = self;
-        created + merged + members_added + collections_made + ses_registered + accounts_made == 0
     }
 }
 
@@ -166,7 +125,7 @@ pub async fn examine<C: Catalogue>(
 ) -> Result<Examined, Error> {
     let mut listing = listing::open(path, options).await?;
     let ses = registered_ses(catalogue).await?;
-    se_rules::check_registered(options, &ses)?;
+    check_registered(options, &ses)?;
     listing.know_ses(ses);
     let examined = tokio::task::spawn_blocking(move || listing.examine()).await;
     examined.map_err(|_| Error::Broken("reading a listing"))?
@@ -200,7 +159,7 @@ async fn import_by<C: Catalogue, B: Bulk>(
         restore::restore(&*catalogue, preamble, &mut counts).await?;
     }
     let ses = registered_ses(&*catalogue).await?;
-    se_rules::check_registered(&options.listing, &ses)?;
+    check_registered(&options.listing, &ses)?;
     listing.know_ses(ses);
     // Opening a FIFO waits for its other end.
     let own = options.clone();

@@ -161,7 +161,7 @@ pub fn from_json(value: &Value) -> Result<TagValue, String> {
     };
     match kind.as_str() {
         "real" => text.parse().map(TagValue::Real).map_err(|_| format!("not a number: {text:.100?}")),
-        "time" => crate::row::read_time(text).map(TagValue::Time),
+        "time" => crate::days::read_time(text).map(TagValue::Time),
         _ => Err(format!("not the type of a tag: {kind:.100?}")),
     }
     .and_then(|read| read.check().map(|()| read).map_err(|error| error.message))

@@ -8,143 +8,18 @@ use std::borrow::Cow;
 use std::io;
 use std::path::Path;
 
-use exacat_model::{Lfn, SeName};
+use exacat_model::SeName;
 use serde_json::Value;
 
 use crate::columns::{self, Columns, Layout, Role};
 use crate::error::Error;
-use crate::input::{BytesRead, Compression, Input, refuse_utf16};
+use crate::input::{BytesRead, Input, refuse_utf16};
 use crate::limits::COLUMNS_MAX;
+use crate::options::{ListingOptions, Rest};
 use crate::records::{Fields, Flaw, Format, Record, Records};
 use crate::reject::{Complaint, Reason};
 use crate::row::{Assembler, Draft, Row};
-use crate::se_rules::SeMap;
 use crate::seen::Seen;
-
-/// Kind of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RowKind {
-    /// A file.
-    File,
-    /// A directory.
-    Directory,
-    /// A collection.
-    Collection,
-    /// A link.
-    Link,
-    /// An existing file that becomes a member of a collection.
-    Member,
-}
-
-impl RowKind {
-    /// All of them.
-    pub const ALL: [RowKind; 5] =
-        [RowKind::File, RowKind::Directory, RowKind::Collection, RowKind::Link, RowKind::Member];
-
-    /// Returns the name.
-    pub fn name(self) -> &'static str {
-        match self {
-            RowKind::File => "file",
-            RowKind::Directory => "directory",
-            RowKind::Collection => "collection",
-            RowKind::Link => "link",
-            RowKind::Member => "member",
-        }
-    }
-
-    /// Returns the kind of that name.
-    pub(crate) fn parse(text: &str) -> Result<Self, Complaint> {
-        Self::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
-            Complaint::new(
-                Reason::BadKind,
-                format!("not a kind of row (file, directory, collection, link, member): {text:.100?}"),
-            )
-        })
-    }
-}
-
-/// Treatment of columns without a role.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Rest {
-    /// Ignores them.
-    #[default]
-    Ignore,
-    /// Makes each a tag under its name; JSON by the rule of [`json_tags`](crate::json_tags).
-    Tags,
-}
-
-/// Treatment of an LFN that is in more than one row of a listing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Repeats {
-    /// Accepts the first and rejects the others.
-    #[default]
-    Reject,
-    /// Registers each in order, for rows that are replicas of one file.
-    Keep,
-}
-
-/// Options for reading a listing. Those without a value are determined from the listing.
-#[derive(Clone, Debug)]
-pub struct ListingOptions {
-    /// Format of rows and fields. Default: by the first byte (`{`), then the name, else lines with
-    /// tabs.
-    pub format: Option<Format>,
-    /// Compression. Default: by the first bytes.
-    pub compression: Option<Compression>,
-    /// Delimiter of fields. Default: a tab, in CSV a comma.
-    pub delimiter: Option<u8>,
-    /// True if the first row is a header. Default: if it looks like one.
-    pub header: Option<bool>,
-    /// Meaning of the columns. Default: as in the header.
-    pub columns: Option<Columns>,
-    /// True if a header (or a JSON key) that is a role's name gives its column the role.
-    pub auto_columns: bool,
-    /// Treatment of columns without a role.
-    pub rest: Rest,
-    /// True if backslash escapes are read. Default: only in exports.
-    pub escapes: Option<bool>,
-    /// Kind of the rows that state none.
-    pub kind: RowKind,
-    /// Prefix of each LFN.
-    pub prefix: Option<Lfn>,
-    /// Prefix of each collection.
-    pub collection_prefix: Option<Lfn>,
-    /// SE of PFNs whose SE is not known otherwise. In a listing without locations, each file has a
-    /// replica there.
-    pub se: Option<SeName>,
-    /// Map of PFNs and locations to SEs.
-    pub se_map: SeMap,
-    /// Make up names of SEs from hosts and locations, and register missing ones: read-only, and
-    /// with the prefix `unknown://NAME` until an operator sets the real one.
-    pub se_auto: bool,
-    /// Replacement for `=` as a PFN: this, and the LFN as in the row.
-    pub pfn_same: Option<String>,
-    /// Treatment of repeated LFNs.
-    pub repeats: Repeats,
-}
-
-impl Default for ListingOptions {
-    fn default() -> Self {
-        ListingOptions {
-            format: None,
-            compression: None,
-            delimiter: None,
-            header: None,
-            columns: None,
-            auto_columns: true,
-            rest: Rest::Ignore,
-            escapes: None,
-            kind: RowKind::File,
-            prefix: None,
-            collection_prefix: None,
-            se: None,
-            se_map: SeMap::default(),
-            se_auto: false,
-            pfn_same: None,
-            repeats: Repeats::Reject,
-        }
-    }
-}
 
 /// Description of an export before its rows.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use exacat_catalogue::{Caller, Catalogue as Rules, KnownDirectories, Settings};
+use exacat_catalogue::{Caller, Catalogue as Rules, DirectoryCache, Settings};
 use exacat_model::operation::NewFile;
 use exacat_model::{AccountName, Answer, Error, ErrorKind, Operation, UserId};
 use exacat_store::{Clock, Store, SystemClock};
@@ -40,7 +40,7 @@ pub struct Local {
     store: Arc<EmbeddedStore>,
     asked: Asked,
     settings: LoadSettings,
-    known: KnownDirectories,
+    known: DirectoryCache,
     /// The load in progress.
     loader: Mutex<Option<Arc<Loader>>>,
 }
@@ -53,7 +53,7 @@ impl Local {
         settings: LoadSettings,
     ) -> Result<Arc<Self>, Error> {
         let asked = Asked::at(Arc::clone(&store) as Arc<dyn Store>, clock).await?;
-        let (known, loader) = (KnownDirectories::default(), Mutex::new(None));
+        let (known, loader) = (DirectoryCache::default(), Mutex::new(None));
         Ok(Arc::new(Local { store, asked, settings, known, loader }))
     }
 

@@ -11,9 +11,9 @@ use futures::StreamExt;
 use crate::batches::{Batch, RowAt};
 use crate::catalogue::Catalogue;
 use crate::error::Error;
+use crate::item::{Other, OtherKind};
 use crate::limits::CALLS_IN_FLIGHT_MAX;
 use crate::reject::{Complaint, Reason};
-use crate::row::{Other, OtherKind};
 use crate::sending::{Sender, Sent, each_done, refusal, stops, unexpected};
 
 /// Difference between an entry and its row.

@@ -1,6 +1,7 @@
 //! Locations of a row's file: its replicas, from PFNs, locations, the SE map and the options.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use exacat_model::limits::REPLICAS_PER_FILE_MAX;
 use exacat_model::operation::NewReplica;
@@ -8,13 +9,39 @@ use exacat_model::{FileRef, Guid, Pfn, ReplicaState, SeName};
 use smallvec::SmallVec;
 
 use crate::limits::SECOND_PFNS_SHOWN_MAX;
-use crate::memo::Memo;
-use crate::reject::{Complaint, Reason};
-use crate::row::{Assembler, Checked};
-use crate::se_rules::{self, Mapped};
+use crate::memo::{Memo, Quick};
+use crate::options::ListingOptions;
+use crate::reject::{Checked, Complaint, Reason};
+use crate::se_rules::{self, Mapped, SeMap};
 
 /// Unregistered SEs that a row names; rarely many.
 pub(crate) type NewSes = SmallVec<[SeName; 2]>;
+
+/// A listing's rules for the locations of files.
+#[derive(Clone, Debug)]
+pub(crate) struct Placement {
+    se: Option<SeName>,
+    se_auto: bool,
+    pfn_same: Option<String>,
+    map: SeMap,
+    /// Registered SEs.
+    pub(crate) registered: HashMap<String, SeName, Quick>,
+    /// True if any column gives the location of files.
+    has_columns: bool,
+}
+
+impl Placement {
+    pub(crate) fn new(options: &ListingOptions, has_columns: bool) -> Self {
+        Placement {
+            se: options.se.clone(),
+            se_auto: options.se_auto,
+            pfn_same: options.pfn_same.clone(),
+            map: options.se_map.clone(),
+            registered: HashMap::default(),
+            has_columns,
+        }
+    }
+}
 
 /// A replica as in the row.
 pub(crate) struct DraftReplica<'a> {
@@ -86,12 +113,12 @@ fn worth(pfn: &Pfn, state: ReplicaState) -> (u8, bool) {
 
 /// Determines the replicas. `given` is the LFN as in the row; `places` is emptied.
 pub(crate) fn place(
-    assembler: &Assembler,
+    placement: &Placement,
     memo: &Memo,
     given: &str,
     places: &mut Places<'_>,
 ) -> Checked<Placed> {
-    let mut placing = Placing { assembler, memo, given, placed: Placed::default() };
+    let mut placing = Placing { placement, memo, given, placed: Placed::default() };
     for replica in places.replicas.drain(..) {
         let (se, mapped) = placing.location(&replica.location)?;
         let pfn = match replica.pfn {
@@ -121,7 +148,7 @@ pub(crate) fn place(
         if let Some((se, mapped)) = own_se {
             let pfn = placing.mapped_pfn(mapped)?;
             placing.add(se, pfn, ReplicaState::Available);
-        } else if let (Some(se), false) = (&assembler.se, assembler.places) {
+        } else if let (Some(se), false) = (&placement.se, placement.has_columns) {
             let se = placing.registered(se.as_str())?;
             placing.add(se, None, ReplicaState::Available);
         }
@@ -143,7 +170,7 @@ pub(crate) fn place(
 }
 
 struct Placing<'p> {
-    assembler: &'p Assembler,
+    placement: &'p Placement,
     memo: &'p Memo,
     given: &'p str,
     placed: Placed,
@@ -173,17 +200,17 @@ impl<'p> Placing<'p> {
 
     /// Returns the SE of a location as the listing names it, and the rule that maps it.
     fn location(&mut self, location: &str) -> Checked<(SeName, Option<&'p Mapped>)> {
-        if let Some(mapped) = self.assembler.map.of_location(location) {
+        if let Some(mapped) = self.placement.map.of_location(location) {
             return Ok((self.registered(mapped.se.as_str())?, Some(mapped)));
         }
-        if let Some(se) = self.assembler.known.get(location) {
+        if let Some(se) = self.placement.registered.get(location) {
             return Ok((se.clone(), None));
         }
         let bad = || Complaint::new(Reason::BadReplica, format!("not the name of an SE: {location:.200?}"));
-        if self.assembler.se_auto {
+        if self.placement.se_auto {
             let name =
                 self.memo.location(location, || se_rules::name_of_location(location).ok_or_else(bad))?;
-            if !self.assembler.known.contains_key(name.as_str()) {
+            if !self.placement.registered.contains_key(name.as_str()) {
                 self.placed.new_ses.push(name.clone());
             }
             return Ok((name, None));
@@ -194,10 +221,10 @@ impl<'p> Placing<'p> {
 
     /// Returns the SE of that name, if it is registered or will be.
     fn registered(&mut self, name: &str) -> Checked<SeName> {
-        if let Some(se) = self.assembler.known.get(name) {
+        if let Some(se) = self.placement.registered.get(name) {
             return Ok(se.clone());
         }
-        if !self.assembler.se_auto {
+        if !self.placement.se_auto {
             let what = format!("{name} is not registered: add it, or say --se-auto, or map it with --se-map");
             return Err(Complaint::new(Reason::UnknownSe, what));
         }
@@ -208,13 +235,13 @@ impl<'p> Placing<'p> {
     }
 
     fn se_of_pfn(&mut self, pfn: &str) -> Checked<SeName> {
-        if let Some(mapped) = self.assembler.map.of_pfn(pfn) {
+        if let Some(mapped) = self.placement.map.of_pfn(pfn) {
             return self.registered(mapped.se.as_str());
         }
-        if let Some(se) = &self.assembler.se {
+        if let Some(se) = &self.placement.se {
             return self.registered(se.as_str());
         }
-        if self.assembler.se_auto
+        if self.placement.se_auto
             && let Some(endpoint) = se_rules::endpoint(pfn)
             && let Ok(name) = self.memo.host(endpoint, || se_rules::name_of_pfn(pfn).ok_or(()))
         {
@@ -225,7 +252,7 @@ impl<'p> Placing<'p> {
     }
 
     fn pfn(&self, text: &str) -> Checked<Pfn> {
-        let parsed = match (text, &self.assembler.pfn_same) {
+        let parsed = match (text, &self.placement.pfn_same) {
             ("=", Some(prefix)) => Pfn::parse(&format!("{prefix}{}", self.given)),
             ("=", None) => {
                 return Err(Complaint::new(

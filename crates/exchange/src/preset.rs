@@ -8,7 +8,7 @@ use exacat_model::{Lfn, SeName};
 use crate::columns::Columns;
 use crate::error::Error;
 use crate::import::ImportOptions;
-use crate::listing::{Repeats, Rest, RowKind};
+use crate::options::{Repeats, Rest, RowKind};
 use crate::records::Format;
 
 /// Options of a kind of listing.

@@ -282,6 +282,9 @@ fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
+/// A value, or the reason why the row cannot have it.
+pub(crate) type Checked<T> = Result<T, Complaint>;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,8 +8,8 @@ use exacat_model::{AccountName, Answer, ErrorKind, Lfn, Operation, Se, SeName, S
 use serde_json::{Map, Value, json};
 
 use crate::catalogue::Catalogue;
+use crate::counts::Counts;
 use crate::error::Error;
-use crate::import::Counts;
 use crate::listing::Preamble;
 use crate::sending::unexpected;
 

@@ -59,7 +59,7 @@ pub(crate) struct State {
     /// Bytes of the reject file that belong to the rows before `durable`.
     pub(crate) reject_bytes: u64,
     pub(crate) rejects: Vec<(String, u64)>,
-    pub(crate) counts: crate::import::Counts,
+    pub(crate) counts: crate::counts::Counts,
 }
 
 pub(crate) const STATE_VERSION: u32 = 2;
@@ -204,7 +204,7 @@ mod tests {
             ceiling: 9,
             reject_bytes: 11,
             rejects: vec![("bad-size".into(), 2)],
-            counts: crate::import::Counts { created: 1, ..Default::default() },
+            counts: crate::counts::Counts { created: 1, ..Default::default() },
         };
         state.save(&path).unwrap();
         assert_eq!(State::load(&path).unwrap().unwrap(), state);

@@ -5,7 +5,7 @@
 //! no case folding. Only repeated and trailing slashes are folded, as everywhere in the catalogue.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use exacat_model::limits::{FILE_BYTES_MAX, TAGS_PER_ENTRY_MAX};
 use exacat_model::operation::NewFile;
@@ -17,64 +17,14 @@ use serde_json::Value;
 use smallvec::SmallVec;
 
 use crate::columns::Role;
+use crate::days::read_time;
 use crate::escape;
+use crate::item::{Item, Other, OtherKind};
 use crate::json_tags;
-use crate::listing::{ListingOptions, RowKind};
-use crate::memo::{Memo, Quick};
-use crate::placing::{DraftReplica, NewSes, Placed, Places, place};
-use crate::reject::{Complaint, Reason};
-use crate::se_rules::SeMap;
-
-/// A value, or the reason why the row cannot have it.
-pub(crate) type Checked<T> = Result<T, Complaint>;
-
-/// Request of a row.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Item {
-    /// A file, and the collection that it becomes a member of.
-    File(Box<NewFile>, Option<Lfn>),
-    /// A directory, collection or link.
-    Other(Other),
-    /// A file becomes a member of a collection.
-    Member {
-        /// The collection.
-        collection: Lfn,
-        /// The file.
-        file: FileRef,
-    },
-}
-
-/// A directory, collection or link to create, with its given attributes.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Other {
-    /// Its path.
-    pub lfn: Lfn,
-    /// Its kind.
-    pub what: OtherKind,
-    /// Its owner.
-    pub owner: Option<AccountName>,
-    /// Its group.
-    pub group: Option<AccountName>,
-    /// Its mode.
-    pub mode: Option<Mode>,
-    /// Time its content was made.
-    pub modified: Option<TimeMs>,
-    /// Time at which it goes to the trash.
-    pub expires: Option<TimeMs>,
-    /// Its tags, sorted by key.
-    pub tags: Vec<Tag>,
-}
-
-/// Kinds other than files.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OtherKind {
-    /// A directory.
-    Directory,
-    /// A collection.
-    Collection,
-    /// A link to this path.
-    Link(Lfn),
-}
+use crate::memo::Memo;
+use crate::options::{ListingOptions, RowKind};
+use crate::placing::{DraftReplica, NewSes, Placed, Placement, Places, place};
+use crate::reject::{Checked, Complaint, Reason};
 
 /// A valid row.
 #[derive(Clone, Debug, PartialEq)]
@@ -360,15 +310,6 @@ fn read_row_time(text: &str) -> Checked<TimeMs> {
     read_time(text).map_err(|why| Complaint::new(Reason::BadTime, why))
 }
 
-/// Reads a time as [`TimeMs::parse`] does, and also the printed form of a [`TimeMs`] beyond the
-/// calendar.
-pub(crate) fn read_time(text: &str) -> Result<TimeMs, String> {
-    if let Some(Ok(ms)) = text.strip_suffix("ms").map(str::parse) {
-        return Ok(TimeMs(ms));
-    }
-    TimeMs::parse(text).map_err(|error| error.message)
-}
-
 /// Says whether a text has control characters of ASCII or of Unicode's first block (C0, DEL, C1).
 fn has_control(text: &str) -> bool {
     // No early exit, so that the compiler can check many bytes at a time.
@@ -383,13 +324,7 @@ pub(crate) struct Assembler {
     collection_prefix: Option<String>,
     allow_control: bool,
     kind: RowKind,
-    pub(crate) se: Option<SeName>,
-    pub(crate) se_auto: bool,
-    pub(crate) pfn_same: Option<String>,
-    pub(crate) map: SeMap,
-    pub(crate) known: HashMap<String, SeName, Quick>,
-    /// True if any column gives the location of files.
-    pub(crate) places: bool,
+    placement: Placement,
 }
 
 impl Assembler {
@@ -402,18 +337,13 @@ impl Assembler {
             collection_prefix: text(&options.collection_prefix),
             allow_control,
             kind: options.kind,
-            se: options.se.clone(),
-            se_auto: options.se_auto,
-            pfn_same: options.pfn_same.clone(),
-            map: options.se_map.clone(),
-            known: HashMap::default(),
-            places,
+            placement: Placement::new(options, places),
         }
     }
 
     /// Adds the registered SEs.
     pub(crate) fn know(&mut self, ses: impl IntoIterator<Item = SeName>) {
-        self.known.extend(ses.into_iter().map(|se| (se.as_str().to_owned(), se)));
+        self.placement.registered.extend(ses.into_iter().map(|se| (se.as_str().to_owned(), se)));
     }
 
     /// Combines the fields of a row.
@@ -481,7 +411,7 @@ impl Assembler {
             return Err(Complaint::new(Reason::BadKind, "a file has no target"));
         }
         let collection = draft.collection.take().map(|text| self.collection(&text)).transpose()?;
-        let placed = place(self, draft.memo, given, &mut draft.places)?;
+        let placed = place(&self.placement, draft.memo, given, &mut draft.places)?;
         draft.dropped.extend(placed.complaint());
         let Placed { replicas, member_of, new_ses, .. } = placed;
         let file = NewFile {

@@ -7,7 +7,6 @@ use exacat_model::limits::SE_NAME_BYTES_MAX;
 
 use crate::error::Error;
 use crate::limits::SE_RULES_MAX;
-use crate::listing::ListingOptions;
 
 /// Result of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,50 +114,6 @@ impl SeMap {
     }
 }
 
-/// Refuses options that name an SE which is not registered and will not be. Otherwise a typing
-/// error in one of them would reject every row.
-pub(crate) fn check_registered(options: &ListingOptions, known: &[SeName]) -> Result<(), Error> {
-    if options.se_auto {
-        return Ok(());
-    }
-    let unknown = |se: &&SeName| !known.contains(se);
-    let (option, se) = match options.se.as_ref().filter(unknown) {
-        Some(se) => ("--se", se),
-        None => match options.se_map.ses().find(unknown) {
-            Some(se) => ("--se-map", se),
-            None => return Ok(()),
-        },
-    };
-    let meant = known
-        .iter()
-        .map(|name| (distance(&name.as_str().to_lowercase(), &se.as_str().to_lowercase()), name))
-        .filter(|(distance, _)| *distance <= TYPING_ERRORS_MAX)
-        .min()
-        .map_or_else(String::new, |(_, name)| format!(" (is {name} meant?)"));
-    Err(Error::options(format!(
-        "{option} names {se}, which is not registered{meant}: add it with 'exacat se add {se} --prefix URL', or have \
-         it registered with --se-auto"
-    )))
-}
-
-/// Maximum letters by which a misspelt name may differ from the intended one.
-const TYPING_ERRORS_MAX: usize = 2;
-
-/// Returns the number of letters to insert, remove or replace to turn one text into the other.
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (index, letter) in one.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], index + 1);
-        for (at, others) in other.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != *others);
-            diagonal = row[at + 1];
-            row[at + 1] = replaced.min(diagonal + 1).min(row[at] + 1);
-        }
-    }
-    row[other.len()]
-}
-
 /// Returns `host:port` of a URL, without the part before an `@`.
 pub fn endpoint(pfn: &str) -> Option<&str> {
     let after = pfn.split_once("://")?.1;
@@ -249,30 +204,6 @@ mod tests {
             let error = SeMap::default().add_file(&format!("# 1\n{bad}\n")).unwrap_err().to_string();
             assert!(error.contains("line 2"), "{error}");
         }
-    }
-
-    #[test]
-    fn unregistered_se_in_options_is_refused_and_the_nearest_name_told() {
-        let known = [SeName::parse("CERN::EOS::DISK").unwrap(), SeName::parse("GSI::SE").unwrap()];
-        let refused = |change: &dyn Fn(&mut ListingOptions)| {
-            let mut options = ListingOptions::default();
-            change(&mut options);
-            check_registered(&options, &known).err().map(|error| error.to_string())
-        };
-        assert_eq!(refused(&|_| {}), None);
-        assert_eq!(refused(&|o| o.se = Some(SeName::parse("GSI::SE").unwrap())), None);
-        let text = refused(&|o| o.se = Some(SeName::parse("cern::eos::disc").unwrap())).unwrap();
-        assert!(text.contains("--se names") && text.contains("is CERN::EOS::DISK meant"), "{text}");
-        let text = refused(&|o| o.se_map.add_rule("h=NOWHERE").unwrap()).unwrap();
-        assert!(text.contains("--se-map names NOWHERE") && !text.contains("meant"), "{text}");
-        assert_eq!(
-            refused(&|o| {
-                o.se_auto = true;
-                o.se = Some(SeName::parse("NEW").unwrap());
-            }),
-            None
-        );
-        assert_eq!((distance("", "ab"), distance("kitten", "sitting"), distance("a", "a")), (2, 3, 0));
     }
 
     #[test]

@@ -11,9 +11,9 @@ use std::hash::{BuildHasherDefault, Hasher};
 use exacat_model::{FileRef, Lfn};
 use xxhash_rust::xxh3::{xxh3_128, xxh3_128_with_seed};
 
-use crate::listing::Repeats;
+use crate::item::{Item, OtherKind};
+use crate::options::Repeats;
 use crate::reject::{Complaint, Reason};
-use crate::row::{Item, OtherKind};
 
 /// Hasher whose result is the hash itself.
 #[derive(Default)]
@@ -164,7 +164,7 @@ mod tests {
     use exacat_model::operation::NewFile;
 
     use super::*;
-    use crate::row::Other;
+    use crate::item::Other;
 
     fn file(lfn: &str) -> Item {
         Item::File(Box::new(NewFile::named(Lfn::parse(lfn).unwrap())), None)

@@ -11,13 +11,13 @@ use parking_lot::Mutex;
 
 use crate::batches::{Batch, FileGroup, RowAt};
 use crate::catalogue::Catalogue;
+use crate::counts::Counts;
 use crate::error::Error;
-use crate::import::Counts;
+use crate::item::Item;
 use crate::limits::{RETRIES_MAX, RETRY_DELAY_MS};
 use crate::listing::Listing;
 use crate::records::Fields;
 use crate::reject::{Complaint, Reason, Reject};
-use crate::row::Item;
 use crate::seen;
 
 /// State that the batches of one import share.

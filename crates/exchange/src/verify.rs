@@ -28,12 +28,13 @@ use crate::escape::push_field;
 use crate::import::registered_ses;
 use crate::input::BytesRead;
 use crate::limits::{BATCH_ROWS_MAX, BATCHES_IN_FLIGHT_MAX, DIFFERENCES_SHOWN_MAX, MEMBERS_CACHED_MAX};
-use crate::listing::{self, ListingOptions};
+use crate::listing;
+use crate::options::{ListingOptions, check_registered};
 use crate::others::{Gap, gap};
 use crate::output;
 use crate::progress::Progress;
 use crate::reject::{Reason, RejectSink};
-use crate::se_rules;
+
 use crate::sending::{before_retry, unexpected};
 
 /// A difference between an entry and its row.
@@ -139,7 +140,7 @@ pub async fn verify<C: Catalogue>(
     let started = Instant::now();
     let mut listing = listing::open(path, options).await?;
     let ses = registered_ses(&*catalogue).await?;
-    se_rules::check_registered(options, &ses)?;
+    check_registered(options, &ses)?;
     listing.know_ses(ses);
     let listing = Arc::new(listing);
     let reading =

@@ -22,16 +22,17 @@ use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::{Consistency, SerialConsistency};
 use scylla::value::{CqlValue, Row as CqlRow};
 
-use crate::figures::Figures;
 use crate::limits::{
-    ALIVE_EVERY, ALIVE_WITHIN, ATTEMPT_PAUSE, CONDITIONAL_ELSEWHERE_AFTER_MAX,
-    CONDITIONAL_ELSEWHERE_AFTER_MIN, ELSEWHERE_AFTER_MAX, ELSEWHERE_AFTER_MIN, READ_ATTEMPTS_MAX, SLICE_ROWS,
-    STATEMENT_TIMEOUT, STATEMENTS_IN_FLIGHT,
+    ALIVE_EVERY, ALIVE_WITHIN, CONDITIONAL_ELSEWHERE_AFTER_MAX, CONDITIONAL_ELSEWHERE_AFTER_MIN,
+    ELSEWHERE_AFTER_MAX, ELSEWHERE_AFTER_MIN, READ_ATTEMPTS_MAX, SLICE_ROWS, STATEMENT_TIMEOUT,
+    STATEMENTS_IN_FLIGHT,
 };
+use crate::metrics::Metrics;
 use crate::nodes::Nodes;
-use crate::preparing::Text;
-use crate::routing::{AroundStuck, Patience};
+use crate::retry::Attempts;
+use crate::routing::{AroundUnresponsive, Patience};
 use crate::settings::CassandraSettings;
+use crate::statement::Text;
 use crate::tables::{Bound, Columns, Values};
 
 /// Fate of a statement, chosen by a test.
@@ -70,7 +71,7 @@ pub(crate) struct Cluster {
     faults: Option<Arc<dyn Faults>>,
     prepared: RwLock<HashMap<Text, PreparedStatement>>,
     preparing: tokio::sync::Mutex<()>,
-    pub figures: Arc<Figures>,
+    pub metrics: Arc<Metrics>,
     pub nodes: Arc<Nodes>,
 }
 
@@ -86,7 +87,7 @@ fn profile(conditional: bool, datacenter: Option<&str>, nodes: &Arc<Nodes>) -> E
     if let Some(datacenter) = datacenter {
         policy = policy.prefer_datacenter(datacenter.to_owned());
     }
-    let policy = AroundStuck::new(policy.build(), nodes.clone(), !conditional);
+    let policy = AroundUnresponsive::new(policy.build(), nodes.clone(), !conditional);
     let (least, most) = match conditional {
         true => (CONDITIONAL_ELSEWHERE_AFTER_MIN, CONDITIONAL_ELSEWHERE_AFTER_MAX),
         false => (ELSEWHERE_AFTER_MIN, ELSEWHERE_AFTER_MAX),
@@ -114,7 +115,7 @@ fn not_let_in(error: NewSessionError) -> Error {
         && let SetupError::MissingAuthentication
         | SetupError::DbError(DbError::AuthenticationError | DbError::Unauthorized, _) = setup.get_error()
     {
-        let why = format!("the cluster lets in who shows a user and a password it knows: {setup}");
+        let why = format!("the cluster requires a valid user and password: {setup}");
         return Error::new(ErrorKind::Unauthenticated, why);
     }
     failed("be reached", error)
@@ -193,7 +194,7 @@ impl Cluster {
             faults,
             prepared: RwLock::default(),
             preparing: tokio::sync::Mutex::default(),
-            figures: Arc::default(),
+            metrics: Arc::default(),
             nodes,
         })
     }
@@ -204,16 +205,16 @@ impl Cluster {
         kind: StatementKind,
         statement: impl Future<Output = std::result::Result<T, impl std::fmt::Display>>,
     ) -> Result<T> {
-        let (what, counter): (_, fn(&Figures)) = match kind {
-            StatementKind::Read => ("read", Figures::read),
-            StatementKind::Write => ("write", Figures::write),
-            StatementKind::Conditional => ("append to the log", Figures::conditional),
+        let (what, counter): (_, fn(&Metrics)) = match kind {
+            StatementKind::Read => ("read", Metrics::read),
+            StatementKind::Write => ("write", Metrics::write),
+            StatementKind::Conditional => ("append to the log", Metrics::conditional),
         };
         let fate = self.faults.as_ref().map_or(Fate::Answered, |faults| faults.fate(kind));
         if fate == Fate::LostBefore {
             return Err(failed(what, "a test lost the statement"));
         }
-        counter(&self.figures);
+        counter(&self.metrics);
         let answer = statement.await.map_err(|error| failed(what, error))?;
         match fate {
             Fate::LostAfter => Err(failed(what, "a test lost the answer")),
@@ -230,7 +231,7 @@ impl Cluster {
         }
         // One at a time: many callers of one statement would each prepare it on all nodes.
         let _one = self.preparing.lock().await;
-        let mut attempt = 1;
+        let mut attempts = Attempts::of(READ_ATTEMPTS_MAX);
         loop {
             if let Some(statement) = found() {
                 return Ok(statement);
@@ -247,12 +248,7 @@ impl Cluster {
                     Ok(Err(error)) => failed("prepare a statement", error),
                     Err(_) => failed("prepare a statement", "a node does not answer"),
                 };
-            if attempt >= READ_ATTEMPTS_MAX {
-                return Err(error);
-            }
-            tracing::debug!(%error, attempt, "a statement could not be prepared, it is tried again");
-            attempt += 1;
-            tokio::time::sleep(ATTEMPT_PAUSE).await;
+            attempts.after(error).await?;
         }
     }
 
@@ -291,14 +287,12 @@ impl Cluster {
         values: &Values,
         from: Option<PagingState>,
     ) -> Result<Slice> {
-        let mut attempt = 1;
+        let mut attempts = Attempts::of(READ_ATTEMPTS_MAX);
         loop {
             match self.page_once(statement, values, from.clone()).await {
-                Err(error) if error.kind == ErrorKind::Unavailable && attempt < READ_ATTEMPTS_MAX => {
-                    tracing::debug!(%error, attempt, "a read failed, it is done again");
-                    self.figures.read_again();
-                    attempt += 1;
-                    tokio::time::sleep(ATTEMPT_PAUSE).await;
+                Err(error) if error.kind == ErrorKind::Unavailable => {
+                    attempts.after(error).await?;
+                    self.metrics.read_again();
                 }
                 other => return other,
             }

@@ -9,10 +9,10 @@ use exacat_store::{ApplyError, Outcome, Refusal, Request, rules};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use crate::derive::derive;
-use crate::known::Known;
 use crate::limits::{CHANGE_BYTES_MAX, GROUP_BYTES_MAX, GROUP_CHANGES_MAX, NEEDS_MAX};
-use crate::rows::{Image, Key, Remembered, Row, Totals};
-use crate::working::{Changed, Look, Need, Working, remembered, totals};
+use crate::row_cache::RowCache;
+use crate::rows::{AfterImage, Changed, Key, Remembered, Row, Totals};
+use crate::working::{CacheView, Need, Working, remembered, totals};
 
 /// Answer to one request.
 pub(crate) type Answer = Result<Vec<Outcome>, ApplyError>;
@@ -24,7 +24,7 @@ pub(crate) struct Waiting {
     pub outcomes: Vec<Outcome>,
     pub answer: oneshot::Sender<Answer>,
     /// True if another server was asked: it may have carried the request out.
-    pub asked_elsewhere: bool,
+    pub forwarded: bool,
     /// Its share of the queue's bytes.
     pub _room: OwnedSemaphorePermit,
 }
@@ -32,7 +32,7 @@ pub(crate) struct Waiting {
 impl Waiting {
     /// Returns the error for a client whose request this server will not finish.
     pub fn not_done(&self, why: &str) -> ApplyError {
-        if self.outcomes.is_empty() && !self.asked_elsewhere {
+        if self.outcomes.is_empty() && !self.forwarded {
             ApplyError::Unavailable(why.to_owned())
         } else {
             ApplyError::Unknown(why.to_owned())
@@ -60,9 +60,9 @@ pub(crate) struct Decided {
 
 impl Decided {
     /// Row after-images of the group.
-    pub fn images(&self) -> Vec<Image> {
+    pub fn images(&self) -> Vec<AfterImage> {
         let images = self.changed.iter();
-        images.map(|(key, row)| Image { key: key.clone(), row: row.as_deref().cloned() }).collect()
+        images.map(|(key, row)| AfterImage { key: key.clone(), row: row.as_deref().cloned() }).collect()
     }
 
     fn full(&self) -> bool {
@@ -74,20 +74,20 @@ impl Decided {
 
 /// Decides a group on cached rows, of at most `most` changes.
 pub(crate) fn decide_group(
-    known: &Known,
+    cache: &RowCache,
     waiting: &VecDeque<Waiting>,
     now: TimeMs,
     most: usize,
 ) -> Result<Decided, String> {
-    let mut decided = Decided { head: known.head(), epoch: known.epoch(), most, ..Decided::default() };
+    let mut decided = Decided { head: cache.head(), epoch: cache.epoch(), most, ..Decided::default() };
     for one in waiting {
-        if one.outcomes.is_empty() && is_another(known, &decided, &one.request) {
+        if one.outcomes.is_empty() && is_another(cache, &decided, &one.request) {
             decided.outcomes.push(None);
             continue;
         }
-        match outdated(known, &mut decided, one)? {
+        match outdated(cache, &mut decided, one)? {
             Rights::AsJudged => {}
-            Rights::NotKnown => {
+            Rights::NotCached => {
                 decided.skipped += 1;
                 decided.outcomes.push(Some(Vec::new()));
                 if decided.full() {
@@ -105,7 +105,7 @@ pub(crate) fn decide_group(
             if decided.full() {
                 break;
             }
-            match decide_one(known, &mut decided, &one.request, index, now)? {
+            match decide_one(cache, &mut decided, &one.request, index, now)? {
                 Some(outcome) => outcomes.push(outcome),
                 // Not known yet. Continue: later mutations may need rows too, and one round fetches
                 // all.
@@ -124,27 +124,27 @@ pub(crate) fn decide_group(
 enum Rights {
     AsJudged,
     /// Rows are missing.
-    NotKnown,
+    NotCached,
     /// Outcomes of the remaining mutations.
     Outdated(Vec<Outcome>),
 }
 
-fn outdated(known: &Known, decided: &mut Decided, one: &Waiting) -> Result<Rights, String> {
+fn outdated(cache: &RowCache, decided: &mut Decided, one: &Waiting) -> Result<Rights, String> {
     let request = &one.request;
     let Some(judged) = &request.judged else { return Ok(Rights::AsJudged) };
-    let look = Look::new(known, Some(&decided.changed));
-    let past = remembered(&look, request.operation);
+    let view = CacheView::new(cache, Some(&decided.changed));
+    let past = remembered(&view, request.operation);
     let own = |revision: Revision| {
         past.as_ref().is_some_and(|past| past.outcomes.iter().any(|(_, (made, _))| *made == revision))
     };
     let left = one.outcomes.len()..request.mutations.len();
-    let working = Working { look, own: Changed::new(), defect: None };
+    let working = Working { view, own: Changed::new(), defect: None };
     let same = rules::judged_the_same(&working, judged, &request.mutations[left.clone()], &own);
-    let Working { look, defect, .. } = working;
-    let needs = look.needs();
+    let Working { view, defect, .. } = working;
+    let needs = view.needs();
     if !needs.is_empty() {
         decided.needs.extend(needs);
-        return Ok(Rights::NotKnown);
+        return Ok(Rights::NotCached);
     }
     if let Some(defect) = defect {
         return Err(defect);
@@ -165,26 +165,26 @@ fn outdated(known: &Known, decided: &mut Decided, one: &Waiting) -> Result<Right
 
 /// Decides one mutation; none if rows are missing.
 fn decide_one(
-    known: &Known,
+    cache: &RowCache,
     decided: &mut Decided,
     request: &Request,
     index: usize,
     now: TimeMs,
 ) -> Result<Option<Outcome>, String> {
     let position = u32::try_from(index).unwrap_or(u32::MAX);
-    let look = Look::new(known, Some(&decided.changed));
-    let before = totals(&look);
+    let view = CacheView::new(cache, Some(&decided.changed));
+    let before = totals(&view);
     let time = now.max(before.time);
     let revision = Revision(decided.head.0 + decided.changes.len() as u64 + 1);
-    let past = remembered(&look, request.operation);
+    let past = remembered(&view, request.operation);
     let found = past.as_ref().and_then(|past| past.outcomes.iter().find(|(at, _)| *at == position));
     if let Some((_, (revision, id))) = found {
         let outcome = Outcome::Applied { revision: *revision, id: *id };
-        let needs = look.needs();
+        let needs = view.needs();
         decided.needs.extend(needs.iter().cloned());
         return Ok(needs.is_empty().then_some(outcome));
     }
-    let mut working = Working { look, own: Changed::new(), defect: None };
+    let mut working = Working { view, own: Changed::new(), defect: None };
     let effect = rules::decide(&working, &request.mutations[index], revision, time);
     let mut change = None;
     let outcome = match effect {
@@ -209,8 +209,8 @@ fn decide_one(
             Outcome::Applied { revision, id }
         }
     };
-    let Working { look, own, defect } = working;
-    let needs = look.needs();
+    let Working { view, own, defect } = working;
+    let needs = view.needs();
     if !needs.is_empty() {
         decided.needs.extend(needs);
         return Ok(None);
@@ -233,15 +233,15 @@ fn decide_one(
 
 /// Says whether another request with this id was applied, as far as cached rows show. Missing rows
 /// are fetched when the request is decided.
-fn is_another(known: &Known, decided: &Decided, request: &Request) -> bool {
-    let look = Look::new(known, Some(&decided.changed));
-    let past = remembered(&look, request.operation);
+fn is_another(cache: &RowCache, decided: &Decided, request: &Request) -> bool {
+    let view = CacheView::new(cache, Some(&decided.changed));
+    let past = remembered(&view, request.operation);
     past.is_some_and(|past| past.fingerprint.differs(request.fingerprint))
 }
 
 /// Applies changes that were made elsewhere: as many as fit into one group.
-pub(crate) fn replay_group(known: &Known, changes: &[Change], most: usize) -> Result<Decided, String> {
-    let mut decided = Decided { head: known.head(), epoch: known.epoch(), most, ..Decided::default() };
+pub(crate) fn replay_group(cache: &RowCache, changes: &[Change], most: usize) -> Result<Decided, String> {
+    let mut decided = Decided { head: cache.head(), epoch: cache.epoch(), most, ..Decided::default() };
     for change in changes {
         if decided.full() {
             break;
@@ -250,16 +250,16 @@ pub(crate) fn replay_group(known: &Known, changes: &[Change], most: usize) -> Re
         if change.revision.0 != next {
             return Err(format!("change {} does not follow change {}", change.revision.0, next - 1));
         }
-        let look = Look::new(known, Some(&decided.changed));
-        let past = remembered(&look, change.operation);
-        let mut working = Working { look, own: Changed::new(), defect: None };
+        let view = CacheView::new(cache, Some(&decided.changed));
+        let past = remembered(&view, change.operation);
+        let mut working = Working { view, own: Changed::new(), defect: None };
         if rules::perform(&mut working, change).is_none() {
             working.defect = Some(format!("change {} does not fit what is there", change.revision.0));
         }
         derive(&mut working);
         remember(&mut working, change, Fingerprint::UNKNOWN, past, change.effect.entry_id());
-        let Working { look, own, defect } = working;
-        let needs = look.needs();
+        let Working { view, own, defect } = working;
+        let needs = view.needs();
         if !needs.is_empty() {
             // Continue: later changes may need rows too, and one round fetches all.
             decided.needs.extend(needs);

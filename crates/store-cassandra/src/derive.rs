@@ -42,10 +42,10 @@ pub(crate) fn derive(working: &mut Working<'_>) {
     for (key, after) in changed {
         match &key {
             Key::Entry(_) | Key::Trash(_) => {
-                let before = working.look.get(&key);
+                let before = working.view.get(&key);
                 trash_before += u64::from(matches!(before.as_deref(), Some(Row::Trash(_))));
                 trash_after += u64::from(matches!(after.as_deref(), Some(Row::Trash(_))));
-                if let Some(side) = before.as_deref().and_then(|row| side(&working.look, row)) {
+                if let Some(side) = before.as_deref().and_then(|row| side(&working.view, row)) {
                     let id = side.entry.id();
                     entries.entry(id).or_default().before = Some(side);
                 }
@@ -59,14 +59,14 @@ pub(crate) fn derive(working: &mut Working<'_>) {
                     Some(Row::Deletion(deletion)) => Some(deletion.clone()),
                     _ => None,
                 };
-                deletions.push((*se, Pair { before: of(working.look.get(&key)), after: of(after) }));
+                deletions.push((*se, Pair { before: of(working.view.get(&key)), after: of(after) }));
             }
             Key::Booking(_) => {
                 let of = |row: Option<Arc<Row>>| match row.as_deref() {
                     Some(Row::Booking(booking)) => Some(booking.clone()),
                     _ => None,
                 };
-                bookings.push(Pair { before: of(working.look.get(&key)), after: of(after) });
+                bookings.push(Pair { before: of(working.view.get(&key)), after: of(after) });
             }
             _ => {}
         }
@@ -151,7 +151,7 @@ fn count_entry(working: &Working<'_>, sums: &mut Sums, id: EntryId, pair: &Pair<
         return;
     }
     let below = match id {
-        EntryId::Directory(directory) => counted(&working.look, UsageOf::Directory(directory)).usage,
+        EntryId::Directory(directory) => counted(&working.view, UsageOf::Directory(directory)).usage,
         EntryId::Object(_) => Usage::default(),
     };
     for (side, sign) in both(pair) {
@@ -295,7 +295,7 @@ fn spread(working: &mut Working<'_>, directory: DirId, children: u64) {
         Some(Row::Layout(level)) => *level,
         _ => 0,
     };
-    let level = level_for(children, now, working.look.known.bounds().partition_rows);
+    let level = level_for(children, now, working.view.cache.bounds().partition_rows);
     if level != now {
         working.put(Key::Layout(directory), Some(Row::Layout(level)));
     }

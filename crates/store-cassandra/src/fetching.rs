@@ -8,9 +8,9 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use crate::cluster::{Cluster, Slice};
-use crate::known::Known;
 use crate::layout::{bucket, shard_of_object};
 use crate::limits::KEYS_PER_READ;
+use crate::row_cache::RowCache;
 use crate::rows::{Key, Row};
 use crate::tables::{self, Bound, Columns};
 
@@ -26,24 +26,24 @@ pub(crate) enum Read {
 }
 
 /// Plans the reads for these keys.
-pub(crate) fn reads(known: &Known, keys: Vec<Key>) -> Result<Vec<Read>> {
+pub(crate) fn reads(cache: &RowCache, keys: Vec<Key>) -> Result<Vec<Read>> {
     let mut reads = Vec::new();
     let mut entries: BTreeMap<DirId, Vec<At>> = BTreeMap::new();
     let mut objects: BTreeMap<u64, Vec<Guid>> = BTreeMap::new();
     for key in keys {
         match key {
-            Key::Entry(at) if known.level(at.parent) == 0 => entries.entry(at.parent).or_default().push(at),
+            Key::Entry(at) if cache.level(at.parent) == 0 => entries.entry(at.parent).or_default().push(at),
             Key::Place(EntryId::Object(guid)) => {
                 objects.entry(shard_of_object(guid)).or_default().push(guid);
             }
-            key => reads.push(one(known, key)?),
+            key => reads.push(one(cache, key)?),
         }
     }
     for (parent, all) in entries {
         for some in all.chunks(KEYS_PER_READ) {
             let keys: Vec<Key> = some.iter().cloned().map(Key::Entry).collect();
             reads.push(match (<[Key; 1]>::try_from(keys), some.first()) {
-                (Ok([key]), _) => one(known, key)?,
+                (Ok([key]), _) => one(cache, key)?,
                 (Err(keys), first) => {
                     let bucket = first.map_or(0, |at| bucket(0, &at.name));
                     let bound = tables::select_entries(parent, bucket, some.iter().map(|at| &at.name));
@@ -56,7 +56,7 @@ pub(crate) fn reads(known: &Known, keys: Vec<Key>) -> Result<Vec<Read>> {
         for some in all.chunks(KEYS_PER_READ) {
             let key = |guid: &Guid| Key::Place(EntryId::Object(*guid));
             reads.push(match some {
-                [guid] => one(known, key(guid))?,
+                [guid] => one(cache, key(guid))?,
                 some => {
                     let bound = tables::select_objects(shard, some.iter().copied());
                     Read::Many(some.iter().map(key).collect(), bound, tables::object_row_of)
@@ -67,9 +67,9 @@ pub(crate) fn reads(known: &Known, keys: Vec<Key>) -> Result<Vec<Read>> {
     Ok(reads)
 }
 
-fn one(known: &Known, key: Key) -> Result<Read> {
+fn one(cache: &RowCache, key: Key) -> Result<Read> {
     let level = match &key {
-        Key::Entry(at) => known.level(at.parent),
+        Key::Entry(at) => cache.level(at.parent),
         _ => 0,
     };
     match tables::select(&key, level) {

@@ -19,13 +19,13 @@ pub(crate) struct Freshness {
     stale_max: Duration,
     /// By level: begin of the last successful read of the log head, in microseconds since `opened`,
     /// plus one; 0 for never.
-    looked: [AtomicU64; LEVELS],
+    read_at: [AtomicU64; LEVELS],
     /// By level: answers requested.
-    asked: [AtomicU64; LEVELS],
+    requested: [AtomicU64; LEVELS],
     /// Answers of them that needed no read of the log head; reads from fewer replicas than a
     /// quorum.
-    without_look: AtomicU64,
-    weak_looks: AtomicU64,
+    without_head_read: AtomicU64,
+    weak_head_reads: AtomicU64,
 }
 
 fn place(level: Consistency) -> usize {
@@ -38,41 +38,41 @@ impl Freshness {
         Freshness {
             opened: Instant::now(),
             stale_max,
-            looked: none(),
-            asked: none(),
-            without_look: AtomicU64::new(0),
-            weak_looks: AtomicU64::new(0),
+            read_at: none(),
+            requested: none(),
+            without_head_read: AtomicU64::new(0),
+            weak_head_reads: AtomicU64::new(0),
         }
     }
 
     /// Counts a requested answer of this level.
-    pub fn asked(&self, level: Consistency) {
-        if let Some(asked) = self.asked.get(place(level)) {
-            asked.fetch_add(1, Relaxed);
+    pub fn count_requested(&self, level: Consistency) {
+        if let Some(count) = self.requested.get(place(level)) {
+            count.fetch_add(1, Relaxed);
         }
     }
 
     /// Counts a bounded-staleness answer without a read of the log head.
-    pub fn answered_without_look(&self) {
-        self.without_look.fetch_add(1, Relaxed);
+    pub fn answered_without_head_read(&self) {
+        self.without_head_read.fetch_add(1, Relaxed);
     }
 
     /// Notes a successful read of the log head at this level, and when it began.
-    pub fn looked(&self, level: Consistency, began: Instant) {
+    pub fn note_head_read(&self, level: Consistency, began: Instant) {
         let micros = began.saturating_duration_since(self.opened).as_micros();
-        if let Some(looked) = self.looked.get(place(level)) {
-            looked.fetch_max(u64::try_from(micros).unwrap_or(u64::MAX - 1) + 1, Relaxed);
+        if let Some(read) = self.read_at.get(place(level)) {
+            read.fetch_max(u64::try_from(micros).unwrap_or(u64::MAX - 1) + 1, Relaxed);
         }
         if level < Consistency::Quorum {
-            self.weak_looks.fetch_add(1, Relaxed);
+            self.weak_head_reads.fetch_add(1, Relaxed);
         }
     }
 
     /// Age of the last read that suffices for this level; none if there was none. A stronger read
     /// suffices for a weaker level, never the other way round.
     pub fn age(&self, level: Consistency, now: Instant) -> Option<Duration> {
-        let strong_enough = self.looked.get(place(level)..).unwrap_or_default();
-        let last = strong_enough.iter().map(|looked| looked.load(Relaxed)).max().unwrap_or(0);
+        let strong_enough = self.read_at.get(place(level)..).unwrap_or_default();
+        let last = strong_enough.iter().map(|read| read.load(Relaxed)).max().unwrap_or(0);
         let began = self.opened + Duration::from_micros(last.checked_sub(1)?);
         Some(now.saturating_duration_since(began))
     }
@@ -87,14 +87,14 @@ impl Freshness {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let mut figures: Vec<(String, u64)> = Consistency::ALL
             .iter()
-            .zip(&self.asked)
-            .map(|(level, asked)| {
-                (format!("answers_{}", level.name().replace('-', "_")), asked.load(Relaxed))
+            .zip(&self.requested)
+            .map(|(level, count)| {
+                (format!("answers_{}", level.name().replace('-', "_")), count.load(Relaxed))
             })
             .collect();
         figures.extend([
-            ("answers_without_look".to_owned(), self.without_look.load(Relaxed)),
-            ("looks_below_quorum".to_owned(), self.weak_looks.load(Relaxed)),
+            ("answers_without_head_read".to_owned(), self.without_head_read.load(Relaxed)),
+            ("head_reads_below_quorum".to_owned(), self.weak_head_reads.load(Relaxed)),
             ("stale_max_ms".to_owned(), millis(self.stale_max)),
         ]);
         figures.extend(self.age(Consistency::Quorum, now).map(|age| ("head_age_ms".to_owned(), millis(age))));
@@ -111,13 +111,13 @@ mod tests {
 
     /// Goal: the bound holds to the edge, and a weak read never counts for a stronger level.
     #[test]
-    fn a_look_is_good_for_its_time_and_for_weaker_levels() {
+    fn head_read_counts_for_its_time_and_for_weaker_levels() {
         let fresh = Freshness::new(STALE);
         let began = fresh.opened + Duration::from_millis(5);
         for level in Consistency::ALL {
-            assert!(!fresh.is_fresh(level, began), "{level}: nothing was looked at yet");
+            assert!(!fresh.is_fresh(level, began), "{level}: nothing was read yet");
         }
-        fresh.looked(Consistency::LocalQuorum, began);
+        fresh.note_head_read(Consistency::LocalQuorum, began);
         let edge = began + STALE;
         for (level, good) in [
             (Consistency::One, true),
@@ -129,22 +129,22 @@ mod tests {
             assert!(!fresh.is_fresh(level, edge + Duration::from_micros(1)), "{level}");
         }
         assert_eq!(fresh.age(Consistency::Quorum, edge), None);
-        fresh.looked(Consistency::Quorum, edge);
+        fresh.note_head_read(Consistency::Quorum, edge);
         assert!(fresh.is_fresh(Consistency::Quorum, edge) && fresh.is_fresh(Consistency::One, edge + STALE));
-        assert!(!fresh.is_fresh(Consistency::Latest, edge), "what was asked later is looked for again");
+        assert!(!fresh.is_fresh(Consistency::Latest, edge), "a later request reads the head again");
         // A read that began earlier adds nothing.
-        fresh.looked(Consistency::Quorum, began);
+        fresh.note_head_read(Consistency::Quorum, began);
         assert_eq!(fresh.age(Consistency::Quorum, edge), Some(Duration::ZERO));
     }
 
     #[test]
-    fn a_share_of_levels_is_shown() {
+    fn answers_are_counted_by_level() {
         let fresh = Freshness::new(STALE);
-        fresh.asked(Consistency::One);
-        fresh.asked(Consistency::One);
-        fresh.asked(Consistency::Latest);
-        fresh.answered_without_look();
-        fresh.looked(Consistency::One, fresh.opened);
+        fresh.count_requested(Consistency::One);
+        fresh.count_requested(Consistency::One);
+        fresh.count_requested(Consistency::Latest);
+        fresh.answered_without_head_read();
+        fresh.note_head_read(Consistency::One, fresh.opened);
         let figure = |fresh: &Freshness, name: &str| {
             let figures = fresh.figures(fresh.opened + Duration::from_millis(30));
             figures.iter().find(|(this, _)| this == name).map(|(_, value)| *value)
@@ -152,11 +152,11 @@ mod tests {
         assert_eq!(figure(&fresh, "answers_one"), Some(2));
         assert_eq!(figure(&fresh, "answers_local_quorum"), Some(0));
         assert_eq!(figure(&fresh, "answers_latest"), Some(1));
-        assert_eq!(figure(&fresh, "answers_without_look"), Some(1));
-        assert_eq!(figure(&fresh, "looks_below_quorum"), Some(1));
+        assert_eq!(figure(&fresh, "answers_without_head_read"), Some(1));
+        assert_eq!(figure(&fresh, "head_reads_below_quorum"), Some(1));
         assert_eq!(figure(&fresh, "stale_max_ms"), Some(1000));
         assert_eq!(figure(&fresh, "head_age_ms"), None);
-        fresh.looked(Consistency::Quorum, fresh.opened + Duration::from_millis(10));
+        fresh.note_head_read(Consistency::Quorum, fresh.opened + Duration::from_millis(10));
         assert_eq!(figure(&fresh, "head_age_ms"), Some(20));
     }
 }

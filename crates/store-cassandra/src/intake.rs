@@ -8,13 +8,13 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::cluster::Cluster;
 use crate::deciding::{Answer, Waiting};
-use crate::engine::Engine;
+use crate::follower::Follower;
 use crate::limits::{QUEUE_BYTES_MAX, QUEUE_REQUESTS_MAX};
 
 /// Entrance of the queue; see the module.
 #[derive(Clone)]
 pub(crate) struct Intake {
-    engine: Arc<Engine>,
+    follower: Arc<Follower>,
     /// None once it is closed.
     requests: Arc<Mutex<Option<mpsc::Sender<Waiting>>>>,
     /// Kilobytes of requests that may still be queued.
@@ -24,17 +24,17 @@ pub(crate) struct Intake {
 impl Intake {
     /// Makes the queue. Returns its receiver too, and a sender that can queue a request again while
     /// the queue is open.
-    pub fn new(engine: Arc<Engine>) -> (Self, mpsc::Receiver<Waiting>, mpsc::WeakSender<Waiting>) {
+    pub fn new(follower: Arc<Follower>) -> (Self, mpsc::Receiver<Waiting>, mpsc::WeakSender<Waiting>) {
         let (requests, queue) = mpsc::channel(QUEUE_REQUESTS_MAX);
         let again = requests.downgrade();
         let requests = Arc::new(Mutex::new(Some(requests)));
         let room = Arc::new(Semaphore::new(QUEUE_BYTES_MAX / 1024));
-        (Intake { engine, requests, room }, queue, again)
+        (Intake { follower, requests, room }, queue, again)
     }
 
     /// Queues a request that another server forwarded.
-    pub async fn take(&self, request: Request) -> Result<oneshot::Receiver<Answer>, ApplyError> {
-        self.engine.cluster.figures.taken();
+    pub async fn accept(&self, request: Request) -> Result<oneshot::Receiver<Answer>, ApplyError> {
+        self.follower.cluster.metrics.forwarded_in();
         self.send(request).await
     }
 
@@ -42,25 +42,25 @@ impl Intake {
     pub async fn send(&self, request: Request) -> Result<oneshot::Receiver<Answer>, ApplyError> {
         let bytes = request.weigh()?;
         let closed = || {
-            let why = self.engine.closed().unwrap_or_else(|| "the store is closed".to_owned());
+            let why = self.follower.closed().unwrap_or_else(|| "the store is closed".to_owned());
             ApplyError::Unavailable(why)
         };
         let queue = self.requests.lock().clone().ok_or_else(closed)?;
-        if self.engine.closed().is_some() {
+        if self.follower.closed().is_some() {
             return Err(closed());
         }
         // Released once the request is answered.
         let room = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
         let room = self.room.clone().acquire_many_owned(room).await.map_err(|_| closed())?;
         let (answer, answered) = oneshot::channel();
-        let waiting = Waiting { request, outcomes: Vec::new(), answer, asked_elsewhere: false, _room: room };
+        let waiting = Waiting { request, outcomes: Vec::new(), answer, forwarded: false, _room: room };
         queue.send(waiting).await.map_err(|_| closed())?;
         Ok(answered)
     }
 
     /// Connection to the cluster, for looking up servers that forward requests.
     pub fn cluster(&self) -> &Cluster {
-        &self.engine.cluster
+        &self.follower.cluster
     }
 
     /// Closes the queue for new requests.

@@ -12,48 +12,55 @@
 //! that position and the tables therefore has the whole state.
 //!
 //! ```text
-//!   store ─► intake ─► engine ─► peers: another server that decides for all, if there is one
-//!                        │
-//!              ┌─────────┴► deciding ─► rules, over working (cached rows, needed rows) ─► derive
-//!              │  │
-//!              │  └──► log: append if the head is unchanged ──► settler ─► settle: the tables
-//!              └──► known ◄── log: groups of other servers; slices and tables: fetched rows
+//!   store ─► intake ─► appender ─► peers: another server that decides for all, if there is one
+//!     │                   ├─► deciding ─► rules, over working (cached rows, needed rows) ─► derive
+//!     │                   ├─► log: append if the head is unchanged
+//!     │                   └─► flusher ─► maintenance ─► flush: the tables
+//!     └─► reader: answers on the row cache, fetches missing rows
+//!           └─► follower: row cache ◄── log: groups of all servers
 //! ```
 //! docs/internals/cassandra.md has the tables, the protocol and the state after a crash.
 #![forbid(unsafe_code)]
 
 mod access;
+mod appender;
 mod audit;
+mod backoff;
 mod cluster;
 mod deciding;
 mod derive;
-mod engine;
 mod fetching;
-mod figures;
 mod filter;
+mod flush;
+mod flusher;
+mod follower;
 mod freshness;
 mod intake;
-mod known;
 mod layout;
 mod limits;
 mod log;
+mod maintenance;
+mod metrics;
 mod nodes;
+mod opening;
 mod peers;
 mod preparing;
+mod reader;
 mod reading;
 mod reads;
 mod retention;
+mod retry;
 mod routing;
+mod row_cache;
 mod rows;
 mod schema;
 mod settings;
-mod settle;
-mod settler;
+mod slice;
 mod slices;
+mod statement;
 mod store;
 mod tables;
 mod takeover;
-mod turns;
 mod working;
 
 pub use access::ClusterAccess;

@@ -15,18 +15,18 @@ pub(crate) const GROUP_UNPACKED_MAX: usize = 256 << 20;
 /// Groups of the log that are read together.
 pub(crate) const GROUPS_PER_PAGE: i32 = 16;
 /// Changes after which a server flushes: many together, because that makes each of them cheap.
-pub(crate) const SETTLE_CHANGES: u64 = 32 << 10;
+pub(crate) const FLUSH_CHANGES: u64 = 32 << 10;
 /// Bytes of after-images after which a server flushes.
-pub(crate) const SETTLE_BYTES: usize = 32 << 20;
+pub(crate) const FLUSH_BYTES: usize = 32 << 20;
 /// Multiple of these two that may be in the log and not in the tables. Beyond it nothing is
 /// appended until the tables are written. A server that opens reads as much.
-pub(crate) const UNSETTLED_MAX: u64 = 4;
+pub(crate) const UNFLUSHED_MAX: u64 = 4;
 /// Time that changes may be in the log alone: idle, at the server that appended last.
-pub(crate) const SETTLE_IDLE: Duration = Duration::from_secs(1);
+pub(crate) const FLUSH_IDLE: Duration = Duration::from_secs(1);
 /// The same while requests arrive, and at other servers; each multiplies it by 1 to 2 at random.
-pub(crate) const SETTLE_AFTER: Duration = Duration::from_secs(10);
+pub(crate) const FLUSH_AFTER: Duration = Duration::from_secs(10);
 /// Approximate changes of one log segment: some tens of megabytes in one partition.
-pub(crate) const STRETCH_CHANGES: u64 = 50_000;
+pub(crate) const SEGMENT_CHANGES: u64 = 50_000;
 /// Requests in the queue. Later ones wait before it.
 pub(crate) const QUEUE_REQUESTS_MAX: usize = 4096;
 /// Bytes of requests that wait or are being decided: several of the largest.
@@ -34,7 +34,7 @@ pub(crate) const QUEUE_BYTES_MAX: usize = 8 * exacat_model::limits::BATCH_BYTES_
 /// Statements of one answer or one group in flight to the cluster.
 pub(crate) const STATEMENTS_IN_FLIGHT: usize = 64;
 /// Writes to the tables in flight: few, so that appends and reads do not wait behind them.
-pub(crate) const SETTLE_IN_FLIGHT: usize = 8;
+pub(crate) const FLUSHES_IN_FLIGHT: usize = 8;
 /// Approximate number of rows noted as missing before a fetch: later ones would be guesses.
 pub(crate) const NEEDS_MAX: usize = 4000;
 /// Children of a directory per partition: beyond it the directory is given more partitions.
@@ -46,7 +46,7 @@ pub(crate) const FILTER_KEYS_PER_ENTRY: u64 = 4;
 /// Names or GUIDs in one read of a partition.
 pub(crate) const KEYS_PER_READ: usize = 100;
 /// Approximate rows in the row cache. Beyond it flushed rows are evicted.
-pub(crate) const ROWS_KNOWN_MAX: usize = 1_000_000;
+pub(crate) const CACHE_ROWS_MAX: usize = 1_000_000;
 /// Rows in one page of a slice: 1000 of a listing, and one that shows whether there are more.
 pub(crate) const SLICE_ROWS: i32 = 1001;
 /// Children of a directory that are cached together once it was listed twice.
@@ -76,9 +76,9 @@ pub(crate) const CONDITIONAL_ELSEWHERE_AFTER_MIN: Duration = Duration::from_mill
 /// The upper bound for a conditional batch.
 pub(crate) const CONDITIONAL_ELSEWHERE_AFTER_MAX: Duration = Duration::from_millis(1200);
 /// Time without any answer after which a node is asked last.
-pub(crate) const STUCK_AFTER: Duration = Duration::from_millis(500);
+pub(crate) const UNRESPONSIVE_AFTER: Duration = Duration::from_millis(500);
 /// Interval of tries of such a node.
-pub(crate) const STUCK_TRIED_EVERY: Duration = Duration::from_secs(5);
+pub(crate) const UNRESPONSIVE_TRIED_EVERY: Duration = Duration::from_secs(5);
 /// Other nodes that a statement is sent to at most.
 pub(crate) const ELSEWHERE_MAX: usize = 2;
 /// Interval of probes of an idle connection.
@@ -127,15 +127,15 @@ pub(crate) const SERVER_LISTED_FOR: Duration = Duration::from_secs(2 * 86_400);
 pub(crate) const SERVER_LISTED_EVERY: Duration = Duration::from_secs(86_400 / 2);
 /// Back-off as a multiple of the own append's time: others must see that they lost, decide again,
 /// and append.
-pub(crate) const TURN_TIMES: u32 = 4;
+pub(crate) const BACKOFF_TIMES: u32 = 4;
 /// Upper bound of the back-off.
-pub(crate) const TURN_MAX: Duration = Duration::from_millis(500);
+pub(crate) const BACKOFF_MAX: Duration = Duration::from_millis(500);
 /// Interval of reads of the log head during a back-off.
-pub(crate) const TURN_LOOK_EVERY: Duration = Duration::from_millis(5);
+pub(crate) const BACKOFF_POLL_EVERY: Duration = Duration::from_millis(5);
 /// Pause between two attempts.
 pub(crate) const ATTEMPT_PAUSE: Duration = Duration::from_millis(250);
 /// Interval of reads of the log head while a client waits for a change.
-pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(200);
+pub(crate) const POLL_EVERY: Duration = Duration::from_millis(200);
 /// Rounds of fetching for one answer: a path of the greatest depth, twice.
 pub(crate) const ROUNDS_MAX: usize = 2 * exacat_model::limits::DEPTH_MAX;
 /// Rounds after which half as many changes are tried together.

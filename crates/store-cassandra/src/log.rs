@@ -13,13 +13,14 @@
 use std::collections::BTreeMap;
 
 use exacat_model::codec::{Decode, Encode};
-use exacat_model::{Change, Error, ErrorKind, Result, Revision, TimeMs};
+use exacat_model::{Change, Consistency, Error, ErrorKind, Result, Revision, TimeMs};
 
 use crate::cluster::{Cluster, Pages, failed, moment};
-use crate::known::{Group, GroupId, NO_GROUP, Tail};
-use crate::limits::{ATTEMPT_PAUSE, ATTEMPTS_MAX, GROUP_UNPACKED_MAX, GROUPS_PER_PAGE};
-use crate::preparing::cql;
-use crate::rows::Image;
+use crate::limits::{ATTEMPTS_MAX, GROUP_UNPACKED_MAX, GROUPS_PER_PAGE};
+use crate::retry::Attempts;
+use crate::row_cache::{Group, GroupId, NO_GROUP, Tail};
+use crate::rows::AfterImage;
+use crate::statement::cql;
 use crate::tables::{Bound, Columns, big, blob, corrupt, text, time};
 
 /// Compression level of groups: they repeat themselves, and speed counts.
@@ -32,11 +33,11 @@ pub(crate) const FOREVER: i64 = i64::MAX / 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
     /// Segment of the next change.
-    pub stretch: u64,
+    pub segment: u64,
     /// Last change.
     pub head: Revision,
     /// Flushed position: the tables are complete up to here.
-    pub settled: Revision,
+    pub flushed: Revision,
     /// Tail at the head; none if it was not read.
     pub tail: Option<Tail>,
 }
@@ -52,23 +53,23 @@ pub(crate) enum Appended {
 struct Statics {
     head: Option<u64>,
     next: Option<u64>,
-    settled: u64,
+    flushed: u64,
     tail: Tail,
 }
 
-async fn statics(cluster: &Cluster, stretch: u64, serial: bool) -> Result<Statics> {
+async fn statics(cluster: &Cluster, segment: u64, serial: bool) -> Result<Statics> {
     let bound = Bound {
         text: cql!("SELECT head, next, settled, tail FROM log WHERE stretch = ? LIMIT 1"),
-        values: vec![big(stretch)],
+        values: vec![big(segment)],
     };
     Ok(match cluster.read_one(&bound, serial).await? {
         Some(mut row) => Statics {
             head: row.maybe_big()?,
             next: row.maybe_big()?,
-            settled: row.maybe_big()?.unwrap_or(0),
+            flushed: row.maybe_big()?.unwrap_or(0),
             tail: group_id(&row.blob()?)?,
         },
-        None => Statics { head: None, next: None, settled: 0, tail: None },
+        None => Statics { head: None, next: None, flushed: 0, tail: None },
     })
 }
 
@@ -81,40 +82,40 @@ fn group_id(bytes: &[u8]) -> Result<Option<GroupId>> {
 }
 
 /// Reads the flushed position from the last segment that has one.
-pub(crate) async fn settled_in(cluster: &Cluster, stretches: &[u64]) -> Result<Revision> {
-    for stretch in stretches.iter().rev() {
-        let settled = statics(cluster, *stretch, true).await?.settled;
-        if settled > 0 {
-            return Ok(Revision(settled));
+pub(crate) async fn flushed_in(cluster: &Cluster, segments: &[u64]) -> Result<Revision> {
+    for segment in segments.iter().rev() {
+        let flushed = statics(cluster, *segment, true).await?.flushed;
+        if flushed > 0 {
+            return Ok(Revision(flushed));
         }
     }
     // Nothing was ever flushed: the whole log must be read. A segment that was dropped would have
     // named a position before the present first change.
-    Ok(Revision(stretches.first().map_or(0, |first| first.saturating_sub(1))))
+    Ok(Revision(segments.first().map_or(0, |first| first.saturating_sub(1))))
 }
 
 /// Finds the end of the log, from a segment that exists.
-pub(crate) async fn position(cluster: &Cluster, stretch: u64, serial: bool) -> Result<Position> {
-    let (mut stretch, mut settled) = (stretch, 0);
+pub(crate) async fn position(cluster: &Cluster, segment: u64, serial: bool) -> Result<Position> {
+    let (mut segment, mut flushed) = (segment, 0);
     loop {
-        let found = statics(cluster, stretch, serial).await?;
-        settled = settled.max(found.settled);
+        let found = statics(cluster, segment, serial).await?;
+        flushed = flushed.max(found.flushed);
         match (found.head, found.next) {
             (_, Some(next)) => {
                 // The server that filled the segment may have ended before it began the next one.
                 // Any reader does it then, because the log could not continue otherwise.
                 begin(cluster, next, found.tail).await?;
-                stretch = next;
+                segment = next;
             }
             (Some(head), None) => {
-                let (head, settled) = (Revision(head), Revision(settled));
-                return Ok(Position { stretch, head, settled, tail: Some(found.tail) });
+                let (head, flushed) = (Revision(head), Revision(flushed));
+                return Ok(Position { segment, head, flushed, tail: Some(found.tail) });
             }
             (None, None) => {
                 return Err(Error::new(
                     ErrorKind::Corrupt,
                     format!(
-                        "the log has no stretch that begins with {stretch} any more: a server that was away for longer than the history is kept has to be started again"
+                        "the log has no segment that begins with change {segment} any more: this server was away for longer than the history is kept, start it again"
                     ),
                 ));
             }
@@ -122,25 +123,42 @@ pub(crate) async fn position(cluster: &Cluster, stretch: u64, serial: bool) -> R
     }
 }
 
+/// Reads the head of a log segment at this level. None if the segment is full, or the replicas that
+/// answered have nothing of it.
+pub(crate) async fn read_head(
+    cluster: &Cluster,
+    segment: u64,
+    level: Consistency,
+) -> Result<Option<Revision>> {
+    let bound = Bound {
+        text: cql!("SELECT head, next FROM log WHERE stretch = ? LIMIT 1"),
+        values: vec![big(segment)],
+    };
+    let Some(mut row) = cluster.read_one_at(&bound, level).await? else { return Ok(None) };
+    let (head, next) = (row.maybe_big()?, row.maybe_big()?);
+    Ok(head.filter(|_| next.is_none()).map(Revision))
+}
+
 /// Begins a segment after this tail, if no server has.
-pub(crate) async fn begin(cluster: &Cluster, stretch: u64, tail: Tail) -> Result<()> {
+pub(crate) async fn begin(cluster: &Cluster, segment: u64, tail: Tail) -> Result<()> {
     let list = Bound {
         text: cql!("INSERT INTO stretches (id, first) VALUES (?, ?)"),
-        values: vec![scylla::value::CqlValue::Int(0), big(stretch)],
+        values: vec![scylla::value::CqlValue::Int(0), big(segment)],
     };
-    for attempt in 0..ATTEMPTS_MAX {
+    let mut attempts = Attempts::of(ATTEMPTS_MAX);
+    loop {
         // A plain read may miss an insert under way: the later attempts read serially.
-        if statics(cluster, stretch, attempt > 0).await?.head.is_some() {
+        if statics(cluster, segment, attempts.failed() > 0).await?.head.is_some() {
             // The listing was written first, so this segment is listed already.
             return Ok(());
         }
-        let listed = cluster.write(&list, moment(Revision(stretch), false)).await;
+        let listed = cluster.write(&list, moment(Revision(segment), false)).await;
         let insert = Bound {
             text: match tail {
                 Some(_) => cql!("INSERT INTO log (stretch, head, tail) VALUES (?, ?, ?) IF NOT EXISTS"),
                 None => cql!("INSERT INTO log (stretch, head) VALUES (?, ?) IF NOT EXISTS"),
             },
-            values: [big(stretch), big(stretch.saturating_sub(1))]
+            values: [big(segment), big(segment.saturating_sub(1))]
                 .into_iter()
                 .chain(tail.map(|tail| blob(tail.to_vec())))
                 .collect(),
@@ -148,13 +166,12 @@ pub(crate) async fn begin(cluster: &Cluster, stretch: u64, tail: Tail) -> Result
         if listed.is_ok() && cluster.conditional(&[insert]).await.is_ok() {
             return Ok(());
         }
-        tokio::time::sleep(ATTEMPT_PAUSE).await;
+        attempts.after(failed("begin a segment of the log", "it does not answer")).await?;
     }
-    Err(failed("begin a stretch of the log", "it does not answer"))
 }
 
 /// Lists the first revisions of all segments, in order.
-pub(crate) async fn stretches(cluster: &Cluster) -> Result<Vec<u64>> {
+pub(crate) async fn segments(cluster: &Cluster) -> Result<Vec<u64>> {
     let bound = Bound {
         text: cql!("SELECT first FROM stretches WHERE id = ?"),
         values: vec![scylla::value::CqlValue::Int(0)],
@@ -183,7 +200,7 @@ fn unpacked(bytes: &[u8]) -> Result<Vec<u8>> {
 }
 
 /// Summary of a group for a person who looks at the table: `create 12, update 3`.
-fn said(changes: &[Change]) -> String {
+fn summary(changes: &[Change]) -> String {
     let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
     for change in changes {
         *kinds.entry(change.effect.name()).or_default() += 1;
@@ -199,8 +216,8 @@ impl Appending {
         tail: Tail,
         by: u64,
         changes: &[Change],
-        images: &[Image],
-        stretch_changes: u64,
+        images: &[AfterImage],
+        segment_changes: u64,
     ) -> Result<Self> {
         let (Some(first), Some(last)) = (changes.first(), changes.last()) else {
             return Err(Error::new(ErrorKind::Invalid, "a group has changes"));
@@ -210,8 +227,8 @@ impl Appending {
         let mut id = [0; 16];
         let (server, random) = id.split_at_mut(8);
         server.copy_from_slice(&by.to_be_bytes());
-        getrandom::fill(random).map_err(|error| failed("be asked: no randomness", error))?;
-        let sealed = last.revision.0 + 1 >= position.stretch.saturating_add(stretch_changes);
+        getrandom::fill(random).map_err(|error| failed("be appended to: no randomness", error))?;
+        let sealed = last.revision.0 + 1 >= position.segment.saturating_add(segment_changes);
         // `next = null`: a sealed segment takes nothing. The tail: no append to a branch that was
         // not read.
         let text_of_condition = match (sealed, tail) {
@@ -238,7 +255,7 @@ impl Appending {
         };
         let mut values = vec![big(last.revision.0), blob(id.to_vec())];
         values.extend(sealed.then(|| big(last.revision.0 + 1)));
-        values.extend([big(position.stretch), big(position.head.0)]);
+        values.extend([big(position.segment), big(position.head.0)]);
         values.extend(tail.map(|tail| blob(tail.to_vec())));
         let condition = Bound { text: text_of_condition, values };
         let mut bytes = Vec::new();
@@ -249,11 +266,11 @@ impl Appending {
         changes.encode(&mut bytes);
         let packed_changes = packed(&bytes)?;
         let values = vec![
-            big(position.stretch),
+            big(position.segment),
             big(last.revision.0),
             big(first.revision.0),
             time(last.time),
-            text(&said(changes)),
+            text(&summary(changes)),
             blob(id.to_vec()),
             blob(packed_changes),
             blob(packed_images),
@@ -289,10 +306,8 @@ impl Appending {
     /// means that the outcome stays unknown.
     pub async fn append(&self, cluster: &Cluster) -> Result<Appended> {
         let mut error = failed("append to the log", "it does not answer");
-        for attempt in 0..ATTEMPTS_MAX {
-            if attempt > 0 {
-                tokio::time::sleep(ATTEMPT_PAUSE).await;
-            }
+        let mut attempts = Attempts::of(ATTEMPTS_MAX);
+        loop {
             match cluster.conditional(&self.bounds).await {
                 Ok(true) => return Ok(Appended::Done),
                 Ok(false) => {
@@ -303,8 +318,8 @@ impl Appending {
                     }
                 }
                 Err(why) => {
-                    cluster.figures.unknown();
-                    tracing::warn!(%why, "it is not known what became of an append, it is looked up");
+                    cluster.metrics.unknown();
+                    tracing::warn!(%why, "the outcome of an append is unknown, the server reads it");
                     error = why;
                 }
             }
@@ -314,15 +329,15 @@ impl Appending {
                 Ok(None) => {}
                 Err(why) => error = why,
             }
+            attempts.after(error.clone()).await?;
         }
-        Err(error)
     }
 
     /// Reads which group follows the expected head; none if a plain read does not show any.
     async fn plain_fate(&self, cluster: &Cluster) -> Result<Option<Appended>> {
         let bound = Bound {
             text: cql!("SELECT first, append FROM log WHERE stretch = ? AND last > ? LIMIT 1"),
-            values: vec![big(self.position.stretch), big(self.position.head.0)],
+            values: vec![big(self.position.segment), big(self.position.head.0)],
         };
         let Some(mut row) = cluster.read_one(&bound, false).await? else { return Ok(None) };
         // A partition without such a row still returns its statics.
@@ -334,14 +349,14 @@ impl Appending {
 
     /// Reads the outcome of the append; none if there is none yet.
     async fn fate(&self, cluster: &Cluster) -> Result<Option<Appended>> {
-        let found = statics(cluster, self.position.stretch, true).await?;
+        let found = statics(cluster, self.position.segment, true).await?;
         // With another tail the condition never holds: the log is not the one that was read.
         if found.head == Some(self.position.head.0) && found.next.is_none() && found.tail == self.tail {
             return Ok(None);
         }
         let bound = Bound {
             text: cql!("SELECT append FROM log WHERE stretch = ? AND last = ?"),
-            values: vec![big(self.position.stretch), big(self.last.0)],
+            values: vec![big(self.position.segment), big(self.last.0)],
         };
         let ours = match cluster.read_one(&bound, true).await? {
             Some(mut row) => row.blob()? == self.id,
@@ -355,10 +370,10 @@ impl Appending {
 pub(crate) struct Groups(Pages<Bound>);
 
 impl Groups {
-    pub fn of(stretch: u64, after: Revision) -> Self {
+    pub fn of(segment: u64, after: Revision) -> Self {
         let bound = Bound {
             text: cql!("SELECT last, first, append, before, images FROM log WHERE stretch = ? AND last > ?"),
-            values: vec![big(stretch), big(after.0)],
+            values: vec![big(segment), big(after.0)],
         };
         Groups(Pages::of(bound, GROUPS_PER_PAGE))
     }
@@ -381,20 +396,20 @@ fn group_of(mut row: Columns) -> Result<Option<Group>> {
     let id = group_id(&id)?.unwrap_or_default();
     let before = group_id(&row.blob()?)?;
     let bytes = unpacked(&row.blob()?)?;
-    let images = Vec::<Image>::from_bytes(&bytes).map_err(corrupt)?;
+    let images = Vec::<AfterImage>::from_bytes(&bytes).map_err(corrupt)?;
     Ok(Some(Group { first, last: Revision(last), id, before, by, images, bytes: bytes.len() }))
 }
 
 /// Reads at most `limit` changes of a segment after a revision.
 pub(crate) async fn changes(
     cluster: &Cluster,
-    stretch: u64,
+    segment: u64,
     after: Revision,
     limit: usize,
 ) -> Result<Vec<Change>> {
     let bound = Bound {
         text: cql!("SELECT changes FROM log WHERE stretch = ? AND last > ?"),
-        values: vec![big(stretch), big(after.0)],
+        values: vec![big(segment), big(after.0)],
     };
     let mut pages = Pages::of(bound, GROUPS_PER_PAGE);
     let mut found = Vec::new();
@@ -416,10 +431,10 @@ pub(crate) async fn changes(
 }
 
 /// Server of the last group of a segment; none if it has no group.
-pub(crate) async fn last_by(cluster: &Cluster, stretch: u64) -> Result<Option<u64>> {
+pub(crate) async fn last_by(cluster: &Cluster, segment: u64) -> Result<Option<u64>> {
     let bound = Bound {
         text: cql!("SELECT append FROM log WHERE stretch = ? ORDER BY last DESC LIMIT 1"),
-        values: vec![big(stretch)],
+        values: vec![big(segment)],
     };
     let found = cluster.read_one(&bound, false).await?;
     found.map(|mut row| Ok(server_of(&row.blob()?))).transpose().map(Option::flatten)
@@ -431,10 +446,10 @@ fn server_of(id: &[u8]) -> Option<u64> {
 }
 
 /// Time of the last change of a segment; none if it has none.
-pub(crate) async fn ended(cluster: &Cluster, stretch: u64) -> Result<Option<TimeMs>> {
+pub(crate) async fn ended(cluster: &Cluster, segment: u64) -> Result<Option<TimeMs>> {
     let bound = Bound {
         text: cql!("SELECT time FROM log WHERE stretch = ? ORDER BY last DESC LIMIT 1"),
-        values: vec![big(stretch)],
+        values: vec![big(segment)],
     };
     match cluster.read_one(&bound, false).await? {
         Some(mut row) => row.maybe_time(),
@@ -444,21 +459,21 @@ pub(crate) async fn ended(cluster: &Cluster, stretch: u64) -> Result<Option<Time
 
 /// Drops a segment with one tombstone, of the whole partition. Its listing goes first, so that
 /// every listed segment exists.
-pub(crate) async fn drop_stretch(cluster: &Cluster, stretch: u64) -> Result<()> {
+pub(crate) async fn drop_segment(cluster: &Cluster, segment: u64) -> Result<()> {
     let name = Bound {
         text: cql!("DELETE FROM stretches WHERE id = ? AND first = ?"),
-        values: vec![scylla::value::CqlValue::Int(0), big(stretch)],
+        values: vec![scylla::value::CqlValue::Int(0), big(segment)],
     };
     cluster.write(&name, FOREVER).await?;
-    let all = Bound { text: cql!("DELETE FROM log WHERE stretch = ?"), values: vec![big(stretch)] };
+    let all = Bound { text: cql!("DELETE FROM log WHERE stretch = ?"), values: vec![big(segment)] };
     cluster.write(&all, FOREVER).await
 }
 
 /// Records the flushed position, so that other servers need not flush the same changes.
-pub(crate) async fn settled(cluster: &Cluster, stretch: u64, up_to: Revision) -> Result<()> {
+pub(crate) async fn flushed(cluster: &Cluster, segment: u64, up_to: Revision) -> Result<()> {
     let bound = Bound {
         text: cql!("UPDATE log SET settled = ? WHERE stretch = ?"),
-        values: vec![big(up_to.0), big(stretch)],
+        values: vec![big(up_to.0), big(segment)],
     };
     cluster.write(&bound, moment(up_to, false)).await
 }

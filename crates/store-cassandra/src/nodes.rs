@@ -10,7 +10,7 @@ use scylla::errors::{RequestAttemptError, RequestError};
 use scylla::observability::history::{AttemptId, HistoryListener, RequestId, SpeculativeId};
 use scylla::policies::retry::RetryDecision;
 
-use crate::limits::{NODES_SHOWN_MAX, STUCK_AFTER, STUCK_TRIED_EVERY};
+use crate::limits::{NODES_SHOWN_MAX, UNRESPONSIVE_AFTER, UNRESPONSIVE_TRIED_EVERY};
 
 /// Bits of an attempt's id for its node. The other bits are the time it began.
 const NODE_BITS: u32 = 8;
@@ -104,9 +104,9 @@ impl Node {
     }
 
     /// Says whether it got a statement and has not answered for a while.
-    fn is_stuck(&self, now: u64) -> bool {
+    fn is_unresponsive(&self, now: u64) -> bool {
         let since = self.waiting_since.load(Relaxed);
-        since != 0 && now.saturating_sub(since) > micros(STUCK_AFTER)
+        since != 0 && now.saturating_sub(since) > micros(UNRESPONSIVE_AFTER)
     }
 }
 
@@ -217,18 +217,18 @@ impl Nodes {
     }
 
     /// Says whether this node got a statement and has answered nothing for a while.
-    pub fn is_stuck(&self, address: SocketAddr) -> bool {
-        self.see(address, Node::is_stuck).unwrap_or(false)
+    pub fn is_unresponsive(&self, address: SocketAddr) -> bool {
+        self.see(address, Node::is_unresponsive).unwrap_or(false)
     }
 
-    /// Like [`Self::is_stuck`], but lets a statement through every `STUCK_TRIED_EVERY` (5 s).
+    /// Like [`Self::is_unresponsive`], but lets a statement through every `UNRESPONSIVE_TRIED_EVERY` (5 s).
     pub fn to_be_avoided(&self, address: SocketAddr) -> bool {
         let avoided = self.see(address, |node, now| {
-            if !node.is_stuck(now) {
+            if !node.is_unresponsive(now) {
                 return false;
             }
             let tried = node.tried.load(Relaxed).max(node.waiting_since.load(Relaxed));
-            let its_turn = now.saturating_sub(tried) > micros(STUCK_TRIED_EVERY);
+            let its_turn = now.saturating_sub(tried) > micros(UNRESPONSIVE_TRIED_EVERY);
             !(its_turn
                 && node.tried.compare_exchange(node.tried.load(Relaxed), now, Relaxed, Relaxed).is_ok())
         });
@@ -241,7 +241,10 @@ impl Nodes {
             ("statements", self.requests.load(Relaxed)),
             ("statements_retried", self.retried.load(Relaxed)),
             ("statements_speculative", self.speculative.load(Relaxed)),
-            ("nodes_stuck", self.nodes.read().iter().filter(|node| node.is_stuck(self.now())).count() as u64),
+            (
+                "nodes_unresponsive",
+                self.nodes.read().iter().filter(|node| node.is_unresponsive(self.now())).count() as u64,
+            ),
             ("answer_us_p50", self.all.of_thousand(500)),
             ("answer_us_p99", self.all.of_thousand(990)),
         ]
@@ -346,18 +349,18 @@ mod tests {
         let address = SocketAddr::from(([10, 0, 0, 1], 9042));
         assert!(!nodes.to_be_avoided(address), "nobody asked it");
         let first = nodes.log_attempt_start(RequestId(0), None, address);
-        assert!(!nodes.is_stuck(address), "just asked");
+        assert!(!nodes.is_unresponsive(address), "just asked");
         let since = |ago: Duration| {
             let nodes = nodes.nodes.read();
             nodes[0].waiting_since.store(micros(Duration::from_secs(100) - ago), Relaxed);
         };
-        since(STUCK_AFTER + Duration::from_millis(50));
-        assert!(nodes.is_stuck(address) && nodes.to_be_avoided(address));
-        since(STUCK_TRIED_EVERY + Duration::from_millis(50));
+        since(UNRESPONSIVE_AFTER + Duration::from_millis(50));
+        assert!(nodes.is_unresponsive(address) && nodes.to_be_avoided(address));
+        since(UNRESPONSIVE_TRIED_EVERY + Duration::from_millis(50));
         assert!(!nodes.to_be_avoided(address), "it is given a chance");
-        assert!(nodes.to_be_avoided(address) && nodes.is_stuck(address), "once");
+        assert!(nodes.to_be_avoided(address) && nodes.is_unresponsive(address), "once");
         nodes.log_attempt_success(first);
-        assert!(!nodes.is_stuck(address) && !nodes.to_be_avoided(address));
+        assert!(!nodes.is_unresponsive(address) && !nodes.to_be_avoided(address));
     }
 
     /// Goal: the metrics match the attempts, and list no more nodes than the limit.
@@ -396,6 +399,6 @@ mod tests {
         nodes.log_attempt_start(RequestId(0), None, address(NODES_SHOWN_MAX));
         let waiting = |node: &Node| node.waiting_since.load(Relaxed) != 0;
         assert!(!nodes.nodes.read().iter().any(waiting), "only the node that is not listed was asked");
-        assert!(!nodes.is_stuck(address(NODES_SHOWN_MAX - 1)));
+        assert!(!nodes.is_unresponsive(address(NODES_SHOWN_MAX - 1)));
     }
 }

@@ -1,43 +1,10 @@
-//! List of all statements of this store. A server prepares them when it opens, before any request
-//! needs them.
+//! Prepares all statements of this store when a server opens, before any request needs them.
 //!
 //! The driver prepares a statement on all nodes and waits for all of them, also for an unresponsive
 //! one. The first request would otherwise wait until that node is given up.
 
-use std::collections::BTreeSet;
-
 use crate::cluster::Cluster;
-
-/// Text of a statement. Only [`cql`] makes one, and lists it for preparation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Text(&'static str);
-
-inventory::collect!(Text);
-
-impl Text {
-    /// For [`cql`].
-    pub const fn listed(text: &'static str) -> Self {
-        Text(text)
-    }
-
-    pub fn as_str(self) -> &'static str {
-        self.0
-    }
-}
-
-/// Makes the text of a statement, and puts it into the list of all.
-macro_rules! cql {
-    ($text:literal) => {{
-        inventory::submit! { $crate::preparing::Text::listed($text) }
-        $crate::preparing::Text::listed($text)
-    }};
-}
-pub(crate) use cql;
-
-/// Lists all statements.
-fn texts() -> BTreeSet<Text> {
-    inventory::iter::<Text>.into_iter().copied().collect()
-}
+use crate::statement::texts;
 
 /// Prepares all statements. After a failure the rest are prepared when they are needed.
 pub(crate) async fn prepare_all(cluster: &Cluster) {

@@ -18,7 +18,7 @@ use crate::tables::{Bound, Columns};
 const MERGED_ROWS_MIN: usize = 16;
 
 /// One partition: its statement, and the parser of its rows.
-pub(crate) struct Part {
+pub(crate) struct PartitionRead {
     pub bound: Bound,
     pub read: ReadRow,
 }
@@ -38,11 +38,11 @@ pub(crate) enum Reading {
 
 /// Partitions whose keys follow one another.
 pub(crate) struct InTurn {
-    parts: std::vec::IntoIter<Part>,
+    parts: std::vec::IntoIter<PartitionRead>,
     /// Partition with unread pages.
-    now: Option<(Part, PagingState)>,
+    now: Option<(PartitionRead, PagingState)>,
     /// First pages of the partitions after it.
-    ready: VecDeque<(Part, Page)>,
+    ready: VecDeque<(PartitionRead, Page)>,
     /// Partitions begun at once: one, and more while they turn out to be empty.
     at_once: usize,
 }
@@ -69,18 +69,21 @@ impl Stream {
 }
 
 impl Reading {
-    pub fn in_turn(parts: Vec<Part>) -> Self {
+    pub fn in_turn(parts: Vec<PartitionRead>) -> Self {
         let parts = parts.into_iter();
         Reading::InTurn(InTurn { parts, now: None, ready: VecDeque::new(), at_once: 1 })
     }
 
     /// Merges partitions, for about `wanted` rows in all.
-    pub fn merging(parts: Vec<Part>, wanted: usize) -> Self {
+    pub fn merging(parts: Vec<PartitionRead>, wanted: usize) -> Self {
         // Twice its share: partitions differ in size.
         let share = (2 * wanted / parts.len().max(1)).max(MERGED_ROWS_MIN);
         let rows = i32::try_from(share).unwrap_or(SLICE_ROWS).min(SLICE_ROWS);
-        let stream =
-            |Part { bound, read }| Stream { pages: Pages::of(bound, rows), read, buffer: VecDeque::new() };
+        let stream = |PartitionRead { bound, read }| Stream {
+            pages: Pages::of(bound, rows),
+            read,
+            buffer: VecDeque::new(),
+        };
         Reading::Merging(Merging { streams: parts.into_iter().map(stream).collect() })
     }
 
@@ -111,7 +114,7 @@ impl InTurn {
             return self.rows(part, page).map(Some);
         }
         while self.ready.is_empty() && !self.parts.as_slice().is_empty() {
-            let begun: Vec<Part> = self.parts.by_ref().take(self.at_once).collect();
+            let begun: Vec<PartitionRead> = self.parts.by_ref().take(self.at_once).collect();
             let pages = Cluster::all(begun.into_iter().map(|part| async move {
                 let page = cluster.slice(&part.bound, None).await?;
                 Ok((part, page))
@@ -127,7 +130,7 @@ impl InTurn {
         }
     }
 
-    fn rows(&mut self, part: Part, page: Page) -> Result<Vec<(Key, Row)>> {
+    fn rows(&mut self, part: PartitionRead, page: Page) -> Result<Vec<(Key, Row)>> {
         let rows = read_all(part.read, page.rows);
         self.now = page.next.map(|state| (part, state));
         rows

@@ -5,61 +5,61 @@ use exacat_store::rules::{self, Trashed};
 use exacat_store::{Account, UsageOf, Walk, WalkEnd};
 
 use crate::rows::Key;
-use crate::working::{Look, Rows, counted, entry_at, place_of};
+use crate::working::{CacheView, Rows, counted, entry_at, place_of};
 
 /// Resolves a path. For a missing entry it also notes the rows that are probably below it, so that
 /// one round fetches all of them. A wrong guess costs a read in vain.
-pub(crate) fn walk(look: &Look<'_>, path: &Lfn) -> Walk {
-    let walk = rules::walk(look, path);
+pub(crate) fn walk(view: &CacheView<'_>, path: &Lfn) -> Walk {
+    let walk = rules::walk(view, path);
     if let (WalkEnd::Missing { components }, Some(gate)) = (&walk.end, walk.gates.last()) {
         let mut rest = path.components().skip(*components);
         if let Some(name) = rest.next().and_then(|component| Name::parse(component).ok()) {
-            foresee(look, At { parent: gate.id, name }, rest);
+            foresee(view, At { parent: gate.id, name }, rest);
         }
     }
     walk
 }
 
-fn foresee<'a>(look: &Look<'_>, missing: At, rest: impl Iterator<Item = &'a str>) {
-    if look.known.get(&Key::Entry(missing.clone())).is_some() {
+fn foresee<'a>(view: &CacheView<'_>, missing: At, rest: impl Iterator<Item = &'a str>) {
+    if view.cache.get(&Key::Entry(missing.clone())).is_some() {
         return;
     }
-    let mut here = look.known.guess(&missing);
+    let mut here = view.cache.guess(&missing);
     for component in rest {
         let (Some(parent), Ok(name)) = (here, Name::parse(component)) else { return };
         let at = At { parent, name };
-        here = match entry_at(look, &at) {
+        here = match entry_at(view, &at) {
             Some(entry) => entry.directory(),
-            None => look.known.guess(&at),
+            None => view.cache.guess(&at),
         };
     }
 }
 
 /// Says whether there is such a directory, in the tree or in the trash.
-pub(crate) fn is_directory(look: &Look<'_>, directory: exacat_model::DirId) -> bool {
-    place_of(look, EntryId::Directory(directory)).is_some()
+pub(crate) fn is_directory(view: &CacheView<'_>, directory: exacat_model::DirId) -> bool {
+    place_of(view, EntryId::Directory(directory)).is_some()
 }
 
-pub(crate) fn account(look: &Look<'_>, of: UsageOf) -> Account {
+pub(crate) fn account(view: &CacheView<'_>, of: UsageOf) -> Account {
     match of {
         UsageOf::Deletions(se) => {
-            let usage = counted(look, UsageOf::Se(se)).deletions;
+            let usage = counted(view, UsageOf::Se(se)).deletions;
             Account { usage, reserved: Usage::default() }
         }
         UsageOf::User(_) | UsageOf::Group(_) => {
-            let counted = counted(look, of);
+            let counted = counted(view, of);
             Account { usage: counted.usage, reserved: counted.reserved }
         }
         UsageOf::Directory(_) | UsageOf::Se(_) => {
-            Account { usage: counted(look, of).usage, reserved: Usage::default() }
+            Account { usage: counted(view, of).usage, reserved: Usage::default() }
         }
     }
 }
 
-pub(crate) fn trash_item(look: &Look<'_>, id: TrashId, item: &Trashed) -> TrashItem {
+pub(crate) fn trash_item(view: &CacheView<'_>, id: TrashId, item: &Trashed) -> TrashItem {
     let mut usage = Usage::of(&item.entry);
     if let Some(directory) = item.entry.directory() {
-        usage.add(&counted(look, UsageOf::Directory(directory)).usage);
+        usage.add(&counted(view, UsageOf::Directory(directory)).usage);
     }
     TrashItem {
         id,
@@ -72,19 +72,19 @@ pub(crate) fn trash_item(look: &Look<'_>, id: TrashId, item: &Trashed) -> TrashI
 }
 
 /// Place of the log segment that has the change after this one: the last that begins no later.
-pub(crate) fn stretch_of(stretches: &[u64], after: Revision) -> Option<usize> {
+pub(crate) fn segment_of(segments: &[u64], after: Revision) -> Option<usize> {
     let next = after.0.saturating_add(1);
-    stretches.partition_point(|first| *first <= next).checked_sub(1)
+    segments.partition_point(|first| *first <= next).checked_sub(1)
 }
 
 /// Lists the keys of a kind after one, in order.
 pub(crate) fn records_after(
-    look: &Look<'_>,
+    view: &CacheView<'_>,
     kind: exacat_model::RecordKind,
     after: Option<exacat_model::RecordKey>,
 ) -> Vec<exacat_model::RecordKey> {
     let mut keys = Vec::new();
-    look.each_record(&mut |key, _| {
+    view.each_record(&mut |key, _| {
         if key.kind() == kind && after.is_none_or(|after| key > after) {
             keys.push(key);
         }

@@ -8,21 +8,21 @@ use crate::log;
 
 /// Segments that are never dropped: the last, and the one before, where other servers may still
 /// look for the end.
-const STRETCHES_KEPT: usize = 2;
+const SEGMENTS_KEPT: usize = 2;
 
 /// Drops log segments whose last change was made before some time, the oldest first. Segments that
 /// may not be in the tables stay.
-pub(crate) async fn drop_stretches(cluster: &Cluster, before: TimeMs, settled: Revision) -> Result<()> {
-    let stretches = log::stretches(cluster).await?;
-    let old = stretches.len().saturating_sub(STRETCHES_KEPT);
-    for pair in stretches.windows(2).take(old) {
-        let (Some(stretch), Some(next)) = (pair.first(), pair.get(1)) else { break };
-        let in_tables = *next <= settled.0 + 1;
-        if !in_tables || log::ended(cluster, *stretch).await?.is_none_or(|ended| ended >= before) {
+pub(crate) async fn drop_segments(cluster: &Cluster, before: TimeMs, flushed: Revision) -> Result<()> {
+    let segments = log::segments(cluster).await?;
+    let old = segments.len().saturating_sub(SEGMENTS_KEPT);
+    for pair in segments.windows(2).take(old) {
+        let (Some(segment), Some(next)) = (pair.first(), pair.get(1)) else { break };
+        let in_tables = *next <= flushed.0 + 1;
+        if !in_tables || log::ended(cluster, *segment).await?.is_none_or(|ended| ended >= before) {
             break;
         }
-        log::drop_stretch(cluster, *stretch).await?;
-        tracing::info!(stretch, "changes of the log that are older than is kept were dropped");
+        log::drop_segment(cluster, *segment).await?;
+        tracing::info!(segment, "dropped a log segment past retention");
     }
     Ok(())
 }

@@ -20,20 +20,20 @@ use crate::nodes::Nodes;
 
 /// The driver's policy, with the statistics of nodes.
 #[derive(Debug)]
-pub(crate) struct AroundStuck {
+pub(crate) struct AroundUnresponsive {
     inner: Arc<dyn LoadBalancingPolicy>,
     nodes: Arc<Nodes>,
     /// True if a statement may try a node that seems unresponsive.
     tries: bool,
 }
 
-impl AroundStuck {
+impl AroundUnresponsive {
     pub fn new(inner: Arc<dyn LoadBalancingPolicy>, nodes: Arc<Nodes>, tries: bool) -> Arc<Self> {
-        Arc::new(AroundStuck { inner, nodes, tries })
+        Arc::new(AroundUnresponsive { inner, nodes, tries })
     }
 
     fn is_avoided(&self, address: SocketAddr) -> bool {
-        if self.tries { self.nodes.to_be_avoided(address) } else { self.nodes.is_stuck(address) }
+        if self.tries { self.nodes.to_be_avoided(address) } else { self.nodes.is_unresponsive(address) }
     }
 }
 
@@ -67,7 +67,7 @@ fn address(node: NodeRef<'_>) -> SocketAddr {
     SocketAddr::new(node.address.ip(), node.address.port())
 }
 
-impl LoadBalancingPolicy for AroundStuck {
+impl LoadBalancingPolicy for AroundUnresponsive {
     fn pick<'a>(
         &'a self,
         request: &'a RoutingInfo<'_>,
@@ -78,14 +78,16 @@ impl LoadBalancingPolicy for AroundStuck {
             return Some(first);
         }
         let mut others = self.inner.fallback(request, cluster);
-        let other = others.find(|(node, _)| !self.nodes.is_stuck(address(node)));
+        let other = others.find(|(node, _)| !self.nodes.is_unresponsive(address(node)));
         other.or(Some(first))
     }
 
     fn fallback<'a>(&'a self, request: &'a RoutingInfo<'_>, cluster: &'a ClusterState) -> FallbackPlan<'a> {
-        let (stuck, others): (Vec<_>, Vec<_>) =
-            self.inner.fallback(request, cluster).partition(|(node, _)| self.nodes.is_stuck(address(node)));
-        Box::new(others.into_iter().chain(stuck))
+        let (unresponsive, others): (Vec<_>, Vec<_>) = self
+            .inner
+            .fallback(request, cluster)
+            .partition(|(node, _)| self.nodes.is_unresponsive(address(node)));
+        Box::new(others.into_iter().chain(unresponsive))
     }
 
     fn on_request_success(&self, request: &RoutingInfo<'_>, latency: Duration, node: NodeRef<'_>) {
@@ -103,7 +105,7 @@ impl LoadBalancingPolicy for AroundStuck {
     }
 
     fn name(&self) -> String {
-        format!("{}, around nodes that are stuck", self.inner.name())
+        format!("{}, around unresponsive nodes", self.inner.name())
     }
 }
 

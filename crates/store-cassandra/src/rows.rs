@@ -4,6 +4,9 @@
 //! operations. The others follow from them: places by identity, accounts, indices by SE, by copy
 //! and by expiry, layouts, totals.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use exacat_model::{
     At, Booking, Deletion, DeletionId, DirId, Entry, EntryId, Fingerprint, Guid, Name, OperationId, Record,
     RecordKey, Revision, SeNumber, TimeMs, TrashId, Usage, canonical_enum, canonical_struct,
@@ -181,12 +184,12 @@ canonical_enum!(Row {
 
 /// Row after-image: a row after a change; none if it was deleted.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Image {
+pub(crate) struct AfterImage {
     pub key: Key,
     pub row: Option<Row>,
 }
 
-canonical_struct!(Image { key, row });
+canonical_struct!(AfterImage { key, row });
 
 /// Key of a copy's deletions: a derived location by its file, an explicit one by its PFN.
 pub(crate) fn copy_of(deletion: &Deletion) -> Option<String> {
@@ -211,4 +214,12 @@ pub(crate) fn explicit_copy(pfn: &str) -> String {
 pub(crate) fn usage_of_deletion(deletion: &Deletion) -> Usage {
     let bytes = u128::from(deletion.size.unwrap_or(0));
     Usage { files: 1, replicas: 1, bytes, replica_bytes: bytes, ..Usage::default() }
+}
+
+/// Rows that changed, and are not in the log yet.
+pub(crate) type Changed = BTreeMap<Key, Option<Arc<Row>>>;
+
+/// First and last possible key of a member of this collection.
+pub(crate) fn member_bounds(collection: Guid) -> (Key, Key) {
+    (Key::Member { collection, guid: Guid([0; 16]) }, Key::Member { collection, guid: Guid([0xff; 16]) })
 }

@@ -9,19 +9,19 @@ use scylla::statement::unprepared::Statement;
 use scylla::value::{CqlValue, Row as CqlRow};
 
 use crate::cluster::{Cluster, connect, failed};
-use crate::known::Frozen;
-use crate::limits::{ATTEMPT_PAUSE, SCHEMA_ATTEMPTS_MAX, SCHEMA_TIMEOUT};
-use crate::rows::{Counted, Image, Key, Row, Totals, Where};
+use crate::limits::{SCHEMA_ATTEMPTS_MAX, SCHEMA_TIMEOUT};
+use crate::retry::Attempts;
+use crate::row_cache::Frozen;
+use crate::rows::{AfterImage, Counted, Key, Row, Totals, Where};
 use crate::settings::CassandraSettings;
-use crate::{log, settle};
+use crate::{flush, log};
 
-/// Statements of each version, from version 1.
-const VERSIONS: [&str; 4] = [
-    include_str!("../schema/1.cql"),
-    include_str!("../schema/2.cql"),
-    include_str!("../schema/3.cql"),
-    include_str!("../schema/4.cql"),
-];
+/// Versions of the tables, with the statements that lead to each from the one before. The first has
+/// all tables of its time. Keyspaces of versions before it were never released.
+const VERSIONS: [(u32, &str); 2] =
+    [(3, include_str!("../schema/3.cql")), (4, include_str!("../schema/4.cql"))];
+/// Version of this program.
+const VERSION: u32 = VERSIONS[VERSIONS.len() - 1].0;
 
 /// Bytes of the replication that an operator may give.
 const REPLICATION_BYTES_MAX: usize = 1024;
@@ -67,18 +67,17 @@ fn was_done(words: &str, error: &Error) -> bool {
 /// Repeats a statement until it succeeds, but not before all nodes agree on the schema. If two
 /// nodes create a table at once, each has a table of its own, and rows in one of these are lost.
 async fn run_again(session: &Session, words: &str) -> Result<()> {
-    let mut attempt = 1;
+    let mut attempts = Attempts::of(SCHEMA_ATTEMPTS_MAX);
     loop {
         match run(session, words).await {
             // An earlier attempt did it.
             Err(error) if was_done(words, &error) => return Ok(()),
-            Err(error) if attempt < SCHEMA_ATTEMPTS_MAX => {
-                tracing::warn!(%error, attempt, "a statement about tables failed, it is done again");
-                attempt += 1;
-                tokio::time::sleep(ATTEMPT_PAUSE).await;
+            Err(error) => {
+                tracing::warn!(%error, "a statement about tables failed");
+                attempts.after(error).await?;
                 agreed(session).await?;
             }
-            other => return other,
+            Ok(()) => return Ok(()),
         }
     }
 }
@@ -123,8 +122,8 @@ pub async fn check_schema(settings: &CassandraSettings) -> Result<SchemaStatus> 
 /// Reads the version over an open session.
 pub(crate) async fn status_of(session: &Session, keyspace: &str) -> Result<SchemaStatus> {
     let found = version_of(session, keyspace).await?;
-    let known = VERSIONS.len() as u32;
-    Ok(SchemaStatus { found: found.map(|(version, _)| version), known, catalogue: found.map(|(_, id)| id) })
+    let version = found.map(|(version, _)| version);
+    Ok(SchemaStatus { found: version, known: VERSION, catalogue: found.map(|(_, id)| id) })
 }
 
 /// Creates the keyspace and the tables, with the catalogue of clause N1 in it. `replication` is in
@@ -157,11 +156,10 @@ pub async fn create_schema(settings: &CassandraSettings, replication: &str) -> R
     )
     .await?;
     session.use_keyspace(keyspace, true).await.map_err(|error| failed("open the keyspace", error))?;
-    for file in VERSIONS {
+    for (_, file) in VERSIONS {
         carry_out(&session, file).await?;
     }
     fill(&Cluster::open(settings, None).await?).await?;
-    let version = VERSIONS.len();
     let mut id = [0; 16];
     getrandom::fill(&mut id).map_err(|error| failed("be given an id: no randomness", error))?;
     let id = Guid(id);
@@ -170,7 +168,7 @@ pub async fn create_schema(settings: &CassandraSettings, replication: &str) -> R
     run(
         &session,
         &format!(
-            "INSERT INTO schema_version (id, version, catalogue) VALUES (0, {version}, {id}) IF NOT EXISTS"
+            "INSERT INTO schema_version (id, version, catalogue) VALUES (0, {VERSION}, {id}) IF NOT EXISTS"
         ),
     )
     .await
@@ -188,27 +186,27 @@ async fn carry_out(session: &Session, file: &str) -> Result<()> {
 async fn fill(cluster: &Cluster) -> Result<()> {
     let root = rules::new_root();
     let directories = Usage { directories: 1, ..Usage::default() };
-    let account = |of| Image {
+    let account = |of| AfterImage {
         key: Key::Account(of),
         row: Some(Row::Account(Counted { usage: directories, ..Counted::default() })),
     };
     let mut images = vec![
         account(UsageOf::User(root.owner)),
         account(UsageOf::Group(root.group)),
-        Image { key: Key::Place(root.id()), row: Some(Row::Place(Where::At(root.at.clone()))) },
-        Image {
+        AfterImage { key: Key::Place(root.id()), row: Some(Row::Place(Where::At(root.at.clone()))) },
+        AfterImage {
             key: Key::Totals,
             row: Some(Row::Totals(Totals { next_directory: DirId::ROOT.0 + 1, ..Totals::default() })),
         },
     ];
     debug_assert!(matches!(root.body, Body::Directory(DirId::ROOT)));
-    images.push(Image { key: Key::root(), row: Some(Row::Entry(root)) });
-    images.extend(rules::new_records().map(|record| Image {
+    images.push(AfterImage { key: Key::root(), row: Some(Row::Entry(root)) });
+    images.extend(rules::new_records().map(|record| AfterImage {
         key: Key::Record(record.key()),
         row: Some(Row::Record { record, revision: Revision(0) }),
     }));
     let rows = images.into_iter().map(|image| (image.key, image.row.map(Arc::new), 0)).collect();
-    settle::settle(cluster, &Frozen { up_to: Revision(0), rows }).await?;
+    flush::flush(cluster, &Frozen { up_to: Revision(0), rows }).await?;
     log::begin(cluster, 1, None).await
 }
 
@@ -223,7 +221,7 @@ pub async fn upgrade_schema(settings: &CassandraSettings) -> Result<SchemaStatus
         .use_keyspace(&settings.keyspace, true)
         .await
         .map_err(|error| failed("open the keyspace", error))?;
-    for (number, file) in (1..).zip(VERSIONS).skip(from as usize) {
+    for (number, file) in VERSIONS.into_iter().filter(|(number, _)| *number > from) {
         carry_out(&session, file).await?;
         let was = number - 1;
         run(
@@ -247,6 +245,10 @@ impl SchemaStatus {
                 "the tables of keyspace {keyspace} are of version {found}, this program knows up to {}: use a later release",
                 self.known
             ))),
+            Some(found) if found < VERSIONS[0].0 => Err(Error::invalid(format!(
+                "the tables of keyspace {keyspace} are of version {found}, which was never released: create a new catalogue \
+                 in another keyspace, and import an export into it"
+            ))),
             Some(found) if found < self.known => Err(Error::invalid(format!(
                 "the tables of keyspace {keyspace} are of version {found}, this program works on version {}: exacat schema upgrade brings them there",
                 self.known
@@ -258,7 +260,7 @@ impl SchemaStatus {
     /// Returns the version found, if this program can upgrade from there.
     fn upgradable(&self, settings: &CassandraSettings) -> Result<u32> {
         match self.found {
-            Some(found) if (1..=self.known).contains(&found) => Ok(found),
+            Some(found) if (VERSIONS[0].0..=self.known).contains(&found) => Ok(found),
             _ => self.usable(settings).map(|()| self.known),
         }
     }
@@ -274,7 +276,7 @@ pub async fn clear_schema(settings: &CassandraSettings) -> Result<()> {
         .map_err(|error| failed("open the keyspace", error))?;
     let tables: Vec<String> = VERSIONS
         .iter()
-        .flat_map(|file| statements(file))
+        .flat_map(|(_, file)| statements(file))
         .filter(|statement| statement.starts_with("CREATE TABLE "))
         .filter_map(|statement| statement.split_whitespace().nth(2).map(str::to_owned))
         .filter(|table| table != "schema_version")
@@ -288,7 +290,7 @@ pub async fn clear_schema(settings: &CassandraSettings) -> Result<()> {
     run(&session, "DROP TABLE log").await?;
     agreed(&session).await?;
     let of_log = |one: &String| one.starts_with("CREATE TABLE log ") || one.starts_with("ALTER TABLE log ");
-    for statement in VERSIONS.iter().flat_map(|file| statements(file)).filter(of_log) {
+    for statement in VERSIONS.iter().flat_map(|(_, file)| statements(file)).filter(of_log) {
         run(&session, &statement).await?;
     }
     agreed(&session).await?;
@@ -308,41 +310,39 @@ mod tests {
 
     #[test]
     fn files_are_parted_into_statements() {
-        let parts = statements(VERSIONS[0]);
-        assert_eq!(parts.len(), 19);
-        assert!(
-            parts
-                .iter()
-                .all(|part| part.starts_with("CREATE TABLE ") && part.contains("speculative_retry = '50ms'"))
-        );
-        let changed = statements(VERSIONS[1]);
-        let table = |one: &String| one.split_whitespace().nth(2).unwrap().to_owned();
-        assert_eq!(
-            parts.iter().map(table).collect::<Vec<_>>(),
-            changed.iter().map(table).collect::<Vec<_>>()
-        );
-        assert!(changed.iter().all(|part| part.starts_with("ALTER TABLE ") && part.ends_with("= '10ms'")));
-        // ScyllaDB allows at most 48 characters in a name.
+        let parts = statements(VERSIONS[0].1);
+        assert_eq!(parts.len(), 20);
         for part in parts {
-            let name = part.split_whitespace().nth(2).unwrap().to_owned();
+            assert!(
+                part.starts_with("CREATE TABLE ") && part.contains("speculative_retry = '10ms'"),
+                "{part}"
+            );
+            // ScyllaDB allows at most 48 characters in a name.
+            let name = part.split_whitespace().nth(2).unwrap();
             assert!(name.len() <= 48, "{name}");
         }
     }
 
+    /// Goal: this program works on its own version, upgrades released ones, and refuses all others.
     #[test]
-    fn tables_that_are_not_known_are_refused() {
+    fn tables_of_other_versions_are_refused() {
         let settings = CassandraSettings::new("h", "k").unwrap();
-        let status = |found| SchemaStatus { found, known: 3, catalogue: None };
-        assert!(status(Some(3)).usable(&settings).is_ok());
-        let bad = [(None, ErrorKind::NotFound), (Some(4), ErrorKind::Invalid), (Some(0), ErrorKind::Invalid)];
+        let status = |found| SchemaStatus { found, known: VERSION, catalogue: None };
+        assert!(status(Some(VERSION)).usable(&settings).is_ok());
+        assert_eq!(status(Some(VERSION)).upgradable(&settings).unwrap(), VERSION);
+        let bad = [
+            (None, ErrorKind::NotFound),
+            (Some(0), ErrorKind::Invalid),
+            (Some(VERSIONS[0].0 - 1), ErrorKind::Invalid),
+            (Some(VERSION + 1), ErrorKind::Invalid),
+        ];
         for (found, kind) in bad {
             assert_eq!(status(found).usable(&settings).unwrap_err().kind, kind);
             assert_eq!(status(found).upgradable(&settings).unwrap_err().kind, kind);
         }
-        for found in [1, 2] {
-            assert!(status(Some(found)).usable(&settings).unwrap_err().message.contains("schema upgrade"));
-            assert_eq!(status(Some(found)).upgradable(&settings).unwrap(), found);
-        }
-        assert_eq!(status(Some(3)).upgradable(&settings).unwrap(), 3);
+        let earlier = VERSIONS[0].0;
+        assert!(status(Some(earlier)).usable(&settings).unwrap_err().message.contains("schema upgrade"));
+        assert_eq!(status(Some(earlier)).upgradable(&settings).unwrap(), earlier);
+        assert!(VERSIONS.windows(2).all(|pair| pair[0].0 + 1 == pair[1].0), "no version is left out");
     }
 }

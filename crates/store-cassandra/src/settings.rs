@@ -8,8 +8,8 @@ use exacat_model::{Error, Result};
 
 use crate::access::ClusterAccess;
 use crate::limits::{
-    AUDIT_PARTITION_ROWS, AUDIT_ROWS_PER_SECOND, FILTER_BYTES, PARTITION_ROWS_MAX, ROWS_KNOWN_MAX,
-    SETTLE_CHANGES, STALE_MAX, STRETCH_CHANGES,
+    AUDIT_PARTITION_ROWS, AUDIT_ROWS_PER_SECOND, CACHE_ROWS_MAX, FILTER_BYTES, FLUSH_CHANGES,
+    PARTITION_ROWS_MAX, SEGMENT_CHANGES, STALE_MAX,
 };
 
 /// Bytes of a keyspace's name in Cassandra.
@@ -67,14 +67,14 @@ pub struct CassandraSettings {
     /// Keyspace of the catalogue.
     pub keyspace: String,
     /// Approximate rows in the row cache.
-    pub rows_known: usize,
+    pub cache_rows: usize,
     /// Bytes of the filter of existing keys; 0 for none.
     pub filter_bytes: usize,
     /// Approximate changes of one log segment. Servers of one catalogue need not agree on it, nor
     /// on the values below.
-    pub stretch_changes: u64,
+    pub segment_changes: u64,
     /// Changes after which a server flushes.
-    pub settle_changes: u64,
+    pub flush_changes: u64,
     /// Children of a directory per partition.
     pub partition_rows: u64,
     /// Time that the history is kept, in milliseconds; none for ever.
@@ -132,10 +132,10 @@ impl CassandraSettings {
         Ok(CassandraSettings {
             hosts: list,
             keyspace: keyspace.to_owned(),
-            rows_known: ROWS_KNOWN_MAX,
+            cache_rows: CACHE_ROWS_MAX,
             filter_bytes: FILTER_BYTES,
-            stretch_changes: STRETCH_CHANGES,
-            settle_changes: SETTLE_CHANGES,
+            segment_changes: SEGMENT_CHANGES,
+            flush_changes: FLUSH_CHANGES,
             partition_rows: PARTITION_ROWS_MAX,
             history_kept_ms: None,
             audit_rows_per_second: AUDIT_ROWS_PER_SECOND,

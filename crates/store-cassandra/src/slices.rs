@@ -3,202 +3,17 @@
 
 use std::sync::Arc;
 
+use exacat_model::Result;
 use exacat_model::limits::PAGE_ITEMS_MAX;
-use exacat_model::{DeletionId, DirId, EntryId, Guid, Name, Result, Revision, SeNumber, TimeMs, TrashId};
 
-use crate::cluster::{Cluster, Pages, failed};
-use crate::engine::Engine;
-use crate::fetching::FetchedRows;
-use crate::layout::{BOOKING_SHARD_BITS, SE_SHARDS, all_buckets, shard_of_booking};
-use crate::limits::{ROUNDS_MAX, SLICE_ROWS};
-use crate::preparing::cql;
-use crate::reading::{Part, Reading};
+use crate::cluster::failed;
+use crate::limits::ROUNDS_MAX;
+use crate::reader::Reader;
+use crate::reading::Reading;
 use crate::rows::{Key, Row};
-use crate::tables::{self, Bound, Columns, DUE_BOOKING, DUE_ENTRY, big, blob, bucket, int, text, uuid};
-use crate::working::{Look, queue_bounds};
-
-/// Kind of a listing, and the key after which it begins.
-#[derive(Clone, Debug)]
-pub(crate) enum Slice {
-    Children(DirId, Option<Name>),
-    Members(Guid, Option<Guid>),
-    Trash(Option<TrashId>),
-    Deletions(SeNumber, Option<DeletionId>),
-    Bookings(Option<Guid>),
-    OnSe(SeNumber, Option<(u8, Guid)>),
-    /// Entries that expire by then.
-    Due(TimeMs),
-    /// Upload reservations that expire by then.
-    BookingsDue(TimeMs),
-}
-
-const LEAST: Guid = Guid([0; 16]);
-const GREATEST: Guid = Guid([0xff; 16]);
-
-impl Slice {
-    /// Returns the key after which the slice begins, if any; its least and its greatest possible
-    /// key.
-    fn bounds(&self) -> (Option<Key>, Key, Key) {
-        match self {
-            Slice::Children(parent, after) => {
-                let key = |name: &Name| Key::Entry(exacat_model::At { parent: *parent, name: name.clone() });
-                let least = after.as_ref().map_or_else(|| least_child(*parent), key);
-                (after.as_ref().map(key), least, least_child(DirId(parent.0.saturating_add(1))))
-            }
-            Slice::Members(collection, after) => {
-                let key = |guid| Key::Member { collection: *collection, guid };
-                (after.map(key), key(LEAST), key(GREATEST))
-            }
-            Slice::Trash(after) => {
-                let key = |revision| Key::Trash(TrashId(Revision(revision)));
-                (after.map(Key::Trash), key(0), key(u64::MAX))
-            }
-            Slice::Deletions(se, after) => {
-                let (least, greatest) = queue_bounds(*se);
-                (after.map(|id| Key::Deletion { se: *se, id }), least, greatest)
-            }
-            Slice::Bookings(after) => (after.map(Key::Booking), Key::Booking(LEAST), Key::Booking(GREATEST)),
-            Slice::OnSe(se, after) => {
-                let key = |(shard, guid)| Key::OnSe { se: *se, shard, guid };
-                (after.map(key), key((0, LEAST)), key((u8::MAX, GREATEST)))
-            }
-            Slice::Due(now) => {
-                let id = |directory| EntryId::Directory(DirId(directory));
-                let least = Key::Due { expires: TimeMs(0), id: id(0) };
-                (None, least, Key::Due { expires: *now, id: EntryId::Object(GREATEST) })
-            }
-            Slice::BookingsDue(now) => {
-                let key = |expires, guid| Key::BookingDue { expires, guid };
-                (None, key(TimeMs(0), LEAST), key(*now, GREATEST))
-            }
-        }
-    }
-
-    /// Says whether this key belongs to the slice.
-    fn has(&self, key: &Key) -> bool {
-        match (self, key) {
-            (Slice::Children(parent, _), Key::Entry(at)) => at.parent == *parent && at.name != Name::root(),
-            (Slice::Children(..), _) => false,
-            _ => true,
-        }
-    }
-}
-
-/// Least possible key of a child of this directory; it follows all children of the directory
-/// before.
-fn least_child(parent: DirId) -> Key {
-    // No name is less: none is empty, and none has a NUL.
-    let name = Name::parse("\u{1}").unwrap_or_else(|_| Name::root());
-    Key::Entry(exacat_model::At { parent, name })
-}
-
-async fn parts(engine: &Engine, slice: &Slice) -> Result<Vec<Part>> {
-    let guid = |after: &Option<Guid>| blob(after.map(|guid| guid.0.to_vec()).unwrap_or_default());
-    let head = bucket(engine.known(|known| known.head()));
-    let one = |words, values, read| vec![Part { bound: Bound { text: words, values }, read }];
-    Ok(match slice {
-        Slice::Children(parent, after) => {
-            let name = after.as_ref().map(|name| name.as_str().to_owned()).unwrap_or_default();
-            let part = |bucket: u32| Part {
-                bound: Bound {
-                    text: cql!("SELECT entry FROM children WHERE parent = ? AND bucket = ? AND name > ?"),
-                    values: vec![big(parent.0), int(bucket), text(&name)],
-                },
-                read: tables::entry_row_of,
-            };
-            all_buckets(engine.known(|known| known.level(*parent))).map(part).collect()
-        }
-        Slice::Members(collection, after) => one(
-            cql!("SELECT collection, guid FROM members WHERE collection = ? AND guid > ?"),
-            vec![uuid(*collection), guid(after)],
-            tables::member_of,
-        ),
-        Slice::Bookings(after) => {
-            let part = |shard: u32| Part {
-                bound: Bound {
-                    text: cql!("SELECT shard, guid, booking FROM bookings WHERE shard = ? AND guid > ?"),
-                    values: vec![int(shard), guid(after)],
-                },
-                read: tables::booking_of,
-            };
-            (after.map_or(0, shard_of_booking)..1 << BOOKING_SHARD_BITS).map(part).collect()
-        }
-        Slice::Trash(after) => {
-            let after = after.map_or(Revision(0), |id| id.0);
-            let part = |bucket: u64| Part {
-                bound: Bound {
-                    text: cql!(
-                        "SELECT bucket, trash, lfn, removed_by, removed, entry FROM trash WHERE bucket = ? AND trash > ?"
-                    ),
-                    values: vec![big(bucket), big(after.0)],
-                },
-                read: tables::trash_of,
-            };
-            (bucket(after)..=head).map(part).collect()
-        }
-        Slice::Deletions(se, after) => {
-            let after = after.unwrap_or(DeletionId { revision: Revision(0), index: 0 });
-            let part = |bucket: u64| Part {
-                bound: Bound {
-                    text: cql!(
-                        "SELECT se, bucket, revision, position, guid, size, pfn, queued FROM deletions WHERE se = ? AND bucket = ? AND (revision, position) > (?, ?)"
-                    ),
-                    values: vec![int(u32::from(se.0)), big(bucket), big(after.revision.0), int(after.index)],
-                },
-                read: tables::deletion_of,
-            };
-            (bucket(after.revision)..=head).map(part).collect()
-        }
-        Slice::OnSe(se, after) => {
-            let first = after.map_or(0, |(shard, _)| shard);
-            let part = |shard: u8| Part {
-                bound: Bound {
-                    text: cql!("SELECT se, shard, guid FROM on_se WHERE se = ? AND shard = ? AND guid > ?"),
-                    values: vec![
-                        int(u32::from(se.0)),
-                        int(u32::from(shard)),
-                        guid(&after.filter(|(of, _)| *of == shard).map(|(_, guid)| guid)),
-                    ],
-                },
-                read: tables::on_se_of,
-            };
-            (first..SE_SHARDS).map(part).collect()
-        }
-        Slice::Due(now) => due_parts(&engine.cluster, DUE_ENTRY, *now).await?,
-        Slice::BookingsDue(now) => due_parts(&engine.cluster, DUE_BOOKING, *now).await?,
-    })
-}
-
-async fn due_parts(cluster: &Cluster, kind: &str, now: TimeMs) -> Result<Vec<Part>> {
-    let now = now.0.min(i64::MAX as u64);
-    let days = Bound {
-        text: cql!("SELECT day FROM due_days WHERE kind = ? AND day <= ?"),
-        values: vec![text(kind), big(now / tables::DAY_MS)],
-    };
-    let mut parts = Vec::new();
-    for row in cluster.read(&days).await? {
-        let day = Columns::new(row).big()?;
-        parts.push(Part {
-            bound: Bound {
-                text: cql!(
-                    "SELECT kind, day, expires, id FROM due WHERE kind = ? AND day = ? AND expires <= ?"
-                ),
-                values: vec![text(kind), big(day), big(now)],
-            },
-            read: tables::due_of,
-        });
-    }
-    Ok(parts)
-}
-
-async fn begin(engine: &Engine, slice: &Slice, limit: usize) -> Result<Reading> {
-    let parts = parts(engine, slice).await?;
-    Ok(match slice {
-        // Names are spread over the partitions, so their orders are merged.
-        Slice::Children(..) if parts.len() > 1 => Reading::merging(parts, limit),
-        _ => Reading::in_turn(parts),
-    })
-}
+use crate::slice::{Slice, begin};
+use crate::tables;
+use crate::working::CacheView;
 
 /// A row of a slice.
 pub(crate) type Item<'a> = (&'a Key, &'a Arc<Row>);
@@ -212,25 +27,26 @@ pub(crate) enum Enough<T> {
 /// Evaluates `ask` on the rows of a slice, with more and more rows until they are enough. `ask`
 /// gets at least `limit` + 1 rows or all, and whether these are all.
 pub(crate) async fn ask<T>(
-    engine: &Engine,
+    reader: &Reader,
     slice: &Slice,
     limit: usize,
-    ask: impl Fn(&Look<'_>, &[Item<'_>], bool) -> Result<Enough<T>>,
+    ask: impl Fn(&CacheView<'_>, &[Item<'_>], bool) -> Result<Enough<T>>,
 ) -> Result<T> {
+    let follower = &*reader.follower;
     let limit = limit.min(PAGE_ITEMS_MAX);
     let (after, least, greatest) = slice.bounds();
     'again: for _ in 0..ROUNDS_MAX {
-        let (epoch, all_known) = engine.known(|known| {
-            let all_known = matches!(slice, Slice::Children(parent, _) if known.is_listed(*parent));
-            (known.epoch(), all_known)
+        let (epoch, is_whole) = follower.cache(|cache| {
+            let is_whole = matches!(slice, Slice::Children(parent, _) if cache.is_listed(*parent));
+            (cache.epoch(), is_whole)
         });
         let mut reading =
-            if all_known { Reading::in_turn(Vec::new()) } else { begin(engine, slice, limit).await? };
+            if is_whole { Reading::in_turn(Vec::new()) } else { begin(follower, slice, limit).await? };
         let mut table: Vec<(Key, Arc<Row>)> = Vec::new();
         let mut wanted = limit + 1;
         loop {
             while table.len() < wanted
-                && let Some(rows) = reading.next(&engine.cluster).await?
+                && let Some(rows) = reading.next(&follower.cluster).await?
             {
                 table.extend(rows.into_iter().map(|(key, row)| (key, Arc::new(row))));
             }
@@ -245,12 +61,12 @@ pub(crate) async fn ask<T>(
                 Some((last, _)) if !ended => last.clone(),
                 _ => greatest.clone(),
             };
-            let answer = engine.answer_slice(epoch, |look| {
-                let items = merged(look, slice, &table, (after.as_ref(), &least, &until));
+            let answer = reader.answer_slice(epoch, |view| {
+                let items = merged(view, slice, &table, (after.as_ref(), &least, &until));
                 if items.len() <= limit && !ended {
                     return Ok(None);
                 }
-                match ask(look, &items, ended)? {
+                match ask(view, &items, ended)? {
                     Enough::Yes(answer) => Ok(Some(answer)),
                     Enough::No if ended => Err(failed("be read", "an answer needs more rows than there are")),
                     Enough::No => Ok(None),
@@ -259,8 +75,8 @@ pub(crate) async fn ask<T>(
             match answer.await? {
                 Err(_) => continue 'again,
                 Ok(Some(answer)) => {
-                    if let (Slice::Children(parent, None), true, false) = (slice, ended, all_known) {
-                        engine.listed(epoch, *parent, &table);
+                    if let (Slice::Children(parent, None), true, false) = (slice, ended, is_whole) {
+                        follower.listed(epoch, *parent, &table);
                     }
                     return Ok(answer);
                 }
@@ -268,26 +84,26 @@ pub(crate) async fn ask<T>(
             }
         }
     }
-    Err(failed("be read", "what was asked for changes too fast, ask again"))
+    Err(failed("be read", "the requested rows change too fast, retry"))
 }
 
 /// Merges the rows of the table with the row cache, which corrects them.
 fn merged<'a>(
-    look: &Look<'a>,
+    view: &CacheView<'a>,
     slice: &Slice,
     table: &'a [(Key, Arc<Row>)],
     (after, least, until): (Option<&Key>, &Key, &Key),
 ) -> Vec<Item<'a>> {
-    let known = look.known;
+    let cache = view.cache;
     let gone = |key: &Key| match key {
         // After its members were removed together, all members of a collection are cached.
-        Key::Member { .. } => matches!(known.get(key), Some(None)),
+        Key::Member { .. } => matches!(cache.get(key), Some(None)),
         _ => false,
     };
     let wanted = |key: &Key| slice.has(key) && after.is_none_or(|after| key > after) && key <= until;
     let mut items = Vec::with_capacity(table.len());
     let mut read = table.iter().filter(|(key, _)| !gone(key)).peekable();
-    for (key, row) in known.range(least, until) {
+    for (key, row) in cache.range(least, until) {
         while let Some((before, row)) = read.next_if(|(before, _)| before < key) {
             if wanted(before) {
                 items.push((before, row));
@@ -300,52 +116,4 @@ fn merged<'a>(
     }
     items.extend(read.filter(|(key, _)| wanted(key)).map(|(key, row)| (key, row)));
     items
-}
-
-/// Reads all rows of an SE's deletion queue from the table.
-pub(crate) async fn whole_queue(engine: &Engine, se: SeNumber) -> Result<FetchedRows> {
-    let mut reading = begin(engine, &Slice::Deletions(se, None), PAGE_ITEMS_MAX).await?;
-    let mut all = Vec::new();
-    while let Some(rows) = reading.next(&engine.cluster).await? {
-        all.extend(rows.into_iter().map(|(key, row)| (key, Some(row))));
-    }
-    Ok(all)
-}
-
-/// Reads all records, all layouts and the totals from the tables.
-pub(crate) async fn always_known(cluster: &Cluster) -> Result<Vec<(Key, Row)>> {
-    let mut all = Vec::new();
-    for kind in exacat_model::RecordKind::ALL {
-        let bound = Bound {
-            text: cql!("SELECT kind, key, revision, record FROM records WHERE kind = ?"),
-            values: vec![text(kind.name())],
-        };
-        for row in cluster.read(&bound).await? {
-            all.push(tables::record_of(Columns::new(row))?);
-        }
-    }
-    let layouts =
-        Bound { text: cql!("SELECT directory, level FROM layouts WHERE id = ?"), values: vec![int(0)] };
-    for row in cluster.read(&layouts).await? {
-        all.push(tables::layout_of(Columns::new(row))?);
-    }
-    for bound in tables::select(&Key::Totals, 0).unwrap_or_default() {
-        for row in cluster.read(&bound).await? {
-            all.push((Key::Totals, tables::row_of(&Key::Totals, Columns::new(row))?));
-        }
-    }
-    Ok(all)
-}
-
-/// Passes on every key of the tables that the filter holds, page by page.
-pub(crate) async fn each_key(cluster: &Cluster, mut then: impl FnMut(&[Key])) -> Result<()> {
-    for (text, key) in tables::FILTERED_KEYS {
-        let bound = Bound { text, values: Vec::new() };
-        let mut pages = Pages::of(bound, SLICE_ROWS);
-        while let Some(rows) = pages.next(cluster).await? {
-            let keys: Result<Vec<Key>> = rows.into_iter().map(|row| key(Columns::new(row))).collect();
-            then(&keys?);
-        }
-    }
-    Ok(())
 }

@@ -17,24 +17,29 @@ use exacat_store::{
 };
 use parking_lot::Mutex;
 
+use crate::appender::Appender;
 use crate::audit;
 use crate::cluster::{Cluster, Faults};
-use crate::engine::Engine;
+use crate::follower::Follower;
 use crate::intake::Intake;
-use crate::known::Known;
 use crate::layout::SE_SHARDS;
-use crate::limits::LOOK_EVERY;
+use crate::limits::POLL_EVERY;
+use crate::maintenance::Maintenance;
 use crate::peers::{self, Serving};
+use crate::reader::Reader;
+use crate::row_cache::RowCache;
 use crate::rows::{Key, Row};
 use crate::schema::status_of;
 use crate::settings::CassandraSettings;
-use crate::slices::{self, Enough, Item, Slice};
-use crate::working::{Look, booking, item, totals};
+use crate::slice::Slice;
+use crate::slices::{self, Enough, Item};
+use crate::working::{CacheView, booking, item, totals};
 use crate::{log, preparing, reads};
 
 /// Catalogue on a cluster, as one server of any number of them opens it.
 pub struct CassandraStore {
-    engine: Arc<Engine>,
+    follower: Arc<Follower>,
+    reader: Arc<Reader>,
     intake: Intake,
     /// None if it neither serves other servers nor forwards to them.
     serving: Option<Arc<Serving>>,
@@ -63,18 +68,20 @@ impl CassandraStore {
         let status = status_of(&cluster.session, &settings.keyspace).await?;
         status.usable(&settings)?;
         let catalogue = status.catalogue.map_or([0; 16], |id| id.0);
-        let engine = Arc::new(Engine::open(cluster, &settings, clock).await?);
-        let (intake, queue, again) = Intake::new(engine.clone());
-        let running = tokio::spawn(engine.clone().run(queue, again));
-        let serving = peers::begin(&engine, &intake).await?.map(Arc::new);
-        let opened = engine.clone();
+        let follower = Arc::new(Follower::open(cluster, &settings, clock).await?);
+        let reader = Arc::new(Reader::new(follower.clone()));
+        let maintenance = Arc::new(Maintenance::new(follower.clone()));
+        let (intake, queue, again) = Intake::new(follower.clone());
+        let running = tokio::spawn(Appender::new(reader.clone(), maintenance.clone()).run(queue, again));
+        let serving = peers::begin(&follower, &intake).await?.map(Arc::new);
         let preparing = tokio::spawn(async move {
-            preparing::prepare_all(&opened.cluster).await;
-            opened.fill_filter_when_needed().await;
+            preparing::prepare_all(&maintenance.follower.cluster).await;
+            maintenance.fill_filter_when_needed().await;
         })
         .abort_handle();
         Ok(Arc::new(CassandraStore {
-            engine,
+            follower,
+            reader,
             intake,
             serving,
             running: Arc::new(Mutex::new(Some(running))),
@@ -86,7 +93,7 @@ impl CassandraStore {
 }
 
 fn lost() -> ApplyError {
-    ApplyError::Unknown("the answer is lost: ask again with the same operation id".to_owned())
+    ApplyError::Unknown("the answer is lost: retry with the same operation id".to_owned())
 }
 
 /// Maps the first `limit` items of a slice to a page.
@@ -122,21 +129,21 @@ impl Store for CassandraStore {
 
     async fn walk(&self, paths: &[Lfn]) -> Result<Vec<Walk>> {
         within_batch(paths.len())?;
-        self.engine
-            .answer_at(self.level, |look| Ok(paths.iter().map(|path| reads::walk(look, path)).collect()))
+        self.reader
+            .answer_at(self.level, |view| Ok(paths.iter().map(|path| reads::walk(view, path)).collect()))
             .await
     }
 
     async fn locate(&self, ids: &[EntryId]) -> Result<Vec<Option<Located>>> {
         within_batch(ids.len())?;
-        self.engine
-            .answer_at(self.level, |look| Ok(ids.iter().map(|id| rules::locate(look, *id)).collect()))
+        self.reader
+            .answer_at(self.level, |view| Ok(ids.iter().map(|id| rules::locate(view, *id)).collect()))
             .await
     }
 
     async fn standing(&self, places: &[At]) -> Result<Vec<Option<Entry>>> {
         within_batch(places.len())?;
-        self.engine.answer_at(self.level, |look| Ok(places.iter().map(|at| look.at(at)).collect())).await
+        self.reader.answer_at(self.level, |view| Ok(places.iter().map(|at| view.at(at)).collect())).await
     }
 
     async fn list(
@@ -146,8 +153,8 @@ impl Store for CassandraStore {
         limit: usize,
     ) -> Result<Option<Page<Entry>>> {
         let slice = Slice::Children(directory, after.cloned());
-        let ask = |look: &Look<'_>, items: &[Item<'_>], _| {
-            if !reads::is_directory(look, directory) {
+        let ask = |view: &CacheView<'_>, items: &[Item<'_>], _| {
+            if !reads::is_directory(view, directory) {
                 return Ok(Enough::Yes(None));
             }
             let entry = |(_, row): &Item<'_>| match &***row {
@@ -156,13 +163,13 @@ impl Store for CassandraStore {
             };
             Ok(Enough::Yes(Some(page(items, limit, entry))))
         };
-        slices::ask(&self.engine, &slice, limit, ask).await
+        slices::ask(&self.reader, &slice, limit, ask).await
     }
 
     async fn usage(&self, of: &[UsageOf]) -> Result<Vec<Account>> {
         within_batch(of.len())?;
-        self.engine
-            .answer_at(self.level, |look| Ok(of.iter().map(|of| reads::account(look, *of)).collect()))
+        self.reader
+            .answer_at(self.level, |view| Ok(of.iter().map(|of| reads::account(view, *of)).collect()))
             .await
     }
 
@@ -175,17 +182,17 @@ impl Store for CassandraStore {
             _ => return Err(bad_cursor()),
         };
         let slice = Slice::OnSe(se, after);
-        let ask = |look: &Look<'_>, items: &[Item<'_>], _| {
+        let ask = |view: &CacheView<'_>, items: &[Item<'_>], _| {
             let mut next = cursor.to_vec();
             let entry = |(key, _): &Item<'_>| {
                 let Key::OnSe { shard, guid, .. } = key else { return None };
                 next = [&[*shard][..], &guid.0].concat();
-                look.find(EntryId::Object(*guid)).map(|(entry, _)| entry)
+                view.find(EntryId::Object(*guid)).map(|(entry, _)| entry)
             };
             let page = page(items, limit, entry);
             Ok(Enough::Yes((page, next)))
         };
-        slices::ask(&self.engine, &slice, limit, ask).await
+        slices::ask(&self.reader, &slice, limit, ask).await
     }
 
     async fn members(
@@ -195,8 +202,8 @@ impl Store for CassandraStore {
         limit: usize,
     ) -> Result<Option<Page<Guid>>> {
         let slice = Slice::Members(collection, after);
-        let ask = |look: &Look<'_>, items: &[Item<'_>], _| {
-            let found = look.find(EntryId::Object(collection));
+        let ask = |view: &CacheView<'_>, items: &[Item<'_>], _| {
+            let found = view.find(EntryId::Object(collection));
             let is_one = found.is_some_and(|(entry, _)| entry.kind() == exacat_model::Kind::Collection);
             let guid = |(key, _): &Item<'_>| match key {
                 Key::Member { guid, .. } => Some(*guid),
@@ -204,23 +211,23 @@ impl Store for CassandraStore {
             };
             Ok(Enough::Yes(is_one.then(|| page(items, limit, guid))))
         };
-        slices::ask(&self.engine, &slice, limit, ask).await
+        slices::ask(&self.reader, &slice, limit, ask).await
     }
 
     async fn trash(&self, after: Option<TrashId>, limit: usize) -> Result<Page<TrashItem>> {
-        let ask = |look: &Look<'_>, items: &[Item<'_>], _| {
+        let ask = |view: &CacheView<'_>, items: &[Item<'_>], _| {
             let item = |(key, row): &Item<'_>| match (*key, &***row) {
-                (Key::Trash(id), Row::Trash(item)) => Some(reads::trash_item(look, *id, item)),
+                (Key::Trash(id), Row::Trash(item)) => Some(reads::trash_item(view, *id, item)),
                 _ => None,
             };
             Ok(Enough::Yes(page(items, limit, item)))
         };
-        slices::ask(&self.engine, &Slice::Trash(after), limit, ask).await
+        slices::ask(&self.reader, &Slice::Trash(after), limit, ask).await
     }
 
     async fn trash_item(&self, id: TrashId) -> Result<Option<TrashItem>> {
-        self.engine
-            .answer_at(self.level, |look| Ok(item(look, id).map(|item| reads::trash_item(look, id, &item))))
+        self.reader
+            .answer_at(self.level, |view| Ok(item(view, id).map(|item| reads::trash_item(view, id, &item))))
             .await
     }
 
@@ -230,48 +237,48 @@ impl Store for CassandraStore {
         after: Option<DeletionId>,
         limit: usize,
     ) -> Result<Page<Deletion>> {
-        let ask = |_: &Look<'_>, items: &[Item<'_>], _| {
+        let ask = |_: &CacheView<'_>, items: &[Item<'_>], _| {
             let deletion = |(_, row): &Item<'_>| match &***row {
                 Row::Deletion(deletion) => Some(deletion.clone()),
                 _ => None,
             };
             Ok(Enough::Yes(page(items, limit, deletion)))
         };
-        slices::ask(&self.engine, &Slice::Deletions(se, after), limit, ask).await
+        slices::ask(&self.reader, &Slice::Deletions(se, after), limit, ask).await
     }
 
     async fn booking(&self, guid: Guid) -> Result<Option<Booking>> {
-        self.engine.answer_at(self.level, |look| Ok(booking(look, guid))).await
+        self.reader.answer_at(self.level, |view| Ok(booking(view, guid))).await
     }
 
     async fn bookings(&self, after: Option<Guid>, limit: usize) -> Result<Page<Booking>> {
-        let ask = |_: &Look<'_>, items: &[Item<'_>], _| {
+        let ask = |_: &CacheView<'_>, items: &[Item<'_>], _| {
             let booking = |(_, row): &Item<'_>| match &***row {
                 Row::Booking(booking) => Some(booking.clone()),
                 _ => None,
             };
             Ok(Enough::Yes(page(items, limit, booking)))
         };
-        slices::ask(&self.engine, &Slice::Bookings(after), limit, ask).await
+        slices::ask(&self.reader, &Slice::Bookings(after), limit, ask).await
     }
 
     async fn due(&self, now: TimeMs, limit: usize) -> Result<Due> {
         let limit = limit.min(PAGE_ITEMS_MAX);
-        let bookings = |look: &Look<'_>, items: &[Item<'_>], _| {
+        let bookings = |view: &CacheView<'_>, items: &[Item<'_>], _| {
             let due = |(key, _): &Item<'_>| match key {
-                Key::BookingDue { guid, .. } => booking(look, *guid),
+                Key::BookingDue { guid, .. } => booking(view, *guid),
                 _ => None,
             };
             Ok(Enough::Yes(page(items, limit, due).items))
         };
-        let bookings = slices::ask(&self.engine, &Slice::BookingsDue(now), limit, bookings).await?;
-        let entries = |look: &Look<'_>, items: &[Item<'_>], all: bool| {
+        let bookings = slices::ask(&self.reader, &Slice::BookingsDue(now), limit, bookings).await?;
+        let entries = |view: &CacheView<'_>, items: &[Item<'_>], all: bool| {
             let mut due = Vec::new();
             for (key, _) in items {
                 let Key::Due { id, .. } = key else { continue };
                 // Entries below an item of the trash are not due.
                 let found =
-                    look.find(*id).filter(|(entry, trash)| trash.is_none() && look.alive(entry.at.parent));
+                    view.find(*id).filter(|(entry, trash)| trash.is_none() && view.alive(entry.at.parent));
                 due.extend(found.map(|(entry, _)| entry));
                 if due.len() == limit {
                     return Ok(Enough::Yes(due));
@@ -279,12 +286,12 @@ impl Store for CassandraStore {
             }
             Ok(if all { Enough::Yes(due) } else { Enough::No })
         };
-        let entries = slices::ask(&self.engine, &Slice::Due(now), limit, entries).await?;
+        let entries = slices::ask(&self.reader, &Slice::Due(now), limit, entries).await?;
         Ok(Due { bookings, entries })
     }
 
     async fn record(&self, key: RecordKey) -> Result<Option<(Record, Revision)>> {
-        self.engine.answer_at(self.level, |look| Ok(look.record(key))).await
+        self.reader.answer_at(self.level, |view| Ok(view.record(key))).await
     }
 
     async fn records(
@@ -294,11 +301,11 @@ impl Store for CassandraStore {
         limit: usize,
     ) -> Result<Page<RecordEntry>> {
         let limit = limit.min(PAGE_ITEMS_MAX);
-        self.engine
-            .answer_at(self.level, |look| {
-                let keys = reads::records_after(look, kind, after);
+        self.reader
+            .answer_at(self.level, |view| {
+                let keys = reads::records_after(view, kind, after);
                 let entry = |key: &RecordKey| {
-                    let (record, revision) = look.record(*key)?;
+                    let (record, revision) = view.record(*key)?;
                     Some(RecordEntry { key: *key, record, revision })
                 };
                 let items = keys.iter().take(limit).filter_map(entry).collect();
@@ -308,7 +315,7 @@ impl Store for CassandraStore {
     }
 
     async fn revision(&self) -> Result<Revision> {
-        self.engine.answer_at(self.level, |look| Ok(look.known.head())).await
+        self.reader.answer_at(self.level, |view| Ok(view.cache.head())).await
     }
 
     fn timelines(&self) -> Arc<Timelines> {
@@ -319,16 +326,16 @@ impl Store for CassandraStore {
         let limit = limit.min(PAGE_ITEMS_MAX);
         let head = self.revision().await?;
         let mut changes: Vec<exacat_model::Change> = Vec::new();
-        let stretches = log::stretches(&self.engine.cluster).await?;
-        let oldest = Revision(stretches.first().copied().unwrap_or(1));
-        let first = reads::stretch_of(&stretches, after).unwrap_or(0);
-        for stretch in stretches.get(first..).unwrap_or_default() {
+        let segments = log::segments(&self.follower.cluster).await?;
+        let oldest = Revision(segments.first().copied().unwrap_or(1));
+        let first = reads::segment_of(&segments, after).unwrap_or(0);
+        for segment in segments.get(first..).unwrap_or_default() {
             let last = changes.last().map_or(after, |change| change.revision);
             if changes.len() >= limit || last >= head {
                 break;
             }
             let left = limit - changes.len();
-            changes.extend(log::changes(&self.engine.cluster, *stretch, last, left).await?);
+            changes.extend(log::changes(&self.follower.cluster, *segment, last, left).await?);
         }
         // Later changes are for the next page: none is beyond the head that was read.
         changes.retain(|change| change.revision <= head);
@@ -345,37 +352,37 @@ impl Store for CassandraStore {
     async fn changed(&self, after: Revision) -> Result<()> {
         loop {
             // Registered before the read, so that a change between the two is not missed.
-            let moved = self.engine.moved.notified();
+            let moved = self.follower.moved.notified();
             tokio::pin!(moved);
             moved.as_mut().enable();
             // At `latest`, whatever the level of this store: it must not sleep over a change.
-            if self.engine.answer(|look| Ok(look.known.head())).await? > after {
+            if self.reader.answer(|view| Ok(view.cache.head())).await? > after {
                 return Ok(());
             }
             // Only a read of the log head shows another server's change.
-            let _ = tokio::time::timeout(LOOK_EVERY, moved).await;
+            let _ = tokio::time::timeout(POLL_EVERY, moved).await;
         }
     }
 
     async fn audit(&self) -> Result<Audit> {
-        audit::audit(&self.engine).await
+        audit::audit(&self.follower).await
     }
 
     async fn status(&self) -> Result<StoreStatus> {
-        let (head, totals, known) =
-            self.engine.answer(|look| Ok((look.known.head(), totals(look), look.known.len()))).await?;
+        let (head, totals, cache) =
+            self.reader.answer(|view| Ok((view.cache.head(), totals(view), view.cache.len()))).await?;
         let mut figures = vec![
             ("trash_items".to_owned(), totals.trash),
             ("bookings".to_owned(), totals.bookings),
             ("deletions".to_owned(), totals.deletions),
-            ("rows_known".to_owned(), known as u64),
+            ("rows_cached".to_owned(), cache as u64),
         ];
-        let cluster = &self.engine.cluster;
-        figures.push(("rows_known_max".to_owned(), self.engine.settings().rows_known as u64));
-        figures.extend(self.engine.known(|known| known.figures()));
-        figures.extend(cluster.figures.list());
+        let cluster = &self.follower.cluster;
+        figures.push(("rows_cached_max".to_owned(), self.follower.settings.cache_rows as u64));
+        figures.extend(self.follower.cache(|cache| cache.figures()));
+        figures.extend(cluster.metrics.list());
         figures.extend(cluster.nodes.figures());
-        figures.extend(self.engine.freshness.figures(Instant::now()));
+        figures.extend(self.follower.freshness.figures(Instant::now()));
         let (all, away) = cluster.nodes_away();
         figures.push(("nodes".to_owned(), all));
         figures.push(("nodes_away".to_owned(), away.len() as u64));
@@ -383,7 +390,7 @@ impl Store for CassandraStore {
             let name = node.address.to_string().replace(|one: char| !one.is_ascii_alphanumeric(), "_");
             figures.extend(
                 [
-                    ("asked", node.asked),
+                    ("statements", node.asked),
                     ("failed", node.failed),
                     ("us_p50", node.p50_us),
                     ("us_p99", node.p99_us),
@@ -405,7 +412,8 @@ impl Store for CassandraStore {
 
     fn relaxed(&self, level: Consistency) -> Option<Arc<dyn Store>> {
         Some(Arc::new(CassandraStore {
-            engine: self.engine.clone(),
+            follower: self.follower.clone(),
+            reader: self.reader.clone(),
             intake: self.intake.clone(),
             serving: self.serving.clone(),
             running: self.running.clone(),
@@ -416,28 +424,28 @@ impl Store for CassandraStore {
     }
 
     fn records_seen(&self) -> u64 {
-        self.engine.records_seen()
+        self.follower.records_seen()
     }
 
     fn seen_revision(&self) -> Revision {
-        self.engine.known(Known::head)
+        self.follower.cache(RowCache::head)
     }
 
     fn credentials_seen(&self) -> u64 {
-        self.engine.records_seen()
+        self.follower.records_seen()
     }
 
     async fn close(&self) -> Result<()> {
-        self.engine.close("the store is closed");
+        self.follower.close("the store is closed");
         self.intake.close();
         if let Some(serving) = &self.serving {
-            serving.end(&self.engine).await;
+            serving.end(&self.follower).await;
         }
         self.preparing.abort();
         let running = self.running.lock().take();
         if let Some(running) = running {
             running.await.map_err(|error| {
-                Error::new(ErrorKind::Internal, format!("what carries out requests ended badly: {error}"))
+                Error::new(ErrorKind::Internal, format!("the appender ended with an error: {error}"))
             })?;
         }
         Ok(())

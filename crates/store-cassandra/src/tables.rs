@@ -11,8 +11,8 @@ use scylla::value::{CqlTimestamp, CqlValue, CqlVarint};
 use uuid::Uuid;
 
 use crate::layout::{self, REVISION_BITS, RUN_BITS, shard_of_booking, shard_of_object, shard_of_operation};
-use crate::preparing::{Text, cql};
 use crate::rows::{Key, Remembered, Row, Totals, Where};
+use crate::statement::{Text, cql};
 
 /// Values of a statement, or columns of a row.
 pub(crate) type Values = Vec<CqlValue>;

@@ -8,17 +8,19 @@ use std::sync::Arc;
 use exacat_model::{Change, Error, ErrorKind, Result, Revision};
 use exacat_store::Clock;
 
+use crate::appender::Appender;
 use crate::cluster::Cluster;
-use crate::engine::Engine;
-use crate::known::Known;
+use crate::follower::Follower;
+use crate::maintenance::Maintenance;
+use crate::reader::Reader;
+use crate::row_cache::RowCache;
 use crate::schema::status_of;
 use crate::settings::CassandraSettings;
-use crate::settler::Settler;
 
 /// Copies changes into a catalogue on a cluster. No other program may change it meanwhile.
 pub struct TakeOver {
-    engine: Arc<Engine>,
-    settler: Settler,
+    follower: Arc<Follower>,
+    appender: Appender,
 }
 
 impl TakeOver {
@@ -26,15 +28,17 @@ impl TakeOver {
     pub async fn open(settings: &CassandraSettings, clock: Arc<dyn Clock>) -> Result<Self> {
         let cluster = Cluster::open(settings, None).await?;
         status_of(&cluster.session, &settings.keyspace).await?.usable(settings)?;
-        let engine = Arc::new(Engine::open(cluster, settings, clock).await?);
+        let follower = Arc::new(Follower::open(cluster, settings, clock).await?);
+        let maintenance = Arc::new(Maintenance::new(follower.clone()));
         // The filter is filled before the first change, so that new keys need no read.
-        engine.clone().fill_filter().await;
-        Ok(TakeOver { settler: Settler::new(engine.clone()), engine })
+        maintenance.fill_filter().await;
+        let appender = Appender::new(Arc::new(Reader::new(follower.clone())), maintenance);
+        Ok(TakeOver { follower, appender })
     }
 
     /// Last change in the catalogue.
     pub fn head(&self) -> Revision {
-        self.engine.known(Known::head)
+        self.follower.cache(RowCache::head)
     }
 
     /// Appends the changes that follow the head. They are in the log when this returns.
@@ -48,7 +52,7 @@ impl TakeOver {
         }
         let mut left = changes;
         while !left.is_empty() {
-            let taken = self.engine.clone().take_over(left, &mut self.settler).await?;
+            let taken = self.appender.take_over(left).await?;
             if taken == 0 {
                 return Err(Error::new(ErrorKind::Internal, "changes are taken over, and none is"));
             }
@@ -59,6 +63,6 @@ impl TakeOver {
 
     /// Waits until all changes are in the tables.
     pub async fn finish(mut self) -> Result<()> {
-        self.settler.finish().await
+        self.appender.finish().await
     }
 }

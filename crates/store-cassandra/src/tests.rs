@@ -11,10 +11,10 @@ use exacat_store::rules::{Trashed, View, new_records, new_root};
 use scylla::value::Row as CqlRow;
 
 use crate::cluster::moment;
-use crate::known::{Bounds, Group, Installed, Known};
-use crate::rows::{Counted, Image, Key, Remembered, Row, Totals, Where};
+use crate::row_cache::{Bounds, Group, Installed, RowCache};
+use crate::rows::{AfterImage, Counted, Key, Remembered, Row, Totals, Where};
 use crate::tables::{self, Columns};
-use crate::working::{Look, Need, counted};
+use crate::working::{CacheView, Need, counted};
 
 fn guid(number: u8) -> Guid {
     Guid([number; 16])
@@ -157,10 +157,10 @@ fn rows_become_columns_and_rows_again() {
         };
         let read = CqlRow { columns: columns(select.text.as_str()).iter().map(value).collect() };
         assert_eq!(tables::row_of(&key, Columns::new(read)).unwrap(), row, "{key:?}");
-        let images = vec![Image { key, row: Some(row) }];
+        let images = vec![AfterImage { key, row: Some(row) }];
         let mut bytes = Vec::new();
         exacat_model::codec::Encode::encode(&images, &mut bytes);
-        assert_eq!(<Vec<Image> as exacat_model::codec::Decode>::from_bytes(&bytes).unwrap(), images);
+        assert_eq!(<Vec<AfterImage> as exacat_model::codec::Decode>::from_bytes(&bytes).unwrap(), images);
     }
 }
 
@@ -172,8 +172,8 @@ fn a_row_of_another_kind_is_refused() {
     assert!(tables::row_of(&Key::Totals, Columns::new(cut)).is_err());
 }
 
-fn known_of(rows: usize) -> Known {
-    Known::new(Revision(0), Bounds { rows, filter_bytes: 0, partition_rows: 1000 })
+fn known_of(rows: usize) -> RowCache {
+    RowCache::new(Revision(0), Bounds { rows, filter_bytes: 0, partition_rows: 1000 })
 }
 
 fn account(files: u64) -> Row {
@@ -181,12 +181,12 @@ fn account(files: u64) -> Row {
 }
 
 fn group(first: u64, last: u64, images: Vec<(Key, Option<Row>)>) -> Group {
-    let images = images.into_iter().map(|(key, row)| Image { key, row }).collect();
+    let images = images.into_iter().map(|(key, row)| AfterImage { key, row }).collect();
     Group { first: Revision(first), last: Revision(last), images, bytes: 10, ..Group::default() }
 }
 
-fn installs(known: &mut Known, group: &Group) -> bool {
-    known.install(group) == Installed::Yes
+fn installs(cache: &mut RowCache, group: &Group) -> bool {
+    cache.install(group) == Installed::Yes
 }
 
 /// Goal: a server installs a group only if it follows the one that it has. Method: two branches
@@ -198,34 +198,34 @@ fn group_of_another_branch_is_never_installed() {
         before: Some([before; 16]),
         ..group(number, number, vec![])
     };
-    let mut known = known_of(100);
+    let mut cache = known_of(100);
     for (number, id, before) in [(1, 1, 0), (2, 2, 1), (3, 3, 2)] {
-        assert_eq!(known.install(&linked(number, id, before)), Installed::Yes);
+        assert_eq!(cache.install(&linked(number, id, before)), Installed::Yes);
     }
-    assert_eq!(known.end(), (Revision(3), Some(Some([3; 16]))));
+    assert_eq!(cache.end(), (Revision(3), Some(Some([3; 16]))));
     // The other branch has a change 3 of its own, group 13, and a change 4 after that.
-    assert_eq!(known.install(&linked(4, 14, 13)), Installed::OtherBranch);
-    assert_eq!(known.head(), Revision(3));
+    assert_eq!(cache.install(&linked(4, 14, 13)), Installed::OtherBranch);
+    assert_eq!(cache.head(), Revision(3));
     let longer = Group { last: Revision(5), ..linked(3, 15, 2) };
-    assert_eq!(known.install(&longer), Installed::OtherBranch, "it begins within what is known");
-    assert_eq!(known.install(&linked(5, 5, 4)), Installed::Gap);
-    assert_eq!(known.install(&linked(4, 4, 3)), Installed::Yes);
+    assert_eq!(cache.install(&longer), Installed::OtherBranch, "it begins within the cached log");
+    assert_eq!(cache.install(&linked(5, 5, 4)), Installed::Gap);
+    assert_eq!(cache.install(&linked(4, 4, 3)), Installed::Yes);
 }
 
 /// Goal: groups that were appended before schema version 4 are installed as they are. The first one
 /// that names its predecessor continues them.
 #[test]
 fn groups_without_predecessor_are_installed_until_one_has_it() {
-    let mut known = known_of(100);
-    assert!(installs(&mut known, &group(1, 1, vec![])));
-    known.take_tail(Revision(1), None);
-    known.take_tail(Revision(1), Some([9; 16]));
-    assert_eq!(known.end(), (Revision(1), Some(None)), "what is known stays");
+    let mut cache = known_of(100);
+    assert!(installs(&mut cache, &group(1, 1, vec![])));
+    cache.take_tail(Revision(1), None);
+    cache.take_tail(Revision(1), Some([9; 16]));
+    assert_eq!(cache.end(), (Revision(1), Some(None)), "the cached end stays");
     let first = Group { id: [2; 16], before: Some([0; 16]), ..group(2, 2, vec![]) };
-    assert!(installs(&mut known, &first));
-    assert_eq!(known.end().1, Some(Some([2; 16])));
+    assert!(installs(&mut cache, &first));
+    assert_eq!(cache.end().1, Some(Some([2; 16])));
     // A server that was opened at the head learns the tail from the log.
-    let mut opened = Known::new(Revision(2), known.bounds());
+    let mut opened = RowCache::new(Revision(2), cache.bounds());
     assert_eq!(opened.end(), (Revision(2), None));
     opened.take_tail(Revision(1), Some([7; 16]));
     opened.take_tail(Revision(2), Some([2; 16]));
@@ -237,24 +237,24 @@ fn groups_without_predecessor_are_installed_until_one_has_it() {
 #[test]
 fn what_is_known_stays_exact() {
     let key = Key::Account(UsageOf::User(UserId(1)));
-    let files = |known: &Known| {
-        let look = Look::new(known, None);
-        let files = counted(&look, UsageOf::User(UserId(1))).usage.files;
-        (files, look.needs().into_iter().collect::<Vec<_>>())
+    let files = |cache: &RowCache| {
+        let view = CacheView::new(cache, None);
+        let files = counted(&view, UsageOf::User(UserId(1))).usage.files;
+        (files, view.needs().into_iter().collect::<Vec<_>>())
     };
-    let mut known = known_of(100);
-    assert_eq!(files(&known), (0, vec![Need::Row(key.clone())]));
-    let epoch = known.epoch();
-    assert!(installs(&mut known, &group(1, 3, vec![(key.clone(), Some(account(5)))])));
+    let mut cache = known_of(100);
+    assert_eq!(files(&cache), (0, vec![Need::Row(key.clone())]));
+    let epoch = cache.epoch();
+    assert!(installs(&mut cache, &group(1, 3, vec![(key.clone(), Some(account(5)))])));
     // Rows fetched before the group was installed are older.
-    known.fetched(epoch, vec![(key.clone(), Some(account(4)))]);
-    assert_eq!(files(&known), (5, vec![]));
-    assert!(installs(&mut known, &group(1, 3, vec![(key.clone(), None)])), "known already");
-    assert_eq!(files(&known), (5, vec![]));
-    assert!(!installs(&mut known, &group(5, 5, vec![])), "one is missing");
-    assert!(installs(&mut known, &group(4, 4, vec![(key.clone(), None)])));
-    assert_eq!(files(&known), (0, vec![]));
-    assert_eq!(known.head(), Revision(4));
+    cache.fetched(epoch, vec![(key.clone(), Some(account(4)))]);
+    assert_eq!(files(&cache), (5, vec![]));
+    assert!(installs(&mut cache, &group(1, 3, vec![(key.clone(), None)])), "known already");
+    assert_eq!(files(&cache), (5, vec![]));
+    assert!(!installs(&mut cache, &group(5, 5, vec![])), "one is missing");
+    assert!(installs(&mut cache, &group(4, 4, vec![(key.clone(), None)])));
+    assert_eq!(files(&cache), (0, vec![]));
+    assert_eq!(cache.head(), Revision(4));
 }
 
 /// Goal: a full cache evicts all rows but those always cached and those not yet in the tables. Rows
@@ -262,25 +262,28 @@ fn what_is_known_stays_exact() {
 #[test]
 fn what_is_forgotten_is_fetched_again() {
     let key = |number| Key::Account(UsageOf::Directory(DirId(number)));
-    let mut known = known_of(10);
+    let mut cache = known_of(10);
     let [user, _] = new_records();
-    known.insert_always(Key::Record(user.key()), Row::Record { record: user.clone(), revision: Revision(0) });
-    let epoch = known.epoch();
-    known.fetched(epoch, (0..9).map(|number| (key(number), Some(account(number)))).collect());
-    assert!(installs(&mut known, &group(1, 1, vec![(key(100), Some(account(1)))])));
+    cache.insert_permanent(
+        Key::Record(user.key()),
+        Row::Record { record: user.clone(), revision: Revision(0) },
+    );
+    let epoch = cache.epoch();
+    cache.fetched(epoch, (0..9).map(|number| (key(number), Some(account(number)))).collect());
+    assert!(installs(&mut cache, &group(1, 1, vec![(key(100), Some(account(1)))])));
     assert_eq!(
-        (known.len(), known.epoch()),
+        (cache.len(), cache.epoch()),
         (11, epoch),
         "what is in the log alone is beside what is allowed"
     );
-    known.settle(Revision(1));
-    assert!(installs(&mut known, &group(2, 2, vec![(key(101), Some(account(1)))])));
-    assert_ne!(known.epoch(), epoch);
-    assert_eq!(known.len(), 2);
-    assert!(known.get(&key(101)).is_some() && known.get(&key(100)).is_none() && known.get(&key(1)).is_none());
-    assert!(!known.fetched(epoch, vec![(key(1), Some(account(7)))]));
-    assert!(known.get(&key(1)).is_none(), "it is of before");
-    assert!(Look::new(&known, None).record(user.key()).is_some());
+    cache.flush(Revision(1));
+    assert!(installs(&mut cache, &group(2, 2, vec![(key(101), Some(account(1)))])));
+    assert_ne!(cache.epoch(), epoch);
+    assert_eq!(cache.len(), 2);
+    assert!(cache.get(&key(101)).is_some() && cache.get(&key(100)).is_none() && cache.get(&key(1)).is_none());
+    assert!(!cache.fetched(epoch, vec![(key(1), Some(account(7)))]));
+    assert!(cache.get(&key(1)).is_none(), "it is of before");
+    assert!(CacheView::new(&cache, None).record(user.key()).is_some());
 }
 
 /// Goal: a flush writes the after-images of all groups as of one moment. Later groups wait for the
@@ -289,32 +292,32 @@ fn what_is_forgotten_is_fetched_again() {
 fn what_is_frozen_is_of_one_moment() {
     let key = |number| Key::Account(UsageOf::Directory(DirId(number)));
     let member = |number| Key::Member { collection: guid(1), guid: guid(number) };
-    let mut known = known_of(1000);
-    assert!(known.freeze().is_none());
+    let mut cache = known_of(1000);
+    assert!(cache.freeze().is_none());
     assert!(installs(
-        &mut known,
+        &mut cache,
         &group(1, 2, vec![(key(1), Some(account(1))), (member(1), Some(Row::There))])
     ));
-    assert!(installs(&mut known, &group(3, 3, vec![(key(1), Some(account(2))), (key(2), Some(account(1)))])));
-    let first = known.freeze().unwrap();
+    assert!(installs(&mut cache, &group(3, 3, vec![(key(1), Some(account(2))), (key(2), Some(account(1)))])));
+    let first = cache.freeze().unwrap();
     assert_eq!((first.up_to, first.rows.len()), (Revision(3), 3));
     assert!(first.rows.iter().any(|(of, row, _)| *of == key(1) && row.as_deref() == Some(&account(2))));
     // A group arrives during the write, and the write fails.
-    assert!(installs(&mut known, &group(4, 4, vec![(key(2), None), (Key::Members(guid(1)), None)])));
-    let again = known.freeze().unwrap();
+    assert!(installs(&mut cache, &group(4, 4, vec![(key(2), None), (Key::Members(guid(1)), None)])));
+    let again = cache.freeze().unwrap();
     let keys: Vec<Key> = again.rows.iter().map(|(key, ..)| key.clone()).collect();
     assert_eq!(again.up_to, Revision(4));
     assert_eq!(keys, [Key::Members(guid(1)), key(1), key(2)], "its members go with their partition");
     assert!(again.rows.iter().any(|(of, row, _)| *of == key(2) && row.is_none()));
     // Another server flushed the first three.
-    assert_eq!(known.unsettled_bytes(), 30);
-    known.settle(Revision(3));
-    assert_eq!((known.settled(), known.unsettled_bytes()), (Revision(3), 10));
-    assert_eq!(known.freeze().unwrap().up_to, Revision(4), "it is not known to be written");
-    known.settle(Revision(4));
-    assert!(known.freeze().is_none());
-    known.settle(Revision(2));
-    assert_eq!(known.settled(), Revision(4), "it does not go back");
+    assert_eq!(cache.unflushed_bytes(), 30);
+    cache.flush(Revision(3));
+    assert_eq!((cache.flushed(), cache.unflushed_bytes()), (Revision(3), 10));
+    assert_eq!(cache.freeze().unwrap().up_to, Revision(4), "a failed write leaves them frozen");
+    cache.flush(Revision(4));
+    assert!(cache.freeze().is_none());
+    cache.flush(Revision(2));
+    assert_eq!(cache.flushed(), Revision(4), "it does not go back");
 }
 
 /// Goal: a key outside of a complete filter does not exist and is not read. A directory that was
@@ -322,35 +325,35 @@ fn what_is_frozen_is_of_one_moment() {
 #[test]
 fn what_is_not_there_is_known() {
     let place = |number| Key::Place(EntryId::Object(guid(number)));
-    let mut known =
-        Known::new(Revision(0), Bounds { rows: 100, filter_bytes: 1 << 12, partition_rows: 1000 });
-    known.filter_has(&[place(1)]);
-    assert!(known.get(&place(2)).is_none(), "not every key was taken in yet");
-    known.filter_is_whole();
-    assert!(known.get(&place(1)).is_none(), "it may be there");
-    assert!(matches!(known.get(&place(2)), Some(None)));
+    let mut cache =
+        RowCache::new(Revision(0), Bounds { rows: 100, filter_bytes: 1 << 12, partition_rows: 1000 });
+    cache.filter_has(&[place(1)]);
+    assert!(cache.get(&place(2)).is_none(), "not every key was taken in yet");
+    cache.filter_is_whole();
+    assert!(cache.get(&place(1)).is_none(), "it may be there");
+    assert!(matches!(cache.get(&place(2)), Some(None)));
     let where_it_is = Row::Place(Where::At(at(1, "x")));
-    assert!(installs(&mut known, &group(1, 1, vec![(place(2), Some(where_it_is)), (place(3), None)])));
-    assert!(matches!(known.get(&place(2)), Some(Some(_))));
-    known.settle(Revision(1));
+    assert!(installs(&mut cache, &group(1, 1, vec![(place(2), Some(where_it_is)), (place(3), None)])));
+    assert!(matches!(cache.get(&place(2)), Some(Some(_))));
+    cache.flush(Revision(1));
     // The key is evicted with many others, and the filter still has it.
     let many =
         (0..200).map(|number| (Key::Member { collection: guid(9), guid: guid(number) }, Some(Row::There)));
-    known.fetched(known.epoch(), many.collect());
-    known.fetched(known.epoch(), Vec::new());
-    assert!(known.get(&place(2)).is_none());
-    assert!(matches!(known.get(&place(3)), Some(None)));
-    known.drop_filter();
-    assert!(known.get(&place(9)).is_none());
+    cache.fetched(cache.epoch(), many.collect());
+    cache.fetched(cache.epoch(), Vec::new());
+    assert!(cache.get(&place(2)).is_none());
+    assert!(matches!(cache.get(&place(3)), Some(None)));
+    cache.drop_filter();
+    assert!(cache.get(&place(9)).is_none());
 
     let child = |name: &str| Key::Entry(at(7, name));
     let row = std::sync::Arc::new(Row::Entry(entry("a", file(None, None, Vec::new()))));
     let rows = [(child("a"), row)];
-    known.listed(known.epoch(), DirId(7), &rows);
-    assert!(!known.is_listed(DirId(7)) && known.get(&child("b")).is_none());
-    known.listed(known.epoch(), DirId(7), &rows);
-    assert!(known.is_listed(DirId(7)));
-    assert!(matches!(known.get(&child("b")), Some(None)) && matches!(known.get(&child("a")), Some(Some(_))));
+    cache.listed(cache.epoch(), DirId(7), &rows);
+    assert!(!cache.is_listed(DirId(7)) && cache.get(&child("b")).is_none());
+    cache.listed(cache.epoch(), DirId(7), &rows);
+    assert!(cache.is_listed(DirId(7)));
+    assert!(matches!(cache.get(&child("b")), Some(None)) && matches!(cache.get(&child("a")), Some(Some(_))));
 }
 
 /// Goal: a name is read in each partition where it can be, first in that of the directory's level.
@@ -377,14 +380,14 @@ fn a_name_is_in_one_partition_of_each_level() {
 #[test]
 fn members_go_together() {
     let member = |number| Key::Member { collection: guid(1), guid: guid(number) };
-    let mut known = known_of(100);
-    known.fetched(known.epoch(), vec![(member(2), Some(Row::There))]);
+    let mut cache = known_of(100);
+    cache.fetched(cache.epoch(), vec![(member(2), Some(Row::There))]);
     let images = vec![(Key::Members(guid(1)), None), (member(3), Some(Row::There))];
-    assert!(installs(&mut known, &group(1, 2, images)));
-    let look = Look::new(&known, None);
-    let is = |number| look.is_member(guid(1), guid(number));
+    assert!(installs(&mut cache, &group(1, 2, images)));
+    let view = CacheView::new(&cache, None);
+    let is = |number| view.is_member(guid(1), guid(number));
     assert_eq!((is(2), is(3), is(4)), (false, true, false));
-    assert!(look.needs().is_empty());
+    assert!(view.needs().is_empty());
     // In the tables the row that the group added outranks the deletion.
     assert!(moment(Revision(2), true) < moment(Revision(2), false));
     assert!(moment(Revision(1), false) < moment(Revision(2), true));
@@ -393,32 +396,32 @@ fn members_go_together() {
 /// Goal: all of a path whose directories were evicted is fetched at once. A wrong guess only costs
 /// a read in vain.
 #[test]
-fn a_path_that_was_known_is_asked_for_at_once() {
+fn evicted_path_is_fetched_in_one_round() {
     let directory = |parent: u64, name: &str, id: u64| {
         let entry = Entry { at: at(parent, name), ..entry(name, Body::Directory(DirId(id))) };
         (Key::Entry(entry.at.clone()), Some(Row::Entry(entry)))
     };
     let root = (Key::root(), Some(Row::Entry(new_root())));
     let way = [directory(1, "a", 2), directory(2, "b", 3), directory(3, "c", 4)];
-    let mut known = known_of(16);
-    let needs = |known: &Known, path: &str| {
-        let look = Look::new(known, None);
-        crate::reads::walk(&look, &Lfn::parse(path).unwrap());
-        look.needs().into_iter().collect::<Vec<_>>()
+    let mut cache = known_of(16);
+    let needs = |cache: &RowCache, path: &str| {
+        let view = CacheView::new(cache, None);
+        crate::reads::walk(&view, &Lfn::parse(path).unwrap());
+        view.needs().into_iter().collect::<Vec<_>>()
     };
     let need = |parent, name: &str| Need::Row(Key::Entry(at(parent, name)));
-    known.fetched(known.epoch(), way.iter().cloned().chain([root.clone()]).collect());
-    assert_eq!(needs(&known, "/a/b/c/d"), [need(4, "d")]);
+    cache.fetched(cache.epoch(), way.iter().cloned().chain([root.clone()]).collect());
+    assert_eq!(needs(&cache, "/a/b/c/d"), [need(4, "d")]);
     // Too many rows: all are evicted.
     let account = |number| (Key::Account(UsageOf::Directory(DirId(number))), Some(account(1)));
-    assert!(installs(&mut known, &group(1, 1, (100..120).map(account).collect())));
-    known.settle(Revision(1));
-    known.fetched(known.epoch(), Vec::new());
+    assert!(installs(&mut cache, &group(1, 1, (100..120).map(account).collect())));
+    cache.flush(Revision(1));
+    cache.fetched(cache.epoch(), Vec::new());
     let all = [Need::Row(Key::root()), need(1, "a"), need(2, "b"), need(3, "c"), need(4, "d")];
     let mut wanted = all.to_vec();
     wanted.sort();
-    assert_eq!(needs(&known, "/a/b/c/d"), wanted);
+    assert_eq!(needs(&cache, "/a/b/c/d"), wanted);
     // It is another directory by now: the rows fetched below it are not used.
-    assert!(installs(&mut known, &group(2, 2, vec![root, directory(1, "a", 9)])));
-    assert_eq!(needs(&known, "/a/b/c/d"), [need(9, "b")]);
+    assert!(installs(&mut cache, &group(2, 2, vec![root, directory(1, "a", 9)])));
+    assert_eq!(needs(&cache, "/a/b/c/d"), [need(9, "b")]);
 }

@@ -1,11 +1,11 @@
 //! Deciding: the rules of the contract over rows, some of which are not cached yet.
 //!
-//! [`Look`] shows cached rows to the rules. It notes a missing row as a need, and answers as if the
+//! [`CacheView`] shows cached rows to the rules. It notes a missing row as a need, and answers as if the
 //! row did not exist. The caller then discards the result, fetches the needed rows and tries again.
 //! [`Working`] keeps the rows that a change has changed on top of that.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use exacat_model::{
 use exacat_store::UsageOf;
 use exacat_store::rules::{self, Trashed, View};
 
-use crate::known::Known;
-use crate::rows::{Counted, Key, Remembered, Row, Totals, Where, copy_of, derived_copy, explicit_copy};
-
-/// Rows that changed, and are not in the log yet.
-pub(crate) type Changed = BTreeMap<Key, Option<Arc<Row>>>;
+use crate::row_cache::RowCache;
+use crate::rows::{
+    Changed, Counted, Key, Remembered, Row, Totals, Where, copy_of, derived_copy, explicit_copy,
+    member_bounds,
+};
 
 /// Missing row, or rows.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,15 +32,15 @@ pub(crate) enum Need {
 }
 
 /// The row cache, under the changes of a group so far.
-pub(crate) struct Look<'a> {
-    pub known: &'a Known,
+pub(crate) struct CacheView<'a> {
+    pub cache: &'a RowCache,
     pub group: Option<&'a Changed>,
     pub needs: RefCell<BTreeSet<Need>>,
 }
 
-impl<'a> Look<'a> {
-    pub fn new(known: &'a Known, group: Option<&'a Changed>) -> Self {
-        Look { known, group, needs: RefCell::default() }
+impl<'a> CacheView<'a> {
+    pub fn new(cache: &'a RowCache, group: Option<&'a Changed>) -> Self {
+        CacheView { cache, group, needs: RefCell::default() }
     }
 
     pub fn needs(self) -> BTreeSet<Need> {
@@ -57,7 +57,7 @@ impl<'a> Look<'a> {
         {
             return None;
         }
-        match self.known.get(key) {
+        match self.cache.get(key) {
             Some(found) => found,
             None => {
                 self.needs.borrow_mut().insert(Need::Row(key.clone()));
@@ -85,13 +85,13 @@ fn each_record_of(changed: &Changed) -> impl Iterator<Item = (RecordKey, Option<
     })
 }
 
-impl Rows for Look<'_> {
+impl Rows for CacheView<'_> {
     fn row(&self, key: &Key) -> Option<Arc<Row>> {
         self.get(key)
     }
 
     fn each_record(&self, then: &mut dyn FnMut(RecordKey, &Record)) {
-        for (key, record) in self.known.records() {
+        for (key, record) in self.cache.records() {
             if self.group.is_none_or(|group| !group.contains_key(&Key::Record(key))) {
                 then(key, record);
             }
@@ -104,12 +104,12 @@ impl Rows for Look<'_> {
     }
 
     fn queue(&self, se: SeNumber) -> Vec<Deletion> {
-        if !self.known.has_queue(se) {
+        if !self.cache.has_queue(se) {
             self.needs.borrow_mut().insert(Need::Queue(se));
         }
         let (from, until) = queue_bounds(se);
-        let known = self.known.range(&from, &until);
-        let mut all: Changed = known.map(|(key, row)| (key.clone(), row.cloned())).collect();
+        let cache = self.cache.range(&from, &until);
+        let mut all: Changed = cache.map(|(key, row)| (key.clone(), row.cloned())).collect();
         for (key, row) in self.group.into_iter().flat_map(|group| group.range(from.clone()..=until.clone())) {
             all.insert(key.clone(), row.clone());
         }
@@ -133,7 +133,7 @@ fn deletions_in(rows: Changed) -> Vec<Deletion> {
 
 /// A change in the making: the rows that it has changed so far.
 pub(crate) struct Working<'a> {
-    pub look: Look<'a>,
+    pub view: CacheView<'a>,
     pub own: Changed,
     /// Reason why the rows do not fit together, if they do not.
     pub defect: Option<String>,
@@ -149,11 +149,11 @@ impl Rows for Working<'_> {
         {
             return None;
         }
-        self.look.get(key)
+        self.view.get(key)
     }
 
     fn each_record(&self, then: &mut dyn FnMut(RecordKey, &Record)) {
-        self.look.each_record(&mut |key, record| {
+        self.view.each_record(&mut |key, record| {
             if !self.own.contains_key(&Key::Record(key)) {
                 then(key, record);
             }
@@ -168,7 +168,7 @@ impl Rows for Working<'_> {
     fn queue(&self, se: SeNumber) -> Vec<Deletion> {
         let (from, until) = queue_bounds(se);
         let mut all = Changed::new();
-        for deletion in self.look.queue(se) {
+        for deletion in self.view.queue(se) {
             all.insert(Key::Deletion { se, id: deletion.id }, Some(Arc::new(Row::Deletion(deletion))));
         }
         for (key, row) in self.own.range(from..=until) {
@@ -343,7 +343,7 @@ macro_rules! view_of_rows {
     };
 }
 
-view_of_rows!(Look<'_>);
+view_of_rows!(CacheView<'_>);
 view_of_rows!(Working<'_>);
 
 impl Working<'_> {
@@ -407,7 +407,7 @@ impl rules::State for Working<'_> {
     fn forget_members(&mut self, collection: Guid) {
         let bounds = member_bounds(collection);
         let range = (Bound::Included(bounds.0), Bound::Included(bounds.1));
-        let in_group = self.look.group.into_iter().flat_map(|group| group.range(range.clone()));
+        let in_group = self.view.group.into_iter().flat_map(|group| group.range(range.clone()));
         let members: Vec<Key> = in_group
             .map(|(key, _)| key)
             .chain(self.own.range(range.clone()).map(|(key, _)| key))
@@ -484,9 +484,4 @@ impl rules::State for Working<'_> {
     fn deletions_on(&self, se: SeNumber) -> Vec<Deletion> {
         self.queue(se)
     }
-}
-
-/// First and last possible key of a member of this collection.
-pub(crate) fn member_bounds(collection: Guid) -> (Key, Key) {
-    (Key::Member { collection, guid: Guid([0; 16]) }, Key::Member { collection, guid: Guid([0xff; 16]) })
 }

@@ -66,11 +66,11 @@ pub struct CassandraFactory {
     /// Contact nodes.
     pub hosts: String,
     /// Approximate rows in a server's cache; few, so that it evicts often.
-    pub rows_known: usize,
+    pub cache_rows: usize,
     /// Changes of one log segment; few, so that there are many.
-    pub stretch_changes: u64,
+    pub segment_changes: u64,
     /// Changes after which a server flushes.
-    pub settle_changes: u64,
+    pub flush_changes: u64,
     /// Bytes of the filter of existing keys; 0 for none.
     pub filter_bytes: usize,
     /// Children of a directory per partition; few, so that directories get more partitions.
@@ -89,9 +89,9 @@ impl CassandraFactory {
     pub fn on(hosts: String) -> Self {
         CassandraFactory {
             hosts,
-            rows_known: 100_000,
-            stretch_changes: 500,
-            settle_changes: 40,
+            cache_rows: 100_000,
+            segment_changes: 500,
+            flush_changes: 40,
             filter_bytes: 1 << 16,
             partition_rows: 15,
             history_kept_ms: None,
@@ -110,9 +110,9 @@ impl CassandraFactory {
     pub fn forgetful(hosts: String) -> Self {
         CassandraFactory {
             hosts,
-            rows_known: 60,
-            stretch_changes: 7,
-            settle_changes: 3,
+            cache_rows: 60,
+            segment_changes: 7,
+            flush_changes: 3,
             filter_bytes: 0,
             partition_rows: 3,
             history_kept_ms: None,
@@ -122,9 +122,9 @@ impl CassandraFactory {
     }
 
     fn tune(&self, settings: &mut CassandraSettings) {
-        settings.rows_known = self.rows_known;
-        settings.stretch_changes = self.stretch_changes;
-        settings.settle_changes = self.settle_changes;
+        settings.cache_rows = self.cache_rows;
+        settings.segment_changes = self.segment_changes;
+        settings.flush_changes = self.flush_changes;
         settings.filter_bytes = self.filter_bytes;
         settings.partition_rows = self.partition_rows;
         settings.history_kept_ms = self.history_kept_ms;

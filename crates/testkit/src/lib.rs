@@ -10,7 +10,7 @@
 //! - [`winners`] lets many want one name.
 //!
 //! A [`StoreFactory`] puts a store under test. The tests of other crates use [`TestClock`], a store
-//! with a front ([`fronted`]), and [`settings`] to begin with.
+//! with a front ([`fronted`]), and [`settings`] to begin with. [`waiting`] polls conditions.
 //!
 //! The environment variable `EXACAT_TEST_ROUNDS` sets the length of the tests: see [`rounds`].
 
@@ -32,6 +32,7 @@ pub mod history;
 pub mod random;
 pub mod scene;
 pub mod settings;
+pub mod waiting;
 pub mod winners;
 
 pub use clock::TestClock;

@@ -466,3 +466,40 @@ fn every_decision_record_has_a_status_and_a_line_in_the_table() {
     let listed: Vec<&str> = table.lines().filter(|line| line.starts_with("| [")).collect();
     assert_eq!(listed, rows, "the table in docs/decisions/README.md");
 }
+
+/// Pauses that tests still make elsewhere than in `testkit/src/waiting.rs`. A number may only shrink.
+const SLEEPS: [(&str, usize); 6] = [
+    // A bounded poll; the client's tests do without the testkit.
+    ("crates/client/tests/client/fake.rs", 1),
+    ("crates/client/tests/client/streams.rs", 1),
+    ("crates/server/tests/http/third_party.rs", 1),
+    ("crates/server/tests/native/admission.rs", 1),
+    ("crates/testkit/tests/cassandra/losses.rs", 1),
+    ("crates/testkit/tests/cassandra/servers.rs", 1),
+];
+
+/// Goal: tests wait for conditions, through the bounded helpers of `testkit::waiting`. A pause in
+/// place of a condition is a flake on a slow machine, and a delay on a fast one.
+#[test]
+fn tests_do_not_sleep() {
+    let helper = root().join("crates/testkit/src/waiting.rs");
+    let mut wrong = Vec::new();
+    for path in rust_files().into_iter().filter(|path| *path != helper) {
+        let name = path.strip_prefix(root()).expect("below the root").display().to_string();
+        if !(name.contains("/tests/") || name.starts_with("crates/testkit/src/")) {
+            continue;
+        }
+        // In two parts, so that this file does not contain it.
+        let pause = concat!("sle", "ep(");
+        let is_pause = |place: usize, text: &str| {
+            !text[..place].ends_with(|before: char| before.is_alphanumeric() || before == '_')
+        };
+        let text = read(&path);
+        let count = text.match_indices(pause).filter(|(place, _)| is_pause(*place, &text)).count();
+        let allowed = SLEEPS.iter().find(|(listed, _)| *listed == name).map_or(0, |(_, count)| *count);
+        if count != allowed {
+            wrong.push(format!("{name}: {count} pauses, allowed are {allowed}"));
+        }
+    }
+    assert!(wrong.is_empty(), "wait for a condition instead:\n{}", wrong.join("\n"));
+}

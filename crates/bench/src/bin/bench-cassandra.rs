@@ -291,7 +291,7 @@ async fn run(bench: &Bench, settings: &CassandraSettings) {
     let one = directories[1];
 
     // A store that keeps nothing of what it reads, once its rows are in the tables.
-    let cold = CassandraSettings { rows_known: 1, filter_bytes: 0, ..settings.clone() };
+    let cold = CassandraSettings { cache_rows: 1, filter_bytes: 0, ..settings.clone() };
     let cold = CassandraStore::open(cold, Arc::new(SystemClock)).await.unwrap();
     looking_up(bench, &session, [&store, &cold], (&select, &slice), listed).await;
     cold.close().await.unwrap();
@@ -352,8 +352,8 @@ async fn run(bench: &Bench, settings: &CassandraSettings) {
         "conditional_batches",
         "appends_lost",
         "appends_unknown",
-        "appends_gave_way",
-        "requests_taken_over",
+        "appends_backed_off",
+        "requests_forwarded_in",
         "reads",
         "rounds_fetched",
     ]

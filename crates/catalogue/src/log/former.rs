@@ -3,8 +3,7 @@
 use exacat_model::{At, DirId, EntryId, Lfn, Name, Result, Revision};
 use exacat_store::{Trace, Traces};
 
-use super::older::Stood;
-use super::{Position, Subject};
+use super::position::{Position, Stood, Subject};
 use crate::Catalogue;
 
 /// Most places examined for one path: for each component the present entry, then the one that left

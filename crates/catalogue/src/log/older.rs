@@ -1,34 +1,11 @@
 //! Changes of an older release: they do not name their predecessor, so each page reads a bounded
 //! part of the log for them.
 
-use exacat_model::{
-    Answer, At, Change, DirId, Effect, EntryId, Lfn, Name, Result, Revision, canonical_struct,
-};
+use exacat_model::{Answer, At, Change, DirId, Effect, EntryId, Lfn, Result, Revision};
 
-use super::{Chain, Position, READ_CHANGES, Subject, never_there};
+use super::position::{Chain, Position, READ_CHANGES, Stood, Subject, never_there};
 use crate::Catalogue;
 use crate::caller::Caller;
-
-/// The entries found so far for each component of a path: the last one that took the name.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Stood {
-    ids: Vec<Option<EntryId>>,
-    /// The change that purged the last of them, if any.
-    purged: Option<Revision>,
-}
-
-canonical_struct!(Stood { ids, purged });
-
-impl Stood {
-    pub fn of(names: &[Name]) -> Self {
-        Stood { ids: vec![None; names.len()], purged: None }
-    }
-
-    /// Returns the change that purged the entry at the end of the path, if any.
-    pub fn purged(&self) -> Option<Revision> {
-        self.purged
-    }
-}
 
 impl Catalogue {
     /// Follows the names of a path through a bounded part of the log. Returns an empty page and the

@@ -9,7 +9,7 @@ use exacat_store::{Outcome, Refusal, Request};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
-use super::{Call, PartIds, Plan};
+use super::call::{Call, PartIds, Plan};
 use crate::Catalogue;
 use crate::caller::Caller;
 use crate::execute::apart;
@@ -83,7 +83,7 @@ impl Catalogue {
         let mut settled: Vec<Option<Result<Answer>>> = files.iter().map(|_| None).collect();
         let ways = Mutex::default();
         let names = self.names();
-        let call = Call { caller, files, parents: false, existing, names, known: None, ways: Some(&ways) };
+        let call = Call { caller, files, parents: false, existing, names, cache: None, ways: Some(&ways) };
         let Some(first) = ids.first() else { return settled };
         // These ids stay unused, because no directory is made and nothing merged.
         let unused = PartIds { create: *first, merge: *first, parents: *first };

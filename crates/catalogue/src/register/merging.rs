@@ -8,7 +8,7 @@ use exacat_model::{
     Result, Tag,
 };
 
-use super::{Call, about, replicas_of};
+use super::call::{Call, about, replicas_of};
 use crate::caller::WRITE;
 use crate::registry::Names;
 use crate::repeat::nothing;
@@ -139,7 +139,7 @@ fn compare_replica(names: &Names, there: &File, replica: Replica, difference: &m
 }
 
 /// The state of one place of a merging request.
-pub(super) enum Slot {
+pub(super) enum MergePlace {
     /// An update of the entry with this GUID was sent.
     Sent(Guid),
     /// Nothing was sent, for this reason.
@@ -151,7 +151,7 @@ pub(super) enum Slot {
 /// A merging request in preparation, with as many places as the part has files.
 pub(super) struct Merge {
     mutations: Vec<Mutation>,
-    slots: Vec<Option<Slot>>,
+    slots: Vec<Option<MergePlace>>,
     /// Entries changed by earlier places, as they will be: a call may name one file many times.
     edited: HashMap<Guid, Entry>,
 }
@@ -169,7 +169,7 @@ impl Merge {
         self.slots.iter().all(Option::is_none)
     }
 
-    pub(super) fn into_request(self) -> (Vec<Mutation>, Vec<Option<Slot>>) {
+    pub(super) fn into_request(self) -> (Vec<Mutation>, Vec<Option<MergePlace>>) {
         (self.mutations, self.slots)
     }
 
@@ -185,7 +185,7 @@ impl Merge {
     ) {
         self.slots[place] = Some(match self.try_add(call, place, file, archive, resolved) {
             Ok(slot) => slot,
-            Err(error) => Slot::Refused(error),
+            Err(error) => MergePlace::Refused(error),
         });
     }
 
@@ -196,7 +196,7 @@ impl Merge {
         file: &NewFile,
         archive: Option<Guid>,
         resolved: Resolved,
-    ) -> Result<Slot> {
+    ) -> Result<MergePlace> {
         let read = resolved.entry;
         let earlier = read.guid().and_then(|guid| self.edited.remove(&guid));
         let is_second = earlier.is_some();
@@ -218,12 +218,12 @@ impl Merge {
             Ok(difference)
                 if is_second && difference.edits.iter().any(|edit| matches!(edit, Edit::SetTag(_))) =>
             {
-                Ok(Slot::Later)
+                Ok(MergePlace::Later)
             }
-            Ok(_) => Ok(Slot::Sent(guid)),
+            Ok(_) => Ok(MergePlace::Sent(guid)),
         };
         let mut entry = entry;
-        if let (Ok(Slot::Sent(_)), Ok(difference)) = (&slot, difference) {
+        if let (Ok(MergePlace::Sent(_)), Ok(difference)) = (&slot, difference) {
             let expect = if is_second || difference.edits.is_empty() {
                 Expect::entry(EntryId::Object(guid))
             } else {

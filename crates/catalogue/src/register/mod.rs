@@ -10,25 +10,25 @@
 //! adds what the file lacks.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
 use exacat_model::limits::{BATCH_BYTES_MAX, BATCH_MUTATIONS_MAX};
 use exacat_model::operation::{Existing, NewFile, Registered};
 use exacat_model::{
-    AccountName, Answer, At, DirId, EntryId, Error, ErrorKind, File, FileRef, GroupId, Guid, Lfn, Location,
-    Mode, Mutation, NewBody, NewEntry, OperationId, Pfn, Replica, ReplicaState, Result, Se, SeNumber, UserId,
+    AccountName, Answer, At, EntryId, Error, ErrorKind, File, FileRef, GroupId, Guid, Lfn, Mode, Mutation,
+    NewBody, NewEntry, OperationId, Replica, Result, UserId,
 };
-use exacat_store::{Gate, Gates, Outcome, Place, Refusal};
-use parking_lot::Mutex;
+use exacat_store::{Gate, Outcome, Place, Refusal};
 
+mod call;
 mod each;
 mod merging;
 
-use merging::{Merge, Slot, same};
+pub use call::DirectoryCache;
+pub(crate) use call::{Call, PartIds, Plan};
+use call::{about, replicas_of};
+use merging::{Merge, MergePlace, same};
 
 use crate::caller::{Caller, PASS, READ, WRITE};
-use crate::loading::KnownDirectories;
-use crate::registry::Names;
 use crate::repeat::{nothing, refused};
 use crate::resolve::{Resolved, Spot};
 use crate::trailing::check_new_name;
@@ -40,39 +40,8 @@ const PART_BYTES_MAX: usize = BATCH_BYTES_MAX / 2;
 /// many files of one call may each set tags of their own on one entry.
 const ROUNDS_MAX: usize = 16;
 
-/// The common data of all files of a call.
-pub(crate) struct Call<'a> {
-    pub caller: &'a Caller,
-    pub files: &'a [NewFile],
-    pub parents: bool,
-    pub existing: Existing,
-    pub names: Arc<Names>,
-    /// Directories that a load found before and that cannot have gone.
-    pub known: Option<&'a KnownDirectories>,
-    /// Records the ancestor permissions of each directory, with its own last, if the caller needs
-    /// them.
-    pub ways: Option<&'a Mutex<HashMap<DirId, Gates>>>,
-}
-
-/// Operation ids of one part.
-pub(crate) struct PartIds {
-    pub create: OperationId,
-    pub merge: OperationId,
-    pub parents: OperationId,
-}
-
-/// The plan for a file before the store is asked.
-pub(crate) enum Plan {
-    /// Create it in this directory.
-    Create(Box<NewEntry>),
-    /// Creation is refused, but the file may exist already.
-    Closed(Error),
-    /// The request is invalid.
-    Refused(Error),
-}
-
 /// The result of a file in one round.
-enum Found {
+enum FileResult {
     Settled(Result<Registered>),
     /// The file changed while it was compared.
     Again,
@@ -91,7 +60,7 @@ impl Catalogue {
         if files.len() > BATCH_MUTATIONS_MAX {
             return Err(Error::limit("the number of files in one request", files.len(), BATCH_MUTATIONS_MAX));
         }
-        let call = Call { caller, files, parents, existing, names: self.names(), known: None, ways: None };
+        let call = Call { caller, files, parents, existing, names: self.names(), cache: None, ways: None };
         let mut answers: Vec<Option<Result<Registered>>> = files.iter().map(|_| None).collect();
         for (number, part) in parts(files).into_iter().enumerate() {
             let step = number as u64 * 3;
@@ -119,10 +88,10 @@ impl Catalogue {
         loop {
             round += 1;
             let found = self.register_round(call, ids, part).await?;
-            if round >= ROUNDS_MAX || !found.iter().any(|found| matches!(found, Found::Again)) {
-                let settle = |(index, found): (&usize, Found)| match found {
-                    Found::Settled(answer) => answer,
-                    Found::Again => Err(Error::new(
+            if round >= ROUNDS_MAX || !found.iter().any(|found| matches!(found, FileResult::Again)) {
+                let settle = |(index, found): (&usize, FileResult)| match found {
+                    FileResult::Settled(answer) => answer,
+                    FileResult::Again => Err(Error::new(
                         ErrorKind::Conflict,
                         format!("{} kept changing while it was registered", call.files[*index].lfn),
                     )),
@@ -134,7 +103,12 @@ impl Catalogue {
 
     /// Attempts a part once. Sends files settled in an earlier round again; the store returns their
     /// first outcome.
-    async fn register_round(&self, call: &Call<'_>, ids: &PartIds, part: &[usize]) -> Result<Vec<Found>> {
+    async fn register_round(
+        &self,
+        call: &Call<'_>,
+        ids: &PartIds,
+        part: &[usize],
+    ) -> Result<Vec<FileResult>> {
         let plans = self.plan(call, ids, part).await?;
         let mut mutations = Vec::with_capacity(part.len());
         let mut refusals = Vec::with_capacity(part.len());
@@ -161,20 +135,20 @@ impl Catalogue {
                 (_, Some((error, may_be_there))) => {
                     if may_be_there && call.existing != Existing::Refuse {
                         there.push((place, Some(error)));
-                        found.push(Found::Again);
+                        found.push(FileResult::Again);
                         continue;
                     }
                     Err(error)
                 }
                 (Outcome::Refused(Refusal::Exists(_)), None) if call.existing != Existing::Refuse => {
                     there.push((place, None));
-                    found.push(Found::Again);
+                    found.push(FileResult::Again);
                     continue;
                 }
                 (Outcome::Refused(refusal), None) => Err(self.not_created(call.caller, file, refusal).await),
                 (_, None) => Err(Error::new(ErrorKind::Internal, "a file was created without a GUID")),
             };
-            found.push(Found::Settled(answer));
+            found.push(FileResult::Settled(answer));
         }
         if !there.is_empty() {
             self.compare(call, ids, part, there, &mut found).await?;
@@ -253,8 +227,8 @@ impl Catalogue {
         }
         let mut found: Vec<Result<Gate>> = Vec::with_capacity(lfns.len());
         let mut missing = Vec::new();
-        if let Some(known) = call.known {
-            let found = self.known_directories(call, known, ids, &lfns).await?;
+        if let Some(cache) = call.cache {
+            let found = self.cached_directories(call, cache, ids, &lfns).await?;
             return Ok(Directories { of_place, found });
         }
         for (number, spot) in self.spots(call.caller, &lfns, true).await?.into_iter().enumerate() {
@@ -323,7 +297,7 @@ impl Catalogue {
         ids: &PartIds,
         part: &[usize],
         there: Vec<(usize, Option<Error>)>,
-        found: &mut [Found],
+        found: &mut [FileResult],
     ) -> Result<()> {
         let lfns: Vec<Lfn> = there.iter().map(|(place, _)| call.files[part[*place]].lfn.clone()).collect();
         let spots = self.spots(call.caller, &lfns, false).await?;
@@ -332,14 +306,14 @@ impl Catalogue {
         for ((place, closed), spot) in there.into_iter().zip(spots) {
             let file = &call.files[part[place]];
             found[place] = match (spot, closed) {
-                (Err(error), _) => Found::Settled(Err(error)),
-                (Ok(Spot::Vacant(_)), Some(error)) => Found::Settled(Err(error)),
+                (Err(error), _) => FileResult::Settled(Err(error)),
+                (Ok(Spot::Vacant(_)), Some(error)) => FileResult::Settled(Err(error)),
                 // The file was removed between the two reads.
-                (Ok(Spot::Vacant(_)), None) => Found::Again,
+                (Ok(Spot::Vacant(_)), None) => FileResult::Again,
                 (Ok(Spot::Taken(resolved)), _) if !call.caller.has_entry(&resolved.entry, READ) => {
                     // A difference would reveal the file's contents.
                     let message = format!("{} exists, and you may not read it (no r)", file.lfn);
-                    Found::Settled(Err(Error::new(ErrorKind::Exists, message)))
+                    FileResult::Settled(Err(Error::new(ErrorKind::Exists, message)))
                 }
                 (Ok(Spot::Taken(resolved)), _) => {
                     let archive = archives.get(&place).and_then(|archive| archive.as_ref().ok()).copied();
@@ -348,7 +322,7 @@ impl Catalogue {
                             merge.add(call, place, file, archive, *resolved);
                             continue;
                         }
-                        _ => Found::Settled(same(call, file, archive, &resolved.entry)),
+                        _ => FileResult::Settled(same(call, file, archive, &resolved.entry)),
                     }
                 }
             };
@@ -362,17 +336,17 @@ impl Catalogue {
             let Some(slot) = slot else { continue };
             found[place] = match (outcome, slot) {
                 (Outcome::Applied { id: Some(EntryId::Object(guid)), .. }, _) => {
-                    Found::Settled(Ok(Registered::Merged(guid)))
+                    FileResult::Settled(Ok(Registered::Merged(guid)))
                 }
-                (_, Slot::Refused(error)) => Found::Settled(Err(error)),
-                (_, Slot::Later)
+                (_, MergePlace::Refused(error)) => FileResult::Settled(Err(error)),
+                (_, MergePlace::Later)
                 | (Outcome::Refused(Refusal::Stale | Refusal::NotFound | Refusal::ParentGone), _) => {
-                    Found::Again
+                    FileResult::Again
                 }
-                (Outcome::Refused(refusal), Slot::Sent(_)) => {
-                    Found::Settled(Err(refused(&call.files[part[place]].lfn, refusal)))
+                (Outcome::Refused(refusal), MergePlace::Sent(_)) => {
+                    FileResult::Settled(Err(refused(&call.files[part[place]].lfn, refusal)))
                 }
-                (_, Slot::Sent(guid)) => Found::Settled(Ok(Registered::Unchanged(guid))),
+                (_, MergePlace::Sent(guid)) => FileResult::Settled(Ok(Registered::Unchanged(guid))),
             };
         }
         Ok(())
@@ -485,52 +459,6 @@ fn owner_and_group(
     Ok((owner, group))
 }
 
-/// Returns the replicas of a file with this GUID, as the request gives them.
-fn replicas_of(names: &Names, file: &NewFile, guid: Guid, archive: Option<Guid>) -> Result<Vec<Replica>> {
-    if let Some((_, member)) = &file.member_of {
-        if !file.replicas.is_empty() {
-            return Err(Error::invalid("a file inside an archive has no replicas of its own"));
-        }
-        let archive = archive.ok_or_else(|| Error::not_found("the archive it is inside is not there"))?;
-        if archive == guid {
-            return Err(Error::invalid("a file cannot be inside itself"));
-        }
-        let location = Location::Member { archive, member: member.clone() };
-        let replica = Replica { se: SeNumber::NONE, state: ReplicaState::Available, location };
-        replica.check()?;
-        return Ok(vec![replica]);
-    }
-    let mut replicas = Vec::with_capacity(file.replicas.len());
-    for new in &file.replicas {
-        let se = names.se(&new.se)?;
-        let location = location(new.pfn.as_ref(), guid, se)?;
-        replicas.push(Replica { se: se.number, state: new.state, location });
-    }
-    Ok(replicas)
-}
-
-/// Returns the stored form of a replica's location: a PFN derived from storage element and GUID is
-/// not stored.
-pub(crate) fn location(pfn: Option<&Pfn>, guid: Guid, se: &Se) -> Result<Location> {
-    let Some(pfn) = pfn else {
-        if se.prefix.is_empty() {
-            return Err(Error::invalid(format!(
-                "{} has no prefix to derive a PFN from: give the PFN",
-                se.name
-            )));
-        }
-        return Ok(Location::Derived);
-    };
-    let text = pfn.as_str();
-    if !se.prefix.is_empty()
-        && text.len() == se.prefix.len() + Guid::STORAGE_PATH_BYTES
-        && text.strip_prefix(&se.prefix) == Some(guid.storage_path().as_str())
-    {
-        return Ok(Location::Derived);
-    }
-    Ok(Location::Explicit(pfn.clone()))
-}
-
 /// Splits a call into parts, each a list of indices into `files`. Files inside archives of the same
 /// call come last. The split depends on `files` alone, so a repeat is split the same way.
 fn parts(files: &[NewFile]) -> Vec<Vec<usize>> {
@@ -616,8 +544,4 @@ fn archive(caller: &Caller, found: Resolved) -> Result<Guid> {
 
 fn is_root() -> Error {
     Error::invalid("/ is the root directory, no name for a file")
-}
-
-fn about(lfn: &Lfn, error: Error) -> Error {
-    Error::new(error.kind, format!("{lfn}: {}", error.message))
 }

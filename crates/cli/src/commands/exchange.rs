@@ -8,8 +8,9 @@ use exacat_exchange::columns::{Columns, Role};
 use exacat_exchange::export::{ExportOptions, ExportReport, export as export_into, export_to};
 use exacat_exchange::generate::Generated;
 use exacat_exchange::input::Compression;
-use exacat_exchange::listing::{Examined, Repeats, Rest, RowKind};
+use exacat_exchange::listing::Examined;
 use exacat_exchange::local::Local;
+use exacat_exchange::options::{Repeats, Rest, RowKind};
 use exacat_exchange::output::OutputFile;
 use exacat_exchange::records::Format;
 use exacat_exchange::reject::Reason;
@@ -708,7 +709,7 @@ mod tests {
         let report = |rows, unchanged, rejected, created| ImportReport {
             rows,
             rejected,
-            counts: exacat_exchange::import::Counts { unchanged, created, ..Default::default() },
+            counts: exacat_exchange::counts::Counts { unchanged, created, ..Default::default() },
             ..ImportReport::default()
         };
         for (given, wanted) in [

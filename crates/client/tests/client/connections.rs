@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Notify;
 
 fn du() -> Operation {
     Operation::Du { lfns: vec![lfn("/d")] }
@@ -158,7 +159,7 @@ async fn another_catalogue_is_refused() {
 #[tokio::test]
 async fn after_a_goodbye_calls_go_elsewhere_and_what_is_in_flight_is_finished() {
     let said = Arc::new(AtomicUsize::new(0));
-    let (says, finish) = (said.clone(), Arc::new(tokio::sync::Notify::new()));
+    let (says, finish) = (said.clone(), Arc::new(Notify::new()));
     let finished = finish.clone();
     let one = Fake::serve(move |number, mut conn| {
         let (says, finish) = (says.clone(), finished.clone());
@@ -186,7 +187,6 @@ async fn after_a_goodbye_calls_go_elsewhere_and_what_is_in_flight_is_finished() 
     eventually("the goodbye is said", || said.load(Ordering::SeqCst) == 1).await;
     // The goodbye may still be on its way. A call before its arrival uses the second server all the
     // same, because the first answers nothing.
-    tokio::time::sleep(Duration::from_millis(20)).await;
     assert_eq!(client.call(du()).await, Ok(done(2)));
     finish.notify_one();
     assert_eq!(early.await.unwrap(), Ok(done(1)));
@@ -332,23 +332,27 @@ async fn a_server_that_reads_nothing_is_taken_for_dead() {
 
 #[tokio::test]
 async fn closing_waits_for_what_is_in_flight_and_says_goodbye() {
-    let goodbyes = Arc::new(AtomicUsize::new(0));
-    let fake = Fake::serve_with(&goodbyes, |count, _, mut conn| async move {
+    let state = Arc::new((AtomicUsize::new(0), Notify::new(), Notify::new()));
+    let fake = Fake::serve_with(&state, |state, _, mut conn| async move {
+        let (goodbyes, arrived, closing) = &*state;
         conn.greet().await;
         let (request, ..) = conn.operation().await.unwrap();
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        arrived.notify_one();
+        closing.notified().await;
         conn.send(request, outcome(Ok(done(1)))).await;
         assert!(matches!(conn.receive().await, Some((0, Frame::Goodbye { .. }))));
         assert_eq!(conn.receive().await, None);
-        count.fetch_add(1, Ordering::SeqCst);
+        goodbyes.fetch_add(1, Ordering::SeqCst);
     });
+    let (goodbyes, arrived, closing) = &*state;
     let client = fake.client().await;
     let calling = tokio::spawn({
         let client = client.clone();
         async move { client.call(du()).await }
     });
-    tokio::time::sleep(Duration::from_millis(10)).await;
-    client.close().await;
+    arrived.notified().await;
+    // The answer comes after the first poll of `close`, which begins it.
+    tokio::join!(client.close(), async { closing.notify_one() });
     assert_eq!(calling.await.unwrap(), Ok(done(1)));
     eventually("the goodbye", || goodbyes.load(Ordering::SeqCst) == 1).await;
     let closed = tokio::time::timeout(PATIENCE, client.call(du())).await.unwrap().unwrap_err();
@@ -358,9 +362,12 @@ async fn closing_waits_for_what_is_in_flight_and_says_goodbye() {
 
 #[tokio::test]
 async fn closing_does_not_wait_for_ever() {
-    let fake = Fake::serve(|_, mut conn| async move {
+    let arrived = Arc::new(Notify::new());
+    let fake = Fake::serve_with(&arrived, |arrived, _, mut conn| async move {
         conn.greet().await;
-        while conn.asked().await.is_some() {}
+        while conn.asked().await.is_some() {
+            arrived.notify_one();
+        }
     });
     let settings = ClientSettings { close_timeout: Duration::from_millis(100), ..settings() };
     let client = fake.client_with(settings).await;
@@ -368,7 +375,7 @@ async fn closing_does_not_wait_for_ever() {
         let client = client.clone();
         async move { client.call(Operation::Mkdir { lfns: vec![lfn("/d")], parents: false, mode: None }).await }
     });
-    tokio::time::sleep(Duration::from_millis(20)).await;
+    arrived.notified().await;
     tokio::time::timeout(PATIENCE, client.close()).await.unwrap();
     // The request was sent, so it may have been done.
     let lost = tokio::time::timeout(PATIENCE, calling).await.unwrap().unwrap().unwrap_err();

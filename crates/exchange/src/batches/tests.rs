@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::limits::BATCH_ROWS_MAX;
-use crate::listing::ListingOptions;
+use crate::options::ListingOptions;
 
 /// Returns all messages that the thread sends for a listing.
 fn all(content: &str, options: ListingOptions, reading: Reading) -> Vec<Read> {

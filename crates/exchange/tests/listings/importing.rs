@@ -2,7 +2,7 @@
 
 use crate::support::{Desk, Direct, lfn, se_name};
 use exacat_exchange::columns::Columns;
-use exacat_exchange::listing::{Repeats, Rest, RowKind};
+use exacat_exchange::options::{Repeats, Rest, RowKind};
 use exacat_exchange::records::Format;
 use exacat_exchange::{ImportOptions, Preset};
 use exacat_model::operation::Existing;

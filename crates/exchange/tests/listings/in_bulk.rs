@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::support::{Desk, Direct, Ticking, real_data};
 use exacat_exchange::bulk::{Bulk, OneByOne};
-use exacat_exchange::listing::Repeats;
 use exacat_exchange::local::Local;
+use exacat_exchange::options::Repeats;
 use exacat_exchange::tree::TreeSettings;
 use exacat_exchange::{Catalogue, ImportOptions, ImportReport, Preset, import, import_in_bulk};
 use exacat_model::operation::{Existing, Owner, SeSettings};

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use exacat_testkit::waiting::{eventually_so, found};
+
 use crate::http2::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, Http2, PING, RST_STREAM, SETTINGS, frame, header,
 };
@@ -12,29 +14,21 @@ const LINES: (&str, &str) = ("Accept", "application/x-ndjson");
 
 /// Waits until unread answers hold so many bytes; returns their number.
 async fn is_held(world: &World, bytes: u64) -> u64 {
-    let held = async {
-        loop {
-            let held = world.figure("server", "held_unread-bytes").await;
-            if held >= bytes {
-                return held;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(crate::web::PATIENCE, held).await.expect("unread answers hold room")
+    found("unread answers to hold room", async || {
+        let held = world.figure("server", "held_unread-bytes").await;
+        (held >= bytes).then_some(held)
+    })
+    .await
 }
 
 /// Waits until no answer that nobody reads holds room, while another client is served.
 async fn is_given_back(world: &World) {
     let mut other = Web::admin(world).await;
-    tokio::time::timeout(crate::web::PATIENCE, async {
-        while world.figure("server", "held_unread-bytes").await > 0 {
-            assert_eq!(other.get("/api/v1/whoami").await.status, 200);
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+    eventually_so("the room of unread answers to be given back", async || {
+        assert_eq!(other.get("/api/v1/whoami").await.status, 200);
+        world.figure("server", "held_unread-bytes").await == 0
     })
-    .await
-    .expect("the room of unread answers is given back");
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,11 +4,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use exacat_server::issuers::{IssuerSettings, Profile, save};
+use exacat_testkit::waiting::eventually_so;
 use parking_lot::Mutex;
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
@@ -413,13 +413,8 @@ async fn bad_tokens_are_refused_with_a_reason() {
 
 /// Asks until the answer has this status.
 async fn until(web: &mut Web, status: u16) {
-    tokio::time::timeout(crate::web::PATIENCE, async {
-        while web.get("/api/v1/whoami").await.status != status {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    })
-    .await
-    .unwrap();
+    eventually_so(&format!("status {status}"), async || web.get("/api/v1/whoami").await.status == status)
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

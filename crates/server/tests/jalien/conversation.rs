@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use exacat_testkit::waiting::found;
 use futures::{SinkExt, StreamExt};
 use tokio_tungstenite::tungstenite::Message;
 
@@ -215,20 +216,16 @@ async fn repeated_command_with_wildcards_does_the_rest() {
     drop(alien);
     world.hooks.hold_applies.send_replace(false);
     let stale = libc::ESTALE.to_string();
-    let begun = std::time::Instant::now();
-    loop {
+    // The server refuses until it has noticed that the connection broke.
+    let (mut again, answer) = found("the end of the old connection", async || {
         let mut again = Alien::reconnect(&world, Some(&pair)).await.unwrap();
         let answer = again.call("rm", &["*.x"]).await;
-        // Retry until the server has noticed that the connection broke.
-        if answer["metadata"]["exitcode"] == stale.as_str() && begun.elapsed() < PATIENCE {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-            continue;
-        }
-        let done = answer["metadata"]["exitcode"] == "0" || answer["metadata"]["exitcode"] == "2";
-        assert!(done, "{answer}");
-        assert_eq!(again.texts("ls", &["-nokeys"]).await, Vec::<String>::new());
-        break;
-    }
+        (answer["metadata"]["exitcode"] != stale.as_str()).then_some((again, answer))
+    })
+    .await;
+    let done = answer["metadata"]["exitcode"] == "0" || answer["metadata"]["exitcode"] == "2";
+    assert!(done, "{answer}");
+    assert_eq!(again.texts("ls", &["-nokeys"]).await, Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

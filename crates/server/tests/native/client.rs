@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use exacat_model::{Answer, Error, Operation, OperationId, TimeMs};
 use exacat_testkit::TestClock;
@@ -18,8 +17,8 @@ use tokio_rustls::TlsConnector;
 
 use crate::world::World;
 
-/// Longest wait of a test.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+#[allow(unused_imports, reason = "each test program uses some of them")]
+pub use exacat_testkit::waiting::{eventually, eventually_so, soon};
 /// Largest frame that the client accepts.
 pub const FRAME_BYTES_MAX: usize = exacat_wire::native::limits::FRAME_BYTES_MAX;
 
@@ -33,34 +32,6 @@ pub struct Client {
     next: u64,
     /// The server's time from the handshake.
     time: TimeMs,
-}
-
-/// Waits for a future with a time limit, and fails the test after it.
-pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(PATIENCE, future).await {
-        Ok(value) => value,
-        Err(_) => panic!("waited in vain for {what}"),
-    }
-}
-
-/// Polls until the condition holds.
-pub async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    soon(what, async {
-        while !holds() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    })
-    .await;
-}
-
-/// Polls an asynchronous condition until it holds.
-pub async fn eventually_so(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    soon(what, async {
-        while !holds().await {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    })
-    .await;
 }
 
 /// Returns a fresh operation id, made when the tests' clock starts.

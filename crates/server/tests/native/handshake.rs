@@ -9,7 +9,7 @@ use exacat_wire::native::{
 };
 use tokio::io::AsyncWriteExt;
 
-use crate::client::{Client, FRAME_BYTES_MAX, PATIENCE, tls};
+use crate::client::{Client, FRAME_BYTES_MAX, eventually_so, tls};
 use crate::world::World;
 
 fn header(counted: u32, number: u8, flags: u8, request: u64) -> Vec<u8> {
@@ -225,19 +225,16 @@ async fn who_is_idle_is_told_and_disconnected_unless_it_pings() {
     assert_eq!(ack.limits.idle_ms_max, 100);
     idle.authenticate(Credentials::Local).await.unwrap();
     let mut busy = Client::admin(&world).await;
-    let pinging = async {
-        let mut echo = 0u64;
-        loop {
-            echo += 1;
-            busy.send(0, Frame::Ping(echo)).await;
-            assert_eq!(busy.expect().await, (0, Frame::Pong(echo)));
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
+    let mut echo = 0u64;
+    let pinging = eventually_so("an end of the pings", async || {
+        echo += 1;
+        busy.send(0, Frame::Ping(echo)).await;
+        assert_eq!(busy.expect().await, (0, Frame::Pong(echo)));
+        false
+    });
     tokio::select! {
         () = pinging => {}
         last = idle.next() => assert!(matches!(last, Some((0, Frame::Goodbye { .. }))), "{last:?}"),
-        () = tokio::time::sleep(PATIENCE) => panic!("an idle client stays"),
     }
     assert_eq!(idle.next().await, None);
 }

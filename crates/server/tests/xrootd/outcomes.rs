@@ -1,13 +1,11 @@
 //! Uploads whose outcome a client requests or decides: it lists the directory, requests the
 //! checksum, or removes the name.
 
-use std::time::Duration;
-
 use exacat_model::{Answer, Cursor, FileRef, Operation};
 use exacat_server::ChecksumServer;
 use exacat_wire::xrootd::numbers::{error, request, status};
 
-use crate::client::{Client, soon};
+use crate::client::{Client, eventually_so};
 use crate::element::{Element, Manner, There};
 use crate::root::{Root, world_with};
 use crate::world::lfn;
@@ -161,12 +159,7 @@ async fn checksum_is_told_to_the_writer_before_the_commit() {
     let sent = write(&mut root, NEW, "/d/alone?oss.asize=11").await;
     all[0].put(&sent.path, WHOLE);
     assert_eq!(root.checksum("/d/alone").await.text(), "adler32 e222ea89");
-    soon("a commit", async {
-        while bookings(&world).await > 0 {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    })
-    .await;
+    eventually_so("a commit", async || bookings(&world).await == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

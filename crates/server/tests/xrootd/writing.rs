@@ -2,15 +2,15 @@
 //! complete.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::time::Duration;
 
 use base64::Engine;
 use exacat_model::operation::SeSettings;
 use exacat_model::{Answer, Checksum, Cursor, Guid, Operation};
 use exacat_server::{Server, ServerSettings, XrootdSettings};
+use exacat_testkit::waiting::found;
 use exacat_wire::xrootd::numbers::{error, request, status};
 
-use crate::client::soon;
+use crate::client::{eventually, eventually_so};
 use crate::element::{Element, Manner, There};
 use crate::root::{Root, body_at, se, world_with};
 use crate::world::{World, account, lfn};
@@ -87,22 +87,15 @@ pub const WHOLE: There = There { size: 11, modified: 5, open: false, checksum: S
 
 /// Polls until a name is visible.
 pub async fn visible(root: &mut Root, path: &str) {
-    soon("the file to be visible", async {
-        while root.stat(path).await.status != status::OK {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    })
-    .await;
+    eventually_so("the file to be visible", async || root.stat(path).await.status == status::OK).await;
 }
 
 /// Checks that the file stays invisible for some more visits.
 async fn stays_invisible(root: &mut Root, element: &Element, path: &str) {
     let before = element.state.lock().shown.len();
-    soon("some looks", async {
-        while element.state.lock().shown.len() < before + 2 {
-            assert_eq!(root.fails(request::STAT, [0; 16], path).await, error::NOT_FOUND, "{path}");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+    eventually_so("further visits", async || {
+        assert_eq!(root.fails(request::STAT, [0; 16], path).await, error::NOT_FOUND, "{path}");
+        element.state.lock().shown.len() >= before + 2
     })
     .await;
     assert_eq!(root.fails(request::STAT, [0; 16], path).await, error::NOT_FOUND, "{path}");
@@ -164,12 +157,7 @@ async fn a_file_becomes_visible_though_nobody_asks_for_it() {
     let mut root = Root::admin(&world).await;
     let sent = write(&mut root, OVER, "/d/new?oss.asize=11").await;
     all[0].put(&sent.path, There { checksum: None, ..WHOLE });
-    soon("a commit", async {
-        while bookings(&world).await > 0 {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    })
-    .await;
+    eventually_so("a commit", async || bookings(&world).await == 0).await;
     assert_eq!(
         root.stat("/d/new").await.status,
         status::OK,
@@ -216,11 +204,9 @@ async fn a_file_that_is_another_than_was_booked_is_given_up() {
         let before = deletions(&world, 1).await;
         let sent = write(&mut root, NEW, &format!("{name}?oss.asize=11{booked}")).await;
         all[0].put(&sent.path, there);
-        soon("it to be given up", async {
-            while bookings(&world).await > 0 {
-                assert_eq!(root.fails(request::STAT, [0; 16], name).await, error::NOT_FOUND);
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
+        eventually_so("the end of the reservation", async || {
+            assert_eq!(root.fails(request::STAT, [0; 16], name).await, error::NOT_FOUND);
+            bookings(&world).await == 0
         })
         .await;
         assert_eq!(root.fails(request::STAT, [0; 16], name).await, error::NOT_FOUND);
@@ -295,11 +281,9 @@ async fn a_client_that_comes_back_writes_elsewhere() {
     let third = write(&mut root, NEW, &more).await;
     assert_eq!(third.port, first.port);
     at(&all, &third).put(&third.path, WHOLE);
-    soon("two replicas", async {
-        while root.on(request::LOCATE, "/d/new").await.text().split(' ').count() < 2 {
-            root.stat("/d/new").await;
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+    eventually_so("two replicas", async || {
+        root.stat("/d/new").await;
+        root.on(request::LOCATE, "/d/new").await.text().split(' ').count() >= 2
     })
     .await;
 }
@@ -314,15 +298,10 @@ async fn storage_elements_that_answer_badly_do_no_harm() {
         all[0].behave(manner);
         // An earlier visit may still be running.
         let until = all[0].state.lock().visits + 2;
-        soon("visits", async {
-            while all[0].state.lock().visits < until {
-                assert_eq!(
-                    root.fails(request::STAT, [0; 16], "/d/new").await,
-                    error::NOT_FOUND,
-                    "{manner:?}"
-                );
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
+        eventually_so("visits", async || {
+            let outcome = root.fails(request::STAT, [0; 16], "/d/new").await;
+            assert_eq!(outcome, error::NOT_FOUND, "{manner:?}");
+            all[0].state.lock().visits >= until
         })
         .await;
     }
@@ -345,10 +324,8 @@ async fn so_many_are_written_at_once_and_no_more() {
     write(&mut root, NEW, "/d/b?oss.asize=11").await;
     // A file that never arrives ends with its reservation.
     world.clock.turn(90 * 24 * 3_600_000);
-    soon("it to be forgotten", async {
-        while std::fs::read_dir(world.data().join("uploads")).unwrap().count() > 0 {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+    eventually("the upload to be forgotten", || {
+        std::fs::read_dir(world.data().join("uploads")).unwrap().count() == 0
     })
     .await;
 }
@@ -377,20 +354,14 @@ async fn what_was_being_written_is_known_after_a_restart() {
     element.put(&sent.path, WHOLE);
     let server = start().await;
     let stat = || Operation::Stat { lfns: vec![lfn("/d/new")], follow: true };
-    let checksum = soon("the file", async {
-        loop {
-            match server
-                .catalogue()
-                .execute(&admin, server.catalogue().new_operation_id().unwrap(), stat())
-                .await
-                .unwrap()
-            {
-                Answer::Stats(mut stats) => match stats.pop().unwrap() {
-                    Ok(stat) => break stat.entry.file().unwrap().checksums.iter().next().copied(),
-                    Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
-                },
-                other => panic!("{other:?}"),
+    let checksum = found("the file", async || {
+        let id = server.catalogue().new_operation_id().unwrap();
+        match server.catalogue().execute(&admin, id, stat()).await.unwrap() {
+            Answer::Stats(mut stats) => {
+                let stat = stats.pop().unwrap().ok()?;
+                Some(stat.entry.file().unwrap().checksums.iter().next().copied())
             }
+            other => panic!("{other:?}"),
         }
     })
     .await;

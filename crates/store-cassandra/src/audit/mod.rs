@@ -14,6 +14,7 @@
 //! Memory is bounded by a partition and a sum for each directory. The disk holds some hundred bytes
 //! of each row while the audit runs.
 
+mod gathered;
 mod scan;
 mod spill;
 mod wanted;
@@ -21,67 +22,55 @@ mod wanted;
 use exacat_model::{Audit, Error, ErrorKind, Result, Revision};
 use tokio::sync::mpsc;
 
-use self::scan::Misplaced;
+use self::gathered::{Gathered, Misplaced, pass_on};
 use self::spill::{Spill, partitions_for};
-use crate::cluster::failed;
-use crate::engine::Engine;
+use crate::follower::Follower;
 use crate::limits::{AUDIT_BATCHES_WAITING, AUDIT_ROWS_PER_ENTRY};
-use crate::rows::Image;
 use crate::{log, reads};
 
-/// Input of the comparison, in this order.
-enum Gathered {
-    /// Rows of a table.
-    Rows(Vec<Image>),
-    /// After-images of a group of the log.
-    Images(Vec<Image>),
-    /// End: the state at this revision is complete. `misplaced` entries are where no read looks.
-    All { revision: Revision, misplaced: Vec<Misplaced> },
-}
-
-async fn hand_on(to: &mpsc::Sender<Gathered>, what: Gathered) -> Result<()> {
-    // The comparison itself returns the reason for its end.
-    to.send(what).await.map_err(|_| failed("be checked", "the comparison ended"))
-}
-
 /// Reads everything, and checks it.
-pub(crate) async fn audit(engine: &Engine) -> Result<Audit> {
-    engine.check().await?;
-    let (settled, entries) = engine.known(|known| (known.settled(), known.totals().entries));
+pub(crate) async fn audit(follower: &Follower) -> Result<Audit> {
+    follower.catch_up().await?;
+    let (flushed, entries) = follower.cache(|cache| (cache.flushed(), cache.totals().entries));
     let rows = entries.saturating_mul(AUDIT_ROWS_PER_ENTRY);
-    let settings = engine.settings();
+    let settings = &follower.settings;
     let directory = settings.work_directory.clone().unwrap_or_else(std::env::temp_dir);
     let partitions = partitions_for(rows, settings.audit_partition_rows);
     let (state, follows) = (Spill::new(&directory, partitions)?, Spill::new(&directory, partitions)?);
     let (to, gathered) = mpsc::channel(AUDIT_BATCHES_WAITING);
     let comparing = tokio::task::spawn_blocking(move || wanted::compare(gathered, state, follows));
-    engine.cluster.figures.audit_begins();
-    let gathering = gather(engine, settled, rows, &to).await;
+    follower.cluster.metrics.audit_begins();
+    let gathering = gather(follower, flushed, rows, &to).await;
     drop(to);
     let internal = |why: String| Error::new(ErrorKind::Internal, why);
     let compared =
-        comparing.await.map_err(|error| internal(format!("what compares rows ended badly: {error}")))?;
+        comparing.await.map_err(|error| internal(format!("the comparison ended with an error: {error}")))?;
     match compared? {
         Some(audit) => gathering.map(|()| audit),
         None => Err(gathering.err().unwrap_or_else(|| internal("a check ended before its end".to_owned()))),
     }
 }
 
-async fn gather(engine: &Engine, settled: Revision, rows: u64, to: &mpsc::Sender<Gathered>) -> Result<()> {
-    let suspects = scan::scan(engine, rows, to).await?;
+async fn gather(
+    follower: &Follower,
+    flushed: Revision,
+    rows: u64,
+    to: &mpsc::Sender<Gathered>,
+) -> Result<()> {
+    let suspects = scan::scan(follower, rows, to).await?;
     // Any row read above is of a group up to this head.
-    engine.check().await?;
-    let (revision, misplaced) = engine.known(|known| {
-        let level = |one: &Misplaced| known.level(one.parent);
-        (known.head(), suspects.into_iter().filter(|one| one.is_so(level(one))).collect())
+    follower.catch_up().await?;
+    let (revision, misplaced) = follower.cache(|cache| {
+        let level = |one: &Misplaced| cache.level(one.parent);
+        (cache.head(), suspects.into_iter().filter(|one| one.is_so(level(one))).collect())
     });
-    let mut after = settled;
+    let mut after = flushed;
     while after < revision {
         let before = after;
-        let stretches = log::stretches(&engine.cluster).await?;
-        let stretch = reads::stretch_of(&stretches, after).and_then(|place| stretches.get(place));
-        if let Some(stretch) = stretch {
-            after = log_of(engine, *stretch, (after, revision), to).await?;
+        let segments = log::segments(&follower.cluster).await?;
+        let segment = reads::segment_of(&segments, after).and_then(|place| segments.get(place));
+        if let Some(segment) = segment {
+            after = log_of(follower, *segment, (after, revision), to).await?;
         }
         if after == before {
             let change = before.0 + 1;
@@ -91,28 +80,28 @@ async fn gather(engine: &Engine, settled: Revision, rows: u64, to: &mpsc::Sender
             return Err(Error::new(ErrorKind::Unavailable, why));
         }
     }
-    hand_on(to, Gathered::All { revision, misplaced }).await
+    pass_on(to, Gathered::All { revision, misplaced }).await
 }
 
 /// Passes on the groups of a log segment after one revision and up to another. Returns the last
 /// change that it passed on.
 async fn log_of(
-    engine: &Engine,
-    stretch: u64,
+    follower: &Follower,
+    segment: u64,
     (after, until): (Revision, Revision),
     to: &mpsc::Sender<Gathered>,
 ) -> Result<Revision> {
     let mut last = after;
-    let mut pages = log::Groups::of(stretch, after);
+    let mut pages = log::Groups::of(segment, after);
     while last < until
-        && let Some(groups) = pages.next(&engine.cluster).await?
+        && let Some(groups) = pages.next(&follower.cluster).await?
     {
         for group in groups {
             if group.first.0 != last.0 + 1 || group.last > until {
                 return Ok(last);
             }
             last = group.last;
-            hand_on(to, Gathered::Images(group.images)).await?;
+            pass_on(to, Gathered::Images(group.images)).await?;
         }
     }
     Ok(last)

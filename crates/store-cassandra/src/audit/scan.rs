@@ -2,27 +2,26 @@
 
 use std::time::{Duration, Instant};
 
-use exacat_model::{At, Audit, DirId, EntryId, Name, Result};
+use exacat_model::{At, Audit, DirId, EntryId, Result};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use parking_lot::Mutex;
 use scylla::value::CqlValue;
 use tokio::sync::mpsc;
 
-use super::Gathered;
+use super::gathered::{Gathered, Misplaced, pass_on};
 use crate::cluster::Pages;
-use crate::engine::Engine;
-use crate::layout::{self, LEVEL_MAX};
+use crate::follower::Follower;
 use crate::limits::{AUDIT_RANGE_ROWS, AUDIT_RANGES_AT_ONCE, AUDIT_RANGES_MAX, SLICE_ROWS};
-use crate::preparing::{Text, cql};
-use crate::rows::{Image, Key, Row};
+use crate::rows::{AfterImage, Key, Row};
+use crate::statement::{Text, cql};
 use crate::tables::{self, Bound, Columns};
 
 /// A row that was read, and the bucket of an entry.
-type Found = (Key, Row, Option<u32>);
+type ScannedRow = (Key, Row, Option<u32>);
 
 /// Statement for a range of a table, and parser of its rows with their keys.
-type Whole = (Text, fn(Columns) -> Result<Found>);
+type Whole = (Text, fn(Columns) -> Result<ScannedRow>);
 
 macro_rules! plain {
     ($read:path) => {
@@ -136,20 +135,20 @@ impl Pace {
     }
 }
 
-/// Entry in a partition that its directory may not have, as far as this server knows.
-#[derive(Clone, Debug)]
-pub(super) struct Misplaced {
-    pub parent: DirId,
-    pub name: Name,
-    pub bucket: u32,
-}
-
 /// Reads everything and passes it on. Returns the entries that may be misplaced.
-pub(super) async fn scan(engine: &Engine, rows: u64, to: &mpsc::Sender<Gathered>) -> Result<Vec<Misplaced>> {
-    let settings = engine.settings();
+pub(super) async fn scan(
+    follower: &Follower,
+    rows: u64,
+    to: &mpsc::Sender<Gathered>,
+) -> Result<Vec<Misplaced>> {
+    let settings = &follower.settings;
     let ranges = (rows / AUDIT_RANGE_ROWS.max(1)).clamp(AUDIT_RANGES_AT_ONCE as u64, AUDIT_RANGES_MAX);
-    let reading =
-        &Reading { engine, pace: Pace::new(settings.audit_rows_per_second), to, suspects: Mutex::default() };
+    let reading = &Reading {
+        follower,
+        pace: Pace::new(settings.audit_rows_per_second),
+        to,
+        suspects: Mutex::default(),
+    };
     let mut left = TABLES.iter().flat_map(|table| ends(ranges).map(move |range| (table, range)));
     let mut under_way = FuturesUnordered::new();
     loop {
@@ -168,7 +167,7 @@ pub(super) async fn scan(engine: &Engine, rows: u64, to: &mpsc::Sender<Gathered>
 
 /// State shared by the reads of all ranges.
 struct Reading<'a> {
-    engine: &'a Engine,
+    follower: &'a Follower,
     pace: Pace,
     to: &'a mpsc::Sender<Gathered>,
     /// At most as many as an audit reports.
@@ -179,7 +178,7 @@ impl Reading<'_> {
     async fn range(&self, (text, read): &Whole, (after, until): (i64, i64)) -> Result<()> {
         let bound = Bound { text: *text, values: vec![CqlValue::BigInt(after), CqlValue::BigInt(until)] };
         let mut pages = Pages::of(bound, SLICE_ROWS);
-        while let Some(found) = pages.next(&self.engine.cluster).await? {
+        while let Some(found) = pages.next(&self.follower.cluster).await? {
             let rows = found.len();
             let mut images = Vec::with_capacity(rows);
             for row in found {
@@ -187,11 +186,11 @@ impl Reading<'_> {
                 if let (Key::Entry(at), Some(bucket)) = (&key, bucket) {
                     self.suspect(Misplaced { parent: at.parent, name: at.name.clone(), bucket });
                 }
-                images.push(Image { key, row: Some(row) });
+                images.push(AfterImage { key, row: Some(row) });
             }
-            self.engine.cluster.figures.audited(rows);
+            self.follower.cluster.metrics.audited(rows);
             if rows > 0 {
-                super::hand_on(self.to, Gathered::Rows(images)).await?;
+                pass_on(self.to, Gathered::Rows(images)).await?;
             }
             self.pace.read(rows).await;
         }
@@ -201,7 +200,7 @@ impl Reading<'_> {
     /// Notes an entry that no read would find, as far as this server knows. The level of a
     /// directory may become visible later than the entries written because of it.
     fn suspect(&self, one: Misplaced) {
-        if one.is_so(self.engine.known(|known| known.level(one.parent))) {
+        if one.is_so(self.follower.cache(|cache| cache.level(one.parent))) {
             let mut suspects = self.suspects.lock();
             if suspects.len() < Audit::FINDINGS_MAX {
                 suspects.push(one);
@@ -210,17 +209,13 @@ impl Reading<'_> {
     }
 }
 
-impl Misplaced {
-    /// Says whether no read would look there, in a directory of this level.
-    pub fn is_so(&self, level: u8) -> bool {
-        !layout::buckets_of(level.min(LEVEL_MAX), &self.name).any(|bucket| bucket == self.bucket)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
+    use exacat_model::Name;
+
     use super::*;
+    use crate::layout::{self, LEVEL_MAX};
 
     #[test]
     fn ranges_are_the_whole_ring() {

@@ -16,7 +16,7 @@ use exacat_model::{Error, ErrorKind, Result};
 use xxhash_rust::xxh3::Xxh3DefaultBuilder;
 
 use crate::limits::{AUDIT_CHUNK_BYTES, AUDIT_PARTITIONS_MAX, GROUP_UNPACKED_MAX};
-use crate::rows::{Image, Key};
+use crate::rows::{AfterImage, Key};
 
 /// Compression level of chunks: speed counts.
 const LEVEL: i32 = 1;
@@ -82,7 +82,7 @@ impl Spill {
     }
 
     /// Appends a row, or the note that it is gone.
-    pub fn put(&mut self, from: From, image: &Image) -> Result<()> {
+    pub fn put(&mut self, from: From, image: &AfterImage) -> Result<()> {
         let place = self.place(&image.key);
         let Some(partition) = self.partitions.get_mut(place) else { return Ok(()) };
         let bytes = image.to_bytes();
@@ -101,7 +101,7 @@ impl Spill {
     }
 
     /// Calls `then` for each image of one partition, in order.
-    pub fn each(&self, partition: usize, mut then: impl FnMut(From, Image) -> Result<()>) -> Result<()> {
+    pub fn each(&self, partition: usize, mut then: impl FnMut(From, AfterImage) -> Result<()>) -> Result<()> {
         let Some(partition) = self.partitions.get(partition) else { return Ok(()) };
         for (at, bytes) in &partition.chunks {
             let mut packed = vec![0; *bytes];
@@ -113,7 +113,7 @@ impl Spill {
     }
 }
 
-fn each_of(mut chunk: &[u8], then: &mut impl FnMut(From, Image) -> Result<()>) -> Result<()> {
+fn each_of(mut chunk: &[u8], then: &mut impl FnMut(From, AfterImage) -> Result<()>) -> Result<()> {
     while let Some(((from, length), rest)) = chunk.split_first_chunk::<5>().map(|(head, rest)| {
         let [from, length @ ..] = *head;
         ((from, u32::from_le_bytes(length) as usize), rest)
@@ -121,7 +121,7 @@ fn each_of(mut chunk: &[u8], then: &mut impl FnMut(From, Image) -> Result<()>) -
         let Some((image, rest)) = rest.split_at_checked(length) else {
             return Err(disk("what was set aside is cut off"));
         };
-        then(if from == 0 { From::Table } else { From::Log }, Image::from_bytes(image).map_err(disk)?)?;
+        then(if from == 0 { From::Table } else { From::Log }, AfterImage::from_bytes(image).map_err(disk)?)?;
         chunk = rest;
     }
     Ok(())
@@ -146,15 +146,15 @@ mod tests {
         };
         let count = (AUDIT_CHUNK_BYTES / 10) as u64;
         for number in 0..count {
-            spill.put(From::Table, &Image { key: key(number), row: Some(Row::There) }).unwrap();
+            spill.put(From::Table, &AfterImage { key: key(number), row: Some(Row::There) }).unwrap();
         }
         for number in (0..count).step_by(10) {
-            spill.put(From::Log, &Image { key: key(number), row: None }).unwrap();
+            spill.put(From::Log, &AfterImage { key: key(number), row: None }).unwrap();
         }
         let collection = Guid([7; 16]);
-        spill.put(From::Log, &Image { key: Key::Members(collection), row: None }).unwrap();
+        spill.put(From::Log, &AfterImage { key: Key::Members(collection), row: None }).unwrap();
         let member = Key::Member { collection, guid: Guid([8; 16]) };
-        spill.put(From::Log, &Image { key: member.clone(), row: Some(Row::There) }).unwrap();
+        spill.put(From::Log, &AfterImage { key: member.clone(), row: Some(Row::There) }).unwrap();
         assert!(spill.partitions.iter().all(|partition| partition.chunks.len() > 1));
         assert_eq!(directory.path().read_dir().unwrap().count(), 0, "the file has no name");
         let mut found = std::collections::BTreeMap::new();

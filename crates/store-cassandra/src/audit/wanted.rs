@@ -10,11 +10,10 @@ use exacat_model::{
 use exacat_store::UsageOf;
 use tokio::sync::mpsc;
 
-use super::Gathered;
+use super::gathered::Gathered;
 use super::spill::{From, Spill};
 use crate::limits::{AUDIT_DIRECTORIES_MAX, AUDIT_STEPS_UP_MAX};
-use crate::rows::{Counted, Image, Key, Row, Totals, Where, copy_of, usage_of_deletion};
-use crate::working::member_bounds;
+use crate::rows::{AfterImage, Counted, Key, Row, Totals, Where, copy_of, member_bounds, usage_of_deletion};
 
 /// Spills the input, and compares it once it is complete; none if it never was.
 pub(super) fn compare(
@@ -73,8 +72,8 @@ struct Rows {
 }
 
 impl Rows {
-    fn take_in(&mut self, from: From, image: Image) {
-        let Image { key, row } = image;
+    fn accept(&mut self, from: From, image: AfterImage) {
+        let AfterImage { key, row } = image;
         match (from, row) {
             (From::Table, Some(row)) => {
                 if self.rows.contains_key(&key) {
@@ -102,7 +101,7 @@ impl Rows {
 fn rows_of(state: &Spill, partition: usize) -> Result<Rows> {
     let mut rows = Rows::default();
     state.each(partition, |from, image| {
-        rows.take_in(from, image);
+        rows.accept(from, image);
         Ok(())
     })?;
     Ok(rows)
@@ -157,7 +156,7 @@ impl Wanted {
     }
 
     fn follows(&mut self, key: Key, row: Row) -> Result<()> {
-        self.follows.put(From::Table, &Image { key, row: Some(row) })
+        self.follows.put(From::Table, &AfterImage { key, row: Some(row) })
     }
 
     fn account(&mut self, of: UsageOf) -> &mut Counted {
@@ -402,7 +401,7 @@ impl Wanted {
     fn compare(&mut self, partition: usize, kept: BTreeMap<Key, Row>) -> Result<()> {
         let (follows, audit) = (&self.follows, &mut self.audit);
         let mut wanted: BTreeMap<Key, Row> = BTreeMap::new();
-        follows.each(partition, |_, Image { key, row }| {
+        follows.each(partition, |_, AfterImage { key, row }| {
             match (wanted.get_mut(&key), row) {
                 (Some(Row::Copies(ids)), Some(Row::Copies(more))) => ids.extend(more),
                 (Some(_), _) if matches!(key, Key::Place(EntryId::Object(_))) => {
@@ -465,15 +464,15 @@ mod tests {
 
     const HEAD: Revision = Revision(9);
 
-    fn image(key: Key, row: Row) -> Image {
-        Image { key, row: Some(row) }
+    fn image(key: Key, row: Row) -> AfterImage {
+        AfterImage { key, row: Some(row) }
     }
 
     fn spill(partitions: usize) -> Spill {
         Spill::new(&std::env::temp_dir(), partitions).unwrap()
     }
 
-    fn entry(parent: u64, name: &str, body: Body) -> Image {
+    fn entry(parent: u64, name: &str, body: Body) -> AfterImage {
         let at = At { parent: DirId(parent), name: Name::parse(name).unwrap() };
         let entry = Entry {
             at: at.clone(),
@@ -503,7 +502,7 @@ mod tests {
     }
 
     /// The root, a directory in it, files in that, a collection, the records, and the totals.
-    fn catalogue() -> Vec<Image> {
+    fn catalogue() -> Vec<AfterImage> {
         let mut all = vec![
             image(Key::root(), Row::Entry(new_root())),
             entry(DirId::ROOT.0, "d", Body::Directory(DirId(5))),
@@ -523,7 +522,7 @@ mod tests {
     }
 
     /// The same, with all rows that follow from it.
-    fn whole() -> Vec<Image> {
+    fn whole() -> Vec<AfterImage> {
         let mut all = catalogue();
         let mut wanted = Wanted::new(Audit { revision: HEAD, ..Audit::default() }, spill(1));
         let mut state = spill(1);
@@ -540,7 +539,7 @@ mod tests {
         all
     }
 
-    fn audited(tables: Vec<Image>, log: Vec<Image>) -> Audit {
+    fn audited(tables: Vec<AfterImage>, log: Vec<AfterImage>) -> Audit {
         let (to, gathered) = mpsc::channel(4);
         to.try_send(Gathered::Rows(tables)).unwrap();
         to.try_send(Gathered::Images(log)).unwrap();
@@ -567,7 +566,7 @@ mod tests {
             assert_eq!(audited(less.clone(), Vec::new()).findings_total > 0, matters, "{which:?} is missing");
             // A change put the row there meanwhile, or removed it.
             assert_eq!(audited(less, vec![gone.clone()]).findings, [], "{which:?} is in the log");
-            let taken = Image { key: which.clone(), row: None };
+            let taken = AfterImage { key: which.clone(), row: None };
             assert_eq!(audited(all.clone(), vec![taken]).findings_total > 0, matters, "{which:?} is gone");
             let twice = [all.clone(), vec![gone.clone()]].concat();
             let found = audited(twice.clone(), Vec::new());
@@ -619,7 +618,7 @@ mod tests {
         let collection = Guid([99; 16]);
         let member = |one| Key::Member { collection, guid: Guid([one; 16]) };
         let log = vec![
-            Image { key: Key::Members(collection), row: None },
+            AfterImage { key: Key::Members(collection), row: None },
             image(member(3), Row::There),
             image(member(4), Row::There),
         ];

@@ -18,7 +18,7 @@ use rustls::{
 use crate::cluster::{Cluster, failed};
 use crate::limits::SERVER_LISTED_FOR;
 use crate::log::FOREVER;
-use crate::preparing::cql;
+use crate::statement::cql;
 use crate::tables::{Bound, big, blob, int, text};
 
 /// Subject name of all certificates. Servers compare certificates by their bytes.
@@ -36,7 +36,7 @@ pub(super) struct Identity {
 
 /// Entry of a server in the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Card {
+pub(super) struct ServerRecord {
     pub id: u64,
     pub address: SocketAddr,
     certificate: Vec<u8>,
@@ -49,7 +49,7 @@ fn internal(what: impl std::fmt::Display) -> Error {
 /// Makes the number of a server that is opened now. A server opened earlier has a smaller one.
 pub(super) fn new_id(now: TimeMs) -> Result<u64> {
     let mut random = [0; 4];
-    getrandom::fill(&mut random).map_err(|error| failed("be asked: no randomness", error))?;
+    getrandom::fill(&mut random).map_err(|error| failed("be opened: no randomness", error))?;
     // Until the year 2109. After that the order of numbers means nothing, and some number is still
     // the smallest.
     let time = now.0 & (u64::MAX >> (RANDOM_BITS + 1));
@@ -76,10 +76,10 @@ impl Identity {
     }
 
     /// TLS configuration for connections to that server, and to no other.
-    pub fn asking(&self, card: &Card) -> Result<Arc<ClientConfig>> {
+    pub fn connecting(&self, record: &ServerRecord) -> Result<Arc<ClientConfig>> {
         // The certificate is self-signed, so it is its own root.
         let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from(card.certificate.clone())).map_err(internal)?;
+        roots.add(CertificateDer::from(record.certificate.clone())).map_err(internal)?;
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_protocol_versions(&[&TLS13])
             .map_err(internal)?
@@ -94,12 +94,12 @@ impl Identity {
     }
 
     /// This server's entry for the table, with the address where others reach it.
-    pub fn card(&self, address: SocketAddr) -> Card {
-        Card { id: self.id, address, certificate: self.certificate.to_vec() }
+    pub fn record(&self, address: SocketAddr) -> ServerRecord {
+        ServerRecord { id: self.id, address, certificate: self.certificate.to_vec() }
     }
 }
 
-impl Card {
+impl ServerRecord {
     /// Puts it into the table, for `SERVER_LISTED_FOR` (2 days). Only its server writes its row, so
     /// a counter orders the writes.
     pub async fn publish(&self, cluster: &Cluster, number: i64) -> Result<()> {
@@ -122,7 +122,7 @@ impl Card {
     }
 
     /// Reads the entry of a server, if it serves.
-    pub async fn find(cluster: &Cluster, id: u64) -> Result<Option<Card>> {
+    pub async fn find(cluster: &Cluster, id: u64) -> Result<Option<ServerRecord>> {
         let bound = Bound {
             text: cql!("SELECT address, certificate FROM servers WHERE id = ?"),
             values: vec![big(id)],
@@ -132,7 +132,7 @@ impl Card {
         let address =
             address.parse().map_err(|_| failed("be read", format!("server {id} is at {address:?}")))?;
         let certificate = row.blob()?;
-        Ok(Some(Card { id, address, certificate }))
+        Ok(Some(ServerRecord { id, address, certificate }))
     }
 
     /// Says whether the other side of a connection showed this certificate, and has its key.
@@ -142,7 +142,7 @@ impl Card {
     }
 }
 
-/// Accepts any client that has the key of its certificate. `let_in` then looks up whose it is.
+/// Accepts any client that has the key of its certificate. `authenticate` then looks up whose it is.
 #[derive(Debug)]
 struct Any(Arc<CryptoProvider>);
 

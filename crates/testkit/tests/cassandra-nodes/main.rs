@@ -24,6 +24,7 @@ use exacat_testkit::TestClock;
 use exacat_testkit::cassandra::{CassandraFactory, Servers, ring};
 use exacat_testkit::random::{outcome_name, request};
 use exacat_testkit::scene::{at, create, lfn, new_directory, new_file, remove, rename, top};
+use exacat_testkit::waiting::found_within;
 use scylla::client::session_builder::SessionBuilder;
 use scylla::policies::host_filter::AllowListHostFilter;
 use scylla::statement::Consistency;
@@ -72,11 +73,8 @@ impl Ring {
         let pid = std::fs::read_to_string(path).expect("the node's process id");
         let process = PathBuf::from(format!("/proc/{}", pid.trim()));
         self.signal(node, "KILL");
-        let begun = Instant::now();
-        while process.exists() {
-            assert!(begun.elapsed() < LIMIT, "node {node} does not end");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        let ended = async || (!process.exists()).then_some(());
+        found_within(LIMIT, &format!("the end of node {node}"), ended).await;
     }
 
     /// Starts the nodes that do not run, and waits until they answer.
@@ -107,28 +105,24 @@ impl Ring {
 
     /// Waits until all nodes see each other.
     async fn is_whole(&self) {
-        let begun = Instant::now();
-        loop {
+        let whole = async || {
             let mut up = 0;
             for node in 1..=3 {
                 let (_, said) = self.tool(node, &["status"]).await;
                 up += said.lines().filter(|line| line.starts_with("UN ")).count();
             }
-            if up == 9 {
-                return;
-            }
-            assert!(begun.elapsed() < LIMIT, "the nodes do not see each other");
-            tokio::time::sleep(Duration::from_millis(500)).await;
-        }
+            (up == 9).then_some(())
+        };
+        found_within(LIMIT, "the nodes to see each other", whole).await;
     }
 
     /// Waits until a node considers another one dead.
     async fn takes_for_dead(&self, node: usize) {
-        let begun = Instant::now();
-        while !self.tool(node, &["status"]).await.1.lines().any(|line| line.starts_with("DN ")) {
-            assert!(begun.elapsed() < LIMIT, "node {node} does not notice");
-            tokio::time::sleep(Duration::from_millis(500)).await;
-        }
+        let noticed = async || {
+            let (_, status) = self.tool(node, &["status"]).await;
+            status.lines().any(|line| line.starts_with("DN ")).then_some(())
+        };
+        found_within(LIMIT, &format!("node {node} to notice the dead one"), noticed).await;
     }
 
     /// Replaces a dead node by the documented steps.
@@ -148,11 +142,8 @@ impl Ring {
         let session = SessionBuilder::new().known_node(host).host_filter(Arc::new(only));
         let session = session.build().await.expect("a session");
         // A node that was killed learns of its tables from the others.
-        let begun = Instant::now();
-        while session.use_keyspace(keyspace, true).await.is_err() {
-            assert!(begun.elapsed() < LIMIT, "node {node} does not know the keyspace");
-            tokio::time::sleep(Duration::from_millis(500)).await;
-        }
+        let knows = async || session.use_keyspace(keyspace, true).await.ok();
+        found_within(LIMIT, &format!("the keyspace at node {node}"), knows).await;
         let mut question = Statement::new("SELECT head FROM log WHERE stretch = 1 LIMIT 1");
         question.set_consistency(Consistency::One);
         let rows = session.query_unpaged(question, ()).await.expect("rows").into_rows_result().expect("rows");
@@ -179,15 +170,11 @@ impl Load {
     async fn go_on(&self, what: &str, rounds: u64) {
         let (before, begun) = (self.rounds.load(SeqCst), Instant::now());
         self.longest_us.store(0, SeqCst);
-        while self.rounds.load(SeqCst) < before + rounds {
-            assert!(
-                begun.elapsed() < LIMIT,
-                "{what}: {} rounds in {LIMIT:?}",
-                self.rounds.load(SeqCst) - before
-            );
+        let done = async || {
             assert!(self.errors.lock().is_empty(), "{what}: {:?}", self.errors.lock());
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+            (self.rounds.load(SeqCst) >= before + rounds).then_some(())
+        };
+        found_within(LIMIT, &format!("{what}: {rounds} rounds"), done).await;
         let longest = Duration::from_micros(self.longest_us.load(SeqCst));
         let rate = rounds as f64 / begun.elapsed().as_secs_f64();
         eprintln!("{what}: {rate:.1} rounds/s of 3 changes and 2 look-ups, longest request {longest:.1?}");
@@ -268,7 +255,7 @@ impl Load {
 #[ignore = "kills nodes of a ring of three: make test-cluster"]
 async fn node_replaced_by_the_documented_steps_loses_no_answered_append() {
     let ring = Ring::find();
-    let factory = CassandraFactory { stretch_changes: 50_000, ..CassandraFactory::on(ring.hosts.clone()) };
+    let factory = CassandraFactory { segment_changes: 50_000, ..CassandraFactory::on(ring.hosts.clone()) };
     let clock = TestClock::new();
     let mut catalogue = Servers::start(&factory, &clock).await;
     let keyspace = catalogue.settings().keyspace.clone();
@@ -370,7 +357,7 @@ async fn nodes_die_and_stop_and_no_client_notices() {
     for server in &servers {
         let figures = server.status().await.expect("status").figures;
         let wanted =
-            ["statements", "reads_repeated", "appends_lost", "appends_unknown", "requests_handed_over"];
+            ["statements", "reads_repeated", "appends_lost", "appends_unknown", "requests_forwarded_out"];
         let shown = figures.iter().filter(|(name, _)| {
             wanted.contains(&name.as_str()) || name.starts_with("statements_") || name.starts_with("answer_")
         });

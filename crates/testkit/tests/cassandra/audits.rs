@@ -118,7 +118,7 @@ async fn whatever_is_missing_in_the_tables_is_found() {
 #[ignore = "needs a ring: make test-cluster"]
 async fn changes_go_on_during_an_audit() {
     let factory = CassandraFactory::on(ring());
-    let factory = CassandraFactory { audit_rows_per_second: 400, settle_changes: 10, ..factory };
+    let factory = CassandraFactory { audit_rows_per_second: 400, flush_changes: 10, ..factory };
     let clock = TestClock::new();
     let mut catalogue = Servers::start(&factory, &clock).await;
     let (one, other, auditor) =

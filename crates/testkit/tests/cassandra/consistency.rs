@@ -101,7 +101,7 @@ async fn latest_is_never_stale_and_others_no_longer_than_stated() {
         }
     }
     assert!(stale > 0, "relaxed answers look every time");
-    assert!(figure(&*reader, "answers_without_look").await > 0);
+    assert!(figure(&*reader, "answers_without_head_read").await > 0);
 }
 
 /// Goal: within the bound a cached path costs no statement. Beyond it it costs one read of the log
@@ -123,14 +123,14 @@ async fn a_known_path_costs_nothing_within_the_bound() {
         assert!(is_there(&*reader, &path).await);
         for level in RELAXED {
             let view = relaxed(&reader, level);
-            let weak = figure(&*reader, "looks_below_quorum").await;
+            let weak = figure(&*reader, "head_reads_below_quorum").await;
             let before = figure(&*reader, "reads").await;
             for _ in 0..20 {
                 assert!(is_there(&*view, &path).await);
             }
             // The request for metrics reads the log head itself.
             assert_eq!(figure(&*reader, "reads").await - before - 1, reads, "{level}");
-            let weak = figure(&*reader, "looks_below_quorum").await - weak;
+            let weak = figure(&*reader, "head_reads_below_quorum").await - weak;
             assert_eq!(weak, if level < Consistency::Quorum { reads } else { 0 }, "{level}");
             let name = format!("answers_{}", level.name().replace('-', "_"));
             assert_eq!(figure(&*reader, &name).await, 20);
@@ -151,7 +151,7 @@ async fn what_is_not_known_is_of_the_last_state() {
     let factory = CassandraFactory::on(ring());
     let clock = TestClock::new();
     // Without a filter, missing rows must be read.
-    let factory = CassandraFactory { stretch_changes: 5, filter_bytes: 0, ..factory };
+    let factory = CassandraFactory { segment_changes: 5, filter_bytes: 0, ..factory };
     let mut catalogue = Servers::start(&factory, &clock).await;
     let writer = catalogue.one_more().await;
     let a = make_directory(&writer, 0, DirId::ROOT, "a").await;
@@ -190,7 +190,7 @@ async fn what_is_not_known_is_of_the_last_state() {
 }
 
 /// One server, with reads at a level.
-struct Asked {
+struct ViewAtLevel {
     servers: Box<dyn UnderTest>,
     level: Consistency,
 }
@@ -200,12 +200,12 @@ struct AskedFactory(CassandraFactory, Consistency);
 #[async_trait]
 impl StoreFactory for AskedFactory {
     async fn open(&self, clock: &TestClock) -> Box<dyn UnderTest> {
-        Box::new(Asked { servers: self.0.open(clock).await, level: self.1 })
+        Box::new(ViewAtLevel { servers: self.0.open(clock).await, level: self.1 })
     }
 }
 
 #[async_trait]
-impl UnderTest for Asked {
+impl UnderTest for ViewAtLevel {
     fn store(&self) -> Arc<dyn Store> {
         self.servers.store().relaxed(self.level).expect("servers share it")
     }
@@ -221,7 +221,7 @@ impl UnderTest for Asked {
 #[ignore = "needs a ring: make test-cluster"]
 async fn on_one_server_relaxed_answers_are_those_of_the_reference() {
     let factory = CassandraFactory::on(ring());
-    let forgetful = CassandraFactory { rows_known: 60, stretch_changes: 7, ..factory };
+    let forgetful = CassandraFactory { cache_rows: 60, segment_changes: 7, ..factory };
     for (seed, level) in (3800..3800 + rounds()).zip(RELAXED.into_iter().cycle()) {
         let settings = random::Settings { steps: 120, compare_every: 60, ..random::Settings::seeded(seed) };
         if let Err(failure) = random::run(&AskedFactory(forgetful.clone(), level), settings).await {

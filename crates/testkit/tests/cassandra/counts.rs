@@ -20,7 +20,7 @@ const ENTRIES: u32 = 2500;
 async fn figures(store: &dyn Store) -> (u64, u64, u64) {
     let status = store.status().await.expect("status");
     let figure = |name: &str| figure_of(&status, name);
-    (figure("reads"), figure("rounds_fetched"), figure("rows_known"))
+    (figure("reads"), figure("rounds_fetched"), figure("rows_cached"))
 }
 
 /// Reads and rounds of fetching that something takes.
@@ -54,7 +54,7 @@ fn numbered(number: u32, what: u8) -> Guid {
 #[ignore = "needs a ring: make test-cluster"]
 async fn a_look_up_costs_one_read_or_one_round() {
     let factory = CassandraFactory::on(ring());
-    let forgetful = CassandraFactory { rows_known: 120, settle_changes: 1, filter_bytes: 0, ..factory };
+    let forgetful = CassandraFactory { cache_rows: 120, flush_changes: 1, filter_bytes: 0, ..factory };
     let mut catalogue = Servers::start(&forgetful, &TestClock::new()).await;
     let writer = catalogue.one_more().await;
     let (mut parent, mut path) = (DirId::ROOT, String::new());

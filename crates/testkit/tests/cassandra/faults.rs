@@ -58,7 +58,7 @@ pub async fn answered(store: &dyn Store, request: &Request, most: usize) -> Vec<
 #[ignore = "needs a ring: make test-cluster"]
 async fn whatever_statement_is_lost_nothing_is_lost_or_doubled() {
     let factory = CassandraFactory::on(ring());
-    let factory = CassandraFactory { settle_changes: 2, ..factory };
+    let factory = CassandraFactory { flush_changes: 2, ..factory };
     for seed in 0..2 * rounds() {
         let clock = TestClock::new();
         let mut catalogue = Servers::start(&factory, &clock).await;

@@ -26,7 +26,7 @@ fn numbered(number: u32) -> Guid {
 async fn a_directory_grows_through_its_sizes() {
     let factory = CassandraFactory::on(ring());
     let factory =
-        CassandraFactory { partition_rows: PARTITION_ROWS, settle_changes: 5, filter_bytes: 0, ..factory };
+        CassandraFactory { partition_rows: PARTITION_ROWS, flush_changes: 5, filter_bytes: 0, ..factory };
     let mut catalogue = Servers::start(&factory, &TestClock::new()).await;
     let writer = catalogue.one_more().await;
     let make = request(1, UserId::ADMIN, vec![create(new_directory(at(DirId::ROOT, "d")))]);

@@ -192,7 +192,7 @@ const KINDS: [&str; 15] = [
 async fn each_statement_of_each_mutation_is_lost_once() {
     let factory = CassandraFactory::on(ring());
     // All rows that a mutation needs are read, and its results are flushed at once.
-    let factory = CassandraFactory { settle_changes: 1, filter_bytes: 0, ..factory };
+    let factory = CassandraFactory { flush_changes: 1, filter_bytes: 0, ..factory };
     let mut counts = Vec::new();
     for kind in KINDS {
         let clock = TestClock::new();

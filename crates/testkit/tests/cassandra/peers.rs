@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::time::{Duration, Instant};
 
 use exacat_model::{Consistency, UserId};
 use exacat_store::Store;
@@ -12,20 +11,14 @@ use exacat_testkit::TestClock;
 use exacat_testkit::cassandra::{CassandraFactory, Servers, figure, ring};
 use exacat_testkit::random::{outcome_name, request};
 use exacat_testkit::scene::{create, lfn, new_directory, top};
+use exacat_testkit::waiting::eventually_so;
 
 use crate::consistency::is_there;
 
-/// Time limit for every wait.
-const LIMIT: Duration = Duration::from_secs(60);
-
 /// Waits until these metrics of these servers are as large as that.
 async fn come_to<const N: usize>(wanted: [(&CassandraStore, &str, u64); N], or_else: &str) {
-    let begun = Instant::now();
     for (store, name, least) in wanted {
-        while figure(store, name).await < least {
-            assert!(begun.elapsed() < LIMIT, "{or_else}");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        eventually_so(or_else, async || figure(store, name).await >= least).await;
     }
 }
 
@@ -75,12 +68,12 @@ async fn one_server_writes_for_all() {
             tokio::spawn(async move { make(store, server, &end).await })
         })
         .collect();
-    let handed = "requests_handed_over";
+    let handed = "requests_forwarded_out";
     // At first the third may find the second.
     let all =
-        [(&*servers[1], handed, 20), (&*servers[2], handed, 20), (&*servers[0], "requests_taken_over", 40)];
+        [(&*servers[1], handed, 20), (&*servers[2], handed, 20), (&*servers[0], "requests_forwarded_in", 40)];
     come_to(all, "they go on to write each for itself").await;
-    assert_eq!(figure(&*servers[0], "requests_handed_over").await, 0);
+    assert_eq!(figure(&*servers[0], "requests_forwarded_out").await, 0);
     // The first has nothing to do any more, and ends: with requests of the others in it.
     ends[0].store(1, SeqCst);
     let mut tasks = tasks.into_iter();
@@ -88,8 +81,8 @@ async fn one_server_writes_for_all() {
     servers[0].close().await.expect("closed");
     let second = &*servers[1];
     let changes = figure(second, "changes").await + 20;
-    let taken = figure(second, "requests_taken_over").await + 20;
-    let more = [(second, "changes", changes), (second, "requests_taken_over", taken)];
+    let taken = figure(second, "requests_forwarded_in").await + 20;
+    let more = [(second, "changes", changes), (second, "requests_forwarded_in", taken)];
     come_to(more, "the second does not write for the third").await;
     ends.iter().for_each(|end| end.store(1, SeqCst));
     all_there(&servers[2], 0, made).await;

@@ -107,7 +107,7 @@ async fn the_changes_explain_what_clients_of_servers_that_work_together_see() {
     let hosts = ring();
     let three = Three::of(CassandraFactory::together(hosts)).await;
     three.explain_what_clients_see().await;
-    assert!(figure(&*three.servers[2], "requests_handed_over").await > 0);
+    assert!(figure(&*three.servers[2], "requests_forwarded_out").await > 0);
 }
 
 /// Goal (2017: caches were not told): a change that one server answered is read by every other
@@ -226,7 +226,7 @@ async fn moves_at_once_make_no_loop_and_lose_nothing() {
 async fn a_move_and_a_removal_cost_the_same_whatever_lies_below() {
     let factory = CassandraFactory::on(ring());
     // Each group is flushed by itself, so that its cost can be told apart.
-    let three = Three::of(CassandraFactory { settle_changes: 1, ..factory }).await;
+    let three = Three::of(CassandraFactory { flush_changes: 1, ..factory }).await;
     let store = &three.servers[0];
     let mut costs = Vec::new();
     for (turn, files) in [0u32, 5, 400].into_iter().enumerate() {
@@ -263,7 +263,7 @@ async fn statements(store: &Arc<CassandraStore>) -> u64 {
         let status = store.status().await.expect("status");
         let figure = |name: &str| figure_of(&status, name);
         let now = figure("writes") + figure("conditional_batches");
-        if last == Some(now) && figure("changes_not_in_tables") == 0 {
+        if last == Some(now) && figure("changes_not_flushed") == 0 {
             return now;
         }
         last = Some(now);

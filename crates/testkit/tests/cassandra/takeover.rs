@@ -20,7 +20,7 @@ async fn same(expected: &dyn Store, got: &dyn Store, clock: &TestClock, what: &s
 #[ignore = "needs a ring: make test-cluster"]
 async fn a_history_comes_to_the_ring_and_back() {
     let hosts = ring();
-    let factory = CassandraFactory { stretch_changes: 60, ..CassandraFactory::on(hosts.clone()) };
+    let factory = CassandraFactory { segment_changes: 60, ..CassandraFactory::on(hosts.clone()) };
     let forgetful = CassandraFactory::forgetful(hosts);
     for (seed, forgets) in (0..2 * rounds()).zip([false, true].into_iter().cycle()) {
         let clock = TestClock::new();

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Counters since this server was started.
 #[derive(Default)]
-pub(crate) struct Figures {
+pub(crate) struct Metrics {
     reads: AtomicU64,
     reads_again: AtomicU64,
     rounds: AtomicU64,
@@ -14,16 +14,16 @@ pub(crate) struct Figures {
     unknown: AtomicU64,
     groups: AtomicU64,
     changes: AtomicU64,
-    settled: AtomicU64,
+    flushed: AtomicU64,
     waited: AtomicU64,
     audited: AtomicU64,
-    gave_way: AtomicU64,
-    handed: AtomicU64,
-    taken: AtomicU64,
+    backed_off: AtomicU64,
+    out: AtomicU64,
+    inward: AtomicU64,
     diverged: AtomicU64,
 }
 
-impl Figures {
+impl Metrics {
     /// Counts a read that was sent.
     pub fn read(&self) {
         self.reads.fetch_add(1, Relaxed);
@@ -66,8 +66,8 @@ impl Figures {
     }
 
     /// Counts a flush to the tables.
-    pub fn settled(&self) {
-        self.settled.fetch_add(1, Relaxed);
+    pub fn flushed(&self) {
+        self.flushed.fetch_add(1, Relaxed);
     }
 
     /// Counts an append that waited because too much was in the log alone.
@@ -76,18 +76,18 @@ impl Figures {
     }
 
     /// Counts a back-off in favour of another server.
-    pub fn gave_way(&self) {
-        self.gave_way.fetch_add(1, Relaxed);
+    pub fn backed_off(&self) {
+        self.backed_off.fetch_add(1, Relaxed);
     }
 
     /// Counts a request that another server carried out for this server's client.
-    pub fn handed_over(&self) {
-        self.handed.fetch_add(1, Relaxed);
+    pub fn forwarded_out(&self) {
+        self.out.fetch_add(1, Relaxed);
     }
 
     /// Counts a request of another server's client.
-    pub fn taken(&self) {
-        self.taken.fetch_add(1, Relaxed);
+    pub fn forwarded_in(&self) {
+        self.inward.fetch_add(1, Relaxed);
     }
 
     /// Counts a log that turned out to be another branch of the history.
@@ -117,11 +117,11 @@ impl Figures {
             ("appends_unknown", &self.unknown),
             ("groups", &self.groups),
             ("changes", &self.changes),
-            ("tables_written", &self.settled),
-            ("appends_waited_for_tables", &self.waited),
-            ("appends_gave_way", &self.gave_way),
-            ("requests_handed_over", &self.handed),
-            ("requests_taken_over", &self.taken),
+            ("flushes", &self.flushed),
+            ("appends_waited_for_flush", &self.waited),
+            ("appends_backed_off", &self.backed_off),
+            ("requests_forwarded_out", &self.out),
+            ("requests_forwarded_in", &self.inward),
             ("log_diverged", &self.diverged),
             ("fsck_rows_read", &self.audited),
         ]

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::limits::{OTHERS_SEEN_FOR, TURN_MAX, TURN_TIMES};
+use crate::limits::{BACKOFF_MAX, BACKOFF_TIMES, OTHERS_SEEN_FOR};
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Turns {
+pub(crate) struct Backoff {
     state: Mutex<State>,
 }
 
@@ -27,7 +27,7 @@ struct State {
     own: Option<(Instant, Duration)>,
 }
 
-impl Turns {
+impl Backoff {
     /// Notes another server's append.
     pub fn another(&self) {
         self.state.lock().others = Some(Instant::now());
@@ -46,7 +46,7 @@ impl Turns {
             // No other server appends, or another one had its turn since.
             return None;
         }
-        let until = done + took.saturating_mul(TURN_TIMES).min(TURN_MAX);
+        let until = done + took.saturating_mul(BACKOFF_TIMES).min(BACKOFF_MAX);
         until.checked_duration_since(now).filter(|wait| !wait.is_zero())
     }
 }
@@ -58,19 +58,19 @@ mod tests {
 
     #[test]
     fn who_won_waits_while_others_are_there() {
-        let turns = Turns::default();
+        let backoff = Backoff::default();
         let now = Instant::now();
-        assert_eq!(turns.wait(now), None);
-        turns.own(now - Duration::from_millis(10));
-        assert_eq!(turns.wait(Instant::now()), None, "nobody else is there");
-        turns.another();
-        assert_eq!(turns.wait(Instant::now()), None, "they had their turn");
-        turns.own(Instant::now() - Duration::from_millis(10));
-        let wait = turns.wait(Instant::now()).unwrap();
-        assert!(wait > Duration::from_millis(5) && wait <= TURN_MAX, "{wait:?}");
-        turns.own(Instant::now() - Duration::from_secs(10));
-        assert!(turns.wait(Instant::now()).unwrap() <= TURN_MAX);
-        assert_eq!(turns.wait(Instant::now() + TURN_MAX), None, "it is over");
-        assert_eq!(turns.wait(Instant::now() + OTHERS_SEEN_FOR + Duration::from_millis(1)), None);
+        assert_eq!(backoff.wait(now), None);
+        backoff.own(now - Duration::from_millis(10));
+        assert_eq!(backoff.wait(Instant::now()), None, "nobody else is there");
+        backoff.another();
+        assert_eq!(backoff.wait(Instant::now()), None, "they had their turn");
+        backoff.own(Instant::now() - Duration::from_millis(10));
+        let wait = backoff.wait(Instant::now()).unwrap();
+        assert!(wait > Duration::from_millis(5) && wait <= BACKOFF_MAX, "{wait:?}");
+        backoff.own(Instant::now() - Duration::from_secs(10));
+        assert!(backoff.wait(Instant::now()).unwrap() <= BACKOFF_MAX);
+        assert_eq!(backoff.wait(Instant::now() + BACKOFF_MAX), None, "it is over");
+        assert_eq!(backoff.wait(Instant::now() + OTHERS_SEEN_FOR + Duration::from_millis(1)), None);
     }
 }

@@ -12,8 +12,9 @@ use futures::future::BoxFuture;
 use scylla::value::CqlValue;
 
 use crate::cluster::{Cluster, moment};
-use crate::known::Frozen;
-use crate::limits::{ATTEMPT_PAUSE, ATTEMPTS_MAX, BATCH_BYTES_MAX, BATCH_ROWS_MAX, SETTLE_IN_FLIGHT};
+use crate::limits::{ATTEMPTS_MAX, BATCH_BYTES_MAX, BATCH_ROWS_MAX, FLUSHES_IN_FLIGHT};
+use crate::retry::Attempts;
+use crate::row_cache::Frozen;
 use crate::rows::Key;
 use crate::tables::{self, Bound, Partition};
 
@@ -55,7 +56,7 @@ impl Batches {
         for bounds in &all {
             work.push(insist(move || cluster.write_together(bounds, at).boxed()).boxed());
         }
-        Cluster::some_of(SETTLE_IN_FLIGHT, work).await.map(drop)
+        Cluster::some_of(FLUSHES_IN_FLIGHT, work).await.map(drop)
     }
 }
 
@@ -71,7 +72,7 @@ fn bytes_of(bound: &Bound) -> usize {
 }
 
 /// Writes all after-images of some groups.
-pub(crate) async fn settle(cluster: &Cluster, frozen: &Frozen) -> Result<()> {
+pub(crate) async fn flush(cluster: &Cluster, frozen: &Frozen) -> Result<()> {
     // Deletions of whole partitions go first. Rows that the same groups put there again have a
     // later timestamp.
     let mut whole = Batches::default();
@@ -101,15 +102,13 @@ pub(crate) async fn settle(cluster: &Cluster, frozen: &Frozen) -> Result<()> {
 
 /// Repeats a failed write, at most `ATTEMPTS_MAX` times. A repeated write does no harm.
 async fn insist<'a>(work: impl Fn() -> BoxFuture<'a, Result<()>>) -> Result<()> {
-    let mut attempt = 0;
+    let mut attempts = Attempts::of(ATTEMPTS_MAX);
     loop {
         match work().await {
             Ok(()) => return Ok(()),
-            Err(error) if attempt + 1 >= ATTEMPTS_MAX => return Err(error),
             Err(error) => {
-                tracing::warn!(%error, "a write to the tables failed, it is done again");
-                attempt += 1;
-                tokio::time::sleep(ATTEMPT_PAUSE).await;
+                tracing::warn!(%error, "a write to the tables failed");
+                attempts.after(error).await?;
             }
         }
     }

@@ -22,10 +22,9 @@ use exacat_model::{At, DirId, EntryId, Record, RecordKey, Revision, SeNumber, Us
 
 use crate::filter::Filter;
 use crate::limits::{LISTED_ONCE_MAX, LISTED_ROWS_MAX, ROWS_PER_GUESS};
-use crate::rows::{Image, Key, Row, Totals};
-use crate::working::{Changed, member_bounds};
+use crate::rows::{AfterImage, Changed, Key, Row, Totals, member_bounds};
 
-struct Slot {
+struct CachedRow {
     row: Option<Arc<Row>>,
     /// Last change of the row's group; 0 if the row was fetched.
     revision: Revision,
@@ -49,19 +48,19 @@ pub(crate) struct Group {
     pub before: Option<GroupId>,
     /// Server that appended it.
     pub by: u64,
-    pub images: Vec<Image>,
+    pub images: Vec<AfterImage>,
     /// Bytes of the after-images.
     pub bytes: usize,
 }
 
-/// Relation of a group to the known log.
+/// Relation of a group to the log that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Installed {
-    /// Follows the last known group, or was known.
+    /// Follows the last group, or is in the cache already.
     Yes,
     /// Groups before it are missing.
     Gap,
-    /// Follows another group than the last known one: a group of another branch of the history.
+    /// Follows another group than the last one: a group of another branch of the history.
     OtherBranch,
 }
 
@@ -85,17 +84,17 @@ pub(crate) struct Bounds {
 }
 
 /// Row cache; see the module.
-pub(crate) struct Known {
-    rows: BTreeMap<Key, Slot>,
+pub(crate) struct RowCache {
+    rows: BTreeMap<Key, CachedRow>,
     head: Revision,
     /// Tail of the log at the head; none while it is unknown.
     tail: Option<Tail>,
     /// Flushed position: the tables are complete up to here.
-    settled: Revision,
+    flushed: Revision,
     /// After-images later than the frozen ones, or than the flushed position.
     fresh: Changed,
     /// Last change and bytes of each group that may not be in the tables.
-    unsettled: VecDeque<(Revision, usize)>,
+    unflushed: VecDeque<(Revision, usize)>,
     frozen: Option<Arc<Frozen>>,
     epoch: u64,
     queues: BTreeSet<SeNumber>,
@@ -110,16 +109,16 @@ pub(crate) struct Known {
     bounds: Bounds,
 }
 
-impl Known {
+impl RowCache {
     /// Makes an empty cache at a flushed position.
-    pub fn new(settled: Revision, bounds: Bounds) -> Self {
-        Known {
+    pub fn new(flushed: Revision, bounds: Bounds) -> Self {
+        RowCache {
             rows: BTreeMap::new(),
-            head: settled,
+            head: flushed,
             tail: None,
-            settled,
+            flushed,
             fresh: Changed::new(),
-            unsettled: VecDeque::new(),
+            unflushed: VecDeque::new(),
             frozen: None,
             epoch: 0,
             queues: BTreeSet::new(),
@@ -132,12 +131,12 @@ impl Known {
         }
     }
 
-    /// Last known change of the log.
+    /// Last change of the log that was read.
     pub fn head(&self) -> Revision {
         self.head
     }
 
-    /// Last known change of the log, and the tail there if that is known.
+    /// Last change of the log that was read, and the tail there if that is known.
     pub fn end(&self) -> (Revision, Option<Tail>) {
         (self.head, self.tail)
     }
@@ -150,13 +149,13 @@ impl Known {
     }
 
     /// Flushed position: the tables are complete up to here.
-    pub fn settled(&self) -> Revision {
-        self.settled
+    pub fn flushed(&self) -> Revision {
+        self.flushed
     }
 
     /// Bytes of after-images that may not be in the tables.
-    pub fn unsettled_bytes(&self) -> usize {
-        self.unsettled.iter().map(|(_, bytes)| bytes).sum()
+    pub fn unflushed_bytes(&self) -> usize {
+        self.unflushed.iter().map(|(_, bytes)| bytes).sum()
     }
 
     pub fn epoch(&self) -> u64 {
@@ -253,7 +252,7 @@ impl Known {
         }
         for (key, row) in rows {
             if self.get(&key).is_none() {
-                self.rows.insert(key, Slot { row: row.map(Arc::new), revision: Revision(0) });
+                self.rows.insert(key, CachedRow { row: row.map(Arc::new), revision: Revision(0) });
             }
         }
         true
@@ -283,15 +282,15 @@ impl Known {
         }
         for (key, row) in rows {
             if !self.rows.contains_key(key) {
-                self.rows.insert(key.clone(), Slot { row: Some(row.clone()), revision: Revision(0) });
+                self.rows.insert(key.clone(), CachedRow { row: Some(row.clone()), revision: Revision(0) });
             }
         }
         self.listed.insert(directory);
     }
 
     /// Caches rows that are never evicted (records, layouts, the totals), when the store opens.
-    pub fn insert_always(&mut self, key: Key, row: Row) {
-        self.rows.entry(key).or_insert(Slot { row: Some(Arc::new(row)), revision: Revision(0) });
+    pub fn insert_permanent(&mut self, key: Key, row: Row) {
+        self.rows.entry(key).or_insert(CachedRow { row: Some(Arc::new(row)), revision: Revision(0) });
     }
 
     /// Adds keys of the tables to the filter.
@@ -312,7 +311,7 @@ impl Known {
         let layouts = self.rows.range(Key::Layout(DirId(0))..=Key::Layout(DirId(u64::MAX)));
         let spread = layouts.filter(|(_, slot)| slot.row.is_some()).count() as u64;
         [
-            ("changes_not_in_tables", self.head.0.saturating_sub(self.settled.0)),
+            ("changes_not_flushed", self.head.0.saturating_sub(self.flushed.0)),
             ("filter_keys", keys),
             ("filter_keys_max", room),
             ("filter_in_use", u64::from(self.filter_whole)),
@@ -332,7 +331,7 @@ impl Known {
         (self.filter, self.filter_whole) = (None, false);
     }
 
-    /// Applies the next group of the log. A known group changes nothing.
+    /// Applies the next group of the log. A group that was applied changes nothing.
     pub fn install(&mut self, group: &Group) -> Installed {
         if group.last <= self.head {
             return Installed::Yes;
@@ -356,14 +355,14 @@ impl Known {
                 let members: Vec<Key> =
                     self.rows.range(from.clone()..=until.clone()).map(|(key, _)| key.clone()).collect();
                 for key in members {
-                    self.rows.insert(key, Slot { row: None, revision: group.last });
+                    self.rows.insert(key, CachedRow { row: None, revision: group.last });
                 }
                 // Pending writes of members end: the deletion of the partition covers them.
                 let fresh: Vec<Key> = self.fresh.range(from..=until).map(|(key, _)| key.clone()).collect();
                 fresh.iter().for_each(|key| drop(self.fresh.remove(key)));
             }
         }
-        for Image { key, row } in &group.images {
+        for AfterImage { key, row } in &group.images {
             let row = row.clone().map(Arc::new);
             if row.is_some()
                 && filtered(key)
@@ -372,9 +371,9 @@ impl Known {
                 filter.put(key);
             }
             self.fresh.insert(key.clone(), row.clone());
-            self.rows.insert(key.clone(), Slot { row, revision: group.last });
+            self.rows.insert(key.clone(), CachedRow { row, revision: group.last });
         }
-        self.unsettled.push_back((group.last, group.bytes));
+        self.unflushed.push_back((group.last, group.bytes));
         self.head = group.last;
         self.shrink();
         Installed::Yes
@@ -413,14 +412,14 @@ impl Known {
     }
 
     /// Moves the flushed position, whichever server wrote the tables.
-    pub fn settle(&mut self, up_to: Revision) {
-        if up_to <= self.settled {
+    pub fn flush(&mut self, up_to: Revision) {
+        if up_to <= self.flushed {
             return;
         }
-        self.settled = up_to;
+        self.flushed = up_to;
         self.frozen = self.frozen.take().filter(|frozen| frozen.up_to > up_to);
-        while self.unsettled.front().is_some_and(|(last, _)| *last <= up_to) {
-            self.unsettled.pop_front();
+        while self.unflushed.front().is_some_and(|(last, _)| *last <= up_to) {
+            self.unflushed.pop_front();
         }
         let rows = &self.rows;
         self.fresh.retain(|key, _| rows.get(key).is_some_and(|slot| slot.revision > up_to));
@@ -438,7 +437,7 @@ impl Known {
         if !self.is_full() {
             return;
         }
-        let settled = self.settled;
+        let flushed = self.flushed;
         let guesses_max = self.bounds.rows / ROWS_PER_GUESS;
         let directory = |row: &Row| match row {
             Row::Entry(entry) => entry.directory().map(|id| (entry.at.clone(), id)),
@@ -451,8 +450,8 @@ impl Known {
         }
         self.guesses.extend(forgotten);
         self.rows.retain(|key, slot| match key {
-            Key::Record(_) | Key::Layout(_) | Key::Totals => slot.row.is_some() || slot.revision > settled,
-            _ => slot.revision > settled,
+            Key::Record(_) | Key::Layout(_) | Key::Totals => slot.row.is_some() || slot.revision > flushed,
+            _ => slot.revision > flushed,
         });
         self.queues.clear();
         self.listed.clear();

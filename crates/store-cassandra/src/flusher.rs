@@ -2,7 +2,7 @@
 //! goes on.
 //!
 //! Any server may flush for all. Normally the server whose append crosses a multiple of
-//! `SETTLE_CHANGES` (32 768) does. At twice that number any server takes over, because the first
+//! `FLUSH_CHANGES` (32 768) does. At twice that number any server takes over, because the first
 //! one may be gone. When no requests arrive, the server of the last append flushes.
 
 use std::sync::Arc;
@@ -12,13 +12,14 @@ use exacat_model::{Error, ErrorKind, Result, Revision};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::engine::Engine;
-use crate::known::Known;
-use crate::limits::{SETTLE_AFTER, SETTLE_BYTES, SETTLE_IDLE, UNSETTLED_MAX};
+use crate::follower::Follower;
+use crate::limits::{FLUSH_AFTER, FLUSH_BYTES, FLUSH_IDLE, UNFLUSHED_MAX};
+use crate::maintenance::Maintenance;
+use crate::row_cache::RowCache;
 
 /// Flusher of one server.
-pub(crate) struct Settler {
-    engine: Arc<Engine>,
+pub(crate) struct Flusher {
+    maintenance: Arc<Maintenance>,
     task: Option<JoinHandle<Result<Revision>>>,
     /// Last change that this server appended; time since which some of its changes may not be in
     /// the tables.
@@ -28,25 +29,29 @@ pub(crate) struct Settler {
     patience: Duration,
 }
 
-impl Settler {
-    pub fn new(engine: Arc<Engine>) -> Self {
+impl Flusher {
+    pub fn new(maintenance: Arc<Maintenance>) -> Self {
         let mut random = [0; 1];
         // Without randomness all servers wait for the same time. Two may then flush the same rows,
         // which does no harm.
         let _ = getrandom::fill(&mut random);
-        let patience = SETTLE_AFTER.mul_f64(1.0 + f64::from(random[0]) / 255.0);
-        Settler { engine, task: None, appended: Revision(0), since: None, patience }
+        let patience = FLUSH_AFTER.mul_f64(1.0 + f64::from(random[0]) / 255.0);
+        Flusher { maintenance, task: None, appended: Revision(0), since: None, patience }
+    }
+
+    fn follower(&self) -> &Follower {
+        &self.maintenance.follower
     }
 
     /// Changes and bytes that may not be in the tables, and the flushed position.
     fn left(&self) -> (u64, usize, Revision) {
-        self.engine.known(|known| {
-            (known.head().0 - known.settled().0.min(known.head().0), known.unsettled_bytes(), known.settled())
+        self.follower().cache(|cache| {
+            (cache.head().0 - cache.flushed().0.min(cache.head().0), cache.unflushed_bytes(), cache.flushed())
         })
     }
 
     fn changes_max(&self) -> u64 {
-        self.engine.settings().settle_changes.max(1)
+        self.follower().settings.flush_changes.max(1)
     }
 
     /// Says whether a flush is under way. Collects the result of a finished one.
@@ -62,8 +67,8 @@ impl Settler {
     async fn ended(&mut self) {
         let Some(task) = self.task.take() else { return };
         match task.await {
-            Ok(Ok(settled)) => {
-                if settled >= self.appended {
+            Ok(Ok(flushed)) => {
+                if flushed >= self.appended {
                     self.since = None;
                 }
             }
@@ -77,8 +82,8 @@ impl Settler {
     /// Begins a flush, unless one is under way.
     pub async fn begin(&mut self) {
         if !self.is_busy().await && self.left().0 > 0 {
-            let engine = self.engine.clone();
-            self.task = Some(tokio::spawn(async move { engine.settle().await }));
+            let maintenance = self.maintenance.clone();
+            self.task = Some(tokio::spawn(async move { maintenance.flush().await }));
         }
     }
 
@@ -90,45 +95,45 @@ impl Settler {
         let most = self.changes_max();
         let crossed = (first.0.saturating_sub(1)) / most != last.0 / most;
         let waited = since.elapsed() >= self.patience;
-        if crossed || changes >= 2 * most || bytes >= SETTLE_BYTES || waited {
+        if crossed || changes >= 2 * most || bytes >= FLUSH_BYTES || waited {
             self.begin().await;
         }
     }
 
     /// Waits until the log may take more changes that are not in the tables.
     pub async fn make_room(&mut self) -> Result<()> {
-        let most = self.changes_max().saturating_mul(UNSETTLED_MAX);
+        let most = self.changes_max().saturating_mul(UNFLUSHED_MAX);
         let full = |(changes, bytes, _): (u64, usize, Revision)| {
-            changes >= most || bytes >= SETTLE_BYTES * UNSETTLED_MAX as usize
+            changes >= most || bytes >= FLUSH_BYTES * UNFLUSHED_MAX as usize
         };
         if !full(self.left()) {
             return Ok(());
         }
-        self.engine.cluster.figures.waited_for_tables();
+        self.follower().cluster.metrics.waited_for_tables();
         self.ended().await;
         if full(self.left()) {
             // Another server may have flushed.
-            self.engine.check().await?;
+            self.follower().catch_up().await?;
         }
         if full(self.left()) {
-            self.engine.settle().await?;
+            self.maintenance.flush().await?;
         }
         Ok(())
     }
 
     /// Returns how long to wait for a request before flushing; none if nothing is left.
     pub fn when_idle(&self) -> Option<Duration> {
-        let (changes, _, settled) = self.left();
-        (changes > 0).then_some(if self.appended > settled { SETTLE_IDLE } else { self.patience })
+        let (changes, _, flushed) = self.left();
+        (changes > 0).then_some(if self.appended > flushed { FLUSH_IDLE } else { self.patience })
     }
 
     /// Flushes if no request came for as long as [`Self::when_idle`] says, unless another server
     /// did.
     pub async fn idle(&mut self) {
         if self.appended <= self.left().2
-            && let Err(error) = self.engine.check().await
+            && let Err(error) = self.follower().catch_up().await
         {
-            tracing::debug!(%error, "the log could not be looked at, it is tried again");
+            tracing::debug!(%error, "the log head could not be read, another attempt follows");
             return;
         }
         self.begin().await;
@@ -137,9 +142,9 @@ impl Settler {
     /// Writes everything.
     pub async fn finish(&mut self) -> Result<()> {
         self.ended().await;
-        let head = self.engine.known(Known::head);
-        if self.engine.settle().await? < head {
-            return Err(Error::new(ErrorKind::Internal, "what was frozen does not reach the head"));
+        let head = self.follower().cache(RowCache::head);
+        if self.maintenance.flush().await? < head {
+            return Err(Error::new(ErrorKind::Internal, "the flushed changes do not reach the head"));
         }
         Ok(())
     }
