@@ -319,7 +319,7 @@ async fn version_of(call: &mut Call, operation: &Operation) -> Result<Option<Rev
 }
 
 /// Makes an answer with its tag; without a body if the client has it already.
-fn tagged_answer(headers: &HeaderMap, tag: Option<String>, body: impl Into<Bytes>) -> Response<Body> {
+fn tagged_answer(headers: &HeaderMap, tag: Option<String>, body: impl Into<bytes::Bytes>) -> Response<Body> {
     let mut response = match &tag {
         Some(tag) if is_unchanged(headers, tag) => empty(StatusCode::NOT_MODIFIED),
         _ => whole_answer(StatusCode::OK, JSON, body),
