@@ -116,7 +116,7 @@ number is a REVISION.
 Examples:
   exacat restore before-upgrade
   exacat restore before-upgrade --until now \\
-      --log ~/.local/share/exacat/store/set-aside/1
+      --log ~/.local/share/exacat/store/replaced/1
   exacat restore monday --until now
   exacat restore ~/exacat-backup --data ~/exacat-again")]
 pub struct RestoreArgs {

@@ -1,21 +1,12 @@
 //! Conditions and rights are judged when a change is committed, not when its request arrives.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
+use exacat_testkit::waiting::eventually;
 use serde_json::json;
 
 use crate::web::Web;
 use crate::world::World;
-
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let waiting = async {
-        while !holds() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(crate::web::PATIENCE, waiting).await.expect(what);
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_two_changes_of_the_same_version_exactly_one_is_made() {
@@ -34,7 +25,7 @@ async fn of_two_changes_of_the_same_version_exactly_one_is_made() {
     };
     let release = async {
         // Both have read the entry by then.
-        until("both arrive", || world.hooks.applies_begun.load(Ordering::SeqCst) >= begun + 2).await;
+        eventually("both arrive", || world.hooks.applies_begun.load(Ordering::SeqCst) >= begun + 2).await;
         world.hooks.hold_applies.send_replace(false);
     };
     let ((a, b), ()) = tokio::join!(asks, release);
@@ -55,11 +46,11 @@ async fn user_who_is_disabled_before_the_commit_changes_nothing() {
     let begun = world.hooks.applies_begun.load(Ordering::SeqCst);
     let asked = async { alice.ask("PUT", "/api/v1/directories/d/new", &[], "").await };
     let meanwhile = async {
-        until("it arrives", || world.hooks.applies_begun.load(Ordering::SeqCst) > begun).await;
+        eventually("it arrives", || world.hooks.applies_begun.load(Ordering::SeqCst) > begun).await;
         // This change waits as well; the first to go on is either.
         let disable = world.user("alice", |user| user.disabled = Some(true));
         let release = async {
-            until("both wait", || world.hooks.applies_begun.load(Ordering::SeqCst) > begun + 1).await;
+            eventually("both wait", || world.hooks.applies_begun.load(Ordering::SeqCst) > begun + 1).await;
             world.hooks.hold_applies.send_replace(false);
         };
         tokio::join!(disable, release);

@@ -259,15 +259,17 @@ async fn over_http1(conversation: Arc<Conversation>, stream: impl AsyncRead + As
     let limits = Arc::clone(&conversation.face.service.limits);
     let stopping = conversation.face.service.reached(Phase::Stopping);
     let stream = Stalling::new(stream, limits.output_stall, limits.output_progress_bytes);
+    // A connection that begins during the stop asks for health: a shutdown would close it unanswered.
+    let mut told = *conversation.face.service.phase().borrow() > Phase::Serving;
     // No `pipeline_flush`: with it, answers of pipelined requests are buffered without a bound.
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(header_time(&conversation))
         .max_buf_size(HEADER_BYTES_MAX)
         .max_headers(HEADERS_MAX)
+        .keep_alive(!told)
         .serve_connection(TokioIo::new(stream), answering(conversation, None));
     tokio::pin!(connection, stopping);
-    let mut told = false;
     let ended = loop {
         tokio::select! {
             ended = connection.as_mut() => break ended,
@@ -289,6 +291,7 @@ async fn over_http2(
     let limits = Arc::clone(&conversation.face.service.limits);
     let stopping = conversation.face.service.reached(Phase::Stopping);
     let idle_time = header_time(&conversation);
+    let mut told = *conversation.face.service.phase().borrow() > Phase::Serving;
     let streams = Streams::new();
     let stream = Stalling::new(stream, limits.output_stall, limits.output_progress_bytes);
     let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
@@ -301,7 +304,7 @@ async fn over_http2(
         .serve_connection(TokioIo::new(stream), answering(conversation, Some(Arc::clone(&streams))));
     let checks = tokio::time::sleep(Duration::ZERO);
     tokio::pin!(connection, stopping, checks);
-    let (mut told, mut idle_since) = (false, None);
+    let mut idle_since = None;
     let ended = loop {
         tokio::select! {
             ended = connection.as_mut() => break ended,
