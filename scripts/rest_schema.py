@@ -34,6 +34,11 @@ def lines(context, value):
     return value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
 
 @schemathesis.hook
+def filter_case(context, case):
+    # The body of a request of lines is text. A number or list in its place would go out as a line, which is accepted.
+    return case.media_type != "application/x-ndjson" or isinstance(case.body, (str, bytes))
+
+@schemathesis.hook
 def before_call(context, case, kwargs):
     # An LFN is the rest of the path: its slashes stay, which OpenAPI cannot say.
     parameters = case.path_parameters or {}
@@ -61,6 +66,7 @@ WITH_RULES = {
     "POST /api/v1/uploads/{guid}/commit": "two checksums of one kind contradict",
     "PATCH /api/v1/collections/{lfn}": "at least one edit, of a collection",
     "GET /api/v1/collections/{lfn}": "the entry is a collection",
+    "PUT /api/v1/directories/{lfn}": "parents=true accepts an existing directory, If-None-Match: * refuses it",
     "PATCH /api/v1/tags/{lfn}": "a key is named once",
     "PUT /api/v1/ses/{name}": "a prefix is the start of a URL",
     "PUT /api/v1/users/{name}": "lists name each thing once",

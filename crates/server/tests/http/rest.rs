@@ -307,7 +307,10 @@ async fn conditions_compare_the_revision_of_the_entry() {
         ("PUT", "/api/v1/directories/x", &[("If-Match", "\"1\"")], 400),
         ("DELETE", "/api/v1/entries/new", &[("If-Match", "\"1\"")], 412),
         ("DELETE", "/api/v1/entries/new", &[("If-Match", "W/\"1\"")], 412),
-        ("DELETE", "/api/v1/entries/new", &[("If-Match", "nonsense")], 412),
+        ("DELETE", "/api/v1/entries/new", &[("If-Match", "\"nonsense\"")], 412),
+        ("DELETE", "/api/v1/entries/new", &[("If-Match", "\"1\", W/\"2\"")], 412),
+        ("DELETE", "/api/v1/entries/new", &[("If-Match", "nonsense")], 400),
+        ("DELETE", "/api/v1/entries/new", &[("If-Match", "\"1\",")], 400),
         ("DELETE", "/api/v1/entries/new", &[("If-Match", "*")], 200),
         ("POST", "/api/v1/files", &[("If-Match", "\"1\"")], 400),
     ] {

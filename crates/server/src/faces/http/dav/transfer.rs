@@ -3,10 +3,10 @@
 //! after its storage element confirmed size and checksum.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use exacat_model::answer::{Stat, Upload};
-use exacat_model::{ChecksumAlgorithm, Checksums, Error, ErrorKind, Kind, Lfn, SeName};
+use exacat_model::{ChecksumAlgorithm, Checksums, Error, ErrorKind, Kind, Lfn, SeName, TimeMs};
 use exacat_wire::webdav::Destination;
 use hyper::header::{HeaderName, HeaderValue, LOCATION};
 use hyper::{HeaderMap, StatusCode};
@@ -302,7 +302,8 @@ async fn confirmed(
         tokio::select! {
             confirmed = &mut confirming => return confirmed,
             () = tokio::time::sleep(MARKER_TIME) => {
-                if markers.send(marker(plan.upload.booking.size)).await.is_err() {
+                let now = conversation.face.service.catalogue.now();
+                if markers.send(marker(now, plan.upload.booking.size)).await.is_err() {
                     return Err("the client has gone".to_owned());
                 }
             }
@@ -311,8 +312,8 @@ async fn confirmed(
 }
 
 /// Returns a marker of a copy whose bytes are all there.
-fn marker(bytes: u64) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+fn marker(now: TimeMs, bytes: u64) -> String {
+    let now = now.0 / 1000;
     format!(
         "Perf Marker\nTimestamp: {now}\nStripe Index: 0\nStripe Bytes Transferred: {bytes}\nTotal Stripe Count: 1\nEnd\n"
     )
@@ -389,6 +390,8 @@ mod tests {
         assert!(se_of("/dav/f?se=").is_err() && se_of("/dav/f?se=a%20b").is_err());
         assert_eq!(one_line("a\nb\x1bc"), "a b c");
         assert_eq!(title_case(&HeaderName::from_static("x-auth")), "X-Auth");
-        assert!(marker(7).ends_with("\nStripe Bytes Transferred: 7\nTotal Stripe Count: 1\nEnd\n"));
+        assert!(
+            marker(TimeMs(7000), 7).ends_with("\nStripe Bytes Transferred: 7\nTotal Stripe Count: 1\nEnd\n")
+        );
     }
 }

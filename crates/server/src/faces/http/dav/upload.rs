@@ -73,7 +73,7 @@ async fn put_new(request: &mut Request<'_>) -> Outcome {
         request.header(EXPECT.as_str())?.is_some_and(|wish| wish.eq_ignore_ascii_case("100-continue"));
     let ses = request.call.service.catalogue.storage_elements();
     if let (true, Some(size)) = (waits, length)
-        && ses.iter().any(|se| is_web(se))
+        && ses.iter().any(is_web)
     {
         match redirect(request, &lfn, size, announced.clone()).await {
             // Only storage elements that the server itself reaches can take it.

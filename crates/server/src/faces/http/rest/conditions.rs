@@ -80,6 +80,11 @@ impl Conditions {
         }
         if let Some(given) = text_of(headers, &IF_MATCH)? {
             let (lfn, follow) = changed(operation)?;
+            if given != "*" && !given.split(',').all(|one| is_tag(one.trim_matches(' '))) {
+                return Err(Error::invalid(
+                    "If-Match is no list of ETags: give the ETag with its quotes, or *",
+                ));
+            }
             let versions: Vec<Revision> = given.split(',').filter_map(|one| version(one.trim())).collect();
             match (given, versions.as_slice()) {
                 ("*", _) => return Ok(conditions),
@@ -105,6 +110,13 @@ impl Conditions {
             _ => false,
         }
     }
+}
+
+/// Says whether a text has the form of an entity tag (RFC 9110), ours or not. No tag has a comma here.
+fn is_tag(text: &str) -> bool {
+    let bare = text.strip_prefix("W/").unwrap_or(text);
+    let bare = bare.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    bare.is_some_and(|bare| bare.bytes().all(|byte| matches!(byte, b'!' | b'#'..=b'~')))
 }
 
 /// Reads the revision in a strong tag; none if we never gave such a tag.

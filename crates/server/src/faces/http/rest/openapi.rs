@@ -56,6 +56,8 @@ const REFUSALS: [(&str, ErrorKind, &str); 12] = [
 
 /// Pattern of entity tags.
 const TAG: &str = "^\"[0-9]{1,19}(\\.[0-9a-f]{16})?\"$";
+/// Pattern of `If-Match`: any tag, or a list of tags as RFC 9110 has them.
+const TAGS: &str = "^(\\*|(W/)?\"[!#-+\\--~]*\"( *, *(W/)?\"[!#-+\\--~]*\")*)$";
 /// Pattern of places in the history.
 const POSITION: &str = "^[0-9]{1,18}(\\.[0-9a-f]{6,32})?$";
 
@@ -105,6 +107,11 @@ fn components(schemas: &Schemas) -> Value {
         bound_numbers(schema);
         if let Some(example) = EXAMPLES.get(name) {
             schema["examples"] = json!([example]);
+        }
+        // An edit has exactly one field; types of several variants cannot say that.
+        if name == "ReplicaEdit" {
+            let edits = schema["oneOf"].as_array_mut().into_iter().flatten();
+            edits.for_each(|edit| edit["additionalProperties"] = json!(false));
         }
         // A file is named in exactly one way.
         if name == "FileRef" {
@@ -161,7 +168,7 @@ fn parameters() -> Value {
         "If-Match": header(
             "If-Match",
             "Change the entry only if it has this ETag. Compared at the commit.",
-            json!({"type": "string", "pattern": TAG, "examples": ["\"2315\""]}),
+            json!({"type": "string", "pattern": TAGS, "examples": ["\"2315\""]}),
         ),
         "If-None-Match": header(
             "If-None-Match",
