@@ -78,6 +78,9 @@ WITH_RULES = {
 
 def config(port):
     lines = ["[checks.positive_data_acceptance]", f"expected-statuses = {json.dumps(['2xx', '3xx', *map(str, REFUSED)])}",
+             # A number beyond a limit of the catalogue is refused with 413.
+             "[checks.negative_data_rejection]",
+             'expected-statuses = ["400", "401", "403", "404", "405", "406", "409", "413", "415", "422", "428", "429", "5xx"]',
              # A server that is told to wait, or that is short of storage elements, says 503: no defect.
              "[checks.not_a_server_error]", 'expected-statuses = ["2xx", "3xx", "4xx", "503", "507"]']
     for name in WITH_RULES:

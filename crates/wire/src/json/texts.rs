@@ -45,8 +45,8 @@ pub const LFN: &str = "^(/+([^/.\\x00][^/\\x00]*|\\.[^/.\\x00][^/\\x00]*|\\.\\.[
     ^(/+([^/.\\x00][^/\\x00]*|\\.[^/.\\x00][^/\\x00]*|\\.\\.[^/\\x00]+))+$";
 /// Pattern of octal permissions.
 pub const MODE: &str = "^0*[01]?[0-7]{1,3}$";
-/// Pattern of ids with their timeline.
-pub const ON_TIMELINE: &str = "^[0-9]{1,18}(\\.[0-9]{1,9})?\\.[0-9a-f]{6,32}$";
+/// Pattern of ids of deletions: a revision, a number, a timeline.
+const DELETION: &str = "^[0-9]{1,18}\\.[0-9]{1,9}\\.[0-9a-f]{6,32}$";
 /// Pattern of absolute paths on the server's machine.
 const PATH: &str = "^/[^\\x00]*$";
 /// Pattern of checksums.
@@ -63,7 +63,7 @@ texts! {
     Checksum "Checksum, `algorithm:hex`." => |about| text(about, CHECKSUM, "adler32:0a1af2bf"),
     Pfn "URL of a physical copy." => |about| text(about, PFN, "root://se.example.org:1094//data/f1.root"),
     TagKey "Key of a tag." => |about| text(about, TAG_KEY, "run"),
-    DeletionId "Id of a deletion." => |about| text(about, ON_TIMELINE, "2266.0.3f9a1c"),
+    DeletionId "Id of a deletion." => |about| text(about, DELETION, "2266.0.3f9a1c"),
     ServerPath "Absolute path on the server's machine." => |about| text(about, PATH, "/var/backups/exacat"),
     ReplicaState "State of a replica." => |about| choice(about, &["available", "copying", "suspect", "lost"]),
     SeStatus "Permitted use of a storage element." => |about| choice(about, &["online", "read-only", "offline"]),

@@ -411,8 +411,8 @@ async fn changes(
     let under = arguments.parsed("under")?;
     let wait = arguments.flag("wait")?;
     let after = match text_of(headers, &LAST_EVENT_ID)? {
-        Some(seen) if wants == Wanted::Events => position(Some(seen))?,
-        _ => position(arguments.given("after")?)?,
+        Some(seen) => position(Some(seen))?,
+        None => position(arguments.given("after")?)?,
     };
     if wants == Wanted::Page {
         let limit = limit_or(arguments, PAGE_ITEMS)?;

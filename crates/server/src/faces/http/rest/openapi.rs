@@ -172,9 +172,10 @@ fn parameters() -> Value {
         ),
         "If-None-Match": header(
             "If-None-Match",
-            "Of a read: the ETag that the client has. Of a creation: `*` refuses a name that exists.",
-            json!({"type": "string", "examples": ["*"]}),
+            "The ETag that the client has: the answer has no body while the entry is unchanged.",
+            json!({"type": "string", "examples": ["\"2315\""]}),
         ),
+        "If-New": header("If-None-Match", "`*` refuses a name that exists.", json!({"const": "*"})),
         "Exacat-At-Least": header(
             "Exacat-At-Least",
             "Wait until the catalogue has this revision, at most 30 s.",
@@ -215,8 +216,10 @@ fn operation(endpoint: &Endpoint, schemas: &mut Schemas) -> Value {
     if endpoint.is_conditional() {
         names.push("If-Match");
     }
-    if endpoint.has_tag() || endpoint.is_creation() {
+    if endpoint.has_tag() {
         names.push("If-None-Match");
+    } else if endpoint.is_creation() {
+        names.push("If-New");
     }
     if matches!(endpoint.run, Run::Changes) {
         names.push("Last-Event-ID");
