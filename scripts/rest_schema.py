@@ -53,6 +53,9 @@ def before_call(context, case, kwargs):
             del headers[name]
         elif name == "Exacat-At-Least" and value is not None:
             headers[name] = "0"
+    # The coverage phase takes an empty value for one that fits the pattern; none does.
+    if headers.get("If-Match") == "":
+        del headers["If-Match"]
 '''
 
 # Statuses of requests that fit their schemas, beside success: the present state of the catalogue refuses them.
