@@ -4,7 +4,8 @@
 use std::io::Cursor;
 use std::path::Path;
 
-use exacat_exchange::listing::{Listing, Repeats, Rest};
+use exacat_exchange::listing::Listing;
+use exacat_exchange::options::{Repeats, Rest};
 use exacat_exchange::{ListingOptions, PRESETS};
 use exacat_model::Lfn;
 use libfuzzer_sys::fuzz_target;
