@@ -21,7 +21,7 @@ pub(crate) const PASS: u16 = 1;
 /// A caller: an account with the limits of its token, or an anonymous client.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    known: Arc<Known>,
+    facts: Arc<CallerFacts>,
     /// Records the facts that permission depends on, while a request is prepared.
     judgement: Option<Arc<Judgement>>,
     /// Fingerprint of the requested operation; unknown while there is none.
@@ -33,7 +33,7 @@ pub struct Caller {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Known {
+struct CallerFacts {
     user: Option<UserId>,
     name: Option<AccountName>,
     group: GroupId,
@@ -53,16 +53,16 @@ struct Known {
 
 impl PartialEq for Caller {
     fn eq(&self, other: &Self) -> bool {
-        self.known == other.known
+        self.facts == other.facts
     }
 }
 
 impl Eq for Caller {}
 
 impl Caller {
-    fn new(known: Known) -> Self {
+    fn new(facts: CallerFacts) -> Self {
         Caller {
-            known: Arc::new(known),
+            facts: Arc::new(facts),
             judgement: None,
             asks: Fingerprint::UNKNOWN,
             needs: Need::Modify,
@@ -73,7 +73,7 @@ impl Caller {
     /// Returns a caller without credentials. It sees what modes give to others, if the settings
     /// allow that, and changes nothing.
     pub fn anonymous() -> Self {
-        Caller::new(Known {
+        Caller::new(CallerFacts {
             user: None,
             name: None,
             group: GroupId::ADMIN,
@@ -93,7 +93,7 @@ impl Caller {
     pub fn of(user: &User, scope: Lfn, write: bool) -> Self {
         let mut groups = user.groups.clone();
         groups.push(user.group);
-        Caller::new(Known {
+        Caller::new(CallerFacts {
             user: Some(user.id),
             name: Some(user.name.clone()),
             group: user.group,
@@ -109,46 +109,46 @@ impl Caller {
         })
     }
 
-    fn with(self, change: impl FnOnce(&mut Known)) -> Self {
-        let mut known = Arc::unwrap_or_clone(self.known);
-        change(&mut known);
-        Caller { known: Arc::new(known), ..self }
+    fn with(self, change: impl FnOnce(&mut CallerFacts)) -> Self {
+        let mut facts = Arc::unwrap_or_clone(self.facts);
+        change(&mut facts);
+        Caller { facts: Arc::new(facts), ..self }
     }
 
     /// Adds the token that proves the caller's identity until it expires.
     pub(crate) fn by_token(self, token: TokenId, expires: TimeMs) -> Self {
-        self.with(|known| {
-            known.token = Some(token);
-            known.expires = Some(expires);
+        self.with(|facts| {
+            facts.token = Some(token);
+            facts.expires = Some(expires);
         })
     }
 
     /// Bounds the caller by the grants of a token of another issuer, until it expires. Replaces no
     /// bound by a wider one: the caller must have none yet.
     pub fn granted(self, grants: Option<Vec<Grant>>, expires: TimeMs) -> Self {
-        self.with(|known| {
-            known.expires = Some(expires);
+        self.with(|facts| {
+            facts.expires = Some(expires);
             if let Some(grants) = grants {
                 let grants = Grants(grants.into());
-                known.write &= grants.may_write();
-                known.grants = Some(grants);
+                facts.write &= grants.may_write();
+                facts.grants = Some(grants);
             }
         })
     }
 
     /// Adds the bounds of another caller, on behalf of which this one acts.
     pub(crate) fn bounded_as(self, other: &Caller) -> Self {
-        let Known { token, expires, grants, .. } = &*other.known;
-        self.with(|known| {
-            known.token = *token;
-            known.expires = *expires;
-            known.grants.clone_from(grants);
+        let CallerFacts { token, expires, grants, .. } = &*other.facts;
+        self.with(|facts| {
+            facts.token = *token;
+            facts.expires = *expires;
+            facts.grants.clone_from(grants);
         })
     }
 
     /// Sets the operation that the caller requests; refuses one that its grants never allow.
     pub(crate) fn requesting(&self, operation: &Operation) -> Result<Self> {
-        if self.known.grants.is_none() {
+        if self.facts.grants.is_none() {
             return Ok(self.clone());
         }
         match Need::of(operation) {
@@ -162,17 +162,17 @@ impl Caller {
 
     /// Adds the user whose credentials these are; the caller acts as another user.
     pub(crate) fn instead_of(self, original: UserId) -> Self {
-        self.with(|known| known.original = Some(original))
+        self.with(|facts| facts.original = Some(original))
     }
 
     /// Adds versions of records that the caller's identity depends on.
     pub(crate) fn by_records(self, records: impl IntoIterator<Item = (RecordKey, Revision)>) -> Self {
-        self.with(|known| known.records.extend(records))
+        self.with(|facts| facts.records.extend(records))
     }
 
     /// Returns the versions of the records that the caller's identity depends on.
     pub(crate) fn records(&self) -> &[(RecordKey, Revision)] {
-        &self.known.records
+        &self.facts.records
     }
 
     /// Returns the caller for one attempt at a changing operation, which records the facts behind
@@ -186,7 +186,7 @@ impl Caller {
         let entries = (!self.is_admin()).then_some(());
         let judgement = self.judgement.as_ref()?;
         let entries = entries.map(|()| judgement.entries());
-        Some(Judged { since: judgement.since(), records: self.known.records.clone(), entries })
+        Some(Judged { since: judgement.since(), records: self.facts.records.clone(), entries })
     }
 
     /// Returns the facts for a change in one directory only; `gates` are its ancestor permissions.
@@ -197,7 +197,7 @@ impl Caller {
             entries.sort_by_key(|entry| entry.id);
             entries
         });
-        Some(Judged { since: judgement.since(), records: self.known.records.clone(), entries })
+        Some(Judged { since: judgement.since(), records: self.facts.records.clone(), entries })
     }
 
     /// Notes the store's answer that permission may be judged differently by now.
@@ -253,22 +253,22 @@ impl Caller {
 
     /// Returns the user whose credentials these are, if the caller acts as another user.
     pub(crate) fn original(&self) -> Option<UserId> {
-        self.known.original
+        self.facts.original
     }
 
     /// Returns the token that the caller showed; none if it proved its identity otherwise.
     pub fn token(&self) -> Option<TokenId> {
-        self.known.token
+        self.facts.token
     }
 
     /// Returns the expiry of the identity; none if it lasts as long as the account.
     pub fn expires(&self) -> Option<TimeMs> {
-        self.known.expires
+        self.facts.expires
     }
 
     /// Refuses a caller whose token has expired by `now`.
     pub(crate) fn check_not_expired(&self, now: TimeMs) -> Result<()> {
-        match self.known.expires {
+        match self.facts.expires {
             Some(expires) if expires <= now => {
                 Err(Error::new(ErrorKind::Unauthenticated, "the token has expired: get a new one"))
             }
@@ -278,48 +278,48 @@ impl Caller {
 
     /// Returns the user; none if anonymous.
     pub fn user(&self) -> Option<UserId> {
-        self.known.user
+        self.facts.user
     }
 
     /// Returns the user's name; none if anonymous.
     pub fn name(&self) -> Option<&AccountName> {
-        self.known.name.as_ref()
+        self.facts.name.as_ref()
     }
 
     /// Returns the group that new entries get.
     pub fn group(&self) -> GroupId {
-        self.known.group
+        self.facts.group
     }
 
     /// Returns the only subtree that the caller may use.
     pub fn scope(&self) -> &Lfn {
-        &self.known.scope
+        &self.facts.scope
     }
 
     /// True if the caller may change anything at all.
     pub fn may_write(&self) -> bool {
-        self.known.write
+        self.facts.write
     }
 
     /// True for an admin.
     pub fn is_admin(&self) -> bool {
-        self.known.roles.contains(&Role::Admin)
+        self.facts.roles.contains(&Role::Admin)
     }
 
     /// True for an operator or an admin.
     pub fn is_operator(&self) -> bool {
-        self.is_admin() || self.known.roles.contains(&Role::Operator)
+        self.is_admin() || self.facts.roles.contains(&Role::Operator)
     }
 
     /// True for a member of this group.
     pub fn is_in(&self, group: GroupId) -> bool {
-        self.known.user.is_some() && self.known.groups.contains(&group)
+        self.facts.user.is_some() && self.facts.groups.contains(&group)
     }
 
     /// Returns the principal of changes. Anonymous callers change nothing, so their value is never
     /// recorded.
     pub(crate) fn acting_user(&self) -> UserId {
-        self.known.user.unwrap_or(UserId(u32::MAX))
+        self.facts.user.unwrap_or(UserId(u32::MAX))
     }
 
     /// True if the mode bits give all of `wanted`; an admin has all rights.
@@ -327,7 +327,7 @@ impl Caller {
         if self.is_admin() {
             return true;
         }
-        let bits = if self.known.user == Some(owner) {
+        let bits = if self.facts.user == Some(owner) {
             mode.bits() >> 6
         } else if self.is_in(group) {
             mode.bits() >> 3
@@ -352,20 +352,20 @@ impl Caller {
     /// True for the entry's owner and for admins.
     pub(crate) fn owns(&self, entry: &Entry) -> bool {
         self.judges(|| JudgedEntry::from(entry));
-        self.is_admin() || self.known.user == Some(entry.owner)
+        self.is_admin() || self.facts.user == Some(entry.owner)
     }
 
     /// Refuses a path outside of the token's subtree.
     pub(crate) fn check_scope(&self, lfn: &Lfn) -> Result<()> {
-        if self.known.scope.contains(lfn) {
-            return self.known.grants.as_ref().map_or(Ok(()), |grants| grants.check(self.needs, lfn));
+        if self.facts.scope.contains(lfn) {
+            return self.facts.grants.as_ref().map_or(Ok(()), |grants| grants.check(self.needs, lfn));
         }
-        Err(Error::denied(format!("{lfn}: this token is valid below {} only", self.known.scope)))
+        Err(Error::denied(format!("{lfn}: this token is valid below {} only", self.facts.scope)))
     }
 
     /// Refuses a caller without credentials.
     pub(crate) fn check_known(&self) -> Result<UserId> {
-        self.known.user.ok_or_else(|| {
+        self.facts.user.ok_or_else(|| {
             Error::new(ErrorKind::Unauthenticated, "present a token: this is not for anonymous callers")
         })
     }

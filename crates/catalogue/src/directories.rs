@@ -14,7 +14,7 @@ use crate::resolve::{Spot, Vacancy, check_parent_writable, check_passage, first_
 use crate::{Catalogue, step_id};
 
 /// Most rounds of path resolution, if other requests make or move directories on the way.
-const LOOKS_MAX: usize = 16;
+const READS_MAX: usize = 16;
 
 /// An existing directory.
 #[derive(Clone, Copy, Debug)]
@@ -30,11 +30,22 @@ pub(crate) struct Directory {
 )]
 enum Progress {
     /// Must be resolved (again).
-    Look,
+    Unread,
     /// Missing from here on.
     Missing(Vacancy),
     /// Exists, or cannot exist.
     Settled(Result<Directory>),
+}
+
+/// Directories of one level to make.
+struct LevelRequest<'a> {
+    /// The paths of the whole request.
+    lfns: &'a [Lfn],
+    mode: Mode,
+    /// Number of the path component that is the level.
+    level: usize,
+    /// Indices of the paths that miss a directory of this level.
+    due: Vec<usize>,
 }
 
 impl Catalogue {
@@ -87,11 +98,11 @@ impl Catalogue {
         taken: ErrorKind,
     ) -> Result<Vec<Result<Directory>>> {
         let depths: Vec<usize> = lfns.iter().map(Lfn::depth).collect();
-        let mut progress: Vec<Progress> = lfns.iter().map(|_| Progress::Look).collect();
-        let (mut looks, mut is_checked) = (0, ids.own.is_none());
+        let mut progress: Vec<Progress> = lfns.iter().map(|_| Progress::Unread).collect();
+        let (mut reads_made, mut is_checked) = (0, ids.own.is_none());
         loop {
-            if looks <= LOOKS_MAX {
-                looks += usize::from(self.look(caller, lfns, &mut progress, taken).await?);
+            if reads_made <= READS_MAX {
+                reads_made += usize::from(self.read_existing(caller, lfns, &mut progress, taken).await?);
             }
             // Start with the highest level that misses anything: one request makes all its
             // directories.
@@ -111,11 +122,12 @@ impl Catalogue {
                 // An id of another operation is a conflict before anything is made.
                 self.recall(caller, ids.id).await?;
             }
-            self.make_level(caller, ids, lfns, mode, level, &due, &mut progress).await?;
+            let request = LevelRequest { lfns, mode, level, due };
+            self.make_level(caller, ids, &request, &mut progress).await?;
         }
         let settled = progress.into_iter().zip(lfns).map(|(one, lfn)| match one {
             Progress::Settled(result) => result,
-            Progress::Look | Progress::Missing(_) => Err(Error::new(
+            Progress::Unread | Progress::Missing(_) => Err(Error::new(
                 ErrorKind::Conflict,
                 format!("{lfn}: directories on the way came and went while it was made: try again"),
             )),
@@ -124,7 +136,7 @@ impl Catalogue {
     }
 
     /// Resolves the paths that need it. Returns true if there was one.
-    async fn look(
+    async fn read_existing(
         &self,
         caller: &Caller,
         lfns: &[Lfn],
@@ -132,7 +144,7 @@ impl Catalogue {
         taken: ErrorKind,
     ) -> Result<bool> {
         let indices: Vec<usize> =
-            (0..lfns.len()).filter(|index| matches!(progress[*index], Progress::Look)).collect();
+            (0..lfns.len()).filter(|index| matches!(progress[*index], Progress::Unread)).collect();
         if indices.is_empty() {
             return Ok(false);
         }
@@ -168,18 +180,16 @@ impl Catalogue {
         Ok(true)
     }
 
-    /// Makes the `due` directories of one level: component number `level` of the requested paths.
-    #[allow(clippy::too_many_arguments, reason = "one step of one loop, cut out to be read")]
+    /// Makes the due directories of one level.
     async fn make_level(
         &self,
         caller: &Caller,
         ids: LevelIds,
-        lfns: &[Lfn],
-        mode: Mode,
-        level: usize,
-        due: &[usize],
+        request: &LevelRequest<'_>,
         progress: &mut [Progress],
     ) -> Result<()> {
+        let LevelRequest { lfns, mode, level, due } = request;
+        let (mode, level) = (*mode, *level);
         // Positions follow from the request, not from the missing directories: see `repeat`.
         let prefixes: BTreeSet<&str> = lfns.iter().filter_map(|lfn| prefix(lfn, level)).collect();
         let positions: BTreeMap<&str, usize> = prefixes.into_iter().zip(0..).collect();
@@ -212,7 +222,7 @@ impl Catalogue {
         for index in due {
             let Some(path) = prefix(&lfns[*index], level) else { continue };
             let position = positions[path];
-            let one = std::mem::replace(&mut progress[*index], Progress::Look);
+            let one = std::mem::replace(&mut progress[*index], Progress::Unread);
             let Progress::Missing(mut vacancy) = one else { continue };
             progress[*index] = match &outcomes[position] {
                 Err(error) => Progress::Settled(Err(error.clone())),
@@ -231,7 +241,7 @@ impl Catalogue {
                     }
                 }
                 // Another request was faster, or removed the parent: resolve the path again.
-                Ok(Outcome::Refused(Refusal::Exists(_) | Refusal::ParentGone)) => Progress::Look,
+                Ok(Outcome::Refused(Refusal::Exists(_) | Refusal::ParentGone)) => Progress::Unread,
                 Ok(Outcome::Refused(refusal)) => {
                     Progress::Settled(Err(refused(&lfns[*index], refusal.clone())))
                 }

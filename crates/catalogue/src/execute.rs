@@ -9,6 +9,7 @@ use crate::Catalogue;
 use crate::caller::Caller;
 use crate::repeat::{check_id, fingerprint};
 use crate::steps;
+use crate::tokens::TokenRequest;
 use crate::trailing;
 use crate::upload::BookRequest;
 
@@ -26,9 +27,9 @@ impl Catalogue {
         operation: Operation,
     ) -> BoxFuture<'a, Result<Answer>> {
         if operation.writes() {
-            return apart(steps::truthful(self.carry_out(caller, id, operation)));
+            return boxed(steps::truthful(self.carry_out(caller, id, operation)));
         }
-        apart(self.carry_out(caller, id, operation))
+        boxed(self.carry_out(caller, id, operation))
     }
 
     async fn carry_out(&self, caller: &Caller, id: OperationId, mut operation: Operation) -> Result<Answer> {
@@ -37,16 +38,16 @@ impl Catalogue {
             self.admit_writer(caller)?;
             check_id(id, self.clock.trusted())?;
             let asking = caller.asking(fingerprint(caller, &operation));
-            self.look_for_names().await?;
+            self.refresh_names().await?;
             return self.write(asking, id, operation).await;
         }
         self.admit_reader(caller)?;
         // Look-ups read the store anyway, and use the names of that read, or none.
         if !operation.is_look_up() {
-            self.look_for_names().await?;
+            self.refresh_names().await?;
         }
         trailing::settle(&mut operation)?;
-        apart(self.perform(caller, id, operation)).await
+        boxed(self.perform(caller, id, operation)).await
     }
 
     /// Carries out a changing operation for a caller who was admitted, under a checked id.
@@ -65,23 +66,23 @@ impl Catalogue {
             // copy, so they are passed by reference.
             let answer = match &operation {
                 Operation::Register { files, parents, existing } => {
-                    apart(self.register(&judging, id, files, *parents, *existing)).await
+                    boxed(self.register(&judging, id, files, *parents, *existing)).await
                 }
                 Operation::Mkdir { lfns, parents, mode } => {
-                    apart(self.mkdir(&judging, id, lfns, *parents, *mode)).await
+                    boxed(self.mkdir(&judging, id, lfns, *parents, *mode)).await
                 }
                 Operation::SetAttributes { lfns, attributes } => {
-                    apart(self.set_attributes(&judging, id, lfns, attributes)).await
+                    boxed(self.set_attributes(&judging, id, lfns, attributes)).await
                 }
-                Operation::SetReplicas { edits } => apart(self.set_replicas(&judging, id, edits)).await,
+                Operation::SetReplicas { edits } => boxed(self.set_replicas(&judging, id, edits)).await,
                 Operation::TagSet { lfns, set, unset } => {
-                    apart(self.tag_set(&judging, id, lfns, set, unset)).await
+                    boxed(self.tag_set(&judging, id, lfns, set, unset)).await
                 }
                 Operation::CollectionEdit { lfn, add, remove } => {
-                    apart(self.collection_edit(&judging, id, lfn, add, remove)).await
+                    boxed(self.collection_edit(&judging, id, lfn, add, remove)).await
                 }
-                Operation::SeDeleted { name, done } => apart(self.se_deleted(&judging, id, name, done)).await,
-                short => apart(self.perform(&judging, id, short.clone())).await,
+                Operation::SeDeleted { name, done } => boxed(self.se_deleted(&judging, id, name, done)).await,
+                short => boxed(self.perform(&judging, id, short.clone())).await,
             };
             if !judging.is_outdated() {
                 return answer;
@@ -102,12 +103,12 @@ impl Catalogue {
             Operation::Whereis { files, site } => self.whereis(caller, files, site.as_ref()).await,
             Operation::Lfns { guids } => self.lfns(caller, &guids).await,
             Operation::List { lfn, cursor, limit } => {
-                apart(self.list(caller, &lfn, &cursor, page(limit)?)).await
+                boxed(self.list(caller, &lfn, &cursor, page(limit)?)).await
             }
             Operation::Find { lfn, filter, cursor, limit } => {
-                apart(self.find(caller, &lfn, &filter, &cursor, page(limit)?)).await
+                boxed(self.find(caller, &lfn, &filter, &cursor, page(limit)?)).await
             }
-            Operation::Du { lfns } => apart(self.du(caller, &lfns)).await,
+            Operation::Du { lfns } => boxed(self.du(caller, &lfns)).await,
             Operation::Mkdir { .. }
             | Operation::Register { .. }
             | Operation::SetAttributes { .. }
@@ -117,36 +118,36 @@ impl Catalogue {
             | Operation::SeDeleted { .. } => {
                 Err(Error::new(ErrorKind::Internal, "an operation with lists is carried out by reference"))
             }
-            Operation::Link { lfn, target } => apart(self.link(caller, id, lfn, target)).await,
-            Operation::Move { from, to } => apart(self.move_entry(caller, id, from, to)).await,
+            Operation::Link { lfn, target } => boxed(self.link(caller, id, lfn, target)).await,
+            Operation::Move { from, to } => boxed(self.move_entry(caller, id, from, to)).await,
             Operation::Remove { lfn, recursive, directory } => {
-                apart(self.remove(caller, id, lfn, recursive, directory)).await
+                boxed(self.remove(caller, id, lfn, recursive, directory)).await
             }
             Operation::TrashList { cursor, limit } => {
-                apart(self.trash_list(caller, &cursor, page(limit)?)).await
+                boxed(self.trash_list(caller, &cursor, page(limit)?)).await
             }
             Operation::TrashParts { cursor, limit } => {
-                apart(self.trash_parts(caller, &cursor, page(limit)?)).await
+                boxed(self.trash_parts(caller, &cursor, page(limit)?)).await
             }
             Operation::TrashRestorePart { id: item, lfn, to } => {
-                apart(self.trash_restore_part(caller, id, item, lfn, to)).await
+                boxed(self.trash_restore_part(caller, id, item, lfn, to)).await
             }
-            Operation::TrashRestore { id: item, to } => apart(self.trash_restore(caller, id, item, to)).await,
+            Operation::TrashRestore { id: item, to } => boxed(self.trash_restore(caller, id, item, to)).await,
             Operation::TrashPurge { id: item, cursor } => {
-                apart(self.trash_purge(caller, id, item, &cursor)).await
+                boxed(self.trash_purge(caller, id, item, &cursor)).await
             }
-            Operation::TagGet { lfns, own } => apart(self.tag_get(caller, &lfns, own)).await,
+            Operation::TagGet { lfns, own } => boxed(self.tag_get(caller, &lfns, own)).await,
             Operation::CollectionCreate { lfn, tags } => {
-                apart(self.collection_create(caller, id, lfn, tags)).await
+                boxed(self.collection_create(caller, id, lfn, tags)).await
             }
             Operation::CollectionMembers { lfn, cursor, limit } => {
-                apart(self.collection_members(caller, &lfn, &cursor, page(limit)?)).await
+                boxed(self.collection_members(caller, &lfn, &cursor, page(limit)?)).await
             }
             Operation::ArchiveMembers { archive, under, cursor, limit } => {
-                apart(self.archive_members(caller, &archive, &under, &cursor, page(limit)?)).await
+                boxed(self.archive_members(caller, &archive, &under, &cursor, page(limit)?)).await
             }
             Operation::UploadBook { lfn, guid, size, checksums, job, choice, lifetime_seconds } => {
-                apart(self.upload_book(
+                boxed(self.upload_book(
                     caller,
                     id,
                     BookRequest { lfn, guid, size, checksums, job, choice: *choice, lifetime_seconds },
@@ -154,53 +155,54 @@ impl Catalogue {
                 .await
             }
             Operation::UploadCommit { guid, se, size, checksums } => {
-                apart(self.upload_commit(caller, id, guid, se, size, checksums)).await
+                boxed(self.upload_commit(caller, id, guid, se, size, checksums)).await
             }
-            Operation::UploadAbort { guid, se } => apart(self.upload_abort(caller, id, guid, se)).await,
+            Operation::UploadAbort { guid, se } => boxed(self.upload_abort(caller, id, guid, se)).await,
             Operation::UploadList { cursor, limit } => {
-                apart(self.upload_list(caller, &cursor, page(limit)?)).await
+                boxed(self.upload_list(caller, &cursor, page(limit)?)).await
             }
-            Operation::SeSet(settings) => apart(self.se_set(caller, id, settings)).await,
-            Operation::SeDrop { name } => apart(self.se_drop(caller, id, name)).await,
-            Operation::SeList => apart(self.se_list(caller)).await,
+            Operation::SeSet(settings) => boxed(self.se_set(caller, id, settings)).await,
+            Operation::SeDrop { name } => boxed(self.se_drop(caller, id, name)).await,
+            Operation::SeList => boxed(self.se_list(caller)).await,
             Operation::SeFiles { name, cursor, limit } => {
-                apart(self.se_files(caller, &name, &cursor, page(limit)?)).await
+                boxed(self.se_files(caller, &name, &cursor, page(limit)?)).await
             }
             Operation::SeDeletions { name, cursor, limit } => {
-                apart(self.se_deletions(caller, &name, &cursor, page(limit)?)).await
+                boxed(self.se_deletions(caller, &name, &cursor, page(limit)?)).await
             }
-            Operation::UserSet(settings) => apart(self.user_set(caller, id, *settings)).await,
-            Operation::UserDrop { name } => apart(self.user_drop(caller, id, name)).await,
-            Operation::GroupAdd { name } => apart(self.group_add(caller, id, name)).await,
-            Operation::GroupDrop { name } => apart(self.group_drop(caller, id, name)).await,
-            Operation::AccountList => apart(self.account_list(caller)).await,
+            Operation::UserSet(settings) => boxed(self.user_set(caller, id, *settings)).await,
+            Operation::UserDrop { name } => boxed(self.user_drop(caller, id, name)).await,
+            Operation::GroupAdd { name } => boxed(self.group_add(caller, id, name)).await,
+            Operation::GroupDrop { name } => boxed(self.group_drop(caller, id, name)).await,
+            Operation::AccountList => boxed(self.account_list(caller)).await,
             Operation::TokenIssue { user, scope, write, lifetime_seconds, note } => {
-                apart(self.token_issue(caller, id, user, scope, write, lifetime_seconds, note)).await
+                let request = TokenRequest { user, scope, write, lifetime_seconds, note };
+                boxed(self.token_issue(caller, id, request)).await
             }
-            Operation::TokenRevoke { id: token } => apart(self.token_revoke(caller, id, token)).await,
-            Operation::TokenList => apart(self.token_list(caller)).await,
+            Operation::TokenRevoke { id: token } => boxed(self.token_revoke(caller, id, token)).await,
+            Operation::TokenList => boxed(self.token_list(caller)).await,
             Operation::QuotaSet { owner, files, bytes, replica_bytes } => {
-                apart(self.quota_set(caller, id, owner, files, bytes, replica_bytes)).await
+                boxed(self.quota_set(caller, id, owner, files, bytes, replica_bytes)).await
             }
-            Operation::QuotaGet { owners } => apart(self.quota_get(caller, owners)).await,
+            Operation::QuotaGet { owners } => boxed(self.quota_get(caller, owners)).await,
             Operation::Log { lfn, cursor, limit } => {
-                apart(self.log(caller, &lfn, &cursor, page(limit)?)).await
+                boxed(self.log(caller, &lfn, &cursor, page(limit)?)).await
             }
             Operation::Changes { after, under, limit, wait } => {
-                apart(self.changes(caller, after, under.as_ref(), page(limit)?, wait)).await
+                boxed(self.changes(caller, after, under.as_ref(), page(limit)?, wait)).await
             }
-            Operation::Fsck => apart(self.fsck(caller)).await,
-            Operation::Status => apart(self.status(caller)).await,
-            Operation::ClockConfirm => apart(self.clock_confirm(caller)).await,
+            Operation::Fsck => boxed(self.fsck(caller)).await,
+            Operation::Status => boxed(self.status(caller)).await,
+            Operation::ClockConfirm => boxed(self.clock_confirm(caller)).await,
             Operation::Position { after } => self.position(after).await,
-            Operation::SnapshotCreate { name } => apart(self.snapshot_create(caller, id, &name)).await,
-            Operation::SnapshotList => apart(self.snapshot_list(caller)).await,
-            Operation::SnapshotDrop { name } => apart(self.snapshot_drop(caller, id, &name)).await,
-            Operation::SnapshotVerify { name } => apart(self.snapshot_verify(caller, &name)).await,
+            Operation::SnapshotCreate { name } => boxed(self.snapshot_create(caller, id, &name)).await,
+            Operation::SnapshotList => boxed(self.snapshot_list(caller)).await,
+            Operation::SnapshotDrop { name } => boxed(self.snapshot_drop(caller, id, &name)).await,
+            Operation::SnapshotVerify { name } => boxed(self.snapshot_verify(caller, &name)).await,
             Operation::SnapshotDiff { before, after, cursor, limit } => {
-                apart(self.snapshot_diff(caller, (&before, after.as_ref()), &cursor, page(limit)?)).await
+                boxed(self.snapshot_diff(caller, (&before, after.as_ref()), &cursor, page(limit)?)).await
             }
-            Operation::Backup { directory, cursor } => apart(self.backup(caller, &directory, &cursor)).await,
+            Operation::Backup { directory, cursor } => boxed(self.backup(caller, &directory, &cursor)).await,
         }
     }
 
@@ -237,7 +239,7 @@ impl Catalogue {
 
 /// Boxes a future. Keeps the caller's future small, and the compiler builds the body once instead
 /// of once per caller.
-pub(crate) fn apart<'a, T>(work: impl Future<Output = T> + Send + 'a) -> BoxFuture<'a, T> {
+pub(crate) fn boxed<'a, T>(work: impl Future<Output = T> + Send + 'a) -> BoxFuture<'a, T> {
     Box::pin(work)
 }
 

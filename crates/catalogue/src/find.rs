@@ -205,11 +205,11 @@ impl Catalogue {
     /// Examines entries until the page is full, its work limit is reached, or none is left. Returns
     /// the path from the start to the last examined entry if more entries may follow.
     async fn run(&self, search: &mut Search<'_>, limit: usize) -> Result<Option<Vec<Name>>> {
-        let mut looks_left = self.settings.find_scan_entries.max(1);
+        let mut reads_left = self.settings.find_scan_entries.max(1);
         let mut list_entries = LIST_ENTRIES_MIN.max(limit.min(LIST_ENTRIES_MAX));
         while let Some(level) = search.levels.last_mut() {
             if level.buffer.is_empty() && level.more {
-                let count = list_entries.min(looks_left);
+                let count = list_entries.min(reads_left);
                 list_entries = (list_entries * 2).min(LIST_ENTRIES_MAX);
                 let page = self.store.list(level.directory, level.after.as_ref(), count).await?;
                 // A directory that was purged meanwhile is empty.
@@ -226,13 +226,13 @@ impl Catalogue {
                 }
                 continue;
             };
-            looks_left -= 1;
+            reads_left -= 1;
             // The position is needed only when the buffer is empty or the page is full.
-            if level.buffer.is_empty() || looks_left == 0 || search.found.len() + 1 >= limit {
+            if level.buffer.is_empty() || reads_left == 0 || search.found.len() + 1 >= limit {
                 level.after = Some(entry.at.name.clone());
             }
-            search.look_at(entry);
-            if (search.found.len() >= limit || looks_left == 0) && !search.is_done() {
+            search.examine(entry);
+            if (search.found.len() >= limit || reads_left == 0) && !search.is_done() {
                 return Ok(Some(search.position()));
             }
         }
@@ -267,7 +267,7 @@ impl Search<'_> {
 
     /// Reports the entry if it matches, and descends if it is a directory. Skips the contents of a
     /// directory that the caller may not list.
-    fn look_at(&mut self, mut entry: Entry) {
+    fn examine(&mut self, mut entry: Entry) {
         let wanted = self.wants(&entry);
         let deeper = self.depth_max.is_none_or(|max| self.levels.len() < max as usize);
         let enter = entry.directory().filter(|_| deeper && self.caller.has_entry(&entry, READ | PASS)).map(

@@ -66,7 +66,7 @@ pub struct Catalogue {
     registry: Arc<Registry>,
     settings: Settings,
     /// The same catalogue at each consistency level below `latest`.
-    relaxed: Vec<(Consistency, Catalogue)>,
+    bounded: Vec<(Consistency, Catalogue)>,
     /// True if other servers change the state as well.
     is_shared: bool,
 }
@@ -75,18 +75,18 @@ impl Catalogue {
     /// Opens the catalogue in `store`.
     pub async fn open(store: Arc<dyn Store>, clock: Arc<dyn Clock>, settings: Settings) -> Result<Arc<Self>> {
         let registry = Arc::new(Registry::load(&*store).await?);
-        let relaxed = |level: Consistency| {
+        let bounded = |level: Consistency| {
             let (clock, registry, settings) = (clock.clone(), registry.clone(), settings.clone());
             let store = store.relaxed(level)?;
             Some((
                 level,
-                Catalogue { store, clock, registry, settings, relaxed: Vec::new(), is_shared: true },
+                Catalogue { store, clock, registry, settings, bounded: Vec::new(), is_shared: true },
             ))
         };
         let weaker = Consistency::ALL.into_iter().filter(|level| *level != Consistency::Latest);
-        let relaxed: Vec<_> = weaker.filter_map(relaxed).collect();
-        let is_shared = !relaxed.is_empty();
-        Ok(Arc::new(Catalogue { store, clock, registry, settings, relaxed, is_shared }))
+        let bounded: Vec<_> = weaker.filter_map(bounded).collect();
+        let is_shared = !bounded.is_empty();
+        Ok(Arc::new(Catalogue { store, clock, registry, settings, bounded, is_shared }))
     }
 
     /// Returns the store beneath, for tasks outside the rules (closing, status).
@@ -100,13 +100,13 @@ impl Catalogue {
         if operation.writes() || matches!(operation, Operation::Fsck | Operation::Status) {
             return self;
         }
-        self.relaxed_to(level)
+        self.bounded_to(level)
     }
 
     /// Returns the catalogue for reads at consistency `level`; without one the settings decide.
-    pub fn relaxed_to(&self, level: Option<Consistency>) -> &Catalogue {
+    pub fn bounded_to(&self, level: Option<Consistency>) -> &Catalogue {
         let level = level.unwrap_or(self.settings.consistency);
-        self.relaxed.iter().find(|(this, _)| *this == level).map_or(self, |(_, catalogue)| catalogue)
+        self.bounded.iter().find(|(this, _)| *this == level).map_or(self, |(_, catalogue)| catalogue)
     }
 
     /// Returns the current names and numbers of users, groups and storage elements.
@@ -138,7 +138,7 @@ impl Catalogue {
 
     /// Reads the log head and refreshes the names, as far as the store's consistency level demands.
     /// Called before an operation that changes something or depends on names.
-    async fn look_for_names(&self) -> Result<()> {
+    async fn refresh_names(&self) -> Result<()> {
         if self.is_shared {
             self.store.revision().await?;
             self.names_seen().await?;

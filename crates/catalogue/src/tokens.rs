@@ -26,6 +26,16 @@ const SECRET_BYTES: usize = 32;
 /// Most attempts to replace a secret when repeats run concurrently.
 const RENEW_TRIES_MAX: usize = 8;
 
+/// Request to issue a token.
+pub(crate) struct TokenRequest {
+    /// User of the token; none for the caller.
+    pub user: Option<AccountName>,
+    pub scope: Lfn,
+    pub write: bool,
+    pub lifetime_seconds: u64,
+    pub note: String,
+}
+
 impl Catalogue {
     /// Returns the caller that a token stands for. Refuses unknown, revoked and expired tokens, and
     /// those of disabled users.
@@ -154,17 +164,13 @@ impl Catalogue {
         }
     }
 
-    #[allow(clippy::too_many_arguments, reason = "the fields of the operation, as the dispatch passes them")]
     pub(crate) async fn token_issue(
         &self,
         caller: &Caller,
         id: OperationId,
-        user: Option<AccountName>,
-        scope: Lfn,
-        write: bool,
-        lifetime_seconds: u64,
-        note: String,
+        request: TokenRequest,
     ) -> Result<Answer> {
+        let TokenRequest { user, scope, write, lifetime_seconds, note } = request;
         let me = caller.check_known()?;
         let user = match &user {
             None => me,

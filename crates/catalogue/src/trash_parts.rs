@@ -74,7 +74,7 @@ impl Catalogue {
         let names = self.registry.names();
         let timelines = self.store.timelines();
         let begun: Option<PartsCursor> = cursor::read(CursorOf::TrashParts, cursor)?;
-        let mut looks_left = self.settings.find_scan_entries.max(1);
+        let mut reads_left = self.settings.find_scan_entries.max(1);
         let mut parts = Vec::new();
         let mut after = None;
         if let Some(PartsCursor { item, path, enter }) = begun {
@@ -84,7 +84,7 @@ impl Catalogue {
                 && let Some(item) = self.store.trash_item(id).await?
             {
                 let mut way = self.way_again(caller, &item, path, enter).await?;
-                self.parts_of(caller, &item, &mut way, limit, &mut looks_left, &mut parts).await?;
+                self.parts_of(caller, &item, &mut way, limit, &mut reads_left, &mut parts).await?;
                 if !way.is_empty() {
                     return Ok(self.parts_page(parts, id, position(&way), &names));
                 }
@@ -93,11 +93,11 @@ impl Catalogue {
         loop {
             let page = self.store.trash(after, ITEMS).await?;
             for item in page.items {
-                if looks_left == 0 || parts.len() == limit {
+                if reads_left == 0 || parts.len() == limit {
                     let Some(id) = after else { break };
                     return Ok(self.parts_page(parts, id, (None, false), &names));
                 }
-                looks_left -= 1;
+                reads_left -= 1;
                 after = Some(item.id);
                 let Some(directory) = item.entry.directory() else { continue };
                 if belongs_to(caller, &item) || !may_pass(caller, &item.entry) {
@@ -107,7 +107,7 @@ impl Catalogue {
                     continue;
                 }
                 let mut way = vec![Level::new(directory, item.lfn.clone())];
-                self.parts_of(caller, &item, &mut way, limit, &mut looks_left, &mut parts).await?;
+                self.parts_of(caller, &item, &mut way, limit, &mut reads_left, &mut parts).await?;
                 if !way.is_empty() {
                     return Ok(self.parts_page(parts, item.id, position(&way), &names));
                 }
@@ -175,11 +175,11 @@ impl Catalogue {
         item: &TrashItem,
         way: &mut Vec<Level>,
         limit: usize,
-        looks_left: &mut usize,
+        reads_left: &mut usize,
         parts: &mut Vec<TrashItem>,
     ) -> Result<()> {
         while let Some(level) = way.last_mut() {
-            if *looks_left == 0 || parts.len() == limit {
+            if *reads_left == 0 || parts.len() == limit {
                 return Ok(());
             }
             let Some(mut entry) = level.rest.pop_front() else {
@@ -187,13 +187,13 @@ impl Catalogue {
                     way.pop();
                     continue;
                 }
-                let count = LIST_ENTRIES.min(*looks_left);
+                let count = LIST_ENTRIES.min(*reads_left);
                 let page = self.store.list(level.directory, level.after.as_ref(), count).await?;
                 level.more = page.as_ref().is_some_and(|page| page.more);
                 level.rest = page.map_or_else(VecDeque::new, |page| page.items.into());
                 continue;
             };
-            *looks_left -= 1;
+            *reads_left -= 1;
             level.after = Some(entry.at.name.clone());
             let lfn = level.lfn.join(&entry.at.name);
             if caller.owns(&entry) {

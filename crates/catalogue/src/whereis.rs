@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 use crate::Catalogue;
 use crate::caller::{Caller, PASS, READ};
-use crate::execute::apart;
+use crate::execute::boxed;
 use crate::registry::Names;
 use crate::resolve::{Resolved, check_passage};
 use crate::trailing::no_directory;
@@ -84,7 +84,7 @@ impl<'a> Elements<'a> {
 }
 
 /// The file that a path or a GUID leads to, or the refusal.
-type Found = Result<File>;
+type FileResult = Result<File>;
 
 /// The archive of a member: its file, nothing if it is in the trash or gone, or a refusal.
 enum Archive {
@@ -121,7 +121,7 @@ impl Catalogue {
         site: Option<&'a AccountName>,
         each: EachWhereis<'a>,
     ) -> BoxFuture<'a, Result<()>> {
-        apart(async move {
+        boxed(async move {
             self.admit_reader(caller)?;
             self.whereis_of_admitted(caller, files, site, each).await
         })
@@ -158,7 +158,7 @@ impl Catalogue {
         let files = if paths.is_empty() { Files::default() } else { self.store.files(&paths).await? };
         let others = self.whereis_of_others(caller, &paths, &files.found).await?;
         let located = if guids.is_empty() { Vec::new() } else { self.resolve_guids(caller, &guids).await? };
-        let located: Vec<Found> =
+        let located: Vec<FileResult> =
             located.into_iter().map(|found| found.and_then(|found| readable_file(caller, found))).collect();
         let mut archives = Vec::new();
         files.found.iter().flatten().for_each(|found| archives.extend(archive_of(&found.file)));
@@ -207,7 +207,7 @@ impl Catalogue {
         caller: &Caller,
         paths: &[Lfn],
         found: &[Option<FoundFile>],
-    ) -> Result<Vec<Found>> {
+    ) -> Result<Vec<FileResult>> {
         let others = paths.iter().zip(found).filter(|(_, found)| found.is_none());
         let others: Vec<Lfn> = others.map(|(lfn, _)| lfn.clone()).collect();
         if others.is_empty() {

@@ -12,12 +12,12 @@ use futures::future::BoxFuture;
 
 use crate::Catalogue;
 use crate::caller::Caller;
-use crate::execute::apart;
+use crate::execute::boxed;
 
 /// Reservations, entries or tokens of one step.
 const STEP_ITEMS_MAX: usize = 500;
 /// Items of the trash examined for one step of purging.
-const TRASH_LOOKED_AT_MAX: usize = 100;
+const TRASH_EXAMINED_MAX: usize = 100;
 /// Time that an expired token is still shown to its user, in milliseconds, so that "expired"
 /// differs from "unknown".
 const EXPIRED_TOKENS_KEPT_MS: u64 = 7 * 24 * 3600 * 1000;
@@ -37,7 +37,7 @@ impl Catalogue {
     /// Releases expired reservations: returns their quota, and queues possibly written copies for
     /// deletion.
     pub fn expired_bookings_step(&self) -> BoxFuture<'_, Result<StepReport>> {
-        apart(self.release_expired())
+        boxed(self.release_expired())
     }
 
     async fn release_expired(&self) -> Result<StepReport> {
@@ -52,7 +52,7 @@ impl Catalogue {
 
     /// Moves expired entries to the trash. An entry whose expiry was changed meanwhile stays.
     pub fn expired_entries_step(&self) -> BoxFuture<'_, Result<StepReport>> {
-        apart(self.remove_expired())
+        boxed(self.remove_expired())
     }
 
     async fn remove_expired(&self) -> Result<StepReport> {
@@ -79,7 +79,7 @@ impl Catalogue {
     /// Purges items that were in the trash for longer than
     /// [`Settings::trash_seconds`](crate::Settings), oldest first.
     pub fn trash_purge_step(&self) -> BoxFuture<'_, Result<StepReport>> {
-        apart(self.purge_old())
+        boxed(self.purge_old())
     }
 
     async fn purge_old(&self) -> Result<StepReport> {
@@ -90,9 +90,9 @@ impl Catalogue {
         let entries_max = self.settings.purge_step_entries.max(1) as u64;
         let mut report = StepReport::default();
         let mut after = None;
-        let (mut looked_at, mut failed) = (0, 0);
-        'pages: while looked_at < TRASH_LOOKED_AT_MAX {
-            let page = self.store.trash(after, TRASH_LOOKED_AT_MAX).await?;
+        let (mut examined, mut failed) = (0, 0);
+        'pages: while examined < TRASH_EXAMINED_MAX {
+            let page = self.store.trash(after, TRASH_EXAMINED_MAX).await?;
             after = page.items.last().map(|item| item.id);
             for item in page.items {
                 if !is_due(item.removed) {
@@ -102,7 +102,7 @@ impl Catalogue {
                     report.more = true;
                     break 'pages;
                 }
-                looked_at += 1;
+                examined += 1;
                 let left = usize::try_from(entries_max - report.done).unwrap_or(usize::MAX);
                 match self.purge_step(&service, None, &item, left).await {
                     Ok(step) => {
@@ -130,7 +130,7 @@ impl Catalogue {
 
     /// Drops tokens that expired a while ago.
     pub fn expired_tokens_step(&self) -> BoxFuture<'_, Result<StepReport>> {
-        apart(self.forget_expired())
+        boxed(self.forget_expired())
     }
 
     async fn forget_expired(&self) -> Result<StepReport> {

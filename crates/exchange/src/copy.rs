@@ -19,7 +19,7 @@ use exacat_store::{Page, RecordEntry, Store};
 use crate::digest::{Digest, digest};
 use crate::error::Error;
 use crate::limits::CHANGES_OF_A_PIECE;
-use crate::local::Asked;
+use crate::local::StoreCatalogue;
 use crate::progress::Progress;
 
 /// Result of a copy.
@@ -149,8 +149,10 @@ pub async fn compare(
             break;
         }
     }
-    let here = digest(&*Asked::open(source).await?, &Lfn::root(), |_| Ok(()), &mut progress).await?.root;
-    let there = digest(&*Asked::open(target).await?, &Lfn::root(), |_| Ok(()), &mut progress).await?.root;
+    let here =
+        digest(&*StoreCatalogue::open(source).await?, &Lfn::root(), |_| Ok(()), &mut progress).await?.root;
+    let there =
+        digest(&*StoreCatalogue::open(target).await?, &Lfn::root(), |_| Ok(()), &mut progress).await?.root;
     if here != there {
         return Err(conflict(format!(
             "the digest of one is {}, that of the other {}",

@@ -17,12 +17,12 @@ use crate::catalogue::{Catalogue, again, following};
 use crate::limits::LOCAL_PAGES_AHEAD_MAX;
 
 /// The catalogue in a store, called as an admin.
-pub struct Asked {
+pub struct StoreCatalogue {
     rules: Arc<Rules>,
     caller: Caller,
 }
 
-impl Asked {
+impl StoreCatalogue {
     /// Opens the catalogue in this store.
     pub async fn open(store: &Arc<dyn Store>) -> Result<Arc<Self>, Error> {
         Self::at(Arc::clone(store), Arc::new(SystemClock)).await.map(Arc::new)
@@ -31,16 +31,16 @@ impl Asked {
     async fn at(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Result<Self, Error> {
         let rules = Rules::open(store, clock, Settings::default()).await?;
         let caller = rules.caller_named(&AccountName::parse("admin")?).await?;
-        Ok(Asked { rules, caller })
+        Ok(StoreCatalogue { rules, caller })
     }
 }
 
 /// The catalogue in an embedded store, called as an admin.
 pub struct Local {
     store: Arc<EmbeddedStore>,
-    asked: Asked,
+    catalogue: StoreCatalogue,
     settings: LoadSettings,
-    known: DirectoryCache,
+    directories: DirectoryCache,
     /// The load in progress.
     loader: Mutex<Option<Arc<Loader>>>,
 }
@@ -52,9 +52,9 @@ impl Local {
         clock: Arc<dyn Clock>,
         settings: LoadSettings,
     ) -> Result<Arc<Self>, Error> {
-        let asked = Asked::at(Arc::clone(&store) as Arc<dyn Store>, clock).await?;
-        let (known, loader) = (DirectoryCache::default(), Mutex::new(None));
-        Ok(Arc::new(Local { store, asked, settings, known, loader }))
+        let catalogue = StoreCatalogue::at(Arc::clone(&store) as Arc<dyn Store>, clock).await?;
+        let (directories, loader) = (DirectoryCache::default(), Mutex::new(None));
+        Ok(Arc::new(Local { store, catalogue, settings, directories, loader }))
     }
 
     fn loader(&self) -> Result<Arc<Loader>, Error> {
@@ -68,7 +68,7 @@ impl Local {
     }
 }
 
-impl Catalogue for Asked {
+impl Catalogue for StoreCatalogue {
     async fn call(&self, operation: Operation) -> Result<Answer, Error> {
         self.rules.execute(&self.caller, self.rules.new_operation_id()?, operation).await
     }
@@ -98,11 +98,11 @@ impl Catalogue for Asked {
 
 impl Catalogue for Local {
     async fn call(&self, operation: Operation) -> Result<Answer, Error> {
-        self.asked.call(operation).await
+        self.catalogue.call(operation).await
     }
 
     fn stream(&self, operation: Operation) -> impl Stream<Item = Result<Answer, Error>> + Send {
-        self.asked.stream(operation)
+        self.catalogue.stream(operation)
     }
 }
 
@@ -110,14 +110,14 @@ impl Bulk for Local {
     async fn take(&self, files: &[NewFile], which: &[(usize, u64)]) -> Result<Vec<bool>, Error> {
         let places: Vec<usize> = which.iter().map(|(place, _)| *place).collect();
         let new = self
-            .asked
+            .catalogue
             .rules
             .files_to_load(
-                &self.asked.caller,
-                self.asked.rules.new_operation_id()?,
+                &self.catalogue.caller,
+                self.catalogue.rules.new_operation_id()?,
                 files,
                 &places,
-                &self.known,
+                &self.directories,
             )
             .await?;
         let mut taken: Vec<bool> = new.iter().map(Option::is_some).collect();
@@ -131,6 +131,6 @@ impl Bulk for Local {
         let Some(loader) = self.loader.lock().take() else { return Ok(0) };
         let held = || Error::new(ErrorKind::Internal, "files are still being taken for a load");
         let loader = Arc::into_inner(loader).ok_or_else(held)?;
-        self.store.load(loader, self.asked.caller.user().unwrap_or(UserId::ADMIN), left).await
+        self.store.load(loader, self.catalogue.caller.user().unwrap_or(UserId::ADMIN), left).await
     }
 }

@@ -19,7 +19,7 @@ use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
-use crate::service::is_cancelled;
+use crate::cancel::is_cancelled;
 
 /// Longest distinguished time, in microseconds; longer ones count as this.
 const TIME_US_MAX: u64 = 3_600_000_000;

@@ -6,6 +6,7 @@
 
 mod access;
 pub mod admission;
+mod cancel;
 mod data_server;
 mod directory;
 mod envelopes;
@@ -15,6 +16,7 @@ pub mod issuers;
 mod life;
 mod open_files;
 mod paced;
+mod phase;
 mod places;
 mod randomness;
 mod service;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use exacat_catalogue::Catalogue;
@@ -26,7 +26,7 @@ use crate::faces::{http, jalien, native, xrootd};
 use crate::instruments::Instruments;
 use crate::issuers::Issuers;
 use crate::places::Places;
-use crate::service::{Phase, Service};
+use crate::service::{Phase, Service, UploadChecks};
 use crate::settings::{ServerSettings, StoreChoice};
 use crate::tls;
 use crate::uploads::{self, Uploads};
@@ -223,9 +223,10 @@ async fn start_on(
             let checksums = settings.xrootd.as_ref().map(|xrootd| xrootd.checksums.clone());
             let (envelopes, clock) = (Arc::clone(envelopes), Arc::clone(&settings.clock));
             let (place, checksums) = (directory.uploads()?, checksums.unwrap_or_default());
-            let asking = uploads::Asking { envelopes, clock, web: Arc::clone(&web), checksums };
-            let uploads = Uploads::open(Arc::clone(&service), asking, place)?;
-            let _first = service.uploads.set(Arc::downgrade(&uploads));
+            let context = uploads::VisitContext { envelopes, clock, web: Arc::clone(&web), checksums };
+            let uploads = Uploads::open(Arc::clone(&service), context, place)?;
+            let checks: Weak<dyn UploadChecks> = Arc::<Uploads>::downgrade(&uploads);
+            let _first = service.uploads.set(checks);
             Some(uploads)
         }
         _ => None,

@@ -3,7 +3,7 @@
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -16,14 +16,15 @@ use exacat_model::{
 };
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
 use crate::admission::{Admission, Class, Held, Lane, Step, UserShare, busy};
+pub(crate) use crate::cancel::{CANCELLED, Cancel, cancelled};
 use crate::instruments::{Ended, Gauge, Instruments, OperationIndex, Scrape, count};
 use crate::issuers::Issuers;
 use crate::paced::Paced;
+pub(crate) use crate::phase::Phase;
 use crate::settings::Limits;
-use crate::uploads::Uploads;
 use crate::workers::WorkerBook;
 
 /// Time of a check of credentials, and the count of changed accounts and tokens at that time.
@@ -41,15 +42,12 @@ impl Checked {
     }
 }
 
-/// The phases of a server's life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Phase {
-    /// The server serves all requests.
-    Serving,
-    /// The server accepts nothing new, and finishes requests in flight.
-    Stopping,
-    /// The time for that is over.
-    Ended,
+/// Checks of uploads whose clients report no end.
+pub(crate) trait UploadChecks: Send + Sync {
+    /// True if an operation needs a check first.
+    fn concern(&self, operation: &Operation) -> bool;
+    /// Checks the uploads that the answer depends on. Boxed, because a check makes requests.
+    fn check_before<'a>(self: Arc<Self>, work: &'a Work) -> BoxFuture<'a, ()>;
 }
 
 /// Common parts of all faces.
@@ -66,38 +64,9 @@ pub(crate) struct Service {
     requests: AtomicU64,
     slow_lines: Paced,
     /// Uploads whose clients report no end, which own the service.
-    pub uploads: OnceLock<Weak<Uploads>>,
+    pub uploads: OnceLock<Weak<dyn UploadChecks>>,
     /// Issuers of tokens other than this catalogue.
     pub issuers: OnceLock<Arc<Issuers>>,
-}
-
-/// Cancellation of work that waits or is between two pages.
-#[derive(Debug, Default)]
-pub(crate) struct Cancel {
-    cancelled: AtomicBool,
-    notify: Notify,
-}
-
-impl Cancel {
-    /// Notes that nobody wants the answer any more.
-    pub fn cancel(&self) {
-        self.cancelled.store(true, Ordering::Release);
-        self.notify.notify_waiters();
-    }
-
-    pub fn is_cancelled(&self) -> bool {
-        self.cancelled.load(Ordering::Acquire)
-    }
-
-    /// Returns once it is cancelled.
-    pub async fn cancelled(&self) {
-        let notified = self.notify.notified();
-        tokio::pin!(notified);
-        notified.as_mut().enable();
-        if !self.is_cancelled() {
-            notified.await;
-        }
-    }
 }
 
 /// The caller of a connection, with its share of the server.
@@ -119,24 +88,11 @@ pub(crate) struct Work {
     pub cancel: Arc<Cancel>,
     pub step: Step,
     /// True if its protocol checks uploads itself.
-    pub looked: bool,
+    pub uploads_checked: bool,
 }
 
 /// Name of the operation in the log.
 const REGISTER: &str = "register";
-
-/// Returns the error of a request whose answer nobody wants any more.
-pub(crate) fn cancelled() -> Error {
-    Error::new(ErrorKind::Unavailable, format!("{CANCELLED}: nothing was done"))
-}
-
-/// Start of the messages of requests whose client went away or cancelled them.
-pub(crate) const CANCELLED: &str = "cancelled";
-
-/// True if a request ended because nobody wanted its answer any more.
-pub(crate) fn is_cancelled(error: &Error) -> bool {
-    error.kind == ErrorKind::Unavailable && error.message.starts_with(CANCELLED)
-}
 
 /// Returns the error of a passed deadline, for a read or a write that had not started.
 pub(crate) fn too_late() -> Error {
@@ -278,7 +234,7 @@ impl Service {
         let mut push = |found: Result<&WhereisRef<'_>>| {
             items.push(&found.map_err(|error| self.shown_error(caller, NAME, error)));
         };
-        let catalogue = self.catalogue.relaxed_to(consistency);
+        let catalogue = self.catalogue.bounded_to(consistency);
         let work = catalogue.whereis_each(caller, files, site, &mut push);
         match AssertUnwindSafe(work).catch_unwind().await {
             Ok(Ok(())) => Ok(items),
@@ -358,12 +314,12 @@ impl Service {
         }
     }
 
-    fn uploads(&self) -> Option<Arc<Uploads>> {
+    fn uploads(&self) -> Option<Arc<dyn UploadChecks>> {
         self.uploads.get().and_then(Weak::upgrade)
     }
 
     /// True if an operation needs a check of uploads first.
-    pub fn looks_at_uploads(&self, operation: &Operation) -> bool {
+    pub fn must_check_uploads(&self, operation: &Operation) -> bool {
         self.uploads.get().is_some() && self.uploads().is_some_and(|uploads| uploads.concern(operation))
     }
 
@@ -373,13 +329,11 @@ impl Service {
         if Instant::now() >= work.deadline {
             return deliver(Err(too_late()));
         }
-        if !work.looked
+        if !work.uploads_checked
             && let Some(uploads) = self.uploads()
         {
-            // Boxed, because the future of a check contains that of a request.
-            let looking: BoxFuture<'_, ()> = Box::pin(uploads.before(&work));
             // A check that is not over at the deadline goes on without the request.
-            let _ = tokio::time::timeout_at(work.deadline.into(), looking).await;
+            let _ = tokio::time::timeout_at(work.deadline.into(), uploads.check_before(&work)).await;
         }
         let Work { asker, id, operation, consistency, deadline, cancel, step, .. } = work;
         let writes = operation.writes();

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use exacat_model::{Error, ErrorKind, Result};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::danger::ClientCertVerifier;
@@ -39,13 +40,17 @@ pub(crate) fn connector(ca: Option<&Path>) -> Result<TlsConnector> {
     if roots.is_empty() {
         return Err(bad(&"no authority in it"));
     }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
+    let config = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| bad(&error))?
         .with_root_certificates(roots)
         .with_no_client_auth();
     Ok(TlsConnector::from(Arc::new(config)))
+}
+
+/// Returns the cryptography of all TLS connections.
+pub(crate) fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
 }
 
 /// Returns the TLS acceptor of the native protocol. Makes the self-signed certificate if it is
@@ -150,8 +155,7 @@ fn load(
         return Err(bad(&files.chain, &"no certificate in it"));
     }
     let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| bad(&files.key, &error))?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ServerConfig::builder_with_provider(provider)
+    let config = rustls::ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| bad(&files.chain, &error))?;
     let config = match verifier {

@@ -20,8 +20,8 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::instruments::Gauge;
+use crate::phase::Phase;
 use crate::randomness;
-use crate::service::Phase;
 use crate::settings::WorkerSettings;
 
 /// The step of a worker.

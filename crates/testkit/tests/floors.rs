@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// A module and its own children are one floor here: a child that completes a type of its parent is
 /// normal Rust. Circles of that kind are left out.
 const FILES_IN_CIRCLES: &[(&str, usize)] =
-    &[("cli", 5), ("client", 6), ("model", 2), ("server", 22), ("wire", 8)];
+    &[("cli", 5), ("client", 6), ("model", 2), ("server", 2), ("wire", 8)];
 
 /// Tokens of a source file: words, and single characters of punctuation.
 fn tokens(text: &str) -> Vec<String> {

@@ -125,15 +125,15 @@ impl Catalogue {
         (subject, mut next, mut chain): (Subject, Revision, Chain),
         limit: usize,
     ) -> Result<Answer> {
-        let mut looks_left = self.settings.find_scan_entries.max(1);
+        let mut reads_left = self.settings.find_scan_entries.max(1);
         loop {
-            let trail = self.store.trail(subject.id, next, READ_CHANGES.min(looks_left)).await?;
-            looks_left = looks_left.saturating_sub(trail.changes.len().max(1));
+            let trail = self.store.trail(subject.id, next, READ_CHANGES.min(reads_left)).await?;
+            reads_left = reads_left.saturating_sub(trail.changes.len().max(1));
             match trail.end {
                 TrailEnd::More(earlier) => {
                     next = earlier;
                     chain.read_part(next);
-                    if looks_left == 0 {
+                    if reads_left == 0 {
                         let next = Position::Walking { subject, next, chain };
                         return Ok(self.log_page(Vec::new(), Some(next), Revision(0), false));
                     }

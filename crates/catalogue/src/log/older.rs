@@ -22,19 +22,19 @@ impl Catalogue {
         if stood.ids.len() != names.len() {
             return Err(exacat_model::Error::invalid("the cursor is of another name: start again without"));
         }
-        let mut looks_left = self.settings.find_scan_entries.max(1);
-        while looks_left > 0 && up_to < until {
-            let page = self.store.changes(up_to, READ_CHANGES.min(looks_left)).await?;
+        let mut reads_left = self.settings.find_scan_entries.max(1);
+        while reads_left > 0 && up_to < until {
+            let page = self.store.changes(up_to, READ_CHANGES.min(reads_left)).await?;
             for change in &page.changes {
                 follow(&names, &mut stood, change);
-                looks_left = looks_left.saturating_sub(1);
+                reads_left = reads_left.saturating_sub(1);
             }
             if page.up_to <= up_to {
                 break;
             }
             up_to = page.up_to;
         }
-        if looks_left == 0 && up_to < until {
+        if reads_left == 0 && up_to < until {
             let next = Position::Seeking { up_to, until, stood };
             return Ok(self.log_page(Vec::new(), Some(next), up_to, false));
         }
@@ -63,10 +63,10 @@ impl Catalogue {
         limit: usize,
     ) -> Result<Answer> {
         let stands = self.check_may_tell(caller, lfn, subject).await?;
-        let mut looks_left = self.settings.find_scan_entries.max(1);
+        let mut reads_left = self.settings.find_scan_entries.max(1);
         let (mut changes, begins, mut cut) = (Vec::new(), up_to == Revision(0), false);
-        'pages: while looks_left > 0 && up_to < until {
-            let page = self.store.changes(up_to, READ_CHANGES.min(looks_left)).await?;
+        'pages: while reads_left > 0 && up_to < until {
+            let page = self.store.changes(up_to, READ_CHANGES.min(reads_left)).await?;
             if page.up_to <= up_to {
                 break;
             }
@@ -76,7 +76,7 @@ impl Catalogue {
                     break;
                 }
                 up_to = change.revision;
-                looks_left = looks_left.saturating_sub(1);
+                reads_left = reads_left.saturating_sub(1);
                 if change.effect.changed_entry() == Some(subject.id) {
                     changes.push(change);
                     if changes.len() == limit {

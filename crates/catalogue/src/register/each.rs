@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use super::call::{Call, PartIds, Plan};
 use crate::Catalogue;
 use crate::caller::Caller;
-use crate::execute::apart;
+use crate::execute::boxed;
 use crate::repeat::{check_id, fingerprint};
 use crate::steps;
 
@@ -25,7 +25,7 @@ impl Catalogue {
         parents: bool,
         existing: Existing,
     ) -> BoxFuture<'a, Vec<Result<Answer>>> {
-        apart(self.each_registered(caller, files, parents, existing))
+        boxed(self.each_registered(caller, files, parents, existing))
     }
 
     async fn each_registered(
@@ -47,7 +47,7 @@ impl Catalogue {
         }
         let files: Vec<NewFile> = new;
         let admitted = match self.admit_writer(caller) {
-            Ok(()) => self.look_for_names().await,
+            Ok(()) => self.refresh_names().await,
             refused => refused,
         };
         let together = match admitted {
@@ -63,7 +63,7 @@ impl Catalogue {
                 Some(answer) => answer,
                 None => {
                     let operation = Operation::Register { files: vec![file], parents, existing };
-                    apart(steps::truthful(self.write(caller.asking(ask), id, operation))).await
+                    boxed(steps::truthful(self.write(caller.asking(ask), id, operation))).await
                 }
             });
         }

@@ -85,7 +85,7 @@ impl Before for Lossy {
 // ---- one fault at each request ----
 
 /// An operation to send, with its world.
-struct Asked {
+struct Case {
     fixture: Fixture,
     settings: Settings,
     operation: Operation,
@@ -116,8 +116,8 @@ enum Same {
 
 /// Runs an operation, and all its pages under one id, with one fault on the way, until it is
 /// answered.
-async fn run(asked: Asked, fault: Option<(usize, Fault)>) -> Run {
-    let Asked { fixture: f, settings, mut operation, admin } = asked;
+async fn run(case: Case, fault: Option<(usize, Fault)>) -> Run {
+    let Case { fixture: f, settings, mut operation, admin } = case;
     let before = f.store.revision().await.unwrap();
     let store = lossy(f.store.clone(), fault);
     let catalogue = Catalogue::open(store.clone(), f.clock.shared(), settings).await.unwrap();
@@ -158,7 +158,7 @@ async fn done_since(f: &Fixture, after: Revision) -> Vec<String> {
 }
 
 /// Runs without a fault, then with each fault at each request. Returns the number of faults.
-async fn cut_off_everywhere(name: &str, same: Same, begin: impl AsyncFn() -> Asked) -> usize {
+async fn cut_off_everywhere(name: &str, same: Same, begin: impl AsyncFn() -> Case) -> usize {
     let whole = run(begin().await, None).await;
     assert!(whole.answer.is_ok(), "{name}: {:?}", whole.answer);
     assert!(!whole.done.is_empty() && whole.requests > 0, "{name} did nothing");
@@ -218,10 +218,10 @@ fn outcome_of_all(answer: &Result<Answer>) -> String {
 
 const TARGET: Target = Target { directory_mode: 0o755, file_mode: 0o644 };
 
-async fn in_the_world(make: impl Fn(&World) -> Operation, admin: bool) -> Asked {
+async fn in_the_world(make: impl Fn(&World) -> Operation, admin: bool) -> Case {
     let world = World::new(Fixture::new().await, TARGET).await;
     let operation = make(&world);
-    Asked { fixture: world.fixture, settings: Settings::default(), operation, admin }
+    Case { fixture: world.fixture, settings: Settings::default(), operation, admin }
 }
 
 #[tokio::test]
@@ -395,7 +395,7 @@ async fn what_could_be_done_in_half_survives_every_fault() {
     for (name, operation) in operations {
         let begin = async || {
             let (fixture, item) = world().await;
-            Asked { fixture, settings: SETTINGS(), operation: operation(item), admin: false }
+            Case { fixture, settings: SETTINGS(), operation: operation(item), admin: false }
         };
         cut_off_everywhere(name, Same::All, begin).await;
     }

@@ -111,7 +111,10 @@ impl Lane {
         share.queue.push_back(Waiter { ticket, weight, turn });
         self.serve(&mut state);
         drop(state);
-        Some(Entered { place: Some(Place { lane: Arc::clone(self), user, weight, ticket }), turn: receiver })
+        Some(Entered {
+            place: Some(LanePlace { lane: Arc::clone(self), user, weight, ticket }),
+            turn: receiver,
+        })
     }
 
     /// Gives free slots to the users furthest behind.
@@ -199,7 +202,7 @@ impl Lane {
 
 /// A place in the queue or, once granted, a slot. Dropping it gives it back in either state.
 #[derive(Debug)]
-struct Place {
+struct LanePlace {
     lane: Arc<Lane>,
     user: UserKey,
     weight: u32,
@@ -209,7 +212,7 @@ struct Place {
 /// A place in a lane's queue. Resolves to the [`Turn`].
 #[derive(Debug)]
 pub struct Entered {
-    place: Option<Place>,
+    place: Option<LanePlace>,
     turn: oneshot::Receiver<()>,
 }
 
@@ -242,7 +245,7 @@ impl Drop for Entered {
 /// A slot. Dropping it charges its user and gives it back.
 #[derive(Debug)]
 pub struct Turn {
-    place: Option<Place>,
+    place: Option<LanePlace>,
     since: Instant,
 }
 

@@ -11,11 +11,11 @@ use super::{
 /// Mode of a new file on the data server.
 const MODE: u16 = 0o644;
 
-/// Reads a file of `size` bytes. `shown` is the URL field with its token.
-pub(crate) async fn read(pfn: &str, shown: &str, size: u64) -> Result<Vec<u8>, String> {
+/// Reads a file of `size` bytes. `envelope` is the URL field with its token.
+pub(crate) async fn read(pfn: &str, envelope: &str, size: u64) -> Result<Vec<u8>, String> {
     let mut way = Way::to(pfn);
     loop {
-        match read_at(&way.pfn, shown, size).await {
+        match read_at(&way.pfn, envelope, size).await {
             Ok(content) => return Ok(content),
             Err(trouble) => way.go_on(trouble)?,
         }
@@ -23,10 +23,10 @@ pub(crate) async fn read(pfn: &str, shown: &str, size: u64) -> Result<Vec<u8>, S
 }
 
 /// Writes a new file.
-pub(crate) async fn write(pfn: &str, shown: &str, content: &[u8]) -> Result<(), String> {
+pub(crate) async fn write(pfn: &str, envelope: &str, content: &[u8]) -> Result<(), String> {
     let mut way = Way::to(pfn);
     loop {
-        match write_at(&way.pfn, shown, content).await {
+        match write_at(&way.pfn, envelope, content).await {
             Ok(()) => return Ok(()),
             Err(trouble) => way.go_on(trouble)?,
         }
@@ -69,16 +69,16 @@ fn reachable(pfn: &str) -> Outcome<Target<'_>> {
     }
 }
 
-fn path(target: &Target<'_>, shown: &str) -> String {
-    let fields = target.with(shown);
+fn path(target: &Target<'_>, envelope: &str) -> String {
+    let fields = target.with(envelope);
     let mark = if fields.is_empty() { "" } else { "?" };
     format!("{}{mark}{fields}", target.path)
 }
 
-async fn read_at(pfn: &str, shown: &str, size: u64) -> Outcome<Vec<u8>> {
+async fn read_at(pfn: &str, envelope: &str, size: u64) -> Outcome<Vec<u8>> {
     let target = reachable(pfn)?;
     let mut session = Session::begin(&target).await?;
-    let handle = session.open(open::READ, &path(&target, shown)).await?;
+    let handle = session.open(open::READ, &path(&target, envelope)).await?;
     let mut content = Vec::new();
     while (content.len() as u64) < size {
         let left = size - content.len() as u64;
@@ -93,11 +93,11 @@ async fn read_at(pfn: &str, shown: &str, size: u64) -> Outcome<Vec<u8>> {
     Ok(content)
 }
 
-async fn write_at(pfn: &str, shown: &str, content: &[u8]) -> Outcome<()> {
+async fn write_at(pfn: &str, envelope: &str, content: &[u8]) -> Outcome<()> {
     let target = reachable(pfn)?;
     let mut session = Session::begin(&target).await?;
     let size = format!("oss.asize={}", content.len());
-    let fields = if shown.is_empty() { size } else { format!("{shown}&{size}") };
+    let fields = if envelope.is_empty() { size } else { format!("{envelope}&{size}") };
     let how = open::NEW | open::UPDATE | open::MAKE_PATH;
     let handle = session.open(how, &path(&target, &fields)).await?;
     let mut at = 0u64;
@@ -117,8 +117,8 @@ impl Session {
         let mut body = [0; 16];
         body[..2].copy_from_slice(&MODE.to_be_bytes());
         body[2..4].copy_from_slice(&how.to_be_bytes());
-        let told = self.done(request::OPEN, body, path.as_bytes()).await?;
-        told.first_chunk().copied().ok_or_else(|| failed("a file was opened without a handle"))
+        let response = self.done(request::OPEN, body, path.as_bytes()).await?;
+        response.first_chunk().copied().ok_or_else(|| failed("a file was opened without a handle"))
     }
 
     async fn read(&mut self, handle: [u8; 4], at: u64, bytes: u32) -> Outcome<Vec<u8>> {

@@ -93,16 +93,16 @@ impl Session {
         login[..4].copy_from_slice(&std::process::id().to_be_bytes());
         login[4..10].copy_from_slice(b"exacat");
         login[CAPABILITIES_AT] = CAPABILITIES;
-        let told = there.done(request::LOGIN, login, ABOUT).await?;
-        let protocols = told.get(SESSION_BYTES..).and_then(read_text).unwrap_or_default();
+        let response = there.done(request::LOGIN, login, ABOUT).await?;
+        let protocols = response.get(SESSION_BYTES..).and_then(read_text).unwrap_or_default();
         if protocols.is_empty() {
             return Ok(there);
         }
         // These kinds of login need no proof; the envelope grants the rights.
-        let known: [(&str, [u8; 4], &[u8]); 2] =
+        let methods: [(&str, [u8; 4], &[u8]); 2] =
             [("&P=unix", *b"unix", b"unix\0exacat exacat\0"), ("&P=host", *b"host", b"host\0")];
-        let Some((_, kind, shown)) = known.into_iter().find(|(name, ..)| protocols.contains(name)) else {
-            return Err(failed(format!("it wants to know who asks, by {protocols:.100}")));
+        let Some((_, kind, shown)) = methods.into_iter().find(|(name, ..)| protocols.contains(name)) else {
+            return Err(failed(format!("it requires authentication by {protocols:.100}")));
         };
         let mut body = [0; 16];
         body[12..].copy_from_slice(&kind);
@@ -212,8 +212,9 @@ impl Session {
                 // The answer follows later.
                 status::WAITRESP => remind = remind.or_else(|| Some(Instant::now() + pause)),
                 status::REDIRECT => {
-                    let told = read_numbered(&carried);
-                    let (port, place) = told.ok_or_else(|| failed("a redirection that cannot be read"))?;
+                    let response = read_numbered(&carried);
+                    let (port, place) =
+                        response.ok_or_else(|| failed("a redirection that cannot be read"))?;
                     return Err(Trouble::Elsewhere(port, place.to_owned()));
                 }
                 other => {

@@ -23,7 +23,7 @@ use crate::directory::{failed, read, remove, write_private};
 
 const DAY_MS: u64 = 24 * 3_600_000;
 /// Time that a key is published before its first use.
-const TOLD_BEFORE_MS: u64 = DAY_MS;
+const PUBLISHED_BEFORE_MS: u64 = DAY_MS;
 /// Age of the newest key at which the next one is made.
 const NEW_EACH_MS: u64 = 30 * DAY_MS;
 /// Age at which a key is no longer published. Upload reservations last at most 30 days, and their
@@ -111,8 +111,9 @@ impl Keys {
         self.take_turns()?;
         let now = self.clock.now();
         let keys = self.keys.lock();
-        let told = keys.iter().rev().find(|key| key.made.plus_ms(TOLD_BEFORE_MS) <= now);
-        told.or(keys.first())
+        let usable = keys.iter().rev().find(|key| key.made.plus_ms(PUBLISHED_BEFORE_MS) <= now);
+        usable
+            .or(keys.first())
             .cloned()
             .ok_or_else(|| Error::new(ErrorKind::Internal, "there is no key for envelopes"))
     }
@@ -220,12 +221,12 @@ mod tests {
         assert_eq!(names(&keys), std::slice::from_ref(&first));
         clock.turn(i64::try_from(NEW_EACH_MS).unwrap());
         assert_eq!(names(&keys).len(), 2);
-        assert_eq!(signer(&keys), first, "the new one is told, and not used yet");
-        clock.turn(i64::try_from(TOLD_BEFORE_MS).unwrap());
+        assert_eq!(signer(&keys), first, "the new one is published, and not used yet");
+        clock.turn(i64::try_from(PUBLISHED_BEFORE_MS).unwrap());
         let second = signer(&keys);
         assert_ne!(second, first);
         assert!(keys.check(&token).is_some());
-        clock.turn(i64::try_from(KEPT_MS - NEW_EACH_MS - TOLD_BEFORE_MS).unwrap());
+        clock.turn(i64::try_from(KEPT_MS - NEW_EACH_MS - PUBLISHED_BEFORE_MS).unwrap());
         assert!(!names(&keys).contains(&first));
         assert!(keys.check(&token).is_none());
         assert!(!std::fs::exists(directory.path().join(format!("{first}{ENDING}"))).unwrap());

@@ -56,7 +56,7 @@ impl Envelopes {
     }
 
     /// Returns the JSON document at a well-known path; none for other paths.
-    pub fn told(&self, path: &str) -> Option<Result<String>> {
+    pub fn published(&self, path: &str) -> Option<Result<String>> {
         match path {
             KEYS => Some(self.keys.public().map(|keys| keys.to_string())),
             CONFIGURATION => {

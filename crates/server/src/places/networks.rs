@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use crate::directory::{failed, read};
 
 /// Interval at which the file is checked for changes.
-const LOOKED_AT_EVERY: Duration = Duration::from_secs(60);
+const CHECKED_EVERY: Duration = Duration::from_secs(60);
 /// Most lines that are read.
 const LINES_MAX: usize = 100_000;
 
@@ -115,26 +115,26 @@ fn parse(text: &str) -> Result<Table> {
 }
 
 /// The parsed file, and the times of reading and change.
-struct Known {
+struct NetworkTable {
     table: Arc<Table>,
-    looked: Instant,
+    checked_at: Instant,
     changed: Option<SystemTime>,
 }
 
 /// The file's networks, read again when it changes.
 pub(super) struct Networks {
     path: Option<PathBuf>,
-    known: Mutex<Known>,
+    state: Mutex<NetworkTable>,
 }
 
 impl Networks {
     pub fn open(path: Option<PathBuf>) -> Result<Self> {
-        let mut known = Known { table: Arc::default(), looked: Instant::now(), changed: None };
+        let mut state = NetworkTable { table: Arc::default(), checked_at: Instant::now(), changed: None };
         if let Some(path) = &path {
-            known.changed = changed(path);
-            known.table = Arc::new(load(path)?);
+            state.changed = changed(path);
+            state.table = Arc::new(load(path)?);
         }
-        Ok(Networks { path, known: Mutex::new(known) })
+        Ok(Networks { path, state: Mutex::new(state) })
     }
 
     pub fn site_of(&self, client: IpAddr, now: Instant) -> Option<AccountName> {
@@ -143,21 +143,21 @@ impl Networks {
     }
 
     fn table(&self, now: Instant) -> Arc<Table> {
-        let mut known = self.known.lock();
-        let Some(path) = &self.path else { return Arc::clone(&known.table) };
-        if now.saturating_duration_since(known.looked) >= LOOKED_AT_EVERY {
-            known.looked = now;
+        let mut state = self.state.lock();
+        let Some(path) = &self.path else { return Arc::clone(&state.table) };
+        if now.saturating_duration_since(state.checked_at) >= CHECKED_EVERY {
+            state.checked_at = now;
             let changed = changed(path);
-            if changed != known.changed {
-                known.changed = changed;
+            if changed != state.changed {
+                state.changed = changed;
                 match load(path) {
-                    Ok(table) => known.table = Arc::new(table),
+                    Ok(table) => state.table = Arc::new(table),
                     // Keep the old table: it is better than none.
                     Err(error) => tracing::error!(%error, "the networks of sites stay as they were"),
                 }
             }
         }
-        Arc::clone(&known.table)
+        Arc::clone(&state.table)
     }
 }
 
@@ -205,7 +205,11 @@ mod tests {
         let table = parse("# sites\n10.0.0.0/8 WIDE\n\n10.1.0.0/16 NARROW # a comment\n::/0 SIX\n").unwrap();
         let networks = Networks {
             path: None,
-            known: Mutex::new(Known { table: Arc::new(table), looked: Instant::now(), changed: None }),
+            state: Mutex::new(NetworkTable {
+                table: Arc::new(table),
+                checked_at: Instant::now(),
+                changed: None,
+            }),
         };
         let site = |text: &str| networks.site_of(address(text), Instant::now()).map(|site| site.to_string());
         assert_eq!(site("10.1.2.3").as_deref(), Some("NARROW"));
@@ -237,11 +241,11 @@ mod tests {
         };
         assert_eq!(site(Duration::ZERO).as_deref(), Some("A"));
         write("10.0.0.0/8 B", 2);
-        assert_eq!(site(LOOKED_AT_EVERY / 2).as_deref(), Some("A"), "not looked at yet");
-        assert_eq!(site(LOOKED_AT_EVERY).as_deref(), Some("B"));
+        assert_eq!(site(CHECKED_EVERY / 2).as_deref(), Some("A"), "not checked yet");
+        assert_eq!(site(CHECKED_EVERY).as_deref(), Some("B"));
         write("nonsense", 3);
-        assert_eq!(site(LOOKED_AT_EVERY).as_deref(), Some("B"));
+        assert_eq!(site(CHECKED_EVERY).as_deref(), Some("B"));
         write("10.0.0.0/8 C", 4);
-        assert_eq!(site(LOOKED_AT_EVERY).as_deref(), Some("C"));
+        assert_eq!(site(CHECKED_EVERY).as_deref(), Some("C"));
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    fn told(&self) -> Value {
+    fn to_json(&self) -> Value {
         json!({
             "guid": self.guid.to_string(),
             "lfn": self.lfn.as_str(),
@@ -74,7 +74,7 @@ impl Kept {
 
     /// Stores one, in place of another with the same GUID.
     pub fn put(&self, written: &Written) -> Result<()> {
-        write_private(&self.path(written.guid), format!("{:#}\n", written.told()).as_bytes())
+        write_private(&self.path(written.guid), format!("{:#}\n", written.to_json()).as_bytes())
     }
 
     /// Removes one, which may be missing.

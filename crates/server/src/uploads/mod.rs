@@ -4,7 +4,7 @@
 //! It commits a file that is closed and has the reserved size and checksum. A client that removes
 //! the name aborts the upload.
 
-mod asking;
+mod checks;
 mod kept;
 mod visit;
 mod web;
@@ -30,21 +30,21 @@ use crate::service::{Cancel, Phase, Service, Work};
 use crate::settings::ChecksumServer;
 use kept::Kept;
 pub(crate) use kept::Written;
-use visit::{Found, Question};
+use visit::{Question, Visited};
 
 /// Time from a redirection to the first visit; the interval doubles with each further visit.
-const FIRST_LOOK: Duration = Duration::from_secs(1);
+const FIRST_VISIT_AFTER: Duration = Duration::from_secs(1);
 /// Further visits to a storage element that does not confirm a copy at once.
 const CONFIRM_TRIES: u32 = 5;
 /// Longest interval between visits.
-const LOOKS_APART_MAX: Duration = Duration::from_secs(60);
+const VISIT_INTERVAL_MAX: Duration = Duration::from_secs(60);
 /// Shortest pause between two visits for one upload.
-const LOOKS_APART_MIN: Duration = Duration::from_millis(250);
+const VISIT_INTERVAL_MIN: Duration = Duration::from_millis(250);
 /// Longest wait of a request for the visits that it caused.
-const WAIT_FOR_LOOK: Duration = Duration::from_secs(5);
+const WAIT_FOR_VISITS: Duration = Duration::from_secs(5);
 /// Most scheduled visits at once, and as many again that requests cause. Storage elements with slow
 /// checksums should leave room for others.
-const LOOKS_AT_ONCE: usize = 64;
+const VISITS_AT_ONCE: usize = 64;
 /// Pause before the commit of an upload whose owner asked for its checksum. A client that finds a
 /// wrong checksum removes the file at once, before anyone should see it.
 const VERDICT_TIME: Duration = Duration::from_secs(1);
@@ -55,13 +55,13 @@ const TICK: Duration = Duration::from_millis(200);
 pub(crate) struct Pending {
     pub written: Written,
     /// Held during a visit.
-    looked: Arc<tokio::sync::Mutex<Looked>>,
+    last_visit: Arc<tokio::sync::Mutex<LastVisit>>,
     due: Mutex<Due>,
 }
 
 /// The last visit for an upload.
 #[derive(Default)]
-struct Looked {
+struct LastVisit {
     begun: Option<Instant>,
     ended: Option<Instant>,
     /// True if the upload has ended.
@@ -86,30 +86,30 @@ struct Due {
 }
 
 impl Due {
-    fn looked_at(&mut self) {
+    fn visited(&mut self) {
         self.under_way = false;
         self.at = Instant::now() + self.apart;
-        self.apart = (self.apart * 2).min(LOOKS_APART_MAX);
+        self.apart = (self.apart * 2).min(VISIT_INTERVAL_MAX);
     }
 }
 
 impl Pending {
     fn new(written: Written, first: Duration) -> Arc<Self> {
-        let due = Due { at: Instant::now() + first, apart: first.max(FIRST_LOOK), under_way: false };
-        Arc::new(Pending { written, looked: Arc::default(), due: Mutex::new(due) })
+        let due = Due { at: Instant::now() + first, apart: first.max(FIRST_VISIT_AFTER), under_way: false };
+        Arc::new(Pending { written, last_visit: Arc::default(), due: Mutex::new(due) })
     }
 }
 
 /// All uploads in progress, by GUID and by name.
 #[derive(Default)]
-struct Known {
+struct PendingUploads {
     by_guid: HashMap<Guid, Arc<Pending>>,
     /// Ordered by name, so that the names below a directory are adjacent. Several clients may write
     /// one name.
     by_name: BTreeMap<String, Vec<Guid>>,
 }
 
-impl Known {
+impl PendingUploads {
     fn insert(&mut self, pending: Arc<Pending>) {
         let written = &pending.written;
         self.remove(written.guid);
@@ -142,7 +142,7 @@ impl Known {
 }
 
 /// Parts with which the tracker asks storage elements.
-pub(crate) struct Asking {
+pub(crate) struct VisitContext {
     pub envelopes: Arc<Envelopes>,
     pub clock: Arc<dyn Clock>,
     pub web: Arc<WebClient>,
@@ -153,9 +153,9 @@ pub(crate) struct Asking {
 /// Tracker of all uploads in progress.
 pub(crate) struct Uploads {
     service: Arc<Service>,
-    asking: Asking,
+    context: VisitContext,
     kept: Arc<Kept>,
-    known: Mutex<Known>,
+    index: Mutex<PendingUploads>,
     more: Notify,
     /// Seats for the visits that requests cause.
     seats: Arc<Semaphore>,
@@ -163,25 +163,25 @@ pub(crate) struct Uploads {
 
 impl Uploads {
     /// Loads the uploads stored in a directory.
-    pub fn open(service: Arc<Service>, asking: Asking, place: PathBuf) -> Result<Arc<Self>> {
+    pub fn open(service: Arc<Service>, context: VisitContext, place: PathBuf) -> Result<Arc<Self>> {
         let kept = Arc::new(Kept::at(place));
-        let mut known = Known::default();
+        let mut index = PendingUploads::default();
         for written in kept.all()? {
-            known.insert(Pending::new(written, Duration::ZERO));
+            index.insert(Pending::new(written, Duration::ZERO));
         }
         Ok(Arc::new(Uploads {
             service,
-            asking,
+            context,
             kept,
-            known: Mutex::new(known),
+            index: Mutex::new(index),
             more: Notify::new(),
-            seats: Arc::new(Semaphore::new(LOOKS_AT_ONCE)),
+            seats: Arc::new(Semaphore::new(VISITS_AT_ONCE)),
         }))
     }
 
     /// Refuses an upload beyond the limit.
     pub fn check_room(&self) -> Result<()> {
-        let many = self.known.lock().by_guid.len() >= self.service.limits.xrootd_uploads_max;
+        let many = self.index.lock().by_guid.len() >= self.service.limits.xrootd_uploads_max;
         if many { Err(busy("files being written by this protocol")) } else { Ok(()) }
     }
 
@@ -190,7 +190,7 @@ impl Uploads {
         self.check_room()?;
         let (kept, keep) = (Arc::clone(&self.kept), written.clone());
         on_disk(move || kept.put(&keep)).await?;
-        self.known.lock().insert(Pending::new(written, FIRST_LOOK));
+        self.index.lock().insert(Pending::new(written, FIRST_VISIT_AFTER));
         count(&self.service.instruments.counts.xrootd_writes);
         self.more.notify_one();
         Ok(())
@@ -200,32 +200,32 @@ impl Uploads {
     pub async fn work(self: Arc<Self>, alive: mpsc::Sender<()>) {
         let stopping = self.service.reached(Phase::Stopping);
         tokio::pin!(stopping);
-        let mut looks = JoinSet::new();
+        let mut visits = JoinSet::new();
         loop {
-            for pending in self.due(LOOKS_AT_ONCE.saturating_sub(looks.len())) {
+            for pending in self.due(VISITS_AT_ONCE.saturating_sub(visits.len())) {
                 let uploads = Arc::clone(&self);
-                looks.spawn(async move { uploads.look_when_due(&pending).await });
+                visits.spawn(async move { uploads.visit_when_due(&pending).await });
             }
-            let nothing = self.known.lock().by_guid.is_empty();
+            let nothing = self.index.lock().by_guid.is_empty();
             tokio::select! {
                 () = &mut stopping => break,
-                Some(_) = looks.join_next() => {}
+                Some(_) = visits.join_next() => {}
                 () = self.more.notified(), if nothing => {}
                 () = tokio::time::sleep(TICK), if !nothing => {}
             }
         }
         // Await commits that have started, but not long visits.
-        let _ =
-            tokio::time::timeout(WAIT_FOR_LOOK, async { while looks.join_next().await.is_some() {} }).await;
+        let _ = tokio::time::timeout(WAIT_FOR_VISITS, async { while visits.join_next().await.is_some() {} })
+            .await;
         drop(alive);
     }
 
     /// Returns the uploads that are due.
     fn due(&self, most: usize) -> Vec<Arc<Pending>> {
         let now = Instant::now();
-        let known = self.known.lock();
+        let index = self.index.lock();
         let mut all = Vec::new();
-        for pending in known.by_guid.values() {
+        for pending in index.by_guid.values() {
             if all.len() >= most {
                 break;
             }
@@ -240,33 +240,34 @@ impl Uploads {
 
     /// Returns the uploads of a name.
     pub(crate) fn named(&self, lfn: &Lfn) -> Vec<Arc<Pending>> {
-        self.known.lock().named(lfn)
+        self.index.lock().named(lfn)
     }
 
     /// Returns the uploads of names below a directory, at any depth.
     pub(crate) fn below(&self, directory: &Lfn) -> Vec<Arc<Pending>> {
-        self.known.lock().below(directory)
+        self.index.lock().below(directory)
     }
 
     /// Visits uploads, so that the next answer to a request includes the complete ones. Waits no
-    /// longer than [`WAIT_FOR_LOOK`].
-    pub(crate) async fn asked_for(self: &Arc<Self>, pending: Vec<Arc<Pending>>) {
+    /// longer than [`WAIT_FOR_VISITS`].
+    pub(crate) async fn check(self: &Arc<Self>, pending: Vec<Arc<Pending>>) {
         if pending.is_empty() {
             return;
         }
         // A visit that started before this request may have been too early.
         let since = Instant::now();
-        let looks = futures::stream::iter(pending).for_each_concurrent(LOOKS_AT_ONCE, |pending| async move {
-            self.look_since(&pending, since, Purpose::Commit, Some(&self.seats)).await;
-        });
-        let _ = tokio::time::timeout(WAIT_FOR_LOOK, looks).await;
+        let visits =
+            futures::stream::iter(pending).for_each_concurrent(VISITS_AT_ONCE, |pending| async move {
+                self.visit_since(&pending, since, Purpose::Commit, Some(&self.seats)).await;
+            });
+        let _ = tokio::time::timeout(WAIT_FOR_VISITS, visits).await;
     }
 
     /// Returns the checksums of a complete upload before its commit; none if it is incomplete or
     /// was committed meanwhile.
     pub(crate) async fn checksums_of(self: &Arc<Self>, pending: &Arc<Pending>) -> Option<Checksums> {
-        let look = self.look_since(pending, Instant::now(), Purpose::Checksum, Some(&self.seats));
-        tokio::time::timeout(WAIT_FOR_LOOK, look).await.ok().flatten()
+        let visit = self.visit_since(pending, Instant::now(), Purpose::Checksum, Some(&self.seats));
+        tokio::time::timeout(WAIT_FOR_VISITS, visit).await.ok().flatten()
     }
 
     /// Stops tracking an upload that its client aborted.
@@ -275,54 +276,54 @@ impl Uploads {
         self.forget(&pending.written).await;
     }
 
-    async fn look_when_due(self: &Arc<Self>, pending: &Arc<Pending>) {
-        self.look_since(pending, Instant::now(), Purpose::Commit, None).await;
-        pending.due.lock().looked_at();
+    async fn visit_when_due(self: &Arc<Self>, pending: &Arc<Pending>) {
+        self.visit_since(pending, Instant::now(), Purpose::Commit, None).await;
+        pending.due.lock().visited();
     }
 
     /// Visits for an upload, unless a visit that started since then is done. The visit continues if
     /// the caller goes away, because a commit that started must end.
-    async fn look_since(
+    async fn visit_since(
         self: &Arc<Self>,
         pending: &Arc<Pending>,
         since: Instant,
         purpose: Purpose,
         seats: Option<&Arc<Semaphore>>,
     ) -> Option<Checksums> {
-        let mut looked = Arc::clone(&pending.looked).lock_owned().await;
-        if looked.over || looked.begun.is_some_and(|begun| begun >= since) {
+        let mut last_visit = Arc::clone(&pending.last_visit).lock_owned().await;
+        if last_visit.over || last_visit.begun.is_some_and(|begun| begun >= since) {
             return None;
         }
-        if let Some(ended) = looked.ended {
-            tokio::time::sleep_until((ended + LOOKS_APART_MIN).into()).await;
+        if let Some(ended) = last_visit.ended {
+            tokio::time::sleep_until((ended + VISIT_INTERVAL_MIN).into()).await;
         }
         let seat = match seats {
             Some(seats) => Some(Arc::clone(seats).acquire_owned().await.ok()?),
             None => None,
         };
-        looked.begun = Some(Instant::now());
+        last_visit.begun = Some(Instant::now());
         let (uploads, pending) = (Arc::clone(self), Arc::clone(pending));
-        let look = tokio::spawn(async move {
-            let (over, told) = uploads.look(&pending, purpose).await;
-            looked.ended = Some(Instant::now());
-            looked.over = over;
+        let visit = tokio::spawn(async move {
+            let (over, checksums) = uploads.visit(&pending, purpose).await;
+            last_visit.ended = Some(Instant::now());
+            last_visit.over = over;
             if over {
                 uploads.forget(&pending.written).await;
             }
-            drop((looked, seat));
-            told
+            drop((last_visit, seat));
+            checksums
         });
-        look.await.ok().flatten()
+        visit.await.ok().flatten()
     }
 
     async fn forget(&self, written: &Written) {
         {
-            let mut known = self.known.lock();
+            let mut index = self.index.lock();
             // It may have been reserved anew meanwhile, for another storage element.
-            if known.by_guid.get(&written.guid).is_none_or(|now| now.written != *written) {
+            if index.by_guid.get(&written.guid).is_none_or(|now| now.written != *written) {
                 return;
             }
-            known.remove(written.guid);
+            index.remove(written.guid);
         }
         let (kept, guid) = (Arc::clone(&self.kept), written.guid);
         if let Err(error) = on_disk(move || kept.forget(guid)).await {
@@ -332,9 +333,9 @@ impl Uploads {
 
     /// Asks the storage element, and acts on the result. Returns whether the upload has ended, and
     /// the checksums for its owner.
-    async fn look(&self, pending: &Pending, purpose: Purpose) -> (bool, Option<Checksums>) {
+    async fn visit(&self, pending: &Pending, purpose: Purpose) -> (bool, Option<Checksums>) {
         let written = &pending.written;
-        if written.expires <= self.asking.clock.trusted() {
+        if written.expires <= self.context.clock.trusted() {
             // The worker for expired reservations releases it.
             tracing::info!(lfn = %written.lfn, guid = %written.guid, "an upload was not whole before its booking expired");
             return (true, None);
@@ -342,17 +343,17 @@ impl Uploads {
         let question = match self.question(written) {
             Ok(question) => question,
             Err(error) => {
-                tracing::warn!(%error, "a storage element cannot be asked");
+                tracing::warn!(%error, "a storage element cannot be visited");
                 return (false, None);
             }
         };
-        let checksums = match self.ask_element(&question).await {
-            Found::NotYet(why) => {
+        let checksums = match self.visit_element(&question).await {
+            Visited::NotYet(why) => {
                 tracing::debug!(lfn = %written.lfn, se = %written.se, why, "an upload is not whole yet");
                 return (false, None);
             }
-            Found::Never(why) => return (self.give_up(written, &why).await, None),
-            Found::Whole(checksums) => checksums,
+            Visited::Never(why) => return (self.give_up(written, &why).await, None),
+            Visited::Whole(checksums) => checksums,
         };
         let mut all = Checksums::none();
         for checksum in checksums {
@@ -380,32 +381,32 @@ impl Uploads {
             md5: written.checksums.get(ChecksumAlgorithm::Md5),
         };
         let owner = written.owner.as_str();
-        let envelope = self.asking.envelopes.seal(owner, Access::Read, &subject)?;
+        let envelope = self.context.envelopes.seal(owner, Access::Read, &subject)?;
         let se = self.service.catalogue.storage_element(&written.se);
         let web = match se.and_then(|se| web_url(&se, &written.pfn)) {
             Some(url) => {
                 subject.pfn = &url;
-                let token = self.asking.envelopes.seal(owner, Access::Read, &subject)?;
+                let token = self.context.envelopes.seal(owner, Access::Read, &subject)?;
                 Some(WebFile { url, token })
             }
             None => None,
         };
         Ok(Question {
             pfn: written.pfn.clone(),
-            shown: format!("authz=Bearer%20{envelope}"),
+            envelope_field: format!("authz=Bearer%20{envelope}"),
             web,
             size: written.size,
             booked: written.checksums.iter().map(|checksum| checksum.algorithm()).collect(),
-            checksums: self.asking.checksums.clone(),
+            checksums: self.context.checksums.clone(),
         })
     }
 
     /// Visits a storage element: by root://, or over HTTPS where it is not reached so.
-    async fn ask_element(&self, question: &Question) -> Found {
+    async fn visit_element(&self, question: &Question) -> Visited {
         let by_root = Target::parse(&question.pfn).is_some_and(|target| !target.secure);
         match &question.web {
-            Some(file) if !by_root => web::look(question, file, &self.asking.web).await,
-            _ => visit::look(question).await,
+            Some(file) if !by_root => web::visit(question, file, &self.context.web).await,
+            _ => visit::visit_all(question).await,
         }
     }
 
@@ -415,13 +416,13 @@ impl Uploads {
         let question = self.question(written).map_err(|error| error.message)?;
         let mut tries = CONFIRM_TRIES;
         let checksums = loop {
-            match self.ask_element(&question).await {
-                Found::Whole(checksums) => break checksums,
-                Found::NotYet(_) if tries > 0 => {
+            match self.visit_element(&question).await {
+                Visited::Whole(checksums) => break checksums,
+                Visited::NotYet(_) if tries > 0 => {
                     tries -= 1;
-                    tokio::time::sleep(FIRST_LOOK).await;
+                    tokio::time::sleep(FIRST_VISIT_AFTER).await;
                 }
-                Found::NotYet(why) | Found::Never(why) => return Err(why),
+                Visited::NotYet(why) | Visited::Never(why) => return Err(why),
             }
         };
         let mut all = Checksums::none();
@@ -491,7 +492,7 @@ impl Uploads {
             deadline: Instant::now() + service.limits.deadline_max,
             cancel: Arc::new(Cancel::default()),
             step: Step::First,
-            looked: true,
+            uploads_checked: true,
         };
         service.ask_boxed(work).await.map(|_| ())
     }

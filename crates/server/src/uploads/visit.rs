@@ -26,7 +26,7 @@ pub(super) struct Question {
     /// URL of the file.
     pub pfn: String,
     /// Field of the URL with the envelope; none if it is empty.
-    pub shown: String,
+    pub envelope_field: String,
     /// The same over HTTPS, for a storage element that is not reached by root://.
     pub web: Option<WebFile>,
     /// Size of the complete file in bytes.
@@ -39,7 +39,7 @@ pub(super) struct Question {
 
 /// Result of a visit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum Visited {
     /// The file is complete, with these checksums.
     Whole(Vec<Checksum>),
     /// The file is not complete yet, for this reason.
@@ -49,29 +49,29 @@ pub(super) enum Found {
 }
 
 /// Checks a file. A storage element that cannot be reached counts as "not yet".
-pub(super) async fn look(question: &Question) -> Found {
+pub(super) async fn visit_all(question: &Question) -> Visited {
     let mut question = question.clone();
     for _ in 0..=REDIRECTS_MAX {
         match visit(&question).await {
             Ok(found) => return found,
-            Err(Trouble::Failed(why)) => return Found::NotYet(why),
+            Err(Trouble::Failed(why)) => return Visited::NotYet(why),
             Err(Trouble::Elsewhere(port, place)) => match sent_on(&question.pfn, port, &place) {
                 Some(pfn) => question.pfn = pfn,
-                None => return Found::NotYet("it sends on to no place that can be understood".to_owned()),
+                None => return Visited::NotYet("it sends on to no place that can be understood".to_owned()),
             },
         }
     }
-    Found::NotYet(format!("it sends on more than {REDIRECTS_MAX} times"))
+    Visited::NotYet(format!("it sends on more than {REDIRECTS_MAX} times"))
 }
 
-async fn visit(question: &Question) -> Outcome<Found> {
+async fn visit(question: &Question) -> Outcome<Visited> {
     let target = Target::parse(&question.pfn).ok_or_else(|| failed("no place that is reached by root://"))?;
     if target.secure {
         return Err(failed("it is reached by roots:// only, which is not asked"));
     }
     let mut there = Visit::begin(&target).await?;
     let path = |more: &str| {
-        let fields = target.with(&question.shown);
+        let fields = target.with(&question.envelope_field);
         let fields = [fields.as_str(), more].into_iter().filter(|one| !one.is_empty()).collect::<Vec<_>>();
         let mark = if fields.is_empty() { "" } else { "?" };
         format!("{}{mark}{}", target.path, fields.join("&"))
@@ -81,16 +81,16 @@ async fn visit(question: &Question) -> Outcome<Found> {
         Err(found) => return Ok(found),
     };
     if before.flags & flag::UNFINISHED != 0 {
-        return Ok(Found::NotYet("it is being written".to_owned()));
+        return Ok(Visited::NotYet("it is being written".to_owned()));
     }
     if before.size < question.size {
-        return Ok(Found::NotYet(format!("{} of {} bytes are there", before.size, question.size)));
+        return Ok(Visited::NotYet(format!("{} of {} bytes are there", before.size, question.size)));
     }
     if let Some(found) = there.closed(&path("")).await? {
         return Ok(found);
     }
     if before.size > question.size {
-        return Ok(Found::Never(format!("{} bytes are there, {} were booked", before.size, question.size)));
+        return Ok(Visited::Never(format!("{} bytes are there, {} were booked", before.size, question.size)));
     }
     let apart = question.checksums.iter().find(|server| server.is_for(target.host, target.port));
     let mut teller = match apart {
@@ -100,11 +100,11 @@ async fn visit(question: &Question) -> Outcome<Found> {
         None => None,
     };
     let mut checksums = Vec::new();
-    let asked: Vec<Option<ChecksumAlgorithm>> = match question.booked.as_slice() {
+    let algorithms: Vec<Option<ChecksumAlgorithm>> = match question.booked.as_slice() {
         [] => vec![Some(ChecksumAlgorithm::Adler32), None],
         booked => booked.iter().copied().map(Some).collect(),
     };
-    for algorithm in asked {
+    for algorithm in algorithms {
         let kind = algorithm.map_or_else(String::new, |kind| format!("cks.type={}", kind.name()));
         // One is enough: for each the storage element reads the whole file.
         if !checksums.is_empty() {
@@ -114,13 +114,13 @@ async fn visit(question: &Question) -> Outcome<Found> {
         checksums.extend(teller.checksum(&path(&kind), algorithm).await?);
     }
     if checksums.is_empty() && !question.booked.is_empty() {
-        return Ok(Found::NotYet(
+        return Ok(Visited::NotYet(
             "the storage element tells none of the checksums that were booked".to_owned(),
         ));
     }
     match there.stat(&path("")).await? {
-        Ok(after) if after == before => Ok(Found::Whole(checksums)),
-        Ok(_) => Ok(Found::NotYet("it changed while its checksum was made".to_owned())),
+        Ok(after) if after == before => Ok(Visited::Whole(checksums)),
+        Ok(_) => Ok(Visited::NotYet("it changed while its checksum was made".to_owned())),
         Err(found) => Ok(found),
     }
 }
@@ -136,33 +136,33 @@ impl Visit {
     }
 
     /// Returns the file's metadata, or the result that there is none.
-    async fn stat(&mut self, path: &str) -> Outcome<Result<FileStat, Found>> {
+    async fn stat(&mut self, path: &str) -> Outcome<Result<FileStat, Visited>> {
         match self.session.ask(request::STAT, [0; 16], path.as_bytes()).await? {
-            Ok(told) => match FileStat::read(&told) {
+            Ok(response) => match FileStat::read(&response) {
                 Some(stat) => Ok(Ok(stat)),
                 None => Err(failed("a stat that cannot be read")),
             },
-            Err((error::NOT_FOUND, _)) => Ok(Err(Found::NotYet("nothing is there".to_owned()))),
+            Err((error::NOT_FOUND, _)) => Ok(Err(Visited::NotYet("nothing is there".to_owned()))),
             Err((number, why)) => Err(failed(format!("{why} ({number})"))),
         }
     }
 
     /// Returns none if no client writes the file, or the result instead.
-    async fn closed(&mut self, path: &str) -> Outcome<Option<Found>> {
+    async fn closed(&mut self, path: &str) -> Outcome<Option<Visited>> {
         let mut body = [0; 16];
         body[2..4].copy_from_slice(&open::READ.to_be_bytes());
         match self.session.ask(request::OPEN, body, path.as_bytes()).await? {
-            Ok(told) => {
+            Ok(response) => {
                 let mut body = [0; 16];
-                match told.get(..4) {
+                match response.get(..4) {
                     Some(handle) => body[..4].copy_from_slice(handle),
                     None => return Err(failed("a file was opened without a handle")),
                 }
                 self.session.done(request::CLOSE, body, b"").await?;
                 Ok(None)
             }
-            Err((error::FILE_LOCKED, _)) => Ok(Some(Found::NotYet("it is being written".to_owned()))),
-            Err((error::NOT_FOUND, _)) => Ok(Some(Found::NotYet("nothing is there".to_owned()))),
+            Err((error::FILE_LOCKED, _)) => Ok(Some(Visited::NotYet("it is being written".to_owned()))),
+            Err((error::NOT_FOUND, _)) => Ok(Some(Visited::NotYet("nothing is there".to_owned()))),
             Err((number, why)) => Err(failed(format!("{why} ({number})"))),
         }
     }
@@ -171,7 +171,8 @@ impl Visit {
     async fn checksum(&mut self, path: &str, wanted: Option<ChecksumAlgorithm>) -> Outcome<Option<Checksum>> {
         let mut body = [0; 16];
         body[..2].copy_from_slice(&query::CHECKSUM.to_be_bytes());
-        let told = match self.session.ask_for(CHECKSUM_TIME, request::QUERY, body, path.as_bytes()).await {
+        let response = match self.session.ask_for(CHECKSUM_TIME, request::QUERY, body, path.as_bytes()).await
+        {
             // Some storage elements redirect only checksum requests to the catalogue: that is this
             // server.
             Err(Trouble::Elsewhere(..)) => {
@@ -181,14 +182,14 @@ impl Visit {
                 );
                 return Ok(None);
             }
-            told => told?,
+            response => response?,
         };
-        match told {
-            Ok(told) => {
-                let text = read_text(&told).unwrap_or_default().trim().replacen(' ', ":", 1);
+        match response {
+            Ok(response) => {
+                let text = read_text(&response).unwrap_or_default().trim().replacen(' ', ":", 1);
                 let checksum = Checksum::parse(&text).ok();
                 // A server may return another kind than requested.
-                Ok(checksum.filter(|told| wanted.is_none_or(|wanted| told.algorithm() == wanted)))
+                Ok(checksum.filter(|response| wanted.is_none_or(|wanted| response.algorithm() == wanted)))
             }
             Err((error::UNSUPPORTED | error::ARG_INVALID | error::INVALID_REQUEST, _)) => Ok(None),
             Err((number, why)) => Err(failed(format!("{why} ({number})"))),

@@ -3,26 +3,26 @@
 use exacat_model::ChecksumAlgorithm;
 use hyper::HeaderMap;
 
-use super::visit::{Found, Question};
+use super::visit::{Question, Visited};
 use crate::data_server::{WebClient, WebFile};
 
 /// Checks a file. A storage element that cannot be reached counts as "not yet".
-pub(super) async fn look(question: &Question, file: &WebFile, web: &WebClient) -> Found {
-    visit(question, file, web).await.unwrap_or_else(Found::NotYet)
+pub(super) async fn visit(question: &Question, file: &WebFile, web: &WebClient) -> Visited {
+    try_visit(question, file, web).await.unwrap_or_else(Visited::NotYet)
 }
 
-async fn visit(question: &Question, file: &WebFile, web: &WebClient) -> Result<Found, String> {
+async fn try_visit(question: &Question, file: &WebFile, web: &WebClient) -> Result<Visited, String> {
     let none = HeaderMap::new();
-    let nothing = || Found::NotYet("nothing is there".to_owned());
+    let nothing = || Visited::NotYet("nothing is there".to_owned());
     let Some(before) = web.stat(file, &none).await? else { return Ok(nothing()) };
     if before.size < question.size {
-        return Ok(Found::NotYet(format!("{} of {} bytes are there", before.size, question.size)));
+        return Ok(Visited::NotYet(format!("{} of {} bytes are there", before.size, question.size)));
     }
     if !web.is_closed(file, before.size).await? {
-        return Ok(Found::NotYet("it cannot be read: it may be being written".to_owned()));
+        return Ok(Visited::NotYet("it cannot be read: it may be being written".to_owned()));
     }
     if before.size > question.size {
-        return Ok(Found::Never(format!("{} bytes are there, {} were booked", before.size, question.size)));
+        return Ok(Visited::Never(format!("{} bytes are there, {} were booked", before.size, question.size)));
     }
     let asked = match question.booked.as_slice() {
         [] => &[ChecksumAlgorithm::Adler32][..],
@@ -37,11 +37,11 @@ async fn visit(question: &Question, file: &WebFile, web: &WebClient) -> Result<F
     }
     if checksums.is_empty() && !question.booked.is_empty() {
         let why = "the storage element tells none of the checksums that were booked";
-        return Ok(Found::NotYet(why.to_owned()));
+        return Ok(Visited::NotYet(why.to_owned()));
     }
     match web.stat(file, &none).await? {
-        Some(after) if after == before => Ok(Found::Whole(checksums)),
-        Some(_) => Ok(Found::NotYet("it changed while its checksum was made".to_owned())),
+        Some(after) if after == before => Ok(Visited::Whole(checksums)),
+        Some(_) => Ok(Visited::NotYet("it changed while its checksum was made".to_owned())),
         None => Ok(nothing()),
     }
 }

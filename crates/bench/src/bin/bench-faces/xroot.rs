@@ -86,12 +86,12 @@ fn asked(request: u16, body: [u8; 16], carried: &[u8]) -> Vec<u8> {
 
 /// A measured request, and its expected status.
 #[derive(Clone)]
-struct Asked {
+struct SentRequest {
     bytes: Arc<[u8]>,
     answered: u16,
 }
 
-async fn one_by_one(root: &mut Root, asked: &Asked, time: Duration) -> Histogram<u64> {
+async fn one_by_one(root: &mut Root, asked: &SentRequest, time: Duration) -> Histogram<u64> {
     let mut times = Histogram::new_with_bounds(1, 60_000_000, 2).unwrap();
     let end = Instant::now() + time;
     while Instant::now() < end {
@@ -102,7 +102,7 @@ async fn one_by_one(root: &mut Root, asked: &Asked, time: Duration) -> Histogram
     times
 }
 
-async fn ahead(root: &mut Root, asked: &Asked, time: Duration) -> f64 {
+async fn ahead(root: &mut Root, asked: &SentRequest, time: Duration) -> f64 {
     let many = asked.bytes.repeat(AHEAD);
     let began = Instant::now();
     let mut answered = 0usize;
@@ -116,7 +116,7 @@ async fn ahead(root: &mut Root, asked: &Asked, time: Duration) -> f64 {
     answered as f64 / began.elapsed().as_secs_f64()
 }
 
-async fn measure(name: &str, address: SocketAddr, asked: Asked, time: Duration) {
+async fn measure(name: &str, address: SocketAddr, asked: SentRequest, time: Duration) {
     let mut root = Root::connect(address).await;
     assert_eq!(root.call(&asked.bytes).await, asked.answered, "{name}");
     let began = Instant::now();
@@ -140,15 +140,15 @@ async fn measure(name: &str, address: SocketAddr, asked: Asked, time: Duration) 
     crate::line(name, rate, &times, piped, many, &all);
 }
 
-fn stat(path: &str) -> Asked {
-    Asked { bytes: asked(request::STAT, [0; 16], path.as_bytes()).into(), answered: status::OK }
+fn stat(path: &str) -> SentRequest {
+    SentRequest { bytes: asked(request::STAT, [0; 16], path.as_bytes()).into(), answered: status::OK }
 }
 
-fn open(path: &str) -> Asked {
+fn open(path: &str) -> SentRequest {
     let mut body = [0; 16];
     body[2..4].copy_from_slice(&0x0450u16.to_be_bytes());
     let bytes = asked(request::OPEN, body, path.as_bytes()).into();
-    Asked { bytes, answered: status::REDIRECT }
+    SentRequest { bytes, answered: status::REDIRECT }
 }
 
 /// Measures the face, and a real server beside it.

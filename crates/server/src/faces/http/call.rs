@@ -192,7 +192,7 @@ impl Call {
             deadline: self.deadline,
             cancel: Arc::clone(&self.cancel),
             step,
-            looked: false,
+            uploads_checked: false,
         };
         if !writes {
             return self.service.ask(work).await;

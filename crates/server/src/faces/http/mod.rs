@@ -410,7 +410,7 @@ async fn answer_to(
         origins::permit(origin, &mut response);
         return response;
     }
-    if let Some(told) = conversation.face.envelopes.told(path) {
+    if let Some(told) = conversation.face.envelopes.published(path) {
         return match told {
             Ok(told) => answers::answer(StatusCode::OK, answers::JSON, told),
             Err(error) => problem(&error, None),

@@ -20,9 +20,9 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use tokio::sync::Semaphore;
 
-use super::certificates::{provider, unauthenticated};
-use super::subject::Subject;
+use super::subject::{Subject, unauthenticated};
 use crate::directory::{read, write_private, write_public};
+use crate::tls::provider;
 
 /// Bits of a token's RSA key. The client requires RSA, by the first line of the key file.
 const KEY_BITS: usize = 2048;

@@ -22,8 +22,9 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
 
 use super::authority::{Authority, Holder};
-use super::subject;
+use super::subject::{self, unauthenticated};
 use crate::directory::failed;
+use crate::tls::provider;
 
 /// Interval at which authorities, revocations and the map of users are read again, because they
 /// change while a server runs.
@@ -49,7 +50,7 @@ pub(crate) struct Shown {
 }
 
 /// The trusted authorities and users, as last read.
-struct Known {
+struct Trusted {
     authorities: Option<Arc<dyn ClientCertVerifier>>,
     users: HashMap<String, AccountName>,
 }
@@ -59,7 +60,7 @@ pub(crate) struct Certificates {
     authorities: Option<PathBuf>,
     map: Option<PathBuf>,
     authority: Arc<Authority>,
-    known: RwLock<Arc<Known>>,
+    trusted: RwLock<Arc<Trusted>>,
     read: Mutex<Instant>,
 }
 
@@ -71,12 +72,12 @@ impl Certificates {
         map: Option<PathBuf>,
         authority: Arc<Authority>,
     ) -> Result<Self> {
-        let known = Known::read(authorities.as_deref(), map.as_deref())?;
+        let trusted = Trusted::read(authorities.as_deref(), map.as_deref())?;
         Ok(Certificates {
             authorities,
             map,
             authority,
-            known: RwLock::new(Arc::new(known)),
+            trusted: RwLock::new(Arc::new(trusted)),
             read: Mutex::new(Instant::now()),
         })
     }
@@ -97,9 +98,9 @@ impl Certificates {
         }
         let (authorities, map) = (self.authorities.clone(), self.map.clone());
         let read =
-            tokio::task::spawn_blocking(move || Known::read(authorities.as_deref(), map.as_deref())).await;
+            tokio::task::spawn_blocking(move || Trusted::read(authorities.as_deref(), map.as_deref())).await;
         match read {
-            Ok(Ok(known)) => *self.known.write() = Arc::new(known),
+            Ok(Ok(trusted)) => *self.trusted.write() = Arc::new(trusted),
             Ok(Err(error)) => tracing::warn!(%error, "what is trusted stays as it was"),
             Err(error) => tracing::warn!(%error, "what is trusted stays as it was"),
         }
@@ -118,11 +119,11 @@ impl Certificates {
         let holder = match self.authority.verifier().verify_client_cert(own, between, time) {
             Ok(_) => Some(Holder::of(&subject)?),
             Err(_) => {
-                let known = Arc::clone(&self.known.read());
+                let trusted = Arc::clone(&self.trusted.read());
                 let bad = |why: String| {
                     unauthenticated(&format!("the certificate of {} is not accepted: {why}", subject.text))
                 };
-                let authorities = known
+                let authorities = trusted
                     .authorities
                     .as_ref()
                     .ok_or_else(|| bad("this server trusts its own tokens only".to_owned()))?;
@@ -144,8 +145,8 @@ impl Certificates {
         }
         match catalogue.caller_of_subject(&shown.subject).await {
             Err(error) if error.kind == ErrorKind::Unauthenticated => {
-                let known = Arc::clone(&self.known.read());
-                match known.users.get(&shown.subject) {
+                let trusted = Arc::clone(&self.trusted.read());
+                match trusted.users.get(&shown.subject) {
                     Some(account) => catalogue.caller_named(account).await.map_err(as_stranger),
                     None => Err(error),
                 }
@@ -163,27 +164,19 @@ fn as_stranger(error: Error) -> Error {
     }
 }
 
-pub(super) fn unauthenticated(message: &str) -> Error {
-    Error::new(ErrorKind::Unauthenticated, message)
-}
-
 fn sha256(certificate: &CertificateDer<'_>) -> [u8; 32] {
     use sha2::Digest;
     sha2::Sha256::digest(certificate.as_ref()).into()
 }
 
-pub(super) fn provider() -> Arc<CryptoProvider> {
-    Arc::new(rustls::crypto::ring::default_provider())
-}
-
-impl Known {
+impl Trusted {
     fn read(authorities: Option<&Path>, map: Option<&Path>) -> Result<Self> {
         let authorities = authorities.map(verifier_of).transpose()?;
         let users = match map {
             Some(path) => read_map(&read_file(path)?, path)?,
             None => HashMap::new(),
         };
-        Ok(Known { authorities, users })
+        Ok(Trusted { authorities, users })
     }
 }
 

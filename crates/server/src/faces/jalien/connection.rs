@@ -7,7 +7,6 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use exacat_model::OperationId;
 use futures::{SinkExt, StreamExt};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -20,9 +19,10 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, O
 use tokio_tungstenite::tungstenite::{Error as WebSocketError, Message};
 
 use super::Face;
-use super::repeats::{Client, Resumed, Said, Standing, Unsure};
+use super::messages::{AnswerPart, ShellRequest};
+use super::repeats::{Client, Resumed, Said, Unsure};
 use super::shell::Shell;
-use crate::admission::{Bounded, Held, Room};
+use crate::admission::Bounded;
 use crate::instruments::count;
 use crate::randomness;
 use crate::service::Phase;
@@ -41,34 +41,8 @@ const PARTS_WAITING_MAX: usize = 2;
 /// Time for the client to confirm the end of the connection.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// A request on its way to the shell.
-pub(super) struct Asked {
-    pub text: String,
-    pub id: OperationId,
-    /// State of the client, if it resumes a broken connection.
-    pub standing: Option<Standing>,
-    /// True if the connection replaces a broken one and the client's state is unknown.
-    pub astray: bool,
-    /// None if the server holds too many bytes of requests, and refuses this one.
-    pub held: Option<Held>,
-    _own: Held,
-}
-
-/// A part of an answer on its way to the client.
-pub(super) struct Part {
-    pub bytes: Vec<u8>,
-    pub first: bool,
-    pub last: bool,
-    /// Room among the unread answers; none for an answer without results.
-    pub room: Option<Room>,
-    /// State of the client before the command, with the last part.
-    pub before: Option<Standing>,
-    /// True if no more answers follow: the client's identity has ended.
-    pub closes: bool,
-}
-
 /// The way a connection ends.
-enum End {
+enum ConnectionEnd {
     /// The client closed it.
     Closed,
     /// The connection broke.
@@ -84,7 +58,7 @@ pub(super) struct Connection {
     client: Client,
     peer: SocketAddr,
     opened: Instant,
-    asked_last: Instant,
+    last_request: Instant,
     unsure: Unsure,
     resumed: Option<Resumed>,
     begun: bool,
@@ -105,7 +79,7 @@ impl Connection {
             client,
             peer,
             opened,
-            asked_last: Instant::now(),
+            last_request: Instant::now(),
             unsure: Unsure::default(),
             resumed: None,
             begun: false,
@@ -125,16 +99,16 @@ impl Connection {
         tokio::pin!(work);
         let end = tokio::select! {
             // The work ends when `ask` is dropped, not before.
-            () = &mut work => End::Broken,
+            () = &mut work => ConnectionEnd::Broken,
             end = self.converse(ask, parts, until) => end,
         };
         match &end {
-            End::Broken => {
+            ConnectionEnd::Broken => {
                 let (client, unsure) = (self.client.clone(), std::mem::take(&mut self.unsure));
                 let standing = standing.lock().clone();
                 self.face.repeats.broke(client, unsure, standing);
             }
-            End::Say(code, why) => {
+            ConnectionEnd::Say(code, why) => {
                 let frame = CloseFrame { code: *code, reason: (*why).into() };
                 let _ = tokio::time::timeout(LAST_WORDS, async {
                     let _ = self.websocket.close(Some(frame)).await;
@@ -148,14 +122,14 @@ impl Connection {
                 })
                 .await;
             }
-            End::Closed => {
+            ConnectionEnd::Closed => {
                 let _ = tokio::time::timeout(LAST_WORDS, self.websocket.close(None)).await;
             }
         }
         let how = match end {
-            End::Closed => "closed by the client",
-            End::Broken => "broken",
-            End::Say(_, why) => why,
+            ConnectionEnd::Closed => "closed by the client",
+            ConnectionEnd::Broken => "broken",
+            ConnectionEnd::Say(_, why) => why,
         };
         tracing::debug!(peer = %self.peer, how, "connection ended");
         drop(self);
@@ -166,19 +140,19 @@ impl Connection {
 
     async fn converse(
         &mut self,
-        ask: mpsc::Sender<Asked>,
-        mut parts: mpsc::Receiver<Part>,
+        ask: mpsc::Sender<ShellRequest>,
+        mut parts: mpsc::Receiver<AnswerPart>,
         until: Instant,
-    ) -> End {
+    ) -> ConnectionEnd {
         let limits = Arc::clone(&self.face.service.limits);
         let own = Bounded::new(limits.jalien_request_bytes_max);
         let stopping = self.face.service.reached(Phase::Stopping);
         tokio::pin!(stopping);
         loop {
-            let idle = self.asked_last + limits.jalien_idle_time;
+            let idle = self.last_request + limits.jalien_idle_time;
             let room = ask.capacity() > 0 && own.now() < own.max() && self.face.service.is_serving();
             if self.waiting == 0 && !self.face.service.is_serving() {
-                return End::Say(CloseCode::Restart, "the server stops");
+                return ConnectionEnd::Say(CloseCode::Restart, "the server stops");
             }
             tokio::select! {
                 biased;
@@ -195,42 +169,47 @@ impl Connection {
                         }
                     }
                     Some(Ok(Message::Binary(_))) => {
-                        return End::Say(CloseCode::Unsupported, "requests are texts");
+                        return ConnectionEnd::Say(CloseCode::Unsupported, "requests are texts");
                     }
                     // The codec answers pings.
                     Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
-                    Some(Ok(Message::Close(_))) => return End::Closed,
+                    Some(Ok(Message::Close(_))) => return ConnectionEnd::Closed,
                     Some(Err(WebSocketError::Capacity(_))) => {
                         count(&self.face.service.instruments.counts.frames_refused);
-                        return End::Say(CloseCode::Size, "the request is too long");
+                        return ConnectionEnd::Say(CloseCode::Size, "the request is too long");
                     }
                     Some(Err(WebSocketError::Utf8(_))) => {
                         count(&self.face.service.instruments.counts.frames_refused);
-                        return End::Say(CloseCode::Invalid, "a request is UTF-8");
+                        return ConnectionEnd::Say(CloseCode::Invalid, "a request is UTF-8");
                     }
                     Some(Err(WebSocketError::Protocol(error))) => {
                         tracing::debug!(peer = %self.peer, %error, "not a websocket any more");
                         count(&self.face.service.instruments.counts.frames_refused);
-                        return End::Broken;
+                        return ConnectionEnd::Broken;
                     }
-                    Some(Err(_)) | None => return End::Broken,
+                    Some(Err(_)) | None => return ConnectionEnd::Broken,
                 },
                 () = tokio::time::sleep_until(idle.into()), if self.waiting == 0 => {
                     count(&self.face.service.instruments.counts.idle);
-                    return End::Say(CloseCode::Again, "Session timed out");
+                    return ConnectionEnd::Say(CloseCode::Again, "Session timed out");
                 }
                 () = tokio::time::sleep_until(until.into()), if self.waiting == 0 => {
-                    return End::Say(CloseCode::Again, "Session timed out");
+                    return ConnectionEnd::Say(CloseCode::Again, "Session timed out");
                 }
             }
         }
     }
 
     /// Registers a request and passes it on.
-    fn take(&mut self, text: &str, ask: &mpsc::Sender<Asked>, own: &Arc<Bounded>) -> Option<End> {
+    fn take(
+        &mut self,
+        text: &str,
+        ask: &mpsc::Sender<ShellRequest>,
+        own: &Arc<Bounded>,
+    ) -> Option<ConnectionEnd> {
         let counts = &self.face.service.instruments.counts;
         counts.bytes_in.fetch_add(text.len() as u64, Ordering::Relaxed);
-        self.asked_last = Instant::now();
+        self.last_request = Instant::now();
         let said = Said::of(text);
         let mut standing = None;
         let mut id = None;
@@ -255,29 +234,33 @@ impl Connection {
             Some(id) => id,
             None => match self.face.service.catalogue.new_operation_id() {
                 Ok(id) => id,
-                Err(_) => return Some(End::Say(CloseCode::Error, randomness::NONE)),
+                Err(_) => return Some(ConnectionEnd::Say(CloseCode::Error, randomness::NONE)),
             },
         };
         self.unsure.ask(said, id);
         let bytes = text.len();
         // Within the bound before this request: one request, itself bounded, may exceed it.
         let Some(held_own) = own.take(bytes.min(own.max().saturating_sub(own.now()))) else {
-            return Some(End::Broken);
+            return Some(ConnectionEnd::Broken);
         };
         let held = self.face.service.admission.request_bytes.take(bytes);
-        let asked = Asked { text: text.to_owned(), id, standing, astray, held, _own: held_own };
+        let asked = ShellRequest { text: text.to_owned(), id, standing, astray, held, _own: held_own };
         match ask.try_send(asked) {
             Ok(()) => {
                 self.waiting += 1;
                 None
             }
             // There was room when it was read, and nobody else sends.
-            Err(_) => Some(End::Broken),
+            Err(_) => Some(ConnectionEnd::Broken),
         }
     }
 
     /// Sends a part, and those that wait behind it.
-    async fn send(&mut self, part: Part, parts: &mut mpsc::Receiver<Part>) -> Option<End> {
+    async fn send(
+        &mut self,
+        part: AnswerPart,
+        parts: &mut mpsc::Receiver<AnswerPart>,
+    ) -> Option<ConnectionEnd> {
         let stall = self.face.service.limits.output_stall;
         let mut next = Some(part);
         let mut rooms = Vec::new();
@@ -301,7 +284,7 @@ impl Connection {
                 let frame = Message::Frame(Frame::message(some, OpCode::Data(code), last));
                 match tokio::time::timeout_at(until.into(), self.websocket.feed(frame)).await {
                     Ok(Ok(())) => {}
-                    Ok(Err(_)) => return Some(End::Broken),
+                    Ok(Err(_)) => return Some(ConnectionEnd::Broken),
                     Err(_) => return Some(self.stalled()),
                 }
                 if rest.is_empty() {
@@ -311,14 +294,17 @@ impl Connection {
             }
             if part.last {
                 self.waiting = self.waiting.saturating_sub(1);
-                self.asked_last = Instant::now();
+                self.last_request = Instant::now();
                 if let Some(before) = part.before {
                     self.unsure.answered(before);
                 }
             }
             if part.closes {
                 let _ = tokio::time::timeout(LAST_WORDS, self.websocket.flush()).await;
-                return Some(End::Say(CloseCode::Policy, "the certificate is not accepted any more"));
+                return Some(ConnectionEnd::Say(
+                    CloseCode::Policy,
+                    "the certificate is not accepted any more",
+                ));
             }
             next = parts.try_recv().ok();
         }
@@ -326,18 +312,18 @@ impl Connection {
     }
 
     /// Flushes written bytes to the client, as long as it reads.
-    async fn flush(&mut self) -> Option<End> {
+    async fn flush(&mut self) -> Option<ConnectionEnd> {
         let stall = self.face.service.limits.output_stall;
         match tokio::time::timeout(stall, self.websocket.flush()).await {
             Ok(Ok(())) => None,
-            Ok(Err(_)) => Some(End::Broken),
+            Ok(Err(_)) => Some(ConnectionEnd::Broken),
             Err(_) => Some(self.stalled()),
         }
     }
 
-    fn stalled(&self) -> End {
+    fn stalled(&self) -> ConnectionEnd {
         count(&self.face.service.instruments.counts.stalled);
-        End::Broken
+        ConnectionEnd::Broken
     }
 }
 

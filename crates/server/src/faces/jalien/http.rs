@@ -27,6 +27,7 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
 use super::certificates::Shown;
+use super::commands;
 use super::connection::Connection;
 use super::repeats::Client;
 use super::shell::Shell;
@@ -57,7 +58,7 @@ struct Admitted {
     client: Client,
 }
 
-type Slot = Arc<Mutex<Option<Admitted>>>;
+type ClientSlot = Arc<Mutex<Option<Admitted>>>;
 
 /// Answers requests, and serves the websocket if there is one.
 pub(super) async fn converse(
@@ -77,7 +78,7 @@ pub(super) async fn converse(
         .map(|certificate| certificate.clone().into_owned())
         .collect();
     let chain: Arc<[CertificateDer<'static>]> = chain.into();
-    let slot: Slot = Arc::default();
+    let slot: ClientSlot = Arc::default();
     let answer = service_fn({
         let (face, slot) = (Arc::clone(&face), Arc::clone(&slot));
         move |request: Request<Incoming>| {
@@ -149,7 +150,7 @@ async fn answer(
     chain: &[CertificateDer<'static>],
     request: Request<Incoming>,
     peer: SocketAddr,
-    slot: &Slot,
+    slot: &ClientSlot,
 ) -> Response<Full<Bytes>> {
     if request.method() != Method::GET {
         return text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
@@ -167,8 +168,8 @@ async fn answer(
                 text(status, &format!("{error}\n"))
             }
         },
-        path => match face.envelopes.told(path) {
-            Some(Ok(told)) => json(told),
+        path => match face.envelopes.published(path) {
+            Some(Ok(document)) => json(document),
             Some(Err(error)) => {
                 tracing::error!(%error, "the keys of envelopes cannot be told");
                 text(StatusCode::SERVICE_UNAVAILABLE, "the keys cannot be told now\n")
@@ -184,7 +185,7 @@ async fn open(
     chain: &[CertificateDer<'static>],
     mut request: Request<Incoming>,
     peer: SocketAddr,
-    slot: &Slot,
+    slot: &ClientSlot,
 ) -> Result<Response<Full<Bytes>>> {
     let header = |name: HeaderName| {
         request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
@@ -202,7 +203,7 @@ async fn open(
     let shown: Shown = face.certificates.judge(chain, face.clock.now())?;
     let agent: String = agent.chars().filter(|one| !one.is_control()).take(AGENT_BYTES_MAX).collect();
     let client = Client { certificate: shown.digest, agent: agent.into() };
-    let shell = Shell::open(Arc::clone(face), shown, peer).await?;
+    let shell = Shell::open(Arc::clone(face), shown, peer, commands::named).await?;
     tracing::info!(%peer, user = shell.user(), subject = shell.subject(), agent = &*client.agent, "let in");
     let mut response = Response::new(Full::new(Bytes::new()));
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;

@@ -10,6 +10,7 @@ mod certificates;
 mod commands;
 mod connection;
 mod http;
+mod messages;
 mod repeats;
 mod shell;
 mod subject;

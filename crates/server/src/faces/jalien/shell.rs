@@ -13,13 +13,13 @@ use exacat_model::limits::READ_BATCH_MAX;
 use exacat_model::{AccountName, Answer, Error, ErrorKind, Lfn, Operation, OperationId, TimeMs};
 use exacat_wire::jalien::limits::PART_BYTES;
 use exacat_wire::jalien::{AnswerWriter, Item, Metadata, Request, Style, errno, path};
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
 
 use super::certificates::Shown;
-use super::commands::{self, Command};
-use super::connection::{Asked, Part};
+use super::messages::{AnswerPart, ShellRequest};
 use super::repeats::Standing;
 use super::{Face, SES_KEPT};
 use crate::admission::{Held, Room, Step, Unread, busy};
@@ -78,7 +78,7 @@ struct Current {
     is_relative: AtomicBool,
     deadline: Instant,
     writer: AnswerWriter,
-    put: Option<mpsc::Sender<Part>>,
+    put: Option<mpsc::Sender<AnswerPart>>,
     /// The last error among many paths; the command continues with the others.
     last: Option<Failure>,
     /// Output that a command captures instead of sending it.
@@ -89,11 +89,35 @@ struct Current {
     page: Option<Held>,
 }
 
+/// Function that runs a command.
+type Run = for<'a> fn(&'a mut Shell, Vec<String>) -> BoxFuture<'a, Outcome>;
+
+/// A command.
+pub(super) struct Command {
+    /// The command's name.
+    pub name: &'static str,
+    /// Usage and effect: the text of `-h`.
+    pub usage: &'static str,
+    /// The function that runs it.
+    pub run: Run,
+}
+
+impl Command {
+    /// Returns the text of `-h`.
+    pub fn help(&self) -> String {
+        format!("usage: {} {}", self.name, self.usage)
+    }
+}
+
+/// Finds a command by its name.
+pub(super) type CommandTable = fn(&str) -> Option<&'static Command>;
+
 /// State of one client, which runs its commands.
 pub(super) struct Shell {
     pub face: Arc<Face>,
     pub shown: Shown,
     pub peer: SocketAddr,
+    commands: CommandTable,
     /// Site of the client's network.
     near: Option<AccountName>,
     asker: Asker,
@@ -112,11 +136,17 @@ pub(super) struct Shell {
 
 impl Shell {
     /// Admits a client, if its certificate stands for an account.
-    pub async fn open(face: Arc<Face>, shown: Shown, peer: SocketAddr) -> exacat_model::Result<Self> {
+    pub async fn open(
+        face: Arc<Face>,
+        shown: Shown,
+        peer: SocketAddr,
+        commands: CommandTable,
+    ) -> exacat_model::Result<Self> {
         let service = Arc::clone(&face.service);
         let caller = face.certificates.caller(&service.catalogue, &shown).await?;
         let asker = service.asker(caller);
         let mut shell = Shell {
+            commands,
             base: Arc::clone(&asker.caller),
             asker,
             shown,
@@ -227,7 +257,7 @@ impl Shell {
     }
 
     /// Runs requests until the connection has no more.
-    pub async fn work(&mut self, mut asked: mpsc::Receiver<Asked>, put: mpsc::Sender<Part>) {
+    pub async fn work(&mut self, mut asked: mpsc::Receiver<ShellRequest>, put: mpsc::Sender<AnswerPart>) {
         while let Some(asked) = asked.recv().await {
             // The connection is gone. Requests that have not started do not run; the client repeats
             // them when it reconnects.
@@ -240,7 +270,7 @@ impl Shell {
         self.current.put = None;
     }
 
-    async fn answer(&mut self, asked: Asked) {
+    async fn answer(&mut self, asked: ShellRequest) {
         let began = Instant::now();
         let counts = &Arc::clone(&self.face.service).instruments.counts;
         count(&counts.commands);
@@ -288,7 +318,7 @@ impl Shell {
         if let Some(room) = &mut room {
             room.turned_out(bytes.capacity());
         }
-        let part = Part { bytes, first, last: true, room, before: Some(before), closes: stranger };
+        let part = AnswerPart { bytes, first, last: true, room, before: Some(before), closes: stranger };
         if let Some(put) = &self.current.put {
             // If nobody takes it, the connection is gone.
             let _ = put.send(part).await;
@@ -340,9 +370,9 @@ impl Shell {
 
     async fn carry_out(&mut self, request: Request) -> Outcome {
         if let Some(directory) = &request.directory {
-            commands::go_to(self, directory).await?;
+            self.change_directory(directory).await?;
         }
-        let Some(command) = commands::named(&request.command) else {
+        let Some(command) = (self.commands)(&request.command) else {
             let shown = request.shown_command();
             return Err(Failure::new(errno::ENOENT, format!("Command [{shown}] not found!")));
         };
@@ -350,6 +380,22 @@ impl Shell {
             return self.say(Item::text(command.help())).await;
         }
         self.run(command, request.options).await
+    }
+
+    /// Changes the current directory.
+    pub async fn change_directory(&mut self, text: &str) -> Outcome {
+        let lfn = self.path(text)?;
+        // The home directory is always allowed, even before it is made.
+        if lfn == self.home {
+            self.set_directory(lfn);
+            return Ok(());
+        }
+        let stat = self.stat(&lfn, true).await?;
+        if stat.entry.directory().is_none() {
+            return Err(Failure::new(errno::ENOTDIR, text));
+        }
+        self.set_directory(lfn);
+        Ok(())
     }
 
     /// Runs one command.
@@ -378,7 +424,7 @@ impl Shell {
         if let Some(room) = &mut room {
             room.turned_out(bytes.capacity());
         }
-        let part = Part { bytes, first, last: false, room, before: None, closes: false };
+        let part = AnswerPart { bytes, first, last: false, room, before: None, closes: false };
         let gone = || Failure::new(errno::EIO, "the connection is gone");
         match &self.current.put {
             Some(put) => put.send(part).await.map_err(|_| gone()),
@@ -412,7 +458,7 @@ impl Shell {
 
     /// Sends an operation to the catalogue, as the client's request or a step of it.
     pub async fn ask(&mut self, operation: Operation) -> Outcome<Answer> {
-        Ok(self.asked(operation, Step::First).await?)
+        Ok(self.run_step(operation, Step::First).await?)
     }
 
     /// Returns the id of a command's write. It follows from the operation, not from the number of
@@ -440,7 +486,7 @@ impl Shell {
         Ok(self.current.id.derived(bytes))
     }
 
-    async fn asked(&mut self, operation: Operation, step: Step) -> exacat_model::Result<Answer> {
+    async fn run_step(&mut self, operation: Operation, step: Step) -> exacat_model::Result<Answer> {
         let id = match operation.writes() {
             true => self.id_of_write(&operation)?,
             false => step_id(self.current.id, self.current.steps),
@@ -454,7 +500,7 @@ impl Shell {
             deadline: self.current.deadline,
             cancel: Arc::clone(&self.cancel),
             step,
-            looked: false,
+            uploads_checked: false,
         };
         let service = Arc::clone(&self.face.service);
         service.ask(work).await
@@ -473,7 +519,7 @@ impl Shell {
 
     /// Returns the next page with the requested limit. A command that writes page by page needs the
     /// same pages when it is repeated.
-    pub async fn page_as_asked(&mut self, next: &mut Option<Operation>) -> Outcome<Option<Answer>> {
+    pub async fn exact_page(&mut self, next: &mut Option<Operation>) -> Outcome<Option<Answer>> {
         match next.take() {
             Some(operation) => self.turn(next, operation.clone(), operation).await,
             None => Ok(None),
@@ -487,7 +533,7 @@ impl Shell {
         page: Operation,
     ) -> Outcome<Option<Answer>> {
         let step = if self.current.steps == 0 { Step::First } else { Step::Next };
-        let answer = self.asked(page, step).await?;
+        let answer = self.run_step(page, step).await?;
         if let Some(cursor) = answer.next() {
             *next = operation.resumed(cursor.clone());
         }

@@ -1,10 +1,8 @@
 //! Subject of a certificate, in the grid form: `/C=ch/O=Somewhere/CN=Jane Doe`.
 
 use exacat_model::limits::SUBJECT_BYTES_MAX;
-use exacat_model::{Error, Result, TimeMs};
+use exacat_model::{Error, ErrorKind, Result, TimeMs};
 use x509_parser::prelude::{FromDer, X509Certificate};
-
-use super::certificates::unauthenticated;
 
 /// The subject of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +30,11 @@ const CALLED: [(&str, &str); 12] = [
     ("0.9.2342.19200300.100.1.1", "UID"),
     ("1.2.840.113549.1.9.1", "emailAddress"),
 ];
+
+/// Error for a certificate that proves no identity.
+pub(super) fn unauthenticated(message: &str) -> Error {
+    Error::new(ErrorKind::Unauthenticated, message)
+}
 
 /// Reads the subject. Refuses one that cannot be written as text.
 pub(super) fn read(certificate: &[u8]) -> Result<Subject> {

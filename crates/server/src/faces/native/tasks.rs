@@ -269,7 +269,7 @@ async fn pages(
             deadline: page_deadline,
             cancel: Arc::clone(&cancel),
             step,
-            looked: false,
+            uploads_checked: false,
         };
         service.run(page, |outcome| drop(send.send(outcome))).await;
         let answer = receive.await.unwrap_or_else(|_| Err(stopped()))?;

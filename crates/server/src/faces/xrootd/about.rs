@@ -5,10 +5,10 @@ use exacat_model::operation::Owner;
 use exacat_model::{Answer, ChecksumAlgorithm, Lfn, Operation, SeStatus};
 use exacat_wire::xrootd::numbers::{SERVER_VERSION, request};
 
-use super::asked::{Asking, Outcome, Response, unexpected};
+use super::request::{Outcome, RequestContext, Response, unexpected};
 
 /// Returns the configuration: a line for each name, the name itself if it has no meaning here.
-pub(super) fn config(asking: &Asking, names: &[&str]) -> String {
+pub(super) fn config(context: &RequestContext, names: &[&str]) -> String {
     let line = |name: &&str| match *name {
         "version" => SERVER_VERSION.to_owned(),
         "role" => "manager".to_owned(),
@@ -16,7 +16,7 @@ pub(super) fn config(asking: &Asking, names: &[&str]) -> String {
             let kinds = ChecksumAlgorithm::ALL.into_iter().enumerate();
             kinds.map(|(place, kind)| format!("{place}:{}", kind.name())).collect::<Vec<_>>().join(",")
         }
-        "sitename" => asking.with.face.settings.name.clone().unwrap_or_else(|| "sitename".to_owned()),
+        "sitename" => context.with.face.settings.name.clone().unwrap_or_else(|| "sitename".to_owned()),
         // The server reads no file contents, binds no connections, keeps no attributes, and has no
         // open files.
         "bind_max" | "pio_max" | "readv_ior_max" | "readv_iov_max" | "tpc" | "fattr" => "0".to_owned(),
@@ -40,19 +40,19 @@ pub(super) fn not_done(number: u16) -> &'static str {
 }
 
 /// Returns the number of writable storage elements. Their space is not known.
-pub(super) fn file_system(asking: &Asking) -> Response {
-    let ses = asking.with.face.service.catalogue.storage_elements();
+pub(super) fn file_system(context: &RequestContext) -> Response {
+    let ses = context.with.face.service.catalogue.storage_elements();
     let online = ses.iter().filter(|se| se.status == SeStatus::Online).count();
     Response::Text(format!("{online} 0 0 0 0 0"))
 }
 
 /// Returns the usage below a directory, and the free part of the caller's quota.
-pub(super) async fn space(asking: &Asking, lfn: Lfn) -> Outcome {
-    let used = match asking.ask(Operation::Du { lfns: vec![lfn] }).await? {
+pub(super) async fn space(context: &RequestContext, lfn: Lfn) -> Outcome {
+    let used = match context.ask(Operation::Du { lfns: vec![lfn] }).await? {
         Answer::Usages(mut usages) => usages.pop().ok_or_else(unexpected)??.replica_bytes,
         _ => return Err(unexpected()),
     };
-    let left = if asking.is_somebody() { quota_left(asking).await? } else { None };
+    let left = if context.is_somebody() { quota_left(context).await? } else { None };
     // Clients read 0 as unknown, and -1 as no quota.
     let (quota, free) = match left {
         Some((quota, free)) => (quota.to_string(), free),
@@ -65,12 +65,12 @@ pub(super) async fn space(asking: &Asking, lfn: Lfn) -> Outcome {
 }
 
 /// Returns the caller's own limit on bytes of replicas, and the free part of it.
-async fn quota_left(asking: &Asking) -> Outcome<Option<(u64, u64)>> {
-    let Answer::Quotas(quotas) = asking.ask(Operation::QuotaGet { owners: Vec::new() }).await? else {
+async fn quota_left(context: &RequestContext) -> Outcome<Option<(u64, u64)>> {
+    let Answer::Quotas(quotas) = context.ask(Operation::QuotaGet { owners: Vec::new() }).await? else {
         return Err(unexpected());
     };
     let own =
-        |quota: &&QuotaInfo| matches!(&quota.owner, Owner::User(name) if name.as_str() == asking.user());
+        |quota: &&QuotaInfo| matches!(&quota.owner, Owner::User(name) if name.as_str() == context.user());
     let Some(quota) = quotas.iter().find(own) else { return Ok(None) };
     let Some(limit) = quota.replica_bytes else { return Ok(None) };
     let taken = quota.used.replica_bytes.saturating_add(quota.reserved.replica_bytes);

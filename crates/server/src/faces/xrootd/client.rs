@@ -24,33 +24,35 @@ enum Shown {
 }
 
 /// An authenticated client.
-pub(super) struct Known {
+pub(super) struct KnownClient {
     pub asker: Asker,
     pub checked: Checked,
     shown: Shown,
 }
 
-impl Known {
+impl KnownClient {
     async fn open(service: &Service, shown: Shown) -> Result<Self> {
         let checked = service.checking();
         let caller = caller(service, &shown).await?;
-        Ok(Known { asker: service.asker(caller), checked, shown })
+        Ok(KnownClient { asker: service.asker(caller), checked, shown })
     }
 
     /// Authenticates a client by its credentials.
     pub async fn by_credentials(face: &Face, credentials: Credentials<'_>, peer: IpAddr) -> Result<Self> {
         let refused = |why: String| Error::new(ErrorKind::Unauthenticated, why);
         match credentials {
-            Credentials::Token(token) => Known::open(&face.service, Shown::Token(token.to_owned())).await,
+            Credentials::Token(token) => {
+                KnownClient::open(&face.service, Shown::Token(token.to_owned())).await
+            }
             Credentials::Unix(user) if is_trusted(face, peer) => {
-                Known::open(&face.service, Shown::Subject(format!("{UNIX}{user}"))).await
+                KnownClient::open(&face.service, Shown::Subject(format!("{UNIX}{user}"))).await
             }
             Credentials::Unix(_) => {
-                Err(refused(format!("accounts are not believed of {peer}: show a token")))
+                Err(refused(format!("{peer} is not trusted to name accounts: show a token")))
             }
-            Credentials::Host => match Known::by_place(face, peer).await? {
+            Credentials::Host => match KnownClient::by_place(face, peer).await? {
                 Some(known) => Ok(known),
-                None => Err(refused(format!("nobody is known by the address {peer}: show a token"))),
+                None => Err(refused(format!("no account has the address {peer}: show a token"))),
             },
             Credentials::Other(name) => Err(refused(format!("the protocol {name:.20?} is not spoken here"))),
         }
@@ -60,11 +62,11 @@ impl Known {
     /// anonymous reads are allowed.
     pub async fn by_place(face: &Face, peer: IpAddr) -> Result<Option<Self>> {
         let subject = format!("{HOST}{}", peer.to_canonical());
-        match Known::open(&face.service, Shown::Subject(subject)).await {
+        match KnownClient::open(&face.service, Shown::Subject(subject)).await {
             Ok(known) => Ok(Some(known)),
             Err(error) if error.kind != ErrorKind::Unauthenticated => Err(error),
             Err(_) if face.service.anonymous_reads => {
-                Known::open(&face.service, Shown::Nothing).await.map(Some)
+                KnownClient::open(&face.service, Shown::Nothing).await.map(Some)
             }
             Err(_) => Ok(None),
         }

@@ -18,9 +18,10 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::Face;
-use super::asked::{Conversation, Part, Refusal, answer, refuse};
-use super::client::{Known, is_trusted};
+use super::client::{KnownClient, is_trusted};
+use super::dispatch::{answer, refuse};
 use super::files::source_of;
+use super::request::{Conversation, Refusal, ResponsePart};
 use super::stream::Stream;
 use crate::admission::{Bounded, Entrance, Room, Unread, busy};
 use crate::faces::handshake;
@@ -68,11 +69,11 @@ enum Stage {
     /// The client must prove its identity.
     Auth { user: String, about: String },
     /// The client is authenticated.
-    Known(Arc<Conversation>, Known),
+    Authenticated(Arc<Conversation>, KnownClient),
 }
 
 /// The way a connection ends.
-enum End {
+enum ConnectionEnd {
     /// The client closed it, or is gone.
     Closed,
     /// The server closes it, for this reason.
@@ -86,7 +87,7 @@ pub(super) struct Connection {
     peer: SocketAddr,
     local: SocketAddr,
     opened: Instant,
-    asked_last: Instant,
+    last_request: Instant,
     decoder: Decoder,
     out: Vec<u8>,
     /// Rooms of the bytes in `out`.
@@ -118,7 +119,7 @@ impl Connection {
             peer,
             local,
             opened,
-            asked_last: opened,
+            last_request: opened,
             decoder: Decoder::new(),
             out: Vec::new(),
             rooms: Vec::new(),
@@ -138,14 +139,14 @@ impl Connection {
         let mut tasks = JoinSet::new();
         let end = self.converse(put, parts, &mut tasks).await;
         let how = match end {
-            End::Closed => "closed by the client",
-            End::Said(why) => {
+            ConnectionEnd::Closed => "closed by the client",
+            ConnectionEnd::Said(why) => {
                 let _ = tokio::time::timeout(LAST_WORDS, self.last_words()).await;
                 why
             }
         };
         tracing::debug!(peer = %self.peer, how, "connection ended");
-        if !matches!(self.stage, Stage::Known(..)) {
+        if !matches!(self.stage, Stage::Authenticated(..)) {
             count(&self.face.service.instruments.counts.handshakes_failed);
         }
         // Reads stop; a write that started is awaited to its end.
@@ -165,10 +166,10 @@ impl Connection {
 
     async fn converse(
         &mut self,
-        put: mpsc::Sender<Part>,
-        mut parts: mpsc::Receiver<Part>,
+        put: mpsc::Sender<ResponsePart>,
+        mut parts: mpsc::Receiver<ResponsePart>,
         tasks: &mut JoinSet<()>,
-    ) -> End {
+    ) -> ConnectionEnd {
         let limits = Arc::clone(&self.face.service.limits);
         let stopping = self.face.service.reached(Phase::Stopping);
         tokio::pin!(stopping);
@@ -179,7 +180,7 @@ impl Connection {
                     Ok(None) => break,
                     Ok(Some(Frame::Handshake)) => response::write_handshake(&mut self.out),
                     Ok(Some(Frame::Request(header, carried))) => {
-                        self.asked_last = Instant::now();
+                        self.last_request = Instant::now();
                         if let Some(end) = self.take(header, carried, &put, tasks).await {
                             return end;
                         }
@@ -187,11 +188,11 @@ impl Connection {
                     Err(error) => {
                         count(&self.face.service.instruments.counts.frames_refused);
                         let Some(header) = self.decoder.broken_at() else {
-                            return End::Said("not a client of XRootD");
+                            return ConnectionEnd::Said("not a client of XRootD");
                         };
                         let stream = header.stream;
                         response::write_error(&mut self.out, stream, error::ARG_TOO_LONG, &error.to_string());
-                        return End::Said("a request that is not well-formed");
+                        return ConnectionEnd::Said("a request that is not well-formed");
                     }
                 }
                 if self.out.len() >= WRITE_BYTES
@@ -204,10 +205,12 @@ impl Connection {
                 return end;
             }
             if self.waiting == 0 && !serving {
-                return End::Said("the server stops");
+                return ConnectionEnd::Said("the server stops");
             }
             let (until, why) = match &self.stage {
-                Stage::Known(..) => (self.asked_last + limits.xrootd_idle_time, "nothing was asked for long"),
+                Stage::Authenticated(..) => {
+                    (self.last_request + limits.xrootd_idle_time, "idle for too long")
+                }
                 _ => (self.opened + limits.handshake_time, "it did not say who it is in time"),
             };
             let room = serving && self.waiting < limits.xrootd_requests_max;
@@ -227,7 +230,7 @@ impl Connection {
                 // The output of a task that panicked is lost.
                 Some(ended) = tasks.join_next(), if !tasks.is_empty() => {
                     if ended.is_err() {
-                        return End::Said("a defect of exacat");
+                        return ConnectionEnd::Said("a defect of exacat");
                     }
                 }
                 read = self.stream.read_buf(self.decoder.buffer()), if room => match read {
@@ -235,30 +238,30 @@ impl Connection {
                         let counts = &self.face.service.instruments.counts;
                         counts.bytes_in.fetch_add(read as u64, Ordering::Relaxed);
                     }
-                    _ => return End::Closed,
+                    _ => return ConnectionEnd::Closed,
                 },
                 () = tokio::time::sleep_until(until.into()), if self.waiting == 0 => {
-                    if matches!(self.stage, Stage::Known(..)) {
+                    if matches!(self.stage, Stage::Authenticated(..)) {
                         count(&self.face.service.instruments.counts.idle);
                     }
-                    return End::Said(why);
+                    return ConnectionEnd::Said(why);
                 }
             }
         }
     }
 
     /// Takes over the output of a task.
-    fn said(&mut self, part: Part) {
+    fn said(&mut self, part: ResponsePart) {
         self.out.extend_from_slice(&part.bytes);
         self.rooms.extend(part.room);
         if part.last {
             self.waiting = self.waiting.saturating_sub(1);
-            self.asked_last = Instant::now();
+            self.last_request = Instant::now();
         }
     }
 
     /// Writes the output to a client that reads.
-    async fn flush(&mut self) -> Result<(), End> {
+    async fn flush(&mut self) -> Result<(), ConnectionEnd> {
         if self.out.is_empty() {
             return Ok(());
         }
@@ -291,19 +294,19 @@ impl Connection {
                         (taken, until) = (0, Instant::now() + stall);
                     }
                 }
-                Ok(_) => end = Some(End::Closed),
-                Err(_) => end = Some(End::Said(STALLED)),
+                Ok(_) => end = Some(ConnectionEnd::Closed),
+                Err(_) => end = Some(ConnectionEnd::Said(STALLED)),
             }
         }
         if end.is_none() {
             match tokio::time::timeout(stall, self.stream.flush()).await {
                 Ok(Ok(())) => {}
-                Ok(Err(_)) => end = Some(End::Closed),
-                Err(_) => end = Some(End::Said(STALLED)),
+                Ok(Err(_)) => end = Some(ConnectionEnd::Closed),
+                Err(_) => end = Some(ConnectionEnd::Said(STALLED)),
             }
         }
         drop(output);
-        if matches!(end, Some(End::Said(_))) {
+        if matches!(end, Some(ConnectionEnd::Said(_))) {
             count(&counts.stalled);
         }
         counts.bytes_out.fetch_add(written as u64, Ordering::Relaxed);
@@ -321,16 +324,16 @@ impl Connection {
         &mut self,
         header: RequestHeader,
         carried: Bytes,
-        put: &mpsc::Sender<Part>,
+        put: &mpsc::Sender<ResponsePart>,
         tasks: &mut JoinSet<()>,
-    ) -> Option<End> {
+    ) -> Option<ConnectionEnd> {
         // Some clients ask again later; the repetition changes nothing.
-        if header.request == request::PROTOCOL && matches!(self.stage, Stage::Known(..)) {
+        if header.request == request::PROTOCOL && matches!(self.stage, Stage::Authenticated(..)) {
             let roles = self.roles(&header).await.0 & !(role::GO_TO_TLS | role::TLS_LOGIN);
             response::write_protocol(&mut self.out, header.stream, roles);
             return None;
         }
-        let Stage::Known(conversation, known) = &mut self.stage else {
+        let Stage::Authenticated(conversation, known) = &mut self.stage else {
             return self.introduce(header, &carried, put).await;
         };
         let service = &self.face.service;
@@ -339,7 +342,7 @@ impl Connection {
                 if matches!(error.kind, ErrorKind::Unauthenticated | ErrorKind::Denied) {
                     count(&service.instruments.counts.revalidations_refused);
                     refuse(&mut self.out, header.stream, &error.into());
-                    return Some(End::Said("what the client showed is good no more"));
+                    return Some(ConnectionEnd::Said("what the client showed is good no more"));
                 }
                 refuse(&mut self.out, header.stream, &error.into());
                 return None;
@@ -351,7 +354,7 @@ impl Connection {
                 });
             }
         }
-        let mut work: Pin<Box<dyn Future<Output = Part> + Send>> =
+        let mut work: Pin<Box<dyn Future<Output = ResponsePart> + Send>> =
             Box::pin(answer(Arc::clone(conversation), header, carried));
         match work.as_mut().now_or_never() {
             Some(part) => {
@@ -391,7 +394,7 @@ impl Connection {
     /// True if the client needs no token.
     async fn is_open(&self) -> bool {
         let peer = self.peer.ip();
-        is_trusted(&self.face, peer) || matches!(Known::by_place(&self.face, peer).await, Ok(Some(_)))
+        is_trusted(&self.face, peer) || matches!(KnownClient::by_place(&self.face, peer).await, Ok(Some(_)))
     }
 
     /// Handles requests before authentication.
@@ -399,8 +402,8 @@ impl Connection {
         &mut self,
         header: RequestHeader,
         carried: &[u8],
-        put: &mpsc::Sender<Part>,
-    ) -> Option<End> {
+        put: &mpsc::Sender<ResponsePart>,
+    ) -> Option<ConnectionEnd> {
         let stream = header.stream;
         let parsed = match Request::parse(&header, carried) {
             Ok(parsed) => parsed,
@@ -418,15 +421,15 @@ impl Connection {
             (Request::Login { .. }, _) if matches!(self.entrance, Entrance::Refused(_)) => {
                 let busy = busy("connections");
                 response::write_error(&mut self.out, stream, error::OVERLOADED, &busy.message);
-                Some(End::Said("no slot for the connection"))
+                Some(ConnectionEnd::Said("no slot for the connection"))
             }
             (Request::Login { user, about, .. }, Stage::Login) => self.login(stream, user, about, put).await,
             (Request::Auth(credentials), Stage::Auth { user, about }) => {
                 let (user, about) = (user.clone(), about.clone());
-                match Known::by_credentials(&self.face, credentials, self.peer.ip()).await {
+                match KnownClient::by_credentials(&self.face, credentials, self.peer.ip()).await {
                     Ok(known) => {
                         response::write_ok(&mut self.out, stream, &[]);
-                        self.let_in(known, &user, &about, put);
+                        self.log_in(known, &user, &about, put);
                         None
                     }
                     Err(error) => self.not_let_in(stream, error),
@@ -440,7 +443,7 @@ impl Connection {
                 let first = if matches!(stage, Stage::Login) { "log in" } else { "show who you are" };
                 let refusal = Refusal::new(
                     error::INVALID_REQUEST,
-                    format!("{} before it is known who asks: {first} first", header.name()),
+                    format!("{} before authentication: {first} first", header.name()),
                 );
                 refuse(&mut self.out, stream, &refusal);
                 None
@@ -448,7 +451,7 @@ impl Connection {
         }
     }
 
-    fn not_let_in(&mut self, stream: StreamId, error: Error) -> Option<End> {
+    fn not_let_in(&mut self, stream: StreamId, error: Error) -> Option<ConnectionEnd> {
         count(&self.face.service.instruments.counts.authentications_refused);
         tracing::info!(peer = %self.peer, %error, "not let in");
         let refusal = match Refusal::from(error) {
@@ -457,24 +460,24 @@ impl Connection {
         };
         refuse(&mut self.out, stream, &refusal);
         self.tries += 1;
-        (self.tries >= TRIES_MAX).then_some(End::Said("nothing that it showed was good"))
+        (self.tries >= TRIES_MAX).then_some(ConnectionEnd::Said("nothing that it showed was good"))
     }
 
     /// Starts TLS.
-    async fn secure(&mut self) -> Option<End> {
+    async fn secure(&mut self) -> Option<ConnectionEnd> {
         if let Err(end) = self.flush().await {
             return Some(end);
         }
         // Bytes sent ahead of TLS may come from an attacker on the way.
         if self.decoder.waiting() > 0 {
-            return Some(End::Said("something was sent ahead of TLS"));
+            return Some(ConnectionEnd::Said("something was sent ahead of TLS"));
         }
         let Stream::Plain(stream) = std::mem::replace(&mut self.stream, Stream::Gone) else {
-            return Some(End::Closed);
+            return Some(ConnectionEnd::Closed);
         };
         let left = self.face.service.limits.handshake_time.saturating_sub(self.opened.elapsed());
         let Some(stream) = handshake(left, &self.face.acceptor, stream, &self.peer).await else {
-            return Some(End::Closed);
+            return Some(ConnectionEnd::Closed);
         };
         self.stream = Stream::Secure(Box::new(stream));
         None
@@ -486,15 +489,15 @@ impl Connection {
         stream: StreamId,
         user: String,
         about: String,
-        put: &mpsc::Sender<Part>,
-    ) -> Option<End> {
+        put: &mpsc::Sender<ResponsePart>,
+    ) -> Option<ConnectionEnd> {
         let peer = self.peer.ip();
-        let place = match Known::by_place(&self.face, peer).await {
+        let place = match KnownClient::by_place(&self.face, peer).await {
             Ok(place) => place,
             Err(error) => return self.not_let_in(stream, error),
         };
         let trusted = is_trusted(&self.face, peer);
-        let Ok(session) = randomness::bytes() else { return Some(End::Said(randomness::NONE)) };
+        let Ok(session) = randomness::bytes() else { return Some(ConnectionEnd::Said(randomness::NONE)) };
         let mut protocols = String::new();
         if self.stream.is_secure() {
             protocols.push_str(TOKENS);
@@ -505,7 +508,7 @@ impl Connection {
         match place {
             Some(known) if protocols.is_empty() => {
                 response::write_login(&mut self.out, stream, session, "");
-                self.let_in(known, &user, &about, put);
+                self.log_in(known, &user, &about, put);
                 return None;
             }
             Some(_) => protocols.push_str(PLACES),
@@ -518,16 +521,16 @@ impl Connection {
                 "a token is needed, and is taken over TLS only: use roots://",
             );
             refuse(&mut self.out, stream, &refusal);
-            return Some(End::Said("a token is needed, and the client has no TLS"));
+            return Some(ConnectionEnd::Said("a token is needed, and the client has no TLS"));
         }
         response::write_login(&mut self.out, stream, session, &protocols);
         self.stage = Stage::Auth { user, about };
         None
     }
 
-    fn let_in(&mut self, known: Known, user: &str, about: &str, put: &mpsc::Sender<Part>) {
+    fn log_in(&mut self, known: KnownClient, user: &str, about: &str, put: &mpsc::Sender<ResponsePart>) {
         let secure = self.stream.is_secure();
-        tracing::debug!(peer = %self.peer, user = known.name(), says = user, program = about, secure, "let in");
+        tracing::debug!(peer = %self.peer, user = known.name(), says = user, program = about, secure, "client authenticated");
         self.decoder.known();
         if let (Entrance::Taken(slot), true) = (&mut self.entrance, known.asker.caller.user().is_some()) {
             slot.known();
@@ -545,7 +548,7 @@ impl Connection {
             unread: self.unread.clone(),
             put: put.clone(),
         };
-        self.stage = Stage::Known(Arc::new(conversation), known);
+        self.stage = Stage::Authenticated(Arc::new(conversation), known);
     }
 }
 

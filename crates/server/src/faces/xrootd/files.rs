@@ -9,12 +9,11 @@ use exacat_model::{
     Answer, ChecksumAlgorithm, Checksums, ErrorKind, Guid, Kind, Lfn, Operation, Se, SeNumber, SeStatus,
 };
 use exacat_wire::xrootd::Asked;
-use exacat_wire::xrootd::numbers::{error, open as options};
+use exacat_wire::xrootd::numbers::error;
 use exacat_wire::xrootd::path::escaped;
 
-use super::asked::{Asking, Outcome, Refusal, Response, unexpected};
 use super::names::stat_of;
-use super::opening;
+use super::request::{Outcome, Refusal, RequestContext, Response, unexpected};
 use crate::data_server::Target;
 use crate::envelopes::{Access, Subject, is_own_place};
 use crate::instruments::count;
@@ -50,7 +49,7 @@ fn named(name: &str) -> Option<ChecksumAlgorithm> {
 }
 
 /// Returns a checksum of a file: the requested kind, or without a request any known one.
-pub(super) async fn checksum(asking: &Asking, lfn: Lfn, asked: &Asked<'_>) -> Outcome {
+pub(super) async fn checksum(context: &RequestContext, lfn: Lfn, asked: &Asked<'_>) -> Outcome {
     let algorithm = wanted(asked)?;
     let is_named = asked.fields.get(CHECKSUM_FIELD).is_some();
     let found = |known: &Checksums| -> Option<Response> {
@@ -60,11 +59,11 @@ pub(super) async fn checksum(asking: &Asking, lfn: Lfn, asked: &Asked<'_>) -> Ou
         Some(Response::Text(format!("{name} {digits}")))
     };
     // The writer may refuse an upload because of this answer; the commit waits for that decision.
-    if let Some(answer) = own_upload(asking, &lfn).await.as_ref().and_then(found) {
+    if let Some(answer) = own_upload(context, &lfn).await.as_ref().and_then(found) {
         return Ok(answer);
     }
-    asking.written(&lfn).await;
-    let stat = stat_of(asking, lfn, true).await?;
+    context.written(&lfn).await;
+    let stat = stat_of(context, lfn, true).await?;
     let Some(file) = stat.entry.file() else {
         return Err(not_a_file(&stat.lfn, stat.entry.kind()));
     };
@@ -76,10 +75,10 @@ pub(super) async fn checksum(asking: &Asking, lfn: Lfn, asked: &Asked<'_>) -> Ou
 
 /// Returns the checksums of the caller's latest upload of a name, if it is complete and not
 /// committed.
-async fn own_upload(asking: &Asking, lfn: &Lfn) -> Option<Checksums> {
-    let uploads = asking.uploads()?;
+async fn own_upload(context: &RequestContext, lfn: &Lfn) -> Option<Checksums> {
+    let uploads = context.uploads()?;
     let mut own = uploads.named(lfn).into_iter().rev();
-    let pending = own.find(|pending| pending.written.owner.as_str() == asking.user())?;
+    let pending = own.find(|pending| pending.written.owner.as_str() == context.user())?;
     uploads.checksums_of(&pending).await
 }
 
@@ -89,9 +88,9 @@ fn not_a_file(lfn: &Lfn, kind: Kind) -> Refusal {
 }
 
 /// Returns the locations of a file, the best first.
-async fn places(asking: &Asking, lfn: Lfn) -> Outcome<exacat_model::Result<Whereis>> {
-    let site = asking.with.site.clone();
-    match asking.ask(Operation::Whereis { files: vec![FileRef::Lfn(lfn)], site }).await? {
+async fn places(context: &RequestContext, lfn: Lfn) -> Outcome<exacat_model::Result<Whereis>> {
+    let site = context.with.site.clone();
+    match context.ask(Operation::Whereis { files: vec![FileRef::Lfn(lfn)], site }).await? {
         Answer::Whereis(mut found) => found.pop().ok_or_else(unexpected),
         _ => Err(unexpected()),
     }
@@ -106,8 +105,8 @@ struct Offer<'a> {
 
 /// Returns the replicas that this protocol can read: in the order of the catalogue, those with
 /// recent failures last.
-fn offers<'a>(asking: &Asking, whereis: &'a Whereis) -> Vec<Offer<'a>> {
-    let face = &asking.with.face;
+fn offers<'a>(context: &RequestContext, whereis: &'a Whereis) -> Vec<Offer<'a>> {
+    let face = &context.with.face;
     let mut offers: Vec<Offer<'a>> = whereis
         .replicas
         .iter()
@@ -132,8 +131,8 @@ fn none_left(whereis: &Whereis, lfn: &Lfn) -> Refusal {
 }
 
 /// Returns the requested file, and the storage elements that the client comes back from.
-pub(super) fn asked_again(asking: &Asking, asked: &Asked<'_>) -> Outcome<(Lfn, Vec<SeNumber>)> {
-    let with = &asking.with;
+pub(super) fn returning(context: &RequestContext, asked: &Asked<'_>) -> Outcome<(Lfn, Vec<SeNumber>)> {
+    let with = &context.with;
     let came_back = asked.fields.tried().next().is_some();
     let given = asked.fields.values(LFN_FIELD).next().filter(|_| came_back);
     let lfn = match given {
@@ -156,7 +155,7 @@ pub(super) fn asked_again(asking: &Asking, asked: &Asked<'_>) -> Outcome<(Lfn, V
 }
 
 /// Returns the fields by which the server recognises a client that comes back.
-pub(super) fn sent_to(tried: &[SeNumber], lfn: &Lfn) -> String {
+pub(super) fn return_fields(tried: &[SeNumber], lfn: &Lfn) -> String {
     format!("{}&{LFN_FIELD}={}", ses_field(tried), escaped(lfn.as_str()))
 }
 
@@ -165,17 +164,14 @@ fn ses_field(tried: &[SeNumber]) -> String {
     format!("{SES_FIELD}={}", tried.join(","))
 }
 
-/// Opens a file: redirects the client to the best replica that it has not tried.
-pub(super) async fn open(asking: &Asking, how: u16, asked: &Asked<'_>) -> Outcome {
-    if how & options::WRITING != 0 {
-        return opening::open(asking, how, asked).await;
-    }
-    let with = &asking.with;
+/// Opens a file for reading: redirects the client to the best replica that it has not tried.
+pub(super) async fn open(context: &RequestContext, asked: &Asked<'_>) -> Outcome {
+    let with = &context.with;
     let counts = &with.face.service.instruments.counts;
     let came_back = asked.fields.tried().next().is_some();
-    let (lfn, mut tried) = asked_again(asking, asked)?;
-    asking.written(&lfn).await;
-    let whereis = match places(asking, lfn.clone()).await? {
+    let (lfn, mut tried) = returning(context, asked)?;
+    context.written(&lfn).await;
+    let whereis = match places(context, lfn.clone()).await? {
         Ok(whereis) => whereis,
         Err(error) if error.kind == ErrorKind::NotFile => {
             return Err(Refusal::new(error::IS_DIRECTORY, error.message));
@@ -183,7 +179,7 @@ pub(super) async fn open(asking: &Asking, how: u16, asked: &Asked<'_>) -> Outcom
         Err(error) => return Err(error.into()),
     };
     if whereis.replicas.iter().any(|replica| replica.pfn.contains(MEMBER_MARK))
-        && let Some(refusal) = in_archive(asking, lfn.clone()).await?
+        && let Some(refusal) = in_archive(context, lfn.clone()).await?
     {
         return Err(refusal);
     }
@@ -198,19 +194,19 @@ pub(super) async fn open(asking: &Asking, how: u16, asked: &Asked<'_>) -> Outcom
         Some(name) => offer.se.name.as_str() == name,
         None => with.source.is_none_or(|source| offer.se.number == source),
     };
-    let offers = offers(asking, &whereis);
+    let offers = offers(context, &whereis);
     let Some(offer) = offers.into_iter().find(|offer| is_meant(offer) && !was_tried(offer)) else {
         return Err(none_left(&whereis, &lfn));
     };
     tried.push(offer.se.number);
     count(&counts.xrootd_redirects);
-    redirect(asking, &lfn, &whereis, &offer, &tried)
+    redirect(context, &lfn, &whereis, &offer, &tried)
 }
 
 /// Returns a refusal if the file is a member of an archive: the client would get the whole archive
 /// instead.
-async fn in_archive(asking: &Asking, lfn: Lfn) -> Outcome<Option<Refusal>> {
-    let stat = stat_of(asking, lfn, true).await?;
+async fn in_archive(context: &RequestContext, lfn: Lfn) -> Outcome<Option<Refusal>> {
+    let stat = stat_of(context, lfn, true).await?;
     let inside = stat.entry.file().and_then(|file| {
         file.replicas.iter().find_map(|replica| match &replica.location {
             exacat_model::Location::Member { archive, member } => Some((*archive, member.as_str())),
@@ -218,7 +214,7 @@ async fn in_archive(asking: &Asking, lfn: Lfn) -> Outcome<Option<Refusal>> {
         })
     });
     let Some((archive, member)) = inside else { return Ok(None) };
-    let archive = match name_of(asking, archive).await? {
+    let archive = match name_of(context, archive).await? {
         Some(lfn) => lfn.to_string(),
         None => archive.to_string(),
     };
@@ -228,14 +224,20 @@ async fn in_archive(asking: &Asking, lfn: Lfn) -> Outcome<Option<Refusal>> {
     )))
 }
 
-async fn name_of(asking: &Asking, guid: Guid) -> Outcome<Option<Lfn>> {
-    match asking.ask(Operation::Lfns { guids: vec![guid] }).await? {
+async fn name_of(context: &RequestContext, guid: Guid) -> Outcome<Option<Lfn>> {
+    match context.ask(Operation::Lfns { guids: vec![guid] }).await? {
         Answer::Lfns(mut found) => Ok(found.pop().and_then(Result::ok)),
         _ => Err(unexpected()),
     }
 }
 
-fn redirect(asking: &Asking, lfn: &Lfn, whereis: &Whereis, offer: &Offer<'_>, tried: &[SeNumber]) -> Outcome {
+fn redirect(
+    context: &RequestContext,
+    lfn: &Lfn,
+    whereis: &Whereis,
+    offer: &Offer<'_>,
+    tried: &[SeNumber],
+) -> Outcome {
     let mut fields = ses_field(tried);
     if is_own_place(offer.pfn, &offer.se.prefix, whereis.guid) {
         let subject = Subject {
@@ -246,7 +248,7 @@ fn redirect(asking: &Asking, lfn: &Lfn, whereis: &Whereis, offer: &Offer<'_>, tr
             size: whereis.size.unwrap_or(0),
             md5: whereis.checksums.get(ChecksumAlgorithm::Md5),
         };
-        let envelope = asking.with.face.envelopes.seal(asking.user(), Access::Read, &subject)?;
+        let envelope = context.with.face.envelopes.seal(context.user(), Access::Read, &subject)?;
         fields.push_str("&authz=Bearer%20");
         fields.push_str(&envelope);
     }
@@ -266,21 +268,21 @@ pub(super) fn source_of(user: &str) -> Option<SeNumber> {
 /// Returns the locations of a file; for other entries, this server. A multi-source client opens the
 /// LFN at each location. If the path of the PFN differs, the client opens it here, and names the
 /// replica by its user name.
-pub(super) async fn locate(asking: &Asking, lfn: Lfn, any: bool, sources: bool) -> Outcome {
-    let this = || Ok(Response::Text(format!("Sw{}", here(asking))));
+pub(super) async fn locate(context: &RequestContext, lfn: Lfn, any: bool, sources: bool) -> Outcome {
+    let this = || Ok(Response::Text(format!("Sw{}", here(context))));
     if any {
         return this();
     }
-    asking.written(&lfn).await;
-    let whereis = match places(asking, lfn.clone()).await? {
+    context.written(&lfn).await;
+    let whereis = match places(context, lfn.clone()).await? {
         Ok(whereis) => whereis,
         Err(error) if error.kind == ErrorKind::NotFile => return this(),
         Err(error) => return Err(error.into()),
     };
     let mut found: Vec<String> = Vec::new();
-    for offer in offers(asking, &whereis) {
+    for offer in offers(context, &whereis) {
         let place = match sources && !offer.target.is_at(&lfn) {
-            true => format!("Sr{SOURCE_USER}{}@{}", offer.se.number.0, here(asking)),
+            true => format!("Sr{SOURCE_USER}{}@{}", offer.se.number.0, here(context)),
             false => format!("Sr{}", offer.target.address()),
         };
         if !found.contains(&place) {
@@ -294,9 +296,9 @@ pub(super) async fn locate(asking: &Asking, lfn: Lfn, any: bool, sources: bool) 
 }
 
 /// Returns the address of this server, as the client reached it.
-pub(super) fn here(asking: &Asking) -> String {
-    let local = asking.with.local;
-    match &asking.with.face.settings.name {
+pub(super) fn here(context: &RequestContext) -> String {
+    let local = context.with.local;
+    match &context.with.face.settings.name {
         Some(name) => format!("{name}:{}", local.port()),
         None => std::net::SocketAddr::new(local.ip().to_canonical(), local.port()).to_string(),
     }

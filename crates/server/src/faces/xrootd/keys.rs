@@ -26,7 +26,7 @@ const CONNECTION_TIME: Duration = Duration::from_secs(60);
 const HEADER_BYTES_MAX: usize = 16 << 10;
 
 /// Serves the public keys.
-pub(super) async fn tell(face: Arc<Face>, stream: TcpStream, peer: SocketAddr) {
+pub(super) async fn serve(face: Arc<Face>, stream: TcpStream, peer: SocketAddr) {
     let secured = crate::faces::secured(&face.service, &face.acceptor, stream, &peer).await;
     let Some(stream) = secured else { return };
     let ended = face.service.reached(Phase::Stopping);
@@ -54,11 +54,11 @@ pub(super) async fn tell(face: Arc<Face>, stream: TcpStream, peer: SocketAddr) {
 
 fn answer(face: &Face, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     let plain = "text/plain; charset=utf-8";
-    let (status, kind, body) = match (request.method(), face.envelopes.told(request.uri().path())) {
-        (&Method::GET, Some(Ok(told))) => (StatusCode::OK, "application/json", told),
+    let (status, kind, body) = match (request.method(), face.envelopes.published(request.uri().path())) {
+        (&Method::GET, Some(Ok(document))) => (StatusCode::OK, "application/json", document),
         (&Method::GET, Some(Err(error))) => {
-            tracing::error!(%error, "the keys of envelopes cannot be told");
-            (StatusCode::SERVICE_UNAVAILABLE, plain, "the keys cannot be told now\n".to_owned())
+            tracing::error!(%error, "the keys of envelopes cannot be read");
+            (StatusCode::SERVICE_UNAVAILABLE, plain, "the keys cannot be read now, retry later\n".to_owned())
         }
         (&Method::GET, None) => (StatusCode::NOT_FOUND, plain, format!("not here: {CONFIGURATION} {KEYS}\n")),
         _ => (StatusCode::METHOD_NOT_ALLOWED, plain, "only GET\n".to_owned()),

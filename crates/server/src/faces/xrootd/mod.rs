@@ -2,18 +2,20 @@
 //! file to its storage element. `docs/compat/xrootd.md` describes the supported part, and the
 //! configuration of clients.
 //!
-//! [`connection`] serves one client, [`client`] authenticates it, [`asked`] runs requests: those
-//! about names in [`names`], about files in [`files`], about the server in [`about`]. [`uploads`]
+//! [`connection`] serves one client, [`client`] authenticates it, [`dispatch`] runs
+//! requests: those about names in [`names`], about files in [`files`], about the server in
+//! [`about`]. [`uploads`]
 //! tracks files that are being written.
 
 mod about;
-mod asked;
 mod client;
 mod connection;
+mod dispatch;
 mod files;
 mod keys;
 mod names;
 mod opening;
+mod request;
 mod stream;
 
 use std::net::SocketAddr;
@@ -85,9 +87,9 @@ async fn converse(face: Arc<Face>, stream: TcpStream, peer: SocketAddr, entrance
     let looked = tokio::time::timeout(face.service.limits.handshake_time, stream.peek(&mut first)).await;
     match (looked, first) {
         (Ok(Ok(1..)), [TLS_FIRST]) if matches!(entrance, Entrance::Refused(_)) => {
-            tracing::debug!(%peer, "no slot for one who wants the keys");
+            tracing::debug!(%peer, "no slot for a client that wants the keys");
         }
-        (Ok(Ok(1..)), [TLS_FIRST]) => keys::tell(face, stream, peer).await,
+        (Ok(Ok(1..)), [TLS_FIRST]) => keys::serve(face, stream, peer).await,
         (Ok(Ok(1..)), _) => match stream.local_addr() {
             Ok(local) => {
                 let stream = Stream::Plain(stream);
@@ -95,7 +97,7 @@ async fn converse(face: Arc<Face>, stream: TcpStream, peer: SocketAddr, entrance
             }
             Err(error) => tracing::debug!(%peer, %error, "the connection is gone"),
         },
-        (Ok(_), _) => tracing::debug!(%peer, "closed before anything was said"),
+        (Ok(_), _) => tracing::debug!(%peer, "closed before the first byte"),
         (Err(_), _) => count(&face.service.instruments.counts.handshakes_failed),
     }
 }

@@ -11,7 +11,7 @@ use exacat_wire::xrootd::limits::PART_BYTES;
 use exacat_wire::xrootd::numbers::{error, flag};
 use exacat_wire::xrootd::response::{self, Listing};
 
-use super::asked::{Asking, Outcome, Refusal, Response, unexpected};
+use super::request::{Outcome, Refusal, RequestContext, Response, unexpected};
 use crate::admission::busy;
 
 /// Returns the stat flags of a kind. The server judges the right to read at the read itself.
@@ -37,7 +37,7 @@ fn number(id: EntryId) -> u64 {
     }
 }
 
-fn told(stat: &Stat) -> response::Stat<'_> {
+fn stat_text(stat: &Stat) -> response::Stat<'_> {
     let entry = &stat.entry;
     response::Stat {
         id: number(entry.id()),
@@ -52,53 +52,57 @@ fn told(stat: &Stat) -> response::Stat<'_> {
 }
 
 /// Returns the entries of paths, with `follow` the targets of links.
-async fn stats(asking: &Asking, lfns: Vec<Lfn>, follow: bool) -> Outcome<Vec<exacat_model::Result<Stat>>> {
-    match asking.ask(Operation::Stat { lfns, follow }).await? {
+async fn stats(
+    context: &RequestContext,
+    lfns: Vec<Lfn>,
+    follow: bool,
+) -> Outcome<Vec<exacat_model::Result<Stat>>> {
+    match context.ask(Operation::Stat { lfns, follow }).await? {
         Answer::Stats(stats) => Ok(stats),
         _ => Err(unexpected()),
     }
 }
 
 /// Returns the entry of one path.
-pub(super) async fn stat_of(asking: &Asking, lfn: Lfn, follow: bool) -> Outcome<Stat> {
-    Ok(stats(asking, vec![lfn], follow).await?.pop().ok_or_else(unexpected)??)
+pub(super) async fn stat_of(context: &RequestContext, lfn: Lfn, follow: bool) -> Outcome<Stat> {
+    Ok(stats(context, vec![lfn], follow).await?.pop().ok_or_else(unexpected)??)
 }
 
-pub(super) async fn stat(asking: &Asking, lfn: Lfn) -> Outcome {
-    asking.written(&lfn).await;
-    let stat = match stat_of(asking, lfn.clone(), true).await {
-        Err(Refusal::Error(error::NOT_FOUND, _)) if written_below(asking, &lfn).await => {
-            stat_of(asking, lfn, true).await?
+pub(super) async fn stat(context: &RequestContext, lfn: Lfn) -> Outcome {
+    context.written(&lfn).await;
+    let stat = match stat_of(context, lfn.clone(), true).await {
+        Err(Refusal::Error(error::NOT_FOUND, _)) if written_below(context, &lfn).await => {
+            stat_of(context, lfn, true).await?
         }
         found => found?,
     };
-    Ok(Response::Text(told(&stat).to_string()))
+    Ok(Response::Text(stat_text(&stat).to_string()))
 }
 
 /// Checks all uploads below a missing directory: the first commit makes it. False if there are
 /// none.
-async fn written_below(asking: &Asking, directory: &Lfn) -> bool {
-    let Some(uploads) = asking.uploads() else { return false };
+async fn written_below(context: &RequestContext, directory: &Lfn) -> bool {
+    let Some(uploads) = context.uploads() else { return false };
     let below = uploads.below(directory);
     let any = !below.is_empty();
-    uploads.asked_for(below).await;
+    uploads.check(below).await;
     any
 }
 
 /// Checks the uploads that a listing of a directory may include: those in it, and those below
 /// missing directories in it.
-async fn written_in(asking: &Asking, directory: &Lfn) -> Outcome<()> {
-    let Some(uploads) = asking.uploads() else { return Ok(()) };
-    Ok(uploads.before_listing(asking.asker(), directory).await?)
+async fn written_in(context: &RequestContext, directory: &Lfn) -> Outcome<()> {
+    let Some(uploads) = context.uploads() else { return Ok(()) };
+    Ok(uploads.before_listing(context.asker(), directory).await?)
 }
 
 /// Returns a byte for each path: its kind.
-pub(super) async fn kinds(asking: &Asking, lfns: Vec<Lfn>) -> Outcome {
-    if let Some(uploads) = asking.uploads() {
-        uploads.asked_for(lfns.iter().flat_map(|lfn| uploads.named(lfn)).collect()).await;
+pub(super) async fn kinds(context: &RequestContext, lfns: Vec<Lfn>) -> Outcome {
+    if let Some(uploads) = context.uploads() {
+        uploads.check(lfns.iter().flat_map(|lfn| uploads.named(lfn)).collect()).await;
     }
     let mut bytes = Vec::with_capacity(lfns.len());
-    for found in stats(asking, lfns, true).await? {
+    for found in stats(context, lfns, true).await? {
         bytes.push(u8::try_from(flags(found?.entry.kind())).unwrap_or(u8::MAX));
     }
     Ok(Response::Bytes(bytes))
@@ -112,20 +116,20 @@ fn listed_checksum(stat: &Stat, wanted: ChecksumAlgorithm) -> String {
 
 /// Lists the names in a directory, and sends them as they are read.
 pub(super) async fn list(
-    asking: &Asking,
+    context: &RequestContext,
     lfn: Lfn,
     with_stats: bool,
     checksum: Option<ChecksumAlgorithm>,
 ) -> Outcome {
-    let Some(held) = asking.with.listings.take(1) else {
+    let Some(held) = context.with.listings.take(1) else {
         return Err(busy("directories listed at once on one connection").into());
     };
-    written_in(asking, &lfn).await?;
+    written_in(context, &lfn).await?;
     let mut listing = Listing::new(with_stats);
     let mut next = Some(Operation::List { lfn: lfn.clone(), cursor: Cursor::default(), limit: 0 });
     let mut first = true;
-    let mut room = asking.room().await;
-    while let Some(answer) = asking.page(&mut next, first, &room).await? {
+    let mut room = context.room().await;
+    while let Some(answer) = context.page(&mut next, first, &room).await? {
         let Answer::Entries { items, .. } = answer else { return Err(unexpected()) };
         if std::mem::take(&mut first)
             && let [only] = items.as_slice()
@@ -134,7 +138,7 @@ pub(super) async fn list(
             // The catalogue lists an entry that is no directory as itself.
             return Err(Error::new(ErrorKind::NotDirectory, format!("{lfn} is no directory")).into());
         }
-        let targets = if with_stats { targets(asking, &items).await? } else { HashMap::new() };
+        let targets = if with_stats { targets(context, &items).await? } else { HashMap::new() };
         for item in &items {
             if !listing.push(item.entry.at.name.as_str()) {
                 continue;
@@ -142,37 +146,37 @@ pub(super) async fn list(
             if with_stats {
                 let stat = targets.get(&item.lfn).unwrap_or(item);
                 let checksum = checksum.map(|wanted| listed_checksum(stat, wanted));
-                listing.push_stat(&told(stat), checksum.as_deref());
+                listing.push_stat(&stat_text(stat), checksum.as_deref());
             }
         }
         // Hold nothing of the page while waiting for the client.
         drop((items, targets));
         let enough = if room.is_small() { 1 } else { PART_BYTES };
         if next.is_some() && listing.waiting() >= enough {
-            asking.put(listing.part(asking.stream), room).await?;
-            room = asking.room().await;
+            context.put(listing.part(context.stream), room).await?;
+            room = context.room().await;
         }
     }
     drop(held);
-    let last = listing.finish(asking.stream);
+    let last = listing.finish(context.stream);
     room.turned_out(last.len());
     Ok(Response::Written(last, room))
 }
 
 /// Returns the targets of the links among entries, by the links' own paths. Dangling links have
 /// none.
-async fn targets(asking: &Asking, items: &[Stat]) -> Outcome<HashMap<Lfn, Stat>> {
+async fn targets(context: &RequestContext, items: &[Stat]) -> Outcome<HashMap<Lfn, Stat>> {
     let links = items.iter().filter(|item| item.entry.kind() == Kind::Link);
     let links: Vec<Lfn> = links.map(|link| link.lfn.clone()).collect();
     if links.is_empty() {
         return Ok(HashMap::new());
     }
-    let found = stats(asking, links.clone(), true).await?;
+    let found = stats(context, links.clone(), true).await?;
     Ok(links.into_iter().zip(found).filter_map(|(link, stat)| Some((link, stat.ok()?))).collect())
 }
 
-async fn each_done(asking: &Asking, operation: Operation) -> Outcome {
-    match asking.ask(operation).await? {
+async fn each_done(context: &RequestContext, operation: Operation) -> Outcome {
+    match context.ask(operation).await? {
         Answer::EachDone(done) => {
             done.into_iter().collect::<Result<Vec<()>, Error>>()?;
             Ok(Response::Done)
@@ -182,20 +186,20 @@ async fn each_done(asking: &Asking, operation: Operation) -> Outcome {
     }
 }
 
-pub(super) async fn mkdir(asking: &Asking, lfn: Lfn, parents: bool, mode: u16) -> Outcome {
+pub(super) async fn mkdir(context: &RequestContext, lfn: Lfn, parents: bool, mode: u16) -> Outcome {
     // A client that gives no mode sends 0.
     let mode = if mode == 0 { None } else { Some(Mode::new(mode)?) };
-    each_done(asking, Operation::Mkdir { lfns: vec![lfn], parents, mode }).await
+    each_done(context, Operation::Mkdir { lfns: vec![lfn], parents, mode }).await
 }
 
 /// Removes an entry to the trash, and aborts uploads of the name. Clients remove files with a wrong
 /// checksum, and do not report them otherwise.
-pub(super) async fn remove(asking: &Asking, lfn: Lfn, directory: bool) -> Outcome {
+pub(super) async fn remove(context: &RequestContext, lfn: Lfn, directory: bool) -> Outcome {
     if directory {
-        written_in(asking, &lfn).await?;
+        written_in(context, &lfn).await?;
     } else {
-        let given_up = give_up(asking, &lfn).await?;
-        let stat = match stat_of(asking, lfn.clone(), false).await {
+        let given_up = give_up(context, &lfn).await?;
+        let stat = match stat_of(context, lfn.clone(), false).await {
             Err(Refusal::Error(error::NOT_FOUND, _)) if given_up => return Ok(Response::Done),
             found => found?,
         };
@@ -203,16 +207,16 @@ pub(super) async fn remove(asking: &Asking, lfn: Lfn, directory: bool) -> Outcom
             return Err(Refusal::new(error::IS_DIRECTORY, format!("{lfn} is a directory: rmdir removes it")));
         }
     }
-    each_done(asking, Operation::Remove { lfn, recursive: false, directory }).await
+    each_done(context, Operation::Remove { lfn, recursive: false, directory }).await
 }
 
 /// Aborts the uploads of a name that the caller may abort; false if there was none.
-async fn give_up(asking: &Asking, lfn: &Lfn) -> Outcome<bool> {
-    let Some(uploads) = asking.uploads() else { return Ok(false) };
+async fn give_up(context: &RequestContext, lfn: &Lfn) -> Outcome<bool> {
+    let Some(uploads) = context.uploads() else { return Ok(false) };
     let mut any = false;
     for pending in uploads.named(lfn) {
         let (guid, se) = (pending.written.guid, Some(pending.written.se.clone()));
-        match asking.ask(Operation::UploadAbort { guid, se }).await {
+        match context.ask(Operation::UploadAbort { guid, se }).await {
             Ok(_) => {
                 any = true;
                 uploads.given_up(&pending).await;
@@ -225,13 +229,13 @@ async fn give_up(asking: &Asking, lfn: &Lfn) -> Outcome<bool> {
     Ok(any)
 }
 
-pub(super) async fn rename(asking: &Asking, from: Lfn, to: Lfn) -> Outcome {
-    asking.written(&from).await;
-    each_done(asking, Operation::Move { from, to }).await
+pub(super) async fn rename(context: &RequestContext, from: Lfn, to: Lfn) -> Outcome {
+    context.written(&from).await;
+    each_done(context, Operation::Move { from, to }).await
 }
 
-pub(super) async fn chmod(asking: &Asking, lfn: Lfn, mode: u16) -> Outcome {
-    asking.written(&lfn).await;
+pub(super) async fn chmod(context: &RequestContext, lfn: Lfn, mode: u16) -> Outcome {
+    context.written(&lfn).await;
     let attributes = vec![Attribute::Mode(Mode::new(mode)?)];
-    each_done(asking, Operation::SetAttributes { lfns: vec![lfn], attributes }).await
+    each_done(context, Operation::SetAttributes { lfns: vec![lfn], attributes }).await
 }

@@ -12,8 +12,8 @@ use exacat_model::{
 use exacat_wire::xrootd::Asked;
 use exacat_wire::xrootd::numbers::{error, open as options};
 
-use super::asked::{Asking, Outcome, Refusal, Response, unexpected};
 use super::files::{self, SE_FIELD};
+use super::request::{Outcome, Refusal, RequestContext, Response, unexpected};
 use crate::data_server::Target;
 use crate::envelopes::{Access, Subject, is_own_place};
 use crate::instruments::count;
@@ -47,14 +47,14 @@ struct Wish {
 }
 
 impl Wish {
-    fn of(asking: &Asking, how: u16, asked: &Asked<'_>) -> Outcome<Self> {
+    fn of(context: &RequestContext, how: u16, asked: &Asked<'_>) -> Outcome<Self> {
         if how & (options::NEW | options::DELETE) == 0 {
             return Err(Refusal::new(
                 error::UNSUPPORTED,
                 "what a file holds never changes: write a new file (xrdcp does), it is not opened for changes",
             ));
         }
-        let (lfn, tried) = files::asked_again(asking, asked)?;
+        let (lfn, tried) = files::returning(context, asked)?;
         let fields = asked.fields;
         let names = |field: &str| -> Outcome<Vec<SeName>> {
             Ok(fields.values(field).map(|name| SeName::parse(&name)).collect::<Result<_, _>>()?)
@@ -79,7 +79,7 @@ impl Wish {
             excluded: names(NOT_SE_FIELD)?,
             site: match fields.values(SITE_FIELD).next() {
                 Some(site) => Some(AccountName::parse(&site)?),
-                None => asking.with.site.clone(),
+                None => context.with.site.clone(),
             },
         };
         let choice =
@@ -89,14 +89,14 @@ impl Wish {
 }
 
 /// Opens a file for writing.
-pub(super) async fn open(asking: &Asking, how: u16, asked: &Asked<'_>) -> Outcome {
-    let face = &asking.with.face;
+pub(super) async fn open(context: &RequestContext, how: u16, asked: &Asked<'_>) -> Outcome {
+    let face = &context.with.face;
     let Some(uploads) = &face.uploads else {
         return Err(Refusal::new(error::READ_ONLY, "this is a snapshot: nothing can be written"));
     };
-    let wish = Wish::of(asking, how, asked)?;
+    let wish = Wish::of(context, how, asked)?;
     uploads.check_room()?;
-    let (upload, target) = booked(asking, &wish).await?;
+    let (upload, target) = booked(context, &wish).await?;
     let se = face.service.catalogue.storage_element(&target.se).ok_or_else(unexpected)?;
     let booking = &upload.booking;
     let subject = Subject {
@@ -107,7 +107,7 @@ pub(super) async fn open(asking: &Asking, how: u16, asked: &Asked<'_>) -> Outcom
         size: booking.size,
         md5: None,
     };
-    let envelope = face.envelopes.seal(asking.user(), Access::Write, &subject)?;
+    let envelope = face.envelopes.seal(context.user(), Access::Write, &subject)?;
     let written = Written {
         guid: booking.guid,
         lfn: booking.lfn.clone(),
@@ -124,7 +124,7 @@ pub(super) async fn open(asking: &Asking, how: u16, asked: &Asked<'_>) -> Outcom
     tried.push(se.number);
     let fields = format!(
         "{}&{GUID_FIELD}={}&authz=Bearer%20{envelope}",
-        files::sent_to(&tried, &booking.lfn),
+        files::return_fields(&tried, &booking.lfn),
         booking.guid
     );
     let place = Target::parse(&target.pfn).ok_or_else(unexpected)?;
@@ -132,8 +132,8 @@ pub(super) async fn open(asking: &Asking, how: u16, asked: &Asked<'_>) -> Outcom
 }
 
 /// Reserves the upload where clients of this protocol can write.
-async fn booked(asking: &Asking, wish: &Wish) -> Outcome<(Upload, UploadTarget)> {
-    let face = &asking.with.face;
+async fn booked(context: &RequestContext, wish: &Wish) -> Outcome<(Upload, UploadTarget)> {
+    let face = &context.with.face;
     let named = |number: &SeNumber| {
         face.service.catalogue.storage_element_numbered(*number).map(|se| se.name.clone())
     };
@@ -169,7 +169,7 @@ async fn booked(asking: &Asking, wish: &Wish) -> Outcome<(Upload, UploadTarget)>
             }),
             lifetime_seconds: None,
         };
-        let upload = match asking.ask(book).await {
+        let upload = match context.ask(book).await {
             Ok(Answer::Upload(upload)) => upload,
             Ok(_) => return Err(unexpected()),
             Err(error) if error.kind == ErrorKind::Unavailable && careful => {

@@ -9,12 +9,12 @@ use exacat_model::{AccountName, Answer, Checksum, ChecksumAlgorithm, Checksums, 
 use exacat_wire::jalien::{Item, errno};
 use md5::{Digest, Md5};
 
-use super::listing::named;
+use super::expand::paths_of;
 use super::replicas::{member, places};
-use super::{Command, missing, options};
+use super::{missing, options};
 use crate::data_server;
 use crate::envelopes::{Access, Subject, is_own_place};
-use crate::faces::jalien::shell::{Failure, Outcome, STATS_AT_ONCE, Shell, unexpected};
+use crate::faces::jalien::shell::{Command, Failure, Outcome, STATS_AT_ONCE, Shell, unexpected};
 
 pub(super) const COMMANDS: &[Command] = &[Command {
     name: "grep",
@@ -181,7 +181,7 @@ async fn grep(shell: &mut Shell, given: Vec<String>) -> Outcome {
         .size_limit(PATTERN_BYTES_MAX)
         .build();
     let expression = built.map_err(|error| Failure::invalid(format!("bad pattern: {error}")))?;
-    let lfns = named(shell, texts).await?;
+    let lfns = paths_of(shell, texts).await?;
     let many = lfns.len() > 1;
     let seat = seat(shell).await?;
     for some in lfns.chunks(STATS_AT_ONCE) {

@@ -1,7 +1,7 @@
 //! Wildcards in the paths of a command: `*`, `?`, `[…]` and `{a,b}` match entries that exist.
 
 use exacat_model::expansion::{Expansion, Step};
-use exacat_model::{Answer, Cursor, ErrorKind, Lfn, Operation};
+use exacat_model::{Answer, Cursor, ErrorKind, Guid, Lfn, Operation};
 use exacat_wire::jalien::errno;
 
 use crate::faces::jalien::shell::{Failure, Outcome, Shell, unexpected};
@@ -37,7 +37,7 @@ async fn list(shell: &mut Shell, directory: Lfn, expansion: &mut Expansion) -> O
     let list = Operation::List { lfn: directory, cursor: Cursor::default(), limit: 0 };
     let mut next = Some(list);
     loop {
-        let answer = match shell.page_as_asked(&mut next).await {
+        let answer = match shell.exact_page(&mut next).await {
             Ok(Some(answer)) => answer,
             Ok(None) => return Ok(()),
             // As in a shell: a directory that vanished, or is closed to the caller, has no matches.
@@ -64,4 +64,25 @@ pub(super) async fn expand_all(shell: &mut Shell, texts: &[String]) -> Outcome<V
         }
     }
     Ok(found)
+}
+
+/// Returns the paths for texts; a text may be a GUID.
+pub(super) async fn paths_of(shell: &mut Shell, texts: &[String]) -> Outcome<Vec<Lfn>> {
+    let mut lfns = Vec::new();
+    for text in texts {
+        let found = match Guid::parse(text) {
+            Ok(guid) => match shell.ask(Operation::Lfns { guids: vec![guid] }).await? {
+                Answer::Lfns(mut found) => match found.pop() {
+                    Some(found) => found.map(|lfn| vec![lfn]).map_err(Failure::from),
+                    None => Err(unexpected()),
+                },
+                _ => Err(unexpected()),
+            },
+            Err(_) => expand(shell, text).await,
+        };
+        if let Some(mut found) = shell.note(found) {
+            lfns.append(&mut found);
+        }
+    }
+    Ok(lfns)
 }

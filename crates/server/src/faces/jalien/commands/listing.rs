@@ -2,12 +2,12 @@
 
 use exacat_model::answer::Stat;
 use exacat_model::query::Pattern;
-use exacat_model::{Answer, Body, Cursor, Filter, Guid, Kind, Lfn, Operation, Usage};
+use exacat_model::{Answer, Body, Cursor, Filter, Kind, Lfn, Operation, Usage};
 use exacat_wire::jalien::{Item, Options, errno};
 
-use super::expand::{expand, expand_all};
-use super::{Command, missing, options, replicas, xml};
-use crate::faces::jalien::shell::{Failure, Outcome, STATS_AT_ONCE, Shell, unexpected};
+use super::expand::{expand, expand_all, paths_of};
+use super::{missing, options, replicas, xml};
+use crate::faces::jalien::shell::{Command, Failure, Outcome, STATS_AT_ONCE, Shell, unexpected};
 use crate::faces::jalien::texts;
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -103,33 +103,12 @@ fn listed(options: &Options, stat: &Stat) -> Option<Item> {
     Some(item.with("name", name).with("path", path).saying(text))
 }
 
-/// Returns the paths for texts; a text may be a GUID.
-pub(super) async fn named(shell: &mut Shell, texts: &[String]) -> Outcome<Vec<Lfn>> {
-    let mut lfns = Vec::new();
-    for text in texts {
-        let found = match Guid::parse(text) {
-            Ok(guid) => match shell.ask(Operation::Lfns { guids: vec![guid] }).await? {
-                Answer::Lfns(mut found) => match found.pop() {
-                    Some(found) => found.map(|lfn| vec![lfn]).map_err(Failure::from),
-                    None => Err(unexpected()),
-                },
-                _ => Err(unexpected()),
-            },
-            Err(_) => expand(shell, text).await,
-        };
-        if let Some(mut found) = shell.note(found) {
-            lfns.append(&mut found);
-        }
-    }
-    Ok(lfns)
-}
-
 async fn stat(shell: &mut Shell, given: Vec<String>) -> Outcome {
     let options = options(&["v"], &[], given)?;
     if options.rest.is_empty() {
         return Err(missing("stat"));
     }
-    let lfns = named(shell, &options.rest).await?;
+    let lfns = paths_of(shell, &options.rest).await?;
     for some in lfns.chunks(STATS_AT_ONCE) {
         for found in shell.stats(some.to_vec(), true).await? {
             let Some(stat) = shell.note(found) else { continue };

@@ -5,8 +5,8 @@ use exacat_model::{Answer, Cursor, Error, Operation, Pfn, ReplicaState, Se, SeNa
 use exacat_wire::jalien::{Item, errno};
 
 use super::replicas::file_of;
-use super::{Command, missing, options};
-use crate::faces::jalien::shell::{Failure, Outcome, Shell, unexpected};
+use super::{missing, options};
+use crate::faces::jalien::shell::{Command, Failure, Outcome, Shell, unexpected};
 use crate::faces::jalien::texts;
 use crate::randomness;
 

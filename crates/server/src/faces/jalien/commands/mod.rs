@@ -17,31 +17,9 @@ mod writing;
 mod xml;
 
 use exacat_wire::jalien::{Known, Options, errno};
-use futures::future::BoxFuture;
 
-use super::shell::{Failure, Outcome, Shell};
+use super::shell::{Command, Failure, Outcome};
 pub(super) use content::CONTENTS_AT_ONCE;
-pub(super) use session::go_to;
-
-/// Function that runs a command.
-type Run = for<'a> fn(&'a mut Shell, Vec<String>) -> BoxFuture<'a, Outcome>;
-
-/// A command.
-pub(super) struct Command {
-    /// The command's name.
-    pub name: &'static str,
-    /// Usage and effect: the text of `-h`.
-    pub usage: &'static str,
-    /// The function that runs it.
-    pub run: Run,
-}
-
-impl Command {
-    /// Returns the text of `-h`.
-    pub fn help(&self) -> String {
-        format!("usage: {} {}", self.name, self.usage)
-    }
-}
 
 /// All commands, by theme.
 const TABLE: &[&[Command]] = &[

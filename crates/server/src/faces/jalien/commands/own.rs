@@ -3,8 +3,8 @@
 use exacat_model::{Answer, Cursor, HasRevision, OnTimeline, Operation, TrashId};
 use exacat_wire::jalien::Item;
 
-use super::{Command, missing, options};
-use crate::faces::jalien::shell::{Failure, Outcome, Shell, unexpected};
+use super::{missing, options};
+use crate::faces::jalien::shell::{Command, Failure, Outcome, Shell, unexpected};
 use crate::faces::jalien::texts;
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -39,7 +39,7 @@ async fn trash(shell: &mut Shell, given: Vec<String>) -> Outcome {
         ["purge", ids @ ..] if !ids.is_empty() => {
             for id in ids {
                 let mut next = Some(Operation::TrashPurge { id: trash_id(id)?, cursor: Cursor::default() });
-                while shell.page_as_asked(&mut next).await?.is_some() {}
+                while shell.exact_page(&mut next).await?.is_some() {}
             }
             Ok(())
         }

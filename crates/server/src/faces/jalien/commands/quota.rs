@@ -5,8 +5,8 @@ use exacat_model::operation::Owner;
 use exacat_model::{AccountName, Answer, Operation};
 use exacat_wire::jalien::Item;
 
-use super::{Command, missing, options};
-use crate::faces::jalien::shell::{Failure, Outcome, Shell, unexpected};
+use super::{missing, options};
+use crate::faces::jalien::shell::{Command, Failure, Outcome, Shell, unexpected};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command {

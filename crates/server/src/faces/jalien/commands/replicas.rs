@@ -7,10 +7,9 @@ use exacat_model::{
 };
 use exacat_wire::jalien::{Item, errno};
 
-use super::expand::expand_all;
-use super::listing::named;
-use super::{Command, missing, options};
-use crate::faces::jalien::shell::{Failure, Outcome, STATS_AT_ONCE, Shell, unexpected};
+use super::expand::{expand_all, paths_of};
+use super::{missing, options};
+use crate::faces::jalien::shell::{Command, Failure, Outcome, STATS_AT_ONCE, Shell, unexpected};
 use crate::faces::jalien::texts;
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -89,7 +88,7 @@ async fn whereis(shell: &mut Shell, given: Vec<String>) -> Outcome {
     if options.rest.is_empty() {
         return Err(missing("whereis"));
     }
-    let lfns = named(shell, &options.rest).await?;
+    let lfns = paths_of(shell, &options.rest).await?;
     for some in lfns.chunks(STATS_AT_ONCE) {
         for found in shell.stats(some.to_vec(), true).await? {
             let Some(stat) = shell.note(found) else { continue };
@@ -161,7 +160,7 @@ async fn md5sum(shell: &mut Shell, given: Vec<String>) -> Outcome {
         return Err(missing("md5sum"));
     }
     for text in &options.rest {
-        let lfns = named(shell, std::slice::from_ref(text)).await?;
+        let lfns = paths_of(shell, std::slice::from_ref(text)).await?;
         for some in lfns.chunks(STATS_AT_ONCE) {
             for found in shell.stats(some.to_vec(), true).await? {
                 let Some(stat) = shell.note(found) else { continue };
@@ -278,7 +277,7 @@ async fn archive_list(shell: &mut Shell, given: Vec<String>) -> Outcome {
     if options.rest.is_empty() {
         return Err(missing("archiveList"));
     }
-    let lfns = named(shell, &options.rest).await?;
+    let lfns = paths_of(shell, &options.rest).await?;
     for some in lfns.chunks(STATS_AT_ONCE) {
         for found in shell.stats(some.to_vec(), true).await? {
             let Some(stat) = shell.note(found) else { continue };

@@ -6,8 +6,8 @@ use exacat_model::answer::UserInfo;
 use exacat_model::{AccountName, Answer, Guid, Operation, Role};
 use exacat_wire::jalien::{Item, errno, path};
 
-use super::{Command, all, missing, named, options};
-use crate::faces::jalien::shell::{Failure, Outcome, Shell, unexpected};
+use super::{all, missing, named, options};
+use crate::faces::jalien::shell::{Command, Failure, Outcome, Shell, unexpected};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command { name: "pwd", usage: "\nTells the current directory.", run: |s, o| Box::pin(pwd(s, o)) },
@@ -80,28 +80,12 @@ async fn pwd(shell: &mut Shell, _given: Vec<String>) -> Outcome {
 async fn cd(shell: &mut Shell, given: Vec<String>) -> Outcome {
     let options = options(&[], &[], given)?;
     match options.rest.first() {
-        Some(text) => go_to(shell, text).await,
+        Some(text) => shell.change_directory(text).await,
         None => {
             let home = shell.home.clone();
-            go_to(shell, home.as_str()).await
+            shell.change_directory(home.as_str()).await
         }
     }
-}
-
-/// Changes the current directory.
-pub(in crate::faces::jalien) async fn go_to(shell: &mut Shell, text: &str) -> Outcome {
-    let lfn = shell.path(text)?;
-    // The home directory is always allowed, even before it is made.
-    if lfn == shell.home {
-        shell.set_directory(lfn);
-        return Ok(());
-    }
-    let stat = shell.stat(&lfn, true).await?;
-    if stat.entry.directory().is_none() {
-        return Err(Failure::new(errno::ENOTDIR, text));
-    }
-    shell.set_directory(lfn);
-    Ok(())
 }
 
 async fn commandlist(shell: &mut Shell, _given: Vec<String>) -> Outcome {

@@ -4,8 +4,8 @@ use exacat_model::answer::SeUsage;
 use exacat_model::{AccountName, SeStatus};
 use exacat_wire::jalien::{Item, errno};
 
-use super::{Command, missing, options};
-use crate::faces::jalien::shell::{Failure, Outcome, Shell};
+use super::{missing, options};
+use crate::faces::jalien::shell::{Command, Failure, Outcome, Shell};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command {

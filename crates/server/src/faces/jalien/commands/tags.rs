@@ -4,8 +4,8 @@ use exacat_model::{Answer, Error, Operation, Tag, TagKey};
 use exacat_wire::jalien::Item;
 
 use super::expand::expand_all;
-use super::{Command, missing, options};
-use crate::faces::jalien::shell::{Outcome, Shell, unexpected};
+use super::{missing, options};
+use crate::faces::jalien::shell::{Command, Outcome, Shell, unexpected};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command {

@@ -3,9 +3,9 @@
 use exacat_model::{AccountName, Error};
 use exacat_wire::jalien::Item;
 
-use super::{Command, missing, options};
+use super::{missing, options};
 use crate::faces::jalien::authority::Holder;
-use crate::faces::jalien::shell::{Failure, Outcome, Shell};
+use crate::faces::jalien::shell::{Command, Failure, Outcome, Shell};
 
 pub(super) const COMMANDS: &[Command] = &[Command {
     name: "token",

@@ -10,9 +10,9 @@ use exacat_model::{
 use exacat_wire::jalien::{Item, Options, errno};
 
 use super::replicas::{member, places};
-use super::{Command, missing, options};
+use super::{missing, options};
 use crate::envelopes::{Access, Sealed, Subject, is_own_place, md5_text};
-use crate::faces::jalien::shell::{Failure, Outcome, Shell, unexpected};
+use crate::faces::jalien::shell::{Command, Failure, Outcome, Shell, unexpected};
 use crate::faces::jalien::texts;
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -97,7 +97,7 @@ async fn access(shell: &mut Shell, given: Vec<String>) -> Outcome {
 }
 
 /// One place, as reported to the client.
-struct Place<'a> {
+struct ReplicaPlace<'a> {
     access: Access,
     lfn: &'a Lfn,
     guid: Guid,
@@ -112,7 +112,7 @@ struct Place<'a> {
     of: usize,
 }
 
-async fn tell(shell: &mut Shell, place: Place<'_>) -> Outcome {
+async fn report(shell: &mut Shell, place: ReplicaPlace<'_>) -> Outcome {
     let ses = shell.ses().await?;
     let se = ses.iter().find(|se| se.se.name == place.se).map(|se| &se.se);
     let labels = se
@@ -199,8 +199,11 @@ async fn read(shell: &mut Shell, text: &str, specs: &Specs, strict: bool) -> Out
         };
         let size = whereis.size.unwrap_or(0);
         let lfn = &stat.lfn;
-        tell(shell, Place { access: Access::Read, lfn, guid, se, pfn, stored, member, size, md5, of })
-            .await?;
+        report(
+            shell,
+            ReplicaPlace { access: Access::Read, lfn, guid, se, pfn, stored, member, size, md5, of },
+        )
+        .await?;
     }
     Ok(())
 }
@@ -265,7 +268,7 @@ async fn write(shell: &mut Shell, text: &str, specs: Specs, options: &Options) -
     };
     let of = upload.targets.len();
     for target in upload.targets {
-        let place = Place {
+        let place = ReplicaPlace {
             access: Access::Write,
             lfn: &lfn,
             guid: upload.booking.guid,
@@ -277,7 +280,7 @@ async fn write(shell: &mut Shell, text: &str, specs: Specs, options: &Options) -
             md5,
             of,
         };
-        tell(shell, place).await?;
+        report(shell, place).await?;
     }
     Ok(())
 }

@@ -5,8 +5,8 @@ use exacat_model::{AccountName, Answer, Cursor, Filter, Lfn, Mode, Operation, Ti
 use exacat_wire::jalien::{Item, Options};
 
 use super::expand::expand_all;
-use super::{Command, missing, options};
-use crate::faces::jalien::shell::{Failure, Outcome, Shell, unexpected};
+use super::{missing, options};
+use crate::faces::jalien::shell::{Command, Failure, Outcome, Shell, unexpected};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command {
@@ -45,7 +45,7 @@ async fn set(shell: &mut Shell, lfns: Vec<Lfn>, attributes: &[Attribute], recurs
             limit: 1000,
         };
         let mut next = Some(find);
-        while let Some(answer) = shell.page_as_asked(&mut next).await? {
+        while let Some(answer) = shell.exact_page(&mut next).await? {
             let Answer::Entries { items, .. } = answer else { return Err(unexpected()) };
             let some: Vec<Lfn> = items.into_iter().map(|stat| stat.lfn).collect();
             if !some.is_empty() {

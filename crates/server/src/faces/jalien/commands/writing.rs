@@ -6,8 +6,8 @@ use exacat_model::{Answer, Checksum, Checksums, Error, ErrorKind, Lfn, Name, Ope
 use exacat_wire::jalien::{Item, errno};
 
 use super::expand::expand_all;
-use super::{Command, missing, options};
-use crate::faces::jalien::shell::{Failure, Outcome, Shell, unexpected};
+use super::{missing, options};
+use crate::faces::jalien::shell::{Command, Failure, Outcome, Shell, unexpected};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command {

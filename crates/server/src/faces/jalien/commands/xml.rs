@@ -7,8 +7,8 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::content::{self, CONTENT_BYTES_MAX};
 use super::expand::expand;
-use super::{Command, missing, options};
-use crate::faces::jalien::shell::{Failure, Outcome, Shell};
+use super::{missing, options};
+use crate::faces::jalien::shell::{Command, Failure, Outcome, Shell};
 use crate::faces::jalien::texts::{self, xml};
 
 pub(super) const COMMANDS: &[Command] = &[Command {

@@ -69,7 +69,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Operation::Stat { .. } | Operation::Whereis { .. } | Operation::Lfns { .. }
             )
             && matches!(Class::of(operation, &self.service.limits), Class::Lookup { .. })
-            && !self.service.looks_at_uploads(operation)
+            && !self.service.must_check_uploads(operation)
     }
 
     /// True if the answers to look-ups of so many items would exceed the connection's allowance
@@ -252,7 +252,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     deadline,
                     cancel,
                     step: Step::First,
-                    looked: false,
+                    uploads_checked: false,
                 },
                 rooms: self.rooms.clone(),
                 held,

@@ -6,32 +6,26 @@ use std::sync::Arc;
 use exacat_model::limits::READ_BATCH_MAX;
 use exacat_model::operation::FileRef;
 use exacat_model::{Answer, Error, ErrorKind, Lfn, Operation, OperationId, Result};
+use futures::future::BoxFuture;
 
 use super::{Pending, Uploads};
 use crate::admission::Step;
-use crate::service::{Asker, Work};
+use crate::service::{Asker, UploadChecks, Work};
 
 impl Uploads {
-    /// True if an operation of another protocol may need a check of uploads.
-    pub fn concern(&self, operation: &Operation) -> bool {
-        let reads =
-            matches!(operation, Operation::Stat { .. } | Operation::Whereis { .. } | Operation::List { .. });
-        reads && !self.known.lock().by_guid.is_empty()
-    }
-
     /// Checks the uploads that the answer to a request of another protocol depends on. This reveals
     /// nothing to a client without rights, because the request itself is judged afterwards.
-    pub async fn before(self: &Arc<Self>, work: &Work) {
+    async fn before(self: &Arc<Self>, work: &Work) {
         if work.step != Step::First || !self.concern(&work.operation) {
             return;
         }
         match &work.operation {
             Operation::Stat { lfns, .. } => {
-                self.asked_for(lfns.iter().flat_map(|lfn| self.named(lfn)).collect()).await;
+                self.check(lfns.iter().flat_map(|lfn| self.named(lfn)).collect()).await;
                 let holding: Vec<Lfn> =
                     lfns.iter().filter(|lfn| !self.below(lfn).is_empty()).cloned().collect();
                 if let Ok(missing) = self.missing(&work.asker, holding).await {
-                    self.asked_for(missing.iter().flat_map(|lfn| self.below(lfn)).collect()).await;
+                    self.check(missing.iter().flat_map(|lfn| self.below(lfn)).collect()).await;
                 }
             }
             Operation::Whereis { files, .. } => {
@@ -39,11 +33,11 @@ impl Uploads {
                     FileRef::Lfn(lfn) => self.named(lfn),
                     FileRef::Guid(_) => Vec::new(),
                 });
-                self.asked_for(named.collect()).await;
+                self.check(named.collect()).await;
             }
             Operation::List { lfn, .. } => {
                 if let Err(error) = self.before_listing(&work.asker, lfn).await {
-                    tracing::debug!(%error, %lfn, "uploads were not looked at before a listing");
+                    tracing::debug!(%error, %lfn, "uploads were not checked before a listing");
                 }
             }
             _ => {}
@@ -79,7 +73,19 @@ impl Uploads {
         let children: BTreeSet<Lfn> = deeper.iter().map(|pending| child(&pending.written.lfn)).collect();
         let missing = self.missing(asker, children.into_iter().collect()).await?;
         due.extend(deeper.into_iter().filter(|pending| missing.contains(&child(&pending.written.lfn))));
-        self.asked_for(due).await;
+        self.check(due).await;
         Ok(())
+    }
+}
+
+impl UploadChecks for Uploads {
+    fn concern(&self, operation: &Operation) -> bool {
+        let reads =
+            matches!(operation, Operation::Stat { .. } | Operation::Whereis { .. } | Operation::List { .. });
+        reads && !self.index.lock().by_guid.is_empty()
+    }
+
+    fn check_before<'a>(self: Arc<Self>, work: &'a Work) -> BoxFuture<'a, ()> {
+        Box::pin(async move { self.before(work).await })
     }
 }
