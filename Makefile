@@ -4,7 +4,7 @@ CARGO ?= cargo
 RUN_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test check drawings drawings-check fmt clippy subjects dependencies doc fuzz fuzz-seeds bench bench-engine bench-cassandra bench-faces bench-http bench-peers cluster-up cluster-down test-cluster test-cluster-secure test-clients test-hostile test-long test-crash test-faults test-real clean prerequisites install
+.PHONY: help run build test check drawings drawings-check fmt clippy subjects dependencies doc fuzz fuzz-seeds bench bench-engine bench-cassandra bench-faces bench-http bench-peers cluster-up cluster-down test-cluster test-cluster-secure test-clients test-hostile test-long test-crash test-faults test-real clean prerequisites install reference
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -53,6 +53,9 @@ drawings: ## the drawings of docs/drawings, rendered to SVG (needs graphviz)
 
 drawings-check:
 	@scripts/drawings.sh check
+
+reference: prerequisites ## the pages of docs/reference that are made from the program
+	$(CARGO) run --locked -p exacat-cli -- reference docs/reference
 
 doc: ## the API documentation
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked

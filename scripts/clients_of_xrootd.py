@@ -204,14 +204,14 @@ def xrdcp_writes(rig):
     # Interrupted in the middle it is not there, and its name is not taken.
     process = subprocess.Popen(["xrdcp", "-N", "--xrate", "500k", str(source), f"{rig.root}/{TOP}/w/half.bin"],
                                env=rig.xrd_environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wait_until("it is booked", lambda: "half.bin" in rig.admin("upload", "ls"))
+    wait_until("it is reserved", lambda: "half.bin" in rig.admin("upload", "ls"))
     expect("it is not there while it is written", not is_there(rig, f"{TOP}/w/half.bin"))
     process.kill()
     process.wait(20)
     expect("it is not there", not is_there(rig, f"{TOP}/w/half.bin"))
     run(rig, "xrdcp", "-N", source, f"{rig.root}/{TOP}/w/half.bin")
     expect("it is there", is_there(rig, f"{TOP}/w/half.bin"))
-    # A checksum that is booked is looked at.
+    # A checksum that is reserved is looked at.
     told = f"{rig.root}/{TOP}/w/wrong.bin?exacat.checksum=adler32:00000001"
     run(rig, "xrdcp", "-N", source, told)
     expect("what is wrong is not there", not is_there(rig, f"{TOP}/w/wrong.bin"))
@@ -272,7 +272,7 @@ def refused(rig):
                    **python)
         expect("gfal-copy refuses it", "checksum" in told.lower(), told)
         gone.append(lfn)
-    wait_until("nothing is booked any more", lambda: "wrong" not in rig.admin("upload", "ls"))
+    wait_until("nothing is reserved any more", lambda: "wrong" not in rig.admin("upload", "ls"))
     for lfn in gone:
         expect(f"{lfn} is not there", not is_there(rig, lfn))
         expect(f"{lfn} never was", lfn not in rig.admin("trash", "ls"))

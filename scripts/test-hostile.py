@@ -491,7 +491,7 @@ async def envelopes(rig, seconds):
     rig.run("se", "add", "VO::S::E", "--prefix", "root://se.example//data", "--qos", "disk")
     md5 = "d41d8cd98f00b204e9800998ecf8427e"
 
-    async def booked(lfn):
+    async def reserved(lfn):
         told = await alien.ask("access", "-nomsg", "-s", "11", "-m", md5, "write", lfn)
         return told["results"][0]
 
@@ -499,7 +499,7 @@ async def envelopes(rig, seconds):
         told = await alien.ask("commit", "-nomsg", envelope, "11", lfn, "644", "0", place["url"], place["se"], place["guid"], md5)
         return int(told["metadata"].get("exitcode", "0"))
 
-    one, other = await booked("/d/one"), await booked("/d/other")
+    one, other = await reserved("/d/one"), await reserved("/d/other")
     head, claims, signature = one["envelope"].split(".")
     forged = json.loads(base64.urlsafe_b64decode(claims + "=="))
     forged["exacat"]["lfn"] = "/d/forged"

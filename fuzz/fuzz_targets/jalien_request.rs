@@ -2,10 +2,10 @@
 #![no_main]
 
 use exacat_model::Lfn;
-use exacat_wire::jalien::{AnswerWriter, Item, Known, Metadata, Options, Request, path};
+use exacat_wire::jalien::{AnswerWriter, Item, OptionSet, Metadata, Options, Request, path};
 use libfuzzer_sys::fuzz_target;
 
-const KNOWN: Known = Known { flags: &["l", "a", "F", "bulk"], valued: &["s", "x", "site"] };
+const KNOWN: OptionSet = OptionSet { flags: &["l", "a", "F", "bulk"], valued: &["s", "x", "site"] };
 
 fuzz_target!(|text: &str| {
     let home = Lfn::parse("/home").expect("a path");

@@ -16,7 +16,7 @@ use parking_lot::RwLock;
 
 use crate::disk::bytes_in;
 use crate::measure::own_cpu_s;
-use crate::peer::{Form, Measure, Peer, Session, Sizes, Work, failed};
+use crate::peer::{Form, Measure, Peer, Session, Sizes, Workload, failed};
 use crate::report::ENGINE;
 use crate::tree::{self, FileId, Layout};
 
@@ -52,7 +52,7 @@ pub struct Engine {
 /// One who asks it.
 pub struct EngineSession(Arc<Shared>);
 
-/// Work in its form.
+/// Workload in its form.
 pub enum Prepared {
     /// Mutations, and the first of the directories they make.
     Apply(Vec<Mutation>, Option<u64>),
@@ -147,33 +147,33 @@ impl Shared {
 impl Session for EngineSession {
     type Prepared = Prepared;
 
-    fn prepare(&self, work: &Work) -> Result<Prepared> {
+    fn prepare(&self, work: &Workload) -> Result<Prepared> {
         let lfn = |file: &FileId| Lfn::parse(&file.lfn());
         Ok(match work {
-            Work::MakeDirectories(directories) => {
+            Workload::MakeDirectories(directories) => {
                 let make =
                     |directory| mkdir(self.0.run(tree::run_of(directory))?, &tree::directory_name(directory));
                 let mutations = directories.clone().map(make).collect::<Result<_>>()?;
                 Prepared::Apply(mutations, Some(directories.start))
             }
-            Work::Create(files) => {
+            Workload::Create(files) => {
                 let make = |file: &FileId| create_file(self.0.directory(file.directory)?, *file);
                 Prepared::Apply(files.iter().map(make).collect::<Result<_>>()?, None)
             }
-            Work::LookUp(files) => {
+            Workload::LookUp(files) => {
                 Prepared::Files(files.iter().map(lfn).collect::<Result<_>>()?, files.clone())
             }
-            Work::ByGuid(file) => Prepared::Guid(*file),
-            Work::Miss(file) => Prepared::Missing(lfn(file)?),
-            Work::List { directory, files } => Prepared::List(self.0.directory(*directory)?, *files),
-            Work::Rename { run, back } => {
+            Workload::ByGuid(file) => Prepared::Guid(*file),
+            Workload::Miss(file) => Prepared::Missing(lfn(file)?),
+            Workload::List { directory, files } => Prepared::List(self.0.directory(*directory)?, *files),
+            Workload::Rename { run, back } => {
                 let parent = self.0.numbers.read().data.ok_or_else(|| failed("there is no /data yet"))?;
                 let at = |name: String| Ok::<_, Error>(At { parent, name: Name::parse(&name)? });
                 let (plain, moved) = (at(tree::run_name(*run))?, at(tree::run_name_moved(*run))?);
                 let (from, to) = if *back { (moved, plain) } else { (plain, moved) };
                 Prepared::Apply(vec![Mutation::Move { from, expect: Expect::ANY, to }], None)
             }
-            Work::Usage { run, files } => Prepared::Usage(self.0.run(*run)?, *files),
+            Workload::Usage { run, files } => Prepared::Usage(self.0.run(*run)?, *files),
         })
     }
 
@@ -345,7 +345,7 @@ impl Peer for Engine {
         let start = Instant::now();
         let engine = Engine::opened(&directory, cache_bytes, numbers.into_inner(), requests).await?;
         let mut session = EngineSession(Arc::clone(&engine.shared));
-        let question = session.prepare(&Work::LookUp(vec![file]))?;
+        let question = session.prepare(&Workload::LookUp(vec![file]))?;
         session.perform(question).await?;
         Ok((engine, start.elapsed()))
     }

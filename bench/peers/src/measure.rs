@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use exacat_model::Result;
 use hdrhistogram::Histogram;
 
-use crate::peer::{Peer, Session, Work, failed};
+use crate::peer::{Peer, Session, Workload, failed};
 
 /// Significant digits of a call's time.
 const DIGITS: u8 = 3;
@@ -42,7 +42,7 @@ pub struct Measured {
 }
 
 /// What one session measured.
-struct Part {
+struct SessionResult {
     items: u64,
     making: Duration,
     latency: Histogram<u64>,
@@ -75,7 +75,7 @@ pub async fn drive<P: Peer>(
     peer: &P,
     sessions: Vec<P::Session>,
     keep_calls: bool,
-    next: impl Fn(u64, Duration) -> Option<Work> + Send + Sync + 'static,
+    next: impl Fn(u64, Duration) -> Option<Workload> + Send + Sync + 'static,
 ) -> Result<Measured> {
     let (cpu, start) = (peer.cpu_s(), Instant::now());
     let (calls, stop) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -96,7 +96,7 @@ pub async fn drive<P: Peer>(
         parts.push(part.await.map_err(failed)?);
     }
     let (wall, cpu_s) = (start.elapsed(), peer.cpu_s() - cpu);
-    let mut all = Part { items: 0, making: Duration::ZERO, latency: histogram()?, ended: Vec::new() };
+    let mut all = SessionResult { items: 0, making: Duration::ZERO, latency: histogram()?, ended: Vec::new() };
     for part in parts {
         let mut part = part?;
         all.items += part.items;
@@ -110,19 +110,19 @@ pub async fn drive<P: Peer>(
     Ok(Measured { items: all.items, wall, cpu_s, making_s, latency: all.latency, ended: all.ended })
 }
 
-async fn ask<S: Session, N: Fn(u64, Duration) -> Option<Work> + Send + Sync>(
+async fn ask<S: Session, N: Fn(u64, Duration) -> Option<Workload> + Send + Sync>(
     mut session: S,
     shared: &Shared<N>,
-) -> Result<Part> {
-    let mut part = Part { items: 0, making: Duration::ZERO, latency: histogram()?, ended: Vec::new() };
+) -> Result<SessionResult> {
+    let mut part = SessionResult { items: 0, making: Duration::ZERO, latency: histogram()?, ended: Vec::new() };
     let asked = ask_all(&mut session, shared, &mut part).await;
     asked.inspect_err(|_| shared.stop.store(true, Ordering::Relaxed)).map(|()| part)
 }
 
-async fn ask_all<S: Session, N: Fn(u64, Duration) -> Option<Work> + Send + Sync>(
+async fn ask_all<S: Session, N: Fn(u64, Duration) -> Option<Workload> + Send + Sync>(
     session: &mut S,
     shared: &Shared<N>,
-    part: &mut Part,
+    part: &mut SessionResult,
 ) -> Result<()> {
     while !shared.stop.load(Ordering::Relaxed) {
         let before = thread_cpu();

@@ -11,7 +11,7 @@ use crate::tree::{FileId, Layout};
 
 /// One thing asked of a peer. Everything that changes something is durable when it is answered.
 #[derive(Clone, Debug)]
-pub enum Work {
+pub enum Workload {
     /// Make directories of these numbers.
     MakeDirectories(Range<u64>),
     /// Make files, all of them durable by one commit.
@@ -45,19 +45,19 @@ pub enum Work {
     },
 }
 
-impl Work {
+impl Workload {
     /// Is it over so soon that a few of them can be made ahead?
     pub fn is_quick(&self) -> bool {
-        matches!(self, Work::LookUp(_) | Work::ByGuid(_) | Work::Miss(_))
+        matches!(self, Workload::LookUp(_) | Workload::ByGuid(_) | Workload::Miss(_))
     }
 
     /// How many items it is counted as.
     pub fn items(&self) -> u64 {
         match self {
-            Work::MakeDirectories(directories) => directories.end - directories.start,
-            Work::Create(files) | Work::LookUp(files) => files.len() as u64,
-            Work::List { files, .. } => *files,
-            Work::ByGuid(_) | Work::Miss(_) | Work::Rename { .. } | Work::Usage { .. } => 1,
+            Workload::MakeDirectories(directories) => directories.end - directories.start,
+            Workload::Create(files) | Workload::LookUp(files) => files.len() as u64,
+            Workload::List { files, .. } => *files,
+            Workload::ByGuid(_) | Workload::Miss(_) | Workload::Rename { .. } | Workload::Usage { .. } => 1,
         }
     }
 }
@@ -141,11 +141,11 @@ pub struct Sizes {
 
 /// One who asks: a connection, or a thread's view of an engine.
 pub trait Session: Send + 'static {
-    /// Work put into the peer's own form.
+    /// Workload put into the peer's own form.
     type Prepared: Send;
 
     /// Puts work into the peer's own form; neither its time nor its CPU time is part of a call's.
-    fn prepare(&self, work: &Work) -> Result<Self::Prepared>;
+    fn prepare(&self, work: &Workload) -> Result<Self::Prepared>;
 
     /// Does it, and checks the answer against the generator: a wrong one is an error.
     fn perform(&mut self, prepared: Self::Prepared) -> impl Future<Output = Result<()>> + Send;

@@ -7,7 +7,7 @@ use exacat_model::Result;
 use parking_lot::Mutex;
 
 use crate::measure::{Measured, drive, histogram, own_cpu_s, record, tenths};
-use crate::peer::{Form, Measure, Peer, Work, failed};
+use crate::peer::{Form, Measure, Peer, Workload, failed};
 use crate::report::{Line, Report};
 use crate::tree::{GROUP, LISTED_FILES, Layout, Order};
 
@@ -81,7 +81,7 @@ async fn measure<P: Peer, N>(
     next: impl Fn(usize) -> N,
 ) -> Result<()>
 where
-    N: Fn(u64, Duration) -> Option<Work> + Send + Sync + 'static,
+    N: Fn(u64, Duration) -> Option<Workload> + Send + Sync + 'static,
 {
     for (way, form) in peer.forms(measure).iter().enumerate() {
         let sessions = peer.sessions(measure, form).await?;
@@ -101,7 +101,7 @@ async fn fill<P: Peer>(peer: &P, plan: &Plan, report: &mut Report<'_>) -> Result
     measure(peer, Measure::MakeDirectories, report, |_| {
         move |call, _| {
             let from = call * GROUP;
-            (from < directories).then(|| Work::MakeDirectories(from..(from + GROUP).min(directories)))
+            (from < directories).then(|| Workload::MakeDirectories(from..(from + GROUP).min(directories)))
         }
     })
     .await?;
@@ -109,7 +109,7 @@ async fn fill<P: Peer>(peer: &P, plan: &Plan, report: &mut Report<'_>) -> Result
     let order = Arc::new(Mutex::new(Order::new(&layout)));
     let sessions = peer.sessions(Measure::CreateGroups, "").await?;
     let (cpu, start) = (peer.cpu_s(), Instant::now());
-    let measured = drive(peer, sessions, true, move |_, _| order.lock().next().map(Work::Create)).await?;
+    let measured = drive(peer, sessions, true, move |_, _| order.lock().next().map(Workload::Create)).await?;
     if measured.items != layout.files {
         return Err(failed(format!("{} of {} files were made", measured.items, layout.files)));
     }
@@ -159,22 +159,22 @@ async fn settle<P: Peer>(peer: &P) -> Result<()> {
 async fn look_ups<P: Peer>(peer: &P, plan: &Plan, report: &mut Report<'_>) -> Result<()> {
     let layout = plan.layout;
     let batch = move |call: u64, file: fn(&Layout, u64) -> crate::tree::FileId| {
-        Work::LookUp((0..BATCH).map(|item| file(&layout, call * BATCH + item)).collect())
+        Workload::LookUp((0..BATCH).map(|item| file(&layout, call * BATCH + item)).collect())
     };
     let hot = |layout: &Layout, random: u64| layout.hot_file(random, HOT);
-    ask(peer, plan, Measure::LookUpHot, report, move |call| Work::LookUp(vec![hot(&layout, call)])).await?;
-    ask(peer, plan, Measure::LookUpUniform, report, move |call| Work::LookUp(vec![layout.some_file(call)]))
+    ask(peer, plan, Measure::LookUpHot, report, move |call| Workload::LookUp(vec![hot(&layout, call)])).await?;
+    ask(peer, plan, Measure::LookUpUniform, report, move |call| Workload::LookUp(vec![layout.some_file(call)]))
         .await?;
     ask(peer, plan, Measure::BatchHot, report, move |call| batch(call, hot)).await?;
     ask(peer, plan, Measure::BatchUniform, report, move |call| batch(call, Layout::some_file)).await?;
     ask(peer, plan, Measure::BatchDirectory, report, move |call| {
         let directory = layout.some_file(call).directory;
         let files = 0..crate::tree::FILES_PER_DIRECTORY;
-        Work::LookUp(files.map(|number| crate::tree::FileId { directory, number }).collect())
+        Workload::LookUp(files.map(|number| crate::tree::FileId { directory, number }).collect())
     })
     .await?;
-    ask(peer, plan, Measure::ByGuid, report, move |call| Work::ByGuid(layout.some_file(call))).await?;
-    ask(peer, plan, Measure::Miss, report, move |call| Work::Miss(layout.some_file(call).missing())).await
+    ask(peer, plan, Measure::ByGuid, report, move |call| Workload::ByGuid(layout.some_file(call))).await?;
+    ask(peer, plan, Measure::Miss, report, move |call| Workload::Miss(layout.some_file(call).missing())).await
 }
 
 /// Asks for the plan's time, after a warm-up.
@@ -183,7 +183,7 @@ async fn ask<P: Peer>(
     plan: &Plan,
     what: Measure,
     report: &mut Report<'_>,
-    work: impl Fn(u64) -> Work + Clone + Send + Sync + 'static,
+    work: impl Fn(u64) -> Workload + Clone + Send + Sync + 'static,
 ) -> Result<()> {
     if !plan.wants(what) {
         return Ok(());
@@ -209,7 +209,7 @@ async fn singles<P: Peer>(peer: &P, plan: &Plan, report: &mut Report<'_>) -> Res
     measure(peer, Measure::CreateSingle, report, |way| {
         move |call, since| {
             (call < layout.singles && since < time)
-                .then(|| Work::Create(vec![layout.single_file(way as u64, call)]))
+                .then(|| Workload::Create(vec![layout.single_file(way as u64, call)]))
         }
     })
     .await
@@ -223,7 +223,7 @@ async fn fill_directories<P: Peer>(peer: &P, directories: std::ops::Range<u64>, 
         let (directory, from) = (directories.start + call / groups, call % groups * GROUP);
         directories.contains(&directory).then(|| {
             let numbers = from..(from + GROUP).min(files);
-            Work::Create(numbers.map(|number| crate::tree::FileId { directory, number }).collect())
+            Workload::Create(numbers.map(|number| crate::tree::FileId { directory, number }).collect())
         })
     })
     .await?;
@@ -237,7 +237,7 @@ async fn listings<P: Peer>(peer: &P, plan: &Plan, report: &mut Report<'_>) -> Re
         fill_directories(peer, listed.clone(), LISTED_FILES).await?;
         ask(peer, plan, Measure::List, report, move |call| {
             let directory = listed.start + crate::tree::scatter(call) % (listed.end - listed.start);
-            Work::List { directory, files: LISTED_FILES }
+            Workload::List { directory, files: LISTED_FILES }
         })
         .await?;
     }
@@ -245,7 +245,7 @@ async fn listings<P: Peer>(peer: &P, plan: &Plan, report: &mut Report<'_>) -> Re
         let (directory, files) = (layout.scanned(), layout.scanned_files);
         fill_directories(peer, directory..directory + 1, files).await?;
         measure(peer, Measure::Scan, report, |_| {
-            move |call, since| (call == 0 || since < time).then_some(Work::List { directory, files })
+            move |call, since| (call == 0 || since < time).then_some(Workload::List { directory, files })
         })
         .await?;
     }
@@ -258,7 +258,7 @@ async fn trees<P: Peer>(peer: &P, plan: &Plan, report: &mut Report<'_>) -> Resul
     if plan.wants(Measure::Usage) && !forms(Measure::Usage).is_empty() {
         report.note(peer.name(), &format!("{files} files below the directory of the next lines"))?;
         measure(peer, Measure::Usage, report, |_| {
-            move |call, since| (call == 0 || since < time).then_some(Work::Usage { run: 0, files })
+            move |call, since| (call == 0 || since < time).then_some(Workload::Usage { run: 0, files })
         })
         .await?;
     }
@@ -268,7 +268,7 @@ async fn trees<P: Peer>(peer: &P, plan: &Plan, report: &mut Report<'_>) -> Resul
                 // There and back: an even number of them.
                 let back = !call.is_multiple_of(2);
                 let go = back || call == 0 || (since < time && call < RENAMES_MAX);
-                go.then_some(Work::Rename { run: 0, back })
+                go.then_some(Workload::Rename { run: 0, back })
             }
         })
         .await?;

@@ -15,7 +15,7 @@ use futures::StreamExt;
 
 use crate::disk::bytes_in;
 use crate::measure::{cpu_s, own_cpu_s};
-use crate::peer::{Form, Measure, Peer, Session, Sizes, Work, failed, while_doing};
+use crate::peer::{Form, Measure, Peer, Session, Sizes, Workload, failed, while_doing};
 use crate::report::SERVED;
 use crate::tree::{self, FileId, Layout};
 
@@ -70,7 +70,7 @@ pub enum Expected {
     Usage(u64),
 }
 
-/// Work in its form.
+/// Workload in its form.
 pub enum Prepared {
     /// An operation and what must come of it.
     Ask(Box<Operation>, Expected),
@@ -127,34 +127,34 @@ fn renamed(run: u64, back: bool) -> Result<Operation> {
 impl Session for ServedSession {
     type Prepared = Prepared;
 
-    fn prepare(&self, work: &Work) -> Result<Prepared> {
+    fn prepare(&self, work: &Workload) -> Result<Prepared> {
         let lfn = |file: &FileId| Lfn::parse(&file.lfn());
         let ask = |operation, expected| Prepared::Ask(Box::new(operation), expected);
         let whereis = |files, expected| ask(Operation::Whereis { files, site: None }, expected);
         Ok(match work {
-            Work::MakeDirectories(directories) => {
+            Workload::MakeDirectories(directories) => {
                 let parse = |directory| Lfn::parse(&tree::directory_path(directory));
                 let lfns = directories.clone().map(parse).collect::<Result<_>>()?;
                 ask(Operation::Mkdir { lfns, parents: false, mode: None }, Expected::Done)
             }
-            Work::Create(files) => {
+            Workload::Create(files) => {
                 let files = files.iter().map(|file| new_file(*file)).collect::<Result<_>>()?;
                 let operation = Operation::Register { files, parents: false, existing: Existing::Refuse };
                 ask(operation, Expected::Done)
             }
-            Work::LookUp(files) => {
+            Workload::LookUp(files) => {
                 let asked = files.iter().map(|file| lfn(file).map(FileRef::Lfn)).collect::<Result<_>>()?;
                 whereis(asked, Expected::Files(files.clone()))
             }
-            Work::ByGuid(file) => {
+            Workload::ByGuid(file) => {
                 whereis(vec![FileRef::Guid(Guid(file.guid()))], Expected::Files(vec![*file]))
             }
-            Work::Miss(file) => whereis(vec![FileRef::Lfn(lfn(file)?)], Expected::Missing),
-            Work::List { directory, files } => {
+            Workload::Miss(file) => whereis(vec![FileRef::Lfn(lfn(file)?)], Expected::Missing),
+            Workload::List { directory, files } => {
                 Prepared::List(Lfn::parse(&tree::directory_path(*directory))?, *files)
             }
-            Work::Rename { run, back } => ask(renamed(*run, *back)?, Expected::Done),
-            Work::Usage { run, files } => {
+            Workload::Rename { run, back } => ask(renamed(*run, *back)?, Expected::Done),
+            Workload::Usage { run, files } => {
                 let lfns = vec![Lfn::parse(&format!("/data/{}", tree::run_name(*run)))?];
                 ask(Operation::Du { lfns }, Expected::Usage(*files))
             }
@@ -324,7 +324,7 @@ impl Peer for Served {
         let start = Instant::now();
         let served = Served::start(&binary, &data).await?;
         let mut session = ServedSession(connect(&data).await?);
-        let question = session.prepare(&Work::LookUp(vec![file]))?;
+        let question = session.prepare(&Workload::LookUp(vec![file]))?;
         session.perform(question).await?;
         Ok((served, start.elapsed()))
     }

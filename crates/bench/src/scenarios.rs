@@ -535,7 +535,7 @@ pub async fn figures(target: &Arc<Target>) -> Result<Figures, Error> {
     let Answer::Status(parts) = target.call(0, Operation::Status).await? else {
         return Err(Error::new(ErrorKind::Internal, "a status without parts"));
     };
-    let all: Vec<(String, u64)> = parts.into_iter().flat_map(|part| part.figures).collect();
+    let all: Vec<(String, u64)> = parts.into_iter().flat_map(|part| part.metrics).collect();
     let value = |name: &str| all.iter().find(|(known, _)| known == name).map_or(0, |(_, value)| *value);
     Ok(Figures {
         entries: value("entries"),

@@ -139,7 +139,7 @@ impl Catalogue {
 
     async fn plan_link(&self, caller: &Caller, lfn: &Lfn, target: Lfn) -> Result<Mutation> {
         let (vacancy, at) = vacant(self.spot(caller, lfn, false).await?, lfn)?;
-        check_parent_writable(caller, vacancy.gates.last(), lfn)?;
+        check_parent_writable(caller, vacancy.ancestors.last(), lfn)?;
         let body = NewBody::Link { guid: self.new_guid()?, target };
         Ok(Mutation::Create(Box::new(NewEntry {
             at,

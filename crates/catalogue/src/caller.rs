@@ -6,7 +6,7 @@ use exacat_model::{
     AccountName, Entry, EntryId, Error, ErrorKind, Expect, Fingerprint, GroupId, Lfn, Mode, Operation,
     RecordKey, Result, Revision, Role, TimeMs, TokenId, User, UserId,
 };
-use exacat_store::{Gate, Judged, JudgedEntry};
+use exacat_store::{Ancestor, Judged, JudgedEntry};
 
 use crate::grants::{Grant, Grants, Need};
 use crate::judgement::Judgement;
@@ -189,11 +189,11 @@ impl Caller {
         Some(Judged { since: judgement.since(), records: self.facts.records.clone(), entries })
     }
 
-    /// Returns the facts for a change in one directory only; `gates` are its ancestor permissions.
-    pub(crate) fn judged_for(&self, gates: &[Gate]) -> Option<Judged> {
+    /// Returns the facts for a change in one directory only; `ancestors` are its ancestor permissions.
+    pub(crate) fn judged_for(&self, ancestors: &[Ancestor]) -> Option<Judged> {
         let judgement = self.judgement.as_ref()?;
         let entries = (!self.is_admin()).then(|| {
-            let mut entries: Vec<JudgedEntry> = gates.iter().map(JudgedEntry::from).collect();
+            let mut entries: Vec<JudgedEntry> = ancestors.iter().map(JudgedEntry::from).collect();
             entries.sort_by_key(|entry| entry.id);
             entries
         });
@@ -222,8 +222,8 @@ impl Caller {
     }
 
     /// Records the ancestor permissions of a change whose right does not depend on them.
-    pub(crate) fn passes_by(&self, gates: &[Gate]) {
-        gates.iter().for_each(|gate| self.judges(|| JudgedEntry::from(gate)));
+    pub(crate) fn passes_by(&self, ancestors: &[Ancestor]) {
+        ancestors.iter().for_each(|ancestor| self.judges(|| JudgedEntry::from(ancestor)));
     }
 
     /// Requires a version of the entry that a change is about. The store compares it at the commit.
@@ -344,9 +344,9 @@ impl Caller {
     }
 
     /// True if the directory's mode bits give all of `wanted`.
-    pub(crate) fn has_gate(&self, gate: &Gate, wanted: u16) -> bool {
-        self.judges(|| JudgedEntry::from(gate));
-        self.has(gate.owner, gate.group, gate.mode, wanted)
+    pub(crate) fn has_ancestor(&self, ancestor: &Ancestor, wanted: u16) -> bool {
+        self.judges(|| JudgedEntry::from(ancestor));
+        self.has(ancestor.owner, ancestor.group, ancestor.mode, wanted)
     }
 
     /// True for the entry's owner and for admins.

@@ -7,7 +7,7 @@ use exacat_model::{
     Answer, Body, Cursor, Edit, Entry, EntryId, Error, ErrorKind, FieldChange, FileRef, Guid, Lfn, Mode,
     Mutation, NewBody, NewEntry, OperationId, Result, Revision, Tag,
 };
-use exacat_store::{Located, Outcome, Place, Refusal};
+use exacat_store::{EntryLocation, Located, Outcome, Refusal};
 
 use crate::Catalogue;
 use crate::attributes::{check_writable, file_of};
@@ -45,7 +45,7 @@ impl Catalogue {
 
     async fn plan_collection(&self, caller: &Caller, lfn: &Lfn, tags: Vec<Tag>) -> Result<Mutation> {
         let (vacancy, at) = vacant(self.spot(caller, lfn, false).await?, lfn)?;
-        check_parent_writable(caller, vacancy.gates.last(), lfn)?;
+        check_parent_writable(caller, vacancy.ancestors.last(), lfn)?;
         Ok(Mutation::Create(Box::new(NewEntry {
             at,
             owner: caller.acting_user(),
@@ -188,10 +188,10 @@ impl Catalogue {
         let next = next.map(|guid| cursor::write(CursorOf::CollectionMembers, guid));
         let items = page.items.into_iter().zip(located).map(|(guid, located)| {
             let stat = match located {
-                Some(Located { entry, place: Place::Tree(lfn), gates })
+                Some(Located { entry, place: EntryLocation::Tree(lfn), ancestors })
                     if caller
                         .check_scope(&lfn)
-                        .and_then(|()| check_passage(caller, &gates, &lfn))
+                        .and_then(|()| check_passage(caller, &ancestors, &lfn))
                         .is_ok() =>
                 {
                     Some(stat_of(&names, caller, lfn, entry))

@@ -6,7 +6,7 @@ use exacat_model::limits::READ_BATCH_MAX;
 use exacat_model::{
     Answer, At, EntryId, Error, ErrorKind, Lfn, Mode, Mutation, NewBody, NewEntry, OperationId, Result,
 };
-use exacat_store::{Gate, Outcome, Refusal};
+use exacat_store::{Ancestor, Outcome, Refusal};
 
 use crate::caller::Caller;
 use crate::repeat::{MUTATION_BYTES, refused};
@@ -20,7 +20,7 @@ const READS_MAX: usize = 16;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Directory {
     /// Its number, and the facts that permission depends on.
-    pub gate: Gate,
+    pub ancestor: Ancestor,
 }
 
 /// Progress on one requested directory.
@@ -76,7 +76,7 @@ impl Catalogue {
     /// `id` is the operation's own. This function derives ids from it, so the caller's own requests
     /// under `id` do not conflict. It reads the store once if nothing is missing, and applies once
     /// for each level of missing directories. It checks passage on the way and the right to create.
-    /// A caller who then makes an entry in the directory must check [`Directory::gate`] for that.
+    /// A caller who then makes an entry in the directory must check [`Directory::ancestor`] for that.
     pub(crate) async fn ensure_directories(
         &self,
         caller: &Caller,
@@ -158,8 +158,8 @@ impl Catalogue {
             let lfn = &lfns[index];
             progress[index] = match spot {
                 Err(error) => Progress::Settled(Err(error)),
-                Ok(Spot::Taken(resolved)) => Progress::Settled(match Gate::of(&resolved.entry) {
-                    Some(gate) => Ok(Directory { gate }),
+                Ok(Spot::Taken(resolved)) => Progress::Settled(match Ancestor::of(&resolved.entry) {
+                    Some(ancestor) => Ok(Directory { ancestor }),
                     None => Err(Error::new(taken, format!("{lfn} is there and is no directory"))),
                 }),
                 // The missing part must be the end of the requested path. Otherwise a link leads
@@ -209,8 +209,8 @@ impl Catalogue {
             if !asked.contains(path) {
                 modes[position] = Mode::DIRECTORY;
             }
-            items[position] = check_passage(caller, &vacancy.gates, &vacancy.lfn)
-                .and_then(|()| check_parent_writable(caller, vacancy.gates.last(), &vacancy.lfn))
+            items[position] = check_passage(caller, &vacancy.ancestors, &vacancy.lfn)
+                .and_then(|()| check_parent_writable(caller, vacancy.ancestors.last(), &vacancy.lfn))
                 .and_then(|()| first_place(vacancy))
                 .map(|at| new_directory(caller, at, modes[position]));
         }
@@ -227,16 +227,16 @@ impl Catalogue {
             progress[*index] = match &outcomes[position] {
                 Err(error) => Progress::Settled(Err(error.clone())),
                 Ok(Outcome::Applied { id: Some(EntryId::Directory(number)), .. }) => {
-                    let gate = Gate {
+                    let ancestor = Ancestor {
                         id: *number,
                         owner: caller.acting_user(),
                         group: caller.group(),
                         mode: modes[position],
                     };
-                    vacancy.gates.push(gate);
+                    vacancy.ancestors.push(ancestor);
                     vacancy.missing.remove(0);
                     match vacancy.missing.is_empty() {
-                        true => Progress::Settled(Ok(Directory { gate })),
+                        true => Progress::Settled(Ok(Directory { ancestor })),
                         false => Progress::Missing(vacancy),
                     }
                 }
@@ -282,7 +282,7 @@ impl Catalogue {
             let items = spots.into_iter().enumerate().map(|(position, spot)| {
                 let lfn = &paths[position];
                 let (vacancy, at) = vacant(spot?, lfn)?;
-                check_parent_writable(caller, vacancy.gates.last(), lfn)?;
+                check_parent_writable(caller, vacancy.ancestors.last(), lfn)?;
                 Ok(new_directory(caller, at, mode))
             });
             let step = ids.of(level);

@@ -11,7 +11,7 @@ use crate::repeat::{check_id, fingerprint};
 use crate::steps;
 use crate::tokens::TokenRequest;
 use crate::trailing;
-use crate::upload::BookRequest;
+use crate::upload::ReserveRequest;
 
 /// Most attempts at an operation, if rights change between judgement and commit each time.
 const JUDGED_TRIES_MAX: usize = 16;
@@ -146,11 +146,11 @@ impl Catalogue {
             Operation::ArchiveMembers { archive, under, cursor, limit } => {
                 boxed(self.archive_members(caller, &archive, &under, &cursor, page(limit)?)).await
             }
-            Operation::UploadBook { lfn, guid, size, checksums, job, choice, lifetime_seconds } => {
-                boxed(self.upload_book(
+            Operation::UploadReserve { lfn, guid, size, checksums, job, choice, lifetime_seconds } => {
+                boxed(self.upload_reserve(
                     caller,
                     id,
-                    BookRequest { lfn, guid, size, checksums, job, choice: *choice, lifetime_seconds },
+                    ReserveRequest { lfn, guid, size, checksums, job, choice: *choice, lifetime_seconds },
                 ))
                 .await
             }

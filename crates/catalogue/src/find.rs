@@ -15,7 +15,7 @@ use exacat_model::{
     Answer, Body, Cursor, DirId, Entry, EntryId, Error, ErrorKind, Filter, Guid, Lfn, Location, Matcher,
     Name, Result, Tag, TagExpression,
 };
-use exacat_store::{Gate, Walk, WalkEnd};
+use exacat_store::{Ancestor, Resolution, ResolutionEnd};
 
 use crate::Catalogue;
 use crate::caller::{Caller, PASS, READ};
@@ -133,7 +133,7 @@ impl Catalogue {
             return Ok((Vec::new(), None));
         }
         if search.asks_for_tags() {
-            search.tags_above = self.tags_of(start.gates.iter().map(|gate| gate.id)).await?;
+            search.tags_above = self.tags_of(start.ancestors.iter().map(|ancestor| ancestor.id)).await?;
         }
         let tags = if search.asks_for_tags() { start.entry.tags.clone() } else { Vec::new() };
         search.levels.push(Level::new(directory, 0, tags));
@@ -166,35 +166,35 @@ impl Catalogue {
         let above = start.lfn.depth();
         let whole = start.lfn.components().chain(names.iter().map(Name::as_str));
         let path = Lfn::from_names(whole);
-        let walk = self.store.walk(std::slice::from_ref(&path)).await?.pop();
-        let Some(Walk { gates, end }) = walk else {
-            return Err(Error::new(ErrorKind::Internal, "the store gave no walk"));
+        let resolution = self.store.resolve(std::slice::from_ref(&path)).await?.pop();
+        let Some(Resolution { ancestors, end }) = resolution else {
+            return Err(Error::new(ErrorKind::Internal, "the store gave no path resolution"));
         };
-        // The directories after the start, in the order of the names. The walk's gates do not
+        // The directories after the start, in the order of the names. The ancestors do not
         // include the last name.
-        let mut below: Vec<Gate> = gates.iter().skip(above + 1).copied().collect();
-        if let WalkEnd::Found(entry) = &end {
-            below.extend(Gate::of(entry));
+        let mut below: Vec<Ancestor> = ancestors.iter().skip(above + 1).copied().collect();
+        if let ResolutionEnd::Found(entry) = &end {
+            below.extend(Ancestor::of(entry));
         }
         // Another directory may stand at the start by now; then no entry below was examined.
-        if gates.get(above).is_some_and(|gate| Some(gate.id) != start.entry.directory()) {
+        if ancestors.get(above).is_some_and(|ancestor| Some(ancestor.id) != start.entry.directory()) {
             below.clear();
         }
-        let open = |gate: &Gate| search.caller.has_gate(gate, READ | PASS);
-        let mut depth = below.iter().take_while(|gate| open(gate)).count();
+        let open = |ancestor: &Ancestor| search.caller.has_ancestor(ancestor, READ | PASS);
+        let mut depth = below.iter().take_while(|ancestor| open(ancestor)).count();
         if let Some(max) = search.depth_max {
             depth = depth.min((max as usize).saturating_sub(1));
         }
         below.truncate(depth);
         let mut tags = match search.asks_for_tags() {
-            true => self.tags_of(below.iter().map(|gate| gate.id)).await?,
+            true => self.tags_of(below.iter().map(|ancestor| ancestor.id)).await?,
             false => Vec::new(),
         }
         .into_iter();
         let mut names = names.into_iter();
-        for gate in below {
+        for ancestor in below {
             let Some(name) = names.next() else { break };
-            search.enter(gate.id, &name, tags.next().unwrap_or_default());
+            search.enter(ancestor.id, &name, tags.next().unwrap_or_default());
         }
         if let (Some(level), Some(name)) = (search.levels.last_mut(), names.next()) {
             level.after = Some(name);

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use exacat_model::answer::StatusPart;
 use exacat_model::limits::PAGE_ITEMS_MAX;
 use exacat_model::{
-    Answer, Audit, Booking, Deletion, DeletionId, DirId, Entry, EntryId, GroupId, Location, Name, QuotaOf,
-    Record, RecordKey, RecordKind, Result, Revision, SeNumber, SeStatus, UserId,
+    Answer, Audit, Deletion, DeletionId, DirId, Entry, EntryId, GroupId, Location, Name, QuotaOf, Record,
+    RecordKey, RecordKind, Reservation, Result, Revision, SeNumber, SeStatus, UserId,
 };
 use exacat_store::UsageOf;
 use futures::FutureExt;
@@ -35,14 +35,14 @@ impl Catalogue {
         self.registry.refresh(&*self.store).await?;
         let mut check = Check { catalogue: self, names: self.registry.names(), members: 0, lost: 0 };
         check.records(&mut audit).await?;
-        check.bookings(&mut audit).await?;
+        check.reservations(&mut audit).await?;
         check.deletions(&mut audit).await?;
         check.entries(&mut audit).await?;
         Ok(Answer::Fsck(audit))
     }
 
     pub(crate) async fn status(&self, caller: &Caller) -> Result<Answer> {
-        caller.check_operator("to see the catalogue's figures")?;
+        caller.check_operator("to see the catalogue's metrics")?;
         let names = self.registry.names();
         let tree = self.store.usage(&[UsageOf::Directory(DirId::ROOT)]).await?;
         let tree = tree.first().copied().unwrap_or_default().usage;
@@ -52,7 +52,7 @@ impl Catalogue {
         let ses: Vec<_> = names.ses.values().filter(|se| shown(se.name.as_str())).collect();
         let online = ses.iter().filter(|se| se.status == SeStatus::Online).count();
         let due = self.store.due(self.clock.trusted(), DUE_COUNTED_MAX).await?;
-        let figures = [
+        let metrics = [
             ("users", names.users.values().filter(|user| shown(user.name.as_str())).count() as u64),
             ("groups", names.groups.values().filter(|group| shown(group.name.as_str())).count() as u64),
             ("storage_elements", ses.len() as u64),
@@ -66,7 +66,7 @@ impl Catalogue {
             ("replica_bytes", small(tree.replica_bytes)),
             ("deletions_waiting", deletions.replicas),
             ("deletions_waiting_bytes", small(deletions.replica_bytes)),
-            ("bookings_to_release", due.bookings.len() as u64),
+            ("reservations_to_release", due.reservations.len() as u64),
             ("entries_to_expire", due.entries.len() as u64),
         ];
         let timelines = self.store.timelines();
@@ -80,28 +80,28 @@ impl Catalogue {
             notes.push("anonymous callers may read what modes give to others".to_owned());
         }
         if !ses.is_empty() && online == 0 {
-            notes.push("no storage element is online: no upload can be booked".to_owned());
+            notes.push("no storage element is online: no upload can be reserved".to_owned());
         }
         for (count, what) in
-            [(due.bookings.len(), "bookings_to_release"), (due.entries.len(), "entries_to_expire")]
+            [(due.reservations.len(), "reservations_to_release"), (due.entries.len(), "entries_to_expire")]
         {
             if count >= DUE_COUNTED_MAX {
                 notes.push(format!("{what}: {DUE_COUNTED_MAX} or more, they are counted so far only"));
             }
         }
-        let catalogue = StatusPart { part: "catalogue".to_owned(), figures: named(figures), notes };
+        let catalogue = StatusPart { part: "catalogue".to_owned(), metrics: named(metrics), notes };
         let store = self.store.status().await?;
-        let mut figures = named([("revision", store.revision.0), ("entries", store.entries)]);
-        figures.extend(store.figures);
+        let mut metrics = named([("revision", store.revision.0), ("entries", store.entries)]);
+        metrics.extend(store.metrics);
         let mut notes = vec![format!("the store is of kind {}", store.kind)];
         notes.extend(store.warnings);
-        let store = StatusPart { part: "store".to_owned(), figures, notes };
+        let store = StatusPart { part: "store".to_owned(), metrics, notes };
         Ok(Answer::Status(vec![catalogue, store, self.clock_part()]))
     }
 }
 
-fn named<const N: usize>(figures: [(&str, u64); N]) -> Vec<(String, u64)> {
-    figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+fn named<const N: usize>(metrics: [(&str, u64); N]) -> Vec<(String, u64)> {
+    metrics.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// A running check. It reads a catalogue in use. So it reads each suspect item again before it
@@ -138,8 +138,12 @@ impl Check<'_> {
     }
 
     /// True if the condition still holds for the upload reservation.
-    async fn is_booked(&self, booking: &Booking, so: impl Fn(&Booking) -> bool) -> Result<bool> {
-        Ok(self.catalogue.store.booking(booking.guid).await?.is_some_and(|now| so(&now)))
+    async fn is_reserved(
+        &self,
+        reservation: &Reservation,
+        so: impl Fn(&Reservation) -> bool,
+    ) -> Result<bool> {
+        Ok(self.catalogue.store.reservation(reservation.guid).await?.is_some_and(|now| so(&now)))
     }
 
     /// True if the condition still holds for the entry, wherever it is.
@@ -235,40 +239,40 @@ impl Check<'_> {
     }
 
     /// Checks that upload reservations refer to existing accounts and storage elements.
-    async fn bookings(&self, audit: &mut Audit) -> Result<()> {
+    async fn reservations(&self, audit: &mut Audit) -> Result<()> {
         let now = self.catalogue.clock.trusted();
         let (mut checked, mut expired) = (0, 0);
         let mut after = None;
         loop {
-            let page = self.catalogue.store.bookings(after, PAGE_ITEMS_MAX).await?;
-            after = page.items.last().map(|booking| booking.guid);
-            for booking in &page.items {
+            let page = self.catalogue.store.reservations(after, PAGE_ITEMS_MAX).await?;
+            after = page.items.last().map(|reservation| reservation.guid);
+            for reservation in &page.items {
                 checked += 1;
-                expired += u64::from(booking.expires <= now);
-                self.booking(audit, booking).await?;
+                expired += u64::from(reservation.expires <= now);
+                self.reservation(audit, reservation).await?;
             }
             if !page.more || after.is_none() {
                 break;
             }
         }
-        audit.checked.push(("bookings".to_owned(), checked));
-        audit.checked.push(("bookings expired and not released yet".to_owned(), expired));
+        audit.checked.push(("reservations".to_owned(), checked));
+        audit.checked.push(("reservations expired and not released yet".to_owned(), expired));
         Ok(())
     }
 
-    async fn booking(&self, audit: &mut Audit, booking: &Booking) -> Result<()> {
-        let (owner, group) = (booking.owner, booking.group);
+    async fn reservation(&self, audit: &mut Audit, reservation: &Reservation) -> Result<()> {
+        let (owner, group) = (reservation.owner, reservation.group);
         if !(self.user(owner).await? && self.group(group).await?)
-            && self.is_booked(booking, |now| (now.owner, now.group) == (owner, group)).await?
+            && self.is_reserved(reservation, |now| (now.owner, now.group) == (owner, group)).await?
         {
-            audit.find("booking", booking.guid, "its owner or group is not there");
+            audit.find("reservation", reservation.guid, "its owner or group is not there");
         }
-        for pending in &booking.pending {
-            let on_it = |now: &Booking| now.pending.iter().any(|other| other.se == pending.se);
-            if !self.se(pending.se).await? && self.is_booked(booking, on_it).await? {
+        for pending in &reservation.pending {
+            let on_it = |now: &Reservation| now.pending.iter().any(|other| other.se == pending.se);
+            if !self.se(pending.se).await? && self.is_reserved(reservation, on_it).await? {
                 audit.find(
-                    "booking",
-                    booking.guid,
+                    "reservation",
+                    reservation.guid,
                     format!("the storage element {} is not there", pending.se.0),
                 );
             }

@@ -71,7 +71,7 @@ impl Need {
             | Operation::Register { .. }
             | Operation::Link { .. }
             | Operation::CollectionCreate { .. }
-            | Operation::UploadBook { .. }
+            | Operation::UploadReserve { .. }
             | Operation::UploadCommit { .. }
             | Operation::UploadAbort { .. } => Need::Create,
             Operation::SetAttributes { .. }

@@ -9,7 +9,7 @@ use exacat_model::{
     Answer, Change, Cursor, DirId, Effect, EntryId, Error, ErrorKind, FieldChange, Lfn, LogPosition, Result,
     Revision,
 };
-use exacat_store::{ChangePage, Place};
+use exacat_store::{ChangePage, EntryLocation};
 
 use crate::Catalogue;
 use crate::caller::Caller;
@@ -50,8 +50,8 @@ impl Catalogue {
             .into_iter()
             .zip(located)
             .filter_map(|(id, located)| match located?.place {
-                Place::Tree(lfn) => Some((id, lfn)),
-                Place::Trash(_) => None,
+                EntryLocation::Tree(lfn) => Some((id, lfn)),
+                EntryLocation::Trash(_) => None,
             })
             .collect();
         let items = changes.into_iter().filter_map(|change| {

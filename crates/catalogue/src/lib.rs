@@ -77,7 +77,7 @@ impl Catalogue {
         let registry = Arc::new(Registry::load(&*store).await?);
         let bounded = |level: Consistency| {
             let (clock, registry, settings) = (clock.clone(), registry.clone(), settings.clone());
-            let store = store.relaxed(level)?;
+            let store = store.with_bounded_staleness(level)?;
             Some((
                 level,
                 Catalogue { store, clock, registry, settings, bounded: Vec::new(), is_shared: true },

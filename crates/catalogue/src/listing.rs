@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use exacat_model::answer::Stat;
 use exacat_model::limits::READ_BATCH_MAX;
 use exacat_model::{Answer, Body, Cursor, Entry, Error, ErrorKind, Guid, Lfn, Name, Replica, Result, Usage};
-use exacat_store::{UsageOf, WalkEnd};
+use exacat_store::{ResolutionEnd, UsageOf};
 
 use crate::Catalogue;
 use crate::caller::{Caller, PASS, READ};
@@ -57,22 +57,24 @@ impl Catalogue {
         if lfns.len() > READ_BATCH_MAX {
             return Err(Error::limit("the number of paths in one request", lfns.len(), READ_BATCH_MAX));
         }
-        let walks = self.store.walk(&lfns).await?;
+        let resolutions = self.store.resolve(&lfns).await?;
         let names = self.names_seen().await?;
         let mut stats = Vec::with_capacity(lfns.len());
-        for (lfn, walk) in lfns.into_iter().zip(walks) {
+        for (lfn, resolution) in lfns.into_iter().zip(resolutions) {
             // As in POSIX, a slash behind a link means the directory that it leads to.
             let slash = lfn.must_be_directory();
             let follow = follow || slash;
-            stats.push(match walk.end {
-                WalkEnd::Found(entry) if !slash && (!follow || !matches!(entry.body, Body::Link { .. })) => {
+            stats.push(match resolution.end {
+                ResolutionEnd::Found(entry)
+                    if !slash && (!follow || !matches!(entry.body, Body::Link { .. })) =>
+                {
                     caller
                         .check_scope(&lfn)
-                        .and_then(|()| check_passage(caller, &walk.gates, &lfn))
+                        .and_then(|()| check_passage(caller, &resolution.ancestors, &lfn))
                         .map(|()| stat_of(&names, caller, lfn, *entry))
                 }
                 _ => self
-                    .resolve_walk(caller, lfn, walk, follow)
+                    .resolve_from(caller, lfn, resolution, follow)
                     .await
                     .map(|resolved| stat_of(&names, caller, resolved.lfn, resolved.entry)),
             });

@@ -4,7 +4,7 @@ use exacat_model::limits::LFN_BYTES_MAX;
 use exacat_model::{
     Answer, At, Body, Entry, Error, ErrorKind, Kind, Lfn, Mutation, Name, OperationId, Result, TrashId,
 };
-use exacat_store::{Gate, Outcome, UsageOf};
+use exacat_store::{Ancestor, Outcome, UsageOf};
 
 use crate::Catalogue;
 use crate::caller::Caller;
@@ -34,7 +34,7 @@ impl Catalogue {
         let Some(name) = source.lfn.file_name() else {
             return Err(Error::invalid("the root cannot be moved"));
         };
-        check_removable(caller, source.parent_gate(), &source.entry, &source.lfn)?;
+        check_removable(caller, source.parent_ancestor(), &source.entry, &source.lfn)?;
         let expect = caller.expect(source.entry.id());
         let to = match self.spot(caller, to, to.must_be_directory()).await? {
             // The entry has this name already: the store answers that nothing changes.
@@ -64,7 +64,7 @@ impl Catalogue {
                     // A dangling link has the name.
                     return exists();
                 }
-                check_parent_writable(caller, vacancy.gates.last(), &vacancy.lfn)?;
+                check_parent_writable(caller, vacancy.ancestors.last(), &vacancy.lfn)?;
                 check_length(&vacancy.lfn)?;
                 return Ok(at);
             }
@@ -78,11 +78,11 @@ impl Catalogue {
             Spot::Taken(taken) => *taken,
         };
         let Resolved { lfn, entry, .. } = directory;
-        let Some(gate) = Gate::of(&entry) else { return exists() };
+        let Some(ancestor) = Ancestor::of(&entry) else { return exists() };
         let target = lfn.join(name);
-        check_parent_writable(caller, Some(&gate), &target)?;
+        check_parent_writable(caller, Some(&ancestor), &target)?;
         check_length(&target)?;
-        Ok(At { parent: gate.id, name: name.clone() })
+        Ok(At { parent: ancestor.id, name: name.clone() })
     }
 
     /// Removes an entry into the trash. Takes w and x on its directory; for a non-empty directory
@@ -121,11 +121,11 @@ impl Catalogue {
         recursive: bool,
         directory: bool,
     ) -> Result<Mutation> {
-        let Resolved { lfn: found, entry, gates } = self.resolve(caller, lfn, false).await?;
+        let Resolved { lfn: found, entry, ancestors } = self.resolve(caller, lfn, false).await?;
         if found.is_root() {
             return Err(Error::invalid("the root cannot be removed"));
         }
-        check_removable(caller, gates.last(), &entry, &found)?;
+        check_removable(caller, ancestors.last(), &entry, &found)?;
         let mut only_empty = entry.directory().is_some() && !recursive;
         match entry.directory() {
             None if directory => {

@@ -3,7 +3,7 @@
 
 use exacat_model::limits::{LFN_BYTES_MAX, LINKS_FOLLOWED_MAX, READ_BATCH_MAX};
 use exacat_model::{At, Body, DirId, Entry, EntryId, Error, ErrorKind, Guid, Lfn, Name, Result};
-use exacat_store::{Gate, Gates, Located, Place, Walk, WalkEnd};
+use exacat_store::{Ancestor, Ancestors, EntryLocation, Located, Resolution, ResolutionEnd};
 
 use crate::Catalogue;
 use crate::caller::{Caller, PASS, WRITE};
@@ -15,13 +15,13 @@ use crate::trailing::no_directory;
 pub(crate) struct Resolved {
     pub lfn: Lfn,
     pub entry: Entry,
-    pub gates: Gates,
+    pub ancestors: Ancestors,
 }
 
 impl Resolved {
     /// Returns the directory of the entry. The root stands in itself.
-    pub fn parent_gate(&self) -> Option<&Gate> {
-        self.gates.last()
+    pub fn parent_ancestor(&self) -> Option<&Ancestor> {
+        self.ancestors.last()
     }
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Vacancy {
     /// The path, links followed.
     pub lfn: Lfn,
     /// Ancestor permissions down to the existing directory, root first; never empty.
-    pub gates: Gates,
+    pub ancestors: Ancestors,
     /// The missing names below that directory: one if only the entry is missing, more if
     /// directories are.
     pub missing: Vec<Name>,
@@ -60,10 +60,10 @@ impl Catalogue {
         if lfns.len() > READ_BATCH_MAX {
             return Err(Error::limit("the number of paths in one request", lfns.len(), READ_BATCH_MAX));
         }
-        let walks = self.store.walk(lfns).await?;
+        let resolutions = self.store.resolve(lfns).await?;
         let mut spots = Vec::with_capacity(lfns.len());
-        for (lfn, walk) in lfns.iter().zip(walks) {
-            spots.push(self.finish_walk(caller, lfn.clone(), walk, follow).await);
+        for (lfn, resolution) in lfns.iter().zip(resolutions) {
+            spots.push(self.finish_resolution(caller, lfn.clone(), resolution, follow).await);
         }
         Ok(spots)
     }
@@ -72,7 +72,7 @@ impl Catalogue {
     pub(crate) async fn spot(&self, caller: &Caller, lfn: &Lfn, follow: bool) -> Result<Spot> {
         match self.spots(caller, std::slice::from_ref(lfn), follow).await?.pop() {
             Some(spot) => spot,
-            None => Err(Error::new(ErrorKind::Internal, "the store gave no walk")),
+            None => Err(Error::new(ErrorKind::Internal, "the store gave no path resolution")),
         }
     }
 
@@ -120,12 +120,15 @@ impl Catalogue {
         match found {
             // A GUID does not reveal its path. A caller who may not pass there must not learn the
             // path, nor that the entry exists.
-            Some(Located { entry, place: Place::Tree(lfn), gates })
-                if caller.check_scope(&lfn).and_then(|()| check_passage(caller, &gates, &lfn)).is_ok() =>
+            Some(Located { entry, place: EntryLocation::Tree(lfn), ancestors })
+                if caller
+                    .check_scope(&lfn)
+                    .and_then(|()| check_passage(caller, &ancestors, &lfn))
+                    .is_ok() =>
             {
-                Ok(Resolved { lfn, entry, gates })
+                Ok(Resolved { lfn, entry, ancestors })
             }
-            Some(Located { entry, place: Place::Trash(_), .. }) if caller.owns(&entry) => {
+            Some(Located { entry, place: EntryLocation::Trash(_), .. }) if caller.owns(&entry) => {
                 Err(Error::not_found(format!("{guid} is in the trash")))
             }
             _ => Err(Error::not_found(format!("no entry that you may see has the GUID {guid}"))),
@@ -133,22 +136,28 @@ impl Catalogue {
     }
 
     /// Continues a path resolution of the store: follows links, and returns the entry.
-    pub(crate) async fn resolve_walk(
+    pub(crate) async fn resolve_from(
         &self,
         caller: &Caller,
         lfn: Lfn,
-        walk: Walk,
+        resolution: Resolution,
         follow: bool,
     ) -> Result<Resolved> {
         let asked = lfn.clone();
-        taken(self.finish_walk(caller, lfn, walk, follow).await?, &asked)
+        taken(self.finish_resolution(caller, lfn, resolution, follow).await?, &asked)
     }
 
     /// Continues a path resolution. A path that ends in a slash leads to a directory, or to
     /// nothing.
-    async fn finish_walk(&self, caller: &Caller, lfn: Lfn, walk: Walk, follow: bool) -> Result<Spot> {
+    async fn finish_resolution(
+        &self,
+        caller: &Caller,
+        lfn: Lfn,
+        resolution: Resolution,
+        follow: bool,
+    ) -> Result<Spot> {
         let must_be_directory = lfn.must_be_directory();
-        let spot = self.follow_walk(caller, lfn.of_anything(), walk, follow).await?;
+        let spot = self.follow_resolution(caller, lfn.of_anything(), resolution, follow).await?;
         match &spot {
             Spot::Taken(taken) if must_be_directory && taken.entry.directory().is_none() => {
                 Err(no_directory(&taken.lfn, taken.entry.kind()))
@@ -157,26 +166,40 @@ impl Catalogue {
         }
     }
 
-    async fn follow_walk(&self, caller: &Caller, lfn: Lfn, walk: Walk, follow: bool) -> Result<Spot> {
+    async fn follow_resolution(
+        &self,
+        caller: &Caller,
+        lfn: Lfn,
+        resolution: Resolution,
+        follow: bool,
+    ) -> Result<Spot> {
         let mut lfn = lfn;
-        let mut walk = walk;
+        let mut resolution = resolution;
         for _ in 0..=LINKS_FOLLOWED_MAX {
             // A link may lead out of the token's subtree, so check the scope after every step.
             caller.check_scope(&lfn)?;
-            check_passage(caller, &walk.gates, &lfn)?;
-            let next = match walk.end {
-                WalkEnd::Found(entry) => match (&entry.body, follow) {
+            check_passage(caller, &resolution.ancestors, &lfn)?;
+            let next = match resolution.end {
+                ResolutionEnd::Found(entry) => match (&entry.body, follow) {
                     (Body::Link { target, .. }, true) => target.clone(),
                     _ => {
-                        return Ok(Spot::Taken(Box::new(Resolved { lfn, entry: *entry, gates: walk.gates })));
+                        return Ok(Spot::Taken(Box::new(Resolved {
+                            lfn,
+                            entry: *entry,
+                            ancestors: resolution.ancestors,
+                        })));
                     }
                 },
-                WalkEnd::Missing { components } => {
+                ResolutionEnd::Missing { components } => {
                     let missing: Result<Vec<Name>> =
                         lfn.components().skip(components).map(Name::parse).collect();
-                    return Ok(Spot::Vacant(Vacancy { missing: missing?, gates: walk.gates, lfn }));
+                    return Ok(Spot::Vacant(Vacancy {
+                        missing: missing?,
+                        ancestors: resolution.ancestors,
+                        lfn,
+                    }));
                 }
-                WalkEnd::Stopped { entry, components } => match &entry.body {
+                ResolutionEnd::Stopped { entry, components } => match &entry.body {
                     Body::Link { target, .. } => {
                         let rest = lfn.components().skip(components);
                         let joined =
@@ -196,12 +219,12 @@ impl Catalogue {
                     }
                 },
             };
-            walk = self
+            resolution = self
                 .store
-                .walk(std::slice::from_ref(&next))
+                .resolve(std::slice::from_ref(&next))
                 .await?
                 .pop()
-                .ok_or_else(|| Error::new(ErrorKind::Internal, "the store gave no walk"))?;
+                .ok_or_else(|| Error::new(ErrorKind::Internal, "the store gave no path resolution"))?;
             lfn = next;
         }
         Err(Error::invalid(format!(
@@ -218,8 +241,8 @@ fn taken(spot: Spot, lfn: &Lfn) -> Result<Resolved> {
 }
 
 /// Refuses a caller who may not pass one of the directories on the way.
-pub(crate) fn check_passage(caller: &Caller, gates: &[Gate], lfn: &Lfn) -> Result<()> {
-    match gates.iter().position(|gate| !caller.has_gate(gate, PASS)) {
+pub(crate) fn check_passage(caller: &Caller, ancestors: &[Ancestor], lfn: &Lfn) -> Result<()> {
+    match ancestors.iter().position(|ancestor| !caller.has_ancestor(ancestor, PASS)) {
         None => Ok(()),
         Some(depth) => {
             let closed = Lfn::from_names(lfn.components().take(depth));
@@ -229,9 +252,9 @@ pub(crate) fn check_passage(caller: &Caller, gates: &[Gate], lfn: &Lfn) -> Resul
 }
 
 /// Refuses a caller who may not create or remove names in a directory.
-pub(crate) fn check_parent_writable(caller: &Caller, gate: Option<&Gate>, lfn: &Lfn) -> Result<()> {
-    match gate {
-        Some(gate) if caller.has_gate(gate, WRITE | PASS) => Ok(()),
+pub(crate) fn check_parent_writable(caller: &Caller, ancestor: Option<&Ancestor>, lfn: &Lfn) -> Result<()> {
+    match ancestor {
+        Some(ancestor) if caller.has_ancestor(ancestor, WRITE | PASS) => Ok(()),
         Some(_) => Err(Error::denied(format!("{lfn}: you may not change the directory it is in (no w)"))),
         None => Err(Error::denied("the root stands in no directory")),
     }
@@ -239,10 +262,17 @@ pub(crate) fn check_parent_writable(caller: &Caller, gate: Option<&Gate>, lfn: &
 
 /// Refuses a caller who may not remove an entry's name. The checks are [`check_parent_writable`]
 /// and, in a sticky directory, ownership of the entry or the directory.
-pub(crate) fn check_removable(caller: &Caller, gate: Option<&Gate>, entry: &Entry, lfn: &Lfn) -> Result<()> {
-    check_parent_writable(caller, gate, lfn)?;
-    match gate {
-        Some(gate) if gate.mode.is_sticky() && caller.user() != Some(gate.owner) && !caller.owns(entry) => {
+pub(crate) fn check_removable(
+    caller: &Caller,
+    ancestor: Option<&Ancestor>,
+    entry: &Entry,
+    lfn: &Lfn,
+) -> Result<()> {
+    check_parent_writable(caller, ancestor, lfn)?;
+    match ancestor {
+        Some(ancestor)
+            if ancestor.mode.is_sticky() && caller.user() != Some(ancestor.owner) && !caller.owns(entry) =>
+        {
             Err(Error::denied(format!(
                 "{lfn}: in a sticky directory only the owner of an entry, or of the directory, may take it away"
             )))
@@ -264,8 +294,8 @@ pub(crate) fn is_sticky_to(caller: &Caller, directory: &Entry) -> bool {
 
 /// Returns the place of the first missing name of a vacancy.
 pub(crate) fn first_place(vacancy: &Vacancy) -> Result<At> {
-    match (vacancy.gates.last(), vacancy.missing.first()) {
-        (Some(gate), Some(name)) => Ok(At { parent: gate.id, name: name.clone() }),
+    match (vacancy.ancestors.last(), vacancy.missing.first()) {
+        (Some(ancestor), Some(name)) => Ok(At { parent: ancestor.id, name: name.clone() }),
         _ => Err(Error::new(ErrorKind::Internal, "a vacancy without a place")),
     }
 }

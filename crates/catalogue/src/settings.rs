@@ -8,9 +8,9 @@ pub struct Settings {
     /// True if callers without credentials may read what mode bits give to others.
     pub anonymous_reads: bool,
     /// Lifetime of an upload reservation without one of its own, in seconds.
-    pub booking_seconds: u64,
+    pub reservation_seconds: u64,
     /// Longest lifetime of an upload reservation, in seconds.
-    pub booking_seconds_max: u64,
+    pub reservation_seconds_max: u64,
     /// Longest lifetime of a token, in seconds.
     pub token_seconds_max: u64,
     /// Time that an item stays in the trash before the worker purges it, in seconds; none means for
@@ -32,8 +32,8 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             anonymous_reads: false,
-            booking_seconds: 24 * 3600,
-            booking_seconds_max: 30 * 24 * 3600,
+            reservation_seconds: 24 * 3600,
+            reservation_seconds_max: 30 * 24 * 3600,
             token_seconds_max: 366 * 24 * 3600,
             trash_seconds: Some(30 * 24 * 3600),
             purge_step_entries: 1000,

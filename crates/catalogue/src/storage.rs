@@ -6,13 +6,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use exacat_model::answer::{DeletionAt, SeUsage, Stat};
-use exacat_model::limits::{READ_BATCH_MAX, REPLICAS_PER_BOOKING_MAX};
+use exacat_model::limits::{READ_BATCH_MAX, REPLICAS_PER_RESERVATION_MAX};
 use exacat_model::operation::{SeChoice, SeSettings};
 use exacat_model::{
     AccountName, Answer, Cursor, Deletion, DeletionId, EntryId, Error, ErrorKind, Guid, Mutation, OnTimeline,
     OperationId, Record, RecordKey, Replica, ReplicaState, Result, Se, SeName, SeNumber, SeStatus,
 };
-use exacat_store::{Account, Place, UsageOf};
+use exacat_store::{Account, EntryLocation, UsageOf};
 
 use crate::Catalogue;
 use crate::accounts::{RecordPlan, check_not_gone, gone_name, is_gone};
@@ -129,7 +129,7 @@ impl Catalogue {
         let mut on = HashSet::new();
         for found in located.into_iter().flatten() {
             // Leave out files that left this SE since the page was read.
-            if let Place::Tree(lfn) = found.place
+            if let EntryLocation::Tree(lfn) = found.place
                 && let Some(file) = found.entry.file()
                 && file.replica(se.number).is_some()
             {
@@ -205,13 +205,16 @@ impl Catalogue {
             let file = found.as_ref().and_then(|found| found.entry.file());
             let replica = file.and_then(|file| file.replica(se.number));
             let is_replica = replica.is_some_and(|replica| replica.takes_space() && same(&replica.location));
-            let is_booked = match is_replica {
+            let is_reserved = match is_replica {
                 true => false,
-                false => self.store.booking(deletion.guid).await?.is_some_and(|booking| {
-                    booking.pending.iter().any(|pending| pending.se == se.number && same(&pending.location))
+                false => self.store.reservation(deletion.guid).await?.is_some_and(|reservation| {
+                    reservation
+                        .pending
+                        .iter()
+                        .any(|pending| pending.se == se.number && same(&pending.location))
                 }),
             };
-            in_use.push(is_replica || is_booked);
+            in_use.push(is_replica || is_reserved);
         }
         Ok(in_use)
     }
@@ -384,8 +387,12 @@ pub(crate) fn choose(
         by_qos = vec![(has_default.then_some(default), 1)];
     }
     let total = by_qos.iter().fold(chosen.len(), |sum, (_, count)| sum.saturating_add(*count as usize));
-    if total > REPLICAS_PER_BOOKING_MAX {
-        return Err(Error::limit("the number of replicas of one upload", total, REPLICAS_PER_BOOKING_MAX));
+    if total > REPLICAS_PER_RESERVATION_MAX {
+        return Err(Error::limit(
+            "the number of replicas of one upload",
+            total,
+            REPLICAS_PER_RESERVATION_MAX,
+        ));
     }
     for (qos, count) in by_qos {
         let usable = |se: &&Arc<Se>| {

@@ -59,8 +59,9 @@ impl Catalogue {
         let found = self.resolve_all(caller, lfns, true).await?;
         let mut above: HashMap<DirId, Vec<Tag>> = HashMap::new();
         if !own {
-            let gates = found.iter().flatten().flat_map(|resolved| &resolved.gates).map(|gate| gate.id);
-            let distinct: HashSet<DirId> = gates.collect();
+            let ancestors =
+                found.iter().flatten().flat_map(|resolved| &resolved.ancestors).map(|ancestor| ancestor.id);
+            let distinct: HashSet<DirId> = ancestors.collect();
             let directories: Vec<DirId> = distinct.into_iter().collect();
             for part in directories.chunks(exacat_model::limits::READ_BATCH_MAX) {
                 let ids: Vec<EntryId> = part.iter().map(|id| EntryId::Directory(*id)).collect();
@@ -71,11 +72,11 @@ impl Catalogue {
             }
         }
         let answers = found.into_iter().map(|resolved| {
-            let Resolved { lfn, entry, gates } = resolved?;
+            let Resolved { lfn, entry, ancestors } = resolved?;
             let mut in_force: Vec<TagInForce> =
                 entry.tags.into_iter().map(|tag| TagInForce { tag, from: lfn.clone() }).collect();
-            for (depth, gate) in gates.iter().enumerate().rev() {
-                let Some(tags) = above.get(&gate.id) else { continue };
+            for (depth, ancestor) in ancestors.iter().enumerate().rev() {
+                let Some(tags) = above.get(&ancestor.id) else { continue };
                 let from = Lfn::from_names(lfn.components().take(depth));
                 for tag in tags {
                     if !in_force.iter().any(|known| known.tag.key == tag.key) {

@@ -25,8 +25,8 @@ impl Catalogue {
             notes.push(format!("{jump}; if the machine's clock is right: exacat clock confirm"));
         }
         let ahead = jump.map_or(0, |jump| jump.ahead_ms() / 1000);
-        let figures = vec![("clock_ahead_seconds".to_owned(), ahead)];
-        StatusPart { part: "clock".to_owned(), figures, notes }
+        let metrics = vec![("clock_ahead_seconds".to_owned(), ahead)];
+        StatusPart { part: "clock".to_owned(), metrics, notes }
     }
 
     /// Trusts the machine's current clock, because an operator confirms it.

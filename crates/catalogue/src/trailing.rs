@@ -16,7 +16,7 @@ pub(crate) fn settle(operation: &mut Operation) -> Result<()> {
             strip(target);
             check_new_name(lfn)
         }
-        Operation::CollectionCreate { lfn, .. } | Operation::UploadBook { lfn, .. } => check_new_name(lfn),
+        Operation::CollectionCreate { lfn, .. } | Operation::UploadReserve { lfn, .. } => check_new_name(lfn),
         Operation::Mkdir { lfns, .. } => {
             lfns.iter_mut().for_each(strip);
             Ok(())

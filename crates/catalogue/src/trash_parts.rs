@@ -135,8 +135,8 @@ impl Catalogue {
     /// True if the caller may now pass the directories above the path, whatever subtree its token
     /// is for. Missing directories do not refuse.
     async fn passes_above(&self, caller: &Caller, lfn: &Lfn) -> Result<bool> {
-        let walk = self.store.walk(std::slice::from_ref(lfn)).await?.pop();
-        Ok(walk.is_some_and(|walk| check_passage(caller, &walk.gates, lfn).is_ok()))
+        let resolution = self.store.resolve(std::slice::from_ref(lfn)).await?.pop();
+        Ok(resolution.is_some_and(|resolution| check_passage(caller, &resolution.ancestors, lfn).is_ok()))
     }
 
     /// Restores the position in an item, as far as its directories still exist.

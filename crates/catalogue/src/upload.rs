@@ -7,10 +7,11 @@
 use exacat_model::answer::{Upload, UploadTarget};
 use exacat_model::operation::SeChoice;
 use exacat_model::{
-    Answer, At, BookedReplica, Booking, Checksums, Cursor, Entry, EntryId, Error, ErrorKind, Guid, Lfn,
-    Location, Mode, Mutation, OperationId, Pfn, Replica, ReplicaState, Result, Se, SeName, SeNumber, TimeMs,
+    Answer, At, Checksums, Cursor, Entry, EntryId, Error, ErrorKind, Guid, Lfn, Location, Mode, Mutation,
+    OperationId, Pfn, Replica, ReplicaState, Reservation, ReservedReplica, Result, Se, SeName, SeNumber,
+    TimeMs,
 };
-use exacat_store::{Outcome, Place, Refusal, UsageOf};
+use exacat_store::{EntryLocation, Outcome, Refusal, UsageOf};
 
 use crate::Catalogue;
 use crate::caller::{Caller, PASS, WRITE};
@@ -26,7 +27,7 @@ const COMMIT_TRIES_MAX: usize = 8;
 const DELETIONS_SEARCHED_MAX: usize = 10_000;
 
 /// A request for an upload reservation.
-pub(crate) struct BookRequest {
+pub(crate) struct ReserveRequest {
     pub lfn: Lfn,
     pub guid: Option<Guid>,
     pub size: u64,
@@ -37,44 +38,55 @@ pub(crate) struct BookRequest {
 }
 
 impl Catalogue {
-    pub(crate) async fn upload_book(
+    pub(crate) async fn upload_reserve(
         &self,
         caller: &Caller,
         id: OperationId,
-        request: BookRequest,
+        request: ReserveRequest,
     ) -> Result<Answer> {
         caller.check_known()?;
-        let planned = self.plan_booking(caller, id, request).await;
-        let booking = match planned {
-            Ok(booking) => booking,
+        let planned = self.plan_reservation(caller, id, request).await;
+        let reservation = match planned {
+            Ok(reservation) => reservation,
             Err(error) if error.kind == ErrorKind::Unknown => return Err(error),
-            Err(error) => return self.booked_before(caller, id).await?.ok_or(error),
+            Err(error) => return self.reserved_before(caller, id).await?.ok_or(error),
         };
-        let lfn = booking.lfn.clone();
-        match self.apply(caller, id, vec![Mutation::Book(Box::new(booking))]).await?.pop() {
-            Some(Outcome::Applied { id: Some(EntryId::Object(guid)), .. }) => self.booked(caller, guid).await,
+        let lfn = reservation.lfn.clone();
+        match self.apply(caller, id, vec![Mutation::Reserve(Box::new(reservation))]).await?.pop() {
+            Some(Outcome::Applied { id: Some(EntryId::Object(guid)), .. }) => {
+                self.reserved(caller, guid).await
+            }
             Some(Outcome::Refused(refusal)) => Err(refused(lfn, refusal)),
-            _ => Err(Error::new(ErrorKind::Internal, "a booking has no GUID")),
+            _ => Err(Error::new(ErrorKind::Internal, "a reservation has no GUID")),
         }
     }
 
     /// Returns the first answer of this reservation, if the request is a repeat.
-    async fn booked_before(&self, caller: &Caller, id: OperationId) -> Result<Option<Answer>> {
+    async fn reserved_before(&self, caller: &Caller, id: OperationId) -> Result<Option<Answer>> {
         match self.recall(caller, id).await? {
-            Some((_, Some(EntryId::Object(guid)))) => self.booked(caller, guid).await.map(Some),
+            Some((_, Some(EntryId::Object(guid)))) => self.reserved(caller, guid).await.map(Some),
             _ => Ok(None),
         }
     }
 
-    async fn booked(&self, caller: &Caller, guid: Guid) -> Result<Answer> {
-        let booking = self.store.booking(guid).await?.filter(|booking| caller.user() == Some(booking.owner));
-        match booking {
-            Some(booking) => Ok(Answer::Upload(Box::new(upload(&self.registry.names(), booking)))),
-            None => Err(Error::not_found(format!("the booking of {guid} has ended already"))),
+    async fn reserved(&self, caller: &Caller, guid: Guid) -> Result<Answer> {
+        let reservation = self
+            .store
+            .reservation(guid)
+            .await?
+            .filter(|reservation| caller.user() == Some(reservation.owner));
+        match reservation {
+            Some(reservation) => Ok(Answer::Upload(Box::new(upload(&self.registry.names(), reservation)))),
+            None => Err(Error::not_found(format!("the reservation of {guid} has ended already"))),
         }
     }
 
-    async fn plan_booking(&self, caller: &Caller, id: OperationId, request: BookRequest) -> Result<Booking> {
+    async fn plan_reservation(
+        &self,
+        caller: &Caller,
+        id: OperationId,
+        request: ReserveRequest,
+    ) -> Result<Reservation> {
         let owner = caller.check_known()?;
         let expires = self.expiry(request.lifetime_seconds)?;
         let (lfn, file) = self.upload_place(caller, &request).await?;
@@ -84,27 +96,29 @@ impl Catalogue {
             None => Vec::new(),
         };
         let (guid, earlier) = match request.guid {
-            Some(guid) => (guid, self.store.booking(guid).await?.filter(|booking| booking.owner == owner)),
+            Some(guid) => {
+                (guid, self.store.reservation(guid).await?.filter(|reservation| reservation.owner == owner))
+            }
             None => (self.new_guid()?, None),
         };
         let chosen = choose(&names, &request.choice, guid, &holding)?;
         let mut pending = Vec::with_capacity(chosen.len());
         for se in &chosen {
-            let booked = earlier.as_ref().and_then(|earlier| {
+            let reserved = earlier.as_ref().and_then(|earlier| {
                 earlier
                     .pending
                     .iter()
                     .find(|pending| pending.se == se.number)
                     .map(|known| known.location.clone())
             });
-            let location = match (booked, request.guid) {
+            let location = match (reserved, request.guid) {
                 (Some(location), _) => location,
                 (None, None) => Location::Derived,
                 (None, Some(guid)) => self.unused_location(se, guid, id).await?,
             };
-            pending.push(BookedReplica { se: se.number, location });
+            pending.push(ReservedReplica { se: se.number, location });
         }
-        Ok(Booking {
+        Ok(Reservation {
             guid,
             lfn,
             owner,
@@ -122,20 +136,20 @@ impl Catalogue {
 
     /// Returns the expiry of a reservation.
     fn expiry(&self, lifetime_seconds: Option<u64>) -> Result<TimeMs> {
-        let seconds = lifetime_seconds.unwrap_or(self.settings.booking_seconds);
+        let seconds = lifetime_seconds.unwrap_or(self.settings.reservation_seconds);
         if seconds == 0 {
-            return Err(Error::invalid("a booking that lasts 0 seconds ends before it begins"));
+            return Err(Error::invalid("a reservation that lasts 0 seconds ends before it begins"));
         }
-        let max = self.settings.booking_seconds_max;
+        let max = self.settings.reservation_seconds_max;
         if seconds > max {
             let (seconds, max) = (usize::try_from(seconds).unwrap_or(usize::MAX), max as usize);
-            return Err(Error::limit("the lifetime of a booking in seconds", seconds, max));
+            return Err(Error::limit("the lifetime of a reservation in seconds", seconds, max));
         }
         Ok(self.clock.trusted().plus_ms(seconds.saturating_mul(1000)))
     }
 
     /// Returns the path for the file, and the file itself if it exists and gets further replicas.
-    async fn upload_place(&self, caller: &Caller, request: &BookRequest) -> Result<(Lfn, Option<Entry>)> {
+    async fn upload_place(&self, caller: &Caller, request: &ReserveRequest) -> Result<(Lfn, Option<Entry>)> {
         if request.lfn.is_root() {
             return Err(Error::invalid("/ is the root directory, no name for a file"));
         }
@@ -146,7 +160,7 @@ impl Catalogue {
                 let Some(file) = entry.file().filter(|file| Some(file.guid) == request.guid) else {
                     return Err(Error::new(
                         ErrorKind::Exists,
-                        format!("{lfn} exists: book another name, or give its GUID to add replicas"),
+                        format!("{lfn} exists: reserve another name, or give its GUID to add replicas"),
                     ));
                 };
                 if !caller.has_entry(&entry, WRITE) {
@@ -170,8 +184,8 @@ impl Catalogue {
             }
             Spot::Vacant(vacancy) => {
                 let lfn = vacancy.lfn;
-                match vacancy.gates.last() {
-                    Some(gate) if caller.has_gate(gate, WRITE | PASS) => {}
+                match vacancy.ancestors.last() {
+                    Some(ancestor) if caller.has_ancestor(ancestor, WRITE | PASS) => {}
                     _ => {
                         return Err(Error::denied(format!(
                             "{lfn}: you may not change the nearest directory above it that is there (no w)"
@@ -195,8 +209,8 @@ impl Catalogue {
                 // else.
                 let place = match found.place {
                     _ if !caller.owns(&found.entry) => "in use",
-                    Place::Trash(_) => "that of an entry in the trash",
-                    Place::Tree(_) => "that of an entry of another name",
+                    EntryLocation::Trash(_) => "that of an entry in the trash",
+                    EntryLocation::Tree(_) => "that of an entry of another name",
                 };
                 Err(Error::new(ErrorKind::Exists, format!("the GUID {guid} is {place}")))
             }
@@ -267,67 +281,68 @@ impl Catalogue {
         guid: Guid,
         se: &SeName,
     ) -> Result<At> {
-        let booking = self.own_booking(caller, guid, caller.is_admin()).await?;
+        let reservation = self.own_reservation(caller, guid, caller.is_admin()).await?;
         let number = names.se(se)?.number;
-        if !booking.pending.iter().any(|pending| pending.se == number) {
+        if !reservation.pending.iter().any(|pending| pending.se == number) {
             return Err(Error::not_found(format!(
-                "nothing is booked for {guid} on {se}: it was committed or given up already"
+                "nothing is reserved for {guid} on {se}: it was committed or given up already"
             )));
         }
-        if booking.expires <= self.clock.trusted() {
-            return Err(Error::not_found(format!("the booking of {guid} has expired: book it again")));
+        if reservation.expires <= self.clock.trusted() {
+            return Err(Error::not_found(format!("the reservation of {guid} has expired: reserve it again")));
         }
-        if booking.exists {
+        if reservation.exists {
             return match self.store.locate(&[EntryId::Object(guid)]).await?.pop().flatten() {
-                Some(found) if matches!(found.place, Place::Tree(_)) => {
-                    caller.passes_by(&found.gates);
+                Some(found) if matches!(found.place, EntryLocation::Tree(_)) => {
+                    caller.passes_by(&found.ancestors);
                     Ok(found.entry.at)
                 }
-                _ => Err(Error::not_found(format!("{guid} was removed since its upload was booked"))),
+                _ => Err(Error::not_found(format!("{guid} was removed since its upload was reserved"))),
             };
         }
         // An admin may commit for the owner; the owner still owns the new parents.
-        let owner = names.users.get(&booking.owner).filter(|owner| caller.user() != Some(owner.id));
+        let owner = names.users.get(&reservation.owner).filter(|owner| caller.user() != Some(owner.id));
         let as_owner = owner.map(|owner| Caller::of(owner, Lfn::root(), true));
         let maker = as_owner.as_ref().unwrap_or(caller);
-        match self.spot(maker, &booking.lfn, false).await? {
+        match self.spot(maker, &reservation.lfn, false).await? {
             Spot::Taken(resolved) if resolved.entry.guid() == Some(guid) => Ok(resolved.entry.at),
             Spot::Taken(resolved) => Err(Error::new(
                 ErrorKind::Exists,
-                format!("{} was made by another since its upload was booked", resolved.lfn),
+                format!("{} was made by another since its upload was reserved", resolved.lfn),
             )),
             Spot::Vacant(vacancy) => {
                 let (parent, name) = match (vacancy.lfn.parent(), vacancy.lfn.file_name()) {
                     (Some(parent), Some(name)) => (parent, name),
                     _ => return Err(Error::invalid("/ is the root directory, no name for a file")),
                 };
-                let gate = match (vacancy.missing.len(), vacancy.gates.last()) {
-                    (1, Some(gate)) => *gate,
+                let ancestor = match (vacancy.missing.len(), vacancy.ancestors.last()) {
+                    (1, Some(ancestor)) => *ancestor,
                     _ => match self.ensure_directories(maker, id, &[parent]).await?.pop() {
-                        Some(directory) => directory?.gate,
+                        Some(directory) => directory?.ancestor,
                         None => return Err(Error::new(ErrorKind::Internal, "no answer about a directory")),
                     },
                 };
-                if !maker.has_gate(&gate, WRITE | PASS) {
+                if !maker.has_ancestor(&ancestor, WRITE | PASS) {
                     return Err(Error::denied(format!(
                         "{}: you may not change the directory it is in (no w)",
                         vacancy.lfn
                     )));
                 }
-                Ok(At { parent: gate.id, name })
+                Ok(At { parent: ancestor.id, name })
             }
         }
     }
 
     /// Returns a reservation that the caller may end: its own, or anyone's if `all`.
-    async fn own_booking(&self, caller: &Caller, guid: Guid, all: bool) -> Result<Booking> {
-        let booking = self.store.booking(guid).await?;
-        let booking = booking.ok_or_else(|| Error::not_found(format!("nothing is booked for {guid}")))?;
-        if caller.user() != Some(booking.owner) && !all {
+    async fn own_reservation(&self, caller: &Caller, guid: Guid, all: bool) -> Result<Reservation> {
+        let reservation = self.store.reservation(guid).await?;
+        let reservation =
+            reservation.ok_or_else(|| Error::not_found(format!("nothing is reserved for {guid}")))?;
+        if caller.user() != Some(reservation.owner) && !all {
             return Err(Error::denied(format!("the upload of {guid} is another's")));
         }
-        caller.check_scope(&booking.lfn)?;
-        Ok(booking)
+        caller.check_scope(&reservation.lfn)?;
+        Ok(reservation)
     }
 
     pub(crate) async fn upload_abort(
@@ -338,7 +353,7 @@ impl Catalogue {
         se: Option<SeName>,
     ) -> Result<Answer> {
         caller.check_known()?;
-        let planned = match self.own_booking(caller, guid, caller.is_operator()).await {
+        let planned = match self.own_reservation(caller, guid, caller.is_operator()).await {
             Err(error) => Err(error),
             Ok(_) => match se.map(|name| self.registry.names().se(&name).map(|se| se.number)).transpose() {
                 Ok(se) => Ok(Mutation::Release { guid, se, only_expired: false }),
@@ -356,14 +371,14 @@ impl Catalogue {
         let mut items: Vec<Upload> = Vec::new();
         let mut scanned = 0;
         loop {
-            let page = self.store.bookings(after, limit).await?;
+            let page = self.store.reservations(after, limit).await?;
             scanned += page.items.len();
             let mut rest = page.items.into_iter();
-            for booking in rest.by_ref() {
-                after = Some(booking.guid);
-                let mine = caller.is_operator() || booking.owner == user;
-                if mine && caller.scope().contains(&booking.lfn) {
-                    items.push(upload(&names, booking));
+            for reservation in rest.by_ref() {
+                after = Some(reservation.guid);
+                let mine = caller.is_operator() || reservation.owner == user;
+                if mine && caller.scope().contains(&reservation.lfn) {
+                    items.push(upload(&names, reservation));
                     if items.len() == limit {
                         break;
                     }
@@ -380,13 +395,13 @@ impl Catalogue {
 }
 
 /// Describes a reservation with names and PFNs.
-fn upload(names: &Names, booking: Booking) -> Upload {
-    let target = |pending: &BookedReplica| {
+fn upload(names: &Names, reservation: Reservation) -> Upload {
+    let target = |pending: &ReservedReplica| {
         let se = names.ses.get(&pending.se)?;
         let replica =
             Replica { se: pending.se, state: ReplicaState::Copying, location: pending.location.clone() };
-        Some(UploadTarget { se: se.name.clone(), pfn: replica.pfn(booking.guid, Some(se)) })
+        Some(UploadTarget { se: se.name.clone(), pfn: replica.pfn(reservation.guid, Some(se)) })
     };
-    let targets = booking.pending.iter().filter_map(target).collect();
-    Upload { owner: names.user_name(booking.owner), targets, booking }
+    let targets = reservation.pending.iter().filter_map(target).collect();
+    Upload { owner: names.user_name(reservation.owner), targets, reservation }
 }

@@ -8,7 +8,7 @@ use exacat_model::{
     AccountName, Answer, Body, EntryId, Error, ErrorKind, File, FileRef, Guid, Kind, Lfn, Location, Replica,
     ReplicaState, Result, Se, SeNumber, SeStatus,
 };
-use exacat_store::{Files, FoundFile, Located, Place};
+use exacat_store::{EntryLocation, Files, FoundFile, Located};
 use futures::future::BoxFuture;
 use smallvec::SmallVec;
 
@@ -165,8 +165,11 @@ impl Catalogue {
         others.iter().chain(&located).flatten().for_each(|file| archives.extend(archive_of(file)));
         let archives = self.archives_of(caller, archives).await?;
 
-        let passable: Vec<bool> =
-            files.ways.iter().map(|way| way.iter().all(|gate| caller.has_gate(gate, PASS))).collect();
+        let passable: Vec<bool> = files
+            .ways
+            .iter()
+            .map(|way| way.iter().all(|ancestor| caller.has_ancestor(ancestor, PASS)))
+            .collect();
         let names = self.names_seen().await?;
         let mut elements = Elements::new(&names, site);
         let mut walked = paths.iter().zip(&files.found);
@@ -213,10 +216,10 @@ impl Catalogue {
         if others.is_empty() {
             return Ok(Vec::new());
         }
-        let walks = self.store.walk(&others).await?;
+        let resolutions = self.store.resolve(&others).await?;
         let mut files = Vec::with_capacity(others.len());
-        for (lfn, walk) in others.into_iter().zip(walks) {
-            let resolved = self.resolve_walk(caller, lfn, walk, true).await;
+        for (lfn, resolution) in others.into_iter().zip(resolutions) {
+            let resolved = self.resolve_from(caller, lfn, resolution, true).await;
             files.push(resolved.and_then(|resolved| readable_file(caller, resolved)));
         }
         Ok(files)
@@ -233,9 +236,9 @@ impl Catalogue {
         let ids: Vec<EntryId> = guids.iter().map(|guid| EntryId::Object(*guid)).collect();
         let located = self.store.locate(&ids).await?;
         let archives = located.into_iter().map(|found| match found {
-            Some(Located { entry, place: Place::Tree(lfn), gates }) => {
-                let passed = caller.check_scope(&lfn).and_then(|()| check_passage(caller, &gates, &lfn));
-                match passed.and_then(|()| readable_file(caller, Resolved { lfn, entry, gates })) {
+            Some(Located { entry, place: EntryLocation::Tree(lfn), ancestors }) => {
+                let passed = caller.check_scope(&lfn).and_then(|()| check_passage(caller, &ancestors, &lfn));
+                match passed.and_then(|()| readable_file(caller, Resolved { lfn, entry, ancestors })) {
                     Ok(file) => Archive::File(file),
                     Err(_) => Archive::Closed,
                 }

@@ -7,7 +7,7 @@
 use exacat_model::{
     EntryId, Error, ErrorKind, Expect, ExpectRecord, Lfn, Mutation, RecordKey, Result, TimeMs, UserId,
 };
-use exacat_store::{Outcome, Place};
+use exacat_store::{EntryLocation, Outcome};
 use futures::future::BoxFuture;
 
 use crate::Catalogue;
@@ -36,18 +36,18 @@ pub struct StepReport {
 impl Catalogue {
     /// Releases expired reservations: returns their quota, and queues possibly written copies for
     /// deletion.
-    pub fn expired_bookings_step(&self) -> BoxFuture<'_, Result<StepReport>> {
+    pub fn expired_reservations_step(&self) -> BoxFuture<'_, Result<StepReport>> {
         boxed(self.release_expired())
     }
 
     async fn release_expired(&self) -> Result<StepReport> {
         let due = self.store.due(self.clock.trusted(), STEP_ITEMS_MAX).await?;
         let releases: Vec<Mutation> = due
-            .bookings
+            .reservations
             .iter()
-            .map(|booking| Mutation::Release { guid: booking.guid, se: None, only_expired: true })
+            .map(|reservation| Mutation::Release { guid: reservation.guid, se: None, only_expired: true })
             .collect();
-        self.step(releases, due.bookings.len() >= STEP_ITEMS_MAX).await
+        self.step(releases, due.reservations.len() >= STEP_ITEMS_MAX).await
     }
 
     /// Moves expired entries to the trash. An entry whose expiry was changed meanwhile stays.
@@ -61,7 +61,7 @@ impl Catalogue {
         let located = self.store.locate(&ids).await?;
         let mut removals = Vec::with_capacity(due.entries.len());
         for (entry, found) in due.entries.iter().zip(located) {
-            let Some(Place::Tree(lfn)) = found.map(|found| found.place) else { continue };
+            let Some(EntryLocation::Tree(lfn)) = found.map(|found| found.place) else { continue };
             if lfn.is_root() {
                 tracing::warn!("the root directory has an expiry, and stays: take the expiry away");
                 continue;

@@ -342,10 +342,11 @@ fn uploads_and_quotas() {
     let token = token.trim();
     let alice = |line: &str| service.over_tls(Some(token), line);
 
-    let booked = alice("--json upload book /home/alice/x/up.root --size 1k --qos disk=1 --site CERN").json();
-    let guid = booked[0]["guid"].as_str().unwrap().to_owned();
-    assert_eq!(booked[0]["targets"][0]["se"], "VO::NEAR::DISK");
-    assert!(booked[0]["targets"][0]["pfn"].as_str().unwrap().starts_with("root://near//data/"));
+    let reserved =
+        alice("--json upload reserve /home/alice/x/up.root --size 1k --qos disk=1 --site CERN").json();
+    let guid = reserved[0]["guid"].as_str().unwrap().to_owned();
+    assert_eq!(reserved[0]["targets"][0]["se"], "VO::NEAR::DISK");
+    assert!(reserved[0]["targets"][0]["pfn"].as_str().unwrap().starts_with("root://near//data/"));
     service.fails("stat /home/alice/x/up.root", 11);
     assert_eq!(service.json("upload ls").len(), 1);
     assert!(alice("upload ls").ok().contains("VO::NEAR::DISK"));
@@ -360,10 +361,10 @@ fn uploads_and_quotas() {
     let quota = service.json1("quota get alice");
     assert_eq!(quota["limits"], json!({"files": 3, "bytes": 10_000, "replica_bytes": 1_000_000_000_000u64}));
     assert_eq!(quota["used"]["files"], 1);
-    let error = alice("upload book /home/alice/big --size 10k --se VO::NEAR::DISK").fails(20);
+    let error = alice("upload reserve /home/alice/big --size 10k --se VO::NEAR::DISK").fails(20);
     assert!(error.contains("/home/alice/big"), "{error}");
-    let booked = alice("--json upload book /home/alice/fits --size 9k --se VO::NEAR::DISK").json();
-    let guid = booked[0]["guid"].as_str().unwrap();
+    let reserved = alice("--json upload reserve /home/alice/fits --size 9k --se VO::NEAR::DISK").json();
+    let guid = reserved[0]["guid"].as_str().unwrap();
     alice("register /home/alice/too-much --size 1").fails(20);
     assert_eq!(alice("--json quota get").json()[0]["reserved"]["bytes"], 9000);
     assert!(alice("quota get -H alice").ok().contains("user:alice  bytes"));
@@ -374,7 +375,7 @@ fn uploads_and_quotas() {
     service.fails("quota set nobody --files 1", 11);
     service.fails("quota set alice", 1);
     alice("quota set alice --files none").fails(16);
-    service.fails("upload book /home/alice/y --size 1 --se VO::NO::WHERE", 11);
+    service.fails("upload reserve /home/alice/y --size 1 --se VO::NO::WHERE", 11);
 }
 
 #[test]
@@ -635,7 +636,7 @@ fn a_restart_keeps_everything() {
     let mut service = Service::start();
     small_tree(&service);
     service.ok("rm /demo/sim/log.txt");
-    service.ok("upload book /demo/up --size 5 --se VO::NEAR::DISK");
+    service.ok("upload reserve /demo/up --size 5 --se VO::NEAR::DISK");
     service.ok("tag set /demo run=1");
     let everything = |service: &Service| {
         [

@@ -79,14 +79,14 @@ enum Step {
     /// The directory becomes `NAME`.
     Move,
     /// An upload to `NAME.up` is reserved …
-    Book,
+    Reserve,
     /// … and committed.
     Commit,
     /// The directory goes to the trash; of every third unit.
     Remove,
 }
 
-const STEPS: [Step; 6] = [Step::Register, Step::Tag, Step::Move, Step::Book, Step::Commit, Step::Remove];
+const STEPS: [Step; 6] = [Step::Register, Step::Tag, Step::Move, Step::Reserve, Step::Commit, Step::Remove];
 
 /// One unit of work: its answered steps, and the step that was sent and not answered.
 #[derive(Debug)]
@@ -144,7 +144,7 @@ impl Unit {
                 unset: Vec::new(),
             },
             Step::Move => Operation::Move { from: lfn(&fresh), to: lfn(&name) },
-            Step::Book => Operation::UploadBook {
+            Step::Reserve => Operation::UploadReserve {
                 lfn: lfn(&format!("{name}.up")),
                 guid: None,
                 size: size(self.number, FILES),
@@ -170,7 +170,7 @@ impl Unit {
                 self.files = Some((0..FILES).collect());
             }
             (Step::Tag, Answer::EachDone(each)) => assert!(each.iter().all(Result::is_ok), "{each:?}"),
-            (Step::Book, Answer::Upload(upload)) => self.upload = Some(upload.booking.guid),
+            (Step::Reserve, Answer::Upload(upload)) => self.upload = Some(upload.reservation.guid),
             (Step::Remove, Answer::Removed { id }) => self.trash = Some(id.id),
             (Step::Tag | Step::Move | Step::Commit, Answer::Done { .. } | Answer::Upload(_)) => {}
             (step, other) => panic!("{step:?}: {other:?}"),
@@ -268,7 +268,7 @@ impl FoundState {
         .await;
         pages(client, Operation::UploadList { cursor: Cursor::default(), limit: 0 }, |answer| {
             let Answer::Uploads { items, .. } = answer else { panic!("{answer:?}") };
-            found.uploads.extend(items.into_iter().map(|upload| upload.booking.guid));
+            found.uploads.extend(items.into_iter().map(|upload| upload.reservation.guid));
         })
         .await;
         found
@@ -322,7 +322,7 @@ impl FoundState {
             Some(Step::Commit) => unit.upload.is_none(),
             Some(Step::Tag) => tagged,
             // The audit gives up an upload reservation whose answer was lost.
-            Some(Step::Book) | None => false,
+            Some(Step::Reserve) | None => false,
         };
         if reached {
             unit.answered =
@@ -359,13 +359,13 @@ impl FoundState {
                 assert_eq!(stat.entry.file().unwrap().replicas.len(), 1, "{stat:?}");
                 if let Some(guid) = unit.upload.take() {
                     assert_eq!(stat.entry.guid(), Some(guid), "{unit:?}");
-                    assert!(!self.uploads.contains(&guid), "{up} is committed and booked");
+                    assert!(!self.uploads.contains(&guid), "{up} is committed and reserved");
                 }
             }
             None => {
                 assert!(!unit.is_over(Step::Commit), "{up} was committed, and is not there: {unit:?}");
                 if let Some(guid) = unit.upload {
-                    assert!(self.uploads.contains(&guid), "{up} was booked, and is not: {unit:?}");
+                    assert!(self.uploads.contains(&guid), "{up} was reserved, and is not: {unit:?}");
                 }
             }
         }

@@ -162,12 +162,12 @@ impl Client {
         self.stream(Operation::UploadList { cursor: Cursor::default(), limit: self.settings().page_items })
     }
 
-    /// Makes an upload reservation from an [`Operation::UploadBook`].
-    pub async fn book(&self, booking: Operation) -> Result<Upload> {
-        if !matches!(booking, Operation::UploadBook { .. }) {
-            return Err(Error::invalid(format!("{} makes no upload reservation", booking.name())));
+    /// Makes an upload reservation from an [`Operation::UploadReserve`].
+    pub async fn reserve(&self, reservation: Operation) -> Result<Upload> {
+        if !matches!(reservation, Operation::UploadReserve { .. }) {
+            return Err(Error::invalid(format!("{} makes no upload reservation", reservation.name())));
         }
-        ask!(self, booking, Answer::Upload(upload) => *upload)
+        ask!(self, reservation, Answer::Upload(upload) => *upload)
     }
 
     /// Returns the history after a place in it, page by page up to now: all of it, or of entries

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use exacat_model::limits::PAGE_ITEMS_MAX;
 use exacat_model::{
-    Booking, Change, Deletion, Error as ModelError, ErrorKind, Lfn, RecordKey, RecordKind, Revision,
+    Change, Deletion, Error as ModelError, ErrorKind, Lfn, RecordKey, RecordKind, Reservation, Revision,
     TrashItem,
 };
 use exacat_store::{Page, RecordEntry, Store};
@@ -134,8 +134,9 @@ pub async fn compare(
     }
     let page = async |store: &Arc<dyn Store>, after| store.trash(after, PAGE_ITEMS_MAX).await;
     others += same("items of the trash", source, target, page, |item: &TrashItem| item.id).await?;
-    let page = async |store: &Arc<dyn Store>, after| store.bookings(after, PAGE_ITEMS_MAX).await;
-    others += same("bookings", source, target, page, |booking: &Booking| booking.guid).await?;
+    let page = async |store: &Arc<dyn Store>, after| store.reservations(after, PAGE_ITEMS_MAX).await;
+    others +=
+        same("reservations", source, target, page, |reservation: &Reservation| reservation.guid).await?;
     let mut after = None;
     loop {
         let ses = source.records(RecordKind::Se, after, PAGE_ITEMS_MAX).await?;

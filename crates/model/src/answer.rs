@@ -6,7 +6,7 @@ use crate::entry::{DirId, Entry, Revision, Usage};
 use crate::error::Error;
 use crate::guid::Guid;
 use crate::lfn::Lfn;
-use crate::mutation::{Booking, DeletionId, TrashId};
+use crate::mutation::{DeletionId, Reservation, TrashId};
 use crate::operation::{Cursor, FileRef, Owner, Registered};
 use crate::se::{Se, SeName};
 use crate::snapshot::{BackupProgress, Difference, Snapshot, SnapshotCheck};
@@ -68,14 +68,14 @@ canonical_struct!(UploadTarget { se, pfn });
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upload {
     /// The upload reservation.
-    pub booking: Booking,
+    pub reservation: Reservation,
     /// Its owner.
     pub owner: AccountName,
     /// Places to which the client may write the pending replicas.
     pub targets: Vec<UploadTarget>,
 }
 
-canonical_struct!(Upload { booking, owner, targets });
+canonical_struct!(Upload { reservation, owner, targets });
 
 /// A storage element and its usage.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -244,12 +244,12 @@ pub struct StatusPart {
     /// Name of the part: `store`, `server`, `workers` …
     pub part: String,
     /// Named metrics, the unit last in the name (`log_bytes`).
-    pub figures: Vec<(String, u64)>,
+    pub metrics: Vec<(String, u64)>,
     /// Notes to the operator, in words.
     pub notes: Vec<String>,
 }
 
-canonical_struct!(StatusPart { part, figures, notes });
+canonical_struct!(StatusPart { part, metrics, notes });
 
 /// Answer of the catalogue to an operation.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,7 +7,7 @@ use crate::codec::{Decode, DecodeError, Encode, Reader};
 use crate::entry::{At, Entry, EntryId, Replica, Revision};
 use crate::guid::Guid;
 use crate::lfn::Lfn;
-use crate::mutation::{Booking, DeletionId, OperationId, PurgeTarget, TrashId};
+use crate::mutation::{DeletionId, OperationId, PurgeTarget, Reservation, TrashId};
 use crate::registry::{Record, RecordKey};
 use crate::se::SeNumber;
 use crate::tag::{TagKey, TagValue};
@@ -126,12 +126,12 @@ pub enum Effect {
         entry: Box<Entry>,
     },
     /// An upload reservation was made.
-    Booked {
+    Reserved {
         /// The reservation as made.
-        booking: Box<Booking>,
+        reservation: Box<Reservation>,
         /// The reservation that it replaced. Pending replicas that only the old one had went to the
         /// deletion queues, numbered in their old order.
-        before: Option<Box<Booking>>,
+        before: Option<Box<Reservation>>,
     },
     /// A reserved replica became visible.
     Committed {
@@ -154,7 +154,7 @@ pub enum Effect {
     /// deletion queues, numbered in their order.
     Released {
         /// The reservation before the release.
-        booking: Box<Booking>,
+        reservation: Box<Reservation>,
         /// The only released replica; none if all were.
         se: Option<SeNumber>,
     },
@@ -189,7 +189,7 @@ impl Effect {
             Effect::Removed { .. } => 4,
             Effect::Restored { .. } => 5,
             Effect::Purged { .. } => 6,
-            Effect::Booked { .. } => 7,
+            Effect::Reserved { .. } => 7,
             Effect::Committed { .. } => 8,
             Effect::Released { .. } => 9,
             Effect::Dequeued { .. } => 10,
@@ -240,8 +240,8 @@ impl Encode for Effect {
                 target.encode(out);
                 entry.encode(out);
             }
-            Effect::Booked { booking, before } => {
-                booking.encode(out);
+            Effect::Reserved { reservation, before } => {
+                reservation.encode(out);
                 before.encode(out);
             }
             Effect::Committed { guid, at, created, replica, checksums, .. } => {
@@ -251,8 +251,8 @@ impl Encode for Effect {
                 replica.encode(out);
                 checksums.encode(out);
             }
-            Effect::Released { booking, se } => {
-                booking.encode(out);
+            Effect::Released { reservation, se } => {
+                reservation.encode(out);
                 se.encode(out);
             }
             Effect::Dequeued { se, done } => {
@@ -302,7 +302,7 @@ impl Decode for Effect {
                 previous: None,
             },
             6 => Effect::Purged { target: Decode::decode(reader)?, entry: Decode::decode(reader)? },
-            7 => Effect::Booked { booking: Decode::decode(reader)?, before: Decode::decode(reader)? },
+            7 => Effect::Reserved { reservation: Decode::decode(reader)?, before: Decode::decode(reader)? },
             8 => Effect::Committed {
                 guid: Decode::decode(reader)?,
                 at: Decode::decode(reader)?,
@@ -311,7 +311,7 @@ impl Decode for Effect {
                 checksums: Decode::decode(reader)?,
                 previous: None,
             },
-            9 => Effect::Released { booking: Decode::decode(reader)?, se: Decode::decode(reader)? },
+            9 => Effect::Released { reservation: Decode::decode(reader)?, se: Decode::decode(reader)? },
             10 => Effect::Dequeued { se: Decode::decode(reader)?, done: Decode::decode(reader)? },
             11 => Effect::Recorded {
                 key: Decode::decode(reader)?,
@@ -357,7 +357,7 @@ impl Effect {
             Effect::Removed { .. } => "removed",
             Effect::Restored { .. } => "restored",
             Effect::Purged { .. } => "purged",
-            Effect::Booked { .. } => "booked",
+            Effect::Reserved { .. } => "reserved",
             Effect::Committed { .. } => "committed",
             Effect::Released { .. } => "released",
             Effect::Dequeued { .. } => "dequeued",
@@ -388,7 +388,7 @@ impl Effect {
     /// Returns the entry that changed; none for an upload reservation, which is not an entry yet.
     pub fn changed_entry(&self) -> Option<EntryId> {
         match self {
-            Effect::Booked { .. } | Effect::Released { .. } => None,
+            Effect::Reserved { .. } | Effect::Released { .. } => None,
             _ => self.entry_id(),
         }
     }
@@ -402,8 +402,8 @@ impl Effect {
             | Effect::Removed { id, .. }
             | Effect::Restored { id, .. } => Some(*id),
             Effect::Committed { guid, .. } => Some(EntryId::Object(*guid)),
-            Effect::Booked { booking, .. } | Effect::Released { booking, .. } => {
-                Some(EntryId::Object(booking.guid))
+            Effect::Reserved { reservation, .. } | Effect::Released { reservation, .. } => {
+                Some(EntryId::Object(reservation.guid))
             }
             Effect::Dequeued { .. } | Effect::Recorded { .. } => None,
         }
@@ -419,7 +419,7 @@ impl Effect {
             }
             Effect::Moved { to, .. } | Effect::Restored { to, .. } => Some(to),
             Effect::Purged { .. }
-            | Effect::Booked { .. }
+            | Effect::Reserved { .. }
             | Effect::Released { .. }
             | Effect::Dequeued { .. }
             | Effect::Recorded { .. } => None,

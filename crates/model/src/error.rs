@@ -2,90 +2,72 @@
 
 use std::fmt;
 
-/// Kind of an error. A new kind needs a line in [`ErrorKind::ALL`] and in every face's table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum ErrorKind {
+macro_rules! error_kinds {
+    ($( #[doc = $meaning:literal] $kind:ident = $number:literal $name:literal, )*) => {
+        /// Kind of an error. A new kind needs a line in every face's table.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum ErrorKind {
+            $( #[doc = $meaning] $kind = $number, )*
+        }
+
+        impl ErrorKind {
+            /// All kinds, for tables and tests.
+            pub const ALL: [ErrorKind; [$($number),*].len()] = [$(ErrorKind::$kind),*];
+
+            /// Returns the name in JSON, logs and metrics.
+            pub fn name(self) -> &'static str {
+                match self { $( ErrorKind::$kind => $name, )* }
+            }
+
+            /// Returns the meaning and the caller's remedy, as in the reference.
+            pub fn meaning(self) -> &'static str {
+                let text = match self { $( ErrorKind::$kind => $meaning, )* };
+                text.trim_ascii()
+            }
+        }
+    };
+}
+
+error_kinds! {
     /// The name, GUID or item does not exist: check it.
-    NotFound = 1,
+    NotFound = 1 "not-found",
     /// The name or GUID is taken: choose another, or accept the existing entry.
-    Exists = 2,
+    Exists = 2 "exists",
     /// The operation needs a directory and this is none.
-    NotDirectory = 3,
+    NotDirectory = 3 "not-directory",
     /// The operation needs a file and this is a directory, collection or link.
-    NotFile = 4,
+    NotFile = 4 "not-file",
     /// The directory has entries: remove them, or request recursion.
-    NotEmpty = 5,
+    NotEmpty = 5 "not-empty",
     /// The caller lacks permission: ask the owner or an administrator.
-    Denied = 6,
+    Denied = 6 "denied",
     /// The caller gave no identity, or none that the server accepts: present a valid token.
-    Unauthenticated = 7,
+    Unauthenticated = 7 "unauthenticated",
     /// The request is malformed: correct it.
-    Invalid = 8,
+    Invalid = 8 "invalid",
     /// The entry changed since it was read: read it again, then decide.
-    Conflict = 9,
+    Conflict = 9 "conflict",
     /// A quota is used up: free something, or ask for more.
-    Quota = 10,
+    Quota = 10 "quota",
     /// A documented limit is exceeded: send less, or shorter.
-    Limit = 11,
+    Limit = 11 "limit",
     /// The server is at its limit of work in progress: retry a little later.
-    Busy = 12,
+    Busy = 12 "busy",
     /// The request was certainly not carried out, and nothing is wrong with it: retry later.
-    Unavailable = 13,
+    Unavailable = 13 "unavailable",
     /// The outcome is unknown: retry with the same operation id.
-    Unknown = 14,
+    Unknown = 14 "unknown",
     /// Stored data failed its check: an operator must act.
-    Corrupt = 15,
+    Corrupt = 15 "corrupt",
     /// A defect of exacat: report it.
-    Internal = 16,
+    Internal = 16 "internal",
 }
 
 impl ErrorKind {
-    /// All kinds, for tables and tests.
-    pub const ALL: [ErrorKind; 16] = [
-        ErrorKind::NotFound,
-        ErrorKind::Exists,
-        ErrorKind::NotDirectory,
-        ErrorKind::NotFile,
-        ErrorKind::NotEmpty,
-        ErrorKind::Denied,
-        ErrorKind::Unauthenticated,
-        ErrorKind::Invalid,
-        ErrorKind::Conflict,
-        ErrorKind::Quota,
-        ErrorKind::Limit,
-        ErrorKind::Busy,
-        ErrorKind::Unavailable,
-        ErrorKind::Unknown,
-        ErrorKind::Corrupt,
-        ErrorKind::Internal,
-    ];
-
     /// Returns the kind with this number, as in the wire protocol.
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u8 == number)
-    }
-
-    /// Returns the name in JSON, logs and metrics.
-    pub fn name(self) -> &'static str {
-        match self {
-            ErrorKind::NotFound => "not-found",
-            ErrorKind::Exists => "exists",
-            ErrorKind::NotDirectory => "not-directory",
-            ErrorKind::NotFile => "not-file",
-            ErrorKind::NotEmpty => "not-empty",
-            ErrorKind::Denied => "denied",
-            ErrorKind::Unauthenticated => "unauthenticated",
-            ErrorKind::Invalid => "invalid",
-            ErrorKind::Conflict => "conflict",
-            ErrorKind::Quota => "quota",
-            ErrorKind::Limit => "limit",
-            ErrorKind::Busy => "busy",
-            ErrorKind::Unavailable => "unavailable",
-            ErrorKind::Unknown => "unknown",
-            ErrorKind::Corrupt => "corrupt",
-            ErrorKind::Internal => "internal",
-        }
     }
 
     /// Returns the exit status of the command line. 0 is success, 1 is a usage or local error.

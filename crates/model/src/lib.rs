@@ -41,8 +41,8 @@ pub use error::{Error, ErrorKind, Result};
 pub use guid::Guid;
 pub use lfn::{Lfn, Name};
 pub use mutation::{
-    BookedReplica, Booking, DeletionId, Edit, Expect, ExpectRecord, Fingerprint, Mutation, NewBody, NewEntry,
-    OperationId, PurgeTarget, TrashId,
+    DeletionId, Edit, Expect, ExpectRecord, Fingerprint, Mutation, NewBody, NewEntry, OperationId,
+    PurgeTarget, Reservation, ReservedReplica, TrashId,
 };
 pub use operation::{Cursor, FileRef, Operation};
 pub use pfn::Pfn;

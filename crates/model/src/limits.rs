@@ -68,9 +68,9 @@ pub const READ_BATCH_MAX: usize = 10_000;
 /// Items in one page of any listing.
 pub const PAGE_ITEMS_MAX: usize = 10_000;
 /// Storage elements of one upload reservation.
-pub const REPLICAS_PER_BOOKING_MAX: usize = 16;
+pub const REPLICAS_PER_RESERVATION_MAX: usize = 16;
 /// Unfinished uploads of one user.
-pub const BOOKINGS_PER_USER_MAX: usize = 100_000;
+pub const RESERVATIONS_PER_USER_MAX: usize = 100_000;
 /// Applied requests that a store remembers: the requests of 11 s at 90 000 per second.
 pub const OPERATIONS_REMEMBERED: usize = 1 << 20;
 /// Maximum age of an operation id. Up to it, a store knows whether the request was applied; an

@@ -256,18 +256,18 @@ canonical_enum!(Edit {
 
 /// A replica of an upload reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BookedReplica {
+pub struct ReservedReplica {
     /// The storage element.
     pub se: SeNumber,
     /// Location on the storage element: derived or explicit.
     pub location: Location,
 }
 
-canonical_struct!(BookedReplica { se, location });
+canonical_struct!(ReservedReplica { se, location });
 
 /// An upload reservation: an upload in flight. Its GUID identifies it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Booking {
+pub struct Reservation {
     /// The GUID the file has or will have.
     pub guid: Guid,
     /// Path of the file. Its parents may be missing until the commit.
@@ -289,12 +289,12 @@ pub struct Booking {
     /// Time from which the catalogue releases it.
     pub expires: TimeMs,
     /// Replicas not committed yet, by storage element.
-    pub pending: Vec<BookedReplica>,
+    pub pending: Vec<ReservedReplica>,
     /// True if the file exists already: the reservation is for further replicas only.
     pub exists: bool,
 }
 
-canonical_struct!(Booking {
+canonical_struct!(Reservation {
     guid,
     lfn,
     owner,
@@ -309,7 +309,7 @@ canonical_struct!(Booking {
     exists
 });
 
-impl Booking {
+impl Reservation {
     /// Returns the part of the owner's and the group's quota that it holds.
     pub fn reserved(&self) -> crate::entry::Usage {
         let replicas = self.pending.len() as u64;
@@ -385,7 +385,7 @@ pub enum Mutation {
     Purge(PurgeTarget),
     /// Makes an upload reservation and reserves quota. Replaces the owner's reservation of the same
     /// GUID.
-    Book(Box<Booking>),
+    Reserve(Box<Reservation>),
     /// Makes a reserved replica visible, and with the first one the file.
     Commit {
         /// GUID of the upload reservation.
@@ -449,7 +449,7 @@ canonical_enum!(Mutation {
     4 => Remove { at, expect, only_empty, lfn },
     5 => Restore { trash, to },
     6 => Purge(target),
-    7 => Book(booking),
+    7 => Reserve(reservation),
     8 => Commit { guid, se, at, size, checksums },
     9 => Release { guid, se, only_expired },
     10 => Dequeue { se, done },
@@ -468,7 +468,7 @@ impl Mutation {
             Mutation::Remove { .. } => "remove",
             Mutation::Restore { .. } => "restore",
             Mutation::Purge(_) => "purge",
-            Mutation::Book(_) => "book",
+            Mutation::Reserve(_) => "reserve",
             Mutation::Commit { .. } => "commit",
             Mutation::Release { .. } => "release",
             Mutation::Dequeue { .. } => "dequeue",

@@ -258,7 +258,7 @@ pub enum Operation {
         limit: u32,
     },
     /// Makes an upload reservation: chooses storage elements and reserves quota.
-    UploadBook {
+    UploadReserve {
         /// Path of the file; its parents may be missing.
         lfn: Lfn,
         /// Its identity; none for a new one. An existing one gets further replicas.
@@ -500,7 +500,7 @@ canonical_enum!(Operation {
     21 => CollectionEdit { lfn, add, remove },
     22 => CollectionMembers { lfn, cursor, limit },
     23 => ArchiveMembers { archive, under, cursor, limit },
-    24 => UploadBook { lfn, guid, size, checksums, job, choice, lifetime_seconds },
+    24 => UploadReserve { lfn, guid, size, checksums, job, choice, lifetime_seconds },
     25 => UploadCommit { guid, se, size, checksums },
     26 => UploadAbort { guid, se },
     27 => UploadList { cursor, limit },
@@ -658,7 +658,7 @@ operations! {
     CollectionEdit [add remove]        "collection-edit"     writes Items other   whole,
     CollectionMembers []               "collection-members"  reads  Long  other   cursor,
     ArchiveMembers []                  "archive-members"     reads  Long  other   cursor,
-    UploadBook []                      "upload-book"         writes Items other   whole,
+    UploadReserve []                      "upload-reserve"         writes Items other   whole,
     UploadCommit []                    "upload-commit"       writes Items other   whole,
     UploadAbort []                     "upload-abort"        writes Items other   whole,
     UploadList []                      "upload-list"         reads  Long  other   cursor,

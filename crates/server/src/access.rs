@@ -8,7 +8,7 @@ use exacat_catalogue::Caller;
 use exacat_model::{AccountName, Error, ErrorKind, Result};
 use exacat_wire::native::{Authenticate, Credentials, Identity};
 
-use crate::service::{Asker, Checked, Service};
+use crate::service::{Checked, Requester, Service};
 
 /// The account made with the catalogue.
 const ADMIN: &str = "admin";
@@ -37,7 +37,7 @@ impl fmt::Display for Peer {
 /// An authenticated client.
 pub(crate) struct Session {
     /// The caller of its requests.
-    pub asker: Asker,
+    pub requester: Requester,
     /// Time of the last check of the credentials.
     pub checked: Checked,
     peer: Peer,
@@ -49,15 +49,15 @@ impl Session {
     pub async fn open(service: &Service, peer: &Peer, shown: Authenticate) -> Result<Self> {
         let checked = service.checking();
         let caller = caller(service, *peer, &shown).await?;
-        Ok(Session { asker: service.asker(caller), checked, peer: *peer, shown })
+        Ok(Session { requester: service.requester(caller), checked, peer: *peer, shown })
     }
 
     /// Checks the same credentials again, because their rights may have changed or ended.
     pub async fn check_again(&mut self, service: &Service) -> Result<()> {
         let checked = service.checking();
         let caller = caller(service, self.peer, &self.shown).await?;
-        if caller != *self.asker.caller {
-            self.asker = service.asker(caller);
+        if caller != *self.requester.caller {
+            self.requester = service.requester(caller);
         }
         self.checked = checked;
         Ok(())
@@ -65,7 +65,7 @@ impl Session {
 
     /// Returns the identity of the client, for the handshake.
     pub fn identity(&self) -> Identity {
-        let caller = &self.asker.caller;
+        let caller = &self.requester.caller;
         Identity { user: caller.name().cloned(), scope: caller.scope().clone(), write: caller.may_write() }
     }
 }

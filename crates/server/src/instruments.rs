@@ -161,7 +161,7 @@ counts! {
     xrootd_retried "exacat_xrootd_retried" "Files opened by them once more, after a storage element failed",
     xrootd_writes "exacat_xrootd_writes" "Files opened by them for writing, and sent to a storage element",
     xrootd_committed "exacat_xrootd_writes_committed" "Files of them that were found whole at the storage element, and committed",
-    xrootd_given_up "exacat_xrootd_writes_given_up" "Files of them that were found to be others than were booked, and given up",
+    xrootd_given_up "exacat_xrootd_writes_given_up" "Files of them that were found to be others than were reserved, and given up",
     coalesced "exacat_coalesced_requests" "Pipelined look-ups and registrations carried out together with others",
 }
 
@@ -209,7 +209,7 @@ impl Instruments {
 
     /// Returns the metrics of each operation that was requested, for the status.
     pub fn operations_part(&self) -> StatusPart {
-        let mut figures = Vec::new();
+        let mut metrics = Vec::new();
         for (name, meter) in Operation::NAMES.iter().zip(&self.meters) {
             let count = meter.count();
             if count == 0 {
@@ -219,21 +219,21 @@ impl Instruments {
             let no_failures = no_failures.map(|place| meter.outcomes[place].load(Ordering::Relaxed));
             // Outcomes are read one after the other, while requests end.
             let failed = count.saturating_sub(no_failures.iter().sum());
-            figures.push((format!("{name}_requests"), count));
-            figures.push((format!("{name}_failed"), failed));
-            figures.push((format!("{name}_items"), meter.items.load(Ordering::Relaxed)));
+            metrics.push((format!("{name}_requests"), count));
+            metrics.push((format!("{name}_failed"), failed));
+            metrics.push((format!("{name}_items"), meter.items.load(Ordering::Relaxed)));
             if let Some(times) = meter.times_us.lock().as_ref() {
                 for (which, quantile) in [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)] {
-                    figures.push((format!("{name}_{which}_us"), times.value_at_quantile(quantile)));
+                    metrics.push((format!("{name}_{which}_us"), times.value_at_quantile(quantile)));
                 }
-                figures.push((format!("{name}_max_us"), times.max()));
+                metrics.push((format!("{name}_max_us"), times.max()));
             }
         }
-        StatusPart { part: "operations".to_owned(), figures, notes: Vec::new() }
+        StatusPart { part: "operations".to_owned(), metrics, notes: Vec::new() }
     }
 
     /// Returns the counters, for the status.
-    pub fn counts_figures(&self) -> Vec<(String, u64)> {
+    pub fn counts_metrics(&self) -> Vec<(String, u64)> {
         self.counts
             .all()
             .into_iter()
@@ -398,13 +398,13 @@ fn encode_store(encoder: &mut DescriptorEncoder<'_>, store: &StoreStatus) -> Res
         encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)?;
     }
     let mut family = encoder.encode_descriptor(
-        "exacat_store_figure",
-        "The store's own figures, the unit in the name",
+        "exacat_store_metric",
+        "The store's own metrics, the unit in the name",
         None,
         MetricType::Gauge,
     )?;
-    for (name, value) in &store.figures {
-        family.encode_family(&[("figure", name.as_str())])?.encode_gauge(value)?;
+    for (name, value) in &store.metrics {
+        family.encode_family(&[("metric", name.as_str())])?.encode_gauge(value)?;
     }
     Ok(())
 }
@@ -418,7 +418,7 @@ mod tests {
         let store = StoreStatus {
             kind: "test".into(),
             entries: 7,
-            figures: vec![("log_bytes".into(), 9)],
+            metrics: vec![("log_bytes".into(), 9)],
             ..StoreStatus::default()
         };
         Scrape { instruments, gauges, store: Some(store) }.text().unwrap()
@@ -458,7 +458,7 @@ mod tests {
             "exacat_queue{lane=\"heavy\"} 1",
             "exacat_queue{lane=\"bulk\"} 2",
             "exacat_store_entries 7",
-            "exacat_store_figure{figure=\"log_bytes\"} 9",
+            "exacat_store_metric{metric=\"log_bytes\"} 9",
             "exacat_received_bytes_total 0",
         ] {
             assert!(text.lines().any(|have| have == line), "{line} is not in\n{text}");
@@ -475,7 +475,7 @@ mod tests {
             assert!(helped(name) || family.is_some_and(helped), "{sample} has no help");
         }
         let part = instruments.operations_part();
-        let figure = |name: &str| part.figures.iter().find(|(have, _)| have == name).map(|(_, value)| *value);
+        let figure = |name: &str| part.metrics.iter().find(|(have, _)| have == name).map(|(_, value)| *value);
         assert_eq!(figure("stat_requests"), Some(6));
         assert_eq!(figure("stat_failed"), Some(1));
         assert_eq!(figure("stat_p50_us"), Some(50));

@@ -19,6 +19,7 @@ mod paced;
 mod phase;
 mod places;
 mod randomness;
+pub mod reference;
 mod service;
 pub mod settings;
 mod tls;

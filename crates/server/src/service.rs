@@ -47,7 +47,7 @@ pub(crate) trait UploadChecks: Send + Sync {
     /// True if an operation needs a check first.
     fn concern(&self, operation: &Operation) -> bool;
     /// Checks the uploads that the answer depends on. Boxed, because a check makes requests.
-    fn check_before<'a>(self: Arc<Self>, work: &'a Work) -> BoxFuture<'a, ()>;
+    fn check_before<'a>(self: Arc<Self>, work: &'a OperationTask) -> BoxFuture<'a, ()>;
 }
 
 /// Common parts of all faces.
@@ -71,14 +71,14 @@ pub(crate) struct Service {
 
 /// The caller of a connection, with its share of the server.
 #[derive(Clone)]
-pub(crate) struct Asker {
+pub(crate) struct Requester {
     pub caller: Arc<Caller>,
     pub share: Arc<UserShare>,
 }
 
 /// An operation to run.
-pub(crate) struct Work {
-    pub asker: Asker,
+pub(crate) struct OperationTask {
+    pub requester: Requester,
     pub id: OperationId,
     pub operation: Operation,
     /// Consistency level of the answer; none for the server's default.
@@ -170,8 +170,8 @@ impl Service {
     }
 
     /// Counts `count` requests as in flight, of the server and of the user.
-    pub fn admit(&self, asker: &Asker, count: usize) -> Result<(Held, Held)> {
-        let user = asker
+    pub fn admit(&self, requester: &Requester, count: usize) -> Result<(Held, Held)> {
+        let user = requester
             .share
             .requests
             .take(count)
@@ -193,8 +193,8 @@ impl Service {
     }
 
     /// Returns a caller with its share of the server.
-    pub fn asker(&self, caller: Caller) -> Asker {
-        Asker { share: self.admission.user(caller.user(), caller.name()), caller: Arc::new(caller) }
+    pub fn requester(&self, caller: Caller) -> Requester {
+        Requester { share: self.admission.user(caller.user(), caller.name()), caller: Arc::new(caller) }
     }
 
     /// Carries out an operation at once, without queue or deadline. A panic becomes an error. The
@@ -246,7 +246,7 @@ impl Service {
     /// Carries out writes that each register one file, together, like [`Service::run`].
     pub async fn register_each(
         &self,
-        asker: &Asker,
+        requester: &Requester,
         files: Vec<(OperationId, NewFile)>,
         (parents, existing): (bool, Existing),
         deadline: Instant,
@@ -257,13 +257,13 @@ impl Service {
         if Instant::now() >= deadline {
             return deliver(all(&too_late()));
         }
-        let work = self.catalogue.register_each(&asker.caller, files, parents, existing);
+        let work = self.catalogue.register_each(&requester.caller, files, parents, existing);
         let work = async {
             let outcomes = match AssertUnwindSafe(work).catch_unwind().await {
                 Ok(outcomes) => outcomes,
                 Err(panic) => all(&self.panicked(&panic)),
             };
-            let shown = |outcome| self.shown(&asker.caller, REGISTER, outcome);
+            let shown = |outcome| self.shown(&requester.caller, REGISTER, outcome);
             outcomes.into_iter().map(shown).collect()
         };
         tokio::pin!(work);
@@ -325,7 +325,7 @@ impl Service {
 
     /// Runs an operation in the lane of its class. Calls `deliver` exactly once, at the latest at
     /// the deadline. Returns when the work is over; for a write this may be later.
-    pub async fn run(self: &Arc<Self>, work: Work, deliver: impl FnOnce(Result<Answer>) + Send) {
+    pub async fn run(self: &Arc<Self>, work: OperationTask, deliver: impl FnOnce(Result<Answer>) + Send) {
         if Instant::now() >= work.deadline {
             return deliver(Err(too_late()));
         }
@@ -335,27 +335,27 @@ impl Service {
             // A check that is not over at the deadline goes on without the request.
             let _ = tokio::time::timeout_at(work.deadline.into(), uploads.check_before(&work)).await;
         }
-        let Work { asker, id, operation, consistency, deadline, cancel, step, .. } = work;
+        let OperationTask { requester, id, operation, consistency, deadline, cancel, step, .. } = work;
         let writes = operation.writes();
         match Class::of(&operation, &self.limits) {
             Class::Lookup { items } => match self.admission.lookup_items.take(items) {
                 // Refuse rather than queue: a look-up never waits behind another.
                 None => deliver(Err(busy("items looked up at once"))),
                 Some(held) => {
-                    let work = self.execute(&asker.caller, id, operation, consistency);
+                    let work = self.execute(&requester.caller, id, operation, consistency);
                     self.finish(work, writes, deadline, &cancel, deliver).await;
                     drop(held);
                 }
             },
             // No lane: small writes mostly wait for the store's next commit, not for a processor.
             Class::Write => {
-                let work = self.execute(&asker.caller, id, operation, consistency);
+                let work = self.execute(&requester.caller, id, operation, consistency);
                 self.finish(work, writes, deadline, &cancel, deliver).await;
             }
             Class::Wait => match self.admission.waits.take(1) {
                 None => deliver(Err(busy("requests that wait for a change"))),
                 Some(held) => {
-                    let work = self.execute(&asker.caller, id, operation, consistency);
+                    let work = self.execute(&requester.caller, id, operation, consistency);
                     self.finish(work, writes, deadline, &cancel, deliver).await;
                     drop(held);
                 }
@@ -364,7 +364,7 @@ impl Service {
                 None => deliver(Err(busy("checks of the whole catalogue at once"))),
                 Some(held) => {
                     let operation = (id, operation, consistency);
-                    let work = self.apart(asker, operation, Arc::clone(&cancel), held);
+                    let work = self.apart(requester, operation, Arc::clone(&cancel), held);
                     self.finish(work, writes, deadline, &cancel, deliver).await;
                 }
             },
@@ -373,7 +373,7 @@ impl Service {
                     Class::Heavy => (&self.admission.heavy, "long reads that wait their turn"),
                     _ => (&self.admission.bulk, "bulk writes that wait their turn"),
                 };
-                let Some(entered) = lane.enter(asker.share.user, asker.share.weight, step) else {
+                let Some(entered) = lane.enter(requester.share.user, requester.share.weight, step) else {
                     return deliver(Err(busy(what)));
                 };
                 let turn = tokio::select! {
@@ -382,7 +382,7 @@ impl Service {
                     () = tokio::time::sleep_until(deadline.into()) => return deliver(Err(too_late())),
                 };
                 // The slot goes with the work: it is free when the work ends, not at the deadline.
-                let work = self.apart(asker, (id, operation, consistency), Arc::clone(&cancel), turn);
+                let work = self.apart(requester, (id, operation, consistency), Arc::clone(&cancel), turn);
                 self.finish(work, writes, deadline, &cancel, deliver).await;
             }
         }
@@ -392,19 +392,19 @@ impl Service {
     /// when it is over.
     async fn apart(
         self: &Arc<Self>,
-        asker: Asker,
+        requester: Requester,
         (id, operation, consistency): (OperationId, Operation, Option<Consistency>),
         cancel: Arc<Cancel>,
         held: impl Send + 'static,
     ) -> Result<Answer> {
         let service = Arc::clone(self);
         let name = operation.name();
-        let caller = Arc::clone(&asker.caller);
+        let caller = Arc::clone(&requester.caller);
         let runtime = tokio::runtime::Handle::current();
         let writes = operation.writes();
         let task = tokio::task::spawn_blocking(move || {
             let outcome = runtime.block_on(async {
-                let work = service.execute(&asker.caller, id, operation, consistency);
+                let work = service.execute(&requester.caller, id, operation, consistency);
                 // Dropped in the middle, a write would leave its outcome unknown.
                 if writes {
                     return work.await;
@@ -459,27 +459,27 @@ impl Service {
 
     /// Runs an operation like [`Service::run`], counts it, and returns its outcome when the work is
     /// over.
-    pub async fn ask(self: &Arc<Self>, work: Work) -> Result<Answer> {
+    pub async fn ask(self: &Arc<Self>, work: OperationTask) -> Result<Answer> {
         let (index, items) = (OperationIndex::of(&work.operation), work.operation.items() as u64);
-        let asker = work.asker.clone();
+        let requester = work.requester.clone();
         let began = Instant::now();
         let mut told = None;
         self.run(work, |outcome| told = Some(outcome)).await;
         let outcome = told.unwrap_or_else(|| Err(Error::new(ErrorKind::Unavailable, "the server stops")));
-        self.ended(&asker, index, Ended::of(&outcome), 1, items, began.elapsed());
+        self.ended(&requester, index, Ended::of(&outcome), 1, items, began.elapsed());
         outcome
     }
 
     /// Boxed [`Service::ask`]: a check of uploads makes requests, and a request may wait for a
     /// check.
-    pub fn ask_boxed(self: &Arc<Self>, work: Work) -> BoxFuture<'_, Result<Answer>> {
+    pub fn ask_boxed(self: &Arc<Self>, work: OperationTask) -> BoxFuture<'_, Result<Answer>> {
         Box::pin(self.ask(work))
     }
 
     /// Records ended requests, and logs slow ones.
     pub fn ended(
         &self,
-        asker: &Asker,
+        requester: &Requester,
         operation: OperationIndex,
         outcome: Ended,
         requests: u64,
@@ -493,7 +493,7 @@ impl Service {
             let Some(unwritten) = self.slow_lines.line(Instant::now()) else { return };
             tracing::warn!(
                 operation = operation.name(),
-                user = asker.caller.name().map_or("", |name| name.as_str()),
+                user = requester.caller.name().map_or("", |name| name.as_str()),
                 outcome = outcome.name(),
                 requests,
                 items,
@@ -546,11 +546,11 @@ impl Service {
         }
         let lanes = [("heavy", &admission.heavy), ("bulk", &admission.bulk)];
         for (name, lane) in lanes {
-            let running = lane.figures().0 as u64;
+            let running = lane.metrics().0 as u64;
             gauges.push(labelled("exacat_lane_running", "Running, by lane", "lane", name, running));
         }
         for (name, lane) in lanes {
-            let waiting = lane.figures().1 as u64;
+            let waiting = lane.metrics().1 as u64;
             gauges.push(labelled(
                 "exacat_lane_waiting",
                 "Waiting for a slot, by lane",
@@ -580,7 +580,7 @@ impl Service {
 
     /// Returns the server's own parts of the status.
     fn status_parts(&self) -> Vec<StatusPart> {
-        let mut figures: Vec<(String, u64)> = self
+        let mut metrics: Vec<(String, u64)> = self
             .gauges()
             .into_iter()
             .filter(|gauge| !gauge.name.starts_with("exacat_worker"))
@@ -589,10 +589,10 @@ impl Service {
                 (gauge.label.map_or(name.to_owned(), |(_, value)| format!("{name}_{value}")), gauge.value)
             })
             .collect();
-        figures.extend(self.instruments.counts_figures());
+        metrics.extend(self.instruments.counts_metrics());
         let notes = vec![format!("exacat {}, catalogue {}", env!("CARGO_PKG_VERSION"), self.catalogue_id)];
         vec![
-            StatusPart { part: "server".to_owned(), figures, notes },
+            StatusPart { part: "server".to_owned(), metrics, notes },
             self.instruments.operations_part(),
             self.workers.part(),
         ]
@@ -603,7 +603,7 @@ impl Service {
         let store = match self.catalogue.store().status().await {
             Ok(status) => Some(status),
             Err(error) => {
-                tracing::warn!(%error, "the store gives no figures");
+                tracing::warn!(%error, "the store gives no metrics");
                 None
             }
         };

@@ -51,8 +51,8 @@ impl WorkerBook {
         Arc::new(WorkerBook {
             workers: vec![
                 Worker::new(
-                    "booking-expiry",
-                    Arc::new(|catalogue| async move { catalogue.expired_bookings_step().await }.boxed()),
+                    "reservation-expiry",
+                    Arc::new(|catalogue| async move { catalogue.expired_reservations_step().await }.boxed()),
                 ),
                 Worker::new(
                     "entry-expiry",
@@ -109,8 +109,8 @@ impl WorkerBook {
     pub fn part(&self) -> StatusPart {
         let mut part = StatusPart { part: "workers".to_owned(), ..StatusPart::default() };
         for worker in &self.workers {
-            for (what, value) in worker.figures() {
-                part.figures.push((format!("{}_{what}", worker.name), value));
+            for (what, value) in worker.metrics() {
+                part.metrics.push((format!("{}_{what}", worker.name), value));
             }
             if !*worker.enabled.borrow() {
                 part.notes.push(format!("{} is stopped", worker.name));
@@ -134,7 +134,7 @@ impl WorkerBook {
         let mut gauges = Vec::new();
         for (what, name, help) in METRICS {
             for worker in &self.workers {
-                let value = worker.figures().into_iter().find(|(have, _)| *have == what);
+                let value = worker.metrics().into_iter().find(|(have, _)| *have == what);
                 gauges.push(Gauge {
                     name,
                     help,
@@ -162,7 +162,7 @@ impl Worker {
         })
     }
 
-    fn figures(&self) -> [(&'static str, u64); 5] {
+    fn metrics(&self) -> [(&'static str, u64); 5] {
         let load = |value: &AtomicU64| value.load(Ordering::Relaxed);
         [
             ("steps", load(&self.steps)),

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use exacat_model::{Booking, Deletion, DirId, Entry, EntryId, Name, SeNumber, Usage};
+use exacat_model::{Deletion, DirId, Entry, EntryId, Name, Reservation, SeNumber, Usage};
 use exacat_store::UsageOf;
 
 use crate::layout::level_for;
@@ -37,7 +37,7 @@ pub(crate) fn derive(working: &mut Working<'_>) {
         working.own.iter().map(|(key, row)| (key.clone(), row.clone())).collect();
     let mut entries: BTreeMap<EntryId, Pair<Side>> = BTreeMap::new();
     let mut deletions: Vec<(SeNumber, Pair<Deletion>)> = Vec::new();
-    let mut bookings: Vec<Pair<Booking>> = Vec::new();
+    let mut reservations: Vec<Pair<Reservation>> = Vec::new();
     let (mut trash_before, mut trash_after) = (0u64, 0u64);
     for (key, after) in changed {
         match &key {
@@ -61,12 +61,12 @@ pub(crate) fn derive(working: &mut Working<'_>) {
                 };
                 deletions.push((*se, Pair { before: of(working.view.get(&key)), after: of(after) }));
             }
-            Key::Booking(_) => {
+            Key::Reservation(_) => {
                 let of = |row: Option<Arc<Row>>| match row.as_deref() {
-                    Some(Row::Booking(booking)) => Some(booking.clone()),
+                    Some(Row::Reservation(reservation)) => Some(reservation.clone()),
                     _ => None,
                 };
-                bookings.push(Pair { before: of(working.view.get(&key)), after: of(after) });
+                reservations.push(Pair { before: of(working.view.get(&key)), after: of(after) });
             }
             _ => {}
         }
@@ -87,11 +87,11 @@ pub(crate) fn derive(working: &mut Working<'_>) {
             sums.totals.deletions += sign;
         }
     }
-    for pair in &bookings {
-        for (booking, sign) in both(pair) {
-            count_booking(&mut sums, booking, sign);
+    for pair in &reservations {
+        for (reservation, sign) in both(pair) {
+            count_reservation(&mut sums, reservation, sign);
         }
-        index_booking(working, pair);
+        index_reservation(working, pair);
     }
     sums.totals.trash += trash_after as i64 - trash_before as i64;
     sums.put(working);
@@ -178,9 +178,9 @@ fn index_entry(working: &mut Working<'_>, id: EntryId, pair: &Pair<Side>) {
     replace(working, due(&pair.before), due(&pair.after));
 }
 
-fn index_booking(working: &mut Working<'_>, pair: &Pair<Booking>) {
-    let due = |booking: &Option<Booking>| -> Vec<Key> {
-        booking.as_ref().map(Key::booking_due).into_iter().collect()
+fn index_reservation(working: &mut Working<'_>, pair: &Pair<Reservation>) {
+    let due = |reservation: &Option<Reservation>| -> Vec<Key> {
+        reservation.as_ref().map(Key::reservation_due).into_iter().collect()
     };
     replace(working, due(&pair.before), due(&pair.after));
 }
@@ -194,15 +194,15 @@ fn replace(working: &mut Working<'_>, before: Vec<Key>, after: Vec<Key>) {
     }
 }
 
-fn count_booking(sums: &mut Sums, booking: &Booking, sign: i64) {
-    let reserved = booking.reserved();
-    sums.account(UsageOf::User(booking.owner), |sum| &mut sum.reserved, &reserved, sign);
-    sums.account(UsageOf::Group(booking.group), |sum| &mut sum.reserved, &reserved, sign);
-    sums.change(UsageOf::User(booking.owner)).bookings += sign;
-    for pending in &booking.pending {
-        sums.change(UsageOf::Se(pending.se)).bookings += sign;
+fn count_reservation(sums: &mut Sums, reservation: &Reservation, sign: i64) {
+    let reserved = reservation.reserved();
+    sums.account(UsageOf::User(reservation.owner), |sum| &mut sum.reserved, &reserved, sign);
+    sums.account(UsageOf::Group(reservation.group), |sum| &mut sum.reserved, &reserved, sign);
+    sums.change(UsageOf::User(reservation.owner)).reservations += sign;
+    for pending in &reservation.pending {
+        sums.change(UsageOf::Se(pending.se)).reservations += sign;
     }
-    sums.totals.bookings += sign;
+    sums.totals.reservations += sign;
 }
 
 /// Changes of one account: additions and subtractions.
@@ -211,7 +211,7 @@ struct Difference {
     usage: [Usage; 2],
     reserved: [Usage; 2],
     deletions: [Usage; 2],
-    bookings: i64,
+    reservations: i64,
     replicas: i64,
     children: i64,
 }
@@ -220,7 +220,7 @@ struct Difference {
 struct TotalsDifference {
     entries: i64,
     trash: i64,
-    bookings: i64,
+    reservations: i64,
     deletions: i64,
 }
 
@@ -254,7 +254,7 @@ impl Sums {
                     usage: moved(&before.usage, &difference.usage)?,
                     reserved: moved(&before.reserved, &difference.reserved)?,
                     deletions: moved(&before.deletions, &difference.deletions)?,
-                    bookings: before.bookings.checked_add_signed(difference.bookings)?,
+                    reservations: before.reservations.checked_add_signed(difference.reservations)?,
                     replicas: before.replicas.checked_add_signed(difference.replicas)?,
                     children: before.children.checked_add_signed(difference.children)?,
                 })
@@ -277,7 +277,7 @@ impl Sums {
             Some(Totals {
                 entries: before.entries.checked_add_signed(by.entries)?,
                 trash: before.trash.checked_add_signed(by.trash)?,
-                bookings: before.bookings.checked_add_signed(by.bookings)?,
+                reservations: before.reservations.checked_add_signed(by.reservations)?,
                 deletions: before.deletions.checked_add_signed(by.deletions)?,
                 ..before
             })

@@ -83,22 +83,22 @@ impl Freshness {
     }
 
     /// Metrics for the operator, by name.
-    pub fn figures(&self, now: Instant) -> Vec<(String, u64)> {
+    pub fn metrics(&self, now: Instant) -> Vec<(String, u64)> {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let mut figures: Vec<(String, u64)> = Consistency::ALL
+        let mut metrics: Vec<(String, u64)> = Consistency::ALL
             .iter()
             .zip(&self.requested)
             .map(|(level, count)| {
                 (format!("answers_{}", level.name().replace('-', "_")), count.load(Relaxed))
             })
             .collect();
-        figures.extend([
+        metrics.extend([
             ("answers_without_head_read".to_owned(), self.without_head_read.load(Relaxed)),
             ("head_reads_below_quorum".to_owned(), self.weak_head_reads.load(Relaxed)),
             ("stale_max_ms".to_owned(), millis(self.stale_max)),
         ]);
-        figures.extend(self.age(Consistency::Quorum, now).map(|age| ("head_age_ms".to_owned(), millis(age))));
-        figures
+        metrics.extend(self.age(Consistency::Quorum, now).map(|age| ("head_age_ms".to_owned(), millis(age))));
+        metrics
     }
 }
 
@@ -146,8 +146,8 @@ mod tests {
         fresh.answered_without_head_read();
         fresh.note_head_read(Consistency::One, fresh.opened);
         let figure = |fresh: &Freshness, name: &str| {
-            let figures = fresh.figures(fresh.opened + Duration::from_millis(30));
-            figures.iter().find(|(this, _)| this == name).map(|(_, value)| *value)
+            let metrics = fresh.metrics(fresh.opened + Duration::from_millis(30));
+            metrics.iter().find(|(this, _)| this == name).map(|(_, value)| *value)
         };
         assert_eq!(figure(&fresh, "answers_one"), Some(2));
         assert_eq!(figure(&fresh, "answers_local_quorum"), Some(0));

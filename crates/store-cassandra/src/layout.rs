@@ -17,7 +17,7 @@ pub(crate) const OBJECT_SHARDS: u64 = 1024;
 pub(crate) const RUN_BITS: u32 = 10;
 /// Partitions of upload reservations, in the order of their GUIDs, as a power of two: with a
 /// million uploads in flight 63 000 rows each.
-pub(crate) const BOOKING_SHARD_BITS: u32 = 4;
+pub(crate) const RESERVATION_SHARD_BITS: u32 = 4;
 /// Revisions of one partition of trash or deletions, as a power of two.
 pub(crate) const REVISION_BITS: u32 = 20;
 /// Period of one *epoch* of the table of operations: operation ids made in it share partitions. So
@@ -86,8 +86,8 @@ pub(crate) fn shard_of_object(guid: Guid) -> u64 {
     (xxh3_64(&guid.0) >> 32) % OBJECT_SHARDS
 }
 
-pub(crate) fn shard_of_booking(guid: Guid) -> u32 {
-    u32::from(guid.0[0]) >> (8 - BOOKING_SHARD_BITS)
+pub(crate) fn shard_of_reservation(guid: Guid) -> u32 {
+    u32::from(guid.0[0]) >> (8 - RESERVATION_SHARD_BITS)
 }
 
 pub(crate) fn shard_of_operation(operation: OperationId) -> u64 {

@@ -236,7 +236,7 @@ impl Nodes {
     }
 
     /// Metrics of all nodes together, by name.
-    pub fn figures(&self) -> Vec<(String, u64)> {
+    pub fn metrics(&self) -> Vec<(String, u64)> {
         [
             ("statements", self.requests.load(Relaxed)),
             ("statements_retried", self.retried.load(Relaxed)),
@@ -382,8 +382,8 @@ mod tests {
         let (one, last) = (&list[3], list.last().unwrap());
         assert_eq!((one.address, one.asked, one.failed), (address(3), 2, 1));
         assert_eq!((last.asked, last.failed), (1, 0));
-        let figures = nodes.figures();
-        let figure = |name: &str| figures.iter().find(|(this, _)| this == name).unwrap().1;
+        let metrics = nodes.metrics();
+        let figure = |name: &str| metrics.iter().find(|(this, _)| this == name).unwrap().1;
         assert_eq!(figure("statements"), NODES_SHOWN_MAX as u64 + 2);
         assert_eq!((figure("statements_retried"), figure("statements_speculative")), (1, 1));
     }

@@ -2,19 +2,19 @@
 
 use exacat_model::{At, EntryId, Lfn, Name, Revision, TrashId, TrashItem, Usage};
 use exacat_store::rules::{self, Trashed};
-use exacat_store::{Account, UsageOf, Walk, WalkEnd};
+use exacat_store::{Account, Resolution, ResolutionEnd, UsageOf};
 
 use crate::rows::Key;
 use crate::working::{CacheView, Rows, counted, entry_at, place_of};
 
 /// Resolves a path. For a missing entry it also notes the rows that are probably below it, so that
 /// one round fetches all of them. A wrong guess costs a read in vain.
-pub(crate) fn walk(view: &CacheView<'_>, path: &Lfn) -> Walk {
-    let walk = rules::walk(view, path);
-    if let (WalkEnd::Missing { components }, Some(gate)) = (&walk.end, walk.gates.last()) {
+pub(crate) fn resolve(view: &CacheView<'_>, path: &Lfn) -> Resolution {
+    let walk = rules::resolve(view, path);
+    if let (ResolutionEnd::Missing { components }, Some(ancestor)) = (&walk.end, walk.ancestors.last()) {
         let mut rest = path.components().skip(*components);
         if let Some(name) = rest.next().and_then(|component| Name::parse(component).ok()) {
-            foresee(view, At { parent: gate.id, name }, rest);
+            foresee(view, At { parent: ancestor.id, name }, rest);
         }
     }
     walk

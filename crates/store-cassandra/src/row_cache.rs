@@ -306,7 +306,7 @@ impl RowCache {
     }
 
     /// Metrics for the operator.
-    pub fn figures(&self) -> Vec<(String, u64)> {
+    pub fn metrics(&self) -> Vec<(String, u64)> {
         let (keys, room) = self.filter.as_ref().map_or((0, 0), |filter| (filter.keys(), filter.room()));
         let layouts = self.rows.range(Key::Layout(DirId(0))..=Key::Layout(DirId(u64::MAX)));
         let spread = layouts.filter(|(_, slot)| slot.row.is_some()).count() as u64;
@@ -467,7 +467,7 @@ pub(crate) fn filtered(key: &Key) -> bool {
         Key::Entry(_)
             | Key::Place(EntryId::Object(_))
             | Key::Operation(_)
-            | Key::Booking(_)
+            | Key::Reservation(_)
             | Key::Copy { .. }
             | Key::Account(_)
     )

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use exacat_model::{
-    At, Booking, Deletion, DeletionId, DirId, Entry, EntryId, Fingerprint, Guid, Name, OperationId, Record,
-    RecordKey, Revision, SeNumber, TimeMs, TrashId, Usage, canonical_enum, canonical_struct,
+    At, Deletion, DeletionId, DirId, Entry, EntryId, Fingerprint, Guid, Name, OperationId, Record, RecordKey,
+    Reservation, Revision, SeNumber, TimeMs, TrashId, Usage, canonical_enum, canonical_struct,
 };
 use exacat_store::UsageOf;
 use exacat_store::rules::Trashed;
@@ -28,7 +28,7 @@ pub(crate) enum Key {
     /// Item of the trash.
     Trash(TrashId),
     /// Upload reservation of this GUID.
-    Booking(Guid),
+    Reservation(Guid),
     /// Record.
     Record(RecordKey),
     /// All members of a collection. Such a row is only ever deleted.
@@ -46,7 +46,7 @@ pub(crate) enum Key {
     /// Index: a file has a replica on this SE.
     OnSe { se: SeNumber, shard: u8, guid: Guid },
     /// Index: an upload reservation expires.
-    BookingDue { expires: TimeMs, guid: Guid },
+    ReservationDue { expires: TimeMs, guid: Guid },
     /// Index: an entry in the tree, or below an item of the trash, expires.
     Due { expires: TimeMs, id: EntryId },
     /// Number of partitions of a directory's children, if it has or had very many.
@@ -58,7 +58,7 @@ canonical_enum!(Key {
     2 => Entry(at),
     3 => Place(id),
     4 => Trash(id),
-    5 => Booking(guid),
+    5 => Reservation(guid),
     6 => Record(key),
     7 => Members(guid),
     8 => Member { collection, guid },
@@ -67,7 +67,7 @@ canonical_enum!(Key {
     11 => Account(of),
     12 => Operation(id),
     13 => OnSe { se, shard, guid },
-    14 => BookingDue { expires, guid },
+    14 => ReservationDue { expires, guid },
     15 => Due { expires, id },
     16 => Layout(directory),
 });
@@ -83,8 +83,11 @@ impl Key {
     }
 
     /// Makes the key of an upload reservation's expiry, with the same bound.
-    pub fn booking_due(booking: &Booking) -> Self {
-        Key::BookingDue { expires: TimeMs(booking.expires.0.min(i64::MAX as u64)), guid: booking.guid }
+    pub fn reservation_due(reservation: &Reservation) -> Self {
+        Key::ReservationDue {
+            expires: TimeMs(reservation.expires.0.min(i64::MAX as u64)),
+            guid: reservation.guid,
+        }
     }
 
     pub fn root() -> Self {
@@ -112,11 +115,11 @@ pub(crate) struct Totals {
     /// Requests with at least one applied mutation.
     pub requests: u64,
     pub trash: u64,
-    pub bookings: u64,
+    pub reservations: u64,
     pub deletions: u64,
 }
 
-canonical_struct!(Totals { next_directory, time, entries, requests, trash, bookings, deletions });
+canonical_struct!(Totals { next_directory, time, entries, requests, trash, reservations, deletions });
 
 /// One counter: of a directory everything below it, of a user or group its entries, of an SE its
 /// replicas.
@@ -125,7 +128,7 @@ pub(crate) struct Counted {
     pub usage: Usage,
     pub reserved: Usage,
     /// Upload reservations: of a user its own; of an SE those with a replica pending there.
-    pub bookings: u64,
+    pub reservations: u64,
     /// Queued deletions of an SE.
     pub deletions: Usage,
     /// Replicas of any state on an SE.
@@ -134,7 +137,7 @@ pub(crate) struct Counted {
     pub children: u64,
 }
 
-canonical_struct!(Counted { usage, reserved, bookings, deletions, replicas, children });
+canonical_struct!(Counted { usage, reserved, reservations, deletions, replicas, children });
 
 /// Outcomes of a request's applied mutations.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,7 +155,7 @@ pub(crate) enum Row {
     Entry(Entry),
     Place(Where),
     Trash(Trashed),
-    Booking(Booking),
+    Reservation(Reservation),
     Record {
         record: Record,
         revision: Revision,
@@ -172,7 +175,7 @@ canonical_enum!(Row {
     2 => Entry(entry),
     3 => Place(place),
     4 => Trash(item),
-    5 => Booking(booking),
+    5 => Reservation(reservation),
     6 => Record { record, revision },
     7 => There,
     8 => Deletion(deletion),

@@ -6,11 +6,11 @@ use exacat_model::{DeletionId, DirId, EntryId, Guid, Name, Result, Revision, SeN
 use crate::cluster::Cluster;
 use crate::fetching::FetchedRows;
 use crate::follower::Follower;
-use crate::layout::{BOOKING_SHARD_BITS, SE_SHARDS, all_buckets, shard_of_booking};
+use crate::layout::{RESERVATION_SHARD_BITS, SE_SHARDS, all_buckets, shard_of_reservation};
 use crate::reading::{PartitionRead, Reading};
 use crate::rows::Key;
 use crate::statement::cql;
-use crate::tables::{self, Bound, Columns, DUE_BOOKING, DUE_ENTRY, big, blob, bucket, int, text, uuid};
+use crate::tables::{self, Bound, Columns, DUE_ENTRY, DUE_RESERVATION, big, blob, bucket, int, text, uuid};
 use crate::working::queue_bounds;
 
 /// Kind of a listing, and the key after which it begins.
@@ -20,12 +20,12 @@ pub(crate) enum Slice {
     Members(Guid, Option<Guid>),
     Trash(Option<TrashId>),
     Deletions(SeNumber, Option<DeletionId>),
-    Bookings(Option<Guid>),
+    Reservations(Option<Guid>),
     OnSe(SeNumber, Option<(u8, Guid)>),
     /// Entries that expire by then.
     Due(TimeMs),
     /// Upload reservations that expire by then.
-    BookingsDue(TimeMs),
+    ReservationsDue(TimeMs),
 }
 
 const LEAST: Guid = Guid([0; 16]);
@@ -53,7 +53,9 @@ impl Slice {
                 let (least, greatest) = queue_bounds(*se);
                 (after.map(|id| Key::Deletion { se: *se, id }), least, greatest)
             }
-            Slice::Bookings(after) => (after.map(Key::Booking), Key::Booking(LEAST), Key::Booking(GREATEST)),
+            Slice::Reservations(after) => {
+                (after.map(Key::Reservation), Key::Reservation(LEAST), Key::Reservation(GREATEST))
+            }
             Slice::OnSe(se, after) => {
                 let key = |(shard, guid)| Key::OnSe { se: *se, shard, guid };
                 (after.map(key), key((0, LEAST)), key((u8::MAX, GREATEST)))
@@ -63,8 +65,8 @@ impl Slice {
                 let least = Key::Due { expires: TimeMs(0), id: id(0) };
                 (None, least, Key::Due { expires: *now, id: EntryId::Object(GREATEST) })
             }
-            Slice::BookingsDue(now) => {
-                let key = |expires, guid| Key::BookingDue { expires, guid };
+            Slice::ReservationsDue(now) => {
+                let key = |expires, guid| Key::ReservationDue { expires, guid };
                 (None, key(TimeMs(0), LEAST), key(*now, GREATEST))
             }
         }
@@ -109,15 +111,17 @@ async fn parts(follower: &Follower, slice: &Slice) -> Result<Vec<PartitionRead>>
             vec![uuid(*collection), guid(after)],
             tables::member_of,
         ),
-        Slice::Bookings(after) => {
+        Slice::Reservations(after) => {
             let part = |shard: u32| PartitionRead {
                 bound: Bound {
-                    text: cql!("SELECT shard, guid, booking FROM bookings WHERE shard = ? AND guid > ?"),
+                    text: cql!(
+                        "SELECT shard, guid, reservation FROM reservations WHERE shard = ? AND guid > ?"
+                    ),
                     values: vec![int(shard), guid(after)],
                 },
-                read: tables::booking_of,
+                read: tables::reservation_of,
             };
-            (after.map_or(0, shard_of_booking)..1 << BOOKING_SHARD_BITS).map(part).collect()
+            (after.map_or(0, shard_of_reservation)..1 << RESERVATION_SHARD_BITS).map(part).collect()
         }
         Slice::Trash(after) => {
             let after = after.map_or(Revision(0), |id| id.0);
@@ -161,7 +165,7 @@ async fn parts(follower: &Follower, slice: &Slice) -> Result<Vec<PartitionRead>>
             (first..SE_SHARDS).map(part).collect()
         }
         Slice::Due(now) => due_parts(&follower.cluster, DUE_ENTRY, *now).await?,
-        Slice::BookingsDue(now) => due_parts(&follower.cluster, DUE_BOOKING, *now).await?,
+        Slice::ReservationsDue(now) => due_parts(&follower.cluster, DUE_RESERVATION, *now).await?,
     })
 }
 

@@ -6,14 +6,14 @@ use std::time::Instant;
 use async_trait::async_trait;
 use exacat_model::limits::PAGE_ITEMS_MAX;
 use exacat_model::{
-    At, Audit, Booking, Consistency, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, Guid,
-    Lfn, Name, Record, RecordKey, RecordKind, Result, Revision, SeNumber, TimeMs, TimelineId, Timelines,
+    At, Audit, Consistency, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, Guid, Lfn, Name,
+    Record, RecordKey, RecordKind, Reservation, Result, Revision, SeNumber, TimeMs, TimelineId, Timelines,
     TrashId, TrashItem,
 };
 use exacat_store::rules::{self, View};
 use exacat_store::{
-    Account, ApplyError, ChangePage, Clock, Due, Located, Outcome, Page, RecordEntry, Request, Store,
-    StoreStatus, Trace, Traces, UsageOf, Walk, within_batch,
+    Account, ApplyError, ChangePage, Clock, Due, Located, Outcome, Page, RecordEntry, Request, Resolution,
+    Store, StoreStatus, Trace, Traces, UsageOf, within_batch,
 };
 use parking_lot::Mutex;
 
@@ -33,7 +33,7 @@ use crate::schema::status_of;
 use crate::settings::CassandraSettings;
 use crate::slice::Slice;
 use crate::slices::{self, Enough, Item};
-use crate::working::{CacheView, booking, item, totals};
+use crate::working::{CacheView, item, reservation, totals};
 use crate::{log, preparing, reads};
 
 /// Catalogue on a cluster, as one server of any number of them opens it.
@@ -127,10 +127,10 @@ impl Store for CassandraStore {
         answers
     }
 
-    async fn walk(&self, paths: &[Lfn]) -> Result<Vec<Walk>> {
+    async fn resolve(&self, paths: &[Lfn]) -> Result<Vec<Resolution>> {
         within_batch(paths.len())?;
         self.reader
-            .answer_at(self.level, |view| Ok(paths.iter().map(|path| reads::walk(view, path)).collect()))
+            .answer_at(self.level, |view| Ok(paths.iter().map(|path| reads::resolve(view, path)).collect()))
             .await
     }
 
@@ -247,31 +247,32 @@ impl Store for CassandraStore {
         slices::ask(&self.reader, &Slice::Deletions(se, after), limit, ask).await
     }
 
-    async fn booking(&self, guid: Guid) -> Result<Option<Booking>> {
-        self.reader.answer_at(self.level, |view| Ok(booking(view, guid))).await
+    async fn reservation(&self, guid: Guid) -> Result<Option<Reservation>> {
+        self.reader.answer_at(self.level, |view| Ok(reservation(view, guid))).await
     }
 
-    async fn bookings(&self, after: Option<Guid>, limit: usize) -> Result<Page<Booking>> {
+    async fn reservations(&self, after: Option<Guid>, limit: usize) -> Result<Page<Reservation>> {
         let ask = |_: &CacheView<'_>, items: &[Item<'_>], _| {
-            let booking = |(_, row): &Item<'_>| match &***row {
-                Row::Booking(booking) => Some(booking.clone()),
+            let reservation = |(_, row): &Item<'_>| match &***row {
+                Row::Reservation(reservation) => Some(reservation.clone()),
                 _ => None,
             };
-            Ok(Enough::Yes(page(items, limit, booking)))
+            Ok(Enough::Yes(page(items, limit, reservation)))
         };
-        slices::ask(&self.reader, &Slice::Bookings(after), limit, ask).await
+        slices::ask(&self.reader, &Slice::Reservations(after), limit, ask).await
     }
 
     async fn due(&self, now: TimeMs, limit: usize) -> Result<Due> {
         let limit = limit.min(PAGE_ITEMS_MAX);
-        let bookings = |view: &CacheView<'_>, items: &[Item<'_>], _| {
+        let reservations = |view: &CacheView<'_>, items: &[Item<'_>], _| {
             let due = |(key, _): &Item<'_>| match key {
-                Key::BookingDue { guid, .. } => booking(view, *guid),
+                Key::ReservationDue { guid, .. } => reservation(view, *guid),
                 _ => None,
             };
             Ok(Enough::Yes(page(items, limit, due).items))
         };
-        let bookings = slices::ask(&self.reader, &Slice::BookingsDue(now), limit, bookings).await?;
+        let reservations =
+            slices::ask(&self.reader, &Slice::ReservationsDue(now), limit, reservations).await?;
         let entries = |view: &CacheView<'_>, items: &[Item<'_>], all: bool| {
             let mut due = Vec::new();
             for (key, _) in items {
@@ -287,7 +288,7 @@ impl Store for CassandraStore {
             Ok(if all { Enough::Yes(due) } else { Enough::No })
         };
         let entries = slices::ask(&self.reader, &Slice::Due(now), limit, entries).await?;
-        Ok(Due { bookings, entries })
+        Ok(Due { reservations, entries })
     }
 
     async fn record(&self, key: RecordKey) -> Result<Option<(Record, Revision)>> {
@@ -371,24 +372,24 @@ impl Store for CassandraStore {
     async fn status(&self) -> Result<StoreStatus> {
         let (head, totals, cache) =
             self.reader.answer(|view| Ok((view.cache.head(), totals(view), view.cache.len()))).await?;
-        let mut figures = vec![
+        let mut metrics = vec![
             ("trash_items".to_owned(), totals.trash),
-            ("bookings".to_owned(), totals.bookings),
+            ("reservations".to_owned(), totals.reservations),
             ("deletions".to_owned(), totals.deletions),
             ("rows_cached".to_owned(), cache as u64),
         ];
         let cluster = &self.follower.cluster;
-        figures.push(("rows_cached_max".to_owned(), self.follower.settings.cache_rows as u64));
-        figures.extend(self.follower.cache(|cache| cache.figures()));
-        figures.extend(cluster.metrics.list());
-        figures.extend(cluster.nodes.figures());
-        figures.extend(self.follower.freshness.figures(Instant::now()));
+        metrics.push(("rows_cached_max".to_owned(), self.follower.settings.cache_rows as u64));
+        metrics.extend(self.follower.cache(|cache| cache.metrics()));
+        metrics.extend(cluster.metrics.list());
+        metrics.extend(cluster.nodes.metrics());
+        metrics.extend(self.follower.freshness.metrics(Instant::now()));
         let (all, away) = cluster.nodes_away();
-        figures.push(("nodes".to_owned(), all));
-        figures.push(("nodes_away".to_owned(), away.len() as u64));
+        metrics.push(("nodes".to_owned(), all));
+        metrics.push(("nodes_away".to_owned(), away.len() as u64));
         for node in cluster.nodes.list() {
             let name = node.address.to_string().replace(|one: char| !one.is_ascii_alphanumeric(), "_");
-            figures.extend(
+            metrics.extend(
                 [
                     ("statements", node.asked),
                     ("failed", node.failed),
@@ -405,12 +406,12 @@ impl Store for CassandraStore {
             kind: "cassandra".to_owned(),
             revision: head,
             entries: totals.entries,
-            figures,
+            metrics,
             warnings: away.iter().map(warning).collect(),
         })
     }
 
-    fn relaxed(&self, level: Consistency) -> Option<Arc<dyn Store>> {
+    fn with_bounded_staleness(&self, level: Consistency) -> Option<Arc<dyn Store>> {
         Some(Arc::new(CassandraStore {
             follower: self.follower.clone(),
             reader: self.reader.clone(),

@@ -10,7 +10,9 @@ use exacat_store::rules::Trashed;
 use scylla::value::{CqlTimestamp, CqlValue, CqlVarint};
 use uuid::Uuid;
 
-use crate::layout::{self, REVISION_BITS, RUN_BITS, shard_of_booking, shard_of_object, shard_of_operation};
+use crate::layout::{
+    self, REVISION_BITS, RUN_BITS, shard_of_object, shard_of_operation, shard_of_reservation,
+};
 use crate::rows::{Key, Remembered, Row, Totals, Where};
 use crate::statement::{Text, cql};
 
@@ -29,7 +31,7 @@ pub(crate) const DAY_MS: u64 = 86_400_000;
 /// Name of the kind of expiring entries.
 pub(crate) const DUE_ENTRY: &str = "entry";
 /// Name of the kind of expiring upload reservations.
-pub(crate) const DUE_BOOKING: &str = "booking";
+pub(crate) const DUE_RESERVATION: &str = "reservation";
 
 pub(crate) fn big(number: u64) -> CqlValue {
     // 64 bits are stored as they are: no number in use has the sign bit.
@@ -126,7 +128,7 @@ fn key_values(key: &Key) -> Values {
         Key::Place(EntryId::Directory(id)) => vec![big(id.0 >> RUN_BITS), big(id.0)],
         Key::Place(EntryId::Object(guid)) => vec![int(shard_of_object(*guid) as u32), uuid(*guid)],
         Key::Trash(id) => vec![big(bucket(id.0)), big(id.0.0)],
-        Key::Booking(guid) => vec![int(shard_of_booking(*guid)), blob(guid.0.to_vec())],
+        Key::Reservation(guid) => vec![int(shard_of_reservation(*guid)), blob(guid.0.to_vec())],
         Key::Record(key) => vec![text(key.kind().name()), blob(key.to_bytes())],
         Key::Members(collection) => vec![uuid(*collection)],
         Key::Member { collection, guid } => vec![uuid(*collection), blob(guid.0.to_vec())],
@@ -139,9 +141,9 @@ fn key_values(key: &Key) -> Values {
         Key::OnSe { se: number, shard, guid } => {
             vec![se(*number), int(u32::from(*shard)), blob(guid.0.to_vec())]
         }
-        Key::BookingDue { expires, guid } => {
+        Key::ReservationDue { expires, guid } => {
             let at = expires.0;
-            vec![text(DUE_BOOKING), big(at / DAY_MS), big(at), blob(id_key(EntryId::Object(*guid)))]
+            vec![text(DUE_RESERVATION), big(at / DAY_MS), big(at), blob(id_key(EntryId::Object(*guid)))]
         }
         Key::Due { expires, id } => {
             let at = expires.0;
@@ -161,7 +163,7 @@ pub(crate) fn select(key: &Key, level: u8) -> Option<Vec<Bound>> {
     let text = match key {
         Key::Totals => {
             cql!(
-                "SELECT id, next_directory, time, entries_all, requests, trash, bookings, deletions FROM totals WHERE id = ?"
+                "SELECT id, next_directory, time, entries_all, requests, trash, reservations, deletions FROM totals WHERE id = ?"
             )
         }
         Key::Entry(at) => {
@@ -180,7 +182,9 @@ pub(crate) fn select(key: &Key, level: u8) -> Option<Vec<Bound>> {
                 "SELECT bucket, trash, lfn, removed_by, removed, entry FROM trash WHERE bucket = ? AND trash = ?"
             )
         }
-        Key::Booking(_) => cql!("SELECT shard, guid, booking FROM bookings WHERE shard = ? AND guid = ?"),
+        Key::Reservation(_) => {
+            cql!("SELECT shard, guid, reservation FROM reservations WHERE shard = ? AND guid = ?")
+        }
         Key::Record(_) => cql!("SELECT kind, key, revision, record FROM records WHERE kind = ? AND key = ?"),
         Key::Member { .. } => cql!("SELECT collection, guid FROM members WHERE collection = ? AND guid = ?"),
         Key::Deletion { .. } => {
@@ -198,7 +202,7 @@ pub(crate) fn select(key: &Key, level: u8) -> Option<Vec<Bound>> {
             )
         }
         Key::Layout(_) => cql!("SELECT directory, level FROM layouts WHERE id = ? AND directory = ?"),
-        Key::Members(_) | Key::OnSe { .. } | Key::BookingDue { .. } | Key::Due { .. } => return None,
+        Key::Members(_) | Key::OnSe { .. } | Key::ReservationDue { .. } | Key::Due { .. } => return None,
     };
     Some(vec![Bound { text, values: key_values(key) }])
 }
@@ -234,7 +238,7 @@ pub(crate) const FILTERED_KEYS: [(Text, KeyOf); 6] = [
         let id = row.blob()?.try_into().map_err(|_| corrupt("an operation's id"))?;
         Ok(Key::Operation(OperationId(id)))
     }),
-    (cql!("SELECT guid FROM bookings"), |mut row| Ok(Key::Booking(row.guid()?))),
+    (cql!("SELECT guid FROM reservations"), |mut row| Ok(Key::Reservation(row.guid()?))),
     (cql!("SELECT se, copy FROM copies"), |mut row| {
         Ok(Key::Copy { se: SeNumber(row.int()? as u16), copy: row.text()? })
     }),
@@ -274,7 +278,7 @@ fn partition(key: &Key, row: Option<&Row>) -> Option<Partition> {
             (4, layout::epoch_of(*id), shard_of_operation(*id))
         }
         Key::OnSe { se, shard, .. } => (5, u64::from(se.0), u64::from(*shard)),
-        Key::Booking(guid) => (6, u64::from(shard_of_booking(*guid)), 0),
+        Key::Reservation(guid) => (6, u64::from(shard_of_reservation(*guid)), 0),
         Key::Deletion { se, id } => (7, u64::from(se.0), bucket(id.revision)),
         Key::Trash(id) => (8, bucket(id.0), 0),
         Key::Account(of) => {
@@ -286,7 +290,7 @@ fn partition(key: &Key, row: Option<&Row>) -> Option<Partition> {
             // Beyond the kinds of accounts.
             return Some((20, upper, lower));
         }
-        Key::BookingDue { expires, .. } => (21, expires.0 / DAY_MS, 0),
+        Key::ReservationDue { expires, .. } => (21, expires.0 / DAY_MS, 0),
         Key::Due { expires, .. } => (22, expires.0 / DAY_MS, 0),
         Key::Totals
         | Key::Entry(_)
@@ -330,11 +334,12 @@ pub(crate) fn write(key: &Key, row: Option<&Row>, level: u8) -> Result<Vec<Writt
     let mut values = key_values(key);
     let text_of = match (key, row) {
         (Key::Totals, Row::Totals(totals)) => {
-            let Totals { next_directory, time: last, entries, requests, trash, bookings, deletions } = totals;
+            let Totals { next_directory, time: last, entries, requests, trash, reservations, deletions } =
+                totals;
             values.extend([big(*next_directory), time(*last)]);
-            values.extend([entries, requests, trash, bookings, deletions].map(|number| big(*number)));
+            values.extend([entries, requests, trash, reservations, deletions].map(|number| big(*number)));
             cql!(
-                "INSERT INTO totals (id, next_directory, time, entries_all, requests, trash, bookings, deletions) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+                "INSERT INTO totals (id, next_directory, time, entries_all, requests, trash, reservations, deletions) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
             )
         }
         (Key::Place(id), Row::Place(place)) => {
@@ -359,11 +364,15 @@ pub(crate) fn write(key: &Key, row: Option<&Row>, level: u8) -> Result<Vec<Writt
                 "INSERT INTO trash (bucket, trash, lfn, removed_by, removed, entry) VALUES (?, ?, ?, ?, ?, ?)"
             )
         }
-        (Key::Booking(_), Row::Booking(booking)) => {
-            values.extend([text(booking.lfn.as_str()), big(u64::from(booking.owner.0)), big(booking.size)]);
-            values.extend([time(booking.expires), blob(booking.to_bytes())]);
+        (Key::Reservation(_), Row::Reservation(reservation)) => {
+            values.extend([
+                text(reservation.lfn.as_str()),
+                big(u64::from(reservation.owner.0)),
+                big(reservation.size),
+            ]);
+            values.extend([time(reservation.expires), blob(reservation.to_bytes())]);
             cql!(
-                "INSERT INTO bookings (shard, guid, lfn, owner, size, expires, booking) VALUES (?, ?, ?, ?, ?, ?, ?)"
+                "INSERT INTO reservations (shard, guid, lfn, owner, size, expires, reservation) VALUES (?, ?, ?, ?, ?, ?, ?)"
             )
         }
         (Key::Record(_), Row::Record { record, revision }) => {
@@ -409,7 +418,7 @@ pub(crate) fn write(key: &Key, row: Option<&Row>, level: u8) -> Result<Vec<Writt
             cql!("INSERT INTO layouts (id, directory, level) VALUES (?, ?, ?)")
         }
         (Key::OnSe { .. }, Row::There) => cql!("INSERT INTO on_se (se, shard, guid) VALUES (?, ?, ?)"),
-        (Key::BookingDue { .. } | Key::Due { .. }, Row::There) => {
+        (Key::ReservationDue { .. } | Key::Due { .. }, Row::There) => {
             // The day first: an index without its day would be missing, an empty day is harmless.
             let day = Bound {
                 text: cql!("INSERT INTO due_days (kind, day) VALUES (?, ?)"),
@@ -436,7 +445,7 @@ fn delete(key: &Key) -> Option<Bound> {
         Key::Place(EntryId::Directory(_)) => cql!("DELETE FROM directories WHERE run = ? AND directory = ?"),
         Key::Place(EntryId::Object(_)) => cql!("DELETE FROM objects WHERE shard = ? AND guid = ?"),
         Key::Trash(_) => cql!("DELETE FROM trash WHERE bucket = ? AND trash = ?"),
-        Key::Booking(_) => cql!("DELETE FROM bookings WHERE shard = ? AND guid = ?"),
+        Key::Reservation(_) => cql!("DELETE FROM reservations WHERE shard = ? AND guid = ?"),
         Key::Record(_) => cql!("DELETE FROM records WHERE kind = ? AND key = ?"),
         Key::Members(_) => cql!("DELETE FROM members WHERE collection = ?"),
         Key::Member { .. } => cql!("DELETE FROM members WHERE collection = ? AND guid = ?"),
@@ -447,7 +456,7 @@ fn delete(key: &Key) -> Option<Bound> {
         Key::Account(_) => cql!("DELETE FROM accounts WHERE kind = ? AND run = ? AND id = ?"),
         Key::Layout(_) => cql!("DELETE FROM layouts WHERE id = ? AND directory = ?"),
         Key::OnSe { .. } => cql!("DELETE FROM on_se WHERE se = ? AND shard = ? AND guid = ?"),
-        Key::BookingDue { .. } | Key::Due { .. } => {
+        Key::ReservationDue { .. } | Key::Due { .. } => {
             cql!("DELETE FROM due WHERE kind = ? AND day = ? AND expires = ? AND id = ?")
         }
     };
@@ -581,7 +590,7 @@ pub(crate) fn row_of(key: &Key, mut row: Columns) -> Result<Row> {
                 entries: row.big()?,
                 requests: row.big()?,
                 trash: row.big()?,
-                bookings: row.big()?,
+                reservations: row.big()?,
                 deletions: row.big()?,
             })
         }
@@ -594,7 +603,7 @@ pub(crate) fn row_of(key: &Key, mut row: Columns) -> Result<Row> {
             Row::Place(place_of(row)?)
         }
         Key::Trash(_) => trash_of(row)?.1,
-        Key::Booking(_) => booking_of(row)?.1,
+        Key::Reservation(_) => reservation_of(row)?.1,
         Key::Record(_) => record_of(row)?.1,
         Key::Member { .. } => Row::There,
         Key::Deletion { .. } => deletion_of(row)?.1,
@@ -605,7 +614,7 @@ pub(crate) fn row_of(key: &Key, mut row: Columns) -> Result<Row> {
             Row::Operation(Remembered { fingerprint: Fingerprint(row.big()?), outcomes: row.decoded()? })
         }
         Key::Layout(_) => layout_of(row)?.1,
-        Key::Members(_) | Key::OnSe { .. } | Key::BookingDue { .. } | Key::Due { .. } => Row::There,
+        Key::Members(_) | Key::OnSe { .. } | Key::ReservationDue { .. } | Key::Due { .. } => Row::There,
     })
 }
 
@@ -638,11 +647,11 @@ pub(crate) fn trash_of(mut row: Columns) -> Result<(Key, Row)> {
     Ok((Key::Trash(id), Row::Trash(Trashed { lfn, entry, removed_by, removed })))
 }
 
-/// Parses a row of `bookings`: shard, guid, booking.
-pub(crate) fn booking_of(mut row: Columns) -> Result<(Key, Row)> {
+/// Parses a row of `reservations`: shard, guid, reservation.
+pub(crate) fn reservation_of(mut row: Columns) -> Result<(Key, Row)> {
     row.int()?;
     let guid = row.guid()?;
-    Ok((Key::Booking(guid), Row::Booking(row.decoded()?)))
+    Ok((Key::Reservation(guid), Row::Reservation(row.decoded()?)))
 }
 
 /// Parses a row of `records`: kind, key, revision, record.
@@ -686,7 +695,7 @@ pub(crate) fn due_of(mut row: Columns) -> Result<(Key, Row)> {
     let id = id_of_key(&row.blob()?)?;
     let key = match (kind.as_str(), id) {
         (DUE_ENTRY, id) => Key::Due { expires, id },
-        (DUE_BOOKING, EntryId::Object(guid)) => Key::BookingDue { expires, guid },
+        (DUE_RESERVATION, EntryId::Object(guid)) => Key::ReservationDue { expires, guid },
         _ => return Err(corrupt("the index of what expires")),
     };
     Ok((key, Row::There))

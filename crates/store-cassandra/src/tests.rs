@@ -2,9 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use exacat_model::{
-    At, Body, BookedReplica, Booking, Checksum, Checksums, Deletion, DeletionId, DirId, Entry, EntryId, File,
-    Fingerprint, GroupId, Guid, Lfn, Location, Mode, Name, Pfn, Replica, ReplicaState, Revision, SeNumber,
-    Tag, TagKey, TagValue, TimeMs, TrashId, Usage, UserId,
+    At, Body, Checksum, Checksums, Deletion, DeletionId, DirId, Entry, EntryId, File, Fingerprint, GroupId,
+    Guid, Lfn, Location, Mode, Name, Pfn, Replica, ReplicaState, Reservation, ReservedReplica, Revision,
+    SeNumber, Tag, TagKey, TagValue, TimeMs, TrashId, Usage, UserId,
 };
 use exacat_store::UsageOf;
 use exacat_store::rules::{Trashed, View, new_records, new_root};
@@ -74,7 +74,7 @@ fn rows() -> Vec<(Key, Row)> {
         Entry { expires: None, tags: Vec::new(), ..entry("e", file(None, None, Vec::new())) },
         new_root(),
     ];
-    let booking = Booking {
+    let reservation = Reservation {
         guid: guid(5),
         lfn: Lfn::parse("/a").unwrap(),
         owner: UserId(1),
@@ -85,7 +85,7 @@ fn rows() -> Vec<(Key, Row)> {
         job: None,
         created: TimeMs(1),
         expires: TimeMs(2),
-        pending: vec![BookedReplica { se: SeNumber(1), location: Location::Derived }],
+        pending: vec![ReservedReplica { se: SeNumber(1), location: Location::Derived }],
         exists: false,
     };
     let id = DeletionId { revision: Revision(1 << 40), index: 3 };
@@ -109,14 +109,14 @@ fn rows() -> Vec<(Key, Row)> {
         (Key::Place(EntryId::Directory(DirId(5))), Row::Place(Where::Trash(TrashId(Revision(6))))),
         (Key::Place(new_root().id()), Row::Place(Where::At(new_root().at))),
         (Key::Trash(TrashId(Revision(6))), Row::Trash(item)),
-        (Key::Booking(guid(5)), Row::Booking(booking)),
+        (Key::Reservation(guid(5)), Row::Reservation(reservation)),
         (Key::Member { collection: guid(2), guid: guid(1) }, Row::There),
         (Key::Deletion { se: SeNumber(9), id }, Row::Deletion(deletion(Location::Derived))),
         (Key::Deletion { se: SeNumber(8), id }, Row::Deletion(deletion(explicit))),
         (Key::Copy { se: SeNumber(9), copy: "pfn:x".to_owned() }, Row::Copies(vec![id, id])),
         (
             Key::Account(UsageOf::User(UserId(4))),
-            Row::Account(Counted { usage, bookings: 2, ..Counted::default() }),
+            Row::Account(Counted { usage, reservations: 2, ..Counted::default() }),
         ),
         (Key::Layout(DirId(7)), Row::Layout(2)),
         (
@@ -406,7 +406,7 @@ fn evicted_path_is_fetched_in_one_round() {
     let mut cache = known_of(16);
     let needs = |cache: &RowCache, path: &str| {
         let view = CacheView::new(cache, None);
-        crate::reads::walk(&view, &Lfn::parse(path).unwrap());
+        crate::reads::resolve(&view, &Lfn::parse(path).unwrap());
         view.needs().into_iter().collect::<Vec<_>>()
     };
     let need = |parent, name: &str| Need::Row(Key::Entry(at(parent, name)));

@@ -10,8 +10,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use exacat_model::{
-    At, Booking, Deletion, DeletionId, DirId, Entry, EntryId, GroupId, Guid, QuotaOf, Record, RecordKey,
-    RecordKind, Revision, Se, SeNumber, TrashId, Usage, UserId,
+    At, Deletion, DeletionId, DirId, Entry, EntryId, GroupId, Guid, QuotaOf, Record, RecordKey, RecordKind,
+    Reservation, Revision, Se, SeNumber, TrashId, Usage, UserId,
 };
 use exacat_store::UsageOf;
 use exacat_store::rules::{self, Trashed, View};
@@ -213,9 +213,9 @@ pub(crate) fn counted(rows: &dyn Rows, of: UsageOf) -> Counted {
     }
 }
 
-pub(crate) fn booking(rows: &dyn Rows, guid: Guid) -> Option<Booking> {
-    match rows.row(&Key::Booking(guid)).as_deref() {
-        Some(Row::Booking(booking)) => Some(booking.clone()),
+pub(crate) fn reservation(rows: &dyn Rows, guid: Guid) -> Option<Reservation> {
+    match rows.row(&Key::Reservation(guid)).as_deref() {
+        Some(Row::Reservation(reservation)) => Some(reservation.clone()),
         _ => None,
     }
 }
@@ -274,12 +274,12 @@ macro_rules! view_of_rows {
                 self.row(&Key::Member { collection, guid }).is_some()
             }
 
-            fn booking(&self, guid: Guid) -> Option<Booking> {
-                booking(self, guid)
+            fn reservation(&self, guid: Guid) -> Option<Reservation> {
+                reservation(self, guid)
             }
 
-            fn bookings_of(&self, user: UserId) -> usize {
-                usize::try_from(counted(self, UsageOf::User(user)).bookings).unwrap_or(usize::MAX)
+            fn reservations_of(&self, user: UserId) -> usize {
+                usize::try_from(counted(self, UsageOf::User(user)).reservations).unwrap_or(usize::MAX)
             }
 
             fn record(&self, key: RecordKey) -> Option<(Record, Revision)> {
@@ -336,7 +336,7 @@ macro_rules! view_of_rows {
                 } else if counted.deletions.files > 0 {
                     Some("has deletions to do")
                 } else {
-                    (counted.bookings > 0).then_some("has uploads in flight")
+                    (counted.reservations > 0).then_some("has uploads in flight")
                 }
             }
         }
@@ -423,12 +423,12 @@ impl rules::State for Working<'_> {
         self.put(Key::Member { collection, guid }, is.then_some(Row::There));
     }
 
-    fn put_booking(&mut self, booking: Booking) {
-        self.put(Key::Booking(booking.guid), Some(Row::Booking(booking)));
+    fn put_reservation(&mut self, reservation: Reservation) {
+        self.put(Key::Reservation(reservation.guid), Some(Row::Reservation(reservation)));
     }
 
-    fn drop_booking(&mut self, guid: Guid) {
-        self.put(Key::Booking(guid), None);
+    fn drop_reservation(&mut self, guid: Guid) {
+        self.put(Key::Reservation(guid), None);
     }
 
     fn put_record(&mut self, key: RecordKey, record: Option<Record>, revision: Revision) {

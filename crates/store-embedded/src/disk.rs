@@ -249,8 +249,8 @@ impl Disk for RealDisk {
     }
 
     fn free_bytes(&self, directory: &Path) -> io::Result<u64> {
-        let figures = rustix::fs::statvfs(directory)?;
-        Ok(figures.f_bavail.saturating_mul(figures.f_frsize))
+        let metrics = rustix::fs::statvfs(directory)?;
+        Ok(metrics.f_bavail.saturating_mul(metrics.f_frsize))
     }
 }
 

@@ -16,8 +16,8 @@
 //! DELETION_PLACES  SE u16 · hash u64 · revision · index  -
 //! PURGED           GUID 16                            purged: older rows of the GUID do not count
 //! RECORDS          the record's key                   (record, revision)
-//! BOOKINGS         GUID 16                            upload reservation
-//! DIRECTORIES      number u64                         parent, name, gate, usage, files of each SE
+//! RESERVATIONS         GUID 16                            upload reservation
+//! DIRECTORIES      number u64                         parent, name, ancestor, usage, files of each SE
 //! ACCOUNTS         the account's key                  usage and reservation, counts
 //! OPERATIONS       first revision u64                 the operation's id
 //! SUMMARY          ""                                 facts about the state
@@ -42,7 +42,7 @@ pub(crate) const DELETIONS: DirId = DirId(TABLES + 3);
 pub(crate) const DELETION_PLACES: DirId = DirId(TABLES + 4);
 pub(crate) const PURGED: DirId = DirId(TABLES + 5);
 pub(crate) const RECORDS: DirId = DirId(TABLES + 6);
-pub(crate) const BOOKINGS: DirId = DirId(TABLES + 7);
+pub(crate) const RESERVATIONS: DirId = DirId(TABLES + 7);
 pub(crate) const DIRECTORIES: DirId = DirId(TABLES + 8);
 pub(crate) const ACCOUNTS: DirId = DirId(TABLES + 9);
 pub(crate) const OPERATIONS: DirId = DirId(TABLES + 10);

@@ -46,9 +46,9 @@
 //!   derived or explicit.
 //!
 //!   - Some changes make a copy a replica that takes space (`Create`, `Update`, `Commit`) or
-//!     reserve one (`Book`). Such a change takes the copy's deletions, of whichever file, off the
+//!     reserve one (`Reserve`). Such a change takes the copy's deletions, of whichever file, off the
 //!     SE's queue: a client that registers a copy says that it exists and is wanted.
-//!   - Other changes give a copy up (`Update`, `Purge`, `Release`, a `Book` in place of another).
+//!   - Other changes give a copy up (`Update`, `Purge`, `Release`, a `Reserve` in place of another).
 //!     Such a change does not queue the copy if, after it, the GUID still uses the copy. The GUID
 //!     uses it if its file has it as a replica that takes space, or an upload reservation has it
 //!     pending.
@@ -73,7 +73,7 @@
 //!
 //! * **R1 one state.** Each answer is computed from one committed state.
 //! * **R2 read your writes.** A read that begins after an outcome was returned sees it. For a store
-//!   made by `Store::relaxed`, this holds for outcomes that the same server returned.
+//!   made by `Store::with_bounded_staleness`, this holds for outcomes that the same server returned.
 //!
 //!   - At `Quorum`, such a read may lack what other servers committed within a time before the read
 //!     began; the store names that time.
@@ -88,7 +88,7 @@
 //! * **R4 order.** Children are ordered by the bytes of their names, members by GUID, trash and
 //!   deletions by id, records by key, changes by revision.
 //! * **R5 usage.** Counters equal the sums of a full scan, at every revision.
-//! * **R6 walk.** Gates are the directories on the path, root first; a path ends `Found`, `Missing`
+//! * **R6 walk.** Ancestors are the directories on the path, root first; a path ends `Found`, `Missing`
 //!   or `Stopped`. `files` returns the same for paths that end at a file, and nothing for others.
 //! * **R7 locate.** An entry is found by its id after any move, and in the trash; and by its place
 //!   (`standing`), also below an item of the trash.
@@ -136,7 +136,7 @@
 //! | `Restore` | restores an item of the trash |
 //! | `RestoreBelow` | restores an entry from inside an item of the trash |
 //! | `Purge` | ends an entry in the trash for good |
-//! | `Book` | makes an upload reservation |
+//! | `Reserve` | makes an upload reservation |
 //! | `Commit` | makes a reserved replica visible |
 //! | `Release` | ends an upload reservation, or one replica of it |
 //! | `Dequeue` | removes completed deletions from a queue |
@@ -314,17 +314,17 @@
 //! * Each replica that takes space is queued for deletion (A10), numbered from 0 in their order.
 //! * A collection's members are dropped.
 //!
-//! ## `Book`
+//! ## `Reserve`
 //!
 //! Preconditions:
 //!
-//! 1. Well-formed (at least 1 and at most `REPLICAS_PER_BOOKING_MAX` pending, one per SE, none on
+//! 1. Well-formed (at least 1 and at most `REPLICAS_PER_RESERVATION_MAX` pending, one per SE, none on
 //!    SE 0, not members; size ≤ `FILE_BYTES_MAX`): `Invalid`/`Limit`
 //! 2. No reservation of the GUID by another owner: `GuidInUse`
 //! 3. If an entry has the GUID: it is a file, not in the trash: `GuidInUse`; its size is known and
 //!    the same, and no checksum differs: `Mismatch`; no replica on a pending SE: `ReplicaExists`
 //! 4. Each SE registered and online: `NoSuchSe`
-//! 5. Fewer than `BOOKINGS_PER_USER_MAX` of the owner (a replaced one does not count): `Limit`
+//! 5. Fewer than `RESERVATIONS_PER_USER_MAX` of the owner (a replaced one does not count): `Limit`
 //! 6. Within the quotas of owner and group, without the part that a replaced reservation holds:
 //!    `Quota`
 //!

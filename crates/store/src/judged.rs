@@ -8,7 +8,7 @@
 
 use exacat_model::{Entry, EntryId, GroupId, Mode, RecordKey, Revision, UserId, canonical_struct};
 
-use crate::Gate;
+use crate::Ancestor;
 
 /// Facts that a request's permission was judged by.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,9 +40,9 @@ pub struct JudgedEntry {
 
 canonical_struct!(JudgedEntry { id, owner, group, mode });
 
-impl From<&Gate> for JudgedEntry {
-    fn from(gate: &Gate) -> Self {
-        let Gate { id, owner, group, mode } = *gate;
+impl From<&Ancestor> for JudgedEntry {
+    fn from(ancestor: &Ancestor) -> Self {
+        let Ancestor { id, owner, group, mode } = *ancestor;
         JudgedEntry { id: EntryId::Directory(id), owner, group, mode }
     }
 }

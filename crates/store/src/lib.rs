@@ -24,8 +24,9 @@ pub use clock::{
 pub use judged::{Judged, JudgedEntry};
 pub use outcome::{ApplyError, Outcome, Refusal, Request};
 pub use read::{
-    Account, ChangePage, Due, Files, FoundFile, Gate, Gates, Located, Page, Place, RecordEntry, StoreStatus,
-    Trace, Traces, Trail, TrailEnd, UsageOf, Walk, WalkEnd, within_batch,
+    Account, Ancestor, Ancestors, ChangePage, Due, EntryLocation, Files, FoundFile, Located, Page,
+    RecordEntry, Resolution, ResolutionEnd, StoreStatus, Trace, Traces, Trail, TrailEnd, UsageOf,
+    within_batch,
 };
 
 pub use snapshots::Snapshots;
@@ -35,8 +36,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use exacat_model::limits::PAGE_ITEMS_MAX;
 use exacat_model::{
-    At, Audit, Booking, Consistency, Deletion, DeletionId, DirId, Entry, EntryId, Guid, Lfn, Name, Record,
-    RecordKey, RecordKind, Result, Revision, SeNumber, TimeMs, Timelines, TrashId, TrashItem,
+    At, Audit, Consistency, Deletion, DeletionId, DirId, Entry, EntryId, Guid, Lfn, Name, Record, RecordKey,
+    RecordKind, Reservation, Result, Revision, SeNumber, TimeMs, Timelines, TrashId, TrashItem,
 };
 
 /// State of a catalogue: reads, and [`apply`](Store::apply) for batches of mutations.
@@ -62,12 +63,12 @@ pub trait Store: Send + Sync + 'static {
     }
 
     /// Resolves each path from the root, as far as it exists.
-    async fn walk(&self, paths: &[Lfn]) -> Result<Vec<Walk>>;
+    async fn resolve(&self, paths: &[Lfn]) -> Result<Vec<Resolution>>;
 
     /// Finds files by their paths. Returns the result of [`Store::walk`] for each path that ends at
     /// a file, without the parts that a look-up does not read. Other paths have none.
     async fn files(&self, paths: &[Lfn]) -> Result<Files> {
-        Ok(self.walk(paths).await?.into_iter().collect())
+        Ok(self.resolve(paths).await?.into_iter().collect())
     }
 
     /// Finds entries by identity, in the tree or in the trash; none if there is no such entry.
@@ -113,10 +114,10 @@ pub trait Store: Send + Sync + 'static {
     ) -> Result<Page<Deletion>>;
 
     /// Returns an upload reservation.
-    async fn booking(&self, guid: Guid) -> Result<Option<Booking>>;
+    async fn reservation(&self, guid: Guid) -> Result<Option<Reservation>>;
 
     /// Lists upload reservations after `after`, in the order of their GUIDs.
-    async fn bookings(&self, after: Option<Guid>, limit: usize) -> Result<Page<Booking>>;
+    async fn reservations(&self, after: Option<Guid>, limit: usize) -> Result<Page<Reservation>>;
 
     /// Returns what has expired by `now`, longest ago first: upload reservations, and entries in
     /// the tree.
@@ -184,7 +185,7 @@ pub trait Store: Send + Sync + 'static {
     /// Returns the same store with bounded-staleness reads: their state may be as old as this level
     /// allows (R2). Its `apply` decides as always. None if no other server changes the state,
     /// because every answer is then of the last state anyway.
-    fn relaxed(&self, level: Consistency) -> Option<Arc<dyn Store>> {
+    fn with_bounded_staleness(&self, level: Consistency) -> Option<Arc<dyn Store>> {
         let _ = level;
         None
     }

@@ -214,7 +214,7 @@ impl fmt::Display for Refusal {
                 "owners, groups or modes on the way, or the account, kept changing meanwhile: nothing was done, send it \
                  again",
             ),
-            Refusal::Expired => f.write_str("the booking has expired"),
+            Refusal::Expired => f.write_str("the reservation has expired"),
         }
     }
 }

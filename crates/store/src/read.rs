@@ -2,8 +2,8 @@
 
 use exacat_model::limits::READ_BATCH_MAX;
 use exacat_model::{
-    At, Body, Booking, Change, DirId, Effect, Entry, EntryId, Error, File, GroupId, Lfn, Mode, Previous,
-    Record, RecordKey, Revision, SeNumber, TrashId, Usage, UserId, canonical_enum, canonical_struct,
+    At, Body, Change, DirId, Effect, Entry, EntryId, Error, File, GroupId, Lfn, Mode, Previous, Record,
+    RecordKey, Reservation, Revision, SeNumber, TrashId, Usage, UserId, canonical_enum, canonical_struct,
 };
 use smallvec::SmallVec;
 
@@ -17,7 +17,7 @@ pub fn within_batch(keys: usize) -> exacat_model::Result<()> {
 
 /// Facts about a directory on a path that permission depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gate {
+pub struct Ancestor {
     /// The directory.
     pub id: DirId,
     /// Its owner.
@@ -28,32 +28,32 @@ pub struct Gate {
     pub mode: Mode,
 }
 
-impl Gate {
-    /// Makes the gate of a directory; none for other entries.
-    pub fn of(entry: &Entry) -> Option<Gate> {
-        Some(Gate { id: entry.directory()?, owner: entry.owner, group: entry.group, mode: entry.mode })
+impl Ancestor {
+    /// Makes the ancestor of a directory; none for other entries.
+    pub fn of(entry: &Entry) -> Option<Ancestor> {
+        Some(Ancestor { id: entry.directory()?, owner: entry.owner, group: entry.group, mode: entry.mode })
     }
 }
 
 /// Directories from the root downwards.
-pub type Gates = SmallVec<[Gate; 10]>;
+pub type Ancestors = SmallVec<[Ancestor; 10]>;
 
 /// Result of resolving a path.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Walk {
+pub struct Resolution {
     /// Directories on the path, the root first, without the entry itself even if it is a directory.
     /// Empty only for the root itself.
-    pub gates: Gates,
+    pub ancestors: Ancestors,
     /// End of the path.
-    pub end: WalkEnd,
+    pub end: ResolutionEnd,
 }
 
 /// End of path resolution.
 #[derive(Clone, Debug, PartialEq)]
-pub enum WalkEnd {
+pub enum ResolutionEnd {
     /// The path ends at this entry, with no component left over.
     Found(Box<Entry>),
-    /// The component after the last gate does not exist. `components` were resolved before.
+    /// The component after the last ancestor does not exist. `components` were resolved before.
     Missing {
         /// Number of components that were found.
         components: usize,
@@ -68,11 +68,11 @@ pub enum WalkEnd {
     },
 }
 
-/// Files found by their paths: the part of a [`Walk`] that a look-up needs.
+/// Files found by their paths: the part of a [`Resolution`] that a look-up needs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Files {
-    /// Directories on the paths, as in [`Walk::gates`]. Files of one directory may share one item.
-    pub ways: Vec<Gates>,
+    /// Directories on the paths, as in [`Resolution::ancestors`]. Files of one directory may share one item.
+    pub ways: Vec<Ancestors>,
     /// One result per path: none if it does not end at a file.
     pub found: Vec<Option<FoundFile>>,
 }
@@ -92,19 +92,19 @@ pub struct FoundFile {
     pub file: File,
 }
 
-impl FromIterator<Walk> for Files {
-    fn from_iter<T: IntoIterator<Item = Walk>>(walks: T) -> Self {
+impl FromIterator<Resolution> for Files {
+    fn from_iter<T: IntoIterator<Item = Resolution>>(resolutions: T) -> Self {
         let mut files = Files::default();
-        for Walk { gates, end } in walks {
+        for Resolution { ancestors, end } in resolutions {
             let found = match end {
-                WalkEnd::Found(entry) => match *entry {
+                ResolutionEnd::Found(entry) => match *entry {
                     Entry { owner, group, mode, body: Body::File(file), .. } => {
-                        files.ways.push(gates);
+                        files.ways.push(ancestors);
                         Some(FoundFile { way: files.ways.len() - 1, owner, group, mode, file })
                     }
                     _ => None,
                 },
-                WalkEnd::Missing { .. } | WalkEnd::Stopped { .. } => None,
+                ResolutionEnd::Missing { .. } | ResolutionEnd::Stopped { .. } => None,
             };
             files.found.push(found);
         }
@@ -114,7 +114,7 @@ impl FromIterator<Walk> for Files {
 
 /// Location of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum EntryLocation {
     /// In the tree, under this LFN.
     Tree(Lfn),
     /// In the trash: the item itself, or below it.
@@ -127,10 +127,10 @@ pub struct Located {
     /// The entry.
     pub entry: Entry,
     /// Location of the entry.
-    pub place: Place,
+    pub place: EntryLocation,
     /// Directories above it in the tree, the root first. In the trash: those above it below the
     /// item, the item first; empty for the item itself.
-    pub gates: Gates,
+    pub ancestors: Ancestors,
 }
 
 /// A bounded part of a listing.
@@ -176,7 +176,7 @@ canonical_struct!(Account { usage, reserved });
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Due {
     /// Upload reservations to release.
-    pub bookings: Vec<Booking>,
+    pub reservations: Vec<Reservation>,
     /// Entries in the tree to remove.
     pub entries: Vec<Entry>,
 }
@@ -282,9 +282,9 @@ pub struct StoreStatus {
     /// Entries in the tree and the trash, the root not counted.
     pub entries: u64,
     /// Named metrics with their unit in the name (`log_bytes`, `sync_us_p99` …).
-    pub figures: Vec<(String, u64)>,
+    pub metrics: Vec<(String, u64)>,
     /// Warnings for an operator, in words; empty if all is well.
     pub warnings: Vec<String>,
 }
 
-canonical_struct!(StoreStatus { kind, revision, entries, figures, warnings });
+canonical_struct!(StoreStatus { kind, revision, entries, metrics, warnings });

@@ -11,7 +11,7 @@ use exacat_model::{
     Body, DirId, Entry, EntryId, GroupId, Lfn, Name, RecordKey, RecordKind, Revision, SeNumber, TimeMs,
     TrashId, UserId,
 };
-use exacat_store::{Files, FoundFile, Located, Place, Store, UsageOf, WalkEnd};
+use exacat_store::{EntryLocation, Files, FoundFile, Located, ResolutionEnd, Store, UsageOf};
 
 /// Small, so that there are many pages.
 const PAGE: usize = 7;
@@ -31,7 +31,7 @@ impl Dump {
         taking.files(store).await;
         taking.trash(store).await;
         taking.registry(store).await;
-        taking.bookings(store).await;
+        taking.reservations(store).await;
         taking.sums(store).await;
         taking.storage(store).await;
         taking.history(store).await;
@@ -108,10 +108,11 @@ impl Taking {
         self.directories.extend(entry.directory());
         self.ses.extend(entry.file().into_iter().flat_map(|file| &file.replicas).map(|replica| replica.se));
         let located = store.locate(&[entry.id()]).await.expect("locate").remove(0);
-        if let Some(Located { place: Place::Tree(lfn), .. }) = &located {
+        if let Some(Located { place: EntryLocation::Tree(lfn), .. }) = &located {
             self.paths.push(lfn.clone());
         }
-        self.dump.put(format!("located {key}"), located.map(|found| (found.place, found.gates, found.entry)));
+        self.dump
+            .put(format!("located {key}"), located.map(|found| (found.place, found.ancestors, found.entry)));
         if let Body::Collection { guid, .. } = &entry.body {
             let mut members = Vec::new();
             let mut after = None;
@@ -154,8 +155,8 @@ impl Taking {
     }
 
     async fn tree(&mut self, store: &dyn Store) {
-        let walk = store.walk(&[Lfn::root()]).await.expect("walk").remove(0);
-        let WalkEnd::Found(root) = walk.end else { panic!("the root is not there") };
+        let walk = store.resolve(&[Lfn::root()]).await.expect("walk").remove(0);
+        let ResolutionEnd::Found(root) = walk.end else { panic!("the root is not there") };
         self.entry(store, "tree".to_owned(), &root).await;
         self.below(store, DirId::ROOT, "tree".to_owned()).await;
     }
@@ -167,7 +168,7 @@ impl Taking {
         let paths: Vec<Lfn> = self.paths.iter().cloned().chain(below).collect();
         for paths in paths.chunks(READ_BATCH_MAX) {
             let files = store.files(paths).await.expect("files");
-            let walked: Files = store.walk(paths).await.expect("walk").into_iter().collect();
+            let walked: Files = store.resolve(paths).await.expect("walk").into_iter().collect();
             assert_eq!(files.found.len(), paths.len());
             for (at, path) in paths.iter().enumerate() {
                 let of = |files: &Files| {
@@ -225,16 +226,16 @@ impl Taking {
         }
     }
 
-    async fn bookings(&mut self, store: &dyn Store) {
+    async fn reservations(&mut self, store: &dyn Store) {
         let mut after = None;
         loop {
-            let page = store.bookings(after, PAGE).await.expect("bookings");
-            after = page.items.last().map(|booking| booking.guid).or(after);
-            for booking in &page.items {
-                self.owners.insert(booking.owner);
-                self.groups.insert(booking.group);
-                let one = store.booking(booking.guid).await.expect("booking");
-                self.dump.put(format!("booking {}", booking.guid), (booking, one));
+            let page = store.reservations(after, PAGE).await.expect("reservations");
+            after = page.items.last().map(|reservation| reservation.guid).or(after);
+            for reservation in &page.items {
+                self.owners.insert(reservation.owner);
+                self.groups.insert(reservation.group);
+                let one = store.reservation(reservation.guid).await.expect("reservation");
+                self.dump.put(format!("reservation {}", reservation.guid), (reservation, one));
             }
             if !page.more {
                 return;
@@ -307,13 +308,16 @@ impl Taking {
 
     async fn due(&mut self, store: &dyn Store, now: TimeMs) {
         let due = store.due(now, 10_000).await.expect("due");
-        assert!(due.bookings.is_sorted_by_key(|booking| booking.expires), "bookings due out of order");
+        assert!(
+            due.reservations.is_sorted_by_key(|reservation| reservation.expires),
+            "reservations due out of order"
+        );
         assert!(due.entries.is_sorted_by_key(|entry| entry.expires), "entries due out of order");
-        let bookings: BTreeSet<_> =
-            due.bookings.iter().map(|booking| (booking.expires, booking.guid)).collect();
+        let reservations: BTreeSet<_> =
+            due.reservations.iter().map(|reservation| (reservation.expires, reservation.guid)).collect();
         let entries: BTreeSet<(Option<TimeMs>, EntryId)> =
             due.entries.iter().map(|entry| (entry.expires, entry.id())).collect();
-        self.dump.put("due".to_owned(), (bookings, entries));
+        self.dump.put("due".to_owned(), (reservations, entries));
     }
 
     async fn health(&mut self, store: &dyn Store) {

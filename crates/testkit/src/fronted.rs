@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use exacat_model::{
-    At, Audit, Booking, Change, Deletion, DeletionId, DirId, Entry, EntryId, Guid, Lfn, Name, Record,
-    RecordKey, RecordKind, Result, Revision, SeNumber, TimeMs, Timelines, TrashId, TrashItem,
+    At, Audit, Change, Deletion, DeletionId, DirId, Entry, EntryId, Guid, Lfn, Name, Record, RecordKey,
+    RecordKind, Reservation, Result, Revision, SeNumber, TimeMs, Timelines, TrashId, TrashItem,
 };
 use exacat_store::{
-    Account, ApplyError, ChangePage, Due, Located, Outcome, Page, RecordEntry, Request, Store, StoreStatus,
-    Trace, Traces, Trail, UsageOf, Walk,
+    Account, ApplyError, ChangePage, Due, Located, Outcome, Page, RecordEntry, Request, Resolution, Store,
+    StoreStatus, Trace, Traces, Trail, UsageOf,
 };
 
 /// Front of a store. Calls without an implementation go straight through.
@@ -39,8 +39,8 @@ pub trait Before: Send + Sync + 'static {
     }
 
     /// Handles a resolution of paths, and mostly passes it on.
-    async fn walk(&self, paths: &[Lfn], store: &dyn Store) -> Result<Vec<Walk>> {
-        store.walk(paths).await
+    async fn resolve(&self, paths: &[Lfn], store: &dyn Store) -> Result<Vec<Resolution>> {
+        store.resolve(paths).await
     }
 
     /// Handles the read of a page of a listing, and mostly passes it on.
@@ -109,8 +109,8 @@ impl<B: Before> Store for Fronted<B> {
         self.before.apply_each(requests, &*self.store).await
     }
 
-    async fn walk(&self, paths: &[Lfn]) -> Result<Vec<Walk>> {
-        self.before.walk(paths, &*self.store).await
+    async fn resolve(&self, paths: &[Lfn]) -> Result<Vec<Resolution>> {
+        self.before.resolve(paths, &*self.store).await
     }
 
     // `files` stays as the trait has it: it calls `walk`, so the front sees it.
@@ -170,12 +170,12 @@ impl<B: Before> Store for Fronted<B> {
         self.before.deletions(se, after, limit, &*self.store).await
     }
 
-    async fn booking(&self, guid: Guid) -> Result<Option<Booking>> {
-        self.store.booking(guid).await
+    async fn reservation(&self, guid: Guid) -> Result<Option<Reservation>> {
+        self.store.reservation(guid).await
     }
 
-    async fn bookings(&self, after: Option<Guid>, limit: usize) -> Result<Page<Booking>> {
-        self.store.bookings(after, limit).await
+    async fn reservations(&self, after: Option<Guid>, limit: usize) -> Result<Page<Reservation>> {
+        self.store.reservations(after, limit).await
     }
 
     async fn due(&self, now: TimeMs, limit: usize) -> Result<Due> {

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use exacat_model::{
-    AccountName, At, BookedReplica, Booking, Checksum, Checksums, DirId, Edit, Entry, EntryId, Expect,
-    ExpectRecord, File, Group, GroupId, Guid, Lfn, Location, Mode, Mutation, Name, NewBody, NewEntry,
-    OperationId, Pfn, PurgeTarget, Quota, QuotaOf, Record, Replica, ReplicaState, Revision, Se, SeName,
+    AccountName, At, Checksum, Checksums, DirId, Edit, Entry, EntryId, Expect, ExpectRecord, File, Group,
+    GroupId, Guid, Lfn, Location, Mode, Mutation, Name, NewBody, NewEntry, OperationId, Pfn, PurgeTarget,
+    Quota, QuotaOf, Record, Replica, ReplicaState, Reservation, ReservedReplica, Revision, Se, SeName,
     SeNumber, SeStatus, Tag, TagKey, TagValue, TimeMs, TrashId, Usage, User, UserId,
 };
 use exacat_store::{Account, Clock, Outcome, Request, Store, UsageOf};
@@ -268,8 +268,8 @@ pub fn new_link(at: At, guid: Guid) -> NewEntry {
 
 /// Makes an upload reservation by user 1 of 100 bytes a replica, for the next minute from
 /// [`TestClock::START`] on.
-pub fn booking(guid: Guid, ses: &[u16]) -> Booking {
-    Booking {
+pub fn reservation(guid: Guid, ses: &[u16]) -> Reservation {
+    Reservation {
         guid,
         lfn: lfn("/to/be"),
         owner: UserId(1),
@@ -282,7 +282,7 @@ pub fn booking(guid: Guid, ses: &[u16]) -> Booking {
         expires: TestClock::START.plus_ms(60_000),
         pending: ses
             .iter()
-            .map(|se| BookedReplica { se: SeNumber(*se), location: Location::Derived })
+            .map(|se| ReservedReplica { se: SeNumber(*se), location: Location::Derived })
             .collect(),
         exists: false,
     }
@@ -390,8 +390,8 @@ pub fn purge_below(at: At) -> Mutation {
 }
 
 /// Makes an upload reservation's mutation.
-pub fn book(booking: Booking) -> Mutation {
-    Mutation::Book(Box::new(booking))
+pub fn reserve(reservation: Reservation) -> Mutation {
+    Mutation::Reserve(Box::new(reservation))
 }
 
 /// Makes a commit of 100 bytes.

@@ -10,7 +10,7 @@ use exacat_wire::xrootd::limits::{
 use exacat_wire::xrootd::numbers::{error, query, request};
 use exacat_wire::xrootd::path::{escaped, unescaped};
 use exacat_wire::xrootd::{
-    Asked, Credentials, Decoder, Fields, Frame, FrameError, HANDSHAKE, Request, RequestHeader, StreamId,
+    RawPath, Credentials, Decoder, Fields, Frame, FrameError, HANDSHAKE, Request, RequestHeader, StreamId,
     response, write_request,
 };
 
@@ -187,8 +187,8 @@ fn every_limit_holds_at_its_edge() {
         Request::parse(&header, carried).map(|_| ()).map_err(|error| error.kind)
     };
     let path = |bytes: usize| [b"/".as_slice(), &vec![b'x'; bytes - 1]].concat();
-    assert!(Asked::parse(&path(PATH_BYTES_MAX)).is_ok());
-    assert_eq!(Asked::parse(&path(PATH_BYTES_MAX + 1)).unwrap_err().kind, ErrorKind::Limit);
+    assert!(RawPath::parse(&path(PATH_BYTES_MAX)).is_ok());
+    assert_eq!(RawPath::parse(&path(PATH_BYTES_MAX + 1)).unwrap_err().kind, ErrorKind::Limit);
     let lines = |count: usize| vec!["/a"; count].join("\n").into_bytes();
     assert_eq!(parse(request::STATX, [0; 16], &lines(PATHS_MAX)), Ok(()));
     assert_eq!(parse(request::STATX, [0; 16], &lines(PATHS_MAX + 1)), Err(ErrorKind::Limit));

@@ -3,7 +3,7 @@
 
 use exacat_wire::xrootd::numbers::{error, open, request, role};
 use exacat_wire::xrootd::{
-    Asked, Credentials, Decoder, Fields, Frame, HANDSHAKE, Request, RequestHeader, StreamId, response,
+    RawPath, Credentials, Decoder, Fields, Frame, HANDSHAKE, Request, RequestHeader, StreamId, response,
     write_request,
 };
 
@@ -113,7 +113,7 @@ fn files_are_opened_for_reading_or_for_writing() {
 
 #[test]
 fn paths_come_in_several_forms() {
-    let asked = Asked::parse(b"//a/b/?cks.type=adler32&authz=Bearer%20exa_1\0").unwrap();
+    let asked = RawPath::parse(b"//a/b/?cks.type=adler32&authz=Bearer%20exa_1\0").unwrap();
     assert_eq!(asked.lfn().unwrap().as_str(), "/a/b");
     assert_eq!(asked.fields.get("cks.type"), Some("adler32"));
     assert_eq!(asked.fields.get("cks"), None);
@@ -122,10 +122,10 @@ fn paths_come_in_several_forms() {
     assert_eq!(twice.bearers().collect::<Vec<_>>(), ["exa_1", "eyJ.x.y"]);
     assert_eq!(twice.tried().collect::<Vec<_>>(), ["a", "b", "c"]);
     for bad in [&b"/a\0b"[..], b"/a/../b", b"a", b"/\xff", b""] {
-        assert!(Asked::parse(bad).and_then(|asked| asked.lfn()).is_err(), "{bad:?}");
+        assert!(RawPath::parse(bad).and_then(|asked| asked.lfn()).is_err(), "{bad:?}");
     }
     // Text that only resembles an escape is a part of the name.
-    assert_eq!(Asked::parse(b"/%2e%2e/x").unwrap().lfn().unwrap().as_str(), "/%2e%2e/x");
+    assert_eq!(RawPath::parse(b"/%2e%2e/x").unwrap().lfn().unwrap().as_str(), "/%2e%2e/x");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::disk::bytes_in;
 use crate::measure::{cpu_s, own_cpu_s};
-use crate::peer::{Form, Measure, Peer, Session, Sizes, Work, failed};
+use crate::peer::{Form, Measure, Peer, Session, Sizes, Workload, failed};
 use crate::report::MARIADB;
 use crate::served::CONNECTIONS;
 use crate::tree::{FileId, Layout};
@@ -176,7 +176,7 @@ impl Peer for Maria {
         let server = Server::start(&programs, &directory, &settings).await?;
         let maria = Maria::over(server, programs, settings, &directory, numbers)?;
         let mut session = maria.session(ONE_STATEMENT)?;
-        let question = session.prepare(&Work::LookUp(vec![file]))?;
+        let question = session.prepare(&Workload::LookUp(vec![file]))?;
         session.perform(question).await?;
         Ok((maria, start.elapsed()))
     }

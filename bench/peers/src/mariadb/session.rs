@@ -9,7 +9,7 @@ use mysql::{Conn, Params, Row, Statement, Value};
 use parking_lot::RwLock;
 
 use super::schema;
-use crate::peer::{Form, Session, Work, failed, while_doing};
+use crate::peer::{Form, Session, Workload, failed, while_doing};
 use crate::tree::{self, FileId};
 
 /// JAliEn's way where there is a better one: statement by statement, each a transaction of its own.
@@ -81,7 +81,7 @@ impl Kind {
     }
 }
 
-/// Work in its form.
+/// Workload in its form.
 pub enum Prepared {
     /// Rows of the three tables, and how many files they are. The GUIDs' numbers are not known yet.
     Create {
@@ -99,7 +99,7 @@ pub enum Prepared {
     /// LFNs, and the files that are there.
     LookUp(Vec<FileId>, Vec<String>),
     /// Anything else is as it is.
-    Plain(Work, Option<String>),
+    Plain(Workload, Option<String>),
 }
 
 /// How the tables write an LFN: without the slash it begins with.
@@ -380,9 +380,9 @@ fn check(file: FileId, size: u64, replicas: &[Row]) -> Result<()> {
 impl Session for MariaSession {
     type Prepared = Prepared;
 
-    fn prepare(&self, work: &Work) -> Result<Prepared> {
+    fn prepare(&self, work: &Workload) -> Result<Prepared> {
         Ok(match work {
-            Work::MakeDirectories(directories) => {
+            Workload::MakeDirectories(directories) => {
                 let numbers = self.numbers.read();
                 let mut params = Vec::new();
                 for directory in directories.clone() {
@@ -393,11 +393,11 @@ impl Session for MariaSession {
                 }
                 Prepared::MakeDirectories(directories.start, params)
             }
-            Work::Create(files) => self.prepare_create(files)?,
-            Work::LookUp(files) => {
+            Workload::Create(files) => self.prepare_create(files)?,
+            Workload::LookUp(files) => {
                 Prepared::LookUp(files.clone(), files.iter().map(|file| relative(&file.lfn())).collect())
             }
-            Work::Miss(file) => Prepared::Plain(work.clone(), Some(relative(&file.lfn()))),
+            Workload::Miss(file) => Prepared::Plain(work.clone(), Some(relative(&file.lfn()))),
             other => Prepared::Plain(other.clone(), None),
         })
     }
@@ -411,17 +411,17 @@ impl Session for MariaSession {
                 ([file], [lfn]) if in_steps => self.look_up_in_steps(*file, lfn),
                 _ => self.look_up_at_once(files, lfns),
             },
-            Prepared::Plain(Work::ByGuid(file), _) if in_steps => {
+            Prepared::Plain(Workload::ByGuid(file), _) if in_steps => {
                 self.guid_in_steps(file, file.guid().to_vec())
             }
-            Prepared::Plain(Work::ByGuid(file), _) => self.by_guid_at_once(file),
-            Prepared::Plain(Work::Miss(_), Some(lfn)) => {
+            Prepared::Plain(Workload::ByGuid(file), _) => self.by_guid_at_once(file),
+            Prepared::Plain(Workload::Miss(_), Some(lfn)) => {
                 let found = self.rows(Kind::FindLfn, 1, vec![lfn.as_str().into(), lfn.as_str().into()])?;
                 if found.is_empty() { Ok(()) } else { Err(failed(format!("{lfn} is found"))) }
             }
-            Prepared::Plain(Work::List { directory, files }, _) => self.list(directory, files),
-            Prepared::Plain(Work::Usage { run, files }, _) => self.usage(run, files),
-            Prepared::Plain(Work::Rename { run, back }, _) => {
+            Prepared::Plain(Workload::List { directory, files }, _) => self.list(directory, files),
+            Prepared::Plain(Workload::Usage { run, files }, _) => self.usage(run, files),
+            Prepared::Plain(Workload::Rename { run, back }, _) => {
                 let (plain, moved) =
                     (run_prefix(&tree::run_name(run)), run_prefix(&tree::run_name_moved(run)));
                 let (from, to) = if back { (moved, plain) } else { (plain, moved) };

@@ -23,7 +23,7 @@ use parking_lot::RwLock;
 
 use crate::disk::bytes_in;
 use crate::measure::own_cpu_s;
-use crate::peer::{Form, Measure, Peer, Session, Sizes, Work, failed};
+use crate::peer::{Form, Measure, Peer, Session, Sizes, Workload, failed};
 use crate::report::ROCKSDB;
 use crate::tree::{self, FileId, Layout};
 use db::{Db, FamilySettings, Settings};
@@ -338,15 +338,15 @@ impl Shared {
 
 impl Session for RocksSession {
     /// The work, and the paths it is about.
-    type Prepared = (Work, Vec<String>);
+    type Prepared = (Workload, Vec<String>);
 
-    fn prepare(&self, work: &Work) -> Result<Self::Prepared> {
+    fn prepare(&self, work: &Workload) -> Result<Self::Prepared> {
         let paths = match work {
-            Work::MakeDirectories(directories) => directories.clone().map(tree::directory_path).collect(),
-            Work::Create(files) | Work::LookUp(files) => files.iter().map(|file| file.lfn()).collect(),
-            Work::Miss(file) => vec![file.lfn()],
-            Work::List { directory, .. } => vec![tree::directory_path(*directory)],
-            Work::ByGuid(_) | Work::Rename { .. } | Work::Usage { .. } => Vec::new(),
+            Workload::MakeDirectories(directories) => directories.clone().map(tree::directory_path).collect(),
+            Workload::Create(files) | Workload::LookUp(files) => files.iter().map(|file| file.lfn()).collect(),
+            Workload::Miss(file) => vec![file.lfn()],
+            Workload::List { directory, .. } => vec![tree::directory_path(*directory)],
+            Workload::ByGuid(_) | Workload::Rename { .. } | Workload::Usage { .. } => Vec::new(),
         };
         Ok((work.clone(), paths))
     }
@@ -356,7 +356,7 @@ impl Session for RocksSession {
             if listed == files { Ok(()) } else { Err(failed(format!("{listed} of {files} files"))) }
         };
         match work {
-            Work::MakeDirectories(_) => {
+            Workload::MakeDirectories(_) => {
                 let names: Vec<(u64, String)> = {
                     let directories = self.0.directories.read();
                     let named = |path: &String| {
@@ -369,10 +369,10 @@ impl Session for RocksSession {
                 };
                 self.0.make_directories(&names)
             }
-            Work::Create(files) => self.0.create(&files, &paths),
-            Work::LookUp(files) => self.0.look_up(&files, &paths),
-            Work::ByGuid(file) => self.0.by_guid(file),
-            Work::Miss(_) => {
+            Workload::Create(files) => self.0.create(&files, &paths),
+            Workload::LookUp(files) => self.0.look_up(&files, &paths),
+            Workload::ByGuid(file) => self.0.by_guid(file),
+            Workload::Miss(_) => {
                 let path = paths.first().ok_or_else(|| failed("no path"))?;
                 let key = self.0.directories.read().key_of(path)?;
                 match self.0.db.get(FILE, &key, |_| ())? {
@@ -380,13 +380,13 @@ impl Session for RocksSession {
                     Some(()) => Err(failed(format!("{path} is found"))),
                 }
             }
-            Work::List { files, .. } => {
+            Workload::List { files, .. } => {
                 let path = paths.first().ok_or_else(|| failed("no path"))?;
                 let number = self.0.number_of(path)?;
                 counted(self.0.list(number)?.len() as u64, files)
             }
-            Work::Rename { run, back } => self.0.rename(run, back),
-            Work::Usage { run, files } => counted(self.0.usage(run)?.0, files),
+            Workload::Rename { run, back } => self.0.rename(run, back),
+            Workload::Usage { run, files } => counted(self.0.usage(run)?.0, files),
         }
     }
 }

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use exacat_model::{
     At, DirId, EntryId, Guid, Lfn, Mode, Mutation, Name, NewBody, NewEntry, OperationId, UserId,
 };
-use exacat_store::{Outcome, Request, Store, SystemClock, WalkEnd};
+use exacat_store::{Outcome, Request, ResolutionEnd, Store, SystemClock};
 use exacat_store_cassandra::{CassandraSettings, CassandraStore, PeersAt, create_schema, drop_schema};
 use hdrhistogram::Histogram;
 use scylla::client::execution_profile::ExecutionProfile;
@@ -342,10 +342,10 @@ async fn run(bench: &Bench, settings: &CassandraSettings) {
     let figure = |figures: Vec<(String, u64)>, name: &str| {
         figures.into_iter().find(|(this, _)| this == name).map_or(0, |(_, value)| value)
     };
-    let before = store.status().await.unwrap().figures;
+    let before = store.status().await.unwrap().metrics;
     let both = creating(vec![store.clone(), other.clone()], vec![one]);
     let two = bench.measure("**create**, one directory, two servers, one just opened", 256, 1, both).await;
-    let after = store.status().await.unwrap().figures;
+    let after = store.status().await.unwrap().metrics;
     let told: Vec<String> = [
         "groups",
         "changes",
@@ -390,8 +390,8 @@ async fn looking_up(
         let store = ours.clone();
         async move {
             let path = Lfn::parse(&format!("/d0/file{:032}", number % SLICE)).unwrap();
-            match said(store.walk(&[path]).await)?[0].end {
-                WalkEnd::Found(_) => Ok(()),
+            match said(store.resolve(&[path]).await)?[0].end {
+                ResolutionEnd::Found(_) => Ok(()),
                 ref other => Err(format!("{other:?}")),
             }
         }
@@ -466,10 +466,10 @@ async fn generated_tree(bench: &Bench, store: &Arc<CassandraStore>) {
             let root = (made as f64 * (0.5 + (sum - 6.0) / 10.0)).clamp(0.0, made as f64 - 1.0) as u64;
             let path =
                 Lfn::parse(&format!("/d{}/{root}/file{}_{root}", 1u64 << 40, 2 + 2 * (number % 5))).unwrap();
-            match said(store.walk(&[path]).await)?[0].end {
-                WalkEnd::Found(_) => Ok(()),
+            match said(store.resolve(&[path]).await)?[0].end {
+                ResolutionEnd::Found(_) => Ok(()),
                 // Its directory was made last, and the run ended before its files were made.
-                WalkEnd::Missing { .. } if root + 100 >= made => Ok(()),
+                ResolutionEnd::Missing { .. } if root + 100 >= made => Ok(()),
                 ref other => Err(format!("{other:?}")),
             }
         }

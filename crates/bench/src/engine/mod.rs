@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use exacat_model::limits::PAGE_ITEMS_MAX;
 use exacat_model::{DirId, Error, ErrorKind, Lfn, Mutation, Name, OperationId, Result, SnapshotName};
-use exacat_store::{Store, SystemClock, WalkEnd};
+use exacat_store::{ResolutionEnd, Store, SystemClock};
 use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore, on_blocking_thread};
 use hdrhistogram::Histogram;
 use tokio::task::JoinSet;
@@ -178,7 +178,7 @@ async fn snapshots(store: &Arc<dyn Store>, data: &Path, report: &mut Report<'_>)
 async fn sizes(store: &dyn Store, data: &Path, filled: &Filled, report: &mut Report<'_>) -> Result<()> {
     let status = store.status().await?;
     let figure =
-        |name: &str| status.figures.iter().find(|(other, _)| other == name).map_or(0, |(_, value)| *value);
+        |name: &str| status.metrics.iter().find(|(other, _)| other == name).map_or(0, |(_, value)| *value);
     let runs: PathBuf = data.join("runs");
     let (in_runs, in_log) = (bytes_in(&runs), bytes_in(&data.join("log")));
     let each = |bytes: u64| bytes as f64 / filled.files.max(1) as f64;
@@ -347,8 +347,8 @@ async fn list(store: &Arc<dyn Store>, report: &mut Report<'_>) -> Result<()> {
 /// Makes a directory in the root; none if it exists.
 async fn made_directory(store: &Arc<dyn Store>, name: &str) -> Result<Option<DirId>> {
     let lfn = Lfn::parse(&format!("/{name}"))?;
-    let there = store.walk(std::slice::from_ref(&lfn)).await?;
-    if matches!(there.first().map(|walk| &walk.end), Some(WalkEnd::Found(_))) {
+    let there = store.resolve(std::slice::from_ref(&lfn)).await?;
+    if matches!(there.first().map(|walk| &walk.end), Some(ResolutionEnd::Found(_))) {
         return Ok(None);
     }
     // An id of its own: a repeated request gets the first answer.

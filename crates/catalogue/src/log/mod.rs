@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 
 use exacat_model::answer::ChangeInfo;
 use exacat_model::{Answer, Change, Cursor, Effect, Error, Lfn, Result, Revision};
-use exacat_store::{Located, Place, TrailEnd};
+use exacat_store::{EntryLocation, Located, TrailEnd};
 
 use crate::Catalogue;
 use crate::caller::{Caller, READ};
@@ -102,8 +102,9 @@ impl Catalogue {
             };
         }
         match self.store.locate(&[subject.id]).await?.pop().flatten() {
-            Some(Located { entry, place: Place::Tree(stands), gates }) => {
-                let open = caller.check_scope(&stands).and_then(|()| check_passage(caller, &gates, &stands));
+            Some(Located { entry, place: EntryLocation::Tree(stands), ancestors }) => {
+                let open =
+                    caller.check_scope(&stands).and_then(|()| check_passage(caller, &ancestors, &stands));
                 if open.is_err() {
                     return Err(never_there(lfn));
                 }

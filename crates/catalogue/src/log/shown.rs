@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use exacat_model::answer::ChangeInfo;
 use exacat_model::limits::READ_BATCH_MAX;
 use exacat_model::{At, Change, DirId, Effect, EntryId, Lfn, Name, PurgeTarget, Result};
-use exacat_store::{Located, Place};
+use exacat_store::{EntryLocation, Located};
 
 use crate::Catalogue;
 use crate::caller::{Caller, READ};
@@ -62,9 +62,9 @@ impl Catalogue {
             let ids: Vec<EntryId> = directories.iter().map(|id| EntryId::Directory(*id)).collect();
             for (id, located) in directories.iter().zip(self.store.locate(&ids).await?) {
                 let shown = match located {
-                    Some(Located { entry, place: Place::Tree(path), gates }) => {
+                    Some(Located { entry, place: EntryLocation::Tree(path), ancestors }) => {
                         let open =
-                            caller.check_scope(&path).and_then(|()| check_passage(caller, &gates, &path));
+                            caller.check_scope(&path).and_then(|()| check_passage(caller, &ancestors, &path));
                         (sees_all || open.is_ok() && caller.has_entry(&entry, READ))
                             .then_some(Seen::Path(path))
                     }
@@ -122,7 +122,7 @@ fn each_place(effect: &mut Effect, mut each: impl FnMut(&mut At)) {
                 one(&mut entry.at);
             }
         }
-        Effect::Booked { .. }
+        Effect::Reserved { .. }
         | Effect::Released { .. }
         | Effect::Dequeued { .. }
         | Effect::Recorded { .. } => {}

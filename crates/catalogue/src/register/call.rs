@@ -9,7 +9,7 @@ use exacat_model::{
     DirId, Error, Guid, Lfn, Location, NewEntry, OperationId, Pfn, Replica, ReplicaState, Result, Se,
     SeNumber,
 };
-use exacat_store::{Gate, Gates};
+use exacat_store::{Ancestor, Ancestors};
 use parking_lot::Mutex;
 
 use crate::Catalogue;
@@ -22,7 +22,7 @@ const CACHED_MAX: usize = 1 << 20;
 /// Directories that a load found or made. Only for a load that owns the store and neither moves nor
 /// removes entries, because it assumes that a directory found once still exists.
 #[derive(Default)]
-pub struct DirectoryCache(Mutex<HashMap<Lfn, Gate>>);
+pub struct DirectoryCache(Mutex<HashMap<Lfn, Ancestor>>);
 
 /// The common data of all files of a call.
 pub(crate) struct Call<'a> {
@@ -35,7 +35,7 @@ pub(crate) struct Call<'a> {
     pub cache: Option<&'a DirectoryCache>,
     /// Records the ancestor permissions of each directory, with its own last, if the caller needs
     /// them.
-    pub ways: Option<&'a Mutex<HashMap<DirId, Gates>>>,
+    pub ways: Option<&'a Mutex<HashMap<DirId, Ancestors>>>,
 }
 
 /// Operation ids of one part.
@@ -64,10 +64,10 @@ impl Catalogue {
         cache: &DirectoryCache,
         ids: &PartIds,
         lfns: &[Lfn],
-    ) -> Result<Vec<Result<Gate>>> {
-        let mut found: Vec<Option<Result<Gate>>> = {
+    ) -> Result<Vec<Result<Ancestor>>> {
+        let mut found: Vec<Option<Result<Ancestor>>> = {
             let cached = cache.0.lock();
-            lfns.iter().map(|lfn| cached.get(lfn).map(|gate| Ok(*gate))).collect()
+            lfns.iter().map(|lfn| cached.get(lfn).map(|ancestor| Ok(*ancestor))).collect()
         };
         let missing: Vec<usize> = (0..lfns.len()).filter(|number| found[*number].is_none()).collect();
         if !missing.is_empty() {
@@ -79,13 +79,17 @@ impl Catalogue {
             }
             for ((number, lfn), made) in missing.into_iter().zip(wanted).zip(made) {
                 if let Ok(directory) = &made {
-                    cached.insert(lfn, directory.gate);
+                    cached.insert(lfn, directory.ancestor);
                 }
-                found[number] = Some(made.map(|directory| directory.gate));
+                found[number] = Some(made.map(|directory| directory.ancestor));
             }
         }
         let absent = |lfn: &Lfn| Err(Error::not_found(format!("{lfn} is not there")));
-        Ok(found.into_iter().zip(lfns).map(|(gate, lfn)| gate.unwrap_or_else(|| absent(lfn))).collect())
+        Ok(found
+            .into_iter()
+            .zip(lfns)
+            .map(|(ancestor, lfn)| ancestor.unwrap_or_else(|| absent(lfn)))
+            .collect())
     }
 }
 

@@ -97,9 +97,9 @@ impl Catalogue {
         let (mut places, mut requests) = (Vec::with_capacity(files.len()), Vec::with_capacity(files.len()));
         for (place, plan) in part.into_iter().zip(plans) {
             if let Plan::Create(new) = plan {
-                let gates = ways.lock().get(&new.at.parent).cloned().unwrap_or_default();
+                let ancestors = ways.lock().get(&new.at.parent).cloned().unwrap_or_default();
                 let request = Request::new(ids[place], caller.acting_user(), vec![Mutation::Create(new)]);
-                requests.push(request.with(asks[place]).judged(caller.judged_for(&gates)));
+                requests.push(request.with(asks[place]).judged(caller.judged_for(&ancestors)));
                 places.push(place);
             }
         }

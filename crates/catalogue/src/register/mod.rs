@@ -17,7 +17,7 @@ use exacat_model::{
     AccountName, Answer, At, EntryId, Error, ErrorKind, File, FileRef, GroupId, Guid, Lfn, Mode, Mutation,
     NewBody, NewEntry, OperationId, Replica, Result, UserId,
 };
-use exacat_store::{Gate, Outcome, Place, Refusal};
+use exacat_store::{Ancestor, EntryLocation, Outcome, Refusal};
 
 mod call;
 mod each;
@@ -179,10 +179,14 @@ impl Catalogue {
             plans.push(match (facts, directory) {
                 (Err(error), _) => Plan::Refused(error),
                 (Ok(facts), Some(directory)) => match &directories.found[directory] {
-                    Ok(gate) if call.caller.has_gate(gate, WRITE | PASS) => match file.lfn.file_name() {
-                        Some(name) => Plan::Create(Box::new(facts.entry(file, At { parent: gate.id, name }))),
-                        None => Plan::Refused(is_root()),
-                    },
+                    Ok(ancestor) if call.caller.has_ancestor(ancestor, WRITE | PASS) => {
+                        match file.lfn.file_name() {
+                            Some(name) => {
+                                Plan::Create(Box::new(facts.entry(file, At { parent: ancestor.id, name })))
+                            }
+                            None => Plan::Refused(is_root()),
+                        }
+                    }
                     Ok(_) => Plan::Closed(Error::denied(format!(
                         "{}: you may not change the directory it is in (no w)",
                         file.lfn
@@ -225,7 +229,7 @@ impl Catalogue {
             last = Some((parent, number));
             of_place.push(Some(number));
         }
-        let mut found: Vec<Result<Gate>> = Vec::with_capacity(lfns.len());
+        let mut found: Vec<Result<Ancestor>> = Vec::with_capacity(lfns.len());
         let mut missing = Vec::new();
         if let Some(cache) = call.cache {
             let found = self.cached_directories(call, cache, ids, &lfns).await?;
@@ -236,13 +240,13 @@ impl Catalogue {
                 missing.push(number);
             }
             if let (Some(ways), Ok(Spot::Taken(resolved))) = (call.ways, &spot)
-                && let Some(gate) = Gate::of(&resolved.entry)
+                && let Some(ancestor) = Ancestor::of(&resolved.entry)
             {
-                let mut way = resolved.gates.clone();
-                way.push(gate);
-                ways.lock().insert(gate.id, way);
+                let mut way = resolved.ancestors.clone();
+                way.push(ancestor);
+                ways.lock().insert(ancestor.id, way);
             }
-            found.push(gate_at(spot, &lfns[number]));
+            found.push(ancestor_at(spot, &lfns[number]));
         }
         if !missing.is_empty() {
             let wanted: Vec<Lfn> = missing.iter().map(|number| lfns[*number].clone()).collect();
@@ -250,7 +254,7 @@ impl Catalogue {
             self.recall(call.caller, ids.create).await?;
             let made = self.ensure_directories(call.caller, ids.parents, &wanted).await?;
             for (number, directory) in missing.into_iter().zip(made) {
-                found[number] = directory.map(|directory| directory.gate);
+                found[number] = directory.map(|directory| directory.ancestor);
             }
         }
         Ok(Directories { of_place, found })
@@ -377,7 +381,8 @@ impl Catalogue {
     async fn is_own_in_trash(&self, caller: &Caller, guid: Guid) -> bool {
         let found = self.store.locate(&[EntryId::Object(guid)]).await;
         let located = found.ok().and_then(|mut found| found.pop().flatten());
-        located.is_some_and(|found| matches!(found.place, Place::Trash(_)) && caller.owns(&found.entry))
+        located
+            .is_some_and(|found| matches!(found.place, EntryLocation::Trash(_)) && caller.owns(&found.entry))
     }
 }
 
@@ -385,7 +390,7 @@ impl Catalogue {
 struct Directories {
     /// By place: the index into `found`; none for an invalid file.
     of_place: Vec<Option<usize>>,
-    found: Vec<Result<Gate>>,
+    found: Vec<Result<Ancestor>>,
 }
 
 /// A file to register, with numbers in place of names.
@@ -520,9 +525,9 @@ fn fresh_guids(catalogue: &Catalogue, call: &Call<'_>, part: &[usize]) -> Result
     Ok(random.into_iter().map(move |random| Guid::v7(now, random)))
 }
 
-fn gate_at(spot: Result<Spot>, lfn: &Lfn) -> Result<Gate> {
+fn ancestor_at(spot: Result<Spot>, lfn: &Lfn) -> Result<Ancestor> {
     match spot? {
-        Spot::Taken(resolved) => Gate::of(&resolved.entry)
+        Spot::Taken(resolved) => Ancestor::of(&resolved.entry)
             .ok_or_else(|| Error::new(ErrorKind::NotDirectory, format!("{lfn} is no directory"))),
         Spot::Vacant(_) => Err(Error::not_found(format!("the directory {lfn} is not there"))),
     }

@@ -18,7 +18,7 @@ use exacat_model::{
 };
 use exacat_model::{At, Checksums, DirId};
 use exacat_store::memory::MemoryStore;
-use exacat_store::{Clock, Outcome, Request, Store, WalkEnd};
+use exacat_store::{Clock, Outcome, Request, ResolutionEnd, Store};
 use exacat_testkit::TestClock;
 
 pub fn lfn(text: &str) -> Lfn {
@@ -298,8 +298,8 @@ impl Fixture {
 
     /// Returns the entry of a path, past all permissions; follows no links.
     pub async fn entry(&self, path: &str) -> Option<Entry> {
-        match self.store.walk(&[lfn(path)]).await.unwrap().pop().unwrap().end {
-            WalkEnd::Found(entry) => Some(*entry),
+        match self.store.resolve(&[lfn(path)]).await.unwrap().pop().unwrap().end {
+            ResolutionEnd::Found(entry) => Some(*entry),
             _ => None,
         }
     }

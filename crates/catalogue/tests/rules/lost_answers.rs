@@ -407,12 +407,12 @@ async fn what_could_be_done_in_half_survives_every_fault() {
 #[tokio::test]
 async fn steps_of_workers_survive_every_fault() {
     for fault in Fault::ALL {
-        let settings = || Settings { trash_seconds: Some(1), booking_seconds: 10, ..Settings::default() };
+        let settings = || Settings { trash_seconds: Some(1), reservation_seconds: 10, ..Settings::default() };
         let f = Fixture::with(settings()).await;
         for number in 0..3 {
             f.get(
                 &f.alice,
-                crate::operations::book(lfn(&format!("/alice/{number}")), 10, &["X::CERN::DISK"]),
+                crate::operations::reserve(lfn(&format!("/alice/{number}")), 10, &["X::CERN::DISK"]),
             )
             .await;
         }
@@ -424,8 +424,8 @@ async fn steps_of_workers_survive_every_fault() {
         let kind = if fault == Fault::NotDone { ErrorKind::Unavailable } else { ErrorKind::Unknown };
         let before = f.store.revision().await.unwrap().0;
         *store.before.fault.lock() = Some((0, fault));
-        assert_eq!(catalogue.expired_bookings_step().await.unwrap_err().kind, kind);
-        catalogue.expired_bookings_step().await.unwrap();
+        assert_eq!(catalogue.expired_reservations_step().await.unwrap_err().kind, kind);
+        catalogue.expired_reservations_step().await.unwrap();
         *store.before.fault.lock() = Some((0, fault));
         assert_eq!(catalogue.expired_entries_step().await.unwrap_err().kind, kind);
         catalogue.expired_entries_step().await.unwrap();

@@ -99,7 +99,7 @@ async fn trailing_slash_on_what_is_no_directory_is_refused() {
         (Operation::Link { lfn: lfn("/alice/l/"), target: lfn("/alice/g") }, not_directory),
         (Operation::CollectionCreate { lfn: lfn("/alice/c/"), tags: vec![] }, not_directory),
         (
-            Operation::UploadBook {
+            Operation::UploadReserve {
                 lfn: lfn("/alice/u/"),
                 guid: None,
                 size: 1,

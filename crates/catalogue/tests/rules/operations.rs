@@ -54,9 +54,9 @@ fn new_user(name: &str) -> Operation {
     Operation::UserSet(Box::new(UserSettings { only_new: true, ..settings::user(name) }))
 }
 
-pub fn book(lfn: Lfn, size: u64, wanted: &[&str]) -> Operation {
+pub fn reserve(lfn: Lfn, size: u64, wanted: &[&str]) -> Operation {
     let wanted = wanted.iter().map(|name| se_name(name)).collect();
-    Operation::UploadBook {
+    Operation::UploadReserve {
         lfn,
         guid: None,
         size,
@@ -98,7 +98,7 @@ impl World {
         let others = f.remove(&f.admin, "/place/others").await.unwrap();
         f.edit(&name("shrunk"), vec![Edit::DropReplica { se: exacat_model::SeNumber(1), delete: true }])
             .await;
-        let Answer::Upload(upload) = f.get(&f.alice, book(under("uploaded"), 10, &[DISK])).await else {
+        let Answer::Upload(upload) = f.get(&f.alice, reserve(under("uploaded"), 10, &[DISK])).await else {
             panic!()
         };
         let issue = Operation::TokenIssue {
@@ -125,7 +125,7 @@ impl World {
         World {
             file,
             archive,
-            uploaded: upload.booking.guid,
+            uploaded: upload.reservation.guid,
             trashed,
             others,
             token: token.id,
@@ -198,7 +198,7 @@ pub fn operation(world: &World, name: &str) -> Operation {
             cursor: cursor(),
             limit: 0,
         },
-        "upload-book" => book(under("new"), 5, &[DISK]),
+        "upload-reserve" => reserve(under("new"), 5, &[DISK]),
         "upload-commit" => Operation::UploadCommit {
             guid: world.uploaded,
             se: disk(),

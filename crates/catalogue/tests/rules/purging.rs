@@ -8,7 +8,7 @@ use exacat_model::{
     Answer, Cursor, EntryId, ErrorKind, NewBody, OnTimeline, Operation, ReplicaState, SeNumber, TrashId,
     UserId,
 };
-use exacat_store::{Place, Store, UsageOf};
+use exacat_store::{EntryLocation, Store, UsageOf};
 
 fn purge(id: OnTimeline<TrashId>) -> Operation {
     Operation::TrashPurge { id, cursor: Cursor::default() }
@@ -73,11 +73,9 @@ async fn purge_by_owner_keeps_what_others_have_in_closed_directories() {
         assert_eq!(refused.unwrap().kind, ErrorKind::Denied, "step {step}");
         assert_eq!(ended, 5, "own/f, empty, shared, shared/f and z; step {step}");
         let found = f.store.locate(&[kept, deep]).await.unwrap();
-        assert!(
-            found
-                .iter()
-                .all(|found| matches!(&found.as_ref().unwrap().place, Place::Trash(id) if *id == item.id))
-        );
+        assert!(found.iter().all(
+            |found| matches!(&found.as_ref().unwrap().place, EntryLocation::Trash(id) if *id == item.id)
+        ));
         // The rest can be restored whole, and an operator purges it.
         f.get(&f.alice, Operation::TrashRestore { id: item, to: None }).await;
         let item = f.remove(&f.alice, "/alice/m").await.unwrap();

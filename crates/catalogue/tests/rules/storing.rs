@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::fixture::{Fixture, account, derived, guid, lfn, se_name};
-use exacat_model::limits::{QOS_PER_SE_MAX, REPLICAS_PER_BOOKING_MAX};
+use exacat_model::limits::{QOS_PER_SE_MAX, REPLICAS_PER_RESERVATION_MAX};
 use exacat_model::operation::{Existing, NewFile, NewReplica, SeChoice, SeSettings};
 use exacat_model::{
     Answer, Checksums, Cursor, DeletionId, Edit, ErrorKind, HasRevision, Operation, Record, RecordKey,
@@ -295,7 +295,7 @@ async fn the_choice_of_storage_elements() {
         ("disk=4000000000", Err(ErrorKind::Limit)),
     ];
     for (index, (text, expected)) in cases.into_iter().enumerate() {
-        let operation = Operation::UploadBook {
+        let operation = Operation::UploadReserve {
             lfn: lfn(&format!("/alice/{index}")),
             guid: None,
             size: 1,
@@ -323,7 +323,7 @@ async fn without_a_site_uploads_spread_evenly() {
     let f = Fixture::new().await;
     let mut chosen: BTreeMap<String, usize> = BTreeMap::new();
     for number in 0..400 {
-        let operation = Operation::UploadBook {
+        let operation = Operation::UploadReserve {
             lfn: lfn(&format!("/alice/{number}")),
             guid: Some(guid(10_000 + number)),
             size: 1,
@@ -341,10 +341,10 @@ async fn without_a_site_uploads_spread_evenly() {
 }
 
 #[tokio::test]
-async fn replicas_of_one_booking_have_a_limit() {
+async fn replicas_of_one_reservation_have_a_limit() {
     let f = Fixture::new().await;
     let mut names = Vec::new();
-    for number in 0..=REPLICAS_PER_BOOKING_MAX {
+    for number in 0..=REPLICAS_PER_RESERVATION_MAX {
         let name = format!("Y::{number}::SE");
         f.get(
             &f.op,
@@ -353,7 +353,7 @@ async fn replicas_of_one_booking_have_a_limit() {
         .await;
         names.push(se_name(&name));
     }
-    let book = |wanted: &[exacat_model::SeName]| Operation::UploadBook {
+    let reserve = |wanted: &[exacat_model::SeName]| Operation::UploadReserve {
         lfn: lfn("/alice/file"),
         guid: None,
         size: 1,
@@ -362,8 +362,8 @@ async fn replicas_of_one_booking_have_a_limit() {
         choice: Box::new(SeChoice { wanted: wanted.to_vec(), ..SeChoice::default() }),
         lifetime_seconds: None,
     };
-    f.get(&f.alice, book(&names[..REPLICAS_PER_BOOKING_MAX])).await;
-    assert_eq!(f.refusal(&f.alice, book(&names)).await, ErrorKind::Limit);
+    f.get(&f.alice, reserve(&names[..REPLICAS_PER_RESERVATION_MAX])).await;
+    assert_eq!(f.refusal(&f.alice, reserve(&names)).await, ErrorKind::Limit);
 }
 
 /// Goal: the record that keeps a dropped number taken has no rights and no use.

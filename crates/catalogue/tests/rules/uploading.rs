@@ -21,12 +21,18 @@ fn wanted(names: &[&str]) -> SeChoice {
     SeChoice { wanted: names.iter().map(|name| se_name(name)).collect(), ..SeChoice::default() }
 }
 
-fn book(path: &str, size: u64, choice: SeChoice) -> Operation {
-    book_with(path, None, size, Checksums::none(), choice)
+fn reserve(path: &str, size: u64, choice: SeChoice) -> Operation {
+    reserve_with(path, None, size, Checksums::none(), choice)
 }
 
-fn book_with(path: &str, guid: Option<Guid>, size: u64, checksums: Checksums, choice: SeChoice) -> Operation {
-    Operation::UploadBook {
+fn reserve_with(
+    path: &str,
+    guid: Option<Guid>,
+    size: u64,
+    checksums: Checksums,
+    choice: SeChoice,
+) -> Operation {
+    Operation::UploadReserve {
         lfn: lfn(path),
         guid,
         size,
@@ -48,7 +54,7 @@ fn upload(answer: Answer) -> Upload {
     }
 }
 
-async fn booked(f: &Fixture, caller: &Caller, operation: Operation) -> Upload {
+async fn reserved(f: &Fixture, caller: &Caller, operation: Operation) -> Upload {
     upload(f.get(caller, operation).await)
 }
 
@@ -56,7 +62,7 @@ fn targets(upload: &Upload) -> Vec<&str> {
     upload.targets.iter().map(|target| target.se.as_str()).collect()
 }
 
-async fn reserved(f: &Fixture, user: u32) -> Usage {
+async fn reserved_usage(f: &Fixture, user: u32) -> Usage {
     f.catalogue.store().usage(&[UsageOf::User(UserId(user))]).await.unwrap()[0].reserved
 }
 
@@ -65,17 +71,20 @@ fn sum(text: &str) -> Checksums {
 }
 
 #[tokio::test]
-async fn from_booking_to_a_file_with_two_replicas() {
+async fn from_reservation_to_a_file_with_two_replicas() {
     let f = Fixture::new().await;
-    let up =
-        booked(&f, &f.alice, book_with("/alice/new/file", None, 10, sum("adler32:1"), wanted(&[CERN, FNAL])))
-            .await;
-    let guid = up.booking.guid;
+    let up = reserved(
+        &f,
+        &f.alice,
+        reserve_with("/alice/new/file", None, 10, sum("adler32:1"), wanted(&[CERN, FNAL])),
+    )
+    .await;
+    let guid = up.reservation.guid;
     assert_eq!(targets(&up), [CERN, FNAL]);
     assert!(
         up.targets[0].pfn.starts_with("root://cern//d/") && up.targets[0].pfn.ends_with(&guid.to_string())
     );
-    assert_eq!(reserved(&f, 1).await.replica_bytes, 20);
+    assert_eq!(reserved_usage(&f, 1).await.replica_bytes, 20);
     // Nothing is visible yet, not even the parent.
     assert!(!f.is_there("/alice/new").await);
     f.get(&f.alice, commit(guid, FNAL, 10)).await;
@@ -83,12 +92,12 @@ async fn from_booking_to_a_file_with_two_replicas() {
     assert_eq!((entry.owner, entry.mode, entry.size()), (UserId(1), mode(0o644), Some(10)));
     assert_eq!(entry.file().unwrap().checksums, sum("adler32:1"));
     assert_eq!(entry.file().unwrap().replicas.len(), 1);
-    assert_eq!(reserved(&f, 1).await.replica_bytes, 10);
+    assert_eq!(reserved_usage(&f, 1).await.replica_bytes, 10);
     // The file may have been moved before the second commit.
     f.get(&f.alice, Operation::Move { from: lfn("/alice/new/file"), to: lfn("/alice/moved") }).await;
     f.get(&f.alice, commit(guid, CERN, 10)).await;
     assert_eq!(f.entry("/alice/moved").await.unwrap().file().unwrap().replicas.len(), 2);
-    assert!(reserved(&f, 1).await.is_empty());
+    assert!(reserved_usage(&f, 1).await.is_empty());
     assert_eq!(f.refusal(&f.alice, commit(guid, CERN, 10)).await, ErrorKind::NotFound);
     f.audit().await;
 }
@@ -113,14 +122,15 @@ async fn where_an_upload_may_go() {
         ("/alice/new", Some(elsewhere), ErrorKind::Exists),
         ("/alice/new", Some(thrown), ErrorKind::Exists),
     ] {
-        let operation = book_with(path, guid, 10, Checksums::none(), one());
+        let operation = reserve_with(path, guid, 10, Checksums::none(), one());
         assert_eq!(f.refusal(&f.alice, operation).await, kind, "{path} {guid:?}");
     }
     // A caller's own GUID is kept; another user's reservation of it fails.
     let up =
-        booked(&f, &f.alice, book_with("/alice/new", Some(guid(7000)), 10, Checksums::none(), one())).await;
-    assert_eq!(up.booking.guid, guid(7000));
-    let theft = book_with("/bob/new", Some(guid(7000)), 10, Checksums::none(), one());
+        reserved(&f, &f.alice, reserve_with("/alice/new", Some(guid(7000)), 10, Checksums::none(), one()))
+            .await;
+    assert_eq!(up.reservation.guid, guid(7000));
+    let theft = reserve_with("/bob/new", Some(guid(7000)), 10, Checksums::none(), one());
     assert_eq!(f.refusal(&f.bob, theft).await, ErrorKind::Exists);
     f.audit().await;
 }
@@ -128,12 +138,12 @@ async fn where_an_upload_may_go() {
 #[tokio::test]
 async fn further_replicas_of_a_file_that_is_there() {
     let f = Fixture::new().await;
-    let up =
-        booked(&f, &f.alice, book_with("/alice/file", None, 10, sum("adler32:1"), wanted(&[CERN]))).await;
-    let guid = up.booking.guid;
+    let up = reserved(&f, &f.alice, reserve_with("/alice/file", None, 10, sum("adler32:1"), wanted(&[CERN])))
+        .await;
+    let guid = up.reservation.guid;
     f.get(&f.alice, commit(guid, CERN, 10)).await;
     let more = |size: u64, sums: Checksums, choice: SeChoice| {
-        book_with("/alice/file", Some(guid), size, sums, choice)
+        reserve_with("/alice/file", Some(guid), size, sums, choice)
     };
     for (operation, kind) in [
         (more(11, Checksums::none(), wanted(&[FNAL])), ErrorKind::Conflict),
@@ -144,20 +154,20 @@ async fn further_replicas_of_a_file_that_is_there() {
     }
     assert_eq!(f.refusal(&f.bob, more(10, Checksums::none(), wanted(&[FNAL]))).await, ErrorKind::Denied);
     // Without a choice, the reservation skips an SE that has the file already.
-    let up = booked(&f, &f.alice, more(10, sum("adler32:1"), SeChoice::default())).await;
-    assert_eq!((targets(&up), up.booking.exists), (vec![FNAL], true));
-    assert_eq!((reserved(&f, 1).await.bytes, reserved(&f, 1).await.replica_bytes), (0, 10));
+    let up = reserved(&f, &f.alice, more(10, sum("adler32:1"), SeChoice::default())).await;
+    assert_eq!((targets(&up), up.reservation.exists), (vec![FNAL], true));
+    assert_eq!((reserved_usage(&f, 1).await.bytes, reserved_usage(&f, 1).await.replica_bytes), (0, 10));
     f.get(&f.alice, commit(guid, FNAL, 10)).await;
     assert_eq!(f.entry("/alice/file").await.unwrap().file().unwrap().replicas.len(), 2);
     f.audit().await;
 }
 
 #[tokio::test]
-async fn what_was_written_must_be_what_was_booked() {
+async fn what_was_written_must_be_what_was_reserved() {
     let f = Fixture::new().await;
-    let up =
-        booked(&f, &f.alice, book_with("/alice/file", None, 10, sum("adler32:1"), wanted(&[CERN]))).await;
-    let guid = up.booking.guid;
+    let up = reserved(&f, &f.alice, reserve_with("/alice/file", None, 10, sum("adler32:1"), wanted(&[CERN])))
+        .await;
+    let guid = up.reservation.guid;
     assert_eq!(f.refusal(&f.alice, commit(guid, CERN, 9)).await, ErrorKind::Conflict);
     let other = Operation::UploadCommit { guid, se: se_name(CERN), size: 10, checksums: sum("adler32:2") };
     assert_eq!(f.refusal(&f.alice, other).await, ErrorKind::Conflict);
@@ -168,8 +178,8 @@ async fn what_was_written_must_be_what_was_booked() {
     assert_eq!(f.refusal(&scoped, commit(guid, CERN, 10)).await, ErrorKind::Denied);
     assert!(!f.is_there("/alice/file").await);
     // An admin may commit for the owner, and the parents are the owner's.
-    let up = booked(&f, &f.alice, book("/alice/a/b", 10, wanted(&[CERN]))).await;
-    f.get(&f.admin, commit(up.booking.guid, CERN, 10)).await;
+    let up = reserved(&f, &f.alice, reserve("/alice/a/b", 10, wanted(&[CERN]))).await;
+    f.get(&f.admin, commit(up.reservation.guid, CERN, 10)).await;
     assert_eq!(f.entry("/alice/a").await.unwrap().owner, UserId(1));
     assert_eq!(f.entry("/alice/a/b").await.unwrap().owner, UserId(1));
     f.audit().await;
@@ -178,13 +188,13 @@ async fn what_was_written_must_be_what_was_booked() {
 #[tokio::test]
 async fn the_name_goes_to_whoever_commits_first() {
     let f = Fixture::new().await;
-    let first = booked(&f, &f.alice, book("/open/name", 10, wanted(&[CERN]))).await.booking.guid;
-    let second = booked(&f, &f.bob, book("/open/name", 20, wanted(&[CERN]))).await.booking.guid;
+    let first = reserved(&f, &f.alice, reserve("/open/name", 10, wanted(&[CERN]))).await.reservation.guid;
+    let second = reserved(&f, &f.bob, reserve("/open/name", 20, wanted(&[CERN]))).await.reservation.guid;
     f.get(&f.bob, commit(second, CERN, 20)).await;
     assert_eq!(f.refusal(&f.alice, commit(first, CERN, 10)).await, ErrorKind::Exists);
     // The loser's copy is aborted, and queued for deletion.
     f.get(&f.alice, Operation::UploadAbort { guid: first, se: None }).await;
-    assert!(reserved(&f, 1).await.is_empty());
+    assert!(reserved_usage(&f, 1).await.is_empty());
     let deletions = Operation::SeDeletions { name: se_name(CERN), cursor: Cursor::default(), limit: 0 };
     let Answer::Deletions { items, .. } = f.get(&f.op, deletions).await else { panic!() };
     assert_eq!(items.iter().map(|item| item.guid).collect::<Vec<_>>(), [first]);
@@ -192,11 +202,14 @@ async fn the_name_goes_to_whoever_commits_first() {
 }
 
 #[tokio::test]
-async fn a_booking_ends_in_time() {
-    let f =
-        Fixture::with(Settings { booking_seconds: 100, booking_seconds_max: 1000, ..Settings::default() })
-            .await;
-    let lasting = |seconds: Option<u64>| Operation::UploadBook {
+async fn a_reservation_ends_in_time() {
+    let f = Fixture::with(Settings {
+        reservation_seconds: 100,
+        reservation_seconds_max: 1000,
+        ..Settings::default()
+    })
+    .await;
+    let lasting = |seconds: Option<u64>| Operation::UploadReserve {
         lfn: lfn("/alice/file"),
         guid: None,
         size: 10,
@@ -207,17 +220,17 @@ async fn a_booking_ends_in_time() {
     };
     assert_eq!(f.refusal(&f.alice, lasting(Some(0))).await, ErrorKind::Invalid);
     assert_eq!(f.refusal(&f.alice, lasting(Some(1001))).await, ErrorKind::Limit);
-    let long = booked(&f, &f.alice, lasting(Some(1000))).await.booking;
-    let short = booked(&f, &f.alice, lasting(None)).await.booking;
+    let long = reserved(&f, &f.alice, lasting(Some(1000))).await.reservation;
+    let short = reserved(&f, &f.alice, lasting(None)).await.reservation;
     assert_eq!(short.expires, short.created.plus_ms(100_000));
     f.clock.turn(99_999);
-    assert_eq!(f.catalogue.expired_bookings_step().await.unwrap().done, 0);
+    assert_eq!(f.catalogue.expired_reservations_step().await.unwrap().done, 0);
     f.clock.turn(1);
     assert_eq!(f.refusal(&f.alice, commit(short.guid, CERN, 10)).await, ErrorKind::NotFound);
-    let report = f.catalogue.expired_bookings_step().await.unwrap();
+    let report = f.catalogue.expired_reservations_step().await.unwrap();
     assert_eq!((report.done, report.more), (1, false));
-    assert_eq!(f.catalogue.expired_bookings_step().await.unwrap().done, 0);
-    assert_eq!(reserved(&f, 1).await.files, 1);
+    assert_eq!(f.catalogue.expired_reservations_step().await.unwrap().done, 0);
+    assert_eq!(reserved_usage(&f, 1).await.files, 1);
     f.get(&f.alice, commit(long.guid, CERN, 10)).await;
     f.audit().await;
 }
@@ -232,43 +245,45 @@ async fn quota_is_reserved_and_given_back_exactly() {
         replica_bytes,
     };
     f.get(&f.op, quota(None, Some(100), None)).await;
-    let first = booked(&f, &f.alice, book("/alice/1", 60, wanted(&[CERN]))).await.booking.guid;
-    assert_eq!(f.refusal(&f.alice, book("/alice/2", 41, wanted(&[CERN]))).await, ErrorKind::Quota);
-    let second = booked(&f, &f.alice, book("/alice/2", 40, wanted(&[CERN]))).await.booking.guid;
-    assert_eq!(f.refusal(&f.alice, book("/alice/3", 1, wanted(&[CERN]))).await, ErrorKind::Quota);
+    let first = reserved(&f, &f.alice, reserve("/alice/1", 60, wanted(&[CERN]))).await.reservation.guid;
+    assert_eq!(f.refusal(&f.alice, reserve("/alice/2", 41, wanted(&[CERN]))).await, ErrorKind::Quota);
+    let second = reserved(&f, &f.alice, reserve("/alice/2", 40, wanted(&[CERN]))).await.reservation.guid;
+    assert_eq!(f.refusal(&f.alice, reserve("/alice/3", 1, wanted(&[CERN]))).await, ErrorKind::Quota);
     f.get(&f.alice, commit(first, CERN, 60)).await;
-    assert_eq!(f.refusal(&f.alice, book("/alice/3", 1, wanted(&[CERN]))).await, ErrorKind::Quota);
+    assert_eq!(f.refusal(&f.alice, reserve("/alice/3", 1, wanted(&[CERN]))).await, ErrorKind::Quota);
     f.get(&f.alice, Operation::UploadAbort { guid: second, se: None }).await;
     f.get(&f.op, quota(Some(2), Some(100), Some(80))).await;
     // One more file fits; of replica bytes, one replica of 20.
-    assert_eq!(f.refusal(&f.alice, book("/alice/3", 20, wanted(&[CERN, FNAL]))).await, ErrorKind::Quota);
-    booked(&f, &f.alice, book("/alice/3", 20, wanted(&[FNAL]))).await;
-    assert_eq!(f.refusal(&f.alice, book("/alice/4", 0, wanted(&[CERN]))).await, ErrorKind::Quota);
+    assert_eq!(f.refusal(&f.alice, reserve("/alice/3", 20, wanted(&[CERN, FNAL]))).await, ErrorKind::Quota);
+    reserved(&f, &f.alice, reserve("/alice/3", 20, wanted(&[FNAL]))).await;
+    assert_eq!(f.refusal(&f.alice, reserve("/alice/4", 0, wanted(&[CERN]))).await, ErrorKind::Quota);
     f.audit().await;
 }
 
 #[tokio::test]
-async fn booking_again_moves_what_is_pending() {
+async fn reservation_again_moves_what_is_pending() {
     let f = Fixture::new().await;
-    let again = |choice: SeChoice| book_with("/alice/file", Some(guid(7000)), 10, Checksums::none(), choice);
-    let first = booked(&f, &f.alice, again(wanted(&[CERN]))).await;
+    let again =
+        |choice: SeChoice| reserve_with("/alice/file", Some(guid(7000)), 10, Checksums::none(), choice);
+    let first = reserved(&f, &f.alice, again(wanted(&[CERN]))).await;
     f.clock.turn(1000);
     // The same place: the reservation is extended, the PFN stays.
-    let second = booked(&f, &f.alice, again(wanted(&[CERN]))).await;
+    let second = reserved(&f, &f.alice, again(wanted(&[CERN]))).await;
     assert_eq!(first.targets, second.targets);
-    assert!(second.booking.expires > first.booking.expires);
+    assert!(second.reservation.expires > first.reservation.expires);
     // Another place: the possibly written copy at the first is queued for deletion.
     let third =
-        booked(&f, &f.alice, again(SeChoice { excluded: vec![se_name(CERN)], ..SeChoice::default() })).await;
+        reserved(&f, &f.alice, again(SeChoice { excluded: vec![se_name(CERN)], ..SeChoice::default() }))
+            .await;
     assert_eq!(targets(&third), [FNAL]);
-    assert_eq!(reserved(&f, 1).await.replica_bytes, 10);
+    assert_eq!(reserved_usage(&f, 1).await.replica_bytes, 10);
     let deletions =
         |se: &str| Operation::SeDeletions { name: se_name(se), cursor: Cursor::default(), limit: 0 };
     let Answer::Deletions { items, .. } = f.get(&f.op, deletions(CERN)).await else { panic!() };
     assert_eq!(items.len(), 1);
     assert_eq!(items[0].pfn, first.targets[0].pfn);
     // Back to the first: not to the PFN that waits for deletion.
-    let fourth = booked(&f, &f.alice, again(wanted(&[CERN]))).await;
+    let fourth = reserved(&f, &f.alice, again(wanted(&[CERN]))).await;
     assert_ne!(fourth.targets[0].pfn, first.targets[0].pfn);
     f.get(&f.alice, commit(guid(7000), CERN, 10)).await;
     let Answer::Deletions { items, .. } = f.get(&f.op, deletions(CERN)).await else { panic!() };
@@ -281,12 +296,12 @@ async fn booking_again_moves_what_is_pending() {
 /// Goal: a refused second reservation changes nothing of the first. Method: elsewhere, and over
 /// quota.
 #[tokio::test]
-async fn booking_again_in_vain_leaves_the_booking_as_it_was() {
+async fn reservation_again_in_vain_leaves_the_reservation_as_it_was() {
     let f = Fixture::new().await;
     let again = |size: u64, choice: SeChoice| {
-        book_with("/alice/file", Some(guid(7000)), size, Checksums::none(), choice)
+        reserve_with("/alice/file", Some(guid(7000)), size, Checksums::none(), choice)
     };
-    let first = booked(&f, &f.alice, again(10, wanted(&[CERN]))).await;
+    let first = reserved(&f, &f.alice, again(10, wanted(&[CERN]))).await;
     let owner = Owner::User(account("alice"));
     f.get(&f.op, Operation::QuotaSet { owner, files: None, bytes: Some(10), replica_bytes: None }).await;
     assert_eq!(f.refusal(&f.alice, again(11, wanted(&[FNAL]))).await, ErrorKind::Quota);
@@ -304,28 +319,28 @@ async fn booking_again_in_vain_leaves_the_booking_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_repeat_of_a_booking_is_that_booking() {
+async fn a_repeat_of_a_reservation_is_that_reservation() {
     let f = Fixture::new().await;
     let id = f.operation_id();
-    let operation = book("/alice/file", 10, wanted(&[CERN, FNAL]));
+    let operation = reserve("/alice/file", 10, wanted(&[CERN, FNAL]));
     let ask = |id: OperationId, operation: Operation| {
         let f = &f;
         async move { f.catalogue.execute(&f.alice, id, operation).await }
     };
     let first = ask(id, operation.clone()).await.unwrap();
     assert_eq!(ask(id, operation.clone()).await.unwrap(), first);
-    let guid = upload(first).booking.guid;
+    let guid = upload(first).reservation.guid;
     f.get(&f.alice, commit(guid, CERN, 10)).await;
     // This same upload has taken the name by now.
     let again = upload(ask(id, operation.clone()).await.unwrap());
-    assert_eq!((again.booking.guid, targets(&again)), (guid, vec![FNAL]));
+    assert_eq!((again.reservation.guid, targets(&again)), (guid, vec![FNAL]));
     // Another user must not learn of it by the id.
     let theft: Result<Answer> = f.catalogue.execute(&f.bob, id, operation.clone()).await;
     assert!(theft.is_err());
     // A storage element that went offline does not change the reservation.
     let settings = SeSettings { status: Some(SeStatus::Offline), ..settings::se(FNAL) };
     f.get(&f.op, Operation::SeSet(settings)).await;
-    assert_eq!(upload(ask(id, operation.clone()).await.unwrap()).booking.guid, guid);
+    assert_eq!(upload(ask(id, operation.clone()).await.unwrap()).reservation.guid, guid);
     // Commits of the last replica too.
     let last = f.operation_id();
     let first = ask(last, commit(guid, FNAL, 10)).await.unwrap();
@@ -339,11 +354,13 @@ async fn many_commits_at_once_make_one_file() {
     let f = Arc::new(Fixture::new().await);
     for number in 0..20 {
         let path = format!("/alice/deep/{number}/file");
-        let up = booked(&f, &f.alice, book(&path, 10, wanted(&[CERN, FNAL]))).await;
+        let up = reserved(&f, &f.alice, reserve(&path, 10, wanted(&[CERN, FNAL]))).await;
         let mut tasks = Vec::new();
         for se in [CERN, FNAL, CERN, FNAL] {
             let f = f.clone();
-            tasks.push(tokio::spawn(async move { f.ask(&f.alice, commit(up.booking.guid, se, 10)).await }));
+            tasks.push(tokio::spawn(
+                async move { f.ask(&f.alice, commit(up.reservation.guid, se, 10)).await },
+            ));
         }
         let mut done = 0;
         for task in tasks {
@@ -361,35 +378,39 @@ async fn many_commits_at_once_make_one_file() {
 #[tokio::test]
 async fn giving_up_whole_or_in_part() {
     let f = Fixture::new().await;
-    let guid = booked(&f, &f.alice, book("/alice/file", 10, wanted(&[CERN, FNAL]))).await.booking.guid;
+    let guid =
+        reserved(&f, &f.alice, reserve("/alice/file", 10, wanted(&[CERN, FNAL]))).await.reservation.guid;
     let abort = |se: Option<&str>| Operation::UploadAbort { guid, se: se.map(se_name) };
     assert_eq!(f.refusal(&f.bob, abort(None)).await, ErrorKind::Denied);
     assert_eq!(f.refusal(&f.alice, abort(Some("X::CERN::TAPE"))).await, ErrorKind::NotFound);
     f.get(&f.alice, abort(Some(CERN))).await;
-    assert_eq!(reserved(&f, 1).await.replicas, 1);
+    assert_eq!(reserved_usage(&f, 1).await.replicas, 1);
     assert_eq!(f.refusal(&f.alice, abort(Some(CERN))).await, ErrorKind::NotFound);
     f.get(&f.op, abort(None)).await;
-    assert!(reserved(&f, 1).await.is_empty());
+    assert!(reserved_usage(&f, 1).await.is_empty());
     assert_eq!(f.refusal(&f.alice, abort(None)).await, ErrorKind::NotFound);
     f.audit().await;
 }
 
 #[tokio::test]
-async fn bookings_are_listed_to_their_owners_in_pages() {
+async fn reservations_are_listed_to_their_owners_in_pages() {
     let f = Fixture::new().await;
     let mut mine = Vec::new();
     for number in 0..7 {
         mine.push(
-            booked(&f, &f.alice, book(&format!("/open/{number}"), 1, wanted(&[CERN]))).await.booking.guid,
+            reserved(&f, &f.alice, reserve(&format!("/open/{number}"), 1, wanted(&[CERN])))
+                .await
+                .reservation
+                .guid,
         );
-        booked(&f, &f.bob, book(&format!("/open/b{number}"), 1, wanted(&[CERN]))).await;
+        reserved(&f, &f.bob, reserve(&format!("/open/b{number}"), 1, wanted(&[CERN]))).await;
     }
     mine.sort();
     let list = |limit: u32| Operation::UploadList { cursor: Cursor::default(), limit };
     for limit in [1, 2, 3, 7, 8, 0] {
         let mut seen = Vec::new();
         f.pages(&f.alice, list(limit), |answer| match answer {
-            Answer::Uploads { items, .. } => seen.extend(items.into_iter().map(|item| item.booking.guid)),
+            Answer::Uploads { items, .. } => seen.extend(items.into_iter().map(|item| item.reservation.guid)),
             answer => panic!("{answer:?}"),
         })
         .await;

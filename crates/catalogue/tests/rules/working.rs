@@ -295,7 +295,7 @@ async fn the_status_has_the_figures() {
         ("files", 1),
         ("replica_bytes", 10),
     ] {
-        assert!(parts[0].figures.contains(&(name.to_owned(), value)), "{name}: {:?}", parts[0].figures);
+        assert!(parts[0].metrics.contains(&(name.to_owned(), value)), "{name}: {:?}", parts[0].metrics);
     }
 }
 
@@ -305,11 +305,11 @@ async fn the_status_says_where_it_stops_counting() {
     let f = Fixture::new().await;
     let notes = || async {
         let Answer::Status(parts) = f.get(&f.op, Operation::Status).await else { panic!() };
-        let count = parts[0].figures.iter().find(|(name, _)| name == "bookings_to_release").unwrap().1;
+        let count = parts[0].metrics.iter().find(|(name, _)| name == "reservations_to_release").unwrap().1;
         let notes = parts[0].notes.iter().filter(|note| !note.starts_with("timeline "));
         (count, notes.cloned().collect::<Vec<String>>())
     };
-    let book = |number: u64| Operation::UploadBook {
+    let reserve = |number: u64| Operation::UploadReserve {
         lfn: lfn(&format!("/alice/{number}")),
         guid: None,
         size: 1,
@@ -319,15 +319,15 @@ async fn the_status_says_where_it_stops_counting() {
         lifetime_seconds: Some(1),
     };
     for number in 0..999 {
-        f.get(&f.alice, book(number)).await;
+        f.get(&f.alice, reserve(number)).await;
     }
     f.clock.turn(1000);
     assert_eq!(notes().await, (999, Vec::new()));
     for number in 999..1002 {
-        f.get(&f.alice, book(number)).await;
+        f.get(&f.alice, reserve(number)).await;
     }
     f.clock.turn(1000);
     let (count, notes) = notes().await;
     assert_eq!((count, notes.len()), (1000, 1));
-    assert!(notes[0].starts_with("bookings_to_release: 1000 or more"), "{notes:?}");
+    assert!(notes[0].starts_with("reservations_to_release: 1000 or more"), "{notes:?}");
 }

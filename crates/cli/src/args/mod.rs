@@ -306,6 +306,9 @@ pub enum Command {
     Schema(SchemaCommand),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
+    /// Write the pages of the reference that are made from the program
+    #[command(hide = true)]
+    Reference(ReferenceArgs),
 }
 
 #[cfg(test)]

@@ -182,7 +182,7 @@ impl std::str::FromStr for PlaceArg {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Everything comes along as it was: numbers, revisions, times, history, trash,
-bookings, deletion queues, accounts, tokens. For that the history must be kept
+reservations, deletion queues, accounts, tokens. For that the history must be kept
 from the first change on. The servers of both catalogues are stopped first. The
 other catalogue is new (for a cluster: exacat schema create), or one that a
 copy from here was begun into: then it goes on where that ended. At the end
@@ -407,7 +407,7 @@ pub struct ServeArgs {
     pub peers: PeersAt,
     /// Lifetime of an upload reservation if the client names none
     #[arg(long, value_name = "DURATION", default_value = "1d")]
-    pub booking_lifetime: String,
+    pub reservation_lifetime: String,
     /// Maximum lifetime of a token
     #[arg(long, value_name = "DURATION", default_value = "366d")]
     pub token_lifetime_max: String,
@@ -542,6 +542,16 @@ pub struct CompletionsArgs {
     /// Shell
     #[arg(value_enum)]
     pub shell: clap_complete::Shell,
+}
+
+/// `exacat reference`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  exacat reference docs/reference")]
+pub struct ReferenceArgs {
+    /// Directory for the pages
+    pub directory: PathBuf,
 }
 
 /// `exacat bench`

@@ -333,9 +333,9 @@ Shows the GUID, and a line for each storage element: its name and the URL to
 write to.
 
 Examples:
-  exacat upload book /demo/new.root --size 1G --qos disk=2 --site CERN
-  exacat upload book /demo/u1.root --size 123 --se DEMO::FZK::SE")]
-    Book {
+  exacat upload reserve /demo/new.root --size 1G --qos disk=2 --site CERN
+  exacat upload reserve /demo/u1.root --size 123 --se DEMO::FZK::SE")]
+    Reserve {
         /// LFN of the file; the commit makes missing parents
         #[arg(value_name = "LFN")]
         lfn: String,
@@ -370,7 +370,7 @@ Examples:
     /// Commit a reserved replica, which makes it visible
     #[command(after_help = "\
 Examples:
-  exacat upload book /demo/u2.root --size 123 --se DEMO::FZK::SE \\
+  exacat upload reserve /demo/u2.root --size 123 --se DEMO::FZK::SE \\
       --guid 5d9a8f1e-5607-11ee-90f9-6c02e09897e9
   exacat upload commit 5d9a8f1e-5607-11ee-90f9-6c02e09897e9 DEMO::FZK::SE \\
       --size 123 --checksum adler32:067b54f3")]
@@ -389,7 +389,7 @@ Examples:
     /// Abort an upload, or one replica of it
     #[command(after_help = "\
 Examples:
-  exacat upload book /demo/u3.root --size 123 --se DEMO::FZK::SE \\
+  exacat upload reserve /demo/u3.root --size 123 --se DEMO::FZK::SE \\
       --guid 5d9a8f1e-5607-11ee-90f9-6c02e09897ea
   exacat upload abort 5d9a8f1e-5607-11ee-90f9-6c02e09897ea")]
     Abort {

@@ -150,8 +150,8 @@ async fn revision(source: &Source) -> Result<u64, Failure> {
     let Answer::Status(parts) = source.call(Operation::Status).await? else {
         return Err(Failure::local("the server gave no status"));
     };
-    let mut figures = parts.into_iter().flat_map(|part| part.figures);
-    Ok(figures.find(|(name, _)| name == "revision").map_or(0, |(_, value)| value))
+    let mut metrics = parts.into_iter().flat_map(|part| part.metrics);
+    Ok(metrics.find(|(name, _)| name == "revision").map_or(0, |(_, value)| value))
 }
 
 fn show(out: &mut Out, subtree: &Subtree) -> Result<(), Failure> {

@@ -158,16 +158,16 @@ fn detail(out: &Out, item: &ChangeInfo, ses: &SeNames) -> String {
         Effect::Restored { trash, to, .. } => {
             format!("{} from the trash, item {}", place(out, to, item), trash.0.0)
         }
-        Effect::Booked { booking, .. } => format!(
+        Effect::Reserved { reservation, .. } => format!(
             "{} ({}, {})",
-            out.name(booking.lfn.as_str()),
-            out.size(u128::from(booking.size)),
-            plural(booking.pending.len() as u64, "replica")
+            out.name(reservation.lfn.as_str()),
+            out.size(u128::from(reservation.size)),
+            plural(reservation.pending.len() as u64, "replica")
         ),
         Effect::Committed { at, replica, .. } => {
             format!("{} on {}", bare(out, at), ses.name(replica.se))
         }
-        Effect::Released { booking, .. } => out.name(booking.lfn.as_str()).to_string(),
+        Effect::Released { reservation, .. } => out.name(reservation.lfn.as_str()).to_string(),
         Effect::Dequeued { se, done } => {
             format!("{} of {}", plural(done.len() as u64, "deletion"), ses.name(*se))
         }

@@ -15,6 +15,7 @@ mod issuer;
 mod listing;
 mod lookup;
 mod moving;
+mod reference;
 mod register;
 mod schema;
 mod serve;
@@ -49,6 +50,7 @@ pub async fn run(cli: Cli) -> Result<u8, Failure> {
     match cli.command {
         // These need no server, or are one.
         Command::Completions(args) => return service::completions(&args),
+        Command::Reference(args) => return boxed(async move { reference::reference(&args).await }).await,
         Command::Serve(args) => return boxed(serve::serve(*args, &global.connection, style)).await,
         Command::Issuer(command) => return issuer::issuer(command, &global.connection, style),
         Command::Schema(command) => return boxed(schema::schema(command, style)).await,
@@ -184,7 +186,8 @@ async fn dispatch(context: &mut Context, command: Command, global: &Global) -> R
         | Command::Clone(_)
         | Command::Restore(_)
         | Command::Issuer(_)
-        | Command::Completions(_) => return Err(Failure::local("this command takes no server")),
+        | Command::Completions(_)
+        | Command::Reference(_) => return Err(Failure::local("this command takes no server")),
     };
     work.await
 }

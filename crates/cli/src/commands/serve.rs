@@ -155,9 +155,9 @@ fn settings(args: &ServeArgs, connection: &Connection, directory: &Path) -> Resu
         return Err(Failure::local("--clock-jump: give a duration from 1m to 365d"));
     }
     settings.clock = Arc::new(WatchedClock::of_system(jump));
-    settings.catalogue.booking_seconds = parse::seconds(&args.booking_lifetime)?;
-    settings.catalogue.booking_seconds_max =
-        settings.catalogue.booking_seconds_max.max(settings.catalogue.booking_seconds);
+    settings.catalogue.reservation_seconds = parse::seconds(&args.reservation_lifetime)?;
+    settings.catalogue.reservation_seconds_max =
+        settings.catalogue.reservation_seconds_max.max(settings.catalogue.reservation_seconds);
     settings.catalogue.token_seconds_max = parse::seconds(&args.token_lifetime_max)?;
     let connections = match raise_open_files() {
         Some(files) => connections_within(files, args.connections, settings.limits.connections_max)

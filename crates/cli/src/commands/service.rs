@@ -64,9 +64,9 @@ pub async fn status(context: &mut Context) -> Result<(), Failure> {
             context.out.line("")?;
         }
         context.out.line(format!("{}:", part.part))?;
-        let table = by_thing(&context.out, &part.figures).unwrap_or_else(|| {
+        let table = by_thing(&context.out, &part.metrics).unwrap_or_else(|| {
             let mut table = Table::new([Align::Left, Align::Right]);
-            for (name, value) in &part.figures {
+            for (name, value) in &part.metrics {
                 table.row([format!("  {name}"), figure(&context.out, name, *value)]);
             }
             table
@@ -111,8 +111,8 @@ fn figure(out: &Out, name: &str, value: u64) -> String {
 
 /// Formats metrics that are the same measures of several things (`list_p50_us`, `find_p50_us` …) as
 /// a table with a row for each thing.
-fn by_thing(out: &Out, figures: &[(String, u64)]) -> Option<Table> {
-    let split: Vec<(&str, &str, u64)> = figures
+fn by_thing(out: &Out, metrics: &[(String, u64)]) -> Option<Table> {
+    let split: Vec<(&str, &str, u64)> = metrics
         .iter()
         .map(|(name, value)| name.split_once('_').map(|(thing, measure)| (thing, measure, *value)))
         .collect::<Option<_>>()?;
@@ -181,15 +181,15 @@ mod tests {
     #[test]
     fn the_same_measures_of_several_things_become_a_table() {
         let out = Out::new(crate::output::Style::default());
-        let figures = |names: &[&str]| -> Vec<(String, u64)> {
+        let metrics = |names: &[&str]| -> Vec<(String, u64)> {
             names.iter().map(|name| ((*name).to_owned(), 1)).collect()
         };
         assert!(
-            by_thing(&out, &figures(&["ls_count", "ls_p50_us", "tag-get_count", "tag-get_p50_us"])).is_some()
+            by_thing(&out, &metrics(&["ls_count", "ls_p50_us", "tag-get_count", "tag-get_p50_us"])).is_some()
         );
-        assert!(by_thing(&out, &figures(&["ls_count", "ls_p50_us"])).is_none());
-        assert!(by_thing(&out, &figures(&["ls_count", "ls_p50_us", "rm_count", "mv_p50_us"])).is_none());
-        assert!(by_thing(&out, &figures(&["revision", "entries"])).is_none());
+        assert!(by_thing(&out, &metrics(&["ls_count", "ls_p50_us"])).is_none());
+        assert!(by_thing(&out, &metrics(&["ls_count", "ls_p50_us", "rm_count", "mv_p50_us"])).is_none());
+        assert!(by_thing(&out, &metrics(&["revision", "entries"])).is_none());
         assert!(by_thing(&out, &[]).is_none());
     }
 }

@@ -17,7 +17,7 @@ use crate::parse;
 pub async fn upload(context: &mut Context, command: UploadCommand) -> Result<(), Failure> {
     match command {
         UploadCommand::Ls => list(context).await,
-        UploadCommand::Book { lfn, size, checksum, guid, se, qos, exclude, site, job, lifetime } => {
+        UploadCommand::Reserve { lfn, size, checksum, guid, se, qos, exclude, site, job, lifetime } => {
             let ses =
                 |names: &[String]| names.iter().map(|name| SeName::parse(name)).collect::<Result<_, _>>();
             let choice = SeChoice {
@@ -26,7 +26,7 @@ pub async fn upload(context: &mut Context, command: UploadCommand) -> Result<(),
                 excluded: ses(&exclude)?,
                 site: site.as_deref().map(AccountName::parse).transpose()?,
             };
-            let book = Operation::UploadBook {
+            let reserve = Operation::UploadReserve {
                 lfn: parse::lfn(&lfn).map_err(|error| Failure::about(&lfn, error))?,
                 guid: guid.as_deref().map(Guid::parse).transpose()?,
                 size: parse::bytes(&size)?,
@@ -35,7 +35,7 @@ pub async fn upload(context: &mut Context, command: UploadCommand) -> Result<(),
                 choice: Box::new(choice),
                 lifetime_seconds: lifetime.as_deref().map(parse::seconds).transpose()?,
             };
-            match context.call_about(&lfn, book).await? {
+            match context.call_about(&lfn, reserve).await? {
                 Answer::Upload(upload) => show(context, &upload),
                 other => Err(Failure::unexpected(&other)),
             }
@@ -63,7 +63,7 @@ fn show(context: &mut Context, upload: &Upload) -> Result<(), Failure> {
     if context.out.style.json {
         return context.out.json(&json::upload(upload));
     }
-    context.out.line(upload.booking.guid)?;
+    context.out.line(upload.reservation.guid)?;
     let mut table = Table::new([Align::Left, Align::Left]);
     for target in &upload.targets {
         table.row([target.se.to_string(), context.out.name(&target.pfn).to_string()]);
@@ -86,15 +86,15 @@ async fn list(context: &mut Context) -> Result<(), Failure> {
 
 /// Shows a block for each upload: a line would be too long for a terminal.
 fn show_listed(context: &mut Context, item: &Upload) -> Result<(), Failure> {
-    let heading = format!("{}:", context.out.name(item.booking.lfn.as_str()));
+    let heading = format!("{}:", context.out.name(item.reservation.lfn.as_str()));
     context.out.line(heading)?;
     let ses: Vec<String> = item.targets.iter().map(|target| target.se.to_string()).collect();
     let mut table = Table::new([Align::Left, Align::Left]);
     for (name, value) in [
-        ("guid", item.booking.guid.to_string()),
+        ("guid", item.reservation.guid.to_string()),
         ("owner", item.owner.to_string()),
-        ("bytes", context.out.size(u128::from(item.booking.size))),
-        ("until", minute(item.booking.expires)),
+        ("bytes", context.out.size(u128::from(item.reservation.size))),
+        ("until", minute(item.reservation.expires)),
         ("to", ses.join(" ")),
     ] {
         table.row([format!("  {name}"), value]);

@@ -69,7 +69,7 @@ const ORDER: &[&str] = &[
     "replica add",
     "replica rm",
     "replica state",
-    "upload book",
+    "upload reserve",
     "upload commit",
     "upload abort",
     "upload ls",

@@ -17,6 +17,7 @@ mod listings;
 mod native_guide;
 mod operating_guide;
 mod outputs;
+mod reference;
 mod rest_guide;
 mod scripting;
 mod tables;

@@ -164,8 +164,8 @@ fn metrics_of_the_alert_rules_are_those_of_a_server() {
         for name in named(text, "exacat_").into_iter().filter(|name| !name.is_empty()) {
             assert!(metrics.contains(&format!("\nexacat_{name}")), "exacat_{name}");
         }
-        for name in named(text, "figure=\"") {
-            assert!(metrics.contains(&format!("figure=\"{name}\"")), "{name}");
+        for name in named(text, "metric=\"") {
+            assert!(metrics.contains(&format!("metric=\"{name}\"")), "{name}");
         }
     }
 }

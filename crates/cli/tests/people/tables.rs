@@ -31,7 +31,7 @@ fn wide() -> Service {
 fn tables_fit_a_terminal_and_have_headings() {
     let service = wide();
     service.ok("token issue --lifetime 1h --write --user c.montgomery --note work");
-    service.ok("upload book /demo/up --size 1P --se LONGVO::SITENAME::DISK");
+    service.ok("upload reserve /demo/up --size 1P --se LONGVO::SITENAME::DISK");
     service.ok("snapshot create nightly-2026-11-23");
     service.ok("rm -r /demo/b");
     for (line, heading) in [
@@ -214,8 +214,8 @@ fn values_that_mean_nothing_are_refused() {
         ("find /demo --newer 1d --older 2d", "--newer, --older"),
         ("find /demo --created-after 1d --created-before 2d", "--created-after"),
         ("token issue --lifetime 0s", "less than a second"),
-        ("upload book /demo/u --size 1 --lifetime 0s", "less than a second"),
-        ("serve --booking-lifetime 0s", "less than a second"),
+        ("upload reserve /demo/u --size 1 --lifetime 0s", "less than a second"),
+        ("serve --reservation-lifetime 0s", "less than a second"),
     ] {
         let said = service.run(&line.split(' ').collect::<Vec<_>>());
         assert_eq!(said.status, Some(LOCAL), "{line}: {}{}", said.out, said.err);
@@ -262,7 +262,7 @@ fn every_command_prints_json() {
     service.ok("collection add /demo/set /demo/a/x");
     service.ok("register /demo/all.zip --size 9");
     service.ok("register /demo/member --member-of /demo/all.zip?member");
-    service.ok("upload book /demo/up --size 1 --se LONGVO::SITENAME::DISK");
+    service.ok("upload reserve /demo/up --size 1 --se LONGVO::SITENAME::DISK");
     service.ok("token issue --lifetime 1h");
     service.ok("rm /demo/a/y");
     for line in [

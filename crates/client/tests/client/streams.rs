@@ -36,7 +36,7 @@ fn number(page: &Answer) -> u64 {
 }
 
 /// Request of a stream.
-struct Asked {
+struct StreamRequest {
     request: u64,
     id: Option<OperationId>,
     operation: Operation,
@@ -44,7 +44,7 @@ struct Asked {
     credit: u64,
 }
 
-async fn asked(conn: &mut Conn) -> Option<Asked> {
+async fn asked(conn: &mut Conn) -> Option<StreamRequest> {
     loop {
         match conn.asked().await? {
             (request, frame @ Frame::Request(_)) => return Some(asked_of(request, frame)),
@@ -55,7 +55,7 @@ async fn asked(conn: &mut Conn) -> Option<Asked> {
 }
 
 /// Sends pages as the credit permits until `until`; false if the stream was cancelled.
-async fn give(conn: &mut Conn, asked: &mut Asked, until: u64, pages: u64) -> bool {
+async fn give(conn: &mut Conn, asked: &mut StreamRequest, until: u64, pages: u64) -> bool {
     while asked.from < until {
         while asked.credit == 0 {
             match conn.asked().await {
@@ -78,7 +78,7 @@ async fn give(conn: &mut Conn, asked: &mut Asked, until: u64, pages: u64) -> boo
 }
 
 /// Reads a request for pages.
-fn asked_of(request: u64, frame: Frame) -> Asked {
+fn asked_of(request: u64, frame: Frame) -> StreamRequest {
     let Frame::Request(asked) = frame else { panic!("not expected: {frame:?}") };
     let cursor = match &asked.operation {
         Operation::List { cursor, .. } | Operation::TrashPurge { cursor, .. } => cursor.clone(),
@@ -91,13 +91,13 @@ fn asked_of(request: u64, frame: Frame) -> Asked {
     };
     let from = if cursor.0.is_empty() { 0 } else { u64::from_bytes(&cursor.0).unwrap() };
     let credit = u64::from(asked.options.stream.expect("a stream"));
-    Asked { request, id: asked.options.operation_id, operation: asked.operation, from, credit }
+    StreamRequest { request, id: asked.options.operation_id, operation: asked.operation, from, credit }
 }
 
 /// Sends all pages of any number of streams at once.
 async fn give_all(mut conn: Conn) {
     conn.greet().await;
-    let mut open: Vec<(Asked, u64)> = Vec::new();
+    let mut open: Vec<(StreamRequest, u64)> = Vec::new();
     loop {
         for (asked, given) in open.iter_mut().filter(|(asked, _)| asked.credit > 0) {
             conn.send(asked.request, Frame::Part(page(asked.from, PAGES))).await;

@@ -13,7 +13,7 @@ use exacat_model::operation::{Existing, Owner, SeSettings};
 use exacat_model::{
     AccountName, Body, DirId, EntryId, Guid, Lfn, Operation, Revision, SeNumber, TimeMs, UserId,
 };
-use exacat_store::{Clock, Store, UsageOf, WalkEnd};
+use exacat_store::{Clock, ResolutionEnd, Store, UsageOf};
 use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore, LoadSettings};
 use exacat_testkit::settings;
 
@@ -74,8 +74,11 @@ async fn content(store: &dyn Store, guids_given: bool) -> BTreeMap<String, Strin
                 let path = lfn.join(&entry.at.name);
                 let located = store.locate(&[entry.id()]).await.unwrap().remove(0).unwrap();
                 assert_eq!(located.entry, entry, "{path} is found by what it is");
-                let walk = store.walk(std::slice::from_ref(&path)).await.unwrap().remove(0);
-                assert!(matches!(walk.end, WalkEnd::Found(there) if *there == entry), "{path} is found");
+                let walk = store.resolve(std::slice::from_ref(&path)).await.unwrap().remove(0);
+                assert!(
+                    matches!(walk.end, ResolutionEnd::Found(there) if *there == entry),
+                    "{path} is found"
+                );
                 paths.insert(entry.id(), path.to_string());
                 if let Some(file) = entry.file() {
                     for replica in file.replicas.iter().filter(|replica| replica.se != SeNumber::NONE) {
@@ -203,11 +206,11 @@ async fn compare(
             };
             let wanted = one.import(&online, &options(&one)).await;
             let found = on_disk.import(&other, &options(&other)).await;
-            let figures = |report: &ImportReport| {
+            let metrics = |report: &ImportReport| {
                 let ImportReport { rows, counts, rejected, partial, rejects, .. } = report.clone();
                 (rows, counts, rejected, partial, rejects)
             };
-            assert_eq!(figures(&found), figures(&wanted), "{about} {round}");
+            assert_eq!(metrics(&found), metrics(&wanted), "{about} {round}");
             assert_eq!(rejects(&other), rejects(&one), "{about} {round}");
             assert!(!other.state().exists(), "{about}: nothing is left to go on with");
             let (found, wanted) =
@@ -217,8 +220,8 @@ async fn compare(
             assert_eq!(found.len(), wanted.len(), "{about} {round}");
             let audit = on_disk.store.audit().await.unwrap();
             assert_eq!(audit.findings, [], "{about} {round}");
-            let figures = on_disk.store.status().await.unwrap().figures;
-            loaded += figures.iter().find(|(name, _)| name == "loaded_total").map_or(0, |(_, count)| *count);
+            let metrics = on_disk.store.status().await.unwrap().metrics;
+            loaded += metrics.iter().find(|(name, _)| name == "loaded_total").map_or(0, |(_, count)| *count);
             on_disk = on_disk.opened_again().await;
             let again = content(&*on_disk.store, guids).await;
             assert_eq!(

@@ -189,7 +189,7 @@ impl Lane {
     }
 
     /// Returns the numbers of running and waiting work.
-    pub fn figures(&self) -> (usize, usize) {
+    pub fn metrics(&self) -> (usize, usize) {
         let state = self.state.lock();
         (state.running, state.waiting)
     }
@@ -279,12 +279,12 @@ mod tests {
         let mut all: Vec<Entered> = (0..4).map(|_| enter(&lane, ONE)).collect();
         let mut turns: Vec<Option<Turn>> = all.iter_mut().map(turn).collect();
         assert_eq!(turns.iter().map(Option::is_some).collect::<Vec<_>>(), [true, true, false, false]);
-        assert_eq!(lane.figures(), (2, 2));
+        assert_eq!(lane.metrics(), (2, 2));
         turns[0] = None;
         assert!(turn(&mut all[2]).is_some());
-        assert_eq!(lane.figures(), (2, 0), "the third's slot went to the fourth");
+        assert_eq!(lane.metrics(), (2, 0), "the third's slot went to the fourth");
         drop((all, turns));
-        assert_eq!(lane.figures(), (0, 0));
+        assert_eq!(lane.metrics(), (0, 0));
     }
 
     #[test]
@@ -371,11 +371,11 @@ mod tests {
         let second = enter(&lane, ONE);
         let third = enter(&lane, TWO);
         drop(second);
-        assert_eq!(lane.figures(), (1, 1));
+        assert_eq!(lane.metrics(), (1, 1));
         drop(running);
-        assert_eq!(lane.figures(), (1, 0), "granted, not yet seen");
+        assert_eq!(lane.metrics(), (1, 0), "granted, not yet seen");
         drop(third);
-        assert_eq!(lane.figures(), (0, 0), "a slot granted to one who went is free again");
+        assert_eq!(lane.metrics(), (0, 0), "a slot granted to one who went is free again");
         assert!(lane.state.lock().users.is_empty());
     }
 }

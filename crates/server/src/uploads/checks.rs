@@ -10,12 +10,12 @@ use futures::future::BoxFuture;
 
 use super::{Pending, Uploads};
 use crate::admission::Step;
-use crate::service::{Asker, UploadChecks, Work};
+use crate::service::{OperationTask, Requester, UploadChecks};
 
 impl Uploads {
     /// Checks the uploads that the answer to a request of another protocol depends on. This reveals
     /// nothing to a client without rights, because the request itself is judged afterwards.
-    async fn before(self: &Arc<Self>, work: &Work) {
+    async fn before(self: &Arc<Self>, work: &OperationTask) {
         if work.step != Step::First || !self.concern(&work.operation) {
             return;
         }
@@ -24,7 +24,7 @@ impl Uploads {
                 self.check(lfns.iter().flat_map(|lfn| self.named(lfn)).collect()).await;
                 let holding: Vec<Lfn> =
                     lfns.iter().filter(|lfn| !self.below(lfn).is_empty()).cloned().collect();
-                if let Ok(missing) = self.missing(&work.asker, holding).await {
+                if let Ok(missing) = self.missing(&work.requester, holding).await {
                     self.check(missing.iter().flat_map(|lfn| self.below(lfn)).collect()).await;
                 }
             }
@@ -36,7 +36,7 @@ impl Uploads {
                 self.check(named.collect()).await;
             }
             Operation::List { lfn, .. } => {
-                if let Err(error) = self.before_listing(&work.asker, lfn).await {
+                if let Err(error) = self.before_listing(&work.requester, lfn).await {
                     tracing::debug!(%error, %lfn, "uploads were not checked before a listing");
                 }
             }
@@ -45,11 +45,11 @@ impl Uploads {
     }
 
     /// Returns the missing ones of these names, as far as a client may see.
-    async fn missing(&self, asker: &Asker, lfns: Vec<Lfn>) -> Result<BTreeSet<Lfn>> {
+    async fn missing(&self, requester: &Requester, lfns: Vec<Lfn>) -> Result<BTreeSet<Lfn>> {
         let mut missing = BTreeSet::new();
         for some in lfns.chunks(READ_BATCH_MAX) {
             let stat = Operation::Stat { lfns: some.to_vec(), follow: false };
-            let answer = self.service.execute(&asker.caller, OperationId([0; 16]), stat, None).await?;
+            let answer = self.service.execute(&requester.caller, OperationId([0; 16]), stat, None).await?;
             let Answer::Stats(found) = answer else {
                 return Err(Error::new(ErrorKind::Internal, "an answer that does not fit a stat"));
             };
@@ -64,14 +64,14 @@ impl Uploads {
 
     /// Checks the uploads that a listing of a directory may include: those in it, and those below
     /// missing directories in it.
-    pub async fn before_listing(self: &Arc<Self>, asker: &Asker, directory: &Lfn) -> Result<()> {
+    pub async fn before_listing(self: &Arc<Self>, requester: &Requester, directory: &Lfn) -> Result<()> {
         let child = |lfn: &Lfn| Lfn::from_names(lfn.components().take(directory.depth() + 1));
         let (mut due, deeper): (Vec<Arc<Pending>>, Vec<_>) = self
             .below(directory)
             .into_iter()
             .partition(|pending| pending.written.lfn.depth() == directory.depth() + 1);
         let children: BTreeSet<Lfn> = deeper.iter().map(|pending| child(&pending.written.lfn)).collect();
-        let missing = self.missing(asker, children.into_iter().collect()).await?;
+        let missing = self.missing(requester, children.into_iter().collect()).await?;
         due.extend(deeper.into_iter().filter(|pending| missing.contains(&child(&pending.written.lfn))));
         self.check(due).await;
         Ok(())
@@ -85,7 +85,7 @@ impl UploadChecks for Uploads {
         reads && !self.index.lock().by_guid.is_empty()
     }
 
-    fn check_before<'a>(self: Arc<Self>, work: &'a Work) -> BoxFuture<'a, ()> {
+    fn check_before<'a>(self: Arc<Self>, work: &'a OperationTask) -> BoxFuture<'a, ()> {
         Box::pin(async move { self.before(work).await })
     }
 }

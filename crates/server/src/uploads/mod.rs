@@ -26,7 +26,7 @@ use crate::admission::{Step, busy};
 use crate::data_server::{Target, WebClient, WebFile, web_url};
 use crate::envelopes::{Access, Envelopes, Subject};
 use crate::instruments::count;
-use crate::service::{Cancel, Phase, Service, Work};
+use crate::service::{Cancel, OperationTask, Phase, Service};
 use crate::settings::ChecksumServer;
 use kept::Kept;
 pub(crate) use kept::Written;
@@ -337,7 +337,7 @@ impl Uploads {
         let written = &pending.written;
         if written.expires <= self.context.clock.trusted() {
             // The worker for expired reservations releases it.
-            tracing::info!(lfn = %written.lfn, guid = %written.guid, "an upload was not whole before its booking expired");
+            tracing::info!(lfn = %written.lfn, guid = %written.guid, "an upload was not whole before its reservation expired");
             return (true, None);
         }
         let question = match self.question(written) {
@@ -396,7 +396,7 @@ impl Uploads {
             envelope_field: format!("authz=Bearer%20{envelope}"),
             web,
             size: written.size,
-            booked: written.checksums.iter().map(|checksum| checksum.algorithm()).collect(),
+            reserved: written.checksums.iter().map(|checksum| checksum.algorithm()).collect(),
             checksums: self.context.checksums.clone(),
         })
     }
@@ -471,7 +471,7 @@ impl Uploads {
             }
             Err(error) if error.kind == ErrorKind::NotFound => true,
             Err(error) => {
-                tracing::warn!(%error, lfn = %written.lfn, "what was booked stays until it expires");
+                tracing::warn!(%error, lfn = %written.lfn, "what was reserved stays until it expires");
                 !error.kind.is_retryable()
             }
         }
@@ -484,8 +484,8 @@ impl Uploads {
         let service = &self.service;
         let id = service.catalogue.new_operation_id()?;
         let caller = service.catalogue.caller_named(&written.owner).await?;
-        let work = Work {
-            asker: service.asker(caller),
+        let work = OperationTask {
+            requester: service.requester(caller),
             id,
             operation,
             consistency: None,

@@ -32,7 +32,7 @@ pub(super) struct Question {
     /// Size of the complete file in bytes.
     pub size: u64,
     /// Kinds of checksums in the reservation; the server must report one of them.
-    pub booked: Vec<ChecksumAlgorithm>,
+    pub reserved: Vec<ChecksumAlgorithm>,
     /// Servers that report checksums in place of those with the files.
     pub checksums: Vec<ChecksumServer>,
 }
@@ -90,7 +90,10 @@ async fn visit(question: &Question) -> Outcome<Visited> {
         return Ok(found);
     }
     if before.size > question.size {
-        return Ok(Visited::Never(format!("{} bytes are there, {} were booked", before.size, question.size)));
+        return Ok(Visited::Never(format!(
+            "{} bytes are there, {} were reserved",
+            before.size, question.size
+        )));
     }
     let apart = question.checksums.iter().find(|server| server.is_for(target.host, target.port));
     let mut teller = match apart {
@@ -100,9 +103,9 @@ async fn visit(question: &Question) -> Outcome<Visited> {
         None => None,
     };
     let mut checksums = Vec::new();
-    let algorithms: Vec<Option<ChecksumAlgorithm>> = match question.booked.as_slice() {
+    let algorithms: Vec<Option<ChecksumAlgorithm>> = match question.reserved.as_slice() {
         [] => vec![Some(ChecksumAlgorithm::Adler32), None],
-        booked => booked.iter().copied().map(Some).collect(),
+        reserved => reserved.iter().copied().map(Some).collect(),
     };
     for algorithm in algorithms {
         let kind = algorithm.map_or_else(String::new, |kind| format!("cks.type={}", kind.name()));
@@ -113,9 +116,9 @@ async fn visit(question: &Question) -> Outcome<Visited> {
         let teller = teller.as_mut().unwrap_or(&mut there);
         checksums.extend(teller.checksum(&path(&kind), algorithm).await?);
     }
-    if checksums.is_empty() && !question.booked.is_empty() {
+    if checksums.is_empty() && !question.reserved.is_empty() {
         return Ok(Visited::NotYet(
-            "the storage element tells none of the checksums that were booked".to_owned(),
+            "the storage element tells none of the checksums that were reserved".to_owned(),
         ));
     }
     match there.stat(&path("")).await? {

@@ -22,11 +22,14 @@ async fn try_visit(question: &Question, file: &WebFile, web: &WebClient) -> Resu
         return Ok(Visited::NotYet("it cannot be read: it may be being written".to_owned()));
     }
     if before.size > question.size {
-        return Ok(Visited::Never(format!("{} bytes are there, {} were booked", before.size, question.size)));
+        return Ok(Visited::Never(format!(
+            "{} bytes are there, {} were reserved",
+            before.size, question.size
+        )));
     }
-    let asked = match question.booked.as_slice() {
+    let asked = match question.reserved.as_slice() {
         [] => &[ChecksumAlgorithm::Adler32][..],
-        booked => booked,
+        reserved => reserved,
     };
     let mut checksums = Vec::new();
     for algorithm in asked {
@@ -35,8 +38,8 @@ async fn try_visit(question: &Question, file: &WebFile, web: &WebClient) -> Resu
             checksums.extend(web.checksum(file, &none, *algorithm).await?);
         }
     }
-    if checksums.is_empty() && !question.booked.is_empty() {
-        let why = "the storage element tells none of the checksums that were booked";
+    if checksums.is_empty() && !question.reserved.is_empty() {
+        let why = "the storage element tells none of the checksums that were reserved";
         return Ok(Visited::NotYet(why.to_owned()));
     }
     match web.stat(file, &none).await? {

@@ -120,15 +120,15 @@ async fn replica_that_is_there_is_registered_and_found_at_random() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn misspelt_storage_element_is_refused_and_nothing_is_booked() {
+async fn misspelt_storage_element_is_refused_and_nothing_is_reserved() {
     let (world, _element, mut alien) = with_storage().await;
     for specs in ["ALICE::TEST::SE8", "disk:1,ALICE::TEST::SE8", "disk:1,!ALICE::TEST::SE8"] {
         let answer = alien.call("access", &["-s", "1", "-m", MD5, "write", "up", specs]).await;
         assert_eq!(answer["metadata"]["exitcode"], "22", "{specs}: {answer}");
         assert!(answer["metadata"]["error"].as_str().unwrap().contains("ALICE::TEST::SE8"), "{answer}");
     }
-    let bookings = Operation::UploadList { cursor: exacat_model::Cursor::default(), limit: 10 };
-    match world.admin(bookings).await {
+    let reservations = Operation::UploadList { cursor: exacat_model::Cursor::default(), limit: 10 };
+    match world.admin(reservations).await {
         exacat_model::Answer::Uploads { items, .. } => assert!(items.is_empty()),
         other => panic!("{other:?}"),
     }

@@ -35,7 +35,7 @@ async fn uploader() -> (World, Alien) {
     (world, alien)
 }
 
-async fn book(alien: &mut Alien, specs: &str) -> Vec<Value> {
+async fn reserve(alien: &mut Alien, specs: &str) -> Vec<Value> {
     let answer = alien.done("access", &["-s", "11", "-m", MD5, "write", LFN, specs]).await;
     answer["results"].as_array().unwrap().clone()
 }
@@ -52,7 +52,7 @@ fn commit<'a>(place: &'a Value, size: &'a str, lfn: &'a str, md5: &'a str) -> Ve
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_is_seen_once_it_is_committed_and_has_the_replicas_that_were() {
     let (_world, mut alien) = uploader().await;
-    let places = book(&mut alien, "disk:2").await;
+    let places = reserve(&mut alien, "disk:2").await;
     assert_eq!(places.len(), 2);
     assert_eq!(alien.fails("stat", &[LFN]).await, libc::ENOENT);
     let answer = alien.done("commit", &commit(&places[0], "11", LFN, MD5)).await;
@@ -63,7 +63,7 @@ async fn a_file_is_seen_once_it_is_committed_and_has_the_replicas_that_were() {
     alien.done("commit", &commit(&places[0], "11", LFN, MD5)).await;
     // The other could not be written: another place for the same file, then none is left.
     let exclude = format!("disk:1,!{}", field(&places[0], "se"));
-    let more = book(&mut alien, &exclude).await;
+    let more = reserve(&mut alien, &exclude).await;
     assert_eq!(field(&more[0], "guid"), field(&places[0], "guid"));
     assert_eq!(field(&more[0], "se"), field(&places[1], "se"));
     alien.done("commit", &commit(&more[0], "11", LFN, MD5)).await;
@@ -90,7 +90,7 @@ async fn a_file_is_seen_once_it_is_committed_and_has_the_replicas_that_were() {
 async fn envelopes_that_are_forged_or_for_something_else_register_nothing() {
     let (world, mut alien) = uploader().await;
     new_user(&world, "eve", |_| {}).await;
-    let places = book(&mut alien, "disk:1").await;
+    let places = reserve(&mut alien, "disk:1").await;
     let place = &places[0];
     let sealed = field(place, "envelope");
     let good = commit(place, "11", LFN, MD5);
@@ -140,7 +140,7 @@ async fn envelopes_that_are_forged_or_for_something_else_register_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_booked_and_not_written_in_time_is_given_back() {
+async fn what_is_reserved_and_not_written_in_time_is_given_back() {
     let (world, mut alien) = uploader().await;
     world
         .admin(Operation::QuotaSet {
@@ -150,8 +150,8 @@ async fn what_is_booked_and_not_written_in_time_is_given_back() {
             replica_bytes: None,
         })
         .await;
-    let places = book(&mut alien, "disk:1").await;
-    assert_eq!(alien.fields("totalSize", "fquota", &["list"]).await, ["11"], "what is booked counts");
+    let places = reserve(&mut alien, "disk:1").await;
+    assert_eq!(alien.fields("totalSize", "fquota", &["list"]).await, ["11"], "what is reserved counts");
     let other = "/alice/cern.ch/user/j/jdoe/g";
     assert_eq!(alien.fails("access", &["-s", "11", "-m", MD5, "write", other]).await, libc::EDQUOT);
     world.clock.turn(25 * 3_600_000);
@@ -161,7 +161,7 @@ async fn what_is_booked_and_not_written_in_time_is_given_back() {
         alien
     };
     let worker = world.server.catalogue();
-    worker.expired_bookings_step().await.unwrap();
+    worker.expired_reservations_step().await.unwrap();
     assert_eq!(alien.fields("totalSize", "fquota", &["list"]).await, ["0"]);
     alien.done("access", &["-s", "11", "-m", MD5, "write", other]).await;
 }

@@ -195,7 +195,7 @@ async fn the_items_of_the_fast_lane_are_bounded() {
     let many = |count| Operation::Stat { lfns: vec![lfn("/"); count], follow: true };
     world.hooks.hold_walks.send_replace(true);
     // A request counts once it is admitted: when it has reached the store.
-    let walks = || world.hooks.walks.load(Ordering::SeqCst);
+    let walks = || world.hooks.resolutions.load(Ordering::SeqCst);
     let begun = walks();
     let first = client.ask(many(60)).await;
     eventually("the first to be taken on", || walks() == begun + 1).await;

@@ -76,12 +76,12 @@ async fn waiting(server: &RunningServer) -> (usize, bool, usize) {
     };
     let stat = Operation::Stat { lfns: vec![lfn("/expiring")], follow: false };
     let Answer::Stats(entries) = get(server, stat).await else { panic!() };
-    let Answer::Uploads { items: bookings, .. } =
+    let Answer::Uploads { items: reservations, .. } =
         get(server, Operation::UploadList { cursor: Cursor::default(), limit: 0 }).await
     else {
         panic!()
     };
-    (items.len(), entries[0].is_ok(), bookings.len())
+    (items.len(), entries[0].is_ok(), reservations.len())
 }
 
 /// Checks that the steps of all workers find nothing to do.
@@ -90,7 +90,7 @@ async fn nothing_is_done(server: &RunningServer, when: &str) {
     for report in [
         catalogue.trash_purge_step().await.unwrap(),
         catalogue.expired_entries_step().await.unwrap(),
-        catalogue.expired_bookings_step().await.unwrap(),
+        catalogue.expired_reservations_step().await.unwrap(),
     ] {
         assert_eq!(report.done, 0, "{when}");
     }
@@ -108,7 +108,7 @@ async fn made(server: &RunningServer, name: &str) -> TimeMs {
 async fn clock_notes(server: &RunningServer) -> (u64, String) {
     let Answer::Status(parts) = get(server, Operation::Status).await else { panic!() };
     let part = parts.into_iter().find(|part| part.part == "clock").unwrap();
-    (part.figures[0].1, part.notes.join("\n"))
+    (part.metrics[0].1, part.notes.join("\n"))
 }
 
 /// Makes an item in the trash, an entry that expires in a day, and a reservation of a day.
@@ -123,7 +123,7 @@ async fn plant(server: &RunningServer) {
     let choice = SeChoice { wanted: vec![SeName::parse("X::A::DISK").unwrap()], ..SeChoice::default() };
     get(
         server,
-        Operation::UploadBook {
+        Operation::UploadReserve {
             lfn: lfn("/uploaded"),
             guid: None,
             size: 1,

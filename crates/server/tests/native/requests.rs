@@ -25,7 +25,7 @@ async fn pipelined_lookups_are_each_answered_once_and_looked_up_together() {
     let world = World::new().await;
     let files = world.files("/d", 500).await;
     let mut client = Client::admin(&world).await;
-    let before = world.hooks.walks.load(Ordering::SeqCst);
+    let before = world.hooks.resolutions.load(Ordering::SeqCst);
     let operations = files.iter().enumerate().flat_map(|(number, file)| {
         [
             Operation::Stat { lfns: vec![file.clone()], follow: number % 2 == 0 },
@@ -58,7 +58,7 @@ async fn pipelined_lookups_are_each_answered_once_and_looked_up_together() {
             other => panic!("{other:?}"),
         }
     }
-    let walks = world.hooks.walks.load(Ordering::SeqCst) - before;
+    let walks = world.hooks.resolutions.load(Ordering::SeqCst) - before;
     assert!(walks < 500, "{walks} calls of the store for 1500 look-ups");
     assert!(world.figure("server", "coalesced_requests").await > 1000);
     assert_eq!(world.figure("operations", "stat_requests").await, 1000);

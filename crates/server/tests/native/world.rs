@@ -11,7 +11,7 @@ use exacat_model::operation::{Existing, NewFile, UserSettings};
 use exacat_model::{AccountName, Answer, DirId, Entry, Lfn, Name, Operation, Result, TokenId};
 use exacat_server::{Limits, RunningServer, Server, ServerSettings, WorkerSettings};
 use exacat_store::memory::MemoryStore;
-use exacat_store::{ApplyError, Outcome, Page, Request, Store, Walk};
+use exacat_store::{ApplyError, Outcome, Page, Request, Resolution, Store};
 use exacat_testkit::{Before, Fronted, TestClock, settings};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -37,7 +37,7 @@ pub struct Hooks {
     /// Mutations that have arrived.
     pub applies_begun: AtomicU64,
     /// Calls that resolved paths.
-    pub walks: AtomicU64,
+    pub resolutions: AtomicU64,
     /// Times that the store was closed.
     pub closed: AtomicU64,
 }
@@ -71,15 +71,15 @@ impl Before for Hooked {
         store.apply_each(requests).await
     }
 
-    async fn walk(&self, paths: &[Lfn], store: &dyn Store) -> Result<Vec<Walk>> {
-        self.0.walks.fetch_add(1, Ordering::SeqCst);
+    async fn resolve(&self, paths: &[Lfn], store: &dyn Store) -> Result<Vec<Resolution>> {
+        self.0.resolutions.fetch_add(1, Ordering::SeqCst);
         if paths.iter().any(|path| self.0.panics.lock().contains(path)) {
             panic!("a secret of the inside");
         }
         if *self.0.hold_walks.borrow() {
             pass(&self.0.hold_walks).await;
         }
-        store.walk(paths).await
+        store.resolve(paths).await
     }
 
     async fn list(
@@ -158,7 +158,7 @@ impl World {
             lists: AtomicU64::new(0),
             lists_begun: AtomicU64::new(0),
             applies_begun: AtomicU64::new(0),
-            walks: AtomicU64::new(0),
+            resolutions: AtomicU64::new(0),
             closed: AtomicU64::new(0),
         });
         let mut settings = ServerSettings::new(directory.path().join("data"));
@@ -258,7 +258,7 @@ impl World {
             Answer::Status(parts) => parts
                 .iter()
                 .find(|have| have.part == part)
-                .and_then(|part| part.figures.iter().find(|(have, _)| have == name))
+                .and_then(|part| part.metrics.iter().find(|(have, _)| have == name))
                 .map_or(0, |(_, value)| *value),
             other => panic!("{other:?}"),
         }

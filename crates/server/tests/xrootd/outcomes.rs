@@ -9,7 +9,9 @@ use crate::client::{Client, eventually_so};
 use crate::element::{Element, Manner, There};
 use crate::root::{Root, world_with};
 use crate::world::lfn;
-use crate::writing::{NEW, Sent, WHOLE, bookings, deletions, elements, settings_of, visible, world, write};
+use crate::writing::{
+    NEW, Sent, WHOLE, deletions, elements, reservations, settings_of, visible, world, write,
+};
 
 /// Number of copied files that must all be listed.
 const COPIED: usize = 60;
@@ -44,7 +46,7 @@ async fn recursive_copy_that_is_whole_is_listed_whole() {
             (0..COPIED).filter(|file| file % 3 == number).map(|file| format!("f{file:02}")).collect();
         assert_eq!(names, expected);
     }
-    assert_eq!(bookings(&world).await, 0);
+    assert_eq!(reservations(&world).await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -105,7 +107,7 @@ async fn upload_that_is_whole_is_seen_by_clients_of_other_protocols() {
             other => panic!("{place}: {other:?}"),
         }
     }
-    assert_eq!(bookings(&world).await, 0);
+    assert_eq!(reservations(&world).await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -117,7 +119,7 @@ async fn upload_that_its_writer_removes_is_given_up() {
     let sent = write(&mut root, NEW, "/d/refused?oss.asize=11").await;
     all[0].put(&sent.path, WHOLE);
     root.done(request::RM, [0; 16], "/d/refused").await;
-    assert_eq!(bookings(&world).await, 0);
+    assert_eq!(reservations(&world).await, 0);
     assert_eq!(root.fails(request::STAT, [0; 16], "/d/refused").await, error::NOT_FOUND);
     assert_eq!(deletions(&world, 1).await, before + 1, "what was written goes");
     assert_eq!(std::fs::read_dir(world.data().join("uploads")).unwrap().count(), 0);
@@ -147,9 +149,9 @@ async fn checksum_is_told_to_the_writer_before_the_commit() {
     let sent = write(&mut root, NEW, "/d/refused?oss.asize=11").await;
     all[0].put(&sent.path, WHOLE);
     assert_eq!(root.checksum("/d/refused?cks.type=adler32").await.text(), "adler32 e222ea89");
-    assert_eq!(bookings(&world).await, 1, "it waits for the verdict");
+    assert_eq!(reservations(&world).await, 1, "it waits for the verdict");
     root.done(request::RM, [0; 16], "/d/refused").await;
-    assert_eq!(bookings(&world).await, 0);
+    assert_eq!(reservations(&world).await, 0);
     assert_eq!(world.figure("server", "xrootd_writes_committed").await, 0);
     // Accepted: the file is visible at the next request, and without one after a while.
     let sent = write(&mut root, NEW, "/d/asked?oss.asize=11").await;
@@ -159,7 +161,7 @@ async fn checksum_is_told_to_the_writer_before_the_commit() {
     let sent = write(&mut root, NEW, "/d/alone?oss.asize=11").await;
     all[0].put(&sent.path, WHOLE);
     assert_eq!(root.checksum("/d/alone").await.text(), "adler32 e222ea89");
-    eventually_so("a commit", async || bookings(&world).await == 0).await;
+    eventually_so("a commit", async || reservations(&world).await == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

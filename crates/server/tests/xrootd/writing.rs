@@ -101,7 +101,7 @@ async fn stays_invisible(root: &mut Root, element: &Element, path: &str) {
     assert_eq!(root.fails(request::STAT, [0; 16], path).await, error::NOT_FOUND, "{path}");
 }
 
-pub async fn bookings(world: &World) -> usize {
+pub async fn reservations(world: &World) -> usize {
     match world.admin(Operation::UploadList { cursor: Cursor::default(), limit: 100 }).await {
         Answer::Uploads { items, .. } => items.len(),
         other => panic!("{other:?}"),
@@ -133,12 +133,12 @@ async fn a_file_is_there_when_it_is_whole_and_closed_and_not_before() {
     stays_invisible(&mut root, &all[0], "/d/deep/new file").await;
     all[0].put(&own, There { open: true, ..WHOLE });
     stays_invisible(&mut root, &all[0], "/d/deep/new file").await;
-    assert_eq!(bookings(&world).await, 1);
+    assert_eq!(reservations(&world).await, 1);
     all[0].put(&own, WHOLE);
     visible(&mut root, "/d/deep/new file").await;
     assert!(root.stat("/d/deep/new file").await.text().contains(" 11 "));
     assert_eq!(root.checksum("/d/deep/new file").await.text(), "adler32 e222ea89");
-    assert_eq!(bookings(&world).await, 0, "nothing waits for it any more");
+    assert_eq!(reservations(&world).await, 0, "nothing waits for it any more");
     assert_eq!(std::fs::read_dir(world.data().join("uploads")).unwrap().count(), 0);
     assert!(
         root.open("/d/deep/new file").await.redirect().1.contains(&own),
@@ -157,7 +157,7 @@ async fn a_file_becomes_visible_though_nobody_asks_for_it() {
     let mut root = Root::admin(&world).await;
     let sent = write(&mut root, OVER, "/d/new?oss.asize=11").await;
     all[0].put(&sent.path, There { checksum: None, ..WHOLE });
-    eventually_so("a commit", async || bookings(&world).await == 0).await;
+    eventually_so("a commit", async || reservations(&world).await == 0).await;
     assert_eq!(
         root.stat("/d/new").await.status,
         status::OK,
@@ -193,20 +193,20 @@ async fn checksum_that_a_storage_element_lost_is_requested_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_that_is_another_than_was_booked_is_given_up() {
+async fn a_file_that_is_another_than_was_reserved_is_given_up() {
     let world = world().await;
     let all = elements(&world, 1).await;
     let mut root = Root::admin(&world).await;
-    for (name, there, booked) in [
+    for (name, there, reserved) in [
         ("/d/other", WHOLE, "&exacat.checksum=adler32:00000001"),
         ("/d/longer", There { size: 12, ..WHOLE }, ""),
     ] {
         let before = deletions(&world, 1).await;
-        let sent = write(&mut root, NEW, &format!("{name}?oss.asize=11{booked}")).await;
+        let sent = write(&mut root, NEW, &format!("{name}?oss.asize=11{reserved}")).await;
         all[0].put(&sent.path, there);
         eventually_so("the end of the reservation", async || {
             assert_eq!(root.fails(request::STAT, [0; 16], name).await, error::NOT_FOUND);
-            bookings(&world).await == 0
+            reservations(&world).await == 0
         })
         .await;
         assert_eq!(root.fails(request::STAT, [0; 16], name).await, error::NOT_FOUND);
@@ -257,7 +257,7 @@ async fn what_cannot_be_written_is_said_to_be() {
     assert_eq!(one.port, all[1].port, "the one that is wanted");
     let other = write(&mut root, NEW, &format!("/d/n2?oss.asize=11&exacat.not={}", se(2).as_str())).await;
     assert_eq!(other.port, all[0].port);
-    assert_eq!(bookings(&world).await, 2, "of what was refused nothing is booked");
+    assert_eq!(reservations(&world).await, 2, "of what was refused nothing is reserved");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -269,7 +269,7 @@ async fn a_client_that_comes_back_writes_elsewhere() {
     let back = format!("{}?oss.asize=11&{}&tried=127.0.0.1&triedrc=ioerr", first.path, first.fields);
     let second = write(&mut root, NEW, &back).await;
     assert_ne!(first.port, second.port);
-    assert_eq!((first.guid(), bookings(&world).await), (second.guid(), 1));
+    assert_eq!((first.guid(), reservations(&world).await), (second.guid(), 1));
     at(&all, &first).put(&first.path, WHOLE);
     stays_invisible(&mut root, at(&all, &second), "/d/new").await;
     at(&all, &second).put(&second.path, WHOLE);
@@ -318,7 +318,7 @@ async fn so_many_are_written_at_once_and_no_more() {
     let sent = write(&mut root, NEW, "/d/a?oss.asize=11").await;
     let told = root.call(request::OPEN, body_at(2, NEW), b"/d/b?oss.asize=11").await;
     assert_eq!(told.status, status::WAIT);
-    assert_eq!(bookings(&world).await, 1);
+    assert_eq!(reservations(&world).await, 1);
     all[0].put(&sent.path, WHOLE);
     visible(&mut root, "/d/a").await;
     write(&mut root, NEW, "/d/b?oss.asize=11").await;

@@ -50,8 +50,10 @@ static TABLES: [Whole; 13] = [
         plain!(tables::trash_of),
     ),
     (
-        cql!("SELECT shard, guid, booking FROM bookings WHERE token(shard) > ? AND token(shard) <= ?"),
-        plain!(tables::booking_of),
+        cql!(
+            "SELECT shard, guid, reservation FROM reservations WHERE token(shard) > ? AND token(shard) <= ?"
+        ),
+        plain!(tables::reservation_of),
     ),
     (
         cql!("SELECT kind, key, revision, record FROM records WHERE token(kind) > ? AND token(kind) <= ?"),
@@ -96,7 +98,7 @@ static TABLES: [Whole; 13] = [
     ),
     (
         cql!(
-            "SELECT id, next_directory, time, entries_all, requests, trash, bookings, deletions FROM totals WHERE token(id) > ? AND token(id) <= ?"
+            "SELECT id, next_directory, time, entries_all, requests, trash, reservations, deletions FROM totals WHERE token(id) > ? AND token(id) <= ?"
         ),
         |row| Ok((Key::Totals, tables::row_of(&Key::Totals, row)?, None)),
     ),

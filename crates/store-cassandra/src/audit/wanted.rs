@@ -194,7 +194,9 @@ impl Wanted {
                     self.totals.trash += 1;
                     self.entry(&item.entry, Some(*id))?;
                 }
-                (Key::Booking(guid), Row::Booking(booking)) => self.booking(*guid, booking)?,
+                (Key::Reservation(guid), Row::Reservation(reservation)) => {
+                    self.reservation(*guid, reservation)?
+                }
                 (Key::Deletion { se, id }, Row::Deletion(deletion)) => self.deletion(*se, *id, deletion)?,
                 (Key::Member { collection, .. }, _) => self.members.entry(*collection).or_default().1 += 1,
                 (Key::Totals, Row::Totals(totals)) => self.kept_totals = Some(*totals),
@@ -288,23 +290,23 @@ impl Wanted {
         Ok(())
     }
 
-    fn booking(&mut self, guid: Guid, booking: &exacat_model::Booking) -> Result<()> {
-        self.totals.bookings += 1;
-        if booking.guid != guid || booking.pending.is_empty() {
-            self.audit.find("bookings", guid, "it is of another GUID, or nothing is pending");
+    fn reservation(&mut self, guid: Guid, reservation: &exacat_model::Reservation) -> Result<()> {
+        self.totals.reservations += 1;
+        if reservation.guid != guid || reservation.pending.is_empty() {
+            self.audit.find("reservations", guid, "it is of another GUID, or nothing is pending");
         }
-        let reserved = booking.reserved();
-        let user = self.account(UsageOf::User(booking.owner));
+        let reserved = reservation.reserved();
+        let user = self.account(UsageOf::User(reservation.owner));
         user.reserved.add(&reserved);
-        user.bookings += 1;
-        self.account(UsageOf::Group(booking.group)).reserved.add(&reserved);
-        for pending in &booking.pending {
-            self.account(UsageOf::Se(pending.se)).bookings += 1;
+        user.reservations += 1;
+        self.account(UsageOf::Group(reservation.group)).reserved.add(&reserved);
+        for pending in &reservation.pending {
+            self.account(UsageOf::Se(pending.se)).reservations += 1;
             if !self.is_se(pending.se) {
-                self.audit.find("bookings", guid, format!("SE {} is not registered", pending.se.0));
+                self.audit.find("reservations", guid, format!("SE {} is not registered", pending.se.0));
             }
         }
-        self.follows(Key::booking_due(booking), Row::There)
+        self.follows(Key::reservation_due(reservation), Row::There)
     }
 
     fn deletion(&mut self, se: SeNumber, id: DeletionId, deletion: &exacat_model::Deletion) -> Result<()> {
@@ -345,7 +347,7 @@ impl Wanted {
             None => self.audit.find("totals", "the catalogue", "they are not there"),
             Some(kept) => {
                 let counts =
-                    |totals: &Totals| (totals.entries, totals.trash, totals.bookings, totals.deletions);
+                    |totals: &Totals| (totals.entries, totals.trash, totals.reservations, totals.deletions);
                 if counts(&kept) != counts(&found) {
                     self.audit.find(
                         "totals",
@@ -357,7 +359,7 @@ impl Wanted {
         }
         let counts = [
             ("entries", found.entries),
-            ("bookings", found.bookings),
+            ("reservations", found.reservations),
             ("deletions", found.deletions),
             ("records", self.records.len() as u64),
         ];
@@ -437,7 +439,7 @@ fn is_derived(key: &Key) -> bool {
             | Key::Copy { .. }
             | Key::Account(_)
             | Key::OnSe { .. }
-            | Key::BookingDue { .. }
+            | Key::ReservationDue { .. }
             | Key::Due { .. }
     )
 }

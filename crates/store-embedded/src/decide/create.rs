@@ -20,7 +20,7 @@ pub(super) fn create(state: &State, context: Context, new: NewEntry) -> Decision
         NewBody::Collection { guid } | NewBody::Link { guid, .. } => Some(*guid),
     };
     if let Some(guid) = guid
-        && (state.booking(guid).is_some() || state.look().has_guid(guid)?)
+        && (state.reservation(guid).is_some() || state.look().has_guid(guid)?)
     {
         return Err(Refusal::GuidInUse.into());
     }

@@ -4,13 +4,13 @@
 //! Nothing is changed here. The input is the state, the mutation, and the revision and time of the
 //! change. Preconditions are checked in the order of the contract's table, one function per row.
 
-mod booking;
 mod create;
 mod edit;
 mod judged;
 mod place;
 mod quota;
 mod registry;
+mod reservation;
 
 use exacat_model::codec::Encode;
 use exacat_model::limits::DEPTH_MAX;
@@ -72,12 +72,12 @@ pub(crate) fn decide(state: &State, context: Context, mutation: Mutation) -> Dec
         Mutation::Restore { trash, to } => place::restore(state, trash, to),
         Mutation::RestoreBelow { from, expect, to } => place::restore_below(state, from, expect, to),
         Mutation::Purge(target) => place::purge(state, target),
-        Mutation::Book(booking) => booking::book(state, context, *booking),
+        Mutation::Reserve(reservation) => reservation::reserve(state, context, *reservation),
         Mutation::Commit { guid, se, at, size, checksums } => {
-            booking::commit(state, context, booking::Written { guid, se, at, size, checksums })
+            reservation::commit(state, context, reservation::Written { guid, se, at, size, checksums })
         }
         Mutation::Release { guid, se, only_expired } => {
-            booking::release(state, context, guid, se, only_expired)
+            reservation::release(state, context, guid, se, only_expired)
         }
         Mutation::Dequeue { se, done } => registry::dequeue(state, se, &done),
         Mutation::SetRecord { record, expect } => registry::set(state, record, expect),
@@ -104,9 +104,9 @@ pub(crate) fn bytes_at_most(state: &State, mutation: &Mutation) -> Result<usize,
     };
     let kept = match mutation {
         Mutation::Commit { guid, .. } | Mutation::Release { guid, .. } => {
-            state.booking(*guid).map(Encode::to_bytes)
+            state.reservation(*guid).map(Encode::to_bytes)
         }
-        Mutation::Book(booking) => state.booking(booking.guid).map(Encode::to_bytes),
+        Mutation::Reserve(reservation) => state.reservation(reservation.guid).map(Encode::to_bytes),
         Mutation::SetRecord { record, .. } => state.record(record.key()).map(|(record, _)| record.to_bytes()),
         Mutation::DropRecord { key, .. } => state.record(*key).map(|(record, _)| record.to_bytes()),
         _ => None,

@@ -49,7 +49,7 @@ struct Judge {
     /// Says, by SE number, whether replicas may be put there without further checks.
     ses: Vec<bool>,
     /// True if there are upload reservations.
-    bookings: bool,
+    reservations: bool,
     here: Here,
 }
 
@@ -103,9 +103,9 @@ impl Judge {
             name: Vec::new(),
             gathered: Gathered::default(),
         };
-        let bookings = state.has_bookings();
+        let reservations = state.has_reservations();
         let (version, cache) = (Arc::clone(state.table.version()), Arc::clone(state.table.cache()));
-        Judge { version, cache, owners, groups, repeated, ses, bookings, here }
+        Judge { version, cache, owners, groups, repeated, ses, reservations, here }
     }
 
     /// Says whether to create this file. Called once for each file.
@@ -128,7 +128,7 @@ impl Judge {
             || self.groups.contains(&file.group())
             || !file.places().all(|(se, _)| self.ses[usize::from(se.0)])
             || self.repeated.has(guid)
-            || (self.bookings && state.booking(guid).is_some())
+            || (self.reservations && state.reservation(guid).is_some())
         {
             return Ok(false);
         }

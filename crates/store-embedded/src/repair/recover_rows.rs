@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use exacat_model::limits::OPERATIONS_REMEMBERED;
 use exacat_model::{
-    At, Body, Booking, Change, DirId, Effect, Entry, Error, ErrorKind, GroupId, Mode, Name, OperationId,
-    Record, RecordKey, Result, Revision, TimeMs, UserId,
+    At, Body, Change, DirId, Effect, Entry, Error, ErrorKind, GroupId, Mode, Name, OperationId, Record,
+    RecordKey, Reservation, Result, Revision, TimeMs, UserId,
 };
 
 use super::plan::Plan;
@@ -413,8 +413,9 @@ impl Gatherer<'_, '_> {
                         }
                     })
                 }
-                keyspace::BOOKINGS => decoded::<Booking>(row.rest)
-                    .and_then(|booking| work.into.state.set_booking(booking.guid, Some(booking))),
+                keyspace::RESERVATIONS => decoded::<Reservation>(row.rest).and_then(|reservation| {
+                    work.into.state.set_reservation(reservation.guid, Some(reservation))
+                }),
                 // The copy may have been taken off the queue since, so it may be in use.
                 keyspace::DELETIONS if doubtful => {
                     work.losses.add(
@@ -729,7 +730,7 @@ fn in_words(directory: DirId, name: &[u8], all: &Directories) -> String {
         keyspace::DELETION_PLACES => "the index of deletions",
         keyspace::PURGED => "what was purged",
         keyspace::RECORDS => "users, groups, storage elements, quotas and tokens",
-        keyspace::BOOKINGS => "bookings",
+        keyspace::RESERVATIONS => "reservations",
         keyspace::DIRECTORIES => "what is kept of directories",
         keyspace::ACCOUNTS => "usage",
         keyspace::OPERATIONS => "requests that are remembered",

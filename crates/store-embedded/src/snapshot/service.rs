@@ -26,7 +26,7 @@ pub(crate) struct SnapshotService {
     /// Counter that distinguishes directories made at the same time.
     number: AtomicU64,
     /// Lock: one snapshot at a time is taken or dropped.
-    pub gate: tokio::sync::Mutex<()>,
+    pub ancestor: tokio::sync::Mutex<()>,
     /// Recent requests and their snapshots, the oldest first.
     done: Mutex<VecDeque<(OperationId, SnapshotName)>>,
     /// Comparisons that may continue, the oldest first.
@@ -66,7 +66,7 @@ impl SnapshotService {
             identity,
             clock,
             number: AtomicU64::new(1),
-            gate: tokio::sync::Mutex::new(()),
+            ancestor: tokio::sync::Mutex::new(()),
             done: Mutex::default(),
             diffs: Mutex::default(),
             backup: tokio::sync::Mutex::new(None),

@@ -26,7 +26,7 @@ pub(crate) struct SeAccount {
     /// Number of files in the trash with a replica here, as items themselves.
     pub trashed: u64,
     /// Number of replicas that upload reservations plan here.
-    pub booked: u64,
+    pub reserved: u64,
     /// Sum of the physical copies to delete; it counts each as a replica.
     pub deletions_usage: Usage,
 }
@@ -34,7 +34,7 @@ pub(crate) struct SeAccount {
 impl SeAccount {
     /// Says whether nothing is here, planned here, or to be deleted here.
     pub fn is_unused(&self) -> bool {
-        self.directories.is_empty() && self.trashed == 0 && self.booked == 0 && self.has_no_deletions()
+        self.directories.is_empty() && self.trashed == 0 && self.reserved == 0 && self.has_no_deletions()
     }
 
     /// Says whether the deletion queue is empty.
@@ -56,7 +56,7 @@ pub(crate) struct Accounts {
     pub groups: BTreeMap<GroupId, Account>,
     pub ses: BTreeMap<SeNumber, SeAccount>,
     /// Number of unfinished uploads of each user.
-    pub bookings: BTreeMap<UserId, u32>,
+    pub reservations: BTreeMap<UserId, u32>,
 }
 
 /// Applies a change to one account of a map, and drops the account if it is empty then.
@@ -125,12 +125,12 @@ impl Accounts {
     }
 
     /// Changes the number of a user's upload reservations by one.
-    pub fn count_booking(&mut self, owner: UserId, more: bool) -> Result<(), Defect> {
-        let count = self.bookings.entry(owner).or_default();
+    pub fn count_reservation(&mut self, owner: UserId, more: bool) -> Result<(), Defect> {
+        let count = self.reservations.entry(owner).or_default();
         *count = if more { count.checked_add(1) } else { count.checked_sub(1) }
-            .ok_or_else(|| Defect::new("a user's count of bookings went out of range"))?;
+            .ok_or_else(|| Defect::new("a user's count of reservations went out of range"))?;
         if *count == 0 {
-            self.bookings.remove(&owner);
+            self.reservations.remove(&owner);
         }
         Ok(())
     }

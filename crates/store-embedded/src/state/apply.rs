@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 
 use exacat_model::codec::Encode;
 use exacat_model::{
-    At, Body, Booking, Change, Deletion, DeletionId, DirId, Effect, Entry, FieldChange, File, Guid, Lfn,
-    PurgeTarget, QuotaOf, Record, RecordKey, Replica, Revision, SeNumber, Tag, TimeMs, TrashId, Usage,
+    At, Body, Change, Deletion, DeletionId, DirId, Effect, Entry, FieldChange, File, Guid, Lfn, PurgeTarget,
+    QuotaOf, Record, RecordKey, Replica, Reservation, Revision, SeNumber, Tag, TimeMs, TrashId, Usage,
     UserId,
 };
 use exacat_store::{Trace, rules};
@@ -67,10 +67,10 @@ impl State {
             Effect::Removed { at, lfn, .. } => self.remove(stamp, at, lfn)?,
             Effect::Restored { trash, to, .. } => self.restore(stamp, *trash, to)?,
             Effect::Purged { target, .. } => self.purge(stamp, target)?,
-            Effect::Booked { booking, before } => {
-                self.set_booking(booking.guid, Some((**booking).clone()))?;
-                for pending in &booking.pending {
-                    self.take_off_queue(pending.se, booking.guid, &pending.location)?;
+            Effect::Reserved { reservation, before } => {
+                self.set_reservation(reservation.guid, Some((**reservation).clone()))?;
+                for pending in &reservation.pending {
+                    self.take_off_queue(pending.se, reservation.guid, &pending.location)?;
                 }
                 if let Some(before) = before {
                     self.give_up(stamp, before, None)?;
@@ -78,7 +78,7 @@ impl State {
             }
             Effect::Committed { guid, created, replica, checksums, at, .. } => match created {
                 Some(entry) => {
-                    self.create(entry, None).and_then(|()| self.commit_booking(*guid, replica.se))?
+                    self.create(entry, None).and_then(|()| self.commit_reservation(*guid, replica.se))?
                 }
                 None => {
                     let old = self.standing(at)?;
@@ -91,10 +91,10 @@ impl State {
                     new.revision = stamp.revision;
                     self.swap_entry(&old, &new)?;
                     self.wanted(*guid, replica)?;
-                    self.commit_booking(*guid, replica.se)?;
+                    self.commit_reservation(*guid, replica.se)?;
                 }
             },
-            Effect::Released { booking, se } => self.release(stamp, booking, *se)?,
+            Effect::Released { reservation, se } => self.release(stamp, reservation, *se)?,
             Effect::Dequeued { se, done } => {
                 for id in done {
                     self.take_deletion(*se, *id)?;
@@ -352,27 +352,32 @@ impl State {
 
     // ---- upload reservations ----
 
-    fn commit_booking(&mut self, guid: Guid, se: SeNumber) -> Result<(), Defect> {
-        let mut booking = self
-            .booking(guid)
+    fn commit_reservation(&mut self, guid: Guid, se: SeNumber) -> Result<(), Defect> {
+        let mut reservation = self
+            .reservation(guid)
             .cloned()
-            .ok_or_else(|| Defect::new(format!("there is no booking of {guid}")))?;
-        booking.pending.retain(|replica| replica.se != se);
-        booking.exists = true;
-        let left = if booking.pending.is_empty() { None } else { Some(booking) };
-        self.set_booking(guid, left)
+            .ok_or_else(|| Defect::new(format!("there is no reservation of {guid}")))?;
+        reservation.pending.retain(|replica| replica.se != se);
+        reservation.exists = true;
+        let left = if reservation.pending.is_empty() { None } else { Some(reservation) };
+        self.set_reservation(guid, left)
     }
 
-    fn release(&mut self, stamp: Stamp, booking: &Booking, se: Option<SeNumber>) -> Result<(), Defect> {
-        let mut left = booking.clone();
+    fn release(
+        &mut self,
+        stamp: Stamp,
+        reservation: &Reservation,
+        se: Option<SeNumber>,
+    ) -> Result<(), Defect> {
+        let mut left = reservation.clone();
         left.pending.retain(|replica| se.is_some_and(|se| replica.se != se));
         let left = if left.pending.is_empty() { None } else { Some(left) };
-        self.set_booking(booking.guid, left)?;
-        self.give_up(stamp, booking, se)
+        self.set_reservation(reservation.guid, left)?;
+        self.give_up(stamp, reservation, se)
     }
 
     /// Queues the pending replicas of an upload reservation for deletion, on one SE or on all.
-    fn give_up(&mut self, stamp: Stamp, was: &Booking, se: Option<SeNumber>) -> Result<(), Defect> {
+    fn give_up(&mut self, stamp: Stamp, was: &Reservation, se: Option<SeNumber>) -> Result<(), Defect> {
         let gone = was.pending.iter().filter(|replica| se.is_none_or(|se| replica.se == se));
         for (index, replica) in (0u32..).zip(gone) {
             let id = DeletionId { revision: stamp.revision, index };
@@ -383,37 +388,47 @@ impl State {
     }
 
     /// Replaces the GUID's upload reservation by another, or by none.
-    pub(crate) fn set_booking(&mut self, guid: Guid, after: Option<Booking>) -> Result<(), Defect> {
-        let before = self.bookings.remove(&guid);
+    pub(crate) fn set_reservation(&mut self, guid: Guid, after: Option<Reservation>) -> Result<(), Defect> {
+        let before = self.reservations.remove(&guid);
         match &after {
-            Some(booking) => self.put_side(keyspace::BOOKINGS, &guid.0, &booking.to_bytes())?,
-            None if before.is_some() => self.drop_side(keyspace::BOOKINGS, &guid.0)?,
+            Some(reservation) => self.put_side(keyspace::RESERVATIONS, &guid.0, &reservation.to_bytes())?,
+            None if before.is_some() => self.drop_side(keyspace::RESERVATIONS, &guid.0)?,
             None => {}
         }
-        if let Some(booking) = &before {
-            self.digest.take(Item::Booking, booking);
-            self.booking_expiry.remove(&(booking.expires, guid));
-            self.accounts.reserve_by(booking.owner, booking.group, &NOTHING, &booking.reserved())?;
-            self.accounts.count_booking(booking.owner, false)?;
-            for replica in &booking.pending {
+        if let Some(reservation) = &before {
+            self.digest.take(Item::Reservation, reservation);
+            self.reservation_expiry.remove(&(reservation.expires, guid));
+            self.accounts.reserve_by(
+                reservation.owner,
+                reservation.group,
+                &NOTHING,
+                &reservation.reserved(),
+            )?;
+            self.accounts.count_reservation(reservation.owner, false)?;
+            for replica in &reservation.pending {
                 let se = self.accounts.ses.entry(replica.se).or_default();
-                se.booked = se
-                    .booked
+                se.reserved = se
+                    .reserved
                     .checked_sub(1)
-                    .ok_or_else(|| Defect::new("an SE's count of booked replicas is wrong"))?;
+                    .ok_or_else(|| Defect::new("an SE's count of reserved replicas is wrong"))?;
             }
         }
         let pending: Vec<SeNumber> =
-            before.iter().flat_map(|booking| &booking.pending).map(|replica| replica.se).collect();
-        if let Some(booking) = after {
-            self.digest.add(Item::Booking, &booking);
-            self.booking_expiry.insert((booking.expires, guid));
-            self.accounts.reserve_by(booking.owner, booking.group, &booking.reserved(), &NOTHING)?;
-            self.accounts.count_booking(booking.owner, true)?;
-            for replica in &booking.pending {
-                self.accounts.ses.entry(replica.se).or_default().booked += 1;
+            before.iter().flat_map(|reservation| &reservation.pending).map(|replica| replica.se).collect();
+        if let Some(reservation) = after {
+            self.digest.add(Item::Reservation, &reservation);
+            self.reservation_expiry.insert((reservation.expires, guid));
+            self.accounts.reserve_by(
+                reservation.owner,
+                reservation.group,
+                &reservation.reserved(),
+                &NOTHING,
+            )?;
+            self.accounts.count_reservation(reservation.owner, true)?;
+            for replica in &reservation.pending {
+                self.accounts.ses.entry(replica.se).or_default().reserved += 1;
             }
-            self.bookings.insert(guid, booking);
+            self.reservations.insert(guid, reservation);
         }
         pending.into_iter().for_each(|se| self.accounts.forget_if_unused(se));
         Ok(())
@@ -559,8 +574,8 @@ impl State {
             if number.0 >= self.next_directory {
                 return Err(Defect::new(format!("directory {} was never made", number.0)));
             }
-            let (name, gate) = (entry.at.name.as_str(), (entry.owner, entry.group, entry.mode));
-            let mut directory = Directory::new(above, name, gate.0, gate.1, gate.2);
+            let (name, ancestor) = (entry.at.name.as_str(), (entry.owner, entry.group, entry.mode));
+            let mut directory = Directory::new(above, name, ancestor.0, ancestor.1, ancestor.2);
             directory.content = entry.revision;
             self.directories.insert(*number, directory)?;
         } else if entry.guid().is_none() {

@@ -31,7 +31,7 @@ struct Expected {
     expiring: (u64, u64),
     trash_items: u64,
     records: u64,
-    bookings: u64,
+    reservations: u64,
     /// Deletions by SE: their sum, and the numbers of queue rows and of index rows.
     deletions: BTreeMap<SeNumber, (Usage, u64, u64)>,
     /// Collection of the last member row.
@@ -93,7 +93,7 @@ impl State {
         }
         work.end_directory(within);
         directories.for_each(|(id, directory)| work.nothing_in(id, directory));
-        work.bookings()?;
+        work.reservations()?;
         work.records();
         work.deletions();
         work.accounts();
@@ -106,7 +106,7 @@ impl State {
             ("expiries".into(), expected.expiring.1),
             ("trash items".into(), expected.trash_items),
             ("members".into(), expected.members),
-            ("bookings".into(), expected.bookings),
+            ("reservations".into(), expected.reservations),
             ("records".into(), expected.records),
             ("accounts".into(), self.account_count()),
         ];
@@ -154,14 +154,14 @@ impl AuditWork<'_> {
                 self.expected.records += 1;
                 self.compare_record(row);
             }
-            keyspace::BOOKINGS => {
-                self.expected.bookings += 1;
+            keyspace::RESERVATIONS => {
+                self.expected.reservations += 1;
                 let guid = row.name.first_chunk().map(|bytes| Guid(*bytes));
                 if guid.is_none_or(|guid| {
-                    self.state.booking(guid).map(exacat_model::codec::Encode::to_bytes).as_deref()
+                    self.state.reservation(guid).map(exacat_model::codec::Encode::to_bytes).as_deref()
                         != Some(row.rest)
                 }) {
-                    self.find("bookings", format!("{guid:?}"), "another in memory than in the table");
+                    self.find("reservations", format!("{guid:?}"), "another in memory than in the table");
                 }
             }
             // These rows are written with a memtable; memory has newer values.
@@ -287,7 +287,7 @@ impl AuditWork<'_> {
                     self.find("directories", &which, "its way up leads elsewhere");
                 }
                 if (kept.owner, kept.group, kept.mode) != (entry.owner, entry.group, entry.mode) {
-                    self.find("gates", &which, "owner, group or mode differ from the entry's");
+                    self.find("ancestors", &which, "owner, group or mode differ from the entry's");
                 }
                 if let Above::Directory(parent) = kept.above
                     && state.directories.child(parent, kept.name.as_bytes()) != Some(id)
@@ -348,27 +348,32 @@ impl AuditWork<'_> {
         Ok(())
     }
 
-    fn bookings(&mut self) -> Result<(), Defect> {
+    fn reservations(&mut self) -> Result<(), Defect> {
         let (state, expected, audit) = (self.state, &mut self.expected, &mut self.audit);
         let mut expiry = BTreeSet::new();
-        for (guid, booking) in &state.bookings {
-            expected.digest.add(Item::Booking, booking);
-            expiry.insert((booking.expires, *guid));
-            let reserved = booking.reserved();
-            expected.accounts.reserve_by(booking.owner, booking.group, &reserved, &Usage::default())?;
-            expected.accounts.count_booking(booking.owner, true)?;
-            for replica in &booking.pending {
-                expected.accounts.ses.entry(replica.se).or_default().booked += 1;
+        for (guid, reservation) in &state.reservations {
+            expected.digest.add(Item::Reservation, reservation);
+            expiry.insert((reservation.expires, *guid));
+            let reserved = reservation.reserved();
+            expected.accounts.reserve_by(
+                reservation.owner,
+                reservation.group,
+                &reserved,
+                &Usage::default(),
+            )?;
+            expected.accounts.count_reservation(reservation.owner, true)?;
+            for replica in &reservation.pending {
+                expected.accounts.ses.entry(replica.se).or_default().reserved += 1;
             }
-            if *guid != booking.guid || booking.pending.is_empty() {
-                audit.find("bookings", guid, "kept under another GUID, or with nothing pending");
+            if *guid != reservation.guid || reservation.pending.is_empty() {
+                audit.find("reservations", guid, "kept under another GUID, or with nothing pending");
             }
         }
-        if expiry != state.booking_expiry {
-            audit.find("index of expiring bookings", "all", "differs from the bookings");
+        if expiry != state.reservation_expiry {
+            audit.find("index of expiring reservations", "all", "differs from the reservations");
         }
-        if expected.accounts.bookings != state.accounts.bookings {
-            audit.find("bookings of each user", "all", "differs from the bookings");
+        if expected.accounts.reservations != state.accounts.reservations {
+            audit.find("reservations of each user", "all", "differs from the reservations");
         }
         Ok(())
     }
@@ -439,9 +444,9 @@ impl AuditWork<'_> {
                 let detail = format!("kept {:?}, counted {:?}", kept.usage, counted.usage);
                 audit.find("usage of an SE", se.0, detail);
             }
-            let places = |account: &SeAccount| (account.trashed, account.booked);
+            let places = |account: &SeAccount| (account.trashed, account.reserved);
             if kept.directories != counted.directories || places(kept) != places(counted) {
-                audit.find("index of an SE's directories", se.0, "differs from the files and bookings");
+                audit.find("index of an SE's directories", se.0, "differs from the files and reservations");
             }
         }
     }
@@ -458,7 +463,7 @@ impl AuditWork<'_> {
         compare("number of items of the trash", state.trash_items, expected.trash_items);
         compare("number of expiring entries", expected.expiring.1, expected.expiring.0);
         compare("number of records", state.records.len() as u64, expected.records);
-        compare("number of bookings", state.bookings.len() as u64, expected.bookings);
+        compare("number of reservations", state.reservations.len() as u64, expected.reservations);
         if state.digest() != expected.digest.value() {
             audit.find("digest", "all", "is not that of what is there");
         }

@@ -7,7 +7,7 @@
 
 use exacat_model::codec::{Decode, Encode, Reader};
 use exacat_model::{
-    BookedReplica, Deletion, DeletionId, File, Guid, Location, Replica, ReplicaState, SeNumber,
+    Deletion, DeletionId, File, Guid, Location, Replica, ReplicaState, ReservedReplica, SeNumber,
 };
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -53,10 +53,10 @@ impl State {
     pub(super) fn is_in_use(&self, se: SeNumber, guid: Guid, location: &Location) -> Result<bool, Defect> {
         let same =
             |other: &Location| other == location || self.pfn(se, guid, other) == self.pfn(se, guid, location);
-        let booking = self.booking(guid);
-        let on_se = |pending: &&BookedReplica| pending.se == se;
-        if booking
-            .and_then(|booking| booking.pending.iter().find(on_se))
+        let reservation = self.reservation(guid);
+        let on_se = |pending: &&ReservedReplica| pending.se == se;
+        if reservation
+            .and_then(|reservation| reservation.pending.iter().find(on_se))
             .is_some_and(|one| same(&one.location))
         {
             return Ok(true);

@@ -18,8 +18,8 @@ pub(crate) enum Item {
     Trashed = 2,
     /// (collection, member).
     Member = 3,
-    /// A `Booking`.
-    Booking = 4,
+    /// A `Reservation`.
+    Reservation = 4,
     /// (SE, `Deletion`).
     Deletion = 5,
     /// (`Record`, revision).

@@ -88,7 +88,7 @@ impl State {
     }
 
     /// Says whether there are upload reservations.
-    pub fn has_bookings(&self) -> bool {
-        !self.bookings.is_empty()
+    pub fn has_reservations(&self) -> bool {
+        !self.reservations.is_empty()
     }
 }

@@ -203,7 +203,7 @@ impl Lookup<'_> {
             Mutation::Restore { trash, to } => seen(self.trashed(*trash)).and_then(|()| seen(self.has(to))),
             Mutation::Purge(PurgeTarget::Item(trash)) => seen(self.trashed(*trash)),
             Mutation::Purge(PurgeTarget::Below { at, .. }) => seen(self.has(at)),
-            Mutation::Book(booking) => seen(self.has_guid(booking.guid)),
+            Mutation::Reserve(reservation) => seen(self.has_guid(reservation.guid)),
             Mutation::Commit { guid, at, .. } => seen(self.has_guid(*guid)).and_then(|()| seen(self.has(at))),
             Mutation::Release { guid, .. } => seen(self.has_guid(*guid)),
             Mutation::Dequeue { se, done } => {

@@ -23,13 +23,13 @@ mod lookup;
 mod operations;
 mod read;
 mod resident;
-mod walk;
+mod resolve;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use exacat_model::{Booking, DirId, Guid, Record, RecordKey, RecordKind, Revision, SeNumber, TimeMs};
+use exacat_model::{DirId, Guid, Record, RecordKey, RecordKind, Reservation, Revision, SeNumber, TimeMs};
 use exacat_store::rules;
 
 use crate::defect::Defect;
@@ -48,7 +48,7 @@ pub(crate) use lookup::{AsOf, Lookup};
 pub(crate) use operations::Operations;
 pub(crate) use read::{MovedSince, REPLICAS_CURSOR_BYTES_MAX, ReplicasPage};
 pub(crate) use resident::{Frozen, decoded};
-pub(crate) use walk::Hints;
+pub(crate) use resolve::Hints;
 
 /// Everything in the catalogue at one revision.
 pub(crate) struct State {
@@ -72,8 +72,8 @@ pub(crate) struct State {
     pub traces_since: Revision,
     /// Number of items in the trash.
     trash_items: u64,
-    bookings: BTreeMap<Guid, Booking>,
-    booking_expiry: BTreeSet<(TimeMs, Guid)>,
+    reservations: BTreeMap<Guid, Reservation>,
+    reservation_expiry: BTreeSet<(TimeMs, Guid)>,
     records: BTreeMap<RecordKey, (Record, Revision)>,
     record_names: BTreeMap<(RecordKind, String), RecordKey>,
     digest: Digest,
@@ -101,8 +101,8 @@ impl State {
             credentials: Arc::default(),
             traces_since: Revision(0),
             trash_items: 0,
-            bookings: BTreeMap::new(),
-            booking_expiry: BTreeSet::new(),
+            reservations: BTreeMap::new(),
+            reservation_expiry: BTreeSet::new(),
             records: BTreeMap::new(),
             record_names: BTreeMap::new(),
             digest: Digest::default(),
@@ -175,8 +175,8 @@ impl State {
         self.directory(directory).is_none_or(|directory| directory.usage.is_empty())
     }
 
-    pub fn booking(&self, guid: Guid) -> Option<&Booking> {
-        self.bookings.get(&guid)
+    pub fn reservation(&self, guid: Guid) -> Option<&Reservation> {
+        self.reservations.get(&guid)
     }
 
     pub fn record(&self, key: RecordKey) -> Option<&(Record, Revision)> {
@@ -226,7 +226,7 @@ impl State {
         vec![
             ("directories", self.directories.len().saturating_sub(1)),
             ("trash_items", self.trash_items),
-            ("bookings", self.bookings.len() as u64),
+            ("reservations", self.reservations.len() as u64),
             ("records", self.records.len() as u64),
             ("rows_in_memory", self.table.active().rows() as u64),
             ("memtables_being_written", self.table.frozen().len() as u64),

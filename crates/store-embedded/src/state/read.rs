@@ -6,10 +6,12 @@ use std::ops::Bound;
 use exacat_model::codec::{Encode, Reader};
 use exacat_model::limits::NAME_BYTES_MAX;
 use exacat_model::{
-    At, Body, Booking, Deletion, DeletionId, DirId, Effect, Entry, EntryId, Guid, Lfn, Name, RecordKey,
-    RecordKind, Revision, SeNumber, TimeMs, TrashId, TrashItem,
+    At, Body, Deletion, DeletionId, DirId, Effect, Entry, EntryId, Guid, Lfn, Name, RecordKey, RecordKind,
+    Reservation, Revision, SeNumber, TimeMs, TrashId, TrashItem,
 };
-use exacat_store::{Account, Gate, Gates, Located, Page, Place, RecordEntry, Trace, Traces, UsageOf};
+use exacat_store::{
+    Account, Ancestor, Ancestors, EntryLocation, Located, Page, RecordEntry, Trace, Traces, UsageOf,
+};
 
 use super::deletions::deletion_of;
 use super::lookup::{AllOrNote, AsOf};
@@ -151,31 +153,39 @@ impl Lookup<'_> {
         let Some(found) = self.find_id(id)? else { return Ok(None) };
         let (entry, state) = (found.entry, self.state);
         if id == EntryId::Directory(DirId::ROOT) {
-            return Ok(Some(Located { entry, place: Place::Tree(Lfn::root()), gates: Gates::new() }));
+            return Ok(Some(Located {
+                entry,
+                place: EntryLocation::Tree(Lfn::root()),
+                ancestors: Ancestors::new(),
+            }));
         }
         if let Some(trash) = found.trash {
-            return Ok(Some(Located { entry, place: Place::Trash(trash), gates: Gates::new() }));
+            return Ok(Some(Located {
+                entry,
+                place: EntryLocation::Trash(trash),
+                ancestors: Ancestors::new(),
+            }));
         }
-        let mut gates: Gates = state
+        let mut ancestors: Ancestors = state
             .way_up(entry.at.parent)
-            .map(|(id, directory)| Gate {
+            .map(|(id, directory)| Ancestor {
                 id,
                 owner: directory.owner,
                 group: directory.group,
                 mode: directory.mode,
             })
             .collect();
-        gates.reverse();
+        ancestors.reverse();
         let place = match state.top(entry.at.parent) {
             Some(Top::Root) => {
                 let mut names = state.directories.path_of(entry.at.parent);
                 names.push(entry.at.name.as_str());
-                Place::Tree(Lfn::from_names(names))
+                EntryLocation::Tree(Lfn::from_names(names))
             }
-            Some(Top::Trash(trash)) => Place::Trash(trash),
+            Some(Top::Trash(trash)) => EntryLocation::Trash(trash),
             None => return Err(Defect::new(format!("{id:?} is in no directory"))),
         };
-        Ok(Some(Located { entry, place, gates }))
+        Ok(Some(Located { entry, place, ancestors }))
     }
 
     /// Returns many entries by their identities, with their places.
@@ -463,8 +473,8 @@ impl State {
     }
 
     /// Returns upload reservations in the order of their GUIDs.
-    pub fn bookings_page(&self, cursor: Option<Guid>, limit: usize) -> Page<Booking> {
-        page(self.bookings.range(after(cursor)).map(|(_, booking)| booking.clone()), limit)
+    pub fn reservations_page(&self, cursor: Option<Guid>, limit: usize) -> Page<Reservation> {
+        page(self.reservations.range(after(cursor)).map(|(_, reservation)| reservation.clone()), limit)
     }
 
     /// Returns records of one kind in the order of their keys.
@@ -486,8 +496,8 @@ impl State {
     }
 
     /// Returns upload reservations that have expired by `now`, longest ago first.
-    pub fn due_bookings(&self, now: TimeMs, limit: usize) -> Vec<Booking> {
-        let due = self.booking_expiry.iter().take_while(|(expires, _)| *expires <= now);
-        due.take(limit).filter_map(|(_, guid)| self.bookings.get(guid).cloned()).collect()
+    pub fn due_reservations(&self, now: TimeMs, limit: usize) -> Vec<Reservation> {
+        let due = self.reservation_expiry.iter().take_while(|(expires, _)| *expires <= now);
+        due.take(limit).filter_map(|(_, guid)| self.reservations.get(guid).cloned()).collect()
     }
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use exacat_model::codec::{Decode, DecodeError, Encode, Reader, put_varint};
-use exacat_model::{Booking, DirId, OperationId, Record, Revision, SeNumber, TimeMs};
+use exacat_model::{DirId, OperationId, Record, Reservation, Revision, SeNumber, TimeMs};
 use exacat_store::{Account, UsageOf};
 
 use super::{Above, Directory, Operations, State};
@@ -254,14 +254,14 @@ impl State {
                 }
                 self.records.insert(key, (record, revision));
             }
-            keyspace::BOOKINGS => {
-                let booking: Booking = decoded(row.rest)?;
-                self.booking_expiry.insert((booking.expires, booking.guid));
-                self.accounts.count_booking(booking.owner, true)?;
-                for replica in &booking.pending {
-                    self.accounts.ses.entry(replica.se).or_default().booked += 1;
+            keyspace::RESERVATIONS => {
+                let reservation: Reservation = decoded(row.rest)?;
+                self.reservation_expiry.insert((reservation.expires, reservation.guid));
+                self.accounts.count_reservation(reservation.owner, true)?;
+                for replica in &reservation.pending {
+                    self.accounts.ses.entry(replica.se).or_default().reserved += 1;
                 }
-                self.bookings.insert(booking.guid, booking);
+                self.reservations.insert(reservation.guid, reservation);
             }
             keyspace::DIRECTORIES => {
                 let id = DirId(keyspace::number(row.name).ok_or_else(bad)?);

@@ -13,13 +13,13 @@ use std::thread::JoinHandle;
 use async_trait::async_trait;
 use exacat_model::limits::{OPERATIONS_REMEMBERED, PAGE_ITEMS_MAX};
 use exacat_model::{
-    At, Audit, Booking, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, Guid, Lfn, Name,
-    OperationId, Record, RecordKey, RecordKind, Result, Revision, SeNumber, TimeMs, Timelines, TrashId,
+    At, Audit, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, Guid, Lfn, Name, OperationId,
+    Record, RecordKey, RecordKind, Reservation, Result, Revision, SeNumber, TimeMs, Timelines, TrashId,
     TrashItem,
 };
 use exacat_store::{
-    Account, ApplyError, ChangePage, Due, Files, Located, Page, RecordEntry, Request, Snapshots, Store,
-    StoreStatus, Trace, Traces, Trail, UsageOf, Walk, within_batch,
+    Account, ApplyError, ChangePage, Due, Files, Located, Page, RecordEntry, Request, Resolution, Snapshots,
+    Store, StoreStatus, Trace, Traces, Trail, UsageOf, within_batch,
 };
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -342,9 +342,9 @@ impl Store for EmbeddedStore {
         refused.into_iter().map(|refused| refused.map_or_else(&mut next, Err)).collect()
     }
 
-    async fn walk(&self, paths: &[Lfn]) -> Result<Vec<Walk>> {
+    async fn resolve(&self, paths: &[Lfn]) -> Result<Vec<Resolution>> {
         within_batch(paths.len())?;
-        self.look_as_of(|look| look.walk(&self.shared.hints, paths)).await
+        self.look_as_of(|look| look.resolve(&self.shared.hints, paths)).await
     }
 
     async fn files(&self, paths: &[Lfn]) -> Result<Files> {
@@ -413,17 +413,17 @@ impl Store for EmbeddedStore {
         self.look(|look| look.deletions(se, after, page(limit))).await
     }
 
-    async fn booking(&self, guid: Guid) -> Result<Option<Booking>> {
-        self.read(|state| Ok(state.booking(guid).cloned())).await
+    async fn reservation(&self, guid: Guid) -> Result<Option<Reservation>> {
+        self.read(|state| Ok(state.reservation(guid).cloned())).await
     }
 
-    async fn bookings(&self, after: Option<Guid>, limit: usize) -> Result<Page<Booking>> {
-        self.read(|state| Ok(state.bookings_page(after, page(limit)))).await
+    async fn reservations(&self, after: Option<Guid>, limit: usize) -> Result<Page<Reservation>> {
+        self.read(|state| Ok(state.reservations_page(after, page(limit)))).await
     }
 
     async fn due(&self, now: TimeMs, limit: usize) -> Result<Due> {
         let limit = page(limit);
-        let bookings = self.read(|state| Ok(state.due_bookings(now, limit))).await?;
+        let reservations = self.read(|state| Ok(state.due_reservations(now, limit))).await?;
         let mut entries = Vec::new();
         let mut cursor = None;
         // Several rounds happen only where very many entries below the trash are skipped. Each
@@ -434,7 +434,7 @@ impl Store for EmbeddedStore {
             entries.extend(found.0);
             cursor = found.1;
             if cursor.is_none() {
-                return Ok(Due { bookings, entries });
+                return Ok(Due { reservations, entries });
             }
         }
     }
@@ -541,7 +541,7 @@ impl Store for EmbeddedStore {
             kind: "embedded".to_owned(),
             revision: self.shared.durability.revision(),
             entries,
-            figures: list,
+            metrics: list,
             warnings,
         })
     }

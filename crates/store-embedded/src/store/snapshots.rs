@@ -229,7 +229,7 @@ fn cursor_of(token: u64) -> Cursor {
 impl Snapshots for EmbeddedStore {
     async fn snapshot(&self, id: OperationId, name: &SnapshotName) -> Result<Snapshot> {
         let (service, disk) = (Arc::clone(self.service()), self.disk());
-        let _alone = service.gate.lock().await;
+        let _alone = service.ancestor.lock().await;
         if service.was_done(id, name)
             && let Some(snapshot) = take::describe(&*disk, &service.data, name)?
         {
@@ -257,7 +257,7 @@ impl Snapshots for EmbeddedStore {
 
     async fn drop_snapshot(&self, id: OperationId, name: &SnapshotName) -> Result<()> {
         let (service, disk, name) = (Arc::clone(self.service()), self.disk(), name.clone());
-        let _alone = self.service().gate.lock().await;
+        let _alone = self.service().ancestor.lock().await;
         if service.was_done(id, &name) {
             return Ok(());
         }

@@ -6,7 +6,7 @@
 //! Variables: `SPEED_MILLIONS_OF_ROWS=2,8` sets the sizes, `SPEED_RUNS=16,8,1` the numbers of runs,
 //! `SPEED_ONLY=path` the measurements, `SPEED_ROUNDS=3` the repetitions.
 
-#![allow(clippy::print_stdout, reason = "figures are what it is for")]
+#![allow(clippy::print_stdout, reason = "metrics are what it is for")]
 
 use std::hint::black_box;
 use std::path::Path;

@@ -285,7 +285,7 @@ async fn a_disk_too_full_for_runs_recovers_by_itself() {
             }
             let outcomes = store.apply(workload.request()).await.unwrap();
             assert_eq!(outcomes, other.apply(same.request()).await.unwrap());
-            store.walk(&[exacat_model::Lfn::root()]).await.unwrap();
+            store.resolve(&[exacat_model::Lfn::root()]).await.unwrap();
         }
         let recovers = async {
             while store.flush().await.is_err() {

@@ -3,15 +3,15 @@
 use std::io;
 
 use exacat_model::{DirId, EntryId, ErrorKind, Lfn};
-use exacat_store::{ApplyError, Outcome, Store, WalkEnd};
+use exacat_store::{ApplyError, Outcome, ResolutionEnd, Store};
 
 use super::simulated::{Fault, SimulatedDisk};
 use super::workload::Workload;
 use super::{apply, assert_sound, file, history, mkdir, open, request, try_open};
 
 async fn is_there(store: &dyn Store, path: &str) -> bool {
-    let walk = store.walk(&[Lfn::parse(path).unwrap()]).await.unwrap().remove(0);
-    matches!(walk.end, WalkEnd::Found(_))
+    let walk = store.resolve(&[Lfn::parse(path).unwrap()]).await.unwrap().remove(0);
+    matches!(walk.end, ResolutionEnd::Found(_))
 }
 
 /// Goal: a full disk refuses changes and nothing else, until there is space again.
@@ -283,6 +283,6 @@ async fn requests_wait_for_a_place_in_the_queue() {
     }
     assert_eq!(history(&store, 1000).await.len(), 200);
     let status = store.status().await.unwrap();
-    let most = status.figures.iter().find(|(name, _)| name == "group_requests_max").unwrap().1;
+    let most = status.metrics.iter().find(|(name, _)| name == "group_requests_max").unwrap().1;
     assert!(most <= 64, "a group of {most} out of a queue of 4 and 64 KiB");
 }

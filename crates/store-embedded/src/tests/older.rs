@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use exacat_model::limits::OPERATION_AHEAD_MAX_MS;
 use exacat_model::{DirId, EntryId, Fingerprint, Lfn, Mutation, OperationId, Revision, TimeMs, UserId};
-use exacat_store::{ApplyError, Clock, Outcome, Request, Store, WalkEnd};
+use exacat_store::{ApplyError, Clock, Outcome, Request, ResolutionEnd, Store};
 
 use super::archiving::run;
 use super::simulated::{Random, SimulatedDisk};
@@ -57,8 +57,8 @@ impl Forgetful {
 
     /// Returns the entry at `/x`.
     async fn x(&self) -> Option<EntryId> {
-        match self.store.walk(&[Lfn::parse("/x").unwrap()]).await.unwrap().remove(0).end {
-            WalkEnd::Found(entry) => Some(entry.id()),
+        match self.store.resolve(&[Lfn::parse("/x").unwrap()]).await.unwrap().remove(0).end {
+            ResolutionEnd::Found(entry) => Some(entry.id()),
             _ => None,
         }
     }

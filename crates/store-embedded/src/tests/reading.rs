@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use exacat_model::{DirId, EntryId, Lfn};
-use exacat_store::{Files, Store, Walk, WalkEnd};
+use exacat_store::{Files, Resolution, ResolutionEnd, Store};
 
 use super::simulated::SimulatedDisk;
 use super::workload::Workload;
@@ -24,7 +24,7 @@ fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
 
 #[derive(Clone, Debug)]
 enum Question {
-    Walk(Lfn),
+    Resolution(Lfn),
     File(Lfn),
     List(DirId),
     Locate(EntryId),
@@ -32,7 +32,7 @@ enum Question {
 
 #[derive(Debug, PartialEq)]
 enum Told {
-    Walk(Vec<Walk>),
+    Resolution(Vec<Resolution>),
     File(Files),
     List(Option<exacat_store::Page<exacat_model::Entry>>),
     Locate(Vec<Option<exacat_store::Located>>),
@@ -40,7 +40,9 @@ enum Told {
 
 async fn tell(store: &EmbeddedStore, question: &Question) -> Told {
     match question {
-        Question::Walk(lfn) => Told::Walk(store.walk(std::slice::from_ref(lfn)).await.unwrap()),
+        Question::Resolution(lfn) => {
+            Told::Resolution(store.resolve(std::slice::from_ref(lfn)).await.unwrap())
+        }
         Question::File(lfn) => Told::File(store.files(std::slice::from_ref(lfn)).await.unwrap()),
         Question::List(id) => Told::List(store.list(*id, None, 50).await.unwrap()),
         Question::Locate(id) => Told::Locate(store.locate(&[*id]).await.unwrap()),
@@ -54,7 +56,7 @@ async fn questions(store: &EmbeddedStore) -> Vec<Question> {
     while let Some((path, id)) = open.pop() {
         for name in 0..24 {
             let lfn = Lfn::parse(&format!("{path}/name-{name}")).unwrap();
-            questions.extend([Question::Walk(lfn.clone()), Question::File(lfn)]);
+            questions.extend([Question::Resolution(lfn.clone()), Question::File(lfn)]);
         }
         for entry in store.list(id, None, 100).await.unwrap().map_or(Vec::new(), |page| page.items) {
             if let Some(below) = entry.directory() {
@@ -62,7 +64,7 @@ async fn questions(store: &EmbeddedStore) -> Vec<Question> {
             }
         }
     }
-    questions.push(Question::Walk(Lfn::root()));
+    questions.push(Question::Resolution(Lfn::root()));
     questions.extend((1..14).map(|id| Question::List(DirId(id))));
     questions.extend((1..14).map(|id| Question::Locate(EntryId::Directory(DirId(id)))));
     questions.extend((1..40).map(|number| Question::Locate(EntryId::Object(guid(number)))));
@@ -124,7 +126,7 @@ async fn only_what_a_write_changes_waits_for_it() {
     let store = open_without_runs(&disk);
     let ask = |path: &str| {
         let (store, lfn) = (Arc::clone(&store), Lfn::parse(path).unwrap());
-        async move { store.walk(&[lfn]).await.unwrap().remove(0).end }
+        async move { store.resolve(&[lfn]).await.unwrap().remove(0).end }
     };
     let new = vec![mkdir(DirId::ROOT, "a"), mkdir(DirId::ROOT, "b"), file(DirId(2), "old", 1)];
     super::apply(&store, 1, new).await;
@@ -134,14 +136,14 @@ async fn only_what_a_write_changes_waits_for_it() {
         async move { store.apply(request(2, vec![file(DirId(2), "new", 2)])).await.unwrap() }
     });
     disk.wait_for_held_sync();
-    assert!(matches!(at_once(ask("/a/old")), Some(WalkEnd::Found(_))));
-    assert!(matches!(at_once(ask("/b/none")), Some(WalkEnd::Missing { .. })));
+    assert!(matches!(at_once(ask("/a/old")), Some(ResolutionEnd::Found(_))));
+    assert!(matches!(at_once(ask("/b/none")), Some(ResolutionEnd::Missing { .. })));
     assert!(at_once(store.list(DirId(3), None, 10)).is_some());
     // The write decides whether these entries exist.
     assert!(at_once(ask("/a/new")).is_none() && at_once(ask("/a/none")).is_none());
     assert!(at_once(store.list(DirId(2), None, 10)).is_none());
     disk.hold_syncs(false);
-    assert!(matches!(ask("/a/new").await, WalkEnd::Found(_)));
+    assert!(matches!(ask("/a/new").await, ResolutionEnd::Found(_)));
     writing.await.unwrap();
     // A directory that moves takes all paths with it.
     disk.hold_syncs(true);
@@ -155,6 +157,6 @@ async fn only_what_a_write_changes_waits_for_it() {
     disk.wait_for_held_sync();
     assert!(at_once(ask("/b/a/old")).is_none() && at_once(ask("/a/old")).is_none());
     disk.hold_syncs(false);
-    assert!(matches!(ask("/b/a/old").await, WalkEnd::Found(_)));
+    assert!(matches!(ask("/b/a/old").await, ResolutionEnd::Found(_)));
     moving.await.unwrap();
 }

@@ -58,7 +58,15 @@ async fn seen(store: &dyn Store) -> Vec<String> {
         }
     }
     all.extend(store.trash(None, 1000).await.unwrap().items.iter().map(|item| format!("{item:?}")));
-    all.extend(store.bookings(None, 1000).await.unwrap().items.iter().map(|booking| format!("{booking:?}")));
+    all.extend(
+        store
+            .reservations(None, 1000)
+            .await
+            .unwrap()
+            .items
+            .iter()
+            .map(|reservation| format!("{reservation:?}")),
+    );
     let mut of = vec![UsageOf::Directory(DirId::ROOT)];
     of.extend((0..4).map(|user| UsageOf::User(UserId(user))));
     for se in (1..4).map(SeNumber) {
@@ -107,7 +115,7 @@ async fn whatever_is_merged_when_the_state_is_that_of_the_reference() {
         assert_sound(&store).await;
         let status = store.status().await.unwrap();
         merged += status
-            .figures
+            .metrics
             .iter()
             .find(|(name, _)| name == "compactions_total")
             .map_or(0, |(_, count)| *count);

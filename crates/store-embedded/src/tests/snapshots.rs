@@ -8,7 +8,7 @@ use std::sync::Arc;
 use exacat_model::{
     Change, Cursor, Difference, DirId, Entry, EntryAt, EntryId, ErrorKind, Revision, SnapshotName,
 };
-use exacat_store::{ApplyError, Place, Snapshots, Store, WalkEnd};
+use exacat_store::{ApplyError, EntryLocation, ResolutionEnd, Snapshots, Store};
 
 use super::simulated::{Fault, Random, SimulatedDisk};
 use super::workload::Workload;
@@ -54,8 +54,8 @@ const DIRECTORIES: u64 = 200;
 /// Returns every entry by its place, in the tree and below the trash.
 pub async fn entries(store: &EmbeddedStore) -> BTreeMap<(u64, Vec<u8>), Entry> {
     let mut all = BTreeMap::new();
-    let root = store.walk(&[exacat_model::Lfn::root()]).await.unwrap().remove(0);
-    let WalkEnd::Found(root) = root.end else { panic!("there is a root") };
+    let root = store.resolve(&[exacat_model::Lfn::root()]).await.unwrap().remove(0);
+    let ResolutionEnd::Found(root) = root.end else { panic!("there is a root") };
     all.insert((0, b"/".to_vec()), *root);
     for number in 1..DIRECTORIES {
         if let Some(page) = store.list(DirId(number), None, 1000).await.unwrap() {
@@ -313,7 +313,7 @@ impl State<'_> {
 
     async fn in_tree(&self, id: EntryId) -> Option<EntryAt> {
         match self.store.locate(&[id]).await.unwrap().remove(0)? {
-            exacat_store::Located { entry, place: Place::Tree(lfn), .. } => {
+            exacat_store::Located { entry, place: EntryLocation::Tree(lfn), .. } => {
                 let lfn = if id == EntryId::Directory(DirId::ROOT) { exacat_model::Lfn::root() } else { lfn };
                 Some(EntryAt { lfn, entry })
             }

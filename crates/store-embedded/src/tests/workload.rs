@@ -1,8 +1,9 @@
 //! A random workload from a seed: every kind of mutation, on few names, so that mutations meet.
 
 use exacat_model::{
-    BookedReplica, Booking, Checksum, Checksums, DirId, Edit, Expect, File, GroupId, Lfn, Location, Mode,
-    Mutation, NewBody, PurgeTarget, Replica, ReplicaState, Revision, SeNumber, Tag, TimeMs, TrashId, UserId,
+    Checksum, Checksums, DirId, Edit, Expect, File, GroupId, Lfn, Location, Mode, Mutation, NewBody,
+    PurgeTarget, Replica, ReplicaState, Reservation, ReservedReplica, Revision, SeNumber, Tag, TimeMs,
+    TrashId, UserId,
 };
 use exacat_store::Request;
 
@@ -96,7 +97,7 @@ impl Workload {
             }
             17 => {
                 self.guids += 1;
-                Mutation::Book(Box::new(Booking {
+                Mutation::Reserve(Box::new(Reservation {
                     guid: guid(self.guids),
                     lfn: Lfn::parse("/up/load").unwrap(),
                     owner: UserId(0),
@@ -108,8 +109,8 @@ impl Workload {
                     created: TimeMs(0),
                     expires: TimeMs(u64::MAX),
                     pending: vec![
-                        BookedReplica { se: SeNumber(2), location: Location::Derived },
-                        BookedReplica { se: SeNumber(1), location: Location::Derived },
+                        ReservedReplica { se: SeNumber(2), location: Location::Derived },
+                        ReservedReplica { se: SeNumber(1), location: Location::Derived },
                     ],
                     exists: false,
                 }))

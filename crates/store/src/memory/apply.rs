@@ -4,8 +4,8 @@
 use std::collections::btree_map::Entry as Slot;
 
 use exacat_model::{
-    At, Booking, Change, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, GroupId, Guid,
-    QuotaOf, Record, RecordKey, RecordKind, Result, Revision, SeNumber, TrashId, Usage, UserId,
+    At, Change, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, GroupId, Guid, QuotaOf,
+    Record, RecordKey, RecordKind, Reservation, Result, Revision, SeNumber, TrashId, Usage, UserId,
 };
 
 use super::state::State;
@@ -64,12 +64,12 @@ impl View for State {
         self.members.get(&collection).is_some_and(|members| members.contains(&guid))
     }
 
-    fn booking(&self, guid: Guid) -> Option<Booking> {
-        self.bookings.get(&guid).cloned()
+    fn reservation(&self, guid: Guid) -> Option<Reservation> {
+        self.reservations.get(&guid).cloned()
     }
 
-    fn bookings_of(&self, user: UserId) -> usize {
-        self.bookings.values().filter(|booking| booking.owner == user).count()
+    fn reservations_of(&self, user: UserId) -> usize {
+        self.reservations.values().filter(|reservation| reservation.owner == user).count()
     }
 
     fn record(&self, key: RecordKey) -> Option<(Record, Revision)> {
@@ -92,11 +92,11 @@ impl View for State {
         let (mut sum, reserved) = match of {
             QuotaOf::User(user) => (
                 self.usage_where(|entry| entry.owner == user),
-                self.reserved_where(|booking| booking.owner == user),
+                self.reserved_where(|reservation| reservation.owner == user),
             ),
             QuotaOf::Group(group) => (
                 self.usage_where(|entry| entry.group == group),
-                self.reserved_where(|booking| booking.group == group),
+                self.reserved_where(|reservation| reservation.group == group),
             ),
         };
         sum.add(&reserved);
@@ -114,8 +114,8 @@ impl View for State {
         if self.deletions.keys().any(|(of, _)| *of == se) {
             return Some("has deletions to do");
         }
-        let booked = |booking: &Booking| booking.pending.iter().any(|pending| pending.se == se);
-        self.bookings.values().any(booked).then_some("has uploads in flight")
+        let reserved = |reservation: &Reservation| reservation.pending.iter().any(|pending| pending.se == se);
+        self.reservations.values().any(reserved).then_some("has uploads in flight")
     }
 }
 
@@ -170,12 +170,12 @@ impl rules::State for State {
         }
     }
 
-    fn put_booking(&mut self, booking: Booking) {
-        self.bookings.insert(booking.guid, booking);
+    fn put_reservation(&mut self, reservation: Reservation) {
+        self.reservations.insert(reservation.guid, reservation);
     }
 
-    fn drop_booking(&mut self, guid: Guid) {
-        self.bookings.remove(&guid);
+    fn drop_reservation(&mut self, guid: Guid) {
+        self.reservations.remove(&guid);
     }
 
     fn put_record(&mut self, key: RecordKey, record: Option<Record>, revision: Revision) {

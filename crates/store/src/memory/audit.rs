@@ -17,7 +17,7 @@ pub(super) fn audit(state: &State) -> Audit {
     entries(state, &mut audit);
     usage(state, &mut audit);
     collections(state, &mut audit);
-    bookings(state, &mut audit);
+    reservations(state, &mut audit);
     records(state, &mut audit);
     deletions(state, &mut audit);
     history(state, &mut audit);
@@ -125,22 +125,22 @@ fn collections(state: &State, audit: &mut Audit) {
 
 /// Checks that each upload reservation is under its own GUID, has pending replicas on registered
 /// storage elements, and knows whether its file exists.
-fn bookings(state: &State, audit: &mut Audit) {
-    for (guid, booking) in &state.bookings {
-        if booking.guid != *guid || booking.pending.is_empty() {
-            audit.find("bookings", guid, "it is of another GUID, or nothing is pending");
+fn reservations(state: &State, audit: &mut Audit) {
+    for (guid, reservation) in &state.reservations {
+        if reservation.guid != *guid || reservation.pending.is_empty() {
+            audit.find("reservations", guid, "it is of another GUID, or nothing is pending");
         }
-        for pending in &booking.pending {
+        for pending in &reservation.pending {
             if !state.records.contains_key(&RecordKey::Se(pending.se)) {
-                audit.find("bookings", guid, format!("SE {} is not registered", pending.se.0));
+                audit.find("reservations", guid, format!("SE {} is not registered", pending.se.0));
             }
         }
         // The reverse is possible: the file was purged after the reservation.
-        if !booking.exists && state.find(EntryId::Object(*guid)).is_some() {
-            audit.find("bookings", guid, "the file is there, and it says it is not");
+        if !reservation.exists && state.find(EntryId::Object(*guid)).is_some() {
+            audit.find("reservations", guid, "the file is there, and it says it is not");
         }
     }
-    checked(audit, "bookings", state.bookings.len());
+    checked(audit, "reservations", state.reservations.len());
 }
 
 /// Checks that each record is under its own key, has a unique name, and refers to existing records.
@@ -191,7 +191,7 @@ fn history(state: &State, audit: &mut Audit) {
         && again.entries == state.entries
         && again.trash == state.trash
         && again.members == state.members
-        && again.bookings == state.bookings
+        && again.reservations == state.reservations
         && again.records == state.records
         && again.deletions == state.deletions
         && again.next_directory == state.next_directory

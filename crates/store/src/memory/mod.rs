@@ -20,16 +20,16 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use exacat_model::{
-    At, Audit, Booking, Change, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, Guid, Lfn,
-    Name, Record, RecordKey, RecordKind, Result, Revision, SeNumber, TimeMs, TimelineId, Timelines, TrashId,
-    TrashItem,
+    At, Audit, Change, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, Guid, Lfn, Name,
+    Record, RecordKey, RecordKind, Reservation, Result, Revision, SeNumber, TimeMs, TimelineId, Timelines,
+    TrashId, TrashItem,
 };
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::{
     Account, ApplyError, ChangePage, Clock, Due, Located, Outcome, Page, RecordEntry, Refusal, Request,
-    Store, StoreStatus, Trace, Traces, UsageOf, Walk, rules, within_batch,
+    Resolution, Store, StoreStatus, Trace, Traces, UsageOf, rules, within_batch,
 };
 use state::State;
 
@@ -176,8 +176,8 @@ impl Store for MemoryStore {
         Ok(outcomes)
     }
 
-    async fn walk(&self, paths: &[Lfn]) -> Result<Vec<Walk>> {
-        self.read(|state| reads::walk(state, paths))
+    async fn resolve(&self, paths: &[Lfn]) -> Result<Vec<Resolution>> {
+        self.read(|state| reads::resolve(state, paths))
     }
 
     async fn locate(&self, ids: &[EntryId]) -> Result<Vec<Option<Located>>> {
@@ -232,12 +232,12 @@ impl Store for MemoryStore {
         self.read(|state| Ok(reads::deletions(state, se, after, limit)))
     }
 
-    async fn booking(&self, guid: Guid) -> Result<Option<Booking>> {
-        self.read(|state| Ok(state.bookings.get(&guid).cloned()))
+    async fn reservation(&self, guid: Guid) -> Result<Option<Reservation>> {
+        self.read(|state| Ok(state.reservations.get(&guid).cloned()))
     }
 
-    async fn bookings(&self, after: Option<Guid>, limit: usize) -> Result<Page<Booking>> {
-        self.read(|state| Ok(reads::bookings(state, after, limit)))
+    async fn reservations(&self, after: Option<Guid>, limit: usize) -> Result<Page<Reservation>> {
+        self.read(|state| Ok(reads::reservations(state, after, limit)))
     }
 
     async fn due(&self, now: TimeMs, limit: usize) -> Result<Due> {

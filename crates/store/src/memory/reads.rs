@@ -4,14 +4,14 @@ use std::ops::Bound;
 
 use exacat_model::limits::PAGE_ITEMS_MAX;
 use exacat_model::{
-    At, Booking, Deletion, DeletionId, DirId, Entry, EntryId, Error, Guid, Lfn, Name, RecordKey, RecordKind,
-    Result, Revision, SeNumber, TimeMs, TrashId, TrashItem, Usage,
+    At, Deletion, DeletionId, DirId, Entry, EntryId, Error, Guid, Lfn, Name, RecordKey, RecordKind,
+    Reservation, Result, Revision, SeNumber, TimeMs, TrashId, TrashItem, Usage,
 };
 
 use super::state::State;
 use crate::rules::{self, Trashed, View};
 use crate::{
-    Account, ChangePage, Due, Located, Page, RecordEntry, StoreStatus, Trace, Traces, UsageOf, Walk,
+    Account, ChangePage, Due, Located, Page, RecordEntry, Resolution, StoreStatus, Trace, Traces, UsageOf,
     within_batch,
 };
 
@@ -27,9 +27,9 @@ fn after<K>(key: Option<K>) -> (Bound<K>, Bound<K>) {
     (key.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded)
 }
 
-pub(super) fn walk(state: &State, paths: &[Lfn]) -> Result<Vec<Walk>> {
+pub(super) fn resolve(state: &State, paths: &[Lfn]) -> Result<Vec<Resolution>> {
     within_batch(paths.len())?;
-    Ok(paths.iter().map(|path| rules::walk(state, path)).collect())
+    Ok(paths.iter().map(|path| rules::resolve(state, path)).collect())
 }
 
 pub(super) fn locate(state: &State, ids: &[EntryId]) -> Result<Vec<Option<Located>>> {
@@ -59,11 +59,11 @@ fn usage_one(state: &State, of: UsageOf) -> Account {
         UsageOf::Directory(directory) => account.usage = state.usage_below(directory),
         UsageOf::User(user) => {
             account.usage = state.usage_where(|entry| entry.owner == user);
-            account.reserved = state.reserved_where(|booking| booking.owner == user);
+            account.reserved = state.reserved_where(|reservation| reservation.owner == user);
         }
         UsageOf::Group(group) => {
             account.usage = state.usage_where(|entry| entry.group == group);
-            account.reserved = state.reserved_where(|booking| booking.group == group);
+            account.reserved = state.reserved_where(|reservation| reservation.group == group);
         }
         UsageOf::Se(se) => {
             for file in state.all().filter_map(Entry::file) {
@@ -153,14 +153,14 @@ pub(super) fn deletions(
     page(queue.map(|(_, deletion)| deletion.clone()), limit)
 }
 
-pub(super) fn bookings(state: &State, after_guid: Option<Guid>, limit: usize) -> Page<Booking> {
-    page(state.bookings.range(after(after_guid)).map(|(_, booking)| booking.clone()), limit)
+pub(super) fn reservations(state: &State, after_guid: Option<Guid>, limit: usize) -> Page<Reservation> {
+    page(state.reservations.range(after(after_guid)).map(|(_, reservation)| reservation.clone()), limit)
 }
 
 pub(super) fn due(state: &State, now: TimeMs, limit: usize) -> Due {
-    let mut bookings: Vec<&Booking> =
-        state.bookings.values().filter(|booking| booking.expires <= now).collect();
-    bookings.sort_by_key(|booking| (booking.expires, booking.guid));
+    let mut reservations: Vec<&Reservation> =
+        state.reservations.values().filter(|reservation| reservation.expires <= now).collect();
+    reservations.sort_by_key(|reservation| (reservation.expires, reservation.guid));
     let expired = |entry: &&Entry| entry.expires.is_some_and(|expires| expires <= now);
     let mut entries: Vec<&Entry> = state
         .placed()
@@ -171,7 +171,7 @@ pub(super) fn due(state: &State, now: TimeMs, limit: usize) -> Due {
     entries.sort_by_key(|entry| (entry.expires, entry.id()));
     let limit = limit.min(PAGE_ITEMS_MAX);
     Due {
-        bookings: bookings.into_iter().take(limit).cloned().collect(),
+        reservations: reservations.into_iter().take(limit).cloned().collect(),
         entries: entries.into_iter().take(limit).cloned().collect(),
     }
 }
@@ -216,9 +216,9 @@ pub(super) fn status(state: &State) -> StoreStatus {
         kind: "memory".to_owned(),
         revision: state.revision,
         entries: count(state.all().count()),
-        figures: vec![
+        metrics: vec![
             ("trash_items".to_owned(), count(state.trash.len())),
-            ("bookings".to_owned(), count(state.bookings.len())),
+            ("reservations".to_owned(), count(state.reservations.len())),
             ("deletions".to_owned(), count(state.deletions.len())),
             ("records".to_owned(), count(state.records.len())),
             ("changes".to_owned(), count(state.changes.len())),

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use exacat_model::{
-    At, Booking, Change, Deletion, DeletionId, DirId, Entry, EntryId, Fingerprint, Guid, Name, OperationId,
-    Record, RecordKey, Revision, SeNumber, TimeMs, TrashId, Usage,
+    At, Change, Deletion, DeletionId, DirId, Entry, EntryId, Fingerprint, Guid, Name, OperationId, Record,
+    RecordKey, Reservation, Revision, SeNumber, TimeMs, TrashId, Usage,
 };
 
 use crate::Outcome;
@@ -26,7 +26,7 @@ pub(super) struct State {
     pub trash: BTreeMap<TrashId, Trashed>,
     /// Members of each collection.
     pub members: BTreeMap<Guid, BTreeSet<Guid>>,
-    pub bookings: BTreeMap<Guid, Booking>,
+    pub reservations: BTreeMap<Guid, Reservation>,
     pub records: BTreeMap<RecordKey, (Record, Revision)>,
     pub deletions: BTreeMap<(SeNumber, DeletionId), Deletion>,
     pub changes: Vec<Change>,
@@ -50,7 +50,7 @@ impl State {
             entries: BTreeMap::new(),
             trash: BTreeMap::new(),
             members: BTreeMap::new(),
-            bookings: BTreeMap::new(),
+            reservations: BTreeMap::new(),
             records: rules::new_records()
                 .into_iter()
                 .map(|record| (record.key(), (record, Revision(0))))
@@ -150,10 +150,10 @@ impl State {
     }
 
     /// Returns what all upload reservations that satisfy `wanted` hold.
-    pub fn reserved_where(&self, wanted: impl Fn(&Booking) -> bool) -> Usage {
+    pub fn reserved_where(&self, wanted: impl Fn(&Reservation) -> bool) -> Usage {
         let mut sum = Usage::default();
-        for booking in self.bookings.values().filter(|booking| wanted(booking)) {
-            sum.add(&booking.reserved());
+        for reservation in self.reservations.values().filter(|reservation| wanted(reservation)) {
+            sum.add(&reservation.reserved());
         }
         sum
     }

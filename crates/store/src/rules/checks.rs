@@ -2,7 +2,7 @@
 
 use exacat_model::limits::{DEPTH_MAX, FILE_BYTES_MAX};
 use exacat_model::{
-    At, Booking, DirId, Entry, EntryId, Expect, Guid, Name, QuotaOf, Record, RecordKey, Replica, Usage,
+    At, DirId, Entry, EntryId, Expect, Guid, Name, QuotaOf, Record, RecordKey, Replica, Reservation, Usage,
 };
 
 use super::refusals::{self, QUOTA_METRICS};
@@ -71,7 +71,7 @@ pub(super) fn counted_without(
     state: &dyn View,
     of: QuotaOf,
     entry: Option<EntryId>,
-    booking: Option<Guid>,
+    reservation: Option<Guid>,
 ) -> Usage {
     let mut sum = state.counted(of);
     // Counters are exact, so they include the subtracted values.
@@ -84,16 +84,18 @@ pub(super) fn counted_without(
             sum = sum.minus(&Usage::of(&entry)).unwrap_or_default();
         }
     }
-    if let Some(booking) = booking.and_then(|guid| state.booking(guid)).filter(|one| reserves_from(one, of)) {
-        sum = sum.minus(&booking.reserved()).unwrap_or_default();
+    if let Some(reservation) =
+        reservation.and_then(|guid| state.reservation(guid)).filter(|one| reserves_from(one, of))
+    {
+        sum = sum.minus(&reservation.reserved()).unwrap_or_default();
     }
     sum
 }
 
-pub(super) fn reserves_from(booking: &Booking, of: QuotaOf) -> bool {
+pub(super) fn reserves_from(reservation: &Reservation, of: QuotaOf) -> bool {
     match of {
-        QuotaOf::User(user) => booking.owner == user,
-        QuotaOf::Group(group) => booking.group == group,
+        QuotaOf::User(user) => reservation.owner == user,
+        QuotaOf::Group(group) => reservation.group == group,
     }
 }
 

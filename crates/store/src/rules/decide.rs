@@ -4,13 +4,13 @@
 use std::collections::BTreeSet;
 
 use exacat_model::limits::{
-    BOOKINGS_PER_USER_MAX, EDITS_PER_UPDATE_MAX, GROUPS_PER_USER_MAX, REPLICAS_PER_BOOKING_MAX,
-    REPLICAS_PER_FILE_MAX, TAGS_PER_ENTRY_MAX,
+    EDITS_PER_UPDATE_MAX, GROUPS_PER_USER_MAX, REPLICAS_PER_FILE_MAX, REPLICAS_PER_RESERVATION_MAX,
+    RESERVATIONS_PER_USER_MAX, TAGS_PER_ENTRY_MAX,
 };
 use exacat_model::{
-    At, Body, Booking, Checksums, DeletionId, DirId, Effect, Entry, EntryId, Expect, ExpectRecord, File,
-    Guid, Location, Mutation, NewBody, NewEntry, PurgeTarget, QuotaOf, Record, RecordKey, Replica,
-    ReplicaState, Revision, SeNumber, SeStatus, TimeMs, TrashId, Usage,
+    At, Body, Checksums, DeletionId, DirId, Effect, Entry, EntryId, Expect, ExpectRecord, File, Guid,
+    Location, Mutation, NewBody, NewEntry, PurgeTarget, QuotaOf, Record, RecordKey, Replica, ReplicaState,
+    Reservation, Revision, SeNumber, SeStatus, TimeMs, TrashId, Usage,
 };
 
 use super::checks::{
@@ -35,7 +35,7 @@ pub fn decide(state: &dyn View, mutation: &Mutation, revision: Revision, time: T
         Mutation::Restore { trash, to } => restore(state, *trash, to),
         Mutation::RestoreBelow { from, expect, to } => restore_below(state, from, *expect, to),
         Mutation::Purge(target) => purge(state, target),
-        Mutation::Book(booking) => book(state, booking, time),
+        Mutation::Reserve(reservation) => reserve(state, reservation, time),
         Mutation::Commit { guid, se, at, size, checksums } => {
             let wish = CommitWish { guid: *guid, se: *se, at, size: *size, checksums };
             commit(state, &wish, revision, time)
@@ -76,7 +76,7 @@ fn create(state: &dyn View, new: &NewEntry, revision: Revision, time: TimeMs) ->
         body,
     };
     if let Some(guid) = entry.guid()
-        && (state.find(EntryId::Object(guid)).is_some() || state.booking(guid).is_some())
+        && (state.find(EntryId::Object(guid)).is_some() || state.reservation(guid).is_some())
     {
         return Err(Refusal::GuidInUse);
     }
@@ -191,11 +191,11 @@ fn purge(state: &dyn View, target: &PurgeTarget) -> Decided {
 
 // ---- uploads ----
 
-fn book(state: &dyn View, wish: &Booking, time: TimeMs) -> Decided {
+fn reserve(state: &dyn View, wish: &Reservation, time: TimeMs) -> Decided {
     if wish.pending.is_empty() {
         return Err(refusals::upload_without_se());
     }
-    limit(wish.pending.len(), REPLICAS_PER_BOOKING_MAX, refusals::too_many_reserved)?;
+    limit(wish.pending.len(), REPLICAS_PER_RESERVATION_MAX, refusals::too_many_reserved)?;
     let ses: BTreeSet<SeNumber> = wish.pending.iter().map(|pending| pending.se).collect();
     if ses.len() < wish.pending.len() {
         return Err(refusals::upload_twice_on_one_se());
@@ -207,7 +207,7 @@ fn book(state: &dyn View, wish: &Booking, time: TimeMs) -> Decided {
         return Err(refusals::upload_into_archive());
     }
     size_limit(wish.size)?;
-    let before = state.booking(wish.guid);
+    let before = state.reservation(wish.guid);
     if before.as_ref().is_some_and(|before| before.owner != wish.owner) {
         return Err(Refusal::GuidInUse);
     }
@@ -231,24 +231,24 @@ fn book(state: &dyn View, wish: &Booking, time: TimeMs) -> Decided {
         }
     }
     // A replaced reservation has the same owner.
-    let others = state.bookings_of(wish.owner).saturating_sub(usize::from(before.is_some()));
-    limit(others + 1, BOOKINGS_PER_USER_MAX, refusals::too_many_uploads)?;
-    let mut booking = wish.clone();
-    booking.exists = there.is_some();
-    booking.created = time;
-    booking.pending.sort_by_key(|pending| pending.se);
-    for of in [QuotaOf::User(booking.owner), QuotaOf::Group(booking.group)] {
-        let rest = counted_without(state, of, None, Some(booking.guid));
+    let others = state.reservations_of(wish.owner).saturating_sub(usize::from(before.is_some()));
+    limit(others + 1, RESERVATIONS_PER_USER_MAX, refusals::too_many_uploads)?;
+    let mut reservation = wish.clone();
+    reservation.exists = there.is_some();
+    reservation.created = time;
+    reservation.pending.sort_by_key(|pending| pending.se);
+    for of in [QuotaOf::User(reservation.owner), QuotaOf::Group(reservation.group)] {
+        let rest = counted_without(state, of, None, Some(reservation.guid));
         // `was` includes the replaced reservation: a smaller one in its place must not be refused
         // for a limit that is exceeded already.
         let (mut was, mut will_be) = (rest, rest);
         if let Some(before) = before.as_ref().filter(|before| reserves_from(before, of)) {
             was.add(&before.reserved());
         }
-        will_be.add(&booking.reserved());
+        will_be.add(&reservation.reserved());
         quota_allows(state, of, &was, &will_be)?;
     }
-    Ok(Some(Effect::Booked { booking: Box::new(booking), before: before.map(Box::new) }))
+    Ok(Some(Effect::Reserved { reservation: Box::new(reservation), before: before.map(Box::new) }))
 }
 
 fn in_tree(state: &dyn View, entry: &Entry, trash: Option<TrashId>) -> bool {
@@ -265,18 +265,19 @@ struct CommitWish<'a> {
 }
 
 fn commit(state: &dyn View, wish: &CommitWish<'_>, revision: Revision, time: TimeMs) -> Decided {
-    let booking = state.booking(wish.guid).ok_or(Refusal::NotFound)?;
-    let pending = booking.pending.iter().find(|pending| pending.se == wish.se).ok_or(Refusal::NotFound)?;
-    if booking.expires <= time {
+    let reservation = state.reservation(wish.guid).ok_or(Refusal::NotFound)?;
+    let pending =
+        reservation.pending.iter().find(|pending| pending.se == wish.se).ok_or(Refusal::NotFound)?;
+    if reservation.expires <= time {
         return Err(Refusal::Expired);
     }
-    if booking.size != wish.size {
-        return Err(refusals::other_size_written(booking.size, wish.size));
+    if reservation.size != wish.size {
+        return Err(refusals::other_size_written(reservation.size, wish.size));
     }
-    if booking.checksums.contradicts(wish.checksums) {
+    if reservation.checksums.contradicts(wish.checksums) {
         return Err(refusals::other_checksum_written());
     }
-    let mut known = booking.checksums.clone();
+    let mut known = reservation.checksums.clone();
     for checksum in wish.checksums.iter() {
         known.add(*checksum).map_err(refusals::checksum)?;
     }
@@ -313,16 +314,16 @@ fn commit(state: &dyn View, wish: &CommitWish<'_>, revision: Revision, time: Tim
             name_free(state, wish.at)?;
             let file = File {
                 guid: wish.guid,
-                size: Some(booking.size),
+                size: Some(reservation.size),
                 checksums: known,
-                job: booking.job,
+                job: reservation.job,
                 replicas: vec![replica.clone()],
             };
             let entry = Entry {
                 at: wish.at.clone(),
-                owner: booking.owner,
-                group: booking.group,
-                mode: booking.mode,
+                owner: reservation.owner,
+                group: reservation.group,
+                mode: reservation.mode,
                 created: time,
                 modified: time,
                 revision,
@@ -338,14 +339,14 @@ fn commit(state: &dyn View, wish: &CommitWish<'_>, revision: Revision, time: Tim
 }
 
 fn release(state: &dyn View, guid: Guid, se: Option<SeNumber>, only_expired: bool, time: TimeMs) -> Decided {
-    let booking = state.booking(guid).ok_or(Refusal::NotFound)?;
-    if se.is_some_and(|se| booking.pending.iter().all(|pending| pending.se != se)) {
+    let reservation = state.reservation(guid).ok_or(Refusal::NotFound)?;
+    if se.is_some_and(|se| reservation.pending.iter().all(|pending| pending.se != se)) {
         return Err(Refusal::NotFound);
     }
-    if only_expired && booking.expires > time {
+    if only_expired && reservation.expires > time {
         return Err(Refusal::Stale);
     }
-    Ok(Some(Effect::Released { booking: Box::new(booking), se }))
+    Ok(Some(Effect::Released { reservation: Box::new(reservation), se }))
 }
 
 fn dequeue(state: &dyn View, se: SeNumber, done: &[DeletionId]) -> Decided {

@@ -2,8 +2,8 @@
 //! reproduces the state (clause H3).
 
 use exacat_model::{
-    Body, Booking, Change, Deletion, DeletionId, Effect, Entry, FieldChange, Guid, Location, PurgeTarget,
-    QuotaOf, Record, RecordKey, Replica, SeNumber, TrashId,
+    Body, Change, Deletion, DeletionId, Effect, Entry, FieldChange, Guid, Location, PurgeTarget, QuotaOf,
+    Record, RecordKey, Replica, Reservation, SeNumber, TrashId,
 };
 
 use super::edits::Edited;
@@ -88,10 +88,10 @@ pub fn perform(state: &mut dyn State, change: &Change) -> Option<()> {
             }
             Some(())
         }
-        Effect::Booked { booking, before } => {
-            state.put_booking((**booking).clone());
-            for pending in &booking.pending {
-                take_off_queue(state, pending.se, booking.guid, &pending.location);
+        Effect::Reserved { reservation, before } => {
+            state.put_reservation((**reservation).clone());
+            for pending in &reservation.pending {
+                take_off_queue(state, pending.se, reservation.guid, &pending.location);
             }
             if let Some(before) = before {
                 give_up(state, change, before, None);
@@ -115,14 +115,14 @@ pub fn perform(state: &mut dyn State, change: &Change) -> Option<()> {
                 }
             }
             wanted(state, *guid, replica);
-            let booking = state.booking(*guid)?;
-            end_pending(state, Booking { exists: true, ..booking }, Some(replica.se));
+            let reservation = state.reservation(*guid)?;
+            end_pending(state, Reservation { exists: true, ..reservation }, Some(replica.se));
             Some(())
         }
-        Effect::Released { booking, se } => {
-            let kept = state.booking(booking.guid)?;
+        Effect::Released { reservation, se } => {
+            let kept = state.reservation(reservation.guid)?;
             end_pending(state, kept, *se);
-            give_up(state, change, booking, *se);
+            give_up(state, change, reservation, *se);
             Some(())
         }
         Effect::Dequeued { se, done } => {
@@ -177,7 +177,7 @@ fn queue(
 }
 
 /// Queues the pending copies of an ended upload reservation for deletion, on one SE or on all.
-fn give_up(state: &mut dyn State, change: &Change, was: &Booking, se: Option<SeNumber>) {
+fn give_up(state: &mut dyn State, change: &Change, was: &Reservation, se: Option<SeNumber>) {
     let ended = was.pending.iter().filter(|pending| se.is_none_or(|se| se == pending.se));
     for (pending, index) in ended.zip(0..) {
         let id = DeletionId { revision: change.revision, index };
@@ -202,12 +202,12 @@ fn take_off_queue(state: &mut dyn State, se: SeNumber, guid: Guid, location: &Lo
 
 /// Ends one pending replica of an upload reservation, or all; ends the reservation with the last
 /// one.
-fn end_pending(state: &mut dyn State, mut booking: Booking, se: Option<SeNumber>) {
-    booking.pending.retain(|pending| se.is_some_and(|se| pending.se != se));
-    if booking.pending.is_empty() {
-        state.drop_booking(booking.guid);
+fn end_pending(state: &mut dyn State, mut reservation: Reservation, se: Option<SeNumber>) {
+    reservation.pending.retain(|pending| se.is_some_and(|se| pending.se != se));
+    if reservation.pending.is_empty() {
+        state.drop_reservation(reservation.guid);
     } else {
-        state.put_booking(booking);
+        state.put_reservation(reservation);
     }
 }
 

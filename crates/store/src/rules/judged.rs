@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use exacat_model::{At, Effect, Mutation, RecordKey, Revision};
 
 use super::{Top, View};
-use crate::Gate;
+use crate::Ancestor;
 use crate::judged::{Judged, JudgedEntry};
 
 /// Iterates over the places in the tree that a mutation changes and that its caller needs rights
@@ -19,7 +19,7 @@ pub fn places(mutation: &Mutation) -> impl Iterator<Item = &At> {
         Mutation::Move { from, to, .. } => (Some(from), Some(to)),
         Mutation::Restore { to, .. } | Mutation::RestoreBelow { to, .. } => (Some(to), None),
         Mutation::Purge(_)
-        | Mutation::Book(_)
+        | Mutation::Reserve(_)
         | Mutation::Release { .. }
         | Mutation::Dequeue { .. }
         | Mutation::SetRecord { .. }
@@ -61,7 +61,7 @@ pub fn judged_the_same(
                 return true;
             }
             let as_judged = way.iter().all(|above| {
-                let fact = Gate::of(above).map(|gate| JudgedEntry::from(&gate));
+                let fact = Ancestor::of(above).map(|ancestor| JudgedEntry::from(&ancestor));
                 fact.is_none_or(|fact| judged.passes(fact)) || own(above.revision)
             });
             if !as_judged {

@@ -15,8 +15,8 @@ mod paths;
 pub mod refusals;
 
 use exacat_model::{
-    AccountName, At, Body, Booking, Deletion, DeletionId, DirId, Entry, EntryId, Group, GroupId, Guid, Lfn,
-    Location, Mode, Name, QuotaOf, Record, RecordKey, RecordKind, Replica, ReplicaState, Revision, Role,
+    AccountName, At, Body, Deletion, DeletionId, DirId, Entry, EntryId, Group, GroupId, Guid, Lfn, Location,
+    Mode, Name, QuotaOf, Record, RecordKey, RecordKind, Replica, ReplicaState, Reservation, Revision, Role,
     SeNumber, TimeMs, TrashId, Usage, User, UserId, canonical_struct,
 };
 
@@ -25,7 +25,7 @@ use crate::Refusal;
 pub use decide::decide;
 pub use effects::perform;
 pub use judged::{changes_credentials, judged_the_same, places};
-pub use paths::{locate, walk};
+pub use paths::{locate, resolve};
 
 /// An effect; none if the requested state holds already; or a refusal.
 pub type Decided = Result<Option<exacat_model::Effect>, Refusal>;
@@ -112,10 +112,10 @@ pub trait View {
     fn is_member(&self, collection: Guid, guid: Guid) -> bool;
 
     /// Returns the upload reservation of this GUID.
-    fn booking(&self, guid: Guid) -> Option<Booking>;
+    fn reservation(&self, guid: Guid) -> Option<Reservation>;
 
     /// Returns the number of upload reservations of a user.
-    fn bookings_of(&self, user: UserId) -> usize;
+    fn reservations_of(&self, user: UserId) -> usize;
 
     /// Returns a record, and the change that last set it.
     fn record(&self, key: RecordKey) -> Option<(Record, Revision)>;
@@ -177,9 +177,10 @@ pub trait View {
         let found = self.find(EntryId::Object(guid));
         let file = found.as_ref().and_then(|(entry, _)| entry.file());
         let replica = file.and_then(|file| file.replica(se)).filter(|replica| replica.takes_space());
-        let booking = self.booking(guid);
-        let pending =
-            booking.as_ref().and_then(|booking| booking.pending.iter().find(|pending| pending.se == se));
+        let reservation = self.reservation(guid);
+        let pending = reservation
+            .as_ref()
+            .and_then(|reservation| reservation.pending.iter().find(|pending| pending.se == se));
         let locations = [replica.map(|one| &one.location), pending.map(|one| &one.location)];
         locations.into_iter().flatten().any(|other| self.pfn(se, guid, other) == pfn)
     }
@@ -212,10 +213,10 @@ pub trait State: View {
     fn set_member(&mut self, collection: Guid, guid: Guid, is: bool);
 
     /// Puts an upload reservation and replaces the one of its GUID.
-    fn put_booking(&mut self, booking: Booking);
+    fn put_reservation(&mut self, reservation: Reservation);
 
     /// Ends an upload reservation.
-    fn drop_booking(&mut self, guid: Guid);
+    fn drop_reservation(&mut self, guid: Guid);
 
     /// Sets a record, or drops it.
     fn put_record(&mut self, key: RecordKey, record: Option<Record>, revision: Revision);

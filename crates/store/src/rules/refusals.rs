@@ -2,8 +2,8 @@
 //! whichever store it uses. Each store checks the conditions itself.
 
 use exacat_model::limits::{
-    BOOKINGS_PER_USER_MAX, DEPTH_MAX, EDITS_PER_UPDATE_MAX, FILE_BYTES_MAX, GROUPS_PER_USER_MAX,
-    REPLICAS_PER_BOOKING_MAX, REPLICAS_PER_FILE_MAX, TAGS_PER_ENTRY_MAX,
+    DEPTH_MAX, EDITS_PER_UPDATE_MAX, FILE_BYTES_MAX, GROUPS_PER_USER_MAX, REPLICAS_PER_FILE_MAX,
+    REPLICAS_PER_RESERVATION_MAX, RESERVATIONS_PER_USER_MAX, TAGS_PER_ENTRY_MAX,
 };
 use exacat_model::{Error, ErrorKind, RecordKind};
 
@@ -58,12 +58,12 @@ pub fn too_many_edits(edits: usize) -> Refusal {
 
 /// An upload reservation has too many replicas.
 pub fn too_many_reserved(replicas: usize) -> Refusal {
-    limit("the number of replicas of an upload", replicas, REPLICAS_PER_BOOKING_MAX)
+    limit("the number of replicas of an upload", replicas, REPLICAS_PER_RESERVATION_MAX)
 }
 
 /// A user has too many unfinished uploads.
 pub fn too_many_uploads(uploads: usize) -> Refusal {
-    limit("the number of unfinished uploads of a user", uploads, BOOKINGS_PER_USER_MAX)
+    limit("the number of unfinished uploads of a user", uploads, RESERVATIONS_PER_USER_MAX)
 }
 
 /// A request names too many deletions.

@@ -63,7 +63,7 @@ pub async fn a1_an_outcome_names_the_entry_and_the_change(factory: &dyn StoreFac
             create(new_file(top("f"), guid(1), Some(5), &[])),
             rename(top("f"), top("g")),
             remove(top("g")),
-            book(booking(guid(2), &[1])),
+            reserve(reservation(guid(2), &[1])),
             set(group(9, "nine")),
         ])
         .await;
@@ -174,7 +174,7 @@ pub async fn a3_of_all_that_want_a_name_one_gets_it(factory: &dyn StoreFactory) 
         scene.file(DirId::ROOT, "moved", 1, &[]).await;
         scene.file(DirId::ROOT, "removed", 2, &[]).await;
         let trash = scene.trash(top("removed")).await;
-        scene.applied(book(booking(guid(3), &[1]))).await;
+        scene.applied(reserve(reservation(guid(3), &[1]))).await;
         let mut mutations = vec![
             rename(top("moved"), top("wanted")),
             restore(trash, top("wanted")),
@@ -217,10 +217,10 @@ pub async fn a3_of_all_that_want_a_guid_or_a_record_name_one_gets_it(factory: &d
     mutations.push(create(new_link(top("l"), guid(1))));
     // A file's own GUID may be reserved, for further replicas; so files do not compete with upload
     // reservations here.
-    let booked = booking(guid(2), &[1]);
+    let reserved = reservation(guid(2), &[1]);
     let others: Vec<_> = vec![
-        book(booked.clone()),
-        book(exacat_model::Booking { owner: UserId(2), ..booked }),
+        reserve(reserved.clone()),
+        reserve(exacat_model::Reservation { owner: UserId(2), ..reserved }),
         create(new_collection(top("c2"), guid(2))),
         create(new_link(top("l2"), guid(2))),
     ];
@@ -286,7 +286,7 @@ pub async fn a5_what_was_answered_is_there_when_opened_again(factory: &dyn Store
         scene.applied(edit(at(directory, "f"), Edit::DropReplica { se: SeNumber(2), delete: true })).await;
         scene.applied(edit(at(directory, "g"), Edit::Expires(Some(scene.clock.now())))).await;
         scene.trash(at(directory, "g")).await;
-        scene.applied(book(booking(guid(number + 3), &[1, 2]))).await;
+        scene.applied(reserve(reservation(guid(number + 3), &[1, 2]))).await;
         let before = scene.dump().await;
         scene.reopen(end).await;
         let difference = before.difference("before", &scene.dump().await, "after ");

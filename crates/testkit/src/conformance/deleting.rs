@@ -1,7 +1,7 @@
 //! Clause A10: no physical copy that is in use is queued for deletion.
 
 use exacat_model::{
-    Booking, Deletion, DeletionId, Edit, Location, Mutation, Pfn, QuotaOf, Record, Replica, ReplicaState,
+    Deletion, DeletionId, Edit, Location, Mutation, Pfn, QuotaOf, Record, Replica, ReplicaState, Reservation,
     SeNumber, UserId,
 };
 use exacat_store::{Clock, UsageOf};
@@ -28,10 +28,10 @@ fn in_words(number: u8, se: u16) -> Replica {
     replica_at(se, &pfn)
 }
 
-fn book_at(number: u8, replica: &Replica) -> Mutation {
-    let mut wish = booking(guid(number), &[replica.se.0]);
+fn reserve_at(number: u8, replica: &Replica) -> Mutation {
+    let mut wish = reservation(guid(number), &[replica.se.0]);
     wish.pending[0].location = replica.location.clone();
-    book(wish)
+    reserve(wish)
 }
 
 async fn assert_sound(scene: &Scene) {
@@ -54,7 +54,7 @@ pub async fn a10_a_copy_that_is_wanted_again_is_not_deleted(factory: &dyn StoreF
         (replica_at(1, "root://h/x"), replica_at(1, "root://h/x"), 2),
     ];
     for (was, is, number) in same_copy {
-        for way in ["create", "put", "state", "book", "commit"] {
+        for way in ["create", "put", "state", "reserve", "commit"] {
             let what = format!("{way}, {was:?}, {is:?} of file {number}");
             let mut scene = Scene::new(factory).await;
             // Deletions that stay: another file's, the same PFN on another SE.
@@ -80,10 +80,10 @@ pub async fn a10_a_copy_that_is_wanted_again_is_not_deleted(factory: &dyn StoreF
                     let state = ReplicaState::Suspect;
                     scene.applied(edit(top("new"), Edit::ReplicaState { se: SeNumber(1), state })).await;
                 }
-                "book" => drop(scene.applied(book_at(number, &is)).await),
+                "reserve" => drop(scene.applied(reserve_at(number, &is)).await),
                 _ => {
                     // Another file had it between reservation and commit.
-                    scene.applied(book_at(number, &is)).await;
+                    scene.applied(reserve_at(number, &is)).await;
                     scene.applied(create(new_file_with(top("brief"), guid(7), vec![]))).await;
                     let Location::Explicit(pfn) = in_words(number, 1).location else { panic!("explicit") };
                     let pfn = match &is.location {
@@ -137,20 +137,20 @@ pub async fn a10_what_is_in_use_is_not_queued(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     // A registration overtakes an upload; the upload is given up.
     scene.file(exacat_model::DirId::ROOT, "f", 1, &[2]).await;
-    scene.applied(book(booking(guid(1), &[1, 3]))).await;
+    scene.applied(reserve(reservation(guid(1), &[1, 3]))).await;
     scene.applied(put("f", replica(1))).await;
     scene.applied(release(guid(1), None)).await;
     assert_eq!(queue(&scene, 1).await, [], "the file has it");
     assert_eq!(queue(&scene, 3).await.len(), 1);
     // The same with the other form of the location; a lost one is not in use.
     scene.applied(drop_replica("f", 1)).await;
-    scene.applied(book(booking(guid(1), &[1]))).await;
+    scene.applied(reserve(reservation(guid(1), &[1]))).await;
     assert_eq!(queue(&scene, 1).await, []);
     scene.applied(put("f", in_words(1, 1))).await;
     scene.applied(release(guid(1), None)).await;
     assert_eq!(queue(&scene, 1).await, []);
     scene.applied(drop_replica("f", 1)).await;
-    scene.applied(book(booking(guid(1), &[1]))).await;
+    scene.applied(reserve(reservation(guid(1), &[1]))).await;
     scene.applied(put("f", Replica { state: ReplicaState::Lost, ..replica(1) })).await;
     scene.applied(release(guid(1), None)).await;
     assert_eq!(queue(&scene, 1).await.len(), 1);
@@ -158,7 +158,7 @@ pub async fn a10_what_is_in_use_is_not_queued(factory: &dyn StoreFactory) {
     // it.
     scene.applied(edit(top("f"), Edit::DropReplica { se: SeNumber(1), delete: false })).await;
     for by_purge in [false, true] {
-        scene.applied(book(booking(guid(1), &[1]))).await;
+        scene.applied(reserve(reservation(guid(1), &[1]))).await;
         scene.applied(put("f", replica(1))).await;
         if by_purge {
             let item = scene.trash(top("f")).await;
@@ -166,7 +166,7 @@ pub async fn a10_what_is_in_use_is_not_queued(factory: &dyn StoreFactory) {
         } else {
             scene.applied(drop_replica("f", 1)).await;
         }
-        assert_eq!(queue(&scene, 1).await, [], "it is booked: {by_purge}");
+        assert_eq!(queue(&scene, 1).await, [], "it is reserved: {by_purge}");
         assert_sound(&scene).await;
         let revision = scene.applied(release(guid(1), None)).await;
         let ids: Vec<_> = queue(&scene, 1).await.iter().map(|one| one.id.revision).collect();
@@ -178,24 +178,24 @@ pub async fn a10_what_is_in_use_is_not_queued(factory: &dyn StoreFactory) {
 /// Goal: a replacement of an upload reservation queues the copies that only the old one had
 /// pending. So nothing that may have been written is forgotten. It queues nothing in use, and a
 /// refused one does nothing.
-pub async fn a10_a_booking_in_place_of_another_queues_what_it_leaves(factory: &dyn StoreFactory) {
+pub async fn a10_a_reservation_in_place_of_another_queues_what_it_leaves(factory: &dyn StoreFactory) {
     let mut scene = Scene::new(factory).await;
-    let mut first = booking(guid(1), &[3, 1, 2]);
+    let mut first = reservation(guid(1), &[3, 1, 2]);
     first.pending[0].location = replica_at(3, "root://h/first").location;
-    scene.applied(book(first.clone())).await;
+    scene.applied(reserve(first.clone())).await;
     // Refused: the upload reservation stays as it was, and so do the queues.
     scene.applied(set(quota(QuotaOf::User(UserId(1)), [None, Some(100), None]))).await;
-    scene.refused("Quota", book(Booking { size: 101, ..booking(guid(1), &[2]) })).await;
-    scene.refused("GuidInUse", book(Booking { owner: UserId(2), ..booking(guid(1), &[2]) })).await;
-    let kept = scene.store().booking(guid(1)).await.expect("booking").expect("there");
+    scene.refused("Quota", reserve(Reservation { size: 101, ..reservation(guid(1), &[2]) })).await;
+    scene.refused("GuidInUse", reserve(Reservation { owner: UserId(2), ..reservation(guid(1), &[2]) })).await;
+    let kept = scene.store().reservation(guid(1)).await.expect("reservation").expect("there");
     assert_eq!(kept.pending.iter().map(|pending| pending.se.0).collect::<Vec<_>>(), [1, 2, 3]);
     for se in SES {
         assert_eq!(queue(&scene, se).await, [], "{se}");
     }
     // SE 2 is reserved again, in the other form; SE 3 at another place; SE 1 not.
-    let mut second = Booking { size: 7, ..booking(guid(1), &[2, 3]) };
+    let mut second = Reservation { size: 7, ..reservation(guid(1), &[2, 3]) };
     second.pending[0].location = in_words(1, 2).location;
-    let revision = scene.applied(book(second)).await;
+    let revision = scene.applied(reserve(second)).await;
     let queued = |index, location: &Location| Deletion {
         id: DeletionId { revision, index },
         guid: guid(1),
@@ -213,14 +213,14 @@ pub async fn a10_a_booking_in_place_of_another_queues_what_it_leaves(factory: &d
     let difference = before.difference("before", &scene.dump().await, "after ");
     assert!(difference.is_none(), "{}", difference.expect("some"));
     // The same again queues nothing; one that is restored is wanted again.
-    scene.applied(book(booking(guid(1), &[2, 3]))).await;
+    scene.applied(reserve(reservation(guid(1), &[2, 3]))).await;
     assert_eq!((queue(&scene, 2).await.len(), queue(&scene, 3).await.len()), (0, 1));
-    scene.applied(book(booking(guid(1), &[1, 2, 3]))).await;
+    scene.applied(reserve(reservation(guid(1), &[1, 2, 3]))).await;
     assert_eq!((queue(&scene, 1).await.len(), queue(&scene, 2).await.len()), (0, 0));
     // Committed meanwhile, or registered: the file has it.
     scene.applied(commit(guid(1), 1, top("f"))).await;
     scene.applied(put("f", replica(2))).await;
-    let revision = scene.applied(book_at(1, &replica_at(3, "root://h/third"))).await;
+    let revision = scene.applied(reserve_at(1, &replica_at(3, "root://h/third"))).await;
     let ids: Vec<_> = queue(&scene, 3).await.iter().map(|one| (one.id.revision, one.id.index)).collect();
     assert_eq!(ids.last(), Some(&(revision, 1)));
     assert_eq!((queue(&scene, 1).await.len(), queue(&scene, 2).await.len()), (0, 0));

@@ -130,7 +130,7 @@ pub async fn create_refuses_what_is_taken(factory: &dyn StoreFactory) {
     let b = scene.directory(a, "b").await;
     scene.file(b, "f", 1, &[]).await;
     scene.file(DirId::ROOT, "g", 2, &[]).await;
-    scene.applied(book(booking(guid(3), &[1]))).await;
+    scene.applied(reserve(reservation(guid(3), &[1]))).await;
     let trash = scene.trash(top("a")).await;
     for gone in [a, b, DirId(99)] {
         scene.refused("ParentGone", create(new_directory(at(gone, "x")))).await;
@@ -169,7 +169,7 @@ pub async fn create_refuses_what_exceeds_a_quota(factory: &dyn StoreFactory) {
     for of in [QuotaOf::User(UserId(1)), QuotaOf::Group(GroupId(1))] {
         // Files: everything but directories; reservations count.
         scene.applied(set(quota(of, [Some(2), None, None]))).await;
-        scene.applied(book(booking(guid(50), &[1]))).await;
+        scene.applied(reserve(reservation(guid(50), &[1]))).await;
         scene.applied(file(1, None, &[])).await;
         scene.refused("Quota", file(2, None, &[])).await;
         scene.refused("Quota", create(new_link(top("l"), guid(2)))).await;

@@ -8,7 +8,7 @@ use exacat_model::{
     Previous, Record, RecordKey, RecordKind, Revision, Role, SeNumber, TimeMs, Usage, UserId,
 };
 use exacat_store::memory::MemoryStore;
-use exacat_store::{Clock, Outcome, Trace, TrailEnd, UsageOf, WalkEnd};
+use exacat_store::{Clock, Outcome, ResolutionEnd, Trace, TrailEnd, UsageOf};
 
 use crate::dump::Dump;
 use crate::factory::{StoreFactory, all_changes};
@@ -162,9 +162,9 @@ pub async fn h4_times_never_go_back(factory: &dyn StoreFactory) {
     scene.directory(DirId::ROOT, "last").await;
     assert_eq!(scene.at(&top("last")).await.modified.0 - start.0, 150, "also when it is opened again");
     // An upload reservation that has expired by the last change's time has expired.
-    let mut booked = booking(guid(1), &[1]);
-    booked.expires = start.plus_ms(150);
-    scene.applied(book(booked)).await;
+    let mut reserved = reservation(guid(1), &[1]);
+    reserved.expires = start.plus_ms(150);
+    scene.applied(reserve(reserved)).await;
     scene.refused("Expired", commit(guid(1), 1, top("f"))).await;
     let changes = all_changes(&*scene.store()).await;
     assert!(changes.is_sorted_by_key(|change| change.time));
@@ -281,8 +281,8 @@ pub async fn n1_a_new_store_has_a_root_and_an_admin(factory: &dyn StoreFactory) 
     let mut scene = Scene::fresh(factory).await;
     for opened in ["new", "opened again"] {
         let store = scene.store();
-        let walk = store.walk(&[Lfn::root()]).await.expect("walk").remove(0);
-        let WalkEnd::Found(root) = walk.end else { panic!("{opened}: no root") };
+        let walk = store.resolve(&[Lfn::root()]).await.expect("walk").remove(0);
+        let ResolutionEnd::Found(root) = walk.end else { panic!("{opened}: no root") };
         assert_eq!((root.at.parent, &root.at.name), (DirId::ROOT, &Name::root()));
         assert_eq!((root.owner, root.group, root.mode), (UserId(0), GroupId(0), Mode::DIRECTORY));
         assert_eq!((root.revision, root.expires, root.tags.len()), (Revision(0), None, 0));
@@ -311,7 +311,7 @@ pub async fn n1_a_new_store_has_a_root_and_an_admin(factory: &dyn StoreFactory) 
         }
         assert_eq!(records, 2);
         assert!(store.trash(None, 10).await.expect("trash").items.is_empty());
-        assert!(store.bookings(None, 10).await.expect("bookings").items.is_empty());
+        assert!(store.reservations(None, 10).await.expect("reservations").items.is_empty());
         assert_eq!(store.revision().await.expect("revision"), Revision(0));
         let page = store.changes(Revision(0), 10).await.expect("changes");
         assert_eq!((page.changes.len(), page.up_to, page.oldest), (0, Revision(0), Revision(1)));
@@ -379,13 +379,13 @@ pub async fn h1_changes_say_before_and_after(factory: &dyn StoreFactory) {
     let previous = Some(trash.0);
     let revision = scene.applied(restore(trash, top("h"))).await;
     assert_eq!(of(revision).await, Effect::Restored { trash, id: object(1), to: top("h"), previous });
-    let booked = booking(guid(2), &[1, 2]);
-    scene.applied(book(booked.clone())).await;
-    let revision = scene.applied(book(exacat_model::Booking { size: 7, ..booked })).await;
-    let Effect::Booked { booking: now, before } = of(revision).await else { panic!("not booked") };
+    let reserved = reservation(guid(2), &[1, 2]);
+    scene.applied(reserve(reserved.clone())).await;
+    let revision = scene.applied(reserve(exacat_model::Reservation { size: 7, ..reserved })).await;
+    let Effect::Reserved { reservation: now, before } = of(revision).await else { panic!("not reserved") };
     assert_eq!((now.size, before.map(|before| before.size)), (7, Some(100)));
     let revision = scene.applied(release(guid(2), Some(2))).await;
-    assert_eq!(of(revision).await, Effect::Released { booking: now, se: Some(SeNumber(2)) });
+    assert_eq!(of(revision).await, Effect::Released { reservation: now, se: Some(SeNumber(2)) });
     let revision = scene.applied(set(group(1, "renamed"))).await;
     let (before, after) = (Some(Box::new(group(1, "group1"))), Some(Box::new(group(1, "renamed"))));
     assert_eq!(of(revision).await, Effect::Recorded { key: RecordKey::Group(GroupId(1)), before, after });

@@ -19,9 +19,9 @@ async fn judged(scene: &Scene, directories: &[&str], places: &[&str]) -> Judged 
     let since = store.seen_revision();
     let paths: Vec<_> = directories.iter().chain(places).map(|path| lfn(path)).collect();
     let mut entries: Vec<JudgedEntry> = Vec::new();
-    for walk in store.walk(&paths).await.expect("paths are followed") {
-        entries.extend(walk.gates.iter().map(JudgedEntry::from));
-        if let exacat_store::WalkEnd::Found(entry) = walk.end {
+    for walk in store.resolve(&paths).await.expect("paths are followed") {
+        entries.extend(walk.ancestors.iter().map(JudgedEntry::from));
+        if let exacat_store::ResolutionEnd::Found(entry) = walk.end {
             entries.push(JudgedEntry::from(&*entry));
         }
     }

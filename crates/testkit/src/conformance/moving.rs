@@ -37,7 +37,7 @@ pub async fn move_takes_everything_along(factory: &dyn StoreFactory) {
     scene.applied(rename(top("c"), at(b, "c"))).await;
     scene.applied(rename(at(b, "f"), at(c, "f"))).await;
     let found = scene.store().locate(&[object(1)]).await.expect("locate").remove(0).expect("f");
-    assert_eq!(found.place, exacat_store::Place::Tree(lfn("/z/c/f")));
+    assert_eq!(found.place, exacat_store::EntryLocation::Tree(lfn("/z/c/f")));
 }
 
 /// Goal: each refusal of `Move`. (In order: `a9_the_first_refusal_of_a_row_is_given`.)
@@ -248,7 +248,7 @@ pub async fn restore_below_takes_a_part_out_of_an_item(factory: &dyn StoreFactor
     assert_eq!(item.usage, left, "the item counts what is left of it");
     assert_eq!(scene.store().usage(&of).await.expect("usage"), before, "still counted for these");
     let found = scene.store().locate(&[object(1)]).await.expect("locate").remove(0).expect("f");
-    assert_eq!(found.place, exacat_store::Place::Tree(lfn("/c/x/f")));
+    assert_eq!(found.place, exacat_store::EntryLocation::Tree(lfn("/c/x/f")));
     // It is due again; and a file alone comes back.
     scene.clock.turn(2000);
     let due = scene.store().due(scene.clock.now(), 10).await.expect("due");

@@ -8,7 +8,7 @@ use exacat_model::{
     DirId, Edit, Entry, EntryId, ErrorKind, GroupId, Lfn, Mode, Name, RecordKey, RecordKind, ReplicaState,
     Revision, SeNumber, Usage, UserId,
 };
-use exacat_store::{Clock, Gate, Place, Store, UsageOf, WalkEnd};
+use exacat_store::{Ancestor, Clock, EntryLocation, ResolutionEnd, Store, UsageOf};
 
 use crate::factory::{StoreEnd, StoreFactory};
 use crate::random::{Generator, View};
@@ -33,8 +33,8 @@ pub async fn r1_an_answer_is_of_one_state(factory: &dyn StoreFactory) {
     let store = scene.store();
     let paths = [lfn("/a/f"), lfn("/b/f")];
     while !writer.is_finished() {
-        let found = store.walk(&paths).await.expect("walk");
-        let found = found.iter().filter(|walk| matches!(walk.end, WalkEnd::Found(_))).count();
+        let found = store.resolve(&paths).await.expect("walk");
+        let found = found.iter().filter(|walk| matches!(walk.end, ResolutionEnd::Found(_))).count();
         assert_eq!(found, 1, "it is in one directory, in one state");
         let located = store.locate(&[object(1), object(1)]).await.expect("locate");
         assert_eq!(located[0], located[1]);
@@ -69,8 +69,8 @@ pub async fn r2_what_was_answered_is_read(factory: &dyn StoreFactory) {
     let store = scene.store();
     while let Some((name, revision)) = told.recv().await {
         let path = Lfn::root().join(&name);
-        let walk = store.walk(&[path]).await.expect("walk").remove(0);
-        assert!(matches!(walk.end, WalkEnd::Found(entry) if entry.revision == revision));
+        let walk = store.resolve(&[path]).await.expect("walk").remove(0);
+        assert!(matches!(walk.end, ResolutionEnd::Found(entry) if entry.revision == revision));
         assert!(store.revision().await.expect("revision") >= revision);
         let page = store.changes(Revision(revision.0 - 1), 1).await.expect("changes");
         assert_eq!(page.changes.first().map(|change| change.revision), Some(revision));
@@ -128,7 +128,7 @@ pub async fn r3_all_pages_give_what_stays_once(factory: &dyn StoreFactory) {
         scene.file(DirId::ROOT, &name, number, &[1, 2]).await;
         scene.applied(edit(top("c"), Edit::AddMember(guid(number)))).await;
         scene.applied(edit(top(&name), Edit::DropReplica { se: SeNumber(2), delete: true })).await;
-        scene.applied(book(booking(guid(100 + number), &[3]))).await;
+        scene.applied(reserve(reservation(guid(100 + number), &[3]))).await;
         scene.file(DirId::ROOT, "removed", 50 + number, &[]).await;
         trash.push(scene.trash(top("removed")).await);
         scene.applied(set(group(100 + u32::from(number), &format!("many{number}")))).await;
@@ -183,17 +183,17 @@ pub async fn r3_all_pages_give_what_stays_once(factory: &dyn StoreFactory) {
         }
         assert_eq!(queue, numbers(15), "deletions, oldest first (R4)");
 
-        let (mut bookings, mut after) = (Vec::new(), None);
+        let (mut reservations, mut after) = (Vec::new(), None);
         loop {
-            let page = store.bookings(after, limit).await.expect("bookings");
+            let page = store.reservations(after, limit).await.expect("reservations");
             assert!(page.items.len() <= limit);
-            after = page.items.last().map(|booking| booking.guid).or(after);
-            bookings.extend(page.items.into_iter().map(|booking| booking.guid));
+            after = page.items.last().map(|reservation| reservation.guid).or(after);
+            reservations.extend(page.items.into_iter().map(|reservation| reservation.guid));
             if !page.more {
                 break;
             }
         }
-        assert_eq!(bookings, (100..115).map(guid).collect::<Vec<_>>(), "bookings, by GUID");
+        assert_eq!(reservations, (100..115).map(guid).collect::<Vec<_>>(), "reservations, by GUID");
 
         let (mut keys, mut after) = (Vec::new(), None);
         loop {
@@ -310,14 +310,20 @@ async fn check_sums(store: &dyn Store, seed: u64, step: usize) {
         let got = store.usage(&[UsageOf::User(user)]).await.expect("usage")[0];
         assert_eq!(got.usage, users.get(&user).copied().unwrap_or_default(), "{which}: {user:?}");
         let mut reserved = Usage::default();
-        view.bookings.iter().filter(|one| one.owner == user).for_each(|one| reserved.add(&one.reserved()));
+        view.reservations
+            .iter()
+            .filter(|one| one.owner == user)
+            .for_each(|one| reserved.add(&one.reserved()));
         assert_eq!(got.reserved, reserved, "{which}: {user:?}");
     }
     for group in (0..5).map(GroupId) {
         let got = store.usage(&[UsageOf::Group(group)]).await.expect("usage")[0];
         assert_eq!(got.usage, groups.get(&group).copied().unwrap_or_default(), "{which}: {group:?}");
         let mut reserved = Usage::default();
-        view.bookings.iter().filter(|one| one.group == group).for_each(|one| reserved.add(&one.reserved()));
+        view.reservations
+            .iter()
+            .filter(|one| one.group == group)
+            .for_each(|one| reserved.add(&one.reserved()));
         assert_eq!(got.reserved, reserved, "{which}: {group:?}");
     }
     for se in (1..5).map(SeNumber) {
@@ -350,7 +356,7 @@ pub async fn r5_what_is_not_there_counts_nothing(factory: &dyn StoreFactory) {
     assert!(accounts.len() == 5 && accounts.iter().all(|account| *account == Default::default()));
 }
 
-/// Goal: gates are the directories passed, root first; each way a path can end.
+/// Goal: ancestors are the directories passed, root first; each way a path can end.
 pub async fn r6_a_path_ends_found_missing_or_stopped(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     let a = scene.directory(DirId::ROOT, "a").await;
@@ -360,32 +366,35 @@ pub async fn r6_a_path_ends_found_missing_or_stopped(factory: &dyn StoreFactory)
     scene.applied(create(new_link(at(a, "l"), guid(2)))).await;
     let paths =
         ["/", "/a", "/a/b", "/a/b/f", "/x", "/x/y/z", "/a/b/x", "/a/x/y", "/a/b/f/x/y", "/a/l/x", "/a/l"];
-    let walks = scene.store().walk(&paths.map(lfn)).await.expect("walk");
-    let passed = |walk: &exacat_store::Walk| walk.gates.iter().map(|gate| gate.id).collect::<Vec<_>>();
-    let (root, found) = (DirId::ROOT, |entry: &Entry| WalkEnd::Found(Box::new(entry.clone())));
+    let resolutions = scene.store().resolve(&paths.map(lfn)).await.expect("walk");
+    let passed = |walk: &exacat_store::Resolution| {
+        walk.ancestors.iter().map(|ancestor| ancestor.id).collect::<Vec<_>>()
+    };
+    let (root, found) = (DirId::ROOT, |entry: &Entry| ResolutionEnd::Found(Box::new(entry.clone())));
     let (entry_a, entry_b) = (scene.at(&top("a")).await, scene.at(&at(a, "b")).await);
     let (entry_f, entry_l) = (scene.at(&at(b, "f")).await, scene.at(&at(a, "l")).await);
-    assert!(walks[0].gates.is_empty());
-    assert!(matches!(&walks[0].end, WalkEnd::Found(entry) if entry.directory() == Some(root)));
-    let stopped = |entry: &Entry, components| WalkEnd::Stopped { entry: Box::new(entry.clone()), components };
-    let missing = |components| WalkEnd::Missing { components };
-    for (walk, gates, end) in [
-        (&walks[1], vec![root], found(&entry_a)),
-        (&walks[2], vec![root, a], found(&entry_b)),
-        (&walks[3], vec![root, a, b], found(&entry_f)),
-        (&walks[4], vec![root], missing(0)),
-        (&walks[5], vec![root], missing(0)),
-        (&walks[6], vec![root, a, b], missing(2)),
-        (&walks[7], vec![root, a], missing(1)),
-        (&walks[8], vec![root, a, b], stopped(&entry_f, 3)),
-        (&walks[9], vec![root, a], stopped(&entry_l, 2)),
-        (&walks[10], vec![root, a], found(&entry_l)),
+    assert!(resolutions[0].ancestors.is_empty());
+    assert!(matches!(&resolutions[0].end, ResolutionEnd::Found(entry) if entry.directory() == Some(root)));
+    let stopped =
+        |entry: &Entry, components| ResolutionEnd::Stopped { entry: Box::new(entry.clone()), components };
+    let missing = |components| ResolutionEnd::Missing { components };
+    for (walk, ancestors, end) in [
+        (&resolutions[1], vec![root], found(&entry_a)),
+        (&resolutions[2], vec![root, a], found(&entry_b)),
+        (&resolutions[3], vec![root, a, b], found(&entry_f)),
+        (&resolutions[4], vec![root], missing(0)),
+        (&resolutions[5], vec![root], missing(0)),
+        (&resolutions[6], vec![root, a, b], missing(2)),
+        (&resolutions[7], vec![root, a], missing(1)),
+        (&resolutions[8], vec![root, a, b], stopped(&entry_f, 3)),
+        (&resolutions[9], vec![root, a], stopped(&entry_l, 2)),
+        (&resolutions[10], vec![root, a], found(&entry_l)),
     ] {
-        assert_eq!((passed(walk), &walk.end), (gates, &end));
+        assert_eq!((passed(walk), &walk.end), (ancestors, &end));
     }
-    // A gate has the present facts that permission needs.
-    assert_eq!(walks[3].gates[2], Gate::of(&entry_b).expect("a directory"));
-    assert_eq!(walks[3].gates[2].owner, UserId(2));
+    // A ancestor has the present facts that permission needs.
+    assert_eq!(resolutions[3].ancestors[2], Ancestor::of(&entry_b).expect("a directory"));
+    assert_eq!(resolutions[3].ancestors[2].owner, UserId(2));
 }
 
 /// Goal: for paths that end at a file `files` returns the same as `walk`, and nothing for others.
@@ -460,7 +469,7 @@ pub async fn r6_files_are_found_as_walks_end_at_them(factory: &dyn StoreFactory)
 
 /// Checks that `files` returns for these paths the same as `walk`. Returns the number of files.
 async fn assert_files_are_walked(store: &dyn Store, paths: &[Lfn]) -> usize {
-    let walked = store.walk(paths).await.expect("walk");
+    let walked = store.resolve(paths).await.expect("walk");
     let files = store.files(paths).await.expect("files");
     assert_eq!(files.found.len(), paths.len(), "one for each path, in order");
     for ((path, walk), found) in paths.iter().zip(walked).zip(&files.found) {
@@ -468,11 +477,11 @@ async fn assert_files_are_walked(store: &dyn Store, paths: &[Lfn]) -> usize {
             .as_ref()
             .map(|found| (&files.ways[found.way], found.owner, found.group, found.mode, &found.file));
         match &walk.end {
-            WalkEnd::Found(entry) => {
+            ResolutionEnd::Found(entry) => {
                 let file = entry.file();
                 assert_eq!(
                     is,
-                    file.map(|file| (&walk.gates, entry.owner, entry.group, entry.mode, file)),
+                    file.map(|file| (&walk.ancestors, entry.owner, entry.group, entry.mode, file)),
                     "{path}"
                 );
             }
@@ -497,31 +506,38 @@ pub async fn r7_an_entry_is_found_wherever_it_is(factory: &dyn StoreFactory) {
         object(99),
         EntryId::Directory(DirId(99)),
     ];
-    let gates =
-        |located: &exacat_store::Located| located.gates.iter().map(|gate| gate.id).collect::<Vec<_>>();
+    let ancestors = |located: &exacat_store::Located| {
+        located.ancestors.iter().map(|ancestor| ancestor.id).collect::<Vec<_>>()
+    };
     let found = store.locate(&ids).await.expect("locate");
     let [file, directory, root, nothing, nowhere] = found.try_into().expect("five answers");
     let (file, directory, root) = (file.expect("f"), directory.expect("b"), root.expect("root"));
     assert_eq!((nothing, nowhere), (None, None));
-    assert_eq!((&file.place, gates(&file)), (&Place::Tree(lfn("/a/b/f")), vec![DirId::ROOT, a, b]));
+    assert_eq!(
+        (&file.place, ancestors(&file)),
+        (&EntryLocation::Tree(lfn("/a/b/f")), vec![DirId::ROOT, a, b])
+    );
     assert_eq!(file.entry, scene.at(&at(b, "f")).await);
-    assert_eq!((&directory.place, gates(&directory)), (&Place::Tree(lfn("/a/b")), vec![DirId::ROOT, a]));
-    assert_eq!((&root.place, gates(&root)), (&Place::Tree(lfn("/")), vec![]));
+    assert_eq!(
+        (&directory.place, ancestors(&directory)),
+        (&EntryLocation::Tree(lfn("/a/b")), vec![DirId::ROOT, a])
+    );
+    assert_eq!((&root.place, ancestors(&root)), (&EntryLocation::Tree(lfn("/")), vec![]));
     // Moved with a directory above it.
     scene.applied(rename(top("a"), top("z"))).await;
     let file = store.locate(&[object(1)]).await.expect("locate").remove(0).expect("f");
-    assert_eq!(file.place, Place::Tree(lfn("/z/b/f")));
+    assert_eq!(file.place, EntryLocation::Tree(lfn("/z/b/f")));
     // In the trash below an item, and as an item.
     let trash = scene.trash(top("z")).await;
     let found = store.locate(&[object(1), EntryId::Directory(a)]).await.expect("locate");
     let [file, item] = found.try_into().expect("two answers");
     let (file, item) = (file.expect("f"), item.expect("a"));
-    assert_eq!((&file.place, gates(&file)), (&Place::Trash(trash), vec![a, b]));
-    assert_eq!((&item.place, gates(&item)), (&Place::Trash(trash), vec![]));
+    assert_eq!((&file.place, ancestors(&file)), (&EntryLocation::Trash(trash), vec![a, b]));
+    assert_eq!((&item.place, ancestors(&item)), (&EntryLocation::Trash(trash), vec![]));
     assert_eq!(store.trash_item(trash).await.expect("trash item").expect("there").entry, item.entry);
     // The path to it in the tree ends at its former place.
-    let walk = store.walk(&[lfn("/z/b/f")]).await.expect("walk").remove(0);
-    assert_eq!(walk.end, WalkEnd::Missing { components: 0 });
+    let walk = store.resolve(&[lfn("/z/b/f")]).await.expect("walk").remove(0);
+    assert_eq!(walk.end, ResolutionEnd::Missing { components: 0 });
     assert!(store.list(b, None, 10).await.expect("list").is_some(), "what is in the trash can be listed");
     scene.applied(purge_below(at(b, "f"))).await;
     assert_eq!(store.locate(&[object(1)]).await.expect("locate"), [None]);
@@ -537,17 +553,18 @@ pub async fn r8_what_has_expired_is_due(factory: &dyn StoreFactory) {
         let mut new = new_file(at(directory, &format!("f{number}")), guid(number), None, &[]);
         new.expires = Some(start.plus_ms(ms));
         scene.applied(create(new)).await;
-        let mut booked = booking(guid(10 + number), &[1]);
-        booked.expires = start.plus_ms(1000 - ms);
-        scene.applied(book(booked)).await;
+        let mut reserved = reservation(guid(10 + number), &[1]);
+        reserved.expires = start.plus_ms(1000 - ms);
+        scene.applied(reserve(reserved)).await;
     }
     let due = |ms: u64, limit: usize| {
         let store = scene.store();
         async move {
             let due = store.due(start.plus_ms(ms), limit).await.expect("due");
             let entries: Vec<u8> = due.entries.iter().filter_map(Entry::guid).map(|guid| guid.0[0]).collect();
-            let bookings: Vec<u8> = due.bookings.iter().map(|booking| booking.guid.0[0]).collect();
-            (entries, bookings)
+            let reservations: Vec<u8> =
+                due.reservations.iter().map(|reservation| reservation.guid.0[0]).collect();
+            (entries, reservations)
         }
     };
     assert_eq!(due(99, 10).await, (vec![], vec![]));
@@ -574,7 +591,7 @@ pub async fn r8_what_has_expired_is_due(factory: &dyn StoreFactory) {
     let due = scene.store().due(start.plus_ms(5000), 10).await.expect("due");
     let entries: Vec<_> = due.entries.iter().map(Entry::id).collect();
     assert_eq!(entries, [EntryId::Directory(directory), object(2), object(4)]);
-    assert_eq!(due.bookings.len(), 3);
+    assert_eq!(due.reservations.len(), 3);
 }
 
 /// Goal: a limit beyond the greatest counts as the greatest; too many keys are refused; a closed
@@ -595,8 +612,8 @@ pub async fn r9_reads_are_bounded(factory: &dyn StoreFactory) {
     let page = store.list(directory, None, usize::MAX).await.expect("list").expect("there");
     assert!(page.items.is_empty() && !page.more);
     let paths = vec![lfn("/d"); READ_BATCH_MAX + 1];
-    assert_eq!(store.walk(&paths[1..]).await.expect("walk").len(), READ_BATCH_MAX);
-    assert_eq!(store.walk(&paths).await.expect_err("too many").kind, ErrorKind::Limit);
+    assert_eq!(store.resolve(&paths[1..]).await.expect("walk").len(), READ_BATCH_MAX);
+    assert_eq!(store.resolve(&paths).await.expect_err("too many").kind, ErrorKind::Limit);
     let ids = vec![EntryId::Directory(DirId::ROOT); READ_BATCH_MAX + 1];
     assert_eq!(store.locate(&ids[1..]).await.expect("locate").len(), READ_BATCH_MAX);
     assert_eq!(store.locate(&ids).await.expect_err("too many").kind, ErrorKind::Limit);
@@ -606,7 +623,7 @@ pub async fn r9_reads_are_bounded(factory: &dyn StoreFactory) {
     let bad = store.replicas_on(SeNumber(1), b"not a cursor of anything", 1).await;
     assert_eq!(bad.expect_err("a bad cursor").kind, ErrorKind::Invalid);
     store.close().await.expect("close");
-    assert_eq!(store.walk(&[lfn("/")]).await.expect_err("closed").kind, ErrorKind::Unavailable);
+    assert_eq!(store.resolve(&[lfn("/")]).await.expect_err("closed").kind, ErrorKind::Unavailable);
     assert_eq!(store.revision().await.expect_err("closed").kind, ErrorKind::Unavailable);
     assert_eq!(store.changed(Revision(u64::MAX)).await.expect_err("closed").kind, ErrorKind::Unavailable);
 }

@@ -120,7 +120,7 @@ pub async fn drop_record_refuses_what_is_used(factory: &dyn StoreFactory) {
     scene.refused("InUse", unset(user1)).await;
     scene.refused("InUse", unset(group1)).await;
     scene.applied(purge(item)).await;
-    scene.applied(book(booking(guid(1), &[1]))).await;
+    scene.applied(reserve(reservation(guid(1), &[1]))).await;
     scene.refused("InUse", unset(user1)).await;
     // A storage element: upload reservations, deletions, replicas of any state.
     scene.refused("InUse", unset(se1)).await;
@@ -132,7 +132,7 @@ pub async fn drop_record_refuses_what_is_used(factory: &dyn StoreFactory) {
     let item = scene.trash(top("f")).await;
     scene.refused("InUse", unset(se1)).await;
     scene.applied(purge(item)).await;
-    scene.applied(book(booking(guid(1), &[1]))).await;
+    scene.applied(reserve(reservation(guid(1), &[1]))).await;
     let revision = scene.applied(release(guid(1), None)).await;
     scene.refused("InUse", unset(se1)).await;
     let done = vec![exacat_model::DeletionId { revision, index: 0 }];

@@ -1,12 +1,12 @@
-//! The rows `Book`, `Commit`, `Release` and `Dequeue` of the table of mutations.
+//! The rows `Reserve`, `Commit`, `Release` and `Dequeue` of the table of mutations.
 
 use exacat_model::limits::{
-    BOOKINGS_PER_USER_MAX, DEPTH_MAX, EDITS_PER_UPDATE_MAX, FILE_BYTES_MAX, REPLICAS_PER_BOOKING_MAX,
-    REPLICAS_PER_FILE_MAX,
+    DEPTH_MAX, EDITS_PER_UPDATE_MAX, FILE_BYTES_MAX, REPLICAS_PER_FILE_MAX, REPLICAS_PER_RESERVATION_MAX,
+    RESERVATIONS_PER_USER_MAX,
 };
 use exacat_model::{
-    BookedReplica, Booking, Checksums, DeletionId, DirId, Edit, GroupId, Guid, Mode, Mutation, QuotaOf,
-    ReplicaState, Revision, SeNumber, SeStatus, Usage, UserId,
+    Checksums, DeletionId, DirId, Edit, GroupId, Guid, Mode, Mutation, QuotaOf, ReplicaState, Reservation,
+    ReservedReplica, Revision, SeNumber, SeStatus, Usage, UserId,
 };
 use exacat_store::{Account, Clock, UsageOf};
 
@@ -20,94 +20,98 @@ fn account(usage: Usage, reserved: Usage) -> Account {
 
 /// Goal: an upload reservation is kept as requested, with the store's additions, and reserves for
 /// owner and group.
-pub async fn book_keeps_and_reserves(factory: &dyn StoreFactory) {
+pub async fn reserve_keeps_and_reserves(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     scene.clock.turn(9);
-    let wish = Booking { exists: true, job: Some(3), group: GroupId(2), ..booking(guid(1), &[2, 1]) };
-    scene.applied(book(wish.clone())).await;
-    let kept = scene.store().booking(guid(1)).await.expect("booking").expect("there");
-    let mut expected = Booking { exists: false, created: scene.clock.now(), ..wish };
+    let wish = Reservation { exists: true, job: Some(3), group: GroupId(2), ..reservation(guid(1), &[2, 1]) };
+    scene.applied(reserve(wish.clone())).await;
+    let kept = scene.store().reservation(guid(1)).await.expect("reservation").expect("there");
+    let mut expected = Reservation { exists: false, created: scene.clock.now(), ..wish };
     expected.pending.reverse();
     assert_eq!(kept, expected, "whether the file is there, when, and by SE");
     let reserved = files(1, 100, 2, 200);
     assert_eq!(scene.account(UsageOf::User(UserId(1))).await, account(Usage::default(), reserved));
     assert_eq!(scene.account(UsageOf::Group(GroupId(2))).await, account(Usage::default(), reserved));
     assert_eq!(scene.account(UsageOf::Group(GroupId(1))).await, Account::default());
-    assert_eq!(scene.store().booking(guid(2)).await.expect("booking"), None);
+    assert_eq!(scene.store().reservation(guid(2)).await.expect("reservation"), None);
     // The owner's again: it replaces the one before.
-    let again = Booking { size: 7, group: GroupId(1), ..booking(guid(1), &[3]) };
-    scene.applied(book(again)).await;
+    let again = Reservation { size: 7, group: GroupId(1), ..reservation(guid(1), &[3]) };
+    scene.applied(reserve(again)).await;
     let reserved = files(1, 7, 1, 7);
     assert_eq!(scene.account(UsageOf::User(UserId(1))).await, account(Usage::default(), reserved));
     assert_eq!(scene.account(UsageOf::Group(GroupId(1))).await, account(Usage::default(), reserved));
     assert_eq!(scene.account(UsageOf::Group(GroupId(2))).await, Account::default());
     // For further replicas of a file only these are reserved.
     scene.file(DirId::ROOT, "f", 2, &[1]).await;
-    scene.applied(book(Booking { owner: UserId(2), ..booking(guid(2), &[2, 3]) })).await;
-    assert!(scene.store().booking(guid(2)).await.expect("booking").expect("there").exists);
+    scene.applied(reserve(Reservation { owner: UserId(2), ..reservation(guid(2), &[2, 3]) })).await;
+    assert!(scene.store().reservation(guid(2)).await.expect("reservation").expect("there").exists);
     let reserved = files(0, 0, 2, 200);
     assert_eq!(scene.account(UsageOf::User(UserId(2))).await, account(Usage::default(), reserved));
 }
 
-/// Goal: each refusal of `Book`, in order.
-pub async fn book_refuses(factory: &dyn StoreFactory) {
+/// Goal: each refusal of `Reserve`, in order.
+pub async fn reserve_refuses(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
-    let b = |number: u8, ses: &[u16]| booking(guid(number), ses);
-    scene.refused("Invalid", book(b(1, &[]))).await;
-    let many: Vec<u16> = (1..=REPLICAS_PER_BOOKING_MAX as u16 + 1).collect();
-    scene.refused("Limit", book(b(1, &many))).await;
-    scene.refused("Invalid", book(b(1, &[9, 9]))).await;
-    scene.refused("Invalid", book(b(1, &[0]))).await;
+    let b = |number: u8, ses: &[u16]| reservation(guid(number), ses);
+    scene.refused("Invalid", reserve(b(1, &[]))).await;
+    let many: Vec<u16> = (1..=REPLICAS_PER_RESERVATION_MAX as u16 + 1).collect();
+    scene.refused("Limit", reserve(b(1, &many))).await;
+    scene.refused("Invalid", reserve(b(1, &[9, 9]))).await;
+    scene.refused("Invalid", reserve(b(1, &[0]))).await;
     let mut part = b(1, &[9]);
     part.pending[0].location = member(1).location;
-    scene.refused("Invalid", book(part)).await;
-    scene.refused("Limit", book(Booking { size: FILE_BYTES_MAX + 1, ..b(1, &[9]) })).await;
+    scene.refused("Invalid", reserve(part)).await;
+    scene.refused("Limit", reserve(Reservation { size: FILE_BYTES_MAX + 1, ..b(1, &[9]) })).await;
     // By another user; of an entry that is no file, or in the trash.
-    scene.applied(book(b(1, &[1]))).await;
-    scene.refused("GuidInUse", book(Booking { owner: UserId(2), ..b(1, &[9]) })).await;
+    scene.applied(reserve(b(1, &[1]))).await;
+    scene.refused("GuidInUse", reserve(Reservation { owner: UserId(2), ..b(1, &[9]) })).await;
     scene.applied(create(new_link(top("l"), guid(2)))).await;
-    scene.refused("GuidInUse", book(b(2, &[9]))).await;
+    scene.refused("GuidInUse", reserve(b(2, &[9]))).await;
     scene.file(DirId::ROOT, "gone", 3, &[1]).await;
     let directory = scene.directory(DirId::ROOT, "d").await;
     scene.file(directory, "below", 4, &[1]).await;
     scene.trash(top("gone")).await;
     scene.trash(top("d")).await;
-    scene.refused("GuidInUse", book(b(3, &[9]))).await;
-    scene.refused("GuidInUse", book(b(4, &[9]))).await;
+    scene.refused("GuidInUse", reserve(b(3, &[9]))).await;
+    scene.refused("GuidInUse", reserve(b(4, &[9]))).await;
     // Of an existing file.
     scene.file(DirId::ROOT, "f", 5, &[1]).await;
     scene.applied(edit(top("f"), Edit::Checksum(checksum(1)))).await;
     scene.applied(create(new_file(top("unknown"), guid(6), None, &[]))).await;
-    scene.refused("Mismatch", book(Booking { size: 99, ..b(5, &[1]) })).await;
-    scene.refused("Mismatch", book(Booking { checksums: Checksums::one(checksum(2)), ..b(5, &[1]) })).await;
-    scene.refused("Mismatch", book(b(6, &[2]))).await;
-    scene.refused("ReplicaExists", book(b(5, &[9, 1]))).await;
+    scene.refused("Mismatch", reserve(Reservation { size: 99, ..b(5, &[1]) })).await;
+    scene
+        .refused("Mismatch", reserve(Reservation { checksums: Checksums::one(checksum(2)), ..b(5, &[1]) }))
+        .await;
+    scene.refused("Mismatch", reserve(b(6, &[2]))).await;
+    scene.refused("ReplicaExists", reserve(b(5, &[9, 1]))).await;
     scene.applied(edit(top("f"), Edit::ReplicaState { se: SeNumber(1), state: ReplicaState::Lost })).await;
-    scene.refused("ReplicaExists", book(b(5, &[1]))).await;
+    scene.refused("ReplicaExists", reserve(b(5, &[1]))).await;
     // On storage elements that exist and are online.
     scene.applied(set(se(3, SeStatus::ReadOnly))).await;
     scene.applied(set(quota(QuotaOf::User(UserId(1)), [Some(0), None, None]))).await;
-    scene.refused("NoSuchSe", book(b(7, &[1, 9]))).await;
-    scene.refused("NoSuchSe", book(b(7, &[1, 3]))).await;
+    scene.refused("NoSuchSe", reserve(b(7, &[1, 9]))).await;
+    scene.refused("NoSuchSe", reserve(b(7, &[1, 3]))).await;
     scene.applied(set(se(3, SeStatus::Offline))).await;
-    scene.refused("NoSuchSe", book(b(7, &[3]))).await;
-    scene.refused("Quota", book(b(7, &[2]))).await;
-    scene.applied(book(Booking { checksums: Checksums::one(checksum(1)), ..b(5, &[2]) })).await;
-    for number in 4..=REPLICAS_PER_BOOKING_MAX as u16 + 1 {
+    scene.refused("NoSuchSe", reserve(b(7, &[3]))).await;
+    scene.refused("Quota", reserve(b(7, &[2]))).await;
+    scene.applied(reserve(Reservation { checksums: Checksums::one(checksum(1)), ..b(5, &[2]) })).await;
+    for number in 4..=REPLICAS_PER_RESERVATION_MAX as u16 + 1 {
         scene.applied(set(se(number, SeStatus::Online))).await;
     }
     let most: Vec<u16> = many.into_iter().filter(|number| *number != 3).collect();
-    let other = Booking { owner: UserId(2), size: FILE_BYTES_MAX, ..b(8, &most) };
-    assert_eq!(other.pending.len(), REPLICAS_PER_BOOKING_MAX);
-    scene.applied(book(other)).await;
+    let other = Reservation { owner: UserId(2), size: FILE_BYTES_MAX, ..b(8, &most) };
+    assert_eq!(other.pending.len(), REPLICAS_PER_RESERVATION_MAX);
+    scene.applied(reserve(other)).await;
 }
 
 /// Goal: an upload reservation needs room in the quotas of owner and group, after the replaced
 /// one's is given back.
-pub async fn book_refuses_what_exceeds_a_quota(factory: &dyn StoreFactory) {
+pub async fn reserve_refuses_what_exceeds_a_quota(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     for of in [QuotaOf::User(UserId(1)), QuotaOf::Group(GroupId(1))] {
-        let wish = |number: u8, size: u64, ses: &[u16]| book(Booking { size, ..booking(guid(number), ses) });
+        let wish = |number: u8, size: u64, ses: &[u16]| {
+            reserve(Reservation { size, ..reservation(guid(number), ses) })
+        };
         scene.applied(set(quota(of, [Some(1), None, None]))).await;
         scene.applied(wish(1, 100, &[1])).await;
         scene.refused("Quota", wish(2, 1, &[1])).await;
@@ -128,14 +132,14 @@ pub async fn book_refuses_what_exceeds_a_quota(factory: &dyn StoreFactory) {
         scene.applied(unset(exacat_model::RecordKey::Quota(of))).await;
     }
     // A group that is new to the upload reservation gets all of it.
-    scene.applied(book(booking(guid(1), &[1]))).await;
+    scene.applied(reserve(reservation(guid(1), &[1]))).await;
     scene.applied(set(quota(QuotaOf::Group(GroupId(2)), [None, Some(99), None]))).await;
-    scene.refused("Quota", book(Booking { group: GroupId(2), ..booking(guid(1), &[1]) })).await;
+    scene.refused("Quota", reserve(Reservation { group: GroupId(2), ..reservation(guid(1), &[1]) })).await;
 }
 
 /// Goal: a user has at most so many unfinished uploads; a replaced one does not count. A hundred
 /// thousand: only in the long form of the tests.
-pub async fn book_has_at_most_so_many_of_a_user(factory: &dyn StoreFactory) {
+pub async fn reserve_has_at_most_so_many_of_a_user(factory: &dyn StoreFactory) {
     if crate::rounds() == 1 {
         return;
     }
@@ -145,18 +149,18 @@ pub async fn book_has_at_most_so_many_of_a_user(factory: &dyn StoreFactory) {
         bytes[..8].copy_from_slice(&(number as u64).to_be_bytes());
         Guid(bytes)
     };
-    for first in (0..BOOKINGS_PER_USER_MAX).step_by(5000) {
-        let wishes = (first..(first + 5000).min(BOOKINGS_PER_USER_MAX))
-            .map(|number| book(booking(wide(number), &[1])));
+    for first in (0..RESERVATIONS_PER_USER_MAX).step_by(5000) {
+        let wishes = (first..(first + 5000).min(RESERVATIONS_PER_USER_MAX))
+            .map(|number| reserve(reservation(wide(number), &[1])));
         let outcomes = scene.apply(wishes.collect()).await;
         assert!(outcomes.iter().all(|outcome| outcome_name(outcome) == "Applied"));
     }
-    scene.refused("Limit", book(booking(wide(BOOKINGS_PER_USER_MAX), &[1]))).await;
-    scene.applied(book(booking(wide(0), &[2]))).await;
-    let other = Booking { owner: UserId(2), ..booking(wide(BOOKINGS_PER_USER_MAX), &[1]) };
-    scene.applied(book(other)).await;
+    scene.refused("Limit", reserve(reservation(wide(RESERVATIONS_PER_USER_MAX), &[1]))).await;
+    scene.applied(reserve(reservation(wide(0), &[2]))).await;
+    let other = Reservation { owner: UserId(2), ..reservation(wide(RESERVATIONS_PER_USER_MAX), &[1]) };
+    scene.applied(reserve(other)).await;
     scene.applied(release(wide(1), None)).await;
-    scene.applied(book(booking(wide(1), &[1]))).await;
+    scene.applied(reserve(reservation(wide(1), &[1]))).await;
 }
 
 /// Goal: the first commit makes the file, the others add replicas; the upload reservation ends with
@@ -165,13 +169,13 @@ pub async fn commit_makes_the_file_and_adds_replicas(factory: &dyn StoreFactory)
     let scene = Scene::new(factory).await;
     let directory = scene.directory(DirId::ROOT, "d").await;
     let place = at(directory, "f");
-    let mut wish = booking(guid(1), &[1, 2]);
+    let mut wish = reservation(guid(1), &[1, 2]);
     wish.mode = Mode::new(0o640).expect("a mode");
     wish.group = GroupId(2);
     wish.job = Some(4);
     wish.checksums = Checksums::one(checksum(1));
-    wish.pending[1] = BookedReplica { se: SeNumber(2), location: replica_at(2, "root://h/x").location };
-    scene.applied(book(wish)).await;
+    wish.pending[1] = ReservedReplica { se: SeNumber(2), location: replica_at(2, "root://h/x").location };
+    scene.applied(reserve(wish)).await;
     scene.clock.turn(5);
     let md5 = exacat_model::Checksum::parse("d41d8cd98f00b204e9800998ecf8427e").expect("an md5");
     let with = |se: u16, checksums| Mutation::Commit {
@@ -189,8 +193,8 @@ pub async fn commit_makes_the_file_and_adds_replicas(factory: &dyn StoreFactory)
     let file = entry.file().expect("a file");
     assert_eq!((file.guid, file.size, file.job), (guid(1), Some(100), Some(4)));
     assert_eq!(file.replicas, [replica_at(2, "root://h/x")]);
-    assert_eq!(file.checksums, Checksums::one(checksum(1)), "what was booked is known");
-    let left = scene.store().booking(guid(1)).await.expect("booking").expect("one is pending");
+    assert_eq!(file.checksums, Checksums::one(checksum(1)), "what was reserved is known");
+    let left = scene.store().reservation(guid(1)).await.expect("reservation").expect("one is pending");
     assert!(left.exists && left.pending.len() == 1 && left.pending[0].se == SeNumber(1));
     let mut user = files(1, 100, 1, 100);
     user.add(&directories(1));
@@ -203,7 +207,7 @@ pub async fn commit_makes_the_file_and_adds_replicas(factory: &dyn StoreFactory)
     let mut both = Checksums::one(checksum(1));
     both.add(md5).expect("another algorithm");
     assert_eq!(file.checksums, both, "what is known by now is added");
-    assert_eq!(scene.store().booking(guid(1)).await.expect("booking"), None);
+    assert_eq!(scene.store().reservation(guid(1)).await.expect("reservation"), None);
     assert_eq!(
         scene.account(UsageOf::Group(GroupId(2))).await,
         account(files(1, 100, 2, 200), Usage::default())
@@ -214,7 +218,7 @@ pub async fn commit_makes_the_file_and_adds_replicas(factory: &dyn StoreFactory)
 /// Goal: a commit is not refused for a quota: it was reserved.
 pub async fn commit_needs_no_room_in_a_quota(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
-    scene.applied(book(booking(guid(1), &[1, 2]))).await;
+    scene.applied(reserve(reservation(guid(1), &[1, 2]))).await;
     scene.applied(set(quota(QuotaOf::User(UserId(1)), [Some(0), Some(0), Some(0)]))).await;
     scene.applied(commit(guid(1), 1, top("f"))).await;
     scene.applied(commit(guid(1), 2, top("f"))).await;
@@ -245,10 +249,10 @@ pub async fn commit_refuses_to_make_a_file(factory: &dyn StoreFactory) {
         size,
         checksums: Checksums::one(checksum(sum)),
     };
-    let wish = Booking { checksums: Checksums::one(checksum(1)), ..booking(guid(1), &[1]) };
-    let expired = Booking { expires: scene.clock.now(), ..booking(guid(2), &[1]) };
-    scene.applied(book(wish)).await;
-    scene.applied(book(expired)).await;
+    let wish = Reservation { checksums: Checksums::one(checksum(1)), ..reservation(guid(1), &[1]) };
+    let expired = Reservation { expires: scene.clock.now(), ..reservation(guid(2), &[1]) };
+    scene.applied(reserve(wish)).await;
+    scene.applied(reserve(expired)).await;
     scene.refused("NotFound", with(9, 1, at(gone, "/"), 1, 2)).await;
     scene.refused("NotFound", with(1, 2, at(gone, "/"), 1, 2)).await;
     scene.refused("NotFound", with(2, 2, at(gone, "/"), 1, 2)).await;
@@ -267,7 +271,7 @@ pub async fn commit_refuses_to_make_a_file(factory: &dyn StoreFactory) {
 pub async fn commit_refuses_to_add_a_replica(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
     scene.file(DirId::ROOT, "f", 1, &[]).await;
-    scene.applied(book(booking(guid(1), &[1, 2, 3]))).await;
+    scene.applied(reserve(reservation(guid(1), &[1, 2, 3]))).await;
     let with = |se: u16, place, sum| Mutation::Commit {
         guid: guid(1),
         se: SeNumber(se),
@@ -314,10 +318,10 @@ pub async fn commit_refuses_to_add_a_replica(factory: &dyn StoreFactory) {
 /// refusal.
 pub async fn release_gives_back_and_queues(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
-    let mut wish = booking(guid(1), &[1, 2, 3]);
+    let mut wish = reservation(guid(1), &[1, 2, 3]);
     wish.pending[1].location = replica_at(2, "root://h/x").location;
     wish.expires = scene.later(50);
-    scene.applied(book(wish)).await;
+    scene.applied(reserve(wish)).await;
     scene.refused("NotFound", release(guid(2), None)).await;
     scene.refused("NotFound", release(guid(1), Some(9))).await;
     let only_expired = |se| Mutation::Release { guid: guid(1), se, only_expired: true };
@@ -331,7 +335,7 @@ pub async fn release_gives_back_and_queues(factory: &dyn StoreFactory) {
     scene.clock.turn(1);
     let all = scene.applied(only_expired(None)).await;
     assert_eq!(scene.account(UsageOf::User(UserId(1))).await, Account::default());
-    assert_eq!(scene.store().booking(guid(1)).await.expect("booking"), None);
+    assert_eq!(scene.store().reservation(guid(1)).await.expect("reservation"), None);
     let derived = || replica(1).location;
     for (se, revision, index, location) in
         [(1, all, 0, derived()), (2, one, 0, replica_at(2, "root://h/x").location), (3, all, 1, derived())]
@@ -342,11 +346,11 @@ pub async fn release_gives_back_and_queues(factory: &dyn StoreFactory) {
         assert_eq!((deletion.size, &deletion.location), (Some(100), &location));
     }
     // The release of the last one by itself ends the upload reservation too.
-    scene.applied(book(booking(guid(2), &[1]))).await;
+    scene.applied(reserve(reservation(guid(2), &[1]))).await;
     scene.applied(release(guid(2), Some(1))).await;
-    assert_eq!(scene.store().booking(guid(2)).await.expect("booking"), None);
+    assert_eq!(scene.store().reservation(guid(2)).await.expect("reservation"), None);
     // After a commit only pending replicas are released.
-    scene.applied(book(booking(guid(3), &[1, 2]))).await;
+    scene.applied(reserve(reservation(guid(3), &[1, 2]))).await;
     scene.applied(commit(guid(3), 1, top("f"))).await;
     scene.applied(release(guid(3), None)).await;
     assert_eq!(scene.at(&top("f")).await.file().expect("a file").replicas, [replica(1)]);
@@ -360,7 +364,7 @@ pub async fn dequeue_takes_off_the_queue(factory: &dyn StoreFactory) {
     let mut ids = Vec::new();
     for number in 0..4 {
         let se = if number == 3 { 2 } else { 1 };
-        scene.applied(book(booking(guid(number), &[se]))).await;
+        scene.applied(reserve(reservation(guid(number), &[se]))).await;
         ids.push(DeletionId { revision: scene.applied(release(guid(number), None)).await, index: 0 });
     }
     let dequeue = |se: u16, done: Vec<DeletionId>| Mutation::Dequeue { se: SeNumber(se), done };

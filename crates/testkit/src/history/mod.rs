@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use exacat_model::{Change, DirId, Effect, EntryId, Guid, Lfn, Name, OperationId, UserId};
-use exacat_store::{ApplyError, Outcome, Refusal, Request, Store, WalkEnd};
+use exacat_store::{ApplyError, Outcome, Refusal, Request, ResolutionEnd, Store};
 use fastrand::Rng;
 
 use crate::factory::all_changes;
@@ -240,10 +240,10 @@ impl Client {
 
     async fn read(&self, name: usize) -> Seen {
         let path = Lfn::root().join(&Name::parse(&name_text(name)).expect("a name"));
-        match self.store.walk(&[path]).await.expect("walk").remove(0).end {
-            WalkEnd::Found(entry) => Seen::Value(Some(file_number(entry.id()))),
-            WalkEnd::Missing { .. } => Seen::Value(None),
-            WalkEnd::Stopped { .. } => panic!("a name in the root cannot be passed through"),
+        match self.store.resolve(&[path]).await.expect("walk").remove(0).end {
+            ResolutionEnd::Found(entry) => Seen::Value(Some(file_number(entry.id()))),
+            ResolutionEnd::Missing { .. } => Seen::Value(None),
+            ResolutionEnd::Stopped { .. } => panic!("a name in the root cannot be passed through"),
         }
     }
 

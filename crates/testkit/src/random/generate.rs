@@ -2,11 +2,11 @@
 //! refused, for every possible reason.
 
 use exacat_model::{
-    AccountName, At, BookedReplica, Booking, Checksum, Checksums, Deletion, DeletionId, DirId, Edit, Entry,
-    Expect, ExpectRecord, File, Group, GroupId, Guid, Lfn, Location, Mode, Mutation, Name, NewBody, NewEntry,
-    Pfn, PurgeTarget, Quota, QuotaOf, Record, RecordKey, RecordKind, Replica, ReplicaState, Revision, Role,
-    Se, SeName, SeNumber, SeStatus, Tag, TagKey, TagValue, TimeMs, Token, TokenId, TrashId, TrashItem, User,
-    UserId,
+    AccountName, At, Checksum, Checksums, Deletion, DeletionId, DirId, Edit, Entry, Expect, ExpectRecord,
+    File, Group, GroupId, Guid, Lfn, Location, Mode, Mutation, Name, NewBody, NewEntry, Pfn, PurgeTarget,
+    Quota, QuotaOf, Record, RecordKey, RecordKind, Replica, ReplicaState, Reservation, ReservedReplica,
+    Revision, Role, Se, SeName, SeNumber, SeStatus, Tag, TagKey, TagValue, TimeMs, Token, TokenId, TrashId,
+    TrashItem, User, UserId,
 };
 use exacat_store::{Clock, RecordEntry, Request, Store};
 use fastrand::Rng;
@@ -33,8 +33,8 @@ pub struct View {
     pub below: Vec<Entry>,
     /// The trash.
     pub trash: Vec<TrashItem>,
-    /// Bookings.
-    pub bookings: Vec<Booking>,
+    /// Reservations.
+    pub reservations: Vec<Reservation>,
     /// Deletion queues.
     pub deletions: Vec<(SeNumber, Deletion)>,
     /// Records.
@@ -59,8 +59,8 @@ impl View {
             let queue = store.deletions(se, None, ALL).await.expect("deletions").items;
             deletions.extend(queue.into_iter().map(|deletion| (se, deletion)));
         }
-        let bookings = store.bookings(None, ALL).await.expect("bookings").items;
-        View { directories, dead, entries, below, trash, bookings, deletions, records }
+        let reservations = store.reservations(None, ALL).await.expect("reservations").items;
+        View { directories, dead, entries, below, trash, reservations, deletions, records }
     }
 }
 
@@ -198,7 +198,7 @@ impl Generator {
             66..69 => self.restore(view),
             69..72 => self.restore_below(view),
             72..78 => self.purge(view),
-            78..84 => self.book(view, now),
+            78..84 => self.reserve(view, now),
             84..89 => self.commit(view),
             89..92 => self.release(view),
             92..94 => self.dequeue(view),
@@ -375,7 +375,7 @@ impl Generator {
 
     fn update(&mut self, view: &View, now: TimeMs) -> Mutation {
         if self.percent(4)
-            && let Some(mutation) = self.overtake_a_booking(view)
+            && let Some(mutation) = self.overtake_a_reservation(view)
         {
             return mutation;
         }
@@ -391,11 +391,13 @@ impl Generator {
     }
 
     /// Puts a replica where an upload is in flight, or makes the file a member.
-    fn overtake_a_booking(&mut self, view: &View) -> Option<Mutation> {
-        let there = |booking: &&Booking| view.entries.iter().any(|entry| entry.guid() == Some(booking.guid));
-        let booking = view.bookings.iter().find(there)?;
-        let entry = view.entries.iter().find(|entry| entry.guid() == Some(booking.guid))?;
-        let pending = self.one_of(&booking.pending)?;
+    fn overtake_a_reservation(&mut self, view: &View) -> Option<Mutation> {
+        let there = |reservation: &&Reservation| {
+            view.entries.iter().any(|entry| entry.guid() == Some(reservation.guid))
+        };
+        let reservation = view.reservations.iter().find(there)?;
+        let entry = view.entries.iter().find(|entry| entry.guid() == Some(reservation.guid))?;
+        let pending = self.one_of(&reservation.pending)?;
         let replica = Replica { se: pending.se, ..self.replica() };
         Some(Mutation::Update {
             at: entry.at.clone(),
@@ -505,12 +507,12 @@ impl Generator {
 
     // ---- uploads ----
 
-    fn book(&mut self, view: &View, now: TimeMs) -> Mutation {
+    fn reserve(&mut self, view: &View, now: TimeMs) -> Mutation {
         let files: Vec<&Entry> = view.entries.iter().filter(|entry| entry.file().is_some()).collect();
         let there = if self.percent(35) { self.one_of(&files).copied() } else { None };
         let file = there.and_then(Entry::file);
-        let mut pending: Vec<BookedReplica> = (0..self.rng.u8(..4))
-            .map(|_| BookedReplica { se: self.se_number(), location: self.location() })
+        let mut pending: Vec<ReservedReplica> = (0..self.rng.u8(..4))
+            .map(|_| ReservedReplica { se: self.se_number(), location: self.location() })
             .collect();
         if self.percent(90) {
             pending.sort_by_key(|pending| pending.se);
@@ -518,7 +520,7 @@ impl Generator {
         }
         if self.percent(3) {
             let location = Location::Member { archive: guid(1), member: "m".to_owned() };
-            pending.push(BookedReplica { se: SeNumber::NONE, location });
+            pending.push(ReservedReplica { se: SeNumber::NONE, location });
         }
         let size = match file.and_then(|file| file.size) {
             Some(size) if self.percent(85) => size,
@@ -526,9 +528,9 @@ impl Generator {
             _ => self.rng.u64(..3) * 50,
         };
         // Often one in place of another.
-        let earlier = if self.percent(25) { self.one_of(&view.bookings) } else { None };
+        let earlier = if self.percent(25) { self.one_of(&view.reservations) } else { None };
         let known = earlier.map(|earlier| earlier.guid).or(file.map(|file| file.guid));
-        Mutation::Book(Box::new(Booking {
+        Mutation::Reserve(Box::new(Reservation {
             guid: known.unwrap_or_else(|| self.some_guid()),
             lfn: Lfn::parse("/to/be").expect("an LFN"),
             owner: earlier.map_or_else(|| self.owner(), |earlier| earlier.owner),
@@ -545,24 +547,26 @@ impl Generator {
     }
 
     fn commit(&mut self, view: &View) -> Mutation {
-        let booking = self.one_of(&view.bookings).cloned();
-        let guid = booking.as_ref().map_or_else(|| self.some_guid(), |booking| booking.guid);
-        let pending = booking.as_ref().and_then(|booking| self.one_of(&booking.pending)).map(|one| one.se);
+        let reservation = self.one_of(&view.reservations).cloned();
+        let guid = reservation.as_ref().map_or_else(|| self.some_guid(), |reservation| reservation.guid);
+        let pending =
+            reservation.as_ref().and_then(|reservation| self.one_of(&reservation.pending)).map(|one| one.se);
         let se = pending.filter(|_| self.percent(92)).unwrap_or_else(|| self.se_number());
         let stands = view.entries.iter().find(|entry| entry.guid() == Some(guid));
         let at = match stands {
             Some(entry) if self.percent(85) => entry.at.clone(),
             _ => self.some_place(view),
         };
-        let size = booking.filter(|_| self.percent(93)).map_or(1, |booking| booking.size);
+        let size = reservation.filter(|_| self.percent(93)).map_or(1, |reservation| reservation.size);
         let checksums = if self.percent(60) { Checksums::none() } else { self.checksums() };
         Mutation::Commit { guid, se, at, size, checksums }
     }
 
     fn release(&mut self, view: &View) -> Mutation {
-        let booking = self.one_of(&view.bookings).cloned();
-        let guid = booking.as_ref().map_or_else(|| self.some_guid(), |booking| booking.guid);
-        let pending = booking.as_ref().and_then(|booking| self.one_of(&booking.pending)).map(|one| one.se);
+        let reservation = self.one_of(&view.reservations).cloned();
+        let guid = reservation.as_ref().map_or_else(|| self.some_guid(), |reservation| reservation.guid);
+        let pending =
+            reservation.as_ref().and_then(|reservation| self.one_of(&reservation.pending)).map(|one| one.se);
         let se = if self.percent(40) { pending.or(Some(SeNumber(2))) } else { None };
         let se = if self.percent(5) { Some(self.se_number()) } else { se };
         Mutation::Release { guid, se, only_expired: self.percent(40) }

@@ -102,7 +102,10 @@ const OUTCOMES: [(&str, &[&str]); 13] = [
     ("restore", &["Applied", "NotFound", "Invalid", "ParentGone", "Exists"]),
     ("restore-below", &["Applied", "ParentGone", "NotFound", "Stale", "Invalid", "Exists"]),
     ("purge", &["Applied", "NotFound", "ParentGone", "Stale", "NotEmpty"]),
-    ("book", &["Applied", "Invalid", "Limit", "GuidInUse", "Mismatch", "ReplicaExists", "NoSuchSe", "Quota"]),
+    (
+        "reserve",
+        &["Applied", "Invalid", "Limit", "GuidInUse", "Mismatch", "ReplicaExists", "NoSuchSe", "Quota"],
+    ),
     (
         "commit",
         &[

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use exacat_model::{DirId, Guid, UserId};
-use exacat_store::{Outcome, Store, WalkEnd};
+use exacat_store::{Outcome, ResolutionEnd, Store};
 use exacat_store_cassandra::CassandraStore;
 use exacat_testkit::TestClock;
 use exacat_testkit::cassandra::{CassandraFactory, Servers, ring};
@@ -235,8 +235,8 @@ impl Load {
             if step > 0 || this.is_multiple_of(2) {
                 let path = lfn(&format!("/home{client}/{path}"));
                 let walk =
-                    self.timed(other.walk(&[path])).await.map_err(|error| format!("look-up: {error}"))?;
-                let found = matches!(walk[0].end, WalkEnd::Found(_));
+                    self.timed(other.resolve(&[path])).await.map_err(|error| format!("look-up: {error}"))?;
+                let found = matches!(walk[0].end, ResolutionEnd::Found(_));
                 if found != is_there {
                     return Err(format!(
                         "client {client}: change {step} of {this} was answered, and is not seen"
@@ -287,8 +287,8 @@ async fn node_replaced_by_the_documented_steps_loses_no_answered_append() {
     ring.kill(1).await;
     let after = catalogue.one_more().await;
     assert_eq!(i64::try_from(after.revision().await.expect("a revision").0), Ok(has_it));
-    let walk = after.walk(&[lfn("/answered")]).await.expect("a look-up");
-    assert!(matches!(walk[0].end, WalkEnd::Found(_)));
+    let walk = after.resolve(&[lfn("/answered")]).await.expect("a look-up");
+    assert!(matches!(walk[0].end, ResolutionEnd::Found(_)));
     ring.start().await;
     ring.is_whole().await;
     ring.repair(1, &keyspace).await;
@@ -355,10 +355,10 @@ async fn nodes_die_and_stop_and_no_client_notices() {
     }
     assert!(load.errors.lock().is_empty(), "{:?}", load.errors.lock());
     for server in &servers {
-        let figures = server.status().await.expect("status").figures;
+        let metrics = server.status().await.expect("status").metrics;
         let wanted =
             ["statements", "reads_repeated", "appends_lost", "appends_unknown", "requests_forwarded_out"];
-        let shown = figures.iter().filter(|(name, _)| {
+        let shown = metrics.iter().filter(|(name, _)| {
             wanted.contains(&name.as_str()) || name.starts_with("statements_") || name.starts_with("answer_")
         });
         eprintln!("{:?}", shown.collect::<Vec<_>>());

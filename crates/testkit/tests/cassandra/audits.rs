@@ -22,7 +22,7 @@ const TABLES: [(&str, &[&str]); 12] = [
     ("objects", &["shard", "guid"]),
     ("directories", &["run", "directory"]),
     ("trash", &["bucket", "trash"]),
-    ("bookings", &["shard", "guid"]),
+    ("reservations", &["shard", "guid"]),
     ("members", &["collection", "guid"]),
     ("deletions", &["se", "bucket", "revision", "position"]),
     ("copies", &["se", "copy"]),

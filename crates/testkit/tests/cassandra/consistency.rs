@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use exacat_model::{Consistency, DirId, Lfn, UserId};
-use exacat_store::{Outcome, Store, WalkEnd};
+use exacat_store::{Outcome, ResolutionEnd, Store};
 use exacat_store_cassandra::{CassandraSettings, CassandraStore};
 use exacat_testkit::cassandra::{CassandraFactory, Servers, figure, ring};
 use exacat_testkit::factory::{StoreEnd, StoreFactory, UnderTest};
@@ -32,8 +32,8 @@ async fn make_directory(store: &CassandraStore, number: u64, parent: DirId, name
 }
 
 pub async fn is_there(store: &dyn Store, path: &Lfn) -> bool {
-    let walk = store.walk(std::slice::from_ref(path)).await.expect("walk").remove(0);
-    matches!(walk.end, WalkEnd::Found(_))
+    let walk = store.resolve(std::slice::from_ref(path)).await.expect("walk").remove(0);
+    matches!(walk.end, ResolutionEnd::Found(_))
 }
 
 /// Opens one more server of the catalogue, whose row cache suffices for so long.
@@ -45,7 +45,7 @@ async fn one_more(catalogue: &mut Servers, clock: &TestClock, stale_max: Duratio
 }
 
 fn relaxed(store: &CassandraStore, level: Consistency) -> Arc<dyn Store> {
-    store.relaxed(level).expect("servers share it")
+    store.with_bounded_staleness(level).expect("servers share it")
 }
 
 /// Goal: stale caches are bounded by the stated seconds, and `latest` is never stale. After one
@@ -83,8 +83,8 @@ async fn latest_is_never_stale_and_others_no_longer_than_stated() {
         let mut revision = exacat_model::Revision(0);
         loop {
             let began = Instant::now();
-            let walks = view.walk(&[old.clone(), new.clone()]).await.expect("walk");
-            let found = walks.iter().map(|walk| matches!(walk.end, WalkEnd::Found(_)));
+            let walks = view.resolve(&[old.clone(), new.clone()]).await.expect("walk");
+            let found = walks.iter().map(|walk| matches!(walk.end, ResolutionEnd::Found(_)));
             let found: Vec<bool> = found.collect();
             let now = view.revision().await.expect("revision");
             assert!(now >= revision, "it goes back");
@@ -207,7 +207,7 @@ impl StoreFactory for AskedFactory {
 #[async_trait]
 impl UnderTest for ViewAtLevel {
     fn store(&self) -> Arc<dyn Store> {
-        self.servers.store().relaxed(self.level).expect("servers share it")
+        self.servers.store().with_bounded_staleness(self.level).expect("servers share it")
     }
 
     async fn reopen(&mut self, end: StoreEnd) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use exacat_model::{DirId, Guid, UserId};
-use exacat_store::{Outcome, Store, WalkEnd};
+use exacat_store::{Outcome, ResolutionEnd, Store};
 use exacat_store_cassandra::CassandraStore;
 use exacat_testkit::TestClock;
 use exacat_testkit::cassandra::{CassandraFactory, Servers, figure_of, ring};
@@ -17,7 +17,7 @@ const ENTRIES: u32 = 2500;
 
 /// Reads so far, rounds of fetching so far, cached rows. The request itself costs a read of the log
 /// head.
-async fn figures(store: &dyn Store) -> (u64, u64, u64) {
+async fn metrics(store: &dyn Store) -> (u64, u64, u64) {
     let status = store.status().await.expect("status");
     let figure = |name: &str| figure_of(&status, name);
     (figure("reads"), figure("rounds_fetched"), figure("rows_cached"))
@@ -26,10 +26,10 @@ async fn figures(store: &dyn Store) -> (u64, u64, u64) {
 /// Reads and rounds of fetching that something takes.
 async fn cost<T>(store: &Arc<CassandraStore>, work: impl Future<Output = T>) -> (T, u64, u64) {
     // Once more, so that the server has everything for this request cached.
-    figures(&**store).await;
-    let before = figures(&**store).await;
+    metrics(&**store).await;
+    let before = metrics(&**store).await;
     let done = work.await;
-    let after = figures(&**store).await;
+    let after = metrics(&**store).await;
     (done, after.0 - before.0 - 1, after.1 - before.1)
 }
 
@@ -69,8 +69,8 @@ async fn a_look_up_costs_one_read_or_one_round() {
     make_directory(&writer, 102, crowd, "last").await;
     let path = lfn(&format!("{path}/f"));
     let look_up = async |store: &CassandraStore| {
-        let walk = store.walk(std::slice::from_ref(&path)).await.expect("walk");
-        assert!(matches!(walk[0].end, WalkEnd::Found(_)));
+        let walk = store.resolve(std::slice::from_ref(&path)).await.expect("walk");
+        assert!(matches!(walk[0].end, ResolutionEnd::Found(_)));
     };
     let reader = catalogue.one_more().await;
     let ((), reads, rounds) = cost(&reader, look_up(&reader)).await;
@@ -85,8 +85,8 @@ async fn a_look_up_costs_one_read_or_one_round() {
     let many: Vec<_> = (0..400).map(|number| lfn(&format!("/crowd/{number}"))).collect();
     let (mut forgot, mut before) = (false, 0);
     for some in many.chunks(50).cycle().take(40) {
-        reader.walk(some).await.expect("walk");
-        let known = figures(&*reader).await.2;
+        reader.resolve(some).await.expect("walk");
+        let known = metrics(&*reader).await.2;
         forgot = known < before;
         if forgot {
             break;

@@ -2,7 +2,7 @@
 //! notices.
 
 use exacat_model::{DirId, Guid, UserId};
-use exacat_store::{Outcome, Store, WalkEnd};
+use exacat_store::{Outcome, ResolutionEnd, Store};
 use exacat_testkit::TestClock;
 use exacat_testkit::cassandra::{CassandraFactory, Servers, ring};
 use exacat_testkit::random::{outcome_name, request};
@@ -57,10 +57,10 @@ async fn a_directory_grows_through_its_sizes() {
             assert_eq!(outcome_name(&done.expect("done")[0]), "Applied");
         }
     }
-    let spread = |figures: &[(String, u64)]| {
-        figures.iter().find(|(name, _)| name == "directories_spread").map(|(_, value)| *value)
+    let spread = |metrics: &[(String, u64)]| {
+        metrics.iter().find(|(name, _)| name == "directories_spread").map(|(_, value)| *value)
     };
-    assert_eq!(spread(&writer.status().await.expect("status").figures), Some(1));
+    assert_eq!(spread(&writer.status().await.expect("status").metrics), Some(1));
     writer.close().await.expect("it closes, with everything in the tables");
     for pages in [7, 100, 1000] {
         let reader = catalogue.one_more().await;
@@ -77,11 +77,11 @@ async fn a_directory_grows_through_its_sizes() {
     }
     let reader = catalogue.one_more().await;
     for name in &names {
-        let walk = reader.walk(&[lfn(&format!("/d/{name}"))]).await.expect("walk").remove(0);
-        assert!(matches!(walk.end, WalkEnd::Found(_)), "{name}");
+        let walk = reader.resolve(&[lfn(&format!("/d/{name}"))]).await.expect("walk").remove(0);
+        assert!(matches!(walk.end, ResolutionEnd::Found(_)), "{name}");
     }
-    let walk = reader.walk(&[lfn("/d/f000x")]).await.expect("walk").remove(0);
-    assert!(matches!(walk.end, WalkEnd::Missing { .. }));
+    let walk = reader.resolve(&[lfn("/d/f000x")]).await.expect("walk").remove(0);
+    assert!(matches!(walk.end, ResolutionEnd::Missing { .. }));
     let audit = reader.audit().await.expect("audit");
     assert!(audit.findings.is_empty(), "{:?}", audit.findings);
 }

@@ -12,8 +12,8 @@ use exacat_store_cassandra::{CassandraStore, Fate, Faults, StatementKind};
 use exacat_testkit::cassandra::{CassandraFactory, Servers, ring};
 use exacat_testkit::random::{self, outcome_name, request, same_outcome};
 use exacat_testkit::scene::{
-    at, booking, commit, create, group, guid, new_collection, new_directory, new_file, purge, quota, release,
-    remove, rename, restore, se, set, top, unset, update, user,
+    at, commit, create, group, guid, new_collection, new_directory, new_file, purge, quota, release, remove,
+    rename, reservation, restore, se, set, top, unset, update, user,
 };
 use exacat_testkit::{Dump, TestClock};
 use parking_lot::Mutex;
@@ -137,13 +137,13 @@ async fn prepared(both: &mut Both, kind: &str, number: u8) -> Mutation {
             let item = TrashId(both.applied(remove(top(&name))).await);
             purge(item)
         }
-        "book" => Mutation::Book(Box::new(booking(id, &[1, 2]))),
+        "reserve" => Mutation::Reserve(Box::new(reservation(id, &[1, 2]))),
         "commit" => {
-            both.applied(Mutation::Book(Box::new(booking(id, &[1, 2])))).await;
+            both.applied(Mutation::Reserve(Box::new(reservation(id, &[1, 2])))).await;
             commit(id, 1, top(&name))
         }
         "release" => {
-            both.applied(Mutation::Book(Box::new(booking(id, &[1, 2])))).await;
+            both.applied(Mutation::Reserve(Box::new(reservation(id, &[1, 2])))).await;
             release(id, None)
         }
         "dequeue" => {
@@ -174,7 +174,7 @@ const KINDS: [&str; 15] = [
     "remove",
     "restore",
     "purge",
-    "book",
+    "reserve",
     "commit",
     "release",
     "dequeue",

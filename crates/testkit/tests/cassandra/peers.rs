@@ -26,7 +26,7 @@ async fn come_to<const N: usize>(wanted: [(&CassandraStore, &str, u64); N], or_e
 /// Returns their number.
 async fn make(store: Arc<CassandraStore>, operations: u64, until: &AtomicU64) -> u64 {
     // The weakest level: a server shows its own answers, whichever server made the change.
-    let weakest = store.relaxed(Consistency::One).expect("this store has levels");
+    let weakest = store.with_bounded_staleness(Consistency::One).expect("this store has levels");
     let mut number = 0;
     while until.load(SeqCst) == 0 {
         let name = format!("d{operations}-{number}");

@@ -35,7 +35,7 @@ async fn a_catalogue_works_where_not_everyone_is_let_in() {
     let (one, two) = (catalogue.one_more().await, catalogue.one_more().await);
     let made = one.apply(request(1, UserId::ADMIN, vec![create(new_directory(top("d")))])).await;
     assert_eq!(made.expect("made").len(), 1);
-    assert_eq!(two.walk(&[lfn("/d")]).await.expect("walk")[0].gates.len(), 1);
+    assert_eq!(two.resolve(&[lfn("/d")]).await.expect("walk")[0].ancestors.len(), 1);
     assert_eq!(two.list(DirId::ROOT, None, 10).await.expect("list").expect("there").items.len(), 1);
 }
 

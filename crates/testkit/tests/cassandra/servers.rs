@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use exacat_model::{DirId, Edit, Expect, Lfn, Mutation, SeNumber, UserId};
-use exacat_store::{ApplyError, Outcome, Refusal, Request, Store, UsageOf, WalkEnd};
+use exacat_store::{ApplyError, Outcome, Refusal, Request, ResolutionEnd, Store, UsageOf};
 use exacat_store_cassandra::CassandraStore;
 use exacat_testkit::cassandra::{CassandraFactory, Servers, figure, figure_of, ring};
 use exacat_testkit::fronted::{Before, Fronted};
@@ -123,15 +123,15 @@ async fn what_one_server_answered_the_others_read() {
         three.at(turn, create(new_file(at(a, &old), guid(turn as u8), Some(1), &[]))).await;
         let others = [&three.servers[(turn + 1) % 3], &three.servers[(turn + 2) % 3]];
         for other in others {
-            let walk = other.walk(&[file(&format!("/a/{old}"))]).await.expect("walk").remove(0);
-            assert!(matches!(walk.end, WalkEnd::Found(_)), "turn {turn}");
+            let walk = other.resolve(&[file(&format!("/a/{old}"))]).await.expect("walk").remove(0);
+            assert!(matches!(walk.end, ResolutionEnd::Found(_)), "turn {turn}");
         }
         three.at(turn + 1, rename(at(a, &old), at(a, &new))).await;
         for server in &three.servers {
             let paths: [Lfn; 2] = [file(&format!("/a/{old}")), file(&format!("/a/{new}"))];
-            let walks = server.walk(&paths).await.expect("walk");
-            assert!(matches!(walks[0].end, WalkEnd::Missing { components: 1 }));
-            assert!(matches!(walks[1].end, WalkEnd::Found(_)));
+            let walks = server.resolve(&paths).await.expect("walk");
+            assert!(matches!(walks[0].end, ResolutionEnd::Missing { components: 1 }));
+            assert!(matches!(walks[1].end, ResolutionEnd::Found(_)));
             let page = server.list(a, None, 100).await.expect("list").expect("there");
             assert_eq!(page.items.len(), turn + 1);
         }
@@ -322,8 +322,8 @@ async fn a_server_that_vanishes_leaves_a_whole_catalogue() {
         let other = catalogue.one_more().await;
         for number in 0..answered {
             let path = lfn(&format!("/v{turn}-{number}"));
-            let walk = other.walk(&[path]).await.expect("walk").remove(0);
-            let WalkEnd::Found(entry) = walk.end else { panic!("what was answered is not there") };
+            let walk = other.resolve(&[path]).await.expect("walk").remove(0);
+            let ResolutionEnd::Found(entry) = walk.end else { panic!("what was answered is not there") };
             assert_eq!(entry.owner, UserId(1));
         }
         let outcome = other

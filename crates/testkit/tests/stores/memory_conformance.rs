@@ -74,7 +74,7 @@ fn every_test_is_of_a_clause_or_row_and_in_the_suite() {
     assert_eq!(in_suite.len(), TESTS.len(), "none is in it twice");
     let clauses = clauses();
     let rows = [
-        "create", "update", "move", "remove", "restore", "purge", "book", "commit", "release", "dequeue",
+        "create", "update", "move", "remove", "restore", "purge", "reserve", "commit", "release", "dequeue",
         "set", "drop",
     ];
     for (_, name) in TESTS {

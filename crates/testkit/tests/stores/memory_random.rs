@@ -33,7 +33,7 @@ impl Before for Replacing {
         let last = store.revision().await.expect("the last revision");
         let outcomes = store.apply(request).await;
         for change in store.changes(last, 1000).await.expect("the changes").changes {
-            let Effect::Booked { before: Some(before), .. } = change.effect else { continue };
+            let Effect::Reserved { before: Some(before), .. } = change.effect else { continue };
             let mut queued = false;
             for pending in before.pending {
                 let queue = store.deletions(pending.se, None, 1000).await.expect("a queue").items;
@@ -70,7 +70,7 @@ impl UnderTest for Watched {
 /// Goal: the sequences have replacing upload reservations, both with copies left to delete and
 /// without. So the comparison of stores includes them.
 #[tokio::test]
-async fn sequences_have_bookings_in_place_of_others() {
+async fn sequences_have_reservations_in_place_of_others() {
     let replacing = Replacing::default();
     for seed in 0..10 {
         let ran = random::run(&ReplacingFactory(replacing.clone()), Settings::seeded(seed)).await;

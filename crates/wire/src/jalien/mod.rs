@@ -14,5 +14,5 @@ pub mod path;
 mod request;
 
 pub use answer::{AnswerWriter, Field, Item, Metadata};
-pub use options::{BadOption, Known, Options};
+pub use options::{BadOption, OptionSet, Options};
 pub use request::{BadRequest, Request, Style};

@@ -3,7 +3,7 @@
 
 /// Options that a command has.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Known {
+pub struct OptionSet {
     /// Options without a value.
     pub flags: &'static [&'static str],
     /// Options with a value.
@@ -32,7 +32,7 @@ pub struct Options {
 
 impl Options {
     /// Separates options from other arguments.
-    pub fn parse(known: Known, given: Vec<String>) -> Result<Self, BadOption> {
+    pub fn parse(known: OptionSet, given: Vec<String>) -> Result<Self, BadOption> {
         let mut options = Options::default();
         let mut given = given.into_iter();
         while let Some(word) = given.next() {
@@ -60,7 +60,7 @@ impl Options {
     /// Takes an option given by its whole name.
     fn take_whole(
         &mut self,
-        known: Known,
+        known: OptionSet,
         name: &str,
         given: &mut impl Iterator<Item = String>,
     ) -> Result<bool, BadOption> {
@@ -81,7 +81,7 @@ impl Options {
     /// Takes options of one letter in one word; the last may have a value.
     fn take_bundle(
         &mut self,
-        known: Known,
+        known: OptionSet,
         word: &str,
         given: &mut impl Iterator<Item = String>,
     ) -> Result<bool, BadOption> {
@@ -135,7 +135,7 @@ fn shortened(word: &str) -> String {
 mod tests {
     use super::*;
 
-    const KNOWN: Known = Known { flags: &["l", "a", "F", "bulk"], valued: &["s", "x", "site"] };
+    const KNOWN: OptionSet = OptionSet { flags: &["l", "a", "F", "bulk"], valued: &["s", "x", "site"] };
 
     fn parse(words: &[&str]) -> Result<Options, BadOption> {
         Options::parse(KNOWN, words.iter().map(|word| (*word).to_owned()).collect())

@@ -53,15 +53,15 @@ pub fn change(info: &ChangeInfo, timeline: TimelineId, ses: &SeNames) -> Value {
             set("trash", json!(trash.0.0));
             set("to", at(to, info));
         }
-        Effect::Booked { booking, .. } => {
-            set("booked", json!({"lfn": booking.lfn.as_str(), "size": booking.size}));
+        Effect::Reserved { reservation, .. } => {
+            set("reserved", json!({"lfn": reservation.lfn.as_str(), "size": reservation.size}));
         }
         Effect::Committed { replica, created, .. } => {
             set("se", json!(ses.name(replica.se)));
             set("created_file", json!(created.is_some()));
         }
-        Effect::Released { booking, se } => {
-            set("booked", json!({"lfn": booking.lfn.as_str(), "size": booking.size}));
+        Effect::Released { reservation, se } => {
+            set("reserved", json!({"lfn": reservation.lfn.as_str(), "size": reservation.size}));
             if let Some(se) = se {
                 set("se", json!(ses.name(*se)));
             }
@@ -208,7 +208,7 @@ pub struct ChangeOut {
     pub operation: String,
     /// Part of the request.
     pub index: u32,
-    /// `created`, `updated`, `moved`, `removed`, `restored`, `purged`, `booked`, `released`,
+    /// `created`, `updated`, `moved`, `removed`, `restored`, `purged`, `reserved`, `released`,
     /// `committed`, `dequeued` or `recorded`.
     pub effect: String,
     /// Present place of the entry.
@@ -228,7 +228,7 @@ pub struct ChangeOut {
     /// Trash item of a restored entry.
     pub trash: Option<u64>,
     /// The upload: `lfn` and `size`.
-    pub booked: Option<Value>,
+    pub reserved: Option<Value>,
     /// Storage element.
     pub se: Option<String>,
     /// True if the commit made the file.

@@ -87,18 +87,18 @@ pub struct TargetOut<'a> {
 
 /// Converts an upload.
 pub fn upload(upload: &Upload) -> UploadOut<'_> {
-    let booking = &upload.booking;
+    let reservation = &upload.reservation;
     let targets = upload.targets.iter().map(|target| TargetOut { se: target.se.as_str(), pfn: &target.pfn });
     UploadOut {
-        guid: Shown(booking.guid),
-        lfn: booking.lfn.as_str(),
+        guid: Shown(reservation.guid),
+        lfn: reservation.lfn.as_str(),
         owner: upload.owner.as_str(),
-        size: booking.size,
-        checksums: ChecksumsOut(&booking.checksums),
-        created: Shown(booking.created),
-        expires: Shown(booking.expires),
-        exists: booking.exists,
-        job: booking.job,
+        size: reservation.size,
+        checksums: ChecksumsOut(&reservation.checksums),
+        created: Shown(reservation.created),
+        expires: Shown(reservation.expires),
+        exists: reservation.exists,
+        job: reservation.job,
         targets: targets.collect(),
     }
 }

@@ -218,15 +218,15 @@ pub struct StatusOut<'a> {
     /// Part of the service.
     pub part: &'a str,
     /// Metrics by name.
-    pub figures: BTreeMap<&'a str, u64>,
+    pub metrics: BTreeMap<&'a str, u64>,
     /// Notes.
     pub notes: &'a [String],
 }
 
 /// Converts a group of metrics.
 pub fn status(part: &StatusPart) -> StatusOut<'_> {
-    let figures = part.figures.iter().map(|(name, value)| (name.as_str(), *value)).collect();
-    StatusOut { part: &part.part, figures, notes: &part.notes }
+    let metrics = part.metrics.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+    StatusOut { part: &part.part, metrics, notes: &part.notes }
 }
 
 /// The client's identity and rights.

@@ -574,7 +574,7 @@ impl UploadIn {
             excluded: all(self.exclude),
             site: bare(self.site),
         };
-        Ok(exacat_model::Operation::UploadBook {
+        Ok(exacat_model::Operation::UploadReserve {
             lfn: self.lfn.0,
             guid: bare(self.guid),
             size: self.size,

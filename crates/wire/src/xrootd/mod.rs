@@ -11,5 +11,5 @@ mod request;
 pub mod response;
 
 pub use decoder::{Decoder, Frame, FrameError};
-pub use path::{Asked, Fields};
+pub use path::{Fields, RawPath};
 pub use request::{Credentials, HANDSHAKE, Request, RequestHeader, StreamId, write_request};

@@ -9,7 +9,7 @@ use super::limits::{PATH_BYTES_MAX, VALUES_MAX};
 
 /// A path, and the fields after its `?`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked<'a> {
+pub struct RawPath<'a> {
     /// The path.
     pub path: &'a str,
     /// Fields after the `?`.
@@ -20,7 +20,7 @@ pub struct Asked<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fields<'a>(pub &'a str);
 
-impl<'a> Asked<'a> {
+impl<'a> RawPath<'a> {
     /// Parses a path. Drops one NUL at its end, which C programs send.
     pub fn parse(bytes: &'a [u8]) -> Result<Self> {
         let bytes = bytes.strip_suffix(&[0]).unwrap_or(bytes);
@@ -33,7 +33,7 @@ impl<'a> Asked<'a> {
         }
         let text = std::str::from_utf8(bytes).map_err(|_| Error::invalid("a path is UTF-8"))?;
         let (path, fields) = text.split_once('?').unwrap_or((text, ""));
-        Ok(Asked { path, fields: Fields(fields) })
+        Ok(RawPath { path, fields: Fields(fields) })
     }
 
     /// Returns the path in the catalogue.

@@ -6,7 +6,7 @@ use super::limits::{
     ABOUT_BYTES_MAX, CONFIG_NAMES_MAX, HANDSHAKE_BYTES, PATHS_MAX, REQUEST_HEADER_BYTES, TOKEN_BYTES_MAX,
 };
 use super::numbers::{self, request as id};
-use super::path::Asked;
+use super::path::RawPath;
 
 /// The client's handshake: three zeros, 4, 2012.
 pub const HANDSHAKE: [u8; HANDSHAKE_BYTES] =
@@ -99,12 +99,12 @@ pub enum Request<'a> {
         /// Asks about the file system instead of the path.
         vfs: bool,
         /// The path; none for an open file.
-        asked: Option<Asked<'a>>,
+        asked: Option<RawPath<'a>>,
     },
     /// Returns the kinds of several paths.
     Statx {
         /// The paths.
-        asked: Vec<Asked<'a>>,
+        asked: Vec<RawPath<'a>>,
     },
     /// Lists a directory.
     Dirlist {
@@ -113,7 +113,7 @@ pub enum Request<'a> {
         /// Wants a checksum of each name.
         checksum: bool,
         /// The directory.
-        asked: Asked<'a>,
+        asked: RawPath<'a>,
     },
     /// Locates a file.
     Locate {
@@ -122,24 +122,24 @@ pub enum Request<'a> {
         /// The client opens the path at each server of the answer.
         sources: bool,
         /// The path.
-        asked: Asked<'a>,
+        asked: RawPath<'a>,
     },
     /// Opens a file.
     Open {
         /// Bits of [`numbers::open`].
         options: u16,
         /// The path.
-        asked: Asked<'a>,
+        asked: RawPath<'a>,
     },
     /// Returns a checksum.
-    Checksum(Asked<'a>),
+    Checksum(RawPath<'a>),
     /// Returns the configuration.
     Config {
         /// Names of the settings.
         names: Vec<&'a str>,
     },
     /// Returns the space.
-    Space(Asked<'a>),
+    Space(RawPath<'a>),
     /// A query that the server does not answer.
     OtherQuery(u16),
     /// Makes a directory.
@@ -149,25 +149,25 @@ pub enum Request<'a> {
         /// Mode of the directory.
         mode: u16,
         /// The directory.
-        asked: Asked<'a>,
+        asked: RawPath<'a>,
     },
     /// Removes a directory.
-    Rmdir(Asked<'a>),
+    Rmdir(RawPath<'a>),
     /// Removes a file.
-    Rm(Asked<'a>),
+    Rm(RawPath<'a>),
     /// Moves an entry.
     Mv {
         /// Path of the entry.
-        from: Asked<'a>,
+        from: RawPath<'a>,
         /// New path.
-        to: Asked<'a>,
+        to: RawPath<'a>,
     },
     /// Sets a mode.
     Chmod {
         /// The mode.
         mode: u16,
         /// The path.
-        asked: Asked<'a>,
+        asked: RawPath<'a>,
     },
     /// An operation on an open file; none is ever open.
     OfOpenFile,
@@ -268,7 +268,7 @@ impl<'a> Request<'a> {
             id::ENDSESS => Request::EndSession,
             id::SET => Request::Set,
             id::STAT => {
-                let asked = if carried.is_empty() { None } else { Some(Asked::parse(carried)?) };
+                let asked = if carried.is_empty() { None } else { Some(RawPath::parse(carried)?) };
                 Request::Stat { vfs: header.body[0] & numbers::STAT_VFS != 0, asked }
             }
             id::STATX => Request::Statx { asked: paths(carried)? },
@@ -325,16 +325,16 @@ impl<'a> Request<'a> {
     }
 }
 
-fn one(carried: &[u8]) -> Result<Asked<'_>> {
+fn one(carried: &[u8]) -> Result<RawPath<'_>> {
     if carried.is_empty() {
         return Err(Error::invalid("a path is missing"));
     }
-    Asked::parse(carried)
+    RawPath::parse(carried)
 }
 
 /// Parses two paths with a blank between them, the first of `first` bytes; if that is 0, up to the
 /// first blank.
-fn two(first: usize, carried: &[u8]) -> Result<(Asked<'_>, Asked<'_>)> {
+fn two(first: usize, carried: &[u8]) -> Result<(RawPath<'_>, RawPath<'_>)> {
     let missing = || Error::invalid("two paths are needed, with a blank between them");
     let at = match first {
         0 => carried.iter().position(|byte| *byte == b' ').ok_or_else(missing)?,
@@ -348,7 +348,7 @@ fn two(first: usize, carried: &[u8]) -> Result<(Asked<'_>, Asked<'_>)> {
 }
 
 /// Parses paths, one per line.
-fn paths(carried: &[u8]) -> Result<Vec<Asked<'_>>> {
+fn paths(carried: &[u8]) -> Result<Vec<RawPath<'_>>> {
     let carried = carried.strip_suffix(&[0]).unwrap_or(carried);
     let carried = carried.strip_suffix(b"\n").unwrap_or(carried);
     let mut found = Vec::new();

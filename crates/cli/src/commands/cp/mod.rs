@@ -374,7 +374,7 @@ impl Copying<'_> {
             if now.len() > before.len() {
                 return Ok(Ok(()));
             }
-            if !self.is_booked(context, guid).await? {
+            if !self.is_reserved(context, guid).await? {
                 let why = "what was written is not what was to be written: it was given up";
                 return Ok(Err(Error::new(ErrorKind::Corrupt, why)));
             }
@@ -394,13 +394,13 @@ impl Copying<'_> {
     }
 
     /// Says whether a replica of it is still pending.
-    async fn is_booked(&self, context: &Context, guid: Guid) -> Result<bool, Failure> {
+    async fn is_reserved(&self, context: &Context, guid: Guid) -> Result<bool, Failure> {
         let limit = crate::context::PAGE_ITEMS;
         let mut pages =
             context.pages(Operation::UploadList { cursor: exacat_model::Cursor::default(), limit });
         while let Some(answer) = pages.next().await? {
             let Answer::Uploads { items, .. } = answer else { return Err(Failure::unexpected(&answer)) };
-            if items.iter().any(|item| item.booking.guid == guid) {
+            if items.iter().any(|item| item.reservation.guid == guid) {
                 return Ok(true);
             }
         }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use exacat_model::limits::REPLICAS_PER_BOOKING_MAX;
+use exacat_model::limits::REPLICAS_PER_RESERVATION_MAX;
 use exacat_model::{AccountName, Error, Lfn, SeName};
 
 use crate::failure::Failure;
@@ -58,12 +58,12 @@ impl Spec {
                 let count: u32 = count.parse().map_err(|_| {
                     Error::invalid(format!("neither a storage element nor LABEL:COUNT: {one:.100}"))
                 })?;
-                let room = REPLICAS_PER_BOOKING_MAX.saturating_sub(spec.wishes.len());
+                let room = REPLICAS_PER_RESERVATION_MAX.saturating_sub(spec.wishes.len());
                 if count as usize > room {
                     return Err(Error::limit(
                         "the number of replicas of a copy",
                         spec.wishes.len().saturating_add(count as usize),
-                        REPLICAS_PER_BOOKING_MAX,
+                        REPLICAS_PER_RESERVATION_MAX,
                     ));
                 }
                 spec.wishes.extend((0..count).map(|_| Wish::Label(label.clone())));

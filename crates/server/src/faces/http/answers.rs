@@ -53,7 +53,7 @@ pub(super) fn in_room(bytes: Vec<u8>, mut room: Room) -> Bytes {
 }
 
 /// A part of a long answer.
-pub(super) enum Part {
+pub(super) enum BodyPart {
     /// Some bytes.
     Bytes(Bytes),
     /// The end. Without it the connection is broken off, so that the client notices.
@@ -64,10 +64,10 @@ pub(super) enum Part {
 pub(super) enum Body {
     /// The whole.
     Whole(Option<Bytes>),
-    /// Part after part.
+    /// BodyPart after part.
     Parts {
         /// The parts.
-        parts: mpsc::Receiver<Part>,
+        parts: mpsc::Receiver<BodyPart>,
         /// Stops the work if the client goes away.
         _cancel: CancelOnDrop,
     },
@@ -96,8 +96,8 @@ impl hyper::body::Body for Body {
             Body::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Body::Parts { parts, .. } => match parts.poll_recv(context) {
                 Poll::Pending => Poll::Pending,
-                Poll::Ready(Some(Part::Bytes(bytes))) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
-                Poll::Ready(Some(Part::End)) => {
+                Poll::Ready(Some(BodyPart::Bytes(bytes))) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                Poll::Ready(Some(BodyPart::End)) => {
                     *self = Body::Ended;
                     Poll::Ready(None)
                 }

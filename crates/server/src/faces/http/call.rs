@@ -21,7 +21,7 @@ use crate::access::Session;
 use crate::admission::{Held, Room, Step, Unread, busy};
 use crate::instruments::count;
 use crate::issuers::{Trust, is_foreign};
-use crate::service::{Asker, Cancel, Checked, Service, Work, step_id};
+use crate::service::{Cancel, Checked, OperationTask, Requester, Service, step_id};
 
 /// Header with the revision of the catalogue that an answer shows at least.
 pub(super) const REVISION: HeaderName = HeaderName::from_static("exacat-revision");
@@ -50,7 +50,7 @@ const PAGE_ITEMS_FIRST: u32 = 100;
 const PAGE_ITEMS_MAX: u32 = 2000;
 
 /// Credentials that were judged, and the client that they prove.
-pub(super) struct Known {
+pub(super) struct KnownClient {
     credentials: Option<HeaderValue>,
     act_as: Option<HeaderValue>,
     client: Client,
@@ -59,7 +59,7 @@ pub(super) struct Known {
 /// The client of a request.
 #[derive(Clone)]
 struct Client {
-    asker: Asker,
+    requester: Requester,
     checked: Checked,
     /// Issuer of its token, if that is another one than this catalogue.
     trust: Option<Trust>,
@@ -68,7 +68,7 @@ struct Client {
 /// A request that was admitted.
 pub(super) struct Call {
     pub service: Arc<Service>,
-    pub asker: Asker,
+    pub requester: Requester,
     pub cancel: Arc<Cancel>,
     /// Operation id of the client's request; none if it named none.
     id: Option<OperationId>,
@@ -91,15 +91,15 @@ impl Call {
     /// Judges the credentials of a request, and admits it.
     pub async fn open(conversation: &Conversation, headers: &HeaderMap) -> Result<Self> {
         let service = Arc::clone(&conversation.face.service);
-        let Client { asker, checked, trust } = client(conversation, headers).await?;
-        let held = service.admit(&asker, 1)?;
+        let Client { requester, checked, trust } = client(conversation, headers).await?;
+        let held = service.admit(&requester, 1)?;
         let consistency = text_of(headers, &CONSISTENCY)?.map(Consistency::parse).transpose()?;
         let id = text_of(headers, &IDEMPOTENCY_KEY)?.map(operation_id).transpose()?;
         if let Some(id) = id {
             check_age(id, service.catalogue.now())?;
         }
         let mut call = Call {
-            asker,
+            requester,
             checked,
             trust,
             version: None,
@@ -168,7 +168,8 @@ impl Call {
         }
         if self.service.must_check_again(&self.checked) {
             let checked = self.service.checking();
-            self.asker.caller = Arc::new(self.service.catalogue.revalidate(&self.asker.caller).await?);
+            self.requester.caller =
+                Arc::new(self.service.catalogue.revalidate(&self.requester.caller).await?);
             self.checked = checked;
         }
         let writes = operation.writes();
@@ -180,12 +181,12 @@ impl Call {
                 step_id(id, self.steps - 1)
             }
         };
-        let mut asker = self.asker.clone();
+        let mut requester = self.requester.clone();
         if writes && self.version.is_some() {
-            asker.caller = Arc::new(asker.caller.requiring(self.version));
+            requester.caller = Arc::new(requester.caller.requiring(self.version));
         }
-        let work = Work {
-            asker,
+        let work = OperationTask {
+            requester,
             id,
             operation,
             consistency: self.consistency,
@@ -230,7 +231,7 @@ impl Call {
         self.steps += STEPS_APART;
         Call {
             service: Arc::clone(&self.service),
-            asker: self.asker.clone(),
+            requester: self.requester.clone(),
             cancel: Arc::default(),
             id: self.id,
             consistency: self.consistency,
@@ -304,7 +305,8 @@ async fn client(conversation: &Conversation, headers: &HeaderMap) -> Result<Clie
     {
         slot.lock().known();
     }
-    let known = Known { credentials: credentials.cloned(), act_as: act_as.cloned(), client: client.clone() };
+    let known =
+        KnownClient { credentials: credentials.cloned(), act_as: act_as.cloned(), client: client.clone() };
     *conversation.known.lock() = Some(known);
     Ok(client)
 }
@@ -334,14 +336,18 @@ async fn judged(
             let credentials = token.map_or(Credentials::Anonymous, Credentials::Token);
             let shown = Authenticate { credentials, act_as };
             let session = Session::open(service, &conversation.peer, shown).await?;
-            return Ok(Client { asker: session.asker.clone(), checked: session.checked, trust: None });
+            return Ok(Client {
+                requester: session.requester.clone(),
+                checked: session.checked,
+                trust: None,
+            });
         }
     };
     let caller = match act_as {
         Some(name) => service.catalogue.become_user(&caller, &name).await?,
         None => caller,
     };
-    Ok(Client { asker: service.asker(caller), checked, trust })
+    Ok(Client { requester: service.requester(caller), checked, trust })
 }
 
 fn bearer(value: &HeaderValue) -> Result<Secret> {

@@ -161,7 +161,7 @@ mod tests {
         let (sender, parts) = tokio::sync::mpsc::channel(1);
         let cancel = super::super::answers::CancelOnDrop(Arc::default());
         let mut watched = Watched::new(Body::Parts { parts, _cancel: cancel }, Some(streams.open()));
-        sender.send(super::super::answers::Part::Bytes("a".into())).await.unwrap();
+        sender.send(super::super::answers::BodyPart::Bytes("a".into())).await.unwrap();
         let mut poll = || {
             let mut context = Context::from_waker(std::task::Waker::noop());
             Pin::new(&mut watched).poll_frame(&mut context).is_ready()

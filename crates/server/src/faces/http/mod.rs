@@ -15,6 +15,8 @@ mod origins;
 mod rest;
 mod stalling;
 
+pub(crate) use rest::document;
+
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -48,7 +50,7 @@ use crate::service::{Phase, Service};
 use crate::settings::HttpSettings;
 use crate::uploads::Uploads;
 use answers::{Body, TEXT, problem, text};
-use call::Known;
+use call::KnownClient;
 use certificate::ClientCertificate;
 use http2::{Streams, Watched};
 use monitoring::Monitoring;
@@ -160,7 +162,7 @@ struct Conversation {
     /// Certificate that the client showed in the handshake.
     certificate: Option<ClientCertificate>,
     /// The last credentials that were judged.
-    known: Mutex<Option<Known>>,
+    known: Mutex<Option<KnownClient>>,
 }
 
 /// Serves until the server has ended, because it reports health during the stop too. Requests in

@@ -25,7 +25,7 @@ use super::{Face, SES_KEPT};
 use crate::admission::{Held, Room, Step, Unread, busy};
 use crate::faces::errors;
 use crate::instruments::count;
-use crate::service::{Asker, Cancel, Checked, Work, step_id};
+use crate::service::{Cancel, Checked, OperationTask, Requester, step_id};
 
 /// Most entries that a command holds while it reports them.
 pub(super) const STATS_AT_ONCE: usize = 500;
@@ -120,7 +120,7 @@ pub(super) struct Shell {
     commands: CommandTable,
     /// Site of the client's network.
     near: Option<AccountName>,
-    asker: Asker,
+    requester: Requester,
     /// The caller of the certificate, without a role.
     pub base: Arc<Caller>,
     checked: Checked,
@@ -144,11 +144,11 @@ impl Shell {
     ) -> exacat_model::Result<Self> {
         let service = Arc::clone(&face.service);
         let caller = face.certificates.caller(&service.catalogue, &shown).await?;
-        let asker = service.asker(caller);
+        let requester = service.requester(caller);
         let mut shell = Shell {
             commands,
-            base: Arc::clone(&asker.caller),
-            asker,
+            base: Arc::clone(&requester.caller),
+            requester,
             shown,
             near: face.places.site_of(peer.ip()),
             peer,
@@ -187,18 +187,18 @@ impl Shell {
         {
             return Ok(home);
         }
-        match self.asker.caller.name() {
+        match self.requester.caller.name() {
             Some(name) => self.face.home_of(name),
             None => Ok(Lfn::root()),
         }
     }
 
     pub fn user(&self) -> &str {
-        self.asker.caller.name().map_or("", |name| name.as_str())
+        self.requester.caller.name().map_or("", |name| name.as_str())
     }
 
     pub fn caller(&self) -> &Caller {
-        &self.asker.caller
+        &self.requester.caller
     }
 
     pub fn subject(&self) -> &str {
@@ -250,7 +250,7 @@ impl Shell {
             None => (*self.base).clone(),
             Some(name) => service.catalogue.become_user(&self.base, name).await?,
         };
-        self.asker = service.asker(caller);
+        self.requester = service.requester(caller);
         self.home = self.find_home().await?;
         self.standing.lock().role = role;
         Ok(())
@@ -337,7 +337,7 @@ impl Shell {
         if !within_bytes {
             return Err(busy("bytes of requests").into());
         }
-        let held = service.admit(&self.asker, 1)?;
+        let held = service.admit(&self.requester, 1)?;
         if service.must_check_again(&self.checked) {
             self.check_again().await?;
         }
@@ -361,8 +361,8 @@ impl Shell {
             Some(name) => service.catalogue.become_user(&base, name).await.map_err(gone)?,
         };
         self.base = Arc::new(base);
-        if caller != *self.asker.caller {
-            self.asker = service.asker(caller);
+        if caller != *self.requester.caller {
+            self.requester = service.requester(caller);
         }
         self.checked = checked;
         Ok(())
@@ -474,7 +474,7 @@ impl Shell {
                 ),
             ));
         }
-        let fingerprint = fingerprint(&self.asker.caller, operation);
+        let fingerprint = fingerprint(&self.requester.caller, operation);
         let before = self.current.writes.entry(fingerprint.0).or_insert(0);
         let mut hash = Sha256::new();
         hash.update(self.current.id.0);
@@ -492,8 +492,8 @@ impl Shell {
             false => step_id(self.current.id, self.current.steps),
         };
         self.current.steps += 1;
-        let work = Work {
-            asker: self.asker.clone(),
+        let work = OperationTask {
+            requester: self.requester.clone(),
             id,
             operation,
             consistency: None,

@@ -20,7 +20,7 @@ use futures::FutureExt;
 use super::reply::{Given, Measure, Outbox, Target, Waiting};
 use crate::admission::busy;
 use crate::instruments::{Ended, OperationIndex};
-use crate::service::{Asker, EncodedItems};
+use crate::service::{EncodedItems, Requester};
 
 /// Placeholder for operations without an id.
 pub(super) const NO_ID: OperationId = OperationId([0; 16]);
@@ -33,7 +33,7 @@ enum Items {
 }
 
 /// A request's part of a look-up: its target, and the number of items.
-struct Part {
+struct RequestShare {
     target: Target,
     items: usize,
 }
@@ -41,7 +41,7 @@ struct Part {
 struct Group {
     items: Items,
     consistency: Option<Consistency>,
-    parts: Vec<Part>,
+    parts: Vec<RequestShare>,
     count: usize,
 }
 
@@ -142,32 +142,38 @@ impl Lookups {
         for group in self.groups.iter_mut().filter(|group| group.consistency == consistency) {
             match group.items.merge(items) {
                 Ok(()) => {
-                    group.parts.push(Part { target, items: count });
+                    group.parts.push(RequestShare { target, items: count });
                     group.count += count;
                     return Gathered::Yes;
                 }
                 Err(back) => items = back,
             }
         }
-        let parts = vec![Part { target, items: count }];
+        let parts = vec![RequestShare { target, items: count }];
         self.groups.push(Group { items, consistency, parts, count });
         Gathered::Yes
     }
 
     /// Looks up everything and appends the answers to `out`. If the catalogue must wait for its
     /// store, a task does so, and the answers arrive as replies.
-    pub fn look_up(&mut self, asker: &Asker, outbox: &Outbox, since: Instant, out: &mut Vec<u8>) -> Tracked {
+    pub fn look_up(
+        &mut self,
+        requester: &Requester,
+        outbox: &Outbox,
+        since: Instant,
+        out: &mut Vec<u8>,
+    ) -> Tracked {
         let mut tracked = Tracked::default();
         for group in self.groups.drain(..) {
             let service = Arc::clone(&outbox.service);
             let operation = group.items.name();
-            let held = service.admit(asker, group.parts.len()).and_then(|held| {
+            let held = service.admit(requester, group.parts.len()).and_then(|held| {
                 match service.admission.lookup_items.take(group.count) {
                     Some(items) => Ok((held, items)),
                     None => Err(busy("items looked up at once")),
                 }
             });
-            let mut hand_out = HandOut { outbox, asker, operation, since, out };
+            let mut hand_out = HandOut { outbox, requester, operation, since, out };
             let held = match held {
                 Ok(held) => held,
                 Err(error) => {
@@ -181,20 +187,26 @@ impl Lookups {
                 service.instruments.counts.coalesced.fetch_add(parts, Ordering::Relaxed);
             }
             let shape: Vec<usize> = group.parts.iter().map(|part| part.items).collect();
-            let caller = Arc::clone(&asker.caller);
+            let caller = Arc::clone(&requester.caller);
             let mut work = Box::pin(async move {
                 let outcome = match group.items {
                     Items::Whereis { site, files } => service
                         .whereis(&caller, files, site.as_ref(), group.consistency)
                         .await
-                        .map(Found::Whereis),
+                        .map(LookupOutcome::Whereis),
                     Items::Stat { follow, lfns } => {
                         let operation = Operation::Stat { lfns, follow };
-                        service.execute(&caller, NO_ID, operation, group.consistency).await.map(Found::Answer)
+                        service
+                            .execute(&caller, NO_ID, operation, group.consistency)
+                            .await
+                            .map(LookupOutcome::Answer)
                     }
                     Items::Lfns { guids } => {
                         let operation = Operation::Lfns { guids };
-                        service.execute(&caller, NO_ID, operation, group.consistency).await.map(Found::Answer)
+                        service
+                            .execute(&caller, NO_ID, operation, group.consistency)
+                            .await
+                            .map(LookupOutcome::Answer)
                     }
                 };
                 take_apart(outcome, &shape)
@@ -229,14 +241,14 @@ pub(super) struct Tracked {
 }
 
 /// The result of a whole look-up.
-enum Found {
+enum LookupOutcome {
     Answer(Answer),
     Whereis(EncodedItems),
 }
 
 /// Splits the outcome of one look-up into those of its parts. If it failed as a whole, each part
 /// failed.
-fn take_apart(outcome: Result<Found>, shape: &[usize]) -> Vec<Result<Given>> {
+fn take_apart(outcome: Result<LookupOutcome>, shape: &[usize]) -> Vec<Result<Given>> {
     fn all(shape: &[usize], error: Error) -> Vec<Result<Given>> {
         shape.iter().map(|_| Err(error.clone())).collect()
     }
@@ -252,7 +264,7 @@ fn take_apart(outcome: Result<Found>, shape: &[usize]) -> Vec<Result<Given>> {
     }
     let wanted: usize = shape.iter().sum();
     match outcome {
-        Ok(Found::Whereis(EncodedItems { bytes, ends })) if ends.len() == wanted => {
+        Ok(LookupOutcome::Whereis(EncodedItems { bytes, ends })) if ends.len() == wanted => {
             let bytes = Bytes::from(bytes);
             let (mut begin, mut done) = (0, 0);
             let part = |count: &usize| {
@@ -263,10 +275,12 @@ fn take_apart(outcome: Result<Found>, shape: &[usize]) -> Vec<Result<Given>> {
             };
             shape.iter().map(part).collect()
         }
-        Ok(Found::Answer(Answer::Stats(items))) if items.len() == wanted => {
+        Ok(LookupOutcome::Answer(Answer::Stats(items))) if items.len() == wanted => {
             apart(items, shape, Answer::Stats)
         }
-        Ok(Found::Answer(Answer::Lfns(items))) if items.len() == wanted => apart(items, shape, Answer::Lfns),
+        Ok(LookupOutcome::Answer(Answer::Lfns(items))) if items.len() == wanted => {
+            apart(items, shape, Answer::Lfns)
+        }
         Ok(_) => all(shape, defect("not one answer to each question of a look-up")),
         Err(error) => all(shape, error),
     }
@@ -275,7 +289,7 @@ fn take_apart(outcome: Result<Found>, shape: &[usize]) -> Vec<Result<Given>> {
 /// Delivers the outcomes of one look-up to their requests.
 struct HandOut<'a> {
     outbox: &'a Outbox,
-    asker: &'a Asker,
+    requester: &'a Requester,
     operation: OperationIndex,
     since: Instant,
     out: &'a mut Vec<u8>,
@@ -283,7 +297,7 @@ struct HandOut<'a> {
 
 impl HandOut<'_> {
     /// Delivers all outcomes now.
-    fn all(&mut self, parts: Vec<Part>, outcomes: Vec<Result<Given>>, tracked: &mut Tracked) {
+    fn all(&mut self, parts: Vec<RequestShare>, outcomes: Vec<Result<Given>>, tracked: &mut Tracked) {
         let service = &self.outbox.service;
         let time = self.since.elapsed();
         // Record requests with the same outcome together.
@@ -297,7 +311,7 @@ impl HandOut<'_> {
                 }
                 other => {
                     if let Some((kind, requests, items)) = other.replace((kind, 1, part.items as u64)) {
-                        service.ended(self.asker, self.operation, kind, requests, items, time);
+                        service.ended(self.requester, self.operation, kind, requests, items, time);
                     }
                 }
             }
@@ -312,19 +326,19 @@ impl HandOut<'_> {
             }
         }
         if let Some((kind, requests, items)) = alike {
-            service.ended(self.asker, self.operation, kind, requests, items, time);
+            service.ended(self.requester, self.operation, kind, requests, items, time);
         }
     }
 
     /// Prepares delivery later, by a task.
-    fn as_waiting(&self, parts: Vec<Part>, tracked: &mut Tracked) -> Vec<Waiting> {
-        let waiting = |part: Part| {
+    fn as_waiting(&self, parts: Vec<RequestShare>, tracked: &mut Tracked) -> Vec<Waiting> {
+        let waiting = |part: RequestShare| {
             tracked.begun.push(match &part.target {
                 Target::Request(request) => *request,
                 Target::InBatch(batch, _) => batch.request(),
             });
             let measure = Measure {
-                asker: self.asker.clone(),
+                requester: self.requester.clone(),
                 operation: self.operation,
                 items: part.items as u64,
                 since: self.since,

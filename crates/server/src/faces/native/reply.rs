@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use crate::admission::Room;
 use crate::instruments::{Ended, OperationIndex};
-use crate::service::{Asker, Service};
+use crate::service::{Requester, Service};
 
 /// An answer, or its canonical bytes.
 pub(super) enum Given {
@@ -69,7 +69,7 @@ impl Outbox {
 /// Measures one operation from its receipt to its outcome.
 #[derive(Clone)]
 pub(super) struct Measure {
-    pub asker: Asker,
+    pub requester: Requester,
     pub operation: OperationIndex,
     pub items: u64,
     pub since: Instant,
@@ -77,7 +77,7 @@ pub(super) struct Measure {
 
 impl Measure {
     pub fn ended(&self, service: &Service, ended: Ended) {
-        service.ended(&self.asker, self.operation, ended, 1, self.items, self.since.elapsed());
+        service.ended(&self.requester, self.operation, ended, 1, self.items, self.since.elapsed());
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use super::reply::{Given, Reply, Waiting};
 use crate::admission::{Admission, Class, Held, Room, Step, Unread, limit_of};
-use crate::service::{CANCELLED, Work, cancelled, step_id, too_late};
+use crate::service::{CANCELLED, OperationTask, cancelled, step_id, too_late};
 
 /// Long reads of one connection that run or whose answer is on its way.
 const HEAVY_UNDER_WAY_MAX: usize = 8;
@@ -72,7 +72,7 @@ impl Rooms {
 /// An operation for a task.
 pub(super) struct Job {
     pub waiting: Waiting,
-    pub work: Work,
+    pub work: OperationTask,
     pub rooms: Rooms,
     /// Counts it as in flight, of its user and of all.
     pub held: (Held, Held),
@@ -86,7 +86,7 @@ async fn enter(
     place: &Arc<Semaphore>,
     unread: &Unread,
     bytes: usize,
-    work: &Work,
+    work: &OperationTask,
 ) -> Option<(OwnedSemaphorePermit, Room)> {
     let entered = async {
         let permit = Arc::clone(place).acquire_owned().await.ok()?;
@@ -156,7 +156,7 @@ pub(super) fn start_together(jobs: Vec<Job>) {
 /// Common properties of registrations that run together.
 type Kind = ((bool, Existing), Instant);
 
-fn kind(work: &Work) -> Option<Kind> {
+fn kind(work: &OperationTask) -> Option<Kind> {
     match &work.operation {
         Operation::Register { parents, existing, .. } => Some(((*parents, *existing), work.deadline)),
         _ => None,
@@ -165,7 +165,7 @@ fn kind(work: &Work) -> Option<Kind> {
 
 async fn register_each(jobs: Vec<Job>, (how, deadline): Kind) {
     let Some(first) = jobs.first() else { return };
-    let (service, asker) = (Arc::clone(first.waiting.service()), first.work.asker.clone());
+    let (service, requester) = (Arc::clone(first.waiting.service()), first.work.requester.clone());
     let together = jobs.len() as u64;
     service.instruments.counts.coalesced.fetch_add(together, Ordering::Relaxed);
     let (mut files, mut waiting, mut held) = (Vec::new(), Vec::new(), Vec::new());
@@ -181,7 +181,7 @@ async fn register_each(jobs: Vec<Job>, (how, deadline): Kind) {
             waiting.answer(outcome.map(Given::Answer));
         }
     };
-    service.register_each(&asker, files, how, deadline, deliver).await;
+    service.register_each(&requester, files, how, deadline, deliver).await;
     // Writes that outlive their deadline are answered then, and counted until they are over.
     drop(held);
 }
@@ -215,7 +215,7 @@ pub(super) async fn stream(
 
 async fn pages(
     waiting: &Waiting,
-    work: Work,
+    work: OperationTask,
     rooms: &Rooms,
     request: u64,
     credit: &Semaphore,
@@ -226,7 +226,7 @@ async fn pages(
         || Error::new(ErrorKind::Unavailable, "the deadline passed before the stream was at its end");
     let stopped =
         || Error::new(ErrorKind::Unavailable, format!("{CANCELLED} before the stream was at its end"));
-    let Work { mut asker, id, operation, consistency, cancel, mut step, .. } = work;
+    let OperationTask { mut requester, id, operation, consistency, cancel, mut step, .. } = work;
     let mut checked = service.checking();
     // As requested: the parts do not exceed the requested limit.
     let mut asked = operation;
@@ -255,14 +255,14 @@ async fn pages(
         };
         if service.must_check_again(&checked) {
             let checking = service.checking();
-            asker.caller = Arc::new(service.catalogue.revalidate(&asker.caller).await?);
+            requester.caller = Arc::new(service.catalogue.revalidate(&requester.caller).await?);
             checked = checking;
         }
         let page_deadline = Instant::now() + service.limits.deadline_max;
         let page_deadline = deadline.map_or(page_deadline, |deadline| deadline.min(page_deadline));
         let (send, receive) = oneshot::channel();
-        let page = Work {
-            asker: asker.clone(),
+        let page = OperationTask {
+            requester: requester.clone(),
             id: step_id(id, parts),
             operation: rooms.unread.paged(asked.clone(), items, unread.is_small()),
             consistency,

@@ -8,7 +8,7 @@ use exacat_model::{Error, ErrorKind, Result};
 use exacat_wire::xrootd::Credentials;
 
 use super::Face;
-use crate::service::{Asker, Checked, Service};
+use crate::service::{Checked, Requester, Service};
 
 /// Prefix of the subjects of accounts for a user name elsewhere.
 const UNIX: &str = "unix:";
@@ -25,7 +25,7 @@ enum Shown {
 
 /// An authenticated client.
 pub(super) struct KnownClient {
-    pub asker: Asker,
+    pub requester: Requester,
     pub checked: Checked,
     shown: Shown,
 }
@@ -34,7 +34,7 @@ impl KnownClient {
     async fn open(service: &Service, shown: Shown) -> Result<Self> {
         let checked = service.checking();
         let caller = caller(service, &shown).await?;
-        Ok(KnownClient { asker: service.asker(caller), checked, shown })
+        Ok(KnownClient { requester: service.requester(caller), checked, shown })
     }
 
     /// Authenticates a client by its credentials.
@@ -76,8 +76,8 @@ impl KnownClient {
     pub async fn check_again(&mut self, service: &Service) -> Result<()> {
         let checked = service.checking();
         let caller = caller(service, &self.shown).await?;
-        if caller != *self.asker.caller {
-            self.asker = service.asker(caller);
+        if caller != *self.requester.caller {
+            self.requester = service.requester(caller);
         }
         self.checked = checked;
         Ok(())
@@ -85,7 +85,7 @@ impl KnownClient {
 
     /// Returns the name of the client's account.
     pub fn name(&self) -> &str {
-        self.asker.caller.name().map_or("", |name| name.as_str())
+        self.requester.caller.name().map_or("", |name| name.as_str())
     }
 }
 
@@ -95,8 +95,8 @@ pub(super) fn is_trusted(face: &Face, peer: IpAddr) -> bool {
 }
 
 /// Returns the caller of a token that came with one request.
-pub(super) async fn by_token(service: &Service, token: &str) -> Result<Asker> {
-    Ok(service.asker(service.catalogue.authenticate(token).await?))
+pub(super) async fn by_token(service: &Service, token: &str) -> Result<Requester> {
+    Ok(service.requester(service.catalogue.authenticate(token).await?))
 }
 
 async fn caller(service: &Service, shown: &Shown) -> Result<Caller> {

@@ -347,9 +347,9 @@ impl Connection {
                 refuse(&mut self.out, header.stream, &error.into());
                 return None;
             }
-            if !Arc::ptr_eq(&known.asker.caller, &conversation.asker.caller) {
+            if !Arc::ptr_eq(&known.requester.caller, &conversation.requester.caller) {
                 *conversation = Arc::new(Conversation {
-                    asker: known.asker.clone(),
+                    requester: known.requester.clone(),
                     ..Conversation::clone(conversation)
                 });
             }
@@ -532,12 +532,12 @@ impl Connection {
         let secure = self.stream.is_secure();
         tracing::debug!(peer = %self.peer, user = known.name(), says = user, program = about, secure, "client authenticated");
         self.decoder.known();
-        if let (Entrance::Taken(slot), true) = (&mut self.entrance, known.asker.caller.user().is_some()) {
+        if let (Entrance::Taken(slot), true) = (&mut self.entrance, known.requester.caller.user().is_some()) {
             slot.known();
         }
         let conversation = Conversation {
             face: Arc::clone(&self.face),
-            asker: known.asker.clone(),
+            requester: known.requester.clone(),
             peer: self.peer.ip(),
             local: self.local,
             site: self.face.places.site_of(self.peer.ip()),

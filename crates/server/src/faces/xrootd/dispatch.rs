@@ -60,11 +60,15 @@ async fn admitted(with: &Arc<Conversation>, header: &RequestHeader, carried: &By
     let Some(bytes) = service.admission.request_bytes.take(carried.len()) else {
         return Err(busy("bytes of requests").into());
     };
-    let held = service.admit(&with.asker, 1)?;
+    let held = service.admit(&with.requester, 1)?;
     let request = Request::parse(header, carried)?;
     let deadline = Instant::now() + service.limits.deadline_max;
-    let context =
-        RequestContext { with: Arc::clone(with), asker: with.asker.clone(), stream: header.stream, deadline };
+    let context = RequestContext {
+        with: Arc::clone(with),
+        requester: with.requester.clone(),
+        stream: header.stream,
+        deadline,
+    };
     let done = carry_out(context, request, header).await;
     drop((held, bytes));
     done

@@ -8,7 +8,7 @@ use exacat_model::operation::FileRef;
 use exacat_model::{
     Answer, ChecksumAlgorithm, Checksums, ErrorKind, Guid, Kind, Lfn, Operation, Se, SeNumber, SeStatus,
 };
-use exacat_wire::xrootd::Asked;
+use exacat_wire::xrootd::RawPath;
 use exacat_wire::xrootd::numbers::error;
 use exacat_wire::xrootd::path::escaped;
 
@@ -36,7 +36,7 @@ const NOT_THERE: &str = "enoent";
 const MEMBER_MARK: &str = "?ZIP=";
 
 /// Returns the kind of checksum that a request wants.
-pub(super) fn wanted(asked: &Asked<'_>) -> Outcome<ChecksumAlgorithm> {
+pub(super) fn wanted(asked: &RawPath<'_>) -> Outcome<ChecksumAlgorithm> {
     let Some(name) = asked.fields.get(CHECKSUM_FIELD) else { return Ok(ChecksumAlgorithm::Adler32) };
     named(name).ok_or_else(|| {
         let known = ChecksumAlgorithm::ALL.map(ChecksumAlgorithm::name).join(", ");
@@ -49,7 +49,7 @@ fn named(name: &str) -> Option<ChecksumAlgorithm> {
 }
 
 /// Returns a checksum of a file: the requested kind, or without a request any known one.
-pub(super) async fn checksum(context: &RequestContext, lfn: Lfn, asked: &Asked<'_>) -> Outcome {
+pub(super) async fn checksum(context: &RequestContext, lfn: Lfn, asked: &RawPath<'_>) -> Outcome {
     let algorithm = wanted(asked)?;
     let is_named = asked.fields.get(CHECKSUM_FIELD).is_some();
     let found = |known: &Checksums| -> Option<Response> {
@@ -131,7 +131,7 @@ fn none_left(whereis: &Whereis, lfn: &Lfn) -> Refusal {
 }
 
 /// Returns the requested file, and the storage elements that the client comes back from.
-pub(super) fn returning(context: &RequestContext, asked: &Asked<'_>) -> Outcome<(Lfn, Vec<SeNumber>)> {
+pub(super) fn returning(context: &RequestContext, asked: &RawPath<'_>) -> Outcome<(Lfn, Vec<SeNumber>)> {
     let with = &context.with;
     let came_back = asked.fields.tried().next().is_some();
     let given = asked.fields.values(LFN_FIELD).next().filter(|_| came_back);
@@ -165,7 +165,7 @@ fn ses_field(tried: &[SeNumber]) -> String {
 }
 
 /// Opens a file for reading: redirects the client to the best replica that it has not tried.
-pub(super) async fn open(context: &RequestContext, asked: &Asked<'_>) -> Outcome {
+pub(super) async fn open(context: &RequestContext, asked: &RawPath<'_>) -> Outcome {
     let with = &context.with;
     let counts = &with.face.service.instruments.counts;
     let came_back = asked.fields.tried().next().is_some();

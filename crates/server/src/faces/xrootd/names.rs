@@ -93,7 +93,7 @@ async fn written_below(context: &RequestContext, directory: &Lfn) -> bool {
 /// missing directories in it.
 async fn written_in(context: &RequestContext, directory: &Lfn) -> Outcome<()> {
     let Some(uploads) = context.uploads() else { return Ok(()) };
-    Ok(uploads.before_listing(context.asker(), directory).await?)
+    Ok(uploads.before_listing(context.requester(), directory).await?)
 }
 
 /// Returns a byte for each path: its kind.

@@ -9,7 +9,7 @@ use exacat_model::operation::SeChoice;
 use exacat_model::{
     AccountName, Answer, Checksum, Checksums, ErrorKind, Guid, Lfn, Operation, SeName, SeNumber,
 };
-use exacat_wire::xrootd::Asked;
+use exacat_wire::xrootd::RawPath;
 use exacat_wire::xrootd::numbers::{error, open as options};
 
 use super::files::{self, SE_FIELD};
@@ -47,7 +47,7 @@ struct Wish {
 }
 
 impl Wish {
-    fn of(context: &RequestContext, how: u16, asked: &Asked<'_>) -> Outcome<Self> {
+    fn of(context: &RequestContext, how: u16, asked: &RawPath<'_>) -> Outcome<Self> {
         if how & (options::NEW | options::DELETE) == 0 {
             return Err(Refusal::new(
                 error::UNSUPPORTED,
@@ -89,34 +89,34 @@ impl Wish {
 }
 
 /// Opens a file for writing.
-pub(super) async fn open(context: &RequestContext, how: u16, asked: &Asked<'_>) -> Outcome {
+pub(super) async fn open(context: &RequestContext, how: u16, asked: &RawPath<'_>) -> Outcome {
     let face = &context.with.face;
     let Some(uploads) = &face.uploads else {
         return Err(Refusal::new(error::READ_ONLY, "this is a snapshot: nothing can be written"));
     };
     let wish = Wish::of(context, how, asked)?;
     uploads.check_room()?;
-    let (upload, target) = booked(context, &wish).await?;
+    let (upload, target) = reserved(context, &wish).await?;
     let se = face.service.catalogue.storage_element(&target.se).ok_or_else(unexpected)?;
-    let booking = &upload.booking;
+    let reservation = &upload.reservation;
     let subject = Subject {
-        lfn: &booking.lfn,
-        guid: booking.guid,
+        lfn: &reservation.lfn,
+        guid: reservation.guid,
         se: &target.se,
         pfn: &target.pfn,
-        size: booking.size,
+        size: reservation.size,
         md5: None,
     };
     let envelope = face.envelopes.seal(context.user(), Access::Write, &subject)?;
     let written = Written {
-        guid: booking.guid,
-        lfn: booking.lfn.clone(),
+        guid: reservation.guid,
+        lfn: reservation.lfn.clone(),
         se: target.se.clone(),
         pfn: target.pfn.clone(),
         owner: upload.owner.clone(),
-        size: booking.size,
-        checksums: booking.checksums.clone(),
-        expires: booking.expires,
+        size: reservation.size,
+        checksums: reservation.checksums.clone(),
+        expires: reservation.expires,
     };
     uploads.add(written).await?;
     count(&face.service.instruments.counts.xrootd_redirects);
@@ -124,15 +124,15 @@ pub(super) async fn open(context: &RequestContext, how: u16, asked: &Asked<'_>) 
     tried.push(se.number);
     let fields = format!(
         "{}&{GUID_FIELD}={}&authz=Bearer%20{envelope}",
-        files::return_fields(&tried, &booking.lfn),
-        booking.guid
+        files::return_fields(&tried, &reservation.lfn),
+        reservation.guid
     );
     let place = Target::parse(&target.pfn).ok_or_else(unexpected)?;
     Ok(Response::Url(place.url(&fields)))
 }
 
 /// Reserves the upload where clients of this protocol can write.
-async fn booked(context: &RequestContext, wish: &Wish) -> Outcome<(Upload, UploadTarget)> {
+async fn reserved(context: &RequestContext, wish: &Wish) -> Outcome<(Upload, UploadTarget)> {
     let face = &context.with.face;
     let named = |number: &SeNumber| {
         face.service.catalogue.storage_element_numbered(*number).map(|se| se.name.clone())
@@ -155,7 +155,7 @@ async fn booked(context: &RequestContext, wish: &Wish) -> Outcome<(Upload, Uploa
             if careful { never.union(&doubtful).cloned().collect() } else { never.iter().cloned().collect() };
         // The client came back from a storage element that it wanted first.
         let wanted = wish.choice.wanted.iter().filter(|name| !never.contains(*name)).cloned().collect();
-        let book = Operation::UploadBook {
+        let reserve = Operation::UploadReserve {
             lfn: wish.lfn.clone(),
             guid,
             size: wish.size,
@@ -169,7 +169,7 @@ async fn booked(context: &RequestContext, wish: &Wish) -> Outcome<(Upload, Uploa
             }),
             lifetime_seconds: None,
         };
-        let upload = match context.ask(book).await {
+        let upload = match context.ask(reserve).await {
             Ok(Answer::Upload(upload)) => upload,
             Ok(_) => return Err(unexpected()),
             Err(error) if error.kind == ErrorKind::Unavailable && careful => {
@@ -190,11 +190,11 @@ async fn booked(context: &RequestContext, wish: &Wish) -> Outcome<(Upload, Uploa
         };
         let Some(target) = upload.targets.first().cloned() else { return Err(unexpected()) };
         let prefix = face.service.catalogue.storage_element(&target.se).map(|se| Arc::clone(&se));
-        let own = prefix.is_some_and(|se| is_own_place(&target.pfn, &se.prefix, upload.booking.guid));
+        let own = prefix.is_some_and(|se| is_own_place(&target.pfn, &se.prefix, upload.reservation.guid));
         if own && Target::parse(&target.pfn).is_some() {
             return Ok((*upload, target));
         }
-        guid = Some(upload.booking.guid);
+        guid = Some(upload.reservation.guid);
         never.insert(target.se);
     }
     Err(Refusal::new(error::NO_SERVER, "no storage element can be written to by root:// now"))

@@ -7,14 +7,14 @@ use std::time::Instant;
 use exacat_model::{AccountName, Answer, Error, Lfn, Operation, OperationId, SeNumber};
 use exacat_wire::xrootd::limits::PART_BYTES;
 use exacat_wire::xrootd::numbers::error;
-use exacat_wire::xrootd::{Asked, Fields, StreamId};
+use exacat_wire::xrootd::{Fields, RawPath, StreamId};
 use tokio::sync::mpsc;
 
 use super::Face;
 use super::client::by_token;
 use crate::admission::{Bounded, Room, Step, Unread};
 use crate::faces::errors;
-use crate::service::{Asker, Cancel, Work};
+use crate::service::{Cancel, OperationTask, Requester};
 use crate::uploads::Uploads;
 
 /// Prefix of our tokens; envelopes and foreign tokens lack it.
@@ -37,7 +37,7 @@ pub(super) struct ResponsePart {
 #[derive(Clone)]
 pub(super) struct Conversation {
     pub face: Arc<Face>,
-    pub asker: Asker,
+    pub requester: Requester,
     pub peer: IpAddr,
     /// The server address that the client connected to.
     pub local: SocketAddr,
@@ -104,13 +104,13 @@ pub(super) type Outcome<T = Response> = Result<T, Refusal>;
 pub(super) struct RequestContext {
     pub with: Arc<Conversation>,
     pub stream: StreamId,
-    pub asker: Asker,
+    pub requester: Requester,
     pub deadline: Instant,
 }
 
 impl RequestContext {
     /// Returns the requested path, and switches to the caller of a token in the request.
-    pub async fn path(&mut self, asked: &Asked<'_>) -> Outcome<Lfn> {
+    pub async fn path(&mut self, asked: &RawPath<'_>) -> Outcome<Lfn> {
         let lfn = asked.lfn()?;
         self.whose(asked.fields).await?;
         Ok(lfn)
@@ -130,13 +130,13 @@ impl RequestContext {
                 "a token was sent for anybody to read: revoke it, and use roots:// with the new one",
             ));
         }
-        self.asker = by_token(&self.with.face.service, &token).await?;
+        self.requester = by_token(&self.with.face.service, &token).await?;
         Ok(())
     }
 
     /// Returns the client's caller.
-    pub fn asker(&self) -> &Asker {
-        &self.asker
+    pub fn requester(&self) -> &Requester {
+        &self.requester
     }
 
     /// Returns the files being written; none on a read-only server.
@@ -153,12 +153,12 @@ impl RequestContext {
 
     /// Returns the caller's name.
     pub fn user(&self) -> &str {
-        self.asker.caller.name().map_or("", |name| name.as_str())
+        self.requester.caller.name().map_or("", |name| name.as_str())
     }
 
     /// True unless the caller is anonymous.
     pub fn is_somebody(&self) -> bool {
-        self.asker.caller.user().is_some()
+        self.requester.caller.user().is_some()
     }
 
     /// Sends an operation to the catalogue.
@@ -169,8 +169,8 @@ impl RequestContext {
     async fn run_step(&self, operation: Operation, step: Step) -> exacat_model::Result<Answer> {
         let catalogue = &self.with.face.service.catalogue;
         let id = if operation.writes() { catalogue.new_operation_id()? } else { OperationId([0; 16]) };
-        let work = Work {
-            asker: self.asker.clone(),
+        let work = OperationTask {
+            requester: self.requester.clone(),
             id,
             operation,
             consistency: None,

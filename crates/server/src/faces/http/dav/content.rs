@@ -8,8 +8,8 @@ use bytes::Bytes;
 use exacat_model::answer::{ReplicaAt, Stat, Whereis};
 use exacat_model::operation::FileRef;
 use exacat_model::{
-    Answer, Booking, Checksum, ChecksumAlgorithm, Checksums, Error, ErrorKind, Guid, Kind, Lfn, Operation,
-    Result, Se, SeStatus,
+    Answer, Checksum, ChecksumAlgorithm, Checksums, Error, ErrorKind, Guid, Kind, Lfn, Operation,
+    Reservation, Result, Se, SeStatus,
 };
 use exacat_wire::webdav::headers::{digest_header, repr_digest_header, want_digest, want_repr_digest};
 use exacat_wire::webdav::metalink::{MEDIA_TYPE, Metalink};
@@ -109,17 +109,17 @@ pub(super) async fn places(request: &mut Request<'_>, lfn: &Lfn) -> Result<Where
 }
 
 /// One physical copy of a file, and the ways to it.
-pub(super) struct Place {
+pub(super) struct FileCopy {
     pub se: Arc<Se>,
     pub pfn: String,
     /// URL for HTTP clients, if they can reach it.
     pub url: Option<String>,
 }
 
-impl Place {
+impl FileCopy {
     pub fn new(se: Arc<Se>, pfn: &str) -> Self {
         let url = data_server::web_url(&se, pfn);
-        Place { se, pfn: pfn.to_owned(), url }
+        FileCopy { se, pfn: pfn.to_owned(), url }
     }
 
     /// True if the server reaches it by root://, without TLS.
@@ -139,7 +139,7 @@ impl Place {
         if !is_own_place(&self.pfn, &self.se.prefix, of.guid) {
             return Ok(None);
         }
-        let user = request.call.asker.caller.name().map_or("", |name| name.as_str());
+        let user = request.call.requester.caller.name().map_or("", |name| name.as_str());
         let subject = Subject {
             lfn: of.lfn,
             guid: of.guid,
@@ -202,8 +202,8 @@ impl<'a> Content<'a> {
         Content { lfn, guid: whereis.guid, size, checksums: &whereis.checksums }
     }
 
-    pub fn booked(booking: &'a Booking) -> Self {
-        let Booking { lfn, guid, size, checksums, .. } = booking;
+    pub fn reserved(reservation: &'a Reservation) -> Self {
+        let Reservation { lfn, guid, size, checksums, .. } = reservation;
         Content { lfn, guid: *guid, size: *size, checksums }
     }
 }
@@ -217,17 +217,17 @@ pub(super) struct Storage<'a> {
 
 impl Storage<'_> {
     /// Returns the places of a file, the best first.
-    pub fn places(&self, whereis: &Whereis) -> Vec<Place> {
+    pub fn places(&self, whereis: &Whereis) -> Vec<FileCopy> {
         let catalogue = &self.call.service.catalogue;
         let online = |replica: &ReplicaAt| {
             let se = catalogue.storage_element(replica.se.as_ref()?)?;
-            (se.status != SeStatus::Offline).then(|| Place::new(se, &replica.pfn))
+            (se.status != SeStatus::Offline).then(|| FileCopy::new(se, &replica.pfn))
         };
         whereis.replicas.iter().filter_map(online).collect()
     }
 
     /// Reads a small file whole.
-    pub async fn read(&self, place: &Place, of: &Content<'_>) -> std::result::Result<Vec<u8>, String> {
+    pub async fn read(&self, place: &FileCopy, of: &Content<'_>) -> std::result::Result<Vec<u8>, String> {
         let text = |error: Error| error.message;
         let reading = async {
             if place.speaks_root() {
@@ -245,7 +245,7 @@ impl Storage<'_> {
     /// Writes a new small file.
     pub async fn write(
         &self,
-        place: &Place,
+        place: &FileCopy,
         of: &Content<'_>,
         content: &Bytes,
     ) -> std::result::Result<(), String> {

@@ -14,7 +14,7 @@ use exacat_wire::webdav::{Live, Multistatus, Row};
 use hyper::StatusCode;
 use tokio::sync::mpsc;
 
-use super::super::answers::{Body, CancelOnDrop, Part, answer, in_room};
+use super::super::answers::{Body, BodyPart, CancelOnDrop, answer, in_room};
 use super::super::call::Pages;
 use super::{BELOW, Outcome, PREFIX, Refused, Request};
 use crate::faces::errors::http_status;
@@ -146,7 +146,7 @@ async fn stream(request: Request<'_>, operation: Operation, first: Vec<u8>, mut 
     let mut response = answer(StatusCode::MULTI_STATUS, XML, bytes::Bytes::new());
     *response.body_mut() = Body::Parts { parts, _cancel: CancelOnDrop(cancel) };
     tokio::spawn(async move {
-        if sender.send(Part::Bytes(first.into())).await.is_err() {
+        if sender.send(BodyPart::Bytes(first.into())).await.is_err() {
             return;
         }
         let mut last = Vec::new();
@@ -154,9 +154,9 @@ async fn stream(request: Request<'_>, operation: Operation, first: Vec<u8>, mut 
             push_failure(&mut last, &listing.base, http_status(error.kind));
         }
         listing.rows.end(&mut last);
-        if sender.send(Part::Bytes(last.into())).await.is_ok() {
+        if sender.send(BodyPart::Bytes(last.into())).await.is_ok() {
             // The client may be gone.
-            let _ = sender.send(Part::End).await;
+            let _ = sender.send(BodyPart::End).await;
         }
     });
     Ok(response)
@@ -166,13 +166,13 @@ async fn put_pages(
     pages: &mut Pages,
     mut page: Option<(Answer, crate::admission::Room)>,
     listing: &mut Listing,
-    sender: &mpsc::Sender<Part>,
+    sender: &mpsc::Sender<BodyPart>,
 ) -> Result<()> {
     while let Some((answer, room)) = page {
         let Answer::Entries { items, .. } = &answer else { return Err(super::unfitting()) };
         let mut bytes = Vec::with_capacity(items.len() * 512);
         items.iter().for_each(|stat| listing.push(&mut bytes, stat));
-        let part = Part::Bytes(in_room(bytes, room));
+        let part = BodyPart::Bytes(in_room(bytes, room));
         sender.send(part).await.map_err(|_| crate::service::cancelled())?;
         page = pages.next().await?;
     }

@@ -13,10 +13,10 @@ use hyper::{HeaderMap, StatusCode};
 use tokio::sync::mpsc;
 
 use super::super::Conversation;
-use super::super::answers::{Body, CancelOnDrop, Part, answer, empty, set};
+use super::super::answers::{Body, BodyPart, CancelOnDrop, answer, empty, set};
 use super::super::call::{Call, decoded};
-use super::content::{Content, Place, places, with_proof};
-use super::upload::{Wish, book, commit, give_up, is_web, written};
+use super::content::{Content, FileCopy, places, with_proof};
+use super::upload::{Wish, commit, give_up, is_web, written};
 use super::{Outcome, PREFIX, Refused, Request};
 use crate::data_server::{WebFile, unavailable};
 use crate::envelopes::Access;
@@ -50,7 +50,7 @@ pub(super) struct Plan {
     /// Headers for the old copy's storage element, of a client that brought its own access.
     headers: HeaderMap,
     upload: Upload,
-    place: Place,
+    place: FileCopy,
     to: WebFile,
     /// Directory of the new copy.
     directory: WebFile,
@@ -172,7 +172,7 @@ async fn plan_from_elsewhere(
     let rest = url.split_once("://").filter(|(scheme, _)| matches!(*scheme, "https" | "davs"));
     let (_, rest) =
         rest.ok_or_else(|| Refused::new(StatusCode::BAD_REQUEST, "the source is no https:// URL"))?;
-    if request.call.asker.caller.name().is_none() {
+    if request.call.requester.caller.name().is_none() {
         let error = Error::new(ErrorKind::Unauthenticated, "third-party copies are for known users");
         return Err(error.into());
     }
@@ -212,11 +212,12 @@ async fn reserve(
     from: WebFile,
     headers: HeaderMap,
 ) -> Result<Plan, Refused> {
-    let (upload, place) = book(request, wish, is_web).await?;
-    let to = place.web(&request.storage(), Access::Write, &Content::booked(&upload.booking))?;
+    let (upload, place) = super::upload::reserve(request, wish, is_web).await?;
+    let to = place.web(&request.storage(), Access::Write, &Content::reserved(&upload.reservation))?;
     let to = to.ok_or_else(super::unfitting)?;
     let url = to.url.rsplit_once('/').map_or("", |(directory, _)| directory).to_owned();
-    let proof = place.proof(&request.storage(), Access::Write, &Content::booked(&upload.booking), &url)?;
+    let proof =
+        place.proof(&request.storage(), Access::Write, &Content::reserved(&upload.reservation), &url)?;
     let directory = WebFile { url, token: proof.unwrap_or_default() };
     Ok(Plan { mode, from, headers, upload, place, to, directory })
 }
@@ -281,8 +282,8 @@ async fn carry(
     match made {
         Ok(checksums) => commit(call, &plan.upload, &plan.place, checksums).await,
         Err(why) => {
-            give_up(call, plan.upload.booking.guid, &plan.place.se.name).await;
-            let (lfn, se) = (&plan.upload.booking.lfn, &plan.place.se.name);
+            give_up(call, plan.upload.reservation.guid, &plan.place.se.name).await;
+            let (lfn, se) = (&plan.upload.reservation.lfn, &plan.place.se.name);
             Err(unavailable(format!("{lfn} was not copied to {se}: {why}; nothing was registered")))
         }
     }
@@ -303,7 +304,7 @@ async fn confirmed(
             confirmed = &mut confirming => return confirmed,
             () = tokio::time::sleep(MARKER_TIME) => {
                 let now = conversation.face.service.catalogue.now();
-                if markers.send(marker(now, plan.upload.booking.size)).await.is_err() {
+                if markers.send(marker(now, plan.upload.reservation.size)).await.is_err() {
                     return Err("the client has gone".to_owned());
                 }
             }
@@ -348,7 +349,7 @@ pub(super) async fn run(request: Request<'_>, plan: Plan) -> Outcome {
             tokio::select! {
                 marker = markers.recv() => {
                     let Some(marker) = marker else { break };
-                    if parts_sender.send(Part::Bytes(marker.into())).await.is_err() {
+                    if parts_sender.send(BodyPart::Bytes(marker.into())).await.is_err() {
                         break;
                     }
                 }
@@ -362,9 +363,9 @@ pub(super) async fn run(request: Request<'_>, plan: Plan) -> Outcome {
             Ok(Err(error)) => format!("failure: {}\n", one_line(&error.message)),
             Err(error) => format!("failure: the outcome is unknown: {error}\n"),
         };
-        if parts_sender.send(Part::Bytes(end.into())).await.is_ok() {
+        if parts_sender.send(BodyPart::Bytes(end.into())).await.is_ok() {
             // The client may be gone.
-            let _ = parts_sender.send(Part::End).await;
+            let _ = parts_sender.send(BodyPart::End).await;
         }
     });
     Ok(response)

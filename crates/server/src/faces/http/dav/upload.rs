@@ -16,7 +16,7 @@ use hyper::header::{
 use super::super::Conversation;
 use super::super::answers::{empty, problem_as, set};
 use super::super::call::Call;
-use super::content::{Content, Place, RELAY_BYTES_MAX, Storage, checksums_of};
+use super::content::{Content, FileCopy, RELAY_BYTES_MAX, Storage, checksums_of};
 use super::listing::revision_text;
 use super::{Outcome, Refused, Request};
 use crate::data_server::Target;
@@ -28,7 +28,7 @@ pub(super) async fn put(mut request: Request<'_>) -> Outcome {
     let outcome = put_new(&mut request).await;
     let is_good = |answer: &hyper::Response<super::Body>| !answer.status().is_client_error();
     if !outcome.as_ref().is_ok_and(is_good) {
-        let user = request.call.asker.caller.name().map_or("", |name| name.as_str());
+        let user = request.call.requester.caller.name().map_or("", |name| name.as_str());
         request.conversation.face.failed_puts.add(user, request.lfn.clone().of_anything());
     }
     outcome
@@ -133,7 +133,7 @@ fn too_large(length: Option<u64>) -> hyper::Response<super::Body> {
 
 /// True if HTTP clients can write to a storage element.
 pub(super) fn is_web(se: &Arc<Se>) -> bool {
-    !se.prefix.is_empty() && Place::new(Arc::clone(se), &format!("{}/x", se.prefix)).url.is_some()
+    !se.prefix.is_empty() && FileCopy::new(Arc::clone(se), &format!("{}/x", se.prefix)).url.is_some()
 }
 
 /// True if this server can write to a storage element.
@@ -153,11 +153,11 @@ pub(super) struct Wish {
 }
 
 /// Reserves an upload on one of the storage elements that are `usable`, near the client.
-pub(super) async fn book(
+pub(super) async fn reserve(
     request: &mut Request<'_>,
     wish: Wish,
     usable: fn(&Arc<Se>) -> bool,
-) -> Result<(Upload, Place)> {
+) -> Result<(Upload, FileCopy)> {
     let ses = request.call.service.catalogue.storage_elements();
     let excluded = ses.iter().filter(|se| !usable(se)).map(|se| se.name.clone()).collect();
     let choice = SeChoice {
@@ -166,7 +166,7 @@ pub(super) async fn book(
         site: request.site(),
         ..SeChoice::default()
     };
-    let book = Operation::UploadBook {
+    let reserve = Operation::UploadReserve {
         lfn: wish.lfn,
         guid: wish.guid,
         size: wish.size,
@@ -175,10 +175,10 @@ pub(super) async fn book(
         choice: Box::new(choice),
         lifetime_seconds: None,
     };
-    let Answer::Upload(upload) = request.call.ask(book).await? else { return Err(super::unfitting()) };
+    let Answer::Upload(upload) = request.call.ask(reserve).await? else { return Err(super::unfitting()) };
     let target = upload.targets.first().ok_or_else(super::unfitting)?;
     let se = request.call.service.catalogue.storage_element(&target.se).ok_or_else(super::unfitting)?;
-    let place = Place::new(se, &target.pfn);
+    let place = FileCopy::new(se, &target.pfn);
     Ok((*upload, place))
 }
 
@@ -191,17 +191,17 @@ pub(super) async fn give_up(call: &mut Call, guid: Guid, se: &SeName) {
 }
 
 /// Describes a reserved copy, for the tracker of uploads.
-pub(super) fn written(upload: &Upload, place: &Place) -> Written {
-    let booking = &upload.booking;
+pub(super) fn written(upload: &Upload, place: &FileCopy) -> Written {
+    let reservation = &upload.reservation;
     Written {
-        guid: booking.guid,
-        lfn: booking.lfn.clone(),
+        guid: reservation.guid,
+        lfn: reservation.lfn.clone(),
         se: place.se.name.clone(),
         pfn: place.pfn.clone(),
         owner: upload.owner.clone(),
-        size: booking.size,
-        checksums: booking.checksums.clone(),
-        expires: booking.expires,
+        size: reservation.size,
+        checksums: reservation.checksums.clone(),
+        expires: reservation.expires,
     }
 }
 
@@ -212,8 +212,9 @@ async fn redirect(request: &mut Request<'_>, lfn: &Lfn, size: u64, checksums: Ch
     let uploads = uploads.ok_or_else(|| Error::denied("this is a snapshot: nothing can be written"))?;
     uploads.check_room()?;
     let wish = Wish { lfn: lfn.clone(), guid: None, size, checksums, se: None };
-    let (upload, place) = book(request, wish, is_web).await?;
-    let location = place.location(&request.storage(), Access::Write, &Content::booked(&upload.booking))?;
+    let (upload, place) = reserve(request, wish, is_web).await?;
+    let location =
+        place.location(&request.storage(), Access::Write, &Content::reserved(&upload.reservation))?;
     let location = location.ok_or_else(super::unfitting)?;
     uploads.add(written(&upload, &place)).await?;
     let mut response = empty(StatusCode::TEMPORARY_REDIRECT);
@@ -231,14 +232,14 @@ pub(super) async fn store(
 ) -> std::result::Result<(), Refused> {
     let size = content.len() as u64;
     let wish = Wish { lfn: lfn.clone(), guid: None, size, checksums, se: None };
-    let (upload, place) = book(request, wish, is_reached).await?;
+    let (upload, place) = reserve(request, wish, is_reached).await?;
     let (conversation, mut call) = (Arc::clone(request.conversation), request.call.again());
     let storing = tokio::spawn(async move {
         if let Err(why) = write(&conversation, &call, &upload, &place, &content).await {
-            give_up(&mut call, upload.booking.guid, &place.se.name).await;
+            give_up(&mut call, upload.reservation.guid, &place.se.name).await;
             return Err(why);
         }
-        Ok(commit(&mut call, &upload, &place, upload.booking.checksums.clone()).await?)
+        Ok(commit(&mut call, &upload, &place, upload.reservation.checksums.clone()).await?)
     });
     let lost = |error| Error::new(ErrorKind::Unknown, format!("the work on it was lost: {error}"));
     storing.await.map_err(lost)?
@@ -248,10 +249,10 @@ pub(super) async fn store(
 pub(super) async fn commit(
     call: &mut Call,
     upload: &Upload,
-    place: &Place,
+    place: &FileCopy,
     checksums: Checksums,
 ) -> Result<()> {
-    let (guid, size, se) = (upload.booking.guid, upload.booking.size, place.se.name.clone());
+    let (guid, size, se) = (upload.reservation.guid, upload.reservation.size, place.se.name.clone());
     let commit = Operation::UploadCommit { guid, se, size, checksums };
     match call.ask(commit).await {
         Ok(_) => Ok(()),
@@ -269,13 +270,13 @@ async fn write(
     conversation: &Conversation,
     call: &Call,
     upload: &Upload,
-    place: &Place,
+    place: &FileCopy,
     content: &Bytes,
 ) -> std::result::Result<(), Refused> {
-    let booking = &upload.booking;
-    let (storage, of) = (Storage { conversation, call }, Content::booked(booking));
+    let reservation = &upload.reservation;
+    let (storage, of) = (Storage { conversation, call }, Content::reserved(reservation));
     let failed = |why: String| {
-        let (lfn, se) = (&booking.lfn, &place.se.name);
+        let (lfn, se) = (&reservation.lfn, &place.se.name);
         let message = format!("{lfn} cannot be stored on {se}: {why}; nothing was registered");
         Refused { error: Error::new(ErrorKind::Unavailable, message), status: Some(StatusCode::BAD_GATEWAY) }
     };

@@ -7,6 +7,8 @@ mod openapi;
 mod render;
 mod streams;
 
+pub(crate) use openapi::document;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
@@ -57,7 +59,7 @@ static ROUTES: LazyLock<BTreeMap<&'static str, Vec<Endpoint>>> = LazyLock::new(|
     }
     routes
 });
-static DOCUMENT: LazyLock<String> = LazyLock::new(openapi::document);
+static DOCUMENT: LazyLock<String> = LazyLock::new(document);
 
 /// Returns the names of the variable parts of an endpoint's path.
 fn variables(path: &'static str) -> impl Iterator<Item = &'static str> {

@@ -66,7 +66,7 @@ static EXAMPLES: LazyLock<Map<String, Value>> =
     LazyLock::new(|| serde_json::from_str(include_str!("examples.json")).unwrap_or_default());
 
 /// Returns the document.
-pub(super) fn document() -> String {
+pub(crate) fn document() -> String {
     let mut schemas = Schemas::new();
     schema::<Problem>(&mut schemas);
     let mut paths: BTreeMap<String, Map<String, Value>> = BTreeMap::new();

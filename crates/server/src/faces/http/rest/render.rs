@@ -48,7 +48,7 @@ impl Names {
             | Operation::CollectionCreate { lfn, .. }
             | Operation::CollectionEdit { lfn, .. }
             | Operation::CollectionMembers { lfn, .. }
-            | Operation::UploadBook { lfn, .. } => subject(lfn),
+            | Operation::UploadReserve { lfn, .. } => subject(lfn),
             Operation::TrashRestore { id, .. }
             | Operation::TrashRestorePart { id, .. }
             | Operation::TrashPurge { id, .. } => subject(id),

@@ -15,7 +15,7 @@ use hyper::Response;
 use hyper::header::CONTENT_TYPE;
 use tokio::sync::mpsc;
 
-use super::super::answers::{Body, CancelOnDrop, Part, empty, in_room, set};
+use super::super::answers::{Body, BodyPart, CancelOnDrop, empty, in_room, set};
 use super::super::call::{Call, Frames, Pages};
 use super::arguments::{Arguments, json};
 use super::endpoints::{Lines, View};
@@ -45,7 +45,7 @@ fn streamed(call: &Call, content_type: &str) -> (Response<Body>, Outlet) {
 
 /// Takes the parts of an answer.
 struct Outlet {
-    sender: mpsc::Sender<Part>,
+    sender: mpsc::Sender<BodyPart>,
 }
 
 impl Outlet {
@@ -58,7 +58,7 @@ impl Outlet {
             Some(room) => in_room(bytes, room),
             None => bytes.into(),
         };
-        self.sender.send(Part::Bytes(bytes)).await.map_err(|_| cancelled())
+        self.sender.send(BodyPart::Bytes(bytes)).await.map_err(|_| cancelled())
     }
 
     /// Ends the answer: with an error, if there was one, as its last object.
@@ -69,7 +69,7 @@ impl Outlet {
             return;
         }
         // The client may be gone.
-        let _ = self.sender.send(Part::End).await;
+        let _ = self.sender.send(BodyPart::End).await;
     }
 }
 

@@ -119,7 +119,7 @@ async fn fetch_replica(
 /// Stores a new file.
 pub(super) async fn store(shell: &mut Shell, lfn: &Lfn, content: &[u8]) -> Outcome {
     let checksums = Checksums::one(md5_of(content)?);
-    let book = Operation::UploadBook {
+    let reserve = Operation::UploadReserve {
         lfn: lfn.clone(),
         guid: None,
         size: content.len() as u64,
@@ -133,9 +133,9 @@ pub(super) async fn store(shell: &mut Shell, lfn: &Lfn, content: &[u8]) -> Outco
         }),
         lifetime_seconds: None,
     };
-    let Answer::Upload(upload) = shell.ask(book).await? else { return Err(unexpected()) };
+    let Answer::Upload(upload) = shell.ask(reserve).await? else { return Err(unexpected()) };
     let Some(target) = upload.targets.first() else { return Err(unexpected()) };
-    let guid = upload.booking.guid;
+    let guid = upload.reservation.guid;
     if let Err(failure) = write(shell, &upload, target, content).await {
         let abort = Operation::UploadAbort { guid, se: Some(target.se.clone()) };
         // If the abort fails, the reservation ends at its expiry.
@@ -148,20 +148,23 @@ pub(super) async fn store(shell: &mut Shell, lfn: &Lfn, content: &[u8]) -> Outco
 }
 
 async fn write(shell: &mut Shell, upload: &Upload, target: &UploadTarget, content: &[u8]) -> Outcome {
-    let booking = &upload.booking;
+    let reservation = &upload.reservation;
     let ses = shell.ses().await?;
     let prefix = ses.iter().find(|known| known.se.name == target.se).map_or("", |se| se.se.prefix.as_str());
     let subject = Subject {
-        lfn: &booking.lfn,
-        guid: booking.guid,
+        lfn: &reservation.lfn,
+        guid: reservation.guid,
         se: &target.se,
         pfn: &target.pfn,
-        size: booking.size,
-        md5: booking.checksums.get(ChecksumAlgorithm::Md5),
+        size: reservation.size,
+        md5: reservation.checksums.get(ChecksumAlgorithm::Md5),
     };
     let shown = shown(shell, Access::Write, &subject, prefix)?;
     let failed = |why: String| {
-        Failure::new(errno::EREMOTEIO, format!("{} cannot be stored on {}: {why}", booking.lfn, target.se))
+        Failure::new(
+            errno::EREMOTEIO,
+            format!("{} cannot be stored on {}: {why}", reservation.lfn, target.se),
+        )
     };
     match tokio::time::timeout(CONTENT_TIME, data_server::write(&target.pfn, &shown, content)).await {
         Ok(done) => done.map_err(failed),

@@ -16,7 +16,7 @@ mod working;
 mod writing;
 mod xml;
 
-use exacat_wire::jalien::{Known, Options, errno};
+use exacat_wire::jalien::{OptionSet, Options, errno};
 
 use super::shell::{Command, Failure, Outcome};
 pub(super) use content::CONTENTS_AT_ONCE;
@@ -55,7 +55,7 @@ fn options(
     valued: &'static [&'static str],
     given: Vec<String>,
 ) -> Outcome<Options> {
-    Options::parse(Known { flags, valued }, given).map_err(|error| Failure::invalid(error.to_string()))
+    Options::parse(OptionSet { flags, valued }, given).map_err(|error| Failure::invalid(error.to_string()))
 }
 
 /// Returns the error for a missing argument, with the usage.

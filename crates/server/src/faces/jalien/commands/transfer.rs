@@ -18,7 +18,7 @@ use crate::faces::jalien::texts;
 pub(super) const COMMANDS: &[Command] = &[
     Command {
         name: "access",
-        usage: "[-s SIZE] [-m MD5] [-j JOB] [-f] [-u] read|write LFN|GUID [SPEC,…]\nTells where a file may be read, or books where it may be written, with an \
+        usage: "[-s SIZE] [-m MD5] [-j JOB] [-f] [-u] read|write LFN|GUID [SPEC,…]\nTells where a file may be read, or reserves where it may be written, with an \
                 envelope for each place.\n  SPEC is a storage element (A::B::C), one not to be used (!A::B::C), or how many of a label (disk:2)\n  \
                 -f only the storage elements that are named",
         run: |s, o| Box::pin(access(s, o)),
@@ -243,7 +243,7 @@ async fn write(shell: &mut Shell, text: &str, specs: Specs, options: &Options) -
     let mut choice =
         SeChoice { wanted: specs.wanted, qos: specs.labels, excluded: specs.excluded, site: shell.site() };
     let upload = loop {
-        let book = Operation::UploadBook {
+        let reserve = Operation::UploadReserve {
             lfn: lfn.clone(),
             guid,
             size,
@@ -252,7 +252,7 @@ async fn write(shell: &mut Shell, text: &str, specs: Specs, options: &Options) -
             choice: Box::new(choice.clone()),
             lifetime_seconds: None,
         };
-        match shell.ask(book).await {
+        match shell.ask(reserve).await {
             Ok(Answer::Upload(upload)) => break upload,
             Ok(_) => return Err(unexpected()),
             // Fewer places than requested are better than none.
@@ -271,10 +271,10 @@ async fn write(shell: &mut Shell, text: &str, specs: Specs, options: &Options) -
         let place = ReplicaPlace {
             access: Access::Write,
             lfn: &lfn,
-            guid: upload.booking.guid,
+            guid: upload.reservation.guid,
             se: target.se,
             pfn: target.pfn,
-            stored: upload.booking.guid,
+            stored: upload.reservation.guid,
             member: None,
             size,
             md5,
@@ -348,7 +348,7 @@ async fn commit(shell: &mut Shell, given: Vec<String>) -> Outcome {
         Err(failure) => return Err(refused(&failure.detail)),
     };
     if !registered {
-        return Err(refused("nothing is booked for it any more"));
+        return Err(refused("nothing is reserved for it any more"));
     }
     let path = sealed.lfn.as_str();
     let item = Item::new()

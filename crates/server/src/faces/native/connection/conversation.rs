@@ -84,7 +84,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if lookups.is_empty() {
             return;
         }
-        let tracked = lookups.look_up(&session.asker, &self.outbox, received, &mut self.output);
+        let tracked = lookups.look_up(&session.requester, &self.outbox, received, &mut self.output);
         for request in tracked.begun {
             let cancel = Arc::new(Cancel::default());
             if let Some(bytes) = self.request_bytes.take(0).zip(self.service.admission.request_bytes.take(0))
@@ -217,7 +217,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 tracing::debug!(peer = %self.peer, user = ?session.identity().user, "authenticated");
                 encode_authenticated(&mut self.output, &session.identity());
                 self.decoder.set_frame_bytes_max(self.service.limits.frame_bytes_max);
-                if session.asker.caller.user().is_some() {
+                if session.requester.caller.user().is_some() {
                     self.slot.known();
                 }
                 self.stage = Stage::Open(Box::new(session));

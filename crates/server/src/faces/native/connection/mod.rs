@@ -47,7 +47,7 @@ const OUTPUT_KEPT_BYTES: usize = 256 << 10;
 
 /// The way a connection ends.
 #[derive(Debug)]
-enum End {
+enum ConnectionEnd {
     /// The client closed it, or it broke: nothing more can be sent.
     Gone,
     /// All output was sent.
@@ -199,7 +199,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.service.instruments.output_bytes.fetch_sub(self.told_output, Ordering::Relaxed);
         self.told_output = 0;
         tracing::debug!(peer = %self.peer, ?end, in_flight = self.in_flight.len(), "connection ended");
-        if matches!(end, End::Said) {
+        if matches!(end, ConnectionEnd::Said) {
             // Closing with unread bytes would make the system discard what the client has not read
             // yet.
             let _ = tokio::time::timeout(LINGER, async {
@@ -211,7 +211,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    async fn converse(&mut self) -> End {
+    async fn converse(&mut self) -> ConnectionEnd {
         loop {
             if let Some(end) = std::future::poll_fn(|context| self.poll_io(context)).await {
                 return end;
@@ -241,7 +241,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Moves bytes and replies as far as possible. Ready when frames can be handled (`None`), or
     /// when the connection has ended.
-    fn poll_io(&mut self, context: &mut Context<'_>) -> Poll<Option<End>> {
+    fn poll_io(&mut self, context: &mut Context<'_>) -> Poll<Option<ConnectionEnd>> {
         loop {
             let mut no_replies = false;
             while !self.output_is_full() && !no_replies {
@@ -252,7 +252,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
             }
             if self.poll_write(context).is_err() {
-                return Poll::Ready(Some(End::Gone));
+                return Poll::Ready(Some(ConnectionEnd::Gone));
             }
             if !no_replies && !self.output_is_full() {
                 // The write made room. Continue, because nothing would wake this task for the
@@ -265,7 +265,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 continue;
             }
             if self.is_finished() {
-                return Poll::Ready(Some(if self.eof { End::Gone } else { End::Said }));
+                return Poll::Ready(Some(if self.eof { ConnectionEnd::Gone } else { ConnectionEnd::Said }));
             }
             if !self.output_is_full() {
                 if self.backlog {
@@ -273,7 +273,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
                 match self.poll_read(context) {
                     Poll::Ready(Ok(())) => return Poll::Ready(None),
-                    Poll::Ready(Err(())) => return Poll::Ready(Some(End::Gone)),
+                    Poll::Ready(Err(())) => return Poll::Ready(Some(ConnectionEnd::Gone)),
                     Poll::Pending => {}
                 }
             }

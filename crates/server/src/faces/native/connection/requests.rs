@@ -14,13 +14,13 @@ use crate::faces::native::lookups::{Gathered, Lookups, NO_ID};
 use crate::faces::native::reply::{BatchInProgress, Measure, Target, Waiting};
 use crate::faces::native::tasks::{self, Job};
 use crate::instruments::{Ended, OperationIndex};
-use crate::service::{Cancel, Work};
+use crate::service::{Cancel, OperationTask};
 
 /// Estimated bytes of the answer to one item of a look-up.
 const LOOKUP_BYTES: usize = 256;
 
 /// An operation with its id and consistency level.
-struct Asked {
+struct OperationRequest {
     operation: Operation,
     id: OperationId,
     consistency: Option<Consistency>,
@@ -142,7 +142,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let deadline = self.deadline(received, options.deadline_ms);
         match credit {
             None => {
-                let asked = Asked { operation, id, consistency: options.consistency };
+                let asked = OperationRequest { operation, id, consistency: options.consistency };
                 self.begin(target, asked, deadline, received, cancel);
             }
             Some(credit) => {
@@ -155,7 +155,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     return;
                 };
                 let deadline = options.deadline_ms.map(|_| deadline);
-                let asked = Asked { operation, id, consistency: options.consistency };
+                let asked = OperationRequest { operation, id, consistency: options.consistency };
                 if let Some(job) = self.job(target, asked, received, received, cancel) {
                     tokio::spawn(tasks::stream(job, request, credit, deadline, held));
                 }
@@ -207,7 +207,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             let id = operation_id.unwrap_or(NO_ID);
             let cancel = cancel.clone().unwrap_or_default();
-            let asked = Asked { operation, id, consistency };
+            let asked = OperationRequest { operation, id, consistency };
             self.begin(target, asked, deadline, received, cancel);
         }
     }
@@ -216,7 +216,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn refuse_operation(&self, operation: &Operation, received: Instant, error: &Error) {
         if let Stage::Open(session) = &self.stage {
             let index = OperationIndex::of(operation);
-            self.service.ended(&session.asker, index, Ended::Failed(error.kind), 1, 0, received.elapsed());
+            self.service.ended(
+                &session.requester,
+                index,
+                Ended::Failed(error.kind),
+                1,
+                0,
+                received.elapsed(),
+            );
         }
     }
 
@@ -224,28 +231,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn job(
         &mut self,
         target: Target,
-        asked: Asked,
+        asked: OperationRequest,
         deadline: Instant,
         received: Instant,
         cancel: Arc<Cancel>,
     ) -> Option<Job> {
-        let Asked { operation, id, consistency } = asked;
+        let OperationRequest { operation, id, consistency } = asked;
         let Stage::Open(session) = &self.stage else {
             return None;
         };
-        let asker = session.asker.clone();
+        let requester = session.requester.clone();
         let measure = Measure {
-            asker: asker.clone(),
+            requester: requester.clone(),
             operation: OperationIndex::of(&operation),
             items: operation.items() as u64,
             since: received,
         };
         let waiting = Waiting::new(target, self.outbox.clone(), measure);
-        match self.service.admit(&asker, 1) {
+        match self.service.admit(&requester, 1) {
             Ok(held) => Some(Job {
                 waiting,
-                work: Work {
-                    asker,
+                work: OperationTask {
+                    requester,
                     id,
                     operation,
                     consistency,
@@ -268,7 +275,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn begin(
         &mut self,
         target: Target,
-        asked: Asked,
+        asked: OperationRequest,
         deadline: Instant,
         received: Instant,
         cancel: Arc<Cancel>,

@@ -1,8 +1,8 @@
-//! Decides `Book`, `Commit` and `Release` of the contract's table: upload reservations.
+//! Decides `Reserve`, `Commit` and `Release` of the contract's table: upload reservations.
 
-use exacat_model::limits::{BOOKINGS_PER_USER_MAX, REPLICAS_PER_BOOKING_MAX, REPLICAS_PER_FILE_MAX};
+use exacat_model::limits::{REPLICAS_PER_FILE_MAX, REPLICAS_PER_RESERVATION_MAX, RESERVATIONS_PER_USER_MAX};
 use exacat_model::{
-    At, Body, Booking, Checksums, Effect, Entry, File, Guid, Location, Replica, ReplicaState, SeNumber,
+    At, Body, Checksums, Effect, Entry, File, Guid, Location, Replica, ReplicaState, Reservation, SeNumber,
     SeStatus,
 };
 use exacat_store::Refusal;
@@ -13,39 +13,42 @@ use super::quota::{Counted, check_change};
 use super::{Context, Decision, Declined, check_target};
 use crate::state::State;
 
-fn counted(booking: &Booking) -> Counted {
-    Counted { owner: booking.owner, group: booking.group, usage: booking.reserved() }
+fn counted(reservation: &Reservation) -> Counted {
+    Counted { owner: reservation.owner, group: reservation.group, usage: reservation.reserved() }
 }
 
-pub(super) fn book(state: &State, context: Context, mut booking: Booking) -> Decision {
-    check_well_formed(&booking)?;
-    let before = state.booking(booking.guid);
-    if before.is_some_and(|before| before.owner != booking.owner) {
+pub(super) fn reserve(state: &State, context: Context, mut reservation: Reservation) -> Decision {
+    check_well_formed(&reservation)?;
+    let before = state.reservation(reservation.guid);
+    if before.is_some_and(|before| before.owner != reservation.owner) {
         return Err(Refusal::GuidInUse.into());
     }
-    booking.exists = check_file(state, &booking)?;
+    reservation.exists = check_file(state, &reservation)?;
     let online = |se| state.se(se).is_some_and(|se| se.status == SeStatus::Online);
-    if !booking.pending.iter().all(|replica| online(replica.se)) {
+    if !reservation.pending.iter().all(|replica| online(replica.se)) {
         return Err(Refusal::NoSuchSe.into());
     }
-    let others = state.accounts.bookings.get(&booking.owner).copied().unwrap_or(0) as usize;
+    let others = state.accounts.reservations.get(&reservation.owner).copied().unwrap_or(0) as usize;
     let others = others - usize::from(before.is_some()).min(others);
-    if others >= BOOKINGS_PER_USER_MAX {
+    if others >= RESERVATIONS_PER_USER_MAX {
         return Err(refusals::too_many_uploads(others + 1).into());
     }
     let replaced = before.map(counted);
-    check_change(state, replaced.as_ref(), replaced.as_ref(), &counted(&booking))?;
-    booking.created = context.time;
-    booking.pending.sort_by_key(|replica| replica.se);
-    Ok(Effect::Booked { booking: Box::new(booking), before: before.map(|before| Box::new(before.clone())) })
+    check_change(state, replaced.as_ref(), replaced.as_ref(), &counted(&reservation))?;
+    reservation.created = context.time;
+    reservation.pending.sort_by_key(|replica| replica.se);
+    Ok(Effect::Reserved {
+        reservation: Box::new(reservation),
+        before: before.map(|before| Box::new(before.clone())),
+    })
 }
 
-fn check_well_formed(booking: &Booking) -> Result<(), Refusal> {
-    let pending = &booking.pending;
+fn check_well_formed(reservation: &Reservation) -> Result<(), Refusal> {
+    let pending = &reservation.pending;
     if pending.is_empty() {
         return Err(refusals::upload_without_se());
     }
-    if pending.len() > REPLICAS_PER_BOOKING_MAX {
+    if pending.len() > REPLICAS_PER_RESERVATION_MAX {
         return Err(refusals::too_many_reserved(pending.len()));
     }
     let mut ses: Vec<SeNumber> = pending.iter().map(|replica| replica.se).collect();
@@ -59,24 +62,24 @@ fn check_well_formed(booking: &Booking) -> Result<(), Refusal> {
     if pending.iter().any(|replica| matches!(replica.location, Location::Member { .. })) {
         return Err(refusals::upload_into_archive());
     }
-    check_size(Some(booking.size))
+    check_size(Some(reservation.size))
 }
 
 /// Says whether the file exists; fails if it differs from the upload.
-fn check_file(state: &State, booking: &Booking) -> Result<bool, Declined> {
+fn check_file(state: &State, reservation: &Reservation) -> Result<bool, Declined> {
     let look = state.look();
-    let Some(found) = look.find_guid(booking.guid)? else { return Ok(false) };
+    let Some(found) = look.find_guid(reservation.guid)? else { return Ok(false) };
     if !look.is_in_tree(&found) {
         return Err(Refusal::GuidInUse.into());
     }
     let file = found.entry.file().ok_or(Refusal::GuidInUse)?;
-    if file.size != Some(booking.size) {
-        return Err(refusals::other_size(file.size, booking.size).into());
+    if file.size != Some(reservation.size) {
+        return Err(refusals::other_size(file.size, reservation.size).into());
     }
-    if file.checksums.contradicts(&booking.checksums) {
+    if file.checksums.contradicts(&reservation.checksums) {
         return Err(refusals::other_checksum().into());
     }
-    if booking.pending.iter().any(|pending| file.replica(pending.se).is_some()) {
+    if reservation.pending.iter().any(|pending| file.replica(pending.se).is_some()) {
         return Err(Refusal::ReplicaExists.into());
     }
     Ok(true)
@@ -92,18 +95,19 @@ pub(super) struct Written {
 }
 
 pub(super) fn commit(state: &State, context: Context, written: Written) -> Decision {
-    let booking = state.booking(written.guid).ok_or(Refusal::NotFound)?;
-    let pending = booking.pending.iter().find(|pending| pending.se == written.se).ok_or(Refusal::NotFound)?;
-    if booking.expires <= context.time {
+    let reservation = state.reservation(written.guid).ok_or(Refusal::NotFound)?;
+    let pending =
+        reservation.pending.iter().find(|pending| pending.se == written.se).ok_or(Refusal::NotFound)?;
+    if reservation.expires <= context.time {
         return Err(Refusal::Expired.into());
     }
-    if written.size != booking.size {
-        return Err(refusals::other_size_written(booking.size, written.size).into());
+    if written.size != reservation.size {
+        return Err(refusals::other_size_written(reservation.size, written.size).into());
     }
-    if booking.checksums.contradicts(&written.checksums) {
+    if reservation.checksums.contradicts(&written.checksums) {
         return Err(refusals::other_checksum_written().into());
     }
-    let mut checksums = booking.checksums.clone();
+    let mut checksums = reservation.checksums.clone();
     for checksum in written.checksums.iter() {
         checksums.add(*checksum).map_err(refusals::checksum)?;
     }
@@ -121,19 +125,19 @@ pub(super) fn commit(state: &State, context: Context, written: Written) -> Decis
             check_target(state, &written.at)?;
             let created = Box::new(Entry {
                 at: written.at.clone(),
-                owner: booking.owner,
-                group: booking.group,
-                mode: booking.mode,
+                owner: reservation.owner,
+                group: reservation.group,
+                mode: reservation.mode,
                 created: context.time,
                 modified: context.time,
                 revision: context.revision,
                 expires: None,
                 tags: Vec::new(),
                 body: Body::File(File {
-                    guid: booking.guid,
-                    size: Some(booking.size),
+                    guid: reservation.guid,
+                    size: Some(reservation.size),
                     checksums,
-                    job: booking.job,
+                    job: reservation.job,
                     replicas: vec![replica.clone()],
                 }),
             });
@@ -183,12 +187,12 @@ pub(super) fn release(
     se: Option<SeNumber>,
     only_expired: bool,
 ) -> Decision {
-    let booking = state.booking(guid).ok_or(Refusal::NotFound)?;
-    if se.is_some_and(|se| !booking.pending.iter().any(|pending| pending.se == se)) {
+    let reservation = state.reservation(guid).ok_or(Refusal::NotFound)?;
+    if se.is_some_and(|se| !reservation.pending.iter().any(|pending| pending.se == se)) {
         return Err(Refusal::NotFound.into());
     }
-    if only_expired && booking.expires > context.time {
+    if only_expired && reservation.expires > context.time {
         return Err(Refusal::Stale.into());
     }
-    Ok(Effect::Released { booking: Box::new(booking.clone()), se })
+    Ok(Effect::Released { reservation: Box::new(reservation.clone()), se })
 }

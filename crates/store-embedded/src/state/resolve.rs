@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use exacat_model::{DirId, Lfn, Revision};
-use exacat_store::{Files, Gate, Gates, Walk, WalkEnd};
+use exacat_store::{Ancestor, Ancestors, Files, Resolution, ResolutionEnd};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::lookup::{AllOrNote, AsOf};
@@ -52,8 +52,8 @@ impl Hints {
     }
 }
 
-fn gate(id: DirId, directory: &Directory) -> Gate {
-    Gate { id, owner: directory.owner, group: directory.group, mode: directory.mode }
+fn ancestor(id: DirId, directory: &Directory) -> Ancestor {
+    Ancestor { id, owner: directory.owner, group: directory.group, mode: directory.mode }
 }
 
 /// Number of paths resolved together.
@@ -89,48 +89,50 @@ enum StepEnd {
 }
 
 /// Returns the directory to which a way leads.
-fn last_of(ways: &[Gates], way: usize) -> DirId {
-    ways[way].last().map_or(DirId::ROOT, |gate| gate.id)
+fn last_of(ways: &[Ancestors], way: usize) -> DirId {
+    ways[way].last().map_or(DirId::ROOT, |ancestor| ancestor.id)
 }
 
 impl Lookup<'_> {
     /// Resolves each path from the root, as far as it goes.
-    pub fn walk(&self, hints: &Hints, paths: &[Lfn]) -> Result<AsOf<Vec<Walk>>, Defect> {
-        let mut walks = AllOrNote::with_room(paths.len());
+    pub fn resolve(&self, hints: &Hints, paths: &[Lfn]) -> Result<AsOf<Vec<Resolution>>, Defect> {
+        let mut resolutions = AllOrNote::with_room(paths.len());
         let mut ways = Vec::new();
         let mut as_of = self.state.directories.shape;
         for paths in paths.chunks(CHUNK) {
             ways.clear();
             for step in self.state.follow(hints, paths, &mut ways) {
-                let gates = &ways[step.way];
-                walks.take(self.end_of(&step, gates).map(|(end, end_as_of)| {
+                let ancestors = &ways[step.way];
+                resolutions.take(self.end_of(&step, ancestors).map(|(end, end_as_of)| {
                     as_of = as_of.max(end_as_of);
-                    Walk { gates: gates.clone(), end }
+                    Resolution { ancestors: ancestors.clone(), end }
                 }))?;
             }
         }
-        Ok((walks.end()?, as_of))
+        Ok((resolutions.end()?, as_of))
     }
 
-    fn end_of(&self, step: &Step<'_>, gates: &Gates) -> Result<AsOf<WalkEnd>, Defect> {
+    fn end_of(&self, step: &Step<'_>, ancestors: &Ancestors) -> Result<AsOf<ResolutionEnd>, Defect> {
         let (directory, name, components) = match step.end {
             StepEnd::Root => (keyspace::ROOT_IN, "/", 0),
-            StepEnd::Open => (gates.last().map_or(DirId::ROOT, |gate| gate.id), step.name, gates.len() - 1),
+            StepEnd::Open => {
+                (ancestors.last().map_or(DirId::ROOT, |ancestor| ancestor.id), step.name, ancestors.len() - 1)
+            }
             // The name that ends the way is missing, or is no directory.
             StepEnd::Short { components } => {
                 let name = step.parent[1..].split('/').nth(components).unwrap_or_default();
-                (gates.last().map_or(DirId::ROOT, |gate| gate.id), name, components)
+                (ancestors.last().map_or(DirId::ROOT, |ancestor| ancestor.id), name, components)
             }
         };
         let entry =
             self.view.find(directory, name.as_bytes(), |row| row.map(Row::entry).transpose())??.flatten();
         let as_of = entry.as_ref().map_or_else(|| self.content_of(directory), |entry| entry.revision);
         let end = match (entry, step.end) {
-            (None, _) => WalkEnd::Missing { components },
+            (None, _) => ResolutionEnd::Missing { components },
             (Some(entry), StepEnd::Short { .. }) => {
-                WalkEnd::Stopped { entry: Box::new(entry), components: components + 1 }
+                ResolutionEnd::Stopped { entry: Box::new(entry), components: components + 1 }
             }
-            (Some(entry), _) => WalkEnd::Found(Box::new(entry)),
+            (Some(entry), _) => ResolutionEnd::Found(Box::new(entry)),
         };
         Ok((end, as_of))
     }
@@ -177,7 +179,7 @@ impl State {
     /// Nearly all of its time is waiting for memory. So it works on many paths at once, and first
     /// loads the data of all of them, in loops that do nothing else. The processor then waits for
     /// many loads at a time.
-    fn follow<'p>(&self, hints: &Hints, paths: &'p [Lfn], ways: &mut Vec<Gates>) -> Vec<Step<'p>> {
+    fn follow<'p>(&self, hints: &Hints, paths: &'p [Lfn], ways: &mut Vec<Ancestors>) -> Vec<Step<'p>> {
         let mut steps: Vec<Step<'p>> = Vec::with_capacity(paths.len());
         for path in paths {
             let (parent, name) = path.split_last().unwrap_or_default();
@@ -212,13 +214,13 @@ impl State {
         for step in &mut steps {
             if step.name.is_empty() {
                 step.end = StepEnd::Root;
-                ways.push(Gates::new());
+                ways.push(Ancestors::new());
             } else if step.as_before {
                 step.end = end_before;
             } else {
-                let mut gates = Gates::new();
-                step.end = self.walk_to_directory(hints, step, &mut gates);
-                ways.push(gates);
+                let mut ancestors = Ancestors::new();
+                step.end = self.walk_to_directory(hints, step, &mut ancestors);
+                ways.push(ancestors);
             }
             step.way = ways.len() - 1;
             end_before = step.end;
@@ -231,14 +233,14 @@ impl State {
     }
 
     /// Follows a path to the directory of its last name, or as far as the way goes.
-    fn walk_to_directory(&self, hints: &Hints, step: &Step<'_>, gates: &mut Gates) -> StepEnd {
+    fn walk_to_directory(&self, hints: &Hints, step: &Step<'_>, ancestors: &mut Ancestors) -> StepEnd {
         let path = step.parent;
-        if self.is_at(step.hint, path, gates) {
+        if self.is_at(step.hint, path, ancestors) {
             return StepEnd::Open;
         }
-        gates.clear();
+        ancestors.clear();
         let Some(root) = self.directory(DirId::ROOT) else { return StepEnd::Short { components: 0 } };
-        gates.push(gate(DirId::ROOT, root));
+        ancestors.push(ancestor(DirId::ROOT, root));
         let mut directory = DirId::ROOT;
         let components = path[1..].split('/').filter(|component| !component.is_empty());
         for (components, component) in components.enumerate() {
@@ -246,21 +248,21 @@ impl State {
             let Some((id, found)) = child.and_then(|id| Some((id, self.directory(id)?))) else {
                 return StepEnd::Short { components };
             };
-            gates.push(gate(id, found));
+            ancestors.push(ancestor(id, found));
             directory = id;
         }
         hints.set(step.parent_hash, directory);
         StepEnd::Open
     }
 
-    /// Says whether this is the directory of this path. If so, `gates` gets its ancestor
-    /// permissions; otherwise `gates` may have anything.
-    fn is_at(&self, directory: DirId, path: &str, gates: &mut Gates) -> bool {
+    /// Says whether this is the directory of this path. If so, `ancestors` gets its ancestor
+    /// permissions; otherwise `ancestors` may have anything.
+    fn is_at(&self, directory: DirId, path: &str, ancestors: &mut Ancestors) -> bool {
         let mut rest = path.as_bytes();
         let mut id = directory;
         loop {
             let Some(directory) = self.directory(id) else { return false };
-            gates.push(gate(id, directory));
+            ancestors.push(ancestor(id, directory));
             match directory.above {
                 Above::Directory(above) => {
                     let name = directory.name.as_bytes();
@@ -272,7 +274,7 @@ impl State {
                     id = above;
                 }
                 Above::Nothing => {
-                    gates.reverse();
+                    ancestors.reverse();
                     return rest.is_empty() || rest == b"/";
                 }
                 Above::Trash(_) => return false,

@@ -1,0 +1,344 @@
+//! `exacat reference`: writes the pages of docs/reference that are made from the program.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use clap::{Arg, Command, CommandFactory};
+use exacat_catalogue::{Catalogue, Settings};
+use exacat_model::{Error, ErrorKind};
+use exacat_server::faces::errors::{errno, http_status, xrootd};
+use exacat_store::{Store, SystemClock};
+use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore};
+use serde_json::Value;
+
+use crate::args::{Cli, ReferenceArgs};
+use crate::failure::{
+    Failure, KIND_LOCAL, STATUS_INTERRUPTED, STATUS_LOCAL, STATUS_REJECTED, STATUS_TERMINATED, status_of,
+};
+
+/// Columns of help texts.
+const HELP_COLUMNS: usize = 80;
+/// Columns of paragraphs.
+const PAGE_COLUMNS: usize = 100;
+/// First line of every page.
+const NOTE: &str = "<!-- Made by `make reference` from the program; changes are lost. -->\n\n";
+
+/// `exacat reference`
+pub async fn reference(args: &ReferenceArgs) -> Result<u8, Failure> {
+    std::fs::create_dir_all(&args.directory).map_err(|error| local(&args.directory, &error))?;
+    let pages = [
+        ("cli.md", commands_page()),
+        ("configuration.md", configuration_page()),
+        ("metrics.md", metrics_page().await?),
+        ("errors.md", errors_page()),
+        ("json-schemas.md", schemas_page()?),
+    ];
+    for (name, text) in pages {
+        let path = args.directory.join(name);
+        let text = format!("{NOTE}{}\n", text.trim_end());
+        std::fs::write(&path, text).map_err(|error| local(&path, &error))?;
+    }
+    Ok(0)
+}
+
+fn local(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::local(format!("{}: {error}", path.display()))
+}
+
+/// Returns the command line with the names and global options of all commands in place.
+fn whole() -> Command {
+    let mut command = Cli::command();
+    command.build();
+    command
+}
+
+/// Calls `visit` for each visible command that can be run, with its words.
+fn for_each_command(command: &Command, words: &str, visit: &mut impl FnMut(&str, &Command)) {
+    for child in command.get_subcommands() {
+        if child.is_hide_set() || child.get_name() == "help" {
+            continue;
+        }
+        let words = format!("{words} {}", child.get_name());
+        if child.has_subcommands() {
+            for_each_command(child, &words, visit);
+        } else {
+            visit(&words, child);
+        }
+    }
+}
+
+fn is_of_all_commands(arg: &Arg) -> bool {
+    arg.is_global_set() || matches!(arg.get_id().as_str(), "help" | "version")
+}
+
+fn commands_page() -> String {
+    let help = |command: &Command| {
+        let command = command.clone().term_width(HELP_COLUMNS).mut_args(|arg| arg.hide_env_values(true));
+        command.clone().render_long_help().to_string()
+    };
+    let block = |text: &str| {
+        let lines: Vec<&str> = text.trim_end().lines().map(str::trim_end).collect();
+        format!("```text\n{}\n```\n", lines.join("\n"))
+    };
+    let command = whole();
+    let mut page = String::from(
+        "# Command line\n\nThe texts are those of `exacat --help` and `exacat COMMAND --help`. The first block has \
+         the\noptions of all commands; the others leave them out.\n\n",
+    );
+    page.push_str(&block(&help(&command)));
+    for_each_command(&command, "exacat", &mut |words, command| {
+        let own = command.clone().mut_args(|arg| {
+            let hidden = arg.is_hide_set() || is_of_all_commands(&arg);
+            arg.hide(hidden)
+        });
+        let _ = write!(page, "\n## {words}\n\n{}", block(&help(&own)));
+    });
+    page
+}
+
+/// Returns text for a cell of a table.
+fn cell(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ").replace('|', "\\|")
+}
+
+/// Returns text in lines of at most `PAGE_COLUMNS`.
+fn paragraph(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        if lines.last().is_some_and(|line| line.len() + 1 + word.len() > PAGE_COLUMNS) {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines.join("\n")
+}
+
+fn option_of(arg: &Arg) -> String {
+    let name = match (arg.get_long(), arg.get_short()) {
+        (Some(long), _) => format!("--{long}"),
+        (None, Some(short)) => format!("-{short}"),
+        (None, None) => String::new(),
+    };
+    let takes_value = arg.get_action().takes_values();
+    let values: Vec<String> = match arg.get_value_names() {
+        Some(names) if takes_value => names.iter().map(ToString::to_string).collect(),
+        _ => Vec::new(),
+    };
+    [vec![name], values].concat().join(" ").trim().to_owned()
+}
+
+fn meaning_of(arg: &Arg) -> String {
+    let text = arg.get_long_help().or_else(|| arg.get_help()).map(ToString::to_string).unwrap_or_default();
+    let values: Vec<String> =
+        arg.get_possible_values().iter().map(|value| value.get_name().to_owned()).collect();
+    // A flag has the values true and false.
+    if arg.get_action().takes_values() && !values.is_empty() {
+        return cell(&format!("{text} ({})", values.join(", ")));
+    }
+    cell(&text)
+}
+
+fn env_of(arg: &Arg) -> Option<String> {
+    arg.get_env().map(|name| name.to_string_lossy().into_owned())
+}
+
+fn configuration_page() -> String {
+    let command = whole();
+    let mut page = String::from(
+        "# Configuration\n\nAn option has precedence over its variable. Values of an option that may be given \
+         several times\nare separated by spaces in its variable.\n",
+    );
+    let Some(serve) = command.find_subcommand("serve") else { return page };
+    let own: Vec<&Arg> =
+        serve.get_arguments().filter(|arg| !is_of_all_commands(arg) && !arg.is_hide_set()).collect();
+    let mut headings: Vec<&str> = Vec::new();
+    for arg in &own {
+        let heading = arg.get_help_heading().unwrap_or("General");
+        if !headings.contains(&heading) {
+            headings.push(heading);
+        }
+    }
+    page.push_str("\n## Options of exacat serve\n");
+    for heading in headings {
+        let _ =
+            write!(page, "\n### {heading}\n\n| option | variable | default | meaning |\n|---|---|---|---|\n");
+        for arg in own.iter().filter(|arg| arg.get_help_heading().unwrap_or("General") == heading) {
+            let defaults: Vec<String> =
+                arg.get_default_values().iter().map(|value| value.to_string_lossy().into_owned()).collect();
+            let default = if arg.get_action().takes_values() { defaults.join(" ") } else { String::new() };
+            let variable = env_of(arg).map(|name| format!("`{name}`")).unwrap_or_default();
+            let default = if default.is_empty() { default } else { format!("`{default}`") };
+            let option = option_of(arg).replace('|', "\\|");
+            let _ = writeln!(page, "| `{option}` | {variable} | {default} | {} |", meaning_of(arg));
+        }
+    }
+    page.push_str(
+        "\n## Variables of the other commands\n\n| variable | option | commands | meaning |\n|---|---|---|---|\n",
+    );
+    let mut variables: Vec<(String, String, Vec<String>, String)> = vec![(
+        "EXACAT_TOKEN".to_owned(),
+        String::new(),
+        vec!["all".to_owned()],
+        "The token to present; `--token-file` names a file with it".to_owned(),
+    )];
+    let mut note = |arg: &Arg, words: &str| {
+        let Some(name) = env_of(arg) else { return };
+        match variables.iter_mut().find(|(known, ..)| *known == name) {
+            Some((.., commands, _)) => commands.push(words.to_owned()),
+            None => variables.push((name, option_of(arg), vec![words.to_owned()], meaning_of(arg))),
+        }
+    };
+    command.get_arguments().for_each(|arg| note(arg, "all"));
+    for_each_command(&command, "", &mut |words, child| {
+        let is_serve = child.get_name() == "serve";
+        child
+            .get_arguments()
+            .filter(|arg| !is_serve && !is_of_all_commands(arg))
+            .for_each(|arg| note(arg, words.trim()));
+    });
+    for (name, option, commands, meaning) in variables {
+        let option = if option.is_empty() { option } else { format!("`{}`", option.replace('|', "\\|")) };
+        let _ = writeln!(page, "| `{name}` | {option} | {} | {meaning} |", commands.join(", "));
+    }
+    page
+}
+
+async fn metrics_page() -> Result<String, Failure> {
+    let directory = tempfile::tempdir().map_err(|error| local(&std::env::temp_dir(), &error))?;
+    let settings =
+        EmbeddedSettings { directory: directory.path().join("data"), ..EmbeddedSettings::default() };
+    let clock = Arc::new(SystemClock);
+    let opened = tokio::task::spawn_blocking({
+        let clock = clock.clone();
+        move || EmbeddedStore::open(settings, clock)
+    });
+    let failed = |error: &dyn std::fmt::Display| Error::new(ErrorKind::Internal, error.to_string());
+    let store: Arc<dyn Store> = opened.await.map_err(|error| failed(&error))??;
+    let metrics = store.status().await?.metrics;
+    let catalogue = Catalogue::open(store, clock, Settings::default()).await?;
+    let mut page = String::from(
+        "# Metrics\n\nThe server answers `GET /metrics` on the address of `--http`. `exacat status` shows the same \
+         metrics\nwithout the prefix `exacat_`.\n\n| metric | type | meaning |\n|---|---|---|\n",
+    );
+    for metric in exacat_server::reference::metrics(catalogue).await? {
+        let _ = writeln!(page, "| `{}` | {} | {} |", metric.name, metric.kind, cell(&metric.meaning));
+    }
+    page.push_str(
+        "\n## Figures of the embedded store\n\nValues of the label `metric` of `exacat_store_metric`:\n\n",
+    );
+    for (name, _) in metrics {
+        let _ = writeln!(page, "- `{name}`");
+    }
+    Ok(page)
+}
+
+fn errors_page() -> String {
+    let mut page = String::from(
+        "# Errors\n\nThe kind is the interface; the text of an error may change. Kinds marked *retry* may succeed when \
+         the\nclient sends the same request again, with the same operation id.\n\n\
+         | kind | meaning | exit status | HTTP | native | errno | XRootD | retry |\n|---|---|---|---|---|---|---|---|\n",
+    );
+    for kind in ErrorKind::ALL {
+        let _ = writeln!(
+            page,
+            "| `{}` | {} | {} | {} | {} | {} | {} | {} |",
+            kind.name(),
+            cell(kind.meaning()),
+            status_of(kind),
+            http_status(kind),
+            kind as u8,
+            errno(kind).0,
+            xrootd(kind).map_or("wait".to_owned(), |number| number.to_string()),
+            if kind.is_retryable() { "retry" } else { "" },
+        );
+    }
+    let _ = write!(
+        page,
+        "\n## Other exit statuses\n\n| status | meaning |\n|---|---|\n\
+         | 0 | The command did everything. |\n\
+         | {STATUS_LOCAL} | Wrong use, or an error of this machine; its kind in JSON is `{KIND_LOCAL}`. |\n\
+         | {STATUS_REJECTED} | Rows of a listing were rejected. |\n\
+         | {STATUS_INTERRUPTED} | Interrupted (SIGINT). |\n\
+         | {STATUS_TERMINATED} | Terminated (SIGTERM). |\n",
+    );
+    page
+}
+
+/// Returns the name of a schema's type.
+fn type_of(schema: &Value) -> String {
+    if let Some(name) = schema["$ref"].as_str().and_then(|name| name.rsplit('/').next()) {
+        return format!("[{name}](#{})", name.to_lowercase());
+    }
+    for key in ["oneOf", "anyOf", "allOf"] {
+        if let Some(choices) = schema[key].as_array() {
+            let names: Vec<String> = choices.iter().map(type_of).filter(|name| name != "null").collect();
+            return names.join(" or ");
+        }
+    }
+    let one = |name: &str| match name {
+        "array" => format!("array of {}", type_of(&schema["items"])),
+        name => match schema["enum"].as_array() {
+            Some(values) => {
+                let values: Vec<String> = values.iter().map(|value| format!("`{value}`")).collect();
+                values.join(", ").replace('"', "")
+            }
+            None => schema["format"].as_str().map_or(name.to_owned(), |format| format!("{name} ({format})")),
+        },
+    };
+    match &schema["type"] {
+        Value::String(name) => one(name),
+        Value::Array(names) => {
+            let names = names.iter().filter_map(Value::as_str).filter(|name| *name != "null");
+            names.map(one).collect::<Vec<_>>().join(" or ")
+        }
+        _ => "any".to_owned(),
+    }
+}
+
+fn schemas_page() -> Result<String, Failure> {
+    let document: Value = serde_json::from_str(&exacat_server::reference::api_document())
+        .map_err(|error| Error::new(ErrorKind::Internal, format!("the document of the API: {error}")))?;
+    let mut page = String::from(
+        "# Objects in JSON\n\nObjects of the [REST API](../how-to/rest.md) and of `exacat --json`. \
+         [JSON output](json.md) names the object\nof each command. A field that is unknown or does not apply is left \
+         out.\n",
+    );
+    let empty = serde_json::Map::new();
+    for (name, schema) in document["components"]["schemas"].as_object().unwrap_or(&empty) {
+        let _ = write!(page, "\n## {name}\n");
+        if let Some(about) = schema["description"].as_str() {
+            let _ = write!(page, "\n{}\n", paragraph(about));
+        }
+        let parts: Vec<&Value> = match schema["allOf"].as_array() {
+            Some(parts) => parts.iter().collect(),
+            None => vec![schema],
+        };
+        let mut rows = String::new();
+        for part in parts {
+            let Some(properties) = part["properties"].as_object() else { continue };
+            let required: Vec<&str> = part["required"]
+                .as_array()
+                .map(|names| names.iter().filter_map(Value::as_str).collect())
+                .unwrap_or_default();
+            for (field, property) in properties {
+                let about = property["description"].as_str().unwrap_or_default();
+                let presence = if required.contains(&field.as_str()) { "always" } else { "" };
+                let _ =
+                    writeln!(rows, "| `{field}` | {} | {presence} | {} |", type_of(property), cell(about));
+            }
+        }
+        if rows.is_empty() {
+            let _ = write!(page, "\nType: {}.\n", type_of(schema));
+        } else {
+            let _ = write!(page, "\n| field | type | present | meaning |\n|---|---|---|---|\n{rows}");
+        }
+    }
+    Ok(page)
+}

@@ -1,0 +1,57 @@
+//! Facts about the server for the pages of the reference: metrics, and the document of the REST API.
+
+use std::sync::Arc;
+
+use exacat_catalogue::Catalogue;
+use exacat_model::{Error, ErrorKind, Guid, Result};
+
+use crate::instruments::Instruments;
+use crate::service::Service;
+use crate::settings::Limits;
+use crate::workers::WorkerBook;
+
+/// A family of metrics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Name at `/metrics`.
+    pub name: String,
+    /// Type for Prometheus.
+    pub kind: String,
+    /// Meaning.
+    pub meaning: String,
+}
+
+/// Returns the metrics of a server of this catalogue, in the order of `/metrics`.
+pub async fn metrics(catalogue: Arc<Catalogue>) -> Result<Vec<Metric>> {
+    let instruments = Arc::new(Instruments::new());
+    let service = Service::new(
+        catalogue,
+        Arc::new(Limits::default()),
+        instruments,
+        WorkerBook::new(),
+        Guid([0; 16]),
+        false,
+    );
+    let text = service.scrape().await.text();
+    let text = text.map_err(|error| Error::new(ErrorKind::Internal, format!("metrics: {error}")))?;
+    let mut metrics: Vec<Metric> = Vec::new();
+    for line in text.lines() {
+        let described = line.strip_prefix("# HELP ").and_then(|rest| rest.split_once(' '));
+        if let Some((name, meaning)) = described {
+            let meaning = meaning.trim_end_matches('.').to_owned();
+            metrics.push(Metric { name: name.to_owned(), kind: String::new(), meaning });
+        }
+        let typed = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' '));
+        if let Some((name, kind)) = typed
+            && let Some(metric) = metrics.iter_mut().find(|metric| metric.name == name)
+        {
+            kind.clone_into(&mut metric.kind);
+        }
+    }
+    Ok(metrics)
+}
+
+/// Returns the OpenAPI document of the REST API.
+pub fn api_document() -> String {
+    crate::faces::http::document()
+}
