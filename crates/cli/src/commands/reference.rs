@@ -97,10 +97,18 @@ fn commands_page() -> String {
     page
 }
 
-/// Returns text for a cell of a table.
+/// Returns text for a cell of a table. Its paragraphs become sentences.
 fn cell(text: &str) -> String {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    words.join(" ").replace('|', "\\|")
+    let paragraphs: Vec<String> =
+        text.split("\n\n").map(|text| text.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    let mut cell = String::new();
+    for paragraph in &paragraphs {
+        if !cell.is_empty() {
+            cell.push_str(if cell.ends_with(['.', ':', ';']) { " " } else { ". " });
+        }
+        cell.push_str(paragraph);
+    }
+    cell.replace('|', "\\|")
 }
 
 /// Returns text in lines of at most `PAGE_COLUMNS`.
