@@ -344,7 +344,7 @@ impl Caller {
     }
 
     /// True if the directory's mode bits give all of `wanted`.
-    pub(crate) fn has_ancestor(&self, ancestor: &Ancestor, wanted: u16) -> bool {
+    pub(crate) fn is_granted_by(&self, ancestor: &Ancestor, wanted: u16) -> bool {
         self.judges(|| JudgedEntry::from(ancestor));
         self.has(ancestor.owner, ancestor.group, ancestor.mode, wanted)
     }

@@ -180,7 +180,7 @@ impl Catalogue {
         if ancestors.get(above).is_some_and(|ancestor| Some(ancestor.id) != start.entry.directory()) {
             below.clear();
         }
-        let open = |ancestor: &Ancestor| search.caller.has_ancestor(ancestor, READ | PASS);
+        let open = |ancestor: &Ancestor| search.caller.is_granted_by(ancestor, READ | PASS);
         let mut depth = below.iter().take_while(|ancestor| open(ancestor)).count();
         if let Some(max) = search.depth_max {
             depth = depth.min((max as usize).saturating_sub(1));

@@ -242,7 +242,7 @@ fn taken(spot: Spot, lfn: &Lfn) -> Result<Resolved> {
 
 /// Refuses a caller who may not pass one of the directories on the way.
 pub(crate) fn check_passage(caller: &Caller, ancestors: &[Ancestor], lfn: &Lfn) -> Result<()> {
-    match ancestors.iter().position(|ancestor| !caller.has_ancestor(ancestor, PASS)) {
+    match ancestors.iter().position(|ancestor| !caller.is_granted_by(ancestor, PASS)) {
         None => Ok(()),
         Some(depth) => {
             let closed = Lfn::from_names(lfn.components().take(depth));
@@ -254,7 +254,7 @@ pub(crate) fn check_passage(caller: &Caller, ancestors: &[Ancestor], lfn: &Lfn) 
 /// Refuses a caller who may not create or remove names in a directory.
 pub(crate) fn check_parent_writable(caller: &Caller, ancestor: Option<&Ancestor>, lfn: &Lfn) -> Result<()> {
     match ancestor {
-        Some(ancestor) if caller.has_ancestor(ancestor, WRITE | PASS) => Ok(()),
+        Some(ancestor) if caller.is_granted_by(ancestor, WRITE | PASS) => Ok(()),
         Some(_) => Err(Error::denied(format!("{lfn}: you may not change the directory it is in (no w)"))),
         None => Err(Error::denied("the root stands in no directory")),
     }

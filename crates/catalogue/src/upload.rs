@@ -185,7 +185,7 @@ impl Catalogue {
             Spot::Vacant(vacancy) => {
                 let lfn = vacancy.lfn;
                 match vacancy.ancestors.last() {
-                    Some(ancestor) if caller.has_ancestor(ancestor, WRITE | PASS) => {}
+                    Some(ancestor) if caller.is_granted_by(ancestor, WRITE | PASS) => {}
                     _ => {
                         return Err(Error::denied(format!(
                             "{lfn}: you may not change the nearest directory above it that is there (no w)"
@@ -322,7 +322,7 @@ impl Catalogue {
                         None => return Err(Error::new(ErrorKind::Internal, "no answer about a directory")),
                     },
                 };
-                if !maker.has_ancestor(&ancestor, WRITE | PASS) {
+                if !maker.is_granted_by(&ancestor, WRITE | PASS) {
                     return Err(Error::denied(format!(
                         "{}: you may not change the directory it is in (no w)",
                         vacancy.lfn

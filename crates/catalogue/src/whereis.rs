@@ -168,7 +168,7 @@ impl Catalogue {
         let passable: Vec<bool> = files
             .ways
             .iter()
-            .map(|way| way.iter().all(|ancestor| caller.has_ancestor(ancestor, PASS)))
+            .map(|way| way.iter().all(|ancestor| caller.is_granted_by(ancestor, PASS)))
             .collect();
         let names = self.names_seen().await?;
         let mut elements = Elements::new(&names, site);

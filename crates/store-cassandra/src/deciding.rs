@@ -9,7 +9,7 @@ use exacat_store::{ApplyError, Outcome, Refusal, Request, rules};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use crate::derive::derive;
-use crate::limits::{CHANGE_BYTES_MAX, GROUP_BYTES_MAX, GROUP_CHANGES_MAX, NEEDS_MAX};
+use crate::limits::{CHANGE_BYTES_MAX, COMMIT_GROUP_BYTES_MAX, GROUP_CHANGES_MAX, NEEDS_MAX};
 use crate::row_cache::RowCache;
 use crate::rows::{AfterImage, Changed, Key, Remembered, Row, Totals};
 use crate::working::{CacheView, Need, Working, remembered, totals};
@@ -67,7 +67,7 @@ impl Decided {
 
     fn full(&self) -> bool {
         self.changes.len() + self.skipped >= self.most
-            || self.bytes >= GROUP_BYTES_MAX
+            || self.bytes >= COMMIT_GROUP_BYTES_MAX
             || self.needs.len() >= NEEDS_MAX
     }
 }

@@ -7,7 +7,7 @@ pub(crate) const GROUP_CHANGES_MAX: usize = 2000;
 /// Bytes of a group in the log beyond which no further change is added. A conditional batch is one
 /// write of the log's partition. A node refuses writes above half a commit log segment: 16 MiB as
 /// Cassandra is delivered, 8 MiB in small settings.
-pub(crate) const GROUP_BYTES_MAX: usize = 2 << 20;
+pub(crate) const COMMIT_GROUP_BYTES_MAX: usize = 2 << 20;
 /// Bytes one change may need in the log. With the group before it the node still takes the write.
 pub(crate) const CHANGE_BYTES_MAX: usize = 3 << 20;
 /// Bytes of the changes or the after-images of a group once they are unpacked.

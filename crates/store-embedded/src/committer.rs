@@ -21,7 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use crate::command::Answered;
 use crate::command::Command;
 use crate::log::LogPlace;
-use crate::settings::GROUP_BYTES_MAX;
+use crate::settings::COMMIT_GROUP_BYTES_MAX;
 use crate::shared::Shared;
 
 /// Answers to requests that came together and wait until their group is durable.
@@ -262,8 +262,8 @@ fn commit(shared: &Shared, job: CommitJob, every: Duration) -> CommitGroup {
     group.requests = 0;
     group.bytes.clear();
     // One large group should not hold its memory for ever.
-    if group.bytes.capacity() > 4 * GROUP_BYTES_MAX {
-        group.bytes.shrink_to(GROUP_BYTES_MAX);
+    if group.bytes.capacity() > 4 * COMMIT_GROUP_BYTES_MAX {
+        group.bytes.shrink_to(COMMIT_GROUP_BYTES_MAX);
     }
     group
 }

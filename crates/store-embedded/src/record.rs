@@ -241,7 +241,7 @@ impl RecordWriter {
     pub fn end(self, group: &mut Vec<u8>, salt: Salt) {
         let body_bytes = group.len() - self.start - FRAME_BYTES;
         let record = &mut group[self.start..];
-        // Both fit into 32 bits: a group has GROUP_BYTES_MAX and one request, a record
+        // Both fit into 32 bits: a group has COMMIT_GROUP_BYTES_MAX and one request, a record
         // RECORD_BYTES_MAX.
         record[0..4].copy_from_slice(&(body_bytes as u32).to_le_bytes());
         record[8..12].copy_from_slice(&(self.start as u32).to_le_bytes());

@@ -18,18 +18,18 @@ pub(crate) const RECORD_SPLIT_BYTES: usize = 8 << 20;
 /// that needs more reserves it on the way.
 pub(crate) const RESERVE_BYTES_MAX: usize = 64 << 20;
 /// Maximum log bytes written and synced together (one more request may begin below it).
-pub(crate) const GROUP_BYTES_MAX: usize = 8 << 20;
+pub(crate) const COMMIT_GROUP_BYTES_MAX: usize = 8 << 20;
 /// Maximum log bytes of one commit group. One record of a further request may be added to
-/// [`GROUP_BYTES_MAX`], and its last effect may be large. A longer end that forms no whole group is
+/// [`COMMIT_GROUP_BYTES_MAX`], and its last effect may be large. A longer end that forms no whole group is
 /// damage.
-pub(crate) const GROUP_WRITTEN_BYTES_MAX: usize = GROUP_BYTES_MAX + RECORD_SPLIT_BYTES + (32 << 20);
+pub(crate) const GROUP_WRITTEN_BYTES_MAX: usize = COMMIT_GROUP_BYTES_MAX + RECORD_SPLIT_BYTES + (32 << 20);
 /// Maximum number of files with ends that were cut off the log. The engine removes the oldest, and
 /// the server logs that.
 pub(crate) const CUTS_KEPT_MAX: usize = 16;
 /// Bytes of a segment copied per read.
 pub(crate) const COPY_PIECE_BYTES: usize = 1 << 20;
 /// Maximum number of requests answered by one sync.
-pub(crate) const GROUP_REQUESTS_MAX: usize = 4096;
+pub(crate) const COMMIT_GROUP_REQUESTS_MAX: usize = 4096;
 /// Idle time before the end mark is written. From then on damage to the last group is
 /// distinguishable from a power cut.
 pub(crate) const MARK_IDLE: Duration = Duration::from_millis(100);

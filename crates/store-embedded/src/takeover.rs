@@ -7,7 +7,7 @@ use exacat_model::{Change, Error, ErrorKind, Fingerprint, Result};
 use crate::command::Command;
 use crate::defect::Defect;
 use crate::record::{Head, RecordWriter, encode_effect};
-use crate::settings::{GROUP_BYTES_MAX, RECORD_SPLIT_BYTES};
+use crate::settings::{COMMIT_GROUP_BYTES_MAX, RECORD_SPLIT_BYTES};
 use crate::state::Stamp;
 use crate::store::EmbeddedStore;
 use crate::writer::Writer;
@@ -30,7 +30,7 @@ impl Writer {
         }) {
             self.check()?;
             self.take_over_request(of_one)?;
-            if self.group.bytes.len() >= GROUP_BYTES_MAX {
+            if self.group.bytes.len() >= COMMIT_GROUP_BYTES_MAX {
                 self.flush();
             }
         }

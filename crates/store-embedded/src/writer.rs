@@ -31,7 +31,7 @@ use crate::older::{self, OlderRecords};
 use crate::record::{Head, RecordWriter, encode_effect};
 use crate::run::Held;
 use crate::settings::{
-    ASK_AGAIN_MAX, EmbeddedSettings, GROUP_BYTES_MAX, GROUP_REQUESTS_MAX, MEMTABLE_STRETCH,
+    ASK_AGAIN_MAX, EmbeddedSettings, COMMIT_GROUP_BYTES_MAX, COMMIT_GROUP_REQUESTS_MAX, MEMTABLE_STRETCH,
     MUTATIONS_PER_LOCK, RECORD_SPLIT_BYTES, RESERVE_BYTES_MAX,
 };
 use crate::shared::Shared;
@@ -132,7 +132,7 @@ impl Writer {
                         for Weighed { request, bytes } in requests {
                             answers.push(self.process(request, bytes));
                             // Flushing here keeps a commit group within GROUP_WRITTEN_BYTES_MAX.
-                            if self.group.bytes.len() >= GROUP_BYTES_MAX {
+                            if self.group.bytes.len() >= COMMIT_GROUP_BYTES_MAX {
                                 self.flush();
                             }
                         }
@@ -184,7 +184,7 @@ impl Writer {
                     }
                 }
                 let full =
-                    self.group.bytes.len() >= GROUP_BYTES_MAX || self.group.requests >= GROUP_REQUESTS_MAX;
+                    self.group.bytes.len() >= COMMIT_GROUP_BYTES_MAX || self.group.requests >= COMMIT_GROUP_REQUESTS_MAX;
                 next = if full { None } else { self.commands.try_recv().ok() };
             }
             self.flush();

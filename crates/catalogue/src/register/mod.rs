@@ -179,7 +179,7 @@ impl Catalogue {
             plans.push(match (facts, directory) {
                 (Err(error), _) => Plan::Refused(error),
                 (Ok(facts), Some(directory)) => match &directories.found[directory] {
-                    Ok(ancestor) if call.caller.has_ancestor(ancestor, WRITE | PASS) => {
+                    Ok(ancestor) if call.caller.is_granted_by(ancestor, WRITE | PASS) => {
                         match file.lfn.file_name() {
                             Some(name) => {
                                 Plan::Create(Box::new(facts.entry(file, At { parent: ancestor.id, name })))

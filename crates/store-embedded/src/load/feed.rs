@@ -31,7 +31,7 @@ use crate::random::random_u64;
 use crate::record::{Head, RecordWriter};
 use crate::run::{Cache, Reading};
 use crate::settings::{
-    GROUP_BYTES_MAX, LOAD_BLOCK_BYTES, LOAD_CHANGES_PER_RECORD, LOAD_SWITCHED_OFF, RECORD_SPLIT_BYTES,
+    COMMIT_GROUP_BYTES_MAX, LOAD_BLOCK_BYTES, LOAD_CHANGES_PER_RECORD, LOAD_SWITCHED_OFF, RECORD_SPLIT_BYTES,
 };
 use crate::state::{Gathered, Item, State};
 use crate::table::{Version, View};
@@ -238,7 +238,7 @@ impl Writer {
                     Pause::NeedsSpace(bytes) => self.make_space(bytes).map_err(unavailable)?,
                     Pause::Run => break,
                 }
-                if self.group.bytes.len() >= GROUP_BYTES_MAX {
+                if self.group.bytes.len() >= COMMIT_GROUP_BYTES_MAX {
                     self.flush();
                 }
             }
