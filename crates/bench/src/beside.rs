@@ -1,4 +1,5 @@
-//! Compares the client library with bare frames: the same load by each in turn, in one run.
+//! Compares the client library with bare frames: the same load by each in turn, in one run. Bare
+//! frames run twice, with some answers decoded and with each answer decoded.
 //!
 //! Questions are made beforehand and passed to the library as a caller does. CPU time is that of
 //! each side. A ratio compares the medians of all rounds, because a shared machine changes between
@@ -11,6 +12,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::Report;
+use super::frames::Reading;
 use super::measure::{Load, Sample, drive};
 use super::scenarios::{BATCH, CONNECTIONS, LOOKUPS};
 use super::table::rounded;
@@ -26,7 +28,17 @@ const CONNECTIONS_SINGLE: usize = 32;
 /// First number of the files registered here: no other file has such a number.
 const FILES_FROM: u64 = 1 << 41;
 
+/// Bare frames, of which some are decoded: they show the server's limit.
+const FRAMES: &str = "frames";
+/// Bare frames, of which each is decoded: they do all that a caller of the library needs.
+const FRAMES_DECODED: &str = "decoded";
+/// The client library.
+const LIBRARY: &str = "library";
+/// Loads in a round, each with questions of its own.
+const LOADS: u64 = 3;
+
 type Questions = Vec<Operation>;
+type Check = fn(&Answer) -> Result<(), Error>;
 
 /// One load. `make` makes the questions of a round.
 struct Scenario<'a> {
@@ -40,7 +52,7 @@ struct Scenario<'a> {
 struct Line {
     /// Name for `--only`.
     what: String,
-    /// `frames` or `library`.
+    /// `frames`, `decoded` or `library`.
     by: &'static str,
     round: u64,
     items_per_s: f64,
@@ -119,7 +131,7 @@ pub async fn library_beside_frames(
 
     let calls = (files / 10).clamp(10_000, 60_000).next_multiple_of(FILES_PER_DIRECTORY);
     let make = &creates(0, calls, 1);
-    directories(target, FILES_FROM, 2 * ROUNDS * calls).await?;
+    directories(target, FILES_FROM, LOADS * ROUNDS * calls).await?;
     let scenario = Scenario { name: "create, 4 x 256", load: load(CONNECTIONS, 256, calls, 1), make };
     rounds(server, target, &scenario, report).await?;
 
@@ -142,7 +154,7 @@ pub async fn library_beside_frames(
 
     let calls = (files / 30).clamp(5_000, 20_000).next_multiple_of(FILES_PER_DIRECTORY);
     let make = &creates(2 << 32, calls, 1);
-    directories(target, FILES_FROM + (2 << 32), 2 * ROUNDS * calls).await?;
+    directories(target, FILES_FROM + (2 << 32), LOADS * ROUNDS * calls).await?;
     let scenario = Scenario { name: "create, 32 x 1", load: load(CONNECTIONS_SINGLE, 1, calls, 1), make };
     rounds(server, &wide, &scenario, report).await?;
     report.line("")
@@ -164,26 +176,28 @@ async fn rounds(
     report: &mut Report<'_>,
 ) -> Result<(), Error> {
     let Scenario { name, load, make } = scenario;
-    let (mut frames, mut library) = (Vec::new(), Vec::new());
+    let (mut frames, mut decoded, mut library) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..ROUNDS {
-        let questions = make(2 * round)?;
-        let before = server.cpu_s();
-        let sample =
-            super::frames::drive(target, &server.socket(), name, *load, &questions, super::all_good).await?;
-        frames.push(Line::new(name, "frames", round, &sample, server.cpu_s() - before));
-        let handed_over = hand_over(make(2 * round + 1)?);
-        let before = server.cpu_s();
-        let sample =
-            drive(target, name, *load, handed_over, |answer: &Answer| super::all_good(answer)).await?;
-        library.push(Line::new(name, "library", round, &sample, server.cpu_s() - before));
-    }
-    for line in frames.iter().zip(&library).flat_map(|(frames, library)| [frames, library]) {
-        if report.settings.json {
-            report.json(line)?;
+        for (by, lines, reading) in [
+            (FRAMES, &mut frames, Reading::some(super::all_good as Check)),
+            (FRAMES_DECODED, &mut decoded, Reading::each(super::all_good as Check)),
+        ] {
+            let questions = make(LOADS * round + u64::from(by == FRAMES_DECODED))?;
+            let before = server.cpu_s();
+            let sample =
+                super::frames::drive(target, &server.socket(), name, *load, &questions, reading).await?;
+            lines.push(Line::new(name, by, round, &sample, server.cpu_s() - before));
         }
+        let handed_over = hand_over(make(LOADS * round + LOADS - 1)?);
+        let before = server.cpu_s();
+        let sample = drive(target, name, *load, handed_over, super::all_good as Check).await?;
+        library.push(Line::new(name, LIBRARY, round, &sample, server.cpu_s() - before));
     }
-    let (frames, library) = (median(frames), median(library));
-    for line in [&frames, &library] {
+    if report.settings.json {
+        [&frames, &decoded, &library].into_iter().flatten().try_for_each(|line| report.json(line))?;
+    }
+    let (frames, decoded, library) = (median(frames), median(decoded), median(library));
+    for line in [&frames, &decoded, &library] {
         report.line(&format!(
             "{:<24} {:<7} {:>9} {:>6.2} {:>6.2} {:>7} {:>7} {:>7}",
             name,
@@ -197,12 +211,16 @@ async fn rounds(
         ))?;
     }
     let cpu_us = |line: &Line| (line.client_us + line.server_us).max(1e-9);
-    report.line(&format!(
-        "  library: {:.0} % of the rate of bare frames, by CPU {:.0} %; p99.9 {:.1} times p50",
-        100.0 * library.items_per_s / frames.items_per_s.max(1e-9),
-        100.0 * cpu_us(&frames) / cpu_us(&library),
-        library.p999_us as f64 / library.p50_us.max(1) as f64
-    ))
+    for of in [&frames, &decoded] {
+        report.line(&format!(
+            "  library: {:.0} % of the rate of {}, by CPU {:.0} %",
+            100.0 * library.items_per_s / of.items_per_s.max(1e-9),
+            of.by,
+            100.0 * cpu_us(of) / cpu_us(&library),
+        ))?;
+    }
+    let tail = library.p999_us as f64 / library.p50_us.max(1) as f64;
+    report.line(&format!("  library: p99.9 {tail:.1} times p50"))
 }
 
 /// Passes each question once.

@@ -27,6 +27,26 @@ const READ_BYTES: usize = 256 << 10;
 /// checked to be whole frames, answers, and for the right request. A load generator that decodes
 /// every answer measures itself.
 const CHECKED_OF: u64 = 16;
+
+/// Treatment of answers: one of `decoded_of` is decoded, and `check` sees it.
+pub struct Reading<F> {
+    /// Number of answers of which one is decoded.
+    pub decoded_of: u64,
+    /// Check of a decoded answer.
+    pub check: F,
+}
+
+impl<F> Reading<F> {
+    /// Decodes some answers, to measure the server.
+    pub fn some(check: F) -> Self {
+        Reading { decoded_of: CHECKED_OF, check }
+    }
+
+    /// Decodes each answer, as a client does.
+    pub fn each(check: F) -> Self {
+        Reading { decoded_of: 1, check }
+    }
+}
 /// Time without a byte after which a server is given up.
 const SILENCE: Duration = Duration::from_secs(60);
 
@@ -104,17 +124,17 @@ pub async fn drive(
     what: &str,
     load: Load,
     questions: &[Operation],
-    check: impl Fn(&Answer) -> Result<(), Error> + Send + Sync + 'static,
+    reading: Reading<impl Fn(&Answer) -> Result<(), Error> + Send + Sync + 'static>,
 ) -> Result<Sample, Error> {
     let next = Arc::new(AtomicU64::new(0));
     let questions = questions.iter().map(encoded).collect::<Result<Vec<_>, _>>()?;
-    let (questions, check) = (Arc::new(questions), Arc::new(check));
+    let (questions, reading) = (Arc::new(questions), Arc::new(reading));
     let (cpu, start) = (target.cpu_s(), Instant::now());
     let mut threads = tokio::task::JoinSet::new();
     for _ in 0..load.lanes {
         let conversation = Conversation::open(socket)?;
-        let (next, questions, check) = (next.clone(), questions.clone(), check.clone());
-        threads.spawn_blocking(move || converse(conversation, load, &next, &questions, &*check));
+        let (next, questions, reading) = (next.clone(), questions.clone(), reading.clone());
+        threads.spawn_blocking(move || converse(conversation, load, &next, &questions, &reading));
     }
     let latency = merged(threads).await?;
     Ok(sample(
@@ -153,7 +173,7 @@ fn converse(
     load: Load,
     next: &AtomicU64,
     questions: &[Vec<u8>],
-    check: &impl Fn(&Answer) -> Result<(), Error>,
+    reading: &Reading<impl Fn(&Answer) -> Result<(), Error>>,
 ) -> Result<Histogram<u64>, Error> {
     let mut latency = histogram()?;
     let mut out = Vec::new();
@@ -195,12 +215,12 @@ fn converse(
                 };
                 record(&mut latency, now - sent);
                 in_flight -= 1;
-                if !request.is_multiple_of(CHECKED_OF) {
+                if !request.is_multiple_of(reading.decoded_of) {
                     continue;
                 }
             }
             match raw.decode()? {
-                Frame::Answer(answer) => check(&answer)?,
+                Frame::Answer(answer) => (reading.check)(&answer)?,
                 Frame::Ping(echo) => {
                     let mut pong = Vec::new();
                     encode_pong(&mut pong, echo);

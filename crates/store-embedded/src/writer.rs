@@ -31,7 +31,7 @@ use crate::older::{self, OlderRecords};
 use crate::record::{Head, RecordWriter, encode_effect};
 use crate::run::Held;
 use crate::settings::{
-    ASK_AGAIN_MAX, EmbeddedSettings, COMMIT_GROUP_BYTES_MAX, COMMIT_GROUP_REQUESTS_MAX, MEMTABLE_STRETCH,
+    ASK_AGAIN_MAX, COMMIT_GROUP_BYTES_MAX, COMMIT_GROUP_REQUESTS_MAX, EmbeddedSettings, MEMTABLE_STRETCH,
     MUTATIONS_PER_LOCK, RECORD_SPLIT_BYTES, RESERVE_BYTES_MAX,
 };
 use crate::shared::Shared;
@@ -183,8 +183,8 @@ impl Writer {
                         return Some(reply);
                     }
                 }
-                let full =
-                    self.group.bytes.len() >= COMMIT_GROUP_BYTES_MAX || self.group.requests >= COMMIT_GROUP_REQUESTS_MAX;
+                let full = self.group.bytes.len() >= COMMIT_GROUP_BYTES_MAX
+                    || self.group.requests >= COMMIT_GROUP_REQUESTS_MAX;
                 next = if full { None } else { self.commands.try_recv().ok() };
             }
             self.flush();

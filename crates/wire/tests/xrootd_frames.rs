@@ -10,7 +10,7 @@ use exacat_wire::xrootd::limits::{
 use exacat_wire::xrootd::numbers::{error, query, request};
 use exacat_wire::xrootd::path::{escaped, unescaped};
 use exacat_wire::xrootd::{
-    RawPath, Credentials, Decoder, Fields, Frame, FrameError, HANDSHAKE, Request, RequestHeader, StreamId,
+    Credentials, Decoder, Fields, Frame, FrameError, HANDSHAKE, RawPath, Request, RequestHeader, StreamId,
     response, write_request,
 };
 

@@ -3,7 +3,7 @@
 
 use exacat_wire::xrootd::numbers::{error, open, request, role};
 use exacat_wire::xrootd::{
-    RawPath, Credentials, Decoder, Fields, Frame, HANDSHAKE, Request, RequestHeader, StreamId, response,
+    Credentials, Decoder, Fields, Frame, HANDSHAKE, RawPath, Request, RequestHeader, StreamId, response,
     write_request,
 };
 

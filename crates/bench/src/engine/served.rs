@@ -48,7 +48,10 @@ pub async fn run(filled: &Filled, data: &Path, report: &mut Report<'_>) -> Resul
             for round in ["first", "again"] {
                 let what = format!("{what}, {round}");
                 let socket = server.socket();
-                report.show(&frames::drive(&target, &socket, &what, load, &asked, all_good).await?)?;
+                report.show(
+                    &frames::drive(&target, &socket, &what, load, &asked, frames::Reading::some(all_good))
+                        .await?,
+                )?;
             }
         }
     }
