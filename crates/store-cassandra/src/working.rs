@@ -52,6 +52,7 @@ impl<'a> CacheView<'a> {
         if let Some(found) = self.group.and_then(|group| group.get(key)) {
             return found.clone();
         }
+        // A group that replaced all members wrote no tombstones for the old ones.
         if let Key::Member { collection, .. } = key
             && self.group.is_some_and(|group| group.contains_key(&Key::Members(*collection)))
         {
@@ -60,6 +61,8 @@ impl<'a> CacheView<'a> {
         match self.cache.get(key) {
             Some(found) => found,
             None => {
+                // The rules go on as if the row did not exist, so that one attempt finds many needs and
+                // one round of the cluster fetches them.
                 self.needs.borrow_mut().insert(Need::Row(key.clone()));
                 None
             }

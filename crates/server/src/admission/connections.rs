@@ -46,10 +46,12 @@ impl ByAddress {
 
     /// Takes one for this address; none if its share is used up.
     pub fn take(self: &Arc<Self>, address: IpAddr) -> Option<HeldByAddress> {
+        // Without this, a host with a /64 network would be as many hosts as it likes.
         let address = network_of(address);
         let mut counts = self.counts.lock();
         let count = counts.entry(address).or_insert(0);
         if *count >= self.max {
+            // The entry was made for this look: refused addresses must not fill the table.
             if *count == 0 {
                 counts.remove(&address);
             }
@@ -72,6 +74,7 @@ impl Drop for HeldByAddress {
         let mut counts = self.of.counts.lock();
         if let Some(count) = counts.get_mut(&self.address) {
             *count -= 1;
+            // The table has an entry per connected address only, so connections bound it.
             if *count == 0 {
                 counts.remove(&self.address);
             }
@@ -126,6 +129,7 @@ impl ConnectionSlots {
     /// Makes the slots with the bounds in `limits`.
     pub fn new(limits: &Limits) -> Self {
         let network = limits.connections_max;
+        // However an operator sets the bounds, a quarter of the slots is out of reach of strangers.
         let strangers = (network - network / KEPT_FROM_STRANGERS).min(limits.connections_unauthenticated_max);
         ConnectionSlots {
             network: Bounded::new(network),
@@ -145,12 +149,15 @@ impl ConnectionSlots {
     /// Takes a slot for a connection from this address.
     pub fn enter(&self, peer: SocketAddr) -> Option<Entrance> {
         let taken = || {
+            // The narrowest bound is first: one host that is refused takes nothing from others, not
+            // even for a moment.
             let address = self.by_address.take(peer.ip())?;
             let stranger = self.strangers.take(1)?;
             let slot = self.network.take(1)?;
             Some(ConnectionSlot { _slot: slot, stranger: Some((stranger, address)) })
         };
         taken().map(Entrance::Taken).or_else(|| {
+            // An answer costs a task and a handshake, so refusals are bounded as well, by address too.
             let address = self.refusals_by_address.take(peer.ip())?;
             let refusal = self.refusals.take(1)?;
             Some(Entrance::Refused(RefusalSlot { _slots: (refusal, Some(address)) }))
@@ -160,6 +167,7 @@ impl ConnectionSlots {
     /// Takes a slot for a connection of the local socket.
     pub fn enter_locally(&self) -> Option<Entrance> {
         if let Some(slot) = self.local.take(1) {
+            // The file mode of the socket has judged this client: it is no stranger.
             return Some(Entrance::Taken(ConnectionSlot { _slot: slot, stranger: None }));
         }
         let refusal = self.refusals.take(1)?;

@@ -98,6 +98,7 @@ impl Lane {
                 return None;
             }
         }
+        // Also with a free slot the request passes through the queue: one code path, one order.
         let ticket = state.next_ticket;
         state.next_ticket += 1;
         state.waiting += 1;
@@ -134,6 +135,7 @@ impl Lane {
                 return;
             };
             state.waiting -= 1;
+            // The clock of the lane never goes back, or a returning user would get a lead.
             state.clock_ns = state.clock_ns.max(share.clock_ns);
             // A waiter that gives up removes itself from the queue under the same lock. So the
             // waiter chosen here still exists.
@@ -147,6 +149,7 @@ impl Lane {
     }
 
     fn leave(&self, user: UserKey, weight: u32, used: Duration) {
+        // Half of the range: the sum with a clock cannot overflow.
         let used_ns = u64::try_from(used.as_nanos()).unwrap_or(u64::MAX / 2);
         let mut state = self.state.lock();
         state.running -= 1;
@@ -166,6 +169,7 @@ impl Lane {
             return false;
         };
         let Some(position) = share.queue.iter().position(|waiter| waiter.ticket == ticket) else {
+            // The lane granted the turn meanwhile; the caller must give back a slot, not a place.
             return false;
         };
         share.queue.remove(position);
@@ -181,6 +185,7 @@ impl Lane {
         let clock_ns = state.clock_ns;
         let idle = |share: &Share| share.running == 0 && share.queue.is_empty();
         if state.users.values().all(idle) {
+            // Nobody waits, so nobody is treated unfairly by clocks that start at 0 again.
             state.users.clear();
             state.clock_ns = 0;
         } else if state.users.get(&user).is_some_and(idle) {

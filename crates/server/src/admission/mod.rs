@@ -58,6 +58,8 @@ pub enum Class {
 impl Class {
     /// Returns the class of an operation.
     pub fn of(operation: &Operation, limits: &Limits) -> Class {
+        // The number of items decides, not the name: a look-up of 10 000 files may not run on the
+        // thread that reads requests.
         let items = operation.items();
         match (operation.extent(), operation.writes()) {
             (Extent::Items, false) if items <= limits.lookup_items_per_request_max => Class::Lookup { items },
@@ -136,9 +138,11 @@ impl Admission {
         // There are at most as many live shares as connections. This drops the shares of users who
         // left.
         users.retain(|_, share| share.strong_count() > 0);
+        // An anonymous caller has no name: all of them together weigh as one user.
         let weight = name.and_then(|name| self.limits.user_weights.get(name)).copied().unwrap_or(1);
         let share =
             Arc::new(UserShare { user, weight, requests: Bounded::new(self.limits.requests_per_user_max) });
+        // Weak: the connections of a user own its share, so it ends with the last of them.
         users.insert(user, Arc::downgrade(&share));
         share
     }

@@ -55,6 +55,7 @@ async fn authenticate(
         let mut stream = tls.accept(stream).await.map_err(broken)?;
         let mut hello = [0; HELLO.len()];
         stream.read_exact(&mut hello).await.map_err(broken)?;
+        // Before the number is read: a stranger cannot make this server query the cluster.
         if hello != HELLO {
             return Err(broken("it speaks another protocol"));
         }
@@ -62,6 +63,7 @@ async fn authenticate(
         if !listed(id).await?.is_some_and(|record| record.is_shown(stream.get_ref().1)) {
             return Err(broken(format!("it is not server {id} of this catalogue")));
         }
+        // The other side sends requests only now, so a refused server knows that none was taken.
         stream.write_all(&HELLO).await.map_err(broken)?;
         stream.flush().await.map_err(broken)?;
         Ok(stream)
@@ -74,6 +76,8 @@ async fn serve(stream: TcpStream, tls: TlsAcceptor, intake: Intake) -> Result<()
     let listed = async |id| ServerRecord::find(intake.cluster(), id).await;
     let (read, write) = tokio::io::split(authenticate(stream, tls, listed).await?);
     let (accepted, waiting) = mpsc::channel(LINK_REQUESTS_MAX);
+    // Either half ends the connection: answers without a reader, or requests without answers, would
+    // wait for their time limits.
     tokio::select! {
         ended = accept_requests(read, &intake, accepted) => ended,
         ended = give_answers(write, waiting) => ended,
@@ -106,6 +110,7 @@ async fn give_answers(to: impl AsyncWrite + Unpin, mut waiting: mpsc::Receiver<A
             Ok(mut answered) => match answered.try_recv() {
                 Ok(answer) => answer,
                 Err(oneshot::error::TryRecvError::Closed) => return Err(broken("an answer is lost")),
+                // The next answer takes a commit: what is ready must not wait for it in the buffer.
                 Err(oneshot::error::TryRecvError::Empty) => {
                     to.flush().await.map_err(broken)?;
                     answered.await.map_err(broken)?

@@ -61,6 +61,7 @@ impl State {
     }
 
     fn leave(&mut self, id: u64) {
+        // A bound, for numbers come from the log, where any server writes them.
         if self.left.len() >= LEFT_MAX {
             self.left.remove(0);
         }
@@ -81,9 +82,11 @@ impl Peers {
     /// Notes that a server put a group into the log.
     pub fn saw(&self, id: u64) {
         let mut state = self.state.lock();
+        // The lower number wins: servers that see each other agree on a leader without an election.
         if state.identity.is_none() || id >= state.leader(self.id) {
             return;
         }
+        // One attempt at a time. A lower number seen meanwhile is seen again with its next group.
         state.search = match state.search {
             Search::Idle => Search::Candidate(id),
             Search::Candidate(seen) => Search::Candidate(seen.min(id)),
@@ -111,6 +114,7 @@ impl Peers {
                 tracing::info!(id, "another server appends: this one forwards its requests to it");
                 state.leader = Leader::Other(Arc::new(link));
             }
+            // No record of it any more: it was closed after it wrote its group.
             Ok(None) => state.leave(id),
             Err(error) => {
                 tracing::warn!(id, %error, "another server appends, and could not be reached: this one appends too");
@@ -130,6 +134,8 @@ impl Peers {
     /// Drops the connection to a leader that does not answer.
     pub fn leave(&self, link: &Link) {
         let mut state = self.state.lock();
+        // Requests that waited together report the same link; only the first report counts, and none
+        // may drop a newer leader.
         if matches!(&state.leader, Leader::Other(now) if now.id == link.id) {
             tracing::warn!(id = link.id, "the server that appends does not answer: this one does it itself");
             state.leader = Leader::ThisServer;

@@ -64,6 +64,8 @@ impl Link {
             self.requests.send(ForwardedRequest { request: request.to_bytes(), answer }).await.ok()?;
             answered.await.ok()
         };
+        // The caller carries the request out itself then, under the same operation id. So a leader that
+        // did it after all does not do it twice.
         tokio::time::timeout(LINK_ANSWERED_WITHIN, response).await.ok().flatten()
     }
 }
@@ -74,6 +76,7 @@ async fn hello(own: &Identity, record: &ServerRecord) -> Result<tokio_rustls::cl
     let name = ServerName::try_from(NAME).map_err(broken)?;
     let mut stream =
         TlsConnector::from(own.connecting(record)?).connect(name, stream).await.map_err(broken)?;
+    // Addresses are used again: another server may listen where the intended one was.
     if !record.is_shown(stream.get_ref().1) {
         return Err(broken("another server is at its address"));
     }
@@ -92,6 +95,7 @@ async fn send(
     let mut number = 0;
     while let Some(one) = queue.recv().await {
         number += 1;
+        // Before the write: the answer can arrive before the write returns.
         pending.lock().insert(number, one.answer);
         write_frame(&mut to, number, &one.request).await?;
         if queue.is_empty() {
