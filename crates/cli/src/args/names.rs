@@ -180,14 +180,14 @@ pub struct FindArgs {
 #[command(
     disable_help_flag = true,
     after_help = "\
-Shows logical bytes, files and the LFN. The metrics are counters kept exact at
+Shows logical bytes, files and the LFN. Both numbers are counters, kept exact at
 every change, not a scan: they come at once whatever is below. Only --by-se
 reads the files.
 
 Examples:
   exacat du -h /demo
   exacat du -h '/demo/*' --sort size --reverse
-  exacat du -l /demo/data /demo/sim         # all metrics
+  exacat du -l /demo/data /demo/sim         # all columns
   exacat du --by-se -h /demo                # by storage element
   exacat --json du /"
 )]

@@ -10,14 +10,14 @@ pub const UNKNOWN: &str = "-";
 
 const UNITS: [&str; 10] = ["k", "M", "G", "T", "P", "E", "Z", "Y", "R", "Q"];
 
-/// Formats bytes with a unit in powers of 1000, in three metrics: `999`, `1.0k`, `12M`, `345G`.
+/// Formats bytes with a unit in powers of 1000, in three digits: `999`, `1.0k`, `12M`, `345G`.
 pub fn size(bytes: u128) -> String {
     if bytes < 1000 {
         return bytes.to_string();
     }
     let mut unit = 0;
     let mut divisor = 1000u128;
-    // Take the next unit where rounding would give four metrics.
+    // Take the next unit where rounding would give four digits.
     while unit + 1 < UNITS.len() && (bytes + divisor / 2) / divisor >= 1000 {
         divisor *= 1000;
         unit += 1;

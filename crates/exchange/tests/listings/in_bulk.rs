@@ -206,11 +206,11 @@ async fn compare(
             };
             let wanted = one.import(&online, &options(&one)).await;
             let found = on_disk.import(&other, &options(&other)).await;
-            let metrics = |report: &ImportReport| {
+            let counts = |report: &ImportReport| {
                 let ImportReport { rows, counts, rejected, partial, rejects, .. } = report.clone();
                 (rows, counts, rejected, partial, rejects)
             };
-            assert_eq!(metrics(&found), metrics(&wanted), "{about} {round}");
+            assert_eq!(counts(&found), counts(&wanted), "{about} {round}");
             assert_eq!(rejects(&other), rejects(&one), "{about} {round}");
             assert!(!other.state().exists(), "{about}: nothing is left to go on with");
             let (found, wanted) =
