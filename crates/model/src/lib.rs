@@ -51,5 +51,5 @@ pub use registry::{Record, RecordKey, RecordKind};
 pub use se::{Se, SeName, SeNumber, SeStatus};
 pub use snapshot::{BackupProgress, Difference, EntryAt, Snapshot, SnapshotCheck, SnapshotName};
 pub use tag::{Tag, TagKey, TagValue};
-pub use time::TimeMs;
+pub use time::{Civil, TimeMs};
 pub use timeline::{HasRevision, LogPosition, OnTimeline, Timeline, TimelineId, TimelineTag, Timelines};

@@ -1,9 +1,6 @@
 //! Dates in the two forms of WebDAV. Written by hand: a listing has two of them in each row.
 
-use exacat_model::TimeMs;
-
-/// Milliseconds of a day.
-const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+use exacat_model::{Civil, TimeMs};
 
 /// Last moment of the year 9999: both forms have four digits for a year.
 const LAST_MS: u64 = 253_402_300_799_999;
@@ -12,39 +9,9 @@ const WEEKDAYS: [&[u8; 3]; 7] = [b"Thu", b"Fri", b"Sat", b"Sun", b"Mon", b"Tue",
 const MONTHS: [&[u8; 3]; 12] =
     [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
 
-/// A moment, split for printing.
-struct Civil {
-    weekday: u64,
-    year: u64,
-    /// From 1.
-    month: u64,
-    /// From 1.
-    day: u64,
-    hour: u64,
-    minute: u64,
-    second: u64,
-}
-
 /// Splits a moment. Moments after the year 9999 become its last one.
 fn civil(time: TimeMs) -> Civil {
-    let ms = time.0.min(LAST_MS);
-    let (days, seconds) = (ms / DAY_MS, ms % DAY_MS / 1000);
-    // Counts years from March, so that the leap day is the last day of a year. An era has 400 years.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    Civil {
-        weekday: days % 7,
-        year: era * 400 + year_of_era + u64::from(month <= 2),
-        month,
-        day: day_of_year - (153 * month_from_march + 2) / 5 + 1,
-        hour: seconds / 3600,
-        minute: seconds / 60 % 60,
-        second: seconds % 60,
-    }
+    time.min(TimeMs(LAST_MS)).civil()
 }
 
 /// Returns the last two decimal digits of a number.
@@ -112,15 +79,6 @@ mod tests {
             (u64::MAX, "Fri, 31 Dec 9999 23:59:59 GMT", "9999-12-31T23:59:59Z"),
         ] {
             assert_eq!((http_date(TimeMs(ms)), rfc3339_date(TimeMs(ms))), (http.into(), rfc3339.into()));
-        }
-    }
-
-    /// Goal: the calendar agrees with the one of the model, on every day of 400 years.
-    #[test]
-    fn dates_agree_with_the_calendar_of_the_model() {
-        for day in 0..146_097 {
-            let time = TimeMs(day * DAY_MS + day * 1000 % DAY_MS / 1000 * 1000);
-            assert_eq!(rfc3339_date(time), time.to_string());
         }
     }
 }
