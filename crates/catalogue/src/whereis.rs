@@ -155,7 +155,16 @@ impl Catalogue {
                 FileRef::Guid(guid) => guids.push(guid),
             }
         }
-        let files = if paths.is_empty() { Files::default() } else { self.store.files(&paths).await? };
+        let mut files = if paths.is_empty() { Files::default() } else { self.store.files(&paths).await? };
+        let passable: Vec<bool> = files
+            .ways
+            .iter()
+            .map(|way| way.iter().all(|ancestor| caller.is_granted_by(ancestor, PASS)))
+            .collect();
+        // A file out of reach gets the answer of a missing one, after the same work.
+        for (lfn, found) in paths.iter().zip(&mut files.found) {
+            found.take_if(|found| !passable[found.way] || caller.check_scope(lfn).is_err());
+        }
         let others = self.whereis_of_others(caller, &paths, &files.found).await?;
         let located = if guids.is_empty() { Vec::new() } else { self.resolve_guids(caller, &guids).await? };
         let located: Vec<FileResult> =
@@ -165,11 +174,6 @@ impl Catalogue {
         others.iter().chain(&located).flatten().for_each(|file| archives.extend(archive_of(file)));
         let archives = self.archives_of(caller, archives).await?;
 
-        let passable: Vec<bool> = files
-            .ways
-            .iter()
-            .map(|way| way.iter().all(|ancestor| caller.is_granted_by(ancestor, PASS)))
-            .collect();
         let names = self.names_seen().await?;
         let mut elements = Elements::new(&names, site);
         let mut walked = paths.iter().zip(&files.found);
@@ -185,13 +189,8 @@ impl Catalogue {
                 (lfn, Some(_)) if lfn.must_be_directory() => {
                     elements.answer(Err(no_directory(lfn, Kind::File)), &archives, each);
                 }
-                (lfn, Some(FoundFile { way, owner, group, mode, file })) => {
-                    let allowed = caller.check_scope(lfn).and_then(|()| {
-                        if !passable[*way] {
-                            check_passage(caller, &files.ways[*way], lfn)?;
-                        }
-                        check_readable(caller.has(*owner, *group, *mode, READ), lfn)
-                    });
+                (lfn, Some(FoundFile { owner, group, mode, file, .. })) => {
+                    let allowed = check_readable(caller.has(*owner, *group, *mode, READ), lfn);
                     elements.answer(allowed.map(|()| file), &archives, each);
                 }
                 (_, None) => {
