@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use exacat_model::{Answer, ErrorKind, Operation};
+use exacat_model::{Answer, ErrorKind, Operation, Revision};
 use exacat_wire::native::{Frame, RequestOptions};
 use tokio::io::AsyncWriteExt;
 
@@ -248,4 +248,26 @@ async fn streams_are_bounded_by_connection_and_in_all() {
         }
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stream_that_waits_for_changes_ends_when_its_client_closes() {
+    let world = World::new().await;
+    let after = Revision(u64::MAX - 1);
+    let follow = || Operation::Changes { after: after.into(), under: None, limit: 0, wait: true };
+    let waits = async || world.figure("server", "held_waits").await;
+    for shuts_down_only in [false, true] {
+        let mut client = Client::admin(&world).await;
+        let request = client.ask_with(streamed(1000), follow()).await;
+        eventually_so("the stream to wait", async || waits().await == 1).await;
+        if shuts_down_only {
+            client.stream.shutdown().await.unwrap();
+            // It still reads what it was granted, and the reason for the end.
+            while let Some((id, frame)) = client.next().await {
+                assert!(id == request && matches!(frame, Frame::Part(_) | Frame::Error(_)), "{frame:?}");
+            }
+        }
+        drop(client);
+        eventually_so("the wait to end", async || waits().await == 0).await;
+    }
 }

@@ -10,7 +10,7 @@ use exacat_wire::native::{
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::{Closing, Connection, InFlight, Stage};
+use super::{Closing, Connection, InFlight, Patience, Stage};
 use crate::access::Session;
 use crate::faces::native::lookups::Lookups;
 use crate::faces::native::tasks;
@@ -91,7 +91,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             {
                 self.in_flight.entry(request).or_insert(InFlight {
                     cancel,
-                    patient: false,
+                    patience: Patience::None,
                     credit: None,
                     _bytes: bytes,
                 });

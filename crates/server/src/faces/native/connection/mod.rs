@@ -77,11 +77,21 @@ enum Closing {
     Now,
 }
 
+/// The reason for which a request may run long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Patience {
+    /// It does not.
+    None,
+    /// The client grants credit as it likes.
+    ForClient,
+    /// It waits for changes.
+    ForChanges,
+}
+
 /// A request that tasks work on.
 struct InFlight {
     cancel: Arc<Cancel>,
-    /// True if it may run as long as the client likes, or as nothing happens.
-    patient: bool,
+    patience: Patience,
     credit: Option<Arc<Semaphore>>,
     _bytes: (Held, Held),
 }
@@ -426,9 +436,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Stage::Open(_) => {
                 encode_goodbye(&mut self.output, reason);
                 // The client can continue a stream elsewhere, from the cursor of its last part.
-                for request in self.in_flight.values().filter(|request| request.patient) {
-                    request.cancel.cancel();
-                }
+                self.cancel(|patience| patience != Patience::None);
                 self.goodbye_since = Some(Instant::now());
                 self.wake_by(LINGER);
                 self.close(Closing::Goodbye);
@@ -455,7 +463,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.backlog = false;
             // The server reads nothing more, so no further credit comes.
             self.in_flight.values().filter_map(|request| request.credit.as_ref()).for_each(|it| it.close());
+            // The client may be gone, which only the answer to a later change would show.
+            self.cancel(|patience| patience == Patience::ForChanges);
         }
+    }
+
+    fn cancel(&self, which: impl Fn(Patience) -> bool) {
+        self.in_flight.values().filter(|request| which(request.patience)).for_each(|it| it.cancel.cancel());
     }
 
     fn is_finished(&self) -> bool {

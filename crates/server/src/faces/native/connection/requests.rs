@@ -8,7 +8,7 @@ use exacat_wire::native::{Batch, BatchItem, Request, encode_error};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 
-use super::{Closing, Connection, InFlight, Stage};
+use super::{Closing, Connection, InFlight, Patience, Stage};
 use crate::admission::{Class, Step, busy, limit_of};
 use crate::faces::native::lookups::{Gathered, Lookups, NO_ID};
 use crate::faces::native::reply::{BatchInProgress, Measure, Target, Waiting};
@@ -32,7 +32,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         &mut self,
         request: u64,
         bytes: usize,
-        patient: bool,
+        patience: Patience,
         credit: Option<Arc<Semaphore>>,
     ) -> Result<Arc<Cancel>, Error> {
         if self.in_flight.contains_key(&request) {
@@ -49,7 +49,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let all =
             self.service.admission.request_bytes.take(bytes).ok_or_else(|| busy("bytes of requests"))?;
         let cancel = Arc::new(Cancel::default());
-        let in_flight = InFlight { cancel: Arc::clone(&cancel), patient, credit, _bytes: (own, all) };
+        let in_flight = InFlight { cancel: Arc::clone(&cancel), patience, credit, _bytes: (own, all) };
         self.in_flight.insert(request, in_flight);
         Ok(cancel)
     }
@@ -127,8 +127,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         }
         let credit = options.stream.map(|parts| Arc::new(Semaphore::new(parts as usize)));
-        let patient = credit.is_some() || Class::of(&operation, &self.service.limits) == Class::Wait;
-        let admitted = self.admit(request, bytes, patient, credit.clone());
+        let patience = match Class::of(&operation, &self.service.limits) {
+            Class::Wait => Patience::ForChanges,
+            _ if credit.is_some() => Patience::ForClient,
+            _ => Patience::None,
+        };
+        let admitted = self.admit(request, bytes, patience, credit.clone());
         let cancel = match admitted {
             Ok(cancel) => cancel,
             Err(error) if error.kind == ErrorKind::Invalid => return self.refuse(error),
@@ -186,7 +190,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let cancel = if all_quick && self.may_gather(request) {
             None
         } else {
-            match self.admit(request, bytes, false, None) {
+            match self.admit(request, bytes, Patience::None, None) {
                 Ok(cancel) => Some(cancel),
                 Err(error) if error.kind == ErrorKind::Invalid => return self.refuse(error),
                 Err(error) => {
