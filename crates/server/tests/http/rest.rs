@@ -1,6 +1,9 @@
 //! The REST API: operations, errors, conditions, identity, and pages.
 
+use std::sync::atomic::Ordering;
+
 use exacat_model::Operation;
+use exacat_testkit::waiting::{eventually, eventually_so};
 use serde_json::json;
 
 use crate::web::Web;
@@ -470,11 +473,17 @@ async fn stream_that_fails_in_the_middle_ends_with_the_problem() {
     let world = World::new().await;
     world.files("/d", 5000).await;
     let mut web = Web::admin(&world).await;
+    let lists = || world.hooks.lists_begun.load(Ordering::SeqCst);
+    world.hooks.lists_until_held.store(lists() + 1, Ordering::SeqCst);
     web.begin("GET", "/api/v1/children/d", &[("Accept", "application/x-ndjson")]).await;
     let first = web.head().await;
     assert_eq!(first.status, 200);
     let mut body = web.chunk().await.unwrap();
+    let held = world.hooks.hold_lists.subscribe();
+    eventually("the second page to wait", || *held.borrow()).await;
     world.server.catalogue().store().close().await.unwrap();
+    world.hooks.lists_until_held.store(u64::MAX, Ordering::SeqCst);
+    world.hooks.hold_lists.send_replace(false);
     while let Some(chunk) = web.chunk().await {
         body.extend(chunk);
     }
@@ -522,7 +531,12 @@ async fn changes_are_paged_streamed_and_resumed() {
     again.head().await;
     assert_eq!(String::from_utf8(again.chunk().await.unwrap()).unwrap().lines().next(), event.lines().next());
     drop((web, again));
-    // The server stops although streams are open.
+    // A stream that waits ends with its client, although nothing changes.
+    eventually_so("the waits to end", async || world.figure("server", "held_waits").await == 0).await;
+    let mut last = Web::admin(&world).await;
+    last.begin("GET", "/api/v1/changes", &[("Accept", "text/event-stream")]).await;
+    last.head().await;
+    // The server stops although a stream is open.
     world.server.shutdown();
 }
 

@@ -22,6 +22,8 @@ use crate::client::new_id;
 pub struct Hooks {
     /// Listings wait while this is true.
     pub hold_lists: watch::Sender<bool>,
+    /// Listings that pass before all further ones wait.
+    pub lists_until_held: AtomicU64,
     /// Path resolution waits while this is true.
     pub hold_walks: watch::Sender<bool>,
     /// Mutations wait while this is true.
@@ -89,7 +91,10 @@ impl Before for Hooked {
         limit: usize,
         store: &dyn Store,
     ) -> Result<Option<Page<Entry>>> {
-        self.0.lists_begun.fetch_add(1, Ordering::SeqCst);
+        if self.0.lists_begun.fetch_add(1, Ordering::SeqCst) >= self.0.lists_until_held.load(Ordering::SeqCst)
+        {
+            self.0.hold_lists.send_if_modified(|hold| !std::mem::replace(hold, true));
+        }
         pass(&self.0.hold_lists).await;
         let until = Instant::now() + *self.0.list_time.lock();
         while Instant::now() < until {
@@ -123,6 +128,7 @@ pub struct LetGo(Arc<Hooks>);
 
 impl Drop for LetGo {
     fn drop(&mut self) {
+        self.0.lists_until_held.store(u64::MAX, Ordering::SeqCst);
         for hold in [&self.0.hold_lists, &self.0.hold_walks, &self.0.hold_applies] {
             hold.send_replace(false);
         }
@@ -151,6 +157,7 @@ impl World {
         let clock = TestClock::new();
         let hooks = Arc::new(Hooks {
             hold_lists: watch::Sender::new(false),
+            lists_until_held: AtomicU64::new(u64::MAX),
             hold_walks: watch::Sender::new(false),
             hold_applies: watch::Sender::new(false),
             list_time: Mutex::new(Duration::ZERO),
