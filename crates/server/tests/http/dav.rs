@@ -42,6 +42,12 @@ async fn names_are_made_moved_copied_and_removed() {
     assert_eq!(web.ask("MKCOL", "/dav/z", &[], "<x/>").await.status, 415);
     assert_eq!(web.ask("PUT", "/dav/d/f", &[], "hello world").await.status, 201);
     assert_eq!(web.get("/dav/d/f").await.text(), "hello world");
+    let head = web.ask("HEAD", "/dav/d/f", &[], "").await;
+    assert_eq!(
+        (head.header("content-length"), head.header("accept-ranges")),
+        ("11", ""),
+        "a relayed file comes whole"
+    );
     assert_eq!(web.ask("PUT", "/dav/d/f", &[], "other").await.status, 409, "nothing is written over");
     assert_eq!(web.ask("PUT", "/dav/d/f", &[("If-None-Match", "*")], "other").await.status, 412);
     assert_eq!(web.ask("PUT", "/dav/x/f", &[], "other").await.status, 409);
