@@ -175,12 +175,16 @@ async fn page_is_small_while_unread_answers_use_up_the_room() {
         limits.small_part_items_max = 7;
     })
     .await;
-    world.files("/d", 10_000).await;
-    let mut lazy = Web::admin(&world).await;
-    for _ in 0..20 {
-        lazy.begin("GET", "/api/v1/children/d?limit=10000", &[]).await;
+    world.files("/d", 2000).await;
+    let mut lazy = Vec::new();
+    for _ in 0..8 {
+        let mut web = Web::lazy(&world).await;
+        for _ in 0..20 {
+            web.begin("GET", "/api/v1/children/d?limit=1000", &[]).await;
+        }
+        lazy.push(web);
     }
-    is_held(&world, 1 << 20).await;
+    is_held(&world, 1 << 19).await;
     let mut web = Web::admin(&world).await;
     tokio::time::timeout(crate::web::PATIENCE, async {
         loop {
@@ -196,6 +200,83 @@ async fn page_is_small_while_unread_answers_use_up_the_room() {
     .expect("a small page");
     drop(lazy);
     is_given_back(&world).await;
+}
+
+/// Room is taken before a page is made, so pages that are made at once fit as well.
+#[tokio::test(flavor = "multi_thread")]
+async fn unread_pages_of_many_clients_stay_within_the_bound() {
+    const UNREAD_MAX: u64 = 8 << 20;
+    const CLIENTS: u64 = 16;
+    let world = World::with_limits(|limits| limits.unread_bytes_max = UNREAD_MAX as usize).await;
+    world.files("/d", 10_000).await;
+    let held = async |name: &str| world.figure("server", name).await;
+    world.hooks.hold_lists.send_replace(true);
+    let mut lazy = Vec::new();
+    for number in 0..CLIENTS {
+        let mut web = Web::lazy(&world).await;
+        let headers = if number % 2 == 0 { [LINES].as_slice() } else { &[] };
+        web.begin("GET", "/api/v1/children/d?limit=10000", headers).await;
+        lazy.push(web);
+    }
+    let lane = async || held("lane_running_heavy").await + held("lane_waiting_heavy").await;
+    eventually_so("all pages to be asked for", async || lane().await == CLIENTS).await;
+    world.hooks.hold_lists.send_replace(false);
+    eventually_so("all first pages to be made", async || lane().await == 0).await;
+    for _ in 0..50 {
+        let unread = held("held_unread-bytes").await;
+        assert!(unread <= UNREAD_MAX, "{unread} bytes of answers that nobody reads");
+    }
+    // Whoever reads gets all of it.
+    for web in &mut lazy {
+        let answer = web.answer(false).await;
+        assert_eq!(answer.status, 200);
+        let items = match answer.header("content-type") {
+            "application/json" => answer.json()["items"].as_array().unwrap().len(),
+            _ => answer.lines().len(),
+        };
+        assert!(items > 0);
+    }
+    is_given_back(&world).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_of_bulk_lines_are_bounded_over_all_connections() {
+    let world = World::with_limits(|limits| limits.request_bytes_max = 1 << 20).await;
+    let kind = ("Content-Type", "application/x-ndjson");
+    let long = format!("{{\"lfn\": \"/{}", "x".repeat(700 << 10));
+    let mut webs = [Web::admin(&world).await, Web::admin(&world).await];
+    for web in &mut webs {
+        web.begin("POST", "/api/v1/entries", &[kind, ("Content-Length", "1500000")]).await;
+        web.send(long.as_bytes()).await;
+        assert_eq!(web.head().await.status, 200);
+    }
+    // One of them does not fit.
+    let [one, two] = &mut webs;
+    let refused = tokio::select! { chunk = one.chunk() => chunk, chunk = two.chunk() => chunk };
+    let refused: serde_json::Value = serde_json::from_slice(&refused.unwrap()).unwrap();
+    assert_eq!(refused["error"]["kind"], "busy", "{refused}");
+    drop(webs);
+    eventually_so("the bytes to be given back", async || {
+        world.figure("server", "held_request-bytes").await < 1 << 16
+    })
+    .await;
+}
+
+/// A client that reads only after it has sent everything gets the refusal of its body.
+#[tokio::test(flavor = "multi_thread")]
+async fn client_that_still_sends_a_refused_body_receives_the_answer() {
+    const BODY_BYTES: usize = 24 << 20;
+    let world = World::new().await;
+    world.directory("/d").await;
+    let mut web = Web::admin(&world).await;
+    web.begin("PUT", "/dav/d/f", &[("Content-Length", &BODY_BYTES.to_string())]).await;
+    let part = vec![b'x'; 1 << 20];
+    for _ in 0..BODY_BYTES / part.len() {
+        web.send(&part).await;
+    }
+    let refused = web.answer(false).await;
+    assert_eq!((refused.status, refused.header("connection")), (413, "close"));
+    assert!(web.is_closed().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -48,7 +48,7 @@ impl AsRef<[u8]> for Unsent {
 
 /// Returns bytes that keep their room until the connection has sent them.
 pub(super) fn in_room(bytes: Vec<u8>, mut room: Room) -> Bytes {
-    room.turned_out(bytes.len());
+    room.turned_out(bytes.capacity());
     Bytes::from_owner(Unsent { bytes, _room: room })
 }
 

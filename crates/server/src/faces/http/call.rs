@@ -18,7 +18,7 @@ use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
 
 use super::Conversation;
 use crate::access::Session;
-use crate::admission::{Held, Room, Step, Unread, busy};
+use crate::admission::{Held, Room, Step, Unread, busy, limit_of};
 use crate::instruments::count;
 use crate::issuers::{Trust, is_foreign};
 use crate::service::{Cancel, Checked, OperationTask, Requester, Service, step_id};
@@ -42,8 +42,10 @@ const AT_LEAST_PAUSE: Duration = Duration::from_millis(20);
 pub(super) const BODY_BYTES_MAX: usize = 8 << 20;
 /// Bytes of room that a body takes at a time, however small its parts are.
 const BODY_ROOM_BYTES: usize = 64 << 10;
-/// Bytes of room that a part of a long answer takes before its size is known.
-const PART_ROOM_BYTES: usize = 256 << 10;
+/// Bytes of room for each row of a part of a long answer, before it is made; then its real size counts.
+pub(super) const ROW_ROOM_BYTES: usize = 512;
+/// Rows that an answer without pages counts for.
+const UNPAGED_ROWS: u32 = 500;
 /// Items of the first page of a streamed answer; following pages double.
 const PAGE_ITEMS_FIRST: u32 = 100;
 /// Most items of a page of a streamed answer.
@@ -107,7 +109,7 @@ impl Call {
             id,
             consistency,
             deadline: Instant::now() + service.limits.deadline_max,
-            unread: Unread::new(&service.admission),
+            unread: conversation.unread.clone(),
             steps: 0,
             service,
             _held: Arc::new(held),
@@ -206,10 +208,14 @@ impl Call {
         }
     }
 
-    /// Returns the first page of at most `limit` items, and the room for it. The page is small if
-    /// unread answers use up the room of all.
-    pub async fn first_page(&mut self, operation: Operation, limit: u32) -> Result<(Answer, Room)> {
-        let room = self.room().await;
+    /// Returns a page of at most `limit` items, and the room for it. The page is small if unread
+    /// answers use up the room of all.
+    pub async fn page(&mut self, operation: Operation, limit: u32) -> Result<(Answer, Room)> {
+        let rows = limit_of(&operation).map_or(UNPAGED_ROWS, |asked| match asked {
+            0 => limit,
+            asked => limit.min(asked),
+        });
+        let room = self.room(rows).await;
         let operation = self.unread.paged(operation, limit, room.is_small());
         Ok((self.ask(operation).await?, room))
     }
@@ -236,7 +242,7 @@ impl Call {
             id: self.id,
             consistency: self.consistency,
             deadline: self.deadline,
-            unread: Unread::new(&self.service.admission),
+            unread: self.unread.clone(),
             checked: self.checked,
             trust: self.trust.clone(),
             version: self.version,
@@ -250,9 +256,9 @@ impl Call {
         self.deadline = Instant::now() + self.service.limits.deadline_max;
     }
 
-    /// Waits for room for a part of a long answer.
-    pub async fn room(&self) -> Room {
-        self.unread.room(PART_ROOM_BYTES).await
+    /// Waits for room for a part of a long answer with so many rows.
+    pub async fn room(&self, rows: u32) -> Room {
+        self.unread.room(rows as usize * ROW_ROOM_BYTES).await
     }
 }
 
@@ -269,7 +275,7 @@ impl Pages {
     pub async fn next(&mut self) -> Result<Option<(Answer, Room)>> {
         let Some(operation) = self.next.take() else { return Ok(None) };
         let room = tokio::select! {
-            room = self.call.room() => room,
+            room = self.call.room(self.items) => room,
             () = self.call.cancel.cancelled() => return Err(crate::service::cancelled()),
         };
         // The client decides how long the whole takes.
@@ -402,22 +408,18 @@ fn check_age(id: OperationId, now: TimeMs) -> Result<()> {
 
 /// Reads a whole body of at most `most` bytes. The client must send as many bytes in a time as it
 /// must read of answers.
-pub(super) async fn whole(service: &Service, body: Incoming, most: usize) -> Result<(Bytes, Vec<Held>)> {
+pub(super) async fn whole(service: &Service, body: Incoming, most: usize) -> Result<(Bytes, BodyRoom)> {
     let limits = &service.limits;
     let stall = limits.output_stall;
     let mut frames = Frames { body, stall, until: Instant::now() + limits.deadline_max };
-    let (mut bytes, mut held, mut room) = (Vec::new(), Vec::new(), 0);
+    let (mut bytes, mut room) = (Vec::new(), BodyRoom::default());
     let (mut since, mut seen) = (Instant::now(), 0);
     while let Some(part) = frames.next().await? {
         let length = bytes.len() + part.len();
         if length > most {
             return Err(Error::limit("the length of the body in bytes", length, most));
         }
-        if length > room {
-            let more = (length - room).max(BODY_ROOM_BYTES);
-            held.push(service.admission.request_bytes.take(more).ok_or_else(|| busy("bytes of requests"))?);
-            room += more;
-        }
+        room.fit(service, length)?;
         bytes.extend_from_slice(&part);
         if bytes.len() - seen >= limits.output_progress_bytes {
             (since, seen) = (Instant::now(), bytes.len());
@@ -425,7 +427,27 @@ pub(super) async fn whole(service: &Service, body: Incoming, most: usize) -> Res
             return Err(stalled());
         }
     }
-    Ok((bytes.into(), held))
+    Ok((bytes.into(), room))
+}
+
+/// Room for a body among the bytes of all requests; dropping it gives it back.
+#[derive(Default)]
+pub(super) struct BodyRoom {
+    held: Vec<Held>,
+    bytes: usize,
+}
+
+impl BodyRoom {
+    /// Makes room for a body that has so many bytes now.
+    pub fn fit(&mut self, service: &Service, bytes: usize) -> Result<()> {
+        if bytes > self.bytes {
+            let more = (bytes - self.bytes).max(BODY_ROOM_BYTES);
+            let held = service.admission.request_bytes.take(more);
+            self.held.push(held.ok_or_else(|| busy("bytes of requests"))?);
+            self.bytes += more;
+        }
+        Ok(())
+    }
 }
 
 /// The body of a request, part by part.

@@ -20,6 +20,7 @@ pub(crate) use rest::document;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use exacat_model::Error;
@@ -32,7 +33,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -41,7 +42,7 @@ use tokio_rustls::TlsAcceptor;
 use super::jalien::Certificates;
 use super::{REFUSAL_TIME, handshake, pause_after_accept_error, without_delay};
 use crate::access::Peer;
-use crate::admission::{ConnectionSlot, Entrance, busy};
+use crate::admission::{ConnectionSlot, Entrance, Unread, busy};
 use crate::data_server::WebClient;
 use crate::envelopes::Envelopes;
 use crate::instruments::count;
@@ -82,6 +83,13 @@ const PING_TIME: Duration = Duration::from_secs(30);
 const UNREAD_BYTES_MAX: usize = 64 << 10;
 /// Longest time for that.
 const UNREAD_TIME: Duration = Duration::from_secs(1);
+/// Most bytes that are read and dropped of a body after the answer that ended its connection, so
+/// that a client which still sends receives that answer.
+const LINGER_BYTES_MAX: usize = 64 << 20;
+/// Longest time for that.
+const LINGER_TIME: Duration = Duration::from_secs(30);
+/// Bytes of such a read.
+const LINGER_READ_BYTES: usize = 16 << 10;
 /// The answer to plain HTTP where only HTTPS is spoken.
 const HTTPS_ONLY: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 34\r\n\
     Connection: close\r\n\r\nthis is HTTPS: use an https:// URL";
@@ -163,6 +171,10 @@ struct Conversation {
     certificate: Option<ClientCertificate>,
     /// The last credentials that were judged.
     known: Mutex<Option<KnownClient>>,
+    /// Answers that the client has not read yet.
+    unread: Unread,
+    /// True if the last request had a body.
+    has_body: AtomicBool,
 }
 
 /// Serves until the server has ended, because it reports health during the stop too. Requests in
@@ -227,8 +239,9 @@ async fn converse(face: Arc<Face>, mut stream: TcpStream, peer: SocketAddr, slot
         return tracing::debug!(%peer, "plain HTTP where only HTTPS is spoken");
     }
     let conversation = |face, certificate| {
-        let peer = Peer::Network(peer);
-        Arc::new(Conversation { face, peer, slot, certificate, known: Mutex::default() })
+        let (peer, unread) = (Peer::Network(peer), Unread::new(&service.admission));
+        let (known, has_body) = (Mutex::default(), AtomicBool::new(false));
+        Arc::new(Conversation { face, peer, slot, certificate, known, unread, has_body })
     };
     if !is_tls {
         return over_http1(conversation(face, None), stream).await;
@@ -260,7 +273,7 @@ fn header_time(conversation: &Conversation) -> Duration {
 async fn over_http1(conversation: Arc<Conversation>, stream: impl AsyncRead + AsyncWrite + Unpin) {
     let limits = Arc::clone(&conversation.face.service.limits);
     let stopping = conversation.face.service.reached(Phase::Stopping);
-    let stream = Stalling::new(stream, limits.output_stall, limits.output_progress_bytes);
+    let mut stream = Stalling::new(stream, limits.output_stall, limits.output_progress_bytes);
     // A connection that begins during the stop asks for health: a shutdown would close it unanswered.
     let mut told = *conversation.face.service.phase().borrow() > Phase::Serving;
     // No `pipeline_flush`: with it, answers of pipelined requests are buffered without a bound.
@@ -270,8 +283,9 @@ async fn over_http1(conversation: Arc<Conversation>, stream: impl AsyncRead + As
         .max_buf_size(HEADER_BYTES_MAX)
         .max_headers(HEADERS_MAX)
         .keep_alive(!told)
-        .serve_connection(TokioIo::new(stream), answering(conversation, None));
-    tokio::pin!(connection, stopping);
+        .serve_connection(TokioIo::new(&mut stream), answering(Arc::clone(&conversation), None));
+    let mut connection = Box::pin(connection);
+    tokio::pin!(stopping);
     let ended = loop {
         tokio::select! {
             ended = connection.as_mut() => break ended,
@@ -281,9 +295,28 @@ async fn over_http1(conversation: Arc<Conversation>, stream: impl AsyncRead + As
             }
         }
     };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "an HTTP connection ended");
+    drop(connection);
+    match ended {
+        Err(error) => tracing::debug!(%error, "an HTTP connection ended"),
+        // The system drops an answer that the client has not read if a body is left unread.
+        Ok(()) if conversation.has_body.load(Ordering::Relaxed) && !told => {
+            let _ = tokio::time::timeout(LINGER_TIME, read_rest(&mut stream)).await;
+        }
+        Ok(()) => {}
     }
+}
+
+/// Reads what a client still sends, up to a bound, and drops it.
+async fn read_rest(stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<()> {
+    let mut part = vec![0; LINGER_READ_BYTES];
+    let mut read = 0;
+    while read < LINGER_BYTES_MAX {
+        match stream.read(&mut part).await? {
+            0 => break,
+            bytes => read += bytes,
+        }
+    }
+    Ok(())
 }
 
 async fn over_http2(
@@ -364,6 +397,7 @@ fn answering(
 /// with an unread body cannot go on.
 async fn answer(conversation: Arc<Conversation>, request: Request<Incoming>) -> Response<Body> {
     let (head, body) = request.into_parts();
+    conversation.has_body.store(!body.is_end_stream(), Ordering::Relaxed);
     let mut body = Some(body);
     let response = answer_to(&conversation, &head, &mut body).await;
     // Reading would tell a client that waits for `100 Continue` to send its body.
@@ -430,4 +464,18 @@ async fn answer_to(
         &Error::not_found("no such path: the REST API is below /api/v1, WebDAV below /dav"),
         Some(path.to_owned()),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn rest_of_a_body_is_read_up_to_its_limit() {
+        for (sent, left) in [(10, 0), (LINGER_BYTES_MAX as u64, 0), (LINGER_BYTES_MAX as u64 + 1, 1)] {
+            let mut body = tokio::io::repeat(0).take(sent);
+            read_rest(&mut body).await.unwrap();
+            assert_eq!(body.limit(), left);
+        }
+    }
 }

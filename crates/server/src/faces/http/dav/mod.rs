@@ -24,7 +24,7 @@ use hyper::{HeaderMap, Response, StatusCode};
 
 use super::Conversation;
 use super::answers::{Body, empty, not_allowed, problem, problem_as, set};
-use super::call::{Call, whole};
+use super::call::{BodyRoom, Call, whole};
 use crate::access::Peer;
 use content::Storage;
 pub(crate) use failed_puts::FailedPuts;
@@ -104,9 +104,9 @@ impl Request<'_> {
     }
 
     /// Returns the body, of at most `most` bytes.
-    async fn whole(&mut self, most: usize) -> Result<(bytes::Bytes, Vec<crate::admission::Held>)> {
+    async fn whole(&mut self, most: usize) -> Result<(bytes::Bytes, BodyRoom)> {
         match self.body.take() {
-            None => Ok((bytes::Bytes::new(), Vec::new())),
+            None => Ok((bytes::Bytes::new(), BodyRoom::default())),
             Some(body) => {
                 let late = |_| {
                     Error::new(ErrorKind::Unavailable, format!("the body did not come within {BODY_TIME:?}"))

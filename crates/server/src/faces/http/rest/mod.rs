@@ -31,7 +31,7 @@ use super::Conversation;
 use super::answers::{
     Body, EVENTS, JSON, LINES, answer as whole_answer, empty, in_room, not_allowed, problem, problem_as, set,
 };
-use super::call::{BODY_BYTES_MAX, Call, REVISION, decoded, lfn_below, text_of, whole};
+use super::call::{BODY_BYTES_MAX, BodyRoom, Call, REVISION, decoded, lfn_below, text_of, whole};
 use crate::admission::limit_of;
 use arguments::{Arguments, cursor_text};
 use conditions::{Conditions, content_tag, does_not_apply, entity_tag, is_unchanged, revision_of, tagged};
@@ -216,14 +216,14 @@ async fn run(
         set(&mut response, REVISION, &revision.0.to_string());
         return Ok(response);
     }
-    let mut _held = Vec::new();
+    let mut _room = BodyRoom::default();
     if has_body(headers) {
         if endpoint.body.is_none() {
             return Err(Error::invalid("this request has no body").into());
         }
         check_kind(headers, &[JSON])?;
         if let Some(body) = body.take() {
-            (arguments.body, _held) = whole(&face.service, body, BODY_BYTES_MAX).await?;
+            (arguments.body, _room) = whole(&face.service, body, BODY_BYTES_MAX).await?;
         }
     }
     let mut operation = match &endpoint.run {
@@ -365,7 +365,7 @@ async fn page(
         Some(0) => PAGE_ITEMS,
         _ => PAGE_ITEMS_MAX,
     };
-    let (answer, room) = call.first_page(operation, items).await?;
+    let (answer, room) = call.page(operation, items).await?;
     let next = answer.next().cloned();
     let renderer = Renderer { names, view: endpoint.view, failures: Failures::Request, ses };
     let mut objects = Objects::with_commas();
@@ -417,9 +417,13 @@ async fn changes(
         None => position(arguments.given("after")?)?,
     };
     if wants == Wanted::Page {
+        if wait {
+            let under = under.clone();
+            call.ask(Operation::Changes { after, under, limit: 1, wait: true }).await?;
+        }
         let limit = limit_or(arguments, PAGE_ITEMS)?;
-        let operation = Operation::Changes { after, under, limit, wait };
-        let answer = call.ask(operation).await?;
+        let operation = Operation::Changes { after, under, limit, wait: false };
+        let (answer, room) = call.page(operation, PAGE_ITEMS_MAX).await?;
         let Answer::Changes { items, next, up_to, timeline, .. } = &answer else {
             return Err(Error::new(ErrorKind::Internal, "an answer that does not fit the request").into());
         };
@@ -439,7 +443,7 @@ async fn changes(
         renderer.render(answer, &mut objects)?;
         let next = if more { format!(",\"next\":\"{place}\"") } else { String::new() };
         objects.bytes.extend_from_slice(format!("],\"position\":\"{place}\"{next}}}\n").as_bytes());
-        return Ok(whole_answer(StatusCode::OK, JSON, objects.bytes));
+        return Ok(whole_answer(StatusCode::OK, JSON, in_room(objects.bytes, room)));
     }
     let events = wants == Wanted::Events;
     let kind = match wants {

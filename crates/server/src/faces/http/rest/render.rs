@@ -1,12 +1,19 @@
 //! Answers of the catalogue as JSON, one object for each item.
 
+use exacat_model::answer::Stat;
 use exacat_model::operation::FileRef;
 use exacat_model::{Answer, Error, ErrorKind, Guid, HasRevision, Lfn, Operation, Result, Revision};
 use exacat_wire::json::{self, SeNames};
 use serde::Serialize;
 
 use super::super::answers::Problem;
+use super::super::call::ROW_ROOM_BYTES;
 use super::endpoints::View;
+
+/// One of so many bytes of a list is spare, because its objects differ in length.
+const SPARE: usize = 8;
+/// Most bytes of space that an object gets beforehand.
+const OBJECT_BYTES_EXPECTED_MAX: usize = 2 * ROW_ROOM_BYTES;
 
 /// The names in a request, which answers repeat.
 #[derive(Clone, Debug)]
@@ -111,7 +118,7 @@ pub(super) struct Objects {
 impl Objects {
     /// Starts a list of lines.
     pub fn lines() -> Self {
-        Objects { bytes: Vec::with_capacity(64 << 10), ..Objects::default() }
+        Objects::default()
     }
 
     /// Starts a list with commas.
@@ -150,6 +157,12 @@ impl Objects {
         Ok(())
     }
 
+    /// Makes space for so many more objects of the size of the first one, and some spare.
+    fn expect(&mut self, more: usize) {
+        let each = (self.bytes.len() + self.bytes.len() / SPARE).min(OBJECT_BYTES_EXPECTED_MAX);
+        self.bytes.reserve(more * each);
+    }
+
     /// Adds the error of an item.
     pub fn fail(&mut self, error: &Error, subject: String) -> Result<()> {
         if let Some(event) = &mut self.event {
@@ -183,11 +196,25 @@ impl Renderer<'_> {
         items: Vec<Result<T>>,
         mut show: impl FnMut(usize, &T, &mut Objects) -> Result<()>,
     ) -> Result<()> {
+        let more = items.len().saturating_sub(1);
         for (index, item) in items.into_iter().enumerate() {
             match item {
                 Ok(item) => show(index, &item, out)?,
                 Err(error) if self.failures == Failures::Request => return Err(error),
                 Err(error) => out.fail(&error, self.names.text(index))?,
+            }
+            if index == 0 {
+                out.expect(more);
+            }
+        }
+        Ok(())
+    }
+
+    fn entries(&self, items: &[Stat], out: &mut Objects) -> Result<()> {
+        for (index, stat) in items.iter().enumerate() {
+            out.push(&json::entry(stat, self.ses))?;
+            if index == 0 {
+                out.expect(items.len() - 1);
             }
         }
         Ok(())
@@ -225,9 +252,7 @@ impl Renderer<'_> {
                 }),
                 _ => Err(unfitting()),
             },
-            Answer::Entries { items, .. } => {
-                items.iter().try_for_each(|stat| out.push(&json::entry(stat, ses)))
-            }
+            Answer::Entries { items, .. } => self.entries(&items, out),
             Answer::Usages(items) => self.each(out, items, |index, usage, out| {
                 out.push(&json::DuOut { lfn: &self.names.text(index), usage: json::usage(usage) })
             }),

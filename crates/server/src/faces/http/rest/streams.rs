@@ -14,9 +14,10 @@ use exacat_wire::json::requests::{FileIn, GuidIn, LfnIn, NewFileIn, Parsed, Repl
 use hyper::Response;
 use hyper::header::CONTENT_TYPE;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::super::answers::{Body, BodyPart, CancelOnDrop, empty, in_room, set};
-use super::super::call::{Call, Frames, Pages};
+use super::super::call::{BodyRoom, Call, Frames, Pages};
 use super::arguments::{Arguments, json};
 use super::endpoints::{Lines, View};
 use super::render::{Failures, Names, Objects, Renderer};
@@ -136,7 +137,7 @@ pub(super) async fn changes(
     ses: impl Fn() -> Arc<SeNames> + Send + 'static,
     content_type: &str,
 ) -> Result<Response<Body>> {
-    let first = call.ask(changes.operation(changes.after, false)).await?;
+    let first = call.page(changes.operation(changes.after, false), BATCH_ITEMS_MAX as u32).await?;
     let (response, outlet) = streamed(&call, content_type);
     tokio::spawn(async move {
         let outcome = put_changes(&mut call, &changes, first, ses, &outlet).await;
@@ -148,51 +149,68 @@ pub(super) async fn changes(
 async fn put_changes(
     call: &mut Call,
     changes: &Changes,
-    mut page: Answer,
+    mut next: (Answer, Room),
     ses: impl Fn() -> Arc<SeNames>,
     outlet: &Outlet,
 ) -> Result<()> {
     let names = Names::Subject("changes".to_owned());
+    let mut alive_at = Instant::now() + ALIVE_TIME;
     loop {
-        let Answer::Changes { items, next, up_to, timeline, .. } = &page else {
-            return Err(Error::new(ErrorKind::Internal, "an answer that does not fit the request"));
-        };
-        let last = items.last().map_or(Revision(0), |item| item.change.revision);
-        let after = match next {
-            Some(next) => LogPosition::from_bytes(&next.0)
-                .map_err(|_| Error::new(ErrorKind::Internal, "a cursor that cannot be read"))?,
-            None => LogPosition { revision: last.max(*up_to), timeline: Some(timeline.whole()) },
-        };
-        let at_end = next.is_none();
+        let (page, room) = next;
+        let (mut after, at_end) = resumes(&page)?;
         let renderer = Renderer { names: &names, view: View::All, failures: Failures::Request, ses: &ses() };
-        let room = call.room().await;
         let mut objects = changes.objects();
         renderer.render(page, &mut objects)?;
-        outlet.put(objects.bytes, Some(room)).await?;
+        let is_empty = objects.count == 0;
+        if !is_empty {
+            outlet.put(objects.bytes, Some(room)).await?;
+            alive_at = Instant::now() + ALIVE_TIME;
+        }
         if at_end && !changes.wait {
             return Ok(());
         }
         call.prolong();
-        page = match call.ask(changes.operation(after, false)).await? {
-            Answer::Changes { items, next: None, .. } if items.is_empty() => {
-                awaited(call, changes, after, outlet).await?
-            }
-            page => page,
-        };
+        if at_end && is_empty {
+            after = awaited(call, changes, after, &mut alive_at, outlet).await?;
+        }
+        next = call.page(changes.operation(after, false), BATCH_ITEMS_MAX as u32).await?;
     }
 }
 
-/// Waits for further changes, and keeps the connection alive meanwhile.
-async fn awaited(call: &mut Call, changes: &Changes, after: LogPosition, outlet: &Outlet) -> Result<Answer> {
+/// Returns the place after a page of changes, and whether it is the end of the history.
+fn resumes(page: &Answer) -> Result<(LogPosition, bool)> {
+    let Answer::Changes { items, next, up_to, timeline, .. } = page else {
+        return Err(Error::new(ErrorKind::Internal, "an answer that does not fit the request"));
+    };
+    let last = items.last().map_or(Revision(0), |item| item.change.revision);
+    let after = match next {
+        Some(next) => LogPosition::from_bytes(&next.0)
+            .map_err(|_| Error::new(ErrorKind::Internal, "a cursor that cannot be read"))?,
+        None => LogPosition { revision: last.max(*up_to), timeline: Some(timeline.whole()) },
+    };
+    Ok((after, next.is_none()))
+}
+
+/// Waits for a further change, and keeps the connection alive meanwhile. Returns the place to go on at.
+async fn awaited(
+    call: &mut Call,
+    changes: &Changes,
+    after: LogPosition,
+    alive_at: &mut Instant,
+    outlet: &Outlet,
+) -> Result<LogPosition> {
     loop {
-        let waiting = call.ask(changes.operation(after, true));
-        if let Ok(page) = tokio::time::timeout(ALIVE_TIME, waiting).await {
-            return page;
+        let waiting = Operation::Changes { after, under: changes.under.clone(), limit: 1, wait: true };
+        if let Ok(page) = tokio::time::timeout_at(*alive_at, call.ask(waiting)).await {
+            let page = page?;
+            let is_wanted = matches!(&page, Answer::Changes { items, .. } if !items.is_empty());
+            return if is_wanted { Ok(after) } else { Ok(resumes(&page)?.0) };
         }
         // Parsers of both forms ignore it. An event without data sets the place to resume at, which
         // changes elsewhere than below `under` have moved on.
         let alive = if changes.events { format!("id: {after}\n: alive\n\n") } else { "\n".to_owned() };
         outlet.put(alive.into_bytes(), None).await?;
+        *alive_at = Instant::now() + ALIVE_TIME;
         call.prolong();
     }
 }
@@ -232,6 +250,10 @@ impl Bulk {
     #[cfg(test)]
     pub fn name(&self) -> &'static str {
         self.operation(self.empty()).name()
+    }
+
+    fn writes(&self) -> bool {
+        matches!(self.lines, Lines::Register | Lines::Replicas)
     }
 
     fn empty(&self) -> Batch {
@@ -277,6 +299,18 @@ impl Batch {
         Ok(())
     }
 
+    /// Returns the items after the first so many, and keeps those.
+    fn split_off(&mut self, at: usize) -> Batch {
+        let at = at.min(self.len());
+        match self {
+            Batch::Lfns(all) => Batch::Lfns(all.split_off(at)),
+            Batch::Files(all) => Batch::Files(all.split_off(at)),
+            Batch::Guids(all) => Batch::Guids(all.split_off(at)),
+            Batch::New(all) => Batch::New(all.split_off(at)),
+            Batch::Edits(all) => Batch::Edits(all.split_off(at)),
+        }
+    }
+
     fn len(&self) -> usize {
         match self {
             Batch::Lfns(all) => all.len(),
@@ -312,6 +346,8 @@ struct Running<'a> {
     outlet: &'a Outlet,
     batch: Batch,
     batch_bytes: usize,
+    /// Room for the lines that wait.
+    room: BodyRoom,
     /// Number of lines so far.
     lines: u64,
 }
@@ -332,6 +368,7 @@ impl Running<'_> {
             return self.outlet.put(objects.bytes, None).await;
         }
         self.batch_bytes += line.len();
+        self.room.fit(&self.call.service, self.batch_bytes)?;
         if self.batch.len() >= BATCH_ITEMS_MAX || self.batch_bytes >= BATCH_BYTES {
             self.flush().await?;
         }
@@ -340,20 +377,28 @@ impl Running<'_> {
 
     /// Runs an operation for the items that wait.
     async fn flush(&mut self) -> Result<()> {
-        if self.batch.len() == 0 {
-            return Ok(());
-        }
-        let batch = std::mem::replace(&mut self.batch, self.bulk.empty());
+        let mut batch = std::mem::replace(&mut self.batch, self.bulk.empty());
+        let _room = std::mem::take(&mut self.room);
         self.batch_bytes = 0;
-        let operation = self.bulk.operation(batch);
-        let names = Names::of(&operation);
-        let room = self.call.room().await;
-        self.call.prolong();
-        let answer = self.call.ask(operation).await?;
-        let mut objects = Objects::lines();
-        let renderer = Renderer { names: &names, view: View::All, failures: Failures::Items, ses: self.ses };
-        renderer.render(answer, &mut objects)?;
-        self.outlet.put(objects.bytes, Some(room)).await
+        while batch.len() > 0 {
+            let room = self.call.room(batch.len() as u32).await;
+            // A repeated request must have the same changes, so those are never divided.
+            let rest = if room.is_small() && !self.bulk.writes() {
+                batch.split_off(self.call.service.limits.small_part_items_max as usize)
+            } else {
+                self.bulk.empty()
+            };
+            let operation = self.bulk.operation(std::mem::replace(&mut batch, rest));
+            let names = Names::of(&operation);
+            self.call.prolong();
+            let answer = self.call.ask(operation).await?;
+            let mut objects = Objects::lines();
+            let renderer =
+                Renderer { names: &names, view: View::All, failures: Failures::Items, ses: self.ses };
+            renderer.render(answer, &mut objects)?;
+            self.outlet.put(objects.bytes, Some(room)).await?;
+        }
+        Ok(())
     }
 }
 
@@ -364,12 +409,14 @@ async fn answer_lines(
     ses: &SeNames,
     outlet: &Outlet,
 ) -> Result<()> {
-    let mut running = Running { call, bulk, ses, outlet, batch: bulk.empty(), batch_bytes: 0, lines: 0 };
-    // The start of a line whose end has not come yet.
-    let mut rest = BytesMut::new();
+    let service = Arc::clone(&call.service);
+    let (batch, room) = (bulk.empty(), BodyRoom::default());
+    let mut running = Running { call, bulk, ses, outlet, batch, batch_bytes: 0, room, lines: 0 };
+    // The start of a line whose end has not come yet, and its room.
+    let (mut rest, mut room) = (BytesMut::new(), BodyRoom::default());
     while let Some(bytes) = body.next().await? {
         let mut bytes: Bytes = bytes;
-        while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
+        while let Some(end) = memchr::memchr(b'\n', &bytes) {
             let line = bytes.split_to(end + 1);
             let line = &line[..end];
             if rest.is_empty() {
@@ -378,6 +425,7 @@ async fn answer_lines(
                 rest.extend_from_slice(line);
                 let whole = rest.split();
                 running.line(&whole).await?;
+                room = BodyRoom::default();
             }
         }
         if rest.len() + bytes.len() > LINE_BYTES_MAX {
@@ -388,6 +436,7 @@ async fn answer_lines(
                 LINE_BYTES_MAX,
             ));
         }
+        room.fit(&service, rest.len() + bytes.len())?;
         rest.extend_from_slice(&bytes);
     }
     if !rest.is_empty() {
