@@ -13,6 +13,7 @@ mod service;
 mod advice;
 mod completion;
 mod examples;
+mod issuers;
 mod listings;
 mod native_guide;
 mod operating_guide;
