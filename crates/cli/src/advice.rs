@@ -6,7 +6,7 @@
 use exacat_model::{Error, ErrorKind};
 
 use crate::args::{Command, ReplicaCommand};
-use crate::output::quoted;
+use crate::quoting::quoted;
 
 /// The catalogue's message for an unregistered storage element, up to its name.
 const UNKNOWN_SE: &str = "no such storage element: ";

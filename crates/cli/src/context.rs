@@ -10,7 +10,7 @@ use crate::connect::{Pages, Session};
 use crate::failure::{Failure, STATUS_REJECTED, report, status_of};
 use crate::input::Names;
 use crate::output::Out;
-use crate::{parse, wildcards};
+use crate::parse;
 use exacat_wire::json::SeNames;
 
 /// Items of one page of a listing: the first come soon, and memory stays bounded.
@@ -115,13 +115,6 @@ impl Context {
     /// Returns the names to work on.
     pub fn names(&self, arguments: &[String]) -> Names {
         Names::new(arguments, self.out.style.null)
-    }
-
-    /// Returns the names to work on, with wildcards in arguments expanded. Names from standard
-    /// input are exact.
-    pub async fn names_expanded(&mut self, arguments: &[String]) -> std::result::Result<Names, Failure> {
-        let expanded = wildcards::expand(self, arguments).await?;
-        Ok(self.names(&expanded))
     }
 
     /// Returns the `names` that are LFNs, with their texts; reports the others.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use exacat_model::{Error, ErrorKind};
 
 use crate::advice::Advised;
-use crate::output::{harmless, quoted};
+use crate::quoting::{harmless, quoted};
 
 /// Exit status of a usage or local error.
 pub const STATUS_LOCAL: u8 = 1;

@@ -105,7 +105,7 @@ impl<R: io::Read> Lines<BufReader<R>> {
         }
         String::from_utf8(bytes).map(Some).map_err(|error| {
             let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
-            io::Error::other(format!("a line is not UTF-8: {}", crate::output::quoted(&text)))
+            io::Error::other(format!("a line is not UTF-8: {}", crate::quoting::quoted(&text)))
         })
     }
 }

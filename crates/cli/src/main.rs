@@ -13,6 +13,7 @@ mod ordering;
 mod output;
 mod parse;
 mod progress;
+mod quoting;
 mod source;
 mod wildcards;
 

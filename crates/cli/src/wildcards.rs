@@ -8,12 +8,22 @@ use exacat_model::{Answer, Cursor, Error, Kind, Lfn, Operation};
 
 use crate::context::{Context, PAGE_ITEMS};
 use crate::failure::Failure;
+use crate::input::Names;
 use crate::parse;
+
+impl Context {
+    /// Returns the names to work on, with wildcards in arguments expanded. Names from standard
+    /// input are exact.
+    pub async fn names_expanded(&mut self, arguments: &[String]) -> Result<Names, Failure> {
+        let expanded = expand(self, arguments).await?;
+        Ok(self.names(&expanded))
+    }
+}
 
 /// Replaces arguments with wildcards by the matching entries, in the order of their names. An
 /// argument without wildcards, or with its literal name in the catalogue, stays. One without a
 /// match is reported and left out.
-pub async fn expand(context: &mut Context, arguments: &[String]) -> Result<Vec<String>, Failure> {
+async fn expand(context: &mut Context, arguments: &[String]) -> Result<Vec<String>, Failure> {
     let mut expanded = Vec::with_capacity(arguments.len());
     for argument in arguments {
         // The command itself refuses an argument that is no LFN, with a better message. A path that

@@ -9,9 +9,10 @@ use futures::future::BoxFuture;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::connection::Connection;
+use crate::inner::Inner;
 use crate::pages::AnswerStream;
 use crate::pool::{ConnectionSlot, Pool};
-use crate::retry::{Backoff, Jitter, OperationIds, RetryState, Verdict};
+use crate::retry::{Jitter, OperationIds, RetryState, Verdict};
 use crate::settings::ClientSettings;
 use crate::slots::Outcome;
 use crate::target::{Credentials, Target};
@@ -30,30 +31,6 @@ pub struct CallOptions {
 #[derive(Clone, Debug)]
 pub struct Client {
     pub(crate) inner: Arc<Inner>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Inner {
-    pub pool: Pool,
-    pub jitter: Jitter,
-    operation_ids: OperationIds,
-    server: HelloAck,
-    identity: Identity,
-}
-
-impl Inner {
-    pub fn settings(&self) -> &ClientSettings {
-        &self.pool.settings
-    }
-
-    pub fn backoff(&self) -> Backoff {
-        Backoff::new(self.settings().backoff_min, self.settings().backoff_max)
-    }
-
-    /// Makes a new operation id.
-    pub fn new_operation_id(&self) -> Result<OperationId> {
-        self.operation_ids.new_id()
-    }
 }
 
 // The futures are boxed, so that the compiler builds their bodies here once and not again in every

@@ -16,9 +16,8 @@ use tokio::sync::{SemaphorePermit, mpsc};
 use tokio::time::{Instant, timeout_at};
 
 use crate::driver::Driver;
-use crate::handshake::Greeting;
 use crate::settings::ClientSettings;
-use crate::shared::{Life, Refusal, Shared, Terms, remaining_ms};
+use crate::shared::{Greeting, Life, Refusal, Shared, Terms, remaining_ms};
 use crate::slots::{Answered, Answers, Opening, Outcome, SLOTS_MAX, StreamItem};
 use crate::target::Endpoint;
 

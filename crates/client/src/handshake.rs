@@ -5,8 +5,7 @@ use std::sync::Arc;
 use exacat_model::{Error, ErrorKind};
 use exacat_wire::native::limits::{FRAME_BYTES_MAX, HANDSHAKE_FRAME_BYTES_MAX};
 use exacat_wire::native::{
-    Frame, FrameDecoder, Hello, HelloAck, Identity, PROTOCOL_VERSION, PROTOCOL_VERSION_MIN,
-    encode_authenticate, encode_hello,
+    Frame, FrameDecoder, Hello, PROTOCOL_VERSION, PROTOCOL_VERSION_MIN, encode_authenticate, encode_hello,
 };
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -17,6 +16,7 @@ use tokio_rustls::TlsConnector;
 use crate::clock::ServerClock;
 use crate::connection::Connection;
 use crate::settings::ClientSettings;
+use crate::shared::Greeting;
 use crate::target::{Credentials, Endpoint};
 
 /// Reason why there is no connection.
@@ -42,14 +42,6 @@ impl ConnectError {
         let is_final = !error.kind.is_retryable();
         ConnectError { error, is_final }
     }
-}
-
-/// Results of the handshake.
-#[derive(Clone, Debug)]
-pub(crate) struct Greeting {
-    pub server: HelloAck,
-    pub identity: Identity,
-    pub clock: Arc<ServerClock>,
 }
 
 /// Opens a connection and starts its driver. The caller bounds the time.

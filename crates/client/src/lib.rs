@@ -33,6 +33,7 @@ mod clock;
 mod connection;
 mod driver;
 mod handshake;
+mod inner;
 mod pages;
 mod pool;
 mod retry;

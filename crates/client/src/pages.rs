@@ -10,8 +10,8 @@ use futures::Stream;
 use futures::stream::{BoxStream, StreamExt};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::client::Inner;
 use crate::connection::OpenStream;
+use crate::inner::Inner;
 use crate::retry::{Backoff, RetryState};
 use crate::slots::{Outcome, StreamItem};
 

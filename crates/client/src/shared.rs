@@ -5,23 +5,32 @@
 //! under the lock, and wakes the driver only if that sleeps. [`OUTPUT_BYTES_MAX`] bounds the
 //! waiting bytes; further callers wait in order.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use exacat_model::{Consistency, Error, ErrorKind};
 use exacat_wire::native::{
-    BatchWriter, FrameType, RequestOptions, encode_cancel, encode_credit, encode_encoded_request,
-    encode_goodbye, encode_ping, encode_pong, set_request,
+    BatchWriter, FrameType, HelloAck, Identity, RequestOptions, encode_cancel, encode_credit,
+    encode_encoded_request, encode_goodbye, encode_ping, encode_pong, set_request,
 };
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::Instant;
 
-use crate::handshake::Greeting;
+use crate::clock::ServerClock;
 use crate::settings::limits::OUTPUT_BYTES_MAX;
 use crate::slots::{Answers, Effects, Opening, Outcome, SLOTS_MAX, Slots};
 use crate::target::Endpoint;
+
+/// Results of the handshake.
+#[derive(Clone, Debug)]
+pub(crate) struct Greeting {
+    pub server: HelloAck,
+    pub identity: Identity,
+    pub clock: Arc<ServerClock>,
+}
 
 /// Phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

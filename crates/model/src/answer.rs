@@ -2,6 +2,7 @@
 
 use crate::account::{AccountName, GroupId, Role, TokenId, UserId};
 use crate::change::{Change, TrashItem};
+use crate::codec::{Encode, put_varint};
 use crate::entry::{DirId, Entry, Revision, Usage};
 use crate::error::Error;
 use crate::guid::Guid;
@@ -13,7 +14,7 @@ use crate::snapshot::{BackupProgress, Difference, Snapshot, SnapshotCheck};
 use crate::tag::Tag;
 use crate::time::TimeMs;
 use crate::timeline::{OnTimeline, TimelineId};
-pub use crate::whereis::{ReplicaAt, ReplicaAtRef, Whereis, WhereisBytes, WhereisRef};
+pub use crate::whereis::{ReplicaAt, ReplicaAtRef, Whereis, WhereisRef};
 use crate::{canonical_enum, canonical_struct};
 
 /// An entry with its path and the names behind its numbers.
@@ -455,5 +456,23 @@ impl Answer {
             | Answer::Changes { next, .. } => next.as_ref(),
             _ => None,
         }
+    }
+}
+/// An [`Answer::Whereis`] whose items are encoded already. Its canonical bytes are the same.
+#[derive(Clone, Copy, Debug)]
+pub struct WhereisBytes<'a> {
+    /// Number of items.
+    pub count: usize,
+    /// Encoded items, each a [`Result`] of a [`Whereis`] or a [`WhereisRef`].
+    pub items: &'a [u8],
+}
+
+impl Encode for WhereisBytes<'_> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        // An answer without items ends with their number, one byte; it is replaced.
+        Answer::Whereis(Vec::new()).encode(out);
+        out.pop();
+        put_varint(out, self.count as u64);
+        out.extend_from_slice(self.items);
     }
 }

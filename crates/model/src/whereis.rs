@@ -1,7 +1,6 @@
 //! Answers of `whereis`, the most frequent operation, and a borrowed form for encoding at once
 //! without copies.
 
-use crate::answer::Answer;
 use crate::canonical_struct;
 use crate::checksum::Checksums;
 use crate::codec::{Encode, put_varint};
@@ -100,28 +99,10 @@ impl Encode for WhereisRef<'_> {
     }
 }
 
-/// An [`Answer::Whereis`] whose items are encoded already. Its canonical bytes are the same.
-#[derive(Clone, Copy, Debug)]
-pub struct WhereisBytes<'a> {
-    /// Number of items.
-    pub count: usize,
-    /// Encoded items, each a [`Result`] of a [`Whereis`] or a [`WhereisRef`].
-    pub items: &'a [u8],
-}
-
-impl Encode for WhereisBytes<'_> {
-    fn encode(&self, out: &mut Vec<u8>) {
-        // An answer without items ends with their number, one byte; it is replaced.
-        Answer::Whereis(Vec::new()).encode(out);
-        out.pop();
-        put_varint(out, self.count as u64);
-        out.extend_from_slice(self.items);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::answer::{Answer, WhereisBytes};
     use crate::checksum::Checksum;
     use crate::codec::Decode;
 

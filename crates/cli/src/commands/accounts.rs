@@ -383,7 +383,7 @@ async fn issue_token(
         context.out.flush()?;
     }
     if !context.out.style.quiet {
-        let scope = crate::output::quoted(token.scope.as_str());
+        let scope = crate::quoting::quoted(token.scope.as_str());
         say(&format!(
             "token {} of {}: {} below {scope} until {}",
             &json::token_id(token.id)[..ID_DIGITS_SHOWN],

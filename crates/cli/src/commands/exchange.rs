@@ -30,9 +30,10 @@ use crate::context::Context;
 use crate::failure::{Failure, OnInterrupt, STATUS_REJECTED, say};
 use crate::offline::Offline;
 use crate::output::human::plural;
-use crate::output::{Out, Style, harmless, quoted};
+use crate::output::{Out, Style};
 use crate::parse;
 use crate::progress::Bar;
+use crate::quoting::{harmless, quoted};
 use crate::source::Source;
 
 /// Bytes of a file with rules of an SE map.

@@ -6,19 +6,8 @@ use serde_json::{Map, Value};
 use super::keys::KeySet;
 use super::limits::{GROUP_BYTES_MAX, GROUPS_MAX, SUBJECT_BYTES_MAX};
 use super::refusal::Refusal;
-use super::scopes::{Grant, grants};
+use super::scopes::{Grant, Profile, grants};
 use super::token::Token;
-
-/// Rules that an issuer follows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Profile {
-    /// WLCG common JWT profile, version 1.
-    Wlcg,
-    /// SciTokens, versions 1.0 and 2.0.
-    SciTokens,
-    /// OpenID Connect, without rules for storage.
-    Oidc,
-}
 
 /// Configuration of one issuer.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@
 //! 2. [`KeySet::parse`] reads the keys.
 //! 3. [`peek_issuer`] chooses among the configured issuers, and [`verify`] decides.
 
+mod algorithm;
 mod claims;
 pub mod discovery;
 mod json;
@@ -15,8 +16,9 @@ mod refusal;
 mod scopes;
 mod token;
 
-pub use claims::{Issuer, Profile, Verified, verify};
-pub use keys::{Algorithm, KeySet};
+pub use algorithm::Algorithm;
+pub use claims::{Issuer, Verified, verify};
+pub use keys::KeySet;
 pub use refusal::Refusal;
-pub use scopes::{Activity, Grant};
+pub use scopes::{Activity, Grant, Profile};
 pub use token::{Unverified, peek_issuer};

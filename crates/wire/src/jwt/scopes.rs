@@ -3,10 +3,20 @@
 use exacat_model::{Lfn, Name};
 use serde_json::Value;
 
-use super::claims::Profile;
 use super::limits::SCOPES_MAX;
 use super::refusal::Refusal;
 use crate::xrootd::path::unescaped;
+
+/// Rules that an issuer follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Profile {
+    /// WLCG common JWT profile, version 1.
+    Wlcg,
+    /// SciTokens, versions 1.0 and 2.0.
+    SciTokens,
+    /// OpenID Connect, without rules for storage.
+    Oidc,
+}
 
 /// Activity that a scope allows. Each of them also allows stat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

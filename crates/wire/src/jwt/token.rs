@@ -4,8 +4,8 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde_json::{Map, Value};
 
+use super::algorithm::Algorithm;
 use super::json;
-use super::keys::Algorithm;
 use super::limits::{ISSUER_BYTES_MAX, KEY_ID_BYTES_MAX, TOKEN_BYTES_MAX};
 use super::refusal::Refusal;
 

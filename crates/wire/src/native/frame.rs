@@ -1,9 +1,9 @@
 //! Frames: their types, their contents, and the decoding of bodies.
 
+use bytes::Bytes;
 use exacat_model::codec::{Decode, DecodeError, Reader};
-use exacat_model::{Answer, Consistency, Error, Operation, OperationId};
+use exacat_model::{Answer, Consistency, Error, ErrorKind, Operation, OperationId};
 
-use super::decoder::{FrameError, RawFrame};
 use super::hello::{Authenticate, Hello, HelloAck, Identity, bounded_text};
 use super::limits::{BATCH_OPERATIONS_MAX, CREDIT_MAX, REASON_BYTES_MAX};
 
@@ -261,6 +261,100 @@ impl Frame {
             Frame::Goodbye { .. } => FrameType::Goodbye,
         }
     }
+}
+
+/// Reason why bytes are not frames.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// The length is beyond the limit.
+    #[error("a frame of {bytes} bytes, the limit is {limit}")]
+    TooLarge {
+        /// Bytes of the frame, its length field included.
+        bytes: u64,
+        /// The limit in force.
+        limit: usize,
+    },
+    /// The length is less than a header.
+    #[error("a frame that says it has {counted} bytes, fewer than its header")]
+    TooShort {
+        /// Value of the length field.
+        counted: u32,
+    },
+    /// No type has this number.
+    #[error("a frame of the unknown type {number}")]
+    UnknownType {
+        /// The number.
+        number: u8,
+    },
+    /// A flag is set that has no meaning in this type of frame.
+    #[error("{} frame with flags {flags:#04x} that it cannot have", .frame_type.name())]
+    BadFlags {
+        /// The type.
+        frame_type: FrameType,
+        /// All its flags.
+        flags: u8,
+    },
+    /// A request id is present but not permitted, or missing but required.
+    #[error("{} frame with the request id {request}", .frame_type.name())]
+    BadRequestId {
+        /// The type.
+        frame_type: FrameType,
+        /// The id.
+        request: u64,
+    },
+    /// The connection ended inside a frame.
+    #[error("the connection ended {bytes} bytes into a frame")]
+    Truncated {
+        /// Bytes received of the frame.
+        bytes: usize,
+    },
+    /// The frame is whole, but its body does not fit its type.
+    #[error("{} frame: {error}", .frame_type.name())]
+    Body {
+        /// The type.
+        frame_type: FrameType,
+        /// The request.
+        request: u64,
+        /// The fault.
+        error: DecodeError,
+    },
+}
+
+impl FrameError {
+    /// Returns the request to answer with this error, if only that request is damaged and the
+    /// connection can continue. Without one the connection must be closed.
+    pub fn answerable_request(&self) -> Option<u64> {
+        match self {
+            FrameError::Body { frame_type: FrameType::Request | FrameType::Batch, request, .. } => {
+                Some(*request)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl From<FrameError> for Error {
+    /// Converts to the error for the sender of the bytes.
+    fn from(error: FrameError) -> Error {
+        let kind = match error {
+            FrameError::TooLarge { .. } => ErrorKind::Limit,
+            _ => ErrorKind::Invalid,
+        };
+        Error::new(kind, error.to_string())
+    }
+}
+
+/// A frame with a checked header and an undecoded body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RawFrame {
+    /// Its type.
+    pub frame_type: FrameType,
+    /// Its flags: only those its type allows.
+    pub flags: u8,
+    /// The request it belongs to; 0 for the connection.
+    pub request: u64,
+    /// Its body.
+    pub body: Bytes,
 }
 
 impl RawFrame {

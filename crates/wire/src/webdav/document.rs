@@ -15,6 +15,9 @@ use super::limits::{
 use super::shown;
 use super::xml::{XML_NAMESPACE, XMLNS_NAMESPACE, is_blank, is_char, is_name};
 
+/// Namespace of WebDAV.
+pub const DAV: &str = "DAV:";
+
 /// Part of a document. Comments and processing instructions are left out.
 #[derive(Debug)]
 pub(super) enum Node<'a> {
@@ -270,7 +273,7 @@ impl Element {
 
     /// Returns the name if the namespace is `DAV:`.
     pub fn dav(&self) -> Option<&str> {
-        (self.namespace == super::property::DAV).then_some(self.local.as_str())
+        (self.namespace == DAV).then_some(self.local.as_str())
     }
 
     /// Returns the name as the document writes it, with its prefix.

@@ -5,9 +5,10 @@ use exacat_model::answer::Stat;
 use exacat_model::{Checksums, Kind, Tag, TagKey, TimeMs};
 
 use super::date::{push_http_date, push_rfc3339_date};
+use super::document::DAV;
 use super::headers::push_checksums;
 use super::property::{
-    DAV, DCACHE, EXACAT, LCGDM, Live, PropertyName, TAGS, dead_property_key, property_of_key, push_value,
+    DCACHE, EXACAT, LCGDM, Live, PropertyName, TAGS, dead_property_key, property_of_key, push_value,
 };
 use super::request::Propfind;
 use super::xml::{DECLARATION, XML_NAMESPACE, is_name, push_attribute, push_number, push_text};

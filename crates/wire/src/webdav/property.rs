@@ -7,11 +7,10 @@
 use exacat_model::limits::TAG_KEY_BYTES_MAX;
 use exacat_model::{Error, Result, TagKey, TagValue};
 
+pub use super::document::DAV;
 use super::document::{Document, Node};
 use super::xml::{XMLNS_NAMESPACE, is_char, is_name, push_text};
 
-/// Namespace of WebDAV.
-pub const DAV: &str = "DAV:";
 /// Namespace of the server's own properties.
 pub const EXACAT: &str = "urn:exacat";
 /// Namespace of tags that have none.

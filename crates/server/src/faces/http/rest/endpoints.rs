@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 use super::PAGE_ITEMS_MAX;
 use super::arguments::Arguments;
-use super::openapi::{Schema, schema};
+use super::schemas::{Schema, schema};
 
 /// A parameter of a query.
 #[derive(Debug)]

@@ -5,6 +5,7 @@ mod conditions;
 mod endpoints;
 mod openapi;
 mod render;
+mod schemas;
 mod streams;
 
 pub(crate) use openapi::document;

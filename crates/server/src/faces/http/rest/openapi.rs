@@ -6,29 +6,11 @@ use std::sync::LazyLock;
 use exacat_model::{Consistency, Error, ErrorKind};
 use exacat_wire::json::texts;
 use serde_json::{Map, Value, json};
-use utoipa::ToSchema;
-use utoipa::openapi::{RefOr, Schema as AnySchema};
 
 use super::super::answers::{EVENTS, JSON, LINES, PROBLEM, Problem};
 use super::endpoints::{Endpoint, Parameter, Run, Shape, endpoints};
+use super::schemas::{Schemas, schema};
 use super::{PAGE_ITEMS_MAX, PREFIX, variables};
-
-/// Schemas by name.
-type Schemas = BTreeMap<String, RefOr<AnySchema>>;
-/// Adds the schemas of a type, and returns its name.
-pub(super) type Schema = fn(&mut Schemas) -> String;
-
-/// Adds the schemas of `T`.
-pub(super) fn schema<T: ToSchema>(schemas: &mut Schemas) -> String {
-    let name = T::name().into_owned();
-    if !schemas.contains_key(&name) {
-        schemas.insert(name.clone(), T::schema());
-        let mut nested = Vec::new();
-        T::schemas(&mut nested);
-        schemas.extend(nested);
-    }
-    name
-}
 
 /// Statuses of refusals that any request can have: kind of an error with it, and its meaning.
 const REFUSALS: [(&str, ErrorKind, &str); 12] = [
