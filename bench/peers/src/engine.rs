@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use exacat_bench::process::own_cpu_s;
 use exacat_model::{
     At, Body, Checksum, ChecksumAlgorithm, Checksums, DirId, EntryId, Error, Expect, ExpectRecord, File,
     GroupId, Guid, Lfn, Location, Mode, Mutation, Name, NewBody, NewEntry, OperationId, Record, Replica,
@@ -15,7 +16,6 @@ use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore};
 use parking_lot::RwLock;
 
 use crate::disk::bytes_in;
-use crate::measure::own_cpu_s;
 use crate::peer::{Form, Measure, Peer, Session, Sizes, Workload, failed};
 use crate::report::ENGINE;
 use crate::tree::{self, FileId, Layout};

@@ -96,7 +96,8 @@ pub async fn drive<P: Peer>(
         parts.push(part.await.map_err(failed)?);
     }
     let (wall, cpu_s) = (start.elapsed(), peer.cpu_s() - cpu);
-    let mut all = SessionResult { items: 0, making: Duration::ZERO, latency: histogram()?, ended: Vec::new() };
+    let mut all =
+        SessionResult { items: 0, making: Duration::ZERO, latency: histogram()?, ended: Vec::new() };
     for part in parts {
         let mut part = part?;
         all.items += part.items;
@@ -114,7 +115,8 @@ async fn ask<S: Session, N: Fn(u64, Duration) -> Option<Workload> + Send + Sync>
     mut session: S,
     shared: &Shared<N>,
 ) -> Result<SessionResult> {
-    let mut part = SessionResult { items: 0, making: Duration::ZERO, latency: histogram()?, ended: Vec::new() };
+    let mut part =
+        SessionResult { items: 0, making: Duration::ZERO, latency: histogram()?, ended: Vec::new() };
     let asked = ask_all(&mut session, shared, &mut part).await;
     asked.inspect_err(|_| shared.stop.store(true, Ordering::Relaxed)).map(|()| part)
 }
@@ -178,22 +180,6 @@ pub fn tenths(ended: &[Ended]) -> Vec<(f64, Duration)> {
     tenths.into_iter().map(|(items, longest)| (items as f64 / each, longest)).collect()
 }
 
-/// CPU time of this process so far, user and system, seconds.
-pub fn own_cpu_s() -> f64 {
-    cpu_s("self")
-}
-
-/// CPU time of a process so far, seconds; 0 if it cannot be read.
-pub fn cpu_s(pid: &str) -> f64 {
-    // Fields 14 and 15 of /proc/PID/stat, counted from behind the command's name, which may hold blanks.
-    // Linux gives them in ticks of 1/100 s to user space, whatever the kernel counts in.
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return 0.0 };
-    let Some((_, fields)) = stat.rsplit_once(')') else { return 0.0 };
-    let ticks =
-        |index: usize| fields.split_whitespace().nth(index).and_then(|field| field.parse::<f64>().ok());
-    (ticks(11).unwrap_or(0.0) + ticks(12).unwrap_or(0.0)) / 100.0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,17 +199,5 @@ mod tests {
         assert!(tenths[1..9].iter().all(|tenth| *tenth == (0.0, Duration::ZERO)));
         assert_eq!(tenths[9], (2000.0, Duration::from_millis(890)));
         assert!(super::tenths(&[]).is_empty());
-    }
-
-    /// CPU time of this process grows when it works, and that of none is 0.
-    #[test]
-    fn cpu_time_is_read() {
-        let before = own_cpu_s();
-        let mut number = 1u64;
-        while own_cpu_s() - before < 0.02 {
-            number = (0..100_000).fold(number, |number, _| crate::tree::scatter(number));
-        }
-        assert_ne!(number, 1);
-        assert_eq!(cpu_s("0"), 0.0);
     }
 }

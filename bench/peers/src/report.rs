@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use exacat_bench::rounded;
 use exacat_model::Result;
 use serde::Serialize;
 
@@ -326,23 +327,6 @@ fn times_better(times: f64) -> String {
     if times >= 10.0 { format!("{times:.0}") } else { format!("{times:.2}") }
 }
 
-/// Three significant digits are all a shared machine is good for.
-fn rounded(rate: f64) -> String {
-    if rate < 10.0 {
-        return format!("{rate:.2}");
-    }
-    let scale = 10f64.powi((rate.log10().floor() as i32 - 2).max(0));
-    let digits = format!("{:.0}", (rate / scale).round() * scale);
-    let mut grouped = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            grouped.push(' ');
-        }
-        grouped.push(digit);
-    }
-    grouped
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -403,14 +387,5 @@ mod tests {
         let ratios = ratios(&[sized(ENGINE, 600), sized(MARIADB, 6000)]);
         assert_eq!(ratios.len(), 1);
         assert_eq!((ratios[0].bytes, ratios[0].rate, ratios[0].cpu), (Some(10.0), None, None));
-    }
-
-    #[test]
-    fn rates_have_three_digits() {
-        let pairs =
-            [(0.123, "0.12"), (9.9, "9.90"), (12.3, "12"), (1234.0, "1 230"), (2_345_678.0, "2 350 000")];
-        for (rate, text) in pairs {
-            assert_eq!(rounded(rate), text);
-        }
     }
 }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use exacat_bench::{process::own_cpu_s, scatter};
 use exacat_model::Result;
 use parking_lot::Mutex;
 
-use crate::measure::{Measured, drive, histogram, own_cpu_s, record, tenths};
+use crate::measure::{Measured, drive, histogram, record, tenths};
 use crate::peer::{Form, Measure, Peer, Workload, failed};
 use crate::report::{Line, Report};
 use crate::tree::{GROUP, LISTED_FILES, Layout, Order};
@@ -162,9 +163,12 @@ async fn look_ups<P: Peer>(peer: &P, plan: &Plan, report: &mut Report<'_>) -> Re
         Workload::LookUp((0..BATCH).map(|item| file(&layout, call * BATCH + item)).collect())
     };
     let hot = |layout: &Layout, random: u64| layout.hot_file(random, HOT);
-    ask(peer, plan, Measure::LookUpHot, report, move |call| Workload::LookUp(vec![hot(&layout, call)])).await?;
-    ask(peer, plan, Measure::LookUpUniform, report, move |call| Workload::LookUp(vec![layout.some_file(call)]))
+    ask(peer, plan, Measure::LookUpHot, report, move |call| Workload::LookUp(vec![hot(&layout, call)]))
         .await?;
+    ask(peer, plan, Measure::LookUpUniform, report, move |call| {
+        Workload::LookUp(vec![layout.some_file(call)])
+    })
+    .await?;
     ask(peer, plan, Measure::BatchHot, report, move |call| batch(call, hot)).await?;
     ask(peer, plan, Measure::BatchUniform, report, move |call| batch(call, Layout::some_file)).await?;
     ask(peer, plan, Measure::BatchDirectory, report, move |call| {
@@ -236,7 +240,7 @@ async fn listings<P: Peer>(peer: &P, plan: &Plan, report: &mut Report<'_>) -> Re
         let listed = layout.listed();
         fill_directories(peer, listed.clone(), LISTED_FILES).await?;
         ask(peer, plan, Measure::List, report, move |call| {
-            let directory = listed.start + crate::tree::scatter(call) % (listed.end - listed.start);
+            let directory = listed.start + scatter(call) % (listed.end - listed.start);
             Workload::List { directory, files: LISTED_FILES }
         })
         .await?;

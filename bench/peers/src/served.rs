@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use exacat_bench::process::{own_cpu_s, process_cpu_s};
 use exacat_client::{Client, ClientSettings, Credentials, Endpoint, Target};
 use exacat_model::answer::Whereis;
 use exacat_model::operation::{Existing, NewFile, NewReplica, SeSettings};
@@ -14,7 +15,6 @@ use exacat_model::{
 use futures::StreamExt;
 
 use crate::disk::bytes_in;
-use crate::measure::{cpu_s, own_cpu_s};
 use crate::peer::{Form, Measure, Peer, Session, Sizes, Workload, failed, while_doing};
 use crate::report::SERVED;
 use crate::tree::{self, FileId, Layout};
@@ -297,7 +297,7 @@ impl Peer for Served {
     }
 
     fn cpu_s(&self) -> f64 {
-        own_cpu_s() + cpu_s(&self.server.child.id().to_string())
+        own_cpu_s() + process_cpu_s(&self.server.child.id().to_string())
     }
 
     async fn flush(&self) -> Result<()> {

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use exacat_bench::scatter;
+
 /// Files that a directory is filled with, as those of one job's output.
 pub const FILES_PER_DIRECTORY: u64 = 100;
 /// Directories with files in a directory of runs.
@@ -26,12 +28,6 @@ const SINGLES_MAX: u64 = 200_000;
 const MISSING_FROM: u64 = 500_000;
 /// When the first file was made.
 const BEGIN_MS: u64 = 1_780_000_000_000;
-
-/// Spreads numbers: a permutation of 64 bits, so that "random" files are the same in every run.
-pub fn scatter(number: u64) -> u64 {
-    let mixed = (number ^ (number >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ (mixed >> 32)
-}
 
 /// One file: the directory it is in, by number, and its number there. All else follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

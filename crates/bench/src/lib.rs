@@ -11,7 +11,7 @@ pub mod echo;
 mod engine;
 mod frames;
 mod measure;
-mod process;
+pub mod process;
 mod scenarios;
 mod table;
 mod target;
@@ -26,7 +26,9 @@ use exacat_model::{Answer, Error, ErrorKind};
 
 use measure::{Sample, histogram, record, sample};
 use process::own_cpu_s;
+pub use table::rounded;
 use target::{StartedServer, Target};
+pub use workload::scatter;
 
 /// Settings of a run.
 #[derive(Clone, Debug, Default)]

@@ -24,3 +24,21 @@ pub fn process_memory_bytes(pid: &str) -> u64 {
         .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok())
         .map_or(0, |kib| kib * 1024)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::scatter;
+
+    /// CPU time of this process grows when it works, and that of none is 0.
+    #[test]
+    fn cpu_time_is_read() {
+        let before = own_cpu_s();
+        let mut number = 1u64;
+        while own_cpu_s() - before < 0.02 {
+            number = (0..100_000).fold(number, |number, _| scatter(number));
+        }
+        assert_ne!(number, 1);
+        assert_eq!(process_cpu_s("0"), 0.0);
+    }
+}

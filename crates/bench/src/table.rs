@@ -68,12 +68,11 @@ fn wrapped_line(line: &str) -> String {
 
 /// Rounds to three significant digits: a shared machine is no more accurate.
 pub fn rounded(rate: f64) -> String {
-    if rate < 1000.0 {
-        return format!("{rate:.0}");
+    if rate < 10.0 {
+        return format!("{rate:.2}");
     }
-    let scale = 10f64.powi(rate.log10().floor() as i32 - 2);
-    let whole = ((rate / scale).round() * scale) as u64;
-    let digits = whole.to_string();
+    let scale = 10f64.powi((rate.log10().floor() as i32 - 2).max(0));
+    let digits = format!("{:.0}", (rate / scale).round() * scale);
     let mut grouped = String::new();
     for (index, digit) in digits.chars().enumerate() {
         if index > 0 && (digits.len() - index).is_multiple_of(3) {
@@ -125,5 +124,14 @@ mod tests {
             "{text}"
         );
         assert_eq!(text.split_whitespace().count(), 40);
+    }
+
+    #[test]
+    fn rates_have_three_digits() {
+        let pairs =
+            [(0.123, "0.12"), (9.9, "9.90"), (12.3, "12"), (1234.0, "1 230"), (2_345_678.0, "2 350 000")];
+        for (rate, text) in pairs {
+            assert_eq!(rounded(rate), text);
+        }
     }
 }

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use exacat_bench::process::{own_cpu_s, process_cpu_s};
 use exacat_model::Result;
 use parking_lot::{Mutex, RwLock};
 
 use crate::disk::bytes_in;
-use crate::measure::{cpu_s, own_cpu_s};
 use crate::peer::{Form, Measure, Peer, Session, Sizes, Workload, failed};
 use crate::report::MARIADB;
 use crate::served::CONNECTIONS;
@@ -132,7 +132,7 @@ impl Peer for Maria {
     }
 
     fn cpu_s(&self) -> f64 {
-        own_cpu_s() + cpu_s(&self.server.pid().to_string())
+        own_cpu_s() + process_cpu_s(&self.server.pid().to_string())
     }
 
     async fn flush(&self) -> Result<()> {

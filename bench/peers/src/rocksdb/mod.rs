@@ -18,11 +18,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use exacat_bench::process::own_cpu_s;
 use exacat_model::Result;
 use parking_lot::RwLock;
 
 use crate::disk::bytes_in;
-use crate::measure::own_cpu_s;
 use crate::peer::{Form, Measure, Peer, Session, Sizes, Workload, failed};
 use crate::report::ROCKSDB;
 use crate::tree::{self, FileId, Layout};
@@ -343,7 +343,9 @@ impl Session for RocksSession {
     fn prepare(&self, work: &Workload) -> Result<Self::Prepared> {
         let paths = match work {
             Workload::MakeDirectories(directories) => directories.clone().map(tree::directory_path).collect(),
-            Workload::Create(files) | Workload::LookUp(files) => files.iter().map(|file| file.lfn()).collect(),
+            Workload::Create(files) | Workload::LookUp(files) => {
+                files.iter().map(|file| file.lfn()).collect()
+            }
             Workload::Miss(file) => vec![file.lfn()],
             Workload::List { directory, .. } => vec![tree::directory_path(*directory)],
             Workload::ByGuid(_) | Workload::Rename { .. } | Workload::Usage { .. } => Vec::new(),
