@@ -11,7 +11,7 @@ use crate::failure::{Failure, STATUS_REJECTED, report, status_of};
 use crate::input::Names;
 use crate::output::Out;
 use crate::parse;
-use exacat_wire::json::SeNames;
+use exacat_wire::json::{DoneOut, SeNames};
 
 /// Items of one page of a listing: the first come soon, and memory stays bounded.
 pub const PAGE_ITEMS: u32 = 1000;
@@ -79,7 +79,7 @@ impl Context {
     /// Prints in JSON that something was done. Without JSON no message means success.
     pub fn show_done(&mut self, subject: &str) -> std::result::Result<(), Failure> {
         match self.out.style.json {
-            true => self.out.json(&serde_json::json!({"item": subject, "done": true})),
+            true => self.out.json(&DoneOut { item: subject, done: true }),
             false => Ok(()),
         }
     }

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use exacat_model::{Error, ErrorKind};
+use serde::Serialize;
 
 use crate::advice::Advised;
 use crate::quoting::{harmless, quoted};
@@ -161,6 +162,24 @@ pub fn report_as_json() {
     AS_JSON.store(true, Ordering::Relaxed);
 }
 
+/// Error in JSON.
+#[derive(Serialize)]
+struct ErrorView<'a> {
+    kind: &'a str,
+    status: u8,
+    message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subject: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'a str>,
+}
+
+/// Document of an error.
+#[derive(Serialize)]
+struct Reported<'a> {
+    error: ErrorView<'a>,
+}
+
 /// Prints an error as JSON, if the command line requests it. Returns whether it did.
 pub fn said_as_json(
     kind: &str,
@@ -172,13 +191,10 @@ pub fn said_as_json(
     if !AS_JSON.load(Ordering::Relaxed) {
         return false;
     }
-    let mut error = serde_json::json!({ "kind": kind, "status": status, "message": message });
-    for (name, text) in [("subject", subject), ("hint", hint)] {
-        if let Some(text) = text {
-            error[name] = text.into();
-        }
-    }
-    say(&serde_json::json!({ "error": error }).to_string());
+    let error = ErrorView { kind, status, message, subject, hint };
+    let line = serde_json::to_string(&Reported { error });
+    // Text and numbers have a form in JSON.
+    say(&line.unwrap_or_default());
     true
 }
 

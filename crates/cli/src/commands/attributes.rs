@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use exacat_model::answer::Stat;
 use exacat_model::operation::Attribute;
 use exacat_model::{AccountName, Filter, Kind, Lfn, Mode, Operation};
+use serde::Serialize;
 
 use super::find::FoundEntries;
 use super::listing;
@@ -86,6 +87,12 @@ impl Change {
     }
 }
 
+/// Number of entries that were set.
+#[derive(Serialize)]
+struct SetView {
+    set: u64,
+}
+
 /// Sets attributes of the entries named, and if `recursive` of everything below, with a count at
 /// the end.
 async fn set(
@@ -117,7 +124,7 @@ async fn set(
         }
     }
     if context.out.style.json {
-        context.out.json(&serde_json::json!({"set": total}))?;
+        context.out.json(&SetView { set: total })?;
     } else if recursive && !context.out.style.quiet {
         context.out.line(format!("{} set", plural(total, "entry")))?;
     }

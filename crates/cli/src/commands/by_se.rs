@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use exacat_model::answer::Stat;
 use exacat_model::{Answer, Filter, Kind, Lfn, Operation, SeNumber, Usage};
+use serde::Serialize;
 
 use super::find::FoundEntries;
 use crate::context::Context;
@@ -42,6 +43,15 @@ async fn count(context: &mut Context, lfn: &Lfn) -> Result<BySe, Failure> {
     Ok(sums)
 }
 
+/// Usage of a storage element below an LFN.
+#[derive(Serialize)]
+struct SeUsageView<'a> {
+    lfn: &'a str,
+    se: &'a str,
+    files: u64,
+    replica_bytes: u64,
+}
+
 /// Shows the usage of each LFN.
 pub async fn show(context: &mut Context, lfns: Vec<Lfn>) -> Result<(), Failure> {
     for lfn in lfns {
@@ -57,10 +67,8 @@ pub async fn show(context: &mut Context, lfns: Vec<Lfn>) -> Result<(), Failure> 
         for (number, usage) in &sums {
             let (se, bytes) = (ses.name(*number), usage.replica_bytes);
             if out.style.json {
-                let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-                out.json(&serde_json::json!({
-                    "lfn": lfn.as_str(), "se": se, "files": usage.files, "replica_bytes": bytes,
-                }))?;
+                let replica_bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+                out.json(&SeUsageView { lfn: lfn.as_str(), se: &se, files: usage.files, replica_bytes })?;
             }
             table.row([
                 out.size(bytes),

@@ -7,6 +7,7 @@ use exacat_model::{Change, Error, Result as ModelResult};
 use exacat_store::{Store, SystemClock};
 use exacat_store_cassandra::{CassandraStore, TakeOver};
 use futures::future::BoxFuture;
+use serde::Serialize;
 
 use super::exchange::{failure, rate};
 use crate::args::{CopyArgs, Global, PlaceArg};
@@ -117,16 +118,27 @@ pub async fn copy(args: CopyArgs, global: &Global, style: Style) -> Result<u8, F
     Ok(0)
 }
 
+/// History that was copied.
+#[derive(Serialize)]
+struct CopyView {
+    changes: u64,
+    before: u64,
+    revision: u64,
+    entries: Option<u64>,
+    digest: Option<String>,
+    seconds: f64,
+}
+
 fn show(out: &mut Out, report: &CopyReport, same: Option<&Same>) -> Result<(), Failure> {
     if out.style.json {
-        return out.json(&serde_json::json!({
-            "changes": report.changes,
-            "before": report.before,
-            "revision": report.revision.0,
-            "entries": same.map(|same| same.entries),
-            "digest": same.map(|same| same.digest.to_string()),
-            "seconds": report.elapsed.as_secs_f64(),
-        }));
+        return out.json(&CopyView {
+            changes: report.changes,
+            before: report.before,
+            revision: report.revision.0,
+            entries: same.map(|same| same.entries),
+            digest: same.map(|same| same.digest.to_string()),
+            seconds: report.elapsed.as_secs_f64(),
+        });
     }
     let before = match report.before {
         0 => String::new(),

@@ -7,7 +7,7 @@ use std::path::Path;
 use exacat_exchange::catalogue::Catalogue;
 use exacat_exchange::digest::{self, Comparison, Difference, Subtree, file};
 use exacat_model::{Answer, Error, ErrorKind, Lfn, Operation};
-use serde_json::json;
+use serde::Serialize;
 
 use super::exchange::{failure, of_output, open_output, rate};
 use crate::args::{DigestArgs, Global};
@@ -154,14 +154,32 @@ async fn revision(source: &Source) -> Result<u64, Failure> {
     Ok(metrics.find(|(name, _)| name == "revision").map_or(0, |(_, value)| value))
 }
 
+/// Digest of a directory.
+#[derive(Serialize)]
+struct SubtreeView<'a> {
+    lfn: &'a str,
+    digest: String,
+    own: String,
+    entries: u64,
+}
+
+/// Directory that differs between two catalogues, with the number of its entries in each.
+#[derive(Serialize)]
+struct DifferenceView<'a> {
+    lfn: &'a str,
+    what: &'static str,
+    here: Option<u64>,
+    there: Option<u64>,
+}
+
 fn show(out: &mut Out, subtree: &Subtree) -> Result<(), Failure> {
     if out.style.json {
-        return out.json(&json!({
-            "lfn": subtree.lfn.as_str(),
-            "digest": subtree.whole.to_string(),
-            "own": subtree.own.to_string(),
-            "entries": subtree.entries,
-        }));
+        return out.json(&SubtreeView {
+            lfn: subtree.lfn.as_str(),
+            digest: subtree.whole.to_string(),
+            own: subtree.own.to_string(),
+            entries: subtree.entries,
+        });
     }
     let name = out.name(subtree.lfn.as_str()).to_string();
     out.line(format!("{} {:>12} {name}", subtree.whole, subtree.entries))
@@ -181,7 +199,7 @@ fn show_comparison(
                 Difference::OnlyHere(here) => ("only-here", Some(here.entries), None),
                 Difference::OnlyThere(there) => ("only-there", None, Some(there.entries)),
             };
-            out.json(&json!({ "lfn": lfn.as_str(), "what": what, "here": here, "there": there }))?;
+            out.json(&DifferenceView { lfn: lfn.as_str(), what, here, there })?;
             continue;
         }
         let name = out.name(lfn.as_str()).to_string();

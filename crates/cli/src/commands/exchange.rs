@@ -1,5 +1,6 @@
 //! `import`, `verify`, `export`, `generate`: imports and exports listings.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use exacat_model::operation::Existing;
 use exacat_model::{Error, ErrorKind, SeName};
 use exacat_store::Store;
 use exacat_store_embedded::LoadSettings;
+use serde::Serialize;
 
 use super::find;
 use crate::args::{
@@ -279,18 +281,29 @@ async fn import_into(
     Ok(status)
 }
 
+/// Listing that was read by `exacat import --dry-run`.
+#[derive(Serialize)]
+struct ExaminedView<'a> {
+    file: Cow<'a, str>,
+    dry_run: bool,
+    rows: u64,
+    accepted: u64,
+    rejected: u64,
+    reasons: BTreeMap<&'static str, u64>,
+}
+
 /// Shows the outcome of `exacat import --dry-run`; returns an error if rows were rejected.
 fn show_examined(out: &mut Out, path: &Path, examined: &Examined) -> Result<Option<Error>, Failure> {
     let rejected = examined.rows - examined.accepted;
     if out.style.json {
-        out.json(&serde_json::json!({
-            "file": path.to_string_lossy(),
-            "dry_run": true,
-            "rows": examined.rows,
-            "accepted": examined.accepted,
-            "rejected": rejected,
-            "reasons": by_reason(&examined.rejects),
-        }))?;
+        out.json(&ExaminedView {
+            file: path.to_string_lossy(),
+            dry_run: true,
+            rows: examined.rows,
+            accepted: examined.accepted,
+            rejected,
+            reasons: by_reason(&examined.rejects),
+        })?;
     } else if !out.style.quiet {
         let name = out.name(&path.to_string_lossy()).to_string();
         let rows = plural(examined.rows, "row");
@@ -350,6 +363,37 @@ pub(super) fn rate(rows: u64, elapsed: std::time::Duration) -> String {
     format!("{seconds:.1} s, {:.0}/s", rows as f64 / seconds.max(0.001))
 }
 
+/// Row that an import rejected.
+#[derive(Serialize)]
+struct RejectView<'a> {
+    line: u64,
+    reason: &'static str,
+    detail: &'a str,
+}
+
+/// Listing that was imported.
+#[derive(Serialize)]
+struct ImportView<'a> {
+    file: Cow<'a, str>,
+    rows: u64,
+    created: u64,
+    unchanged: u64,
+    merged: u64,
+    members_added: u64,
+    members_unchanged: u64,
+    collections_made: u64,
+    ses_registered: u64,
+    accounts_made: u64,
+    rejected: u64,
+    partial: u64,
+    reasons: BTreeMap<&'static str, u64>,
+    rejects: Vec<RejectView<'a>>,
+    resumed_from: Option<u64>,
+    changed: bool,
+    notes: &'a [String],
+    seconds: f64,
+}
+
 fn show_import(
     out: &mut Out,
     path: &Path,
@@ -358,33 +402,31 @@ fn show_import(
 ) -> Result<(), Failure> {
     let counts = &report.counts;
     if out.style.json {
-        let shown: Vec<_> = report
-            .rejects_shown
-            .iter()
-            .map(|reject| {
-                serde_json::json!({"line": reject.line, "reason": reject.reason.name(), "detail": reject.detail})
-            })
-            .collect();
-        return out.json(&serde_json::json!({
-            "file": path.to_string_lossy(),
-            "rows": report.rows,
-            "created": counts.created,
-            "unchanged": counts.unchanged,
-            "merged": counts.merged,
-            "members_added": counts.members_added,
-            "members_unchanged": counts.members_unchanged,
-            "collections_made": counts.collections_made,
-            "ses_registered": counts.ses_registered,
-            "accounts_made": counts.accounts_made,
-            "rejected": report.rejected,
-            "partial": report.partial,
-            "reasons": by_reason(&report.rejects),
-            "rejects": shown,
-            "resumed_from": report.resumed_from,
-            "changed": !report.changed_nothing(),
-            "notes": report.notes,
-            "seconds": report.elapsed.as_secs_f64(),
-        }));
+        let rejects = report.rejects_shown.iter().map(|reject| RejectView {
+            line: reject.line,
+            reason: reject.reason.name(),
+            detail: &reject.detail,
+        });
+        return out.json(&ImportView {
+            file: path.to_string_lossy(),
+            rows: report.rows,
+            created: counts.created,
+            unchanged: counts.unchanged,
+            merged: counts.merged,
+            members_added: counts.members_added,
+            members_unchanged: counts.members_unchanged,
+            collections_made: counts.collections_made,
+            ses_registered: counts.ses_registered,
+            accounts_made: counts.accounts_made,
+            rejected: report.rejected,
+            partial: report.partial,
+            reasons: by_reason(&report.rejects),
+            rejects: rejects.collect(),
+            resumed_from: report.resumed_from,
+            changed: !report.changed_nothing(),
+            notes: &report.notes,
+            seconds: report.elapsed.as_secs_f64(),
+        });
     }
     if out.style.quiet {
         return Ok(());
@@ -463,29 +505,52 @@ pub async fn verify(context: &mut Context, args: VerifyArgs, global: &Global) ->
     Ok(())
 }
 
+/// Difference between a listing and the catalogue.
+#[derive(Serialize)]
+struct DifferenceView<'a> {
+    line: u64,
+    lfn: &'a str,
+    what: &'a str,
+    given: &'a str,
+    found: &'a str,
+}
+
+/// Listing that was compared with the catalogue.
+#[derive(Serialize)]
+struct VerifyView<'a> {
+    file: Cow<'a, str>,
+    rows: u64,
+    same: u64,
+    different: u64,
+    missing: u64,
+    rejected: u64,
+    reasons: BTreeMap<&'static str, u64>,
+    differences: Vec<DifferenceView<'a>>,
+    holds: bool,
+    seconds: f64,
+}
+
 fn show_verify(context: &mut Context, path: &Path, report: &VerifyReport) -> Result<(), Failure> {
     if context.out.style.json {
-        let shown: Vec<_> = report
-            .shown
-            .iter()
-            .map(|one| {
-                serde_json::json!({
-                    "line": one.line, "lfn": one.lfn, "what": one.what, "given": one.given, "found": one.found
-                })
-            })
-            .collect();
-        return context.out.json(&serde_json::json!({
-            "file": path.to_string_lossy(),
-            "rows": report.rows,
-            "same": report.same,
-            "different": report.different,
-            "missing": report.missing,
-            "rejected": report.rejected,
-            "reasons": by_reason(&report.rejects),
-            "differences": shown,
-            "holds": report.holds(),
-            "seconds": report.elapsed.as_secs_f64(),
-        }));
+        let differences = report.shown.iter().map(|one| DifferenceView {
+            line: one.line,
+            lfn: &one.lfn,
+            what: one.what,
+            given: &one.given,
+            found: &one.found,
+        });
+        return context.out.json(&VerifyView {
+            file: path.to_string_lossy(),
+            rows: report.rows,
+            same: report.same,
+            different: report.different,
+            missing: report.missing,
+            rejected: report.rejected,
+            reasons: by_reason(&report.rejects),
+            differences: differences.collect(),
+            holds: report.holds(),
+            seconds: report.elapsed.as_secs_f64(),
+        });
     }
     if context.out.style.quiet {
         return Ok(());
@@ -587,6 +652,21 @@ fn format_of_name(path: Option<&Path>) -> Format {
     }
 }
 
+/// Listing that was exported.
+#[derive(Serialize)]
+struct ExportView<'a> {
+    file: Cow<'a, str>,
+    entries: u64,
+    files: u64,
+    members: u64,
+    bytes: u64,
+    catalogue: Option<&'a str>,
+    revision: Option<u64>,
+    timeline: Option<String>,
+    notes: &'a [String],
+    seconds: f64,
+}
+
 fn show_export(
     out: &mut Out,
     path: &Path,
@@ -594,18 +674,18 @@ fn show_export(
     catalogue: Option<&str>,
 ) -> Result<(), Failure> {
     if out.style.json {
-        return out.json(&serde_json::json!({
-            "file": path.to_string_lossy(),
-            "entries": report.entries,
-            "files": report.files,
-            "members": report.members,
-            "bytes": report.bytes,
-            "catalogue": catalogue,
-            "revision": report.position.map(|position| position.revision.0),
-            "timeline": report.position.and_then(|position| position.timeline).map(|tag| tag.to_string()),
-            "notes": report.notes,
-            "seconds": report.elapsed.as_secs_f64(),
-        }));
+        return out.json(&ExportView {
+            file: path.to_string_lossy(),
+            entries: report.entries,
+            files: report.files,
+            members: report.members,
+            bytes: report.bytes,
+            catalogue,
+            revision: report.position.map(|position| position.revision.0),
+            timeline: report.position.and_then(|position| position.timeline).map(|tag| tag.to_string()),
+            notes: &report.notes,
+            seconds: report.elapsed.as_secs_f64(),
+        });
     }
     if out.style.quiet {
         return Ok(());
@@ -662,17 +742,29 @@ pub async fn generate_listing(args: GenerateArgs, global: &Global, style: Style)
     Ok(0)
 }
 
+/// Sample that was generated.
+#[derive(Serialize)]
+struct GeneratedView<'a> {
+    place: &'a str,
+    entries: u64,
+    files: u64,
+    members: u64,
+    created: u64,
+    unchanged: u64,
+    seconds: f64,
+}
+
 fn show_generated(out: &mut Out, place: &str, made: &Generated) -> Result<(), Failure> {
     if out.style.json {
-        return out.json(&serde_json::json!({
-            "place": place,
-            "entries": made.entries,
-            "files": made.files,
-            "members": made.members,
-            "created": made.created,
-            "unchanged": made.unchanged,
-            "seconds": made.elapsed.as_secs_f64(),
-        }));
+        return out.json(&GeneratedView {
+            place,
+            entries: made.entries,
+            files: made.files,
+            members: made.members,
+            created: made.created,
+            unchanged: made.unchanged,
+            seconds: made.elapsed.as_secs_f64(),
+        });
     }
     if out.style.quiet {
         return Ok(());

@@ -8,7 +8,7 @@ use exacat_store_embedded::{
     EmbeddedSettings, EmbeddedStore, Inspection, RepairOptions, RepairProgress, Repaired, on_blocking_thread,
 };
 use exacat_wire::json;
-use serde_json::json;
+use serde::Serialize;
 
 use super::service::audit_text;
 use crate::args::{FsckArgs, Global};
@@ -41,22 +41,34 @@ pub async fn offline(args: FsckArgs, global: &Global, style: Style) -> Result<u8
     shown.map(|()| 0)
 }
 
+/// Data directory that was inspected.
+#[derive(Serialize)]
+struct InspectionView<'a> {
+    #[serde(flatten)]
+    audit: json::AuditOut<'a>,
+    problems: &'a [String],
+    segments: u64,
+    records: u64,
+    runs: u64,
+    rows: u64,
+    torn: bool,
+    replayed: bool,
+}
+
 /// Shows the result of an inspection; returns an error if something is wrong.
 fn show_inspection(out: &mut Out, found: &Inspection) -> Result<(), Failure> {
     let wrong = found.audit.findings_total + found.problems.len() as u64;
     if out.style.json {
-        let mut shown = json!(json::audit(&found.audit));
-        if let Some(fields) = shown.as_object_mut() {
-            fields.insert("revision".to_owned(), json!(found.revision.0));
-            fields.insert("problems".to_owned(), json!(found.problems));
-            fields.insert("segments".to_owned(), json!(found.segments));
-            fields.insert("records".to_owned(), json!(found.records));
-            fields.insert("runs".to_owned(), json!(found.runs));
-            fields.insert("rows".to_owned(), json!(found.rows));
-            fields.insert("torn".to_owned(), json!(found.torn));
-            fields.insert("replayed".to_owned(), json!(found.replayed));
-        }
-        out.json(&shown)?;
+        out.json(&InspectionView {
+            audit: json::AuditOut { revision: found.revision.0, ..json::audit(&found.audit) },
+            problems: &found.problems,
+            segments: found.segments,
+            records: found.records,
+            runs: found.runs,
+            rows: found.rows,
+            torn: found.torn,
+            replayed: found.replayed,
+        })?;
     } else {
         audit_text(out, &found.audit)?;
         for problem in &found.problems {
@@ -94,22 +106,38 @@ async fn repair(args: FsckArgs, store: PathBuf, global: &Global, out: &mut Out) 
     show_repaired(out, &repaired)
 }
 
+/// Data directory that was repaired.
+#[derive(Serialize)]
+struct RepairedView<'a> {
+    problems: &'a [String],
+    repairs: &'a [String],
+    losses: Vec<json::FindingOut<'a>>,
+    losses_total: u64,
+    done: bool,
+    revision: u64,
+    time: String,
+    entries: u64,
+    digest: String,
+    oldest: u64,
+    replaced_copy: Option<&'a str>,
+}
+
 fn show_repaired(out: &mut Out, repaired: &Repaired) -> Result<(), Failure> {
     let replaced_copy = repaired.replaced_copy.as_ref().map(|path| path.display().to_string());
     if out.style.json {
-        out.json(&json!({
-            "problems": repaired.problems,
-            "repairs": repaired.repairs,
-            "losses": json::findings(&repaired.losses),
-            "losses_total": repaired.losses_total,
-            "done": repaired.done,
-            "revision": repaired.revision.0,
-            "time": repaired.time.to_string(),
-            "entries": repaired.entries,
-            "digest": format!("{:032x}", repaired.digest),
-            "oldest": repaired.oldest.0,
-            "replaced_copy": replaced_copy,
-        }))?;
+        out.json(&RepairedView {
+            problems: &repaired.problems,
+            repairs: &repaired.repairs,
+            losses: json::findings(&repaired.losses),
+            losses_total: repaired.losses_total,
+            done: repaired.done,
+            revision: repaired.revision.0,
+            time: repaired.time.to_string(),
+            entries: repaired.entries,
+            digest: format!("{:032x}", repaired.digest),
+            oldest: repaired.oldest.0,
+            replaced_copy: replaced_copy.as_deref(),
+        })?;
     } else {
         let would = repaired.losses_total > 0 && !repaired.done;
         let (mend, lose) = if would { ("WOULD MEND", "WOULD LOSE") } else { ("MENDED", "LOST") };

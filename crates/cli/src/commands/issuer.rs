@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use exacat_model::{AccountName, Error, Lfn};
 use exacat_server::issuers::{IssuerSettings, Profile, check, list, save};
+use serde::Serialize;
 
 use crate::args::{Connection, IssuerCommand, ProfileArg};
 use crate::connect::data_directory;
@@ -80,14 +81,28 @@ fn done(out: &mut Out, url: &str) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Configured issuer of tokens.
+#[derive(Serialize)]
+struct IssuerView<'a> {
+    issuer: &'a str,
+    profile: &'static str,
+    audiences: &'a [String],
+    base: &'a str,
+    user: Option<&'a str>,
+    ca: Option<String>,
+}
+
 fn show(out: &mut Out, all: &[IssuerSettings]) -> Result<(), Failure> {
     if out.style.json {
         return all.iter().try_for_each(|issuer| {
-            out.json(&serde_json::json!({
-                "issuer": issuer.url, "profile": issuer.profile.name(), "audiences": issuer.audiences,
-                "base": issuer.base_path, "user": issuer.user,
-                "ca": issuer.ca.as_ref().map(|path| path.display().to_string()),
-            }))
+            out.json(&IssuerView {
+                issuer: &issuer.url,
+                profile: issuer.profile.name(),
+                audiences: &issuer.audiences,
+                base: &issuer.base_path,
+                user: issuer.user.as_deref(),
+                ca: issuer.ca.as_ref().map(|path| path.display().to_string()),
+            })
         });
     }
     if all.is_empty() {

@@ -3,6 +3,7 @@
 use exacat_model::{Answer, Error, ErrorKind, Kind, Lfn, Mode, Operation, Result as ModelResult};
 use exacat_wire::json;
 use futures::stream::{self, StreamExt};
+use serde::Serialize;
 
 use crate::args::{LnArgs, MkdirArgs, MvArgs, RmArgs, RmdirArgs};
 use crate::context::Context;
@@ -98,6 +99,14 @@ pub async fn rm(context: &mut Context, args: RmArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Entry that would be removed.
+#[derive(Serialize)]
+struct WouldRemoveView<'a> {
+    lfn: &'a str,
+    dry_run: bool,
+    usage: json::UsageOut,
+}
+
 /// Shows entries that would be removed.
 async fn would_remove(context: &mut Context, lfns: &[Lfn], args: &RmArgs) -> Result<(), Failure> {
     if lfns.is_empty() {
@@ -128,9 +137,11 @@ async fn would_remove(context: &mut Context, lfns: &[Lfn], args: &RmArgs) -> Res
         }
         match usage {
             Err(error) => context.fail(lfn.as_str(), &error),
-            Ok(usage) if context.out.style.json => context.out.json(&serde_json::json!({
-                "lfn": lfn.as_str(), "dry_run": true, "usage": json::usage(&usage)
-            }))?,
+            Ok(usage) if context.out.style.json => context.out.json(&WouldRemoveView {
+                lfn: lfn.as_str(),
+                dry_run: true,
+                usage: json::usage(&usage),
+            })?,
             Ok(usage) => {
                 let what = human::usage(&context.out, &usage);
                 let line = format!("would remove {}: {what}", context.out.name(lfn.as_str()));

@@ -1,6 +1,7 @@
 //! `schema`: the tables of a catalogue on a cluster.
 
 use exacat_store_cassandra::{CassandraSettings, SchemaStatus, check_schema, create_schema, upgrade_schema};
+use serde::Serialize;
 
 use crate::args::SchemaCommand;
 use crate::failure::Failure;
@@ -30,6 +31,15 @@ pub async fn schema(command: SchemaCommand, style: Style) -> Result<u8, Failure>
     Ok(0)
 }
 
+/// Schema of a cluster.
+#[derive(Serialize)]
+struct SchemaView<'a> {
+    keyspace: &'a str,
+    found: Option<u32>,
+    known: u32,
+    catalogue: Option<String>,
+}
+
 fn show(
     out: &mut Out,
     cluster: &CassandraSettings,
@@ -37,12 +47,12 @@ fn show(
     done: &str,
 ) -> Result<(), Failure> {
     if out.style.json {
-        return out.json(&serde_json::json!({
-            "keyspace": cluster.keyspace,
-            "found": status.found,
-            "known": status.known,
-            "catalogue": status.catalogue.map(|id| id.to_string()),
-        }));
+        return out.json(&SchemaView {
+            keyspace: &cluster.keyspace,
+            found: status.found,
+            known: status.known,
+            catalogue: status.catalogue.map(|id| id.to_string()),
+        });
     }
     let found = status.found.map_or("no catalogue".to_owned(), |version| format!("schema version {version}"));
     out.line(format!(

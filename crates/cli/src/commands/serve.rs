@@ -12,6 +12,7 @@ use exacat_server::{
 use exacat_store::{CLOCK_JUMP_RANGE, WatchedClock};
 use exacat_store_cassandra::CassandraSettings;
 use exacat_store_embedded::HistoryKept;
+use serde::Serialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -271,6 +272,19 @@ fn log(args: &ServeArgs) -> Result<(), Failure> {
     started.map_err(|error| Failure::local(format!("cannot start the log: {error}")))
 }
 
+/// Addresses of a service that has started.
+#[derive(Serialize)]
+struct AddressesView {
+    data: String,
+    native: Option<String>,
+    socket: Option<String>,
+    http: Option<String>,
+    jalien: Option<String>,
+    xrootd: Option<String>,
+    certificate: String,
+    admin_token: String,
+}
+
 /// Prints the addresses. The starter of the service may have closed the output: then nobody needs
 /// them.
 fn announce(addresses: &Addresses, directory: &Path, style: Style) -> Result<(), Failure> {
@@ -281,16 +295,16 @@ fn announce(addresses: &Addresses, directory: &Path, style: Style) -> Result<(),
     let jalien = addresses.jalien.map(|address| format!("wss://{address}/websocket/json"));
     let xrootd = addresses.xrootd.map(|address| format!("root://{address}"));
     let written = if style.json {
-        out.json(&serde_json::json!({
-            "data": shown(directory),
-            "native": native,
-            "socket": socket,
-            "http": http,
-            "jalien": jalien,
-            "xrootd": xrootd,
-            "certificate": shown(&addresses.certificate),
-            "admin_token": shown(&addresses.admin_token),
-        }))
+        out.json(&AddressesView {
+            data: shown(directory),
+            native,
+            socket,
+            http,
+            jalien,
+            xrootd,
+            certificate: shown(&addresses.certificate),
+            admin_token: shown(&addresses.admin_token),
+        })
     } else if style.quiet {
         return Ok(());
     } else {

@@ -13,7 +13,7 @@ use exacat_store_embedded::{
     on_blocking_thread,
 };
 use exacat_wire::json::{self, DifferenceKind};
-use serde_json::json;
+use serde::Serialize;
 
 use crate::args::{BackupArgs, CloneArgs, Connection, Global, RestoreArgs, SnapshotCommand};
 use crate::connect::data_directory;
@@ -160,11 +160,55 @@ fn show_check(out: &mut Out, name: &SnapshotName, check: &SnapshotCheck) -> Resu
     Ok((!check.problems.is_empty()).then(|| Error::new(ErrorKind::Corrupt, format!("{wrong} found"))))
 }
 
+/// Snapshot that was dropped.
+#[derive(Serialize)]
+struct DroppedView<'a> {
+    name: &'a str,
+    dropped: bool,
+}
+
+/// Data directory that a snapshot was cloned into.
+#[derive(Serialize)]
+struct CloneView<'a> {
+    name: &'a str,
+    data: String,
+    revision: u64,
+    entries: u64,
+}
+
+/// Catalogue that was restored.
+#[derive(Serialize)]
+struct RestoredView {
+    revision: u64,
+    time: String,
+    entries: u64,
+    digest: String,
+    oldest: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replaced_copy: Option<String>,
+}
+
+/// Backup in a directory of backups.
+#[derive(Serialize)]
+struct BackupView<'a> {
+    name: &'a str,
+    revision: u64,
+    time: String,
+    entries: u64,
+}
+
+/// Directory of backups that was verified.
+#[derive(Serialize)]
+struct VerifiedView<'a> {
+    directory: &'a str,
+    problems: &'a [String],
+}
+
 async fn drop_all(context: &mut Context, names: Vec<String>) -> Result<(), Failure> {
     for name in context.parsed(names, SnapshotName::parse) {
         match context.call(Operation::SnapshotDrop { name: name.clone() }).await {
             Ok(Answer::Done { .. }) if context.out.style.json => {
-                context.out.json(&json!({"name": name.as_str(), "dropped": true}))?;
+                context.out.json(&DroppedView { name: name.as_str(), dropped: true })?;
             }
             Ok(Answer::Done { .. }) => {}
             Ok(other) => return Err(Failure::unexpected(&other)),
@@ -258,12 +302,12 @@ pub async fn clone(args: CloneArgs, connection: &Connection, style: Style) -> Re
     })?;
     let mut out = Out::new(style);
     if style.json {
-        out.json(&json!({
-            "name": args.name,
-            "data": args.directory.display().to_string(),
-            "revision": cloned.revision.0,
-            "entries": cloned.entries,
-        }))?;
+        out.json(&CloneView {
+            name: &args.name,
+            data: args.directory.display().to_string(),
+            revision: cloned.revision.0,
+            entries: cloned.entries,
+        })?;
     } else if !style.quiet {
         let (entries, shown) = (plural(cloned.entries, "entry"), args.directory.display());
         out.line(format!("{shown}: {entries}, as of revision {} of {}", cloned.revision.0, args.name))?;
@@ -357,17 +401,14 @@ fn show_step(bar: &mut Bar, step: &RestoreProgress) {
 
 fn show_restored(out: &mut Out, restored: &Restored) -> Result<(), Failure> {
     if out.style.json {
-        let mut shown = json!({
-            "revision": restored.revision.0,
-            "time": restored.time.to_string(),
-            "entries": restored.entries,
-            "digest": hex(restored.digest),
-            "oldest": restored.oldest.0,
+        return out.json(&RestoredView {
+            revision: restored.revision.0,
+            time: restored.time.to_string(),
+            entries: restored.entries,
+            digest: hex(restored.digest),
+            oldest: restored.oldest.0,
+            replaced_copy: restored.replaced_copy.as_ref().map(|path| path.display().to_string()),
         });
-        if let (Some(aside), Some(fields)) = (&restored.replaced_copy, shown.as_object_mut()) {
-            fields.insert("replaced_copy".to_owned(), json!(aside.display().to_string()));
-        }
-        return out.json(&shown);
     }
     if out.style.quiet {
         return Ok(());
@@ -399,7 +440,7 @@ pub async fn backups(args: &BackupArgs, global: &Global, style: Style) -> Result
             let (name, revision) = (backup.name.as_str(), backup.revision.0);
             if style.json {
                 let (time, entries) = (backup.time.to_string(), backup.entries);
-                out.json(&json!({"name": name, "revision": revision, "time": time, "entries": entries}))?;
+                out.json(&BackupView { name, revision, time, entries })?;
             }
             let minute = human::minute(backup.time);
             table.row([name.to_owned(), revision.to_string(), minute, backup.entries.to_string()]);
@@ -418,7 +459,7 @@ pub async fn backups(args: &BackupArgs, global: &Global, style: Style) -> Result
     });
     let problems = problems.await.map_err(about)?;
     if style.json {
-        out.json(&json!({"directory": shown, "problems": problems}))?;
+        out.json(&VerifiedView { directory: &shown, problems: &problems })?;
     } else {
         for problem in &problems {
             let line = format!("WRONG {}", out.name(problem));

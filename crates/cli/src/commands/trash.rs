@@ -6,6 +6,7 @@ use exacat_model::{
     Answer, Cursor, Error, HasRevision, Lfn, OnTimeline, Operation, TimelineTag, TrashId, TrashItem,
 };
 use exacat_wire::json;
+use serde::Serialize;
 
 use crate::args::{OrderArgs, SortArg, TrashCommand};
 use crate::context::{Context, PAGE_ITEMS};
@@ -208,6 +209,15 @@ async fn purge(context: &mut Context, items: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Item that would be purged.
+#[derive(Serialize)]
+struct WouldPurgeView<'a> {
+    id: String,
+    lfn: &'a str,
+    dry_run: bool,
+    usage: json::UsageOut,
+}
+
 /// Shows items that would be purged; without `items`, all of them.
 async fn would_purge(context: &mut Context, items: &[String]) -> Result<(), Failure> {
     let mut wanted: HashMap<OnTimeline<TrashId>, String> = HashMap::new();
@@ -232,9 +242,12 @@ async fn would_purge(context: &mut Context, items: &[String]) -> Result<(), Fail
             }
             if context.out.style.json {
                 let usage = json::usage(&item.usage);
-                context.out.json(&serde_json::json!({
-                    "id": id.to_string(), "lfn": item.lfn.as_str(), "dry_run": true, "usage": usage
-                }))?;
+                context.out.json(&WouldPurgeView {
+                    id: id.to_string(),
+                    lfn: item.lfn.as_str(),
+                    dry_run: true,
+                    usage,
+                })?;
                 continue;
             }
             let what = human::usage(&context.out, &item.usage);

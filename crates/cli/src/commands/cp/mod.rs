@@ -6,6 +6,7 @@ mod content;
 mod place;
 mod program;
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -17,7 +18,7 @@ use exacat_model::{
     ReplicaState, SeName, TokenId,
 };
 use exacat_wire::json;
-use serde_json::json;
+use serde::Serialize;
 
 use self::content::Content;
 use self::place::{Side, Spec, Wish};
@@ -39,6 +40,27 @@ const LOOK_EVERY: Duration = Duration::from_millis(300);
 const LOOK_EVERY_MAX: Duration = Duration::from_secs(5);
 /// Checksums of written files: storage elements make the first, `alien.py` asks for the second.
 const MADE: [ChecksumAlgorithm; 2] = [ChecksumAlgorithm::Adler32, ChecksumAlgorithm::Md5];
+
+/// File that was copied from a storage element.
+#[derive(Serialize)]
+struct DownloadView<'a> {
+    lfn: &'a str,
+    file: Cow<'a, str>,
+    guid: String,
+    size: Option<u64>,
+    checksums: Vec<String>,
+    se: &'a str,
+    seconds: f64,
+}
+
+/// File that was copied to storage elements.
+#[derive(Serialize)]
+struct UploadView<'a> {
+    #[serde(flatten)]
+    whereis: json::WhereisOut<'a>,
+    file: Cow<'a, str>,
+    seconds: f64,
+}
 
 /// `exacat cp`
 pub async fn cp(context: &mut Context, args: &CpArgs, global: &Global) -> Result<(), Failure> {
@@ -162,15 +184,15 @@ impl Copying<'_> {
                     if context.out.style.json {
                         let checksums: Vec<String> =
                             whereis.checksums.iter().map(ToString::to_string).collect();
-                        return context.out.json(&json!({
-                            "lfn": lfn.as_str(),
-                            "file": path.to_string_lossy(),
-                            "guid": whereis.guid.to_string(),
-                            "size": whereis.size,
-                            "checksums": checksums,
-                            "se": se.as_str(),
-                            "seconds": began.elapsed().as_secs_f64(),
-                        }));
+                        return context.out.json(&DownloadView {
+                            lfn: lfn.as_str(),
+                            file: path.to_string_lossy(),
+                            guid: whereis.guid.to_string(),
+                            size: whereis.size,
+                            checksums,
+                            se: se.as_str(),
+                            seconds: began.elapsed().as_secs_f64(),
+                        });
                     }
                     return self.tell(context, &format!("{lfn} from {se}"), whereis.size, began);
                 }
@@ -278,13 +300,11 @@ impl Copying<'_> {
         }
         let whereis = self.whereis(context, &lfn).await.map_err(about)?;
         if context.out.style.json {
-            let mut told = serde_json::to_value(json::whereis(&FileRef::Lfn(lfn.clone()), &whereis))
-                .map_err(|error| Failure::local(error.to_string()))?;
-            if let Some(told) = told.as_object_mut() {
-                told.insert("file".to_owned(), json!(from.to_string_lossy()));
-                told.insert("seconds".to_owned(), json!(began.elapsed().as_secs_f64()));
-            }
-            return context.out.json(&told);
+            return context.out.json(&UploadView {
+                whereis: json::whereis(&FileRef::Lfn(lfn.clone()), &whereis),
+                file: from.to_string_lossy(),
+                seconds: began.elapsed().as_secs_f64(),
+            });
         }
         let ses: Vec<&str> =
             whereis.replicas.iter().filter_map(|at| at.se.as_ref()).map(SeName::as_str).collect();
