@@ -17,6 +17,13 @@ mv "$debug.new" "$debug"
 strip -o "$new" "$exacat"
 objcopy --add-gnu-debuglink="$debug" "$new"
 chmod 755 "$new"
+# The stripped program has no names: a function has one only through the link.
+main=$(nm --defined-only "$debug" | awk '$3 == "main" { print $1 }')
+found=$(addr2line -f -e "$new" "0x$main")
+if [ "${found%%$'\n'*}" != main ]; then
+    echo "install: the debug link does not lead from the program to $debug" >&2
+    exit 1
+fi
 # Last, and at once: a running service keeps the file that it was started from.
 mv "$new" "$directory/exacat"
 du -h --apparent-size "$directory/exacat" "$debug" | sed 's/^/installed: /'
