@@ -12,7 +12,7 @@ mod random;
 
 use jwt_issuer::{
     ISSUER, RSA, Signer, base64, claims, ed25519, header, issuer, jwks, key_set, p256, p384, rsa, rsa_jwk,
-    verify_now, with, without,
+    short_rsa, verify_now, with, without,
 };
 use random::Random;
 
@@ -318,7 +318,7 @@ fn rsa_key_of_1024_bits_is_not_used() {
     };
     let set = |key: &RsaPrivateKey| key_set(&[with(rsa_jwk(key), "kid", "r")]);
     assert_eq!(outcome(&sign(&RSA), &set(&RSA)), Ok(()));
-    let short = RsaPrivateKey::new(&mut rsa::rand_core::OsRng, 1024).unwrap();
+    let short = short_rsa();
     assert_eq!(outcome(&sign(&short), &set(&short)), Err("unknown key"));
     assert_eq!(set(&short).skipped(), 1);
 }

@@ -14,7 +14,7 @@ use ring::signature::{
     RSA_PKCS1_SHA512, RsaEncoding, RsaKeyPair,
 };
 use rsa::RsaPrivateKey;
-use rsa::pkcs1::EncodeRsaPrivateKey;
+use rsa::pkcs1::{DecodeRsaPrivateKey, EncodeRsaPrivateKey};
 use rsa::traits::PublicKeyParts;
 use serde_json::{Value, json};
 
@@ -51,9 +51,14 @@ pub fn p256() -> (Signer, Signer) {
     (ecdsa(with, pkcs8.as_ref()), ecdsa(&ECDSA_P256_SHA256_ASN1_SIGNING, pkcs8.as_ref()))
 }
 
-/// An RSA key of 2048 bits.
+/// An RSA key of 2048 bits, for tests alone: making one takes up to seconds.
 pub static RSA: LazyLock<RsaPrivateKey> =
-    LazyLock::new(|| RsaPrivateKey::new(&mut rsa::rand_core::OsRng, 2048).unwrap());
+    LazyLock::new(|| RsaPrivateKey::from_pkcs1_pem(include_str!("test-rsa-2048.pem")).unwrap());
+
+/// An RSA key of 1024 bits, for tests alone.
+pub fn short_rsa() -> RsaPrivateKey {
+    RsaPrivateKey::from_pkcs1_pem(include_str!("test-rsa-1024.pem")).unwrap()
+}
 
 pub fn rsa(algorithm: &str) -> Signer {
     let encoding: &'static dyn RsaEncoding = match algorithm {
