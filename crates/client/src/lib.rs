@@ -41,6 +41,8 @@ mod settings;
 mod shared;
 mod slots;
 mod target;
+#[cfg(test)]
+mod tests;
 mod tls;
 
 pub use calls::Caller;

@@ -541,7 +541,7 @@ pub(crate) fn remaining_ms(deadline: Instant, now: Instant) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::sync::Arc;
 
     use exacat_model::{Guid, Lfn, Operation, TimeMs, TimelineId};
@@ -553,16 +553,12 @@ mod tests {
     use super::*;
     use crate::clock::ServerClock;
 
-    fn shared() -> Arc<Shared> {
+    /// Returns what a server with these limits says at the handshake.
+    pub(crate) fn greeting(limits: Limits) -> Greeting {
         let server = HelloAck {
             version: PROTOCOL_VERSION,
             features: 0,
-            limits: Limits {
-                frame_bytes_max: 1 << 20,
-                requests_in_flight_max: 100,
-                batch_operations_max: 50,
-                idle_ms_max: 0,
-            },
+            limits,
             server: "none".to_owned(),
             catalogue: Guid([0; 16]),
             timeline: TimelineId([0; 16]),
@@ -570,8 +566,18 @@ mod tests {
             time: TimeMs(0),
         };
         let identity = Identity { user: None, scope: Lfn::root(), write: true };
+        Greeting { server, identity, clock: Arc::new(ServerClock::new()) }
+    }
+
+    fn shared() -> Arc<Shared> {
+        let limits = Limits {
+            frame_bytes_max: 1 << 20,
+            requests_in_flight_max: 100,
+            batch_operations_max: 50,
+            idle_ms_max: 0,
+        };
         Arc::new(Shared::new(Terms {
-            greeting: Greeting { server, identity, clock: Arc::new(ServerClock::new()) },
+            greeting: greeting(limits),
             endpoint: Endpoint::Unix("/nowhere".into()),
             ping_after: Duration::from_secs(10),
             dead_after: Duration::from_secs(30),

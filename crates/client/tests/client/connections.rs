@@ -218,48 +218,6 @@ fn impatient() -> ClientSettings {
 }
 
 #[tokio::test]
-async fn an_idle_connection_is_kept_alive_by_pings() {
-    let pings = Arc::new(AtomicUsize::new(0));
-    let fake = Fake::serve_with(&pings, |count, _, mut conn| async move {
-        conn.greet().await;
-        while let Some((request, frame)) = conn.receive().await {
-            match frame {
-                Frame::Ping(echo) => {
-                    count.fetch_add(1, Ordering::SeqCst);
-                    conn.send(0, Frame::Pong(echo)).await;
-                }
-                Frame::Request(_) => conn.send(request, outcome(Ok(done(1)))).await,
-                other => panic!("not expected: {other:?}"),
-            }
-        }
-    });
-    let client = fake.client_with(impatient()).await;
-    let began = Instant::now();
-    // Longer than the client would wait for a silent server.
-    eventually("pings", || pings.load(Ordering::SeqCst) >= 5 && began.elapsed() > impatient().dead_after * 2)
-        .await;
-    assert_eq!(client.call(du()).await, Ok(done(1)));
-    assert_eq!(fake.connections(), 1);
-}
-
-#[tokio::test]
-async fn the_servers_idle_time_is_respected() {
-    let pings = Arc::new(AtomicUsize::new(0));
-    let fake = Fake::serve_with(&pings, |count, _, mut conn| async move {
-        conn.greet_as(hello_ack(Limits { idle_ms_max: 200, ..limits() })).await;
-        while let Some((_, frame)) = conn.receive().await {
-            if let Frame::Ping(echo) = frame {
-                count.fetch_add(1, Ordering::SeqCst);
-                conn.send(0, Frame::Pong(echo)).await;
-            }
-        }
-    });
-    // With its own settings the client would not ping for ten seconds.
-    let _client = fake.client().await;
-    eventually("pings", || pings.load(Ordering::SeqCst) >= 3).await;
-}
-
-#[tokio::test]
 async fn pings_of_the_server_are_answered() {
     let fake = Fake::serve(|_, mut conn| async move {
         conn.greet().await;
@@ -283,10 +241,8 @@ async fn a_silent_server_is_taken_for_dead() {
         while conn.receive().await.is_some() {}
     });
     let client = fake.client_with(impatient()).await;
-    let began = Instant::now();
     let answer = tokio::time::timeout(PATIENCE, client.call(du())).await.unwrap();
     assert_eq!(answer, Ok(done(2)));
-    assert!(began.elapsed() >= impatient().dead_after, "not before its time");
 }
 
 /// A server answers pings but forgets requests; the client recovers their permits.

@@ -239,11 +239,11 @@ impl Drop for Fake {
     }
 }
 
-/// Waits until a condition holds.
+/// Waits until a condition holds. Looks again whenever the other tasks have had their turn.
 pub async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let waited = tokio::time::timeout(PATIENCE, async {
         while !holds() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            tokio::task::yield_now().await;
         }
     });
     waited.await.unwrap_or_else(|_| panic!("never came to be: {what}"));

@@ -16,11 +16,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use exacat_model::UserId;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 /// Charge for work before its duration is known: 1 ms.
 const ESTIMATE_NS: u64 = 1_000_000;
@@ -304,54 +305,40 @@ mod tests {
         assert!(turn(&mut crowd[0]).is_some());
     }
 
-    #[test]
-    fn two_users_share_evenly_whatever_each_asks_for() {
-        let lane = Lane::new(1, 1000, 1000);
-        let mut waiting: Vec<(u32, Entered)> = Vec::new();
-        for _ in 0..100 {
-            waiting.push((1, enter(&lane, ONE)));
-        }
-        for _ in 0..10 {
-            waiting.push((2, enter(&lane, TWO)));
-        }
+    /// Serves so many of those that wait, one after the other, each for ten milliseconds. Returns
+    /// the users in the order in which they were served.
+    async fn served(mut waiting: Vec<(u32, Entered)>, count: usize) -> Vec<u32> {
         let mut served = Vec::new();
-        while !waiting.is_empty() {
-            let position = waiting.iter_mut().position(|(user, entered)| {
-                turn(entered)
-                    .map(|mut turn| {
-                        // Pretend that each took ten milliseconds.
-                        turn.since = Instant::now().checked_sub(Duration::from_millis(10)).unwrap();
-                        served.push(*user);
-                    })
-                    .is_some()
-            });
-            waiting.remove(position.expect("somebody's turn"));
+        while served.len() < count {
+            let next =
+                waiting.iter_mut().enumerate().find_map(|(at, (_, entered))| Some((at, turn(entered)?)));
+            let (at, turn) = next.expect("somebody's turn");
+            tokio::time::advance(Duration::from_millis(10)).await;
+            drop(turn);
+            served.push(waiting.remove(at).0);
         }
+        served
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn two_users_share_evenly_whatever_each_asks_for() {
+        let lane = Lane::new(1, 1000, 1000);
+        let mut waiting: Vec<(u32, Entered)> = (0..100).map(|_| (1, enter(&lane, ONE))).collect();
+        waiting.extend((0..10).map(|_| (2, enter(&lane, TWO))));
+        let served = served(waiting, 110).await;
         let last_of_two = served.iter().rposition(|user| *user == 2).unwrap();
         assert!(last_of_two <= 22, "served in the order {served:?}");
     }
 
-    #[test]
-    fn weight_gives_more_turns() {
+    #[tokio::test(start_paused = true)]
+    async fn weight_gives_more_turns() {
         let lane = Lane::new(1, 1000, 1000);
         let mut waiting: Vec<(u32, Entered)> = Vec::new();
         for _ in 0..100 {
             waiting.push((1, enter(&lane, ONE)));
             waiting.push((2, lane.enter(TWO, 3, Step::First).unwrap()));
         }
-        let mut served = Vec::new();
-        while served.len() < 80 {
-            let position = waiting.iter_mut().position(|(user, entered)| {
-                turn(entered)
-                    .map(|mut turn| {
-                        turn.since = Instant::now().checked_sub(Duration::from_millis(10)).unwrap();
-                        served.push(*user);
-                    })
-                    .is_some()
-            });
-            waiting.remove(position.expect("somebody's turn"));
-        }
-        let of_two = served.iter().filter(|user| **user == 2).count();
+        let of_two = served(waiting, 80).await.iter().filter(|user| **user == 2).count();
         assert!((57..=63).contains(&of_two), "{of_two} of 80 for the one that counts three times");
     }
 

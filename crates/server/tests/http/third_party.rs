@@ -4,8 +4,9 @@ use exacat_model::operation::SeSettings;
 use exacat_model::{Operation, SeStatus};
 
 use crate::store::{Manner, Stores, place};
-use crate::web::{Answer, PATIENCE, Web};
+use crate::web::{Answer, Web};
 use crate::world::World;
+use exacat_testkit::waiting::eventually_so;
 
 /// Most bytes of a body that the server relays.
 const RELAY_BYTES_MAX: usize = 16 << 20;
@@ -55,11 +56,8 @@ async fn nothing_reserved(web: &mut Web) {
 }
 
 async fn until_nothing_reserved(web: &mut Web) {
-    let end = tokio::time::Instant::now() + PATIENCE;
-    while web.get("/api/v1/uploads").await.json()["items"] != serde_json::json!([]) {
-        assert!(tokio::time::Instant::now() < end, "a reservation stays");
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
+    let none = async || web.get("/api/v1/uploads").await.json()["items"] == serde_json::json!([]);
+    eventually_so("the end of the reservation", none).await;
 }
 
 async fn copy(web: &mut Web, target: &str, headers: &[(&str, &str)]) -> Answer {

@@ -428,40 +428,6 @@ async fn a_client_that_never_reads_is_disconnected() {
     assert_eq!(world.figure("server", "connections_stalled").await, 1);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn pages_on_their_way_to_a_slow_reader_are_bounded() {
-    let world = World::with_limits(|limits| limits.output_bytes_max = 64 << 10).await;
-    world.files("/d", 1000).await;
-    let mut client = Client::admin(&world).await;
-    for request in 1..=200 {
-        client.write(&Client::pipelined(request, [list(1000)])).await;
-    }
-    // The server makes as many as fit into the socket, the output and the rooms; then it stops.
-    let settled = soon("the listings to pause", async {
-        let mut before = u64::MAX;
-        loop {
-            let now = world.hooks.lists.load(Ordering::SeqCst);
-            if now == before && now > 0 {
-                return now;
-            }
-            before = now;
-            tokio::time::sleep(Duration::from_millis(300)).await;
-        }
-    })
-    .await;
-    assert!(settled < 100, "{settled} pages were made for one who does not read");
-    let mut answered = 0;
-    while answered < 200 {
-        match client.expect().await {
-            (_, Frame::Answer(Answer::Entries { items, .. })) => {
-                assert_eq!(items.len(), 1000);
-                answered += 1;
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-}
-
 /// Requests pages and look-ups without end, and reads nothing, until the server stops reading.
 async fn asks_and_reads_nothing(world: &World, operation: &Operation) -> (Client, u64) {
     let mut client = Client::admin(world).await;

@@ -8,12 +8,12 @@ mod reply;
 mod tasks;
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use exacat_wire::native::encode_error;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
 use super::REFUSAL_TIME;

@@ -11,6 +11,8 @@
 
 mod conversation;
 mod requests;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -18,12 +20,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use exacat_model::{Error, ErrorKind};
 use exacat_wire::native::{FrameDecoder, encode_error, encode_goodbye, encode_ping};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Semaphore, mpsc};
+use tokio::time::Instant;
 
 use super::reply::{Outbox, Reply};
 use super::tasks::{self, Job, Rooms};
@@ -163,7 +166,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Connection {
             stopping: Box::pin(service.reached(Phase::Stopping)),
             ended: Box::pin(service.reached(Phase::Ended)),
-            timer: Box::pin(tokio::time::sleep_until((opened + limits.handshake_time).into())),
+            timer: Box::pin(tokio::time::sleep_until(opened + limits.handshake_time)),
             request_bytes: Bounded::new(limits.request_bytes_per_connection_max),
             streams: Bounded::new(limits.streams_per_connection_max),
             rooms: Rooms::new(&service.admission),
@@ -228,7 +231,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             let began = Instant::now();
             if self.backlog {
-                self.take_frames(began).await;
+                self.take_frames(began.into_std()).await;
                 self.start_together();
             }
             if began.elapsed() > TURN {
@@ -487,7 +490,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Ensures that the timer fires within `time`.
     fn wake_by(&mut self, time: Duration) {
-        let at = (Instant::now() + time).into();
+        let at = Instant::now() + time;
         if at < self.timer.deadline() {
             self.timer.as_mut().reset(at);
         }
@@ -516,7 +519,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let is_open = matches!(self.stage, Stage::Open(_)) && self.closing == Closing::No;
             let tell_time = is_open && due(self.told_time + TIME_TOLD_EVERY);
             let lingered = self.goodbye_since.is_some_and(|since| due(since + LINGER));
-            self.timer.as_mut().reset(next.into());
+            self.timer.as_mut().reset(next);
             if stalled {
                 count(&self.service.instruments.counts.stalled);
                 tracing::info!(peer = %self.peer, bytes = self.waiting_output(), "client does not read: disconnected");
@@ -542,7 +545,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 match self.pinged {
                     None => {
                         self.pinged = Some(now);
-                        self.timer.as_mut().reset((now + limits.idle_time).into());
+                        self.timer.as_mut().reset(now + limits.idle_time);
                         encode_ping(&mut self.output, self.service.catalogue.now().0);
                         return Poll::Ready(());
                     }
