@@ -7,11 +7,13 @@ use futures::future::BoxFuture;
 
 use crate::Catalogue;
 use crate::caller::Caller;
+use crate::quota::QuotaLimits;
 use crate::repeat::{check_id, fingerprint};
 use crate::steps;
 use crate::tokens::TokenRequest;
 use crate::trailing;
 use crate::upload::ReserveRequest;
+use crate::upload::UploadedCopy;
 
 /// Most attempts at an operation, if rights change between judgement and commit each time.
 const JUDGED_TRIES_MAX: usize = 16;
@@ -155,7 +157,8 @@ impl Catalogue {
                 .await
             }
             Operation::UploadCommit { guid, se, size, checksums } => {
-                boxed(self.upload_commit(caller, id, guid, se, size, checksums)).await
+                let copy = UploadedCopy { guid, se, size, checksums };
+                boxed(self.upload_commit(caller, id, copy)).await
             }
             Operation::UploadAbort { guid, se } => boxed(self.upload_abort(caller, id, guid, se)).await,
             Operation::UploadList { cursor, limit } => {
@@ -182,7 +185,8 @@ impl Catalogue {
             Operation::TokenRevoke { id: token } => boxed(self.token_revoke(caller, id, token)).await,
             Operation::TokenList => boxed(self.token_list(caller)).await,
             Operation::QuotaSet { owner, files, bytes, replica_bytes } => {
-                boxed(self.quota_set(caller, id, owner, files, bytes, replica_bytes)).await
+                let limits = QuotaLimits { files, bytes, replica_bytes };
+                boxed(self.quota_set(caller, id, owner, limits)).await
             }
             Operation::QuotaGet { owners } => boxed(self.quota_get(caller, owners)).await,
             Operation::Log { lfn, cursor, limit } => {

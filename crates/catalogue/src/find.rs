@@ -80,11 +80,7 @@ impl Catalogue {
         limit: usize,
     ) -> Result<Answer> {
         let matcher = filter.pattern.as_ref().map(|pattern| pattern.compile()).transpose()?;
-        let position = cursor::read(CursorOf::Find, cursor)?;
-        let names = self.registry.names();
-        let wanted = Wanted::Filter { filter, matcher };
-        let (found, next) = self.search(caller, &names, lfn, wanted, position, limit).await?;
-        Ok(entries(&names, found, next.map(|position| cursor::write(CursorOf::Find, &position))))
+        self.search(caller, lfn, Wanted::Filter { filter, matcher }, cursor, limit).await
     }
 
     /// Finds the files below `under` that are registered as members of an archive. Reports only
@@ -97,28 +93,29 @@ impl Catalogue {
         cursor: &Cursor,
         limit: usize,
     ) -> Result<Answer> {
-        let position = cursor::read(CursorOf::ArchiveMembers, cursor)?;
-        let names = self.registry.names();
-        let wanted = Wanted::MembersOf(archive);
-        let (found, next) = self.search(caller, &names, under, wanted, position, limit).await?;
-        Ok(entries(&names, found, next.map(|position| cursor::write(CursorOf::ArchiveMembers, &position))))
+        self.search(caller, under, Wanted::MembersOf(archive), cursor, limit).await
     }
 
-    /// Searches one page. `position` is the path from the start to the last examined entry.
+    /// Searches one page. The cursor has the path from the start to the last examined entry.
     async fn search(
         &self,
         caller: &Caller,
-        names: &Names,
         lfn: &Lfn,
         wanted: Wanted<'_>,
-        position: Option<Vec<Name>>,
+        cursor: &Cursor,
         limit: usize,
-    ) -> Result<(Vec<Stat>, Option<Vec<Name>>)> {
+    ) -> Result<Answer> {
+        let of = match &wanted {
+            Wanted::Filter { .. } => CursorOf::Find,
+            Wanted::MembersOf(_) => CursorOf::ArchiveMembers,
+        };
+        let position: Option<Vec<Name>> = cursor::read(of, cursor)?;
+        let names = self.registry.names();
         let (start, directory) = self.resolve_directory(caller, lfn).await?;
         check_listable(caller, &start.entry, lfn)?;
         let mut search = Search {
             caller,
-            names,
+            names: &names,
             depth_max: match &wanted {
                 Wanted::Filter { filter, .. } => filter.depth_max,
                 Wanted::MembersOf(_) => None,
@@ -130,24 +127,24 @@ impl Catalogue {
             found: Vec::new(),
         };
         if search.depth_max == Some(0) {
-            return Ok((Vec::new(), None));
+            return Ok(entries(&names, Vec::new(), None));
         }
         if search.asks_for_tags() {
             search.tags_above = self.tags_of(start.ancestors.iter().map(|ancestor| ancestor.id)).await?;
         }
         let tags = if search.asks_for_tags() { start.entry.tags.clone() } else { Vec::new() };
         search.levels.push(Level::new(directory, 0, tags));
-        if let Some(names) = position {
+        if let Some(path) = position {
             // No entry below another has the root's name: a path with it would lead elsewhere.
-            if names.contains(&Name::root()) {
+            if path.contains(&Name::root()) {
                 return Err(Error::invalid(
                     "the cursor is not one that this operation gave: start again without",
                 ));
             }
-            self.go_to(&mut search, &start, names).await?;
+            self.go_to(&mut search, &start, path).await?;
         }
         let next = self.run(&mut search, limit).await?;
-        Ok((search.found, next))
+        Ok(entries(&names, search.found, next.map(|position| cursor::write(of, &position))))
     }
 
     /// Returns the own tags of directories, in order; empty for one that is gone.

@@ -14,16 +14,22 @@ use crate::caller::Caller;
 use crate::registry::Names;
 use crate::repeat::refused;
 
+/// Limits of a quota; none leaves a figure unlimited.
+pub(crate) struct QuotaLimits {
+    pub(crate) files: Option<u64>,
+    pub(crate) bytes: Option<u64>,
+    pub(crate) replica_bytes: Option<u64>,
+}
+
 impl Catalogue {
     pub(crate) async fn quota_set(
         &self,
         caller: &Caller,
         id: OperationId,
         owner: Owner,
-        files: Option<u64>,
-        bytes: Option<u64>,
-        replica_bytes: Option<u64>,
+        limits: QuotaLimits,
     ) -> Result<Answer> {
+        let QuotaLimits { files, bytes, replica_bytes } = limits;
         caller.check_operator("to set a quota")?;
         let names = self.registry.names();
         let of = match quota_of(&names, &owner) {

@@ -65,6 +65,21 @@ fn no_part(id: TrashId, lfn: &Lfn) -> Error {
     Error::not_found(format!("item {} of the trash has no entry of yours that was at {lfn}", id.0.0))
 }
 
+/// Page of parts that is being filled.
+struct PartsPage {
+    limit: usize,
+    /// Entries that may still be read for it.
+    reads_left: usize,
+    parts: Vec<TrashItem>,
+}
+
+impl PartsPage {
+    /// Says whether nothing more may be read for it.
+    fn is_full(&self) -> bool {
+        self.reads_left == 0 || self.parts.len() == self.limit
+    }
+}
+
 impl Catalogue {
     /// Lists the topmost entries that the caller owns inside directories that others removed, where
     /// modes let the caller pass. Describes each as an item, with the item's id and the entry's own
@@ -74,8 +89,8 @@ impl Catalogue {
         let names = self.registry.names();
         let timelines = self.store.timelines();
         let begun: Option<PartsCursor> = cursor::read(CursorOf::TrashParts, cursor)?;
-        let mut reads_left = self.settings.find_scan_entries.max(1);
-        let mut parts = Vec::new();
+        let mut page =
+            PartsPage { limit, reads_left: self.settings.find_scan_entries.max(1), parts: Vec::new() };
         let mut after = None;
         if let Some(PartsCursor { item, path, enter }) = begun {
             let id = timelines.resolve(TRASH, item)?;
@@ -84,20 +99,20 @@ impl Catalogue {
                 && let Some(item) = self.store.trash_item(id).await?
             {
                 let mut way = self.way_again(caller, &item, path, enter).await?;
-                self.parts_of(caller, &item, &mut way, limit, &mut reads_left, &mut parts).await?;
+                self.parts_of(caller, &item, &mut way, &mut page).await?;
                 if !way.is_empty() {
-                    return Ok(self.parts_page(parts, id, position(&way), &names));
+                    return Ok(self.parts_page(page.parts, id, position(&way), &names));
                 }
             }
         }
         loop {
-            let page = self.store.trash(after, ITEMS).await?;
-            for item in page.items {
-                if reads_left == 0 || parts.len() == limit {
+            let trash = self.store.trash(after, ITEMS).await?;
+            for item in trash.items {
+                if page.is_full() {
                     let Some(id) = after else { break };
-                    return Ok(self.parts_page(parts, id, (None, false), &names));
+                    return Ok(self.parts_page(page.parts, id, (None, false), &names));
                 }
-                reads_left -= 1;
+                page.reads_left -= 1;
                 after = Some(item.id);
                 let Some(directory) = item.entry.directory() else { continue };
                 if belongs_to(caller, &item) || !may_pass(caller, &item.entry) {
@@ -107,13 +122,13 @@ impl Catalogue {
                     continue;
                 }
                 let mut way = vec![Level::new(directory, item.lfn.clone())];
-                self.parts_of(caller, &item, &mut way, limit, &mut reads_left, &mut parts).await?;
+                self.parts_of(caller, &item, &mut way, &mut page).await?;
                 if !way.is_empty() {
-                    return Ok(self.parts_page(parts, item.id, position(&way), &names));
+                    return Ok(self.parts_page(page.parts, item.id, position(&way), &names));
                 }
             }
-            if !page.more {
-                let items = told(parts, &names);
+            if !trash.more {
+                let items = told(page.parts, &names);
                 return Ok(Answer::Trash { items, timeline: timelines.current(), next: None });
             }
         }
@@ -174,12 +189,10 @@ impl Catalogue {
         caller: &Caller,
         item: &TrashItem,
         way: &mut Vec<Level>,
-        limit: usize,
-        reads_left: &mut usize,
-        parts: &mut Vec<TrashItem>,
+        page: &mut PartsPage,
     ) -> Result<()> {
         while let Some(level) = way.last_mut() {
-            if *reads_left == 0 || parts.len() == limit {
+            if page.is_full() {
                 return Ok(());
             }
             let Some(mut entry) = level.rest.pop_front() else {
@@ -187,13 +200,13 @@ impl Catalogue {
                     way.pop();
                     continue;
                 }
-                let count = LIST_ENTRIES.min(*reads_left);
-                let page = self.store.list(level.directory, level.after.as_ref(), count).await?;
-                level.more = page.as_ref().is_some_and(|page| page.more);
-                level.rest = page.map_or_else(VecDeque::new, |page| page.items.into());
+                let count = LIST_ENTRIES.min(page.reads_left);
+                let listed = self.store.list(level.directory, level.after.as_ref(), count).await?;
+                level.more = listed.as_ref().is_some_and(|listed| listed.more);
+                level.rest = listed.map_or_else(VecDeque::new, |listed| listed.items.into());
                 continue;
             };
-            *reads_left -= 1;
+            page.reads_left -= 1;
             level.after = Some(entry.at.name.clone());
             let lfn = level.lfn.join(&entry.at.name);
             if caller.owns(&entry) {
@@ -205,7 +218,7 @@ impl Catalogue {
                     {
                         file.replicas = Vec::new();
                     }
-                    parts.push(TrashItem { lfn, entry, usage, ..item.clone() });
+                    page.parts.push(TrashItem { lfn, entry, usage, ..item.clone() });
                 }
             } else if let Some(directory) = entry.directory().filter(|_| may_pass(caller, &entry)) {
                 way.push(Level::new(directory, lfn));

@@ -37,6 +37,14 @@ pub(crate) struct ReserveRequest {
     pub lifetime_seconds: Option<u64>,
 }
 
+/// Copy whose upload has ended.
+pub(crate) struct UploadedCopy {
+    pub(crate) guid: Guid,
+    pub(crate) se: SeName,
+    pub(crate) size: u64,
+    pub(crate) checksums: Checksums,
+}
+
 impl Catalogue {
     pub(crate) async fn upload_reserve(
         &self,
@@ -238,11 +246,9 @@ impl Catalogue {
         &self,
         caller: &Caller,
         id: OperationId,
-        guid: Guid,
-        se: SeName,
-        size: u64,
-        checksums: Checksums,
+        copy: UploadedCopy,
     ) -> Result<Answer> {
+        let UploadedCopy { guid, se, size, checksums } = copy;
         caller.check_known()?;
         let names = self.registry.names();
         for _ in 0..COMMIT_TRIES_MAX {

@@ -91,6 +91,18 @@ pub(crate) struct OperationTask {
     pub uploads_checked: bool,
 }
 
+/// Requests of one operation that ended alike.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EndedRequests {
+    pub operation: OperationIndex,
+    pub outcome: Ended,
+    pub requests: u64,
+    /// Items of all of them.
+    pub items: u64,
+    /// Time that each took.
+    pub time: Duration,
+}
+
 /// Name of the operation in the log.
 const REGISTER: &str = "register";
 
@@ -466,7 +478,14 @@ impl Service {
         let mut told = None;
         self.run(work, |outcome| told = Some(outcome)).await;
         let outcome = told.unwrap_or_else(|| Err(Error::new(ErrorKind::Unavailable, "the server stops")));
-        self.ended(&requester, index, Ended::of(&outcome), 1, items, began.elapsed());
+        let ended = EndedRequests {
+            operation: index,
+            outcome: Ended::of(&outcome),
+            requests: 1,
+            items,
+            time: began.elapsed(),
+        };
+        self.ended(&requester, ended);
         outcome
     }
 
@@ -477,15 +496,8 @@ impl Service {
     }
 
     /// Records ended requests, and logs slow ones.
-    pub fn ended(
-        &self,
-        requester: &Requester,
-        operation: OperationIndex,
-        outcome: Ended,
-        requests: u64,
-        items: u64,
-        time: Duration,
-    ) {
+    pub fn ended(&self, requester: &Requester, ended: EndedRequests) {
+        let EndedRequests { operation, outcome, requests, items, time } = ended;
         self.instruments.record(operation, outcome, requests, items, time);
         if time >= self.limits.slow_request {
             count(&self.instruments.counts.slow);

@@ -83,20 +83,26 @@ pub(crate) struct Log {
     end: Arc<EndFile>,
 }
 
+/// Place of a log, and the size of its segments.
+pub(crate) struct LogSettings {
+    pub disk: Arc<dyn Disk>,
+    pub directory: PathBuf,
+    pub begun_for: BegunFor,
+    pub segment_bytes: u64,
+}
+
 impl Log {
     /// Opens the last segment, which ends with change `last`, to append to it. Cuts off an end that
     /// forms no whole commit group, and returns the name of the file that has the bytes.
     pub fn open(
-        disk: Arc<dyn Disk>,
-        directory: &Path,
-        begun_for: BegunFor,
-        segment_bytes: u64,
+        settings: LogSettings,
         segment: Arc<Segment>,
         end: LogEnd,
         last: Revision,
     ) -> Result<(Self, Option<String>), Error> {
+        let LogSettings { disk, directory, begun_for, segment_bytes } = settings;
         let wrong = |error: &io::Error| cannot_write(&segment.path, error);
-        let (file, kept_as) = match log_end::cut_off(&*disk, directory, &segment, &end)? {
+        let (file, kept_as) = match log_end::cut_off(&*disk, &directory, &segment, &end)? {
             Some(cut) => (cut.file, Some(cut.kept_as)),
             None => (disk.open_to_write(&segment.path).map_err(|error| wrong(&error))?, None),
         };
@@ -106,13 +112,13 @@ impl Log {
             tracing::warn!(file = segment.name(), %error, "cannot reserve space for the log");
         }
         let reserved = file.length().map_err(|error| wrong(&error))?;
-        let preparer = Preparer::new(Arc::clone(&disk), directory, segment_bytes);
-        let witness = Arc::new(EndFile::open(&*disk, directory, begun_for.catalogue));
+        let preparer = Preparer::new(Arc::clone(&disk), &directory, segment_bytes);
+        let witness = Arc::new(EndFile::open(&*disk, &directory, begun_for.catalogue));
         let log = Log {
             disk,
             preparer,
             end: witness,
-            directory: directory.to_owned(),
+            directory,
             begun_for,
             segment_bytes,
             salt: end.header.salt,
@@ -188,24 +194,21 @@ impl Log {
     /// Creates the first segment of a log. The log is new, or continues with this change after a
     /// state with this digest.
     pub fn create(
-        disk: Arc<dyn Disk>,
-        directory: &Path,
-        begun_for: BegunFor,
-        segment_bytes: u64,
+        settings: LogSettings,
         first_revision: Revision,
         created: TimeMs,
         digest: u128,
     ) -> Result<Self, Error> {
+        let LogSettings { disk, directory, begun_for, segment_bytes } = settings;
         let salt = random_u64()?;
         let BegunFor { catalogue, timeline } = begun_for;
         let reserved = length(segment_bytes, 0);
         let version = VERSION;
         let header = Header { version, catalogue, timeline, first_revision, created, salt, digest, reserved };
-        let begun = Self::begin_segment(&*disk, directory, header, reserved, None);
+        let begun = Self::begin_segment(&*disk, &directory, header, reserved, None);
         let (segment, file) = begun.map_err(|begin| begin.error)?;
-        let preparer = Preparer::new(Arc::clone(&disk), directory, segment_bytes);
-        let end = Arc::new(EndFile::open(&*disk, directory, begun_for.catalogue));
-        let directory = directory.to_owned();
+        let preparer = Preparer::new(Arc::clone(&disk), &directory, segment_bytes);
+        let end = Arc::new(EndFile::open(&*disk, &directory, begun_for.catalogue));
         let offset = HEADER_BYTES as u64;
         let log = Log {
             disk,

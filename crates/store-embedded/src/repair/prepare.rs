@@ -19,7 +19,7 @@ use crate::archive::ENDING as ARCHIVED;
 use crate::disk::{remove_tree, write_small};
 use crate::file_error::{cannot_read, cannot_write};
 use crate::identity::Identity;
-use crate::log::Log;
+use crate::log::{Log, LogSettings};
 use crate::manifest::{Manifest, RunNamed};
 use crate::recovery::Builder;
 use crate::run::Cache;
@@ -485,9 +485,13 @@ impl Plan<'_> {
                 write_small(disk, &path, &bytes).map_err(|error| cannot_write(&path, &error))?;
             }
         }
-        let (bytes, created) = (self.context.settings.segment_bytes, self.clock.trusted().max(state.time));
-        let digest = state.digest();
-        Log::create(Arc::clone(self.context.disk), &log, identity.begun_for(), bytes, next, created, digest)?;
+        let settings = LogSettings {
+            disk: Arc::clone(self.context.disk),
+            directory: log.clone(),
+            begun_for: identity.begun_for(),
+            segment_bytes: self.context.settings.segment_bytes,
+        };
+        Log::create(settings, next, self.clock.trusted().max(state.time), state.digest())?;
         for directory in [&self.runs_place(), &log] {
             disk.sync_directory(directory).map_err(|error| cannot_write(directory, &error))?;
         }

@@ -18,7 +18,7 @@ use super::{existing, layout_of};
 use crate::disk::{Disk, list_if_there, remove_tree, write_small};
 use crate::file_error::{cannot_read, cannot_write};
 use crate::identity::{Identity, Layout};
-use crate::log::Log;
+use crate::log::{Log, LogSettings};
 use crate::manifest::Manifest;
 use crate::replay;
 use crate::segment::{self, CatalogueId, HEADER_BYTES, Header};
@@ -157,8 +157,13 @@ fn make(
     }
     // The first opening of the clone replays that part, and compares the state with this digest.
     let next = Revision(label.revision.0 + 1);
-    let (bytes, created) = (settings.segment_bytes, clock.trusted().max(label.time));
-    Log::create(Arc::clone(disk), &clone.log(), identity.begun_for(), bytes, next, created, label.digest)?;
+    let log = LogSettings {
+        disk: Arc::clone(disk),
+        directory: clone.log(),
+        begun_for: identity.begun_for(),
+        segment_bytes: settings.segment_bytes,
+    };
+    Log::create(log, next, clock.trusted().max(label.time), label.digest)?;
     disk.sync_directory(&clone.runs()).map_err(cannot)?;
     clone.write_identity(&**disk, &identity)?;
     Ok(Cloned { revision: label.revision, entries: label.entries, runs: manifest.runs.len() as u64 })

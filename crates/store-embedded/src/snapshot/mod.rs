@@ -45,8 +45,8 @@ pub(crate) use backup::{files_of_backup, has_backups, list_backups, restore_back
 pub use clone::Cloned;
 pub(crate) use clone::clone_snapshot;
 pub(crate) use line::header_of_file;
-pub(crate) use restore::restore;
 pub use restore::{RestorePoint, RestoreProgress, Restored};
+pub(crate) use restore::{RestoreRequest, restore};
 pub(crate) use service::SnapshotService;
 pub(crate) use take::sweep;
 pub(crate) use witness::later_than;

@@ -26,7 +26,7 @@ use super::{existing, switch};
 use crate::disk::{Disk, list_if_there, write_small};
 use crate::file_error::{cannot_read, cannot_write};
 use crate::identity::{Identity, Layout};
-use crate::log::Log;
+use crate::log::{Log, LogSettings};
 use crate::manifest::Manifest;
 use crate::replay;
 use crate::run::Cache;
@@ -81,15 +81,23 @@ pub struct Restored {
     pub replaced_copy: Option<PathBuf>,
 }
 
+/// Source and end of a restore.
+pub(crate) struct RestoreRequest<'r> {
+    /// Snapshot to begin with.
+    pub name: &'r SnapshotName,
+    pub point: RestorePoint,
+    /// Data directory whose log continues the snapshot; none for that of the catalogue itself.
+    pub log_of: Option<&'r Path>,
+}
+
 pub(crate) fn restore(
     disk: &Arc<dyn Disk>,
     settings: &EmbeddedSettings,
-    name: &SnapshotName,
-    point: RestorePoint,
-    log_of: Option<&Path>,
+    request: &RestoreRequest<'_>,
     clock: &dyn Clock,
     progress: &mut dyn FnMut(&RestoreProgress),
 ) -> Result<Restored> {
+    let RestoreRequest { name, point, log_of } = *request;
     let data = Layout::new(&settings.directory);
     let there_is_none =
         || Error::new(ErrorKind::NotFound, format!("there is no catalogue in {}", data.root().display()));
@@ -182,10 +190,15 @@ impl RestoreWork<'_> {
         let state = &built.state;
         let oldest = self.keep_log(&segments, state.revision, &log)?;
         let next = Revision(state.revision.0 + 1);
-        let (bytes, created) = (self.settings.segment_bytes, clock.trusted().max(state.time));
+        let created = clock.trusted().max(state.time);
         let identity = self.restored_identity(state.revision, goes_on)?;
-        let disk_again = Arc::clone(self.disk);
-        Log::create(disk_again, &log, identity.begun_for(), bytes, next, created, state.digest())?;
+        let settings = LogSettings {
+            disk: Arc::clone(self.disk),
+            directory: log.clone(),
+            begun_for: identity.begun_for(),
+            segment_bytes: self.settings.segment_bytes,
+        };
+        Log::create(settings, next, created, state.digest())?;
         Layout::new(&self.data.prepared()).write_identity(disk, &identity)?;
         for directory in [&runs, &log] {
             disk.sync_directory(directory).map_err(|error| cannot_write(directory, &error))?;

@@ -17,9 +17,9 @@ use crate::repair::{RepairOptions, RepairProgress, Repaired, repair};
 use crate::settings::EmbeddedSettings;
 use crate::shared::Shared;
 use crate::snapshot::{
-    BackupInfo, BackupSource, Cloned, RestorePoint, RestoreProgress, Restored, SnapshotService,
-    clone_snapshot, existing, has_backups, layout_of, list_backups, restore, restore_backup, take,
-    verify_backups, view,
+    BackupInfo, BackupSource, Cloned, RestorePoint, RestoreProgress, RestoreRequest, Restored,
+    SnapshotService, clone_snapshot, existing, has_backups, layout_of, list_backups, restore, restore_backup,
+    take, verify_backups, view,
 };
 
 impl EmbeddedStore {
@@ -91,7 +91,7 @@ impl EmbeddedStore {
         progress: &mut dyn FnMut(&RestoreProgress),
     ) -> Result<Restored> {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
-        restore(&disk, settings, name, point, log_of, clock, progress)
+        restore(&disk, settings, &RestoreRequest { name, point, log_of }, clock, progress)
     }
 
     /// Makes a catalogue in `into` from a snapshot of the one in the settings' directory, which may

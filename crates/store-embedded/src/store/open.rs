@@ -14,7 +14,7 @@ use crate::disk::{Disk, RealDisk};
 use crate::history::History;
 use crate::identity::{Identity, Layout};
 use crate::load;
-use crate::log::Log;
+use crate::log::{Log, LogSettings};
 use crate::log_end::LogEnd;
 use crate::older::{self, Older};
 use crate::recovery::{Recovered, recover};
@@ -66,7 +66,12 @@ impl EmbeddedStore {
             layout.write_identity(&*disk, &identity)?;
         }
         let is_marked = recovered.end.is_none_or(|end| end.is_marked);
-        let (bytes, begun_for) = (settings.segment_bytes, identity.begun_for());
+        let log_settings = LogSettings {
+            disk: Arc::clone(&disk),
+            directory: layout.log(),
+            begun_for: identity.begun_for(),
+            segment_bytes: settings.segment_bytes,
+        };
         if recovered.state.revision > Revision(0) {
             // The clock must know the last change before anything gets a time.
             clock.opened(recovered.state.time);
@@ -75,9 +80,7 @@ impl EmbeddedStore {
         let log = match (recovered.end, recovered.segments.last()) {
             (Some(end), Some(last)) => {
                 let revision = recovered.state.revision;
-                let (disk, last) = (Arc::clone(&disk), Arc::clone(last));
-                let (mut log, kept_as) =
-                    Log::open(disk, &layout.log(), begun_for, bytes, last, end, revision)?;
+                let (mut log, kept_as) = Log::open(log_settings, Arc::clone(last), end, revision)?;
                 if let Some(kept_as) = kept_as {
                     torn = Some(torn_note(&end, revision, &kept_as));
                 }
@@ -89,7 +92,7 @@ impl EmbeddedStore {
             _ => {
                 let (first, digest) = (Revision(1), recovered.state.digest());
                 let created = clock.trusted();
-                Log::create(Arc::clone(&disk), &layout.log(), begun_for, bytes, first, created, digest)?
+                Log::create(log_settings, first, created, digest)?
             }
         };
         let Recovered { state, mut operations, run_set, mut segments, .. } = recovered;

@@ -12,7 +12,7 @@ use super::simulated::{Fault, Random, SimulatedDisk};
 use super::snapshots::{digests, drive, drive_as, name, new_id, open_snapshot, whole};
 use super::workload::Workload;
 use super::{TestClock, apply, assert_sound, history, mkdir, open, settings, try_open};
-use crate::snapshot::{RestorePoint, Restored, clone_on, restore_on};
+use crate::snapshot::{RestorePoint, RestoreRequest, Restored, clone_on, restore_on};
 use crate::{Cloned, EmbeddedSettings, EmbeddedStore};
 
 pub fn clone(disk: &SimulatedDisk, of: &str, into: &str) -> Result<Cloned> {
@@ -40,7 +40,8 @@ pub fn restore_with(
     log_of: Option<&Path>,
 ) -> Result<Restored> {
     let clock = TestClock::default();
-    restore_on(&disk.shared(), &settings(), &name(of), point, log_of, &clock, &mut |_| ())
+    let request = RestoreRequest { name: &name(of), point, log_of };
+    restore_on(&disk.shared(), &settings(), &request, &clock, &mut |_| ())
 }
 
 fn files_below(disk: &SimulatedDisk, directory: &str) -> BTreeMap<PathBuf, Vec<u8>> {

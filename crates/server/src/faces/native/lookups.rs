@@ -20,7 +20,7 @@ use futures::FutureExt;
 use super::reply::{Given, Measure, Outbox, Target, Waiting};
 use crate::admission::busy;
 use crate::instruments::{Ended, OperationIndex};
-use crate::service::{EncodedItems, Requester};
+use crate::service::{EncodedItems, EndedRequests, Requester};
 
 /// Placeholder for operations without an id.
 pub(super) const NO_ID: OperationId = OperationId([0; 16]);
@@ -299,7 +299,8 @@ impl HandOut<'_> {
     /// Delivers all outcomes now.
     fn all(&mut self, parts: Vec<RequestShare>, outcomes: Vec<Result<Given>>, tracked: &mut Tracked) {
         let service = &self.outbox.service;
-        let time = self.since.elapsed();
+        let (time, operation) = (self.since.elapsed(), self.operation);
+        let ended = |outcome, requests, items| EndedRequests { operation, outcome, requests, items, time };
         // Record requests with the same outcome together.
         let mut alike: Option<(Ended, u64, u64)> = None;
         for (part, outcome) in parts.into_iter().zip(outcomes) {
@@ -311,7 +312,7 @@ impl HandOut<'_> {
                 }
                 other => {
                     if let Some((kind, requests, items)) = other.replace((kind, 1, part.items as u64)) {
-                        service.ended(self.requester, self.operation, kind, requests, items, time);
+                        service.ended(self.requester, ended(kind, requests, items));
                     }
                 }
             }
@@ -326,7 +327,7 @@ impl HandOut<'_> {
             }
         }
         if let Some((kind, requests, items)) = alike {
-            service.ended(self.requester, self.operation, kind, requests, items, time);
+            service.ended(self.requester, ended(kind, requests, items));
         }
     }
 

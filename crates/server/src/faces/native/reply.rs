@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use crate::admission::Room;
 use crate::instruments::{Ended, OperationIndex};
-use crate::service::{Requester, Service};
+use crate::service::{EndedRequests, Requester, Service};
 
 /// An answer, or its canonical bytes.
 pub(super) enum Given {
@@ -76,8 +76,10 @@ pub(super) struct Measure {
 }
 
 impl Measure {
-    pub fn ended(&self, service: &Service, ended: Ended) {
-        service.ended(&self.requester, self.operation, ended, 1, self.items, self.since.elapsed());
+    pub fn ended(&self, service: &Service, outcome: Ended) {
+        let Measure { operation, items, .. } = *self;
+        let time = self.since.elapsed();
+        service.ended(&self.requester, EndedRequests { operation, outcome, requests: 1, items, time });
     }
 }
 

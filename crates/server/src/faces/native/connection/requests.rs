@@ -14,7 +14,7 @@ use crate::faces::native::lookups::{Gathered, Lookups, NO_ID};
 use crate::faces::native::reply::{BatchInProgress, Measure, Target, Waiting};
 use crate::faces::native::tasks::{self, Job};
 use crate::instruments::{Ended, OperationIndex};
-use crate::service::{Cancel, OperationTask};
+use crate::service::{Cancel, EndedRequests, OperationTask};
 
 /// Estimated bytes of the answer to one item of a look-up.
 const LOOKUP_BYTES: usize = 256;
@@ -219,15 +219,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Counts a refused operation.
     fn refuse_operation(&self, operation: &Operation, received: Instant, error: &Error) {
         if let Stage::Open(session) = &self.stage {
-            let index = OperationIndex::of(operation);
-            self.service.ended(
-                &session.requester,
-                index,
-                Ended::Failed(error.kind),
-                1,
-                0,
-                received.elapsed(),
-            );
+            let ended = EndedRequests {
+                operation: OperationIndex::of(operation),
+                outcome: Ended::Failed(error.kind),
+                requests: 1,
+                items: 0,
+                time: received.elapsed(),
+            };
+            self.service.ended(&session.requester, ended);
         }
     }
 
