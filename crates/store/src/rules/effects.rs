@@ -51,7 +51,12 @@ pub fn perform(state: &mut dyn State, change: &Change) -> Option<()> {
                 }
             }
             for (deletion, replica, size) in gone {
-                queue(state, change, deletion, replica.se, id.object()?, size, &replica.location);
+                let (guid, location) = (id.object()?, replica.location.clone());
+                queue(
+                    state,
+                    replica.se,
+                    Deletion { id: deletion, guid, size, location, queued: change.time },
+                );
             }
             Some(())
         }
@@ -83,7 +88,8 @@ pub fn perform(state: &mut dyn State, change: &Change) -> Option<()> {
                 let kept = file.replicas.iter().filter(|replica| replica.takes_space());
                 for (replica, index) in kept.zip(0..) {
                     let id = DeletionId { revision, index };
-                    queue(state, change, id, replica.se, file.guid, file.size, &replica.location);
+                    let (guid, size, location) = (file.guid, file.size, replica.location.clone());
+                    queue(state, replica.se, Deletion { id, guid, size, location, queued: change.time });
                 }
             }
             Some(())
@@ -161,19 +167,10 @@ fn place(state: &mut dyn State, entry: Entry) -> Option<()> {
 }
 
 /// Queues a copy for deletion, unless the file or an upload reservation of the GUID still has it.
-fn queue(
-    state: &mut dyn State,
-    change: &Change,
-    id: DeletionId,
-    se: SeNumber,
-    guid: Guid,
-    size: Option<u64>,
-    location: &Location,
-) {
-    if state.in_use(se, guid, location) {
-        return;
+fn queue(state: &mut dyn State, se: SeNumber, deletion: Deletion) {
+    if !state.in_use(se, deletion.guid, &deletion.location) {
+        state.put_deletion(se, deletion);
     }
-    state.put_deletion(se, Deletion { id, guid, size, location: location.clone(), queued: change.time });
 }
 
 /// Queues the pending copies of an ended upload reservation for deletion, on one SE or on all.
@@ -181,7 +178,8 @@ fn give_up(state: &mut dyn State, change: &Change, was: &Reservation, se: Option
     let ended = was.pending.iter().filter(|pending| se.is_none_or(|se| se == pending.se));
     for (pending, index) in ended.zip(0..) {
         let id = DeletionId { revision: change.revision, index };
-        queue(state, change, id, pending.se, was.guid, Some(was.size), &pending.location);
+        let (guid, size, location) = (was.guid, Some(was.size), pending.location.clone());
+        queue(state, pending.se, Deletion { id, guid, size, location, queued: change.time });
     }
 }
 
