@@ -9,7 +9,7 @@ use crate::fake::{
 };
 use exacat_client::{CallOptions, Client, ClientSettings, Credentials, Endpoint, Target, Trust};
 use exacat_model::{AccountName, Answer, ErrorKind, Guid, Operation, Result};
-use exacat_wire::native::{self, Frame, FrameDecoder, Hello, HelloAck, Limits, Secret, encode_frame};
+use exacat_wire::native::{self, Frame, FrameDecoder, Hello, HelloAck, Secret, encode_frame};
 use parking_lot::Mutex;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use sha2::{Digest, Sha256};

@@ -46,7 +46,7 @@ impl Before for Front {
         &self,
         request: exacat_store::Request,
         store: &dyn Store,
-    ) -> std::result::Result<Vec<Outcome>, ApplyError> {
+    ) -> Result<Vec<Outcome>, ApplyError> {
         let _ = self.0.held.subscribe().wait_for(|held| !*held).await;
         store.apply(request).await
     }
