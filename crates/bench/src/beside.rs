@@ -83,7 +83,7 @@ impl Line {
 }
 
 /// Runs all loads.
-pub async fn library_beside_frames(
+pub(crate) async fn library_beside_frames(
     server: &StartedServer,
     target: &Arc<Target>,
     files: u64,

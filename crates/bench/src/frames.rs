@@ -29,7 +29,7 @@ const READ_BYTES: usize = 256 << 10;
 const CHECKED_OF: u64 = 16;
 
 /// Treatment of answers: one of `decoded_of` is decoded, and `check` sees it.
-pub struct Reading<F> {
+pub(crate) struct Reading<F> {
     /// Number of answers of which one is decoded.
     pub decoded_of: u64,
     /// Check of a decoded answer.
@@ -38,12 +38,12 @@ pub struct Reading<F> {
 
 impl<F> Reading<F> {
     /// Decodes some answers, to measure the server.
-    pub fn some(check: F) -> Self {
+    pub(crate) fn some(check: F) -> Self {
         Reading { decoded_of: CHECKED_OF, check }
     }
 
     /// Decodes each answer, as a client does.
-    pub fn each(check: F) -> Self {
+    pub(crate) fn each(check: F) -> Self {
         Reading { decoded_of: 1, check }
     }
 }
@@ -118,7 +118,7 @@ fn unexpected(frame: &Frame) -> Error {
 /// Sends `questions` in turn, `load.calls` in all, and begins again if there are fewer. Keeps
 /// `load.depth` requests in flight on each of `load.lanes` connections, each request a frame of its
 /// own. The first error ends it.
-pub async fn drive(
+pub(crate) async fn drive(
     target: &Arc<Target>,
     socket: &Path,
     what: &str,
@@ -162,7 +162,7 @@ fn encoded(question: &Operation) -> Result<Vec<u8>, Error> {
 }
 
 /// Appends a request, or an answer, under this number.
-pub fn push_numbered(out: &mut Vec<u8>, frame: &[u8], request: u64) {
+pub(crate) fn push_numbered(out: &mut Vec<u8>, frame: &[u8], request: u64) {
     let start = out.len();
     out.extend_from_slice(frame);
     set_request(&mut out[start..], request);

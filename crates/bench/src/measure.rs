@@ -16,7 +16,7 @@ const LATENCY_US_MAX: u64 = 600_000_000;
 
 /// One line of the table.
 #[derive(Clone, Debug, Serialize)]
-pub struct Sample {
+pub(crate) struct Sample {
     /// `in process` or `network`.
     pub target: String,
     /// Name of the measurement.
@@ -41,19 +41,19 @@ pub struct Sample {
 
 impl Sample {
     /// Items per second of wall time.
-    pub fn rate(&self) -> f64 {
+    pub(crate) fn rate(&self) -> f64 {
         self.items as f64 / self.wall_s.max(1e-9)
     }
 
     /// CPU time per item, microseconds.
-    pub fn cpu_us(&self) -> f64 {
+    pub(crate) fn cpu_us(&self) -> f64 {
         self.cpu_s * 1e6 / self.items.max(1) as f64
     }
 }
 
 /// Parameters of a load.
 #[derive(Clone, Copy, Debug)]
-pub struct Load {
+pub(crate) struct Load {
     /// Connections (in process: groups of tasks).
     pub lanes: usize,
     /// Calls in flight on each.
@@ -65,7 +65,7 @@ pub struct Load {
 }
 
 /// Sends `load.calls` calls, the n-th being `make(n)`, and measures. The first error ends it.
-pub async fn drive(
+pub(crate) async fn drive(
     target: &Arc<Target>,
     what: &str,
     load: Load,
@@ -110,7 +110,7 @@ pub async fn drive(
 }
 
 /// Merges the distributions of all tasks.
-pub async fn merged(
+pub(crate) async fn merged(
     mut tasks: tokio::task::JoinSet<Result<Histogram<u64>, Error>>,
 ) -> Result<Histogram<u64>, Error> {
     let mut latency = histogram()?;
@@ -122,7 +122,7 @@ pub async fn merged(
 }
 
 /// Makes the sample of an action done once, or a few times, with each duration in `latency`.
-pub fn sample(
+pub(crate) fn sample(
     target: &Target,
     what: &str,
     items: u64,
@@ -145,12 +145,12 @@ pub fn sample(
 }
 
 /// Makes an empty distribution of microseconds.
-pub fn histogram() -> Result<Histogram<u64>, Error> {
+pub(crate) fn histogram() -> Result<Histogram<u64>, Error> {
     Histogram::new_with_bounds(1, LATENCY_US_MAX, 3).map_err(|error| internal(&error))
 }
 
 /// Adds one duration.
-pub fn record(latency: &mut Histogram<u64>, took: Duration) {
+pub(crate) fn record(latency: &mut Histogram<u64>, took: Duration) {
     let us = u64::try_from(took.as_micros()).unwrap_or(LATENCY_US_MAX);
     latency.saturating_record(us.clamp(1, LATENCY_US_MAX));
 }

@@ -22,13 +22,13 @@ use super::target::{StartedServer, Target};
 use super::workload::{self, FILES_PER_DIRECTORY};
 
 /// Connections of the pipelined loads.
-pub const CONNECTIONS: usize = 4;
+pub(crate) const CONNECTIONS: usize = 4;
 /// Connections of the unpipelined load.
-pub const CONNECTIONS_UNPIPELINED: usize = 64;
+pub(crate) const CONNECTIONS_UNPIPELINED: usize = 64;
 /// Files in one registration.
-pub const BATCH: u64 = 1000;
+pub(crate) const BATCH: u64 = 1000;
 /// Look-ups in one batch.
-pub const LOOKUPS: u64 = 128;
+pub(crate) const LOOKUPS: u64 = 128;
 
 /// First number of the files registered by bare frames: no other file has such a number.
 const FILES_BY_FRAMES: u64 = 1 << 40;
@@ -76,7 +76,7 @@ const BATCHES: [(&str, Lookups); 2] = [
 ];
 
 /// Makes the SEs, creates files one by one and in batches.
-pub async fn writes(target: &Arc<Target>, files: u64, report: &mut Report<'_>) -> Result<(), Error> {
+pub(crate) async fn writes(target: &Arc<Target>, files: u64, report: &mut Report<'_>) -> Result<(), Error> {
     for number in 0..workload::SES {
         let settings = SeSettings {
             name: workload::se(number)?,
@@ -113,7 +113,7 @@ pub async fn writes(target: &Arc<Target>, files: u64, report: &mut Report<'_>) -
 }
 
 /// Measures look-ups, listings, finds.
-pub async fn reads(target: &Arc<Target>, files: u64, report: &mut Report<'_>) -> Result<(), Error> {
+pub(crate) async fn reads(target: &Arc<Target>, files: u64, report: &mut Report<'_>) -> Result<(), Error> {
     let singles = (files * 2).clamp(20_000, 1_000_000);
     let load = Load { lanes: CONNECTIONS, depth: 256, calls: singles, items_per_call: 1 };
     let what = "whereis, single, 4 x 256 in flight";
@@ -185,7 +185,11 @@ async fn find(target: &Target, files: u64, what: &str, report: &mut Report<'_>) 
 const LISTED: u64 = 1_000_000;
 
 /// Measures the listing of one directory of very many files, and the time until its first page.
-pub async fn long_listing(target: &Arc<Target>, files: u64, report: &mut Report<'_>) -> Result<(), Error> {
+pub(crate) async fn long_listing(
+    target: &Arc<Target>,
+    files: u64,
+    report: &mut Report<'_>,
+) -> Result<(), Error> {
     let count = files.min(LISTED);
     let what = format!("ls of one directory of {count}, streamed");
     let (Target::Network { clients, .. }, true) = (&**target, report.wants(&what)) else { return Ok(()) };
@@ -228,7 +232,7 @@ pub async fn long_listing(target: &Arc<Target>, files: u64, report: &mut Report<
 
 /// Measures an export and a digest of everything, as `exacat export` and `exacat digest` do,
 /// without output. The sources are the server, and a snapshot that this process opens.
-pub async fn exports(
+pub(crate) async fn exports(
     server: &StartedServer,
     target: &Arc<Target>,
     report: &mut Report<'_>,
@@ -281,7 +285,7 @@ async fn export_and_digest<C: exacat_exchange::catalogue::Catalogue>(
 }
 
 /// Measures pipelined look-ups by bare frames.
-pub async fn frames(
+pub(crate) async fn frames(
     target: &Arc<Target>,
     socket: &Path,
     files: u64,
@@ -350,7 +354,7 @@ pub async fn frames(
 }
 
 /// Measures one look-up at a time on each of many connections, beside an echo of the same bytes.
-pub async fn unpipelined_frames(
+pub(crate) async fn unpipelined_frames(
     target: &Arc<Target>,
     socket: &Path,
     files: u64,
@@ -404,7 +408,7 @@ pub async fn unpipelined_frames(
 
 /// Measures look-ups during constant registrations: how long readers wait for a writer, and the
 /// rate of the writer.
-pub async fn reads_beside_writes(
+pub(crate) async fn reads_beside_writes(
     target: &Arc<Target>,
     files: u64,
     report: &mut Report<'_>,
@@ -447,7 +451,11 @@ pub async fn reads_beside_writes(
 }
 
 /// Measures one look-up at a time on each of many connections.
-pub async fn unpipelined(target: &Arc<Target>, files: u64, report: &mut Report<'_>) -> Result<(), Error> {
+pub(crate) async fn unpipelined(
+    target: &Arc<Target>,
+    files: u64,
+    report: &mut Report<'_>,
+) -> Result<(), Error> {
     let what = "whereis, single, 64 x 1 in flight";
     if !report.wants(what) {
         return Ok(());
@@ -462,7 +470,7 @@ pub async fn unpipelined(target: &Arc<Target>, files: u64, report: &mut Report<'
 }
 
 /// Moves and removes directories with more and more below them: the time must not depend on it.
-pub async fn trees(target: &Arc<Target>, files: u64, report: &mut Report<'_>) -> Result<(), Error> {
+pub(crate) async fn trees(target: &Arc<Target>, files: u64, report: &mut Report<'_>) -> Result<(), Error> {
     const ROUNDS: u64 = 20;
     let root = Lfn::parse("/bench-trees")?;
     target.call(0, Operation::Mkdir { lfns: vec![root], parents: true, mode: None }).await?;
@@ -521,7 +529,7 @@ async fn grow(target: &Arc<Target>, directory: &Lfn, count: u64) -> Result<(), E
 }
 
 /// Writes a listing and imports it through the importer, as `exacat import` does.
-pub async fn import(
+pub(crate) async fn import(
     server: &StartedServer,
     target: &Arc<Target>,
     listing: &Path,
@@ -565,7 +573,7 @@ fn write_listing(listing: &Path, files: u64) -> std::io::Result<()> {
 }
 
 /// Sizes that the store reports.
-pub struct Figures {
+pub(crate) struct Figures {
     /// Entries in all.
     pub entries: u64,
     /// Bytes of the log.
@@ -575,7 +583,7 @@ pub struct Figures {
 }
 
 /// Requests them.
-pub async fn figures(target: &Arc<Target>) -> Result<Figures, Error> {
+pub(crate) async fn figures(target: &Arc<Target>) -> Result<Figures, Error> {
     let Answer::Status(parts) = target.call(0, Operation::Status).await? else {
         return Err(Error::new(ErrorKind::Internal, "a status without parts"));
     };

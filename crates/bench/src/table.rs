@@ -11,7 +11,7 @@ const CPU_S_MIN: f64 = 0.1;
 const COLUMNS: usize = 80;
 
 /// Returns the heads of the columns. A measurement has two lines, because its name is long.
-pub fn head() -> String {
+pub(crate) fn head() -> String {
     format!(
         "target: what\n  {:>12} {:>12} {:>8} {:>9} {:>9} {:>9} {:>9}",
         "items", "items/s", "CPU µs", "p50 µs", "p99 µs", "p99.9 µs", "max µs"
@@ -19,7 +19,7 @@ pub fn head() -> String {
 }
 
 /// Prints one measurement; the CPU time is for each item.
-pub fn print(out: &mut (impl Write + ?Sized), sample: &Sample, json: bool) -> std::io::Result<()> {
+pub(crate) fn print(out: &mut (impl Write + ?Sized), sample: &Sample, json: bool) -> std::io::Result<()> {
     if json {
         let line = serde_json::to_string(sample).map_err(std::io::Error::other)?;
         return writeln!(out, "{line}");
@@ -40,7 +40,7 @@ pub fn print(out: &mut (impl Write + ?Sized), sample: &Sample, json: bool) -> st
 }
 
 /// Breaks lines at blanks, so that they fit into a terminal; the further lines are indented alike.
-pub fn wrapped(lines: &str) -> String {
+pub(crate) fn wrapped(lines: &str) -> String {
     lines.split('\n').map(wrapped_line).collect::<Vec<_>>().join("\n")
 }
 

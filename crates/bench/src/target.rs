@@ -73,7 +73,7 @@ impl Target {
 }
 
 /// Opens the embedded store in `directory` in this process.
-pub async fn open_in_process(directory: &Path) -> Result<Target, Error> {
+pub(crate) async fn open_in_process(directory: &Path) -> Result<Target, Error> {
     let clock = Arc::new(SystemClock);
     let settings = EmbeddedSettings { directory: directory.to_owned(), ..EmbeddedSettings::default() };
     let store: Arc<dyn Store> = tokio::task::spawn_blocking({
@@ -88,7 +88,7 @@ pub async fn open_in_process(directory: &Path) -> Result<Target, Error> {
 }
 
 /// Server started for the measurement; ends when dropped.
-pub struct StartedServer {
+pub(crate) struct StartedServer {
     child: Child,
     data: PathBuf,
 }
@@ -96,12 +96,12 @@ pub struct StartedServer {
 impl StartedServer {
     /// Starts this binary as a server in `data`, and waits until it answers. Returns the time that
     /// took.
-    pub async fn start(data: &Path) -> Result<(Self, Duration), Error> {
+    pub(crate) async fn start(data: &Path) -> Result<(Self, Duration), Error> {
         Self::start_with(data, &[]).await
     }
 
     /// Starts the server with more arguments.
-    pub async fn start_with(data: &Path, more: &[&str]) -> Result<(Self, Duration), Error> {
+    pub(crate) async fn start_with(data: &Path, more: &[&str]) -> Result<(Self, Duration), Error> {
         let failed = |error: std::io::Error| {
             Error::new(ErrorKind::Unavailable, format!("cannot start a server: {error}"))
         };
@@ -133,28 +133,28 @@ impl StartedServer {
     }
 
     /// CPU time of the server so far, seconds.
-    pub fn cpu_s(&self) -> f64 {
+    pub(crate) fn cpu_s(&self) -> f64 {
         process_cpu_s(&self.child.id().to_string())
     }
 
     /// Data directory of the server.
-    pub fn data(&self) -> &Path {
+    pub(crate) fn data(&self) -> &Path {
         &self.data
     }
 
     /// Socket of the server on this machine.
-    pub fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.data.join("exacat.sock")
     }
 
     /// Opens one connection to it.
-    pub async fn connect(&self) -> Result<Client, Error> {
+    pub(crate) async fn connect(&self) -> Result<Client, Error> {
         let target = exacat_client::Target::new(vec![Endpoint::Unix(self.socket())])?;
         Client::connect(target, Credentials::local(), ClientSettings::default()).await
     }
 
     /// Makes a target with so many connections.
-    pub async fn target(&self, connections: usize) -> Result<Target, Error> {
+    pub(crate) async fn target(&self, connections: usize) -> Result<Target, Error> {
         let mut clients = Vec::new();
         let start = Instant::now();
         while clients.len() < connections {
@@ -171,7 +171,7 @@ impl StartedServer {
     }
 
     /// Ends it without warning, as a power cut would.
-    pub fn kill(mut self) -> Result<(), Error> {
+    pub(crate) fn kill(mut self) -> Result<(), Error> {
         self.end()
     }
 

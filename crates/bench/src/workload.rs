@@ -5,7 +5,7 @@ use exacat_model::operation::{Existing, FileRef, NewFile, NewReplica};
 use exacat_model::{Checksum, ChecksumAlgorithm, Checksums, Lfn, Operation, ReplicaState, Result, SeName};
 
 /// Files in one directory.
-pub const FILES_PER_DIRECTORY: u64 = 1000;
+pub(crate) const FILES_PER_DIRECTORY: u64 = 1000;
 
 /// Mixes a number by a permutation of 64 bits, so that "random" files are the same in every run.
 pub fn scatter(number: u64) -> u64 {
@@ -14,13 +14,13 @@ pub fn scatter(number: u64) -> u64 {
 }
 
 /// Directory of a file.
-pub fn directory(file: u64) -> String {
+pub(crate) fn directory(file: u64) -> String {
     let run = file / FILES_PER_DIRECTORY;
     format!("/bench/data/2026/LHC26{}/{:09}/raw", (b'a' + (run % 26) as u8) as char, 526_000 + run)
 }
 
 /// LFN of a file: 41 bytes in its last component, as in real catalogues.
-pub fn lfn(file: u64) -> Result<Lfn> {
+pub(crate) fn lfn(file: u64) -> Result<Lfn> {
     Lfn::parse(&format!(
         "{}/26000{:09}{:03}.{:012x}.AO2D.root",
         directory(file),
@@ -31,7 +31,7 @@ pub fn lfn(file: u64) -> Result<Lfn> {
 }
 
 /// Makes a file with a size, an md5 and two replicas at derived PFNs.
-pub fn new_file(file: u64) -> Result<NewFile> {
+pub(crate) fn new_file(file: u64) -> Result<NewFile> {
     let mut digest = [0u8; 16];
     digest[..8].copy_from_slice(&scatter(file).to_le_bytes());
     digest[8..].copy_from_slice(&scatter(!file).to_le_bytes());
@@ -49,21 +49,21 @@ pub fn new_file(file: u64) -> Result<NewFile> {
 }
 
 /// Number of storage elements.
-pub const SES: u64 = 30;
+pub(crate) const SES: u64 = 30;
 
 /// Name of a storage element.
-pub fn se(number: u64) -> Result<SeName> {
+pub(crate) fn se(number: u64) -> Result<SeName> {
     SeName::parse(&format!("BENCH::SITE{number:02}::DISK"))
 }
 
 /// Makes the registration of files `from..to`.
-pub fn register(from: u64, to: u64) -> Result<Operation> {
+pub(crate) fn register(from: u64, to: u64) -> Result<Operation> {
     let files = (from..to).map(new_file).collect::<Result<Vec<_>>>()?;
     Ok(Operation::Register { files, parents: true, existing: Existing::Refuse })
 }
 
 /// Makes the look-up of files.
-pub fn whereis(files: impl Iterator<Item = u64>) -> Result<Operation> {
+pub(crate) fn whereis(files: impl Iterator<Item = u64>) -> Result<Operation> {
     let files = files.map(|file| lfn(file).map(FileRef::Lfn)).collect::<Result<Vec<_>>>()?;
     Ok(Operation::Whereis { files, site: None })
 }

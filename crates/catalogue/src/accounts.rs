@@ -56,12 +56,12 @@ pub(crate) struct RecordPlan {
 
 impl RecordPlan {
     /// Plans a record that does not exist yet.
-    pub fn new(record: Record) -> Self {
+    pub(crate) fn new(record: Record) -> Self {
         RecordPlan { record, from: None }
     }
 
     /// Plans a record that replaces `from`.
-    pub fn change(from: Record, record: Record) -> Self {
+    pub(crate) fn change(from: Record, record: Record) -> Self {
         RecordPlan { record, from: Some(from) }
     }
 }

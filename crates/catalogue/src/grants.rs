@@ -50,7 +50,7 @@ pub(crate) enum Need {
 
 impl Need {
     /// Returns the need of an operation; none if no grant allows it.
-    pub fn of(operation: &Operation) -> Option<Need> {
+    pub(crate) fn of(operation: &Operation) -> Option<Need> {
         Some(match operation {
             Operation::Whoami
             | Operation::Position { .. }
@@ -88,12 +88,12 @@ impl Need {
 
 impl Grants {
     /// True if any change is granted.
-    pub fn may_write(&self) -> bool {
+    pub(crate) fn may_write(&self) -> bool {
         self.0.iter().any(|grant| matches!(grant.activity, Activity::Create | Activity::Modify))
     }
 
     /// Refuses a path for which no grant gives the activity.
-    pub fn check(&self, need: Need, lfn: &Lfn) -> Result<()> {
+    pub(crate) fn check(&self, need: Need, lfn: &Lfn) -> Result<()> {
         let gives = |grant: &Grant| match need {
             Need::Any | Need::Nothing => true,
             Need::Read => grant.activity == Activity::Read,

@@ -28,17 +28,17 @@ struct Seen {
 
 impl Judgement {
     /// Starts with no entries. All entries recorded later are read after `since`.
-    pub fn new(since: Revision) -> Self {
+    pub(crate) fn new(since: Revision) -> Self {
         let seen = Mutex::new(Seen { entries: Vec::new(), recent: [u32::MAX; RECENT] });
         Judgement { since, seen, outdated: AtomicBool::new(false) }
     }
 
-    pub fn since(&self) -> Revision {
+    pub(crate) fn since(&self) -> Revision {
         self.since
     }
 
     /// Records an entry.
-    pub fn judges(&self, entry: JudgedEntry) {
+    pub(crate) fn judges(&self, entry: JudgedEntry) {
         let number = match entry.id {
             EntryId::Directory(id) => id.0,
             EntryId::Object(guid) => guid.0.iter().fold(0, |sum, byte| (sum << 5) ^ u64::from(*byte)),
@@ -55,18 +55,18 @@ impl Judgement {
 
     /// Returns the recorded entries, sorted, each once. Keeps the first version of an entry that
     /// changed between two reads: the store then finds that it no longer holds.
-    pub fn entries(&self) -> Vec<JudgedEntry> {
+    pub(crate) fn entries(&self) -> Vec<JudgedEntry> {
         let mut entries = self.seen.lock().entries.clone();
         entries.sort_by_key(|entry| entry.id);
         entries.dedup_by_key(|entry| entry.id);
         entries
     }
 
-    pub fn set_outdated(&self) {
+    pub(crate) fn set_outdated(&self) {
         self.outdated.store(true, Ordering::Release);
     }
 
-    pub fn is_outdated(&self) -> bool {
+    pub(crate) fn is_outdated(&self) -> bool {
         self.outdated.load(Ordering::Acquire)
     }
 }

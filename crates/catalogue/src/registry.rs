@@ -31,12 +31,12 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    pub async fn load(store: &dyn Store) -> Result<Self> {
+    pub(crate) async fn load(store: &dyn Store) -> Result<Self> {
         let seen = store.records_seen();
         Ok(Registry { names: RwLock::new((seen, Arc::new(Names::load(store).await?))) })
     }
 
-    pub async fn refresh(&self, store: &dyn Store) -> Result<()> {
+    pub(crate) async fn refresh(&self, store: &dyn Store) -> Result<()> {
         let seen = store.records_seen();
         let names = Arc::new(Names::load(store).await?);
         let mut held = self.names.write();
@@ -48,7 +48,7 @@ impl Registry {
     }
 
     /// Returns the names with all changes that the store has seen by now.
-    pub async fn current(&self, store: &dyn Store) -> Result<Arc<Names>> {
+    pub(crate) async fn current(&self, store: &dyn Store) -> Result<Arc<Names>> {
         {
             let held = self.names.read();
             if held.0 == store.records_seen() {
@@ -60,7 +60,7 @@ impl Registry {
     }
 
     /// Returns the cached names; hold them for one operation.
-    pub fn names(&self) -> Arc<Names> {
+    pub(crate) fn names(&self) -> Arc<Names> {
         self.names.read().1.clone()
     }
 }
@@ -102,21 +102,21 @@ impl Names {
         }
     }
 
-    pub fn user(&self, name: &AccountName) -> Result<&Arc<User>> {
+    pub(crate) fn user(&self, name: &AccountName) -> Result<&Arc<User>> {
         self.user_ids
             .get(name)
             .and_then(|id| self.users.get(id))
             .ok_or_else(|| Error::not_found(format!("no such user: {name}")))
     }
 
-    pub fn group(&self, name: &AccountName) -> Result<&Arc<Group>> {
+    pub(crate) fn group(&self, name: &AccountName) -> Result<&Arc<Group>> {
         self.group_ids
             .get(name)
             .and_then(|id| self.groups.get(id))
             .ok_or_else(|| Error::not_found(format!("no such group: {name}")))
     }
 
-    pub fn se(&self, name: &SeName) -> Result<&Arc<Se>> {
+    pub(crate) fn se(&self, name: &SeName) -> Result<&Arc<Se>> {
         self.se_numbers
             .get(name)
             .and_then(|number| self.ses.get(number))
@@ -124,7 +124,7 @@ impl Names {
     }
 
     /// Returns the user's name; `gone-number` if its record is gone.
-    pub fn user_name(&self, id: UserId) -> AccountName {
+    pub(crate) fn user_name(&self, id: UserId) -> AccountName {
         match self.users.get(&id) {
             Some(user) => user.name.clone(),
             None => numbered(id.0),
@@ -132,7 +132,7 @@ impl Names {
     }
 
     /// Returns the group's name; `gone-number` if its record is gone.
-    pub fn group_name(&self, id: GroupId) -> AccountName {
+    pub(crate) fn group_name(&self, id: GroupId) -> AccountName {
         match self.groups.get(&id) {
             Some(group) => group.name.clone(),
             None => numbered(id.0),

@@ -20,7 +20,7 @@ pub(crate) struct Resolved {
 
 impl Resolved {
     /// Returns the directory of the entry. The root stands in itself.
-    pub fn parent_ancestor(&self) -> Option<&Ancestor> {
+    pub(crate) fn parent_ancestor(&self) -> Option<&Ancestor> {
         self.ancestors.last()
     }
 }

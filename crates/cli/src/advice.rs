@@ -15,7 +15,7 @@ const REFUSED_SE: &str = "no such storage element, or it may not be written now"
 
 /// A command whose errors have advice of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Advised {
+pub(crate) enum Advised {
     /// `exacat rm`
     Remove,
     /// `exacat rmdir`
@@ -35,7 +35,7 @@ pub enum Advised {
 
 impl Advised {
     /// Returns the case of a command.
-    pub fn of(command: &Command) -> Self {
+    pub(crate) fn of(command: &Command) -> Self {
         match command {
             Command::Rm(_) => Advised::Remove,
             Command::Rmdir(_) => Advised::RemoveDirectory,
@@ -48,7 +48,7 @@ impl Advised {
     }
 
     /// Returns the next command after this error about `subject`, if there is one.
-    pub fn next(self, subject: Option<&str>, error: &Error) -> Option<String> {
+    pub(crate) fn next(self, subject: Option<&str>, error: &Error) -> Option<String> {
         if let Some((_, name)) = error.message.split_once(UNKNOWN_SE) {
             let name = quoted(name);
             return Some(format!(

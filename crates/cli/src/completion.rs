@@ -25,12 +25,12 @@ const OFFERED_MAX: u32 = 200;
 const TIMEOUT: &str = "2s";
 
 /// Answers the request of a shell, and ends the process then. Returns at once without one.
-pub fn complete() {
+pub(crate) fn complete() {
     CompleteEnv::with_factory(|| with_values(Cli::command(), "")).var(VARIABLE).complete();
 }
 
 /// Returns the script that makes a shell call this program.
-pub fn script(shell: Shell) -> Result<String, Failure> {
+pub(crate) fn script(shell: Shell) -> Result<String, Failure> {
     let name = shell.to_string();
     let shells = Shells::builtins();
     let Some(completer) = shells.completer(&name) else {

@@ -33,7 +33,7 @@ const TOKEN_VARIABLE: &str = "EXACAT_TOKEN";
 const TOKEN_FILE_VARIABLE: &str = "EXACAT_TOKEN_FILE";
 
 /// Returns the data directory: the given one, or the user's.
-pub fn data_directory(connection: &Connection) -> std::result::Result<PathBuf, Failure> {
+pub(crate) fn data_directory(connection: &Connection) -> std::result::Result<PathBuf, Failure> {
     if let Some(directory) = &connection.data {
         return Ok(directory.clone());
     }
@@ -50,14 +50,14 @@ pub fn data_directory(connection: &Connection) -> std::result::Result<PathBuf, F
 
 /// Connection to the server.
 #[derive(Clone, Debug)]
-pub struct Session {
+pub(crate) struct Session {
     client: Client,
     timeout_given: bool,
 }
 
 impl Session {
     /// Connects by the options and the environment.
-    pub async fn open(connection: &Connection) -> std::result::Result<Self, Failure> {
+    pub(crate) async fn open(connection: &Connection) -> std::result::Result<Self, Failure> {
         let target = target(connection)?;
         let over_socket = target.endpoints().iter().all(|endpoint| matches!(endpoint, Endpoint::Unix(_)));
         let credentials = credentials(connection, over_socket)?;
@@ -83,41 +83,41 @@ impl Session {
     }
 
     /// Returns the client, for callers that use it directly.
-    pub fn client(&self) -> &Client {
+    pub(crate) fn client(&self) -> &Client {
         &self.client
     }
 
     /// Sends an operation.
-    pub async fn call(&self, operation: Operation) -> Result<Answer> {
+    pub(crate) async fn call(&self, operation: Operation) -> Result<Answer> {
         self.client.call(operation).await
     }
 
     /// Sends a long operation, with the longest time a server grants, unless the user set a limit.
-    pub async fn call_long(&self, operation: Operation) -> Result<Answer> {
+    pub(crate) async fn call_long(&self, operation: Operation) -> Result<Answer> {
         let deadline = (!self.timeout_given).then_some(TIMEOUT_LONG);
         self.client.call_with(operation, CallOptions { deadline, ..CallOptions::default() }).await
     }
 
     /// Streams all pages of an answer.
-    pub fn pages(&self, operation: Operation) -> Pages {
+    pub(crate) fn pages(&self, operation: Operation) -> Pages {
         Pages { stream: self.client.stream(operation) }
     }
 
     /// Closes the connection.
-    pub async fn close(&self) {
+    pub(crate) async fn close(&self) {
         self.client.close().await;
     }
 }
 
 /// Pages of a long answer.
 #[derive(Debug)]
-pub struct Pages {
+pub(crate) struct Pages {
     stream: AnswerStream,
 }
 
 impl Pages {
     /// Returns the next page; none at the end.
-    pub async fn next(&mut self) -> Result<Option<Answer>> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Answer>> {
         self.stream.next().await.transpose()
     }
 }
@@ -153,7 +153,7 @@ fn credentials(connection: &Connection, over_socket: bool) -> std::result::Resul
 }
 
 /// Returns the token: of the option, else of the environment, else of the environment's file.
-pub fn token(connection: &Connection) -> std::result::Result<Option<String>, Failure> {
+pub(crate) fn token(connection: &Connection) -> std::result::Result<Option<String>, Failure> {
     let file = match &connection.token_file {
         Some(file) => file.clone(),
         None => {
@@ -176,7 +176,7 @@ pub fn token(connection: &Connection) -> std::result::Result<Option<String>, Fai
 }
 
 /// Returns the certificate to trust: the given one, or that of a server on this machine.
-pub fn certificate(connection: &Connection) -> Option<PathBuf> {
+pub(crate) fn certificate(connection: &Connection) -> Option<PathBuf> {
     if let Some(file) = &connection.ca {
         return Some(file.clone());
     }
@@ -185,7 +185,7 @@ pub fn certificate(connection: &Connection) -> Option<PathBuf> {
 
 /// Returns the URL of the XRootD service: as a server on this machine says, or on the host of the
 /// given one.
-pub fn root_url(connection: &Connection) -> std::result::Result<String, Failure> {
+pub(crate) fn root_url(connection: &Connection) -> std::result::Result<String, Failure> {
     if let Some(server) = &connection.server {
         let host = Target::parse(server)?.endpoints().iter().find_map(|endpoint| match endpoint {
             Endpoint::Tls { host, .. } => Some(host.clone()),
@@ -214,7 +214,7 @@ pub fn root_url(connection: &Connection) -> std::result::Result<String, Failure>
 }
 
 /// Reads a file of at most `max` bytes as text.
-pub fn read_small_file(path: &Path, max: u64) -> std::result::Result<String, Failure> {
+pub(crate) fn read_small_file(path: &Path, max: u64) -> std::result::Result<String, Failure> {
     let failed = |error: std::io::Error| Failure::local(format!("cannot read {}: {error}", path.display()));
     let mut text = String::new();
     std::fs::File::open(path).map_err(failed)?.take(max + 1).read_to_string(&mut text).map_err(failed)?;

@@ -14,10 +14,10 @@ use crate::parse;
 use exacat_wire::json::{DoneOut, SeNames};
 
 /// Items of one page of a listing: the first come soon, and memory stays bounded.
-pub const PAGE_ITEMS: u32 = 1000;
+pub(crate) const PAGE_ITEMS: u32 = 1000;
 
 /// Context of a command.
-pub struct Context {
+pub(crate) struct Context {
     /// Connection to the server.
     pub session: Session,
     /// Standard output.
@@ -32,17 +32,17 @@ pub struct Context {
 
 impl Context {
     /// Makes the context of one command.
-    pub fn new(session: Session, out: Out, advised: Advised) -> Self {
+    pub(crate) fn new(session: Session, out: Out, advised: Advised) -> Self {
         Context { session, out, failed: None, ses: Arc::default(), ses_asked: false, advised }
     }
 
     /// Exit status of a command that came to its end.
-    pub fn status(&self) -> u8 {
+    pub(crate) fn status(&self) -> u8 {
         self.failed.unwrap_or(0)
     }
 
     /// Reports a failed item, and continues.
-    pub fn fail(&mut self, subject: &str, error: &Error) {
+    pub(crate) fn fail(&mut self, subject: &str, error: &Error) {
         // Earlier output must precede the error.
         let _ = self.out.flush();
         let advice = self.advised.next(Some(subject), error);
@@ -51,18 +51,18 @@ impl Context {
     }
 
     /// Reports rejected rows of a listing, and continues.
-    pub fn rejected(&mut self, listing: &str, error: &Error) {
+    pub(crate) fn rejected(&mut self, listing: &str, error: &Error) {
         self.fail(listing, error);
         self.failed = Some(STATUS_REJECTED);
     }
 
     /// Sends an operation.
-    pub async fn call(&self, operation: Operation) -> Result<Answer> {
+    pub(crate) async fn call(&self, operation: Operation) -> Result<Answer> {
         self.session.call(operation).await
     }
 
     /// Sends an operation about `subject`, which an error then names.
-    pub async fn call_about(
+    pub(crate) async fn call_about(
         &self,
         subject: &str,
         operation: Operation,
@@ -71,13 +71,17 @@ impl Context {
     }
 
     /// Sends a change whose only answer is success; JSON output states it.
-    pub async fn change(&mut self, subject: &str, operation: Operation) -> std::result::Result<(), Failure> {
+    pub(crate) async fn change(
+        &mut self,
+        subject: &str,
+        operation: Operation,
+    ) -> std::result::Result<(), Failure> {
         self.call_about(subject, operation).await?;
         self.show_done(subject)
     }
 
     /// Prints in JSON that something was done. Without JSON no message means success.
-    pub fn show_done(&mut self, subject: &str) -> std::result::Result<(), Failure> {
+    pub(crate) fn show_done(&mut self, subject: &str) -> std::result::Result<(), Failure> {
         match self.out.style.json {
             true => self.out.json(&DoneOut { item: subject, done: true }),
             false => Ok(()),
@@ -85,13 +89,13 @@ impl Context {
     }
 
     /// Streams all pages of an answer.
-    pub fn pages(&self, operation: Operation) -> Pages {
+    pub(crate) fn pages(&self, operation: Operation) -> Pages {
         self.session.pages(operation)
     }
 
     /// Returns storage elements by number. If the caller may not list them, names that came with
     /// pages must do.
-    pub async fn ses(&mut self) -> std::result::Result<Arc<SeNames>, Failure> {
+    pub(crate) async fn ses(&mut self) -> std::result::Result<Arc<SeNames>, Failure> {
         if !self.ses_asked {
             self.ses_asked = true;
             match self.call(Operation::SeList).await {
@@ -106,29 +110,29 @@ impl Context {
     }
 
     /// Adds names that came with a page.
-    pub fn learn(&mut self, names: &[(u16, SeName)]) {
+    pub(crate) fn learn(&mut self, names: &[(u16, SeName)]) {
         if !names.iter().all(|(number, _)| self.ses.knows(SeNumber(*number))) {
             Arc::make_mut(&mut self.ses).learn(names);
         }
     }
 
     /// Returns the names to work on.
-    pub fn names(&self, arguments: &[String]) -> Names {
+    pub(crate) fn names(&self, arguments: &[String]) -> Names {
         Names::new(arguments, self.out.style.null)
     }
 
     /// Returns the `names` that are LFNs, with their texts; reports the others.
-    pub fn lfns(&mut self, names: Vec<String>) -> Vec<Lfn> {
+    pub(crate) fn lfns(&mut self, names: Vec<String>) -> Vec<Lfn> {
         self.parsed(names, parse::lfn)
     }
 
     /// Returns the `names` that are LFNs or GUIDs; reports the others.
-    pub fn files(&mut self, names: Vec<String>) -> Vec<FileRef> {
+    pub(crate) fn files(&mut self, names: Vec<String>) -> Vec<FileRef> {
         self.parsed(names, parse::file)
     }
 
     /// Returns the `names` that can be parsed; reports the others.
-    pub fn parsed<T>(&mut self, names: Vec<String>, parse: impl Fn(&str) -> Result<T>) -> Vec<T> {
+    pub(crate) fn parsed<T>(&mut self, names: Vec<String>, parse: impl Fn(&str) -> Result<T>) -> Vec<T> {
         let mut parsed = Vec::with_capacity(names.len());
         for name in names {
             match parse(&name) {
@@ -140,7 +144,7 @@ impl Context {
     }
 
     /// Pairs answers with their requests, reports failures, and passes the rest to `show`.
-    pub fn each<S, T>(
+    pub(crate) fn each<S, T>(
         &mut self,
         asked: &[S],
         answers: Vec<Result<T>>,
@@ -164,7 +168,7 @@ impl Context {
     }
 
     /// Reports failures of a change to several entries, and in JSON the successes.
-    pub fn done<S>(
+    pub(crate) fn done<S>(
         &mut self,
         asked: &[S],
         answer: Answer,
@@ -180,7 +184,7 @@ impl Context {
     }
 
     /// Reports failures of a change to several entries, and counts the successes.
-    pub fn count_done<S>(
+    pub(crate) fn count_done<S>(
         &mut self,
         asked: &[S],
         answer: Answer,
@@ -202,7 +206,7 @@ impl Context {
 }
 
 /// Text of a file reference, as the user gave it.
-pub fn file_text(file: &FileRef) -> String {
+pub(crate) fn file_text(file: &FileRef) -> String {
     match file {
         FileRef::Lfn(lfn) => lfn.to_string(),
         FileRef::Guid(guid) => guid.to_string(),

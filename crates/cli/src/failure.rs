@@ -11,16 +11,16 @@ use crate::advice::Advised;
 use crate::quoting::{harmless, quoted};
 
 /// Exit status of a usage or local error.
-pub const STATUS_LOCAL: u8 = 1;
+pub(crate) const STATUS_LOCAL: u8 = 1;
 /// Exit status of an import with rejected rows.
-pub const STATUS_REJECTED: u8 = 18;
+pub(crate) const STATUS_REJECTED: u8 = 18;
 /// Exit status of a command that the user interrupted, as shells give it for SIGINT.
-pub const STATUS_INTERRUPTED: u8 = 130;
+pub(crate) const STATUS_INTERRUPTED: u8 = 130;
 /// Exit status of a terminated command, as shells give it for SIGTERM.
-pub const STATUS_TERMINATED: u8 = 143;
+pub(crate) const STATUS_TERMINATED: u8 = 143;
 
 /// Kind of a usage or local error in JSON. Kinds of the catalogue's errors have names of their own.
-pub const KIND_LOCAL: &str = "local";
+pub(crate) const KIND_LOCAL: &str = "local";
 /// Bytes of a name in an error message.
 const SUBJECT_BYTES_MAX: usize = 240;
 
@@ -28,7 +28,7 @@ const SUBJECT_BYTES_MAX: usize = 240;
 static AS_JSON: AtomicBool = AtomicBool::new(false);
 
 /// Exit status of a kind of error. An invalid request is a usage error, whichever side detects it.
-pub fn status_of(kind: ErrorKind) -> u8 {
+pub(crate) fn status_of(kind: ErrorKind) -> u8 {
     match kind {
         ErrorKind::Invalid => STATUS_LOCAL,
         kind => kind.exit_status(),
@@ -37,7 +37,7 @@ pub fn status_of(kind: ErrorKind) -> u8 {
 
 /// Reason why a command ends early.
 #[derive(Debug)]
-pub enum Failure {
+pub(crate) enum Failure {
     /// Error of the catalogue or of the connection.
     Catalogue {
         /// Subject, if the message does not name it.
@@ -55,7 +55,7 @@ pub enum Failure {
 
 impl Failure {
     /// Exit status of the failure.
-    pub fn status(&self) -> u8 {
+    pub(crate) fn status(&self) -> u8 {
         match self {
             Failure::Catalogue { error, .. } => status_of(error.kind),
             Failure::Local(_) => STATUS_LOCAL,
@@ -64,17 +64,17 @@ impl Failure {
     }
 
     /// Makes a local error.
-    pub fn local(message: impl Into<String>) -> Self {
+    pub(crate) fn local(message: impl Into<String>) -> Self {
         Failure::Local(message.into())
     }
 
     /// Makes an error about something.
-    pub fn about(subject: impl Into<String>, error: Error) -> Self {
+    pub(crate) fn about(subject: impl Into<String>, error: Error) -> Self {
         Failure::Catalogue { subject: Some(subject.into()), error, hint: None }
     }
 
     /// Makes the error for an answer that does not fit the operation: a defect.
-    pub fn unexpected(answer: &exacat_model::Answer) -> Self {
+    pub(crate) fn unexpected(answer: &exacat_model::Answer) -> Self {
         let mut text = format!("{answer:?}");
         text.truncate(text.floor_char_boundary(60));
         Error::new(
@@ -85,7 +85,7 @@ impl Failure {
     }
 
     /// Adds the next command to type after `command`, if there is one.
-    pub fn advised(mut self, command: Advised) -> Self {
+    pub(crate) fn advised(mut self, command: Advised) -> Self {
         if let Failure::Catalogue { subject, error, hint: hint @ None } = &mut self {
             *hint = command.next(subject.as_deref(), error);
         }
@@ -93,7 +93,7 @@ impl Failure {
     }
 
     /// Prints the failure on standard error.
-    pub fn report(&self) {
+    pub(crate) fn report(&self) {
         match self {
             Failure::Catalogue { subject, error, hint } => {
                 report(subject.as_deref(), error, hint.as_deref());
@@ -126,7 +126,7 @@ impl From<io::Error> for Failure {
 }
 
 /// Prints an error on standard error: `exacat: LFN: message`, and advice below it.
-pub fn report(subject: Option<&str>, error: &Error, advice: Option<&str>) {
+pub(crate) fn report(subject: Option<&str>, error: &Error, advice: Option<&str>) {
     let advice = advice.or_else(|| hint(error));
     let status = status_of(error.kind);
     if said_as_json(error.kind.name(), status, subject, &error.message, advice) {
@@ -158,7 +158,7 @@ fn shortened(name: &str) -> Cow<'_, str> {
 }
 
 /// Makes all later errors JSON: one document per error, one error per line.
-pub fn report_as_json() {
+pub(crate) fn report_as_json() {
     AS_JSON.store(true, Ordering::Relaxed);
 }
 
@@ -181,7 +181,7 @@ struct Reported<'a> {
 }
 
 /// Prints an error as JSON, if the command line requests it. Returns whether it did.
-pub fn said_as_json(
+pub(crate) fn said_as_json(
     kind: &str,
     status: u8,
     subject: Option<&str>,
@@ -210,23 +210,23 @@ fn hint(error: &Error) -> Option<&'static str> {
 }
 
 /// Prints the consequences of an interruption, if the work is dropped before [`OnInterrupt::over`].
-pub struct OnInterrupt {
+pub(crate) struct OnInterrupt {
     text: Option<String>,
 }
 
 impl OnInterrupt {
     /// Prints `text` after "interrupted; ".
-    pub fn say(text: impl Into<String>) -> Self {
+    pub(crate) fn say(text: impl Into<String>) -> Self {
         OnInterrupt { text: Some(text.into()) }
     }
 
     /// Prints nothing if there is no text.
-    pub fn maybe(text: Option<&str>) -> Self {
+    pub(crate) fn maybe(text: Option<&str>) -> Self {
         OnInterrupt { text: text.map(str::to_owned) }
     }
 
     /// Marks the work as ended, with success or not.
-    pub fn over(mut self) {
+    pub(crate) fn over(mut self) {
         self.text = None;
     }
 }
@@ -240,7 +240,7 @@ impl Drop for OnInterrupt {
 }
 
 /// Prints one line on standard error. A failure to do so has no reader either.
-pub fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 

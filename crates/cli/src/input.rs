@@ -6,7 +6,7 @@ use std::io::{self, BufRead, BufReader, Stdin};
 use crate::failure::Failure;
 
 /// Names handled together: many enough to hide the round trip, few enough to bound memory.
-pub const BATCH_NAMES: usize = 1000;
+pub(crate) const BATCH_NAMES: usize = 1000;
 
 /// Bytes of one line of standard input; a longer one is no name.
 const LINE_BYTES_MAX: usize = 1 << 20;
@@ -15,7 +15,7 @@ const LINE_BYTES_MAX: usize = 1 << 20;
 const STDIN: &str = "-";
 
 /// Names to work on, in the given order.
-pub struct Names {
+pub(crate) struct Names {
     arguments: VecDeque<String>,
     stdin: Option<Lines<BufReader<Stdin>>>,
     end: u8,
@@ -23,7 +23,7 @@ pub struct Names {
 
 impl Names {
     /// Reads `arguments`; `-` stands for the lines of standard input (ended by NUL if `null`).
-    pub fn new(arguments: &[String], null: bool) -> Self {
+    pub(crate) fn new(arguments: &[String], null: bool) -> Self {
         Names {
             arguments: arguments.iter().cloned().collect(),
             stdin: None,
@@ -33,7 +33,7 @@ impl Names {
 
     /// Returns the next names, at most [`BATCH_NAMES`]; none at the end. It does not hold names
     /// from standard input back to fill a batch.
-    pub async fn next_batch(&mut self) -> Result<Option<Vec<String>>, Failure> {
+    pub(crate) async fn next_batch(&mut self) -> Result<Option<Vec<String>>, Failure> {
         loop {
             if let Some(mut lines) = self.stdin.take() {
                 let joined = tokio::task::spawn_blocking(move || {
@@ -64,7 +64,7 @@ impl Names {
     }
 
     /// Says whether there are several names, or may be.
-    pub fn may_be_several(&self) -> bool {
+    pub(crate) fn may_be_several(&self) -> bool {
         self.arguments.len() > 1 || self.arguments.front().is_some_and(|name| name == STDIN)
     }
 }

@@ -15,7 +15,7 @@ use crate::failure::{Failure, say};
 
 /// Takes the lock that a server holds: two processes must not replay the log. `instead` is the
 /// advice if a server holds it.
-pub fn lock(directory: &Path, instead: &str) -> Result<File, Failure> {
+pub(crate) fn lock(directory: &Path, instead: &str) -> Result<File, Failure> {
     let path = directory.join("server.lock");
     let file = File::options()
         .mode(0o600)
@@ -37,7 +37,7 @@ pub fn lock(directory: &Path, instead: &str) -> Result<File, Failure> {
 }
 
 /// Open store, and the lock that keeps servers out.
-pub struct Offline {
+pub(crate) struct Offline {
     /// The store.
     pub store: Arc<EmbeddedStore>,
     /// Clock of the store.
@@ -50,12 +50,12 @@ pub struct Offline {
 
 impl Offline {
     /// Opens the store in the data directory. `instead` is the advice if a server uses it.
-    pub async fn open(connection: &Connection, instead: &str) -> Result<Self, Failure> {
+    pub(crate) async fn open(connection: &Connection, instead: &str) -> Result<Self, Failure> {
         Self::open_at(data_directory(connection)?, instead, false).await
     }
 
     /// Opens the store in `directory`; makes a new catalogue there if `make`, and if there is none.
-    pub async fn open_at(directory: PathBuf, instead: &str, make: bool) -> Result<Self, Failure> {
+    pub(crate) async fn open_at(directory: PathBuf, instead: &str, make: bool) -> Result<Self, Failure> {
         let about = |error: Error| Failure::about(directory.display().to_string(), error);
         let store = directory.join("store");
         if make {
@@ -85,13 +85,13 @@ impl Offline {
     }
 
     /// Id of the catalogue, if a server was started on it.
-    pub fn catalogue_id(&self) -> Option<String> {
+    pub(crate) fn catalogue_id(&self) -> Option<String> {
         let text = std::fs::read_to_string(self.directory.join("catalogue.id")).ok()?;
         Some(text.trim().to_owned())
     }
 
     /// Opens a snapshot for reading; a server may use the directory meanwhile.
-    pub async fn snapshot(connection: &Connection, name: &str) -> Result<Self, Failure> {
+    pub(crate) async fn snapshot(connection: &Connection, name: &str) -> Result<Self, Failure> {
         let directory = data_directory(connection)?;
         let about = |error: Error| Failure::about(directory.display().to_string(), error);
         let name = SnapshotName::parse(name)?;
@@ -107,7 +107,7 @@ impl Offline {
     }
 
     /// Makes an error about the directory.
-    pub fn about(&self, error: Error) -> Failure {
+    pub(crate) fn about(&self, error: Error) -> Failure {
         Failure::about(self.directory.display().to_string(), error)
     }
 }

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 const SORTED_MAX: usize = 200_000;
 
 /// Compares two entries by a key, and by name where the keys are equal. Unknown sizes come first.
-pub fn entries(key: SortArg, a: &Stat, b: &Stat) -> Ordering {
+pub(crate) fn entries(key: SortArg, a: &Stat, b: &Stat) -> Ordering {
     let by_key = match key {
         SortArg::Name => Ordering::Equal,
         SortArg::Size => a.entry.size().cmp(&b.entry.size()),
@@ -22,7 +22,7 @@ pub fn entries(key: SortArg, a: &Stat, b: &Stat) -> Ordering {
 }
 
 /// The first items in an order, up to a limit.
-pub struct Sorted<T, F> {
+pub(crate) struct Sorted<T, F> {
     items: Vec<T>,
     compare: F,
     reverse: bool,
@@ -31,14 +31,14 @@ pub struct Sorted<T, F> {
 
 impl<T, F: Fn(&T, &T) -> Ordering> Sorted<T, F> {
     /// Makes a sorter for these options; none if they request the order of the catalogue.
-    pub fn wanted(order: &OrderArgs, compare: impl FnOnce(SortArg) -> F) -> Option<Self> {
+    pub(crate) fn wanted(order: &OrderArgs, compare: impl FnOnce(SortArg) -> F) -> Option<Self> {
         let key = order.sort.or(order.reverse.then_some(SortArg::Name))?;
         let limit = order.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
         Some(Sorted { items: Vec::new(), compare: compare(key), reverse: order.reverse, limit })
     }
 
     /// Adds items. Refuses more than it can sort.
-    pub fn add(&mut self, items: impl IntoIterator<Item = T>) -> Result<(), Failure> {
+    pub(crate) fn add(&mut self, items: impl IntoIterator<Item = T>) -> Result<(), Failure> {
         for item in items {
             self.items.push(item);
             if self.items.len() <= SORTED_MAX {
@@ -64,7 +64,7 @@ impl<T, F: Fn(&T, &T) -> Ordering> Sorted<T, F> {
     }
 
     /// Returns the items in order.
-    pub fn end(mut self) -> Vec<T> {
+    pub(crate) fn end(mut self) -> Vec<T> {
         self.cut(self.limit.unwrap_or(usize::MAX));
         self.items
     }

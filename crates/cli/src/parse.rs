@@ -17,7 +17,7 @@ const SIZE_UNITS: [char; 6] = ['k', 'm', 'g', 't', 'p', 'e'];
 
 /// Direction of a relative time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
+pub(crate) enum Direction {
     /// `2d` is two days ago.
     Past,
     /// `2d` is in two days.
@@ -25,12 +25,12 @@ pub enum Direction {
 }
 
 /// Returns the present time, by the machine's clock.
-pub fn now() -> TimeMs {
+pub(crate) fn now() -> TimeMs {
     SystemClock.now()
 }
 
 /// Parses an LFN. The error for a relative one has advice.
-pub fn lfn(text: &str) -> Result<Lfn> {
+pub(crate) fn lfn(text: &str) -> Result<Lfn> {
     if !text.starts_with('/') {
         return Err(Error::invalid("an LFN begins with '/': a catalogue has no working directory"));
     }
@@ -38,7 +38,7 @@ pub fn lfn(text: &str) -> Result<Lfn> {
 }
 
 /// Parses an LFN or a GUID.
-pub fn file(text: &str) -> Result<FileRef> {
+pub(crate) fn file(text: &str) -> Result<FileRef> {
     if text.starts_with('/') {
         return Ok(FileRef::Lfn(Lfn::parse(text)?));
     }
@@ -51,7 +51,7 @@ pub fn file(text: &str) -> Result<FileRef> {
 
 /// Parses a number of bytes: `1000`, `10k`, `1.5G` (powers of 1000), `1Gi` or `1GiB` (powers of
 /// 1024).
-pub fn bytes(text: &str) -> Result<u64> {
+pub(crate) fn bytes(text: &str) -> Result<u64> {
     let bad = || Error::invalid(format!("not a size (10, 10k, 1.5G, 1Gi): {text:.40?}"));
     let lower = text.trim().to_ascii_lowercase();
     let end = lower.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(lower.len());
@@ -87,18 +87,18 @@ pub fn bytes(text: &str) -> Result<u64> {
 }
 
 /// Parses a number, or `none` for no limit.
-pub fn limit(text: &str, parse: impl Fn(&str) -> Result<u64>) -> Result<Option<u64>> {
+pub(crate) fn limit(text: &str, parse: impl Fn(&str) -> Result<u64>) -> Result<Option<u64>> {
     if text == "none" { Ok(None) } else { parse(text).map(Some) }
 }
 
 /// Parses a count: digits, or with a unit as sizes have (`10k`, `1M`).
-pub fn count(text: &str) -> Result<u64> {
+pub(crate) fn count(text: &str) -> Result<u64> {
     bytes(text).map_err(|_| Error::invalid(format!("not a number (10, 10k, 1M): {text:.40?}")))
 }
 
 /// Parses a range of sizes, both ends included: `+1G` at least, `-10M` at most, `100` exactly,
 /// `5k..1M` between (either end may be left out).
-pub fn size_range(text: &str) -> Result<(Option<u64>, Option<u64>)> {
+pub(crate) fn size_range(text: &str) -> Result<(Option<u64>, Option<u64>)> {
     if let Some((low, high)) = text.split_once("..") {
         let end = |text: &str| if text.is_empty() { Ok(None) } else { bytes(text).map(Some) };
         let (low, high) = (end(low)?, end(high)?);
@@ -118,7 +118,7 @@ pub fn size_range(text: &str) -> Result<(Option<u64>, Option<u64>)> {
 }
 
 /// Parses a duration to milliseconds: `90s`, `15m`, `3h`, `2d`, `1w`, or several together: `1d12h`.
-pub fn duration_ms(text: &str) -> Result<u64> {
+pub(crate) fn duration_ms(text: &str) -> Result<u64> {
     let bad = || Error::invalid(format!("not a duration (90s, 15m, 3h, 2d, 1w, 1d12h): {text:.40?}"));
     let mut rest = text.trim();
     let mut total = 0u64;
@@ -138,7 +138,7 @@ pub fn duration_ms(text: &str) -> Result<u64> {
 }
 
 /// Parses a duration that is not zero, to milliseconds.
-pub fn some_time_ms(text: &str) -> Result<u64> {
+pub(crate) fn some_time_ms(text: &str) -> Result<u64> {
     match duration_ms(text)? {
         0 => Err(Error::invalid(format!("a duration of nothing ends at once: {text:.40?}"))),
         ms => Ok(ms),
@@ -146,7 +146,7 @@ pub fn some_time_ms(text: &str) -> Result<u64> {
 }
 
 /// Parses a duration of a second or more, to seconds.
-pub fn seconds(text: &str) -> Result<u64> {
+pub(crate) fn seconds(text: &str) -> Result<u64> {
     match duration_ms(text)? / 1000 {
         0 => Err(Error::invalid(format!("a duration of less than a second: {text:.40?}"))),
         seconds => Ok(seconds),
@@ -154,7 +154,7 @@ pub fn seconds(text: &str) -> Result<u64> {
 }
 
 /// Parses a future time, for an expiry.
-pub fn time_to_come(text: &str) -> Result<TimeMs> {
+pub(crate) fn time_to_come(text: &str) -> Result<TimeMs> {
     let now = now();
     let time = time_from(text, Direction::Future, now)?;
     if time <= now {
@@ -166,10 +166,10 @@ pub fn time_to_come(text: &str) -> Result<TimeMs> {
 }
 
 /// Milliseconds of a day.
-pub const DAY_MS: u64 = 86_400_000;
+pub(crate) const DAY_MS: u64 = 86_400_000;
 
 /// Parses the length of the history: `all`, whole days (`30d`, `4w`), or a size (`100GiB`).
-pub fn history_kept(text: &str) -> Result<HistoryKept> {
+pub(crate) fn history_kept(text: &str) -> Result<HistoryKept> {
     let bad = || Error::invalid(format!("not how much history to keep (all, 30d, 4w, 100GiB): {text:.40?}"));
     let text = text.trim();
     if text == "all" {
@@ -184,7 +184,7 @@ pub fn history_kept(text: &str) -> Result<HistoryKept> {
 }
 
 /// Parses a time: as [`TimeMs::parse`] reads it, `now`, or a duration from now in `direction`.
-pub fn time(text: &str, direction: Direction) -> Result<TimeMs> {
+pub(crate) fn time(text: &str, direction: Direction) -> Result<TimeMs> {
     time_from(text, direction, now())
 }
 
@@ -211,7 +211,7 @@ fn time_from(text: &str, direction: Direction, now: TimeMs) -> Result<TimeMs> {
 }
 
 /// Parses `user:NAME`, `group:NAME`, or a bare name for a user.
-pub fn owner(text: &str) -> Result<Owner> {
+pub(crate) fn owner(text: &str) -> Result<Owner> {
     match text.split_once(':') {
         Some(("user", name)) => Ok(Owner::User(AccountName::parse(name)?)),
         Some(("group", name)) => Ok(Owner::Group(AccountName::parse(name)?)),
@@ -221,7 +221,7 @@ pub fn owner(text: &str) -> Result<Owner> {
 }
 
 /// Parses `NAME` or `NAME=PFN`. SE names have no `=`, so the first one ends the name.
-pub fn replica(text: &str) -> Result<(SeName, Option<Pfn>)> {
+pub(crate) fn replica(text: &str) -> Result<(SeName, Option<Pfn>)> {
     match text.split_once('=') {
         Some((se, pfn)) => Ok((SeName::parse(se)?, Some(Pfn::parse(pfn)?))),
         None => Ok((SeName::parse(text)?, None)),
@@ -229,7 +229,7 @@ pub fn replica(text: &str) -> Result<(SeName, Option<Pfn>)> {
 }
 
 /// Parses `NAME=NUMBER`; the number is `default` if left out.
-pub fn counted(text: &str, default: Option<u32>) -> Result<(AccountName, u32)> {
+pub(crate) fn counted(text: &str, default: Option<u32>) -> Result<(AccountName, u32)> {
     let bad = || Error::invalid(format!("not NAME=NUMBER: {text:.60?}"));
     match text.split_once('=') {
         Some((name, number)) => Ok((AccountName::parse(name)?, number.parse().map_err(|_| bad())?)),
@@ -238,7 +238,7 @@ pub fn counted(text: &str, default: Option<u32>) -> Result<(AccountName, u32)> {
 }
 
 /// Parses the archive of a file and its name there: `ARCHIVE?NAME`, the archive by LFN or GUID.
-pub fn member(text: &str) -> Result<(FileRef, String)> {
+pub(crate) fn member(text: &str) -> Result<(FileRef, String)> {
     match text.rsplit_once('?') {
         Some((archive, name)) if !name.is_empty() => Ok((file(archive)?, name.to_owned())),
         _ => Err(Error::invalid(format!("not ARCHIVE?NAME: {text:.100?}"))),
@@ -246,23 +246,23 @@ pub fn member(text: &str) -> Result<(FileRef, String)> {
 }
 
 /// Parses a tag: `KEY=VALUE`.
-pub fn tag(text: &str) -> Result<Tag> {
+pub(crate) fn tag(text: &str) -> Result<Tag> {
     Tag::parse(text)
 }
 
 /// Parses the id of an item of the trash, as `trash ls` prints it: `REVISION.TIMELINE`.
-pub fn trash_id(text: &str) -> Result<OnTimeline<TrashId>> {
+pub(crate) fn trash_id(text: &str) -> Result<OnTimeline<TrashId>> {
     text.parse()
 }
 
 /// Parses the id of a deletion, as `se deletions` prints it: `REVISION.INDEX.TIMELINE`.
-pub fn deletion_id(text: &str) -> Result<OnTimeline<DeletionId>> {
+pub(crate) fn deletion_id(text: &str) -> Result<OnTimeline<DeletionId>> {
     text.parse()
 }
 
 /// Change of a mode by `chmod`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ModeChange {
+pub(crate) enum ModeChange {
     /// Sets this mode.
     Set(Mode),
     /// Applies these clauses in order.
@@ -271,7 +271,7 @@ pub enum ModeChange {
 
 /// One clause of a symbolic mode, such as `u+rw`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ModeClause {
+pub(crate) struct ModeClause {
     /// Mask of the bits: 0o700, 0o070, 0o007, and the sticky bit.
     who: u16,
     /// `+`, `-` or `=`.
@@ -284,7 +284,7 @@ pub struct ModeClause {
 
 impl ModeChange {
     /// Parses octal digits (`644`) or clauses (`u+rw,go-w`, `a=rX`).
-    pub fn parse(text: &str) -> Result<Self> {
+    pub(crate) fn parse(text: &str) -> Result<Self> {
         if text.starts_with(|c: char| c.is_ascii_digit()) {
             return Mode::parse(text).map(ModeChange::Set);
         }
@@ -335,7 +335,7 @@ impl ModeChange {
     }
 
     /// Applies the change to `mode`.
-    pub fn apply(&self, mode: Mode, is_directory: bool) -> Mode {
+    pub(crate) fn apply(&self, mode: Mode, is_directory: bool) -> Mode {
         let clauses = match self {
             ModeChange::Set(mode) => return *mode,
             ModeChange::Edit(clauses) => clauses,

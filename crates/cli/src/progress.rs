@@ -18,7 +18,7 @@ const STEPS: u64 = 10_000;
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
 /// Progress display: a bar on a terminal, lines on request, otherwise nothing.
-pub struct Bar {
+pub(crate) struct Bar {
     bar: ProgressBar,
     what: &'static str,
     lines: bool,
@@ -27,7 +27,7 @@ pub struct Bar {
 
 impl Bar {
     /// Makes the display; it counts `what`.
-    pub fn new(global: &Global, what: &'static str) -> Self {
+    pub(crate) fn new(global: &Global, what: &'static str) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let bar = if terminal && !global.quiet {
             ProgressBar::with_draw_target(Some(STEPS), ProgressDrawTarget::stderr_with_hz(10))
@@ -39,14 +39,14 @@ impl Bar {
     }
 
     /// Shows the present progress.
-    pub fn show(&mut self, progress: &Progress) {
+    pub(crate) fn show(&mut self, progress: &Progress) {
         if self.is_due() {
             self.show_part(progress.fraction(), self.text(progress));
         }
     }
 
     /// Shows the number of bytes done, and of all bytes.
-    pub fn show_bytes(&mut self, done: u64, all: u64) {
+    pub(crate) fn show_bytes(&mut self, done: u64, all: u64) {
         if self.is_due() {
             let text = format!("{} of {}", human::size(u128::from(done)), human::size(u128::from(all)));
             self.show_part((all > 0).then(|| done as f64 / all as f64), text);
@@ -54,7 +54,7 @@ impl Bar {
     }
 
     /// Shows the present step, where the duration is unknown.
-    pub fn show_text(&mut self, text: &str) {
+    pub(crate) fn show_text(&mut self, text: &str) {
         if self.is_due() {
             self.show_part(None, text.to_owned());
         }
@@ -105,7 +105,7 @@ impl Bar {
     }
 
     /// Removes the bar from the screen.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         self.bar.finish_and_clear();
     }
 }

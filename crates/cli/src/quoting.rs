@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 /// Text with control characters escaped, if `escape`.
 #[derive(Clone, Copy)]
-pub struct Shown<'a> {
+pub(crate) struct Shown<'a> {
     /// The text.
     pub text: &'a str,
     /// True on a terminal.
@@ -36,13 +36,13 @@ fn deceives(character: char) -> bool {
 }
 
 /// Formats text for an error message: control characters escaped, whatever standard error is.
-pub fn harmless(text: &str) -> Shown<'_> {
+pub(crate) fn harmless(text: &str) -> Shown<'_> {
     Shown { text, escape: true }
 }
 
 /// Formats a name as a shell reads it back, for error messages: bare if it is plain, otherwise
 /// quoted.
-pub fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let plain = |c: char| {
         c.is_ascii_alphanumeric() || "/._-+:@%,=".contains(c) || (!c.is_ascii() && c.is_alphanumeric())
     };

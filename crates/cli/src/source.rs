@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::offline::Offline;
 
 /// A catalogue that is read as a whole.
-pub enum Source {
+pub(crate) enum Source {
     /// Behind a server.
     Server(exacat_client::Client),
     /// Opened in this process.
@@ -30,7 +30,7 @@ pub enum Source {
 
 impl Source {
     /// Opens the source that `place` names.
-    pub async fn open(connection: &Connection, place: &CatalogueSource) -> Result<Self, Failure> {
+    pub(crate) async fn open(connection: &Connection, place: &CatalogueSource) -> Result<Self, Failure> {
         let offline = match &place.snapshot {
             Some(name) => Offline::snapshot(connection, name).await?,
             None => Offline::open(connection, "without --offline it is asked; or stop it first").await?,
@@ -44,7 +44,7 @@ impl Source {
 
     /// Id of the catalogue, as its server shows it to clients; none if no server was ever started
     /// on the data directory.
-    pub fn catalogue_id(&self) -> Option<String> {
+    pub(crate) fn catalogue_id(&self) -> Option<String> {
         match self {
             Source::Server(client) => Some(client.server().catalogue.to_string()),
             Source::Here { offline, .. } => offline.catalogue_id(),
@@ -52,7 +52,7 @@ impl Source {
     }
 
     /// Closes the source.
-    pub async fn close(self) -> Result<(), Failure> {
+    pub(crate) async fn close(self) -> Result<(), Failure> {
         match self {
             Source::Server(_) => Ok(()),
             Source::Here { offline, .. } => offline.store.close().await.map_err(|error| offline.about(error)),

@@ -14,7 +14,7 @@ use crate::parse;
 impl Context {
     /// Returns the names to work on, with wildcards in arguments expanded. Names from standard
     /// input are exact.
-    pub async fn names_expanded(&mut self, arguments: &[String]) -> Result<Names, Failure> {
+    pub(crate) async fn names_expanded(&mut self, arguments: &[String]) -> Result<Names, Failure> {
         let expanded = expand(self, arguments).await?;
         Ok(self.names(&expanded))
     }

@@ -18,7 +18,7 @@ pub(crate) struct ServerClock {
 }
 
 impl ServerClock {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         ServerClock { started: Instant::now(), at_start: AtomicU64::new(0) }
     }
 
@@ -28,11 +28,11 @@ impl ServerClock {
 
     /// Takes in a time that the server just sent. It took some time to arrive, so the estimate is a
     /// little behind, never ahead.
-    pub fn told(&self, now: TimeMs) {
+    pub(crate) fn told(&self, now: TimeMs) {
         self.at_start.store(now.0.wrapping_sub(self.elapsed_ms()), Ordering::Relaxed);
     }
 
-    pub fn now(&self) -> TimeMs {
+    pub(crate) fn now(&self) -> TimeMs {
         TimeMs(self.at_start.load(Ordering::Relaxed).wrapping_add(self.elapsed_ms()))
     }
 }

@@ -83,7 +83,7 @@ pub(crate) struct OpenStream {
 
 impl OpenStream {
     /// Returns the next item.
-    pub async fn next(&mut self) -> StreamItem {
+    pub(crate) async fn next(&mut self) -> StreamItem {
         let item = self.items.recv().await.unwrap_or_else(|| {
             StreamItem::Lost(self.connection.shared.lost("nothing more of the stream will come"))
         });
@@ -126,7 +126,7 @@ impl Drop for Connection {
 
 impl Connection {
     /// Starts the driver of a connection after the handshake.
-    pub fn start<S>(
+    pub(crate) fn start<S>(
         stream: S,
         decoder: FrameDecoder,
         endpoint: &Endpoint,
@@ -160,12 +160,12 @@ impl Connection {
     }
 
     /// Says whether requests may be sent.
-    pub fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.shared.is_open()
     }
 
     /// Returns the maximum operations of one batch.
-    pub fn batch_operations_max(&self) -> usize {
+    pub(crate) fn batch_operations_max(&self) -> usize {
         self.batch_operations_max
     }
 
@@ -236,7 +236,7 @@ impl Connection {
     }
 
     /// Calls one operation.
-    pub async fn call(
+    pub(crate) async fn call(
         &self,
         operation: &Operation,
         operation_id: Option<OperationId>,
@@ -275,7 +275,7 @@ impl Connection {
     }
 
     /// Calls as many of the operations as fit into one batch, from the first on; answers those.
-    pub async fn call_batch(
+    pub(crate) async fn call_batch(
         &self,
         operations: impl Iterator<Item = (&Operation, Option<OperationId>)>,
         deadline: Instant,
@@ -311,7 +311,7 @@ impl Connection {
 
     /// Opens a stream; an error gives the reason why the request was not sent. The caller bounds
     /// the time.
-    pub async fn stream(
+    pub(crate) async fn stream(
         self: &Arc<Self>,
         operation: &Operation,
         operation_id: Option<OperationId>,
@@ -345,7 +345,7 @@ impl Connection {
     }
 
     /// Waits for requests in flight, within the bound, then says goodbye and waits for the end.
-    pub async fn close(&self, within: Duration) {
+    pub(crate) async fn close(&self, within: Duration) {
         let deadline = Instant::now() + within;
         let idle = timeout_at(deadline, self.shared.in_flight.acquire_many(self.in_flight_max)).await;
         self.shared.end("the client was closed");

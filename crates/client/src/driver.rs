@@ -82,7 +82,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Driver<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
     /// Makes the driver of a stream after the handshake.
-    pub fn new(shared: Arc<Shared>, stream: S, decoder: FrameDecoder) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, stream: S, decoder: FrameDecoder) -> Self {
         let now = Instant::now();
         let tick_every = shared.ping_after / 2;
         let tick_at = now + tick_every;

@@ -29,7 +29,7 @@ pub(crate) struct ConnectError {
 }
 
 impl ConnectError {
-    pub fn passing(what: impl Into<String>) -> Self {
+    pub(crate) fn passing(what: impl Into<String>) -> Self {
         ConnectError { error: Error::new(ErrorKind::Unavailable, what), is_final: false }
     }
 

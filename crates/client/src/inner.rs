@@ -18,16 +18,16 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    pub fn settings(&self) -> &ClientSettings {
+    pub(crate) fn settings(&self) -> &ClientSettings {
         &self.pool.settings
     }
 
-    pub fn backoff(&self) -> Backoff {
+    pub(crate) fn backoff(&self) -> Backoff {
         Backoff::new(self.settings().backoff_min, self.settings().backoff_max)
     }
 
     /// Makes a new operation id.
-    pub fn new_operation_id(&self) -> Result<OperationId> {
+    pub(crate) fn new_operation_id(&self) -> Result<OperationId> {
         self.operation_ids.new_id()
     }
 }

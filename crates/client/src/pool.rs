@@ -26,7 +26,7 @@ pub(crate) struct ConnectionSlot {
 
 impl ConnectionSlot {
     /// Returns its connection, if that is open.
-    pub fn open(&self) -> Option<Arc<Connection>> {
+    pub(crate) fn open(&self) -> Option<Arc<Connection>> {
         self.current.lock().as_ref().filter(|current| current.is_open()).cloned()
     }
 }
@@ -49,7 +49,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    pub fn new(target: Target, credentials: Credentials, settings: ClientSettings) -> Result<Self> {
+    pub(crate) fn new(target: Target, credentials: Credentials, settings: ClientSettings) -> Result<Self> {
         settings.check()?;
         Ok(Pool {
             tls: tls::client_config(target.trust())?,
@@ -66,7 +66,7 @@ impl Pool {
     }
 
     /// Returns the next slot; calls use all connections in turn.
-    pub fn slot(&self) -> &ConnectionSlot {
+    pub(crate) fn slot(&self) -> &ConnectionSlot {
         match self.slots.as_slice() {
             [slot] => slot,
             slots => &slots[self.turn.fetch_add(1, Ordering::Relaxed) % slots.len()],
@@ -74,12 +74,12 @@ impl Pool {
     }
 
     /// Returns an open connection; opens one if there is none.
-    pub async fn connection(&self) -> std::result::Result<Arc<Connection>, ConnectError> {
+    pub(crate) async fn connection(&self) -> std::result::Result<Arc<Connection>, ConnectError> {
         self.connection_at(self.slot()).await
     }
 
     /// Returns the open connection of a slot; opens one if there is none.
-    pub async fn connection_at(
+    pub(crate) async fn connection_at(
         &self,
         slot: &ConnectionSlot,
     ) -> std::result::Result<Arc<Connection>, ConnectError> {
@@ -171,7 +171,7 @@ impl Pool {
     }
 
     /// Closes all connections after the requests in flight.
-    pub async fn close(&self) {
+    pub(crate) async fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
         let open = self.slots.iter().filter_map(|slot| slot.current.lock().take()).collect::<Vec<_>>();
         let within = self.settings.close_timeout;

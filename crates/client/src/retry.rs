@@ -15,7 +15,7 @@ use crate::slots::Outcome;
 pub(crate) struct Jitter(AtomicU64);
 
 impl Jitter {
-    pub fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let mut seed = [0u8; 8];
         fill(&mut seed)?;
         Ok(Jitter(AtomicU64::new(u64::from_le_bytes(seed))))
@@ -51,12 +51,12 @@ pub(crate) struct OperationIds {
 }
 
 impl OperationIds {
-    pub fn new(clock: Arc<ServerClock>) -> Self {
+    pub(crate) fn new(clock: Arc<ServerClock>) -> Self {
         OperationIds { clock, random: Mutex::default() }
     }
 
     /// Makes an operation id with the present time of the server's clock.
-    pub fn new_id(&self) -> Result<OperationId> {
+    pub(crate) fn new_id(&self) -> Result<OperationId> {
         let mut unused = self.random.lock();
         let random = match unused.pop() {
             Some(random) => random,
@@ -81,11 +81,11 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    pub fn new(min: Duration, max: Duration) -> Self {
+    pub(crate) fn new(min: Duration, max: Duration) -> Self {
         Backoff { next: min, max }
     }
 
-    pub fn pause(&mut self, jitter: &Jitter) -> Duration {
+    pub(crate) fn pause(&mut self, jitter: &Jitter) -> Duration {
         let bound = self.next;
         self.next = (bound * 2).min(self.max);
         bound.mul_f64(0.5 + 0.5 * jitter.fraction())
@@ -112,12 +112,12 @@ pub(crate) enum Verdict<T> {
 }
 
 impl RetryState {
-    pub fn new(operation_id: Option<OperationId>) -> Self {
+    pub(crate) fn new(operation_id: Option<OperationId>) -> Self {
         RetryState { operation_id, maybe_done: false, last: None }
     }
 
     /// Takes in an answer of the server.
-    pub fn answered<T>(&mut self, answered: Result<T>) -> Verdict<Result<T>> {
+    pub(crate) fn answered<T>(&mut self, answered: Result<T>) -> Verdict<Result<T>> {
         match answered {
             Err(error) if error.kind.is_retryable() => {
                 self.maybe_done |= error.kind == ErrorKind::Unknown;
@@ -129,13 +129,13 @@ impl RetryState {
     }
 
     /// Takes in the loss of an attempt.
-    pub fn lost(&mut self, sent: bool, error: Error) {
+    pub(crate) fn lost(&mut self, sent: bool, error: Error) {
         self.maybe_done |= sent;
         self.last = Some(error);
     }
 
     /// Takes in the outcome of an attempt.
-    pub fn outcome<T>(&mut self, outcome: Outcome<Result<T>>) -> Verdict<Result<T>> {
+    pub(crate) fn outcome<T>(&mut self, outcome: Outcome<Result<T>>) -> Verdict<Result<T>> {
         match outcome {
             Outcome::Answered(answered) => self.answered(answered),
             Outcome::Lost { sent, error } => {
@@ -146,7 +146,7 @@ impl RetryState {
     }
 
     /// Returns the error for a call that is not retried, because of `why`.
-    pub fn give_up(&self, why: &str) -> Error {
+    pub(crate) fn give_up(&self, why: &str) -> Error {
         let last = match &self.last {
             Some(error) => format!("; last: {error}"),
             None => String::new(),
@@ -169,7 +169,7 @@ impl RetryState {
 
     /// Returns the error for a call whose retry failed for good before the server decided the
     /// operation.
-    pub fn refused(&self, error: Error) -> Error {
+    pub(crate) fn refused(&self, error: Error) -> Error {
         if self.operation_id.is_some() && self.maybe_done { self.give_up(&error.message) } else { error }
     }
 }

@@ -289,7 +289,7 @@ pub(crate) struct Terms {
 }
 
 impl Shared {
-    pub fn new(terms: Terms) -> Self {
+    pub(crate) fn new(terms: Terms) -> Self {
         Shared {
             state: Mutex::default(),
             life: watch::Sender::new(Life::Open),
@@ -309,27 +309,27 @@ impl Shared {
     }
 
     /// Says whether requests may be sent.
-    pub fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.is_open.load(Ordering::Relaxed)
     }
 
     /// Returns the time by which a request of this deadline should long have ended.
-    pub fn overdue(&self, deadline: Instant) -> Instant {
+    pub(crate) fn overdue(&self, deadline: Instant) -> Instant {
         deadline + self.dead_after
     }
 
     /// Makes the error of a lost connection for its callers.
-    pub fn lost(&self, why: impl std::fmt::Display) -> Error {
+    pub(crate) fn lost(&self, why: impl std::fmt::Display) -> Error {
         Error::new(ErrorKind::Unavailable, format!("the connection to {} was lost: {why}", self.endpoint))
     }
 
     /// Makes the error of a request that was not answered before its deadline.
-    pub fn no_answer(&self) -> Error {
+    pub(crate) fn no_answer(&self) -> Error {
         Error::new(ErrorKind::Unavailable, format!("{} gave no answer in time", self.endpoint))
     }
 
     /// Returns the reason why nothing more is sent.
-    pub fn closed(&self) -> Error {
+    pub(crate) fn closed(&self) -> Error {
         self.state.lock().closed.clone().unwrap_or_else(|| self.lost("it was closed"))
     }
 
@@ -346,14 +346,14 @@ impl Shared {
     }
 
     /// Returns the permits of ended requests.
-    pub fn end_requests(&self, ended: usize) {
+    pub(crate) fn end_requests(&self, ended: usize) {
         if ended > 0 {
             self.in_flight.add_permits(ended);
         }
     }
 
     /// Appends a request unless others wait for room; leaves `opening` in place if there is none.
-    pub fn enter(
+    pub(crate) fn enter(
         &self,
         bytes: &mut [u8],
         opening: &mut Option<Opening>,
@@ -384,7 +384,7 @@ impl Shared {
     }
 
     /// Appends a request when there is room, after those that wait already.
-    pub async fn enter_in_turn(
+    pub(crate) async fn enter_in_turn(
         &self,
         bytes: &mut [u8],
         opening: &mut Option<Opening>,
@@ -403,7 +403,7 @@ impl Shared {
     }
 
     /// Polls the outcome of a request.
-    pub fn poll(&self, number: u64, context: &Context<'_>) -> Poll<Outcome<Answers>> {
+    pub(crate) fn poll(&self, number: u64, context: &Context<'_>) -> Poll<Outcome<Answers>> {
         let polled = self.state.lock().slots.poll(number, context.waker());
         polled.map(|outcome| {
             outcome.unwrap_or_else(|| Outcome::Lost { sent: true, error: self.lost("no answer will come") })
@@ -411,7 +411,7 @@ impl Shared {
     }
 
     /// Abandons a request whose caller, or a stream whose reader, is gone.
-    pub fn abandon(&self, number: u64) {
+    pub(crate) fn abandon(&self, number: u64) {
         let overdue = self.overdue(Instant::now());
         self.change(|state, effects| {
             if state.slots.abandon(number, overdue, effects) {
@@ -421,7 +421,7 @@ impl Shared {
     }
 
     /// Grants the server more parts of a stream, unless that has ended.
-    pub fn grant(&self, number: u64, parts: u32) {
+    pub(crate) fn grant(&self, number: u64, parts: u32) {
         self.change(|state, _| {
             if state.slots.grant(number, parts) {
                 encode_credit(&mut state.output, number, parts);
@@ -430,7 +430,7 @@ impl Shared {
     }
 
     /// Refuses further requests; those in flight continue.
-    pub fn end(&self, why: &str) {
+    pub(crate) fn end(&self, why: &str) {
         self.is_open.store(false, Ordering::Relaxed);
         self.change(|state, _| {
             state.closed.get_or_insert_with(|| Error::new(ErrorKind::Unavailable, why));
@@ -440,14 +440,14 @@ impl Shared {
 
     /// Handles the server's goodbye: refuses further requests, and returns unsent ones for another
     /// server.
-    pub fn end_by_server(&self, why: &str) {
+    pub(crate) fn end_by_server(&self, why: &str) {
         let error = Error::new(ErrorKind::Unavailable, why);
         self.change(|state, effects| state.retract(&error, effects));
         self.end(why);
     }
 
     /// Makes the driver end the connection.
-    pub fn break_off(&self, error: Error) {
+    pub(crate) fn break_off(&self, error: Error) {
         self.change(|state, _| state.broken = Some(error));
     }
 
@@ -463,7 +463,7 @@ impl Shared {
 
     /// Ends the connection and tells all callers. Frames that begin before `attempted` may have
     /// been sent.
-    pub fn fail(&self, error: Error, attempted: u64) {
+    pub(crate) fn fail(&self, error: Error, attempted: u64) {
         self.is_open.store(false, Ordering::Relaxed);
         self.change(|state, effects| {
             state.slots.fail(attempted, &error, effects);
@@ -478,7 +478,7 @@ impl Shared {
     // Functions for the driver.
 
     /// Moves the waiting bytes into `output`, which is empty.
-    pub fn take_output(&self, output: &mut Vec<u8>, effects: &mut Effects) {
+    pub(crate) fn take_output(&self, output: &mut Vec<u8>, effects: &mut Effects) {
         let mut state = self.state.lock();
         state.take_output(self, output, effects);
         let wait = state.waiting > 0;
@@ -489,13 +489,19 @@ impl Shared {
     }
 
     /// Locks the state for the driver, which needs no waking.
-    pub fn state(&self) -> parking_lot::MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> parking_lot::MutexGuard<'_, State> {
         self.state.lock()
     }
 
     /// Returns the next step of a driver without work. A sleeping driver is woken when there is
     /// work; it has a timer for `timer_at`.
-    pub fn rest(&self, waker: &Waker, timer_at: Instant, has_written: bool, says_goodbye: bool) -> Rest {
+    pub(crate) fn rest(
+        &self,
+        waker: &Waker,
+        timer_at: Instant,
+        has_written: bool,
+        says_goodbye: bool,
+    ) -> Rest {
         let mut state = self.state.lock();
         if let Some(error) = state.broken.take() {
             return Rest::Break(error);
@@ -518,16 +524,16 @@ impl Shared {
 
 impl State {
     /// Queues the reply to a ping; of several waiting replies the last suffices.
-    pub fn pong(&mut self, echo: u64) {
+    pub(crate) fn pong(&mut self, echo: u64) {
         self.pong = Some(echo);
     }
 
-    pub fn ping(&mut self, count: u64) {
+    pub(crate) fn ping(&mut self, count: u64) {
         encode_ping(&mut self.output, count);
     }
 
     /// Fails the calls whose deadline has passed, and cancels their requests at the server.
-    pub fn expire(&mut self, now: Instant, overdue: Instant, error: &Error, effects: &mut Effects) {
+    pub(crate) fn expire(&mut self, now: Instant, overdue: Instant, error: &Error, effects: &mut Effects) {
         let (cancels, next) = self.slots.expire(now, overdue, error, effects);
         self.next_deadline = next;
         cancels.into_iter().for_each(|number| encode_cancel(&mut self.output, number));

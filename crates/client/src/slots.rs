@@ -153,13 +153,13 @@ pub(crate) struct Slots {
 
 impl Slots {
     /// Says whether all requests have ended.
-    pub fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.open == 0
     }
 
     /// Returns the number of slots in use: open requests, and answers that are not taken yet.
     #[cfg(test)]
-    pub fn used(&self) -> usize {
+    pub(crate) fn used(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
@@ -209,7 +209,7 @@ impl Slots {
 
     /// Opens a request; `position` is that of its frame, if it has one already. None if all slots
     /// are in use.
-    pub fn open(
+    pub(crate) fn open(
         &mut self,
         opening: Opening,
         deadline: Option<Instant>,
@@ -232,7 +232,7 @@ impl Slots {
 
     /// Returns the deadline of a look-up that is in no frame yet; none if it has ended or was
     /// abandoned.
-    pub fn queued(&mut self, number: u64) -> Option<Instant> {
+    pub(crate) fn queued(&mut self, number: u64) -> Option<Instant> {
         match self.find(number)?.1 {
             RequestSlot { content: Content::Call { stage: Stage::Queued, .. }, deadline, .. } => *deadline,
             _ => None,
@@ -240,7 +240,7 @@ impl Slots {
     }
 
     /// Records that a look-up is now in a frame of its own.
-    pub fn framed(&mut self, number: u64, overdue: Instant, at: u64) {
+    pub(crate) fn framed(&mut self, number: u64, overdue: Instant, at: u64) {
         if let Some((_, slot)) = self.find(number)
             && let Content::Call { stage, .. } = &mut slot.content
         {
@@ -251,13 +251,19 @@ impl Slots {
     }
 
     /// Opens a batch for look-ups of several callers, still empty, and returns its number.
-    pub fn open_group(&mut self) -> Option<u64> {
+    pub(crate) fn open_group(&mut self) -> Option<u64> {
         let content = Content::Group { members: Vec::new().into_iter(), answered: 0 };
         self.fill(content, None, None, NOWHERE)
     }
 
     /// Records that look-ups are now in one batch; a batch without any is not sent.
-    pub fn grouped(&mut self, group: u64, numbers: impl Iterator<Item = u64>, overdue: Instant, at: u64) {
+    pub(crate) fn grouped(
+        &mut self,
+        group: u64,
+        numbers: impl Iterator<Item = u64>,
+        overdue: Instant,
+        at: u64,
+    ) {
         let mut indices = Vec::with_capacity(numbers.size_hint().0);
         for number in numbers {
             if let Some((index, slot)) = self.find(number)
@@ -278,7 +284,7 @@ impl Slots {
     }
 
     /// Ends a look-up that cannot be sent.
-    pub fn refuse(&mut self, number: u64, error: Error, effects: &mut Effects) {
+    pub(crate) fn refuse(&mut self, number: u64, error: Error, effects: &mut Effects) {
         if let Some((index, _)) = self.find(number) {
             self.end(index, Outcome::Answered(Answers::One(Err(error))), effects);
         }
@@ -302,7 +308,7 @@ impl Slots {
     }
 
     /// Returns the outcome of a request, once. Until then, it keeps `waker` to wake the caller.
-    pub fn poll(&mut self, number: u64, waker: &Waker) -> Poll<Option<Outcome<Answers>>> {
+    pub(crate) fn poll(&mut self, number: u64, waker: &Waker) -> Poll<Option<Outcome<Answers>>> {
         let Some((index, slot)) = self.find(number) else { return Poll::Ready(None) };
         let Content::Call { caller, stage, .. } = &mut slot.content else { return Poll::Ready(None) };
         match caller {
@@ -324,7 +330,7 @@ impl Slots {
     }
 
     /// Abandons a request. True if the server must be told: it has until `overdue` to end it.
-    pub fn abandon(&mut self, number: u64, overdue: Instant, effects: &mut Effects) -> bool {
+    pub(crate) fn abandon(&mut self, number: u64, overdue: Instant, effects: &mut Effects) -> bool {
         let Some((index, slot)) = self.find(number) else { return false };
         match &mut slot.content {
             Content::Call { caller, stage, .. } => {
@@ -358,7 +364,7 @@ impl Slots {
 
     /// Fails the calls whose deadline has passed. Returns the requests to cancel, and the next
     /// deadline.
-    pub fn expire(
+    pub(crate) fn expire(
         &mut self,
         now: Instant,
         overdue: Instant,
@@ -394,7 +400,7 @@ impl Slots {
     }
 
     /// Returns a request that the server forgot; without its end its permit would never return.
-    pub fn forgotten(&self, now: Instant) -> Option<u64> {
+    pub(crate) fn forgotten(&self, now: Instant) -> Option<u64> {
         let is_open = |content: &Content| match content {
             Content::Call { stage, .. } => *stage == Stage::Framed,
             Content::Group { .. } | Content::Stream { .. } => true,
@@ -406,7 +412,7 @@ impl Slots {
     }
 
     /// Ends all requests. Those whose frames begin before `attempted` may have reached the server.
-    pub fn fail(&mut self, attempted: u64, error: &Error, effects: &mut Effects) {
+    pub(crate) fn fail(&mut self, attempted: u64, error: &Error, effects: &mut Effects) {
         for index in 0..self.slots.len() as u32 {
             let Some(slot) = self.slots.get_mut(index as usize) else { continue };
             let sent = slot.position < attempted;
@@ -426,7 +432,7 @@ impl Slots {
 
     /// Ends the requests whose frames begin at `from` or later, or that are in none; they are never
     /// sent.
-    pub fn retract(&mut self, from: u64, error: &Error, effects: &mut Effects) {
+    pub(crate) fn retract(&mut self, from: u64, error: &Error, effects: &mut Effects) {
         for index in 0..self.slots.len() as u32 {
             let Some(slot) = self.slots.get(index as usize).filter(|slot| slot.position >= from) else {
                 continue;
@@ -445,7 +451,7 @@ impl Slots {
     }
 
     /// Moves the positions at `from` or later by `by` bytes.
-    pub fn shift(&mut self, from: u64, by: u64) {
+    pub(crate) fn shift(&mut self, from: u64, by: u64) {
         for slot in self.slots.iter_mut().filter(|slot| (from..NOWHERE).contains(&slot.position)) {
             slot.position += by;
         }
@@ -458,7 +464,7 @@ impl Slots {
     }
 
     /// Grants more parts; false if the stream has ended.
-    pub fn grant(&mut self, number: u64, more: u32) -> bool {
+    pub(crate) fn grant(&mut self, number: u64, more: u32) -> bool {
         match self.find(number) {
             Some((_, RequestSlot { content: Content::Stream { credit, .. }, .. })) => {
                 *credit += more;
@@ -469,7 +475,12 @@ impl Slots {
     }
 
     /// Delivers a frame of the server to its request.
-    pub fn deliver(&mut self, number: u64, frame: Frame, effects: &mut Effects) -> Result<(), Violation> {
+    pub(crate) fn deliver(
+        &mut self,
+        number: u64,
+        frame: Frame,
+        effects: &mut Effects,
+    ) -> Result<(), Violation> {
         let not_waited_for = |frame: &Frame| {
             let what = frame.frame_type().name();
             Violation(format!("{what} frame for request {number}, which is not pending"))

@@ -47,7 +47,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    pub fn insert(&mut self, line: u64) {
+    pub(crate) fn insert(&mut self, line: u64) {
         let (word, bit) = ((line / 64) as usize, 1 << (line % 64));
         if self.bits.len() <= word {
             self.bits.resize(word + 1, 0);
@@ -56,11 +56,11 @@ impl Lines {
         self.bits[word] |= bit;
     }
 
-    pub fn contains(&self, line: u64) -> bool {
+    pub(crate) fn contains(&self, line: u64) -> bool {
         self.bits.get((line / 64) as usize).is_some_and(|word| word & 1 << (line % 64) != 0)
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }
 }

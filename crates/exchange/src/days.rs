@@ -21,7 +21,7 @@ struct Day {
 
 impl Days {
     /// Appends a time in its printed form.
-    pub fn push(&self, out: &mut String, time: TimeMs) {
+    pub(crate) fn push(&self, out: &mut String, time: TimeMs) {
         let (number, ms) = (time.0 / DAY_MS, time.0 % DAY_MS);
         let mut day = self.0.borrow_mut();
         if day.number != number || day.text.is_empty() {

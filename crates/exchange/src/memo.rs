@@ -59,7 +59,7 @@ fn kept<T: Clone, E>(
 
 impl Memo {
     /// Returns the account that `make` makes of this text, or made before.
-    pub fn account<E>(
+    pub(crate) fn account<E>(
         &self,
         text: &str,
         make: impl FnOnce() -> Result<AccountName, E>,
@@ -68,17 +68,21 @@ impl Memo {
     }
 
     /// Returns the SE that `make` makes of this location, or made before.
-    pub fn location<E>(&self, text: &str, make: impl FnOnce() -> Result<SeName, E>) -> Result<SeName, E> {
+    pub(crate) fn location<E>(
+        &self,
+        text: &str,
+        make: impl FnOnce() -> Result<SeName, E>,
+    ) -> Result<SeName, E> {
         kept(&self.locations, text, make)
     }
 
     /// Returns the SE that `make` makes of this host, or made before.
-    pub fn host<E>(&self, text: &str, make: impl FnOnce() -> Result<SeName, E>) -> Result<SeName, E> {
+    pub(crate) fn host<E>(&self, text: &str, make: impl FnOnce() -> Result<SeName, E>) -> Result<SeName, E> {
         kept(&self.hosts, text, make)
     }
 
     /// Returns the SE that `make` makes of this name, or made before.
-    pub fn se<E>(&self, text: &str, make: impl FnOnce() -> Result<SeName, E>) -> Result<SeName, E> {
+    pub(crate) fn se<E>(&self, text: &str, make: impl FnOnce() -> Result<SeName, E>) -> Result<SeName, E> {
         kept(&self.ses, text, make)
     }
 }

@@ -46,14 +46,14 @@ pub(crate) struct Session {
 
 impl Session {
     /// Checks the credentials and opens a session.
-    pub async fn open(service: &Service, peer: &Peer, shown: Authenticate) -> Result<Self> {
+    pub(crate) async fn open(service: &Service, peer: &Peer, shown: Authenticate) -> Result<Self> {
         let checked = service.checking();
         let caller = caller(service, *peer, &shown).await?;
         Ok(Session { requester: service.requester(caller), checked, peer: *peer, shown })
     }
 
     /// Checks the same credentials again, because their rights may have changed or ended.
-    pub async fn check_again(&mut self, service: &Service) -> Result<()> {
+    pub(crate) async fn check_again(&mut self, service: &Service) -> Result<()> {
         let checked = service.checking();
         let caller = caller(service, self.peer, &self.shown).await?;
         if caller != *self.requester.caller {
@@ -64,7 +64,7 @@ impl Session {
     }
 
     /// Returns the identity of the client, for the handshake.
-    pub fn identity(&self) -> Identity {
+    pub(crate) fn identity(&self) -> Identity {
         let caller = &self.requester.caller;
         Identity { user: caller.name().cloned(), scope: caller.scope().clone(), write: caller.may_write() }
     }

@@ -47,7 +47,7 @@ impl DataDirectory {
     /// Makes the directory if it is missing, and locks it for this process. `socket_mode` is the
     /// mode of its local socket: users whom it admits may pass through the directory, and nobody
     /// else.
-    pub fn open(path: &Path, socket_mode: u32) -> Result<Self> {
+    pub(crate) fn open(path: &Path, socket_mode: u32) -> Result<Self> {
         let mut builder = std::fs::DirBuilder::new();
         builder.recursive(true).mode(0o700);
         builder.create(path).map_err(|error| failed("make the data directory", path, &error))?;
@@ -81,7 +81,7 @@ impl DataDirectory {
 
     /// Locks the directory of a server for one snapshot of the catalogue in `data`. Another server
     /// may use `data` itself.
-    pub fn open_view(data: &Path, name: &SnapshotName, socket_mode: u32) -> Result<Self> {
+    pub(crate) fn open_view(data: &Path, name: &SnapshotName, socket_mode: u32) -> Result<Self> {
         let there = data.canonicalize().map_err(|error| failed("find the data directory", data, &error))?;
         Ok(DataDirectory { data: there, ..Self::open(&data.join("views").join(name.as_str()), socket_mode)? })
     }
@@ -98,33 +98,33 @@ impl DataDirectory {
         Ok(())
     }
 
-    pub fn store(&self) -> PathBuf {
+    pub(crate) fn store(&self) -> PathBuf {
         self.data.join("store")
     }
 
-    pub fn clock(&self) -> PathBuf {
+    pub(crate) fn clock(&self) -> PathBuf {
         self.path.join("clock")
     }
 
-    pub fn certificate(&self) -> PathBuf {
+    pub(crate) fn certificate(&self) -> PathBuf {
         self.data.join("server.crt")
     }
 
-    pub fn key(&self) -> PathBuf {
+    pub(crate) fn key(&self) -> PathBuf {
         self.data.join("server.key")
     }
 
-    pub fn admin_token(&self) -> PathBuf {
+    pub(crate) fn admin_token(&self) -> PathBuf {
         self.data.join("admin.token")
     }
 
     /// Returns the directory of the JAliEn face; makes it if it is missing.
-    pub fn jalien(&self) -> Result<PathBuf> {
+    pub(crate) fn jalien(&self) -> Result<PathBuf> {
         self.private("jalien")
     }
 
     /// Returns the directory of XRootD uploads in progress; makes it if it is missing.
-    pub fn uploads(&self) -> Result<PathBuf> {
+    pub(crate) fn uploads(&self) -> Result<PathBuf> {
         self.private("uploads")
     }
 
@@ -139,25 +139,25 @@ impl DataDirectory {
     }
 
     /// Returns the file of the issuers of other tokens.
-    pub fn issuers(&self) -> PathBuf {
+    pub(crate) fn issuers(&self) -> PathBuf {
         self.path.join("issuers.json")
     }
 
-    pub fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.path.join("exacat.sock")
     }
 
-    pub fn addresses(&self) -> PathBuf {
+    pub(crate) fn addresses(&self) -> PathBuf {
         self.path.join("server.json")
     }
 
     /// True if a server was started here before.
-    pub fn is_started(&self) -> Result<bool> {
+    pub(crate) fn is_started(&self) -> Result<bool> {
         Ok(read(&self.data.join("catalogue.id"))?.is_some())
     }
 
     /// Returns the id of the catalogue in this directory; chooses it at the first call.
-    pub fn catalogue_id(&self, clock: &dyn Clock) -> Result<Guid> {
+    pub(crate) fn catalogue_id(&self, clock: &dyn Clock) -> Result<Guid> {
         let path = self.data.join("catalogue.id");
         if let Some(text) = read(&path)? {
             return Guid::parse(text.trim())
@@ -170,7 +170,7 @@ impl DataDirectory {
 
     /// Records the id and address of the catalogue on a cluster that this directory belongs to.
     /// Refuses if the directory belongs to another catalogue.
-    pub fn keep_cluster(&self, id: Guid, address: &str) -> Result<Guid> {
+    pub(crate) fn keep_cluster(&self, id: Guid, address: &str) -> Result<Guid> {
         let path = self.data.join("catalogue.id");
         match read(&path)? {
             Some(text) if text.trim() == id.to_string() => {}
@@ -193,7 +193,7 @@ impl DataDirectory {
 
     /// Refuses an embedded store in a directory whose catalogue is on a cluster: it would be a new
     /// catalogue under the old id.
-    pub fn not_of_a_cluster(&self) -> Result<()> {
+    pub(crate) fn not_of_a_cluster(&self) -> Result<()> {
         match read(&self.data.join("cluster"))? {
             None => Ok(()),
             Some(address) => Err(Error::new(

@@ -48,7 +48,7 @@ pub(crate) enum Ended {
 
 impl Ended {
     /// Returns the outcome of a result.
-    pub fn of<T>(outcome: &Result<T, Error>) -> Self {
+    pub(crate) fn of<T>(outcome: &Result<T, Error>) -> Self {
         match outcome {
             Ok(_) => Ended::Well,
             Err(error) if is_cancelled(error) => Ended::Cancelled,
@@ -57,7 +57,7 @@ impl Ended {
     }
 
     /// Returns its name in the log and in metrics.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Ended::Well => "ok",
             Ended::Failed(kind) => kind.name(),
@@ -87,12 +87,12 @@ impl Ended {
 pub(crate) struct OperationIndex(usize);
 
 impl OperationIndex {
-    pub fn of(operation: &Operation) -> Self {
+    pub(crate) fn of(operation: &Operation) -> Self {
         let name = operation.name();
         OperationIndex(Operation::NAMES.iter().position(|known| *known == name).unwrap_or_default())
     }
 
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         Operation::NAMES[self.0]
     }
 }
@@ -180,7 +180,7 @@ pub(crate) fn count(counter: &AtomicU64) {
 }
 
 impl Instruments {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Instruments {
             meters: Operation::NAMES.iter().map(|_| Meter::new()).collect(),
             counts: Counts::default(),
@@ -190,7 +190,14 @@ impl Instruments {
 
     /// Records `count` requests of an operation over `items` items with this outcome, each after
     /// `time`.
-    pub fn record(&self, operation: OperationIndex, ended: Ended, count: u64, items: u64, time: Duration) {
+    pub(crate) fn record(
+        &self,
+        operation: OperationIndex,
+        ended: Ended,
+        count: u64,
+        items: u64,
+        time: Duration,
+    ) {
         let meter = &self.meters[operation.0];
         let us = u64::try_from(time.as_micros()).unwrap_or(TIME_US_MAX).min(TIME_US_MAX);
         meter.outcomes[ended.place()].fetch_add(count, Ordering::Relaxed);
@@ -208,7 +215,7 @@ impl Instruments {
     }
 
     /// Returns the metrics of each operation that was requested, for the status.
-    pub fn operations_part(&self) -> StatusPart {
+    pub(crate) fn operations_part(&self) -> StatusPart {
         let mut metrics = Vec::new();
         for (name, meter) in Operation::NAMES.iter().zip(&self.meters) {
             let count = meter.count();
@@ -233,7 +240,7 @@ impl Instruments {
     }
 
     /// Returns the counters, for the status.
-    pub fn counts_metrics(&self) -> Vec<(String, u64)> {
+    pub(crate) fn counts_metrics(&self) -> Vec<(String, u64)> {
         self.counts
             .all()
             .into_iter()
@@ -267,7 +274,7 @@ pub(crate) struct Scrape {
 
 impl Scrape {
     /// Returns the text that Prometheus reads.
-    pub fn text(self) -> Result<String, fmt::Error> {
+    pub(crate) fn text(self) -> Result<String, fmt::Error> {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(self));
         let mut text = String::new();

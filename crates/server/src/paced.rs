@@ -21,7 +21,7 @@ struct Second {
 impl Paced {
     /// Returns none if a line must be left out `now`, otherwise the number of lines left out before
     /// it.
-    pub fn line(&self, now: Instant) -> Option<u64> {
+    pub(crate) fn line(&self, now: Instant) -> Option<u64> {
         let mut second = self.0.lock();
         let over =
             second.begun.is_none_or(|begun| now.saturating_duration_since(begun) >= Duration::from_secs(1));

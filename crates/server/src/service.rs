@@ -37,7 +37,7 @@ pub(crate) struct Checked {
 
 impl Checked {
     /// Returns a check that is due for repetition.
-    pub fn due() -> Self {
+    pub(crate) fn due() -> Self {
         Checked { at: Instant::now(), seen: None }
     }
 }
@@ -121,7 +121,7 @@ fn unknown() -> Error {
 }
 
 impl Service {
-    pub fn new(
+    pub(crate) fn new(
         catalogue: Arc<Catalogue>,
         limits: Arc<Limits>,
         instruments: Arc<Instruments>,
@@ -147,12 +147,12 @@ impl Service {
     }
 
     /// Returns the phase of life, to read and to wait for.
-    pub fn phase(&self) -> watch::Receiver<Phase> {
+    pub(crate) fn phase(&self) -> watch::Receiver<Phase> {
         self.phase.subscribe()
     }
 
     /// Returns once `phase` is reached.
-    pub fn reached(&self, phase: Phase) -> impl Future<Output = ()> + Send + use<> {
+    pub(crate) fn reached(&self, phase: Phase) -> impl Future<Output = ()> + Send + use<> {
         let mut watch = self.phase();
         async move {
             // The sender is part of the service; without it everything has ended.
@@ -161,7 +161,7 @@ impl Service {
     }
 
     /// Enters a later phase; never goes back.
-    pub fn enter_phase(&self, phase: Phase) {
+    pub(crate) fn enter_phase(&self, phase: Phase) {
         self.phase.send_if_modified(|now| {
             let later = phase > *now;
             if later {
@@ -172,17 +172,17 @@ impl Service {
     }
 
     /// True while the server accepts requests.
-    pub fn is_serving(&self) -> bool {
+    pub(crate) fn is_serving(&self) -> bool {
         *self.phase.borrow() == Phase::Serving
     }
 
     /// Returns a number for log lines and for errors to report.
-    pub fn next_request(&self) -> u64 {
+    pub(crate) fn next_request(&self) -> u64 {
         self.requests.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Counts `count` requests as in flight, of the server and of the user.
-    pub fn admit(&self, requester: &Requester, count: usize) -> Result<(Held, Held)> {
+    pub(crate) fn admit(&self, requester: &Requester, count: usize) -> Result<(Held, Held)> {
         let user = requester
             .share
             .requests
@@ -194,24 +194,24 @@ impl Service {
     }
 
     /// Starts a check of credentials.
-    pub fn checking(&self) -> Checked {
+    pub(crate) fn checking(&self) -> Checked {
         Checked { at: Instant::now(), seen: Some(self.catalogue.store().credentials_seen()) }
     }
 
     /// True if credentials may have become invalid since that check.
-    pub fn must_check_again(&self, checked: &Checked) -> bool {
+    pub(crate) fn must_check_again(&self, checked: &Checked) -> bool {
         checked.seen != Some(self.catalogue.store().credentials_seen())
             || checked.at.elapsed() >= self.limits.revalidate
     }
 
     /// Returns a caller with its share of the server.
-    pub fn requester(&self, caller: Caller) -> Requester {
+    pub(crate) fn requester(&self, caller: Caller) -> Requester {
         Requester { share: self.admission.user(caller.user(), caller.name()), caller: Arc::new(caller) }
     }
 
     /// Carries out an operation at once, without queue or deadline. A panic becomes an error. The
     /// log has the detail of an internal error, the answer does not.
-    pub async fn execute(
+    pub(crate) async fn execute(
         &self,
         caller: &Caller,
         id: OperationId,
@@ -234,7 +234,7 @@ impl Service {
 
     /// Looks up file locations at once, like [`Service::execute`], and encodes each answer as soon
     /// as it is there.
-    pub async fn whereis(
+    pub(crate) async fn whereis(
         &self,
         caller: &Caller,
         files: Vec<FileRef>,
@@ -256,7 +256,7 @@ impl Service {
     }
 
     /// Carries out writes that each register one file, together, like [`Service::run`].
-    pub async fn register_each(
+    pub(crate) async fn register_each(
         &self,
         requester: &Requester,
         files: Vec<(OperationId, NewFile)>,
@@ -331,13 +331,17 @@ impl Service {
     }
 
     /// True if an operation needs a check of uploads first.
-    pub fn must_check_uploads(&self, operation: &Operation) -> bool {
+    pub(crate) fn must_check_uploads(&self, operation: &Operation) -> bool {
         self.uploads.get().is_some() && self.uploads().is_some_and(|uploads| uploads.concern(operation))
     }
 
     /// Runs an operation in the lane of its class. Calls `deliver` exactly once, at the latest at
     /// the deadline. Returns when the work is over; for a write this may be later.
-    pub async fn run(self: &Arc<Self>, work: OperationTask, deliver: impl FnOnce(Result<Answer>) + Send) {
+    pub(crate) async fn run(
+        self: &Arc<Self>,
+        work: OperationTask,
+        deliver: impl FnOnce(Result<Answer>) + Send,
+    ) {
         if Instant::now() >= work.deadline {
             return deliver(Err(too_late()));
         }
@@ -471,7 +475,7 @@ impl Service {
 
     /// Runs an operation like [`Service::run`], counts it, and returns its outcome when the work is
     /// over.
-    pub async fn ask(self: &Arc<Self>, work: OperationTask) -> Result<Answer> {
+    pub(crate) async fn ask(self: &Arc<Self>, work: OperationTask) -> Result<Answer> {
         let (index, items) = (OperationIndex::of(&work.operation), work.operation.items() as u64);
         let requester = work.requester.clone();
         let began = Instant::now();
@@ -491,12 +495,12 @@ impl Service {
 
     /// Boxed [`Service::ask`]: a check of uploads makes requests, and a request may wait for a
     /// check.
-    pub fn ask_boxed(self: &Arc<Self>, work: OperationTask) -> BoxFuture<'_, Result<Answer>> {
+    pub(crate) fn ask_boxed(self: &Arc<Self>, work: OperationTask) -> BoxFuture<'_, Result<Answer>> {
         Box::pin(self.ask(work))
     }
 
     /// Records ended requests, and logs slow ones.
-    pub fn ended(&self, requester: &Requester, ended: EndedRequests) {
+    pub(crate) fn ended(&self, requester: &Requester, ended: EndedRequests) {
         let EndedRequests { operation, outcome, requests, items, time } = ended;
         self.instruments.record(operation, outcome, requests, items, time);
         if time >= self.limits.slow_request {
@@ -611,7 +615,7 @@ impl Service {
     }
 
     /// Returns all metrics for Prometheus.
-    pub async fn scrape(&self) -> Scrape {
+    pub(crate) async fn scrape(&self) -> Scrape {
         let store = match self.catalogue.store().status().await {
             Ok(status) => Some(status),
             Err(error) => {
@@ -639,7 +643,7 @@ pub(crate) fn step_id(id: OperationId, step: u64) -> OperationId {
 
 /// Encoded answers of one kind, one after the other.
 #[derive(Debug, Default)]
-pub struct EncodedItems {
+pub(crate) struct EncodedItems {
     /// The canonical bytes.
     pub bytes: Vec<u8>,
     /// End of each answer in `bytes`.

@@ -47,7 +47,7 @@ pub(crate) struct WorkerBook {
 
 impl WorkerBook {
     /// Makes the workers that every server has.
-    pub fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Arc::new(WorkerBook {
             workers: vec![
                 Worker::new(
@@ -71,7 +71,7 @@ impl WorkerBook {
     }
 
     /// Starts all workers. Each ends after its current step once the phase is beyond serving.
-    pub fn start(
+    pub(crate) fn start(
         &self,
         catalogue: &Arc<Catalogue>,
         settings: &WorkerSettings,
@@ -88,12 +88,12 @@ impl WorkerBook {
     }
 
     /// Returns the names of all workers.
-    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
         self.workers.iter().map(|worker| worker.name)
     }
 
     /// Enables a worker, or stops it after its current step.
-    pub fn enable(&self, name: &str, enabled: bool) -> Result<()> {
+    pub(crate) fn enable(&self, name: &str, enabled: bool) -> Result<()> {
         let worker = self.workers.iter().find(|worker| worker.name == name).ok_or_else(|| {
             Error::not_found(format!(
                 "no such worker: {name:.100?}; there are {}",
@@ -106,7 +106,7 @@ impl WorkerBook {
     }
 
     /// Returns the workers' part of the status.
-    pub fn part(&self) -> StatusPart {
+    pub(crate) fn part(&self) -> StatusPart {
         let mut part = StatusPart { part: "workers".to_owned(), ..StatusPart::default() };
         for worker in &self.workers {
             for (what, value) in worker.metrics() {
@@ -123,7 +123,7 @@ impl WorkerBook {
     }
 
     /// Returns the workers' gauges, for Prometheus.
-    pub fn gauges(&self) -> Vec<Gauge> {
+    pub(crate) fn gauges(&self) -> Vec<Gauge> {
         const METRICS: [(&str, &str, &str); 5] = [
             ("steps", "exacat_worker_steps", "Steps done, by worker"),
             ("done", "exacat_worker_done", "Things done, by worker"),

@@ -47,13 +47,17 @@ enum Failure {
 }
 
 impl Appender {
-    pub fn new(reader: Arc<Reader>, maintenance: Arc<Maintenance>) -> Self {
+    pub(crate) fn new(reader: Arc<Reader>, maintenance: Arc<Maintenance>) -> Self {
         let flusher = Flusher::new(maintenance.clone());
         Appender { follower: reader.follower.clone(), reader, maintenance, flusher }
     }
 
     /// Takes requests until no sender is left.
-    pub async fn run(mut self, mut requests: mpsc::Receiver<Waiting>, again: mpsc::WeakSender<Waiting>) {
+    pub(crate) async fn run(
+        mut self,
+        mut requests: mpsc::Receiver<Waiting>,
+        again: mpsc::WeakSender<Waiting>,
+    ) {
         let mut waiting: VecDeque<Waiting> = VecDeque::new();
         loop {
             if waiting.is_empty() {
@@ -163,7 +167,7 @@ impl Appender {
 
     /// Appends changes that were made elsewhere, as many as fit into one group, and returns that
     /// number. They follow the last change.
-    pub async fn take_over(&mut self, changes: &[Change]) -> Result<usize> {
+    pub(crate) async fn take_over(&mut self, changes: &[Change]) -> Result<usize> {
         let decide = |cache: &RowCache, most| replay_group(cache, changes, most);
         match self.commit(decide).await {
             Ok(decided) => Ok(decided.changes.len()),
@@ -267,7 +271,7 @@ impl Appender {
     }
 
     /// Writes everything to the tables.
-    pub async fn finish(&mut self) -> Result<()> {
+    pub(crate) async fn finish(&mut self) -> Result<()> {
         self.flusher.finish().await
     }
 }

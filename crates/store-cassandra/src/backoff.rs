@@ -29,17 +29,17 @@ struct State {
 
 impl Backoff {
     /// Notes another server's append.
-    pub fn another(&self) {
+    pub(crate) fn another(&self) {
         self.state.lock().others = Some(Instant::now());
     }
 
     /// Notes an own append that began then.
-    pub fn own(&self, began: Instant) {
+    pub(crate) fn own(&self, began: Instant) {
         self.state.lock().own = Some((Instant::now(), began.elapsed()));
     }
 
     /// Returns how long this server must still wait; none if it may append.
-    pub fn wait(&self, now: Instant) -> Option<Duration> {
+    pub(crate) fn wait(&self, now: Instant) -> Option<Duration> {
         let state = self.state.lock();
         let (others, (done, took)) = (state.others?, state.own?);
         if now.saturating_duration_since(others) > OTHERS_SEEN_FOR || others > done {

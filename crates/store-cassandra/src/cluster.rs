@@ -160,25 +160,25 @@ pub(crate) struct Pages<B> {
 
 impl<B: Borrow<Bound>> Pages<B> {
     /// Reads pages of `rows` rows.
-    pub fn of(bound: B, rows: i32) -> Self {
+    pub(crate) fn of(bound: B, rows: i32) -> Self {
         Pages { bound, rows, from: Some(None) }
     }
 
     /// Returns the next page; none at the end.
-    pub async fn next(&mut self, cluster: &Cluster) -> Result<Option<Vec<CqlRow>>> {
+    pub(crate) async fn next(&mut self, cluster: &Cluster) -> Result<Option<Vec<CqlRow>>> {
         let Some(from) = self.from.take() else { return Ok(None) };
         let page = cluster.slice_of(self.bound.borrow(), from, self.rows).await?;
         self.from = page.next.map(Some);
         Ok(Some(page.rows))
     }
 
-    pub fn ended(&self) -> bool {
+    pub(crate) fn ended(&self) -> bool {
         self.from.is_none()
     }
 }
 
 impl Cluster {
-    pub async fn open(settings: &CassandraSettings, faults: Option<Arc<dyn Faults>>) -> Result<Self> {
+    pub(crate) async fn open(settings: &CassandraSettings, faults: Option<Arc<dyn Faults>>) -> Result<Self> {
         let nodes = Arc::default();
         let session = connect_seeing(settings, &nodes).await?;
         let keyspace = settings.keyspace.as_str();
@@ -253,12 +253,12 @@ impl Cluster {
     }
 
     /// Prepares a statement for later callers.
-    pub async fn prepare(&self, text: Text) -> Result<()> {
+    pub(crate) async fn prepare(&self, text: Text) -> Result<()> {
         self.prepared(text).await.map(drop)
     }
 
     /// Reads all rows of a statement that is known to have few.
-    pub async fn read(&self, bound: &Bound) -> Result<Vec<CqlRow>> {
+    pub(crate) async fn read(&self, bound: &Bound) -> Result<Vec<CqlRow>> {
         let mut pages = Pages::of(bound, SLICE_ROWS);
         let mut rows = Vec::new();
         while let Some(more) = pages.next(self).await? {
@@ -268,13 +268,18 @@ impl Cluster {
     }
 
     /// Reads one page.
-    pub async fn slice(&self, bound: &Bound, from: Option<PagingState>) -> Result<Slice> {
+    pub(crate) async fn slice(&self, bound: &Bound, from: Option<PagingState>) -> Result<Slice> {
         let statement = self.prepared(bound.text).await?;
         self.page(&statement, &bound.values, from).await
     }
 
     /// Reads one page of at most `rows` rows: for large rows.
-    pub async fn slice_of(&self, bound: &Bound, from: Option<PagingState>, rows: i32) -> Result<Slice> {
+    pub(crate) async fn slice_of(
+        &self,
+        bound: &Bound,
+        from: Option<PagingState>,
+        rows: i32,
+    ) -> Result<Slice> {
         let mut statement = self.prepared(bound.text).await?;
         statement.set_page_size(rows);
         self.page(&statement, &bound.values, from).await
@@ -319,7 +324,7 @@ impl Cluster {
     }
 
     /// Reads one row, by a serial read if `serial`.
-    pub async fn read_one(&self, bound: &Bound, serial: bool) -> Result<Option<Columns>> {
+    pub(crate) async fn read_one(&self, bound: &Bound, serial: bool) -> Result<Option<Columns>> {
         let mut statement = self.prepared(bound.text).await?;
         if serial {
             statement.set_consistency(Consistency::Serial);
@@ -329,7 +334,7 @@ impl Cluster {
     }
 
     /// Reads one row from as many replicas as this level requires.
-    pub async fn read_one_at(
+    pub(crate) async fn read_one_at(
         &self,
         bound: &Bound,
         level: exacat_model::Consistency,
@@ -346,7 +351,7 @@ impl Cluster {
 
     /// Writes at this moment of the log. Of two writes of a row the later moment wins, in whatever
     /// order they arrive, and however often.
-    pub async fn write(&self, bound: &Bound, moment: i64) -> Result<()> {
+    pub(crate) async fn write(&self, bound: &Bound, moment: i64) -> Result<()> {
         let mut statement = self.prepared(bound.text).await?;
         statement.set_timestamp(Some(moment));
         let write = self.session.execute_unpaged(&statement, &bound.values);
@@ -354,7 +359,7 @@ impl Cluster {
     }
 
     /// Writes rows of one partition together, at this moment.
-    pub async fn write_together(&self, bounds: &[Bound], moment: i64) -> Result<()> {
+    pub(crate) async fn write_together(&self, bounds: &[Bound], moment: i64) -> Result<()> {
         if let [one] = bounds {
             return self.write(one, moment).await;
         }
@@ -372,7 +377,7 @@ impl Cluster {
     /// Sends one conditional batch and says whether it was applied. An error leaves that open. So
     /// does false: the driver may have sent the batch twice, and lost the answer of the first,
     /// applied one. It is never applied twice, because its condition no longer holds afterwards.
-    pub async fn conditional(&self, bounds: &[Bound]) -> Result<bool> {
+    pub(crate) async fn conditional(&self, bounds: &[Bound]) -> Result<bool> {
         let mut batch = Batch::new(BatchType::Unlogged);
         batch.set_is_idempotent(true);
         batch.set_execution_profile_handle(Some(self.conditional.clone()));
@@ -393,7 +398,7 @@ impl Cluster {
     }
 
     /// Returns the number of nodes, and those that this server is not connected to.
-    pub fn nodes_away(&self) -> (u64, Vec<String>) {
+    pub(crate) fn nodes_away(&self) -> (u64, Vec<String>) {
         let state = self.session.get_cluster_state();
         let nodes = state.get_nodes_info();
         let away = nodes.iter().filter(|node| !node.is_connected()).map(|node| node.address.to_string());
@@ -401,12 +406,14 @@ impl Cluster {
     }
 
     /// Runs many reads at once, `STATEMENTS_IN_FLIGHT` (64) in flight. Results keep the order.
-    pub async fn all<T, F: Future<Output = Result<T>>>(work: impl IntoIterator<Item = F>) -> Result<Vec<T>> {
+    pub(crate) async fn all<T, F: Future<Output = Result<T>>>(
+        work: impl IntoIterator<Item = F>,
+    ) -> Result<Vec<T>> {
         Self::some_of(STATEMENTS_IN_FLIGHT, work).await
     }
 
     /// Runs futures with at most `in_flight` at once. Results keep the order.
-    pub async fn some_of<T, F: Future<Output = Result<T>>>(
+    pub(crate) async fn some_of<T, F: Future<Output = Result<T>>>(
         in_flight: usize,
         work: impl IntoIterator<Item = F>,
     ) -> Result<Vec<T>> {

@@ -31,7 +31,7 @@ pub(crate) struct Waiting {
 
 impl Waiting {
     /// Returns the error for a client whose request this server will not finish.
-    pub fn not_done(&self, why: &str) -> ApplyError {
+    pub(crate) fn not_done(&self, why: &str) -> ApplyError {
         if self.outcomes.is_empty() && !self.forwarded {
             ApplyError::Unavailable(why.to_owned())
         } else {
@@ -60,7 +60,7 @@ pub(crate) struct Decided {
 
 impl Decided {
     /// Row after-images of the group.
-    pub fn images(&self) -> Vec<AfterImage> {
+    pub(crate) fn images(&self) -> Vec<AfterImage> {
         let images = self.changed.iter();
         images.map(|(key, row)| AfterImage { key: key.clone(), row: row.as_deref().cloned() }).collect()
     }

@@ -79,7 +79,7 @@ fn one(cache: &RowCache, key: Key) -> Result<Read> {
 }
 
 impl Read {
-    pub async fn run(self, cluster: &Cluster) -> Result<FetchedRows> {
+    pub(crate) async fn run(self, cluster: &Cluster) -> Result<FetchedRows> {
         match self {
             Read::One(key, bounds) => {
                 let mut work: Vec<BoxFuture<'_, Result<Slice>>> = Vec::with_capacity(bounds.len());

@@ -27,17 +27,17 @@ pub(crate) struct Filter {
 
 impl Filter {
     /// Makes an empty filter of at most `bytes` of memory.
-    pub fn new(bytes: usize) -> Self {
+    pub(crate) fn new(bytes: usize) -> Self {
         Filter { blocks: vec![[0; WORDS]; bytes / BLOCK_BYTES].into_boxed_slice(), keys: 0 }
     }
 
     /// Number of keys it is sized for.
-    pub fn room(&self) -> u64 {
+    pub(crate) fn room(&self) -> u64 {
         self.blocks.len() as u64 * (BLOCK_BYTES as u64 * 8) / BITS_PER_KEY
     }
 
     /// Approximate number of added keys. A key that looked present already is not counted.
-    pub fn keys(&self) -> u64 {
+    pub(crate) fn keys(&self) -> u64 {
         self.keys
     }
 
@@ -51,7 +51,7 @@ impl Filter {
     }
 
     /// Adds a key.
-    pub fn put(&mut self, key: &impl Hash) {
+    pub(crate) fn put(&mut self, key: &impl Hash) {
         let Some((block, bits)) = self.place(key) else { return };
         if let Some(block) = self.blocks.get_mut(block) {
             let mut is_new = false;
@@ -64,7 +64,7 @@ impl Filter {
     }
 
     /// Says whether the key may have been added. False is certain.
-    pub fn may_have(&self, key: &impl Hash) -> bool {
+    pub(crate) fn may_have(&self, key: &impl Hash) -> bool {
         let Some((block, bits)) = self.place(key) else { return true };
         self.blocks.get(block).is_none_or(|block| block.iter().zip(bits).all(|(word, bit)| word & bit != 0))
     }

@@ -30,7 +30,7 @@ pub(crate) struct Flusher {
 }
 
 impl Flusher {
-    pub fn new(maintenance: Arc<Maintenance>) -> Self {
+    pub(crate) fn new(maintenance: Arc<Maintenance>) -> Self {
         let mut random = [0; 1];
         // Without randomness all servers wait for the same time. Two may then flush the same rows,
         // which does no harm.
@@ -80,7 +80,7 @@ impl Flusher {
     }
 
     /// Begins a flush, unless one is under way.
-    pub async fn begin(&mut self) {
+    pub(crate) async fn begin(&mut self) {
         if !self.is_busy().await && self.left().0 > 0 {
             let maintenance = self.maintenance.clone();
             self.task = Some(tokio::spawn(async move { maintenance.flush().await }));
@@ -88,7 +88,7 @@ impl Flusher {
     }
 
     /// Notes an appended group, and begins a flush if one is due.
-    pub async fn appended(&mut self, first: Revision, last: Revision) {
+    pub(crate) async fn appended(&mut self, first: Revision, last: Revision) {
         self.appended = last;
         let since = *self.since.get_or_insert_with(Instant::now);
         let (changes, bytes, _) = self.left();
@@ -101,7 +101,7 @@ impl Flusher {
     }
 
     /// Waits until the log may take more changes that are not in the tables.
-    pub async fn make_room(&mut self) -> Result<()> {
+    pub(crate) async fn make_room(&mut self) -> Result<()> {
         let most = self.changes_max().saturating_mul(UNFLUSHED_MAX);
         let full = |(changes, bytes, _): (u64, usize, Revision)| {
             changes >= most || bytes >= FLUSH_BYTES * UNFLUSHED_MAX as usize
@@ -122,14 +122,14 @@ impl Flusher {
     }
 
     /// Returns how long to wait for a request before flushing; none if nothing is left.
-    pub fn when_idle(&self) -> Option<Duration> {
+    pub(crate) fn when_idle(&self) -> Option<Duration> {
         let (changes, _, flushed) = self.left();
         (changes > 0).then_some(if self.appended > flushed { FLUSH_IDLE } else { self.patience })
     }
 
     /// Flushes if no request came for as long as [`Self::when_idle`] says, unless another server
     /// did.
-    pub async fn idle(&mut self) {
+    pub(crate) async fn idle(&mut self) {
         if self.appended <= self.left().2
             && let Err(error) = self.follower().catch_up().await
         {
@@ -140,7 +140,7 @@ impl Flusher {
     }
 
     /// Writes everything.
-    pub async fn finish(&mut self) -> Result<()> {
+    pub(crate) async fn finish(&mut self) -> Result<()> {
         self.ended().await;
         let head = self.follower().cache(RowCache::head);
         if self.maintenance.flush().await? < head {

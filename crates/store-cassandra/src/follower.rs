@@ -44,7 +44,11 @@ pub(crate) struct Follower {
 
 impl Follower {
     /// Finds the end of the log, and loads the rows that are always cached.
-    pub async fn open(cluster: Cluster, settings: &CassandraSettings, clock: Arc<dyn Clock>) -> Result<Self> {
+    pub(crate) async fn open(
+        cluster: Cluster,
+        settings: &CassandraSettings,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self> {
         let segments = log::segments(&cluster).await?;
         let Some(last) = segments.last().copied() else {
             return Err(Error::new(ErrorKind::Corrupt, "the log has no beginning"));
@@ -92,28 +96,28 @@ impl Follower {
     }
 
     /// Log segment that the next change goes into, as far as this server knows.
-    pub fn segment(&self) -> u64 {
+    pub(crate) fn segment(&self) -> u64 {
         self.position.lock().segment
     }
 
     /// End of the log, as far as this server knows.
-    pub fn position(&self) -> Position {
+    pub(crate) fn position(&self) -> Position {
         *self.position.lock()
     }
 
     /// Notes that the next change goes into this segment, or a later one.
-    pub fn begun(&self, segment: u64) {
+    pub(crate) fn begun(&self, segment: u64) {
         let mut position = self.position.lock();
         position.segment = position.segment.max(segment);
     }
 
     /// True once the log turned out to be another branch of the history.
-    pub fn has_diverged(&self) -> bool {
+    pub(crate) fn has_diverged(&self) -> bool {
         self.diverged.load(SeqCst)
     }
 
     /// Reason why this server does nothing any more; none while it is open.
-    pub fn closed(&self) -> Option<String> {
+    pub(crate) fn closed(&self) -> Option<String> {
         self.closed.lock().clone()
     }
 
@@ -132,13 +136,13 @@ impl Follower {
         Error::new(ErrorKind::Corrupt, why)
     }
 
-    pub fn close(&self, why: &str) {
+    pub(crate) fn close(&self, why: &str) {
         self.closed.lock().get_or_insert_with(|| why.to_owned());
         self.moved.notify_waiters();
     }
 
     /// Fails once this server is closed.
-    pub fn still_open(&self) -> Result<()> {
+    pub(crate) fn still_open(&self) -> Result<()> {
         match self.closed() {
             Some(why) => Err(Error::new(ErrorKind::Unavailable, why)),
             None => Ok(()),
@@ -146,22 +150,22 @@ impl Follower {
     }
 
     /// Number of groups so far that changed records.
-    pub fn records_seen(&self) -> u64 {
+    pub(crate) fn records_seen(&self) -> u64 {
         self.records_seen.load(SeqCst)
     }
 
-    pub fn cache<T>(&self, see: impl FnOnce(&RowCache) -> T) -> T {
+    pub(crate) fn cache<T>(&self, see: impl FnOnce(&RowCache) -> T) -> T {
         see(&self.cache.lock())
     }
 
     /// Changes the row cache. It stays exact.
-    pub fn change_cache<T>(&self, change: impl FnOnce(&mut RowCache) -> T) -> T {
+    pub(crate) fn change_cache<T>(&self, change: impl FnOnce(&mut RowCache) -> T) -> T {
         change(&mut self.cache.lock())
     }
 
     /// Reads the log up to a head that is not older than this call. Concurrent calls share one
     /// read.
-    pub async fn catch_up(&self) -> Result<()> {
+    pub(crate) async fn catch_up(&self) -> Result<()> {
         let before = self.head_reads.load(SeqCst);
         let mut succeeded = self.head_read.lock().await;
         if *succeeded > before {
@@ -211,7 +215,7 @@ impl Follower {
     /// Reads the log up to a head that fewer replicas than a quorum showed. An older head than the
     /// cached one means nothing. A quorum decided a newer one, whichever replica shows it. The
     /// groups up to it are read at QUORUM, so the row cache stays exact.
-    pub async fn poll(&self, level: Consistency) -> Result<()> {
+    pub(crate) async fn poll(&self, level: Consistency) -> Result<()> {
         let began = Instant::now();
         let segment = self.segment();
         // The segment is full or missing: an ordinary read finds how the log continues. The same
@@ -272,7 +276,7 @@ impl Follower {
     }
 
     /// Applies the next group of the log to the row cache.
-    pub fn install(&self, group: &Group) -> Result<()> {
+    pub(crate) fn install(&self, group: &Group) -> Result<()> {
         let mut cache = self.cache.lock();
         let is_new = group.last > cache.head();
         match cache.install(group) {
@@ -303,7 +307,7 @@ impl Follower {
     }
 
     /// Notes that the tables are complete up to here. Returns the segment of the next change.
-    pub fn note_flushed(&self, up_to: Revision) -> u64 {
+    pub(crate) fn note_flushed(&self, up_to: Revision) -> u64 {
         self.cache.lock().flush(up_to);
         let mut position = self.position.lock();
         position.flushed = position.flushed.max(up_to);
@@ -312,7 +316,7 @@ impl Follower {
 
     /// Reports that all children of a directory were read. The cache keeps them if the directory is
     /// listed repeatedly.
-    pub fn listed(&self, epoch: u64, directory: DirId, rows: &[(Key, Arc<Row>)]) {
+    pub(crate) fn listed(&self, epoch: u64, directory: DirId, rows: &[(Key, Arc<Row>)]) {
         self.cache.lock().listed(epoch, directory, rows);
     }
 }

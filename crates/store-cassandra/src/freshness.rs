@@ -33,7 +33,7 @@ fn place(level: Consistency) -> usize {
 }
 
 impl Freshness {
-    pub fn new(stale_max: Duration) -> Self {
+    pub(crate) fn new(stale_max: Duration) -> Self {
         let none = || std::array::from_fn(|_| AtomicU64::new(0));
         Freshness {
             opened: Instant::now(),
@@ -46,19 +46,19 @@ impl Freshness {
     }
 
     /// Counts a requested answer of this level.
-    pub fn count_requested(&self, level: Consistency) {
+    pub(crate) fn count_requested(&self, level: Consistency) {
         if let Some(count) = self.requested.get(place(level)) {
             count.fetch_add(1, Relaxed);
         }
     }
 
     /// Counts a bounded-staleness answer without a read of the log head.
-    pub fn answered_without_head_read(&self) {
+    pub(crate) fn answered_without_head_read(&self) {
         self.without_head_read.fetch_add(1, Relaxed);
     }
 
     /// Notes a successful read of the log head at this level, and when it began.
-    pub fn note_head_read(&self, level: Consistency, began: Instant) {
+    pub(crate) fn note_head_read(&self, level: Consistency, began: Instant) {
         let micros = began.saturating_duration_since(self.opened).as_micros();
         if let Some(read) = self.read_at.get(place(level)) {
             read.fetch_max(u64::try_from(micros).unwrap_or(u64::MAX - 1) + 1, Relaxed);
@@ -70,7 +70,7 @@ impl Freshness {
 
     /// Age of the last read that suffices for this level; none if there was none. A stronger read
     /// suffices for a weaker level, never the other way round.
-    pub fn age(&self, level: Consistency, now: Instant) -> Option<Duration> {
+    pub(crate) fn age(&self, level: Consistency, now: Instant) -> Option<Duration> {
         let strong_enough = self.read_at.get(place(level)..).unwrap_or_default();
         let last = strong_enough.iter().map(|read| read.load(Relaxed)).max().unwrap_or(0);
         let began = self.opened + Duration::from_micros(last.checked_sub(1)?);
@@ -78,12 +78,12 @@ impl Freshness {
     }
 
     /// Says whether the row cache suffices for an answer of this level without another read.
-    pub fn is_fresh(&self, level: Consistency, now: Instant) -> bool {
+    pub(crate) fn is_fresh(&self, level: Consistency, now: Instant) -> bool {
         level != Consistency::Latest && self.age(level, now).is_some_and(|age| age <= self.stale_max)
     }
 
     /// Metrics for the operator, by name.
-    pub fn metrics(&self, now: Instant) -> Vec<(String, u64)> {
+    pub(crate) fn metrics(&self, now: Instant) -> Vec<(String, u64)> {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let mut metrics: Vec<(String, u64)> = Consistency::ALL
             .iter()

@@ -24,7 +24,7 @@ pub(crate) struct Intake {
 impl Intake {
     /// Makes the queue. Returns its receiver too, and a sender that can queue a request again while
     /// the queue is open.
-    pub fn new(follower: Arc<Follower>) -> (Self, mpsc::Receiver<Waiting>, mpsc::WeakSender<Waiting>) {
+    pub(crate) fn new(follower: Arc<Follower>) -> (Self, mpsc::Receiver<Waiting>, mpsc::WeakSender<Waiting>) {
         let (requests, queue) = mpsc::channel(QUEUE_REQUESTS_MAX);
         let again = requests.downgrade();
         let requests = Arc::new(Mutex::new(Some(requests)));
@@ -33,13 +33,13 @@ impl Intake {
     }
 
     /// Queues a request that another server forwarded.
-    pub async fn accept(&self, request: Request) -> Result<oneshot::Receiver<Answer>, ApplyError> {
+    pub(crate) async fn accept(&self, request: Request) -> Result<oneshot::Receiver<Answer>, ApplyError> {
         self.follower.cluster.metrics.forwarded_in();
         self.send(request).await
     }
 
     /// Queues a request and returns the receiver of its answer.
-    pub async fn send(&self, request: Request) -> Result<oneshot::Receiver<Answer>, ApplyError> {
+    pub(crate) async fn send(&self, request: Request) -> Result<oneshot::Receiver<Answer>, ApplyError> {
         let bytes = request.weigh()?;
         let closed = || {
             let why = self.follower.closed().unwrap_or_else(|| "the store is closed".to_owned());
@@ -59,12 +59,12 @@ impl Intake {
     }
 
     /// Connection to the cluster, for looking up servers that forward requests.
-    pub fn cluster(&self) -> &Cluster {
+    pub(crate) fn cluster(&self) -> &Cluster {
         &self.follower.cluster
     }
 
     /// Closes the queue for new requests.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         drop(self.requests.lock().take());
     }
 }

@@ -211,7 +211,7 @@ fn summary(changes: &[Change]) -> String {
 
 impl Appending {
     /// Builds the statements of an append from changes and after-images.
-    pub fn new(
+    pub(crate) fn new(
         position: Position,
         tail: Tail,
         by: u64,
@@ -287,24 +287,24 @@ impl Appending {
     }
 
     /// Returns the group's id, and that of the group before it.
-    pub fn link(&self) -> (GroupId, GroupId) {
+    pub(crate) fn link(&self) -> (GroupId, GroupId) {
         (self.id, self.tail.unwrap_or(NO_GROUP))
     }
 
     /// Bytes of the after-images.
-    pub fn images_bytes(&self) -> usize {
+    pub(crate) fn images_bytes(&self) -> usize {
         self.images_bytes
     }
 
     /// True if the append fills its segment. The next segment begins after it.
-    pub fn sealed(&self) -> bool {
+    pub(crate) fn sealed(&self) -> bool {
         self.sealed
     }
 
     /// Appends the group, and resolves an unknown outcome. It may send the same batch again, which
     /// holds only where the head is the same. It reads which group follows that head. An error
     /// means that the outcome stays unknown.
-    pub async fn append(&self, cluster: &Cluster) -> Result<Appended> {
+    pub(crate) async fn append(&self, cluster: &Cluster) -> Result<Appended> {
         let mut error = failed("append to the log", "it does not answer");
         let mut attempts = Attempts::of(ATTEMPTS_MAX);
         loop {
@@ -370,7 +370,7 @@ impl Appending {
 pub(crate) struct Groups(Pages<Bound>);
 
 impl Groups {
-    pub fn of(segment: u64, after: Revision) -> Self {
+    pub(crate) fn of(segment: u64, after: Revision) -> Self {
         let bound = Bound {
             text: cql!("SELECT last, first, append, before, images FROM log WHERE stretch = ? AND last > ?"),
             values: vec![big(segment), big(after.0)],
@@ -379,7 +379,7 @@ impl Groups {
     }
 
     /// Returns the next page; none at the end.
-    pub async fn next(&mut self, cluster: &Cluster) -> Result<Option<Vec<Group>>> {
+    pub(crate) async fn next(&mut self, cluster: &Cluster) -> Result<Option<Vec<Group>>> {
         let Some(rows) = self.0.next(cluster).await? else { return Ok(None) };
         let groups: Result<Vec<Option<Group>>> =
             rows.into_iter().map(|row| group_of(Columns::new(row))).collect();

@@ -20,19 +20,19 @@ pub(crate) struct Maintenance {
 }
 
 impl Maintenance {
-    pub fn new(follower: Arc<Follower>) -> Self {
+    pub(crate) fn new(follower: Arc<Follower>) -> Self {
         Maintenance { follower, decides: Notify::new() }
     }
 
     /// Notes that this server carries out a request itself.
-    pub fn decides(&self) {
+    pub(crate) fn decides(&self) {
         // `notify_one` keeps a permit: the filter task may begin to wait later.
         self.decides.notify_one();
     }
 
     /// Begins the log segment after a full one. If this fails, the next read of the log head does
     /// it.
-    pub async fn begin_segment(&self, last: Revision, tail: GroupId) {
+    pub(crate) async fn begin_segment(&self, last: Revision, tail: GroupId) {
         let next = last.0 + 1;
         match log::begin(&self.follower.cluster, next, Some(tail)).await {
             Ok(()) => self.follower.begun(next),
@@ -56,7 +56,7 @@ impl Maintenance {
 
     /// Flushes: writes the changes that are only in the log to the tables. Returns the position up
     /// to which the tables are then complete.
-    pub async fn flush(&self) -> Result<Revision> {
+    pub(crate) async fn flush(&self) -> Result<Revision> {
         // On another branch nothing may reach the tables: they belong to the log of the cluster.
         if self.follower.has_diverged() {
             return Err(failed("be written to", "its log is another branch of the history"));
@@ -74,13 +74,13 @@ impl Maintenance {
 
     /// Fills the filter once this server carries out requests itself. A server that forwards all of
     /// them has no use for it.
-    pub async fn fill_filter_when_needed(&self) {
+    pub(crate) async fn fill_filter_when_needed(&self) {
         self.decides.notified().await;
         self.fill_filter().await;
     }
 
     /// Fills the filter with every key of the tables. Drops it if the tables have too many keys.
-    pub async fn fill_filter(&self) {
+    pub(crate) async fn fill_filter(&self) {
         let room = self.follower.cache(|cache| Some((cache.filter_room()?, cache.totals())));
         let Some((room, totals)) = room else { return };
         if totals.entries.saturating_mul(FILTER_KEYS_PER_ENTRY) > room {

@@ -25,88 +25,88 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     /// Counts a read that was sent.
-    pub fn read(&self) {
+    pub(crate) fn read(&self) {
         self.reads.fetch_add(1, Relaxed);
     }
 
     /// Counts a round of fetches: all needed rows at once.
-    pub fn round(&self) {
+    pub(crate) fn round(&self) {
         self.rounds.fetch_add(1, Relaxed);
     }
 
     /// Counts a read that failed and was repeated.
-    pub fn read_again(&self) {
+    pub(crate) fn read_again(&self) {
         self.reads_again.fetch_add(1, Relaxed);
     }
 
     /// Counts a plain write that was sent.
-    pub fn write(&self) {
+    pub(crate) fn write(&self) {
         self.writes.fetch_add(1, Relaxed);
     }
 
     /// Counts a conditional batch that was sent.
-    pub fn conditional(&self) {
+    pub(crate) fn conditional(&self) {
         self.conditional.fetch_add(1, Relaxed);
     }
 
     /// Counts an append that lost against another server's.
-    pub fn lost(&self) {
+    pub(crate) fn lost(&self) {
         self.lost.fetch_add(1, Relaxed);
     }
 
     /// Counts an append of unknown outcome, which a read must resolve.
-    pub fn unknown(&self) {
+    pub(crate) fn unknown(&self) {
         self.unknown.fetch_add(1, Relaxed);
     }
 
     /// Counts a group of `changes` changes that is in the log.
-    pub fn group(&self, changes: usize) {
+    pub(crate) fn group(&self, changes: usize) {
         self.groups.fetch_add(1, Relaxed);
         self.changes.fetch_add(changes as u64, Relaxed);
     }
 
     /// Counts a flush to the tables.
-    pub fn flushed(&self) {
+    pub(crate) fn flushed(&self) {
         self.flushed.fetch_add(1, Relaxed);
     }
 
     /// Counts an append that waited because too much was in the log alone.
-    pub fn waited_for_tables(&self) {
+    pub(crate) fn waited_for_tables(&self) {
         self.waited.fetch_add(1, Relaxed);
     }
 
     /// Counts a back-off in favour of another server.
-    pub fn backed_off(&self) {
+    pub(crate) fn backed_off(&self) {
         self.backed_off.fetch_add(1, Relaxed);
     }
 
     /// Counts a request that another server carried out for this server's client.
-    pub fn forwarded_out(&self) {
+    pub(crate) fn forwarded_out(&self) {
         self.out.fetch_add(1, Relaxed);
     }
 
     /// Counts a request of another server's client.
-    pub fn forwarded_in(&self) {
+    pub(crate) fn forwarded_in(&self) {
         self.inward.fetch_add(1, Relaxed);
     }
 
     /// Counts a log that turned out to be another branch of the history.
-    pub fn diverged(&self) {
+    pub(crate) fn diverged(&self) {
         self.diverged.fetch_add(1, Relaxed);
     }
 
     /// Resets the row count at the begin of an audit.
-    pub fn audit_begins(&self) {
+    pub(crate) fn audit_begins(&self) {
         self.audited.store(0, Relaxed);
     }
 
     /// Counts rows that an audit read.
-    pub fn audited(&self, rows: usize) {
+    pub(crate) fn audited(&self, rows: usize) {
         self.audited.fetch_add(rows as u64, Relaxed);
     }
 
     /// Lists all metrics by name.
-    pub fn list(&self) -> Vec<(String, u64)> {
+    pub(crate) fn list(&self) -> Vec<(String, u64)> {
         [
             ("reads", &self.reads),
             ("reads_repeated", &self.reads_again),

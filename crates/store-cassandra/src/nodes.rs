@@ -198,7 +198,7 @@ impl Nodes {
     }
 
     /// 99th percentile of recent response times; none after too few answers.
-    pub fn usual(&self) -> Option<Duration> {
+    pub(crate) fn usual(&self) -> Option<Duration> {
         match self.usual_us.load(Relaxed) {
             0 => None,
             micros => Some(Duration::from_micros(micros)),
@@ -207,7 +207,7 @@ impl Nodes {
 
     /// Sets the usual response time, for tests.
     #[cfg(test)]
-    pub fn seem(&self, usual: Duration) {
+    pub(crate) fn seem(&self, usual: Duration) {
         self.usual_us.store(micros(usual), Relaxed);
     }
 
@@ -217,12 +217,12 @@ impl Nodes {
     }
 
     /// Says whether this node got a statement and has answered nothing for a while.
-    pub fn is_unresponsive(&self, address: SocketAddr) -> bool {
+    pub(crate) fn is_unresponsive(&self, address: SocketAddr) -> bool {
         self.see(address, Node::is_unresponsive).unwrap_or(false)
     }
 
     /// Like [`Self::is_unresponsive`], but lets a statement through every `UNRESPONSIVE_TRIED_EVERY` (5 s).
-    pub fn to_be_avoided(&self, address: SocketAddr) -> bool {
+    pub(crate) fn to_be_avoided(&self, address: SocketAddr) -> bool {
         let avoided = self.see(address, |node, now| {
             if !node.is_unresponsive(now) {
                 return false;
@@ -236,7 +236,7 @@ impl Nodes {
     }
 
     /// Metrics of all nodes together, by name.
-    pub fn metrics(&self) -> Vec<(String, u64)> {
+    pub(crate) fn metrics(&self) -> Vec<(String, u64)> {
         [
             ("statements", self.requests.load(Relaxed)),
             ("statements_retried", self.retried.load(Relaxed)),
@@ -253,7 +253,7 @@ impl Nodes {
     }
 
     /// Lists each node that ever got a statement.
-    pub fn list(&self) -> Vec<NodeStatus> {
+    pub(crate) fn list(&self) -> Vec<NodeStatus> {
         let nodes = self.nodes.read();
         let status = |node: &Node| NodeStatus {
             address: node.address,

@@ -38,12 +38,12 @@ struct Fetched {
 pub(crate) struct Again;
 
 impl Reader {
-    pub fn new(follower: Arc<Follower>) -> Self {
+    pub(crate) fn new(follower: Arc<Follower>) -> Self {
         Reader { follower, answered: AtomicU64::new(0), polling: Default::default() }
     }
 
     /// Notes that a client has the answer of a change that another server made.
-    pub fn note_answered(&self, newest: Revision) {
+    pub(crate) fn note_answered(&self, newest: Revision) {
         self.answered.fetch_max(newest.0, SeqCst);
     }
 
@@ -92,7 +92,7 @@ impl Reader {
     }
 
     /// Fetches the needed rows, then reads the log up to its present head, then caches the rows.
-    pub async fn learn(&self, needs: BTreeSet<Need>, epoch: u64) -> Result<()> {
+    pub(crate) async fn learn(&self, needs: BTreeSet<Need>, epoch: u64) -> Result<()> {
         self.follower.cluster.metrics.round();
         let fetched = self.fetch(needs, epoch).await?;
         self.follower.catch_up().await?;
@@ -106,13 +106,13 @@ impl Reader {
     }
 
     /// Answers from one state: that of the head at some moment after this call.
-    pub async fn answer<T>(&self, ask: impl Fn(&CacheView<'_>) -> Result<T>) -> Result<T> {
+    pub(crate) async fn answer<T>(&self, ask: impl Fn(&CacheView<'_>) -> Result<T>) -> Result<T> {
         self.answer_at(Consistency::Latest, ask).await
     }
 
     /// Answers from one state, as old as the level allows. Rows are fetched and checked against the
     /// log as for any other answer.
-    pub async fn answer_at<T>(
+    pub(crate) async fn answer_at<T>(
         &self,
         level: Consistency,
         ask: impl Fn(&CacheView<'_>) -> Result<T>,
@@ -141,7 +141,7 @@ impl Reader {
 
     /// Answers about a slice whose rows were fetched since `epoch`. Returns none if `ask` needs
     /// more rows, and [`Again`] if the rows must be fetched again.
-    pub async fn answer_slice<T>(
+    pub(crate) async fn answer_slice<T>(
         &self,
         epoch: u64,
         ask: impl Fn(&CacheView<'_>) -> Result<Option<T>>,

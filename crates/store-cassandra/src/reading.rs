@@ -69,13 +69,13 @@ impl Stream {
 }
 
 impl Reading {
-    pub fn in_turn(parts: Vec<PartitionRead>) -> Self {
+    pub(crate) fn in_turn(parts: Vec<PartitionRead>) -> Self {
         let parts = parts.into_iter();
         Reading::InTurn(InTurn { parts, now: None, ready: VecDeque::new(), at_once: 1 })
     }
 
     /// Merges partitions, for about `wanted` rows in all.
-    pub fn merging(parts: Vec<PartitionRead>, wanted: usize) -> Self {
+    pub(crate) fn merging(parts: Vec<PartitionRead>, wanted: usize) -> Self {
         // Twice its share: partitions differ in size.
         let share = (2 * wanted / parts.len().max(1)).max(MERGED_ROWS_MIN);
         let rows = i32::try_from(share).unwrap_or(SLICE_ROWS).min(SLICE_ROWS);
@@ -88,14 +88,14 @@ impl Reading {
     }
 
     /// Returns the next rows; none at the end.
-    pub async fn next(&mut self, cluster: &Cluster) -> Result<Option<Vec<(Key, Row)>>> {
+    pub(crate) async fn next(&mut self, cluster: &Cluster) -> Result<Option<Vec<(Key, Row)>>> {
         match self {
             Reading::InTurn(reading) => reading.next(cluster).await,
             Reading::Merging(reading) => reading.next(cluster).await,
         }
     }
 
-    pub fn ended(&self) -> bool {
+    pub(crate) fn ended(&self) -> bool {
         match self {
             Reading::InTurn(reading) => {
                 reading.now.is_none() && reading.ready.is_empty() && reading.parts.as_slice().is_empty()

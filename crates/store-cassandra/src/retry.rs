@@ -17,17 +17,17 @@ pub(crate) struct Attempts {
 
 impl Attempts {
     /// Allows `most` attempts.
-    pub fn of(most: usize) -> Self {
+    pub(crate) fn of(most: usize) -> Self {
         Attempts { failed: 0, most }
     }
 
     /// Number of attempts that failed so far.
-    pub fn failed(&self) -> usize {
+    pub(crate) fn failed(&self) -> usize {
         self.failed
     }
 
     /// Notes a failure and waits before the next attempt. Returns the error if it was the last one.
-    pub async fn after(&mut self, error: Error) -> Result<()> {
+    pub(crate) async fn after(&mut self, error: Error) -> Result<()> {
         self.failed += 1;
         if self.failed >= self.most {
             return Err(error);

@@ -28,7 +28,7 @@ pub(crate) struct AroundUnresponsive {
 }
 
 impl AroundUnresponsive {
-    pub fn new(inner: Arc<dyn LoadBalancingPolicy>, nodes: Arc<Nodes>, tries: bool) -> Arc<Self> {
+    pub(crate) fn new(inner: Arc<dyn LoadBalancingPolicy>, nodes: Arc<Nodes>, tries: bool) -> Arc<Self> {
         Arc::new(AroundUnresponsive { inner, nodes, tries })
     }
 

@@ -111,7 +111,7 @@ pub(crate) struct RowCache {
 
 impl RowCache {
     /// Makes an empty cache at a flushed position.
-    pub fn new(flushed: Revision, bounds: Bounds) -> Self {
+    pub(crate) fn new(flushed: Revision, bounds: Bounds) -> Self {
         RowCache {
             rows: BTreeMap::new(),
             head: flushed,
@@ -132,47 +132,47 @@ impl RowCache {
     }
 
     /// Last change of the log that was read.
-    pub fn head(&self) -> Revision {
+    pub(crate) fn head(&self) -> Revision {
         self.head
     }
 
     /// Last change of the log that was read, and the tail there if that is known.
-    pub fn end(&self) -> (Revision, Option<Tail>) {
+    pub(crate) fn end(&self) -> (Revision, Option<Tail>) {
         (self.head, self.tail)
     }
 
     /// Sets the tail of the log at the head, if none is known and `at` is the head.
-    pub fn take_tail(&mut self, at: Revision, tail: Tail) {
+    pub(crate) fn take_tail(&mut self, at: Revision, tail: Tail) {
         if at == self.head {
             self.tail.get_or_insert(tail);
         }
     }
 
     /// Flushed position: the tables are complete up to here.
-    pub fn flushed(&self) -> Revision {
+    pub(crate) fn flushed(&self) -> Revision {
         self.flushed
     }
 
     /// Bytes of after-images that may not be in the tables.
-    pub fn unflushed_bytes(&self) -> usize {
+    pub(crate) fn unflushed_bytes(&self) -> usize {
         self.unflushed.iter().map(|(_, bytes)| bytes).sum()
     }
 
-    pub fn epoch(&self) -> u64 {
+    pub(crate) fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    pub fn bounds(&self) -> Bounds {
+    pub(crate) fn bounds(&self) -> Bounds {
         self.bounds
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.rows.len()
     }
 
     /// Looks a key up: none if the cache does not know it; otherwise its row, or none if it has
     /// none.
-    pub fn get(&self, key: &Key) -> Option<Option<Arc<Row>>> {
+    pub(crate) fn get(&self, key: &Key) -> Option<Option<Arc<Row>>> {
         if let Some(slot) = self.rows.get(key) {
             return Some(slot.row.clone());
         }
@@ -191,7 +191,7 @@ impl RowCache {
     }
 
     /// Level of this directory's partitions.
-    pub fn level(&self, directory: DirId) -> u8 {
+    pub(crate) fn level(&self, directory: DirId) -> u8 {
         match self.rows.get(&Key::Layout(directory)).and_then(|slot| slot.row.as_deref()) {
             Some(Row::Layout(level)) => *level,
             _ => 0,
@@ -199,7 +199,7 @@ impl RowCache {
     }
 
     /// Totals of the catalogue, which are always cached.
-    pub fn totals(&self) -> Totals {
+    pub(crate) fn totals(&self) -> Totals {
         match self.rows.get(&Key::Totals).and_then(|slot| slot.row.as_deref()) {
             Some(Row::Totals(totals)) => *totals,
             _ => Totals::default(),
@@ -207,11 +207,11 @@ impl RowCache {
     }
 
     /// Directory that stood there when it was last cached.
-    pub fn guess(&self, at: &At) -> Option<DirId> {
+    pub(crate) fn guess(&self, at: &At) -> Option<DirId> {
         self.guesses.get(at).copied()
     }
 
-    pub fn records(&self) -> impl Iterator<Item = (RecordKey, &Record)> {
+    pub(crate) fn records(&self) -> impl Iterator<Item = (RecordKey, &Record)> {
         let from = Key::Record(RecordKey::User(UserId(0)));
         let records = self.rows.range(from..).take_while(|(key, _)| matches!(key, Key::Record(_)));
         records.filter_map(|(key, slot)| match (key, slot.row.as_deref()) {
@@ -220,17 +220,17 @@ impl RowCache {
         })
     }
 
-    pub fn has_queue(&self, se: SeNumber) -> bool {
+    pub(crate) fn has_queue(&self, se: SeNumber) -> bool {
         self.queues.contains(&se)
     }
 
     /// Says whether all children of this directory are cached.
-    pub fn is_listed(&self, directory: DirId) -> bool {
+    pub(crate) fn is_listed(&self, directory: DirId) -> bool {
         self.listed.contains(&directory)
     }
 
     /// Iterates over cached keys of a range, in order.
-    pub fn range<'a>(
+    pub(crate) fn range<'a>(
         &'a self,
         from: &Key,
         until: &Key,
@@ -241,7 +241,7 @@ impl RowCache {
 
     /// Caches rows that were fetched since `epoch`. The log must have been read up to a head
     /// requested after the fetch. False if the rows are outdated.
-    pub fn fetched(&mut self, epoch: u64, rows: Vec<(Key, Option<Row>)>) -> bool {
+    pub(crate) fn fetched(&mut self, epoch: u64, rows: Vec<(Key, Option<Row>)>) -> bool {
         if epoch != self.epoch {
             return false;
         }
@@ -259,7 +259,7 @@ impl RowCache {
     }
 
     /// Caches all of an SE's deletion queue; see [`Self::fetched`].
-    pub fn fetched_queue(&mut self, epoch: u64, se: SeNumber, rows: Vec<(Key, Option<Row>)>) {
+    pub(crate) fn fetched_queue(&mut self, epoch: u64, se: SeNumber, rows: Vec<(Key, Option<Row>)>) {
         if self.fetched(epoch, rows) {
             self.queues.insert(se);
         }
@@ -267,7 +267,7 @@ impl RowCache {
 
     /// Caches all children of a directory as the table has them, read since `epoch`. It does so
     /// from the second listing on, and if they fit: most directories are listed only once.
-    pub fn listed(&mut self, epoch: u64, directory: DirId, rows: &[(Key, Arc<Row>)]) {
+    pub(crate) fn listed(&mut self, epoch: u64, directory: DirId, rows: &[(Key, Arc<Row>)]) {
         if epoch != self.epoch
             || rows.len() > LISTED_ROWS_MAX
             || self.rows.len() + rows.len() > self.bounds.rows
@@ -289,24 +289,24 @@ impl RowCache {
     }
 
     /// Caches rows that are never evicted (records, layouts, the totals), when the store opens.
-    pub fn insert_permanent(&mut self, key: Key, row: Row) {
+    pub(crate) fn insert_permanent(&mut self, key: Key, row: Row) {
         self.rows.entry(key).or_insert(CachedRow { row: Some(Arc::new(row)), revision: Revision(0) });
     }
 
     /// Adds keys of the tables to the filter.
-    pub fn filter_has(&mut self, keys: &[Key]) {
+    pub(crate) fn filter_has(&mut self, keys: &[Key]) {
         if let Some(filter) = &mut self.filter {
             keys.iter().for_each(|key| filter.put(key));
         }
     }
 
     /// Number of keys the filter has room for; none without a filter.
-    pub fn filter_room(&self) -> Option<u64> {
+    pub(crate) fn filter_room(&self) -> Option<u64> {
         self.filter.as_ref().map(Filter::room)
     }
 
     /// Metrics for the operator.
-    pub fn metrics(&self) -> Vec<(String, u64)> {
+    pub(crate) fn metrics(&self) -> Vec<(String, u64)> {
         let (keys, room) = self.filter.as_ref().map_or((0, 0), |filter| (filter.keys(), filter.room()));
         let layouts = self.rows.range(Key::Layout(DirId(0))..=Key::Layout(DirId(u64::MAX)));
         let spread = layouts.filter(|(_, slot)| slot.row.is_some()).count() as u64;
@@ -322,17 +322,17 @@ impl RowCache {
     }
 
     /// Marks the filter as complete: it has every key of the tables.
-    pub fn filter_is_whole(&mut self) {
+    pub(crate) fn filter_is_whole(&mut self) {
         self.filter_whole = self.filter.is_some();
     }
 
     /// Drops the filter: the catalogue is too large for it.
-    pub fn drop_filter(&mut self) {
+    pub(crate) fn drop_filter(&mut self) {
         (self.filter, self.filter_whole) = (None, false);
     }
 
     /// Applies the next group of the log. A group that was applied changes nothing.
-    pub fn install(&mut self, group: &Group) -> Installed {
+    pub(crate) fn install(&mut self, group: &Group) -> Installed {
         if group.last <= self.head {
             return Installed::Yes;
         }
@@ -381,7 +381,7 @@ impl RowCache {
 
     /// Freezes all rows that may not be in the tables, as they are at the head. None if there are
     /// none.
-    pub fn freeze(&mut self) -> Option<Arc<Frozen>> {
+    pub(crate) fn freeze(&mut self) -> Option<Arc<Frozen>> {
         let mut rows = Changed::new();
         // An earlier frozen set is still here: its write may have failed, so write it again.
         if let Some(before) = &self.frozen {
@@ -412,7 +412,7 @@ impl RowCache {
     }
 
     /// Moves the flushed position, whichever server wrote the tables.
-    pub fn flush(&mut self, up_to: Revision) {
+    pub(crate) fn flush(&mut self, up_to: Revision) {
         if up_to <= self.flushed {
             return;
         }

@@ -73,24 +73,24 @@ canonical_enum!(Key {
 });
 
 impl Key {
-    pub fn on_se(se: SeNumber, guid: Guid) -> Self {
+    pub(crate) fn on_se(se: SeNumber, guid: Guid) -> Self {
         Key::OnSe { se, shard: layout::shard_on_se(guid), guid }
     }
 
     /// Makes the key of an expiry. Times beyond the order of the tables count as the latest one.
-    pub fn due(expires: TimeMs, id: EntryId) -> Self {
+    pub(crate) fn due(expires: TimeMs, id: EntryId) -> Self {
         Key::Due { expires: TimeMs(expires.0.min(i64::MAX as u64)), id }
     }
 
     /// Makes the key of an upload reservation's expiry, with the same bound.
-    pub fn reservation_due(reservation: &Reservation) -> Self {
+    pub(crate) fn reservation_due(reservation: &Reservation) -> Self {
         Key::ReservationDue {
             expires: TimeMs(reservation.expires.0.min(i64::MAX as u64)),
             guid: reservation.guid,
         }
     }
 
-    pub fn root() -> Self {
+    pub(crate) fn root() -> Self {
         Key::Entry(At { parent: DirId::ROOT, name: Name::root() })
     }
 }

@@ -34,7 +34,7 @@ const GREATEST: Guid = Guid([0xff; 16]);
 impl Slice {
     /// Returns the key after which the slice begins, if any; its least and its greatest possible
     /// key.
-    pub fn bounds(&self) -> (Option<Key>, Key, Key) {
+    pub(crate) fn bounds(&self) -> (Option<Key>, Key, Key) {
         match self {
             Slice::Children(parent, after) => {
                 let key = |name: &Name| Key::Entry(exacat_model::At { parent: *parent, name: name.clone() });
@@ -73,7 +73,7 @@ impl Slice {
     }
 
     /// Says whether this key belongs to the slice.
-    pub fn has(&self, key: &Key) -> bool {
+    pub(crate) fn has(&self, key: &Key) -> bool {
         match (self, key) {
             (Slice::Children(parent, _), Key::Entry(at)) => at.parent == *parent && at.name != Name::root(),
             (Slice::Children(..), _) => false,

@@ -10,11 +10,11 @@ inventory::collect!(Text);
 
 impl Text {
     /// For [`cql`].
-    pub const fn listed(text: &'static str) -> Self {
+    pub(crate) const fn listed(text: &'static str) -> Self {
         Text(text)
     }
 
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         self.0
     }
 }

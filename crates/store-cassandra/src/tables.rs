@@ -490,7 +490,7 @@ fn insert_entry(entry: &Entry, bucket: u32) -> Bound {
 pub(crate) struct Columns(std::vec::IntoIter<Option<CqlValue>>);
 
 impl Columns {
-    pub fn new(row: scylla::value::Row) -> Self {
+    pub(crate) fn new(row: scylla::value::Row) -> Self {
         Columns(row.columns.into_iter())
     }
 
@@ -499,7 +499,7 @@ impl Columns {
     }
 
     /// Takes a number; none if it is null.
-    pub fn maybe_big(&mut self) -> Result<Option<u64>> {
+    pub(crate) fn maybe_big(&mut self) -> Result<Option<u64>> {
         match self.0.next().flatten() {
             None => Ok(None),
             Some(CqlValue::BigInt(number)) => Ok(Some(number as u64)),
@@ -507,18 +507,18 @@ impl Columns {
         }
     }
 
-    pub fn big(&mut self) -> Result<u64> {
+    pub(crate) fn big(&mut self) -> Result<u64> {
         self.maybe_big()?.ok_or_else(|| corrupt("a number without a value"))
     }
 
-    pub fn int(&mut self) -> Result<u32> {
+    pub(crate) fn int(&mut self) -> Result<u32> {
         match self.value()? {
             CqlValue::Int(number) => Ok(number as u32),
             other => Err(corrupt(format!("{other:?}"))),
         }
     }
 
-    pub fn text(&mut self) -> Result<String> {
+    pub(crate) fn text(&mut self) -> Result<String> {
         match self.value()? {
             CqlValue::Text(text) => Ok(text),
             other => Err(corrupt(format!("{other:?}"))),
@@ -526,7 +526,7 @@ impl Columns {
     }
 
     /// Takes bytes; empty if it is null.
-    pub fn blob(&mut self) -> Result<Vec<u8>> {
+    pub(crate) fn blob(&mut self) -> Result<Vec<u8>> {
         match self.0.next().flatten() {
             None | Some(CqlValue::Empty) => Ok(Vec::new()),
             Some(CqlValue::Blob(bytes)) => Ok(bytes),
@@ -534,7 +534,7 @@ impl Columns {
         }
     }
 
-    pub fn guid(&mut self) -> Result<Guid> {
+    pub(crate) fn guid(&mut self) -> Result<Guid> {
         match self.value()? {
             CqlValue::Uuid(uuid) => Ok(Guid(uuid.into_bytes())),
             CqlValue::Blob(bytes) => bytes.try_into().map(Guid).map_err(|_| corrupt("a GUID")),
@@ -542,12 +542,12 @@ impl Columns {
         }
     }
 
-    pub fn time(&mut self) -> Result<TimeMs> {
+    pub(crate) fn time(&mut self) -> Result<TimeMs> {
         self.maybe_time()?.ok_or_else(|| corrupt("a time without a value"))
     }
 
     /// Takes a time; none if it is null.
-    pub fn maybe_time(&mut self) -> Result<Option<TimeMs>> {
+    pub(crate) fn maybe_time(&mut self) -> Result<Option<TimeMs>> {
         match self.0.next().flatten() {
             None => Ok(None),
             Some(CqlValue::Timestamp(time)) => Ok(Some(TimeMs(time.0 as u64))),

@@ -39,16 +39,16 @@ pub(crate) struct CacheView<'a> {
 }
 
 impl<'a> CacheView<'a> {
-    pub fn new(cache: &'a RowCache, group: Option<&'a Changed>) -> Self {
+    pub(crate) fn new(cache: &'a RowCache, group: Option<&'a Changed>) -> Self {
         CacheView { cache, group, needs: RefCell::default() }
     }
 
-    pub fn needs(self) -> BTreeSet<Need> {
+    pub(crate) fn needs(self) -> BTreeSet<Need> {
         self.needs.into_inner()
     }
 
     /// Returns a row; none if it does not exist, or is needed first.
-    pub fn get(&self, key: &Key) -> Option<Arc<Row>> {
+    pub(crate) fn get(&self, key: &Key) -> Option<Arc<Row>> {
         if let Some(found) = self.group.and_then(|group| group.get(key)) {
             return found.clone();
         }
@@ -350,7 +350,7 @@ view_of_rows!(CacheView<'_>);
 view_of_rows!(Working<'_>);
 
 impl Working<'_> {
-    pub fn put(&mut self, key: Key, row: Option<Row>) {
+    pub(crate) fn put(&mut self, key: Key, row: Option<Row>) {
         self.own.insert(key, row.map(Arc::new));
     }
 

@@ -108,7 +108,7 @@ impl Drop for Leaving<'_> {
 }
 
 impl Committer {
-    pub fn start(shared: Arc<Shared>, at_once_bytes: usize, marking: Marking) -> Result<Self, Error> {
+    pub(crate) fn start(shared: Arc<Shared>, at_once_bytes: usize, marking: Marking) -> Result<Self, Error> {
         let queue = Arc::new(CommitQueue { job: Mutex::default(), changed: Condvar::new() });
         let every = marking.idle;
         let (its_queue, its_shared) = (Arc::clone(&queue), Arc::clone(&shared));
@@ -124,7 +124,7 @@ impl Committer {
 
     /// Commits a group and returns an empty one to fill next. The group may still be in flight or
     /// queued when this returns.
-    pub fn commit(&self, group: CommitGroup, place: LogPlace) -> CommitGroup {
+    pub(crate) fn commit(&self, group: CommitGroup, place: LogPlace) -> CommitGroup {
         let mut slot = self.queue.job.lock();
         if !group.bytes.is_empty() && slot.unmarked.replace(Instant::now()).is_none() {
             // Wakes the thread, which now starts to watch the idle time.
@@ -153,13 +153,13 @@ impl Committer {
     }
 
     /// Sets whether the log ended with a mark when the store was opened.
-    pub fn set_marked(&self, is_marked: bool) {
+    pub(crate) fn set_marked(&self, is_marked: bool) {
         self.queue.job.lock().unmarked = if is_marked { None } else { Some(Instant::now()) };
         self.queue.changed.notify_all();
     }
 
     /// Waits until no group is in flight or queued.
-    pub fn wait_until_durable(&self) {
+    pub(crate) fn wait_until_durable(&self) {
         let mut slot = self.queue.job.lock();
         self.queue.changed.wait_while(&mut slot, |slot| slot.busy || slot.next.is_some());
     }

@@ -76,13 +76,13 @@ pub(crate) struct RunLoad {
 
 impl RunLoad {
     /// Sends rows, once there is room for them.
-    pub fn give(&mut self, piece: Piece) -> Result<(), Error> {
+    pub(crate) fn give(&mut self, piece: Piece) -> Result<(), Error> {
         // A failed compactor takes no more rows; its outcome has the reason.
         self.pieces.send(piece).or_else(|_| self.outcome())
     }
 
     /// Sends the last piece, and waits until the run counts.
-    pub fn end(mut self, piece: Piece) -> Result<(), Error> {
+    pub(crate) fn end(mut self, piece: Piece) -> Result<(), Error> {
         self.give(piece)?;
         self.outcome()
     }
@@ -141,7 +141,11 @@ impl Drop for Leaving {
 }
 
 impl Compactor {
-    pub fn start(shared: Arc<Shared>, run_set: RunSet, settings: &EmbeddedSettings) -> Result<Self, Error> {
+    pub(crate) fn start(
+        shared: Arc<Shared>,
+        run_set: RunSet,
+        settings: &EmbeddedSettings,
+    ) -> Result<Self, Error> {
         let schedule = Schedule::of(settings);
         let queue = Arc::new(CompactionQueue {
             slot: Mutex::default(),
@@ -165,7 +169,7 @@ impl Compactor {
     }
 
     /// Passes a memtable to the thread.
-    pub fn submit(&self, frozen: Frozen) {
+    pub(crate) fn submit(&self, frozen: Frozen) {
         let mut slot = self.queue.slot.lock();
         slot.frozen.push_back(Arc::new(frozen));
         self.queue.waiting.store(slot.frozen.len(), Ordering::Release);
@@ -173,7 +177,7 @@ impl Compactor {
     }
 
     /// Begins a run of at most `rows_max` rows from a bulk load.
-    pub fn load(&self, rows_max: u64) -> RunLoad {
+    pub(crate) fn load(&self, rows_max: u64) -> RunLoad {
         let (pieces, taken) = sync_channel(LOAD_BLOCKS_MAX);
         let (done, outcome) = sync_channel(1);
         let mut slot = self.queue.slot.lock();
@@ -188,12 +192,12 @@ impl Compactor {
 
     /// Waits until there is room for a further memtable. The error has the reason why there is
     /// none.
-    pub fn wait_for_room(&self) -> Result<(), String> {
+    pub(crate) fn wait_for_room(&self) -> Result<(), String> {
         self.wait_until(MEMTABLES_FROZEN_MAX - 1)
     }
 
     /// Waits until every memtable passed to the thread is a run.
-    pub fn wait_until_written(&self) -> Result<(), String> {
+    pub(crate) fn wait_until_written(&self) -> Result<(), String> {
         self.wait_until(0)
     }
 
@@ -211,7 +215,7 @@ impl Compactor {
     }
 
     /// Returns a handle that waits, on another thread, until every memtable passed so far is a run.
-    pub fn pending(&self) -> Pending {
+    pub(crate) fn pending(&self) -> Pending {
         let slot = self.queue.slot.lock();
         // Later memtables are not waited for. Under load an audit would never begin otherwise.
         let up_to = slot.frozen.back().map(|frozen| frozen.revision);
@@ -219,7 +223,7 @@ impl Compactor {
     }
 
     /// Delays a commit group so that compaction keeps up: the larger its debt, the longer.
-    pub fn slow_down(&self) {
+    pub(crate) fn slow_down(&self) {
         let owed = self.queue.owed.load(Ordering::Relaxed);
         if owed == 0 {
             return;
@@ -245,7 +249,7 @@ pub(crate) struct Pending {
 impl Pending {
     /// Waits until the thread has nothing to do at all.
     #[cfg(test)]
-    pub fn wait_until_resting(&self) {
+    pub(crate) fn wait_until_resting(&self) {
         let mut slot = self.queue.slot.lock();
         let busy = |slot: &mut QueueState| !slot.frozen.is_empty() || !slot.resting;
         let waited = self.queue.changed.wait_while_for(&mut slot, busy, Duration::from_secs(60));
@@ -253,7 +257,7 @@ impl Pending {
     }
 
     /// Waits until they are runs. The error has the reason why they are not.
-    pub fn wait(&self) -> Result<(), String> {
+    pub(crate) fn wait(&self) -> Result<(), String> {
         let Some(up_to) = self.up_to else { return Ok(()) };
         let waits = |slot: &QueueState| slot.frozen.front().is_some_and(|frozen| frozen.revision <= up_to);
         let mut slot = self.queue.slot.lock();
@@ -274,7 +278,7 @@ impl Drop for Compactor {
 
 impl Compactor {
     /// Ends the thread. Memtables that are no run yet stay in the log.
-    pub fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         self.queue.ended.store(true, Ordering::Release);
         {
             // Taking the lock closes a gap: a thread that just checked `ended` under it is waiting

@@ -19,7 +19,7 @@ pub(crate) enum Defect {
 }
 
 impl Defect {
-    pub fn new(what: impl Into<String>) -> Self {
+    pub(crate) fn new(what: impl Into<String>) -> Self {
         Defect::Contradiction(what.into())
     }
 }

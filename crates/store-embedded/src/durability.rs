@@ -25,24 +25,24 @@ pub(crate) struct Durability {
 }
 
 impl Durability {
-    pub fn new(revision: Revision) -> Self {
+    pub(crate) fn new(revision: Revision) -> Self {
         let (sender, _) = watch::channel(Durable { revision, ended: None });
         Durability { revision: AtomicU64::new(revision.0), sender }
     }
 
-    pub fn revision(&self) -> Revision {
+    pub(crate) fn revision(&self) -> Revision {
         Revision(self.revision.load(Ordering::Acquire))
     }
 
     /// Notes that everything up to `revision` is durable.
-    pub fn advance(&self, revision: Revision) {
+    pub(crate) fn advance(&self, revision: Revision) {
         // The copy comes first, because a woken waiter may read it at once.
         self.revision.store(revision.0, Ordering::Release);
         self.sender.send_modify(|durable| durable.revision = revision);
     }
 
     /// Ends the progress of the log. The first reason stays.
-    pub fn end(&self, why: &str) {
+    pub(crate) fn end(&self, why: &str) {
         self.sender.send_modify(|durable| {
             // The first reason is the cause, and later ones follow from it.
             durable.ended.get_or_insert_with(|| why.into());
@@ -50,12 +50,12 @@ impl Durability {
     }
 
     /// Reason why the log goes no further, if it has ended.
-    pub fn ended(&self) -> Option<Arc<str>> {
+    pub(crate) fn ended(&self) -> Option<Arc<str>> {
         self.sender.borrow().ended.clone()
     }
 
     /// Waits until the log has ended, and returns the reason.
-    pub async fn end_reached(&self) -> String {
+    pub(crate) async fn end_reached(&self) -> String {
         let mut receiver = self.sender.subscribe();
         match receiver.wait_for(|durable| durable.ended.is_some()).await {
             Ok(durable) => durable.ended.as_deref().unwrap_or_default().to_owned(),
@@ -64,7 +64,7 @@ impl Durability {
     }
 
     /// Waits until this revision is durable; an error if it never will be.
-    pub async fn reached(&self, revision: Revision) -> Result<()> {
+    pub(crate) async fn reached(&self, revision: Revision) -> Result<()> {
         // The common case needs no lock.
         if self.revision() >= revision {
             return Ok(());

@@ -50,59 +50,59 @@ pub(crate) struct History {
 }
 
 impl History {
-    pub fn new(disk: Arc<dyn Disk>, catalogue: CatalogueId, segments: Vec<Arc<Segment>>) -> Self {
+    pub(crate) fn new(disk: Arc<dyn Disk>, catalogue: CatalogueId, segments: Vec<Arc<Segment>>) -> Self {
         let (floor, notifier) = (AtomicU64::new(0), Notifier::default());
         History { disk, catalogue, segments: RwLock::new(segments), floor, notifier }
     }
 
-    pub fn disk(&self) -> &Arc<dyn Disk> {
+    pub(crate) fn disk(&self) -> &Arc<dyn Disk> {
         &self.disk
     }
 
-    pub fn catalogue(&self) -> CatalogueId {
+    pub(crate) fn catalogue(&self) -> CatalogueId {
         self.catalogue
     }
 
     /// Adds a segment that was begun; the one before it is sealed.
-    pub fn push(&self, segment: Arc<Segment>) {
+    pub(crate) fn push(&self, segment: Arc<Segment>) {
         self.segments.write().push(segment);
         self.notifier.notify();
     }
 
     #[cfg(test)]
-    pub fn segments(&self) -> usize {
+    pub(crate) fn segments(&self) -> usize {
         self.segments.read().len()
     }
 
     /// Returns all segments, the oldest first.
-    pub fn list(&self) -> Vec<Arc<Segment>> {
+    pub(crate) fn list(&self) -> Vec<Arc<Segment>> {
         self.segments.read().clone()
     }
 
     /// Removes the oldest segment, whose file is gone.
-    pub fn remove_oldest(&self, segment: &Segment) {
+    pub(crate) fn remove_oldest(&self, segment: &Segment) {
         self.segments.write().retain(|other| other.first_revision != segment.first_revision);
     }
 
     /// Returns the first kept change, or the first there would be.
-    pub fn oldest(&self) -> Revision {
+    pub(crate) fn oldest(&self) -> Revision {
         self.segments.read().first().map_or(Revision(1), |segment| segment.first_revision)
     }
 
     /// Sets the revision after which all changes must be kept, because opening needs them. Before
     /// the first call all must. The floor never goes back.
-    pub fn set_floor(&self, revision: Revision) {
+    pub(crate) fn set_floor(&self, revision: Revision) {
         self.floor.fetch_max(revision.0, Ordering::AcqRel);
         self.notifier.notify();
     }
 
-    pub fn floor(&self) -> Revision {
+    pub(crate) fn floor(&self) -> Revision {
         Revision(self.floor.load(Ordering::Acquire))
     }
 
     /// Returns the disk usage of the log; counts only the plain sealed segments for which `counts`
     /// is true.
-    pub fn bytes(&self, counts: impl Fn(&Segment) -> bool) -> LogBytes {
+    pub(crate) fn bytes(&self, counts: impl Fn(&Segment) -> bool) -> LogBytes {
         let segments = self.list();
         let mut sum = LogBytes::default();
         for (at, segment) in segments.iter().enumerate() {
@@ -119,7 +119,7 @@ impl History {
     }
 
     /// Returns the metrics of the log.
-    pub fn metrics(&self) -> [(&'static str, u64); 4] {
+    pub(crate) fn metrics(&self) -> [(&'static str, u64); 4] {
         let bytes = self.bytes(|_| true);
         [
             ("log_files", bytes.files),
@@ -138,7 +138,12 @@ impl History {
 
     /// Returns kept changes after `after`, up to `up_to`, in order: at most `limit` and a bounded
     /// number of bytes, but at least one if there is one.
-    pub fn changes(&self, after: Revision, up_to: Revision, limit: usize) -> Result<KeptChanges, Error> {
+    pub(crate) fn changes(
+        &self,
+        after: Revision,
+        up_to: Revision,
+        limit: usize,
+    ) -> Result<KeptChanges, Error> {
         loop {
             let oldest = self.oldest();
             let from = Revision(after.0.saturating_add(1)).max(oldest);
@@ -186,7 +191,7 @@ impl History {
     /// Returns the changes of an entry, the newest first, from its change `from` on. Each change
     /// names the one before it. At most `limit` and a bounded number of bytes, but at least one if
     /// there is one.
-    pub fn trail(&self, id: EntryId, from: Revision, limit: usize) -> Result<Trail, Error> {
+    pub(crate) fn trail(&self, id: EntryId, from: Revision, limit: usize) -> Result<Trail, Error> {
         let mut trail = Trail { changes: Vec::new(), end: TrailEnd::More(from) };
         let (mut bytes, mut open) = (0, None);
         while let TrailEnd::More(revision) = trail.end
@@ -247,7 +252,7 @@ impl History {
 
     /// Returns the changes of the record that begins with this revision; none if they are no longer
     /// kept.
-    pub fn record(&self, first_revision: Revision) -> Result<Option<Vec<Change>>, Error> {
+    pub(crate) fn record(&self, first_revision: Revision) -> Result<Option<Vec<Change>>, Error> {
         let mut changes = Vec::new();
         let is_kept = self.read_records(first_revision, first_revision, |name, offset, body| {
             record::read_changes(body, first_revision, |change| {
@@ -263,7 +268,7 @@ impl History {
     /// Passes the heads of the records from the one that begins with `from` to the one with `up_to`
     /// to `give`, until that returns false. Each record is checked. False if a record is no longer
     /// kept.
-    pub fn heads(
+    pub(crate) fn heads(
         &self,
         from: Revision,
         up_to: Revision,

@@ -56,7 +56,7 @@ fn random_id() -> Result<[u8; 16], Error> {
 
 impl Identity {
     /// Creates the identity of a new catalogue or clone.
-    pub fn new(origins: Vec<CatalogueId>) -> Result<Self, Error> {
+    pub(crate) fn new(origins: Vec<CatalogueId>) -> Result<Self, Error> {
         if origins.len() > ORIGINS_MAX {
             return Err(Error::limit(
                 "the number of catalogues a clone goes back to",
@@ -69,24 +69,24 @@ impl Identity {
     }
 
     /// Returns the catalogue and timeline of new segments.
-    pub fn begun_for(&self) -> BegunFor {
+    pub(crate) fn begun_for(&self) -> BegunFor {
         BegunFor { catalogue: self.id, timeline: self.timelines.current() }
     }
 
     /// Begins a timeline after a revision of `before`: later changes of `before` are replaced.
-    pub fn begin_timeline(&mut self, before: TimelineId, after: Revision) -> Result<(), Error> {
+    pub(crate) fn begin_timeline(&mut self, before: TimelineId, after: Revision) -> Result<(), Error> {
         self.timelines.begin(TimelineId(random_id()?), before, after);
         Ok(())
     }
 
     /// Returns the catalogue under which its runs are written: the first of its ancestry. All runs
     /// that are read together then hash keys alike, because the hash depends on this.
-    pub fn writes_runs_of(&self) -> CatalogueId {
+    pub(crate) fn writes_runs_of(&self) -> CatalogueId {
         self.origins.last().copied().unwrap_or(self.id)
     }
 
     /// Says whether it may have runs of this catalogue.
-    pub fn has_runs_of(&self, catalogue: CatalogueId) -> bool {
+    pub(crate) fn has_runs_of(&self, catalogue: CatalogueId) -> bool {
         self.id == catalogue || self.origins.contains(&catalogue)
     }
 
@@ -138,57 +138,57 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    pub fn new(root: &Path) -> Self {
+    pub(crate) fn new(root: &Path) -> Self {
         Layout { root: root.to_owned() }
     }
 
     /// Returns the directory itself.
-    pub fn root(&self) -> &Path {
+    pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
-    pub fn log(&self) -> PathBuf {
+    pub(crate) fn log(&self) -> PathBuf {
         self.root.join("log")
     }
 
     /// Returns the directory of the runs.
-    pub fn runs(&self) -> PathBuf {
+    pub(crate) fn runs(&self) -> PathBuf {
         self.root.join("runs")
     }
 
     /// Returns the directory of the snapshots, each in a directory of its name.
-    pub fn snapshots(&self) -> PathBuf {
+    pub(crate) fn snapshots(&self) -> PathBuf {
         self.root.join("snapshots")
     }
 
     /// Returns the directory in which a restore prepares the new log and runs.
-    pub fn prepared(&self) -> PathBuf {
+    pub(crate) fn prepared(&self) -> PathBuf {
         self.root.join("restore.prepared")
     }
 
     /// Returns the directory of replaced copies, each in a directory of the next number.
-    pub fn replaced(&self) -> PathBuf {
+    pub(crate) fn replaced(&self) -> PathBuf {
         self.root.join("replaced")
     }
 
     /// Returns the directory of files that are sorted for a bulk load.
-    pub fn load(&self) -> PathBuf {
+    pub(crate) fn load(&self) -> PathBuf {
         self.root.join("load")
     }
 
     /// Returns the directory of sorted operation ids of the log. Each process that needs it makes
     /// it anew.
-    pub fn operations(&self) -> PathBuf {
+    pub(crate) fn operations(&self) -> PathBuf {
         self.root.join("operations")
     }
 
     /// Creates the directory itself.
-    pub fn create_root(&self, disk: &dyn Disk) -> Result<(), Error> {
+    pub(crate) fn create_root(&self, disk: &dyn Disk) -> Result<(), Error> {
         disk.create_directory(&self.root).map_err(|error| cannot_write(&self.root, &error))
     }
 
     /// Creates the directories in it.
-    pub fn create(&self, disk: &dyn Disk) -> Result<(), Error> {
+    pub(crate) fn create(&self, disk: &dyn Disk) -> Result<(), Error> {
         for directory in [&self.root, &self.log(), &self.runs()] {
             disk.create_directory(directory).map_err(|error| cannot_write(directory, &error))?;
         }
@@ -197,7 +197,7 @@ impl Layout {
 
     /// Removes all rights of group and others from the engine's files, and warns if there were any.
     /// A directory with other files and no catalogue stays as it is.
-    pub fn make_private(&self, disk: &dyn Disk) -> Result<(), Error> {
+    pub(crate) fn make_private(&self, disk: &dyn Disk) -> Result<(), Error> {
         let make = || -> io::Result<u64> {
             let names = disk.list(&self.root)?;
             let own = [
@@ -240,7 +240,7 @@ impl Layout {
     }
 
     /// Locks the directory for this process.
-    pub fn lock(&self, disk: &dyn Disk) -> Result<Box<dyn Send + Sync>, Error> {
+    pub(crate) fn lock(&self, disk: &dyn Disk) -> Result<Box<dyn Send + Sync>, Error> {
         let path = self.root.join(LOCK);
         disk.lock(&path).map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => Error::new(
@@ -255,7 +255,7 @@ impl Layout {
     }
 
     /// Reads the identity of the catalogue here; none if there is none yet.
-    pub fn read_identity(&self, disk: &dyn Disk) -> Result<Option<Identity>, Error> {
+    pub(crate) fn read_identity(&self, disk: &dyn Disk) -> Result<Option<Identity>, Error> {
         let path = self.root.join(FILE);
         let text =
             read_text(disk, &path).map_err(|error| cannot_read(&path.display().to_string(), &error))?;
@@ -264,7 +264,7 @@ impl Layout {
     }
 
     /// Writes the identity of the catalogue here, durably.
-    pub fn write_identity(&self, disk: &dyn Disk, identity: &Identity) -> Result<(), Error> {
+    pub(crate) fn write_identity(&self, disk: &dyn Disk, identity: &Identity) -> Result<(), Error> {
         let written = replace_small(disk, &self.root, FILE, identity.encode().as_bytes());
         written.map_err(|error| cannot_write(&self.root.join(FILE), &error))
     }

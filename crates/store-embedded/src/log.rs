@@ -44,7 +44,7 @@ pub(crate) struct LogPlace {
 impl LogPlace {
     /// Writes a group and makes it durable: one write, one sync. After an error the state of the
     /// bytes is unknown.
-    pub fn write(&self, group: &[u8], first_revision: Revision) -> io::Result<()> {
+    pub(crate) fn write(&self, group: &[u8], first_revision: Revision) -> io::Result<()> {
         self.file.write_at(group, self.offset)?;
         self.file.sync()?;
         self.segment.note(first_revision, self.offset);
@@ -53,7 +53,7 @@ impl LogPlace {
 
     /// Notes in `END` that a group of `bytes`, up to this change, is durable; at most once per
     /// `every`.
-    pub fn note_durable(&self, bytes: usize, revision: Revision, every: Duration) {
+    pub(crate) fn note_durable(&self, bytes: usize, revision: Revision, every: Duration) {
         let (segment, salt, offset) = (self.segment.first_revision, self.salt, self.offset + bytes as u64);
         self.end.note(Witness { segment, salt, offset, revision }, every);
     }
@@ -94,7 +94,7 @@ pub(crate) struct LogSettings {
 impl Log {
     /// Opens the last segment, which ends with change `last`, to append to it. Cuts off an end that
     /// forms no whole commit group, and returns the name of the file that has the bytes.
-    pub fn open(
+    pub(crate) fn open(
         settings: LogSettings,
         segment: Arc<Segment>,
         end: LogEnd,
@@ -140,12 +140,12 @@ impl Log {
     }
 
     /// Says whether the segment has no record.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.offset == HEADER_BYTES as u64
     }
 
     /// Returns the end of the records.
-    pub fn position(&self) -> LogPosition {
+    pub(crate) fn position(&self) -> LogPosition {
         LogPosition { segment: self.segment.first_revision, offset: self.offset }
     }
 
@@ -193,7 +193,7 @@ impl Log {
 
     /// Creates the first segment of a log. The log is new, or continues with this change after a
     /// state with this digest.
-    pub fn create(
+    pub(crate) fn create(
         settings: LogSettings,
         first_revision: Revision,
         created: TimeMs,
@@ -230,13 +230,13 @@ impl Log {
     }
 
     /// Stops appending to the last segment, because the next one begins on another timeline.
-    pub fn begin_anew(&mut self) {
+    pub(crate) fn begin_anew(&mut self) {
         self.is_old = true;
     }
 
     /// Seals the segment and begins the next with space for `bytes`. Its first record will have
     /// this revision. A failure loses nothing, and the caller may retry.
-    pub fn roll(
+    pub(crate) fn roll(
         &mut self,
         first_revision: Revision,
         created: TimeMs,
@@ -296,24 +296,24 @@ impl Log {
     }
 
     /// Says whether space is reserved for a group of `bytes`.
-    pub fn fits(&self, bytes: usize) -> bool {
+    pub(crate) fn fits(&self, bytes: usize) -> bool {
         // `TAIL_ROOM` is always left for an end mark and a seal.
         !self.is_old && self.offset + (bytes + TAIL_ROOM) as u64 <= self.reserved
     }
 
     /// Says whether the segment has an older format or timeline, so that the next must begin.
-    pub fn is_old(&self) -> bool {
+    pub(crate) fn is_old(&self) -> bool {
         self.is_old
     }
 
     /// Returns the salt of records written now.
-    pub fn salt(&self) -> Salt {
+    pub(crate) fn salt(&self) -> Salt {
         self.salt
     }
 
     /// Assigns the position of the next group, which has `bytes`. Groups placed before must be
     /// durable before this one is written.
-    pub fn place(&mut self, bytes: usize) -> LogPlace {
+    pub(crate) fn place(&mut self, bytes: usize) -> LogPlace {
         let (file, segment) = (Arc::clone(&self.file), Arc::clone(&self.segment));
         let end = Arc::clone(&self.end);
         let place = LogPlace { file, segment, salt: self.salt, offset: self.offset, end };
@@ -331,7 +331,7 @@ impl Log {
     /// Writes an end mark behind the last group and makes it durable; `last` is the revision of its
     /// last change. False if no mark is needed or there is no room. All groups must be durable.
     /// After an error the end of the file is unknown.
-    pub fn mark(&mut self, last: Revision) -> io::Result<bool> {
+    pub(crate) fn mark(&mut self, last: Revision) -> io::Result<bool> {
         // `fits` leaves room for the mark, except where the segment was given up.
         if self.is_marked || self.is_old || self.offset + TAIL_ROOM as u64 > self.reserved {
             return Ok(false);
@@ -347,7 +347,7 @@ impl Log {
     }
 
     /// Returns the segment being written.
-    pub fn segment(&self) -> &Arc<Segment> {
+    pub(crate) fn segment(&self) -> &Arc<Segment> {
         &self.segment
     }
 }

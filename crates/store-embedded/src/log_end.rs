@@ -170,7 +170,7 @@ struct Inner {
 
 impl EndFile {
     /// Opens or creates the file.
-    pub fn open(disk: &dyn Disk, directory: &Path, catalogue: CatalogueId) -> Self {
+    pub(crate) fn open(disk: &dyn Disk, directory: &Path, catalogue: CatalogueId) -> Self {
         let path = directory.join(FILE);
         // An unreadable file begins anew: opening has judged its content before (`log_end_check`).
         let sequence = newest(disk, directory, catalogue).ok().flatten().map_or(0, |(sequence, _)| sequence);
@@ -190,12 +190,12 @@ impl EndFile {
     }
 
     /// Writes how far the log is durable, and syncs the file.
-    pub fn write(&self, witness: Witness) {
+    pub(crate) fn write(&self, witness: Witness) {
         self.put(&mut self.inner.lock(), witness, true);
     }
 
     /// Writes the same without a sync, at most once per `every`.
-    pub fn note(&self, witness: Witness, every: Duration) {
+    pub(crate) fn note(&self, witness: Witness, every: Duration) {
         let mut inner = self.inner.lock();
         let now = Instant::now();
         let is_due = match inner.written {

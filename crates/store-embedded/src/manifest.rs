@@ -48,7 +48,7 @@ pub(crate) struct Manifest {
 
 impl Manifest {
     /// Encodes the manifest as the bytes of its file.
-    pub fn encode(&self, catalogue: [u8; 16]) -> Vec<u8> {
+    pub(crate) fn encode(&self, catalogue: [u8; 16]) -> Vec<u8> {
         let mut bytes = vec![0; HEAD_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
@@ -67,7 +67,7 @@ impl Manifest {
     }
 
     /// Decodes the bytes of the file.
-    pub fn decode(bytes: &[u8], catalogue: [u8; 16]) -> Result<Self, Error> {
+    pub(crate) fn decode(bytes: &[u8], catalogue: [u8; 16]) -> Result<Self, Error> {
         let corrupt = |what: &str| Error::new(ErrorKind::Corrupt, format!("the manifest: {what}"));
         let word = |at: usize| u64_at(bytes, at);
         if bytes.len() < HEAD_BYTES + 4 || bytes[..8] != MAGIC {
@@ -107,7 +107,7 @@ impl Manifest {
 
     /// Says whether only the version is damaged: with this release's version the rest would be
     /// valid.
-    pub fn is_of_this_version_but_for_its_number(bytes: &[u8], catalogue: [u8; 16]) -> bool {
+    pub(crate) fn is_of_this_version_but_for_its_number(bytes: &[u8], catalogue: [u8; 16]) -> bool {
         let mut other = bytes.to_vec();
         if let Some(version) = other.get_mut(8..10) {
             version.copy_from_slice(&VERSION.to_le_bytes());
@@ -116,7 +116,11 @@ impl Manifest {
     }
 
     /// Loads the manifest in this directory; none if there is none yet.
-    pub fn load(disk: &dyn Disk, directory: &Path, catalogue: [u8; 16]) -> Result<Option<Self>, Error> {
+    pub(crate) fn load(
+        disk: &dyn Disk,
+        directory: &Path,
+        catalogue: [u8; 16],
+    ) -> Result<Option<Self>, Error> {
         let path = directory.join(NAME);
         let cannot_read = |error: std::io::Error| cannot_read(&path.display().to_string(), &error);
         let file = match disk.open_to_read(&path) {
@@ -128,7 +132,7 @@ impl Manifest {
     }
 
     /// Replaces the manifest durably. After an error either one may be there.
-    pub fn save(&self, disk: &dyn Disk, directory: &Path, catalogue: [u8; 16]) -> Result<(), Error> {
+    pub(crate) fn save(&self, disk: &dyn Disk, directory: &Path, catalogue: [u8; 16]) -> Result<(), Error> {
         if self.runs.len() > RUNS_MAX {
             return Err(Error::limit("the number of runs", self.runs.len(), RUNS_MAX));
         }

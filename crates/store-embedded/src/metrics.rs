@@ -58,7 +58,7 @@ impl RunWork {
 }
 
 impl Metrics {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Metrics {
             requests: AtomicU64::new(0),
             changes: AtomicU64::new(0),
@@ -78,7 +78,7 @@ impl Metrics {
     }
 
     /// Counts a group that became durable.
-    pub fn group(&self, requests: usize, bytes: usize, sync: Duration) {
+    pub(crate) fn group(&self, requests: usize, bytes: usize, sync: Duration) {
         self.log_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         let mut distributions = self.distributions.lock();
         if let Some(histogram) = &mut distributions.sync_us {
@@ -90,42 +90,42 @@ impl Metrics {
     }
 
     /// Counts a memtable that was written into a run.
-    pub fn flushed(&self, rows: u64, took: Duration) {
+    pub(crate) fn flushed(&self, rows: u64, took: Duration) {
         self.flushes.add(rows, took);
     }
 
     /// Counts a compaction of runs into one.
-    pub fn merged(&self, rows: u64, took: Duration) {
+    pub(crate) fn merged(&self, rows: u64, took: Duration) {
         self.compactions.add(rows, took);
     }
 
     /// Returns the first revision whose operations are remembered.
-    pub fn operations_from(&self) -> Revision {
+    pub(crate) fn operations_from(&self) -> Revision {
         Revision(self.operations_from.load(Ordering::Relaxed))
     }
 
-    pub fn set_operations_from(&self, revision: Revision) {
+    pub(crate) fn set_operations_from(&self, revision: Revision) {
         self.operations_from.store(revision.0, Ordering::Relaxed);
     }
 
     /// Adds a warning for the operator, and replaces an earlier one of the same topic.
-    pub fn warn(&self, topic: &str, what: &str) {
+    pub(crate) fn warn(&self, topic: &str, what: &str) {
         let mut warnings = self.warnings.lock();
         warnings.retain(|warning| !warning.starts_with(topic));
         warnings.push(format!("{topic}: {what}"));
     }
 
     /// Removes the warning of a topic.
-    pub fn clear(&self, topic: &str) {
+    pub(crate) fn clear(&self, topic: &str) {
         self.warnings.lock().retain(|warning| !warning.starts_with(topic));
     }
 
-    pub fn warnings(&self) -> Vec<String> {
+    pub(crate) fn warnings(&self) -> Vec<String> {
         self.warnings.lock().clone()
     }
 
     /// Returns all metrics by name.
-    pub fn list(&self) -> Vec<(String, u64)> {
+    pub(crate) fn list(&self) -> Vec<(String, u64)> {
         let mut list = vec![
             ("requests_total".to_owned(), self.requests.load(Ordering::Relaxed)),
             ("changes_total".to_owned(), self.changes.load(Ordering::Relaxed)),

@@ -121,18 +121,18 @@ pub(crate) struct Older {
 }
 
 impl Older {
-    pub fn new(disk: Arc<dyn Disk>, directory: PathBuf) -> Self {
+    pub(crate) fn new(disk: Arc<dyn Disk>, directory: PathBuf) -> Self {
         Older { disk, directory, run_ids: OLDER_RUN_IDS, runs_made: 0, segments: HashMap::new() }
     }
 
     #[cfg(test)]
-    pub fn with_runs_of(self, run_ids: usize) -> Self {
+    pub(crate) fn with_runs_of(self, run_ids: usize) -> Self {
         Older { run_ids, ..self }
     }
 
     /// Returns the number of segments read.
     #[cfg(test)]
-    pub fn segments(&self) -> usize {
+    pub(crate) fn segments(&self) -> usize {
         self.segments.len()
     }
 
@@ -221,7 +221,7 @@ impl Older {
 
     /// Sorts the ids that are needed to find an id. Each step takes the lock anew, so that no other
     /// request waits for all of them.
-    pub fn prepare(
+    pub(crate) fn prepare(
         older: &parking_lot::Mutex<Older>,
         history: &History,
         id: OperationId,
@@ -232,7 +232,12 @@ impl Older {
     }
 
     /// Returns the records of a request in the log, up to the last durable change.
-    pub fn find(&mut self, history: &History, id: OperationId, durable: Revision) -> Result<OlderRecords> {
+    pub(crate) fn find(
+        &mut self,
+        history: &History,
+        id: OperationId,
+        durable: Revision,
+    ) -> Result<OlderRecords> {
         let (searched, reaches_back) = loop {
             if let Some(searched) = self.step(history, id, durable)? {
                 break searched;

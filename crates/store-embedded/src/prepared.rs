@@ -46,7 +46,7 @@ pub(crate) struct Preparer {
 
 impl Preparer {
     /// Creates a preparer for segments of this length.
-    pub fn new(disk: Arc<dyn Disk>, directory: &Path, segment_bytes: u64) -> Self {
+    pub(crate) fn new(disk: Arc<dyn Disk>, directory: &Path, segment_bytes: u64) -> Self {
         Preparer {
             disk,
             path: directory.join(format!("next{UNFINISHED}")),
@@ -56,7 +56,7 @@ impl Preparer {
     }
 
     /// Begins to prepare the segment, unless that is under way.
-    pub fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         if !matches!(self.stage, Stage::Idle) {
             return;
         }
@@ -96,7 +96,7 @@ impl Preparer {
 
     /// Takes the prepared segment, if there is one with room for `length`. Afterwards the next one
     /// may be prepared.
-    pub fn take(&mut self, length: u64) -> Option<Blank> {
+    pub(crate) fn take(&mut self, length: u64) -> Option<Blank> {
         if matches!(&self.stage, Stage::Making(making) if making.is_finished()) {
             self.wait();
         }

@@ -49,7 +49,7 @@ pub(crate) struct Head {
 
 impl Head {
     /// Returns the revision of the last change.
-    pub fn last_revision(&self) -> Revision {
+    pub(crate) fn last_revision(&self) -> Revision {
         Revision(self.first_revision.0.saturating_add(u64::from(self.count).saturating_sub(1)))
     }
 }
@@ -67,7 +67,7 @@ pub(crate) struct Frame {
 
 impl Frame {
     /// Returns the bytes from this record's start to the next one's.
-    pub fn stride(&self) -> usize {
+    pub(crate) fn stride(&self) -> usize {
         (FRAME_BYTES + self.body_bytes).next_multiple_of(ALIGNMENT)
     }
 }
@@ -206,7 +206,7 @@ pub(crate) struct RecordWriter {
 
 impl RecordWriter {
     /// Begins a record at the end of `group`, whose bytes begin with a record too.
-    pub fn begin(group: &mut Vec<u8>, head: Head) -> Self {
+    pub(crate) fn begin(group: &mut Vec<u8>, head: Head) -> Self {
         let start = group.len();
         group.extend_from_slice(&[0; FRAME_BYTES]);
         group.extend_from_slice(&head.first_revision.0.to_le_bytes());
@@ -226,19 +226,19 @@ impl RecordWriter {
     }
 
     /// Adds a change: the index of its mutation in the request, and its encoded effect.
-    pub fn add(&mut self, group: &mut Vec<u8>, index: u32, effect: &[u8]) {
+    pub(crate) fn add(&mut self, group: &mut Vec<u8>, index: u32, effect: &[u8]) {
         put_varint(group, u64::from(index));
         put_bytes(group, effect);
         self.count += 1;
     }
 
     /// Returns the bytes of the record so far.
-    pub fn bytes(&self, group: &[u8]) -> usize {
+    pub(crate) fn bytes(&self, group: &[u8]) -> usize {
         group.len() - self.start
     }
 
     /// Completes the record: count, length, checksum, padding.
-    pub fn end(self, group: &mut Vec<u8>, salt: Salt) {
+    pub(crate) fn end(self, group: &mut Vec<u8>, salt: Salt) {
         let body_bytes = group.len() - self.start - FRAME_BYTES;
         let record = &mut group[self.start..];
         // Both fit into 32 bits: a group has COMMIT_GROUP_BYTES_MAX and one request, a record
@@ -256,13 +256,13 @@ impl RecordWriter {
 
     /// Returns the maximum number of bytes that an effect of this length adds to a record, with
     /// padding.
-    pub fn bytes_of(effect_bytes: usize) -> usize {
+    pub(crate) fn bytes_of(effect_bytes: usize) -> usize {
         // A varint of 32 bits takes up to 5 bytes: the index, and the length of the effect.
         effect_bytes + 5 + 5 + ALIGNMENT
     }
 
     /// Bytes of an empty record.
-    pub const EMPTY_BYTES: usize = FRAME_BYTES + HEAD_BYTES_MAX;
+    pub(crate) const EMPTY_BYTES: usize = FRAME_BYTES + HEAD_BYTES_MAX;
 }
 
 /// Encodes an effect alone.

@@ -55,7 +55,7 @@ pub(crate) struct BegunFor {
 }
 
 impl Header {
-    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+    pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[0..8].copy_from_slice(&MAGIC);
         bytes[8..10].copy_from_slice(&self.version.to_le_bytes());
@@ -77,7 +77,7 @@ impl Header {
         bytes
     }
 
-    pub fn decode(file: &str, bytes: &[u8]) -> Result<Self, Error> {
+    pub(crate) fn decode(file: &str, bytes: &[u8]) -> Result<Self, Error> {
         let bytes =
             bytes.get(..HEADER_BYTES).ok_or_else(|| corrupt(file, 0, "the segment's header is cut off"))?;
         // The magic comes before the version: a foreign file is not the segment of a newer release.
@@ -227,23 +227,23 @@ pub(crate) struct Records<'a> {
 
 impl<'a> Records<'a> {
     /// Reads from `offset` of a segment's bytes.
-    pub fn new(bytes: &'a [u8], salt: Salt, offset: usize) -> Self {
+    pub(crate) fn new(bytes: &'a [u8], salt: Salt, offset: usize) -> Self {
         Records { bytes, salt, at: offset, is_marked: false }
     }
 
     /// Returns the offset of the next record, or of the end of the records.
-    pub fn offset(&self) -> usize {
+    pub(crate) fn offset(&self) -> usize {
         self.at
     }
 
     /// Says whether the records ended with an end mark.
-    pub fn is_marked(&self) -> bool {
+    pub(crate) fn is_marked(&self) -> bool {
         self.is_marked
     }
 
     /// Returns the next valid record of changes: its offset and its body. None at the end, or at
     /// damage. Passes over end marks.
-    pub fn next_record(&mut self) -> Option<(usize, &'a [u8])> {
+    pub(crate) fn next_record(&mut self) -> Option<(usize, &'a [u8])> {
         loop {
             let at = self.at;
             let (frame, body) = record::read(self.salt, self.bytes.get(at..)?)?;
@@ -265,7 +265,7 @@ impl<'a> Records<'a> {
     /// - A valid record of a *later* group, or an end mark, proves that the bytes here were synced
     ///   once, and are damaged now.
     /// - In an earlier segment all bytes were synced, so any other end is damage.
-    pub fn ending(&self, file: &str, is_last: bool) -> Result<Ending, Error> {
+    pub(crate) fn ending(&self, file: &str, is_last: bool) -> Result<Ending, Error> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         if rest.iter().all(|byte| *byte == 0) {
             return Ok(Ending::Clean);

@@ -39,11 +39,11 @@ pub(crate) struct Segment {
 
 impl Segment {
     /// Creates a plain segment.
-    pub fn new(log_directory: &Path, first_revision: Revision) -> Self {
+    pub(crate) fn new(log_directory: &Path, first_revision: Revision) -> Self {
         Self::in_form(log_directory, first_revision, Form::Plain)
     }
 
-    pub fn in_form(log_directory: &Path, first_revision: Revision, form: Form) -> Self {
+    pub(crate) fn in_form(log_directory: &Path, first_revision: Revision, form: Form) -> Self {
         Segment {
             first_revision,
             path: log_directory.join(segment::file_name(first_revision)),
@@ -54,12 +54,12 @@ impl Segment {
     }
 
     /// Locks and returns the form on the disk, which stays the same while the guard is held.
-    pub fn form(&self) -> RwLockReadGuard<'_, Form> {
+    pub(crate) fn form(&self) -> RwLockReadGuard<'_, Form> {
         self.form.read()
     }
 
     /// Locks the form to change it: no reader opens the segment meanwhile.
-    pub fn form_to_change(&self) -> RwLockWriteGuard<'_, Form> {
+    pub(crate) fn form_to_change(&self) -> RwLockWriteGuard<'_, Form> {
         let form = self.form.write();
         // Another form has another length.
         self.bytes.store(UNKNOWN, Ordering::Relaxed);
@@ -67,16 +67,16 @@ impl Segment {
     }
 
     /// Returns the path of the archived file, whether it exists or not.
-    pub fn archived_path(&self) -> PathBuf {
+    pub(crate) fn archived_path(&self) -> PathBuf {
         self.path.with_extension(&archive::ENDING[1..])
     }
 
     /// Returns the name for errors.
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         self.name_in(*self.form())
     }
 
-    pub fn name_in(&self, form: Form) -> String {
+    pub(crate) fn name_in(&self, form: Form) -> String {
         match form {
             Form::Plain | Form::Gone => self.path.display().to_string(),
             Form::Archived => self.archived_path().display().to_string(),
@@ -84,7 +84,7 @@ impl Segment {
     }
 
     /// Adds a record to the index, unless it has one nearby.
-    pub fn note(&self, first_revision: Revision, offset: u64) {
+    pub(crate) fn note(&self, first_revision: Revision, offset: u64) {
         let mut index = self.index.lock();
         if index.last().is_none_or(|(_, last)| *last + INDEX_EVERY_BYTES <= offset) {
             index.push((first_revision, offset));
@@ -92,19 +92,19 @@ impl Segment {
     }
 
     /// Drops the index, which an archived segment does not need.
-    pub fn forget_notes(&self) {
+    pub(crate) fn forget_notes(&self) {
         *self.index.lock() = Vec::new();
     }
 
     /// Returns the offset from which to search for the change of this revision.
-    pub fn start_for(&self, revision: Revision) -> u64 {
+    pub(crate) fn start_for(&self, revision: Revision) -> u64 {
         let index = self.index.lock();
         let before = index.partition_point(|(first, _)| *first <= revision);
         before.checked_sub(1).map_or(HEADER_BYTES as u64, |at| index[at].1)
     }
 
     /// Returns the length of its file; 0 if unknown. The length of a sealed file is read once.
-    pub fn bytes(&self, disk: &dyn Disk, is_sealed: bool) -> u64 {
+    pub(crate) fn bytes(&self, disk: &dyn Disk, is_sealed: bool) -> u64 {
         let known = self.bytes.load(Ordering::Relaxed);
         if is_sealed && known != UNKNOWN {
             return known;

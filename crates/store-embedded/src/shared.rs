@@ -35,7 +35,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub fn new(state: State, history: History, older: Older, disk: Arc<dyn Disk>) -> Self {
+    pub(crate) fn new(state: State, history: History, older: Older, disk: Arc<dyn Disk>) -> Self {
         let durability = Durability::new(state.revision);
         let credentials = Arc::clone(&state.credentials);
         let cache = Arc::clone(state.table.cache());
@@ -56,24 +56,24 @@ impl Shared {
     }
 
     /// Reason why the log failed, if it did.
-    pub fn failure(&self) -> Option<String> {
+    pub(crate) fn failure(&self) -> Option<String> {
         let has_failed = self.has_failed.load(Ordering::Acquire);
         has_failed.then(|| self.durability.ended().as_deref().unwrap_or("the log failed").to_owned())
     }
 
     /// Sets the time before which every forgotten operation id was made.
-    pub fn set_forgotten(&self, made: TimeMs) {
+    pub(crate) fn set_forgotten(&self, made: TimeMs) {
         self.forgotten.store(made.0, Ordering::Relaxed);
     }
 
     /// Says whether a request of this id may have been applied and then forgotten by memory.
-    pub fn may_have_forgotten(&self, id: OperationId) -> bool {
+    pub(crate) fn may_have_forgotten(&self, id: OperationId) -> bool {
         id.made().0 < self.forgotten.load(Ordering::Relaxed)
     }
 
     /// Stops all writing until the store is opened again. Reads answer from the durable state
     /// (`standby`).
-    pub fn fail(&self, why: &str) {
+    pub(crate) fn fail(&self, why: &str) {
         tracing::error!(why, "the store stops writing until it is opened again");
         self.metrics.warn("stopped", why);
         self.has_failed.store(true, Ordering::Release);
@@ -81,17 +81,17 @@ impl Shared {
     }
 
     /// Refuses all further requests.
-    pub fn refuse(&self) {
+    pub(crate) fn refuse(&self) {
         self.closed.store(true, Ordering::Release);
     }
 
     /// Refuses all further requests and wakes every waiter with the reason.
-    pub fn close(&self, why: &str) {
+    pub(crate) fn close(&self, why: &str) {
         self.refuse();
         self.durability.end(why);
     }
 
-    pub fn check_open(&self) -> Result<()> {
+    pub(crate) fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) {
             let why = self.durability.ended();
             return Err(Error::new(ErrorKind::Unavailable, why.as_deref().unwrap_or("the store is closed")));

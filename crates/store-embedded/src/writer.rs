@@ -121,7 +121,7 @@ impl Drop for Writer {
 impl Writer {
     /// Works until the store is closed or every sender is gone. Returns the channel of the caller
     /// that waits for the closing.
-    pub fn run(&mut self) -> Option<oneshot::Sender<()>> {
+    pub(crate) fn run(&mut self) -> Option<oneshot::Sender<()>> {
         while let Some(first) = self.commands.blocking_recv() {
             let mut next = Some(first);
             while let Some(command) = next {

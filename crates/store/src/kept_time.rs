@@ -39,7 +39,7 @@ pub(crate) struct KeptTime {
 impl KeptTime {
     /// Returns the kept time, plus the time that the kernel counted since if the machine did not
     /// restart.
-    pub fn carried(&self, boot: Option<&str>, elapsed_ms: u64) -> TimeMs {
+    pub(crate) fn carried(&self, boot: Option<&str>, elapsed_ms: u64) -> TimeMs {
         match (&self.boot, boot) {
             (Some((kept, count)), Some(boot)) if kept == boot => {
                 self.time.plus_ms(elapsed_ms.saturating_sub(*count))
@@ -76,7 +76,7 @@ impl KeptTime {
     }
 
     /// Reads the file; none if there is none. A damaged file is an error.
-    pub fn load(path: &Path) -> io::Result<Option<KeptTime>> {
+    pub(crate) fn load(path: &Path) -> io::Result<Option<KeptTime>> {
         let file = match File::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file?,
@@ -87,7 +87,7 @@ impl KeptTime {
     }
 
     /// Writes the file completely or not at all, and durably.
-    pub fn save(&self, path: &Path) -> io::Result<()> {
+    pub(crate) fn save(&self, path: &Path) -> io::Result<()> {
         let fresh = path.with_extension("new");
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
         file.write_all(self.encode().as_bytes())?;

@@ -24,7 +24,7 @@ use crate::workload::scatter;
 const ROWS_MAX: u64 = 10_000_000;
 
 /// Measures both orders.
-pub async fn run(files: u64, data: &Path, report: &mut Report<'_>) -> Result<()> {
+pub(crate) async fn run(files: u64, data: &Path, report: &mut Report<'_>) -> Result<()> {
     let rows = files.min(ROWS_MAX).next_multiple_of(FILES_PER_DIRECTORY);
     for (what, sorted) in
         [("bulk load of a sorted listing", true), ("bulk load of an unsorted listing", false)]

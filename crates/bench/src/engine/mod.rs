@@ -72,7 +72,7 @@ fn bytes_in(directory: &Path) -> u64 {
 }
 
 /// Runs all measurements, and prints each when it is done.
-pub async fn run(files: u64, place: &Path, report: &mut Report<'_>) -> Result<()> {
+pub(crate) async fn run(files: u64, place: &Path, report: &mut Report<'_>) -> Result<()> {
     // Laid out as a server's, which serves it at the end.
     let data = &place.join("store");
     std::fs::create_dir_all(data).map_err(|error| Error::new(ErrorKind::Unavailable, error.to_string()))?;

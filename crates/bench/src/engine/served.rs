@@ -29,7 +29,7 @@ fn questions(filled: &Filled, choose: impl Fn(u64) -> u64) -> Result<Vec<Operati
 }
 
 /// Serves the data directory, whose `store` was filled, and measures look-ups.
-pub async fn run(filled: &Filled, data: &Path, report: &mut Report<'_>) -> Result<()> {
+pub(crate) async fn run(filled: &Filled, data: &Path, report: &mut Report<'_>) -> Result<()> {
     let what = |of: &str| format!("whereis, {of}, single, {CONNECTIONS} x {DEPTH} in flight, bare frames");
     let (uniform, hot) = (what("uniform"), what("hot set"));
     if !report.wants(&uniform) && !report.wants(&hot) {

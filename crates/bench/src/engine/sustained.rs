@@ -22,13 +22,13 @@ use crate::workload::scatter;
 /// Directories that are open at once.
 const OPEN_DIRECTORIES: u64 = 10_000;
 /// Files of a batch.
-pub const BATCH: u64 = 1000;
+pub(crate) const BATCH: u64 = 1000;
 /// Batches in flight.
 const LANES: u64 = 4;
 
 /// One second of the fill.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct Second {
+pub(crate) struct Second {
     /// Files made durable.
     pub files: u64,
     /// Longest batch that ended in it, microseconds.
@@ -38,7 +38,7 @@ pub struct Second {
 }
 
 /// Result of a fill.
-pub struct Filled {
+pub(crate) struct Filled {
     /// Number of files.
     pub files: u64,
     /// Number of full directories: those with smaller numbers than this, without the open ones.
@@ -84,7 +84,7 @@ impl Progress {
 
 /// Puts `files` files into the store, each batch across random open directories. `beside` names a
 /// file on the same disk.
-pub async fn fill(store: &Arc<dyn Store>, files: u64, beside: PathBuf) -> Result<Filled> {
+pub(crate) async fn fill(store: &Arc<dyn Store>, files: u64, beside: PathBuf) -> Result<Filled> {
     let data = tree::prepare(&**store).await?;
     let yardstick = Yardstick::begin(beside)?;
     let progress = Arc::new(Progress {
@@ -179,13 +179,13 @@ async fn fill_lane(
 
 impl Filled {
     /// Says whether a directory of this number was made.
-    pub fn is_made(&self, ordinal: u64) -> bool {
+    pub(crate) fn is_made(&self, ordinal: u64) -> bool {
         ordinal < self.directories && !self.unused.iter().any(|range| range.contains(&ordinal))
     }
 
     /// Statistics of each tenth of the time: mean files a second, longest batch, and the disk's
     /// longest sync.
-    pub fn deciles(&self) -> Vec<(f64, u64, u64)> {
+    pub(crate) fn deciles(&self) -> Vec<(f64, u64, u64)> {
         let whole = &self.seconds[..self.seconds.len().saturating_sub(1)];
         let of = whole.len().div_ceil(10).max(1);
         let tenth = |part: &[Second]| {

@@ -11,7 +11,7 @@ use exacat_store::{Clock, Outcome, Request, Store, SystemClock};
 use crate::workload::scatter;
 
 /// Files of a full directory, such as one job's output or one chunk of a run.
-pub const FILES_PER_DIRECTORY: u64 = 100;
+pub(crate) const FILES_PER_DIRECTORY: u64 = 100;
 /// Directories with files in a directory of runs.
 const DIRECTORIES_PER_RUN: u64 = 500;
 /// Storage elements.
@@ -21,7 +21,7 @@ const BEGIN_MS: u64 = 1_780_000_000_000;
 
 /// Directory that still gets files.
 #[derive(Clone, Copy, Debug)]
-pub struct Open {
+pub(crate) struct Open {
     /// Number in the tree, from which its path follows.
     pub ordinal: u64,
     id: DirId,
@@ -29,7 +29,7 @@ pub struct Open {
 }
 
 /// Creates directories, one after the other.
-pub struct Builder {
+pub(crate) struct Builder {
     /// Distinguishes the request ids of builders.
     lane: u64,
     requests: u64,
@@ -43,7 +43,7 @@ fn refused(outcome: &Outcome) -> Error {
 }
 
 /// Sends mutations that must all be applied; returns the directories made.
-pub async fn apply(
+pub(crate) async fn apply(
     store: &dyn Store,
     operation: OperationId,
     mutations: Vec<Mutation>,
@@ -96,13 +96,13 @@ fn file_name(ordinal: u64, file: u64) -> String {
 }
 
 /// LFN of the n-th file of a directory.
-pub fn lfn(ordinal: u64, file: u64) -> Result<Lfn> {
+pub(crate) fn lfn(ordinal: u64, file: u64) -> Result<Lfn> {
     let run = ordinal / DIRECTORIES_PER_RUN;
     Lfn::parse(&format!("/data/{}/{}/{}", run_name(run), directory_name(ordinal), file_name(ordinal, file)))
 }
 
 /// GUID of the n-th file of a directory.
-pub fn guid(ordinal: u64, file: u64) -> Guid {
+pub(crate) fn guid(ordinal: u64, file: u64) -> Guid {
     let mut guid = [0; 16];
     guid[..8].copy_from_slice(&scatter(ordinal << 20 | file).to_le_bytes());
     guid[8..].copy_from_slice(&scatter(!(ordinal << 20 | file)).to_le_bytes());
@@ -110,7 +110,7 @@ pub fn guid(ordinal: u64, file: u64) -> Guid {
 }
 
 /// Makes the n-th file of a directory: a size, an md5, two replicas at derived PFNs.
-pub fn file(parent: DirId, ordinal: u64, number: u64) -> Result<Mutation> {
+pub(crate) fn file(parent: DirId, ordinal: u64, number: u64) -> Result<Mutation> {
     let random = scatter(ordinal << 20 | number);
     let mut digest = [0; 16];
     digest[..8].copy_from_slice(&scatter(random).to_le_bytes());
@@ -133,7 +133,7 @@ pub fn file(parent: DirId, ordinal: u64, number: u64) -> Result<Mutation> {
 }
 
 /// Registers the storage elements and makes the directory of runs.
-pub async fn prepare(store: &dyn Store) -> Result<DirId> {
+pub(crate) async fn prepare(store: &dyn Store) -> Result<DirId> {
     let mut mutations = Vec::new();
     for number in 1..=SES {
         let record = Record::Se(Se {
@@ -154,12 +154,12 @@ pub async fn prepare(store: &dyn Store) -> Result<DirId> {
 
 impl Builder {
     /// Makes one of several builders. `data` is the directory of runs.
-    pub fn new(lane: u64, data: DirId) -> Self {
+    pub(crate) fn new(lane: u64, data: DirId) -> Self {
         Builder { lane, requests: 0, run: None, data }
     }
 
     /// Returns an id for the next request.
-    pub fn operation(&mut self) -> OperationId {
+    pub(crate) fn operation(&mut self) -> OperationId {
         self.requests += 1;
         let mut lane = [0; 10];
         lane[..2].copy_from_slice(&self.lane.to_le_bytes()[..2]);
@@ -185,14 +185,14 @@ impl Builder {
     }
 
     /// Makes one directory.
-    pub async fn directory(&mut self, store: &dyn Store, parent: DirId, name: &str) -> Result<DirId> {
+    pub(crate) async fn directory(&mut self, store: &dyn Store, parent: DirId, name: &str) -> Result<DirId> {
         let operation = self.operation();
         let made = apply(store, operation, vec![mkdir(parent, name)?]).await?;
         made.first().copied().ok_or_else(|| Error::new(ErrorKind::Internal, "no directory was made"))
     }
 
     /// Makes directories `from..to`.
-    pub async fn make(&mut self, store: &dyn Store, from: u64, to: u64) -> Result<Vec<Open>> {
+    pub(crate) async fn make(&mut self, store: &dyn Store, from: u64, to: u64) -> Result<Vec<Open>> {
         let mut made = Vec::new();
         let mut next = from;
         while next < to {
@@ -208,19 +208,19 @@ impl Builder {
 
 impl Open {
     /// Makes the next file in it.
-    pub fn next(&mut self) -> Result<Mutation> {
+    pub(crate) fn next(&mut self) -> Result<Mutation> {
         let mutation = file(self.id, self.ordinal, self.filled);
         self.filled += 1;
         mutation
     }
 
     /// True if it has all its files.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.filled >= FILES_PER_DIRECTORY
     }
 
     /// Number of files in it.
-    pub fn filled(&self) -> u64 {
+    pub(crate) fn filled(&self) -> u64 {
         self.filled
     }
 }

@@ -26,7 +26,7 @@ const BYTES: usize = 4096;
 type Seconds = Arc<Mutex<Vec<u64>>>;
 
 /// Measures until it is ended.
-pub struct Yardstick {
+pub(crate) struct Yardstick {
     path: PathBuf,
     end: SyncSender<()>,
     thread: JoinHandle<io::Result<Histogram<u64>>>,
@@ -39,7 +39,7 @@ fn failed(error: &dyn std::fmt::Display) -> Error {
 
 impl Yardstick {
     /// Begins to measure, in a file of this name.
-    pub fn begin(path: PathBuf) -> Result<Self> {
+    pub(crate) fn begin(path: PathBuf) -> Result<Self> {
         let file = blank(&path).map_err(|error| failed(&error))?;
         let (latency, seconds) = (histogram()?, Seconds::default());
         let (end, ended) = sync_channel(1);
@@ -67,7 +67,7 @@ impl Yardstick {
     }
 
     /// Ends it, and returns all syncs, and the longest of each second.
-    pub fn end(self) -> Result<(Histogram<u64>, Vec<u64>)> {
+    pub(crate) fn end(self) -> Result<(Histogram<u64>, Vec<u64>)> {
         let Yardstick { path, end, thread, seconds } = self;
         // If nobody receives this, the thread has ended, and its result says why.
         let _ended_already = end.try_send(());

@@ -114,12 +114,12 @@ pub(super) struct Stood {
 canonical_struct!(Stood { ids, purged });
 
 impl Stood {
-    pub fn of(names: &[Name]) -> Self {
+    pub(crate) fn of(names: &[Name]) -> Self {
         Stood { ids: vec![None; names.len()], purged: None }
     }
 
     /// Returns the change that purged the entry at the end of the path, if any.
-    pub fn purged(&self) -> Option<Revision> {
+    pub(crate) fn purged(&self) -> Option<Revision> {
         self.purged
     }
 }

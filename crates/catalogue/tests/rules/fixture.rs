@@ -21,44 +21,44 @@ use exacat_store::memory::MemoryStore;
 use exacat_store::{Clock, Outcome, Request, ResolutionEnd, Store};
 use exacat_testkit::TestClock;
 
-pub fn lfn(text: &str) -> Lfn {
+pub(crate) fn lfn(text: &str) -> Lfn {
     Lfn::parse(text).unwrap()
 }
 
-pub fn lfns<const N: usize>(texts: [&str; N]) -> Vec<Lfn> {
+pub(crate) fn lfns<const N: usize>(texts: [&str; N]) -> Vec<Lfn> {
     texts.into_iter().map(lfn).collect()
 }
 
-pub fn account(text: &str) -> AccountName {
+pub(crate) fn account(text: &str) -> AccountName {
     AccountName::parse(text).unwrap()
 }
 
-pub fn snapshot_name(text: &str) -> SnapshotName {
+pub(crate) fn snapshot_name(text: &str) -> SnapshotName {
     SnapshotName::parse(text).unwrap()
 }
 
-pub fn se_name(text: &str) -> SeName {
+pub(crate) fn se_name(text: &str) -> SeName {
     SeName::parse(text).unwrap()
 }
 
 /// Returns a GUID with this number in it.
-pub fn guid(number: u64) -> Guid {
+pub(crate) fn guid(number: u64) -> Guid {
     let mut bytes = [0xaa; 16];
     bytes[8..].copy_from_slice(&number.to_be_bytes());
     Guid(bytes)
 }
 
-pub fn mode(bits: u16) -> Mode {
+pub(crate) fn mode(bits: u16) -> Mode {
     Mode::new(bits).unwrap()
 }
 
 /// Returns a replica with the PFN that follows from its SE.
-pub fn derived(se: u16, state: ReplicaState) -> Replica {
+pub(crate) fn derived(se: u16, state: ReplicaState) -> Replica {
     Replica { se: SeNumber(se), state, location: Location::Derived }
 }
 
 /// Returns a replica at a PFN.
-pub fn explicit(se: u16, pfn: &str) -> Replica {
+pub(crate) fn explicit(se: u16, pfn: &str) -> Replica {
     Replica {
         se: SeNumber(se),
         state: ReplicaState::Available,
@@ -74,7 +74,7 @@ const ACCOUNTS: [(&str, u32, &[u32], &[Role]); 4] = [
     ("op", 3, &[], &[Role::Operator]),
 ];
 
-pub struct Fixture {
+pub(crate) struct Fixture {
     pub catalogue: Arc<Catalogue>,
     pub store: Arc<MemoryStore>,
     pub clock: TestClock,
@@ -114,12 +114,12 @@ fn storage_element(number: u16, name: &str, status: SeStatus, prefix: &str, near
 }
 
 impl Fixture {
-    pub async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         // A wait for changes must end soon in a test.
         Self::with(Settings { changes_wait_ms: 50, ..Settings::default() }).await
     }
 
-    pub async fn with(settings: Settings) -> Self {
+    pub(crate) async fn with(settings: Settings) -> Self {
         let clock = TestClock::new();
         let store = Arc::new(MemoryStore::new(clock.shared()));
         let mut records = vec![Record::Group(Group { id: GroupId(10), name: account("physics") })];
@@ -190,18 +190,18 @@ impl Fixture {
     }
 
     /// Returns the same user with a token for a subtree only.
-    pub fn scoped(&self, name: &str, scope: &str, write: bool) -> Caller {
+    pub(crate) fn scoped(&self, name: &str, scope: &str, write: bool) -> Caller {
         let (name, id, groups, roles) = ACCOUNTS.into_iter().find(|(account, ..)| *account == name).unwrap();
         Caller::of(&user(name, id, groups, roles), lfn(scope), write)
     }
 
     /// Returns a new number.
-    pub fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Returns a new operation id.
-    pub fn operation_id(&self) -> OperationId {
+    pub(crate) fn operation_id(&self) -> OperationId {
         // The first bytes hold the version and the variant of the id's form.
         let mut random = [0; 10];
         random[3..].copy_from_slice(&self.number().to_be_bytes()[1..]);
@@ -209,18 +209,18 @@ impl Fixture {
     }
 
     /// Sends an operation under a new operation id.
-    pub async fn ask(&self, caller: &Caller, operation: Operation) -> Result<Answer> {
+    pub(crate) async fn ask(&self, caller: &Caller, operation: Operation) -> Result<Answer> {
         self.catalogue.execute(caller, self.operation_id(), operation).await
     }
 
     /// Sends an operation that must succeed.
-    pub async fn get(&self, caller: &Caller, operation: Operation) -> Answer {
+    pub(crate) async fn get(&self, caller: &Caller, operation: Operation) -> Answer {
         let text = format!("{operation:?}");
         self.ask(caller, operation).await.unwrap_or_else(|error| panic!("{text}: {error:?}"))
     }
 
     /// Sends an operation that must be refused; returns the kind of error.
-    pub async fn refusal(&self, caller: &Caller, operation: Operation) -> ErrorKind {
+    pub(crate) async fn refusal(&self, caller: &Caller, operation: Operation) -> ErrorKind {
         let text = format!("{operation:?}");
         match self.ask(caller, operation).await {
             Ok(answer) => panic!("{text}: {answer:?}"),
@@ -229,7 +229,7 @@ impl Fixture {
     }
 
     /// Sends an operation on one item; returns the item's result.
-    pub async fn one(&self, caller: &Caller, operation: Operation) -> Result<()> {
+    pub(crate) async fn one(&self, caller: &Caller, operation: Operation) -> Result<()> {
         match self.ask(caller, operation).await? {
             Answer::EachDone(items) if items.len() == 1 => items.into_iter().next().unwrap(),
             answer => panic!("not one item: {answer:?}"),
@@ -237,7 +237,7 @@ impl Fixture {
     }
 
     /// Applies mutations directly to the store, past all rules; all must be applied.
-    pub async fn apply(&self, who: u32, mutations: Vec<Mutation>) -> Vec<Outcome> {
+    pub(crate) async fn apply(&self, who: u32, mutations: Vec<Mutation>) -> Vec<Outcome> {
         let request = Request::new(self.operation_id(), UserId(who), mutations);
         let outcomes = self.store.apply(request).await.unwrap();
         for outcome in &outcomes {
@@ -247,7 +247,7 @@ impl Fixture {
     }
 
     /// Makes an entry past all rules; its parent must exist. The group has the owner's number.
-    pub async fn plant(&self, path: &str, owner: u32, bits: u16, body: NewBody) -> EntryId {
+    pub(crate) async fn plant(&self, path: &str, owner: u32, bits: u16, body: NewBody) -> EntryId {
         let path = lfn(path);
         let parent = self.entry(path.parent().unwrap().as_str()).await.unwrap();
         let new = NewEntry {
@@ -268,7 +268,7 @@ impl Fixture {
     }
 
     /// Makes a directory past all rules.
-    pub async fn plant_directory(&self, path: &str, owner: u32, bits: u16) -> DirId {
+    pub(crate) async fn plant_directory(&self, path: &str, owner: u32, bits: u16) -> DirId {
         match self.plant(path, owner, bits, NewBody::Directory).await {
             EntryId::Directory(id) => id,
             EntryId::Object(_) => unreachable!(),
@@ -276,7 +276,7 @@ impl Fixture {
     }
 
     /// Makes a file past all rules.
-    pub async fn plant_file(
+    pub(crate) async fn plant_file(
         &self,
         path: &str,
         owner: u32,
@@ -291,13 +291,13 @@ impl Fixture {
     }
 
     /// Edits an entry past all rules.
-    pub async fn edit(&self, path: &str, edits: Vec<Edit>) {
+    pub(crate) async fn edit(&self, path: &str, edits: Vec<Edit>) {
         let at = self.entry(path).await.unwrap().at;
         self.apply(0, vec![Mutation::Update { at, expect: Expect::ANY, edits }]).await;
     }
 
     /// Returns the entry of a path, past all permissions; follows no links.
-    pub async fn entry(&self, path: &str) -> Option<Entry> {
+    pub(crate) async fn entry(&self, path: &str) -> Option<Entry> {
         match self.store.resolve(&[lfn(path)]).await.unwrap().pop().unwrap().end {
             ResolutionEnd::Found(entry) => Some(*entry),
             _ => None,
@@ -305,18 +305,18 @@ impl Fixture {
     }
 
     /// True if the path has an entry, past all permissions.
-    pub async fn is_there(&self, path: &str) -> bool {
+    pub(crate) async fn is_there(&self, path: &str) -> bool {
         self.entry(path).await.is_some()
     }
 
     /// Checks that every index and counter is right.
-    pub async fn audit(&self) {
+    pub(crate) async fn audit(&self) {
         let audit = self.store.audit().await.unwrap();
         assert_eq!(audit.findings_total, 0, "{audit:?}");
     }
 
     /// Passes all pages of a long answer to `take`, each with at most `limit` items.
-    pub async fn pages(&self, caller: &Caller, operation: Operation, mut take: impl FnMut(Answer)) {
+    pub(crate) async fn pages(&self, caller: &Caller, operation: Operation, mut take: impl FnMut(Answer)) {
         let mut next = Some(operation);
         let mut pages = 0;
         while let Some(operation) = next {
@@ -329,7 +329,7 @@ impl Fixture {
     }
 
     /// Returns the paths of a find, page by page.
-    pub async fn found(
+    pub(crate) async fn found(
         &self,
         caller: &Caller,
         below: &str,
@@ -351,7 +351,7 @@ impl Fixture {
     }
 
     /// Removes an entry, with everything below it.
-    pub async fn remove(&self, caller: &Caller, path: &str) -> Result<OnTimeline<TrashId>> {
+    pub(crate) async fn remove(&self, caller: &Caller, path: &str) -> Result<OnTimeline<TrashId>> {
         let operation = Operation::Remove { lfn: lfn(path), recursive: true, directory: false };
         match self.ask(caller, operation).await? {
             Answer::Removed { id } => Ok(id),
@@ -361,7 +361,7 @@ impl Fixture {
 }
 
 /// Applies changes of other users below the catalogue, if there are any. Each must succeed.
-pub async fn apply_as_others(store: &dyn Store, mutations: Vec<Mutation>) {
+pub(crate) async fn apply_as_others(store: &dyn Store, mutations: Vec<Mutation>) {
     if mutations.is_empty() {
         return;
     }

@@ -16,13 +16,13 @@ use crate::fixture::{Fixture, account, derived, lfn, mode, se_name, snapshot_nam
 
 /// Modes of the target: a file of alice's in a directory of hers.
 #[derive(Clone, Copy, Debug)]
-pub struct Target {
+pub(crate) struct Target {
     pub directory_mode: u16,
     pub file_mode: u16,
 }
 
 /// A world with one target, and an object for every operation.
-pub struct World {
+pub(crate) struct World {
     pub fixture: Fixture,
     pub file: Guid,
     pub archive: Guid,
@@ -35,9 +35,9 @@ pub struct World {
 }
 
 /// Path of the target's directory.
-pub const DIRECTORY: &str = "/place/here";
+pub(crate) const DIRECTORY: &str = "/place/here";
 
-pub fn under(name: &str) -> Lfn {
+pub(crate) fn under(name: &str) -> Lfn {
     lfn(&format!("{DIRECTORY}/{name}"))
 }
 
@@ -54,7 +54,7 @@ fn new_user(name: &str) -> Operation {
     Operation::UserSet(Box::new(UserSettings { only_new: true, ..settings::user(name) }))
 }
 
-pub fn reserve(lfn: Lfn, size: u64, wanted: &[&str]) -> Operation {
+pub(crate) fn reserve(lfn: Lfn, size: u64, wanted: &[&str]) -> Operation {
     let wanted = wanted.iter().map(|name| se_name(name)).collect();
     Operation::UploadReserve {
         lfn,
@@ -74,7 +74,7 @@ fn disk() -> SeName {
 }
 
 impl World {
-    pub async fn new(fixture: Fixture, target: Target) -> World {
+    pub(crate) async fn new(fixture: Fixture, target: Target) -> World {
         let f = &fixture;
         f.plant("/place", 0, 0o755, NewBody::Directory).await;
         f.plant(DIRECTORY, 1, 0o777, NewBody::Directory).await;
@@ -136,7 +136,7 @@ impl World {
 }
 
 /// Returns the operation with this name, on the world's target.
-pub fn operation(world: &World, name: &str) -> Operation {
+pub(crate) fn operation(world: &World, name: &str) -> Operation {
     let cursor = Cursor::default;
     let directory = || lfn(DIRECTORY);
     let file = || under("file");
@@ -258,7 +258,7 @@ pub fn operation(world: &World, name: &str) -> Operation {
 
 /// Returns the outcome in a word: `ok`, the number of items where that differs, or the kind of
 /// error.
-pub fn outcome(answer: &Result<Answer>) -> String {
+pub(crate) fn outcome(answer: &Result<Answer>) -> String {
     fn each<T>(items: &[Result<T>]) -> String {
         match items {
             [Ok(_)] => "ok".to_owned(),

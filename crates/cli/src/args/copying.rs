@@ -20,7 +20,7 @@ Examples:
   exacat cp file:x.root /demo/x.root@disk:2
   exacat cp file:a.root file:b.root /demo/        # into a directory
   exacat --json cp file:x.root '/demo/x.root@DEMO::CERN::EOS,!DEMO::FZK::SE'")]
-pub struct CpArgs {
+pub(crate) struct CpArgs {
     /// Sources: file:PATH or LFNs
     #[arg(required = true, num_args = 1..)]
     pub from: Vec<String>,

@@ -8,7 +8,7 @@ use super::ExistingArg;
 
 /// Format of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum FormatArg {
+pub(crate) enum FormatArg {
     /// A row is a line, fields end at tabs
     Tsv,
     /// Fields may be quoted (RFC 4180)
@@ -20,7 +20,7 @@ pub enum FormatArg {
 /// Options for reading a listing.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "How the listing is read")]
-pub struct ListingArgs {
+pub(crate) struct ListingArgs {
     /// Options of a common kind of listing; explicit options override them. One of: lfn-list,
     /// odp-files, odp-datasets, odp-members, annex, dune-transfers, rucio-replicas
     #[arg(long, value_name = "NAME")]
@@ -109,7 +109,7 @@ Examples:
   exacat import saved.tsv.zst --restore     # an export, with SEs and accounts
   exacat import --offline more.tsv --se DEMO::FZK::SE     # server stopped
   exacat import --offline --dry-run files.tsv --se DEMO::FZK::SE")]
-pub struct ImportArgs {
+pub(crate) struct ImportArgs {
     /// Listings
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
@@ -147,7 +147,7 @@ something differs.
 Examples:
   exacat verify files.tsv.zst --columns lfn,size,checksum,pfn --se DEMO::FZK::SE
   exacat verify saved.tsv.zst --differences differences.tsv")]
-pub struct VerifyArgs {
+pub(crate) struct VerifyArgs {
     /// Listings
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
@@ -160,7 +160,7 @@ pub struct VerifyArgs {
 
 /// Source of a whole catalogue, other than a server.
 #[derive(Args, Clone, Debug, Default)]
-pub struct CatalogueSource {
+pub(crate) struct CatalogueSource {
     /// Read the data directory itself; no server may run on it
     #[arg(long)]
     pub offline: bool,
@@ -171,7 +171,7 @@ pub struct CatalogueSource {
 
 impl CatalogueSource {
     /// True if the source is on this machine.
-    pub fn is_here(&self) -> bool {
+    pub(crate) fn is_here(&self) -> bool {
         self.offline || self.snapshot.is_some()
     }
 }
@@ -194,7 +194,7 @@ Examples:
   exacat export / -o kept.tsv.zst --snapshot before-upgrade
   exacat export /demo --columns lfn,size,checksum,pfn > out.tsv
   exacat export /demo/data --type f --tag run=560123 -o data.csv.gz")]
-pub struct ExportArgs {
+pub(crate) struct ExportArgs {
     /// Directory to export
     #[arg(value_name = "DIR")]
     pub directory: String,
@@ -242,7 +242,7 @@ Examples:
   exacat digest -o here.digests             # of every directory, into a file
   exacat digest --against here.digests      # which directories differ?
   exacat digest --snapshot before-upgrade")]
-pub struct DigestArgs {
+pub(crate) struct DigestArgs {
     /// Directory to digest
     #[arg(value_name = "DIR", default_value = "/")]
     pub directory: String,
@@ -269,7 +269,7 @@ collections, tags. The same seed makes the same tree.
 Examples:
   exacat generate --entries 1000 --seed 7 --prefix /big
   exacat generate --entries 1000 --listing sample.jsonl   # a file instead")]
-pub struct GenerateArgs {
+pub(crate) struct GenerateArgs {
     /// Approximate number of entries
     #[arg(long, value_name = "NUMBER", default_value = "100000")]
     pub entries: String,

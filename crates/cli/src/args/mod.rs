@@ -9,14 +9,14 @@ mod sets;
 mod snapshots;
 mod writing;
 
-pub use copying::*;
-pub use exchange::*;
-pub use names::*;
-pub use registry::*;
-pub use service::*;
-pub use sets::*;
-pub use snapshots::*;
-pub use writing::*;
+pub(crate) use copying::*;
+pub(crate) use exchange::*;
+pub(crate) use names::*;
+pub(crate) use registry::*;
+pub(crate) use service::*;
+pub(crate) use sets::*;
+pub(crate) use snapshots::*;
+pub(crate) use writing::*;
 
 use std::path::PathBuf;
 
@@ -53,7 +53,7 @@ Examples:
   exacat --consistency one ls /demo         # on a cluster: may be a second old
   source <(exacat completions bash)         # complete commands and names"
 )]
-pub struct Cli {
+pub(crate) struct Cli {
     #[command(flatten)]
     pub global: Global,
     #[command(subcommand)]
@@ -63,7 +63,7 @@ pub struct Cli {
 /// Options of every command.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Output")]
-pub struct Global {
+pub(crate) struct Global {
     /// JSON: one document per item, one item per line
     #[arg(long, global = true)]
     pub json: bool,
@@ -89,7 +89,7 @@ pub struct Global {
 /// Address of the server, and identity of the client.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Connection")]
-pub struct Connection {
+pub(crate) struct Connection {
     /// Server: unix:PATH, or exacat://HOST:PORT over TLS [default: the socket in the data
     /// directory]
     #[arg(
@@ -165,7 +165,7 @@ pub struct Connection {
 
 /// Sort keys of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SortArg {
+pub(crate) enum SortArg {
     /// LFN
     Name,
     /// Bytes; unknown sizes first
@@ -176,7 +176,7 @@ pub enum SortArg {
 
 /// Order and size of a listing.
 #[derive(Args, Clone, Copy, Debug, Default)]
-pub struct OrderArgs {
+pub(crate) struct OrderArgs {
     /// Sort, at most 200000 entries [default: by name]
     #[arg(long, value_name = "KEY", value_enum)]
     pub sort: Option<SortArg>,
@@ -190,7 +190,7 @@ pub struct OrderArgs {
 
 /// Commands.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// List directories
     Ls(LsArgs),
     /// Show everything about entries

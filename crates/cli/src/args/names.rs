@@ -18,7 +18,7 @@ Examples:
   exacat ls -R -0 /demo/collections | xargs -0 -n 1 echo
   exacat --json ls /demo"
 )]
-pub struct LsArgs {
+pub(crate) struct LsArgs {
     /// Entries to list; '-' reads LFNs from standard input
     #[arg(value_name = "LFN", default_value = "/")]
     pub lfns: Vec<String>,
@@ -52,7 +52,7 @@ Examples:
   exacat stat -L /demo/data/2026            # of a link: what it leads to
   exacat find /demo '*.zip' --limit 5 | exacat stat -
   exacat --json stat /demo/data")]
-pub struct StatArgs {
+pub(crate) struct StatArgs {
     /// Entries; '-' reads LFNs from standard input
     #[arg(value_name = "LFN", required = true)]
     pub lfns: Vec<String>,
@@ -71,7 +71,7 @@ Examples:
   exacat whereis /demo/sim/2026/LHC26a1/560123-0/001/AOD.root
   exacat whereis 019ca704-e5b3-7896-837e-8eb862d331a5 --site CERN
   exacat find /demo 'AOD*' --limit 5 | exacat whereis -1 -")]
-pub struct WhereisArgs {
+pub(crate) struct WhereisArgs {
     /// Files, by LFN or GUID; '-' reads them from standard input
     #[arg(value_name = "LFN|GUID", required = true)]
     pub files: Vec<String>,
@@ -89,7 +89,7 @@ pub struct WhereisArgs {
 Examples:
   exacat lfn 019ca704-e5b3-7896-837e-8eb862d331a5
   cut -f 1 guids.tsv | exacat lfn -")]
-pub struct LfnArgs {
+pub(crate) struct LfnArgs {
     /// GUIDs; '-' reads them from standard input
     #[arg(value_name = "GUID", required = true)]
     pub guids: Vec<String>,
@@ -98,7 +98,7 @@ pub struct LfnArgs {
 /// Conditions of a search.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Conditions (all must hold)")]
-pub struct Conditions {
+pub(crate) struct Conditions {
     /// Match PATTERN as a regular expression anywhere in the LFN, not as a shell pattern for the
     /// name
     #[arg(long, requires = "pattern")]
@@ -157,7 +157,7 @@ Examples:
   exacat find /demo --size unknown
   exacat find /demo '/560123-\\d$' --regex -0 | xargs -0 -n 100 exacat stat
   exacat --json find /demo/user --newer 1h")]
-pub struct FindArgs {
+pub(crate) struct FindArgs {
     /// Directory to search
     #[arg(value_name = "DIR")]
     pub directory: String,
@@ -191,7 +191,7 @@ Examples:
   exacat du --by-se -h /demo                # by storage element
   exacat --json du /"
 )]
-pub struct DuArgs {
+pub(crate) struct DuArgs {
     /// Entries; '-' reads LFNs from standard input
     #[arg(value_name = "LFN", required = true)]
     pub lfns: Vec<String>,
@@ -230,7 +230,7 @@ first; of a name that is gone, that of what stood there last.
 Examples:
   exacat log /demo/data/2026
   exacat --json log /demo/data")]
-pub struct LogArgs {
+pub(crate) struct LogArgs {
     /// Entry
     #[arg(value_name = "LFN")]
     pub lfn: String,
@@ -243,7 +243,7 @@ Examples:
   exacat changes --limit 20
   exacat changes --after 100 --under /demo --limit 20
   exacat --json changes --after last --follow     # from now on, as they happen")]
-pub struct ChangesArgs {
+pub(crate) struct ChangesArgs {
     /// Show changes after this revision; refused without its timeline after a restore to before it;
     /// 'last' for future ones
     #[arg(long, value_name = "REVISION[.TIMELINE]", default_value = "0")]

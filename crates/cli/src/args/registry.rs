@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 
 /// Attributes of a storage element.
 #[derive(Args, Clone, Debug, Default)]
-pub struct SeOptions {
+pub(crate) struct SeOptions {
     /// Beginning of derived PFNs: scheme, host and path, no slash at its end
     #[arg(long)]
     pub prefix: Option<String>,
@@ -24,7 +24,7 @@ pub struct SeOptions {
 
 /// `exacat se`
 #[derive(Debug, Subcommand)]
-pub enum SeCommand {
+pub(crate) enum SeCommand {
     /// Add a storage element
     #[command(after_help = "\
 Examples:
@@ -127,7 +127,7 @@ Examples:
 
 /// `exacat quota`
 #[derive(Debug, Subcommand)]
-pub enum QuotaCommand {
+pub(crate) enum QuotaCommand {
     /// Set limits; others stay unchanged
     #[command(after_help = "\
 What is in the trash counts until it is purged.
@@ -161,7 +161,7 @@ Examples:
 
 /// Attributes of a user.
 #[derive(Args, Clone, Debug, Default)]
-pub struct UserOptions {
+pub(crate) struct UserOptions {
     /// Group of new entries [default of a new user: one of its own name]
     #[arg(long)]
     pub group: Option<String>,
@@ -185,7 +185,7 @@ pub struct UserOptions {
 
 /// `exacat user`
 #[derive(Debug, Subcommand)]
-pub enum UserCommand {
+pub(crate) enum UserCommand {
     /// Add a user
     #[command(after_help = "\
 Examples:
@@ -231,7 +231,7 @@ Examples:
 
 /// `exacat group`
 #[derive(Debug, Subcommand)]
-pub enum GroupCommand {
+pub(crate) enum GroupCommand {
     /// Add a group
     #[command(after_help = "\
 Examples:
@@ -257,7 +257,7 @@ Examples:
 
 /// `exacat token`
 #[derive(Debug, Subcommand)]
-pub enum TokenCommand {
+pub(crate) enum TokenCommand {
     /// Issue a token; its secret is shown once and kept nowhere
     #[command(after_help = "\
 The secret alone is on standard output, what it is for on standard error.
@@ -309,11 +309,11 @@ Examples:
 Examples:
   exacat whoami
   EXACAT_TOKEN=$(exacat token issue --lifetime 1h) exacat whoami")]
-pub struct WhoamiArgs {}
+pub(crate) struct WhoamiArgs {}
 
 /// `exacat issuer`
 #[derive(Debug, Subcommand)]
-pub enum IssuerCommand {
+pub(crate) enum IssuerCommand {
     /// Trust an issuer of tokens
     #[command(after_help = "\
 A token of the issuer acts as the account with the subject
@@ -367,7 +367,7 @@ Examples:
 
 /// Rules for the claims of an issuer's tokens.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-pub enum ProfileArg {
+pub(crate) enum ProfileArg {
     /// WLCG token profile: rights by storage scopes
     Wlcg,
     /// SciTokens: rights by their scopes

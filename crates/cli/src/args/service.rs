@@ -8,7 +8,7 @@ use exacat_store_cassandra::{CassandraSettings, ClusterAccess, PeersAt};
 
 /// Store of the catalogue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum StoreArg {
+pub(crate) enum StoreArg {
     /// In the data directory
     #[default]
     Embedded,
@@ -36,7 +36,7 @@ impl std::str::FromStr for StoreArg {
 /// Access to a cluster that requires credentials.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Cluster")]
-pub struct ClusterArgs {
+pub(crate) struct ClusterArgs {
     /// Use TLS to the nodes, and trust those whose certificate an authority in FILE (PEM) signed
     /// for the address they are reached at
     #[arg(long, value_name = "FILE", env = "EXACAT_STORE_CA", hide_env_values = true)]
@@ -85,7 +85,7 @@ pub struct ClusterArgs {
 
 impl ClusterArgs {
     /// Returns the cluster's settings with these credentials.
-    pub fn reaching(&self, cluster: &CassandraSettings) -> CassandraSettings {
+    pub(crate) fn reaching(&self, cluster: &CassandraSettings) -> CassandraSettings {
         let access = ClusterAccess {
             authorities: self.store_ca.clone(),
             certificate: self.store_certificate.clone().zip(self.store_key.clone()),
@@ -97,7 +97,7 @@ impl ClusterArgs {
 
 /// `exacat schema`
 #[derive(Debug, Subcommand)]
-pub enum SchemaCommand {
+pub(crate) enum SchemaCommand {
     /// Make the tables of a catalogue on a cluster, with an empty catalogue in them
     #[command(after_help = "\
 REPLICATION is what CQL takes, with the names of the cluster's datacenters;
@@ -146,7 +146,7 @@ Examples:
 
 /// Store that no server serves while it is copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PlaceArg {
+pub(crate) enum PlaceArg {
     /// In a data directory
     Embedded(PathBuf),
     /// On a cluster
@@ -155,7 +155,7 @@ pub enum PlaceArg {
 
 impl PlaceArg {
     /// Returns the same store, with credentials for a cluster.
-    pub fn reached(&self, reach: &ClusterArgs) -> PlaceArg {
+    pub(crate) fn reached(&self, reach: &ClusterArgs) -> PlaceArg {
         match self {
             PlaceArg::Cassandra(cluster) => PlaceArg::Cassandra(Box::new(reach.reaching(cluster))),
             PlaceArg::Embedded(directory) => PlaceArg::Embedded(directory.clone()),
@@ -194,7 +194,7 @@ Examples:
   exacat copy --from cassandra://db1,db2,db3/exacat --to embedded:/srv/new
   exacat copy --from embedded:/srv/exacat --to cassandra://db1/exacat \\
       --store-ca ca.pem --store-user exacat --store-password-file pw")]
-pub struct CopyArgs {
+pub(crate) struct CopyArgs {
     /// Source: embedded:DIR, or cassandra://HOST,HOST/KEYSPACE
     #[arg(long, value_name = "STORE")]
     pub from: PlaceArg,
@@ -210,7 +210,7 @@ pub struct CopyArgs {
 
 /// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
+pub(crate) enum LogFormat {
     /// For people
     #[default]
     Text,
@@ -242,7 +242,7 @@ Examples:
       --fsck-rows 20000 --peers 192.0.2.7:7430
   exacat serve --store cassandra://db1/exacat --consistency quorum \\
       --store-ca ca.pem --store-user exacat --store-password-file pw")]
-pub struct ServeArgs {
+pub(crate) struct ServeArgs {
     /// Address of the native protocol over TLS; port 0 takes a free one; none disables it
     #[arg(
         long,
@@ -459,7 +459,7 @@ pub struct ServeArgs {
 }
 
 /// Parses an address to listen at, or `none`.
-pub fn listener(text: &str) -> Result<Option<SocketAddr>, String> {
+pub(crate) fn listener(text: &str) -> Result<Option<SocketAddr>, String> {
     if text == "none" {
         return Ok(None);
     }
@@ -489,7 +489,7 @@ Examples:
   exacat fsck --offline --repair
   exacat fsck --offline --repair --from ~/exacat-backup
   exacat --json fsck --offline --repair --accept-loss > lost.json")]
-pub struct FsckArgs {
+pub(crate) struct FsckArgs {
     /// Check the data directory itself; no server may run on it
     #[arg(long)]
     pub offline: bool,
@@ -510,11 +510,11 @@ pub struct FsckArgs {
 Examples:
   exacat status
   exacat --json status")]
-pub struct StatusArgs {}
+pub(crate) struct StatusArgs {}
 
 /// `exacat clock`
 #[derive(Subcommand, Debug)]
-pub enum ClockCommand {
+pub(crate) enum ClockCommand {
     /// Show the machine's clock, and the time that dates changes
     #[command(after_help = "\
 Examples:
@@ -538,7 +538,7 @@ Examples:
   source <(exacat completions bash)
   exacat completions zsh > ~/.zfunc/_exacat
   exacat completions fish > ~/.config/fish/completions/exacat.fish")]
-pub struct CompletionsArgs {
+pub(crate) struct CompletionsArgs {
     /// Shell
     #[arg(value_enum)]
     pub shell: clap_complete::Shell,
@@ -549,7 +549,7 @@ pub struct CompletionsArgs {
 #[command(after_help = "\
 Examples:
   exacat reference docs/reference")]
-pub struct ReferenceArgs {
+pub(crate) struct ReferenceArgs {
     /// Directory for the pages
     pub directory: PathBuf,
 }
@@ -570,7 +570,7 @@ Examples:
   exacat --json bench --entries 2k --only stat --directory /var/tmp
   exacat bench --engine --entries 10k --only whereis
   systemd-run --scope -p MemoryMax=2G exacat bench --engine --entries 200M")]
-pub struct BenchArgs {
+pub(crate) struct BenchArgs {
     /// Files to register
     #[arg(long, value_name = "NUMBER", default_value = "1M")]
     pub entries: String,

@@ -6,7 +6,7 @@ use super::{Conditions, OrderArgs};
 
 /// `exacat tag`
 #[derive(Debug, Subcommand)]
-pub enum TagCommand {
+pub(crate) enum TagCommand {
     /// Set tags of entries
     #[command(after_help = "\
 A value is a whole number, a number, true or false, a time (RFC 3339) or text,
@@ -77,7 +77,7 @@ Examples:
 
 /// `exacat collection`
 #[derive(Debug, Subcommand)]
-pub enum CollectionCommand {
+pub(crate) enum CollectionCommand {
     /// Make a collection
     #[command(after_help = "\
 Examples:
@@ -139,7 +139,7 @@ Examples:
 
 /// `exacat archive`
 #[derive(Debug, Subcommand)]
-pub enum ArchiveCommand {
+pub(crate) enum ArchiveCommand {
     /// List the registered members of an archive
     #[command(after_help = "\
 Examples:
@@ -163,7 +163,7 @@ Examples:
 
 /// `exacat trash`
 #[derive(Debug, Subcommand)]
-pub enum TrashCommand {
+pub(crate) enum TrashCommand {
     /// List your items in the trash; all items as an operator
     #[command(after_help = "\
 Shows the item's id (its revision and the timeline), when and by whom it was

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 
 /// `exacat snapshot`
 #[derive(Debug, Subcommand)]
-pub enum SnapshotCommand {
+pub(crate) enum SnapshotCommand {
     /// Snapshot the catalogue under a name
     #[command(after_help = "\
 Takes a moment, whatever the catalogue holds: nothing is copied. The snapshot
@@ -91,7 +91,7 @@ be empty or not there, and on the same file system.
 Examples:
   exacat clone before-upgrade ~/exacat-test
   exacat serve --data ~/exacat-test --listen 127.0.0.1:0")]
-pub struct CloneArgs {
+pub(crate) struct CloneArgs {
     /// Snapshot
     pub name: String,
     /// Data directory to make
@@ -119,7 +119,7 @@ Examples:
       --log ~/.local/share/exacat/store/replaced/1
   exacat restore monday --until now
   exacat restore ~/exacat-backup --data ~/exacat-again")]
-pub struct RestoreArgs {
+pub(crate) struct RestoreArgs {
     /// Snapshot, or directory of backups (write ./DIR for one here)
     #[arg(value_name = "NAME|DIR")]
     pub from: String,
@@ -146,7 +146,7 @@ Examples:
   exacat backup ~/exacat-backup
   exacat backup --ls ~/exacat-backup
   exacat backup --verify ~/exacat-backup")]
-pub struct BackupArgs {
+pub(crate) struct BackupArgs {
     /// Directory; made if missing
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 Examples:
   exacat mkdir /demo/new
   exacat mkdir -p -m 775 /demo/new/a/b")]
-pub struct MkdirArgs {
+pub(crate) struct MkdirArgs {
     /// Directories; '-' reads LFNs from standard input
     #[arg(value_name = "LFN", required = true)]
     pub lfns: Vec<String>,
@@ -30,7 +30,7 @@ replaced.
 Examples:
   exacat mv /demo/user/b/bruno/analysis_0000 /demo/user/b/bruno/first
   exacat mv -v '/demo/user/c/chiara/*' /demo/user/c")]
-pub struct MvArgs {
+pub(crate) struct MvArgs {
     /// Entries to move; '-' reads LFNs from standard input
     #[arg(required = true, num_args = 1..)]
     pub from: Vec<String>,
@@ -49,7 +49,7 @@ Examples:
   exacat rm -r /demo/user/d                 # says how to bring it back
   exacat rm -v /demo/sim/2026/LHC26a1/560123-0/002/sim.log
   exacat find /demo/user/h 'Ana*' -0 | exacat rm -0 -")]
-pub struct RmArgs {
+pub(crate) struct RmArgs {
     /// Entries; '-' reads LFNs from standard input
     #[arg(value_name = "LFN", required = true)]
     pub lfns: Vec<String>,
@@ -69,7 +69,7 @@ pub struct RmArgs {
 #[command(after_help = "\
 Examples:
   exacat mkdir /demo/empty && exacat rmdir /demo/empty")]
-pub struct RmdirArgs {
+pub(crate) struct RmdirArgs {
     /// Directories; '-' reads LFNs from standard input
     #[arg(value_name = "LFN", required = true)]
     pub lfns: Vec<String>,
@@ -82,7 +82,7 @@ A link stands for a path, which need not exist.
 
 Examples:
   exacat ln /demo/data/2026 /demo/latest")]
-pub struct LnArgs {
+pub(crate) struct LnArgs {
     /// Path that the link leads to
     pub target: String,
     /// LFN of the link
@@ -100,7 +100,7 @@ Examples:
   exacat chmod 640 /demo/sim/2026/LHC26a1/560123-0/001/AOD.root
   exacat chmod -R g+rX,o= /demo/user/a
   exacat find /demo '*.log' | exacat chmod 600 -")]
-pub struct ChmodArgs {
+pub(crate) struct ChmodArgs {
     /// Octal (644), or a change: u+rw,go-w,a=rX
     #[arg(allow_hyphen_values = true)]
     pub mode: String,
@@ -119,7 +119,7 @@ Examples:
   exacat chown aleksy /demo/sim/2026/LHC26a1/560123-0/001/AOD.root
   exacat chown -R aleksy:demo /demo/user/a/aleksy
   exacat chown :demo /demo/data             # the group only")]
-pub struct ChownArgs {
+pub(crate) struct ChownArgs {
     /// USER, USER:GROUP or :GROUP
     #[arg(value_name = "USER[:GROUP]")]
     pub owner: String,
@@ -136,7 +136,7 @@ pub struct ChownArgs {
 #[command(after_help = "\
 Examples:
   exacat chgrp -R demo /demo/user/a")]
-pub struct ChgrpArgs {
+pub(crate) struct ChgrpArgs {
     /// Group
     pub group: String,
     /// Entries; '-' reads LFNs from standard input
@@ -153,7 +153,7 @@ pub struct ChgrpArgs {
 Examples:
   exacat touch /demo/done
   exacat touch --time 2026-11-21 /demo/done")]
-pub struct TouchArgs {
+pub(crate) struct TouchArgs {
     /// Files; '-' reads LFNs from standard input
     #[arg(value_name = "LFN", required = true)]
     pub lfns: Vec<String>,
@@ -178,7 +178,7 @@ Examples:
   exacat expire /demo/user/i 30d
   exacat expire /demo/user/i/ines never
   exacat find /demo/sim '*.log' | exacat expire - 90d")]
-pub struct ExpireArgs {
+pub(crate) struct ExpireArgs {
     /// Entries; '-' reads LFNs from standard input
     #[arg(value_name = "LFN", required = true, num_args = 1..)]
     pub lfns: Vec<String>,
@@ -189,7 +189,7 @@ pub struct ExpireArgs {
 
 /// Treatment of existing files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum ExistingArg {
+pub(crate) enum ExistingArg {
     /// Refuse the file
     #[default]
     Refuse,
@@ -219,7 +219,7 @@ Examples:
   exacat register /demo/all.zip --size 10M --tag run=560123
   exacat register /demo/in.root --member-of '/demo/all.zip?in.root'
   exacat register -p - < files.jsonl")]
-pub struct RegisterArgs {
+pub(crate) struct RegisterArgs {
     /// Files; '-' reads JSON lines from standard input
     #[arg(value_name = "LFN", required = true)]
     pub lfns: Vec<String>,
@@ -272,7 +272,7 @@ pub struct RegisterArgs {
 
 /// `exacat replica`
 #[derive(Debug, Subcommand)]
-pub enum ReplicaCommand {
+pub(crate) enum ReplicaCommand {
     /// Add replicas, or set the state of existing ones
     #[command(after_help = "\
 Examples:
@@ -326,7 +326,7 @@ Examples:
 
 /// `exacat upload`
 #[derive(Debug, Subcommand)]
-pub enum UploadCommand {
+pub(crate) enum UploadCommand {
     /// Reserve an upload: choose storage elements, reserve quota
     #[command(after_help = "\
 Shows the GUID, and a line for each storage element: its name and the URL to

@@ -16,7 +16,7 @@ use crate::output::{Align, Table};
 use crate::parse;
 
 /// `exacat quota`
-pub async fn quota(context: &mut Context, command: QuotaCommand) -> Result<(), Failure> {
+pub(crate) async fn quota(context: &mut Context, command: QuotaCommand) -> Result<(), Failure> {
     match command {
         QuotaCommand::Get { owners } => {
             let owners = owners.iter().map(|text| parse::owner(text)).collect::<Result<_, _>>()?;
@@ -148,7 +148,7 @@ fn user_settings(
 }
 
 /// `exacat user`
-pub async fn user(context: &mut Context, command: UserCommand) -> Result<(), Failure> {
+pub(crate) async fn user(context: &mut Context, command: UserCommand) -> Result<(), Failure> {
     match command {
         UserCommand::Add { name, options } => {
             let settings = user_settings(&name, &options, None, true)?;
@@ -205,7 +205,7 @@ fn user_row(context: &Context, user: &UserInfo) -> Vec<String> {
 }
 
 /// `exacat group`
-pub async fn group(context: &mut Context, command: GroupCommand) -> Result<(), Failure> {
+pub(crate) async fn group(context: &mut Context, command: GroupCommand) -> Result<(), Failure> {
     match command {
         GroupCommand::Add { name } => {
             context.change(&name, Operation::GroupAdd { name: AccountName::parse(&name)? }).await?;
@@ -240,7 +240,7 @@ pub async fn group(context: &mut Context, command: GroupCommand) -> Result<(), F
 const NAMES_LINE_MAX: usize = 50;
 
 /// `exacat token`
-pub async fn token(context: &mut Context, command: TokenCommand) -> Result<(), Failure> {
+pub(crate) async fn token(context: &mut Context, command: TokenCommand) -> Result<(), Failure> {
     match command {
         TokenCommand::Issue { user, scope, write, lifetime, note, out } => {
             let issue = Operation::TokenIssue {
@@ -305,7 +305,7 @@ async fn tokens(context: &Context) -> Result<Vec<TokenInfo>, Failure> {
 }
 
 /// Minimum digits of a token's id in output.
-pub const ID_DIGITS_SHOWN: usize = 8;
+pub(crate) const ID_DIGITS_SHOWN: usize = 8;
 /// Minimum digits that name a token: fewer are a typing error rather than an id.
 const ID_DIGITS_MIN: usize = 4;
 
@@ -396,7 +396,7 @@ async fn issue_token(
 }
 
 /// `exacat whoami`
-pub async fn whoami(context: &mut Context) -> Result<(), Failure> {
+pub(crate) async fn whoami(context: &mut Context) -> Result<(), Failure> {
     let answer = context.call(Operation::Whoami).await?;
     let Answer::Whoami { user, scope, write } = answer else { return Err(Failure::unexpected(&answer)) };
     if context.out.style.json {

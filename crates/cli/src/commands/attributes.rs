@@ -17,7 +17,7 @@ use crate::output::human::plural;
 use crate::parse::{self, ModeChange};
 
 /// `exacat chmod`
-pub async fn chmod(context: &mut Context, args: ChmodArgs) -> Result<(), Failure> {
+pub(crate) async fn chmod(context: &mut Context, args: ChmodArgs) -> Result<(), Failure> {
     match ModeChange::parse(&args.mode)? {
         ModeChange::Set(mode) => {
             set(context, &args.lfns, args.recursive, Change::All(vec![Attribute::Mode(mode)])).await
@@ -27,7 +27,7 @@ pub async fn chmod(context: &mut Context, args: ChmodArgs) -> Result<(), Failure
 }
 
 /// `exacat chown`
-pub async fn chown(context: &mut Context, args: ChownArgs) -> Result<(), Failure> {
+pub(crate) async fn chown(context: &mut Context, args: ChownArgs) -> Result<(), Failure> {
     let (user, group) = args.owner.split_once(':').unwrap_or((&args.owner, ""));
     let mut attributes = Vec::new();
     if !user.is_empty() {
@@ -43,13 +43,13 @@ pub async fn chown(context: &mut Context, args: ChownArgs) -> Result<(), Failure
 }
 
 /// `exacat chgrp`
-pub async fn chgrp(context: &mut Context, args: ChgrpArgs) -> Result<(), Failure> {
+pub(crate) async fn chgrp(context: &mut Context, args: ChgrpArgs) -> Result<(), Failure> {
     let group = Attribute::Group(AccountName::parse(&args.group)?);
     set(context, &args.lfns, args.recursive, Change::All(vec![group])).await
 }
 
 /// `exacat expire`
-pub async fn expire(context: &mut Context, args: ExpireArgs) -> Result<(), Failure> {
+pub(crate) async fn expire(context: &mut Context, args: ExpireArgs) -> Result<(), Failure> {
     let expires = match args.time.as_str() {
         "never" => None,
         text => Some(parse::time_to_come(text)?),

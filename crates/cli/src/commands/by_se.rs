@@ -53,7 +53,7 @@ struct SeUsageView<'a> {
 }
 
 /// Shows the usage of each LFN.
-pub async fn show(context: &mut Context, lfns: Vec<Lfn>) -> Result<(), Failure> {
+pub(crate) async fn show(context: &mut Context, lfns: Vec<Lfn>) -> Result<(), Failure> {
     for lfn in lfns {
         let sums = count(context, &lfn).await?;
         let ses = context.ses().await?;

@@ -80,7 +80,7 @@ impl Taker {
 }
 
 /// `exacat copy`
-pub async fn copy(args: CopyArgs, global: &Global, style: Style) -> Result<u8, Failure> {
+pub(crate) async fn copy(args: CopyArgs, global: &Global, style: Style) -> Result<u8, Failure> {
     if args.from == args.to {
         return Err(Failure::local("--from and --to are the same catalogue"));
     }

@@ -29,7 +29,7 @@ fn cannot(what: &'static str, path: &Path) -> impl Fn(std::io::Error) -> Failure
 /// `exacat digest`
 ///
 /// Returns the differences from the given digests as an error about the directory.
-pub async fn digest(
+pub(crate) async fn digest(
     source: &Source,
     out: &mut Out,
     args: DigestArgs,

@@ -192,7 +192,7 @@ fn options_to_import(args: &ImportArgs) -> Result<ImportOptions, Failure> {
 }
 
 /// `exacat import`
-pub async fn import(context: &mut Context, args: ImportArgs, global: &Global) -> Result<(), Failure> {
+pub(crate) async fn import(context: &mut Context, args: ImportArgs, global: &Global) -> Result<(), Failure> {
     let options = options_to_import(&args)?;
     let catalogue = Arc::new(context.session.client().clone());
     if args.dry_run {
@@ -225,7 +225,7 @@ pub async fn import(context: &mut Context, args: ImportArgs, global: &Global) ->
 }
 
 /// `exacat import --offline`
-pub async fn import_offline(args: ImportArgs, global: &Global, style: Style) -> Result<u8, Failure> {
+pub(crate) async fn import_offline(args: ImportArgs, global: &Global, style: Style) -> Result<u8, Failure> {
     let options = options_to_import(&args)?;
     let instead = "'exacat import' without --offline asks it, or stop it first";
     let offline = Offline::open(&global.connection, instead).await?;
@@ -478,7 +478,7 @@ fn show_reasons(out: &mut Out, rejects: &[(Reason, u64)]) -> Result<(), Failure>
 }
 
 /// `exacat verify`
-pub async fn verify(context: &mut Context, args: VerifyArgs, global: &Global) -> Result<(), Failure> {
+pub(crate) async fn verify(context: &mut Context, args: VerifyArgs, global: &Global) -> Result<(), Failure> {
     let options = import_options(&args.listing)?.listing;
     if args.files.len() > 1 && args.differences.is_some() {
         return Err(Failure::local("--differences is for one listing: verify them one by one"));
@@ -580,7 +580,7 @@ fn show_verify(context: &mut Context, path: &Path, report: &VerifyReport) -> Res
 }
 
 /// `exacat export`
-pub async fn export(
+pub(crate) async fn export(
     source: &Source,
     out: &mut Out,
     args: ExportArgs,
@@ -706,7 +706,11 @@ fn tree(args: &GenerateArgs) -> Result<TreeSettings, Failure> {
 }
 
 /// `exacat generate`
-pub async fn generate(context: &mut Context, args: GenerateArgs, global: &Global) -> Result<(), Failure> {
+pub(crate) async fn generate(
+    context: &mut Context,
+    args: GenerateArgs,
+    global: &Global,
+) -> Result<(), Failure> {
     let settings = tree(&args)?;
     let catalogue = Arc::new(context.session.client().clone());
     let mut bar = Bar::new(global, "entries");
@@ -716,7 +720,11 @@ pub async fn generate(context: &mut Context, args: GenerateArgs, global: &Global
 }
 
 /// `exacat generate --listing`
-pub async fn generate_listing(args: GenerateArgs, global: &Global, style: Style) -> Result<u8, Failure> {
+pub(crate) async fn generate_listing(
+    args: GenerateArgs,
+    global: &Global,
+    style: Style,
+) -> Result<u8, Failure> {
     let settings = tree(&args)?;
     let path = args.listing.unwrap_or_default();
     let output = open_output(&path).await?;

@@ -17,7 +17,7 @@ use crate::parse::{self, Direction};
 use exacat_wire::json::SeNames;
 
 /// `exacat find`
-pub async fn find(context: &mut Context, args: FindArgs) -> Result<(), Failure> {
+pub(crate) async fn find(context: &mut Context, args: FindArgs) -> Result<(), Failure> {
     let directory = parse::lfn(&args.directory).map_err(|error| Failure::about(&args.directory, error))?;
     let filter = filter(context.session.client(), args.pattern.as_deref(), &args.conditions).await?;
     let mut sorted = listing::sorted(&args.order);
@@ -55,7 +55,7 @@ async fn count(context: &mut Context, mut found: FoundEntries) -> Result<(), Fai
 }
 
 /// Entries found, page by page.
-pub struct FoundEntries {
+pub(crate) struct FoundEntries {
     directory: Lfn,
     pages: Pages,
     left: u64,
@@ -63,7 +63,7 @@ pub struct FoundEntries {
 
 impl FoundEntries {
     /// Searches below this directory, for at most `limit` entries.
-    pub fn below(context: &Context, directory: Lfn, filter: Filter, limit: Option<u64>) -> Self {
+    pub(crate) fn below(context: &Context, directory: Lfn, filter: Filter, limit: Option<u64>) -> Self {
         let left = limit.unwrap_or(u64::MAX);
         let page = u32::try_from(left.clamp(1, u64::from(PAGE_ITEMS))).unwrap_or(PAGE_ITEMS);
         let pages = context.pages(Operation::Find {
@@ -76,7 +76,7 @@ impl FoundEntries {
     }
 
     /// Returns the next page. An empty page is not the end.
-    pub async fn next(&mut self, context: &mut Context) -> Result<Option<Vec<Stat>>, Failure> {
+    pub(crate) async fn next(&mut self, context: &mut Context) -> Result<Option<Vec<Stat>>, Failure> {
         if self.left == 0 {
             return Ok(None);
         }
@@ -95,7 +95,7 @@ impl FoundEntries {
 }
 
 /// Parses the conditions; asks the server for the numbers of names.
-pub async fn filter<C: Catalogue>(
+pub(crate) async fn filter<C: Catalogue>(
     catalogue: &C,
     pattern: Option<&str>,
     conditions: &Conditions,

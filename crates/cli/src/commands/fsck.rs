@@ -20,7 +20,7 @@ use crate::output::{Out, Style};
 use crate::progress::Bar;
 
 /// `exacat fsck --offline`
-pub async fn offline(args: FsckArgs, global: &Global, style: Style) -> Result<u8, Failure> {
+pub(crate) async fn offline(args: FsckArgs, global: &Global, style: Style) -> Result<u8, Failure> {
     let directory = data_directory(&global.connection)?;
     let about = |error: Error| Failure::about(directory.display().to_string(), error);
     let store = directory.join("store");

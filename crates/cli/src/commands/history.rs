@@ -17,7 +17,7 @@ use crate::parse;
 use exacat_wire::json::SeNames;
 
 /// `exacat log`
-pub async fn log(context: &mut Context, args: LogArgs) -> Result<(), Failure> {
+pub(crate) async fn log(context: &mut Context, args: LogArgs) -> Result<(), Failure> {
     let lfn = parse::lfn(&args.lfn).map_err(|error| Failure::about(&args.lfn, error))?;
     let mut headed = false;
     let mut pages = context.pages(Operation::Log { lfn, cursor: Cursor::default(), limit: PAGE_ITEMS });
@@ -36,7 +36,7 @@ pub async fn log(context: &mut Context, args: LogArgs) -> Result<(), Failure> {
 }
 
 /// `exacat changes`
-pub async fn changes(context: &mut Context, args: ChangesArgs) -> Result<(), Failure> {
+pub(crate) async fn changes(context: &mut Context, args: ChangesArgs) -> Result<(), Failure> {
     let under = args
         .under
         .as_deref()

@@ -15,7 +15,7 @@ use crate::output::{Align, Out, Style, Table};
 const FILE: &str = "issuers.json";
 
 /// `exacat issuer`
-pub fn issuer(command: IssuerCommand, connection: &Connection, style: Style) -> Result<u8, Failure> {
+pub(crate) fn issuer(command: IssuerCommand, connection: &Connection, style: Style) -> Result<u8, Failure> {
     let directory = data_directory(connection)?;
     if !directory.is_dir() {
         return Err(Failure::about(

@@ -14,10 +14,10 @@ use crate::output::human::{self, UNKNOWN};
 use crate::output::{Align, Table};
 
 /// An entry, and the name to show.
-pub type Named = (String, Stat);
+pub(crate) type Named = (String, Stat);
 
 /// `exacat ls`
-pub async fn ls(context: &mut Context, args: LsArgs) -> Result<(), Failure> {
+pub(crate) async fn ls(context: &mut Context, args: LsArgs) -> Result<(), Failure> {
     let mut names = context.names_expanded(&args.lfns).await?;
     let wanted = args.recursive || names.may_be_several();
     let mut sections = Sections { wanted, shown: false, long: args.long, order: args.order };
@@ -172,12 +172,14 @@ impl Subdirectories {
 }
 
 /// Makes a sorter for an order that is not the catalogue's.
-pub fn sorted(order: &OrderArgs) -> Option<Sorted<Named, impl Fn(&Named, &Named) -> std::cmp::Ordering>> {
+pub(crate) fn sorted(
+    order: &OrderArgs,
+) -> Option<Sorted<Named, impl Fn(&Named, &Named) -> std::cmp::Ordering>> {
     Sorted::wanted(order, |key| move |a: &Named, b: &Named| ordering::entries(key, &a.1, &b.1))
 }
 
 /// Shows the sorted entries, if there is a sorter.
-pub async fn show_sorted(
+pub(crate) async fn show_sorted(
     context: &mut Context,
     sorted: Option<Sorted<Named, impl Fn(&Named, &Named) -> std::cmp::Ordering>>,
     long: bool,
@@ -189,7 +191,7 @@ pub async fn show_sorted(
 }
 
 /// Shows entries under the given names.
-pub async fn show(context: &mut Context, items: Vec<Named>, long: bool) -> Result<(), Failure> {
+pub(crate) async fn show(context: &mut Context, items: Vec<Named>, long: bool) -> Result<(), Failure> {
     if context.out.style.json {
         let ses = context.ses().await?;
         return items.iter().try_for_each(|(_, stat)| context.out.json(&json::entry(stat, &ses)));
@@ -205,7 +207,11 @@ pub async fn show(context: &mut Context, items: Vec<Named>, long: bool) -> Resul
 }
 
 /// Returns everything about these entries, with their LFNs; reports failures.
-pub async fn stats(context: &mut Context, lfns: Vec<Lfn>, follow: bool) -> Result<Vec<(Lfn, Stat)>, Failure> {
+pub(crate) async fn stats(
+    context: &mut Context,
+    lfns: Vec<Lfn>,
+    follow: bool,
+) -> Result<Vec<(Lfn, Stat)>, Failure> {
     if lfns.is_empty() {
         return Ok(Vec::new());
     }
@@ -220,7 +226,7 @@ pub async fn stats(context: &mut Context, lfns: Vec<Lfn>, follow: bool) -> Resul
 }
 
 /// `exacat stat`
-pub async fn stat(context: &mut Context, args: StatArgs) -> Result<(), Failure> {
+pub(crate) async fn stat(context: &mut Context, args: StatArgs) -> Result<(), Failure> {
     let mut names = context.names_expanded(&args.lfns).await?;
     let mut first = true;
     while let Some(batch) = names.next_batch().await? {

@@ -13,7 +13,7 @@ use crate::output::human::UNKNOWN;
 use crate::output::{Align, Table};
 
 /// `exacat whereis`
-pub async fn whereis(context: &mut Context, args: WhereisArgs) -> Result<(), Failure> {
+pub(crate) async fn whereis(context: &mut Context, args: WhereisArgs) -> Result<(), Failure> {
     let site = args.site.as_deref().map(AccountName::parse).transpose()?;
     let mut names = context.names_expanded(&args.files).await?;
     let headings = names.may_be_several();
@@ -62,7 +62,7 @@ pub async fn whereis(context: &mut Context, args: WhereisArgs) -> Result<(), Fai
 }
 
 /// `exacat lfn`
-pub async fn lfn(context: &mut Context, args: LfnArgs) -> Result<(), Failure> {
+pub(crate) async fn lfn(context: &mut Context, args: LfnArgs) -> Result<(), Failure> {
     let mut names = context.names(&args.guids);
     while let Some(batch) = names.next_batch().await? {
         let guids = context.parsed(batch, Guid::parse);
@@ -83,7 +83,7 @@ pub async fn lfn(context: &mut Context, args: LfnArgs) -> Result<(), Failure> {
 }
 
 /// `exacat du`
-pub async fn du(context: &mut Context, args: DuArgs) -> Result<(), Failure> {
+pub(crate) async fn du(context: &mut Context, args: DuArgs) -> Result<(), Failure> {
     let mut names = context.names_expanded(&args.lfns).await?;
     let order = args.sort.as_deref().or(args.reverse.then_some("name"));
     let key = move |(a, usage_a): &Counted, (b, usage_b): &Counted| {

@@ -38,7 +38,7 @@ use crate::output::{Out, Style};
 use crate::source::Source;
 
 /// Runs a command and returns its exit status.
-pub async fn run(cli: Cli) -> Result<u8, Failure> {
+pub(crate) async fn run(cli: Cli) -> Result<u8, Failure> {
     let global = &cli.global;
     let mut style = Style {
         json: global.json,

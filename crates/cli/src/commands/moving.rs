@@ -15,7 +15,7 @@ use crate::parse;
 const REMOVALS_AT_ONCE: usize = 64;
 
 /// `exacat mkdir`
-pub async fn mkdir(context: &mut Context, args: MkdirArgs) -> Result<(), Failure> {
+pub(crate) async fn mkdir(context: &mut Context, args: MkdirArgs) -> Result<(), Failure> {
     let mode = args.mode.as_deref().map(Mode::parse).transpose()?;
     let mut names = context.names(&args.lfns);
     while let Some(batch) = names.next_batch().await? {
@@ -31,7 +31,7 @@ pub async fn mkdir(context: &mut Context, args: MkdirArgs) -> Result<(), Failure
 }
 
 /// `exacat mv`
-pub async fn mv(context: &mut Context, args: MvArgs) -> Result<(), Failure> {
+pub(crate) async fn mv(context: &mut Context, args: MvArgs) -> Result<(), Failure> {
     let to = parse::lfn(&args.to).map_err(|error| Failure::about(&args.to, error))?;
     // At the moment of the move the catalogue decides whether the target is a directory to move
     // into. The command looks for two other reasons: several names need a directory, and it prints
@@ -86,7 +86,7 @@ async fn is_directory(context: &Context, lfn: &Lfn) -> Result<bool, Failure> {
 }
 
 /// `exacat rm`
-pub async fn rm(context: &mut Context, args: RmArgs) -> Result<(), Failure> {
+pub(crate) async fn rm(context: &mut Context, args: RmArgs) -> Result<(), Failure> {
     let mut names = context.names_expanded(&args.lfns).await?;
     while let Some(batch) = names.next_batch().await? {
         let lfns = context.lfns(batch);
@@ -153,7 +153,7 @@ async fn would_remove(context: &mut Context, lfns: &[Lfn], args: &RmArgs) -> Res
 }
 
 /// `exacat rmdir`
-pub async fn rmdir(context: &mut Context, args: RmdirArgs) -> Result<(), Failure> {
+pub(crate) async fn rmdir(context: &mut Context, args: RmdirArgs) -> Result<(), Failure> {
     let mut names = context.names_expanded(&args.lfns).await?;
     while let Some(batch) = names.next_batch().await? {
         let lfns = context.lfns(batch);
@@ -205,7 +205,7 @@ fn independent(lfns: &[Lfn]) -> bool {
 }
 
 /// `exacat ln`
-pub async fn ln(context: &mut Context, args: LnArgs) -> Result<(), Failure> {
+pub(crate) async fn ln(context: &mut Context, args: LnArgs) -> Result<(), Failure> {
     let target = parse::lfn(&args.target).map_err(|error| Failure::about(&args.target, error))?;
     let lfn = parse::lfn(&args.lfn).map_err(|error| Failure::about(&args.lfn, error))?;
     context.change(&args.lfn, Operation::Link { lfn, target }).await?;

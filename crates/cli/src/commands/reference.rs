@@ -25,7 +25,7 @@ const PAGE_COLUMNS: usize = 100;
 const NOTE: &str = "<!-- Made by `make reference` from the program; changes are lost. -->\n\n";
 
 /// `exacat reference`
-pub async fn reference(args: &ReferenceArgs) -> Result<u8, Failure> {
+pub(crate) async fn reference(args: &ReferenceArgs) -> Result<u8, Failure> {
     std::fs::create_dir_all(&args.directory).map_err(|error| local(&args.directory, &error))?;
     let pages = [
         ("cli.md", commands_page()),

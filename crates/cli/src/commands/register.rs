@@ -134,7 +134,9 @@ fn new_replica(text: &str, state: ReplicaState) -> exacat_model::Result<NewRepli
 }
 
 /// Collects checksums, of which no two may contradict.
-pub fn all_checksums<S: AsRef<str>>(texts: impl IntoIterator<Item = S>) -> exacat_model::Result<Checksums> {
+pub(crate) fn all_checksums<S: AsRef<str>>(
+    texts: impl IntoIterator<Item = S>,
+) -> exacat_model::Result<Checksums> {
     let mut checksums = Checksums::none();
     for text in texts {
         checksums.add(exacat_model::Checksum::parse(text.as_ref())?)?;
@@ -143,7 +145,7 @@ pub fn all_checksums<S: AsRef<str>>(texts: impl IntoIterator<Item = S>) -> exaca
 }
 
 /// `exacat register`
-pub async fn register(context: &mut Context, args: RegisterArgs) -> Result<(), Failure> {
+pub(crate) async fn register(context: &mut Context, args: RegisterArgs) -> Result<(), Failure> {
     let state = ReplicaState::parse(&args.state)?;
     let from_stdin = args.lfns.iter().any(|name| name == "-");
     if args.guid.is_some() && (from_stdin || args.lfns.len() > 1) {
@@ -233,7 +235,7 @@ async fn send(
 }
 
 /// `exacat replica`
-pub async fn replica(context: &mut Context, command: ReplicaCommand) -> Result<(), Failure> {
+pub(crate) async fn replica(context: &mut Context, command: ReplicaCommand) -> Result<(), Failure> {
     let (file, edits) = match &command {
         ReplicaCommand::Add { file, replicas, state } => {
             let state = ReplicaState::parse(state)?;
@@ -257,7 +259,7 @@ pub async fn replica(context: &mut Context, command: ReplicaCommand) -> Result<(
 }
 
 /// `exacat touch`
-pub async fn touch(context: &mut Context, args: TouchArgs) -> Result<(), Failure> {
+pub(crate) async fn touch(context: &mut Context, args: TouchArgs) -> Result<(), Failure> {
     let time = args.time.as_deref().map(|text| parse::time(text, Direction::Past)).transpose()?;
     let mut names = context.names(&args.lfns);
     while let Some(batch) = names.next_batch().await? {

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::output::{Out, Style};
 
 /// `exacat schema`
-pub async fn schema(command: SchemaCommand, style: Style) -> Result<u8, Failure> {
+pub(crate) async fn schema(command: SchemaCommand, style: Style) -> Result<u8, Failure> {
     let mut out = Out::new(style);
     let about = |cluster: &CassandraSettings, error| Failure::about(cluster.to_string(), error);
     let (cluster, done) = match command {

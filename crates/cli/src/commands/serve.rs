@@ -26,7 +26,7 @@ use crate::parse;
 const LOOPBACK: [&str; 2] = ["127.0.0.0/8", "::1/128"];
 
 /// `exacat serve`
-pub async fn serve(args: ServeArgs, connection: &Connection, style: Style) -> Result<u8, Failure> {
+pub(crate) async fn serve(args: ServeArgs, connection: &Connection, style: Style) -> Result<u8, Failure> {
     let directory = data_directory(connection)?;
     let settings = settings(&args, connection, &directory)?;
     log(&args)?;

@@ -10,7 +10,7 @@ use crate::output::human::{self, plural};
 use crate::output::{Align, Out, Table};
 
 /// `exacat fsck`
-pub async fn fsck(context: &mut Context) -> Result<(), Failure> {
+pub(crate) async fn fsck(context: &mut Context) -> Result<(), Failure> {
     match context.session.call_long(Operation::Fsck).await? {
         Answer::Fsck(audit) => show_audit(&mut context.out, &audit),
         other => Err(Failure::unexpected(&other)),
@@ -18,7 +18,7 @@ pub async fn fsck(context: &mut Context) -> Result<(), Failure> {
 }
 
 /// Prints the counts and findings of an audit as text.
-pub fn audit_text(out: &mut Out, audit: &Audit) -> Result<(), Failure> {
+pub(crate) fn audit_text(out: &mut Out, audit: &Audit) -> Result<(), Failure> {
     let mut table = Table::new([Align::Right, Align::Left]);
     for (what, count) in &audit.checked {
         table.row([count.to_string(), what.clone()]);
@@ -53,7 +53,7 @@ fn show_audit(out: &mut Out, audit: &Audit) -> Result<(), Failure> {
 const NOTE_LINE_MAX: usize = 78;
 
 /// `exacat status`
-pub async fn status(context: &mut Context) -> Result<(), Failure> {
+pub(crate) async fn status(context: &mut Context) -> Result<(), Failure> {
     let answer = context.call(Operation::Status).await?;
     let Answer::Status(parts) = answer else { return Err(Failure::unexpected(&answer)) };
     if context.out.style.json {
@@ -83,7 +83,7 @@ pub async fn status(context: &mut Context) -> Result<(), Failure> {
 }
 
 /// `exacat clock`
-pub async fn clock(context: &mut Context, command: ClockCommand) -> Result<(), Failure> {
+pub(crate) async fn clock(context: &mut Context, command: ClockCommand) -> Result<(), Failure> {
     if let ClockCommand::Confirm = command {
         context.call(Operation::ClockConfirm).await?;
     }
@@ -144,7 +144,7 @@ fn by_thing(out: &Out, metrics: &[(String, u64)]) -> Option<Table> {
 }
 
 /// `exacat completions`
-pub fn completions(args: &CompletionsArgs) -> Result<u8, Failure> {
+pub(crate) fn completions(args: &CompletionsArgs) -> Result<u8, Failure> {
     let script = crate::completion::script(args.shell)?;
     let mut out = Out::new(crate::output::Style::default());
     out.text(&script)?;
@@ -153,7 +153,7 @@ pub fn completions(args: &CompletionsArgs) -> Result<u8, Failure> {
 }
 
 /// `exacat bench`
-pub async fn bench(args: BenchArgs, style: crate::output::Style) -> Result<u8, Failure> {
+pub(crate) async fn bench(args: BenchArgs, style: crate::output::Style) -> Result<u8, Failure> {
     if let (Some(address), Some(bytes)) = (args.bare_http, args.bare_bytes) {
         exacat_bench::bare_http::serve(address, bytes).await?;
     }

@@ -13,7 +13,7 @@ use crate::output::human::UNKNOWN;
 use crate::parse;
 
 /// `exacat collection`
-pub async fn collection(context: &mut Context, command: CollectionCommand) -> Result<(), Failure> {
+pub(crate) async fn collection(context: &mut Context, command: CollectionCommand) -> Result<(), Failure> {
     match command {
         CollectionCommand::Create { lfn, tags } => {
             let create = Operation::CollectionCreate {
@@ -100,7 +100,7 @@ async fn members(context: &mut Context, text: &str, long: bool, limit: Option<u6
 }
 
 /// `exacat archive`
-pub async fn archive(context: &mut Context, command: ArchiveCommand) -> Result<(), Failure> {
+pub(crate) async fn archive(context: &mut Context, command: ArchiveCommand) -> Result<(), Failure> {
     let ArchiveCommand::Ls { archive: text, under, long, limit } = command;
     let mut left = limit.unwrap_or(u64::MAX);
     let archive = parse::file(&text).map_err(|error| Failure::about(&text, error))?;

@@ -25,7 +25,7 @@ use crate::parse::{self, Direction};
 use crate::progress::Bar;
 
 /// `exacat snapshot`
-pub async fn snapshot(context: &mut Context, command: SnapshotCommand) -> Result<(), Failure> {
+pub(crate) async fn snapshot(context: &mut Context, command: SnapshotCommand) -> Result<(), Failure> {
     match command {
         SnapshotCommand::Create { name } => create(context, &name).await,
         SnapshotCommand::Ls { .. } => match context.call(Operation::SnapshotList).await? {
@@ -54,7 +54,11 @@ pub async fn snapshot(context: &mut Context, command: SnapshotCommand) -> Result
 }
 
 /// `exacat snapshot ls --offline`, `exacat snapshot verify --offline`
-pub fn offline(command: &SnapshotCommand, connection: &Connection, style: Style) -> Result<u8, Failure> {
+pub(crate) fn offline(
+    command: &SnapshotCommand,
+    connection: &Connection,
+    style: Style,
+) -> Result<u8, Failure> {
     let directory = data_directory(connection)?;
     let store = directory.join("store");
     let mut out = Out::new(style);
@@ -277,7 +281,7 @@ fn make_private(directory: &Path) -> Result<(), Failure> {
 }
 
 /// `exacat clone`
-pub async fn clone(args: CloneArgs, connection: &Connection, style: Style) -> Result<u8, Failure> {
+pub(crate) async fn clone(args: CloneArgs, connection: &Connection, style: Style) -> Result<u8, Failure> {
     let data = data_directory(connection)?;
     let name = SnapshotName::parse(&args.name)?;
     let is_there = args.directory.exists();
@@ -334,7 +338,7 @@ fn point(until: Option<&str>) -> Result<RestorePoint, Failure> {
 }
 
 /// `exacat restore`
-pub async fn restore(args: RestoreArgs, global: &Global, style: Style) -> Result<u8, Failure> {
+pub(crate) async fn restore(args: RestoreArgs, global: &Global, style: Style) -> Result<u8, Failure> {
     let data = data_directory(&global.connection)?;
     let point = point(args.until.as_deref())?;
     let from_backups = args.from.contains('/') || args.from == "." || args.from == "..";
@@ -422,7 +426,7 @@ fn show_restored(out: &mut Out, restored: &Restored) -> Result<(), Failure> {
 }
 
 /// `exacat backup --ls`, `exacat backup --verify`
-pub async fn backups(args: &BackupArgs, global: &Global, style: Style) -> Result<u8, Failure> {
+pub(crate) async fn backups(args: &BackupArgs, global: &Global, style: Style) -> Result<u8, Failure> {
     let directory = args.directory.clone();
     let shown = directory.display().to_string();
     let about = |error: Error| Failure::about(&shown, error);
@@ -478,7 +482,7 @@ pub async fn backups(args: &BackupArgs, global: &Global, style: Style) -> Result
 }
 
 /// `exacat backup`
-pub async fn backup(context: &mut Context, args: &BackupArgs, global: &Global) -> Result<(), Failure> {
+pub(crate) async fn backup(context: &mut Context, args: &BackupArgs, global: &Global) -> Result<(), Failure> {
     let directory = std::path::absolute(&args.directory)
         .map_err(|error| Failure::local(format!("{}: {error}", args.directory.display())))?;
     let directory = directory.to_str().map(str::to_owned).ok_or_else(|| {

@@ -16,7 +16,7 @@ use crate::output::{Align, Table};
 use crate::parse;
 
 /// `exacat se`
-pub async fn se(context: &mut Context, command: SeCommand) -> Result<(), Failure> {
+pub(crate) async fn se(context: &mut Context, command: SeCommand) -> Result<(), Failure> {
     match command {
         SeCommand::Add { name, number, options } => set(context, &name, number, &options, true).await,
         SeCommand::Set { name, options } => set(context, &name, None, &options, false).await,

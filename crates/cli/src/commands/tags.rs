@@ -10,7 +10,7 @@ use crate::output::{Align, Table, human};
 use crate::parse;
 
 /// `exacat tag`
-pub async fn tag(context: &mut Context, command: TagCommand) -> Result<(), Failure> {
+pub(crate) async fn tag(context: &mut Context, command: TagCommand) -> Result<(), Failure> {
     match command {
         TagCommand::Set { items } => {
             let (lfns, tags) = split(&items, parse::tag)?;

@@ -17,7 +17,7 @@ use crate::output::{Align, Table};
 use crate::parse;
 
 /// `exacat trash`
-pub async fn trash(context: &mut Context, command: TrashCommand) -> Result<(), Failure> {
+pub(crate) async fn trash(context: &mut Context, command: TrashCommand) -> Result<(), Failure> {
     match command {
         TrashCommand::Ls { inside, order } => list(context, inside, &order).await,
         TrashCommand::Restore { items, path: Some(path), to } => {

@@ -14,7 +14,7 @@ use crate::output::{Align, Table};
 use crate::parse;
 
 /// `exacat upload`
-pub async fn upload(context: &mut Context, command: UploadCommand) -> Result<(), Failure> {
+pub(crate) async fn upload(context: &mut Context, command: UploadCommand) -> Result<(), Failure> {
     match command {
         UploadCommand::Ls => list(context).await,
         UploadCommand::Reserve { lfn, size, checksum, guid, se, qos, exclude, site, job, lifetime } => {

@@ -6,12 +6,12 @@ use exacat_model::{Body, Entry, Tag, TimeMs, Usage};
 use super::{Align, Out, Table};
 
 /// Stands for an unknown value.
-pub const UNKNOWN: &str = "-";
+pub(crate) const UNKNOWN: &str = "-";
 
 const UNITS: [&str; 10] = ["k", "M", "G", "T", "P", "E", "Z", "Y", "R", "Q"];
 
 /// Formats bytes with a unit in powers of 1000, in three digits: `999`, `1.0k`, `12M`, `345G`.
-pub fn size(bytes: u128) -> String {
+pub(crate) fn size(bytes: u128) -> String {
     if bytes < 1000 {
         return bytes.to_string();
     }
@@ -31,12 +31,12 @@ pub fn size(bytes: u128) -> String {
 }
 
 /// Formats a time to the minute, UTC: `2026-11-21 10:00`.
-pub fn minute(time: TimeMs) -> String {
+pub(crate) fn minute(time: TimeMs) -> String {
     shortened(time, 16)
 }
 
 /// Formats a time to the second, UTC: `2026-11-21 10:00:07`.
-pub fn second(time: TimeMs) -> String {
+pub(crate) fn second(time: TimeMs) -> String {
     shortened(time, 19)
 }
 
@@ -49,7 +49,7 @@ fn shortened(time: TimeMs, characters: usize) -> String {
 }
 
 /// Folds words into lines of `width` characters; never breaks a word.
-pub fn folded<'a>(words: impl IntoIterator<Item = &'a str>, width: usize) -> Vec<String> {
+pub(crate) fn folded<'a>(words: impl IntoIterator<Item = &'a str>, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in words {
         match lines.last_mut() {
@@ -64,7 +64,7 @@ pub fn folded<'a>(words: impl IntoIterator<Item = &'a str>, width: usize) -> Vec
 }
 
 /// Formats a duration in its largest fitting unit: `3d`, `5h`, `20m`, `7s`.
-pub fn duration(ms: u64) -> String {
+pub(crate) fn duration(ms: u64) -> String {
     match ms / 1000 {
         seconds if seconds >= 2 * 86_400 => format!("{}d", seconds / 86_400),
         seconds if seconds >= 2 * 3_600 => format!("{}h", seconds / 3_600),
@@ -74,7 +74,7 @@ pub fn duration(ms: u64) -> String {
 }
 
 /// Formats a short time in its largest fitting unit: `850us`, `12.5ms`, `3.2s`.
-pub fn microseconds(us: u64) -> String {
+pub(crate) fn microseconds(us: u64) -> String {
     match us {
         0..1_000 => format!("{us}us"),
         1_000..1_000_000 => format!("{}.{}ms", us / 1_000, us % 1_000 / 100),
@@ -83,11 +83,11 @@ pub fn microseconds(us: u64) -> String {
 }
 
 /// Columns of a long listing; the last is the name.
-pub const LONG: [Align; 7] =
+pub(crate) const LONG: [Align; 7] =
     [Align::Left, Align::Right, Align::Left, Align::Left, Align::Right, Align::Left, Align::Left];
 
 /// Makes a row of a long listing: mode, replicas (or members), owner, group, size, time, `name`.
-pub fn long_row(out: &Out, stat: &Stat, name: &str) -> Vec<String> {
+pub(crate) fn long_row(out: &Out, stat: &Stat, name: &str) -> Vec<String> {
     let entry = &stat.entry;
     let (count, size) = match &entry.body {
         Body::File(file) => (
@@ -114,12 +114,12 @@ pub fn long_row(out: &Out, stat: &Stat, name: &str) -> Vec<String> {
 }
 
 /// Makes the table of a long listing.
-pub fn long_table() -> Table {
+pub(crate) fn long_table() -> Table {
     Table::new(LONG)
 }
 
 /// Formats usage in a few words: `12 files, 3.4G, 2 directories`.
-pub fn usage(out: &Out, usage: &Usage) -> String {
+pub(crate) fn usage(out: &Out, usage: &Usage) -> String {
     let mut parts = vec![plural(usage.objects(), "file"), out.size(usage.bytes + usage.member_bytes)];
     if usage.directories > 0 {
         parts.push(plural(usage.directories, "directory"));
@@ -128,7 +128,7 @@ pub fn usage(out: &Out, usage: &Usage) -> String {
 }
 
 /// Formats a number and its noun.
-pub fn plural(count: u64, noun: &str) -> String {
+pub(crate) fn plural(count: u64, noun: &str) -> String {
     if count == 1 {
         return format!("1 {noun}");
     }
@@ -139,12 +139,12 @@ pub fn plural(count: u64, noun: &str) -> String {
 }
 
 /// Formats a tag as [`Tag::parse`] reads it back.
-pub fn tag(tag: &Tag) -> String {
+pub(crate) fn tag(tag: &Tag) -> String {
     format!("{}={}", tag.key, tag.value)
 }
 
 /// Describes an entry in short, for the trash and the history.
-pub fn brief(out: &Out, entry: &Entry) -> String {
+pub(crate) fn brief(out: &Out, entry: &Entry) -> String {
     match (&entry.body, entry.size()) {
         (Body::File(_), Some(bytes)) => format!("file, {}", out.size(u128::from(bytes))),
         (Body::Collection { members, .. }, _) => format!("collection, {}", plural(*members, "member")),

@@ -1,6 +1,6 @@
 //! Output: answers to standard output, for people or as JSON; errors to standard error.
 
-pub mod human;
+pub(crate) mod human;
 
 use std::fmt;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
@@ -15,7 +15,7 @@ const BUFFER_BYTES: usize = 64 << 10;
 
 /// Form of answers.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Style {
+pub(crate) struct Style {
     /// JSON: one document per item, one item per line.
     pub json: bool,
     /// Names end with NUL instead of a line end.
@@ -29,7 +29,7 @@ pub struct Style {
 }
 
 /// Standard output.
-pub struct Out {
+pub(crate) struct Out {
     writer: BufWriter<Stdout>,
     /// Form of answers.
     pub style: Style,
@@ -38,7 +38,7 @@ pub struct Out {
 
 impl Out {
     /// Makes standard output in this style.
-    pub fn new(style: Style) -> Self {
+    pub(crate) fn new(style: Style) -> Self {
         let stdout = io::stdout();
         let escape = stdout.is_terminal() && !style.null;
         Out { writer: BufWriter::with_capacity(BUFFER_BYTES, stdout), style, escape }
@@ -46,52 +46,52 @@ impl Out {
 
     /// Formats a name for this output: on a terminal with control characters escaped, elsewhere as
     /// it is.
-    pub fn name<'a>(&self, text: &'a str) -> Shown<'a> {
+    pub(crate) fn name<'a>(&self, text: &'a str) -> Shown<'a> {
         Shown { text, escape: self.escape }
     }
 
     /// Writes one line, ended as the style says.
-    pub fn line(&mut self, text: impl fmt::Display) -> Result<(), Failure> {
+    pub(crate) fn line(&mut self, text: impl fmt::Display) -> Result<(), Failure> {
         let end = if self.style.null { '\0' } else { '\n' };
         Ok(write!(self.writer, "{text}{end}")?)
     }
 
     /// Writes one name as a line.
-    pub fn name_line(&mut self, text: &str) -> Result<(), Failure> {
+    pub(crate) fn name_line(&mut self, text: &str) -> Result<(), Failure> {
         let shown = self.name(text);
         self.line(shown)
     }
 
     /// Writes one JSON document as a line.
-    pub fn json(&mut self, value: &impl Serialize) -> Result<(), Failure> {
+    pub(crate) fn json(&mut self, value: &impl Serialize) -> Result<(), Failure> {
         serde_json::to_writer(&mut self.writer, value).map_err(io::Error::from)?;
         Ok(self.writer.write_all(b"\n")?)
     }
 
     /// Writes aligned rows. With `--quiet` it leaves headings out, for scripts.
-    pub fn table(&mut self, table: &Table) -> Result<(), Failure> {
+    pub(crate) fn table(&mut self, table: &Table) -> Result<(), Failure> {
         Ok(table.write(&mut self.writer, self.style.quiet)?)
     }
 
     /// Writes text as it is.
-    pub fn text(&mut self, text: &str) -> Result<(), Failure> {
+    pub(crate) fn text(&mut self, text: &str) -> Result<(), Failure> {
         Ok(self.writer.write_all(text.as_bytes())?)
     }
 
     /// Formats a number of bytes in this style.
-    pub fn size(&self, bytes: u128) -> String {
+    pub(crate) fn size(&self, bytes: u128) -> String {
         if self.style.units { human::size(bytes) } else { bytes.to_string() }
     }
 
     /// Writes the gathered bytes.
-    pub fn flush(&mut self) -> Result<(), Failure> {
+    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         Ok(self.writer.flush()?)
     }
 }
 
 /// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Align {
+pub(crate) enum Align {
     /// To the left.
     Left,
     /// To the right: numbers.
@@ -99,7 +99,7 @@ pub enum Align {
 }
 
 /// Rows to be aligned. They are in memory until written: of a long listing, a page at a time.
-pub struct Table {
+pub(crate) struct Table {
     columns: Vec<Align>,
     heading: Option<Vec<String>>,
     rows: Vec<Vec<String>>,
@@ -107,19 +107,19 @@ pub struct Table {
 
 impl Table {
     /// Makes an empty table.
-    pub fn new(columns: impl Into<Vec<Align>>) -> Self {
+    pub(crate) fn new(columns: impl Into<Vec<Align>>) -> Self {
         Table { columns: columns.into(), heading: None, rows: Vec::new() }
     }
 
     /// Makes an empty table with a line of headings.
-    pub fn headed<const N: usize>(columns: [(&str, Align); N]) -> Self {
+    pub(crate) fn headed<const N: usize>(columns: [(&str, Align); N]) -> Self {
         let mut table = Table::new(columns.map(|(_, align)| align));
         table.heading = Some(columns.map(|(heading, _)| heading.to_owned()).into());
         table
     }
 
     /// Drops the line of headings, if an earlier page had it.
-    pub fn headed_once(mut self, shown: &mut bool) -> Self {
+    pub(crate) fn headed_once(mut self, shown: &mut bool) -> Self {
         if std::mem::replace(shown, true) {
             self.heading = None;
         }
@@ -127,12 +127,12 @@ impl Table {
     }
 
     /// Says whether there are no rows.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
     /// Adds a row.
-    pub fn row(&mut self, cells: impl Into<Vec<String>>) {
+    pub(crate) fn row(&mut self, cells: impl Into<Vec<String>>) {
         self.rows.push(cells.into());
     }
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Path of the program under test.
-pub const EXACAT: &str = env!("CARGO_BIN_EXE_exacat");
+pub(crate) const EXACAT: &str = env!("CARGO_BIN_EXE_exacat");
 
 /// Page with the documented fields.
 const DOCUMENTED: &str = include_str!("../../../../docs/reference/json.md");
@@ -36,7 +36,7 @@ const VARIABLES: [&str; 15] = [
 ];
 
 /// Makes the program's command without these variables.
-pub fn exacat() -> Command {
+pub(crate) fn exacat() -> Command {
     let mut command = Command::new(EXACAT);
     for variable in VARIABLES {
         command.env_remove(variable);
@@ -46,7 +46,7 @@ pub fn exacat() -> Command {
 
 /// Result of a command.
 #[derive(Debug)]
-pub struct Ran {
+pub(crate) struct Ran {
     /// Arguments, for messages.
     pub asked: String,
     /// Exit status; none if a signal ended it.
@@ -59,7 +59,7 @@ pub struct Ran {
 
 impl Ran {
     /// Runs a command to its end, with this standard input.
-    pub fn of(mut command: Command, input: &[u8]) -> Ran {
+    pub(crate) fn of(mut command: Command, input: &[u8]) -> Ran {
         let asked = format!("{:?}", command.get_args().map(OsStr::to_string_lossy).collect::<Vec<_>>());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -81,7 +81,7 @@ impl Ran {
 
     /// Requires success; returns the output.
     #[track_caller]
-    pub fn ok(self) -> String {
+    pub(crate) fn ok(self) -> String {
         assert_eq!(self.status, Some(0), "{} failed: {}{}", self.asked, self.out, self.err);
         self.out
     }
@@ -89,7 +89,7 @@ impl Ran {
     /// Requires success; returns the printed JSON, one value a line. Every field must be
     /// documented.
     #[track_caller]
-    pub fn json(self) -> Vec<Value> {
+    pub(crate) fn json(self) -> Vec<Value> {
         let asked = self.asked.clone();
         let parse = |line: &str| {
             let value: Value = serde_json::from_str(line)
@@ -107,7 +107,7 @@ impl Ran {
 
     /// Requires failure with this status; returns standard error.
     #[track_caller]
-    pub fn fails(self, status: i32) -> String {
+    pub(crate) fn fails(self, status: i32) -> String {
         assert_eq!(self.status, Some(status), "{}: {}{}", self.asked, self.out, self.err);
         let said = |line: &str| line.starts_with("exacat: ") || line.starts_with("{\"error\":");
         assert!(self.err.lines().all(said), "{}: {}", self.asked, self.err);
@@ -117,7 +117,7 @@ impl Ran {
 }
 
 /// Server process on a data directory.
-pub struct Service {
+pub(crate) struct Service {
     child: Option<Child>,
     place: PathBuf,
     data: PathBuf,
@@ -128,12 +128,12 @@ pub struct Service {
 
 impl Service {
     /// Starts a server on a new data directory, at free ports.
-    pub fn start() -> Service {
+    pub(crate) fn start() -> Service {
         Service::start_with(&[])
     }
 
     /// Starts a server with further options.
-    pub fn start_with(options: &[&str]) -> Service {
+    pub(crate) fn start_with(options: &[&str]) -> Service {
         let directory = tempfile::tempdir().unwrap();
         let mut service = Service::start_in(directory.path(), options);
         service._directory = Some(directory);
@@ -141,7 +141,7 @@ impl Service {
     }
 
     /// Starts a server with its data below a directory of the caller's.
-    pub fn start_in(place: &Path, options: &[&str]) -> Service {
+    pub(crate) fn start_in(place: &Path, options: &[&str]) -> Service {
         let mut service = Service {
             child: None,
             place: place.to_owned(),
@@ -154,12 +154,12 @@ impl Service {
     }
 
     /// Starts it again after it was stopped or killed.
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.restart_with(&[]);
     }
 
     /// Starts it again with further options.
-    pub fn restart_with(&mut self, options: &[&str]) {
+    pub(crate) fn restart_with(&mut self, options: &[&str]) {
         let log = std::fs::OpenOptions::new()
             .create(true)
             .append(true)
@@ -179,63 +179,63 @@ impl Service {
     }
 
     /// Returns its log.
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.place.join("server.log")).unwrap_or_default()
     }
 
     /// Data directory.
-    pub fn data(&self) -> &Path {
+    pub(crate) fn data(&self) -> &Path {
         &self.data
     }
 
     /// Directory for the test's own files.
-    pub fn place(&self) -> &Path {
+    pub(crate) fn place(&self) -> &Path {
         &self.place
     }
 
     /// Makes a file for the test's own use, with this content.
-    pub fn file(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+    pub(crate) fn file(&self, name: &str, content: impl AsRef<[u8]>) -> String {
         let path = self.place.join(name);
         std::fs::write(&path, content).unwrap();
         path.to_str().unwrap().to_owned()
     }
 
     /// URL for clients over TLS.
-    pub fn url(&self) -> &str {
+    pub(crate) fn url(&self) -> &str {
         self.addresses["native"].as_str().unwrap()
     }
 
     /// URL for clients on this machine.
-    pub fn local_url(&self) -> &str {
+    pub(crate) fn local_url(&self) -> &str {
         self.addresses["socket"].as_str().unwrap()
     }
 
     /// Makes a command of a user on this machine.
-    pub fn command<A: AsRef<OsStr>>(&self, args: &[A]) -> Command {
+    pub(crate) fn command<A: AsRef<OsStr>>(&self, args: &[A]) -> Command {
         let mut command = exacat();
         command.env("EXACAT_DATA", &self.data).args(args);
         command
     }
 
     /// Runs a command as a user on this machine.
-    pub fn run<A: AsRef<OsStr>>(&self, args: &[A]) -> Ran {
+    pub(crate) fn run<A: AsRef<OsStr>>(&self, args: &[A]) -> Ran {
         Ran::of(self.command(args), b"")
     }
 
     /// Runs a command with this standard input.
-    pub fn run_with<A: AsRef<OsStr>>(&self, args: &[A], input: impl AsRef<[u8]>) -> Ran {
+    pub(crate) fn run_with<A: AsRef<OsStr>>(&self, args: &[A], input: impl AsRef<[u8]>) -> Ran {
         Ran::of(self.command(args), input.as_ref())
     }
 
     /// Runs a command written as one line; for words without blanks.
     #[track_caller]
-    pub fn ok(&self, line: &str) -> String {
+    pub(crate) fn ok(&self, line: &str) -> String {
         self.run(&words(line)).ok()
     }
 
     /// Runs a command written as one line, with `--json`.
     #[track_caller]
-    pub fn json(&self, line: &str) -> Vec<Value> {
+    pub(crate) fn json(&self, line: &str) -> Vec<Value> {
         let mut args = vec!["--json"];
         args.extend(words(line));
         self.run(&args).json()
@@ -243,7 +243,7 @@ impl Service {
 
     /// Runs a command written as one line, with `--json`, that prints one value.
     #[track_caller]
-    pub fn json1(&self, line: &str) -> Value {
+    pub(crate) fn json1(&self, line: &str) -> Value {
         let mut values = self.json(line);
         assert_eq!(values.len(), 1, "{line}: {values:?}");
         values.remove(0)
@@ -251,12 +251,12 @@ impl Service {
 
     /// Runs a command written as one line, that must fail with this status.
     #[track_caller]
-    pub fn fails(&self, line: &str, status: i32) -> String {
+    pub(crate) fn fails(&self, line: &str, status: i32) -> String {
         self.run(&words(line)).fails(status)
     }
 
     /// Runs a command over TLS with this token.
-    pub fn over_tls(&self, token: Option<&str>, line: &str) -> Ran {
+    pub(crate) fn over_tls(&self, token: Option<&str>, line: &str) -> Ran {
         let mut command = self.command(&words(line));
         command.env("EXACAT_SERVER", self.url());
         if let Some(token) = token {
@@ -266,19 +266,19 @@ impl Service {
     }
 
     /// Id of the process.
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.as_ref().unwrap().id()
     }
 
     /// Ends it as an operator does, and returns the exit status.
-    pub fn stop(&mut self) -> Option<i32> {
+    pub(crate) fn stop(&mut self) -> Option<i32> {
         let mut child = self.child.take().unwrap();
         signal(child.id(), "TERM");
         child.wait().unwrap().code()
     }
 
     /// Starts it and kills it after so long, in whatever state it is.
-    pub fn start_and_kill(&mut self, after: std::time::Duration) {
+    pub(crate) fn start_and_kill(&mut self, after: std::time::Duration) {
         let mut command = exacat();
         command
             .args(["--json", "serve", "--listen", "127.0.0.1:0", "--log", "error", "--data"])
@@ -293,7 +293,7 @@ impl Service {
     }
 
     /// Ends it as a power cut does.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         let mut child = self.child.take().unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
@@ -310,7 +310,7 @@ impl Drop for Service {
 }
 
 /// Sends a signal to one process.
-pub fn signal(pid: u32, name: &str) {
+pub(crate) fn signal(pid: u32, name: &str) {
     let status = Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).status().unwrap();
     assert!(status.success());
 }

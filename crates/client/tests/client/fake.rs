@@ -19,28 +19,28 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
 /// Bound of every wait in a test: long enough for a loaded machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-pub fn lfn(text: &str) -> Lfn {
+pub(crate) fn lfn(text: &str) -> Lfn {
     Lfn::parse(text).unwrap()
 }
 
-pub fn error(kind: ErrorKind) -> Error {
+pub(crate) fn error(kind: ErrorKind) -> Error {
     Error::new(kind, format!("the fake says {kind}"))
 }
 
-pub fn done(revision: u64) -> Answer {
+pub(crate) fn done(revision: u64) -> Answer {
     Answer::Done { revision: Revision(revision) }
 }
 
-pub fn limits() -> Limits {
+pub(crate) fn limits() -> Limits {
     Limits { frame_bytes_max: 1 << 20, requests_in_flight_max: 100, batch_operations_max: 50, idle_ms_max: 0 }
 }
 
 /// Timeline of the fake catalogue.
-pub const TIMELINE: TimelineId = TimelineId([7; 16]);
+pub(crate) const TIMELINE: TimelineId = TimelineId([7; 16]);
 
-pub fn hello_ack(limits: Limits) -> HelloAck {
+pub(crate) fn hello_ack(limits: Limits) -> HelloAck {
     HelloAck {
         version: PROTOCOL_VERSION,
         features: 0,
@@ -53,12 +53,12 @@ pub fn hello_ack(limits: Limits) -> HelloAck {
     }
 }
 
-pub fn identity() -> Identity {
+pub(crate) fn identity() -> Identity {
     Identity { user: None, scope: Lfn::root(), write: true }
 }
 
 /// Settings with short times.
-pub fn settings() -> ClientSettings {
+pub(crate) fn settings() -> ClientSettings {
     ClientSettings {
         backoff_min: Duration::from_millis(1),
         backoff_max: Duration::from_millis(20),
@@ -68,14 +68,14 @@ pub fn settings() -> ClientSettings {
 }
 
 /// One connection, as the fake server uses it.
-pub struct Conn {
+pub(crate) struct Conn {
     pub stream: UnixStream,
     decoder: FrameDecoder,
 }
 
 impl Conn {
     /// Returns the next frame; none at the end of the connection.
-    pub async fn receive(&mut self) -> Option<(u64, Frame)> {
+    pub(crate) async fn receive(&mut self) -> Option<(u64, Frame)> {
         loop {
             if let Some(raw) = self.decoder.next_frame().expect("the client keeps to the protocol") {
                 return Some((raw.request, raw.decode().expect("the client's frames decode")));
@@ -89,7 +89,7 @@ impl Conn {
     }
 
     /// Returns the next frame that is no ping; answers pings.
-    pub async fn asked(&mut self) -> Option<(u64, Frame)> {
+    pub(crate) async fn asked(&mut self) -> Option<(u64, Frame)> {
         loop {
             match self.receive().await? {
                 (_, Frame::Ping(echo)) => self.send(0, Frame::Pong(echo)).await,
@@ -100,23 +100,23 @@ impl Conn {
     }
 
     /// Returns the next single operation.
-    pub async fn operation(&mut self) -> Option<(u64, Option<OperationId>, Operation)> {
+    pub(crate) async fn operation(&mut self) -> Option<(u64, Option<OperationId>, Operation)> {
         match self.asked().await? {
             (request, Frame::Request(asked)) => Some((request, asked.options.operation_id, asked.operation)),
             (_, other) => panic!("not a request: {other:?}"),
         }
     }
 
-    pub async fn send(&mut self, request: u64, frame: Frame) {
+    pub(crate) async fn send(&mut self, request: u64, frame: Frame) {
         self.send_bytes(&bytes(request, &frame)).await;
     }
 
     /// Sends bytes. The client may be gone already; the test decides whether that matters.
-    pub async fn send_bytes(&mut self, bytes: &[u8]) {
+    pub(crate) async fn send_bytes(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes).await;
     }
 
-    pub async fn greet_as(&mut self, ack: HelloAck) {
+    pub(crate) async fn greet_as(&mut self, ack: HelloAck) {
         let (_, hello) = self.receive().await.expect("a hello");
         assert!(matches!(hello, Frame::Hello(_)), "{hello:?}");
         self.send(0, Frame::HelloAck(ack)).await;
@@ -126,12 +126,12 @@ impl Conn {
         self.send(0, Frame::Authenticated(identity())).await;
     }
 
-    pub async fn greet(&mut self) {
+    pub(crate) async fn greet(&mut self) {
         self.greet_as(hello_ack(limits())).await;
     }
 
     /// Answers all requests in the same way until the client closes, for tests of other matters.
-    pub async fn answer_all(mut self, answer: impl Fn(&Operation) -> Result<Answer, Error>) {
+    pub(crate) async fn answer_all(mut self, answer: impl Fn(&Operation) -> Result<Answer, Error>) {
         while let Some((request, frame)) = self.asked().await {
             match frame {
                 Frame::Request(asked) => self.send(request, outcome(answer(&asked.operation))).await,
@@ -146,21 +146,21 @@ impl Conn {
     }
 }
 
-pub fn outcome(answer: Result<Answer, Error>) -> Frame {
+pub(crate) fn outcome(answer: Result<Answer, Error>) -> Frame {
     match answer {
         Ok(answer) => Frame::Answer(answer),
         Err(error) => Frame::Error(error),
     }
 }
 
-pub fn bytes(request: u64, frame: &Frame) -> Vec<u8> {
+pub(crate) fn bytes(request: u64, frame: &Frame) -> Vec<u8> {
     let mut bytes = Vec::new();
     encode_frame(&mut bytes, FRAME_BYTES_MAX, request, frame).unwrap();
     bytes
 }
 
 /// A fake server. A failed assertion of a handler fails the test when the server is dropped.
-pub struct Fake {
+pub(crate) struct Fake {
     pub path: PathBuf,
     connections: Arc<AtomicUsize>,
     failures: Arc<Mutex<Vec<String>>>,
@@ -170,7 +170,7 @@ pub struct Fake {
 
 impl Fake {
     /// Serves each connection by `handler`, which gets its number: 0, 1, 2 …
-    pub fn serve<H, F>(handler: H) -> Fake
+    pub(crate) fn serve<H, F>(handler: H) -> Fake
     where
         H: Fn(usize, Conn) -> F + Send + Sync + 'static,
         F: Future<Output = ()> + Send + 'static,
@@ -202,7 +202,7 @@ impl Fake {
     }
 
     /// Serves each connection by `handler`, which also gets the state that it shares with the test.
-    pub fn serve_with<S, H, F>(shared: &Arc<S>, handler: H) -> Fake
+    pub(crate) fn serve_with<S, H, F>(shared: &Arc<S>, handler: H) -> Fake
     where
         S: Send + Sync + 'static,
         H: Fn(Arc<S>, usize, Conn) -> F + Send + Sync + 'static,
@@ -212,20 +212,20 @@ impl Fake {
         Fake::serve(move |number, conn| handler(shared.clone(), number, conn))
     }
 
-    pub fn target(&self) -> Target {
+    pub(crate) fn target(&self) -> Target {
         Target::new(vec![Endpoint::Unix(self.path.clone())]).unwrap()
     }
 
     /// Returns the number of connections so far.
-    pub fn connections(&self) -> usize {
+    pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 
-    pub async fn client(&self) -> Client {
+    pub(crate) async fn client(&self) -> Client {
         self.client_with(settings()).await
     }
 
-    pub async fn client_with(&self, settings: ClientSettings) -> Client {
+    pub(crate) async fn client_with(&self, settings: ClientSettings) -> Client {
         Client::connect(self.target(), Credentials::local(), settings).await.unwrap()
     }
 }
@@ -240,7 +240,7 @@ impl Drop for Fake {
 }
 
 /// Waits until a condition holds. Looks again whenever the other tasks have had their turn.
-pub async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let waited = tokio::time::timeout(PATIENCE, async {
         while !holds() {
             tokio::task::yield_now().await;

@@ -60,7 +60,7 @@ fn odd_names() -> Vec<String> {
 }
 
 /// Makes a catalogue that contains everything that an export can hold.
-pub async fn rich() -> Arc<Direct> {
+pub(crate) async fn rich() -> Arc<Direct> {
     let catalogue = Direct::with_ses(&["VO::SITE::A", "B", "C"]).await;
     catalogue.user("alice").await;
     let mut files = Vec::new();

@@ -28,7 +28,7 @@ use exacat_testkit::settings;
 
 /// A clock that advances by a millisecond at each reading.
 #[derive(Default)]
-pub struct Ticking(AtomicU64);
+pub(crate) struct Ticking(AtomicU64);
 
 impl Clock for Ticking {
     fn now(&self) -> TimeMs {
@@ -38,7 +38,7 @@ impl Clock for Ticking {
 
 /// Fault of a call that writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// No fault.
     None,
     /// From this call on nothing is done.
@@ -50,7 +50,7 @@ pub enum Fault {
 }
 
 /// A catalogue and its administrator.
-pub struct Direct {
+pub(crate) struct Direct {
     catalogue: Arc<Catalogue>,
     admin: Caller,
     /// Number of calls that write so far.
@@ -59,12 +59,12 @@ pub struct Direct {
 }
 
 impl Direct {
-    pub async fn new() -> Arc<Direct> {
+    pub(crate) async fn new() -> Arc<Direct> {
         Direct::on(Timelines::new(TimelineId([1; 16]))).await
     }
 
     /// Makes a catalogue with these timelines.
-    pub async fn on(timelines: Timelines) -> Arc<Direct> {
+    pub(crate) async fn on(timelines: Timelines) -> Arc<Direct> {
         let clock: Arc<dyn Clock> = Arc::new(Ticking(AtomicU64::new(0)));
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Arc::clone(&clock)).on_timelines(timelines));
         let Some((Record::User(admin), _)) = store.record(RecordKey::User(UserId::ADMIN)).await.unwrap()
@@ -81,7 +81,7 @@ impl Direct {
     }
 
     /// Makes a catalogue with these SEs registered, each with its own prefix.
-    pub async fn with_ses(names: &[&str]) -> Arc<Direct> {
+    pub(crate) async fn with_ses(names: &[&str]) -> Arc<Direct> {
         let direct = Direct::new().await;
         for name in names {
             direct.se(name, &format!("root://{}//store", name.to_lowercase().replace(':', "-"))).await;
@@ -89,22 +89,22 @@ impl Direct {
         direct
     }
 
-    pub async fn se(&self, name: &str, prefix: &str) {
+    pub(crate) async fn se(&self, name: &str, prefix: &str) {
         let settings = SeSettings { prefix: Some(prefix.to_owned()), only_new: true, ..settings::se(name) };
         self.ask(Operation::SeSet(settings)).await;
     }
 
-    pub async fn user(&self, name: &str) {
+    pub(crate) async fn user(&self, name: &str) {
         let settings = UserSettings { only_new: true, ..settings::user(name) };
         self.ask(Operation::UserSet(Box::new(settings))).await;
     }
 
     /// Returns the store.
-    pub fn store(&self) -> &Arc<dyn Store> {
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
         self.catalogue.store()
     }
 
-    pub fn set_fault(&self, fault: Fault) {
+    pub(crate) fn set_fault(&self, fault: Fault) {
         *self.fault.lock() = fault;
         self.writes.store(0, Ordering::SeqCst);
     }
@@ -115,7 +115,7 @@ impl Direct {
     }
 
     /// Carries out an operation that must succeed.
-    pub async fn ask(&self, operation: Operation) -> Answer {
+    pub(crate) async fn ask(&self, operation: Operation) -> Answer {
         let answer =
             self.execute(operation.clone()).await.unwrap_or_else(|error| panic!("{error} of {operation:?}"));
         if let Answer::EachDone(items) = &answer {
@@ -124,7 +124,7 @@ impl Direct {
         answer
     }
 
-    pub async fn stat(&self, path: &str) -> Result<Stat, Error> {
+    pub(crate) async fn stat(&self, path: &str) -> Result<Stat, Error> {
         match self.ask(Operation::Stat { lfns: vec![lfn(path)], follow: false }).await {
             Answer::Stats(mut stats) => stats.remove(0),
             other => panic!("{other:?}"),
@@ -132,11 +132,11 @@ impl Direct {
     }
 
     /// Returns everything in it, as a full export.
-    pub async fn dump(&self) -> String {
+    pub(crate) async fn dump(&self) -> String {
         self.export(&ExportOptions::default()).await.0
     }
 
-    pub async fn export(&self, options: &ExportOptions) -> (String, ExportReport) {
+    pub(crate) async fn export(&self, options: &ExportOptions) -> (String, ExportReport) {
         let shared = Shared::default();
         let report = export(self, Box::new(shared.clone()), options, |_| {}).await.unwrap();
         (shared.text(), report)
@@ -144,7 +144,7 @@ impl Direct {
 
     /// Returns everything but the parts that differ from run to run: times, and GUIDs that the
     /// catalogue made up.
-    pub async fn dump_given(&self) -> String {
+    pub(crate) async fn dump_given(&self) -> String {
         let columns = "kind,lfn,size,checksum,owner,group,mode,job,replicas,tags,target";
         let options = ExportOptions { columns: Some(columns_of(columns)), ..ExportOptions::default() };
         // Members are in the order of their GUIDs.
@@ -155,7 +155,7 @@ impl Direct {
     }
 
     /// Checks that the counters and indices are right.
-    pub async fn check(&self) {
+    pub(crate) async fn check(&self) {
         match self.ask(Operation::Fsck).await {
             Answer::Fsck(audit) => assert_eq!(audit.findings, []),
             other => panic!("{other:?}"),
@@ -192,10 +192,10 @@ impl exacat_exchange::Catalogue for Direct {
 
 /// A writer whose content a test can read.
 #[derive(Clone, Default)]
-pub struct Shared(Arc<parking_lot::Mutex<Vec<u8>>>);
+pub(crate) struct Shared(Arc<parking_lot::Mutex<Vec<u8>>>);
 
 impl Shared {
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8(self.0.lock().clone()).unwrap()
     }
 }
@@ -210,27 +210,27 @@ impl std::io::Write for Shared {
     }
 }
 
-pub fn lfn(text: &str) -> Lfn {
+pub(crate) fn lfn(text: &str) -> Lfn {
     Lfn::parse(text).unwrap()
 }
 
-pub fn se_name(text: &str) -> SeName {
+pub(crate) fn se_name(text: &str) -> SeName {
     SeName::parse(text).unwrap()
 }
 
-pub fn columns_of(text: &str) -> Vec<exacat_exchange::columns::Role> {
+pub(crate) fn columns_of(text: &str) -> Vec<exacat_exchange::columns::Role> {
     text.split(',').map(|name| exacat_exchange::columns::Role::parse(name).unwrap()).collect()
 }
 
 /// A directory with a listing and its reject file.
-pub struct Desk {
+pub(crate) struct Desk {
     pub directory: tempfile::TempDir,
     pub listing: PathBuf,
     pub rejects: PathBuf,
 }
 
 impl Desk {
-    pub fn new(name: &str, content: impl AsRef<[u8]>) -> Desk {
+    pub(crate) fn new(name: &str, content: impl AsRef<[u8]>) -> Desk {
         let directory = tempfile::tempdir().unwrap();
         let listing = directory.path().join(name);
         std::fs::write(&listing, content).unwrap();
@@ -239,17 +239,17 @@ impl Desk {
     }
 
     /// Makes options with a reject file.
-    pub fn options(&self, change: impl FnOnce(&mut ImportOptions)) -> ImportOptions {
+    pub(crate) fn options(&self, change: impl FnOnce(&mut ImportOptions)) -> ImportOptions {
         let mut options = ImportOptions { rejects: Some(self.rejects.clone()), ..ImportOptions::default() };
         change(&mut options);
         options
     }
 
-    pub async fn import(&self, catalogue: &Arc<Direct>, options: &ImportOptions) -> ImportReport {
+    pub(crate) async fn import(&self, catalogue: &Arc<Direct>, options: &ImportOptions) -> ImportReport {
         self.try_import(catalogue, options).await.unwrap()
     }
 
-    pub async fn try_import(
+    pub(crate) async fn try_import(
         &self,
         catalogue: &Arc<Direct>,
         options: &ImportOptions,
@@ -257,12 +257,12 @@ impl Desk {
         import(Arc::clone(catalogue), &self.listing, options, |_| {}).await
     }
 
-    pub async fn verify(&self, catalogue: &Arc<Direct>, options: &ImportOptions) -> VerifyReport {
+    pub(crate) async fn verify(&self, catalogue: &Arc<Direct>, options: &ImportOptions) -> VerifyReport {
         verify(Arc::clone(catalogue), &self.listing, &options.listing, None, |_| {}).await.unwrap()
     }
 
     /// Returns `line reason` of each reject, in the order of the file.
-    pub fn rejected(&self) -> Vec<String> {
+    pub(crate) fn rejected(&self) -> Vec<String> {
         let text = std::fs::read_to_string(&self.rejects).unwrap();
         let rows = text.lines().skip(1).map(|line| {
             let fields: Vec<&str> = line.split('\t').collect();
@@ -272,22 +272,22 @@ impl Desk {
         rows.collect()
     }
 
-    pub fn state(&self) -> PathBuf {
+    pub(crate) fn state(&self) -> PathBuf {
         exacat_exchange::resume::state_beside(&self.listing)
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 }
 
 /// Turns the state file off.
-pub fn no_state(options: &mut ImportOptions) {
+pub(crate) fn no_state(options: &mut ImportOptions) {
     options.state = StateAt::Nowhere;
 }
 
 /// Returns the path of a real listing.
-pub fn real_data(name: &str) -> PathBuf {
+pub(crate) fn real_data(name: &str) -> PathBuf {
     let directory = match std::env::var_os("EXACAT_REAL_DATA") {
         Some(path) => PathBuf::from(path),
         None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
@@ -299,7 +299,7 @@ pub fn real_data(name: &str) -> PathBuf {
 
 /// Compares long texts, and shows only the first lines that differ.
 #[track_caller]
-pub fn assert_same_lines(found: &str, wanted: &str, about: &dyn std::fmt::Debug) {
+pub(crate) fn assert_same_lines(found: &str, wanted: &str, about: &dyn std::fmt::Debug) {
     if found == wanted {
         return;
     }

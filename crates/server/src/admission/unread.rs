@@ -22,7 +22,7 @@ pub(crate) struct Unread {
 
 impl Unread {
     /// Starts with no unread answers.
-    pub fn new(admission: &Admission) -> Self {
+    pub(crate) fn new(admission: &Admission) -> Self {
         Unread {
             all: Arc::clone(&admission.unread_bytes),
             own: Arc::new(Semaphore::new(1)),
@@ -33,7 +33,7 @@ impl Unread {
     /// Waits for room for a part of about so many bytes. If others use up the shared bytes, a small
     /// part gets room once the client has read the connection's previous small part. Room ends with
     /// the connection, which drops its unread parts.
-    pub async fn room(&self, bytes: usize) -> Room {
+    pub(crate) async fn room(&self, bytes: usize) -> Room {
         match self.shared(bytes) {
             Some(held) => Room(Where::Shared { held }),
             None => Room(Where::Own { _place: Arc::clone(&self.own).acquire_owned().await.ok() }),
@@ -41,12 +41,12 @@ impl Unread {
     }
 
     /// Takes room among the shared bytes, if there is any.
-    pub fn shared(&self, bytes: usize) -> Option<Held> {
+    pub(crate) fn shared(&self, bytes: usize) -> Option<Held> {
         self.all.take(bytes)
     }
 
     /// Limits the operation's page to `items`, or to a small page if `is_small`.
-    pub fn paged(&self, operation: Operation, items: u32, is_small: bool) -> Operation {
+    pub(crate) fn paged(&self, operation: Operation, items: u32, is_small: bool) -> Operation {
         with_limit(operation, if is_small { items.min(self.small_items) } else { items })
     }
 }
@@ -63,12 +63,12 @@ enum Where {
 
 impl Room {
     /// True if there is room for a small part only.
-    pub fn is_small(&self) -> bool {
+    pub(crate) fn is_small(&self) -> bool {
         matches!(self.0, Where::Own { .. })
     }
 
     /// Corrects the size of the part to `bytes`.
-    pub fn turned_out(&mut self, bytes: usize) {
+    pub(crate) fn turned_out(&mut self, bytes: usize) {
         if let Where::Shared { held } = &mut self.0 {
             held.turned_out(bytes);
         }

@@ -80,7 +80,7 @@ pub(crate) struct Session {
 
 impl Session {
     /// Connects and logs in.
-    pub async fn begin(target: &Target<'_>) -> Outcome<Self> {
+    pub(crate) async fn begin(target: &Target<'_>) -> Outcome<Self> {
         let host = target.host.trim_start_matches('[').trim_end_matches(']');
         let refused = |error: std::io::Error| failed(format!("{}: {error}", target.address()));
         let connecting = in_time(ANSWER_TIME, TcpStream::connect((host, target.port)));
@@ -169,12 +169,12 @@ impl Session {
     }
 
     /// Sends a request, and repeats it while the data server asks to wait.
-    pub async fn ask(&mut self, kind: u16, body: [u8; 16], carried: &[u8]) -> Outcome<Reply> {
+    pub(crate) async fn ask(&mut self, kind: u16, body: [u8; 16], carried: &[u8]) -> Outcome<Reply> {
         self.ask_for(ANSWER_TIME, kind, body, carried).await
     }
 
     /// Sends a request whose answer may take `time`, and reminds the data server of it meanwhile.
-    pub async fn ask_for(
+    pub(crate) async fn ask_for(
         &mut self,
         time: Duration,
         kind: u16,
@@ -225,7 +225,7 @@ impl Session {
         }
     }
 
-    pub async fn done(&mut self, kind: u16, body: [u8; 16], carried: &[u8]) -> Outcome<Vec<u8>> {
+    pub(crate) async fn done(&mut self, kind: u16, body: [u8; 16], carried: &[u8]) -> Outcome<Vec<u8>> {
         self.ask(kind, body, carried).await?.map_err(|(number, why)| failed(format!("{why} ({number})")))
     }
 }

@@ -22,7 +22,7 @@ pub(crate) struct Target<'a> {
 
 impl<'a> Target<'a> {
     /// Parses a PFN; none if it is of another protocol.
-    pub fn parse(pfn: &'a str) -> Option<Self> {
+    pub(crate) fn parse(pfn: &'a str) -> Option<Self> {
         let (scheme, rest) = pfn.split_once("://")?;
         let secure = match scheme {
             "root" | "xroot" => false,
@@ -48,17 +48,17 @@ impl<'a> Target<'a> {
     }
 
     /// True if the file has the same name there as here, so that any client can follow.
-    pub fn is_at(&self, lfn: &Lfn) -> bool {
+    pub(crate) fn is_at(&self, lfn: &Lfn) -> bool {
         !self.secure && Lfn::parse(self.path).is_ok_and(|path| path == *lfn)
     }
 
     /// Returns `HOST:PORT`.
-    pub fn address(&self) -> String {
+    pub(crate) fn address(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
 
     /// Returns the URL, with these fields after its `?`.
-    pub fn url(&self, fields: &str) -> String {
+    pub(crate) fn url(&self, fields: &str) -> String {
         let scheme = if self.secure { "roots" } else { "root" };
         let Target { host, port, path, .. } = self;
         let fields = self.with(fields);
@@ -67,7 +67,7 @@ impl<'a> Target<'a> {
     }
 
     /// Returns the fields of the PFN and these.
-    pub fn with(&self, fields: &str) -> String {
+    pub(crate) fn with(&self, fields: &str) -> String {
         match (self.fields.is_empty(), fields.is_empty()) {
             (true, _) => fields.to_owned(),
             (false, true) => self.fields.to_owned(),

@@ -106,7 +106,7 @@ async fn in_time<T>(time: Duration, work: impl Future<Output = Outcome<T>>) -> O
 
 impl WebClient {
     /// Makes a client; refuses a named file of authorities that cannot be read.
-    pub fn new(ca: Option<&Path>) -> Result<Arc<Self>> {
+    pub(crate) fn new(ca: Option<&Path>) -> Result<Arc<Self>> {
         let known = match ca {
             Some(path) => Some((Instant::now(), crate::tls::connector(Some(path))?)),
             None => None,
@@ -127,7 +127,7 @@ impl WebClient {
     }
 
     /// Returns size and validators of a file; none if there is no such file.
-    pub async fn stat(&self, file: &WebFile, headers: &HeaderMap) -> Outcome<Option<WebStat>> {
+    pub(crate) async fn stat(&self, file: &WebFile, headers: &HeaderMap) -> Outcome<Option<WebStat>> {
         let told = in_time(ANSWER_TIME, self.ask("HEAD", file, headers, Bytes::new())).await?;
         if matches!(told.status, StatusCode::NOT_FOUND | StatusCode::GONE) {
             return Ok(None);
@@ -144,7 +144,7 @@ impl WebClient {
     }
 
     /// Returns a checksum of a file; none if the storage element has none of that kind.
-    pub async fn checksum(
+    pub(crate) async fn checksum(
         &self,
         file: &WebFile,
         headers: &HeaderMap,
@@ -169,7 +169,7 @@ impl WebClient {
 
     /// Says whether a file can be opened for reading. An XRootD server denies that while a client
     /// has it open for writing.
-    pub async fn is_closed(&self, file: &WebFile, size: u64) -> Outcome<bool> {
+    pub(crate) async fn is_closed(&self, file: &WebFile, size: u64) -> Outcome<bool> {
         let mut headers = HeaderMap::new();
         // No range is in an empty file.
         if size > 0 {
@@ -180,7 +180,7 @@ impl WebClient {
     }
 
     /// Reads a file of `size` bytes.
-    pub async fn read(&self, file: &WebFile, size: u64) -> Outcome<Vec<u8>> {
+    pub(crate) async fn read(&self, file: &WebFile, size: u64) -> Outcome<Vec<u8>> {
         let told = in_time(ANSWER_TIME, self.ask("GET", file, &HeaderMap::new(), Bytes::new())).await?;
         if told.status != StatusCode::OK {
             return Err(refusal("GET", told).await);
@@ -194,14 +194,14 @@ impl WebClient {
     }
 
     /// Writes a new file.
-    pub async fn write(&self, file: &WebFile, content: Bytes) -> Outcome<()> {
+    pub(crate) async fn write(&self, file: &WebFile, content: Bytes) -> Outcome<()> {
         let told = self.ask("PUT", file, &HeaderMap::new(), content).await?;
         if told.status.is_success() { Ok(()) } else { Err(refusal("PUT", told).await) }
     }
 
     /// Makes a directory and those above it, if they are missing. A storage element that needs none may
     /// refuse.
-    pub async fn make_directory(&self, file: &WebFile) {
+    pub(crate) async fn make_directory(&self, file: &WebFile) {
         match in_time(ANSWER_TIME, self.ask("MKCOL", file, &HeaderMap::new(), Bytes::new())).await {
             Ok(told) => tracing::debug!(status = told.status.as_u16(), "a directory on a storage element"),
             Err(why) => tracing::debug!(why, "a directory on a storage element was not made"),
@@ -210,7 +210,7 @@ impl WebClient {
 
     /// Tells a storage element to copy a file from or to another one, as `headers` say. Sends its
     /// performance markers, and ends the copy if nobody wants them.
-    pub async fn copy(
+    pub(crate) async fn copy(
         &self,
         file: &WebFile,
         headers: &HeaderMap,

@@ -66,7 +66,7 @@ pub(super) struct Keys {
 
 impl Keys {
     /// Loads the keys in a directory; makes the first one.
-    pub fn open(directory: PathBuf, clock: Arc<dyn Clock>) -> Result<Self> {
+    pub(crate) fn open(directory: PathBuf, clock: Arc<dyn Clock>) -> Result<Self> {
         let unreadable = |error: std::io::Error| failed("read", &directory, &error);
         let mut keys = Vec::new();
         for entry in std::fs::read_dir(&directory).map_err(unreadable)? {
@@ -119,7 +119,7 @@ impl Keys {
     }
 
     /// Returns a signed token of these claims, in the format of RFC 7515.
-    pub fn sign(&self, claims: &Value) -> Result<String> {
+    pub(crate) fn sign(&self, claims: &Value) -> Result<String> {
         let key = self.current()?;
         let header = json!({"alg": "ES256", "kid": key.name(), "typ": "JWT"});
         let encode = |value: &Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
@@ -132,7 +132,7 @@ impl Keys {
     }
 
     /// Returns the claims of a token that we signed; none for any other.
-    pub fn check(&self, token: &str) -> Option<Value> {
+    pub(crate) fn check(&self, token: &str) -> Option<Value> {
         let (signed, signature) = token.rsplit_once('.')?;
         let (header, claims) = signed.split_once('.')?;
         let decode = |text: &str| BASE64_URL_SAFE_NO_PAD.decode(text).ok();
@@ -148,7 +148,7 @@ impl Keys {
     }
 
     /// Returns the public keys, in the format of RFC 7517.
-    pub fn public(&self) -> Result<Value> {
+    pub(crate) fn public(&self) -> Result<Value> {
         self.take_turns()?;
         let keys = self.keys.lock();
         let one = |key: &Arc<Key>| {

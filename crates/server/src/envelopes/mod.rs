@@ -33,7 +33,7 @@ pub(crate) struct Envelopes {
 impl Envelopes {
     /// Opens the issuer with the keys in a directory. Envelopes name `address` as their issuer if
     /// the settings have none.
-    pub fn open(
+    pub(crate) fn open(
         place: PathBuf,
         clock: Arc<dyn Clock>,
         settings: &EnvelopeSettings,
@@ -45,18 +45,18 @@ impl Envelopes {
     }
 
     /// Seals an envelope for `user`.
-    pub fn seal(&self, user: &str, access: Access, of: &Subject<'_>) -> Result<String> {
+    pub(crate) fn seal(&self, user: &str, access: Access, of: &Subject<'_>) -> Result<String> {
         let (issuer, now, seconds) = (self.issuer.as_str(), self.clock.now(), self.seconds);
         seal(&self.keys, Issue { issuer, user, now, seconds }, access, of)
     }
 
     /// Opens an envelope for writing that this issuer sealed; none for any other.
-    pub fn open_written(&self, text: &str) -> Option<Sealed> {
+    pub(crate) fn open_written(&self, text: &str) -> Option<Sealed> {
         open_written(&self.keys, text)
     }
 
     /// Returns the JSON document at a well-known path; none for other paths.
-    pub fn published(&self, path: &str) -> Option<Result<String>> {
+    pub(crate) fn published(&self, path: &str) -> Option<Result<String>> {
         match path {
             KEYS => Some(self.keys.public().map(|keys| keys.to_string())),
             CONFIGURATION => {

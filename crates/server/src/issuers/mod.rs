@@ -94,12 +94,12 @@ pub(crate) fn is_foreign(token: &str) -> bool {
 
 impl Issuers {
     /// Makes the issuers of a file, which may be missing.
-    pub fn new(path: PathBuf) -> Arc<Self> {
+    pub(crate) fn new(path: PathBuf) -> Arc<Self> {
         Arc::new(Issuers { path, configured: Mutex::default(), proofs: Mutex::default() })
     }
 
     /// Returns the caller that a token proves: an account, bounded by the token's grants.
-    pub async fn caller(&self, catalogue: &Catalogue, token: &str) -> Result<(Caller, Trust)> {
+    pub(crate) async fn caller(&self, catalogue: &Catalogue, token: &str) -> Result<(Caller, Trust)> {
         let Proof { issuer, verified, .. } = self.proof(token, catalogue.now()).await?;
         let subject = format!("{SUBJECT_PREFIX}{}#{}", issuer.rules.url, verified.subject);
         let caller = match (catalogue.caller_of_subject(&subject).await, issuer.settings.account()?) {
@@ -115,7 +115,7 @@ impl Issuers {
     }
 
     /// Says whether the issuer of a token is still configured, with the same settings.
-    pub fn trusts(&self, trust: &Trust) -> bool {
+    pub(crate) fn trusts(&self, trust: &Trust) -> bool {
         self.configured().is_ok_and(|all| all.iter().any(|issuer| Arc::ptr_eq(issuer, &trust.0)))
     }
 

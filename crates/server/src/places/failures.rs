@@ -23,7 +23,7 @@ pub(super) struct Failures {
 }
 
 impl Failures {
-    pub fn add(&self, se: SeNumber, client: IpAddr, now: Instant) {
+    pub(crate) fn add(&self, se: SeNumber, client: IpAddr, now: Instant) {
         let mut all = self.last.lock();
         let last = all.entry(se).or_default();
         let said = last.iter().any(|(when, who)| *who == client && now.duration_since(*when) < SAME);
@@ -42,7 +42,7 @@ impl Failures {
         }
     }
 
-    pub fn are_many(&self, se: SeNumber, now: Instant) -> bool {
+    pub(crate) fn are_many(&self, se: SeNumber, now: Instant) -> bool {
         self.last.lock().get(&se).is_some_and(|last| Self::many(last, now))
     }
 

@@ -23,22 +23,22 @@ pub(crate) struct Places {
 
 impl Places {
     /// Opens a file with the sites of networks.
-    pub fn open(networks: Option<PathBuf>) -> Result<Arc<Self>> {
+    pub(crate) fn open(networks: Option<PathBuf>) -> Result<Arc<Self>> {
         Ok(Arc::new(Places { networks: Networks::open(networks)?, failures: Failures::default() }))
     }
 
     /// Returns the site of a client, if its network is known.
-    pub fn site_of(&self, client: IpAddr) -> Option<AccountName> {
+    pub(crate) fn site_of(&self, client: IpAddr) -> Option<AccountName> {
         self.networks.site_of(client, Instant::now())
     }
 
     /// Records that a client could not read from a storage element.
-    pub fn failed(&self, se: SeNumber, client: IpAddr) {
+    pub(crate) fn failed(&self, se: SeNumber, client: IpAddr) {
         self.failures.add(se, client, Instant::now());
     }
 
     /// True if so many clients failed there lately that others should try elsewhere first.
-    pub fn is_doubtful(&self, se: SeNumber) -> bool {
+    pub(crate) fn is_doubtful(&self, se: SeNumber) -> bool {
         self.failures.are_many(se, Instant::now())
     }
 }

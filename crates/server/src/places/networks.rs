@@ -128,7 +128,7 @@ pub(super) struct Networks {
 }
 
 impl Networks {
-    pub fn open(path: Option<PathBuf>) -> Result<Self> {
+    pub(crate) fn open(path: Option<PathBuf>) -> Result<Self> {
         let mut state = NetworkTable { table: Arc::default(), checked_at: Instant::now(), changed: None };
         if let Some(path) = &path {
             state.changed = changed(path);
@@ -137,7 +137,7 @@ impl Networks {
         Ok(Networks { path, state: Mutex::new(state) })
     }
 
-    pub fn site_of(&self, client: IpAddr, now: Instant) -> Option<AccountName> {
+    pub(crate) fn site_of(&self, client: IpAddr, now: Instant) -> Option<AccountName> {
         let table = self.table(now);
         table.iter().find(|(network, _)| network.contains(client)).map(|(_, site)| site.clone())
     }

@@ -64,7 +64,11 @@ impl Uploads {
 
     /// Checks the uploads that a listing of a directory may include: those in it, and those below
     /// missing directories in it.
-    pub async fn before_listing(self: &Arc<Self>, requester: &Requester, directory: &Lfn) -> Result<()> {
+    pub(crate) async fn before_listing(
+        self: &Arc<Self>,
+        requester: &Requester,
+        directory: &Lfn,
+    ) -> Result<()> {
         let child = |lfn: &Lfn| Lfn::from_names(lfn.components().take(directory.depth() + 1));
         let (mut due, deeper): (Vec<Arc<Pending>>, Vec<_>) = self
             .below(directory)

@@ -64,7 +64,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    pub fn at(place: PathBuf) -> Self {
+    pub(crate) fn at(place: PathBuf) -> Self {
         Kept { place }
     }
 
@@ -73,17 +73,17 @@ impl Kept {
     }
 
     /// Stores one, in place of another with the same GUID.
-    pub fn put(&self, written: &Written) -> Result<()> {
+    pub(crate) fn put(&self, written: &Written) -> Result<()> {
         write_private(&self.path(written.guid), format!("{:#}\n", written.to_json()).as_bytes())
     }
 
     /// Removes one, which may be missing.
-    pub fn forget(&self, guid: Guid) -> Result<()> {
+    pub(crate) fn forget(&self, guid: Guid) -> Result<()> {
         remove(&self.path(guid))
     }
 
     /// Returns all stored uploads.
-    pub fn all(&self) -> Result<Vec<Written>> {
+    pub(crate) fn all(&self) -> Result<Vec<Written>> {
         let files = std::fs::read_dir(&self.place).map_err(|error| failed("list", &self.place, &error))?;
         let mut all = Vec::new();
         for file in files {

@@ -163,7 +163,7 @@ pub(crate) struct Uploads {
 
 impl Uploads {
     /// Loads the uploads stored in a directory.
-    pub fn open(service: Arc<Service>, context: VisitContext, place: PathBuf) -> Result<Arc<Self>> {
+    pub(crate) fn open(service: Arc<Service>, context: VisitContext, place: PathBuf) -> Result<Arc<Self>> {
         let kept = Arc::new(Kept::at(place));
         let mut index = PendingUploads::default();
         for written in kept.all()? {
@@ -180,13 +180,13 @@ impl Uploads {
     }
 
     /// Refuses an upload beyond the limit.
-    pub fn check_room(&self) -> Result<()> {
+    pub(crate) fn check_room(&self) -> Result<()> {
         let many = self.index.lock().by_guid.len() >= self.service.limits.xrootd_uploads_max;
         if many { Err(busy("files being written by this protocol")) } else { Ok(()) }
     }
 
     /// Starts to track an upload, in place of an older one with its GUID.
-    pub async fn add(&self, written: Written) -> Result<()> {
+    pub(crate) async fn add(&self, written: Written) -> Result<()> {
         self.check_room()?;
         let (kept, keep) = (Arc::clone(&self.kept), written.clone());
         on_disk(move || kept.put(&keep)).await?;
@@ -197,7 +197,7 @@ impl Uploads {
     }
 
     /// Visits uploads when due, until the server stops.
-    pub async fn work(self: Arc<Self>, alive: mpsc::Sender<()>) {
+    pub(crate) async fn work(self: Arc<Self>, alive: mpsc::Sender<()>) {
         let stopping = self.service.reached(Phase::Stopping);
         tokio::pin!(stopping);
         let mut visits = JoinSet::new();

@@ -12,19 +12,19 @@ use tokio_rustls::client::TlsStream;
 use crate::web::PATIENCE;
 use crate::world::World;
 
-pub const DATA: u8 = 0;
-pub const HEADERS: u8 = 1;
-pub const RST_STREAM: u8 = 3;
-pub const SETTINGS: u8 = 4;
-pub const PING: u8 = 6;
-pub const CONTINUATION: u8 = 9;
-pub const END_STREAM: u8 = 1;
-pub const END_HEADERS: u8 = 4;
+pub(crate) const DATA: u8 = 0;
+pub(crate) const HEADERS: u8 = 1;
+pub(crate) const RST_STREAM: u8 = 3;
+pub(crate) const SETTINGS: u8 = 4;
+pub(crate) const PING: u8 = 6;
+pub(crate) const CONTINUATION: u8 = 9;
+pub(crate) const END_STREAM: u8 = 1;
+pub(crate) const END_HEADERS: u8 = 4;
 /// Number of the setting of windows of new streams.
 const INITIAL_WINDOW_SIZE: u8 = 4;
 
 /// Returns the bytes of a frame.
-pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = (payload.len() as u32).to_be_bytes();
     let mut bytes = vec![length[1], length[2], length[3], kind, flags];
     bytes.extend_from_slice(&stream.to_be_bytes());
@@ -33,7 +33,7 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 /// Returns a header, as a literal that no table keeps.
-pub fn header(name: &str, value: &str) -> Vec<u8> {
+pub(crate) fn header(name: &str, value: &str) -> Vec<u8> {
     let mut bytes = vec![0];
     for text in [name, value] {
         assert!(text.len() < 127);
@@ -44,14 +44,14 @@ pub fn header(name: &str, value: &str) -> Vec<u8> {
 }
 
 /// A connection.
-pub struct Http2 {
+pub(crate) struct Http2 {
     pub stream: TlsStream<TcpStream>,
     token: String,
 }
 
 impl Http2 {
     /// Connects as the administrator, with windows of so many bytes for answers.
-    pub async fn admin(world: &World, window: u32) -> Self {
+    pub(crate) async fn admin(world: &World, window: u32) -> Self {
         let token = world.token("admin", 3600).await.1;
         let mut roots = rustls::RootCertStore::empty();
         let file = world.data().join("server.crt");
@@ -80,13 +80,13 @@ impl Http2 {
         http2
     }
 
-    pub async fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+    pub(crate) async fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         self.stream.write_all(bytes).await?;
         self.stream.flush().await
     }
 
     /// Returns the headers of a request.
-    pub fn head(&self, path: &str, accept: &str) -> Vec<u8> {
+    pub(crate) fn head(&self, path: &str, accept: &str) -> Vec<u8> {
         let token = format!("Bearer {}", self.token);
         [
             (":method", "GET"),
@@ -101,13 +101,13 @@ impl Http2 {
     }
 
     /// Sends a request.
-    pub async fn get(&mut self, stream: u32, path: &str, accept: &str) {
+    pub(crate) async fn get(&mut self, stream: u32, path: &str, accept: &str) {
         let head = self.head(path, accept);
         self.send(&frame(HEADERS, END_HEADERS | END_STREAM, stream, &head)).await.unwrap();
     }
 
     /// Reads a frame: its type, flags, stream and payload; none at the end.
-    pub async fn frame(&mut self) -> Option<(u8, u8, u32, Vec<u8>)> {
+    pub(crate) async fn frame(&mut self) -> Option<(u8, u8, u32, Vec<u8>)> {
         let read = async {
             let mut head = [0; 9];
             self.stream.read_exact(&mut head).await.ok()?;
@@ -120,7 +120,7 @@ impl Http2 {
     }
 
     /// Reads the body of an answer.
-    pub async fn body(&mut self, of: u32) -> Vec<u8> {
+    pub(crate) async fn body(&mut self, of: u32) -> Vec<u8> {
         let mut body = Vec::new();
         loop {
             let (kind, flags, stream, payload) = self.frame().await.expect("an answer");
@@ -134,7 +134,7 @@ impl Http2 {
     }
 
     /// True if the server closes the connection.
-    pub async fn is_closed(&mut self) -> bool {
+    pub(crate) async fn is_closed(&mut self) -> bool {
         while self.frame().await.is_some() {}
         true
     }

@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 
 /// The behaviour of storage elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Manner {
+pub(crate) enum Manner {
     /// Correct.
     #[default]
     Good,
@@ -37,14 +37,14 @@ pub enum Manner {
 
 /// A request that a storage element got.
 #[derive(Clone, Debug)]
-pub struct Got {
+pub(crate) struct Got {
     pub method: String,
     pub port: u16,
     pub headers: HeaderMap,
 }
 
 #[derive(Default)]
-pub struct State {
+pub(crate) struct State {
     /// Contents by port and path.
     pub files: HashMap<(u16, String), Vec<u8>>,
     pub manner: Manner,
@@ -53,7 +53,7 @@ pub struct State {
 
 /// Two storage elements with one state.
 #[derive(Clone)]
-pub struct Stores {
+pub(crate) struct Stores {
     pub ports: [u16; 2],
     pub state: Arc<Mutex<State>>,
 }
@@ -61,7 +61,7 @@ pub struct Stores {
 type Body = BoxBody<Bytes, Infallible>;
 
 impl Stores {
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let state = Arc::new(Mutex::new(State::default()));
         let mut ports = [0; 2];
         for port in &mut ports {
@@ -86,27 +86,27 @@ impl Stores {
         Stores { ports, state }
     }
 
-    pub fn behave(&self, manner: Manner) {
+    pub(crate) fn behave(&self, manner: Manner) {
         self.state.lock().manner = manner;
     }
 
-    pub fn hold(&self, url: &str, content: &[u8]) {
+    pub(crate) fn hold(&self, url: &str, content: &[u8]) {
         self.state.lock().files.insert(place(url), content.to_vec());
     }
 
-    pub fn content(&self, url: &str) -> Option<Vec<u8>> {
+    pub(crate) fn content(&self, url: &str) -> Option<Vec<u8>> {
         self.state.lock().files.get(&place(url)).cloned()
     }
 
     /// Returns the last request of a method.
-    pub fn last(&self, method: &str) -> Got {
+    pub(crate) fn last(&self, method: &str) -> Got {
         let state = self.state.lock();
         state.got.iter().rev().find(|got| got.method == method).unwrap().clone()
     }
 }
 
 /// Returns port and path of a URL.
-pub fn place(url: &str) -> (u16, String) {
+pub(crate) fn place(url: &str) -> (u16, String) {
     let (_, rest) = url.split_once("://").unwrap();
     let (host, path) = rest.split_at(rest.find('/').unwrap());
     let path = path.split('?').next().unwrap();

@@ -11,37 +11,37 @@ use tokio::net::TcpStream;
 use crate::world::World;
 
 /// Longest wait for an answer.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An answer.
 #[derive(Debug)]
-pub struct Answer {
+pub(crate) struct Answer {
     pub status: u16,
     pub headers: BTreeMap<String, String>,
     pub body: Vec<u8>,
 }
 
 impl Answer {
-    pub fn header(&self, name: &str) -> &str {
+    pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", String::as_str)
     }
 
-    pub fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.body).unwrap()
     }
 
     /// Returns the body, one JSON document.
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
     }
 
     /// Returns the body, JSON lines.
-    pub fn lines(&self) -> Vec<Value> {
+    pub(crate) fn lines(&self) -> Vec<Value> {
         self.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     /// Returns the kind of error of a problem document.
-    pub fn kind(&self) -> String {
+    pub(crate) fn kind(&self) -> String {
         assert_eq!(self.header("content-type"), "application/problem+json", "{self:?}");
         let problem = self.json();
         assert_eq!(problem["status"], self.status, "{problem}");
@@ -52,7 +52,7 @@ impl Answer {
 }
 
 /// A connection.
-pub struct Web {
+pub(crate) struct Web {
     pub stream: TcpStream,
     pub token: Option<String>,
     /// Bytes that were read beyond the last answer.
@@ -61,16 +61,16 @@ pub struct Web {
 
 impl Web {
     /// Connects without credentials.
-    pub async fn anonymous(world: &World) -> Self {
+    pub(crate) async fn anonymous(world: &World) -> Self {
         Self::at(world.server.addresses.http.unwrap()).await
     }
 
-    pub async fn at(address: SocketAddr) -> Self {
+    pub(crate) async fn at(address: SocketAddr) -> Self {
         Web { stream: TcpStream::connect(address).await.unwrap(), token: None, rest: Vec::new() }
     }
 
     /// Connects as the administrator, with little space for answers that are not read.
-    pub async fn lazy(world: &World) -> Self {
+    pub(crate) async fn lazy(world: &World) -> Self {
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(8 << 10).unwrap();
         let stream = socket.connect(world.server.addresses.http.unwrap()).await.unwrap();
@@ -78,24 +78,24 @@ impl Web {
     }
 
     /// Connects as the administrator.
-    pub async fn admin(world: &World) -> Self {
+    pub(crate) async fn admin(world: &World) -> Self {
         let token = world.token("admin", 3600).await.1;
         Web { token: Some(token), ..Self::anonymous(world).await }
     }
 
     /// Connects as a new user.
-    pub async fn user(world: &World, name: &str) -> Self {
+    pub(crate) async fn user(world: &World, name: &str) -> Self {
         let token = world.new_user(name).await;
         Web { token: Some(token), ..Self::anonymous(world).await }
     }
 
     /// Sends bytes.
-    pub async fn send(&mut self, bytes: &[u8]) {
+    pub(crate) async fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).await.unwrap();
     }
 
     /// Sends the head of a request.
-    pub async fn begin(&mut self, method: &str, target: &str, headers: &[(&str, &str)]) {
+    pub(crate) async fn begin(&mut self, method: &str, target: &str, headers: &[(&str, &str)]) {
         let mut head = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n");
         if let Some(token) = &self.token {
             head.push_str(&format!("Authorization: Bearer {token}\r\n"));
@@ -108,7 +108,13 @@ impl Web {
     }
 
     /// Sends a request and returns the answer.
-    pub async fn ask(&mut self, method: &str, target: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    pub(crate) async fn ask(
+        &mut self,
+        method: &str,
+        target: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Answer {
         let length = body.len().to_string();
         let mut headers = headers.to_vec();
         if !body.is_empty() {
@@ -119,12 +125,12 @@ impl Web {
         self.answer(method == "HEAD").await
     }
 
-    pub async fn get(&mut self, target: &str) -> Answer {
+    pub(crate) async fn get(&mut self, target: &str) -> Answer {
         self.ask("GET", target, &[], "").await
     }
 
     /// Sends a request with a JSON body.
-    pub async fn json(&mut self, method: &str, target: &str, body: Value) -> Answer {
+    pub(crate) async fn json(&mut self, method: &str, target: &str, body: Value) -> Answer {
         self.ask(method, target, &[("Content-Type", "application/json")], &body.to_string()).await
     }
 
@@ -148,12 +154,12 @@ impl Web {
     }
 
     /// Reads bytes up to the next line end.
-    pub async fn line(&mut self) -> String {
+    pub(crate) async fn line(&mut self) -> String {
         String::from_utf8(self.until(b"\r\n").await).unwrap()
     }
 
     /// Reads one chunk of an answer in chunks; none at the end.
-    pub async fn chunk(&mut self) -> Option<Vec<u8>> {
+    pub(crate) async fn chunk(&mut self) -> Option<Vec<u8>> {
         let size = usize::from_str_radix(&self.line().await, 16).unwrap();
         while self.rest.len() < size + 2 {
             assert!(self.more().await, "the connection ended in a chunk");
@@ -163,7 +169,7 @@ impl Web {
     }
 
     /// Reads the head of an answer.
-    pub async fn head(&mut self) -> Answer {
+    pub(crate) async fn head(&mut self) -> Answer {
         let head = String::from_utf8(self.until(b"\r\n\r\n").await).unwrap();
         let mut lines = head.split("\r\n");
         let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
@@ -175,7 +181,7 @@ impl Web {
     }
 
     /// Reads an answer.
-    pub async fn answer(&mut self, head_only: bool) -> Answer {
+    pub(crate) async fn answer(&mut self, head_only: bool) -> Answer {
         let mut answer = self.head().await;
         if head_only || matches!(answer.status, 204 | 304) {
             return answer;
@@ -195,7 +201,7 @@ impl Web {
     }
 
     /// True if the server closes the connection.
-    pub async fn is_closed(&mut self) -> bool {
+    pub(crate) async fn is_closed(&mut self) -> bool {
         while self.more().await {}
         true
     }

@@ -11,7 +11,7 @@ const MD5: &str = "3e8381becc0ec67e19f76f1b6aadb675";
 const LFN: &str = "/alice/cern.ch/user/j/jdoe/up/f";
 
 /// Adds two storage elements.
-pub async fn storage(world: &World) {
+pub(crate) async fn storage(world: &World) {
     for (number, name) in [(1, "ALICE::TEST::SE1"), (2, "ALICE::TEST::SE2")] {
         let se = SeSettings {
             name: exacat_model::SeName::parse(name).unwrap(),

@@ -10,12 +10,12 @@ use crate::client::{Client, soon};
 use crate::world::{World, lfn};
 
 /// Sends a request; returns status and body.
-pub async fn http(world: &World, method: &str, path: &str) -> (u16, String) {
+pub(crate) async fn http(world: &World, method: &str, path: &str) -> (u16, String) {
     http_at(world.server.addresses.http.unwrap(), method, path).await
 }
 
 /// Sends a request to a server at this address.
-pub async fn http_at(address: SocketAddr, method: &str, path: &str) -> (u16, String) {
+pub(crate) async fn http_at(address: SocketAddr, method: &str, path: &str) -> (u16, String) {
     soon("an HTTP answer", async {
         let mut stream = TcpStream::connect(address).await.unwrap();
         let request = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use crate::client::new_id;
 
 /// Controls of the store, for tests.
-pub struct Hooks {
+pub(crate) struct Hooks {
     /// Listings wait while this is true.
     pub hold_lists: watch::Sender<bool>,
     /// Listings that pass before all further ones wait.
@@ -111,7 +111,7 @@ impl Before for Hooked {
 }
 
 /// A server, its store's hooks and its clock.
-pub struct World {
+pub(crate) struct World {
     pub server: RunningServer,
     pub hooks: Arc<Hooks>,
     pub clock: TestClock,
@@ -124,7 +124,7 @@ pub struct World {
 }
 
 /// Releases all held calls when a test ends or fails, because the runtime waits for them.
-pub struct LetGo(Arc<Hooks>);
+pub(crate) struct LetGo(Arc<Hooks>);
 
 impl Drop for LetGo {
     fn drop(&mut self) {
@@ -135,24 +135,24 @@ impl Drop for LetGo {
     }
 }
 
-pub fn lfn(text: &str) -> Lfn {
+pub(crate) fn lfn(text: &str) -> Lfn {
     Lfn::parse(text).unwrap()
 }
 
-pub fn account(text: &str) -> AccountName {
+pub(crate) fn account(text: &str) -> AccountName {
     AccountName::parse(text).unwrap()
 }
 
 impl World {
-    pub async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         World::with(|_| {}).await
     }
 
-    pub async fn with_limits(set: impl FnOnce(&mut Limits)) -> Self {
+    pub(crate) async fn with_limits(set: impl FnOnce(&mut Limits)) -> Self {
         World::with(|settings| set(&mut settings.limits)).await
     }
 
-    pub async fn with(set: impl FnOnce(&mut ServerSettings)) -> Self {
+    pub(crate) async fn with(set: impl FnOnce(&mut ServerSettings)) -> Self {
         let directory = Arc::new(tempfile::tempdir().unwrap());
         let clock = TestClock::new();
         let hooks = Arc::new(Hooks {
@@ -185,7 +185,7 @@ impl World {
     /// Restarts with the same catalogue and data directory: the new server lacks the first one's
     /// memory.
     #[allow(dead_code, reason = "the tests of other protocols start it again")]
-    pub async fn restarted(self) -> Self {
+    pub(crate) async fn restarted(self) -> Self {
         let World { server, hooks, clock, directory, settings, store, _let_go } = self;
         server.shutdown();
         server.wait().await.unwrap();
@@ -195,19 +195,19 @@ impl World {
         World { server, hooks, clock, directory, settings, store, _let_go }
     }
 
-    pub fn data(&self) -> PathBuf {
+    pub(crate) fn data(&self) -> PathBuf {
         self.directory.path().join("data")
     }
 
     /// Runs an operation as the administrator, past the server.
-    pub async fn admin(&self, operation: Operation) -> Answer {
+    pub(crate) async fn admin(&self, operation: Operation) -> Answer {
         let catalogue = self.server.catalogue();
         let admin = catalogue.caller_named(&account("admin")).await.unwrap();
         catalogue.execute(&admin, new_id(), operation).await.unwrap()
     }
 
     /// Makes a directory that everybody may write into.
-    pub async fn directory(&self, name: &str) -> Lfn {
+    pub(crate) async fn directory(&self, name: &str) -> Lfn {
         let lfn = lfn(name);
         let mode = Some(exacat_model::Mode::new(0o777).unwrap());
         self.admin(Operation::Mkdir { lfns: vec![lfn.clone()], parents: true, mode }).await;
@@ -215,7 +215,7 @@ impl World {
     }
 
     /// Makes `count` files `f000000` … below a directory.
-    pub async fn files(&self, directory: &str, count: usize) -> Vec<Lfn> {
+    pub(crate) async fn files(&self, directory: &str, count: usize) -> Vec<Lfn> {
         let lfns: Vec<Lfn> = (0..count).map(|number| lfn(&format!("{directory}/f{number:06}"))).collect();
         for part in lfns.chunks(1000) {
             let files = part.iter().cloned().map(NewFile::named).collect();
@@ -231,14 +231,14 @@ impl World {
     }
 
     /// Makes or changes a user.
-    pub async fn user(&self, name: &str, set: impl FnOnce(&mut UserSettings)) {
+    pub(crate) async fn user(&self, name: &str, set: impl FnOnce(&mut UserSettings)) {
         let mut settings = settings::user(name);
         set(&mut settings);
         self.admin(Operation::UserSet(Box::new(settings))).await;
     }
 
     /// Issues a token of a user.
-    pub async fn token(&self, user: &str, lifetime_seconds: u64) -> (TokenId, String) {
+    pub(crate) async fn token(&self, user: &str, lifetime_seconds: u64) -> (TokenId, String) {
         let issue = Operation::TokenIssue {
             user: Some(account(user)),
             scope: Lfn::root(),
@@ -253,13 +253,13 @@ impl World {
     }
 
     /// Makes a new user, and returns its token.
-    pub async fn new_user(&self, name: &str) -> String {
+    pub(crate) async fn new_user(&self, name: &str) -> String {
         self.user(name, |_| {}).await;
         self.token(name, 3600).await.1
     }
 
     /// Returns a metric from the server's status.
-    pub async fn figure(&self, part: &str, name: &str) -> u64 {
+    pub(crate) async fn figure(&self, part: &str, name: &str) -> u64 {
         let mut client = crate::client::Client::admin(self).await;
         match client.call(Operation::Status).await.unwrap() {
             Answer::Status(parts) => parts

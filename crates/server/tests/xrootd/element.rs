@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 /// A file on the storage element.
 #[derive(Clone, Debug, Default)]
-pub struct There {
+pub(crate) struct There {
     pub size: u64,
     pub modified: u64,
     /// True if a client has it open for writing.
@@ -22,7 +22,7 @@ pub struct There {
 
 /// The behaviour of the storage element.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Manner {
+pub(crate) enum Manner {
     /// Correct.
     #[default]
     Good,
@@ -41,7 +41,7 @@ pub enum Manner {
 }
 
 #[derive(Default)]
-pub struct State {
+pub(crate) struct State {
     pub files: HashMap<String, There>,
     pub manner: Manner,
     /// Number of connections.
@@ -54,13 +54,13 @@ pub struct State {
     pub contents: HashMap<String, Vec<u8>>,
 }
 
-pub struct Element {
+pub(crate) struct Element {
     pub port: u16,
     pub state: Arc<Mutex<State>>,
 }
 
 impl Element {
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let state = Arc::new(Mutex::new(State::default()));
@@ -74,17 +74,17 @@ impl Element {
         Element { port, state }
     }
 
-    pub fn put(&self, path: &str, there: There) {
+    pub(crate) fn put(&self, path: &str, there: There) {
         self.state.lock().files.insert(path.to_owned(), there);
     }
 
     /// Adds a file with content.
-    pub fn hold(&self, path: &str, content: &[u8]) {
+    pub(crate) fn hold(&self, path: &str, content: &[u8]) {
         self.put(path, There { size: content.len() as u64, modified: 5, ..There::default() });
         self.state.lock().contents.insert(path.to_owned(), content.to_vec());
     }
 
-    pub fn behave(&self, manner: Manner) {
+    pub(crate) fn behave(&self, manner: Manner) {
         self.state.lock().manner = manner;
     }
 }

@@ -16,12 +16,12 @@ use crate::client::{Stream, localhost, soon, trusting};
 use crate::world::{World, lfn};
 
 /// Starts a server with anonymous reads.
-pub async fn world() -> World {
+pub(crate) async fn world() -> World {
     world_with(|_| {}).await
 }
 
 /// Starts a server with other settings.
-pub async fn world_with(set: impl FnOnce(&mut ServerSettings)) -> World {
+pub(crate) async fn world_with(set: impl FnOnce(&mut ServerSettings)) -> World {
     World::with(|settings| {
         settings.catalogue.anonymous_reads = true;
         settings.xrootd = Some(XrootdSettings::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))));
@@ -32,7 +32,7 @@ pub async fn world_with(set: impl FnOnce(&mut ServerSettings)) -> World {
 
 /// A response, its parts put together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub(crate) struct Answer {
     pub stream: StreamId,
     pub status: u16,
     pub bytes: Vec<u8>,
@@ -42,7 +42,7 @@ pub struct Answer {
 
 impl Answer {
     /// Returns its text, without the final NUL.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let bytes = self.bytes.strip_suffix(&[0]).unwrap_or(&self.bytes);
         String::from_utf8(bytes.to_vec()).unwrap()
     }
@@ -52,27 +52,27 @@ impl Answer {
     }
 
     /// Returns the number and the text of an error.
-    pub fn error(&self) -> (u32, String) {
+    pub(crate) fn error(&self) -> (u32, String) {
         assert_eq!(self.status, status::ERROR, "{self:?}");
         let sentence = self.bytes[4..].strip_suffix(&[0]).expect("a NUL");
         (self.number(), String::from_utf8(sentence.to_vec()).unwrap())
     }
 
     /// Returns the port (negative: a URL) and the text of a redirection.
-    pub fn redirect(&self) -> (i32, String) {
+    pub(crate) fn redirect(&self) -> (i32, String) {
         assert_eq!(self.status, status::REDIRECT, "{self:?} {:?}", String::from_utf8_lossy(&self.bytes));
         (self.number() as i32, String::from_utf8(self.bytes[4..].to_vec()).unwrap())
     }
 }
 
-pub struct Root {
+pub(crate) struct Root {
     pub stream: Box<dyn Stream>,
     next: u16,
 }
 
 impl Root {
     /// Connects, and sends nothing.
-    pub async fn raw(world: &World) -> Self {
+    pub(crate) async fn raw(world: &World) -> Self {
         Root::connected(world.server.addresses.xrootd.unwrap()).await
     }
 
@@ -83,7 +83,7 @@ impl Root {
     }
 
     /// Connects anonymously with a receive buffer that the kernel does not enlarge.
-    pub async fn anonymous_with_small_buffer(world: &World) -> Self {
+    pub(crate) async fn anonymous_with_small_buffer(world: &World) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(64 << 10).unwrap();
         let stream = socket.connect(world.server.addresses.xrootd.unwrap()).await.unwrap();
@@ -92,7 +92,7 @@ impl Root {
     }
 
     /// Sends the greeting, and negotiates the protocol. Returns the server's roles.
-    pub async fn greet(&mut self, abilities: u8) -> u32 {
+    pub(crate) async fn greet(&mut self, abilities: u8) -> u32 {
         self.stream.write_all(&HANDSHAKE).await.unwrap();
         let hello = self.answer().await.unwrap();
         assert_eq!(hello.bytes, [0, 0, 5, 0x11, 0, 0, 0, 0]);
@@ -105,7 +105,7 @@ impl Root {
     }
 
     /// Starts TLS.
-    pub async fn secure(self, world: &World) -> Self {
+    pub(crate) async fn secure(self, world: &World) -> Self {
         self.secured(&world.server.addresses.certificate).await
     }
 
@@ -116,26 +116,26 @@ impl Root {
     }
 
     /// Logs in; the answer has the accepted kinds of credentials.
-    pub async fn login(&mut self) -> Answer {
+    pub(crate) async fn login(&mut self) -> Answer {
         self.login_as("test").await
     }
 
     /// Logs in under another user name.
-    pub async fn login_as(&mut self, user: &str) -> Answer {
+    pub(crate) async fn login_as(&mut self, user: &str) -> Answer {
         let mut body = [0; 16];
         body[4..4 + user.len()].copy_from_slice(user.as_bytes());
         self.call(request::LOGIN, body, b"xrd.appname=test&xrd.rn=v5.5.3").await
     }
 
     /// Returns the accepted kinds of credentials from the answer to a login.
-    pub fn protocols(login: &Answer) -> String {
+    pub(crate) fn protocols(login: &Answer) -> String {
         assert_eq!(login.status, status::OK, "{login:?}");
         let rest = &login.bytes[16..];
         String::from_utf8(rest.strip_suffix(&[0]).unwrap_or(rest).to_vec()).unwrap()
     }
 
     /// Connects without credentials.
-    pub async fn anonymous(world: &World) -> Self {
+    pub(crate) async fn anonymous(world: &World) -> Self {
         Root::raw(world).await.logged_in().await
     }
 
@@ -146,7 +146,7 @@ impl Root {
     }
 
     /// Connects with TLS, greets, and does not log in.
-    pub async fn private(world: &World) -> Self {
+    pub(crate) async fn private(world: &World) -> Self {
         let mut root = Root::raw(world).await;
         let roles = root.greet(ability::TLS | ability::WANT_TLS).await;
         assert_ne!(roles & role::GO_TO_TLS, 0);
@@ -154,26 +154,26 @@ impl Root {
     }
 
     /// Sends credentials.
-    pub async fn show(&mut self, kind: &[u8; 4], carried: &[u8]) -> Answer {
+    pub(crate) async fn show(&mut self, kind: &[u8; 4], carried: &[u8]) -> Answer {
         let mut body = [0; 16];
         body[12..].copy_from_slice(kind);
         self.call(request::AUTH, body, carried).await
     }
 
     /// Encodes a token for the kind ztn.
-    pub fn ztn(token: &str) -> Vec<u8> {
+    pub(crate) fn ztn(token: &str) -> Vec<u8> {
         let length = u16::try_from(token.len() + 1).unwrap().to_be_bytes();
         [b"ztn\0\0T\0\0".as_slice(), &length, token.as_bytes(), b"\0"].concat()
     }
 
     /// Connects with a token.
-    pub async fn token(world: &World, token: &str) -> Self {
+    pub(crate) async fn token(world: &World, token: &str) -> Self {
         let addresses = &world.server.addresses;
         Root::at(addresses.xrootd.unwrap(), &addresses.certificate, token).await
     }
 
     /// Connects with a token to a server without a world.
-    pub async fn at(address: SocketAddr, certificate: &Path, token: &str) -> Self {
+    pub(crate) async fn at(address: SocketAddr, certificate: &Path, token: &str) -> Self {
         let mut root = Root::connected(address).await;
         assert_ne!(root.greet(ability::TLS | ability::WANT_TLS).await & role::GO_TO_TLS, 0);
         let mut root = root.secured(certificate).await;
@@ -183,13 +183,13 @@ impl Root {
     }
 
     /// Connects as the administrator.
-    pub async fn admin(world: &World) -> Self {
+    pub(crate) async fn admin(world: &World) -> Self {
         let (_, token) = world.token("admin", 3600).await;
         Root::token(world, &token).await
     }
 
     /// Sends a request; returns its stream.
-    pub async fn send(&mut self, request: u16, body: [u8; 16], carried: &[u8]) -> StreamId {
+    pub(crate) async fn send(&mut self, request: u16, body: [u8; 16], carried: &[u8]) -> StreamId {
         let stream = StreamId(self.next.to_be_bytes());
         self.next = self.next.wrapping_add(1);
         let mut bytes = Vec::new();
@@ -200,7 +200,7 @@ impl Root {
     }
 
     /// Returns the next response; none if the connection is over.
-    pub async fn answer(&mut self) -> Option<Answer> {
+    pub(crate) async fn answer(&mut self) -> Option<Answer> {
         let mut whole: Option<Answer> = None;
         loop {
             let mut header = [0; 8];
@@ -219,7 +219,7 @@ impl Root {
         }
     }
 
-    pub async fn call(&mut self, request: u16, body: [u8; 16], carried: &[u8]) -> Answer {
+    pub(crate) async fn call(&mut self, request: u16, body: [u8; 16], carried: &[u8]) -> Answer {
         let stream = self.send(request, body, carried).await;
         let answer = self.answer().await.expect("an answer");
         assert_eq!(answer.stream, stream);
@@ -227,61 +227,61 @@ impl Root {
     }
 
     /// Sends a request for a path, with an empty body.
-    pub async fn on(&mut self, request: u16, path: &str) -> Answer {
+    pub(crate) async fn on(&mut self, request: u16, path: &str) -> Answer {
         self.call(request, [0; 16], path.as_bytes()).await
     }
 
     /// Sends a request that must succeed.
-    pub async fn done(&mut self, request: u16, body: [u8; 16], path: &str) -> Answer {
+    pub(crate) async fn done(&mut self, request: u16, body: [u8; 16], path: &str) -> Answer {
         let answer = self.call(request, body, path.as_bytes()).await;
         assert_eq!(answer.status, status::OK, "{path}: {:?}", String::from_utf8_lossy(&answer.bytes));
         answer
     }
 
     /// Sends a request that must fail; returns the number of its error.
-    pub async fn fails(&mut self, request: u16, body: [u8; 16], path: &str) -> u32 {
+    pub(crate) async fn fails(&mut self, request: u16, body: [u8; 16], path: &str) -> u32 {
         let (number, sentence) = self.call(request, body, path.as_bytes()).await.error();
         assert!(!sentence.is_empty(), "{path}");
         number
     }
 
-    pub async fn stat(&mut self, path: &str) -> Answer {
+    pub(crate) async fn stat(&mut self, path: &str) -> Answer {
         self.on(request::STAT, path).await
     }
 
     /// Opens for reading, like xrdcp.
-    pub async fn open(&mut self, path: &str) -> Answer {
+    pub(crate) async fn open(&mut self, path: &str) -> Answer {
         self.call(request::OPEN, body_at(2, 0x0450), path.as_bytes()).await
     }
 
-    pub async fn query(&mut self, kind: u16, text: &str) -> Answer {
+    pub(crate) async fn query(&mut self, kind: u16, text: &str) -> Answer {
         self.call(request::QUERY, body_at(0, kind), text.as_bytes()).await
     }
 
-    pub async fn checksum(&mut self, path: &str) -> Answer {
+    pub(crate) async fn checksum(&mut self, path: &str) -> Answer {
         self.query(query::CHECKSUM, path).await
     }
 
     /// Reads to the end of the connection; true if it ended cleanly or without data.
-    pub async fn is_over(&mut self) -> bool {
+    pub(crate) async fn is_over(&mut self) -> bool {
         let mut rest = Vec::new();
         soon("the end", self.stream.read_to_end(&mut rest)).await.is_ok() || rest.is_empty()
     }
 }
 
 /// Returns a body with one number in it.
-pub fn body_at(at: usize, number: u16) -> [u8; 16] {
+pub(crate) fn body_at(at: usize, number: u16) -> [u8; 16] {
     let mut body = [0; 16];
     body[at..at + 2].copy_from_slice(&number.to_be_bytes());
     body
 }
 
-pub const GUID: &str = "5d9a8f1e-5607-11ee-90f9-6c02e09897e9";
-pub const ADLER: &str = "adler32:e222ea89";
+pub(crate) const GUID: &str = "5d9a8f1e-5607-11ee-90f9-6c02e09897e9";
+pub(crate) const ADLER: &str = "adler32:e222ea89";
 
 /// Adds storage elements `VO::SITE1::SE` and so on, each on a host of its own, near the site of its
 /// number.
-pub async fn storage(world: &World, count: u16) {
+pub(crate) async fn storage(world: &World, count: u16) {
     for number in 1..=count {
         let se = SeSettings {
             name: se(number),
@@ -297,12 +297,12 @@ pub async fn storage(world: &World, count: u16) {
     }
 }
 
-pub fn se(number: u16) -> SeName {
+pub(crate) fn se(number: u16) -> SeName {
     SeName::parse(&format!("VO::SITE{number}::SE")).unwrap()
 }
 
 /// Adds a file on these storage elements; with a PFN, unless it follows from the GUID.
-pub async fn file(world: &World, path: &str, guid: &str, places: &[(u16, Option<&str>)]) {
+pub(crate) async fn file(world: &World, path: &str, guid: &str, places: &[(u16, Option<&str>)]) {
     let replica = |(number, pfn): &(u16, Option<&str>)| NewReplica {
         se: se(*number),
         pfn: pfn.map(|pfn| Pfn::parse(pfn).unwrap()),

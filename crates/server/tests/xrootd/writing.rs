@@ -16,16 +16,16 @@ use crate::root::{Root, body_at, se, world_with};
 use crate::world::{World, account, lfn};
 
 /// Options of `xrdcp`: new, for reading and writing, with directories, and a stat.
-pub const NEW: u16 = 0x0568;
+pub(crate) const NEW: u16 = 0x0568;
 /// Options of `xrdcp -f` and gfal-copy: overwrite.
 const OVER: u16 = 0x0562;
 
-pub async fn world() -> World {
+pub(crate) async fn world() -> World {
     world_with(|_| {}).await
 }
 
 /// Adds storage elements to a world, from 1 on.
-pub async fn elements(world: &World, count: u16) -> Vec<Element> {
+pub(crate) async fn elements(world: &World, count: u16) -> Vec<Element> {
     let mut all = Vec::new();
     for number in 1..=count {
         let element = Element::start().await;
@@ -35,7 +35,7 @@ pub async fn elements(world: &World, count: u16) -> Vec<Element> {
     all
 }
 
-pub fn settings_of(number: u16, element: &Element) -> SeSettings {
+pub(crate) fn settings_of(number: u16, element: &Element) -> SeSettings {
     SeSettings {
         name: se(number),
         number: Some(number),
@@ -50,24 +50,24 @@ pub fn settings_of(number: u16, element: &Element) -> SeSettings {
 
 /// A redirection of a client that writes.
 #[derive(Debug)]
-pub struct Sent {
+pub(crate) struct Sent {
     pub port: u16,
     pub path: String,
     pub fields: String,
 }
 
 impl Sent {
-    pub fn field(&self, name: &str) -> &str {
+    pub(crate) fn field(&self, name: &str) -> &str {
         let mut fields = self.fields.split('&');
         fields.find_map(|field| field.strip_prefix(name)?.strip_prefix('=')).unwrap()
     }
 
-    pub fn guid(&self) -> Guid {
+    pub(crate) fn guid(&self) -> Guid {
         Guid::parse(self.field("exacat.guid")).unwrap()
     }
 }
 
-pub async fn write(root: &mut Root, how: u16, path: &str) -> Sent {
+pub(crate) async fn write(root: &mut Root, how: u16, path: &str) -> Sent {
     let (port, url) = root.call(request::OPEN, body_at(2, how), path.as_bytes()).await.redirect();
     assert_eq!(port, -1, "{url}");
     let (place, fields) = url.strip_prefix("root://127.0.0.1:").unwrap().split_once('?').unwrap();
@@ -83,10 +83,11 @@ fn at<'a>(all: &'a [Element], sent: &Sent) -> &'a Element {
     all.iter().find(|element| element.port == sent.port).unwrap()
 }
 
-pub const WHOLE: There = There { size: 11, modified: 5, open: false, checksum: Some("adler32 e222ea89") };
+pub(crate) const WHOLE: There =
+    There { size: 11, modified: 5, open: false, checksum: Some("adler32 e222ea89") };
 
 /// Polls until a name is visible.
-pub async fn visible(root: &mut Root, path: &str) {
+pub(crate) async fn visible(root: &mut Root, path: &str) {
     eventually_so("the file to be visible", async || root.stat(path).await.status == status::OK).await;
 }
 
@@ -101,14 +102,14 @@ async fn stays_invisible(root: &mut Root, element: &Element, path: &str) {
     assert_eq!(root.fails(request::STAT, [0; 16], path).await, error::NOT_FOUND, "{path}");
 }
 
-pub async fn reservations(world: &World) -> usize {
+pub(crate) async fn reservations(world: &World) -> usize {
     match world.admin(Operation::UploadList { cursor: Cursor::default(), limit: 100 }).await {
         Answer::Uploads { items, .. } => items.len(),
         other => panic!("{other:?}"),
     }
 }
 
-pub async fn deletions(world: &World, number: u16) -> usize {
+pub(crate) async fn deletions(world: &World, number: u16) -> usize {
     let deletions = Operation::SeDeletions { name: se(number), cursor: Cursor::default(), limit: 100 };
     match world.admin(deletions).await {
         Answer::Deletions { items, .. } => items.len(),

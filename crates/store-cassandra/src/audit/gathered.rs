@@ -17,7 +17,7 @@ pub(super) struct Misplaced {
 
 impl Misplaced {
     /// Says whether no read would look there, in a directory of this level.
-    pub fn is_so(&self, level: u8) -> bool {
+    pub(crate) fn is_so(&self, level: u8) -> bool {
         !layout::buckets_of(level.min(LEVEL_MAX), &self.name).any(|bucket| bucket == self.bucket)
     }
 }

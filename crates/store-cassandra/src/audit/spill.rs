@@ -59,12 +59,12 @@ fn disk(error: impl std::fmt::Display) -> Error {
 
 impl Spill {
     /// Makes a spill file in this directory.
-    pub fn new(directory: &Path, partitions: usize) -> Result<Self> {
+    pub(crate) fn new(directory: &Path, partitions: usize) -> Result<Self> {
         let file = tempfile::tempfile_in(directory).map_err(disk)?;
         Ok(Spill { file, end: 0, partitions: (0..partitions.max(1)).map(|_| Partition::default()).collect() })
     }
 
-    pub fn partitions(&self) -> usize {
+    pub(crate) fn partitions(&self) -> usize {
         self.partitions.len()
     }
 
@@ -82,7 +82,7 @@ impl Spill {
     }
 
     /// Appends a row, or the note that it is gone.
-    pub fn put(&mut self, from: From, image: &AfterImage) -> Result<()> {
+    pub(crate) fn put(&mut self, from: From, image: &AfterImage) -> Result<()> {
         let place = self.place(&image.key);
         let Some(partition) = self.partitions.get_mut(place) else { return Ok(()) };
         let bytes = image.to_bytes();
@@ -101,7 +101,11 @@ impl Spill {
     }
 
     /// Calls `then` for each image of one partition, in order.
-    pub fn each(&self, partition: usize, mut then: impl FnMut(From, AfterImage) -> Result<()>) -> Result<()> {
+    pub(crate) fn each(
+        &self,
+        partition: usize,
+        mut then: impl FnMut(From, AfterImage) -> Result<()>,
+    ) -> Result<()> {
         let Some(partition) = self.partitions.get(partition) else { return Ok(()) };
         for (at, bytes) in &partition.chunks {
             let mut packed = vec![0; *bytes];

@@ -57,14 +57,14 @@ pub(super) fn new_id(now: TimeMs) -> Result<u64> {
 }
 
 impl Identity {
-    pub fn new(id: u64) -> Result<Self> {
+    pub(crate) fn new(id: u64) -> Result<Self> {
         let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).map_err(internal)?;
         let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
         Ok(Identity { id, certificate: made.cert.der().clone(), key })
     }
 
     /// TLS configuration for connections from other servers.
-    pub fn accepting(&self) -> Result<Arc<ServerConfig>> {
+    pub(crate) fn accepting(&self) -> Result<Arc<ServerConfig>> {
         let provider = Arc::new(ring::default_provider());
         let config = ServerConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(&[&TLS13])
@@ -76,7 +76,7 @@ impl Identity {
     }
 
     /// TLS configuration for connections to that server, and to no other.
-    pub fn connecting(&self, record: &ServerRecord) -> Result<Arc<ClientConfig>> {
+    pub(crate) fn connecting(&self, record: &ServerRecord) -> Result<Arc<ClientConfig>> {
         // The certificate is self-signed, so it is its own root.
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from(record.certificate.clone())).map_err(internal)?;
@@ -94,7 +94,7 @@ impl Identity {
     }
 
     /// This server's entry for the table, with the address where others reach it.
-    pub fn record(&self, address: SocketAddr) -> ServerRecord {
+    pub(crate) fn record(&self, address: SocketAddr) -> ServerRecord {
         ServerRecord { id: self.id, address, certificate: self.certificate.to_vec() }
     }
 }
@@ -102,7 +102,7 @@ impl Identity {
 impl ServerRecord {
     /// Puts it into the table, for `SERVER_LISTED_FOR` (2 days). Only its server writes its row, so
     /// a counter orders the writes.
-    pub async fn publish(&self, cluster: &Cluster, number: i64) -> Result<()> {
+    pub(crate) async fn publish(&self, cluster: &Cluster, number: i64) -> Result<()> {
         let bound = Bound {
             text: cql!("INSERT INTO servers (id, address, certificate) VALUES (?, ?, ?) USING TTL ?"),
             values: vec![
@@ -116,13 +116,13 @@ impl ServerRecord {
     }
 
     /// Removes it from the table for good: `FOREVER` outranks any later entry.
-    pub async fn withdraw(&self, cluster: &Cluster) -> Result<()> {
+    pub(crate) async fn withdraw(&self, cluster: &Cluster) -> Result<()> {
         let bound = Bound { text: cql!("DELETE FROM servers WHERE id = ?"), values: vec![big(self.id)] };
         cluster.write(&bound, FOREVER).await
     }
 
     /// Reads the entry of a server, if it serves.
-    pub async fn find(cluster: &Cluster, id: u64) -> Result<Option<ServerRecord>> {
+    pub(crate) async fn find(cluster: &Cluster, id: u64) -> Result<Option<ServerRecord>> {
         let bound = Bound {
             text: cql!("SELECT address, certificate FROM servers WHERE id = ?"),
             values: vec![big(id)],
@@ -136,7 +136,7 @@ impl ServerRecord {
     }
 
     /// Says whether the other side of a connection showed this certificate, and has its key.
-    pub fn is_shown(&self, connection: &CommonState) -> bool {
+    pub(crate) fn is_shown(&self, connection: &CommonState) -> bool {
         let shown = connection.peer_certificates().and_then(<[_]>::first);
         shown.is_some_and(|shown| shown.as_ref() == self.certificate)
     }

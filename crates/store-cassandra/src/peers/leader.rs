@@ -70,7 +70,7 @@ impl State {
 }
 
 impl Peers {
-    pub fn new(now: TimeMs) -> Result<Self> {
+    pub(crate) fn new(now: TimeMs) -> Result<Self> {
         Ok(Peers { id: identity::new_id(now)?, state: Mutex::default() })
     }
 
@@ -80,7 +80,7 @@ impl Peers {
     }
 
     /// Notes that a server put a group into the log.
-    pub fn saw(&self, id: u64) {
+    pub(crate) fn saw(&self, id: u64) {
         let mut state = self.state.lock();
         // The lower number wins: servers that see each other agree on a leader without an election.
         if state.identity.is_none() || id >= state.leader(self.id) {
@@ -96,7 +96,7 @@ impl Peers {
 
     /// Number of the server to connect to now. The caller connects, and reports the result with
     /// [`Self::met`].
-    pub fn to_meet(&self, now: Instant) -> Option<u64> {
+    pub(crate) fn to_meet(&self, now: Instant) -> Option<u64> {
         let mut state = self.state.lock();
         let Search::Candidate(seen) = state.search else { return None };
         state.left.retain(|(_, until)| *until > now);
@@ -124,7 +124,7 @@ impl Peers {
     }
 
     /// Connection to the leader, if another server is.
-    pub fn link(&self) -> Option<Arc<Link>> {
+    pub(crate) fn link(&self) -> Option<Arc<Link>> {
         match &self.state.lock().leader {
             Leader::ThisServer => None,
             Leader::Other(link) => Some(link.clone()),
@@ -132,7 +132,7 @@ impl Peers {
     }
 
     /// Drops the connection to a leader that does not answer.
-    pub fn leave(&self, link: &Link) {
+    pub(crate) fn leave(&self, link: &Link) {
         let mut state = self.state.lock();
         // Requests that waited together report the same link; only the first report counts, and none
         // may drop a newer leader.
@@ -144,7 +144,7 @@ impl Peers {
     }
 
     /// Connects to a server.
-    pub async fn meet(&self, cluster: &Cluster, id: u64) {
+    pub(crate) async fn meet(&self, cluster: &Cluster, id: u64) {
         let own = self.state.lock().identity.clone();
         let link = async {
             match (own, ServerRecord::find(cluster, id).await?) {

@@ -58,7 +58,7 @@ impl Link {
     }
 
     /// Sends a request and returns its answer; none if its outcome is unknown.
-    pub async fn forward(&self, request: &Request) -> Option<Answer> {
+    pub(crate) async fn forward(&self, request: &Request) -> Option<Answer> {
         let (answer, answered) = oneshot::channel();
         let response = async {
             self.requests.send(ForwardedRequest { request: request.to_bytes(), answer }).await.ok()?;

@@ -122,7 +122,7 @@ pub(crate) struct Serving {
 
 impl Serving {
     /// Accepts no server any more. Connected ones find out by themselves.
-    pub async fn end(&self, follower: &Follower) {
+    pub(crate) async fn end(&self, follower: &Follower) {
         self.task.0.abort();
         if let Err(error) = self.record.withdraw(&follower.cluster).await {
             tracing::debug!(%error, "this server could not withdraw its record: other servers find out");

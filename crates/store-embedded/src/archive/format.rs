@@ -82,17 +82,17 @@ pub(crate) struct Block {
 
 impl Block {
     /// Returns the offset of the next block in the file.
-    pub fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         self.at + BLOCK_HEAD_BYTES as u64 + u64::from(self.packed_bytes)
     }
 
     /// Returns the offset of the next block's records in the plain segment.
-    pub fn offset_end(&self) -> u64 {
+    pub(crate) fn offset_end(&self) -> u64 {
         self.offset + u64::from(self.plain_bytes)
     }
 
     /// Says whether this can be the block after `before`, or the first one of the segment.
-    pub fn follows(&self, before: Option<&Block>, header: &Header) -> bool {
+    pub(crate) fn follows(&self, before: Option<&Block>, header: &Header) -> bool {
         let (at, offset, first) = match before {
             Some(before) => (before.end(), before.offset_end(), before.last_revision.0.checked_add(1)),
             None => (HEADER_BYTES as u64, segment::HEADER_BYTES as u64, Some(header.first_revision.0)),
@@ -130,19 +130,19 @@ impl Block {
 
     /// Fills in the head before the compressed part. The checksum includes the salt and the offset,
     /// so that no other block of this or another segment passes for it.
-    pub fn encode_head(&self, salt: Salt, block: &mut [u8]) {
+    pub(crate) fn encode_head(&self, salt: Salt, block: &mut [u8]) {
         block[4..BLOCK_HEAD_BYTES].copy_from_slice(&self.fields());
         let crc = checksum(salt, self.at, &block[4..]);
         block[..4].copy_from_slice(&crc.to_le_bytes());
     }
 
     /// Decodes the head of a block at this offset, unchecked.
-    pub fn decode_head(at: u64, head: &[u8; BLOCK_HEAD_BYTES]) -> Self {
+    pub(crate) fn decode_head(at: u64, head: &[u8; BLOCK_HEAD_BYTES]) -> Self {
         Self::of(at, &head[4..])
     }
 
     /// Says whether these bytes are the whole block.
-    pub fn is(&self, salt: Salt, block: &[u8]) -> bool {
+    pub(crate) fn is(&self, salt: Salt, block: &[u8]) -> bool {
         block.len() as u64 == self.end() - self.at
             && block[4..BLOCK_HEAD_BYTES] == self.fields()
             && u32_at(block, 0) == checksum(salt, self.at, &block[4..])
@@ -170,11 +170,11 @@ pub(super) struct Footer {
 
 impl Footer {
     /// Returns the bytes of the index.
-    pub fn index_bytes(&self) -> usize {
+    pub(crate) fn index_bytes(&self) -> usize {
         self.blocks as usize * ENTRY_BYTES
     }
 
-    pub fn decode(salt: Salt, bytes: &[u8; FOOTER_BYTES]) -> Option<Self> {
+    pub(crate) fn decode(salt: Salt, bytes: &[u8; FOOTER_BYTES]) -> Option<Self> {
         let footer = Footer {
             index_at: u64_at(bytes, 0),
             blocks: u32_at(bytes, 8),

@@ -21,23 +21,23 @@ struct Notified {
 
 impl Notifier {
     /// Wakes the thread, because there may be work.
-    pub fn notify(&self) {
+    pub(crate) fn notify(&self) {
         self.state.lock().is_pending = true;
         self.changed.notify_all();
     }
 
     /// Ends the thread.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         self.state.lock().ended = true;
         self.changed.notify_all();
     }
 
-    pub fn is_ended(&self) -> bool {
+    pub(crate) fn is_ended(&self) -> bool {
         self.state.lock().ended
     }
 
     /// Waits for a wake-up for up to `time`; true if the thread was woken or ended.
-    pub fn wait(&self, time: Duration) -> bool {
+    pub(crate) fn wait(&self, time: Duration) -> bool {
         let mut notified = self.state.lock();
         notified.resting = true;
         self.changed.notify_all();
@@ -48,7 +48,7 @@ impl Notifier {
 
     /// Waits until the thread has nothing to do.
     #[cfg(test)]
-    pub fn wait_until_resting(&self) {
+    pub(crate) fn wait_until_resting(&self) {
         let mut notified = self.state.lock();
         let busy = |notified: &mut Notified| notified.is_pending || !notified.resting;
         let waited = self.changed.wait_while_for(&mut notified, busy, Duration::from_secs(60));

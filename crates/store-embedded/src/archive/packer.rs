@@ -68,7 +68,7 @@ pub(crate) struct Packer {
 
 impl Packer {
     /// Begins to archive a sealed segment; none if it is gone by now.
-    pub fn begin(
+    pub(crate) fn begin(
         history: &History,
         directory: &Path,
         segment: Arc<Segment>,
@@ -109,14 +109,14 @@ impl Packer {
         }))
     }
 
-    pub fn segment(&self) -> &Segment {
+    pub(crate) fn segment(&self) -> &Segment {
         &self.segment
     }
 
     /// Does one step; true once the segment is archived. After an error the segment is unchanged,
     /// and this packer is of no more use. [`ErrorKind::Corrupt`] means that the plain segment
     /// itself is damaged.
-    pub fn step(&mut self) -> Result<bool, Error> {
+    pub(crate) fn step(&mut self) -> Result<bool, Error> {
         match self.stage {
             Stage::Packing => self.pack()?,
             Stage::Zeros => self.look_for_zeros()?,

@@ -55,7 +55,7 @@ pub(crate) struct ArchiveWork {
 }
 
 impl ArchiveWork {
-    pub fn new(shared: &Arc<Shared>, clock: &Arc<dyn Clock>, settings: &EmbeddedSettings) -> Self {
+    pub(crate) fn new(shared: &Arc<Shared>, clock: &Arc<dyn Clock>, settings: &EmbeddedSettings) -> Self {
         ArchiveWork {
             shared: Arc::clone(shared),
             clock: Arc::clone(clock),
@@ -70,7 +70,7 @@ impl ArchiveWork {
     }
 
     /// Does one small step, if there is one to do.
-    pub fn step(&mut self) -> ArchiveStep {
+    pub(crate) fn step(&mut self) -> ArchiveStep {
         if self.shared.durability.ended().is_some() {
             // After a failure of the log nothing is written any more.
             self.packer = None;
@@ -111,7 +111,7 @@ impl ArchiveWork {
     }
 
     /// Makes failed segments candidates again: the cause may be gone.
-    pub fn try_again(&mut self) {
+    pub(crate) fn try_again(&mut self) {
         self.failed.clear();
     }
 
@@ -174,7 +174,7 @@ pub(crate) struct Archivist {
 
 impl Archivist {
     /// Starts the thread; none if the settings disable it.
-    pub fn start(
+    pub(crate) fn start(
         shared: &Arc<Shared>,
         clock: &Arc<dyn Clock>,
         settings: &EmbeddedSettings,

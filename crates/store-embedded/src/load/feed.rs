@@ -178,7 +178,7 @@ fn unreadable(error: io::Error) -> Error {
 
 impl Writer {
     /// Carries out a load and answers it.
-    pub fn load(&mut self, work: LoadWork) {
+    pub(crate) fn load(&mut self, work: LoadWork) {
         let LoadWork { loader, who, mut left, reply } = work;
         let loaded = self.try_load(&loader, who, &mut *left);
         // The temporary files go before the answer is sent.

@@ -55,7 +55,7 @@ pub(super) fn name_and_number(bytes: &[u8]) -> Option<(&[u8], u64)> {
 
 impl<'a> Placed<'a> {
     /// Reads the packed file at the start of `bytes`; none if it is incomplete.
-    pub fn read(bytes: &'a [u8]) -> Option<Self> {
+    pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
         let length = u32::from_le_bytes(*bytes.first_chunk()?) as usize;
         let bytes = bytes.get(..length)?;
         let mut left = bytes;
@@ -71,24 +71,24 @@ impl<'a> Placed<'a> {
         left.is_empty().then_some(Placed { bytes, name, before, after, shape, rest, digest, places })
     }
 
-    pub fn parent(&self) -> DirId {
+    pub(crate) fn parent(&self) -> DirId {
         DirId(u64_at(self.bytes, 16))
     }
 
     /// Returns the number that identifies it.
-    pub fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         u64_at(self.bytes, 24)
     }
 
-    pub fn guid(&self) -> Guid {
+    pub(crate) fn guid(&self) -> Guid {
         Guid(part(self.bytes, 32))
     }
 
-    pub fn owner(&self) -> UserId {
+    pub(crate) fn owner(&self) -> UserId {
         UserId(u32_at(self.bytes, 80))
     }
 
-    pub fn group(&self) -> GroupId {
+    pub(crate) fn group(&self) -> GroupId {
         GroupId(u32_at(self.bytes, 84))
     }
 
@@ -97,13 +97,13 @@ impl<'a> Placed<'a> {
     }
 
     /// Returns its SEs, each with whether the replica takes space there.
-    pub fn places(&self) -> impl Iterator<Item = (SeNumber, bool)> + use<'a> {
+    pub(crate) fn places(&self) -> impl Iterator<Item = (SeNumber, bool)> + use<'a> {
         let places = self.places.chunks_exact(PLACE_BYTES);
         places.map(|place| (SeNumber(u16::from_le_bytes([place[0], place[1]])), place[2] != 0))
     }
 
     /// Returns its usage.
-    pub fn usage(&self) -> Usage {
+    pub(crate) fn usage(&self) -> Usage {
         let bytes = u128::from(self.size());
         let replicas = self.places().filter(|(_, takes_space)| *takes_space).count() as u64;
         let replica_bytes = bytes * u128::from(replicas);
@@ -111,7 +111,7 @@ impl<'a> Placed<'a> {
     }
 
     /// Returns its size in bytes; 0 if unknown.
-    pub fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         if self.flag(SIZE_KNOWN) { u64_at(self.bytes, 48) } else { 0 }
     }
 
@@ -122,7 +122,7 @@ impl<'a> Placed<'a> {
 
     /// Writes the canonical bytes of the effect that creates it into `out`, which is cleared first.
     /// The first byte is the effect's number, the others are the entry's.
-    pub fn effect(&self, revision: Revision, now: TimeMs, out: &mut Vec<u8>) {
+    pub(crate) fn effect(&self, revision: Revision, now: TimeMs, out: &mut Vec<u8>) {
         let (created, modified) = self.times(now);
         out.clear();
         out.push(CREATED_EFFECT);
@@ -136,7 +136,7 @@ impl<'a> Placed<'a> {
     }
 
     /// Returns its row.
-    pub fn row(&self, revision: Revision, now: TimeMs) -> Row<'a> {
+    pub(crate) fn row(&self, revision: Revision, now: TimeMs) -> Row<'a> {
         let (created, modified) = self.times(now);
         Row {
             parent: self.parent(),

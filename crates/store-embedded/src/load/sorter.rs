@@ -43,12 +43,12 @@ pub(super) struct Rows {
 
 impl Rows {
     /// Returns the buffer to which the next file is appended.
-    pub fn begin(&mut self) -> &mut Vec<u8> {
+    pub(crate) fn begin(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
     /// Notes that a whole file was appended at `start`.
-    pub fn end(&mut self, start: usize) {
+    pub(crate) fn end(&mut self, start: usize) {
         if let Some(placed) = self.bytes.get(start..).and_then(Placed::read) {
             let (directory, prefix) = (placed.parent().0, prefix_of(placed.name));
             // Chunks are cut long before that.
@@ -58,7 +58,7 @@ impl Rows {
     }
 
     #[cfg(test)]
-    pub fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
@@ -138,17 +138,17 @@ pub(super) struct Sorter {
 }
 
 impl Sorter {
-    pub fn new(disk: Arc<dyn Disk>, directory: &Path, memory_max: usize) -> Self {
+    pub(crate) fn new(disk: Arc<dyn Disk>, directory: &Path, memory_max: usize) -> Self {
         let directory = directory.to_owned();
         Sorter { disk, directory, rows: Gathered::default(), memory_max, count: 0, parts: Vec::new() }
     }
 
-    pub fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.count
     }
 
     /// Adds packed files.
-    pub fn append(&mut self, more: Rows) -> io::Result<()> {
+    pub(crate) fn append(&mut self, more: Rows) -> io::Result<()> {
         if !self.rows.refs.is_empty() && self.rows.memory() + more.memory() > self.memory_max {
             self.spill()?;
         }
@@ -176,7 +176,7 @@ impl Sorter {
     }
 
     /// Returns all files in order.
-    pub fn finish(mut self) -> io::Result<Sorted> {
+    pub(crate) fn finish(mut self) -> io::Result<Sorted> {
         let middle = self.rows.sort();
         let mut sorted = Sorted::of_memory(std::mem::take(&mut self.rows), middle)?;
         for file in self.parts {
@@ -327,12 +327,12 @@ impl Sorted {
     }
 
     /// Returns the current file.
-    pub fn current(&self) -> Option<Placed<'_>> {
+    pub(crate) fn current(&self) -> Option<Placed<'_>> {
         self.sources[*self.order.first()?].current(&self.rows)
     }
 
     /// Moves to the next file.
-    pub fn advance(&mut self) -> io::Result<()> {
+    pub(crate) fn advance(&mut self) -> io::Result<()> {
         let Some(first) = self.order.first().copied() else { return Ok(()) };
         let bytes = self.sources[first].current(&self.rows).map_or(0, |placed| placed.bytes.len());
         self.sources[first].advance(bytes)?;

@@ -34,12 +34,12 @@ pub(super) struct Twice {
 }
 
 impl Twice {
-    pub fn new(disk: Arc<dyn Disk>, directory: &Path, memory_max: usize) -> Self {
+    pub(crate) fn new(disk: Arc<dyn Disk>, directory: &Path, memory_max: usize) -> Self {
         let hashes_max = (memory_max / SHARE / size_of::<u64>()).max(1);
         Twice { disk, directory: directory.to_owned(), hashes: Vec::new(), hashes_max, parts: Vec::new() }
     }
 
-    pub fn append(&mut self, guids: &[Guid]) -> io::Result<()> {
+    pub(crate) fn append(&mut self, guids: &[Guid]) -> io::Result<()> {
         for guid in guids {
             if self.hashes.len() >= self.hashes_max {
                 self.spill()?;
@@ -65,7 +65,7 @@ impl Twice {
     }
 
     /// Returns the GUIDs that occur more than once.
-    pub fn finish(mut self) -> io::Result<Repeated> {
+    pub(crate) fn finish(mut self) -> io::Result<Repeated> {
         self.hashes.sort_unstable();
         let mut found = HashSet::new();
         if self.parts.is_empty() {
@@ -121,7 +121,7 @@ impl Hashes {
 pub(super) struct Repeated(HashSet<u64>);
 
 impl Repeated {
-    pub fn has(&self, guid: Guid) -> bool {
+    pub(crate) fn has(&self, guid: Guid) -> bool {
         !self.0.is_empty() && self.0.contains(&hash(guid))
     }
 }

@@ -55,7 +55,7 @@ impl Arena {
     }
 
     /// Stores a record; none if the arena is full or the record too long for it.
-    pub fn insert(&mut self, record: &[u8]) -> Option<Handle> {
+    pub(crate) fn insert(&mut self, record: &[u8]) -> Option<Handle> {
         let wanted = units(record.len());
         if wanted > BLOCK_UNITS {
             return None;
@@ -66,7 +66,7 @@ impl Arena {
     }
 
     /// Stores a record in the place of another of the same size. False if the sizes differ.
-    pub fn overwrite(&mut self, old: Handle, record: &[u8]) -> bool {
+    pub(crate) fn overwrite(&mut self, old: Handle, record: &[u8]) -> bool {
         if units(record.len()) != units(self.get(old).len()) {
             return false;
         }
@@ -75,7 +75,7 @@ impl Arena {
     }
 
     /// Returns the record at this place.
-    pub fn get(&self, handle: Handle) -> &[u8] {
+    pub(crate) fn get(&self, handle: Handle) -> &[u8] {
         let unit = handle.0 as usize;
         let block = &self.blocks[unit / BLOCK_UNITS];
         let mut at = unit % BLOCK_UNITS * UNIT_BYTES;
@@ -94,7 +94,7 @@ impl Arena {
 
     /// Loads the first two cache lines of a record into the processor's cache; the result has no
     /// meaning.
-    pub fn touch(&self, handle: Handle) -> u8 {
+    pub(crate) fn touch(&self, handle: Handle) -> u8 {
         let unit = handle.0 as usize;
         let block = &self.blocks[unit / BLOCK_UNITS];
         let at = unit % BLOCK_UNITS * UNIT_BYTES;
@@ -102,13 +102,13 @@ impl Arena {
     }
 
     /// Frees a place.
-    pub fn remove(&mut self, handle: Handle) {
+    pub(crate) fn remove(&mut self, handle: Handle) {
         let units = units(self.get(handle).len());
         self.give_back(handle.0, units);
     }
 
     /// Returns the bytes taken from the system, and those of them that are free for reuse.
-    pub fn bytes(&self) -> (u64, u64) {
+    pub(crate) fn bytes(&self) -> (u64, u64) {
         let lists = self.free_small.iter().chain(self.free_large.values());
         let lists: usize = lists.map(|list| list.capacity() * size_of::<u32>()).sum();
         let taken = self.blocks.len() * BLOCK_BYTES - self.rest_bytes() + lists;

@@ -40,7 +40,7 @@ fn chunk_of<'a>(chunks: &[Vec<Handle>], name: &[u8], name_of: &impl Fn(Handle) -
 
 impl Children {
     /// Adds a new child.
-    pub fn insert<'a>(&mut self, handle: Handle, name: &[u8], name_of: impl Fn(Handle) -> &'a [u8]) {
+    pub(crate) fn insert<'a>(&mut self, handle: Handle, name: &[u8], name_of: impl Fn(Handle) -> &'a [u8]) {
         if let Children::Few(list) = self {
             let at = rank(list, name, &name_of);
             list.insert(at, handle);
@@ -62,7 +62,7 @@ impl Children {
     }
 
     /// Replaces one handle by another of the same name. True if it was there.
-    pub fn replace<'a>(
+    pub(crate) fn replace<'a>(
         &mut self,
         old: Handle,
         new: Handle,
@@ -87,7 +87,7 @@ impl Children {
     }
 
     /// Returns the children whose names come after `after`, in order; all if it is none.
-    pub fn after<'s, 'a, F: Fn(Handle) -> &'a [u8]>(
+    pub(crate) fn after<'s, 'a, F: Fn(Handle) -> &'a [u8]>(
         &'s self,
         after: Option<&[u8]>,
         name_of: F,

@@ -44,7 +44,7 @@ impl<H: Copy + PartialEq> HandleTable<H> {
     }
 
     /// Returns the handle of this hash for which `is` is true.
-    pub fn find(&self, hash: u64, mut is: impl FnMut(&H) -> bool) -> Option<H> {
+    pub(crate) fn find(&self, hash: u64, mut is: impl FnMut(&H) -> bool) -> Option<H> {
         let tag = tag(hash);
         let found =
             self.shards[Self::shard(hash)].find(spread(tag), |slot| slot.tag == tag && is(&slot.handle))?;
@@ -52,24 +52,24 @@ impl<H: Copy + PartialEq> HandleTable<H> {
     }
 
     /// Loads the shard of this hash into the processor's cache; the result has no meaning.
-    pub fn touch(&self, hash: u64) -> u8 {
+    pub(crate) fn touch(&self, hash: u64) -> u8 {
         self.shards[Self::shard(hash)].len() as u8
     }
 
     /// Returns the first handle with this hash's tag, which is most likely the right one.
-    pub fn likely(&self, hash: u64) -> Option<H> {
+    pub(crate) fn likely(&self, hash: u64) -> Option<H> {
         self.find(hash, |_| true)
     }
 
     /// Adds a new handle.
-    pub fn insert(&mut self, hash: u64, handle: H) {
+    pub(crate) fn insert(&mut self, hash: u64, handle: H) {
         let slot = HandleSlot { handle, tag: tag(hash) };
         self.shards[Self::shard(hash)].insert_unique(spread(slot.tag), slot, |slot| spread(slot.tag));
         self.length += 1;
     }
 
     /// Removes a handle. True if it was there.
-    pub fn remove(&mut self, hash: u64, handle: H) -> bool {
+    pub(crate) fn remove(&mut self, hash: u64, handle: H) -> bool {
         match self.shards[Self::shard(hash)].find_entry(spread(tag(hash)), |slot| slot.handle == handle) {
             Ok(found) => {
                 found.remove();
@@ -81,7 +81,7 @@ impl<H: Copy + PartialEq> HandleTable<H> {
     }
 
     /// Replaces one handle by another of the same hash. True if it was there.
-    pub fn replace(&mut self, hash: u64, old: H, new: H) -> bool {
+    pub(crate) fn replace(&mut self, hash: u64, old: H, new: H) -> bool {
         match self.shards[Self::shard(hash)].find_mut(spread(tag(hash)), |slot| slot.handle == old) {
             Some(place) => {
                 place.handle = new;
@@ -91,12 +91,12 @@ impl<H: Copy + PartialEq> HandleTable<H> {
         }
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.length
     }
 
     /// Returns the memory taken.
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         let slots: usize = self.shards.iter().map(|shard| shard.allocation_size()).sum();
         (slots + SHARDS * size_of::<HashTable<HandleSlot<H>>>()) as u64
     }

@@ -36,12 +36,12 @@ pub(crate) struct Memtable {
 impl Memtable {
     /// Creates an empty memtable. `seed` is random, so that no client can choose names that
     /// collide.
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Memtable { seed, ..Memtable::default() }
     }
 
     /// Returns the hash of a name in this memtable.
-    pub fn name_hash(&self, directory: DirId, name: &[u8]) -> u64 {
+    pub(crate) fn name_hash(&self, directory: DirId, name: &[u8]) -> u64 {
         xxh3_64_with_seed(name, self.seed ^ directory.0.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
@@ -50,12 +50,12 @@ impl Memtable {
     }
 
     /// Returns the number of rows, with notes of removals.
-    pub fn rows(&self) -> usize {
+    pub(crate) fn rows(&self) -> usize {
         self.names.len()
     }
 
     /// Returns the memory taken.
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         let (arena, _) = self.arena.bytes();
         // A child has four bytes, and a third more where lists have room to grow; a directory has
         // some 80 of its own.
@@ -76,28 +76,33 @@ impl Memtable {
     }
 
     /// Returns the row of a name, which may note a removal.
-    pub fn find(&self, directory: DirId, name: &[u8]) -> Result<Option<Row<'_>>, Defect> {
+    pub(crate) fn find(&self, directory: DirId, name: &[u8]) -> Result<Option<Row<'_>>, Defect> {
         self.find_hashed(self.name_hash(directory, name), directory, name)
     }
 
     /// Returns the row of a name; `hash` is that of the name.
-    pub fn find_hashed(&self, hash: u64, directory: DirId, name: &[u8]) -> Result<Option<Row<'_>>, Defect> {
+    pub(crate) fn find_hashed(
+        &self,
+        hash: u64,
+        directory: DirId,
+        name: &[u8],
+    ) -> Result<Option<Row<'_>>, Defect> {
         self.handle_of(hash, directory, name).map(|handle| self.read(handle)).transpose()
     }
 
     /// Loads the index entry for a name of this hash into the processor's cache. The result has no
     /// meaning.
-    pub fn touch_index(&self, hash: u64) -> u8 {
+    pub(crate) fn touch_index(&self, hash: u64) -> u8 {
         self.names.touch(hash)
     }
 
     /// Loads the row for a name of this hash, as the next step.
-    pub fn touch_row(&self, hash: u64) -> u8 {
+    pub(crate) fn touch_row(&self, hash: u64) -> u8 {
         self.names.likely(hash).map_or(0, |handle| self.arena.touch(handle))
     }
 
     /// Returns the row of a GUID. If the GUID was purged and then used again, the later use counts.
-    pub fn find_guid(&self, guid: Guid) -> Result<Option<Row<'_>>, Defect> {
+    pub(crate) fn find_guid(&self, guid: Guid) -> Result<Option<Row<'_>>, Defect> {
         let hash = self.guid_hash(guid);
         let row_of = |handle: &Handle| self.read(*handle).ok().filter(|row| row.guid() == Some(guid));
         let found = self
@@ -108,7 +113,7 @@ impl Memtable {
     }
 
     /// Puts a row, and replaces the one of its key.
-    pub fn put(&mut self, row: &Row<'_>) -> Result<(), Defect> {
+    pub(crate) fn put(&mut self, row: &Row<'_>) -> Result<(), Defect> {
         let mut bytes = std::mem::take(&mut self.scratch);
         flat::put(row, &mut bytes);
         let done = self.put_bytes(row, &bytes);
@@ -168,7 +173,7 @@ impl Memtable {
     }
 
     /// Returns the rows of one directory from this name on, in order; with `after`, only behind it.
-    pub fn within<'m>(
+    pub(crate) fn within<'m>(
         &'m self,
         directory: DirId,
         name: &[u8],
@@ -182,12 +187,12 @@ impl Memtable {
     }
 
     /// Says whether it has any row of this directory.
-    pub fn has_any(&self, directory: DirId) -> bool {
+    pub(crate) fn has_any(&self, directory: DirId) -> bool {
         self.directories.contains_key(&directory.0)
     }
 
     /// Returns the rows from this key on, in order; with `after`, only behind it.
-    pub fn from<'m>(
+    pub(crate) fn from<'m>(
         &'m self,
         directory: DirId,
         name: &[u8],

@@ -41,12 +41,12 @@ fn width_of(span: u64) -> u8 {
 
 impl PageBuilder {
     /// Returns the number of rows so far.
-    pub fn rows(&self) -> usize {
+    pub(crate) fn rows(&self) -> usize {
         self.name_ends.len()
     }
 
     /// Says whether the page should be finished before this row is added.
-    pub fn is_full(&self, next: &Row<'_>) -> bool {
+    pub(crate) fn is_full(&self, next: &Row<'_>) -> bool {
         let bytes = self.names.len()
             + self.shapes.len()
             + self.digests.len()
@@ -58,7 +58,7 @@ impl PageBuilder {
     }
 
     /// Adds a row. Its key must follow the keys of all rows before it; `hash` is that of the key.
-    pub fn push(&mut self, row: &Row<'_>, hash: u64) {
+    pub(crate) fn push(&mut self, row: &Row<'_>, hash: u64) {
         self.marks.push(mark(hash));
         match self.directories.last_mut() {
             Some((directory, rows)) if *directory == row.parent.0 => *rows += 1,
@@ -113,7 +113,7 @@ impl PageBuilder {
 
     /// Appends the page to `out`, padded to a multiple of 8 bytes, and clears the builder. Without
     /// rows it appends nothing.
-    pub fn finish(&mut self, salt: u64, place: u64, out: &mut Vec<u8>) {
+    pub(crate) fn finish(&mut self, salt: u64, place: u64, out: &mut Vec<u8>) {
         let rows = self.rows();
         if rows == 0 {
             return;
@@ -248,12 +248,12 @@ impl PageBuilder {
     }
 
     /// Returns the key of the first row.
-    pub fn first_key(&self) -> Option<(DirId, &[u8])> {
+    pub(crate) fn first_key(&self) -> Option<(DirId, &[u8])> {
         Some((DirId(self.directories.first()?.0), self.name(0)))
     }
 
     /// Returns the key of the last row.
-    pub fn last_key(&self) -> Option<(DirId, &[u8])> {
+    pub(crate) fn last_key(&self) -> Option<(DirId, &[u8])> {
         Some((DirId(self.directories.last()?.0), self.name(self.rows().checked_sub(1)?)))
     }
 }

@@ -51,7 +51,7 @@ struct Group {
 impl<'a> Page<'a> {
     /// Opens a page from a file, and checks all of it. `salt` and `place` are those of its
     /// building.
-    pub fn open(bytes: &'a [u8], salt: u64, place: u64) -> Result<Self, Damaged> {
+    pub(crate) fn open(bytes: &'a [u8], salt: u64, place: u64) -> Result<Self, Damaged> {
         let page = Self::view(bytes)?;
         let mut sum = [0; 4];
         sum.copy_from_slice(&bytes[..4]);
@@ -63,7 +63,7 @@ impl<'a> Page<'a> {
     }
 
     /// Opens a page that was checked before.
-    pub fn view(bytes: &'a [u8]) -> Result<Self, Damaged> {
+    pub(crate) fn view(bytes: &'a [u8]) -> Result<Self, Damaged> {
         let head = Head::read(bytes.first_chunk::<HEAD_BYTES>().ok_or(SHORT)?);
         // Only the length is checked again. Every later access checks its own offset.
         if head.length as usize != bytes.len() {
@@ -100,17 +100,17 @@ impl<'a> Page<'a> {
     }
 
     /// Returns the head, so that a later `with` need not decode it again.
-    pub fn head(&self) -> PageHead {
+    pub(crate) fn head(&self) -> PageHead {
         PageHead(self.head)
     }
 
     /// Opens a page whose head was decoded before.
-    pub fn with(bytes: &'a [u8], head: PageHead) -> Self {
+    pub(crate) fn with(bytes: &'a [u8], head: PageHead) -> Self {
         Page { bytes, head: head.0 }
     }
 
     /// Returns the number of rows.
-    pub fn rows(&self) -> usize {
+    pub(crate) fn rows(&self) -> usize {
         usize::from(self.head.rows)
     }
 
@@ -196,12 +196,12 @@ impl<'a> Page<'a> {
     }
 
     /// Returns the row with this key; `hash` is that of the key.
-    pub fn find(&self, directory: DirId, name: &[u8], hash: u64) -> Result<Option<usize>, Damaged> {
+    pub(crate) fn find(&self, directory: DirId, name: &[u8], hash: u64) -> Result<Option<usize>, Damaged> {
         self.find_from(0, directory, name, hash)
     }
 
     /// Returns the row with this key, if it is at row `from` or after it.
-    pub fn find_from(
+    pub(crate) fn find_from(
         &self,
         mut from: usize,
         directory: DirId,
@@ -219,7 +219,7 @@ impl<'a> Page<'a> {
     }
 
     /// Returns the first row at or after `from` with the mark of this hash.
-    pub fn likely(&self, hash: u64, from: usize) -> Result<Option<usize>, Damaged> {
+    pub(crate) fn likely(&self, hash: u64, from: usize) -> Result<Option<usize>, Damaged> {
         // The marks of a page take two or three cache lines, and searching them is cheaper than
         // decoding one name.
         let marks = self.bytes.get(HEAD_BYTES + from..self.shapes_at()).ok_or(SHORT)?;
@@ -227,7 +227,7 @@ impl<'a> Page<'a> {
     }
 
     /// Says whether this row has this key.
-    pub fn stands_at(&self, row: usize, directory: DirId, name: &[u8]) -> Result<bool, Damaged> {
+    pub(crate) fn stands_at(&self, row: usize, directory: DirId, name: &[u8]) -> Result<bool, Damaged> {
         // A page of one directory needs no group decoded.
         let its = if self.head.directories == 1 {
             self.head.first_directory
@@ -259,7 +259,7 @@ impl<'a> Page<'a> {
     /// Loads the part of a page that is read first into the processor's cache: head and marks. The
     /// result has no meaning.
     #[inline]
-    pub fn touch_head(bytes: &[u8]) -> u8 {
+    pub(crate) fn touch_head(bytes: &[u8]) -> u8 {
         let end = HEAD_BYTES + ROWS_MAX;
         (0..=end).step_by(LINE_BYTES).fold(0, |sum, at| sum ^ bytes.get(at).copied().unwrap_or(0))
     }
@@ -272,7 +272,7 @@ impl<'a> Page<'a> {
     /// Loads the next part of a row: its record, and the offsets of its name and its shape. The
     /// result has no meaning.
     #[inline]
-    pub fn touch(&self, row: usize) -> u8 {
+    pub(crate) fn touch(&self, row: usize) -> u8 {
         let (record, length) = (self.record_at(row), self.head.record_bytes());
         self.touch_at(record)
             ^ self.touch_at(record + length)
@@ -283,7 +283,7 @@ impl<'a> Page<'a> {
 
     /// Loads the last part of a row: its name and its shape. The result has no meaning.
     #[inline]
-    pub fn touch_name(&self, row: usize) -> u8 {
+    pub(crate) fn touch_name(&self, row: usize) -> u8 {
         let begin = self.head.names_at as usize + self.whole(row / WHOLE_EVERY).unwrap_or(0);
         let shape = self.little(self.record_at(row), self.head.shape_width);
         let shape = shape.and_then(|(shape, _)| self.shape(shape)).unwrap_or_default();
@@ -292,7 +292,7 @@ impl<'a> Page<'a> {
     }
 
     /// Returns a walk over all rows.
-    pub fn all(&self) -> Walk {
+    pub(crate) fn all(&self) -> Walk {
         Walk::at(0, usize::from(self.head.suffix))
     }
 
@@ -307,7 +307,7 @@ impl<'a> Page<'a> {
     }
 
     /// Returns the directory of a row, and puts its name into `name`.
-    pub fn key(&self, row: usize, name: &mut Vec<u8>) -> Result<DirId, Damaged> {
+    pub(crate) fn key(&self, row: usize, name: &mut Vec<u8>) -> Result<DirId, Damaged> {
         let group = self.group_of(row)?;
         let whole = row / WHOLE_EVERY;
         let mut walk = Walk::at(whole * WHOLE_EVERY, self.whole(whole)?);
@@ -320,7 +320,7 @@ impl<'a> Page<'a> {
     }
 
     /// Returns a walk over the rows from this key on, or after it.
-    pub fn from(&self, directory: DirId, name: &[u8], after: bool) -> Result<Walk, Damaged> {
+    pub(crate) fn from(&self, directory: DirId, name: &[u8], after: bool) -> Result<Walk, Damaged> {
         let mut start = None;
         for group in self.groups() {
             let group = group?;
@@ -409,7 +409,7 @@ impl<'a> Page<'a> {
     }
 
     /// Returns the row with this number; the caller has its key.
-    pub fn row<'n>(&self, row: usize, parent: DirId, name: &'n [u8]) -> Result<Row<'n>, Damaged>
+    pub(crate) fn row<'n>(&self, row: usize, parent: DirId, name: &'n [u8]) -> Result<Row<'n>, Damaged>
     where
         'a: 'n,
     {
@@ -449,7 +449,7 @@ impl<'a> Page<'a> {
     }
 
     /// Returns the identity of this row.
-    pub fn id(&self, row: usize) -> Result<[u8; 16], Damaged> {
+    pub(crate) fn id(&self, row: usize) -> Result<[u8; 16], Damaged> {
         if row >= self.rows() {
             return Err(Damaged("the page has no such row"));
         }
@@ -505,7 +505,7 @@ impl Walk {
     }
 
     /// Moves before the first row of this page.
-    pub fn go_to_start(&mut self, page: &Page<'_>) {
+    pub(crate) fn go_to_start(&mut self, page: &Page<'_>) {
         // Reuses the allocation of the name.
         let name = std::mem::take(&mut self.name);
         *self = Walk { at: usize::from(page.head.suffix), name, ..Walk::default() };
@@ -529,7 +529,7 @@ impl Walk {
     }
 
     /// Moves to the next row of the page; false at its end.
-    pub fn advance(&mut self, page: &Page<'_>) -> Result<bool, Damaged> {
+    pub(crate) fn advance(&mut self, page: &Page<'_>) -> Result<bool, Damaged> {
         if !std::mem::take(&mut self.held) {
             if self.row >= page.rows() {
                 return Ok(false);
@@ -551,19 +551,19 @@ impl Walk {
     }
 
     /// Returns the key of the current row.
-    pub fn key(&self) -> (DirId, &[u8]) {
+    pub(crate) fn key(&self) -> (DirId, &[u8]) {
         (self.group.map_or(DirId(0), |group| group.directory), &self.name)
     }
 
     /// Returns the current row.
-    pub fn row<'r>(&'r self, page: &Page<'r>) -> Result<Row<'r>, Damaged> {
+    pub(crate) fn row<'r>(&'r self, page: &Page<'r>) -> Result<Row<'r>, Damaged> {
         let (directory, name) = self.key();
         let row = self.row.checked_sub(1).ok_or(NO_ROW)?;
         page.row(row, directory, name)
     }
 
     /// Says whether the current row notes that something is gone.
-    pub fn is_gone(&self, page: &Page<'_>) -> Result<bool, Damaged> {
+    pub(crate) fn is_gone(&self, page: &Page<'_>) -> Result<bool, Damaged> {
         let row = self.row.checked_sub(1).ok_or(NO_ROW)?;
         // Only the shape is read: a merge asks this for every row.
         let (shape, _) = page.little(page.record_at(row), page.head.shape_width)?;
@@ -571,7 +571,7 @@ impl Walk {
     }
 
     /// Returns the next row of the page.
-    pub fn next<'r>(&'r mut self, page: &Page<'r>) -> Result<Option<Row<'r>>, Damaged> {
+    pub(crate) fn next<'r>(&'r mut self, page: &Page<'r>) -> Result<Option<Row<'r>>, Damaged> {
         if self.advance(page)? { self.row(page).map(Some) } else { Ok(None) }
     }
 }

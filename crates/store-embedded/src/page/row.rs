@@ -124,13 +124,13 @@ fn before_name<'p>(location: &'p Location, name: &str) -> Option<&'p str> {
 
 impl RowRoom {
     /// Returns the row of an entry in the tree, or below an item of the trash.
-    pub fn row<'a>(&'a mut self, entry: &'a Entry) -> Row<'a> {
+    pub(crate) fn row<'a>(&'a mut self, entry: &'a Entry) -> Row<'a> {
         let key = (keyspace::directory_of(&entry.at), entry.at.name.as_str().as_bytes());
         self.any(entry, key, None)
     }
 
     /// Returns the row of an item of the trash under this key.
-    pub fn trashed<'a>(&'a mut self, entry: &'a Entry, key: &'a [u8; 8], item: &Trashed) -> Row<'a> {
+    pub(crate) fn trashed<'a>(&'a mut self, entry: &'a Entry, key: &'a [u8; 8], item: &Trashed) -> Row<'a> {
         self.any(entry, (keyspace::TRASH, key), Some(item))
     }
 
@@ -294,10 +294,10 @@ pub(super) fn is_gone(shape: &[u8]) -> bool {
 
 impl<'a> Row<'a> {
     /// Shape of a row that notes a removal.
-    pub const GONE: [u8; 1] = [RowKind::Gone as u8];
+    pub(crate) const GONE: [u8; 1] = [RowKind::Gone as u8];
 
     /// Returns the note that this change removed what had the key.
-    pub fn gone(parent: DirId, name: &'a [u8], revision: Revision) -> Row<'a> {
+    pub(crate) fn gone(parent: DirId, name: &'a [u8], revision: Revision) -> Row<'a> {
         Row {
             parent,
             name,
@@ -314,30 +314,30 @@ impl<'a> Row<'a> {
     }
 
     /// Shape of bytes beside the tree.
-    pub const SIDE: [u8; 1] = [RowKind::Side as u8];
+    pub(crate) const SIDE: [u8; 1] = [RowKind::Side as u8];
 
     /// Returns the row of bytes kept beside the tree.
-    pub fn side(table: DirId, key: &'a [u8], value: &'a [u8], revision: Revision) -> Row<'a> {
+    pub(crate) fn side(table: DirId, key: &'a [u8], value: &'a [u8], revision: Revision) -> Row<'a> {
         Row { shape: &Row::SIDE, rest: value, ..Row::gone(table, key, revision) }
     }
 
     /// Shape of a purged GUID.
-    pub const PURGED: [u8; 1] = [RowKind::Purged as u8];
+    pub(crate) const PURGED: [u8; 1] = [RowKind::Purged as u8];
 
     /// Returns the note that a GUID was purged. Its key is the GUID itself, and no other row has
     /// that key. Newer notes are found first, because a look-up of a GUID begins with the newest
     /// rows.
-    pub fn purged(guid: &'a Guid, revision: Revision) -> Row<'a> {
+    pub(crate) fn purged(guid: &'a Guid, revision: Revision) -> Row<'a> {
         Row { shape: &Row::PURGED, id: guid.0, ..Row::gone(keyspace::PURGED, &guid.0, revision) }
     }
 
     /// Says whether the row notes that something is gone.
-    pub fn is_gone(&self) -> bool {
+    pub(crate) fn is_gone(&self) -> bool {
         is_gone(self.shape)
     }
 
     /// Returns the GUID, if the row is of something that has or had one.
-    pub fn guid(&self) -> Option<Guid> {
+    pub(crate) fn guid(&self) -> Option<Guid> {
         match self.shape.first() {
             // Files, collections and links have a GUID, and a purged row had one (`RowKind`).
             Some(2..=4 | 6) => Some(Guid(self.id)),
@@ -346,18 +346,18 @@ impl<'a> Row<'a> {
     }
 
     /// Says whether the row is a file.
-    pub fn is_file(&self) -> bool {
+    pub(crate) fn is_file(&self) -> bool {
         self.shape.first() == Some(&(RowKind::File as u8))
     }
 
     /// Returns the approximate size in bytes.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         // 64 bytes: the directory, the identity and the five numbers.
         self.name.len() + self.shape.len() + self.rest.len() + self.checksum.len() + 64
     }
 
     /// Returns the facts about an item of the trash; none if the row is no item.
-    pub fn trashed(&self) -> Result<Option<Trashed>, DecodeError> {
+    pub(crate) fn trashed(&self) -> Result<Option<Trashed>, DecodeError> {
         // Only entries have flags in the second byte.
         match self.shape.get(..2) {
             Some([1..=4, flags]) if flags & TRASHED != 0 => {
@@ -368,7 +368,7 @@ impl<'a> Row<'a> {
     }
 
     /// Returns the whole entry; none if it is gone, or the row is no entry.
-    pub fn entry(&self) -> Result<Option<Entry>, DecodeError> {
+    pub(crate) fn entry(&self) -> Result<Option<Entry>, DecodeError> {
         if self.is_gone() || self.shape == Row::SIDE {
             return Ok(None);
         }
@@ -421,7 +421,7 @@ impl<'a> Row<'a> {
     }
 
     /// Returns what a look-up needs, if the row is a file in the tree. `way` is the caller's.
-    pub fn found_file(&self, way: usize) -> Result<Option<FoundFile>, DecodeError> {
+    pub(crate) fn found_file(&self, way: usize) -> Result<Option<FoundFile>, DecodeError> {
         if !self.is_file() {
             return Ok(None);
         }

@@ -21,7 +21,7 @@ fn hash(directory: u64, name: &[u8]) -> u64 {
 pub(crate) struct Random(pub u64);
 
 impl Random {
-    pub fn next(&mut self, bound: u64) -> u64 {
+    pub(crate) fn next(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % bound
     }

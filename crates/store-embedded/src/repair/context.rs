@@ -16,7 +16,7 @@ pub(crate) struct RepairContext<'g> {
 }
 
 impl RepairContext<'_> {
-    pub fn catalogue(&self) -> CatalogueId {
+    pub(crate) fn catalogue(&self) -> CatalogueId {
         self.identity.id
     }
 }

@@ -74,7 +74,7 @@ struct Seen {
 
 impl RecoveredLog {
     /// Reads every segment, and finds copies of the damaged ones.
-    pub fn put_together(
+    pub(crate) fn put_together(
         context: &RepairContext<'_>,
         sources: &Sources,
         progress: &mut ProgressCallback<'_>,
@@ -124,18 +124,18 @@ impl RecoveredLog {
     }
 
     /// Returns the oldest change after the last hole.
-    pub fn oldest(&self) -> Revision {
+    pub(crate) fn oldest(&self) -> Revision {
         self.stretch().first().map_or(Revision(1), |part| part.first)
     }
 
     /// Returns the parts after the last hole.
-    pub fn stretch(&self) -> &[RecoveredSegment] {
+    pub(crate) fn stretch(&self) -> &[RecoveredSegment] {
         stretch_up_to(&self.parts)
     }
 
     /// Returns the parts without a hole that continue a state at this revision, and their last
     /// change. They begin with the part that has the next change, or with its history.
-    pub fn after(&self, revision: Revision) -> Option<(&[RecoveredSegment], Revision)> {
+    pub(crate) fn after(&self, revision: Revision) -> Option<(&[RecoveredSegment], Revision)> {
         let next = revision.0.saturating_add(1);
         let begin = self.parts.partition_point(|part| part.first.0 <= next).checked_sub(1)?;
         if self.parts[begin].last < revision {
@@ -155,7 +155,7 @@ impl RecoveredLog {
 
     /// Says whether the log leads from a state at `revision` to the last change that ever existed.
     /// `in_runs` is the last change in the runs.
-    pub fn is_whole_after(&self, revision: Revision, in_runs: Revision) -> bool {
+    pub(crate) fn is_whole_after(&self, revision: Revision, in_runs: Revision) -> bool {
         if !self.holes.iter().all(|hole| hole.to.is_some_and(|to| to <= revision)) {
             return false;
         }

@@ -42,7 +42,7 @@ pub(super) struct Described {
 }
 
 impl Described {
-    pub fn of(state: &State) -> Self {
+    pub(crate) fn of(state: &State) -> Self {
         Described {
             revision: state.revision,
             time: state.time,
@@ -73,7 +73,7 @@ enum Base<'b> {
 
 impl Plan<'_> {
     /// Makes the replacement in the way that loses least.
-    pub fn make(&self, progress: &mut ProgressCallback<'_>) -> Result<Made> {
+    pub(crate) fn make(&self, progress: &mut ProgressCallback<'_>) -> Result<Made> {
         let mut why_not = Vec::new();
         // First choice: the whole state and the whole kept history.
         for base in self.bases()? {
@@ -317,7 +317,7 @@ impl Plan<'_> {
 
     // ---- files ----
 
-    pub fn runs_place(&self) -> PathBuf {
+    pub(crate) fn runs_place(&self) -> PathBuf {
         self.context.data.prepared().join("runs")
     }
 
@@ -336,7 +336,7 @@ impl Plan<'_> {
     }
 
     /// Returns a run number that no run has, here or in any snapshot.
-    pub fn next_run(&self) -> Result<u64> {
+    pub(crate) fn next_run(&self) -> Result<u64> {
         let of_copies = self.sources.runs.iter().map(|copy| copy.number + 1).max().unwrap_or(0);
         let of_states = self.sources.states.iter().map(|state| state.manifest.next_run).max().unwrap_or(0);
         let of_files = next_number(&**self.context.disk, &self.context.data.runs())?;
@@ -373,7 +373,7 @@ impl Plan<'_> {
     }
 
     /// Writes a run.
-    pub fn write_anew(
+    pub(crate) fn write_anew(
         &self,
         number: u64,
         rows_max: u64,
@@ -452,7 +452,7 @@ impl Plan<'_> {
     }
 
     /// Puts a segment into its new place.
-    pub fn put_part(&self, part: &RecoveredSegment, log: &Path) -> Result<()> {
+    pub(crate) fn put_part(&self, part: &RecoveredSegment, log: &Path) -> Result<()> {
         let disk = &**self.context.disk;
         let mut to = log.join(segment::file_name(part.first));
         if part.archived {

@@ -36,7 +36,7 @@ pub(super) struct RunSeen {
 
 impl RunSeen {
     /// Says whether all of its rows can be recovered.
-    pub fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         matches!(self.way, Way::File { .. } | Way::Anew(_))
     }
 }
@@ -55,7 +55,7 @@ pub(super) struct Runs {
 
 impl Runs {
     /// Reads every byte of every run in the manifest.
-    pub fn survey(
+    pub(crate) fn survey(
         context: &RepairContext<'_>,
         sources: &Sources,
         progress: &mut ProgressCallback<'_>,
@@ -112,7 +112,7 @@ impl Runs {
     }
 
     /// Returns how many of the oldest runs, one after the other, are whole.
-    pub fn whole_from_the_oldest(&self) -> usize {
+    pub(crate) fn whole_from_the_oldest(&self) -> usize {
         self.runs.iter().rev().take_while(|run| run.is_whole()).count()
     }
 }

@@ -57,12 +57,12 @@ pub(super) struct Sources {
 
 impl Sources {
     /// Returns no sources: only the catalogue's own files count.
-    pub fn none() -> Self {
+    pub(crate) fn none() -> Self {
         Self::default()
     }
 
     /// Finds all sources and skips damaged ones. Fails if the given directory is none.
-    pub fn find(disk: &dyn Disk, data: &Layout, from: Option<&Path>) -> Result<Self> {
+    pub(crate) fn find(disk: &dyn Disk, data: &Layout, from: Option<&Path>) -> Result<Self> {
         let mut sources = Sources::default();
         for name in names_in(disk, &data.snapshots())?.iter().filter(|name| !name.starts_with('.')) {
             let layout = Layout::new(&data.snapshots().join(name));
@@ -172,14 +172,14 @@ impl Sources {
     }
 
     /// Keeps the older states of this catalogue, the newest first.
-    pub fn keep_of(&mut self, identity: &Identity) {
+    pub(crate) fn keep_of(&mut self, identity: &Identity) {
         self.states.retain(|state| state.identity.id == identity.id);
         self.states.sort_by_key(|state| std::cmp::Reverse(state.manifest.revision));
     }
 
     /// Finds out which catalogue the directory has, when its own file is unreadable: from its log,
     /// and for a clone from the catalogue of its runs. Also returns the reasoning.
-    pub fn identity(&self, disk: &dyn Disk, data: &Layout) -> Result<(Identity, String)> {
+    pub(crate) fn identity(&self, disk: &dyn Disk, data: &Layout) -> Result<(Identity, String)> {
         let mut ids: Vec<CatalogueId> = Vec::new();
         let mut headers: Vec<Header> = Vec::new();
         for name in names_in(disk, &data.log())? {

@@ -95,7 +95,7 @@ impl Deref for CachedBytes<'_> {
 
 impl CachedBytes<'_> {
     /// Returns bytes that may be kept for long.
-    pub fn keep(&self) -> Bytes {
+    pub(crate) fn keep(&self) -> Bytes {
         match self {
             CachedBytes::InSlot(guard) => guard.as_ref().map_or_else(|| Arc::from([]), Arc::clone),
             CachedBytes::Own(bytes) => Arc::clone(bytes),
@@ -105,7 +105,7 @@ impl CachedBytes<'_> {
 
 impl Cache {
     /// Creates a cache for so many bytes.
-    pub fn new(bytes_max: u64) -> Self {
+    pub(crate) fn new(bytes_max: u64) -> Self {
         Cache(Arc::new(Shared {
             bytes_max,
             bytes: AtomicU64::new(0),
@@ -115,12 +115,12 @@ impl Cache {
     }
 
     /// Returns the maximum number of bytes.
-    pub fn bytes_max(&self) -> u64 {
+    pub(crate) fn bytes_max(&self) -> u64 {
         self.0.bytes_max
     }
 
     /// Returns the bytes in the cache.
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.0.bytes.load(Ordering::Relaxed)
     }
 
@@ -185,7 +185,7 @@ impl Cache {
 impl CacheSlots {
     /// Returns the content of this slot.
     #[inline]
-    pub fn get(&self, index: usize) -> Option<CachedBytes<'_>> {
+    pub(crate) fn get(&self, index: usize) -> Option<CachedBytes<'_>> {
         let slot = self.slots.get(index)?;
         // Nobody waits to write, so this never blocks, however often one reader reads the same
         // slot.
@@ -200,12 +200,12 @@ impl CacheSlots {
 
     /// Loads a slot into the processor's cache; the result has no meaning.
     #[inline]
-    pub fn touch(&self, index: usize) -> u8 {
+    pub(crate) fn touch(&self, index: usize) -> u8 {
         self.slots.get(index).map_or(0, |slot| slot.uses.load(Ordering::Relaxed))
     }
 
     /// Returns the memory taken, without the parts.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.slots.len() * size_of::<CacheSlot>()
     }
 }

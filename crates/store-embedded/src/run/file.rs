@@ -101,12 +101,12 @@ pub(crate) fn newest_in(name: &str, file: &dyn DiskFile) -> Option<(RunHead, Rev
 
 impl Run {
     /// Opens a run of this catalogue: reads all of it except pages and blocks.
-    pub fn open(name: &str, file: Arc<dyn DiskFile>, catalogue: [u8; 16]) -> Result<Self, Error> {
+    pub(crate) fn open(name: &str, file: Arc<dyn DiskFile>, catalogue: [u8; 16]) -> Result<Self, Error> {
         Self::open_of(name, file, |of| of == catalogue)
     }
 
     /// Opens a run of any catalogue that passes the check.
-    pub fn open_of(
+    pub(crate) fn open_of(
         name: &str,
         file: Arc<dyn DiskFile>,
         is_to_be_had: impl Fn([u8; 16]) -> bool,
@@ -161,44 +161,44 @@ impl Run {
     }
 
     /// Returns the number of rows, of removals among them, and the newest revision.
-    pub fn rows(&self) -> (u64, u64, u64) {
+    pub(crate) fn rows(&self) -> (u64, u64, u64) {
         (self.footer.rows, self.footer.gone, self.footer.revision)
     }
 
     /// Notes that its name is about to go; `file` is the same file, writable.
-    pub fn remove(&self, file: Box<dyn DiskFile>) {
+    pub(crate) fn remove(&self, file: Box<dyn DiskFile>) {
         // Only the first call counts.
         let _twice = self.removed.0.set(file);
     }
 
     /// Returns the length of its file.
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// Returns its number.
-    pub fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         self.head.number
     }
 
     /// Returns the hash function of its keys, which all runs of its catalogue share.
-    pub fn hashes(&self) -> Hashes {
+    pub(crate) fn hashes(&self) -> Hashes {
         self.hashes
     }
 
     /// Returns the salt that distinguishes it from every other run.
-    pub fn salt(&self) -> u64 {
+    pub(crate) fn salt(&self) -> u64 {
         self.head.salt
     }
 
     /// Returns the memory taken, without the cache.
-    pub fn memory_bytes(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         let slots = self.slots.get().map_or(0, |slots| slots.bytes());
         self.names.bytes() + self.guids.bytes() + self.block_ends.capacity() + self.index.bytes() + slots
     }
 
     /// Returns the error for a damaged page, with the names at risk.
-    pub fn damaged(&self, page: usize, damaged: Damaged) -> Error {
+    pub(crate) fn damaged(&self, page: usize, damaged: Damaged) -> Error {
         let at = self.index.extent(page).map_or(0, |(at, _)| at);
         let from = self.index.first(page).map_or_else(String::new, |(directory, name)| {
             let name = String::from_utf8_lossy(name);
@@ -284,12 +284,12 @@ impl Run {
     }
 
     /// Returns the number of pages and blocks.
-    pub fn parts(&self) -> usize {
+    pub(crate) fn parts(&self) -> usize {
         self.index.pages() + self.footer.blocks as usize
     }
 
     /// Reads and checks a page or block by its index among both; returns its length.
-    pub fn check_part(&self, part: usize) -> Result<u64, Error> {
+    pub(crate) fn check_part(&self, part: usize) -> Result<u64, Error> {
         let part = match part.checked_sub(self.index.pages()) {
             None => RunPart::Page(part),
             Some(block) => RunPart::Block(block as u32),
@@ -298,19 +298,19 @@ impl Run {
     }
 
     /// Reads and checks every part; returns the problems.
-    pub fn check(&self) -> Vec<String> {
+    pub(crate) fn check(&self) -> Vec<String> {
         (0..self.parts()).filter_map(|part| self.check_part(part).err()).map(|error| error.message).collect()
     }
 
     /// Says whether it may have the name of this hash. If not, nothing needs to be read.
     #[inline]
-    pub fn may_have(&self, hash: u64) -> bool {
+    pub(crate) fn may_have(&self, hash: u64) -> bool {
         self.names.may_have(hash)
     }
 
     /// Loads the filter's line into the processor's cache; the result has no meaning.
     #[inline]
-    pub fn touch_filter(&self, hash: u64) -> u8 {
+    pub(crate) fn touch_filter(&self, hash: u64) -> u8 {
         self.names.touch(hash)
     }
 }

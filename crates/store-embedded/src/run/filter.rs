@@ -34,14 +34,14 @@ fn bit_of(bits: u64, probe: u32) -> (usize, u64) {
 
 impl Filter {
     /// Creates an empty filter for up to `keys` keys; more keys let more missing ones pass.
-    pub fn for_keys(keys: u64) -> Self {
+    pub(crate) fn for_keys(keys: u64) -> Self {
         let bits = BITS_PER_KEY.iter().find(|(up_to, _)| keys <= *up_to).map_or(10, |(_, bits)| *bits);
         let lines = keys.saturating_mul(bits).div_ceil(8 * LINE_BYTES as u64).max(1);
         Filter { lines: vec![[0; LINE_WORDS]; usize::try_from(lines).unwrap_or(usize::MAX)] }
     }
 
     /// Adds a key by its hash.
-    pub fn add(&mut self, hash: u64) {
+    pub(crate) fn add(&mut self, hash: u64) {
         let (line, bits) = place(hash, self.lines.len());
         let line = &mut self.lines[line];
         for (word, bit) in (0..PROBES).map(|probe| bit_of(bits, probe)) {
@@ -53,7 +53,7 @@ impl Filter {
     /// first three reject most keys. So the processor predicts the branch well, and continues with
     /// the next filter while it waits for this one's line.
     #[inline]
-    pub fn may_have(&self, hash: u64) -> bool {
+    pub(crate) fn may_have(&self, hash: u64) -> bool {
         let (line, bits) = place(hash, self.lines.len());
         let line = &self.lines[line];
         let has = |(word, bit): (usize, u64)| line[word] & bit != 0;
@@ -63,22 +63,22 @@ impl Filter {
 
     /// Loads the line of a hash into the processor's cache; the result has no meaning.
     #[inline]
-    pub fn touch(&self, hash: u64) -> u8 {
+    pub(crate) fn touch(&self, hash: u64) -> u8 {
         self.lines[place(hash, self.lines.len()).0][0] as u8
     }
 
     /// Returns the bytes of the filter, in memory and in a file.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.lines.len() * LINE_BYTES
     }
 
     /// Encodes the filter.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         self.lines.iter().flatten().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
     }
 
     /// Decodes a filter; none if the length is wrong.
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         if bytes.is_empty() || !bytes.len().is_multiple_of(LINE_BYTES) {
             return None;
         }

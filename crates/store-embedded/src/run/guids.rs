@@ -40,17 +40,17 @@ pub(crate) struct RowPlace(pub u32);
 impl RowPlace {
     const ROW_BITS: u32 = 7;
     /// Maximum pages of a run: 4 G rows.
-    pub const PAGES_MAX: u32 = 1 << (32 - Self::ROW_BITS);
+    pub(crate) const PAGES_MAX: u32 = 1 << (32 - Self::ROW_BITS);
 
-    pub fn new(page: u32, row: usize) -> Self {
+    pub(crate) fn new(page: u32, row: usize) -> Self {
         RowPlace(page << Self::ROW_BITS | row as u32)
     }
 
-    pub fn page(self) -> u32 {
+    pub(crate) fn page(self) -> u32 {
         self.0 >> Self::ROW_BITS
     }
 
-    pub fn row(self) -> usize {
+    pub(crate) fn row(self) -> usize {
         (self.0 & ((1 << Self::ROW_BITS) - 1)) as usize
     }
 }
@@ -88,12 +88,12 @@ pub(crate) struct Sorter {
 impl Sorter {
     /// Creates a sorter that keeps up to `part_max` entries in memory, and further ones sorted in
     /// `scratch`.
-    pub fn new(scratch: Arc<dyn DiskFile>, part_max: usize) -> Self {
+    pub(crate) fn new(scratch: Arc<dyn DiskFile>, part_max: usize) -> Self {
         Sorter { scratch, part: Vec::new(), part_max: part_max.max(1), ends: Vec::new() }
     }
 
     /// Adds an entry.
-    pub fn push(&mut self, hash: u64, place: RowPlace) -> io::Result<()> {
+    pub(crate) fn push(&mut self, hash: u64, place: RowPlace) -> io::Result<()> {
         if self.part.len() >= self.part_max {
             self.spill()?;
         }
@@ -120,7 +120,7 @@ impl Sorter {
     }
 
     /// Passes all entries to `each` in the order of their hashes.
-    pub fn sorted(mut self, mut each: impl FnMut(u64, RowPlace) -> io::Result<()>) -> io::Result<()> {
+    pub(crate) fn sorted(mut self, mut each: impl FnMut(u64, RowPlace) -> io::Result<()>) -> io::Result<()> {
         self.part.sort_unstable();
         let mut begin = 0;
         let mut parts = Vec::with_capacity(self.ends.len() + 1);
@@ -189,12 +189,12 @@ pub(crate) struct Blocks {
 
 impl Blocks {
     /// Creates a builder for an index of so many entries.
-    pub fn new(entries: u64) -> Self {
+    pub(crate) fn new(entries: u64) -> Self {
         Blocks { blocks: blocks_for(entries), next: 0, counts: [0; BUCKETS], entries: Vec::new() }
     }
 
     /// Adds the next entry; passes each block that this completes to `out`.
-    pub fn push(
+    pub(crate) fn push(
         &mut self,
         hash: u64,
         at: RowPlace,
@@ -226,7 +226,11 @@ impl Blocks {
     }
 
     /// Passes the remaining blocks to `out`.
-    pub fn finish(mut self, out: &mut impl FnMut(Vec<u8>) -> io::Result<()>, salt: u64) -> io::Result<()> {
+    pub(crate) fn finish(
+        mut self,
+        out: &mut impl FnMut(Vec<u8>) -> io::Result<()>,
+        salt: u64,
+    ) -> io::Result<()> {
         while self.next < self.blocks {
             out(self.block(salt))?;
         }

@@ -87,12 +87,12 @@ fn separator<'a>(before: Option<&[u8]>, first: &'a [u8]) -> &'a [u8] {
 }
 
 impl PageIndex {
-    pub fn pages(&self) -> usize {
+    pub(crate) fn pages(&self) -> usize {
         self.directories.len()
     }
 
     /// Says whether there is no room for a page at `at`, of whatever length and name.
-    pub fn is_full(&self, at: u64) -> bool {
+    pub(crate) fn is_full(&self, at: u64) -> bool {
         self.pages() >= RowPlace::PAGES_MAX as usize
             || at + PAGE_BYTES_MAX as u64 > PAGES_BYTES_MAX
             || self.names.len() + NAME_BYTES_MAX > NAMES_BYTES_MAX
@@ -100,7 +100,7 @@ impl PageIndex {
 
     /// Adds a page that begins at `at` with key `first`. `before` is the last key of the page
     /// before.
-    pub fn push(&mut self, at: u64, first: (DirId, &[u8]), before: Option<(DirId, &[u8])>) {
+    pub(crate) fn push(&mut self, at: u64, first: (DirId, &[u8]), before: Option<(DirId, &[u8])>) {
         let (directory, name) = first;
         let in_same = before.filter(|(before, _)| *before == directory).map(|(_, name)| name);
         self.names.extend_from_slice(separator(in_same, name));
@@ -110,7 +110,7 @@ impl PageIndex {
     }
 
     /// Sets the end of the last page; before that no key is found.
-    pub fn end(&mut self, at: u64) {
+    pub(crate) fn end(&mut self, at: u64) {
         self.places.push((at / UNIT) as u32);
         self.guide = Guide::new(&self.directories);
     }
@@ -121,12 +121,12 @@ impl PageIndex {
     }
 
     /// Returns the least key that a page can have.
-    pub fn first(&self, page: usize) -> Option<(DirId, &[u8])> {
+    pub(crate) fn first(&self, page: usize) -> Option<(DirId, &[u8])> {
         Some((DirId(*self.directories.get(page)?), self.name(page)))
     }
 
     /// Returns the one page that can have this key; none if the key comes before all of them.
-    pub fn page_of(&self, directory: DirId, name: &[u8]) -> Option<usize> {
+    pub(crate) fn page_of(&self, directory: DirId, name: &[u8]) -> Option<usize> {
         let among = self.guide.among(directory.0, self.pages());
         let (begin, directories) = (among.start, &self.directories[among]);
         let before = directories.partition_point(|other| *other < directory.0);
@@ -149,25 +149,25 @@ impl PageIndex {
     }
 
     /// Says whether this page can have this key.
-    pub fn is_page_of(&self, page: usize, directory: DirId, name: &[u8]) -> bool {
+    pub(crate) fn is_page_of(&self, page: usize, directory: DirId, name: &[u8]) -> bool {
         let key = (directory, name);
         self.first(page).is_some_and(|first| first <= key)
             && self.first(page + 1).is_none_or(|next| key < next)
     }
 
     /// Says whether all pages from this one on begin after a directory.
-    pub fn begins_after(&self, page: usize, directory: DirId) -> bool {
+    pub(crate) fn begins_after(&self, page: usize, directory: DirId) -> bool {
         self.directories.get(page).is_none_or(|first| *first > directory.0)
     }
 
     /// Returns a page's offset and length in the file.
-    pub fn extent(&self, page: usize) -> Option<(u64, usize)> {
+    pub(crate) fn extent(&self, page: usize) -> Option<(u64, usize)> {
         let (begin, end) = (*self.places.get(page)?, *self.places.get(page + 1)?);
         Some((u64::from(begin) * UNIT, usize::try_from(u64::from(end.checked_sub(begin)?) * UNIT).ok()?))
     }
 
     /// Returns the memory taken.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.directories.capacity() * 8
             + self.names.capacity()
             + (self.name_ends.capacity() + self.places.capacity() + self.guide.starts.capacity()) * 4
@@ -175,7 +175,7 @@ impl PageIndex {
 
     /// Encodes the index. A page has three fields: the directory's number less the one before it,
     /// the name, the length in eighths.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.pages() as u64);
         put_varint(out, u64::from(self.places.first().copied().unwrap_or(0)));
         let mut before = 0;
@@ -188,7 +188,7 @@ impl PageIndex {
     }
 
     /// Decodes the index.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
         let bad = |_| Damaged("the index of the pages cannot be read");
         let out_of_range = Damaged("the index of the pages has a place beyond the file's");
         let mut reader = Reader::new(bytes);

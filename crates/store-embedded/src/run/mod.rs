@@ -57,20 +57,20 @@ impl Hashes {
 
     /// Returns the hash of a name.
     #[inline]
-    pub fn name(self, directory: DirId, name: &[u8]) -> u64 {
+    pub(crate) fn name(self, directory: DirId, name: &[u8]) -> u64 {
         xxh3_64_with_seed(name, self.seed ^ directory.0.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
     /// Returns the hash by which filters note that a run has rows of a directory. It is that of a
     /// name which almost no entry has.
     #[inline]
-    pub fn directory(self, directory: DirId) -> u64 {
+    pub(crate) fn directory(self, directory: DirId) -> u64 {
         self.name(directory, b"")
     }
 
     /// Returns the hash of a GUID.
     #[inline]
-    pub fn guid(self, guid: Guid) -> u64 {
+    pub(crate) fn guid(self, guid: Guid) -> u64 {
         xxh3_64_with_seed(&guid.0, self.seed)
     }
 }

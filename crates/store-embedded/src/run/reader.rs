@@ -25,53 +25,57 @@ pub(crate) struct PageAt<'p>(CachedBytes<'p>);
 
 impl PageAt<'_> {
     /// Returns the page, which was checked when it was read.
-    pub fn view(&self) -> Result<Page<'_>, Damaged> {
+    pub(crate) fn view(&self) -> Result<Page<'_>, Damaged> {
         Page::view(&self.0)
     }
 
     /// Loads the part of the page that is read first into the processor's cache. The result has no
     /// meaning.
-    pub fn touch(&self) -> u8 {
+    pub(crate) fn touch(&self) -> u8 {
         Page::touch_head(&self.0)
     }
 }
 
 impl RowAt<'_> {
     /// Returns the row; the caller has its key.
-    pub fn row<'r>(&'r self, parent: DirId, name: &'r [u8]) -> Result<Row<'r>, Damaged> {
+    pub(crate) fn row<'r>(&'r self, parent: DirId, name: &'r [u8]) -> Result<Row<'r>, Damaged> {
         self.page.view()?.row(self.row, parent, name)
     }
 }
 
 impl Run {
     /// Returns the bytes of a page.
-    pub fn page<'p>(self: &'p Arc<Self>, reading: Reading<'_>, page: usize) -> Result<PageAt<'p>, Defect> {
+    pub(crate) fn page<'p>(
+        self: &'p Arc<Self>,
+        reading: Reading<'_>,
+        page: usize,
+    ) -> Result<PageAt<'p>, Defect> {
         reading.get(self, RunPart::Page(page)).map(PageAt)
     }
 
     /// Says whether it may have rows of this directory.
-    pub fn may_have_any(&self, directory: DirId) -> bool {
+    pub(crate) fn may_have_any(&self, directory: DirId) -> bool {
         self.names.may_have(self.hashes.directory(directory))
     }
 
     /// Says whether it may have the GUID of this hash.
     #[inline]
-    pub fn may_have_guid(&self, hash: u64) -> bool {
+    pub(crate) fn may_have_guid(&self, hash: u64) -> bool {
         self.guids.may_have(hash)
     }
 
     /// Returns the page that may have this name.
-    pub fn page_of(&self, directory: DirId, name: &[u8]) -> Option<usize> {
+    pub(crate) fn page_of(&self, directory: DirId, name: &[u8]) -> Option<usize> {
         self.index.page_of(directory, name)
     }
 
     /// Says whether this page may have this name.
-    pub fn is_page_of(&self, page: usize, directory: DirId, name: &[u8]) -> bool {
+    pub(crate) fn is_page_of(&self, page: usize, directory: DirId, name: &[u8]) -> bool {
         self.index.is_page_of(page, directory, name)
     }
 
     /// Returns the row of a name; `hash` is that of the name.
-    pub fn find<'p>(
+    pub(crate) fn find<'p>(
         self: &'p Arc<Self>,
         reading: Reading<'_>,
         directory: DirId,
@@ -115,12 +119,16 @@ impl Run {
     }
 
     /// Says whether the GUID exists up to this run; none if this run does not have it.
-    pub fn has_guid(self: &Arc<Self>, reading: Reading<'_>, guid: Guid) -> Result<Option<bool>, Defect> {
+    pub(crate) fn has_guid(
+        self: &Arc<Self>,
+        reading: Reading<'_>,
+        guid: Guid,
+    ) -> Result<Option<bool>, Defect> {
         Ok(self.row_of_guid(reading, guid)?.map(|(_, _, gone)| !gone))
     }
 
     /// Returns the row of a GUID, and its key.
-    pub fn find_guid<'p>(
+    pub(crate) fn find_guid<'p>(
         self: &'p Arc<Self>,
         reading: Reading<'_>,
         guid: Guid,
@@ -139,7 +147,7 @@ impl Run {
     }
 
     /// Returns a walk from the first row at this key; with `after`, behind it.
-    pub fn from(
+    pub(crate) fn from(
         self: &Arc<Self>,
         reading: Reading<'_>,
         directory: DirId,
@@ -150,7 +158,7 @@ impl Run {
     }
 
     /// Returns a walk within this directory only.
-    pub fn within(
+    pub(crate) fn within(
         self: &Arc<Self>,
         reading: Reading<'_>,
         directory: DirId,
@@ -194,7 +202,7 @@ pub(crate) struct Cursor {
 impl Cursor {
     /// Moves to the next row; false at the end.
     #[inline]
-    pub fn advance(&mut self, run: &Arc<Run>, reading: Reading<'_>) -> Result<bool, Defect> {
+    pub(crate) fn advance(&mut self, run: &Arc<Run>, reading: Reading<'_>) -> Result<bool, Defect> {
         loop {
             if let Some((bytes, head)) = &self.page {
                 let went = self.walk.advance(&Page::with(bytes, *head));
@@ -234,19 +242,19 @@ impl Cursor {
 
     /// Returns the key of the current row; none at the end.
     #[inline]
-    pub fn key(&self) -> Option<(DirId, &[u8])> {
+    pub(crate) fn key(&self) -> Option<(DirId, &[u8])> {
         self.page.as_ref().map(|_| self.walk.key())
     }
 
     /// Says whether the current row notes a removal.
-    pub fn is_gone(&self, run: &Run) -> Result<bool, Defect> {
+    pub(crate) fn is_gone(&self, run: &Run) -> Result<bool, Defect> {
         let Some((bytes, head)) = &self.page else { return Ok(false) };
         let gone = self.walk.is_gone(&Page::with(bytes, *head));
         gone.map_err(|damaged| run.damaged(self.next_page - 1, damaged).into())
     }
 
     /// Returns the current row.
-    pub fn row(&self, run: &Run) -> Result<Option<Row<'_>>, Defect> {
+    pub(crate) fn row(&self, run: &Run) -> Result<Option<Row<'_>>, Defect> {
         let Some((bytes, head)) = &self.page else { return Ok(None) };
         let row = self.walk.row(&Page::with(bytes, *head));
         row.map(Some).map_err(|damaged| run.damaged(self.next_page - 1, damaged).into())

@@ -28,7 +28,7 @@ pub(crate) struct Held {
 
 impl Held {
     /// Reads the noted parts. Fails if a part is unreadable or damaged.
-    pub fn read(&self, cache: &Cache) -> Result<(), Error> {
+    pub(crate) fn read(&self, cache: &Cache) -> Result<(), Error> {
         let wanted = std::mem::take(&mut *self.wanted.lock());
         for (run, part) in wanted {
             let key = run.key(part)?;
@@ -46,7 +46,7 @@ impl Held {
     }
 
     /// Says whether nothing is noted.
-    pub fn is_content(&self) -> bool {
+    pub(crate) fn is_content(&self) -> bool {
         self.wanted.lock().is_empty()
     }
 }
@@ -62,17 +62,17 @@ pub(crate) struct Reading<'r> {
 
 impl<'r> Reading<'r> {
     /// Reads and waits for the disk.
-    pub fn waiting(cache: &'r Cache) -> Self {
+    pub(crate) fn waiting(cache: &'r Cache) -> Self {
         Reading { cache: Some(cache), held: None }
     }
 
     /// Reads and waits for the disk, but caches nothing: for readers that read everything once.
-    pub fn in_passing() -> Self {
+    pub(crate) fn in_passing() -> Self {
         Reading { cache: None, held: None }
     }
 
     /// Reads without waiting for the disk, and notes missing parts.
-    pub fn hurried(cache: &'r Cache, held: &'r Held) -> Self {
+    pub(crate) fn hurried(cache: &'r Cache, held: &'r Held) -> Self {
         Reading { cache: Some(cache), held: Some(held) }
     }
 
@@ -105,7 +105,7 @@ impl<'r> Reading<'r> {
 
     /// Loads the slot of a page into the processor's cache; the result has no meaning.
     #[inline]
-    pub fn touch(&self, run: &Run, page: usize) -> u8 {
+    pub(crate) fn touch(&self, run: &Run, page: usize) -> u8 {
         self.cache.map_or(0, |cache| run.touch_slot(cache, page))
     }
 }

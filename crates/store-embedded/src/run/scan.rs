@@ -37,7 +37,7 @@ pub(crate) struct Gap {
 
 impl Gap {
     /// Says whether a row of this key may have been in the gap.
-    pub fn may_have_had(&self, key: (DirId, &[u8])) -> bool {
+    pub(crate) fn may_have_had(&self, key: (DirId, &[u8])) -> bool {
         let after = self.after.as_ref().is_none_or(|(directory, name)| (*directory, name.as_slice()) < key);
         let before = self.before.as_ref().is_none_or(|(directory, name)| key < (*directory, name.as_slice()));
         after && before
@@ -59,7 +59,7 @@ pub(crate) struct Scanned {
 impl Scanned {
     /// Searches the pages of a run. None if both its start and its end are damaged: then no page
     /// can be recognised.
-    pub fn read(name: &str, file: Arc<dyn DiskFile>) -> Result<Option<Self>, Error> {
+    pub(crate) fn read(name: &str, file: Arc<dyn DiskFile>) -> Result<Option<Self>, Error> {
         let length = file.length().map_err(|error| cannot_read(name, &error))?;
         let footer_at = length.checked_sub(FOOTER_BYTES as u64);
         let end = footer_at.map(|at| read_exactly(name, &*file, at, FOOTER_BYTES)).transpose()?;
@@ -137,12 +137,12 @@ impl Scanned {
     }
 
     /// Says whether it has all rows of a run of so many.
-    pub fn has_all_of(&self, rows: u64) -> bool {
+    pub(crate) fn has_all_of(&self, rows: u64) -> bool {
         self.rows == rows
     }
 
     /// Copies all readable rows into another run.
-    pub fn copy_into(&self, writer: &mut RunWriter) -> Result<(), Error> {
+    pub(crate) fn copy_into(&self, writer: &mut RunWriter) -> Result<(), Error> {
         for (at, bytes) in &self.pages {
             let read = read_exactly(&self.name, &*self.file, *at, *bytes as usize)?;
             let damaged = |damaged| super::file::corrupt(&self.name, damaged);

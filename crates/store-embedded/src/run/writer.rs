@@ -102,7 +102,7 @@ pub(crate) struct RunWriter {
 impl RunWriter {
     /// Begins a run of at most `rows_max` rows in an empty file. Sorts at most `sorted_in_memory`
     /// GUIDs in memory at once, the others in `scratch`.
-    pub fn new(
+    pub(crate) fn new(
         file: Arc<dyn DiskFile>,
         scratch: Arc<dyn DiskFile>,
         head: RunHead,
@@ -127,7 +127,7 @@ impl RunWriter {
     }
 
     /// Adds a row, whose key must follow all earlier ones.
-    pub fn push(&mut self, row: &Row<'_>) -> io::Result<()> {
+    pub(crate) fn push(&mut self, row: &Row<'_>) -> io::Result<()> {
         if self.page.is_full(row) {
             self.end_page()?;
         }
@@ -150,7 +150,7 @@ impl RunWriter {
     }
 
     /// Returns the number of rows so far.
-    pub fn rows(&self) -> u64 {
+    pub(crate) fn rows(&self) -> u64 {
         self.footer.rows
     }
 
@@ -168,7 +168,7 @@ impl RunWriter {
     }
 
     /// Completes the run and makes its bytes durable. The caller makes its name durable.
-    pub fn finish(mut self) -> io::Result<u64> {
+    pub(crate) fn finish(mut self) -> io::Result<u64> {
         self.end_page()?;
         let (salt, out, footer) = (self.head.salt, &mut self.out, &mut self.footer);
         footer.pages_end = out.position();

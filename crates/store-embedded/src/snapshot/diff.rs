@@ -38,7 +38,7 @@ const PLACE_BYTES_MAX: usize = 10 + NAME_BYTES_MAX;
 
 impl DiffPosition {
     /// Decodes a position; empty bytes are the start.
-    pub fn parse(bytes: &[u8]) -> Result<Self> {
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self> {
         let bad = || Error::invalid("this is no cursor of a comparison");
         if bytes.is_empty() {
             return Ok(DiffPosition(None));
@@ -52,7 +52,7 @@ impl DiffPosition {
     }
 
     /// Encodes the position.
-    pub fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         if let Some((directory, name)) = &self.0 {
             directory.encode(&mut bytes);
@@ -71,18 +71,22 @@ fn identity(run: &Run) -> (u64, u64) {
 }
 
 impl Diff {
-    pub fn new(before: View, after: View) -> Self {
+    pub(crate) fn new(before: View, after: View) -> Self {
         Diff { before, after }
     }
 
     /// Returns the revisions of both states.
-    pub fn revisions(&self) -> (Revision, Revision) {
+    pub(crate) fn revisions(&self) -> (Revision, Revision) {
         (self.before.label.revision, self.after.label.revision)
     }
 
     /// Returns the next differences in the order of their keys, `limit` or one more, and the
     /// position to continue from, if there may be more.
-    pub fn page(&self, from: &DiffPosition, limit: usize) -> Result<(Vec<Difference>, Option<DiffPosition>)> {
+    pub(crate) fn page(
+        &self,
+        from: &DiffPosition,
+        limit: usize,
+    ) -> Result<(Vec<Difference>, Option<DiffPosition>)> {
         let (before, after) = (&self.before.state, &self.after.state);
         let mut differences = Vec::new();
         let (mut one, mut other) = (unshared(before, after, from)?, unshared(after, before, from)?);

@@ -51,7 +51,7 @@ pub(crate) struct Label {
 }
 
 impl Label {
-    pub fn encode(&self) -> String {
+    pub(crate) fn encode(&self) -> String {
         self.encode_as(VERSION)
     }
 
@@ -72,11 +72,11 @@ impl Label {
     }
 
     /// Parses a text, and returns what it prints as.
-    pub fn read_again(text: &str) -> Result<String> {
+    pub(crate) fn read_again(text: &str) -> Result<String> {
         Self::decode(text).map(|_| text.to_owned())
     }
 
-    pub fn decode(text: &str) -> Result<Self> {
+    pub(crate) fn decode(text: &str) -> Result<Self> {
         let corrupt = |what: &str| Error::new(ErrorKind::Corrupt, format!("{what} is missing or damaged"));
         let mut lines = text.lines();
         if lines.next() != Some("exacat snapshot") {
@@ -114,7 +114,7 @@ impl Label {
     }
 
     /// Loads the label in this directory.
-    pub fn load(disk: &dyn Disk, directory: &Path) -> Result<Self> {
+    pub(crate) fn load(disk: &dyn Disk, directory: &Path) -> Result<Self> {
         let path = directory.join(FILE);
         let shown = path.display().to_string();
         let text = read_text(disk, &path).map_err(|error| cannot_read(&shown, &error))?;
@@ -123,7 +123,7 @@ impl Label {
     }
 
     /// Writes the label; its name is durable once the caller has synced the directory.
-    pub fn write(&self, disk: &dyn Disk, directory: &Path) -> Result<()> {
+    pub(crate) fn write(&self, disk: &dyn Disk, directory: &Path) -> Result<()> {
         let path = directory.join(FILE);
         write_small(disk, &path, self.encode().as_bytes()).map_err(|error| cannot_write(&path, &error))
     }

@@ -135,7 +135,7 @@ pub(super) struct RestoreWork<'w> {
 
 impl RestoreWork<'_> {
     /// Prepares the new log and runs, completely and durably.
-    pub fn prepare(
+    pub(crate) fn prepare(
         &self,
         point: RestorePoint,
         clock: &dyn Clock,

@@ -51,16 +51,16 @@ pub(crate) struct RunningBackup {
 
 impl SnapshotService {
     /// Returns the timelines of the catalogue.
-    pub fn timelines(&self) -> &Timelines {
+    pub(crate) fn timelines(&self) -> &Timelines {
         &self.identity.timelines
     }
 
     /// Returns the layout of the catalogue's files.
-    pub fn layout(&self) -> &Layout {
+    pub(crate) fn layout(&self) -> &Layout {
         &self.data
     }
 
-    pub fn new(data: Layout, identity: Identity, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(data: Layout, identity: Identity, clock: Arc<dyn Clock>) -> Self {
         SnapshotService {
             data,
             identity,
@@ -73,16 +73,16 @@ impl SnapshotService {
         }
     }
 
-    pub fn next(&self) -> u64 {
+    pub(crate) fn next(&self) -> u64 {
         self.number.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Says whether this request took or dropped this snapshot before.
-    pub fn was_done(&self, id: OperationId, name: &SnapshotName) -> bool {
+    pub(crate) fn was_done(&self, id: OperationId, name: &SnapshotName) -> bool {
         self.done.lock().iter().any(|(done, of)| (*done, of) == (id, name))
     }
 
-    pub fn note_done(&self, id: OperationId, name: &SnapshotName) {
+    pub(crate) fn note_done(&self, id: OperationId, name: &SnapshotName) {
         let mut done = self.done.lock();
         if done.len() >= SNAPSHOT_REQUESTS_REMEMBERED {
             done.pop_front();
@@ -92,7 +92,7 @@ impl SnapshotService {
 
     /// Links the files of the state. Runs on the writer thread, while everything is durable and
     /// nothing changes.
-    pub fn pin(
+    pub(crate) fn pin(
         &self,
         shared: &Shared,
         into: &Layout,

@@ -33,17 +33,17 @@ pub(crate) struct SeAccount {
 
 impl SeAccount {
     /// Says whether nothing is here, planned here, or to be deleted here.
-    pub fn is_unused(&self) -> bool {
+    pub(crate) fn is_unused(&self) -> bool {
         self.directories.is_empty() && self.trashed == 0 && self.reserved == 0 && self.has_no_deletions()
     }
 
     /// Says whether the deletion queue is empty.
-    pub fn has_no_deletions(&self) -> bool {
+    pub(crate) fn has_no_deletions(&self) -> bool {
         self.deletions_usage.files == 0
     }
 
     /// Returns the usage that one deletion counts.
-    pub fn of_deletion(size: Option<u64>) -> Usage {
+    pub(crate) fn of_deletion(size: Option<u64>) -> Usage {
         let bytes = u128::from(size.unwrap_or(0));
         Usage { files: 1, replicas: 1, bytes, replica_bytes: bytes, ..Usage::default() }
     }
@@ -84,16 +84,16 @@ fn add_or_remove<K: Ord>(
 }
 
 impl Accounts {
-    pub fn user(&self, user: UserId) -> Account {
+    pub(crate) fn user(&self, user: UserId) -> Account {
         self.users.get(&user).copied().unwrap_or_default()
     }
 
-    pub fn group(&self, group: GroupId) -> Account {
+    pub(crate) fn group(&self, group: GroupId) -> Account {
         self.groups.get(&group).copied().unwrap_or_default()
     }
 
     /// Counts a new entry of this owner and group.
-    pub fn add_use(&mut self, owner: UserId, group: GroupId, usage: &Usage) {
+    pub(crate) fn add_use(&mut self, owner: UserId, group: GroupId, usage: &Usage) {
         if !usage.is_empty() {
             self.users.entry(owner).or_default().usage.add(usage);
             self.groups.entry(group).or_default().usage.add(usage);
@@ -101,7 +101,7 @@ impl Accounts {
     }
 
     /// Counts an entry of this owner and group that came (`plus`) or went (`minus`).
-    pub fn use_by(
+    pub(crate) fn use_by(
         &mut self,
         owner: UserId,
         group: GroupId,
@@ -113,7 +113,7 @@ impl Accounts {
     }
 
     /// Counts an upload reservation of this owner and group that came (`plus`) or went (`minus`).
-    pub fn reserve_by(
+    pub(crate) fn reserve_by(
         &mut self,
         owner: UserId,
         group: GroupId,
@@ -125,7 +125,7 @@ impl Accounts {
     }
 
     /// Changes the number of a user's upload reservations by one.
-    pub fn count_reservation(&mut self, owner: UserId, more: bool) -> Result<(), Defect> {
+    pub(crate) fn count_reservation(&mut self, owner: UserId, more: bool) -> Result<(), Defect> {
         let count = self.reservations.entry(owner).or_default();
         *count = if more { count.checked_add(1) } else { count.checked_sub(1) }
             .ok_or_else(|| Defect::new("a user's count of reservations went out of range"))?;
@@ -136,7 +136,7 @@ impl Accounts {
     }
 
     /// Drops the account of a storage element if it is unused.
-    pub fn forget_if_unused(&mut self, se: SeNumber) {
+    pub(crate) fn forget_if_unused(&mut self, se: SeNumber) {
         if self.ses.get(&se).is_some_and(SeAccount::is_unused) {
             self.ses.remove(&se);
         }
@@ -145,7 +145,7 @@ impl Accounts {
 
 impl SeAccount {
     /// Counts an item of the trash with a replica here that came or went.
-    pub fn move_trashed(&mut self, come: bool) -> Result<(), Defect> {
+    pub(crate) fn move_trashed(&mut self, come: bool) -> Result<(), Defect> {
         self.trashed = if come { self.trashed.checked_add(1) } else { self.trashed.checked_sub(1) }
             .ok_or_else(|| Defect::new("a storage element's count of files went out of range"))?;
         Ok(())

@@ -45,13 +45,18 @@ fn nothing_at(at: &At) -> Defect {
 
 impl State {
     /// Applies a change of the history.
-    pub fn apply_change(&mut self, change: &Change) -> Result<(), Defect> {
+    pub(crate) fn apply_change(&mut self, change: &Change) -> Result<(), Defect> {
         let stamp = Stamp { revision: change.revision, time: change.time, who: change.who };
         self.apply(stamp, &change.effect, None)
     }
 
     /// Applies the next change; `encoded` are its effect's canonical bytes, if the caller has them.
-    pub fn apply(&mut self, stamp: Stamp, effect: &Effect, encoded: Option<&[u8]>) -> Result<(), Defect> {
+    pub(crate) fn apply(
+        &mut self,
+        stamp: Stamp,
+        effect: &Effect,
+        encoded: Option<&[u8]>,
+    ) -> Result<(), Defect> {
         if stamp.revision.0 != self.revision.0 + 1 {
             let (got, last) = (stamp.revision.0, self.revision.0);
             return Err(Defect::new(format!("change {got} does not follow change {last}")));

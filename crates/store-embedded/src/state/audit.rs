@@ -71,7 +71,7 @@ impl State {
     }
 
     /// Recomputes and compares everything.
-    pub fn audit(&self) -> Result<Audit, Defect> {
+    pub(crate) fn audit(&self) -> Result<Audit, Defect> {
         let audit =
             Audit { revision: self.revision, checked: Vec::new(), findings: Vec::new(), findings_total: 0 };
         let mut work = AuditWork { state: self, look: self.look(), expected: Expected::default(), audit };

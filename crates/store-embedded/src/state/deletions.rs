@@ -87,7 +87,7 @@ impl State {
     }
 
     /// Returns one deletion of a queue.
-    pub fn deletion(&self, se: SeNumber, id: DeletionId) -> Result<Option<Deletion>, Defect> {
+    pub(crate) fn deletion(&self, se: SeNumber, id: DeletionId) -> Result<Option<Deletion>, Defect> {
         let view = self.table.view(None);
         view.find(keyspace::DELETIONS, &keyspace::deletion_key(se, id), |row| {
             row.map(|row| deletion_of(row.rest)).transpose()

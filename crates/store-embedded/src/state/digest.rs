@@ -34,25 +34,25 @@ pub(crate) struct Digest {
 }
 
 impl Digest {
-    pub fn value(&self) -> u128 {
+    pub(crate) fn value(&self) -> u128 {
         self.sum
     }
 
     /// Sets the digest to a value that was read.
-    pub fn set(&mut self, sum: u128) {
+    pub(crate) fn set(&mut self, sum: u128) {
         self.sum = sum;
     }
 
-    pub fn add(&mut self, kind: Item, item: &impl Encode) {
+    pub(crate) fn add(&mut self, kind: Item, item: &impl Encode) {
         self.sum = self.sum.wrapping_add(self.hash(kind, item));
     }
 
     /// Adds an item by its canonical bytes.
-    pub fn add_bytes(&mut self, kind: Item, bytes: &[u8]) {
+    pub(crate) fn add_bytes(&mut self, kind: Item, bytes: &[u8]) {
         self.sum = self.sum.wrapping_add(xxh3_128_with_seed(bytes, kind as u64));
     }
 
-    pub fn take(&mut self, kind: Item, item: &impl Encode) {
+    pub(crate) fn take(&mut self, kind: Item, item: &impl Encode) {
         self.sum = self.sum.wrapping_sub(self.hash(kind, item));
     }
 

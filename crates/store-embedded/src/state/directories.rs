@@ -51,18 +51,18 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    pub fn new(above: Above, name: &str, owner: UserId, group: GroupId, mode: Mode) -> Self {
+    pub(crate) fn new(above: Above, name: &str, owner: UserId, group: GroupId, mode: Mode) -> Self {
         let (usage, ses, content) = (Usage::default(), Vec::new(), Revision(0));
         Directory { above, name: name.into(), owner, group, mode, usage, ses, content, changed: false }
     }
 
     /// Returns the SEs of files in it, with the number of files.
-    pub fn ses(&self) -> &[(SeNumber, u32)] {
+    pub(crate) fn ses(&self) -> &[(SeNumber, u32)] {
         &self.ses
     }
 
     /// Counts new files with a replica on this SE. True if they are the first.
-    pub fn add_files(&mut self, se: SeNumber, files: u32) -> Result<bool, Defect> {
+    pub(crate) fn add_files(&mut self, se: SeNumber, files: u32) -> Result<bool, Defect> {
         match self.ses.binary_search_by_key(&se, |(se, _)| *se) {
             Ok(at) => {
                 let count = &mut self.ses[at].1;
@@ -78,7 +78,7 @@ impl Directory {
 
     /// Counts a file with a replica on this SE that came or went. True if it is the first or was
     /// the last.
-    pub fn move_file(&mut self, se: SeNumber, come: bool) -> Result<bool, Defect> {
+    pub(crate) fn move_file(&mut self, se: SeNumber, come: bool) -> Result<bool, Defect> {
         match self.ses.binary_search_by_key(&se, |(se, _)| *se) {
             Ok(at) => {
                 let count = &mut self.ses[at].1;
@@ -177,23 +177,23 @@ fn no_such(id: DirId) -> Defect {
 }
 
 impl Directories {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         let (slots, names, changed) = (Vec::new(), HandleTable::default(), Vec::new());
         Directories { slots, names, present: 0, changed, shape: Revision(0), seed }
     }
 
     /// Returns the number of directories, with the root.
-    pub fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.present
     }
 
     /// Returns the number of directories to be written.
-    pub fn changed(&self) -> usize {
+    pub(crate) fn changed(&self) -> usize {
         self.changed.len()
     }
 
     /// Returns the memory taken, approximately.
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         /// Bytes of a short name, and of two SEs.
         const BESIDE_BYTES: u64 = 32;
         let slots = (self.slots.capacity() * size_of::<Option<Box<Directory>>>()) as u64;
@@ -201,12 +201,12 @@ impl Directories {
     }
 
     /// Returns the directory with this number.
-    pub fn get(&self, id: DirId) -> Option<&Directory> {
+    pub(crate) fn get(&self, id: DirId) -> Option<&Directory> {
         self.slots.get(index_of(id))?.as_deref()
     }
 
     /// Returns the directory with this number for a change.
-    pub fn get_mut(&mut self, id: DirId) -> Result<&mut Directory, Defect> {
+    pub(crate) fn get_mut(&mut self, id: DirId) -> Result<&mut Directory, Defect> {
         let Some(directory) = self.slots.get_mut(index_of(id)).and_then(Option::as_deref_mut) else {
             return Err(no_such(id));
         };
@@ -219,7 +219,7 @@ impl Directories {
     }
 
     /// Notes a change of the direct content of a directory. The directory's row does not have it.
-    pub fn content_changed(&mut self, id: DirId, revision: Revision) {
+    pub(crate) fn content_changed(&mut self, id: DirId, revision: Revision) {
         if let Some(directory) = self.slots.get_mut(index_of(id)).and_then(Option::as_deref_mut) {
             directory.content = revision;
         }
@@ -230,7 +230,7 @@ impl Directories {
     }
 
     /// Returns the directory with this name in another.
-    pub fn child(&self, parent: DirId, name: &[u8]) -> Option<DirId> {
+    pub(crate) fn child(&self, parent: DirId, name: &[u8]) -> Option<DirId> {
         let is = |number: &u32| {
             self.get(DirId(u64::from(*number))).is_some_and(|directory| {
                 directory.above == Above::Directory(parent) && directory.name.as_bytes() == name
@@ -262,7 +262,7 @@ impl Directories {
     }
 
     /// Adds a directory as it was written.
-    pub fn load(&mut self, id: DirId, directory: Directory) -> Result<(), Defect> {
+    pub(crate) fn load(&mut self, id: DirId, directory: Directory) -> Result<(), Defect> {
         let index = u32::try_from(id.0).map_err(|_| Defect::new("too many directories were made"))?;
         let index = index as usize;
         if self.slots.len() <= index {
@@ -278,13 +278,13 @@ impl Directories {
     }
 
     /// Adds a new directory.
-    pub fn insert(&mut self, id: DirId, directory: Directory) -> Result<(), Defect> {
+    pub(crate) fn insert(&mut self, id: DirId, directory: Directory) -> Result<(), Defect> {
         self.load(id, directory)?;
         self.get_mut(id).map(|_| ())
     }
 
     /// Removes a directory.
-    pub fn remove(&mut self, id: DirId, revision: Revision) -> Result<(), Defect> {
+    pub(crate) fn remove(&mut self, id: DirId, revision: Revision) -> Result<(), Defect> {
         self.shape = revision;
         self.get_mut(id)?;
         self.unlink(id)?;
@@ -294,7 +294,7 @@ impl Directories {
     }
 
     /// Changes the place or name of a directory.
-    pub fn relocate(
+    pub(crate) fn relocate(
         &mut self,
         id: DirId,
         above: Above,
@@ -314,7 +314,7 @@ impl Directories {
 
     /// Returns the directories that changed since the last call, in the order of their numbers,
     /// encoded; none for one that is gone.
-    pub fn take_changed(&mut self) -> Vec<(DirId, Option<Vec<u8>>)> {
+    pub(crate) fn take_changed(&mut self) -> Vec<(DirId, Option<Vec<u8>>)> {
         let mut changed = std::mem::take(&mut self.changed);
         changed.sort_unstable();
         // Numbers are used once, so a directory made and purged meanwhile cannot appear twice.
@@ -331,13 +331,13 @@ impl Directories {
     }
 
     /// Returns all directories by number.
-    pub fn iter(&self) -> impl Iterator<Item = (DirId, &Directory)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (DirId, &Directory)> {
         let all = self.slots.iter().zip(0u64..);
         all.filter_map(|(slot, number)| Some((DirId(number), slot.as_deref()?)))
     }
 
     /// Returns this directory and those above it, nearest first.
-    pub fn way_up(&self, from: DirId) -> impl Iterator<Item = (DirId, &Directory)> {
+    pub(crate) fn way_up(&self, from: DirId) -> impl Iterator<Item = (DirId, &Directory)> {
         let mut next = Some(from);
         std::iter::from_fn(move || {
             let id = next?;
@@ -351,7 +351,7 @@ impl Directories {
     }
 
     /// Returns the end of the way up from this directory; none if there is no such directory.
-    pub fn top(&self, from: DirId) -> Option<Top> {
+    pub(crate) fn top(&self, from: DirId) -> Option<Top> {
         match self.way_up(from).last()?.1.above {
             Above::Nothing => Some(Top::Root),
             Above::Trash(trash) => Some(Top::Trash(trash)),
@@ -360,7 +360,7 @@ impl Directories {
     }
 
     /// Returns the path of a directory in the tree; in the trash, from the item downwards.
-    pub fn path_of(&self, directory: DirId) -> Vec<&str> {
+    pub(crate) fn path_of(&self, directory: DirId) -> Vec<&str> {
         let names = self.way_up(directory).filter(|(id, _)| *id != DirId::ROOT);
         let mut names: Vec<&str> = names.map(|(_, directory)| &*directory.name).collect();
         names.reverse();

@@ -26,7 +26,7 @@ struct OnSe {
 
 impl Gathered {
     /// Adds a file.
-    pub fn add(&mut self, file: &Placed<'_>) {
+    pub(crate) fn add(&mut self, file: &Placed<'_>) {
         let usage = file.usage();
         self.usage.add(&usage);
         let (owner, group) = (file.owner(), file.group());
@@ -60,7 +60,7 @@ impl Gathered {
 
 impl State {
     /// Counts the sum of new files of a directory, and clears it.
-    pub fn count_files(&mut self, directory: DirId, gathered: &mut Gathered) -> Result<(), Defect> {
+    pub(crate) fn count_files(&mut self, directory: DirId, gathered: &mut Gathered) -> Result<(), Defect> {
         if gathered.usage.is_empty() {
             return Ok(());
         }
@@ -81,14 +81,14 @@ impl State {
     }
 
     /// Notes the last of `entries` new entries; `digest` is the sum of theirs.
-    pub fn came(&mut self, revision: Revision, time: TimeMs, entries: u64, digest: u128) {
+    pub(crate) fn came(&mut self, revision: Revision, time: TimeMs, entries: u64, digest: u128) {
         (self.revision, self.time) = (revision, time);
         self.entries += entries;
         self.digest.set(self.digest.value().wrapping_add(digest));
     }
 
     /// Says whether there are upload reservations.
-    pub fn has_reservations(&self) -> bool {
+    pub(crate) fn has_reservations(&self) -> bool {
         !self.reservations.is_empty()
     }
 }

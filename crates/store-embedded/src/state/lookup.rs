@@ -40,11 +40,11 @@ pub(super) struct AllOrNote<T> {
 }
 
 impl<T> AllOrNote<T> {
-    pub fn with_room(count: usize) -> Self {
+    pub(crate) fn with_room(count: usize) -> Self {
         AllOrNote { answers: Vec::with_capacity(count), missing: false }
     }
 
-    pub fn take(&mut self, answer: Result<T, Defect>) -> Result<(), Defect> {
+    pub(crate) fn take(&mut self, answer: Result<T, Defect>) -> Result<(), Defect> {
         match answer {
             Ok(answer) => self.answers.push(answer),
             Err(Defect::NotInMemory) => self.missing = true,
@@ -53,7 +53,7 @@ impl<T> AllOrNote<T> {
         Ok(())
     }
 
-    pub fn end(self) -> Result<Vec<T>, Defect> {
+    pub(crate) fn end(self) -> Result<Vec<T>, Defect> {
         if self.missing { Err(Defect::NotInMemory) } else { Ok(self.answers) }
     }
 }
@@ -67,17 +67,17 @@ fn entry_of(row: Option<&Row<'_>>) -> Result<Option<Entry>, Defect> {
 
 impl State {
     /// Returns a context for look-ups. With `held` they do not wait for the disk.
-    pub fn look_with<'s>(&'s self, held: Option<&'s Held>) -> Lookup<'s> {
+    pub(crate) fn look_with<'s>(&'s self, held: Option<&'s Held>) -> Lookup<'s> {
         Lookup { state: self, view: self.table.view(held) }
     }
 
     /// Returns a context for look-ups that wait for the disk.
-    pub fn look(&self) -> Lookup<'_> {
+    pub(crate) fn look(&self) -> Lookup<'_> {
         self.look_with(None)
     }
 
     /// Returns a context for reading everything once.
-    pub fn look_in_passing(&self) -> Lookup<'_> {
+    pub(crate) fn look_in_passing(&self) -> Lookup<'_> {
         Lookup { state: self, view: self.table.view_by(Reading::in_passing()) }
     }
 }
@@ -85,17 +85,17 @@ impl State {
 impl Lookup<'_> {
     /// Returns the revision since which the direct content of a directory is unchanged, absent
     /// names included.
-    pub fn content_of(&self, directory: DirId) -> Revision {
+    pub(crate) fn content_of(&self, directory: DirId) -> Revision {
         self.state.directory(directory).map_or(self.state.revision, |directory| directory.content)
     }
 
     /// Returns the entry at this place, in the tree or below an item of the trash.
-    pub fn find(&self, at: &At) -> Result<Option<Entry>, Defect> {
+    pub(crate) fn find(&self, at: &At) -> Result<Option<Entry>, Defect> {
         self.at(at, entry_of)?
     }
 
     /// Passes the row at this place to `take`.
-    pub fn at<T>(&self, at: &At, take: impl FnOnce(Option<&Row<'_>>) -> T) -> Result<T, Defect> {
+    pub(crate) fn at<T>(&self, at: &At, take: impl FnOnce(Option<&Row<'_>>) -> T) -> Result<T, Defect> {
         if !keyspace::is_directory(at.parent) {
             return Ok(take(None));
         }
@@ -103,12 +103,12 @@ impl Lookup<'_> {
     }
 
     /// Says whether there is an entry at this place.
-    pub fn has(&self, at: &At) -> Result<bool, Defect> {
+    pub(crate) fn has(&self, at: &At) -> Result<bool, Defect> {
         self.at(at, |row| row.is_some())
     }
 
     /// Returns the file, collection or link with this GUID, wherever it is.
-    pub fn find_guid(&self, guid: Guid) -> Result<Option<FoundEntry>, Defect> {
+    pub(crate) fn find_guid(&self, guid: Guid) -> Result<Option<FoundEntry>, Defect> {
         self.view.find_guid(guid, |row| {
             let Some(row) = row else { return Ok(None) };
             let trash = if row.parent == keyspace::TRASH { keyspace::trash_id(row.name) } else { None };
@@ -117,12 +117,12 @@ impl Lookup<'_> {
     }
 
     /// Says whether anything has this GUID.
-    pub fn has_guid(&self, guid: Guid) -> Result<bool, Defect> {
+    pub(crate) fn has_guid(&self, guid: Guid) -> Result<bool, Defect> {
         self.view.has_guid(guid)
     }
 
     /// Returns the entry with this identity, wherever it is.
-    pub fn find_id(&self, id: EntryId) -> Result<Option<FoundEntry>, Defect> {
+    pub(crate) fn find_id(&self, id: EntryId) -> Result<Option<FoundEntry>, Defect> {
         let id = match id {
             EntryId::Object(guid) => return self.find_guid(guid),
             EntryId::Directory(id) => id,
@@ -141,7 +141,7 @@ impl Lookup<'_> {
     }
 
     /// Returns an item of the trash.
-    pub fn trashed(&self, id: TrashId) -> Result<Option<(Entry, Trashed)>, Defect> {
+    pub(crate) fn trashed(&self, id: TrashId) -> Result<Option<(Entry, Trashed)>, Defect> {
         self.view.find(keyspace::TRASH, &keyspace::trash_key(id), |row| {
             let Some(row) = row else { return Ok(None) };
             let item = row.trashed()?;
@@ -149,13 +149,13 @@ impl Lookup<'_> {
         })?
     }
 
-    pub fn has_member(&self, collection: Guid, member: Guid) -> Result<bool, Defect> {
+    pub(crate) fn has_member(&self, collection: Guid, member: Guid) -> Result<bool, Defect> {
         self.view.has(keyspace::MEMBERS, &keyspace::member_key(collection, member))
     }
 
     /// Passes the rows of one directory or table to `take`, whose names begin with `prefix` and
     /// follow `after`, until `take` returns false.
-    pub fn scan(
+    pub(crate) fn scan(
         &self,
         directory: DirId,
         prefix: &[u8],
@@ -173,14 +173,14 @@ impl Lookup<'_> {
     }
 
     /// Says whether an entry is in the tree, not in the trash or below an item of it.
-    pub fn is_in_tree(&self, found: &FoundEntry) -> bool {
+    pub(crate) fn is_in_tree(&self, found: &FoundEntry) -> bool {
         found.trash.is_none() && self.state.is_alive(found.entry.at.parent)
     }
 
     /// Looks up everything that deciding a mutation will, so that its pages are in memory then.
     /// Names to be created are skipped: most do not exist, and the filters reveal that without any
     /// page.
-    pub fn rehearse(&self, mutation: &Mutation) -> Result<(), Defect> {
+    pub(crate) fn rehearse(&self, mutation: &Mutation) -> Result<(), Defect> {
         fn seen<T>(answer: Result<T, Defect>) -> Result<(), Defect> {
             match answer {
                 Ok(_) | Err(Defect::NotInMemory) => Ok(()),

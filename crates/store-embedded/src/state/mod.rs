@@ -114,12 +114,12 @@ impl State {
     }
 
     /// Creates an empty state, to be filled with gathered rows.
-    pub fn bare(seed: u64, cache: Arc<Cache>) -> Self {
+    pub(crate) fn bare(seed: u64, cache: Arc<Cache>) -> Self {
         Self::empty(seed, Arc::default(), cache)
     }
 
     /// Creates the state of a new catalogue (clause N1).
-    pub fn new(seed: u64, cache: Arc<Cache>) -> Result<Self, Defect> {
+    pub(crate) fn new(seed: u64, cache: Arc<Cache>) -> Result<Self, Defect> {
         let mut state = Self::empty(seed, Arc::default(), cache);
         state.insert_entry(&rules::new_root(), None, None)?;
         state.add_admin()?;
@@ -127,74 +127,74 @@ impl State {
     }
 
     /// Adds the admin and the admin's group, as a new catalogue has them.
-    pub fn add_admin(&mut self) -> Result<(), Defect> {
+    pub(crate) fn add_admin(&mut self) -> Result<(), Defect> {
         rules::new_records().into_iter().try_for_each(|record| self.set_record(record, Revision(0)))
     }
 
     /// Returns the digest, equal for equal states.
-    pub fn digest(&self) -> u128 {
+    pub(crate) fn digest(&self) -> u128 {
         self.digest.value()
     }
 
     // ---- look-ups in memory ----
 
     /// Returns the directory with this number.
-    pub fn directory(&self, id: DirId) -> Option<&Directory> {
+    pub(crate) fn directory(&self, id: DirId) -> Option<&Directory> {
         self.directories.get(id)
     }
 
     /// Returns this directory and those above it, nearest first.
-    pub fn way_up(&self, from: DirId) -> impl Iterator<Item = (DirId, &Directory)> {
+    pub(crate) fn way_up(&self, from: DirId) -> impl Iterator<Item = (DirId, &Directory)> {
         self.directories.way_up(from)
     }
 
     /// Returns the end of the way up from this directory; none if there is no such directory.
-    pub fn top(&self, from: DirId) -> Option<Top> {
+    pub(crate) fn top(&self, from: DirId) -> Option<Top> {
         self.directories.top(from)
     }
 
     /// Says whether this directory is in the tree.
-    pub fn is_alive(&self, directory: DirId) -> bool {
+    pub(crate) fn is_alive(&self, directory: DirId) -> bool {
         self.top(directory) == Some(Top::Root)
     }
 
     /// Returns the number of components in the path of this directory.
-    pub fn depth(&self, directory: DirId) -> usize {
+    pub(crate) fn depth(&self, directory: DirId) -> usize {
         self.way_up(directory).count().saturating_sub(1)
     }
 
     /// Returns the last change of anything on which permission depends; 0 if there was none since
     /// the store was opened.
-    pub fn rights_changed(&self) -> Revision {
+    pub(crate) fn rights_changed(&self) -> Revision {
         self.rights.max(self.directories.shape)
     }
 
     /// Says whether the directory is empty. A missing one is.
-    pub fn is_empty_directory(&self, directory: DirId) -> bool {
+    pub(crate) fn is_empty_directory(&self, directory: DirId) -> bool {
         // The usage counts everything in it.
         self.directory(directory).is_none_or(|directory| directory.usage.is_empty())
     }
 
-    pub fn reservation(&self, guid: Guid) -> Option<&Reservation> {
+    pub(crate) fn reservation(&self, guid: Guid) -> Option<&Reservation> {
         self.reservations.get(&guid)
     }
 
-    pub fn record(&self, key: RecordKey) -> Option<&(Record, Revision)> {
+    pub(crate) fn record(&self, key: RecordKey) -> Option<&(Record, Revision)> {
         self.records.get(&key)
     }
 
     /// Returns the records of one kind.
-    pub fn records_of(&self, kind: RecordKind) -> impl Iterator<Item = &Record> {
+    pub(crate) fn records_of(&self, kind: RecordKind) -> impl Iterator<Item = &Record> {
         self.records.values().map(|(record, _)| record).filter(move |record| record.key().kind() == kind)
     }
 
     /// Returns the key of the record with this kind and name.
-    pub fn record_named(&self, kind: RecordKind, name: &str) -> Option<RecordKey> {
+    pub(crate) fn record_named(&self, kind: RecordKind, name: &str) -> Option<RecordKey> {
         self.record_names.get(&(kind, name.to_owned())).copied()
     }
 
     /// Returns the storage element with this number.
-    pub fn se(&self, number: SeNumber) -> Option<&exacat_model::Se> {
+    pub(crate) fn se(&self, number: SeNumber) -> Option<&exacat_model::Se> {
         match self.record(RecordKey::Se(number)) {
             Some((Record::Se(se), _)) => Some(se),
             _ => None,
@@ -204,7 +204,7 @@ impl State {
     // ---- metrics ----
 
     /// Returns the memory taken, by part; ignores small parts.
-    pub fn memory(&self) -> Vec<(&'static str, u64)> {
+    pub(crate) fn memory(&self) -> Vec<(&'static str, u64)> {
         let pairs: usize = self.accounts.ses.values().map(|se| se.directories.len()).sum();
         let frozen: u64 = self.table.frozen().iter().map(|memtable| memtable.bytes()).sum();
         let runs: usize = self.table.version().runs.iter().map(|run| run.memory_bytes()).sum();
@@ -220,7 +220,7 @@ impl State {
     }
 
     /// Returns counts for a status.
-    pub fn counts(&self) -> Vec<(&'static str, u64)> {
+    pub(crate) fn counts(&self) -> Vec<(&'static str, u64)> {
         let runs = &self.table.version().runs;
         let rows: u64 = runs.iter().map(|run| run.rows().0).sum();
         vec![

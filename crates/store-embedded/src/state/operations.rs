@@ -24,7 +24,7 @@ pub(crate) struct Operations {
 }
 
 impl Operations {
-    pub fn new(capacity: usize) -> Self {
+    pub(crate) fn new(capacity: usize) -> Self {
         Operations {
             capacity,
             forgotten: TimeMs(0),
@@ -36,7 +36,7 @@ impl Operations {
 
     /// Remembers a record of this request, which begins at this revision and was applied at `time`
     /// or before.
-    pub fn remember(&mut self, operation: OperationId, revision: Revision, time: TimeMs) {
+    pub(crate) fn remember(&mut self, operation: OperationId, revision: Revision, time: TimeMs) {
         if self.first.contains_key(&operation) {
             self.further.entry(operation).or_default().push(revision);
             return;
@@ -62,33 +62,33 @@ impl Operations {
 
     /// Notes that requests applied up to this time may have been forgotten before the store was
     /// opened.
-    pub fn forgot_until(&mut self, applied: TimeMs) {
+    pub(crate) fn forgot_until(&mut self, applied: TimeMs) {
         self.forgotten = self.forgotten.max(applied.plus_ms(OPERATION_AHEAD_MAX_MS + 1));
     }
 
     /// Returns the time before which every forgotten id was made.
-    pub fn forgotten(&self) -> TimeMs {
+    pub(crate) fn forgotten(&self) -> TimeMs {
         self.forgotten
     }
 
     /// Says whether these are all requests since the catalogue, now at this revision, was made.
-    pub fn are_all(&self, revision: Revision) -> bool {
+    pub(crate) fn are_all(&self, revision: Revision) -> bool {
         revision == Revision(0) || self.oldest() == Some(Revision(1))
     }
 
     /// Returns the first revisions of the request's records, in order.
-    pub fn records_of(&self, operation: OperationId) -> Vec<Revision> {
+    pub(crate) fn records_of(&self, operation: OperationId) -> Vec<Revision> {
         let further = self.further.get(&operation).into_iter().flatten();
         self.first.get(&operation).into_iter().chain(further).copied().collect()
     }
 
     /// Returns the first revision of the oldest remembered request.
-    pub fn oldest(&self) -> Option<Revision> {
+    pub(crate) fn oldest(&self) -> Option<Revision> {
         self.order.front().and_then(|operation| self.first.get(operation)).copied()
     }
 
     /// Returns the records after a revision, in order.
-    pub fn since(&self, revision: Revision) -> Vec<(Revision, OperationId)> {
+    pub(crate) fn since(&self, revision: Revision) -> Vec<(Revision, OperationId)> {
         // A repeated request has further records behind those of later requests.
         let newest = self
             .order
@@ -104,12 +104,12 @@ impl Operations {
         all
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.order.len()
     }
 
     /// Returns the memory taken, approximately.
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         let ring = self.order.capacity() * size_of::<OperationId>();
         let map = self.first.capacity() * (size_of::<(OperationId, Revision)>() + 1);
         (ring + map + self.further.len() * 64) as u64

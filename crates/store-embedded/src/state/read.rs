@@ -88,7 +88,7 @@ impl ReplicasCursor {
 
 impl MovedSince {
     /// Parses a cursor of this phase; none if it is of another.
-    pub fn parse(cursor: &[u8], now: Revision) -> Option<Self> {
+    pub(crate) fn parse(cursor: &[u8], now: Revision) -> Option<Self> {
         match ReplicasCursor::parse(cursor, now) {
             Some(ReplicasCursor::Moved(since)) => Some(since),
             _ => None,
@@ -96,7 +96,7 @@ impl MovedSince {
     }
 
     /// Encodes the cursor.
-    pub fn cursor(self) -> Vec<u8> {
+    pub(crate) fn cursor(self) -> Vec<u8> {
         let mut bytes = vec![3];
         self.after.encode(&mut bytes);
         self.up_to.encode(&mut bytes);
@@ -105,7 +105,7 @@ impl MovedSince {
 
     /// Returns the file that a change moved back: from a place that a listing may not have reached
     /// to one that it may have passed.
-    pub fn moved_back(effect: &Effect) -> Option<EntryId> {
+    pub(crate) fn moved_back(effect: &Effect) -> Option<EntryId> {
         match effect {
             Effect::Moved { id: id @ EntryId::Object(_), from, to, .. } if to < from => Some(*id),
             Effect::Restored { id: id @ EntryId::Object(_), .. } => Some(*id),
@@ -149,7 +149,7 @@ const ITEMS_ABOUT: usize = 1024;
 
 impl Lookup<'_> {
     /// Returns an entry by its identity, with its place.
-    pub fn locate(&self, id: EntryId) -> Result<Option<Located>, Defect> {
+    pub(crate) fn locate(&self, id: EntryId) -> Result<Option<Located>, Defect> {
         let Some(found) = self.find_id(id)? else { return Ok(None) };
         let (entry, state) = (found.entry, self.state);
         if id == EntryId::Directory(DirId::ROOT) {
@@ -189,7 +189,7 @@ impl Lookup<'_> {
     }
 
     /// Returns many entries by their identities, with their places.
-    pub fn locate_all(&self, ids: &[EntryId]) -> Result<AsOf<Vec<Option<Located>>>, Defect> {
+    pub(crate) fn locate_all(&self, ids: &[EntryId]) -> Result<AsOf<Vec<Option<Located>>>, Defect> {
         let mut located = AllOrNote::with_room(ids.len());
         let mut as_of = self.state.directories.shape;
         ids.iter().try_for_each(|id| {
@@ -202,7 +202,7 @@ impl Lookup<'_> {
     }
 
     /// Returns the children of a directory after a name; none if there is no such directory.
-    pub fn list(
+    pub(crate) fn list(
         &self,
         directory: DirId,
         after: Option<&Name>,
@@ -250,7 +250,7 @@ impl Lookup<'_> {
     /// - by the history, files that moved back meanwhile (see [`MovedSince`]).
     ///
     /// None if the cursor is not in one of the first two.
-    pub fn replicas_on(
+    pub(crate) fn replicas_on(
         &self,
         se: SeNumber,
         cursor: &[u8],
@@ -321,13 +321,13 @@ impl Lookup<'_> {
     }
 
     /// Returns the entry, if it is a file with a replica on this storage element.
-    pub fn if_on_se(&self, id: EntryId, se: SeNumber) -> Result<Option<Entry>, Defect> {
+    pub(crate) fn if_on_se(&self, id: EntryId, se: SeNumber) -> Result<Option<Entry>, Defect> {
         let found = self.find_id(id)?.map(|found| found.entry);
         Ok(found.filter(|entry| entry.file().is_some_and(|file| file.replica(se).is_some())))
     }
 
     /// Returns the members of a collection; none if there is no such collection.
-    pub fn members(
+    pub(crate) fn members(
         &self,
         collection: Guid,
         cursor: Option<Guid>,
@@ -356,7 +356,7 @@ impl Lookup<'_> {
     }
 
     /// Returns the entries at these places.
-    pub fn standing(&self, places: &[At]) -> Result<Vec<Option<Entry>>, Defect> {
+    pub(crate) fn standing(&self, places: &[At]) -> Result<Vec<Option<Entry>>, Defect> {
         let (mut found, mut missing) = (Vec::with_capacity(places.len()), false);
         for at in places {
             match self.find(at) {
@@ -370,7 +370,7 @@ impl Lookup<'_> {
 
     /// Returns the changes of these traces, as far as the rows have them, and the revision after
     /// which the rows have all of them.
-    pub fn traces(&self, of: &[Trace]) -> Result<Traces, Defect> {
+    pub(crate) fn traces(&self, of: &[Trace]) -> Result<Traces, Defect> {
         let (mut found, mut missing) = (Vec::with_capacity(of.len()), false);
         for trace in of {
             match self.view.find(keyspace::TRACES, &keyspace::trace_key(trace), |row| {
@@ -385,21 +385,25 @@ impl Lookup<'_> {
     }
 
     /// Returns items of the trash, oldest first.
-    pub fn trash_page(&self, cursor: Option<TrashId>, limit: usize) -> Result<Page<TrashItem>, Defect> {
+    pub(crate) fn trash_page(
+        &self,
+        cursor: Option<TrashId>,
+        limit: usize,
+    ) -> Result<Page<TrashItem>, Defect> {
         let after = cursor.map(keyspace::trash_key);
         let after = after.as_ref().map(|key| &key[..]);
         self.table_page(keyspace::TRASH, b"", after, limit, |row| self.item_of(row))
     }
 
     /// Returns one item of the trash.
-    pub fn trash_item(&self, id: TrashId) -> Result<Option<TrashItem>, Defect> {
+    pub(crate) fn trash_item(&self, id: TrashId) -> Result<Option<TrashItem>, Defect> {
         self.view.find(keyspace::TRASH, &keyspace::trash_key(id), |row| {
             row.map(|row| self.item_of(row)).transpose()
         })?
     }
 
     /// Returns the deletion queue of a storage element, oldest first.
-    pub fn deletions(
+    pub(crate) fn deletions(
         &self,
         se: SeNumber,
         cursor: Option<DeletionId>,
@@ -413,7 +417,7 @@ impl Lookup<'_> {
     /// Returns entries in the tree that have expired by `now`, longest ago first, after `cursor`,
     /// at most `limit`. Also returns the position to continue from if it stopped early because it
     /// skipped many entries below the trash.
-    pub fn due_entries(
+    pub(crate) fn due_entries(
         &self,
         now: TimeMs,
         limit: usize,
@@ -457,7 +461,7 @@ impl Lookup<'_> {
 
 impl State {
     /// Returns usage and reservation.
-    pub fn usage(&self, of: UsageOf) -> Account {
+    pub(crate) fn usage(&self, of: UsageOf) -> Account {
         let used = |usage| Account { usage, ..Account::default() };
         match of {
             UsageOf::Directory(id) => {
@@ -473,12 +477,12 @@ impl State {
     }
 
     /// Returns upload reservations in the order of their GUIDs.
-    pub fn reservations_page(&self, cursor: Option<Guid>, limit: usize) -> Page<Reservation> {
+    pub(crate) fn reservations_page(&self, cursor: Option<Guid>, limit: usize) -> Page<Reservation> {
         page(self.reservations.range(after(cursor)).map(|(_, reservation)| reservation.clone()), limit)
     }
 
     /// Returns records of one kind in the order of their keys.
-    pub fn records_page(
+    pub(crate) fn records_page(
         &self,
         kind: RecordKind,
         cursor: Option<RecordKey>,
@@ -496,7 +500,7 @@ impl State {
     }
 
     /// Returns upload reservations that have expired by `now`, longest ago first.
-    pub fn due_reservations(&self, now: TimeMs, limit: usize) -> Vec<Reservation> {
+    pub(crate) fn due_reservations(&self, now: TimeMs, limit: usize) -> Vec<Reservation> {
         let due = self.reservation_expiry.iter().take_while(|(expires, _)| *expires <= now);
         due.take(limit).filter_map(|(_, guid)| self.reservations.get(guid).cloned()).collect()
     }

@@ -35,12 +35,12 @@ pub(crate) struct Frozen {
 
 impl Frozen {
     /// Returns the number of rows in the run.
-    pub fn rows(&self) -> usize {
+    pub(crate) fn rows(&self) -> usize {
         self.memtable.rows() + self.resident.len()
     }
 
     /// Returns the rows behind the memtable's.
-    pub fn resident(&self) -> impl Iterator<Item = Row<'_>> {
+    pub(crate) fn resident(&self) -> impl Iterator<Item = Row<'_>> {
         self.resident.iter().map(|(table, key, value)| match value {
             Some(value) => Row::side(*table, key, value, self.revision),
             None => Row::gone(*table, key, self.revision),
@@ -128,13 +128,13 @@ impl State {
 
     /// Returns the approximate number of rows that the next freezing will write behind the
     /// memtable's.
-    pub fn resident_changed(&self) -> usize {
+    pub(crate) fn resident_changed(&self) -> usize {
         self.directories.changed()
     }
 
     /// Freezes the memtable and begins another. The result, with earlier memtables and runs, has
     /// everything up to now.
-    pub fn freeze(&mut self, operations: &Operations, since: Revision) -> Frozen {
+    pub(crate) fn freeze(&mut self, operations: &Operations, since: Revision) -> Frozen {
         let operations_from = operations.oldest().unwrap_or(Revision(self.revision.0 + 1));
         let mut resident = Vec::new();
         for (id, value) in self.directories.take_changed() {
@@ -177,7 +177,7 @@ impl State {
     }
 
     /// Loads the state of these runs, with the remembered operations.
-    pub fn load(
+    pub(crate) fn load(
         seed: u64,
         version: Arc<Version>,
         cache: Arc<Cache>,
@@ -216,22 +216,22 @@ impl State {
     }
 
     /// Returns the digest of the state of these runs.
-    pub fn digest_in(runs: &[Arc<Run>]) -> Option<u128> {
+    pub(crate) fn digest_in(runs: &[Arc<Run>]) -> Option<u128> {
         Self::said_in(runs).map(|said| said.digest)
     }
 
     /// Returns the last change in these runs, and its time.
-    pub fn moment_in(runs: &[Arc<Run>]) -> Option<(Revision, TimeMs)> {
+    pub(crate) fn moment_in(runs: &[Arc<Run>]) -> Option<(Revision, TimeMs)> {
         Self::said_in(runs).map(|said| (said.revision, said.time))
     }
 
     /// Returns the last change in these runs.
-    pub fn revision_in(runs: &[Arc<Run>]) -> Option<Revision> {
+    pub(crate) fn revision_in(runs: &[Arc<Run>]) -> Option<Revision> {
         Self::said_in(runs).map(|said| said.revision)
     }
 
     /// Returns the facts about the state that the newest of these runs has.
-    pub fn said_in(runs: &[Arc<Run>]) -> Option<SelfSaid> {
+    pub(crate) fn said_in(runs: &[Arc<Run>]) -> Option<SelfSaid> {
         let version = Version { runs: runs.to_vec() };
         let view = View { active: None, frozen: &[], version: &version, reading: Reading::in_passing() };
         let said = view.find(keyspace::SUMMARY, b"", |row| row.map(|row| decoded::<SelfSaid>(row.rest)));

@@ -26,7 +26,7 @@ pub(crate) struct Hints {
 }
 
 impl Hints {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Hints { slots: (0..SLOTS).map(|_| AtomicU32::new(0)).collect() }
     }
 
@@ -47,7 +47,7 @@ impl Hints {
     }
 
     /// Returns the memory taken.
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         (SLOTS * size_of::<AtomicU32>()) as u64
     }
 }
@@ -95,7 +95,7 @@ fn last_of(ways: &[Ancestors], way: usize) -> DirId {
 
 impl Lookup<'_> {
     /// Resolves each path from the root, as far as it goes.
-    pub fn resolve(&self, hints: &Hints, paths: &[Lfn]) -> Result<AsOf<Vec<Resolution>>, Defect> {
+    pub(crate) fn resolve(&self, hints: &Hints, paths: &[Lfn]) -> Result<AsOf<Vec<Resolution>>, Defect> {
         let mut resolutions = AllOrNote::with_room(paths.len());
         let mut ways = Vec::new();
         let mut as_of = self.state.directories.shape;
@@ -138,7 +138,7 @@ impl Lookup<'_> {
     }
 
     /// Returns the files at the ends of the paths.
-    pub fn files(&self, hints: &Hints, paths: &[Lfn]) -> Result<AsOf<Files>, Defect> {
+    pub(crate) fn files(&self, hints: &Hints, paths: &[Lfn]) -> Result<AsOf<Files>, Defect> {
         let mut as_of = self.state.directories.shape;
         let mut files = Files { ways: Vec::new(), found: vec![None; paths.len()] };
         let (mut keys, mut places, mut missing) = (Vec::new(), Vec::new(), false);

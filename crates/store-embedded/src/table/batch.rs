@@ -62,7 +62,7 @@ struct Batch<'b, 'v, T> {
 impl View<'_> {
     /// Looks up each of these names. `take` gets the index of the name and its row, or none, in any
     /// order.
-    pub fn find_many(
+    pub(crate) fn find_many(
         &self,
         keys: &[Key<'_>],
         mut take: impl FnMut(usize, Option<&Row<'_>>) -> Result<(), Defect>,

@@ -74,12 +74,12 @@ pub(crate) struct From<'k> {
 
 impl From<'_> {
     /// The very start.
-    pub const START: From<'static> = From { directory: DirId(0), name: b"", after: false };
+    pub(crate) const START: From<'static> = From { directory: DirId(0), name: b"", after: false };
 }
 
 impl<'s> Merged<'s> {
     /// Merges memtables, then runs, each the newest first.
-    pub fn from(
+    pub(crate) fn from(
         memtables: impl IntoIterator<Item = &'s Memtable>,
         runs: impl IntoIterator<Item = Arc<Run>>,
         from: From<'_>,
@@ -96,7 +96,7 @@ impl<'s> Merged<'s> {
     }
 
     /// Merges the rows of one directory only.
-    pub fn within(
+    pub(crate) fn within(
         memtables: impl IntoIterator<Item = &'s Memtable>,
         runs: &[Arc<Run>],
         from: From<'_>,
@@ -137,12 +137,12 @@ impl<'s> Merged<'s> {
     }
 
     /// Moves to the next key and returns its newest row, gone or not; none at the end.
-    pub fn next(&mut self) -> Result<Option<Row<'_>>, Defect> {
+    pub(crate) fn next(&mut self) -> Result<Option<Row<'_>>, Defect> {
         if self.step()? { self.row() } else { Ok(None) }
     }
 
     /// Moves to the next key that is not gone.
-    pub fn next_there(&mut self) -> Result<Option<Row<'_>>, Defect> {
+    pub(crate) fn next_there(&mut self) -> Result<Option<Row<'_>>, Defect> {
         loop {
             if !self.step()? {
                 return Ok(None);
@@ -170,7 +170,7 @@ impl<'s> Merged<'s> {
 
     /// Returns the index of the current row's source in the given order, which includes exhausted
     /// ones.
-    pub fn source(&self) -> Option<usize> {
+    pub(crate) fn source(&self) -> Option<usize> {
         self.order.first().copied()
     }
 

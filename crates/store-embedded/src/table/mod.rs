@@ -42,7 +42,7 @@ pub(crate) struct Version {
 
 impl Version {
     /// Returns metrics: runs and rows of each tier, bytes on disk, the compaction debt in runs.
-    pub fn metrics(&self) -> Vec<(String, u64)> {
+    pub(crate) fn metrics(&self) -> Vec<(String, u64)> {
         let mut tiers: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
         let mut bytes = 0;
         for run in &self.runs {
@@ -62,7 +62,7 @@ impl Version {
     }
 
     /// Returns the number of runs beyond those of a compactor that keeps up.
-    pub fn owed(&self) -> usize {
+    pub(crate) fn owed(&self) -> usize {
         run_set::owed(self.runs.iter().map(|run| run.rows().0))
     }
 }
@@ -84,7 +84,7 @@ impl<'v> View<'v> {
     }
 
     /// Passes the row of a name to `take`, or none if there is no such entry.
-    pub fn find<T>(
+    pub(crate) fn find<T>(
         &self,
         directory: DirId,
         name: &[u8],
@@ -107,7 +107,7 @@ impl<'v> View<'v> {
     }
 
     /// Says whether there is an entry under this name.
-    pub fn has(&self, directory: DirId, name: &[u8]) -> Result<bool, Defect> {
+    pub(crate) fn has(&self, directory: DirId, name: &[u8]) -> Result<bool, Defect> {
         self.find(directory, name, |row| row.is_some())
     }
 
@@ -119,7 +119,11 @@ impl<'v> View<'v> {
     }
 
     /// Passes the row of a GUID to `take`, or none if nothing has it.
-    pub fn find_guid<T>(&self, guid: Guid, take: impl FnOnce(Option<&Row<'_>>) -> T) -> Result<T, Defect> {
+    pub(crate) fn find_guid<T>(
+        &self,
+        guid: Guid,
+        take: impl FnOnce(Option<&Row<'_>>) -> T,
+    ) -> Result<T, Defect> {
         for memtable in self.memtables().filter(|memtable| memtable.rows() > 0) {
             if let Some(row) = memtable.find_guid(guid)? {
                 return Ok(take((!row.is_gone()).then_some(&row)));
@@ -135,7 +139,7 @@ impl<'v> View<'v> {
     }
 
     /// Says whether anything has this GUID.
-    pub fn has_guid(&self, guid: Guid) -> Result<bool, Defect> {
+    pub(crate) fn has_guid(&self, guid: Guid) -> Result<bool, Defect> {
         for memtable in self.memtables().filter(|memtable| memtable.rows() > 0) {
             if let Some(row) = memtable.find_guid(guid)? {
                 return Ok(!row.is_gone());
@@ -150,12 +154,12 @@ impl<'v> View<'v> {
     }
 
     /// Returns all rows from a key on, in order.
-    pub fn from(&self, from: From<'_>) -> Result<Merged<'v>, Defect> {
+    pub(crate) fn from(&self, from: From<'_>) -> Result<Merged<'v>, Defect> {
         Merged::from(self.memtables(), self.version.runs.iter().map(Arc::clone), from, self.reading)
     }
 
     /// Returns all rows of a directory from a name on, in order.
-    pub fn within(&self, from: From<'_>) -> Result<Merged<'v>, Defect> {
+    pub(crate) fn within(&self, from: From<'_>) -> Result<Merged<'v>, Defect> {
         Merged::within(self.memtables(), &self.version.runs, from, self.reading)
     }
 }
@@ -171,12 +175,12 @@ pub(crate) struct Table {
 
 impl Table {
     /// Creates a table of these runs, with nothing in memory. `seed` is random.
-    pub fn new(version: Arc<Version>, cache: Arc<Cache>, seed: u64) -> Self {
+    pub(crate) fn new(version: Arc<Version>, cache: Arc<Cache>, seed: u64) -> Self {
         Table { active: Memtable::new(seed), frozen: Vec::new(), version, cache, seed }
     }
 
     /// Returns the present rows. With `held`, reading never waits for the disk.
-    pub fn view<'v>(&'v self, held: Option<&'v Held>) -> View<'v> {
+    pub(crate) fn view<'v>(&'v self, held: Option<&'v Held>) -> View<'v> {
         let reading = match held {
             Some(held) => Reading::hurried(&self.cache, held),
             None => Reading::waiting(&self.cache),
@@ -185,35 +189,35 @@ impl Table {
     }
 
     /// Returns the present rows, read in this way.
-    pub fn view_by<'v>(&'v self, reading: Reading<'v>) -> View<'v> {
+    pub(crate) fn view_by<'v>(&'v self, reading: Reading<'v>) -> View<'v> {
         View { active: Some(&self.active), frozen: &self.frozen, version: &self.version, reading }
     }
 
     /// Puts a row, and replaces the one of its key.
-    pub fn put(&mut self, row: &Row<'_>) -> Result<(), Defect> {
+    pub(crate) fn put(&mut self, row: &Row<'_>) -> Result<(), Defect> {
         self.active.put(row)
     }
 
     /// Returns the memtable that is not frozen yet.
-    pub fn active(&self) -> &Memtable {
+    pub(crate) fn active(&self) -> &Memtable {
         &self.active
     }
 
     /// Returns the memtables that are being written.
-    pub fn frozen(&self) -> &[Arc<Memtable>] {
+    pub(crate) fn frozen(&self) -> &[Arc<Memtable>] {
         &self.frozen
     }
 
-    pub fn version(&self) -> &Arc<Version> {
+    pub(crate) fn version(&self) -> &Arc<Version> {
         &self.version
     }
 
-    pub fn cache(&self) -> &Arc<Cache> {
+    pub(crate) fn cache(&self) -> &Arc<Cache> {
         &self.cache
     }
 
     /// Begins a new memtable; returns the one before, which no longer changes.
-    pub fn freeze(&mut self) -> Arc<Memtable> {
+    pub(crate) fn freeze(&mut self) -> Arc<Memtable> {
         let full = Arc::new(std::mem::replace(&mut self.active, Memtable::new(self.seed)));
         self.frozen.insert(0, Arc::clone(&full));
         full
@@ -221,7 +225,7 @@ impl Table {
 
     /// Installs a list of runs. If `written`, they have the rows of the oldest memtable, which
     /// goes.
-    pub fn install(&mut self, version: Arc<Version>, written: bool) {
+    pub(crate) fn install(&mut self, version: Arc<Version>, written: bool) {
         self.version = version;
         if written {
             self.frozen.pop();

@@ -122,7 +122,11 @@ pub(crate) fn newest_unnamed(
 
 impl RunSet {
     /// Opens the runs in the manifest, and removes other files. A new run set is empty.
-    pub fn open(disk: Arc<dyn Disk>, directory: &Path, identity: impl Into<Identity>) -> Result<Self, Error> {
+    pub(crate) fn open(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        identity: impl Into<Identity>,
+    ) -> Result<Self, Error> {
         disk.create_directory(directory).map_err(|error| cannot_write(directory, &error))?;
         let run_set = Self::look_at(disk, directory, identity)?;
         run_set.sweep()?;
@@ -130,7 +134,7 @@ impl RunSet {
     }
 
     /// Opens the runs in the manifest, and changes nothing.
-    pub fn look_at(
+    pub(crate) fn look_at(
         disk: Arc<dyn Disk>,
         directory: &Path,
         identity: impl Into<Identity>,
@@ -161,18 +165,18 @@ impl RunSet {
     }
 
     /// Returns the present list of runs.
-    pub fn version(&self) -> &Arc<Version> {
+    pub(crate) fn version(&self) -> &Arc<Version> {
         &self.version
     }
 
     /// Returns the newest change in a complete run outside of the manifest, and that run's file.
-    pub fn newest_unnamed(&self) -> Option<(PathBuf, Revision)> {
+    pub(crate) fn newest_unnamed(&self) -> Option<(PathBuf, Revision)> {
         let newest = newest_unnamed(&*self.disk, &self.directory, &self.identity, &self.manifest);
         newest.map(|(name, revision)| (self.directory.join(name), revision))
     }
 
     /// Returns the last change up to which the runs are complete, and its time.
-    pub fn revision(&self) -> (Revision, TimeMs) {
+    pub(crate) fn revision(&self) -> (Revision, TimeMs) {
         (self.manifest.revision, self.manifest.time)
     }
 
@@ -199,7 +203,7 @@ impl RunSet {
 
     /// Removes files outside of the manifest. The caller must have found everything that counts
     /// first.
-    pub fn sweep(&self) -> Result<(), Error> {
+    pub(crate) fn sweep(&self) -> Result<(), Error> {
         let list = self.disk.list(&self.directory);
         let list = list.map_err(|error| cannot_read(&self.directory.display().to_string(), &error))?;
         for name in list {
@@ -221,7 +225,7 @@ impl RunSet {
     }
 
     /// Begins a run of at most `rows_max` rows.
-    pub fn begin(&mut self, rows_max: u64) -> Result<Begun, Error> {
+    pub(crate) fn begin(&mut self, rows_max: u64) -> Result<Begun, Error> {
         let number = self.manifest.next_run;
         // The number is never used again, even if the run is given up: the cache knows a run by its
         // number.
@@ -232,18 +236,29 @@ impl RunSet {
     }
 
     /// Removes the files of a run that was given up.
-    pub fn give_up(&self, number: u64) {
+    pub(crate) fn give_up(&self, number: u64) {
         self.remove(&name(number));
         self.remove(&scratch_name(number));
     }
 
     /// Makes a finished run count as the newest. The runs are complete up to `revision` then.
-    pub fn add(&mut self, number: u64, rows: u64, revision: Revision, time: TimeMs) -> Result<(), Error> {
+    pub(crate) fn add(
+        &mut self,
+        number: u64,
+        rows: u64,
+        revision: Revision,
+        time: TimeMs,
+    ) -> Result<(), Error> {
         self.replace(0..0, number, rows, (revision, time))
     }
 
     /// Makes a finished run count in place of these, which are neighbours.
-    pub fn put_in_place_of(&mut self, merged: &[Arc<Run>], number: u64, rows: u64) -> Result<(), Error> {
+    pub(crate) fn put_in_place_of(
+        &mut self,
+        merged: &[Arc<Run>],
+        number: u64,
+        rows: u64,
+    ) -> Result<(), Error> {
         let first = merged.first().map(|run| run.number());
         // Merged runs are neighbours, so the first one gives the place of all.
         let begin = self.manifest.runs.iter().position(|run| Some(run.number) == first);
@@ -290,7 +305,7 @@ impl RunSet {
     /// Returns the runs to merge next, and whether there are older ones. They are neighbours in age
     /// of about one size, as many as one run of the next tier takes. Runs from the first one in
     /// `merged` on are left alone.
-    pub fn mergeable(&self, merged: &HashSet<u64>) -> Option<(Vec<Arc<Run>>, bool)> {
+    pub(crate) fn mergeable(&self, merged: &HashSet<u64>) -> Option<(Vec<Arc<Run>>, bool)> {
         let places = self.alike(merged)?;
         Some((self.version.runs[places.clone()].to_vec(), places.end < self.version.runs.len()))
     }
@@ -298,7 +313,7 @@ impl RunSet {
     /// Returns neighbours in age, of any size, that are newer than the runs in `merged`. `choose`
     /// gets their number and returns a range.
     #[cfg(test)]
-    pub fn any_neighbours(
+    pub(crate) fn any_neighbours(
         &self,
         merged: &HashSet<u64>,
         choose: impl FnOnce(usize) -> Option<std::ops::Range<usize>>,

@@ -24,7 +24,7 @@ use crate::replay::Replay;
 use crate::segment::Header;
 
 /// Returns the work of a store's archive, in blocks of a few records.
-pub fn work(store: &EmbeddedStore) -> ArchiveWork {
+pub(crate) fn work(store: &EmbeddedStore) -> ArchiveWork {
     let clock: Arc<dyn Clock> = Arc::new(TestClock::default());
     let mut work = ArchiveWork::new(store.shared(), &clock, &settings());
     work.block_bytes = 300;
@@ -32,7 +32,7 @@ pub fn work(store: &EmbeddedStore) -> ArchiveWork {
 }
 
 /// Works until there is nothing to do; returns the number of steps.
-pub fn run(work: &mut ArchiveWork) -> usize {
+pub(crate) fn run(work: &mut ArchiveWork) -> usize {
     let mut steps = 0;
     while work.step() == ArchiveStep::More {
         steps += 1;

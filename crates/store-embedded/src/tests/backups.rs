@@ -30,7 +30,7 @@ async fn back_up(store: &EmbeddedStore) -> Result<BackupProgress> {
     try_back_up_to(store, SAFE).await
 }
 
-pub async fn back_up_to(store: &EmbeddedStore, place: &str) -> BackupProgress {
+pub(crate) async fn back_up_to(store: &EmbeddedStore, place: &str) -> BackupProgress {
     try_back_up_to(store, place).await.unwrap()
 }
 
@@ -53,7 +53,7 @@ fn restore(disk: &SimulatedDisk, of: Option<&str>, point: RestorePoint, into: &s
 }
 
 /// Restores the newest backup of a directory.
-pub fn restore_of(disk: &SimulatedDisk, place: &str, into: &str) -> Result<Restored> {
+pub(crate) fn restore_of(disk: &SimulatedDisk, place: &str, into: &str) -> Result<Restored> {
     let settings = EmbeddedSettings { directory: into.into(), ..settings() };
     let source = BackupSource { directory: place.into(), name: None };
     let (point, clock) = (RestorePoint::AsTaken, TestClock::default());

@@ -1,7 +1,7 @@
 //! Tests of the engine as a whole on a simulated disk, beyond the reach of the conformance suite.
 
-pub mod archiving;
-pub mod backups;
+pub(crate) mod archiving;
+pub(crate) mod backups;
 mod behaviour;
 mod crash;
 mod damage;
@@ -17,8 +17,8 @@ mod reading;
 mod repairing;
 mod restoring;
 mod retention;
-pub mod schedules;
-pub mod simulated;
+pub(crate) mod schedules;
+pub(crate) mod simulated;
 mod snapshots;
 mod timelines;
 mod workload;
@@ -37,7 +37,7 @@ use simulated::SimulatedDisk;
 
 /// Returns this many seeds, times the number in `EXACAT_TEST_ROUNDS`; or the one in
 /// `EXACAT_TEST_SEED`, which a failed test has printed.
-pub fn seeds(usual: u64) -> impl Iterator<Item = Seed> {
+pub(crate) fn seeds(usual: u64) -> impl Iterator<Item = Seed> {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let all = match number("EXACAT_TEST_SEED") {
         Some(seed) => seed..seed + 1,
@@ -47,7 +47,7 @@ pub fn seeds(usual: u64) -> impl Iterator<Item = Seed> {
 }
 
 /// A seed, which is printed if the test fails while this lives.
-pub struct Seed(pub u64);
+pub(crate) struct Seed(pub u64);
 
 impl Drop for Seed {
     #[allow(clippy::print_stderr, reason = "it is how a failure is told")]
@@ -60,7 +60,7 @@ impl Drop for Seed {
 
 /// A clock that advances by a second at each reading.
 #[derive(Default)]
-pub struct TestClock(AtomicU64);
+pub(crate) struct TestClock(AtomicU64);
 
 impl Clock for TestClock {
     fn now(&self) -> TimeMs {
@@ -69,7 +69,7 @@ impl Clock for TestClock {
 }
 
 /// Returns settings with small segments and memtables, so that a few requests fill one.
-pub fn settings() -> EmbeddedSettings {
+pub(crate) fn settings() -> EmbeddedSettings {
     EmbeddedSettings {
         segment_bytes: 4096,
         // Few rows give several runs, and compactions.
@@ -84,48 +84,48 @@ pub fn settings() -> EmbeddedSettings {
     }
 }
 
-pub fn open(disk: &SimulatedDisk) -> Arc<EmbeddedStore> {
+pub(crate) fn open(disk: &SimulatedDisk) -> Arc<EmbeddedStore> {
     try_open(disk).unwrap()
 }
 
-pub fn try_open(disk: &SimulatedDisk) -> exacat_model::Result<Arc<EmbeddedStore>> {
+pub(crate) fn try_open(disk: &SimulatedDisk) -> exacat_model::Result<Arc<EmbeddedStore>> {
     EmbeddedStore::open_on(disk.shared(), settings(), Arc::new(TestClock::default()))
 }
 
 /// Opens a store that writes runs only on request.
-pub fn open_without_runs(disk: &SimulatedDisk) -> Arc<EmbeddedStore> {
+pub(crate) fn open_without_runs(disk: &SimulatedDisk) -> Arc<EmbeddedStore> {
     let settings = EmbeddedSettings { memtable_rows: 1 << 20, ..settings() };
     EmbeddedStore::open_on(disk.shared(), settings, Arc::new(TestClock::default())).unwrap()
 }
 
 /// Writes an end mark, as the store does after idle time. True if it wrote one.
-pub async fn mark(store: &EmbeddedStore) -> bool {
+pub(crate) async fn mark(store: &EmbeddedStore) -> bool {
     store.ask(|reply| crate::command::Command::Mark { reply: Some(reply) }).await.unwrap().unwrap()
 }
 
 /// Removes the runs: the whole log alone suffices.
-pub fn without_runs(disk: &SimulatedDisk) {
+pub(crate) fn without_runs(disk: &SimulatedDisk) {
     for path in disk.files("").iter().filter(|path| path.starts_with("/data/runs")) {
         disk.vanish(path);
     }
 }
 
 /// Returns an id made at about the time at which the test's clock reaches so many requests.
-pub fn operation(number: u64) -> OperationId {
+pub(crate) fn operation(number: u64) -> OperationId {
     let mut random = [0; 10];
     random[..8].copy_from_slice(&number.to_le_bytes());
     OperationId::new(TimeMs(1_790_000_000_000 + 1000 * (number % (1 << 32))), random)
 }
 
-pub fn request(number: u64, mutations: Vec<Mutation>) -> Request {
+pub(crate) fn request(number: u64, mutations: Vec<Mutation>) -> Request {
     Request::new(operation(number), UserId(0), mutations)
 }
 
-pub fn at(parent: DirId, name: &str) -> At {
+pub(crate) fn at(parent: DirId, name: &str) -> At {
     At { parent, name: Name::parse(name).unwrap() }
 }
 
-pub fn new_entry(parent: DirId, name: &str, body: NewBody) -> Mutation {
+pub(crate) fn new_entry(parent: DirId, name: &str, body: NewBody) -> Mutation {
     Mutation::Create(Box::new(NewEntry {
         at: at(parent, name),
         owner: UserId(0),
@@ -139,17 +139,17 @@ pub fn new_entry(parent: DirId, name: &str, body: NewBody) -> Mutation {
     }))
 }
 
-pub fn mkdir(parent: DirId, name: &str) -> Mutation {
+pub(crate) fn mkdir(parent: DirId, name: &str) -> Mutation {
     new_entry(parent, name, NewBody::Directory)
 }
 
-pub fn guid(number: u64) -> Guid {
+pub(crate) fn guid(number: u64) -> Guid {
     let mut guid = [0; 16];
     guid[..8].copy_from_slice(&number.to_be_bytes());
     Guid(guid)
 }
 
-pub fn file(parent: DirId, name: &str, number: u64) -> Mutation {
+pub(crate) fn file(parent: DirId, name: &str, number: u64) -> Mutation {
     let file = File {
         guid: guid(number),
         size: Some(number),
@@ -160,7 +160,7 @@ pub fn file(parent: DirId, name: &str, number: u64) -> Mutation {
     new_entry(parent, name, NewBody::File(file))
 }
 
-pub fn se(number: u16) -> Mutation {
+pub(crate) fn se(number: u16) -> Mutation {
     let record = exacat_model::Record::Se(Se {
         number: SeNumber(number),
         name: SeName::parse(&format!("SE{number}")).unwrap(),
@@ -173,13 +173,13 @@ pub fn se(number: u16) -> Mutation {
     Mutation::SetRecord { record: Box::new(record), expect: exacat_model::ExpectRecord::Any }
 }
 
-pub fn remove(parent: DirId, name: &str) -> Mutation {
+pub(crate) fn remove(parent: DirId, name: &str) -> Mutation {
     let lfn = Lfn::parse("/somewhere").unwrap();
     Mutation::Remove { at: at(parent, name), expect: Expect::ANY, only_empty: false, lfn }
 }
 
 /// Applies one request, all of which must be applied.
-pub async fn apply(store: &EmbeddedStore, number: u64, mutations: Vec<Mutation>) -> Vec<Outcome> {
+pub(crate) async fn apply(store: &EmbeddedStore, number: u64, mutations: Vec<Mutation>) -> Vec<Outcome> {
     let outcomes = store.apply(request(number, mutations)).await.unwrap();
     for outcome in &outcomes {
         assert!(matches!(outcome, Outcome::Applied { .. }), "{outcome:?}");
@@ -188,7 +188,7 @@ pub async fn apply(store: &EmbeddedStore, number: u64, mutations: Vec<Mutation>)
 }
 
 /// Returns the whole history, read in pages of `limit`.
-pub async fn history(store: &EmbeddedStore, limit: usize) -> Vec<Change> {
+pub(crate) async fn history(store: &EmbeddedStore, limit: usize) -> Vec<Change> {
     let mut changes: Vec<Change> = Vec::new();
     loop {
         let after = changes.last().map_or(Revision(0), |change| change.revision);
@@ -203,7 +203,7 @@ pub async fn history(store: &EmbeddedStore, limit: usize) -> Vec<Change> {
 }
 
 /// Checks that every index and every counter is right.
-pub async fn assert_sound(store: &EmbeddedStore) {
+pub(crate) async fn assert_sound(store: &EmbeddedStore) {
     let audit = store.audit().await.unwrap();
     assert_eq!(audit.findings_total, 0, "{:?}", audit.findings);
 }

@@ -15,7 +15,7 @@ use super::{TestClock, apply, assert_sound, history, mkdir, open, settings, try_
 use crate::snapshot::{RestorePoint, RestoreRequest, Restored, clone_on, restore_on};
 use crate::{Cloned, EmbeddedSettings, EmbeddedStore};
 
-pub fn clone(disk: &SimulatedDisk, of: &str, into: &str) -> Result<Cloned> {
+pub(crate) fn clone(disk: &SimulatedDisk, of: &str, into: &str) -> Result<Cloned> {
     clone_from(disk, "/data", of, into)
 }
 
@@ -24,16 +24,16 @@ fn clone_from(disk: &SimulatedDisk, data: &str, of: &str, into: &str) -> Result<
     clone_on(&disk.shared(), &settings, &name(of), Path::new(into), &TestClock::default())
 }
 
-pub fn open_at(disk: &SimulatedDisk, directory: &str) -> Result<Arc<EmbeddedStore>> {
+pub(crate) fn open_at(disk: &SimulatedDisk, directory: &str) -> Result<Arc<EmbeddedStore>> {
     let settings = EmbeddedSettings { directory: directory.into(), ..settings() };
     EmbeddedStore::open_on(disk.shared(), settings, Arc::new(TestClock::default()))
 }
 
-pub fn restore(disk: &SimulatedDisk, of: &str, point: RestorePoint) -> Result<Restored> {
+pub(crate) fn restore(disk: &SimulatedDisk, of: &str, point: RestorePoint) -> Result<Restored> {
     restore_with(disk, of, point, None)
 }
 
-pub fn restore_with(
+pub(crate) fn restore_with(
     disk: &SimulatedDisk,
     of: &str,
     point: RestorePoint,

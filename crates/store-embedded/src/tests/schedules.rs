@@ -18,14 +18,14 @@ use crate::table::RunSet;
 use crate::{EmbeddedSettings, EmbeddedStore};
 
 /// Schedule of the compactor: by the run set, or random.
-pub struct Schedule(Option<Mutex<Random>>);
+pub(crate) struct Schedule(Option<Mutex<Random>>);
 
 impl Schedule {
-    pub fn of(settings: &EmbeddedSettings) -> Self {
+    pub(crate) fn of(settings: &EmbeddedSettings) -> Self {
         Schedule(settings.compaction_seed.map(|seed| Mutex::new(Random(seed))))
     }
 
-    pub fn next(&self, run_set: &RunSet, merging: &HashSet<u64>) -> Option<(Vec<Arc<Run>>, bool)> {
+    pub(crate) fn next(&self, run_set: &RunSet, merging: &HashSet<u64>) -> Option<(Vec<Arc<Run>>, bool)> {
         let Some(random) = &self.0 else { return run_set.mergeable(merging) };
         let mut random = random.lock();
         run_set.any_neighbours(merging, |free| {
@@ -39,12 +39,12 @@ impl Schedule {
     }
 
     /// Says whether to do urgent work first, although none waits.
-    pub fn interrupts(&self) -> bool {
+    pub(crate) fn interrupts(&self) -> bool {
         self.0.as_ref().is_some_and(|random| random.lock().chance(40))
     }
 
     /// Says whether to give the compaction up.
-    pub fn gives_up(&self) -> bool {
+    pub(crate) fn gives_up(&self) -> bool {
         self.0.as_ref().is_some_and(|random| random.lock().chance(300))
     }
 }

@@ -16,28 +16,28 @@ use super::{TestClock, apply, assert_sound, history, mkdir, open, request, setti
 use crate::EmbeddedStore;
 use crate::settings::SNAPSHOTS_MAX;
 
-pub fn name(text: &str) -> SnapshotName {
+pub(crate) fn name(text: &str) -> SnapshotName {
     SnapshotName::parse(text).unwrap()
 }
 
 /// Returns the id of a new request.
-pub fn new_id() -> exacat_model::OperationId {
+pub(crate) fn new_id() -> exacat_model::OperationId {
     static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
     super::operation(NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
 }
 
-pub fn open_snapshot(disk: &SimulatedDisk, text: &str) -> exacat_model::Result<Arc<EmbeddedStore>> {
+pub(crate) fn open_snapshot(disk: &SimulatedDisk, text: &str) -> exacat_model::Result<Arc<EmbeddedStore>> {
     let clock = Arc::new(TestClock::default());
     EmbeddedStore::open_snapshot_on(disk.shared(), settings(), &name(text), clock)
 }
 
 /// Sends requests; some are refused, which is part of the workload.
-pub async fn drive(store: &EmbeddedStore, workload: &mut Workload, requests: u64) {
+pub(crate) async fn drive(store: &EmbeddedStore, workload: &mut Workload, requests: u64) {
     drive_as(store, workload, requests, 0).await;
 }
 
 /// Sends requests with other operation ids for each `series`.
-pub async fn drive_as(store: &EmbeddedStore, workload: &mut Workload, requests: u64, series: u8) {
+pub(crate) async fn drive_as(store: &EmbeddedStore, workload: &mut Workload, requests: u64, series: u8) {
     for number in 0..requests {
         let mut request = workload.request();
         request.operation.0[15] = series;
@@ -52,7 +52,7 @@ pub async fn drive_as(store: &EmbeddedStore, workload: &mut Workload, requests: 
 const DIRECTORIES: u64 = 200;
 
 /// Returns every entry by its place, in the tree and below the trash.
-pub async fn entries(store: &EmbeddedStore) -> BTreeMap<(u64, Vec<u8>), Entry> {
+pub(crate) async fn entries(store: &EmbeddedStore) -> BTreeMap<(u64, Vec<u8>), Entry> {
     let mut all = BTreeMap::new();
     let root = store.resolve(&[exacat_model::Lfn::root()]).await.unwrap().remove(0);
     let ResolutionEnd::Found(root) = root.end else { panic!("there is a root") };
@@ -70,14 +70,14 @@ pub async fn entries(store: &EmbeddedStore) -> BTreeMap<(u64, Vec<u8>), Entry> {
 
 /// Everything about a state, to be compared later.
 #[derive(Debug, PartialEq)]
-pub struct Whole {
+pub(crate) struct Whole {
     pub revision: Revision,
     pub digest: u128,
     entries: BTreeMap<(u64, Vec<u8>), Entry>,
     trash: Vec<exacat_model::TrashItem>,
 }
 
-pub async fn whole(store: &EmbeddedStore) -> Whole {
+pub(crate) async fn whole(store: &EmbeddedStore) -> Whole {
     Whole {
         revision: store.revision().await.unwrap(),
         digest: store.digest().await.unwrap(),
@@ -449,7 +449,7 @@ async fn a_comparison_goes_on_with_the_state_it_began_with() {
 }
 
 /// Returns the digest after each change, by replaying the changes.
-pub fn digests(changes: &[Change]) -> Vec<u128> {
+pub(crate) fn digests(changes: &[Change]) -> Vec<u128> {
     let mut state = crate::state::State::new(1, Arc::new(crate::run::Cache::new(0))).unwrap();
     let mut digests = vec![state.digest()];
     for change in changes {

@@ -11,19 +11,19 @@ use super::simulated::Random;
 use super::{at, guid, mkdir, new_entry, remove, request, se};
 
 /// Makes requests. It ignores their outcomes: refusals are part of the workload.
-pub struct Workload {
+pub(crate) struct Workload {
     random: Random,
     requests: u64,
     guids: u64,
 }
 
 impl Workload {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Workload { random: Random(seed), requests: 0, guids: 0 }
     }
 
     /// Returns the next request.
-    pub fn request(&mut self) -> Request {
+    pub(crate) fn request(&mut self) -> Request {
         self.requests += 1;
         let count = 1 + self.random.next(12);
         let mut mutations: Vec<Mutation> = (0..count).map(|_| self.mutation()).collect();

@@ -41,7 +41,7 @@ pub(super) struct State {
 
 impl State {
     /// Makes the state of a new store (clause N1).
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         State {
             revision: Revision(0),
             time: TimeMs(0),
@@ -66,31 +66,31 @@ impl State {
     // ---- operations ----
 
     /// Returns the outcome of the request's mutation, if it was applied and is remembered.
-    pub fn remembered(&self, operation: OperationId, index: u32) -> Option<Outcome> {
+    pub(crate) fn remembered(&self, operation: OperationId, index: u32) -> Option<Outcome> {
         self.operations.get(&operation)?.get(&index).cloned()
     }
 
     /// Remembers the outcome of an applied mutation.
-    pub fn remember(&mut self, operation: OperationId, index: u32, outcome: Outcome) {
+    pub(crate) fn remember(&mut self, operation: OperationId, index: u32, outcome: Outcome) {
         self.operations.entry(operation).or_default().insert(index, outcome);
     }
 
     /// Remembers the fingerprint of a request, if one of its mutations was applied.
-    pub fn remember_fingerprint(&mut self, operation: OperationId, fingerprint: Fingerprint) {
+    pub(crate) fn remember_fingerprint(&mut self, operation: OperationId, fingerprint: Fingerprint) {
         if self.operations.contains_key(&operation) {
             self.fingerprints.entry(operation).or_insert(fingerprint);
         }
     }
 
     /// Says whether a mutation of another request with this id was applied.
-    pub fn is_another(&self, operation: OperationId, fingerprint: Fingerprint) -> bool {
+    pub(crate) fn is_another(&self, operation: OperationId, fingerprint: Fingerprint) -> bool {
         self.fingerprints.get(&operation).is_some_and(|first| first.differs(fingerprint))
     }
 
     // ---- places ----
 
     /// Returns the entry at a place, in the tree or below an item of the trash.
-    pub fn at(&self, at: &At) -> Option<&Entry> {
+    pub(crate) fn at(&self, at: &At) -> Option<&Entry> {
         if *at == self.root.at {
             return Some(&self.root);
         }
@@ -98,22 +98,22 @@ impl State {
     }
 
     /// Iterates over every entry but the root and the items of the trash.
-    pub fn placed(&self) -> impl Iterator<Item = &Entry> {
+    pub(crate) fn placed(&self) -> impl Iterator<Item = &Entry> {
         self.entries.values().flat_map(BTreeMap::values)
     }
 
     /// Iterates over every entry but the root, those in the trash included.
-    pub fn all(&self) -> impl Iterator<Item = &Entry> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Entry> {
         self.placed().chain(self.trash.values().map(|item| &item.entry))
     }
 
     /// Iterates over the children of a directory.
-    pub fn children(&self, directory: DirId) -> impl Iterator<Item = &Entry> {
+    pub(crate) fn children(&self, directory: DirId) -> impl Iterator<Item = &Entry> {
         self.entries.get(&directory).into_iter().flat_map(BTreeMap::values)
     }
 
     /// Finds an entry by identity, wherever it is.
-    pub fn find(&self, id: EntryId) -> Option<&Entry> {
+    pub(crate) fn find(&self, id: EntryId) -> Option<&Entry> {
         if id == self.root.id() {
             return Some(&self.root);
         }
@@ -121,14 +121,14 @@ impl State {
     }
 
     /// Returns the id of the trash item that is this entry.
-    pub fn trash_of(&self, id: EntryId) -> Option<TrashId> {
+    pub(crate) fn trash_of(&self, id: EntryId) -> Option<TrashId> {
         self.trash.iter().find(|(_, item)| item.entry.id() == id).map(|(trash, _)| *trash)
     }
 
     // ---- sums ----
 
     /// Returns the usage of everything below a directory, without the directory itself.
-    pub fn usage_below(&self, directory: DirId) -> Usage {
+    pub(crate) fn usage_below(&self, directory: DirId) -> Usage {
         let mut sum = Usage::default();
         let mut waiting = vec![directory];
         while let Some(directory) = waiting.pop() {
@@ -141,7 +141,7 @@ impl State {
     }
 
     /// Returns the usage of all entries that satisfy `wanted`.
-    pub fn usage_where(&self, wanted: impl Fn(&Entry) -> bool) -> Usage {
+    pub(crate) fn usage_where(&self, wanted: impl Fn(&Entry) -> bool) -> Usage {
         let mut sum = Usage::default();
         for entry in self.all().chain([&self.root]).filter(|entry| wanted(entry)) {
             sum.add(&Usage::of(entry));
@@ -150,7 +150,7 @@ impl State {
     }
 
     /// Returns what all upload reservations that satisfy `wanted` hold.
-    pub fn reserved_where(&self, wanted: impl Fn(&Reservation) -> bool) -> Usage {
+    pub(crate) fn reserved_where(&self, wanted: impl Fn(&Reservation) -> bool) -> Usage {
         let mut sum = Usage::default();
         for reservation in self.reservations.values().filter(|reservation| wanted(reservation)) {
             sum.add(&reservation.reserved());

@@ -20,7 +20,7 @@ pub(super) struct Edited {
 }
 
 impl Edited {
-    pub fn new(entry: Entry) -> Self {
+    pub(crate) fn new(entry: Entry) -> Self {
         Edited { entry, members: BTreeMap::new() }
     }
 
@@ -35,7 +35,7 @@ impl Edited {
     }
 
     /// Sets one field as the change says, both when deciding and when applying.
-    pub fn change(&mut self, change: &FieldChange) {
+    pub(crate) fn change(&mut self, change: &FieldChange) {
         let Edited { entry, members } = self;
         match (change, &mut entry.body) {
             (FieldChange::Owner { after, .. }, _) => entry.owner = *after,

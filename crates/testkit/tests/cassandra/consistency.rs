@@ -31,7 +31,7 @@ async fn make_directory(store: &CassandraStore, number: u64, parent: DirId, name
     }
 }
 
-pub async fn is_there(store: &dyn Store, path: &Lfn) -> bool {
+pub(crate) async fn is_there(store: &dyn Store, path: &Lfn) -> bool {
     let walk = store.resolve(std::slice::from_ref(path)).await.expect("walk").remove(0);
     matches!(walk.end, ResolutionEnd::Found(_))
 }

@@ -39,7 +39,7 @@ impl Faults for Losing {
 
 /// Repeats a request until there is an answer, at most `most` times: also where certainly nothing
 /// was done.
-pub async fn answered(store: &dyn Store, request: &Request, most: usize) -> Vec<Outcome> {
+pub(crate) async fn answered(store: &dyn Store, request: &Request, most: usize) -> Vec<Outcome> {
     for _ in 0..most {
         match store.apply(request.clone()).await {
             Ok(outcomes) => return outcomes,

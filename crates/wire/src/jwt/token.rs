@@ -38,7 +38,7 @@ pub(super) struct Token<'a> {
 
 impl<'a> Token<'a> {
     /// Splits and decodes a token.
-    pub fn parse(text: &'a str) -> Result<Self, Refusal> {
+    pub(crate) fn parse(text: &'a str) -> Result<Self, Refusal> {
         if text.len() > TOKEN_BYTES_MAX {
             let what = "the length of a token in bytes";
             return Err(Refusal::Limit { what, got: text.len(), max: TOKEN_BYTES_MAX });
@@ -63,7 +63,7 @@ impl<'a> Token<'a> {
     }
 
     /// Returns the issuer's URL.
-    pub fn issuer(&self) -> Result<&str, Refusal> {
+    pub(crate) fn issuer(&self) -> Result<&str, Refusal> {
         match self.claims.get("iss").and_then(Value::as_str) {
             None | Some("") => Err(Refusal::Malformed("it has no text 'iss'")),
             Some(issuer) if issuer.len() > ISSUER_BYTES_MAX => {

@@ -65,7 +65,7 @@ fn malformed(why: impl std::fmt::Display) -> Error {
 
 impl<'a> Document<'a> {
     /// Begins to read a body of bytes.
-    pub fn of_body(body: &'a [u8]) -> Result<Self> {
+    pub(crate) fn of_body(body: &'a [u8]) -> Result<Self> {
         if body.len() > BODY_BYTES_MAX {
             return Err(Error::limit("the length of a body in bytes", body.len(), BODY_BYTES_MAX));
         }
@@ -75,7 +75,7 @@ impl<'a> Document<'a> {
     }
 
     /// Begins to read a text.
-    pub fn of_text(text: &'a str) -> Result<Self> {
+    pub(crate) fn of_text(text: &'a str) -> Result<Self> {
         if let Some(letter) = text.chars().find(|letter| !is_char(*letter)) {
             return Err(malformed(format_args!("it has the character {letter:?}, which XML forbids")));
         }
@@ -87,12 +87,12 @@ impl<'a> Document<'a> {
     }
 
     /// Returns the number of open elements.
-    pub fn depth(&self) -> usize {
+    pub(crate) fn depth(&self) -> usize {
         self.depth
     }
 
     /// Returns the namespace of a prefix, and the depth of the element that declares it.
-    pub fn declared(&self, prefix: &str) -> Option<(&str, usize)> {
+    pub(crate) fn declared(&self, prefix: &str) -> Option<(&str, usize)> {
         if prefix == "xml" {
             return Some((XML_NAMESPACE, 0));
         }
@@ -101,7 +101,7 @@ impl<'a> Document<'a> {
     }
 
     /// Returns the next part; none at the end of the document.
-    pub fn next(&mut self) -> Result<Option<Node<'a>>> {
+    pub(crate) fn next(&mut self) -> Result<Option<Node<'a>>> {
         loop {
             let is_first = !std::mem::replace(&mut self.is_begun, true);
             let text = match self.reader.read_event().map_err(malformed)? {
@@ -147,7 +147,7 @@ impl<'a> Document<'a> {
     }
 
     /// Reads the root element, which must have this name in the namespace `DAV:`.
-    pub fn root(&mut self, name: &str) -> Result<()> {
+    pub(crate) fn root(&mut self, name: &str) -> Result<()> {
         match self.next()? {
             Some(Node::Start(root)) if root.is_dav(name) => Ok(()),
             Some(Node::Start(root)) => Err(Error::invalid(format!(
@@ -161,7 +161,7 @@ impl<'a> Document<'a> {
 
     /// Returns the next child of the current element, or reads its end and returns none. Ignores
     /// text.
-    pub fn child(&mut self) -> Result<Option<Element>> {
+    pub(crate) fn child(&mut self) -> Result<Option<Element>> {
         loop {
             match self.next()? {
                 Some(Node::Start(element)) => return Ok(Some(element)),
@@ -172,14 +172,14 @@ impl<'a> Document<'a> {
     }
 
     /// Reads the rest of the current element.
-    pub fn skip(&mut self) -> Result<()> {
+    pub(crate) fn skip(&mut self) -> Result<()> {
         let outside = self.depth.saturating_sub(1);
         while self.depth > outside && self.next()?.is_some() {}
         Ok(())
     }
 
     /// Checks that nothing but comments and white space follows the root element.
-    pub fn finish(mut self) -> Result<()> {
+    pub(crate) fn finish(mut self) -> Result<()> {
         while self.next()?.is_some() {}
         Ok(())
     }
@@ -267,17 +267,17 @@ impl<'a> Document<'a> {
 
 impl Element {
     /// Says whether this is the element of that name in the namespace `DAV:`.
-    pub fn is_dav(&self, name: &str) -> bool {
+    pub(crate) fn is_dav(&self, name: &str) -> bool {
         self.dav() == Some(name)
     }
 
     /// Returns the name if the namespace is `DAV:`.
-    pub fn dav(&self) -> Option<&str> {
+    pub(crate) fn dav(&self) -> Option<&str> {
         (self.namespace == DAV).then_some(self.local.as_str())
     }
 
     /// Returns the name as the document writes it, with its prefix.
-    pub fn written(&self) -> String {
+    pub(crate) fn written(&self) -> String {
         match self.prefix.as_str() {
             "" => self.local.clone(),
             prefix => format!("{prefix}:{}", self.local),

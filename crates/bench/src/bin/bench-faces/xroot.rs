@@ -152,7 +152,7 @@ fn open(path: &str) -> SentRequest {
 }
 
 /// Measures the face, and a real server beside it.
-pub async fn run(address: SocketAddr, path: &str, time: Duration) {
+pub(crate) async fn run(address: SocketAddr, path: &str, time: Duration) {
     println!("XRootD, over plain TCP; {CONNECTIONS} connections where there are many");
     measure("stat", address, stat(path), time).await;
     measure("open", address, open(path), time).await;

@@ -55,13 +55,13 @@ impl Making {
 
 /// Size and checksums of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Content {
+pub(crate) struct Content {
     pub size: u64,
     pub checksums: Vec<Checksum>,
 }
 
 /// Reads a file to its end.
-pub fn read(path: &Path, algorithms: &[ChecksumAlgorithm]) -> Result<Content, Failure> {
+pub(crate) fn read(path: &Path, algorithms: &[ChecksumAlgorithm]) -> Result<Content, Failure> {
     let failed = |error: std::io::Error| Failure::local(format!("cannot read {}: {error}", path.display()));
     let mut file = std::fs::File::open(path).map_err(failed)?;
     if !file.metadata().map_err(failed)?.is_file() {

@@ -63,7 +63,7 @@ struct UploadView<'a> {
 }
 
 /// `exacat cp`
-pub async fn cp(context: &mut Context, args: &CpArgs, global: &Global) -> Result<(), Failure> {
+pub(crate) async fn cp(context: &mut Context, args: &CpArgs, global: &Global) -> Result<(), Failure> {
     let sides: Vec<Side> = args.from.iter().map(|text| Side::parse(text)).collect::<Result<_, _>>()?;
     let to = Side::parse(&args.to)?;
     let many = sides.len() > 1;

@@ -13,14 +13,14 @@ const LOCAL: &str = "file:";
 
 /// One side of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Side {
+pub(crate) enum Side {
     Local(PathBuf),
     Catalogue(Lfn, Spec),
 }
 
 /// Wanted place of one replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub(crate) enum Wish {
     /// Chosen by the catalogue.
     Any,
     Se(SeName),
@@ -29,7 +29,7 @@ pub enum Wish {
 
 /// Wanted places of replicas, in order, and excluded ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spec {
+pub(crate) struct Spec {
     pub wishes: Vec<Wish>,
     pub never: Vec<SeName>,
 }
@@ -40,7 +40,7 @@ impl Spec {
     }
 
     /// True if nothing is specified.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         *self == Spec::none()
     }
 
@@ -79,7 +79,7 @@ impl Spec {
 impl Side {
     /// Parses one side. The text behind the last `@` names the places if it can be parsed so;
     /// otherwise it is part of the name.
-    pub fn parse(text: &str) -> Result<Self, Failure> {
+    pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
         if let Some(path) = text.strip_prefix(LOCAL) {
             let path = path.strip_prefix("//").filter(|path| path.starts_with('/')).unwrap_or(path);
             if path.is_empty() {

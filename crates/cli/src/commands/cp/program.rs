@@ -27,7 +27,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const SAID_BYTES_MAX: usize = 64 << 10;
 
 /// See the module.
-pub struct Program {
+pub(crate) struct Program {
     xrdcp: PathBuf,
     /// `root://HOST:PORT`.
     root: String,
@@ -38,7 +38,7 @@ pub struct Program {
 
 impl Program {
     /// Makes the program with a token, and the certificate of a server that no authority signed.
-    pub async fn new(xrdcp: PathBuf, root: String, token: String, certificate: Option<&Path>) -> Self {
+    pub(crate) async fn new(xrdcp: PathBuf, root: String, token: String, certificate: Option<&Path>) -> Self {
         let certificates = match certificate {
             Some(certificate) if std::env::var_os(CERTIFICATES).is_none() => hashed(certificate).await,
             _ => None,
@@ -47,7 +47,7 @@ impl Program {
     }
 
     /// Returns the URL of an LFN, with fields.
-    pub fn url(&self, lfn: &Lfn, fields: &[(&str, &str)]) -> String {
+    pub(crate) fn url(&self, lfn: &Lfn, fields: &[(&str, &str)]) -> String {
         let mut fields: Vec<String> =
             fields.iter().map(|(name, value)| format!("{name}={}", escaped(value))).collect();
         let mut path = lfn.as_str();
@@ -77,7 +77,7 @@ impl Program {
     }
 
     /// Copies; reports the number of bytes done as far as it can be seen. An error has the reason.
-    pub async fn copy(
+    pub(crate) async fn copy(
         &self,
         options: &[&str],
         from: OsString,
@@ -108,7 +108,7 @@ impl Program {
     }
 
     /// Asks the server to check whether a written file is whole. The result shows in the catalogue.
-    pub async fn nudge(&self, lfn: &Lfn) {
+    pub(crate) async fn nudge(&self, lfn: &Lfn) {
         let program = self.xrdcp.with_file_name("xrdfs");
         let mut command = self.command(&program);
         command.arg(&self.root).arg("stat").arg(lfn.as_str());

@@ -172,7 +172,7 @@ pub(super) struct Problem {
 
 impl Problem {
     /// Describes an error.
-    pub fn of(error: &Error, subject: Option<String>) -> Self {
+    pub(crate) fn of(error: &Error, subject: Option<String>) -> Self {
         let kind = error.kind.name();
         Problem {
             r#type: format!("{KIND_URI}{kind}"),

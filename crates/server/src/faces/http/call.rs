@@ -91,7 +91,7 @@ const STEPS_APART: u64 = 16;
 
 impl Call {
     /// Judges the credentials of a request, and admits it.
-    pub async fn open(conversation: &Conversation, headers: &HeaderMap) -> Result<Self> {
+    pub(crate) async fn open(conversation: &Conversation, headers: &HeaderMap) -> Result<Self> {
         let service = Arc::clone(&conversation.face.service);
         let Client { requester, checked, trust } = client(conversation, headers).await?;
         let held = service.admit(&requester, 1)?;
@@ -149,17 +149,17 @@ impl Call {
     }
 
     /// Requires a version of the entry that the following change is about.
-    pub fn require(&mut self, version: Revision) {
+    pub(crate) fn require(&mut self, version: Revision) {
         self.version = Some(version);
     }
 
     /// Returns the present revision of the catalogue.
-    pub async fn revision(&self) -> Result<Revision> {
+    pub(crate) async fn revision(&self) -> Result<Revision> {
         self.service.catalogue.store().revision().await
     }
 
     /// Runs an operation.
-    pub async fn ask(&mut self, operation: Operation) -> Result<Answer> {
+    pub(crate) async fn ask(&mut self, operation: Operation) -> Result<Answer> {
         self.asked(operation, Step::First).await
     }
 
@@ -210,7 +210,7 @@ impl Call {
 
     /// Returns a page of at most `limit` items, and the room for it. The page is small if unread
     /// answers use up the room of all.
-    pub async fn page(&mut self, operation: Operation, limit: u32) -> Result<(Answer, Room)> {
+    pub(crate) async fn page(&mut self, operation: Operation, limit: u32) -> Result<(Answer, Room)> {
         let rows = limit_of(&operation).map_or(UNPAGED_ROWS, |asked| match asked {
             0 => limit,
             asked => limit.min(asked),
@@ -221,18 +221,18 @@ impl Call {
     }
 
     /// Returns the parts of the request's body.
-    pub fn frames(&self, body: Incoming) -> Frames {
+    pub(crate) fn frames(&self, body: Incoming) -> Frames {
         Frames { body, stall: self.service.limits.output_stall, until: self.deadline }
     }
 
     /// Streams the pages of an answer: see [`Pages`].
-    pub fn pages(self, operation: Operation) -> Pages {
+    pub(crate) fn pages(self, operation: Operation) -> Pages {
         Pages { call: self, next: Some(operation), items: PAGE_ITEMS_FIRST, step: Step::First }
     }
 
     /// Returns a part of the same request, for work that goes on if the client goes away. Its changes
     /// have operation ids of their own.
-    pub fn again(&mut self) -> Self {
+    pub(crate) fn again(&mut self) -> Self {
         let steps = self.steps;
         self.steps += STEPS_APART;
         Call {
@@ -252,12 +252,12 @@ impl Call {
     }
 
     /// Starts the deadline anew, for an answer that goes on for ever.
-    pub fn prolong(&mut self) {
+    pub(crate) fn prolong(&mut self) {
         self.deadline = Instant::now() + self.service.limits.deadline_max;
     }
 
     /// Waits for room for a part of a long answer with so many rows.
-    pub async fn room(&self, rows: u32) -> Room {
+    pub(crate) async fn room(&self, rows: u32) -> Room {
         self.unread.room(rows as usize * ROW_ROOM_BYTES).await
     }
 }
@@ -272,7 +272,7 @@ pub(super) struct Pages {
 
 impl Pages {
     /// Returns the next page and the room for it; none at the end.
-    pub async fn next(&mut self) -> Result<Option<(Answer, Room)>> {
+    pub(crate) async fn next(&mut self) -> Result<Option<(Answer, Room)>> {
         let Some(operation) = self.next.take() else { return Ok(None) };
         let room = tokio::select! {
             room = self.call.room(self.items) => room,
@@ -439,7 +439,7 @@ pub(super) struct BodyRoom {
 
 impl BodyRoom {
     /// Makes room for a body that has so many bytes now.
-    pub fn fit(&mut self, service: &Service, bytes: usize) -> Result<()> {
+    pub(crate) fn fit(&mut self, service: &Service, bytes: usize) -> Result<()> {
         if bytes > self.bytes {
             let more = (bytes - self.bytes).max(BODY_ROOM_BYTES);
             let held = service.admission.request_bytes.take(more);
@@ -465,7 +465,7 @@ fn stalled() -> Error {
 
 impl Frames {
     /// Returns the next part; none at the end.
-    pub async fn next(&mut self) -> Result<Option<Bytes>> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>> {
         loop {
             let until = self.until.min(Instant::now() + self.stall);
             let frame = tokio::time::timeout_at(until.into(), self.body.frame()).await;

@@ -17,13 +17,17 @@ pub(super) struct ClientCertificate {
 
 impl ClientCertificate {
     /// Judges a certificate and those between it and an authority.
-    pub async fn judge(certificates: &Arc<Certificates>, chain: &[CertificateDer<'_>], now: TimeMs) -> Self {
+    pub(crate) async fn judge(
+        certificates: &Arc<Certificates>,
+        chain: &[CertificateDer<'_>],
+        now: TimeMs,
+    ) -> Self {
         certificates.refresh().await;
         ClientCertificate { certificates: Arc::clone(certificates), shown: certificates.judge(chain, now) }
     }
 
     /// Returns the caller that it stands for, until it expires.
-    pub async fn caller(&self, catalogue: &Catalogue) -> Result<Caller> {
+    pub(crate) async fn caller(&self, catalogue: &Catalogue) -> Result<Caller> {
         let shown = self.shown.as_ref().map_err(Clone::clone)?;
         let caller = self.certificates.caller(catalogue, shown).await?;
         Ok(caller.granted(None, shown.expires))

@@ -34,14 +34,14 @@ struct State {
 
 impl Streams {
     /// Starts without a stream.
-    pub fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         let since = Instant::now();
         let state = State { started: 0, open: 0, since, offered: BTreeMap::new() };
         Arc::new(Streams { state: Mutex::new(state) })
     }
 
     /// Notes a new stream, which lasts as long as the result.
-    pub fn open(self: &Arc<Self>) -> Stream {
+    pub(crate) fn open(self: &Arc<Self>) -> Stream {
         let mut state = self.state.lock();
         state.started += 1;
         state.open += 1;
@@ -49,13 +49,13 @@ impl Streams {
     }
 
     /// Returns the time for which there has been no stream.
-    pub fn idle(&self) -> Duration {
+    pub(crate) fn idle(&self) -> Duration {
         let state = self.state.lock();
         if state.open > 0 { Duration::ZERO } else { state.since.elapsed() }
     }
 
     /// Returns the longest time for which a client has held back a part of an answer.
-    pub fn stalled(&self) -> Duration {
+    pub(crate) fn stalled(&self) -> Duration {
         self.state.lock().offered.values().min().map_or(Duration::ZERO, Instant::elapsed)
     }
 }
@@ -86,7 +86,7 @@ pub(super) struct Watched {
 
 impl Watched {
     /// Watches an answer if it is on a stream.
-    pub fn new(body: Body, stream: Option<Stream>) -> Self {
+    pub(crate) fn new(body: Body, stream: Option<Stream>) -> Self {
         Watched { body, rest: Bytes::new(), stream }
     }
 }

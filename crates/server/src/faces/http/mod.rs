@@ -128,7 +128,7 @@ pub(crate) struct Face {
 
 impl Face {
     /// Makes the face.
-    pub fn new(shared: Shared, settings: &HttpSettings, acceptor: TlsAcceptor) -> Arc<Self> {
+    pub(crate) fn new(shared: Shared, settings: &HttpSettings, acceptor: TlsAcceptor) -> Arc<Self> {
         let Shared { service, envelopes, places, uploads, web, certificates } = shared;
         let (plain, origins) = (settings.plain.clone(), settings.origins.clone());
         let (ses, failed_puts) = (Mutex::new((0, Arc::default())), dav::FailedPuts::default());

@@ -22,13 +22,13 @@ pub(super) struct Monitoring {
 
 impl Monitoring {
     /// Makes so many places.
-    pub fn new(most: usize) -> Self {
+    pub(crate) fn new(most: usize) -> Self {
         Monitoring { most, of_one: most - most / KEPT_FROM_ONE, taken: VecDeque::new() }
     }
 
     /// Gives a place to a connection of this address, which `begin` starts. Ends the oldest one if
     /// there is none left.
-    pub fn admit(&mut self, address: IpAddr, begin: impl FnOnce() -> AbortHandle) {
+    pub(crate) fn admit(&mut self, address: IpAddr, begin: impl FnOnce() -> AbortHandle) {
         let address = network_of(address);
         self.taken.retain(|(_, connection)| !connection.is_finished());
         let own = |(of, _): &(IpAddr, AbortHandle)| *of == address;

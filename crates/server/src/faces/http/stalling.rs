@@ -20,7 +20,7 @@ pub(super) struct Stalling<S> {
 }
 
 impl<S> Stalling<S> {
-    pub fn new(stream: S, limit: Duration, progress: usize) -> Self {
+    pub(crate) fn new(stream: S, limit: Duration, progress: usize) -> Self {
         Stalling { stream, limit, progress, written: 0, timer: None }
     }
 

@@ -53,7 +53,7 @@ pub(super) struct Holder {
 
 impl Holder {
     /// Returns the holder in a token's subject. Only for certificates of our own authority.
-    pub fn of(subject: &Subject) -> Result<Self> {
+    pub(crate) fn of(subject: &Subject) -> Result<Self> {
         let parts: Vec<(&str, &str)> =
             subject.parts.iter().map(|(called, value)| (*called, value.as_str())).collect();
         match parts.as_slice() {
@@ -94,7 +94,7 @@ pub(super) struct Authority {
 
 impl Authority {
     /// Loads the authority's certificate and key from these files; makes them if they are missing.
-    pub fn open(certificate: PathBuf, key: PathBuf, now: TimeMs) -> Result<Self> {
+    pub(crate) fn open(certificate: PathBuf, key: PathBuf, now: TimeMs) -> Result<Self> {
         let (certificate_pem, key_pem) = match (read(&certificate)?, read(&key)?) {
             (Some(certificate), Some(key)) => (certificate, key),
             (None, None) => {
@@ -140,12 +140,17 @@ impl Authority {
     }
 
     /// Returns a verifier that accepts only certificates of this authority.
-    pub fn verifier(&self) -> &Arc<dyn ClientCertVerifier> {
+    pub(crate) fn verifier(&self) -> &Arc<dyn ClientCertVerifier> {
         &self.verifier
     }
 
     /// Issues a token that is valid until `expires`.
-    pub async fn issue(&self, holder: &Holder, now: TimeMs, expires: TimeMs) -> Result<CertificateToken> {
+    pub(crate) async fn issue(
+        &self,
+        holder: &Holder,
+        now: TimeMs,
+        expires: TimeMs,
+    ) -> Result<CertificateToken> {
         let waits = self.waiting.take(1).ok_or_else(|| crate::admission::busy("tokens being issued"))?;
         let closed = |_| Error::new(ErrorKind::Unavailable, "the server stops");
         let permit = Arc::clone(&self.keys).acquire_owned().await.map_err(closed)?;

@@ -88,7 +88,7 @@ impl Certificates {
     }
 
     /// Reads the trusted files again, if that is due.
-    pub async fn refresh(&self) {
+    pub(crate) async fn refresh(&self) {
         {
             let mut read = self.read.lock();
             if read.elapsed() < READ_AGAIN {
@@ -107,7 +107,7 @@ impl Certificates {
     }
 
     /// Returns the contents of a client's certificate, if it is valid.
-    pub fn judge(&self, chain: &[CertificateDer<'_>], now: TimeMs) -> Result<Shown> {
+    pub(crate) fn judge(&self, chain: &[CertificateDer<'_>], now: TimeMs) -> Result<Shown> {
         let [own, between @ ..] = chain else {
             return Err(unauthenticated("present a certificate: none was sent"));
         };
@@ -135,7 +135,7 @@ impl Certificates {
     }
 
     /// Returns the caller that a valid certificate stands for.
-    pub async fn caller(&self, catalogue: &Catalogue, shown: &Shown) -> Result<Caller> {
+    pub(crate) async fn caller(&self, catalogue: &Catalogue, shown: &Shown) -> Result<Caller> {
         if let Some(holder) = &shown.holder {
             let caller = catalogue.caller_named(&holder.account).await.map_err(as_stranger)?;
             return match holder.role == holder.account {
@@ -293,7 +293,7 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
 pub(crate) struct KeyHolder(Arc<CryptoProvider>);
 
 impl KeyHolder {
-    pub fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Arc::new(KeyHolder(provider()))
     }
 }

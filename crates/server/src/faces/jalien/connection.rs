@@ -66,7 +66,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub fn new(
+    pub(crate) fn new(
         face: Arc<Face>,
         websocket: WebSocketStream<TlsStream<TcpStream>>,
         client: Client,
@@ -88,7 +88,7 @@ impl Connection {
     }
 
     /// Serves the connection to its end.
-    pub async fn run(mut self, mut shell: Shell) {
+    pub(crate) async fn run(mut self, mut shell: Shell) {
         let limits = Arc::clone(&self.face.service.limits);
         let (ask, asked) = mpsc::channel(limits.jalien_requests_max);
         let (put, parts) = mpsc::channel(PARTS_WAITING_MAX);

@@ -66,7 +66,7 @@ pub(crate) struct Face {
 
 impl Face {
     /// Opens the face, and makes its files in the data directory.
-    pub fn open(
+    pub(crate) fn open(
         service: Arc<Service>,
         clock: Arc<dyn Clock>,
         settings: JalienSettings,
@@ -92,7 +92,7 @@ impl Face {
     }
 
     /// Writes a token of the administrator, so that there is a way in before other accounts exist.
-    pub async fn write_admin_token(&self, directory: &DataDirectory) -> Result<()> {
+    pub(crate) async fn write_admin_token(&self, directory: &DataDirectory) -> Result<()> {
         let admin = AccountName::parse(ADMIN)?;
         let holder = Holder { account: admin.clone(), role: admin };
         let now = self.clock.now();

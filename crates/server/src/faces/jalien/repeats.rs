@@ -31,7 +31,7 @@ pub(super) struct Said([u8; 16]);
 
 impl Said {
     /// Returns the digest of a text.
-    pub fn of(text: &str) -> Self {
+    pub(crate) fn of(text: &str) -> Self {
         let mut short = [0u8; 16];
         short.copy_from_slice(&Sha256::digest(text.as_bytes())[..16]);
         Said(short)
@@ -71,7 +71,7 @@ pub(super) struct Unsure {
 
 impl Unsure {
     /// Registers a request.
-    pub fn ask(&mut self, said: Said, id: OperationId) {
+    pub(crate) fn ask(&mut self, said: Said, id: OperationId) {
         // A client that sends more has read all answers, unless it sent several requests at once.
         if self.made.iter().all(|made| made.answered.is_some()) {
             self.made.clear();
@@ -83,7 +83,7 @@ impl Unsure {
     }
 
     /// Notes the answer to the oldest unanswered request, which was made from `standing`.
-    pub fn answered(&mut self, standing: Standing) {
+    pub(crate) fn answered(&mut self, standing: Standing) {
         if let Some(made) = self.made.iter_mut().find(|made| made.answered.is_none()) {
             made.answered = Some(Instant::now());
             made.standing = Some(standing);
@@ -107,7 +107,7 @@ pub(super) struct Repeats(Mutex<VecDeque<Broken>>);
 
 impl Repeats {
     /// Keeps the possibly unanswered requests of a broken connection.
-    pub fn broke(&self, client: Client, unsure: Unsure, standing: Standing) {
+    pub(crate) fn broke(&self, client: Client, unsure: Unsure, standing: Standing) {
         let now = Instant::now();
         let mut made = unsure.made;
         if made.iter().all(|made| made.answered.is_some_and(|when| now.duration_since(when) > ARRIVED)) {
@@ -126,7 +126,7 @@ impl Repeats {
 
     /// Returns the earlier request that the first request of a connection repeats, and those after
     /// it. Returns each only once.
-    pub fn resume(&self, client: &Client, said: Said) -> Option<Resumed> {
+    pub(crate) fn resume(&self, client: &Client, said: Said) -> Option<Resumed> {
         let mut all = self.0.lock();
         all.retain(|broken| broken.when.elapsed() < KEPT);
         let is_it =
@@ -153,7 +153,7 @@ pub(super) struct Resumed {
 
 impl Resumed {
     /// Returns the id of the next request, if it is a repeat too.
-    pub fn next(&mut self, said: Said) -> Option<OperationId> {
+    pub(crate) fn next(&mut self, said: Said) -> Option<OperationId> {
         match self.rest.front() {
             Some(made) if made.said == said => self.rest.pop_front().map(|made| made.id),
             _ => {

@@ -46,11 +46,11 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    pub fn new(number: i32, detail: impl Into<String>) -> Self {
+    pub(crate) fn new(number: i32, detail: impl Into<String>) -> Self {
         Failure { number, detail: detail.into() }
     }
 
-    pub fn invalid(detail: impl Into<String>) -> Self {
+    pub(crate) fn invalid(detail: impl Into<String>) -> Self {
         Failure::new(errno::EINVAL, detail)
     }
 }
@@ -104,7 +104,7 @@ pub(super) struct Command {
 
 impl Command {
     /// Returns the text of `-h`.
-    pub fn help(&self) -> String {
+    pub(crate) fn help(&self) -> String {
         format!("usage: {} {}", self.name, self.usage)
     }
 }
@@ -136,7 +136,7 @@ pub(super) struct Shell {
 
 impl Shell {
     /// Admits a client, if its certificate stands for an account.
-    pub async fn open(
+    pub(crate) async fn open(
         face: Arc<Face>,
         shown: Shown,
         peer: SocketAddr,
@@ -193,41 +193,41 @@ impl Shell {
         }
     }
 
-    pub fn user(&self) -> &str {
+    pub(crate) fn user(&self) -> &str {
         self.requester.caller.name().map_or("", |name| name.as_str())
     }
 
-    pub fn caller(&self) -> &Caller {
+    pub(crate) fn caller(&self) -> &Caller {
         &self.requester.caller
     }
 
-    pub fn subject(&self) -> &str {
+    pub(crate) fn subject(&self) -> &str {
         &self.shown.subject
     }
 
     /// Returns the remaining validity of its certificate.
-    pub fn valid_for(&self) -> Duration {
+    pub(crate) fn valid_for(&self) -> Duration {
         let now = self.face.clock.now();
         Duration::from_millis(self.shown.expires.0.saturating_sub(now.0))
     }
 
-    pub fn standing_shared(&self) -> Arc<Mutex<Standing>> {
+    pub(crate) fn standing_shared(&self) -> Arc<Mutex<Standing>> {
         Arc::clone(&self.standing)
     }
 
-    pub fn cancel(&self) -> Arc<Cancel> {
+    pub(crate) fn cancel(&self) -> Arc<Cancel> {
         Arc::clone(&self.cancel)
     }
 
-    pub fn now(&self) -> TimeMs {
+    pub(crate) fn now(&self) -> TimeMs {
         self.face.clock.now()
     }
 
-    pub fn directory(&self) -> Lfn {
+    pub(crate) fn directory(&self) -> Lfn {
         self.standing.lock().directory.clone()
     }
 
-    pub fn set_directory(&mut self, directory: Lfn) {
+    pub(crate) fn set_directory(&mut self, directory: Lfn) {
         self.standing.lock().directory = directory;
         if !self.current.is_relative.load(Relaxed) {
             self.astray = false;
@@ -235,16 +235,16 @@ impl Shell {
     }
 
     /// Returns the site that the client named, or else that of its network.
-    pub fn site(&self) -> Option<AccountName> {
+    pub(crate) fn site(&self) -> Option<AccountName> {
         self.standing.lock().site.clone().or_else(|| self.near.clone())
     }
 
-    pub fn set_site(&mut self, site: Option<AccountName>) {
+    pub(crate) fn set_site(&mut self, site: Option<AccountName>) {
         self.standing.lock().site = site;
     }
 
     /// Acts as another account from now on; none for the client's own.
-    pub async fn act_as(&mut self, role: Option<AccountName>) -> Outcome {
+    pub(crate) async fn act_as(&mut self, role: Option<AccountName>) -> Outcome {
         let service = Arc::clone(&self.face.service);
         let caller = match &role {
             None => (*self.base).clone(),
@@ -257,7 +257,11 @@ impl Shell {
     }
 
     /// Runs requests until the connection has no more.
-    pub async fn work(&mut self, mut asked: mpsc::Receiver<ShellRequest>, put: mpsc::Sender<AnswerPart>) {
+    pub(crate) async fn work(
+        &mut self,
+        mut asked: mpsc::Receiver<ShellRequest>,
+        put: mpsc::Sender<AnswerPart>,
+    ) {
         while let Some(asked) = asked.recv().await {
             // The connection is gone. Requests that have not started do not run; the client repeats
             // them when it reconnects.
@@ -383,7 +387,7 @@ impl Shell {
     }
 
     /// Changes the current directory.
-    pub async fn change_directory(&mut self, text: &str) -> Outcome {
+    pub(crate) async fn change_directory(&mut self, text: &str) -> Outcome {
         let lfn = self.path(text)?;
         // The home directory is always allowed, even before it is made.
         if lfn == self.home {
@@ -399,12 +403,12 @@ impl Shell {
     }
 
     /// Runs one command.
-    pub async fn run(&mut self, command: &'static Command, options: Vec<String>) -> Outcome {
+    pub(crate) async fn run(&mut self, command: &'static Command, options: Vec<String>) -> Outcome {
         (command.run)(self, options).await
     }
 
     /// Sends a result.
-    pub async fn say(&mut self, item: Item) -> Outcome {
+    pub(crate) async fn say(&mut self, item: Item) -> Outcome {
         if let Some(captured) = &mut self.current.captured {
             captured.push(item);
             return Ok(());
@@ -433,7 +437,11 @@ impl Shell {
     }
 
     /// Runs a command and returns its output instead of sending it.
-    pub async fn capture(&mut self, command: &'static Command, options: Vec<String>) -> Outcome<Vec<Item>> {
+    pub(crate) async fn capture(
+        &mut self,
+        command: &'static Command,
+        options: Vec<String>,
+    ) -> Outcome<Vec<Item>> {
         let before = self.current.captured.replace(Vec::new());
         let done = self.run(command, options).await;
         let items = std::mem::replace(&mut self.current.captured, before).unwrap_or_default();
@@ -441,12 +449,12 @@ impl Shell {
     }
 
     /// Notes the failure of one among many, so that the command continues.
-    pub fn fail_later(&mut self, failure: impl Into<Failure>) {
+    pub(crate) fn fail_later(&mut self, failure: impl Into<Failure>) {
         self.current.last = Some(failure.into());
     }
 
     /// Notes the failure, if there is one.
-    pub fn note<T>(&mut self, outcome: Result<T, impl Into<Failure>>) -> Option<T> {
+    pub(crate) fn note<T>(&mut self, outcome: Result<T, impl Into<Failure>>) -> Option<T> {
         match outcome {
             Ok(value) => Some(value),
             Err(failure) => {
@@ -457,7 +465,7 @@ impl Shell {
     }
 
     /// Sends an operation to the catalogue, as the client's request or a step of it.
-    pub async fn ask(&mut self, operation: Operation) -> Outcome<Answer> {
+    pub(crate) async fn ask(&mut self, operation: Operation) -> Outcome<Answer> {
         Ok(self.run_step(operation, Step::First).await?)
     }
 
@@ -508,7 +516,7 @@ impl Shell {
 
     /// Returns the next page of a long answer, with as many items as there is room for; none at its
     /// end. `next` holds the operation for the following page.
-    pub async fn page(&mut self, next: &mut Option<Operation>) -> Outcome<Option<Answer>> {
+    pub(crate) async fn page(&mut self, next: &mut Option<Operation>) -> Outcome<Option<Answer>> {
         // Release first, so that its bytes are free again.
         self.current.page = None;
         let Some(operation) = next.take() else { return Ok(None) };
@@ -519,7 +527,7 @@ impl Shell {
 
     /// Returns the next page with the requested limit. A command that writes page by page needs the
     /// same pages when it is repeated.
-    pub async fn exact_page(&mut self, next: &mut Option<Operation>) -> Outcome<Option<Answer>> {
+    pub(crate) async fn exact_page(&mut self, next: &mut Option<Operation>) -> Outcome<Option<Answer>> {
         match next.take() {
             Some(operation) => self.turn(next, operation.clone(), operation).await,
             None => Ok(None),
@@ -541,13 +549,17 @@ impl Shell {
     }
 
     /// Resolves a path against the client's directory and home.
-    pub fn path(&self, text: &str) -> Outcome<Lfn> {
+    pub(crate) fn path(&self, text: &str) -> Outcome<Lfn> {
         self.current.is_relative.fetch_or(path::is_relative(text), Relaxed);
         Ok(path::resolve(text, &self.directory(), &self.home)?)
     }
 
     /// Returns the entry of each path.
-    pub async fn stats(&mut self, lfns: Vec<Lfn>, follow: bool) -> Outcome<Vec<exacat_model::Result<Stat>>> {
+    pub(crate) async fn stats(
+        &mut self,
+        lfns: Vec<Lfn>,
+        follow: bool,
+    ) -> Outcome<Vec<exacat_model::Result<Stat>>> {
         let mut found = Vec::with_capacity(lfns.len());
         for some in lfns.chunks(READ_BATCH_MAX) {
             match self.ask(Operation::Stat { lfns: some.to_vec(), follow }).await? {
@@ -559,7 +571,7 @@ impl Shell {
     }
 
     /// Returns the entry of a path.
-    pub async fn stat(&mut self, lfn: &Lfn, follow: bool) -> Outcome<Stat> {
+    pub(crate) async fn stat(&mut self, lfn: &Lfn, follow: bool) -> Outcome<Stat> {
         match self.stats(vec![lfn.clone()], follow).await?.pop() {
             Some(stat) => Ok(stat?),
             None => Err(unexpected()),
@@ -567,7 +579,7 @@ impl Shell {
     }
 
     /// Returns the entry of a path, or none.
-    pub async fn stat_if_there(&mut self, lfn: &Lfn) -> Outcome<Option<Stat>> {
+    pub(crate) async fn stat_if_there(&mut self, lfn: &Lfn) -> Outcome<Option<Stat>> {
         match self.stats(vec![lfn.clone()], true).await?.pop() {
             Some(Ok(stat)) => Ok(Some(stat)),
             Some(Err(error)) if error.kind == ErrorKind::NotFound => Ok(None),
@@ -577,7 +589,7 @@ impl Shell {
     }
 
     /// Returns all storage elements, as of a moment ago.
-    pub async fn ses(&mut self) -> Outcome<Arc<Vec<SeUsage>>> {
+    pub(crate) async fn ses(&mut self) -> Outcome<Arc<Vec<SeUsage>>> {
         if let Some((when, ses)) = &*self.face.ses.lock()
             && when.elapsed() < SES_KEPT
         {
@@ -591,7 +603,7 @@ impl Shell {
     }
 
     /// Returns all storage elements, read now.
-    pub async fn ses_now(&mut self) -> Outcome<Arc<Vec<SeUsage>>> {
+    pub(crate) async fn ses_now(&mut self) -> Outcome<Arc<Vec<SeUsage>>> {
         *self.face.ses.lock() = None;
         self.ses().await
     }

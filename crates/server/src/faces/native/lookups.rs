@@ -109,27 +109,27 @@ impl Items {
 }
 
 impl Lookups {
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.groups.is_empty()
     }
 
     /// Returns the number of gathered items; a look-up of nothing counts as one.
-    pub fn items(&self) -> usize {
+    pub(crate) fn items(&self) -> usize {
         self.groups.iter().map(|group| group.count.max(group.parts.len())).sum()
     }
 
     /// Returns the number of gathered requests; operations of batches count one by one.
-    pub fn requests(&self) -> usize {
+    pub(crate) fn requests(&self) -> usize {
         self.groups.iter().map(|group| group.parts.len()).sum()
     }
 
     /// True if there is no room for another kind.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.groups.len() >= GROUPS_MAX
     }
 
     /// Gathers an operation, if its kind allows that.
-    pub fn gather(
+    pub(crate) fn gather(
         &mut self,
         operation: Operation,
         consistency: Option<Consistency>,
@@ -156,7 +156,7 @@ impl Lookups {
 
     /// Looks up everything and appends the answers to `out`. If the catalogue must wait for its
     /// store, a task does so, and the answers arrive as replies.
-    pub fn look_up(
+    pub(crate) fn look_up(
         &mut self,
         requester: &Requester,
         outbox: &Outbox,

@@ -32,7 +32,7 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    pub fn new(service: Arc<Service>, alive: mpsc::Sender<()>) -> Self {
+    pub(crate) fn new(service: Arc<Service>, alive: mpsc::Sender<()>) -> Self {
         Listening { service, alive }
     }
 

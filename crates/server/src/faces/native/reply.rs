@@ -58,7 +58,7 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    pub fn put(&self, reply: Reply) {
+    pub(crate) fn put(&self, reply: Reply) {
         // If the channel is closed, the connection is gone, and nobody waits.
         if let Err(mpsc::error::TrySendError::Full(reply)) = self.sender.try_send(reply) {
             tracing::error!(request = reply.ended, "a reply did not fit: the connection's bounds are wrong");
@@ -76,7 +76,7 @@ pub(super) struct Measure {
 }
 
 impl Measure {
-    pub fn ended(&self, service: &Service, outcome: Ended) {
+    pub(crate) fn ended(&self, service: &Service, outcome: Ended) {
         let Measure { operation, items, .. } = *self;
         let time = self.since.elapsed();
         service.ended(&self.requester, EndedRequests { operation, outcome, requests: 1, items, time });
@@ -101,31 +101,31 @@ pub(super) enum Target {
 }
 
 impl Waiting {
-    pub fn new(target: Target, outbox: Outbox, measure: Measure) -> Self {
+    pub(crate) fn new(target: Target, outbox: Outbox, measure: Measure) -> Self {
         Waiting { target: Some(target), outbox, measure, room: None, unread: None }
     }
 
     /// Holds both until the connection has the answer.
-    pub fn keep(&mut self, room: OwnedSemaphorePermit, unread: Room) {
+    pub(crate) fn keep(&mut self, room: OwnedSemaphorePermit, unread: Room) {
         self.room = Some(room);
         self.unread = Some(unread);
     }
 
-    pub fn service(&self) -> &Arc<Service> {
+    pub(crate) fn service(&self) -> &Arc<Service> {
         &self.outbox.service
     }
 
-    pub fn frame_bytes_max(&self) -> usize {
+    pub(crate) fn frame_bytes_max(&self) -> usize {
         self.outbox.frame_bytes_max
     }
 
     /// Sends a part of the answer.
-    pub fn put(&self, reply: Reply) {
+    pub(crate) fn put(&self, reply: Reply) {
         self.outbox.put(reply);
     }
 
     /// Ends a request whose answer was sent in parts, with this last frame.
-    pub fn answer_with(mut self, last: Vec<u8>) {
+    pub(crate) fn answer_with(mut self, last: Vec<u8>) {
         let Some(Target::Request(request)) = self.target.take() else {
             return;
         };
@@ -134,7 +134,7 @@ impl Waiting {
     }
 
     /// Sends the answer.
-    pub fn answer(mut self, outcome: Result<Given>) {
+    pub(crate) fn answer(mut self, outcome: Result<Given>) {
         self.settle(outcome);
     }
 
@@ -191,7 +191,7 @@ struct Places {
 }
 
 impl BatchInProgress {
-    pub fn new(request: u64, operations: usize) -> Arc<Self> {
+    pub(crate) fn new(request: u64, operations: usize) -> Arc<Self> {
         let outcomes = (0..operations).map(|_| None).collect();
         Arc::new(BatchInProgress {
             request,
@@ -201,7 +201,7 @@ impl BatchInProgress {
 
     /// Stores one outcome, with its room. If it is the last, appends all answers to `out` and
     /// returns the request; `room` then stays for the whole answer.
-    pub fn fill(
+    pub(crate) fn fill(
         &self,
         index: usize,
         outcome: Result<Given>,
@@ -230,7 +230,7 @@ impl BatchInProgress {
     }
 
     /// Returns the batch's request.
-    pub fn request(&self) -> u64 {
+    pub(crate) fn request(&self) -> u64 {
         self.request
     }
 }

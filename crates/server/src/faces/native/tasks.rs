@@ -59,7 +59,7 @@ pub(super) struct Rooms {
 }
 
 impl Rooms {
-    pub fn new(admission: &Admission) -> Self {
+    pub(crate) fn new(admission: &Admission) -> Self {
         Rooms {
             heavy: Arc::new(Semaphore::new(HEAVY_UNDER_WAY_MAX)),
             bulk: Arc::new(Semaphore::new(BULK_UNDER_WAY_MAX)),

@@ -38,7 +38,11 @@ impl KnownClient {
     }
 
     /// Authenticates a client by its credentials.
-    pub async fn by_credentials(face: &Face, credentials: Credentials<'_>, peer: IpAddr) -> Result<Self> {
+    pub(crate) async fn by_credentials(
+        face: &Face,
+        credentials: Credentials<'_>,
+        peer: IpAddr,
+    ) -> Result<Self> {
         let refused = |why: String| Error::new(ErrorKind::Unauthenticated, why);
         match credentials {
             Credentials::Token(token) => {
@@ -60,7 +64,7 @@ impl KnownClient {
 
     /// Authenticates a client by its address: the account of that address, or anonymous if
     /// anonymous reads are allowed.
-    pub async fn by_place(face: &Face, peer: IpAddr) -> Result<Option<Self>> {
+    pub(crate) async fn by_place(face: &Face, peer: IpAddr) -> Result<Option<Self>> {
         let subject = format!("{HOST}{}", peer.to_canonical());
         match KnownClient::open(&face.service, Shown::Subject(subject)).await {
             Ok(known) => Ok(Some(known)),
@@ -73,7 +77,7 @@ impl KnownClient {
     }
 
     /// Checks the same credentials again, because their rights may have changed or ended.
-    pub async fn check_again(&mut self, service: &Service) -> Result<()> {
+    pub(crate) async fn check_again(&mut self, service: &Service) -> Result<()> {
         let checked = service.checking();
         let caller = caller(service, &self.shown).await?;
         if caller != *self.requester.caller {
@@ -84,7 +88,7 @@ impl KnownClient {
     }
 
     /// Returns the name of the client's account.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         self.requester.caller.name().map_or("", |name| name.as_str())
     }
 }

@@ -103,7 +103,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub fn new(
+    pub(crate) fn new(
         face: Arc<Face>,
         stream: Stream,
         peer: SocketAddr,
@@ -134,7 +134,7 @@ impl Connection {
     }
 
     /// Serves the connection to its end.
-    pub async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         let (put, parts) = mpsc::channel(PARTS_WAITING_MAX);
         let mut tasks = JoinSet::new();
         let end = self.converse(put, parts, &mut tasks).await;

@@ -53,7 +53,7 @@ pub(crate) struct Face {
 
 impl Face {
     /// Makes the face.
-    pub fn new(
+    pub(crate) fn new(
         service: Arc<Service>,
         settings: XrootdSettings,
         envelopes: Arc<Envelopes>,

@@ -63,7 +63,7 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
-    pub fn new(number: u32, sentence: impl Into<String>) -> Self {
+    pub(crate) fn new(number: u32, sentence: impl Into<String>) -> Self {
         Refusal::Error(number, sentence.into())
     }
 }
@@ -110,14 +110,14 @@ pub(super) struct RequestContext {
 
 impl RequestContext {
     /// Returns the requested path, and switches to the caller of a token in the request.
-    pub async fn path(&mut self, asked: &RawPath<'_>) -> Outcome<Lfn> {
+    pub(crate) async fn path(&mut self, asked: &RawPath<'_>) -> Outcome<Lfn> {
         let lfn = asked.lfn()?;
         self.whose(asked.fields).await?;
         Ok(lfn)
     }
 
     /// Switches to the caller of a token in the request.
-    pub async fn whose(&mut self, fields: Fields<'_>) -> Outcome<()> {
+    pub(crate) async fn whose(&mut self, fields: Fields<'_>) -> Outcome<()> {
         if fields.0.is_empty() {
             return Ok(());
         }
@@ -135,34 +135,34 @@ impl RequestContext {
     }
 
     /// Returns the client's caller.
-    pub fn requester(&self) -> &Requester {
+    pub(crate) fn requester(&self) -> &Requester {
         &self.requester
     }
 
     /// Returns the files being written; none on a read-only server.
-    pub fn uploads(&self) -> Option<&Arc<Uploads>> {
+    pub(crate) fn uploads(&self) -> Option<&Arc<Uploads>> {
         self.with.face.uploads.as_ref()
     }
 
     /// Checks whether an upload of this name is complete, so that the next answer includes it.
-    pub async fn written(&self, lfn: &Lfn) {
+    pub(crate) async fn written(&self, lfn: &Lfn) {
         if let Some(uploads) = self.uploads() {
             uploads.check(uploads.named(lfn)).await;
         }
     }
 
     /// Returns the caller's name.
-    pub fn user(&self) -> &str {
+    pub(crate) fn user(&self) -> &str {
         self.requester.caller.name().map_or("", |name| name.as_str())
     }
 
     /// True unless the caller is anonymous.
-    pub fn is_somebody(&self) -> bool {
+    pub(crate) fn is_somebody(&self) -> bool {
         self.requester.caller.user().is_some()
     }
 
     /// Sends an operation to the catalogue.
-    pub async fn ask(&self, operation: Operation) -> exacat_model::Result<Answer> {
+    pub(crate) async fn ask(&self, operation: Operation) -> exacat_model::Result<Answer> {
         self.run_step(operation, Step::First).await
     }
 
@@ -184,7 +184,7 @@ impl RequestContext {
 
     /// Returns the next page of a long answer; none at its end. `next` holds the operation for the
     /// following page.
-    pub async fn page(
+    pub(crate) async fn page(
         &self,
         next: &mut Option<Operation>,
         first: bool,
@@ -201,12 +201,12 @@ impl RequestContext {
     }
 
     /// Returns room for a part of a long answer.
-    pub async fn room(&self) -> Room {
+    pub(crate) async fn room(&self) -> Room {
         self.with.unread.room(PART_ROOM_BYTES).await
     }
 
     /// Sends a part of an answer; waits while the client has too many to read.
-    pub async fn put(&self, bytes: Vec<u8>, mut room: Room) -> Outcome<()> {
+    pub(crate) async fn put(&self, bytes: Vec<u8>, mut room: Room) -> Outcome<()> {
         let gone = |_| Refusal::new(error::CANCELLED, "the connection is gone");
         room.turned_out(bytes.len());
         self.with.put.send(ResponsePart { bytes, last: false, room: Some(room) }).await.map_err(gone)

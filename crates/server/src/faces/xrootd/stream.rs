@@ -19,7 +19,7 @@ pub(super) enum Stream {
 }
 
 impl Stream {
-    pub fn is_secure(&self) -> bool {
+    pub(crate) fn is_secure(&self) -> bool {
         matches!(self, Stream::Secure(_))
     }
 }

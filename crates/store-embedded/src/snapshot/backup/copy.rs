@@ -29,7 +29,7 @@ pub(in crate::snapshot) struct Copy {
 
 impl Copy {
     /// Begins to copy the first `bytes` of a file.
-    pub fn new(disk: &dyn Disk, from: PathBuf, bytes: u64, to: PathBuf) -> Result<Self> {
+    pub(crate) fn new(disk: &dyn Disk, from: PathBuf, bytes: u64, to: PathBuf) -> Result<Self> {
         let mut copy = Self::reading(disk, from, bytes)?;
         let file = disk.create(&to).map_err(|error| cannot_write(&to, &error))?;
         copy.to = Some((Arc::from(file), to));
@@ -37,7 +37,7 @@ impl Copy {
     }
 
     /// Begins to read the first `bytes` of a file.
-    pub fn reading(disk: &dyn Disk, from: PathBuf, bytes: u64) -> Result<Self> {
+    pub(crate) fn reading(disk: &dyn Disk, from: PathBuf, bytes: u64) -> Result<Self> {
         let from_name = from.display().to_string();
         let file = disk.open_to_read(&from).map_err(|error| cannot_read(&from_name, &error))?;
         let (hash, buffer) = (Xxh3::new(), Vec::new());
@@ -46,7 +46,7 @@ impl Copy {
 
     /// Continues by up to `bytes_max`; returns the checksum at the end. The copy is durable then,
     /// except for its name.
-    pub fn step(&mut self, bytes_max: u64) -> Result<Option<u128>> {
+    pub(crate) fn step(&mut self, bytes_max: u64) -> Result<Option<u128>> {
         let until = self.done.saturating_add(bytes_max).min(self.bytes);
         while self.done < until {
             let wanted = usize::try_from(until - self.done).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
@@ -78,7 +78,7 @@ impl Copy {
     }
 
     /// Returns the bytes read so far.
-    pub fn done(&self) -> u64 {
+    pub(crate) fn done(&self) -> u64 {
         self.done
     }
 

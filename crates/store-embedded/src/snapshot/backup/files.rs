@@ -34,7 +34,7 @@ pub(super) enum BackupPart {
 
 impl BackupPart {
     /// Returns the subdirectory for such files, in a directory of backups and in a data directory.
-    pub fn directory(self) -> &'static str {
+    pub(crate) fn directory(self) -> &'static str {
         match self {
             BackupPart::Run(_) => "runs",
             BackupPart::Log(_) => "log",

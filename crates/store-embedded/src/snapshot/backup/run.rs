@@ -78,7 +78,7 @@ impl Drop for Backing {
 
 impl Backing {
     /// Begins a backup of the pinned state at `from`, in a directory for backups.
-    pub fn begin(
+    pub(crate) fn begin(
         disk: Arc<dyn Disk>,
         directory: &std::path::Path,
         from: Layout,
@@ -143,12 +143,12 @@ impl Backing {
     }
 
     /// Returns the progress.
-    pub fn progress(&self) -> &BackupProgress {
+    pub(crate) fn progress(&self) -> &BackupProgress {
         &self.progress
     }
 
     /// Does one step; true once the backup is complete.
-    pub fn step(&mut self) -> Result<bool> {
+    pub(crate) fn step(&mut self) -> Result<bool> {
         if self.complete {
             return Ok(true);
         }

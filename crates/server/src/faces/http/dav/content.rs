@@ -120,19 +120,19 @@ pub(super) struct FileCopy {
 }
 
 impl FileCopy {
-    pub fn new(se: Arc<Se>, pfn: &str) -> Self {
+    pub(crate) fn new(se: Arc<Se>, pfn: &str) -> Self {
         let url = data_server::web_url(&se, pfn);
         FileCopy { se, pfn: pfn.to_owned(), url }
     }
 
     /// True if the server reaches it by root://, without TLS.
-    pub fn speaks_root(&self) -> bool {
+    pub(crate) fn speaks_root(&self) -> bool {
         Target::parse(&self.pfn).is_some_and(|target| !target.secure)
     }
 
     /// Returns a proof for one way to it (its PFN or URL), which the storage element checks; none for
     /// a place that users chose.
-    pub fn proof(
+    pub(crate) fn proof(
         &self,
         request: &Storage<'_>,
         access: Access,
@@ -156,14 +156,19 @@ impl FileCopy {
 
     /// Returns the URL for HTTP clients, with its proof as a header's token; none if they cannot
     /// reach it.
-    pub fn web(&self, storage: &Storage<'_>, access: Access, of: &Content<'_>) -> Result<Option<WebFile>> {
+    pub(crate) fn web(
+        &self,
+        storage: &Storage<'_>,
+        access: Access,
+        of: &Content<'_>,
+    ) -> Result<Option<WebFile>> {
         let Some(url) = &self.url else { return Ok(None) };
         let token = self.proof(storage, access, of, url)?.unwrap_or_default();
         Ok(Some(WebFile { url: url.clone(), token }))
     }
 
     /// Returns the same with the proof in the URL, for a client that is sent there.
-    pub fn location(
+    pub(crate) fn location(
         &self,
         storage: &Storage<'_>,
         access: Access,
@@ -173,7 +178,7 @@ impl FileCopy {
     }
 
     /// Returns the field with the proof for root://.
-    pub fn field(&self, storage: &Storage<'_>, access: Access, of: &Content<'_>) -> Result<String> {
+    pub(crate) fn field(&self, storage: &Storage<'_>, access: Access, of: &Content<'_>) -> Result<String> {
         let proof = self.proof(storage, access, of, &self.pfn)?;
         Ok(proof.map_or_else(String::new, |proof| format!("{PROOF}{proof}")))
     }
@@ -200,12 +205,12 @@ pub(super) struct Content<'a> {
 }
 
 impl<'a> Content<'a> {
-    pub fn of(lfn: &'a Lfn, whereis: &'a Whereis) -> Self {
+    pub(crate) fn of(lfn: &'a Lfn, whereis: &'a Whereis) -> Self {
         let size = whereis.size.unwrap_or(0);
         Content { lfn, guid: whereis.guid, size, checksums: &whereis.checksums }
     }
 
-    pub fn reserved(reservation: &'a Reservation) -> Self {
+    pub(crate) fn reserved(reservation: &'a Reservation) -> Self {
         let Reservation { lfn, guid, size, checksums, .. } = reservation;
         Content { lfn, guid: *guid, size: *size, checksums }
     }
@@ -220,7 +225,7 @@ pub(super) struct Storage<'a> {
 
 impl Storage<'_> {
     /// Returns the places of a file, the best first.
-    pub fn places(&self, whereis: &Whereis) -> Vec<FileCopy> {
+    pub(crate) fn places(&self, whereis: &Whereis) -> Vec<FileCopy> {
         let catalogue = &self.call.service.catalogue;
         let online = |replica: &ReplicaAt| {
             let se = catalogue.storage_element(replica.se.as_ref()?)?;
@@ -230,7 +235,11 @@ impl Storage<'_> {
     }
 
     /// Reads a small file whole.
-    pub async fn read(&self, place: &FileCopy, of: &Content<'_>) -> std::result::Result<Vec<u8>, String> {
+    pub(crate) async fn read(
+        &self,
+        place: &FileCopy,
+        of: &Content<'_>,
+    ) -> std::result::Result<Vec<u8>, String> {
         let text = |error: Error| error.message;
         let reading = async {
             if place.speaks_root() {
@@ -246,7 +255,7 @@ impl Storage<'_> {
     }
 
     /// Writes a new small file.
-    pub async fn write(
+    pub(crate) async fn write(
         &self,
         place: &FileCopy,
         of: &Content<'_>,

@@ -18,7 +18,7 @@ const FAILED_PUTS_PER_USER_MAX: usize = 256;
 pub(crate) struct FailedPuts(Mutex<Vec<(Instant, String, Lfn)>>);
 
 impl FailedPuts {
-    pub fn add(&self, user: &str, lfn: Lfn) {
+    pub(crate) fn add(&self, user: &str, lfn: Lfn) {
         let mut all = self.0.lock();
         all.retain(|(when, ..)| when.elapsed() < CLEAN_UP_TIME);
         let is_own = |(_, who, _): &(Instant, String, Lfn)| who == user;
@@ -34,7 +34,7 @@ impl FailedPuts {
     }
 
     /// Forgets the failed PUT of a name by a user; false if there was none lately.
-    pub fn take(&self, user: &str, lfn: &Lfn) -> bool {
+    pub(crate) fn take(&self, user: &str, lfn: &Lfn) -> bool {
         let mut all = self.0.lock();
         let is_it = |(when, who, name): &(Instant, String, Lfn)| {
             when.elapsed() < CLEAN_UP_TIME && who == user && name == lfn

@@ -33,7 +33,7 @@ pub(super) struct Arguments {
 
 impl Arguments {
     /// Reads the query; the parameters must be among `known`.
-    pub fn new(
+    pub(crate) fn new(
         endpoint: &'static str,
         lfn: Option<Lfn>,
         name: Option<String>,
@@ -56,22 +56,22 @@ impl Arguments {
     }
 
     /// Returns the LFN in the path.
-    pub fn lfn(&self) -> Result<Lfn> {
+    pub(crate) fn lfn(&self) -> Result<Lfn> {
         self.lfn.clone().ok_or_else(|| Error::invalid("the path names no LFN"))
     }
 
     /// Returns the other variable part of the path.
-    pub fn text(&self) -> Result<&str> {
+    pub(crate) fn text(&self) -> Result<&str> {
         self.name.as_deref().ok_or_else(|| Error::invalid("the path names nothing"))
     }
 
     /// Returns the other variable part of the path, parsed.
-    pub fn name<T: Parse>(&self) -> Result<T> {
+    pub(crate) fn name<T: Parse>(&self) -> Result<T> {
         T::parse_text(self.text()?)
     }
 
     /// Returns a parameter as it stands.
-    pub fn given(&self, name: &str) -> Result<Option<&str>> {
+    pub(crate) fn given(&self, name: &str) -> Result<Option<&str>> {
         let mut values = self.query.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str());
         match (values.next(), values.next()) {
             (_, Some(_)) => Err(Error::invalid(format!("the parameter {name} is there twice"))),
@@ -80,28 +80,28 @@ impl Arguments {
     }
 
     /// Returns all values of a parameter.
-    pub fn each<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+    pub(crate) fn each<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.query.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
     /// Returns a parameter that the model parses.
-    pub fn parsed<T: Parse>(&self, name: &str) -> Result<Option<T>> {
+    pub(crate) fn parsed<T: Parse>(&self, name: &str) -> Result<Option<T>> {
         self.given(name)?.map(T::parse_text).transpose()
     }
 
     /// Returns a parameter that is a number or the like.
-    pub fn number<T: FromStr>(&self, name: &str) -> Result<Option<T>> {
+    pub(crate) fn number<T: FromStr>(&self, name: &str) -> Result<Option<T>> {
         let bad = |text: &str| Error::invalid(format!("the parameter {name} cannot be {text:.60?}"));
         self.given(name)?.map(|text| text.parse().map_err(|_| bad(text))).transpose()
     }
 
     /// Returns a parameter that is true or false; false if it is left out.
-    pub fn flag(&self, name: &str) -> Result<bool> {
+    pub(crate) fn flag(&self, name: &str) -> Result<bool> {
         Ok(self.number(name)?.unwrap_or(false))
     }
 
     /// Returns the cursor of a page. Only a text that [`cursor_text`] made is one.
-    pub fn cursor(&self) -> Result<Cursor> {
+    pub(crate) fn cursor(&self) -> Result<Cursor> {
         let Some(text) = self.given("cursor")? else { return Ok(Cursor::default()) };
         let bytes = URL_SAFE_NO_PAD.decode(text).ok();
         let cursor = bytes.and_then(|bytes| {
@@ -112,12 +112,12 @@ impl Arguments {
     }
 
     /// Reads the body as JSON.
-    pub fn json<T: DeserializeOwned>(&self) -> Result<T> {
+    pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T> {
         json(&self.body)
     }
 
     /// Reads the body as JSON; an empty one has the defaults.
-    pub fn json_or_default<T: DeserializeOwned + Default>(&self) -> Result<T> {
+    pub(crate) fn json_or_default<T: DeserializeOwned + Default>(&self) -> Result<T> {
         if self.body.is_empty() { Ok(T::default()) } else { json(&self.body) }
     }
 }

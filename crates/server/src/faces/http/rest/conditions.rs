@@ -63,7 +63,11 @@ pub(super) struct Conditions {
 
 impl Conditions {
     /// Reads the conditions of a change, and requires them of it.
-    pub async fn require(call: &mut Call, headers: &HeaderMap, operation: &mut Operation) -> Result<Self> {
+    pub(crate) async fn require(
+        call: &mut Call,
+        headers: &HeaderMap,
+        operation: &mut Operation,
+    ) -> Result<Self> {
         let mut conditions = Conditions::default();
         if !operation.writes() {
             return Ok(conditions);
@@ -100,7 +104,7 @@ impl Conditions {
     }
 
     /// Says whether an error is that of a condition which does not hold.
-    pub fn failed(self, error: &Error) -> bool {
+    pub(crate) fn failed(self, error: &Error) -> bool {
         match error.kind {
             ErrorKind::Exists => self.is_new,
             ErrorKind::Conflict => self.is_as_seen && error.message.ends_with(&Refusal::Stale.to_string()),

@@ -98,7 +98,7 @@ pub(super) struct Endpoint {
 
 impl Endpoint {
     /// Says whether it may change anything.
-    pub fn writes(&self) -> bool {
+    pub(crate) fn writes(&self) -> bool {
         match self.run {
             Run::Find => false,
             Run::Lines(lines) => matches!(lines, Lines::Register | Lines::Replicas),
@@ -107,12 +107,12 @@ impl Endpoint {
     }
 
     /// Says whether its answer has an ETag.
-    pub fn has_tag(&self) -> bool {
+    pub(crate) fn has_tag(&self) -> bool {
         matches!(self.name, "getEntry" | "getTags" | "locateFile")
     }
 
     /// Says whether `If-Match` applies.
-    pub fn is_conditional(&self) -> bool {
+    pub(crate) fn is_conditional(&self) -> bool {
         matches!(
             self.name,
             "setAttributes" | "removeEntry" | "setTags" | "setReplicas" | "editCollection" | "move"
@@ -120,7 +120,7 @@ impl Endpoint {
     }
 
     /// Says whether `If-None-Match: *` applies.
-    pub fn is_creation(&self) -> bool {
+    pub(crate) fn is_creation(&self) -> bool {
         matches!(self.name, "registerFile" | "makeDirectory" | "makeLink" | "makeCollection")
     }
 }

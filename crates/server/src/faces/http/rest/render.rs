@@ -29,7 +29,7 @@ pub(super) enum Names {
 
 impl Names {
     /// Returns the names in an operation.
-    pub fn of(operation: &Operation) -> Self {
+    pub(crate) fn of(operation: &Operation) -> Self {
         let subject = |text: &dyn ToString| Names::Subject(text.to_string());
         match operation {
             Operation::Stat { lfns, .. }
@@ -82,7 +82,7 @@ impl Names {
     }
 
     /// Returns the name of the item `index`.
-    pub fn text(&self, index: usize) -> String {
+    pub(crate) fn text(&self, index: usize) -> String {
         match self {
             Names::Lfns(lfns) => lfns.get(index).map(ToString::to_string),
             Names::Files(files) => files.get(index).map(|file| match file {
@@ -117,29 +117,29 @@ pub(super) struct Objects {
 
 impl Objects {
     /// Starts a list of lines.
-    pub fn lines() -> Self {
+    pub(crate) fn lines() -> Self {
         Objects::default()
     }
 
     /// Starts a list with commas.
-    pub fn with_commas() -> Self {
+    pub(crate) fn with_commas() -> Self {
         Objects { commas: true, ..Objects::default() }
     }
 
     /// Starts a list of server-sent events.
-    pub fn events() -> Self {
+    pub(crate) fn events() -> Self {
         Objects { event: Some(String::new()), ..Objects::default() }
     }
 
     /// Sets the id of the following event.
-    pub fn next_event(&mut self, id: &str) {
+    pub(crate) fn next_event(&mut self, id: &str) {
         if let Some(event) = &mut self.event {
             *event = format!("id: {id}\nevent: change\ndata: ");
         }
     }
 
     /// Adds an object.
-    pub fn push(&mut self, object: &impl Serialize) -> Result<()> {
+    pub(crate) fn push(&mut self, object: &impl Serialize) -> Result<()> {
         if self.commas && self.count > 0 {
             self.bytes.push(b',');
         }
@@ -164,7 +164,7 @@ impl Objects {
     }
 
     /// Adds the error of an item.
-    pub fn fail(&mut self, error: &Error, subject: String) -> Result<()> {
+    pub(crate) fn fail(&mut self, error: &Error, subject: String) -> Result<()> {
         if let Some(event) = &mut self.event {
             "event: error\ndata: ".clone_into(event);
         }
@@ -225,7 +225,7 @@ impl Renderer<'_> {
     }
 
     /// Adds the objects of an answer.
-    pub fn render(&self, answer: Answer, out: &mut Objects) -> Result<()> {
+    pub(crate) fn render(&self, answer: Answer, out: &mut Objects) -> Result<()> {
         let ses = self.ses;
         match answer {
             Answer::Done { revision } => match self.names {
@@ -329,7 +329,7 @@ impl Renderer<'_> {
     }
 
     /// Adds the result of a restore from the trash, which answers a revision only.
-    pub fn restored(&self, revision: Revision, out: &mut Objects) -> Result<()> {
+    pub(crate) fn restored(&self, revision: Revision, out: &mut Objects) -> Result<()> {
         out.push(&json::RestoredOut { item: &self.names.text(0), revision: revision.0 })
     }
 }

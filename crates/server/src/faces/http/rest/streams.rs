@@ -235,7 +235,7 @@ pub(super) struct Bulk {
 
 impl Bulk {
     /// Reads the arguments.
-    pub fn new(lines: Lines, arguments: &Arguments) -> Result<Self> {
+    pub(crate) fn new(lines: Lines, arguments: &Arguments) -> Result<Self> {
         let existing = arguments.given("existing")?.unwrap_or("refuse");
         Ok(Bulk {
             lines,
@@ -248,7 +248,7 @@ impl Bulk {
 
     /// Returns the name of its operation.
     #[cfg(test)]
-    pub fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         self.operation(self.empty()).name()
     }
 

@@ -118,13 +118,13 @@ pub(super) struct Stored {
 
 impl Stored {
     /// Starts a collection with this name.
-    pub async fn begin(shell: &Shell, target: &Lfn) -> Outcome<Self> {
+    pub(crate) async fn begin(shell: &Shell, target: &Lfn) -> Outcome<Self> {
         let seat = content::seat(shell).await?;
         Ok(Stored { text: head(target.file_name().as_ref().map_or("", Name::as_str)), seat })
     }
 
     /// Adds a file.
-    pub fn push(&mut self, event: &str) -> Outcome {
+    pub(crate) fn push(&mut self, event: &str) -> Outcome {
         if self.text.len() + event.len() > CONTENT_BYTES_MAX {
             let why = format!("the collection has more than {CONTENT_BYTES_MAX} bytes: give fewer files");
             return Err(Failure::invalid(why));
@@ -135,7 +135,7 @@ impl Stored {
     }
 
     /// Stores it under a free name.
-    pub async fn store(mut self, shell: &mut Shell, target: &Lfn, tail: &str) -> Outcome {
+    pub(crate) async fn store(mut self, shell: &mut Shell, target: &Lfn, tail: &str) -> Outcome {
         self.push(tail)?;
         self.text.push('\n');
         content::store(shell, target, self.text.as_bytes()).await?;

@@ -148,7 +148,7 @@ pub(super) struct Connection<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Makes a connection that was accepted at `opened`; TLS is up. The connection and its tasks
     /// hold `alive`.
-    pub fn new(
+    pub(crate) fn new(
         service: Arc<Service>,
         stream: S,
         peer: Peer,
@@ -201,7 +201,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Serves the connection to its end.
-    pub async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         let end = self.converse().await;
         for request in self.in_flight.values() {
             request.cancel.cancel();
