@@ -67,8 +67,8 @@ pub struct Civil {
 
 /// Milliseconds of a day.
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
-/// Last moment that the library reads: the year 9999 ends first elsewhere.
-const LAST_READ_MS: u64 = 253_402_207_200_999;
+/// Last moment that the library prints: the year 9999 ends first elsewhere.
+const LAST_PRINTED_MS: u64 = 253_402_207_200_000;
 /// Bytes of the longest text of a time that is read.
 const TEXT_BYTES_MAX: usize = b"1970-01-01T00:00:00.000Z".len();
 
@@ -131,7 +131,7 @@ impl Civil {
 
 impl fmt::Display for TimeMs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 > LAST_READ_MS {
+        if self.0 > LAST_PRINTED_MS {
             return write!(f, "{}ms", self.0);
         }
         let mut text = [0; TEXT_BYTES_MAX];
@@ -176,7 +176,7 @@ mod tests {
             assert_eq!(Some(TimeMs(ms).to_string()), of_library(ms));
             assert_eq!(TimeMs::parse(&TimeMs(ms).to_string()), Ok(TimeMs(ms)));
         }
-        assert_eq!(Some(TimeMs(LAST_READ_MS).to_string()), of_library(LAST_READ_MS));
-        assert_eq!(of_library(LAST_READ_MS + 1), None);
+        assert_eq!(Some(TimeMs(LAST_PRINTED_MS).to_string()), of_library(LAST_PRINTED_MS));
+        assert_eq!(of_library(LAST_PRINTED_MS + 1), None);
     }
 }
