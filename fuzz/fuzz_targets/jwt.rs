@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use exacat_model::Lfn;
 use exacat_wire::jwt::discovery::{check_issuer, discovery_urls, jwks_uri};
-use exacat_wire::jwt::limits::{GROUPS_MAX, JWKS_KEYS_MAX, SCOPES_MAX, SUBJECT_BYTES_MAX};
+use exacat_wire::jwt::limits::{GROUPS_MAX, JWKS_KEYS_MAX, KEY_ID_BYTES_MAX, SCOPES_MAX, SUBJECT_BYTES_MAX};
 use exacat_wire::jwt::{Issuer, KeySet, Profile, peek_issuer, verify};
 use libfuzzer_sys::fuzz_target;
 use ring::signature::{Ed25519KeyPair, KeyPair};
@@ -50,7 +50,7 @@ fn check(token: &str, profile: Profile) -> bool {
     let Ok(verified) = verify(token, &issuer, &KEYS, NOW) else { return false };
     assert_eq!(peek_issuer(token).map(|peeked| peeked.issuer).as_deref(), Ok(ISSUER));
     assert!((1..=SUBJECT_BYTES_MAX).contains(&verified.subject.len()));
-    assert!(verified.groups.len() <= GROUPS_MAX && verified.expires + 60 > NOW);
+    assert!(verified.groups.len() <= GROUPS_MAX && verified.expires.saturating_add(60) > NOW);
     assert!(verified.grants.is_some() || profile == Profile::Oidc);
     let grants = verified.grants.unwrap_or_default();
     assert!(grants.len() <= 3 * SCOPES_MAX);
@@ -83,4 +83,27 @@ fuzz_target!(|data: &[u8]| {
         "iat": NOW, "exp": NOW + 600, "scope": text,
     });
     check(&signed(claims.to_string().as_bytes()), profile);
+    // The bytes as a header, as a member of a key, and as each claim with rules of its own.
+    let claims = BASE64_URL_SAFE_NO_PAD.encode(claims.to_string());
+    let header = BASE64_URL_SAFE_NO_PAD.encode(data);
+    if let Ok(peeked) = peek_issuer(&format!("{header}.{claims}.AAAA")) {
+        assert_eq!(peeked.issuer, ISSUER);
+        assert!(peeked.kid.is_none_or(|kid| kid.len() <= KEY_ID_BYTES_MAX));
+    }
+    for (kty, crv) in [("RSA", None), ("EC", Some("P-256")), ("EC", Some("P-384")), ("OKP", Some("Ed25519"))]
+    {
+        let number = BASE64_URL_SAFE_NO_PAD.encode(data);
+        let key =
+            json!({"kty": kty, "crv": crv, "kid": text, "n": number, "e": "AQAB", "x": number, "y": number});
+        let keys = KeySet::parse(json!({"keys": [key]}).to_string().as_bytes());
+        assert!(keys.is_err() || keys.is_ok_and(|keys| keys.len() + keys.skipped() == 1));
+    }
+    for claim in ["sub", "aud", "wlcg.ver", "ver", "wlcg.groups", "groups", "exp", "iat", "nbf"] {
+        let mut claims = json!({
+            "wlcg.ver": "1.0", "ver": "scitoken:2.0", "iss": ISSUER, "sub": "jdoe", "aud": AUDIENCE,
+            "iat": NOW, "exp": NOW + 600, "scope": "storage.read:/a",
+        });
+        claims[claim] = serde_json::from_str(text).unwrap_or_else(|_| json!(text));
+        check(&signed(claims.to_string().as_bytes()), profile);
+    }
 });

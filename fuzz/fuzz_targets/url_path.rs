@@ -40,13 +40,26 @@ fuzz_target!(|data: &[u8]| {
             assert!(decoded.len() <= text.len());
         }
     }
-    // The REST API parses the decoded rest of a path, WebDAV the path below its prefix.
-    let rest = percent::decode(text, false).ok().and_then(|decoded| Lfn::parse(&format!("/{decoded}")).ok());
+    let rest = percent::lfn(&format!("/{text}")).ok();
     if let Some(lfn) = &rest {
         check(lfn);
     }
+    // An encoded slash separates components in WebDAV only, and slashes may repeat in REST only.
     if let Ok(lfn) = path::decode(&format!("/dav/{text}"), "/dav") {
         check(&lfn);
-        assert_eq!(rest.as_ref(), Some(&lfn), "both front ends name the same entry");
+        match &rest {
+            Some(rest) => assert_eq!(rest, &lfn, "both front ends name the same entry"),
+            None => assert!(text.to_ascii_lowercase().contains("%2f")),
+        }
+    }
+    // The query of a request is split before it is decoded.
+    for pair in text.split('&') {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if let (Ok(key), Ok(value)) = (percent::decode(key, true), percent::decode(value, true)) {
+            let again = format!("{}={}", encoded(&key), encoded(&value));
+            let (first, second) = again.split_once('=').expect("encoded text has no '='");
+            assert_eq!(percent::decode(first, true), Ok(key));
+            assert_eq!(percent::decode(second, true), Ok(value));
+        }
     }
 });

@@ -4,7 +4,8 @@
 
 use exacat_model::{Checksums, Tag, TagKey, TagValue, TimeMs};
 use exacat_wire::webdav::headers::{
-    depth, digest_header, overwrite, repr_digest_header, want_digest, want_repr_digest,
+    depth, digest_header, overwrite, read_digest, read_repr_digest, repr_digest_header, want_digest,
+    want_repr_digest,
 };
 use exacat_wire::webdav::request::{propfind, proppatch};
 use exacat_wire::webdav::{
@@ -103,7 +104,21 @@ fuzz_target!(|data: &[u8]| {
             assert_eq!((&again, again.must_be_directory()), (&lfn, lfn.must_be_directory()));
         }
     }
-    let _ = Destination::parse(text, "localhost", "/dav");
+    let (destination, host) = text.split_once('\n').unwrap_or((text, "localhost"));
+    for host in [host, "localhost"] {
+        if let Ok(Destination::Here(lfn)) = Destination::parse(destination, host, "/dav") {
+            // The same place by a path of its own, whatever scheme, host and query the header has.
+            let path = path::encode(&lfn, "/dav", lfn.must_be_directory());
+            assert_eq!(Destination::parse(&path, host, "/dav"), Ok(Destination::Here(lfn)));
+        }
+    }
+    for checksum in read_digest(text).into_iter().chain(read_repr_digest(text)) {
+        let algorithm = [checksum.algorithm()];
+        let checksums = Checksums::one(checksum);
+        let digest = digest_header(&checksums, &algorithm).expect("a known checksum");
+        let repr = repr_digest_header(&checksums, &algorithm).expect("a known checksum");
+        assert_eq!((read_digest(&digest), read_repr_digest(&repr)), (vec![checksum], vec![checksum]));
+    }
     let (_, _) = (depth(Some(text)), overwrite(Some(text)));
     for wanted in [want_digest(text), want_repr_digest(text)] {
         assert!(wanted.len() <= 5);

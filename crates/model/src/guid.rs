@@ -151,9 +151,8 @@ fn push_ascii(out: &mut String, text: &[u8]) {
 
 impl fmt::Display for Guid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = String::with_capacity(Self::TEXT_BYTES);
-        self.push_text(&mut text);
-        f.write_str(&text)
+        // ASCII is UTF-8, so the default is never used.
+        f.write_str(std::str::from_utf8(&self.text()).unwrap_or_default())
     }
 }
 

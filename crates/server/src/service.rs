@@ -5,6 +5,7 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use exacat_catalogue::{Caller, Catalogue};
@@ -346,6 +347,7 @@ impl Service {
             return deliver(Err(too_late()));
         }
         if !work.uploads_checked
+            && self.must_check_uploads(&work.operation)
             && let Some(uploads) = self.uploads()
         {
             // A check that is not over at the deadline goes on without the request.
@@ -457,6 +459,10 @@ impl Service {
         deliver: impl FnOnce(Result<Answer>) + Send,
     ) {
         tokio::pin!(work);
+        // Most reads end at once, and need no timer.
+        if let Poll::Ready(outcome) = futures::poll!(&mut work) {
+            return deliver(outcome);
+        }
         tokio::select! {
             // A finished result wins over a deadline that passes at the same moment.
             biased;

@@ -1,5 +1,7 @@
 //! Percent-encoding of URLs (RFC 3986): paths, their components, and queries.
 
+use exacat_model::{Error, Lfn};
+
 /// Bytes that a path has unescaped: the unreserved ones of RFC 3986, and the separator.
 const PLAIN: [bool; 256] = {
     let mut table = [false; 256];
@@ -52,9 +54,28 @@ pub fn decode(text: &str, plus_is_blank: bool) -> Result<String, &'static str> {
     String::from_utf8(bytes).map_err(|_| "is not UTF-8 after decoding")
 }
 
+/// Returns the LFN that the path of a URL of the REST API names. Refuses an encoded slash, which would
+/// be a part of a name, and no name has one.
+pub fn lfn(path: &str) -> exacat_model::Result<Lfn> {
+    if path.as_bytes().windows(3).any(|part| part.eq_ignore_ascii_case(b"%2f")) {
+        return Err(Error::invalid("a component of the path has an encoded slash (%2F), which no name has"));
+    }
+    let text = decode(path, false).map_err(|why| Error::invalid(format!("the text {path:.100?} {why}")))?;
+    Lfn::parse(&text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn path_of_a_url_is_decoded_by_components() {
+        assert_eq!(lfn("/a%20b//c/").unwrap().to_string(), "/a b/c");
+        assert_eq!(lfn("/%252F").unwrap().to_string(), "/%2F");
+        for bad in ["/a%2fb", "/a%2Fb", "/a/../b", "/a/%2e%2e/b", "/a/./b", "/a%00", "/%ff", "a", "/%"] {
+            assert!(lfn(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn text_is_decoded_once() {

@@ -1,7 +1,7 @@
 //! Names of storage elements by the numbers in entries.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use exacat_model::answer::SeUsage;
 use exacat_model::{Guid, Location, Replica, Se, SeName, SeNumber};
@@ -9,8 +9,8 @@ use exacat_model::{Guid, Location, Replica, Se, SeName, SeNumber};
 /// Known storage elements by number.
 #[derive(Clone, Debug, Default)]
 pub struct SeNames {
-    ses: HashMap<SeNumber, Se>,
-    names: HashMap<SeNumber, SeName>,
+    ses: BTreeMap<SeNumber, Se>,
+    names: BTreeMap<SeNumber, SeName>,
 }
 
 impl SeNames {

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use exacat_model::limits::{OPERATION_AGE_MAX_MS, OPERATION_AHEAD_MAX_MS};
 use exacat_model::{
-    AccountName, Answer, Consistency, Error, ErrorKind, Guid, Lfn, LogPosition, Operation, OperationId,
-    Result, Revision, TimeMs,
+    AccountName, Answer, Consistency, Error, ErrorKind, Guid, LogPosition, Operation, OperationId, Result,
+    Revision, TimeMs,
 };
 use exacat_wire::native::{Authenticate, Credentials, Secret};
 use exacat_wire::percent;
@@ -18,7 +18,7 @@ use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
 
 use super::Conversation;
 use crate::access::Session;
-use crate::admission::{Held, Room, Step, Unread, busy, limit_of};
+use crate::admission::{Held, Room, Step, Turn, Unread, busy, limit_of};
 use crate::instruments::count;
 use crate::issuers::{Trust, is_foreign};
 use crate::service::{Cancel, Checked, OperationTask, Requester, Service, step_id};
@@ -44,6 +44,8 @@ pub(super) const BODY_BYTES_MAX: usize = 8 << 20;
 const BODY_ROOM_BYTES: usize = 64 << 10;
 /// Bytes of room for each row of a part of a long answer, before it is made; then its real size counts.
 pub(super) const ROW_ROOM_BYTES: usize = 512;
+/// Rows that are converted to text before other requests get the thread.
+pub(super) const ROWS_AT_ONCE: usize = 200;
 /// Rows that an answer without pages counts for.
 const UNPAGED_ROWS: u32 = 500;
 /// Items of the first page of a streamed answer; following pages double.
@@ -115,7 +117,7 @@ impl Call {
             _held: Arc::new(held),
         };
         if let Some(wanted) = text_of(headers, &AT_LEAST)? {
-            call.wait_for(wanted).await?;
+            Box::pin(call.wait_for(wanted)).await?;
         }
         Ok(call)
     }
@@ -256,6 +258,16 @@ impl Call {
         self.deadline = Instant::now() + self.service.limits.deadline_max;
     }
 
+    /// Takes a turn among long reads to convert so many rows to text, unless they are few. Look-ups
+    /// share their threads with that work, so it must not pile up.
+    pub(super) async fn turn(&self, rows: usize) -> Option<Turn> {
+        if rows <= ROWS_AT_ONCE {
+            return None;
+        }
+        let share = &self.requester.share;
+        Some(self.service.admission.heavy.enter(share.user, share.weight, Step::Next)?.await)
+    }
+
     /// Waits for room for a part of a long answer with so many rows.
     pub(crate) async fn room(&self, rows: u32) -> Room {
         self.unread.room(rows as usize * ROW_ROOM_BYTES).await
@@ -301,7 +313,7 @@ async fn client(conversation: &Conversation, headers: &HeaderMap) -> Result<Clie
     {
         return Ok(known.client.clone());
     }
-    let client = judged(conversation, headers, credentials).await.inspect_err(|error| {
+    let client = Box::pin(judged(conversation, headers, credentials)).await.inspect_err(|error| {
         if error.kind == ErrorKind::Unauthenticated {
             count(&service.instruments.counts.authentications_refused);
         }
@@ -486,25 +498,6 @@ impl Frames {
     }
 }
 
-/// Returns the path that a URL names below a prefix. Each component is decoded on its own: an
-/// encoded slash would be a part of a name, and no name has one.
-pub(super) fn lfn_below(path: &str) -> Result<Lfn> {
-    let mut text = String::with_capacity(path.len());
-    for (index, component) in path.split('/').enumerate() {
-        if index > 0 {
-            text.push('/');
-        }
-        let component = decoded(component, false)?;
-        if component.contains('/') {
-            return Err(Error::invalid(
-                "a component of the path has an encoded slash (%2F), which no name has",
-            ));
-        }
-        text.push_str(&component);
-    }
-    Lfn::parse(&text)
-}
-
 /// Decodes a percent-encoded text, once.
 pub(super) fn decoded(text: &str, plus_is_blank: bool) -> Result<String> {
     percent::decode(text, plus_is_blank).map_err(|why| Error::invalid(format!("the text {text:.100?} {why}")))
@@ -513,14 +506,6 @@ pub(super) fn decoded(text: &str, plus_is_blank: bool) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn path_of_a_url_is_decoded_by_components() {
-        assert_eq!(lfn_below("/a%20b//c/").unwrap().to_string(), "/a b/c");
-        for bad in ["/a%2fb", "/a%2Fb", "/a/../b", "/a/%2e%2e/b", "/a/./b", "/a%00", "/%ff", "a", "/%"] {
-            assert!(lfn_below(bad).is_err(), "{bad}");
-        }
-    }
 
     #[test]
     fn operation_id_is_a_uuid_of_version_7() {

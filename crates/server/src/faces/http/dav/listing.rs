@@ -15,7 +15,7 @@ use hyper::StatusCode;
 use tokio::sync::mpsc;
 
 use super::super::answers::{Body, BodyPart, CancelOnDrop, answer, in_room};
-use super::super::call::Pages;
+use super::super::call::{Pages, ROWS_AT_ONCE};
 use super::{BELOW, Outcome, PREFIX, Refused, Request};
 use crate::faces::errors::http_status;
 
@@ -171,7 +171,14 @@ async fn put_pages(
     while let Some((answer, room)) = page {
         let Answer::Entries { items, .. } = &answer else { return Err(super::unfitting()) };
         let mut bytes = Vec::with_capacity(items.len() * 512);
-        items.iter().for_each(|stat| listing.push(&mut bytes, stat));
+        let turn = pages.call.turn(items.len()).await;
+        for part in items.chunks(ROWS_AT_ONCE) {
+            part.iter().for_each(|stat| listing.push(&mut bytes, stat));
+            if turn.is_some() {
+                tokio::task::yield_now().await;
+            }
+        }
+        drop(turn);
         let part = BodyPart::Bytes(in_room(bytes, room));
         sender.send(part).await.map_err(|_| crate::service::cancelled())?;
         page = pages.next().await?;

@@ -20,6 +20,7 @@ use exacat_model::{
 };
 use exacat_wire::json::search::{FindIn, Numbers};
 use exacat_wire::json::{NewIdOut, SeNames};
+use exacat_wire::percent;
 use hyper::body::Incoming;
 use hyper::header::{
     ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderName, IF_MATCH, IF_NONE_MATCH, LINK,
@@ -32,7 +33,7 @@ use super::Conversation;
 use super::answers::{
     Body, EVENTS, JSON, LINES, answer as whole_answer, empty, in_room, not_allowed, problem, problem_as, set,
 };
-use super::call::{BODY_BYTES_MAX, BodyRoom, Call, REVISION, decoded, lfn_below, text_of, whole};
+use super::call::{BODY_BYTES_MAX, BodyRoom, Call, REVISION, decoded, text_of, whole};
 use crate::admission::limit_of;
 use arguments::{Arguments, cursor_text};
 use conditions::{Conditions, content_tag, does_not_apply, entity_tag, is_unchanged, revision_of, tagged};
@@ -182,6 +183,7 @@ impl From<Error> for Refused {
     }
 }
 
+/// Runs a request. Rare work is boxed, so that the future of all others is small to move.
 async fn run(
     conversation: &Arc<Conversation>,
     endpoint: &'static Endpoint,
@@ -191,7 +193,7 @@ async fn run(
 ) -> std::result::Result<Response<Body>, Refused> {
     let headers = &head.headers;
     let mut call = Call::open(conversation, headers).await?;
-    let lfn = lfn.map(|lfn| lfn_below(&format!("/{lfn}"))).transpose()?;
+    let lfn = lfn.map(|lfn| percent::lfn(&format!("/{lfn}"))).transpose()?;
     let name = name.map(|name| decoded(&name, false)).transpose()?;
     let known = |key: &str| endpoint.query.iter().any(|parameter| parameter.name == key);
     let mut arguments =
@@ -224,14 +226,14 @@ async fn run(
         }
         check_kind(headers, &[JSON])?;
         if let Some(body) = body.take() {
-            (arguments.body, _room) = whole(&face.service, body, BODY_BYTES_MAX).await?;
+            (arguments.body, _room) = Box::pin(whole(&face.service, body, BODY_BYTES_MAX)).await?;
         }
     }
     let mut operation = match &endpoint.run {
         Run::Operation(make) => make(&arguments)?,
-        Run::Find => find_operation(&mut call, &arguments).await?,
+        Run::Find => Box::pin(find_operation(&mut call, &arguments)).await?,
         Run::Changes => {
-            let response = changes(conversation, call, &arguments, headers, wants).await;
+            let response = Box::pin(changes(conversation, call, &arguments, headers, wants)).await;
             return response.map(|mut response| {
                 set(&mut response, REVISION, &revision.0.to_string());
                 response
@@ -250,23 +252,26 @@ async fn run(
         Run::Lines(_) | Run::Document => return Err(Error::invalid("not here").into()),
     };
     let names = Names::of(&operation);
-    let conditions = Conditions::require(&mut call, headers, &mut operation).await?;
+    let conditions = match operation.writes() {
+        true => Box::pin(Conditions::require(&mut call, headers, &mut operation)).await?,
+        false => Conditions::default(),
+    };
     let about = |error: Error| Refused::about(error, &names, conditions);
     if matches!(endpoint.answer, Shape::Items(_) | Shape::Pages(_)) {
         if wants != Wanted::Page {
             let kind = if wants == Wanted::Stream { STREAM } else { LINES };
-            let response = streams::lines(call, operation.clone(), endpoint.view, face.ses(), kind).await;
-            let mut response = response.map_err(about)?;
+            let lines = streams::lines(call, operation.clone(), endpoint.view, face.ses(), kind);
+            let mut response = Box::pin(lines).await.map_err(about)?;
             set(&mut response, REVISION, &revision.0.to_string());
             return Ok(response);
         }
-        return page(call, endpoint, operation, &names, &face.ses(), head).await.map_err(about);
+        return Box::pin(page(call, endpoint, operation, &names, &face.ses(), head)).await.map_err(about);
     }
-    match one(&mut call, headers, endpoint, operation, &names, &face.ses()).await {
+    match one(&mut call, headers, endpoint, operation, (&names, &face.ses()), revision).await {
         // Nothing is as the client saw it, if there is no entry any more.
         Err(error) if conditions.is_as_seen && error.kind == ErrorKind::NotFound => {
             let lfn = exacat_model::Lfn::parse(&names.text(0))?;
-            let is_gone = revision_of(&mut call, &lfn, false).await?.is_none();
+            let is_gone = Box::pin(revision_of(&mut call, &lfn, false)).await?.is_none();
             let status = is_gone.then_some(StatusCode::PRECONDITION_FAILED);
             Err(Refused { status, ..about(error) })
         }
@@ -274,19 +279,21 @@ async fn run(
     }
 }
 
-/// Answers with one object.
+/// Answers with one object. The catalogue had the revision `before` already.
 async fn one(
     call: &mut Call,
     headers: &HeaderMap,
     endpoint: &Endpoint,
     operation: Operation,
-    names: &Names,
-    ses: &SeNames,
+    (names, ses): (&Names, &SeNames),
+    mut before: Revision,
 ) -> Result<Response<Body>> {
     let is_restore = matches!(operation, Operation::TrashRestore { .. } | Operation::TrashRestorePart { .. });
-    let mut before = call.revision().await?;
     let version = version_of(call, &operation).await?;
-    let answer = steps(call, operation).await?;
+    let answer = match operation {
+        Operation::TrashPurge { .. } | Operation::Backup { .. } => Box::pin(steps(call, operation)).await?,
+        operation => call.ask(operation).await?,
+    };
     let renderer = Renderer { names, view: endpoint.view, failures: Failures::Request, ses };
     let mut objects = Objects::with_commas();
     let mut tag = None;
@@ -316,7 +323,7 @@ async fn one(
 /// between makes the client read again.
 async fn version_of(call: &mut Call, operation: &Operation) -> Result<Option<Revision>> {
     match tagged(operation) {
-        Some(lfn) => revision_of(call, lfn, true).await,
+        Some(lfn) => Box::pin(revision_of(call, lfn, true)).await,
         None => Ok(None),
     }
 }
@@ -333,12 +340,11 @@ fn tagged_answer(headers: &HeaderMap, tag: Option<String>, body: impl Into<bytes
     response
 }
 
-/// Runs an operation; one of several steps to its end.
+/// Runs an operation of several steps to its end.
 async fn steps(call: &mut Call, operation: Operation) -> Result<Answer> {
-    let goes_on = matches!(operation, Operation::TrashPurge { .. } | Operation::Backup { .. });
     let mut answer = call.ask(operation.clone()).await?;
     let mut total = 0;
-    while goes_on && let Some(next) = answer.next().cloned() {
+    while let Some(next) = answer.next().cloned() {
         if let Answer::Purged { entries, .. } = &answer {
             total += entries;
         }
@@ -371,7 +377,7 @@ async fn page(
     let renderer = Renderer { names, view: endpoint.view, failures: Failures::Request, ses };
     let mut objects = Objects::with_commas();
     objects.bytes.extend_from_slice(b"{\"items\":[");
-    renderer.render(answer, &mut objects)?;
+    renderer.render_page(&call, answer, &mut objects).await?;
     objects.bytes.push(b']');
     let mut link = None;
     if let Some(next) = &next {

@@ -7,7 +7,7 @@ use exacat_wire::json::{self, SeNames};
 use serde::Serialize;
 
 use super::super::answers::Problem;
-use super::super::call::ROW_ROOM_BYTES;
+use super::super::call::{Call, ROW_ROOM_BYTES, ROWS_AT_ONCE};
 use super::endpoints::View;
 
 /// One of so many bytes of a list is spare, because its objects differ in length.
@@ -157,10 +157,10 @@ impl Objects {
         Ok(())
     }
 
-    /// Makes space for so many more objects of the size of the first one, and some spare.
+    /// Makes space for so many more objects of the size of those so far, and some spare.
     fn expect(&mut self, more: usize) {
-        let each = (self.bytes.len() + self.bytes.len() / SPARE).min(OBJECT_BYTES_EXPECTED_MAX);
-        self.bytes.reserve(more * each);
+        let each = self.bytes.len() / self.count.max(1);
+        self.bytes.reserve(more * (each + each / SPARE).min(OBJECT_BYTES_EXPECTED_MAX));
     }
 
     /// Adds the error of an item.
@@ -211,10 +211,20 @@ impl Renderer<'_> {
     }
 
     fn entries(&self, items: &[Stat], out: &mut Objects) -> Result<()> {
-        for (index, stat) in items.iter().enumerate() {
-            out.push(&json::entry(stat, self.ses))?;
-            if index == 0 {
-                out.expect(items.len() - 1);
+        items.iter().try_for_each(|stat| out.push(&json::entry(stat, self.ses)))
+    }
+
+    /// Adds the objects of a page. A long one takes a turn, and lets other requests go on in between.
+    pub(super) async fn render_page(&self, call: &Call, answer: Answer, out: &mut Objects) -> Result<()> {
+        let Answer::Entries { items, .. } = answer else { return self.render(answer, out) };
+        let turn = call.turn(items.len()).await;
+        for (number, part) in items.chunks(ROWS_AT_ONCE).enumerate() {
+            self.entries(part, out)?;
+            if number == 0 {
+                out.expect(items.len() - part.len());
+            }
+            if turn.is_some() {
+                tokio::task::yield_now().await;
             }
         }
         Ok(())

@@ -103,7 +103,7 @@ async fn put_pages(
 ) -> Result<()> {
     while let Some((answer, room)) = page {
         let mut objects = Objects::lines();
-        renderer.render(answer, &mut objects)?;
+        renderer.render_page(&pages.call, answer, &mut objects).await?;
         outlet.put(objects.bytes, Some(room)).await?;
         page = pages.next().await?;
     }
