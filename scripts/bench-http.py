@@ -240,6 +240,48 @@ def whereis(bench):
          f"server {bench.server.memory():.0f} MB")
 
 
+def one_stream(bench):
+    """All files in one request, by a client that first reads nothing: the memory of the server meanwhile."""
+    files = range(bench.asked.files)
+    for name, target, check, lines in [
+        ("whereis", "/api/v1/replicas", b'"replicas":[{', (f'{{"lfn":"{lfn(number)}"}}\n' for number in files)),
+        ("register, same again", "/api/v1/files?existing=same", b'"result":"unchanged"', (line(lfn(number), number) for number in files)),
+    ]:
+        body = "".join(lines).encode()
+        web, before, cpu, sent, over = bench.web(), bench.server.memory(), bench.server.cpu(), [0], threading.Event()
+        most = [before]
+
+        def send():
+            web.send("POST", target, f"{NDJSON}Content-Length: {len(body)}\r\n")
+            for at in range(0, len(body), READ_BYTES):
+                web.stream.sendall(body[at:at + READ_BYTES])
+                sent[0] += 1
+
+        def watch():
+            while not over.wait(0.02):
+                most[0] = max(most[0], bench.server.memory())
+
+        threads = [threading.Thread(target=send), threading.Thread(target=watch)]
+        for thread in threads:
+            thread.start()
+        # The server stops reading once the answers wait.
+        last = -1
+        while sent[0] != last:
+            last = sent[0]
+            time.sleep(1)
+        began = time.perf_counter()
+        _, _, rows = web.chunked(check)
+        took = time.perf_counter() - began
+        over.set()
+        for thread in threads:
+            thread.join()
+        web.close()
+        expect("a good row for each line", rows == bench.asked.files, rows)
+        cpu = 1e6 * (bench.server.cpu() - cpu) / bench.asked.files
+        show(f"NDJSON {name}, 1 x {bench.asked.files} lines, late reader", rows / took, cpu, "bounded memory",
+             f"stopped at {last} of {len(body) // READ_BYTES} MB, server at most +{most[0] - before:.0f} MB")
+
+
 def listing(bench, name, method, target, headers, mark, rows, repeats):
     web = bench.web()
     web.send(method, target, headers)
@@ -321,7 +363,7 @@ def main():
     parser.add_argument("--files", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=3)
-    parser.add_argument("--only", default="", help="fill, one, list or whereis; the catalogue is always filled")
+    parser.add_argument("--only", default="", help="one, list, whereis or stream; the catalogue is always filled")
     parser.add_argument("--directory", help="for the data; the system's directory for temporary files if left out")
     asked = parser.parse_args()
     asked.files = max(BATCH, asked.files // BATCH * BATCH)
@@ -332,7 +374,7 @@ def main():
             say(f"{asked.files} files, {os.cpu_count()} cores for server and clients, load average {load:.1f} at the start; medians\n")
             say(f"{'':<52} {'rate':>10} {'CPU':>10}  {'wanted':<42}")
             fill(bench)
-            for name, measure in [("one", one_entry), ("list", listings), ("whereis", whereis)]:
+            for name, measure in [("one", one_entry), ("list", listings), ("whereis", whereis), ("stream", one_stream)]:
                 if bench.wants(name):
                     measure(bench)
             say(f"\nload average {os.getloadavg()[0]:.1f} at the end")

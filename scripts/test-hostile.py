@@ -2,7 +2,7 @@
 """`make test-hostile`: clients that mean no good, or do not know better, many at once, against a server of its own; beside
 them one that behaves, every 20 ms. Prints what came of it: the server's memory, and how long the one that behaves waited.
 
-Usage: test-hostile.py EXACAT-BINARY [--connections N] [--seconds N] [--only TEXT]
+Usage: test-hostile.py EXACAT-BINARY [--connections N] [--seconds N] [--only TEXT] [--nice N]
 
 It fails if a client gets another answer than it should, if the server's memory grows beyond what is said for each, or if the
 one that behaves is not answered. Times are shown and not judged: the machine is shared.
@@ -180,8 +180,8 @@ class Http2:
     def frame(kind, flags, stream, payload=b""):
         return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
 
-    async def floods(self, frames):
-        """Sends as fast as it can until the server ends it; the bytes sent."""
+    async def floods(self, frames, held=0):
+        """Sends as fast as it can until the server ends it, and holds the connection; the bytes sent."""
         sent = 0
         try:
             for bytes_ in frames:
@@ -189,7 +189,12 @@ class Http2:
                     break
                 self.writer.write(bytes_)
                 await self.writer.drain()
+                # Draining an empty buffer does not let the loop see the end of the connection.
+                await asyncio.sleep(0)
+                if self.reader.at_eof() or self.reader.exception():
+                    break
                 sent += len(bytes_)
+            await asyncio.sleep(held)
         except (ConnectionError, ssl.SSLError):
             pass
         self.close()
@@ -296,8 +301,10 @@ class Beside:
 
     async def __aenter__(self):
         rig, pipe = self.rig, asyncio.subprocess.PIPE
-        words = [__file__, "--beside", f"{rig.xrootd},{rig.jalien},{rig.http},{rig.data}", rig.exacat]
-        self.process = await asyncio.create_subprocess_exec(sys.executable, *words, stdin=pipe, stdout=pipe, limit=1 << 26)
+        words = [sys.executable, __file__, "--beside", f"{rig.xrootd},{rig.jalien},{rig.http},{rig.data}", rig.exacat]
+        # The one that behaves competes with the server only.
+        words = ["nice", "-n", str(-rig.nice), *words] if rig.nice else words
+        self.process = await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe, limit=1 << 26)
         expect("the one that behaves is let in", await self.process.stdout.readline() == b"ready\n")
         self.before = self.most = rig.memory()
         self.most_files = rig.files()
@@ -661,6 +668,7 @@ async def http_frames(rig, seconds):
     sent, frame = 0, Http2.frame
     for name in ["reset", "settings", "ping", "continuation", "empty", "windows"]:
         made = await gathered([lambda: Http2.connect(rig, 0 if name == "windows" else 1 << 20)] * 8)
+        held = seconds if name == "windows" else 0
 
         def flood(one, name=name):
             streams = range(1, 2_000_000, 2)
@@ -677,7 +685,7 @@ async def http_frames(rig, seconds):
             return (frame(1, 5, stream, one.head) for stream in range(1, 256, 2))
 
         try:
-            sent += sum(await asyncio.wait_for(asyncio.gather(*(one.floods(flood(one)) for one in made)), max(seconds, 5)))
+            sent += sum(await asyncio.wait_for(asyncio.gather(*(one.floods(flood(one), held) for one in made)), 2 * max(seconds, 5)))
         except asyncio.TimeoutError:
             # The server answers settings and pings as long as the client reads.
             for one in made:
@@ -727,6 +735,8 @@ def main():
     parser.add_argument("--connections", type=int, default=10_000)
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--only", default="")
+    parser.add_argument("--nice", type=int, default=0,
+                        help="let the others yield the processors to the server and the one that behaves, as root: 19")
     parser.add_argument("--beside", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.beside:
@@ -740,6 +750,8 @@ def main():
         asked.connections = room
     with tempfile.TemporaryDirectory(prefix="exacat-hostile-") as place:
         rig = Rig(os.path.realpath(asked.exacat), place, asked.connections)
+        rig.nice = asked.nice
+        os.nice(asked.nice)
         try:
             failed = asyncio.run(all_of_it(rig, asked.seconds, asked.only))
         finally:
