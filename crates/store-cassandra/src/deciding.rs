@@ -5,7 +5,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 use exacat_model::codec::Encode;
 use exacat_model::{Change, Fingerprint, Revision, TimeMs};
-use exacat_store::{ApplyError, Outcome, Refusal, Request, rules};
+use exacat_store::rules::{self, Context, Declined, Stamp};
+use exacat_store::{ApplyError, Outcome, Refusal, Request};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use crate::derive::derive;
@@ -139,17 +140,14 @@ fn outdated(cache: &RowCache, decided: &mut Decided, one: &Waiting) -> Result<Ri
     };
     let left = one.outcomes.len()..request.mutations.len();
     let working = Working { view, own: Changed::new(), defect: None };
-    let same = rules::judged_the_same(&working, judged, &request.mutations[left.clone()], &own);
-    let Working { view, defect, .. } = working;
+    let same = rules::judged_the_same(&working, judged, &request.mutations[left.clone()], own);
+    let Working { view, .. } = working;
     let needs = view.needs();
     if !needs.is_empty() {
         decided.needs.extend(needs);
         return Ok(Rights::NotCached);
     }
-    if let Some(defect) = defect {
-        return Err(defect);
-    }
-    if same {
+    if same.map_err(|misfit| misfit.0)? {
         return Ok(Rights::AsJudged);
     }
     let outcomes = left.map(|index| {
@@ -185,12 +183,17 @@ fn decide_one(
         return Ok(needs.is_empty().then_some(outcome));
     }
     let mut working = Working { view, own: Changed::new(), defect: None };
-    let effect = rules::decide(&working, &request.mutations[index], revision, time);
+    let context = Context { revision, time };
+    let decision = rules::decide(&working, context, request.mutations[index].clone());
     let mut change = None;
-    let outcome = match effect {
-        Ok(None) => Outcome::Unchanged,
-        Err(refusal) => Outcome::Refused(refusal),
-        Ok(Some(effect)) => {
+    let outcome = match decision {
+        Err(Declined::Unchanged) => Outcome::Unchanged,
+        Err(Declined::Refused(refusal)) => Outcome::Refused(refusal),
+        Err(Declined::Failed(misfit)) => {
+            working.defect = Some(misfit.0);
+            Outcome::Unchanged
+        }
+        Ok(effect) => {
             let id = effect.entry_id();
             let made = Change {
                 revision,
@@ -200,10 +203,7 @@ fn decide_one(
                 index: position,
                 effect,
             };
-            if rules::perform(&mut working, &made).is_none() {
-                working.defect = Some("what was decided does not fit what is there".to_owned());
-            }
-            derive(&mut working);
+            perform(&mut working, &made);
             remember(&mut working, &made, request.fingerprint, past, id);
             change = Some(made);
             Outcome::Applied { revision, id }
@@ -253,10 +253,7 @@ pub(crate) fn replay_group(cache: &RowCache, changes: &[Change], most: usize) ->
         let view = CacheView::new(cache, Some(&decided.changed));
         let past = remembered(&view, change.operation);
         let mut working = Working { view, own: Changed::new(), defect: None };
-        if rules::perform(&mut working, change).is_none() {
-            working.defect = Some(format!("change {} does not fit what is there", change.revision.0));
-        }
-        derive(&mut working);
+        perform(&mut working, change);
         remember(&mut working, change, Fingerprint::UNKNOWN, past, change.effect.entry_id());
         let Working { view, own, defect } = working;
         let needs = view.needs();
@@ -283,6 +280,17 @@ pub(crate) fn replay_group(cache: &RowCache, changes: &[Change], most: usize) ->
         decided.changes.push(change.clone());
     }
     Ok(decided)
+}
+
+/// Applies a change, and derives the rows that follow from it.
+fn perform(working: &mut Working<'_>, change: &Change) {
+    let stamp = Stamp { revision: change.revision, time: change.time, who: change.who };
+    let performed = rules::perform(working, stamp, &change.effect, None);
+    derive(working);
+    if let Err(misfit) = performed {
+        let defect = format!("change {} does not fit the state: {misfit}", change.revision.0);
+        working.defect.get_or_insert(defect);
+    }
 }
 
 /// Approximate bytes of a change in the log.

@@ -1,16 +1,18 @@
 //! Answers reads from cached rows, and notes the missing rows.
 
-use exacat_model::{At, EntryId, Lfn, Name, Revision, TrashId, TrashItem, Usage};
-use exacat_store::rules::{self, Trashed};
-use exacat_store::{Account, Resolution, ResolutionEnd, UsageOf};
+use exacat_model::{At, DirId, EntryId, Lfn, Name, Revision, TrashId, TrashItem, Usage};
+use exacat_store::rules::{FoundEntry, Trashed, new_root};
+use exacat_store::{
+    Account, Ancestor, Ancestors, EntryLocation, Located, Resolution, ResolutionEnd, UsageOf,
+};
 
 use crate::rows::Key;
-use crate::working::{CacheView, Rows, counted, entry_at, place_of};
+use crate::working::{CacheView, Rows, counted, entry_at, find, place_of};
 
 /// Resolves a path. For a missing entry it also notes the rows that are probably below it, so that
 /// one round fetches all of them. A wrong guess costs a read in vain.
 pub(crate) fn resolve(view: &CacheView<'_>, path: &Lfn) -> Resolution {
-    let walk = rules::resolve(view, path);
+    let walk = resolve_cached(view, path);
     if let (ResolutionEnd::Missing { components }, Some(ancestor)) = (&walk.end, walk.ancestors.last()) {
         let mut rest = path.components().skip(*components);
         if let Some(name) = rest.next().and_then(|component| Name::parse(component).ok()) {
@@ -18,6 +20,63 @@ pub(crate) fn resolve(view: &CacheView<'_>, path: &Lfn) -> Resolution {
         }
     }
     walk
+}
+
+/// Resolves a path as far as rows are cached.
+fn resolve_cached(view: &CacheView<'_>, path: &Lfn) -> Resolution {
+    let mut ancestors = Ancestors::new();
+    // Every state has a root. Until its row is fetched, this one stands for it.
+    let root = At { parent: DirId::ROOT, name: Name::root() };
+    let mut here = entry_at(view, &root).unwrap_or_else(new_root);
+    for (components, component) in path.components().enumerate() {
+        let Some(ancestor) = Ancestor::of(&here) else {
+            return Resolution {
+                ancestors,
+                end: ResolutionEnd::Stopped { entry: Box::new(here), components },
+            };
+        };
+        ancestors.push(ancestor);
+        let child = Name::parse(component).ok().map(|name| At { parent: ancestor.id, name });
+        match child.and_then(|at| entry_at(view, &at)) {
+            Some(next) => here = next,
+            None => return Resolution { ancestors, end: ResolutionEnd::Missing { components } },
+        }
+    }
+    Resolution { ancestors, end: ResolutionEnd::Found(Box::new(here)) }
+}
+
+/// Locates an entry in the tree or in the trash.
+pub(crate) fn locate(view: &CacheView<'_>, id: EntryId) -> Option<Located> {
+    let FoundEntry { entry, trash } = find(view, id)?;
+    if let Some(trash) = trash {
+        return Some(Located { entry, place: EntryLocation::Trash(trash), ancestors: Ancestors::new() });
+    }
+    if id == EntryId::Directory(DirId::ROOT) {
+        return Some(Located { entry, place: EntryLocation::Tree(Lfn::root()), ancestors: Ancestors::new() });
+    }
+    let (mut way, mut trash, mut next) = (Vec::new(), None, entry.at.parent);
+    loop {
+        // Nothing is above a directory only while a row is being fetched. Otherwise the state is
+        // damaged, and an audit reports it.
+        let above = find(view, EntryId::Directory(next))?;
+        let parent = above.entry.at.parent;
+        way.push(above.entry);
+        trash = trash.or(above.trash);
+        if next == DirId::ROOT || trash.is_some() {
+            break;
+        }
+        next = parent;
+    }
+    way.reverse();
+    let place = match trash {
+        Some(trash) => EntryLocation::Trash(trash),
+        None => {
+            let names = way.iter().skip(1).chain([&entry]).map(|above| above.at.name.as_str());
+            EntryLocation::Tree(Lfn::from_names(names))
+        }
+    };
+    let ancestors = way.iter().filter_map(Ancestor::of).collect();
+    Some(Located { entry, place, ancestors })
 }
 
 fn foresee<'a>(view: &CacheView<'_>, missing: At, rest: impl Iterator<Item = &'a str>) {
@@ -36,7 +95,7 @@ fn foresee<'a>(view: &CacheView<'_>, missing: At, rest: impl Iterator<Item = &'a
 }
 
 /// Says whether there is such a directory, in the tree or in the trash.
-pub(crate) fn is_directory(view: &CacheView<'_>, directory: exacat_model::DirId) -> bool {
+pub(crate) fn is_directory(view: &CacheView<'_>, directory: DirId) -> bool {
     place_of(view, EntryId::Directory(directory)).is_some()
 }
 

@@ -10,7 +10,7 @@ use exacat_model::{
     Record, RecordKey, RecordKind, Reservation, Result, Revision, SeNumber, TimeMs, TimelineId, Timelines,
     TrashId, TrashItem,
 };
-use exacat_store::rules::{self, View};
+use exacat_store::rules::Top;
 use exacat_store::{
     Account, ApplyError, ChangePage, Clock, Due, Located, Outcome, Page, RecordEntry, Request, Resolution,
     Store, StoreStatus, Trace, Traces, UsageOf, within_batch,
@@ -33,7 +33,7 @@ use crate::schema::status_of;
 use crate::settings::CassandraSettings;
 use crate::slice::Slice;
 use crate::slices::{self, Enough, Item};
-use crate::working::{CacheView, item, reservation, totals};
+use crate::working::{CacheView, climb, entry_at, find, item, record, reservation, totals};
 use crate::{log, preparing, reads};
 
 /// Catalogue on a cluster, as one server of any number of them opens it.
@@ -137,13 +137,15 @@ impl Store for CassandraStore {
     async fn locate(&self, ids: &[EntryId]) -> Result<Vec<Option<Located>>> {
         within_batch(ids.len())?;
         self.reader
-            .answer_at(self.level, |view| Ok(ids.iter().map(|id| rules::locate(view, *id)).collect()))
+            .answer_at(self.level, |view| Ok(ids.iter().map(|id| reads::locate(view, *id)).collect()))
             .await
     }
 
     async fn standing(&self, places: &[At]) -> Result<Vec<Option<Entry>>> {
         within_batch(places.len())?;
-        self.reader.answer_at(self.level, |view| Ok(places.iter().map(|at| view.at(at)).collect())).await
+        self.reader
+            .answer_at(self.level, |view| Ok(places.iter().map(|at| entry_at(view, at)).collect()))
+            .await
     }
 
     async fn list(
@@ -187,7 +189,7 @@ impl Store for CassandraStore {
             let entry = |(key, _): &Item<'_>| {
                 let Key::OnSe { shard, guid, .. } = key else { return None };
                 next = [&[*shard][..], &guid.0].concat();
-                view.find(EntryId::Object(*guid)).map(|(entry, _)| entry)
+                find(view, EntryId::Object(*guid)).map(|found| found.entry)
             };
             let page = page(items, limit, entry);
             Ok(Enough::Yes((page, next)))
@@ -203,8 +205,8 @@ impl Store for CassandraStore {
     ) -> Result<Option<Page<Guid>>> {
         let slice = Slice::Members(collection, after);
         let ask = |view: &CacheView<'_>, items: &[Item<'_>], _| {
-            let found = view.find(EntryId::Object(collection));
-            let is_one = found.is_some_and(|(entry, _)| entry.kind() == exacat_model::Kind::Collection);
+            let found = find(view, EntryId::Object(collection));
+            let is_one = found.is_some_and(|found| found.entry.kind() == exacat_model::Kind::Collection);
             let guid = |(key, _): &Item<'_>| match key {
                 Key::Member { guid, .. } => Some(*guid),
                 _ => None,
@@ -278,9 +280,10 @@ impl Store for CassandraStore {
             for (key, _) in items {
                 let Key::Due { id, .. } = key else { continue };
                 // Entries below an item of the trash are not due.
-                let found =
-                    view.find(*id).filter(|(entry, trash)| trash.is_none() && view.alive(entry.at.parent));
-                due.extend(found.map(|(entry, _)| entry));
+                let found = find(view, *id).filter(|found| {
+                    found.trash.is_none() && climb(view, found.entry.at.parent, &mut |_| ()) == Top::Root
+                });
+                due.extend(found.map(|found| found.entry));
                 if due.len() == limit {
                     return Ok(Enough::Yes(due));
                 }
@@ -292,7 +295,7 @@ impl Store for CassandraStore {
     }
 
     async fn record(&self, key: RecordKey) -> Result<Option<(Record, Revision)>> {
-        self.reader.answer_at(self.level, |view| Ok(view.record(key))).await
+        self.reader.answer_at(self.level, |view| Ok(record(view, key))).await
     }
 
     async fn records(
@@ -306,7 +309,7 @@ impl Store for CassandraStore {
             .answer_at(self.level, |view| {
                 let keys = reads::records_after(view, kind, after);
                 let entry = |key: &RecordKey| {
-                    let (record, revision) = view.record(*key)?;
+                    let (record, revision) = record(view, *key)?;
                     Some(RecordEntry { key: *key, record, revision })
                 };
                 let items = keys.iter().take(limit).filter_map(entry).collect();

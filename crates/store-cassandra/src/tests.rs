@@ -7,14 +7,14 @@ use exacat_model::{
     SeNumber, Tag, TagKey, TagValue, TimeMs, TrashId, Usage, UserId,
 };
 use exacat_store::UsageOf;
-use exacat_store::rules::{Trashed, View, new_records, new_root};
+use exacat_store::rules::{Trashed, new_records, new_root};
 use scylla::value::Row as CqlRow;
 
 use crate::cluster::moment;
 use crate::row_cache::{Bounds, Group, Installed, RowCache};
 use crate::rows::{AfterImage, Counted, Key, Remembered, Row, Totals, Where};
 use crate::tables::{self, Columns};
-use crate::working::{CacheView, Need, counted};
+use crate::working::{CacheView, Need, counted, record};
 
 fn guid(number: u8) -> Guid {
     Guid([number; 16])
@@ -283,7 +283,7 @@ fn what_is_forgotten_is_fetched_again() {
     assert!(cache.get(&key(101)).is_some() && cache.get(&key(100)).is_none() && cache.get(&key(1)).is_none());
     assert!(!cache.fetched(epoch, vec![(key(1), Some(account(7)))]));
     assert!(cache.get(&key(1)).is_none(), "it is of before");
-    assert!(CacheView::new(&cache, None).record(user.key()).is_some());
+    assert!(record(&CacheView::new(&cache, None), user.key()).is_some());
 }
 
 /// Goal: a flush writes the after-images of all groups as of one moment. Later groups wait for the
@@ -385,7 +385,7 @@ fn members_go_together() {
     let images = vec![(Key::Members(guid(1)), None), (member(3), Some(Row::There))];
     assert!(installs(&mut cache, &group(1, 2, images)));
     let view = CacheView::new(&cache, None);
-    let is = |number| view.is_member(guid(1), guid(number));
+    let is = |number| view.get(&Key::Member { collection: guid(1), guid: guid(number) }).is_some();
     assert_eq!((is(2), is(3), is(4)), (false, true, false));
     assert!(view.needs().is_empty());
     // In the tables the row that the group added outranks the deletion.

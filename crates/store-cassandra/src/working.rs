@@ -4,17 +4,18 @@
 //! row did not exist. The caller then discards the result, fetches the needed rows and tries again.
 //! [`Working`] keeps the rows that a change has changed on top of that.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use exacat_model::{
-    At, Deletion, DeletionId, DirId, Entry, EntryId, GroupId, Guid, QuotaOf, Record, RecordKey, RecordKind,
-    Reservation, Revision, Se, SeNumber, TrashId, Usage, UserId,
+    At, Deletion, DeletionId, DirId, Entry, EntryId, GroupId, Guid, Location, QuotaOf, Record, RecordKey,
+    RecordKind, Reservation, Revision, SeNumber, TrashId, Usage, UserId,
 };
-use exacat_store::UsageOf;
-use exacat_store::rules::{self, Trashed, View};
+use exacat_store::rules::{self, FoundEntry, Misfit, Top, Trashed, View};
+use exacat_store::{JudgedEntry, UsageOf};
 
 use crate::row_cache::RowCache;
 use crate::rows::{
@@ -230,124 +231,136 @@ pub(crate) fn remembered(rows: &dyn Rows, id: exacat_model::OperationId) -> Opti
     }
 }
 
-/// Lists this directory and all above it, by their places alone.
-pub(crate) fn directories_up(rows: &dyn Rows, directory: DirId) -> Vec<DirId> {
-    let mut way = vec![directory];
-    let mut here = directory;
-    while here != DirId::ROOT {
-        match place_of(rows, EntryId::Directory(here)) {
-            Some(Where::At(at)) => {
-                here = at.parent;
-                way.push(here);
-            }
-            Some(Where::Trash(_)) | None => break,
+/// Passes this directory and those above it to `pass`, nearest first, by their places alone. Returns
+/// their upper end.
+pub(crate) fn climb(rows: &dyn Rows, directory: DirId, pass: &mut dyn FnMut(DirId)) -> Top {
+    let mut next = directory;
+    while next != DirId::ROOT {
+        let Some(place) = place_of(rows, EntryId::Directory(next)) else { return Top::Nowhere };
+        pass(next);
+        match place {
+            Where::At(at) => next = at.parent,
+            Where::Trash(trash) => return Top::Trash(trash),
         }
     }
+    pass(next);
+    Top::Root
+}
+
+/// Lists this directory and all above it.
+pub(crate) fn directories_up(rows: &dyn Rows, directory: DirId) -> Vec<DirId> {
+    let mut way = Vec::new();
+    climb(rows, directory, &mut |above| way.push(above));
     way
 }
 
-/// Implements the queries of the rules over rows.
-macro_rules! view_of_rows {
-    ($type:ty) => {
-        impl View for $type {
-            fn next_directory(&self) -> u64 {
-                totals(self).next_directory
-            }
-
-            fn find(&self, id: EntryId) -> Option<(Entry, Option<TrashId>)> {
-                match place_of(self, id)? {
-                    Where::At(at) => Some((entry_at(self, &at)?, None)),
-                    Where::Trash(trash) => Some((item(self, trash)?.entry, Some(trash))),
-                }
-            }
-
-            fn at(&self, at: &At) -> Option<Entry> {
-                entry_at(self, at)
-            }
-
-            fn is_empty(&self, directory: DirId) -> bool {
-                counted(self, UsageOf::Directory(directory)).usage.is_empty()
-            }
-
-            fn trashed(&self, trash: TrashId) -> Option<Trashed> {
-                item(self, trash)
-            }
-
-            fn is_member(&self, collection: Guid, guid: Guid) -> bool {
-                self.row(&Key::Member { collection, guid }).is_some()
-            }
-
-            fn reservation(&self, guid: Guid) -> Option<Reservation> {
-                reservation(self, guid)
-            }
-
-            fn reservations_of(&self, user: UserId) -> usize {
-                usize::try_from(counted(self, UsageOf::User(user)).reservations).unwrap_or(usize::MAX)
-            }
-
-            fn record(&self, key: RecordKey) -> Option<(Record, Revision)> {
-                match self.row(&Key::Record(key)).as_deref() {
-                    Some(Row::Record { record, revision }) => Some((record.clone(), *revision)),
-                    _ => None,
-                }
-            }
-
-            fn record_named(&self, kind: RecordKind, name: &str) -> Option<RecordKey> {
-                let mut found = None;
-                self.each_record(&mut |key, record| {
-                    if key.kind() == kind && record.unique_name() == Some(name) {
-                        found = Some(key);
-                    }
-                });
-                found
-            }
-
-            fn has_users(&self, group: GroupId) -> bool {
-                let mut found = false;
-                self.each_record(&mut |_, record| {
-                    if let Record::User(user) = record {
-                        found |= user.group == group || user.groups.contains(&group);
-                    }
-                });
-                found
-            }
-
-            fn counted(&self, of: QuotaOf) -> Usage {
-                let counted = counted(
-                    self,
-                    match of {
-                        QuotaOf::User(user) => UsageOf::User(user),
-                        QuotaOf::Group(group) => UsageOf::Group(group),
-                    },
-                );
-                let mut sum = counted.usage;
-                sum.add(&counted.reserved);
-                sum
-            }
-
-            fn deletion(&self, se: SeNumber, id: DeletionId) -> Option<Deletion> {
-                match self.row(&Key::Deletion { se, id }).as_deref() {
-                    Some(Row::Deletion(deletion)) => Some(deletion.clone()),
-                    _ => None,
-                }
-            }
-
-            fn se_holds(&self, se: SeNumber) -> Option<&'static str> {
-                let counted = counted(self, UsageOf::Se(se));
-                if counted.replicas > 0 {
-                    Some("holds replicas")
-                } else if counted.deletions.files > 0 {
-                    Some("has deletions to do")
-                } else {
-                    (counted.reservations > 0).then_some("has uploads in flight")
-                }
-            }
-        }
-    };
+pub(crate) fn record(rows: &dyn Rows, key: RecordKey) -> Option<(Record, Revision)> {
+    match rows.row(&Key::Record(key)).as_deref() {
+        Some(Row::Record { record, revision }) => Some((record.clone(), *revision)),
+        _ => None,
+    }
 }
 
-view_of_rows!(CacheView<'_>);
-view_of_rows!(Working<'_>);
+/// Finds an entry by identity, wherever it is.
+pub(crate) fn find(rows: &dyn Rows, id: EntryId) -> Option<FoundEntry> {
+    match place_of(rows, id)? {
+        Where::At(at) => Some(FoundEntry { entry: entry_at(rows, &at)?, trash: None }),
+        Where::Trash(trash) => Some(FoundEntry { entry: item(rows, trash)?.entry, trash: Some(trash) }),
+    }
+}
+
+impl View for Working<'_> {
+    type Error = Misfit;
+
+    fn next_directory(&self) -> DirId {
+        DirId(totals(self).next_directory)
+    }
+
+    fn at(&self, at: &At) -> Result<Option<Entry>, Misfit> {
+        Ok(entry_at(self, at))
+    }
+
+    fn find(&self, id: EntryId) -> Result<Option<FoundEntry>, Misfit> {
+        Ok(find(self, id))
+    }
+
+    fn has_guid(&self, guid: Guid) -> Result<bool, Misfit> {
+        Ok(place_of(self, EntryId::Object(guid)).is_some())
+    }
+
+    fn climb(&self, directory: DirId, mut pass: impl FnMut(DirId)) -> Top {
+        climb(self, directory, &mut pass)
+    }
+
+    fn rights(&self, directory: DirId) -> Result<Option<JudgedEntry>, Misfit> {
+        let found = find(self, EntryId::Directory(directory));
+        Ok(found.map(|found| JudgedEntry::from(&found.entry)))
+    }
+
+    fn is_empty(&self, directory: DirId) -> bool {
+        counted(self, UsageOf::Directory(directory)).usage.is_empty()
+    }
+
+    fn trashed(&self, trash: TrashId) -> Result<Option<Trashed>, Misfit> {
+        Ok(item(self, trash))
+    }
+
+    fn is_member(&self, collection: Guid, guid: Guid) -> Result<bool, Misfit> {
+        Ok(self.row(&Key::Member { collection, guid }).is_some())
+    }
+
+    fn reservation(&self, guid: Guid) -> Option<Cow<'_, Reservation>> {
+        reservation(self, guid).map(Cow::Owned)
+    }
+
+    fn reservations_of(&self, user: UserId) -> usize {
+        usize::try_from(counted(self, UsageOf::User(user)).reservations).unwrap_or(usize::MAX)
+    }
+
+    fn record(&self, key: RecordKey) -> Option<(Cow<'_, Record>, Revision)> {
+        record(self, key).map(|(record, revision)| (Cow::Owned(record), revision))
+    }
+
+    fn record_named(&self, kind: RecordKind, name: &str) -> Option<RecordKey> {
+        let mut found = None;
+        self.each_record(&mut |key, record| {
+            if key.kind() == kind && record.unique_name() == Some(name) {
+                found = Some(key);
+            }
+        });
+        found
+    }
+
+    fn has_users(&self, group: GroupId) -> bool {
+        let mut found = false;
+        self.each_record(&mut |_, record| {
+            if let Record::User(user) = record {
+                found |= user.group == group || user.groups.contains(&group);
+            }
+        });
+        found
+    }
+
+    fn counted(&self, of: QuotaOf) -> Usage {
+        let of = match of {
+            QuotaOf::User(user) => UsageOf::User(user),
+            QuotaOf::Group(group) => UsageOf::Group(group),
+        };
+        let counted = counted(self, of);
+        let mut sum = counted.usage;
+        sum.add(&counted.reserved);
+        sum
+    }
+
+    fn has_deletion(&self, se: SeNumber, id: DeletionId) -> Result<bool, Misfit> {
+        Ok(self.row(&Key::Deletion { se, id }).is_some())
+    }
+
+    fn is_se_in_use(&self, se: SeNumber) -> bool {
+        let counted = counted(self, UsageOf::Se(se));
+        counted.replicas > 0 || counted.deletions.files > 0 || counted.reservations > 0
+    }
+}
 
 impl Working<'_> {
     pub(crate) fn put(&mut self, key: Key, row: Option<Row>) {
@@ -365,49 +378,68 @@ impl Working<'_> {
         self.put(key, row);
     }
 
-    fn se_record(&self, se: SeNumber) -> Option<Se> {
-        match self.record(RecordKey::Se(se)) {
-            Some((Record::Se(se), _)) => Some(se),
-            _ => None,
-        }
-    }
-}
-
-impl rules::State for Working<'_> {
-    fn set_next_directory(&mut self, number: u64) {
-        let totals = Totals { next_directory: number, ..totals(self) };
-        self.put(Key::Totals, Some(Row::Totals(totals)));
-    }
-
     fn put_entry(&mut self, entry: Entry) {
         self.put(Key::Place(entry.id()), Some(Row::Place(Where::At(entry.at.clone()))));
         self.put(Key::Entry(entry.at.clone()), Some(Row::Entry(entry)));
     }
+}
 
-    fn take_entry(&mut self, at: &At) -> Option<Entry> {
-        let entry = entry_at(self, at)?;
-        self.put(Key::Place(entry.id()), None);
-        self.put(Key::Entry(at.clone()), None);
-        Some(entry)
+impl rules::State for Working<'_> {
+    fn insert(&mut self, entry: &Entry, _encoded: Option<&[u8]>) -> Result<(), Misfit> {
+        if entry_at(self, &entry.at).is_some() {
+            let at = &entry.at;
+            return Err(Misfit::new(format!("{:?} is taken in directory {}", at.name, at.parent.0)));
+        }
+        if let Some(directory) = entry.directory() {
+            let totals = Totals { next_directory: directory.0 + 1, ..totals(self) };
+            self.put(Key::Totals, Some(Row::Totals(totals)));
+        }
+        self.put_entry(entry.clone());
+        Ok(())
     }
 
-    fn put_trashed(&mut self, trash: TrashId, item: Trashed) {
-        self.put(Key::Place(item.entry.id()), Some(Row::Place(Where::Trash(trash))));
+    fn replace(&mut self, _old: &Entry, new: Entry) -> Result<(), Misfit> {
+        self.put_entry(new);
+        Ok(())
+    }
+
+    fn relocate(&mut self, old: &Entry, new: Entry) -> Result<(), Misfit> {
+        self.put(Key::Entry(old.at.clone()), None);
+        self.put_entry(new);
+        Ok(())
+    }
+
+    fn put_trashed(&mut self, trash: TrashId, old: &Entry, item: Trashed) -> Result<(), Misfit> {
+        self.put(Key::Entry(old.at.clone()), None);
+        self.put(Key::Place(old.id()), Some(Row::Place(Where::Trash(trash))));
         self.put(Key::Trash(trash), Some(Row::Trash(item)));
+        Ok(())
     }
 
-    fn take_trashed(&mut self, trash: TrashId) -> Option<Trashed> {
-        let item = item(self, trash)?;
+    fn restore(&mut self, trash: TrashId, _item: &Trashed, new: Entry) -> Result<(), Misfit> {
+        self.put(Key::Trash(trash), None);
+        self.put_entry(new);
+        Ok(())
+    }
+
+    fn purge_trashed(&mut self, trash: TrashId, item: &Trashed) -> Result<(), Misfit> {
         self.put(Key::Place(item.entry.id()), None);
         self.put(Key::Trash(trash), None);
-        Some(item)
+        Ok(())
     }
 
-    fn begin_members(&mut self, _collection: Guid) {
-        // Nothing to do: the members of a GUID are removed when its last collection is purged.
+    fn purge(&mut self, entry: &Entry) -> Result<(), Misfit> {
+        self.put(Key::Place(entry.id()), None);
+        self.put(Key::Entry(entry.at.clone()), None);
+        Ok(())
     }
 
-    fn forget_members(&mut self, collection: Guid) {
+    fn set_member(&mut self, collection: Guid, guid: Guid, is: bool) -> Result<(), Misfit> {
+        self.put(Key::Member { collection, guid }, is.then_some(Row::There));
+        Ok(())
+    }
+
+    fn forget_members(&mut self, collection: Guid) -> Result<(), Misfit> {
         let bounds = member_bounds(collection);
         let range = (Bound::Included(bounds.0), Bound::Included(bounds.1));
         let in_group = self.view.group.into_iter().flat_map(|group| group.range(range.clone()));
@@ -420,25 +452,25 @@ impl rules::State for Working<'_> {
             self.own.insert(key, None);
         }
         self.own.insert(Key::Members(collection), None);
+        Ok(())
     }
 
-    fn set_member(&mut self, collection: Guid, guid: Guid, is: bool) {
-        self.put(Key::Member { collection, guid }, is.then_some(Row::There));
+    fn set_reservation(&mut self, guid: Guid, after: Option<Reservation>) -> Result<(), Misfit> {
+        self.put(Key::Reservation(guid), after.map(Row::Reservation));
+        Ok(())
     }
 
-    fn put_reservation(&mut self, reservation: Reservation) {
-        self.put(Key::Reservation(reservation.guid), Some(Row::Reservation(reservation)));
+    fn put_record(&mut self, record: Record, revision: Revision) -> Result<(), Misfit> {
+        self.put(Key::Record(record.key()), Some(Row::Record { record, revision }));
+        Ok(())
     }
 
-    fn drop_reservation(&mut self, guid: Guid) {
-        self.put(Key::Reservation(guid), None);
-    }
-
-    fn put_record(&mut self, key: RecordKey, record: Option<Record>, revision: Revision) {
+    fn drop_record(&mut self, key: RecordKey) -> Result<(), Misfit> {
         // Dropping a missing record changes no row.
-        if record.is_some() || self.record(key).is_some() {
-            self.put(Key::Record(key), record.map(|record| Row::Record { record, revision }));
+        if record(self, key).is_some() {
+            self.put(Key::Record(key), None);
         }
+        Ok(())
     }
 
     fn tokens_of(&self, user: UserId) -> Vec<RecordKey> {
@@ -451,27 +483,35 @@ impl rules::State for Working<'_> {
         tokens
     }
 
-    fn put_deletion(&mut self, se: SeNumber, deletion: Deletion) {
+    fn put_deletion(&mut self, se: SeNumber, deletion: Deletion) -> Result<(), Misfit> {
         if let Some(copy) = copy_of(&deletion) {
             self.change_copies(se, copy, |ids| ids.push(deletion.id));
         }
         self.put(Key::Deletion { se, id: deletion.id }, Some(Row::Deletion(deletion)));
+        Ok(())
     }
 
-    fn take_deletion(&mut self, se: SeNumber, id: DeletionId) -> Option<Deletion> {
-        let deletion = self.deletion(se, id)?;
-        if let Some(copy) = copy_of(&deletion) {
+    fn take_deletion(&mut self, se: SeNumber, id: DeletionId) -> Result<(), Misfit> {
+        let row = self.row(&Key::Deletion { se, id });
+        let Some(Row::Deletion(deletion)) = row.as_deref() else {
+            return Err(Misfit::new(format!("{id:?} is not in the queue")));
+        };
+        if let Some(copy) = copy_of(deletion) {
             self.change_copies(se, copy, |ids| ids.retain(|other| *other != id));
         }
         self.put(Key::Deletion { se, id }, None);
-        Some(deletion)
+        Ok(())
     }
 
-    fn deletions_of(&self, se: SeNumber, pfn: &str) -> Vec<DeletionId> {
+    fn deletions_of(&self, se: SeNumber, guid: Guid, location: &Location) -> Result<Vec<DeletionId>, Misfit> {
         // Two copies can be at this PFN: an explicit one, and the derived one of the file with this
         // storage path.
-        let mut copies = vec![explicit_copy(pfn)];
-        let prefix = self.se_record(se).map(|se| se.prefix.as_str().to_owned()).unwrap_or_default();
+        let pfn = rules::pfn(self, se, guid, location);
+        let mut copies = vec![explicit_copy(&pfn)];
+        let prefix = match record(self, RecordKey::Se(se)) {
+            Some((Record::Se(se), _)) => se.prefix.as_str().to_owned(),
+            _ => String::new(),
+        };
         if let Some(guid) = pfn.strip_prefix(prefix.as_str()).and_then(Guid::of_storage_path) {
             copies.push(derived_copy(guid));
         }
@@ -481,10 +521,14 @@ impl rules::State for Working<'_> {
                 found.extend(ids);
             }
         }
-        found
+        Ok(found)
     }
 
-    fn deletions_on(&self, se: SeNumber) -> Vec<Deletion> {
-        self.queue(se)
+    fn each_deletion(
+        &self,
+        se: SeNumber,
+        each: impl FnMut(Deletion) -> Result<(), Misfit>,
+    ) -> Result<(), Misfit> {
+        self.queue(se).into_iter().try_for_each(each)
     }
 }

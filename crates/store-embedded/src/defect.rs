@@ -4,6 +4,7 @@ use std::fmt;
 
 use exacat_model::codec::DecodeError;
 use exacat_model::{Error, ErrorKind};
+use exacat_store::rules::Misfit;
 
 /// Reasons why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +38,12 @@ impl fmt::Display for Defect {
 impl From<DecodeError> for Defect {
     fn from(error: DecodeError) -> Self {
         Defect::Contradiction(format!("a row is damaged: {error}"))
+    }
+}
+
+impl From<Misfit> for Defect {
+    fn from(misfit: Misfit) -> Self {
+        Defect::Contradiction(misfit.0)
     }
 }
 

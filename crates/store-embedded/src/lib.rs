@@ -3,7 +3,7 @@
 //! **The log is the truth; everything else is a view of it.** One thread (`writer`) does three
 //! things with a request:
 //!
-//! - It *decides* the request against the state (`decide`).
+//! - It *decides* the request against the state by the rules of the contract ([`exacat_store::rules`]).
 //! - It *applies* the effects to the state (`state::apply`).
 //! - It appends the effects to the log (`record`, `segment`, `log`).
 //!
@@ -52,7 +52,6 @@ mod checked_text;
 mod command;
 mod committer;
 mod compactor;
-mod decide;
 mod decode;
 mod defect;
 pub mod disk;

@@ -3,12 +3,12 @@
 //! store only checks that each follows the one before, and fits the state.
 
 use exacat_model::{Change, Error, ErrorKind, Fingerprint, Result};
+use exacat_store::rules::Stamp;
 
 use crate::command::Command;
 use crate::defect::Defect;
 use crate::record::{Head, RecordWriter, encode_effect};
 use crate::settings::{COMMIT_GROUP_BYTES_MAX, RECORD_SPLIT_BYTES};
-use crate::state::Stamp;
 use crate::store::EmbeddedStore;
 use crate::writer::Writer;
 

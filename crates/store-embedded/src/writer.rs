@@ -16,6 +16,7 @@ use std::sync::atomic::Ordering;
 
 use exacat_model::limits::BATCH_MUTATIONS_MAX;
 use exacat_model::{Effect, Error, ErrorKind, Fingerprint, Mutation, OperationId, Revision, TimeMs, UserId};
+use exacat_store::rules::{self, Context, Declined, Stamp};
 use exacat_store::{ApplyError, Clock, Judged, Outcome, Refusal, Request};
 use parking_lot::RwLockWriteGuard;
 use tokio::sync::{mpsc, oneshot};
@@ -24,7 +25,6 @@ use crate::archive::Archivist;
 use crate::command::{Answered, Command, Weighed};
 use crate::committer::{CommitGroup, Committer, Waiting};
 use crate::compactor::{Compactor, Pending};
-use crate::decide::{Context, Declined, bytes_at_most, decide, judged_the_same};
 use crate::defect::Defect;
 use crate::log::Log;
 use crate::older::{self, OlderRecords};
@@ -35,7 +35,7 @@ use crate::settings::{
     MUTATIONS_PER_LOCK, RECORD_SPLIT_BYTES, RESERVE_BYTES_MAX,
 };
 use crate::shared::Shared;
-use crate::state::{Operations, Stamp, State};
+use crate::state::{Operations, State};
 
 /// State of the writer thread.
 pub(crate) struct Writer {
@@ -318,7 +318,12 @@ impl Writer {
             })
             .collect();
         let state = self.shared.state.read();
-        judged_the_same(&state, judged, mutations, &own).map_err(|defect| defect.to_string())
+        // Most requests end at this one comparison.
+        if state.rights_changed() <= judged.since {
+            return Ok(true);
+        }
+        let same = rules::judged_the_same(&*state, judged, mutations, |revision| own.contains(&revision));
+        same.map_err(|defect| defect.to_string())
     }
 
     /// Reads the pages that deciding will need, so that no disk access happens under the write
@@ -409,9 +414,9 @@ impl Writer {
         mutations.chunks(MUTATIONS_PER_LOCK).try_for_each(|soon| self.rehearse(soon))?;
         let (needed, rows) = {
             let state = self.shared.state.read();
-            let mut named = 0;
+            let (look, mut named) = (state.look(), 0);
             for mutation in mutations {
-                named += bytes_at_most(&state, mutation).map_err(|defect| defect.to_string())?;
+                named += look.bytes_at_most(mutation).map_err(|defect| defect.to_string())?;
             }
             // A record may have the bytes of the request twice, because a value can return as a
             // before. The entries that the mutations name come on top.
@@ -616,7 +621,7 @@ fn step(
                     continue;
                 }
                 let context = Context { revision: Revision(state.revision.0 + 1), time: work.time };
-                match decide(state, context, mutation) {
+                match rules::decide(state, context, mutation) {
                     Ok(effect) => (u32::try_from(position).unwrap_or(u32::MAX), effect),
                     Err(Declined::Unchanged) => {
                         work.outcomes.push(Outcome::Unchanged);
@@ -626,8 +631,8 @@ fn step(
                         work.outcomes.push(Outcome::Refused(refusal));
                         continue;
                     }
-                    Err(Declined::Defect(Defect::Unreadable(error))) => return Err(Halt::Undecided(error)),
-                    Err(Declined::Defect(defect)) => return Err(Halt::Defect(defect)),
+                    Err(Declined::Failed(Defect::Unreadable(error))) => return Err(Halt::Undecided(error)),
+                    Err(Declined::Failed(defect)) => return Err(Halt::Defect(defect)),
                 }
             }
         };

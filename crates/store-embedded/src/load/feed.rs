@@ -17,6 +17,7 @@ use exacat_model::limits::DEPTH_MAX;
 use exacat_model::{
     DirId, Error, ErrorKind, Fingerprint, GroupId, OperationId, QuotaOf, RecordKind, Result, SeNumber, UserId,
 };
+use exacat_store::rules::would_exceed;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use super::row::Placed;
@@ -24,7 +25,6 @@ use super::sorter::Sorted;
 use super::twice::Repeated;
 use super::{LoadWork, Loader, Piece, Taken, Total};
 use crate::compactor::RunLoad;
-use crate::decide::would_exceed;
 use crate::defect::Defect;
 use crate::file_error::cannot_write;
 use crate::random::random_u64;

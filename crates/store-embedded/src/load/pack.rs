@@ -2,10 +2,10 @@
 
 use exacat_model::codec::Encode;
 use exacat_model::{Body, Entry, GroupId, Guid, NewBody, NewEntry, Revision, TimeMs, Usage, UserId};
+use exacat_store::rules::check_well_formed;
 
 use super::row::{CREATED_GIVEN, HEAD_BYTES, MODIFIED_GIVEN, SIZE_KNOWN};
 use super::sorter::Rows;
-use crate::decide::check_well_formed;
 use crate::page::RowRoom;
 
 /// Facts about a packed file for the totals of a load.

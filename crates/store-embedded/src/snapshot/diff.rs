@@ -156,7 +156,7 @@ fn placed(state: &State, entry: Entry) -> EntryAt {
 /// Returns the place of this entry in a state's tree; none if it is not there.
 fn elsewhere(state: &State, id: EntryId) -> std::result::Result<Option<EntryAt>, Defect> {
     let look = state.look();
-    let found = look.find_id(id)?.filter(|found| look.is_in_tree(found));
+    let found = look.find_id(id)?.filter(|found| exacat_store::rules::View::is_in_tree(look.state, found));
     Ok(found.map(|found| placed(state, found.entry)))
 }
 

@@ -8,6 +8,18 @@ use exacat_store::Account;
 
 use crate::defect::Defect;
 
+/// The empty usage.
+pub(super) const NOTHING: Usage = Usage {
+    directories: 0,
+    files: 0,
+    members: 0,
+    others: 0,
+    replicas: 0,
+    bytes: 0,
+    member_bytes: 0,
+    replica_bytes: 0,
+};
+
 /// Adds `plus` and subtracts `minus`; fails if a counter would go below zero.
 pub(crate) fn change(usage: &mut Usage, plus: &Usage, minus: &Usage) -> Result<(), Defect> {
     usage.add(plus);

@@ -1,4 +1,5 @@
-//! Applies a change: a pure function of state and change, without any decision.
+//! Applies a change: a pure function of state and change, without any decision. The rules say what
+//! changes ([`rules::perform`]), and this file has the counters and rows that follow.
 //!
 //! A change that does not fit the state is a [`Defect`]: it was not decided on this state. The
 //! state may then be half changed, and the caller must give it up.
@@ -7,41 +8,17 @@ use std::sync::atomic::Ordering;
 
 use exacat_model::codec::Encode;
 use exacat_model::{
-    At, Body, Change, Deletion, DeletionId, DirId, Effect, Entry, FieldChange, File, Guid, Lfn, PurgeTarget,
-    QuotaOf, Record, RecordKey, Replica, Reservation, Revision, SeNumber, Tag, TimeMs, TrashId, Usage,
-    UserId,
+    At, Body, Change, Deletion, DeletionId, DirId, Effect, Entry, Guid, Location, Record, RecordKey,
+    RecordKind, Replica, Reservation, Revision, SeNumber, TrashId, Usage, UserId,
 };
-use exacat_store::{Trace, rules};
+use exacat_store::Trace;
+use exacat_store::rules::{self, Stamp};
 
-use super::accounts::change;
-use super::{Above, Directory, Item, State};
+use super::accounts::{NOTHING, change};
+use super::{Above, Directory, Item, State, deletion_of};
 use crate::defect::Defect;
 use crate::keyspace;
 use crate::page::{Row, Trashed};
-
-/// Facts about a change, beside its effect, on which the state depends.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Stamp {
-    pub revision: Revision,
-    pub time: TimeMs,
-    pub who: UserId,
-}
-
-/// The empty usage.
-pub(super) const NOTHING: Usage = Usage {
-    directories: 0,
-    files: 0,
-    members: 0,
-    others: 0,
-    replicas: 0,
-    bytes: 0,
-    member_bytes: 0,
-    replica_bytes: 0,
-};
-
-fn nothing_at(at: &At) -> Defect {
-    Defect::new(format!("nothing is called {:?} in directory {}", at.name, at.parent.0))
-}
 
 impl State {
     /// Applies a change of the history.
@@ -64,59 +41,7 @@ impl State {
         if stamp.time < self.time {
             return Err(Defect::new(format!("change {} is before the one before it", stamp.revision.0)));
         }
-        match effect {
-            // The effect's bytes are its number, then the entry, and nothing else.
-            Effect::Created { entry } => self.create(entry, encoded.and_then(|bytes| bytes.get(1..)))?,
-            Effect::Updated { at, fields, .. } => self.update(stamp, at, fields)?,
-            Effect::Moved { from, to, .. } => self.relocate(stamp, from, to)?,
-            Effect::Removed { at, lfn, .. } => self.remove(stamp, at, lfn)?,
-            Effect::Restored { trash, to, .. } => self.restore(stamp, *trash, to)?,
-            Effect::Purged { target, .. } => self.purge(stamp, target)?,
-            Effect::Reserved { reservation, before } => {
-                self.set_reservation(reservation.guid, Some((**reservation).clone()))?;
-                for pending in &reservation.pending {
-                    self.take_off_queue(pending.se, reservation.guid, &pending.location)?;
-                }
-                if let Some(before) = before {
-                    self.give_up(stamp, before, None)?;
-                }
-            }
-            Effect::Committed { guid, created, replica, checksums, at, .. } => match created {
-                Some(entry) => {
-                    self.create(entry, None).and_then(|()| self.commit_reservation(*guid, replica.se))?
-                }
-                None => {
-                    let old = self.standing(at)?;
-                    let mut new = old.clone();
-                    let file = file_of(&mut new)?;
-                    put_replica(file, replica.se, Some(replica.clone()));
-                    for checksum in checksums.iter() {
-                        file.checksums.add(*checksum).map_err(|error| Defect::new(error.message))?;
-                    }
-                    new.revision = stamp.revision;
-                    self.swap_entry(&old, &new)?;
-                    self.wanted(*guid, replica)?;
-                    self.commit_reservation(*guid, replica.se)?;
-                }
-            },
-            Effect::Released { reservation, se } => self.release(stamp, reservation, *se)?,
-            Effect::Dequeued { se, done } => {
-                for id in done {
-                    self.take_deletion(*se, *id)?;
-                }
-            }
-            Effect::Recorded { key, before, after } => match after {
-                Some(record) => {
-                    self.set_record((**record).clone(), stamp.revision)?;
-                    if let (Some(Record::Se(before)), Record::Se(after)) = (before.as_deref(), &**record)
-                        && before.prefix != after.prefix
-                    {
-                        self.prefix_changed(after.number)?;
-                    }
-                }
-                None => self.drop_record(*key)?,
-            },
-        }
+        rules::perform(self, stamp, effect, encoded)?;
         if rules::changes_credentials(effect) {
             self.rights = stamp.revision;
             self.credentials.fetch_add(1, Ordering::Release);
@@ -129,150 +54,10 @@ impl State {
         Ok(())
     }
 
-    // ---- entries ----
+    // ---- the trash ----
 
-    fn create(&mut self, entry: &Entry, encoded: Option<&[u8]>) -> Result<(), Defect> {
-        if let Body::Directory(id) = &entry.body {
-            if id.0 != self.next_directory {
-                return Err(Defect::new(format!("directory {} is not the next one", id.0)));
-            }
-            self.next_directory += 1;
-        }
-        if let Body::Collection { members, .. } = &entry.body
-            && *members != 0
-        {
-            return Err(Defect::new("a new collection has members"));
-        }
-        self.insert_entry(entry, None, encoded)?;
-        match entry.file() {
-            Some(file) => file.replicas.iter().try_for_each(|replica| self.wanted(file.guid, replica)),
-            None => Ok(()),
-        }
-    }
-
-    fn update(&mut self, stamp: Stamp, at: &At, fields: &[FieldChange]) -> Result<(), Defect> {
-        let old = self.standing(at)?;
-        let mut new = old.clone();
-        let mut gone = Vec::new();
-        for field in fields {
-            gone.extend(self.update_field(stamp, &mut new, field)?);
-        }
-        new.revision = stamp.revision;
-        self.swap_entry(&old, &new)?;
-        for field in fields {
-            if let (FieldChange::Replica { after: Some(replica), .. }, Some(guid)) = (field, new.guid()) {
-                self.wanted(guid, replica)?;
-            }
-        }
-        gone.into_iter().try_for_each(|(se, deletion)| self.queue_deletion(se, deletion))
-    }
-
-    /// Changes a field; returns the deletion to be queued.
-    fn update_field(
-        &mut self,
-        stamp: Stamp,
-        entry: &mut Entry,
-        field: &FieldChange,
-    ) -> Result<Option<(SeNumber, Deletion)>, Defect> {
-        match field {
-            FieldChange::Owner { after, .. } => entry.owner = *after,
-            FieldChange::Group { after, .. } => entry.group = *after,
-            FieldChange::Mode { after, .. } => entry.mode = *after,
-            FieldChange::Modified { after, .. } => entry.modified = *after,
-            FieldChange::Expires { after, .. } => entry.expires = *after,
-            FieldChange::Job { after, .. } => file_of(entry)?.job = *after,
-            FieldChange::Size { after } => file_of(entry)?.size = Some(*after),
-            FieldChange::Checksum { after } => {
-                file_of(entry)?.checksums.add(*after).map_err(|error| Defect::new(error.message))?;
-            }
-            FieldChange::Replica { before, after, deletion } => {
-                let file = file_of(entry)?;
-                let Some(se) = after.as_ref().or(before.as_ref()).map(|replica| replica.se) else {
-                    return Err(Defect::new("a replica changed from none to none"));
-                };
-                put_replica(file, se, after.clone());
-                if let (Some(id), Some(gone)) = (deletion, before) {
-                    let (guid, size) = (file.guid, file.size);
-                    let location = gone.location.clone();
-                    return Ok(Some((se, Deletion { id: *id, guid, size, location, queued: stamp.time })));
-                }
-            }
-            FieldChange::Tag { key, after, .. } => {
-                match entry.tags.binary_search_by(|tag| tag.key.cmp(key)) {
-                    Ok(index) => match after {
-                        Some(value) => entry.tags[index].value = value.clone(),
-                        None => drop(entry.tags.remove(index)),
-                    },
-                    Err(index) => {
-                        if let Some(value) = after {
-                            entry.tags.insert(index, Tag { key: key.clone(), value: value.clone() });
-                        }
-                    }
-                }
-            }
-            FieldChange::Member { guid, added } => {
-                let Body::Collection { guid: collection, members } = &mut entry.body else {
-                    return Err(Defect::new("a member of what is no collection changed"));
-                };
-                self.set_member(*collection, *guid, *added)?;
-                *members = if *added { *members + 1 } else { members.saturating_sub(1) };
-            }
-        }
-        Ok(None)
-    }
-
-    fn relocate(&mut self, stamp: Stamp, from: &At, to: &At) -> Result<(), Defect> {
-        let old = self.standing(from)?;
-        if let Some(id) = old.directory()
-            && self.way_up(to.parent).any(|(above, _)| above == id)
-        {
-            return Err(Defect::new(format!("directory {} would move below itself", id.0)));
-        }
-        self.check_free(to)?;
-        let new = Entry { at: to.clone(), revision: stamp.revision, ..old.clone() };
-        let usage = self.usage_with_below(&old)?;
-        self.change_up(from.parent, &NOTHING, &usage)?;
-        if let Some(file) = old.file() {
-            self.move_replicas(&file.replicas, Some(from.parent), Some(to.parent))?;
-        }
-        self.put_gone(from)?;
-        self.put_entry(&new)?;
-        if let Some(id) = old.directory() {
-            self.directories.relocate(id, Above::Directory(to.parent), to.name.as_str(), stamp.revision)?;
-        }
-        self.add_up(to.parent, &usage)?;
-        self.digest.take(Item::Entry, &old);
-        self.digest.add(Item::Entry, &new);
-        Ok(())
-    }
-
-    fn remove(&mut self, stamp: Stamp, at: &At, lfn: &Lfn) -> Result<(), Defect> {
-        let old = self.standing(at)?;
-        if old.directory() == Some(DirId::ROOT) {
-            return Err(Defect::new("the root cannot be removed"));
-        }
-        let new = Entry { revision: stamp.revision, ..old.clone() };
-        let id = TrashId(stamp.revision);
-        let usage = self.usage_with_below(&old)?;
-        self.change_up(at.parent, &NOTHING, &usage)?;
-        if let Some(file) = old.file() {
-            self.move_replicas(&file.replicas, Some(at.parent), None)?;
-        }
-        if let Some(expires) = old.expires {
-            self.drop_side(keyspace::EXPIRY, &keyspace::expiry_key(expires, old.id()))?;
-        }
-        self.put_gone(at)?;
-        if let Some(directory) = old.directory() {
-            self.directories.relocate(directory, Above::Trash(id), at.name.as_str(), stamp.revision)?;
-        }
-        self.digest.take(Item::Entry, &old);
-        self.digest.add(Item::Entry, &new);
-        let item = Trashed { at: at.clone(), lfn: lfn.clone(), removed_by: stamp.who, removed: stamp.time };
-        self.put_trashed(id, &new, &item)
-    }
-
-    /// Stores an item of the trash; its entry is counted already.
-    fn put_trashed(&mut self, id: TrashId, entry: &Entry, item: &Trashed) -> Result<(), Defect> {
+    /// Puts the row of an item of the trash; its entry is counted already.
+    fn insert_trashed(&mut self, id: TrashId, entry: &Entry, item: &Trashed) -> Result<(), Defect> {
         self.digest.add(Item::Trashed, &(id, (item.lfn.clone(), (item.removed_by, item.removed))));
         self.trash_items += 1;
         let key = keyspace::trash_key(id);
@@ -280,117 +65,34 @@ impl State {
         table.put(&room.trashed(entry, &key, item))
     }
 
-    /// Removes an item of the trash; returns its entry.
-    fn forget_trashed(&mut self, id: TrashId) -> Result<Entry, Defect> {
-        let missing = || Defect::new(format!("there is no trash item {}", id.0.0));
-        let (entry, item) = self.look().trashed(id)?.ok_or_else(missing)?;
-        self.digest.take(Item::Trashed, &(id, (item.lfn, (item.removed_by, item.removed))));
+    /// Removes the row of an item of the trash.
+    fn forget_trashed(&mut self, id: TrashId, item: &rules::Trashed) -> Result<(), Defect> {
+        self.digest.take(Item::Trashed, &(id, (item.lfn.clone(), (item.removed_by, item.removed))));
         self.trash_items -= 1;
-        self.drop_side(keyspace::TRASH, &keyspace::trash_key(id))?;
-        Ok(entry)
+        self.drop_side(keyspace::TRASH, &keyspace::trash_key(id))
     }
 
-    fn restore(&mut self, stamp: Stamp, trash: TrashId, to: &At) -> Result<(), Defect> {
-        self.check_free(to)?;
-        let old = self.forget_trashed(trash)?;
-        let new = Entry { at: to.clone(), revision: stamp.revision, ..old.clone() };
-        self.put_entry(&new)?;
-        if let Some(id) = old.directory() {
-            self.directories.relocate(id, Above::Directory(to.parent), to.name.as_str(), stamp.revision)?;
-        }
-        let usage = self.usage_with_below(&new)?;
-        self.add_up(to.parent, &usage)?;
-        if let Some(file) = new.file() {
-            self.move_replicas(&file.replicas, None, Some(to.parent))?;
-        }
-        if let Some(expires) = new.expires {
-            self.put_side(keyspace::EXPIRY, &keyspace::expiry_key(expires, new.id()), &[])?;
-        }
-        self.digest.take(Item::Entry, &old);
-        self.digest.add(Item::Entry, &new);
-        Ok(())
-    }
-
-    fn purge(&mut self, stamp: Stamp, target: &PurgeTarget) -> Result<(), Defect> {
-        let (entry, trashed) = match target {
-            PurgeTarget::Item(trash) => (self.forget_trashed(*trash)?, true),
-            PurgeTarget::Below { at, .. } => (self.standing(at)?, false),
-        };
-        if let Some(id) = entry.directory()
-            && (id == DirId::ROOT || !self.is_empty_directory(id))
-        {
-            return Err(Defect::new(format!("directory {} cannot be purged", id.0)));
-        }
-        let usage = Usage::of(&entry);
-        if !trashed {
-            self.put_gone(&entry.at)?;
-            self.change_up(entry.at.parent, &NOTHING, &usage)?;
-            if let Some(expires) = entry.expires {
-                self.drop_side(keyspace::EXPIRY, &keyspace::expiry_key(expires, entry.id()))?;
-            }
-        }
+    /// Removes an entry whose row is gone already. `parent` is its directory; none for an item of
+    /// the trash.
+    fn forget_entry(&mut self, entry: &Entry, parent: Option<DirId>) -> Result<(), Defect> {
+        let (revision, usage) = (self.now(), Usage::of(entry));
         self.accounts.use_by(entry.owner, entry.group, &NOTHING, &usage)?;
-        match &entry.body {
-            Body::Directory(id) => self.directories.remove(*id, stamp.revision)?,
-            Body::File(file) => {
-                let place = if trashed { None } else { Some(entry.at.parent) };
-                self.place_replicas(&file.replicas, file.size, place, false)?;
-            }
-            Body::Collection { guid, .. } => self.forget_members(*guid)?,
-            Body::Link { .. } => {}
+        if let Some(id) = entry.directory() {
+            self.directories.remove(id, revision)?;
+        }
+        if let Some(file) = entry.file() {
+            self.place_replicas(&file.replicas, file.size, parent, false)?;
+            file.replicas.iter().for_each(|replica| self.accounts.forget_if_unused(replica.se));
         }
         if let Some(guid) = entry.guid() {
-            self.table.put(&Row::purged(&guid, stamp.revision))?;
+            self.table.put(&Row::purged(&guid, revision))?;
         }
         self.entries -= 1;
-        self.digest.take(Item::Entry, &entry);
-        let Some(file) = entry.file() else { return Ok(()) };
-        let gone = file.replicas.iter().filter(|replica| replica.takes_space());
-        for (index, replica) in (0u32..).zip(gone) {
-            let id = DeletionId { revision: stamp.revision, index };
-            let (guid, size, location) = (file.guid, file.size, replica.location.clone());
-            self.queue_deletion(replica.se, Deletion { id, guid, size, location, queued: stamp.time })?;
-        }
-        file.replicas.iter().for_each(|replica| self.accounts.forget_if_unused(replica.se));
+        self.digest.take(Item::Entry, entry);
         Ok(())
     }
 
     // ---- upload reservations ----
-
-    fn commit_reservation(&mut self, guid: Guid, se: SeNumber) -> Result<(), Defect> {
-        let mut reservation = self
-            .reservation(guid)
-            .cloned()
-            .ok_or_else(|| Defect::new(format!("there is no reservation of {guid}")))?;
-        reservation.pending.retain(|replica| replica.se != se);
-        reservation.exists = true;
-        let left = if reservation.pending.is_empty() { None } else { Some(reservation) };
-        self.set_reservation(guid, left)
-    }
-
-    fn release(
-        &mut self,
-        stamp: Stamp,
-        reservation: &Reservation,
-        se: Option<SeNumber>,
-    ) -> Result<(), Defect> {
-        let mut left = reservation.clone();
-        left.pending.retain(|replica| se.is_some_and(|se| replica.se != se));
-        let left = if left.pending.is_empty() { None } else { Some(left) };
-        self.set_reservation(reservation.guid, left)?;
-        self.give_up(stamp, reservation, se)
-    }
-
-    /// Queues the pending replicas of an upload reservation for deletion, on one SE or on all.
-    fn give_up(&mut self, stamp: Stamp, was: &Reservation, se: Option<SeNumber>) -> Result<(), Defect> {
-        let gone = was.pending.iter().filter(|replica| se.is_none_or(|se| replica.se == se));
-        for (index, replica) in (0u32..).zip(gone) {
-            let id = DeletionId { revision: stamp.revision, index };
-            let (guid, size, location) = (was.guid, Some(was.size), replica.location.clone());
-            self.queue_deletion(replica.se, Deletion { id, guid, size, location, queued: stamp.time })?;
-        }
-        Ok(())
-    }
 
     /// Replaces the GUID's upload reservation by another, or by none.
     pub(crate) fn set_reservation(&mut self, guid: Guid, after: Option<Reservation>) -> Result<(), Defect> {
@@ -454,15 +156,6 @@ impl State {
         self.drop_side(keyspace::MEMBERS, &key)
     }
 
-    fn forget_members(&mut self, collection: Guid) -> Result<(), Defect> {
-        let mut members = Vec::new();
-        self.look().scan(keyspace::MEMBERS, &collection.0, None, |row| {
-            members.extend(keyspace::member(row.name).map(|(_, member)| member));
-            Ok(true)
-        })?;
-        members.into_iter().try_for_each(|member| self.set_member(collection, member, false))
-    }
-
     pub(crate) fn set_record(&mut self, record: Record, revision: Revision) -> Result<(), Defect> {
         let key = record.key();
         self.forget_record(key)?;
@@ -487,42 +180,11 @@ impl State {
         Ok(())
     }
 
-    /// Drops a record, and those that depend on it.
-    fn drop_record(&mut self, key: RecordKey) -> Result<(), Defect> {
-        self.forget_record(key)?;
-        match key {
-            RecordKey::User(user) => {
-                let of_user = |record: &Record| match record {
-                    Record::Token(token) if token.user == user => Some(record.key()),
-                    _ => None,
-                };
-                let tokens: Vec<RecordKey> =
-                    self.records.values().filter_map(|(record, _)| of_user(record)).collect();
-                tokens.into_iter().try_for_each(|token| self.forget_record(token))?;
-                self.forget_record(RecordKey::Quota(QuotaOf::User(user)))
-            }
-            RecordKey::Group(group) => self.forget_record(RecordKey::Quota(QuotaOf::Group(group))),
-            RecordKey::Se(_) | RecordKey::Quota(_) | RecordKey::Token(_) => Ok(()),
-        }
-    }
-
     // ---- rows ----
 
     /// Returns the revision of the change that is being applied.
     fn now(&self) -> Revision {
         Revision(self.revision.0 + 1)
-    }
-
-    /// Returns the entry at this place.
-    fn standing(&self, at: &At) -> Result<Entry, Defect> {
-        self.look().find(at)?.ok_or_else(|| nothing_at(at))
-    }
-
-    fn check_free(&self, at: &At) -> Result<(), Defect> {
-        match self.look().has(at)? {
-            true => Err(Defect::new(format!("{:?} is taken in directory {}", at.name, at.parent.0))),
-            false => Ok(()),
-        }
     }
 
     fn put_entry(&mut self, entry: &Entry) -> Result<(), Defect> {
@@ -563,8 +225,9 @@ impl State {
     ) -> Result<(), Defect> {
         let id = entry.id();
         if encoded.is_none() {
-            if trashed.is_none() {
-                self.check_free(&entry.at)?;
+            if trashed.is_none() && self.look().has(&entry.at)? {
+                let at = &entry.at;
+                return Err(Defect::new(format!("{:?} is taken in directory {}", at.name, at.parent.0)));
             }
             if entry.guid().map_or(Ok(false), |guid| self.look().has_guid(guid))? {
                 return Err(Defect::new(format!("{id:?} is there already")));
@@ -590,7 +253,7 @@ impl State {
         self.accounts.add_use(entry.owner, entry.group, &usage);
         let is_root = entry.directory() == Some(DirId::ROOT);
         match trashed {
-            Some(item) => self.put_trashed(TrashId(entry.revision), entry, item)?,
+            Some(item) => self.insert_trashed(TrashId(entry.revision), entry, item)?,
             None => self.put_entry(entry)?,
         }
         if !is_root && trashed.is_none() {
@@ -610,50 +273,6 @@ impl State {
             Some(bytes) => self.digest.add_bytes(Item::Entry, bytes),
             None => self.digest.add(Item::Entry, entry),
         }
-        Ok(())
-    }
-
-    /// Replaces `old` by `new`: the same entry at the same place, neither an item of the trash.
-    fn swap_entry(&mut self, old: &Entry, new: &Entry) -> Result<(), Defect> {
-        let (before, after) = (Usage::of(old), Usage::of(new));
-        if (old.owner, old.group) == (new.owner, new.group) {
-            if before != after {
-                self.accounts.use_by(new.owner, new.group, &after, &before)?;
-            }
-        } else {
-            self.accounts.use_by(old.owner, old.group, &NOTHING, &before)?;
-            self.accounts.add_use(new.owner, new.group, &after);
-        }
-        if before != after && old.directory() != Some(DirId::ROOT) {
-            self.change_up(new.at.parent, &after, &before)?;
-        }
-        if let (Some(was), Some(is)) = (old.file(), new.file())
-            && (was.replicas != is.replicas || was.size != is.size)
-        {
-            let place = Some(new.at.parent);
-            self.place_replicas(&is.replicas, is.size, place, true)?;
-            self.place_replicas(&was.replicas, was.size, place, false)?;
-            was.replicas.iter().for_each(|replica| self.accounts.forget_if_unused(replica.se));
-        }
-        if old.expires != new.expires {
-            if let Some(expires) = old.expires {
-                self.drop_side(keyspace::EXPIRY, &keyspace::expiry_key(expires, old.id()))?;
-            }
-            if let Some(expires) = new.expires {
-                self.put_side(keyspace::EXPIRY, &keyspace::expiry_key(expires, new.id()), &[])?;
-            }
-        }
-        if (old.owner, old.group, old.mode) != (new.owner, new.group, new.mode) {
-            self.rights = new.revision;
-            if let Some(id) = new.directory() {
-                let directory = self.directories.get_mut(id)?;
-                (directory.owner, directory.group, directory.mode) = (new.owner, new.group, new.mode);
-                self.directories.shape = new.revision;
-            }
-        }
-        self.put_entry(new)?;
-        self.digest.take(Item::Entry, old);
-        self.digest.add(Item::Entry, new);
         Ok(())
     }
 
@@ -747,18 +366,176 @@ impl State {
     }
 }
 
-fn file_of(entry: &mut Entry) -> Result<&mut File, Defect> {
-    match &mut entry.body {
-        Body::File(file) => Ok(file),
-        _ => Err(Defect::new("a change of a file's field is of what is no file")),
+impl rules::State for State {
+    fn insert(&mut self, entry: &Entry, encoded: Option<&[u8]>) -> Result<(), Defect> {
+        self.next_directory += u64::from(entry.directory().is_some());
+        self.insert_entry(entry, None, encoded)
     }
-}
 
-/// Puts or removes a file's replica on this SE; replicas are in the order of SEs.
-fn put_replica(file: &mut File, se: SeNumber, after: Option<Replica>) {
-    file.replicas.retain(|replica| replica.se != se);
-    if let Some(replica) = after {
-        let index = file.replicas.partition_point(|other| other.se < se);
-        file.replicas.insert(index, replica);
+    fn replace(&mut self, old: &Entry, new: Entry) -> Result<(), Defect> {
+        let (before, after) = (Usage::of(old), Usage::of(&new));
+        if (old.owner, old.group) == (new.owner, new.group) {
+            if before != after {
+                self.accounts.use_by(new.owner, new.group, &after, &before)?;
+            }
+        } else {
+            self.accounts.use_by(old.owner, old.group, &NOTHING, &before)?;
+            self.accounts.add_use(new.owner, new.group, &after);
+        }
+        if before != after && old.directory() != Some(DirId::ROOT) {
+            self.change_up(new.at.parent, &after, &before)?;
+        }
+        if let (Some(was), Some(is)) = (old.file(), new.file())
+            && (was.replicas != is.replicas || was.size != is.size)
+        {
+            let place = Some(new.at.parent);
+            self.place_replicas(&is.replicas, is.size, place, true)?;
+            self.place_replicas(&was.replicas, was.size, place, false)?;
+            was.replicas.iter().for_each(|replica| self.accounts.forget_if_unused(replica.se));
+        }
+        if old.expires != new.expires {
+            if let Some(expires) = old.expires {
+                self.drop_side(keyspace::EXPIRY, &keyspace::expiry_key(expires, old.id()))?;
+            }
+            if let Some(expires) = new.expires {
+                self.put_side(keyspace::EXPIRY, &keyspace::expiry_key(expires, new.id()), &[])?;
+            }
+        }
+        if (old.owner, old.group, old.mode) != (new.owner, new.group, new.mode) {
+            self.rights = new.revision;
+            if let Some(id) = new.directory() {
+                let directory = self.directories.get_mut(id)?;
+                (directory.owner, directory.group, directory.mode) = (new.owner, new.group, new.mode);
+                self.directories.shape = new.revision;
+            }
+        }
+        self.put_entry(&new)?;
+        self.digest.take(Item::Entry, old);
+        self.digest.add(Item::Entry, &new);
+        Ok(())
+    }
+
+    fn relocate(&mut self, old: &Entry, new: Entry) -> Result<(), Defect> {
+        let (from, to) = (&old.at, &new.at);
+        let usage = self.usage_with_below(old)?;
+        self.change_up(from.parent, &NOTHING, &usage)?;
+        if let Some(file) = old.file() {
+            self.move_replicas(&file.replicas, Some(from.parent), Some(to.parent))?;
+        }
+        self.put_gone(from)?;
+        self.put_entry(&new)?;
+        if let Some(id) = old.directory() {
+            self.directories.relocate(id, Above::Directory(to.parent), to.name.as_str(), new.revision)?;
+        }
+        self.add_up(to.parent, &usage)?;
+        self.digest.take(Item::Entry, old);
+        self.digest.add(Item::Entry, &new);
+        Ok(())
+    }
+
+    fn put_trashed(&mut self, trash: TrashId, old: &Entry, item: rules::Trashed) -> Result<(), Defect> {
+        let rules::Trashed { lfn, entry: new, removed_by, removed } = item;
+        let at = &old.at;
+        let usage = self.usage_with_below(old)?;
+        self.change_up(at.parent, &NOTHING, &usage)?;
+        if let Some(file) = old.file() {
+            self.move_replicas(&file.replicas, Some(at.parent), None)?;
+        }
+        if let Some(expires) = old.expires {
+            self.drop_side(keyspace::EXPIRY, &keyspace::expiry_key(expires, old.id()))?;
+        }
+        self.put_gone(at)?;
+        if let Some(directory) = old.directory() {
+            self.directories.relocate(directory, Above::Trash(trash), at.name.as_str(), new.revision)?;
+        }
+        self.digest.take(Item::Entry, old);
+        self.digest.add(Item::Entry, &new);
+        self.insert_trashed(trash, &new, &Trashed { at: at.clone(), lfn, removed_by, removed })
+    }
+
+    fn restore(&mut self, trash: TrashId, item: &rules::Trashed, new: Entry) -> Result<(), Defect> {
+        let (old, to) = (&item.entry, &new.at);
+        self.forget_trashed(trash, item)?;
+        self.put_entry(&new)?;
+        if let Some(id) = old.directory() {
+            self.directories.relocate(id, Above::Directory(to.parent), to.name.as_str(), new.revision)?;
+        }
+        let usage = self.usage_with_below(&new)?;
+        self.add_up(to.parent, &usage)?;
+        if let Some(file) = new.file() {
+            self.move_replicas(&file.replicas, None, Some(to.parent))?;
+        }
+        if let Some(expires) = new.expires {
+            self.put_side(keyspace::EXPIRY, &keyspace::expiry_key(expires, new.id()), &[])?;
+        }
+        self.digest.take(Item::Entry, old);
+        self.digest.add(Item::Entry, &new);
+        Ok(())
+    }
+
+    fn purge_trashed(&mut self, trash: TrashId, item: &rules::Trashed) -> Result<(), Defect> {
+        self.forget_trashed(trash, item)?;
+        self.forget_entry(&item.entry, None)
+    }
+
+    fn purge(&mut self, entry: &Entry) -> Result<(), Defect> {
+        self.put_gone(&entry.at)?;
+        self.change_up(entry.at.parent, &NOTHING, &Usage::of(entry))?;
+        if let Some(expires) = entry.expires {
+            self.drop_side(keyspace::EXPIRY, &keyspace::expiry_key(expires, entry.id()))?;
+        }
+        self.forget_entry(entry, Some(entry.at.parent))
+    }
+
+    fn set_member(&mut self, collection: Guid, guid: Guid, is: bool) -> Result<(), Defect> {
+        self.set_member(collection, guid, is)
+    }
+
+    fn forget_members(&mut self, collection: Guid) -> Result<(), Defect> {
+        let mut members = Vec::new();
+        self.look().scan(keyspace::MEMBERS, &collection.0, None, |row| {
+            members.extend(keyspace::member(row.name).map(|(_, member)| member));
+            Ok(true)
+        })?;
+        members.into_iter().try_for_each(|member| self.set_member(collection, member, false))
+    }
+
+    fn set_reservation(&mut self, guid: Guid, after: Option<Reservation>) -> Result<(), Defect> {
+        self.set_reservation(guid, after)
+    }
+
+    fn put_record(&mut self, record: Record, revision: Revision) -> Result<(), Defect> {
+        self.set_record(record, revision)
+    }
+
+    fn drop_record(&mut self, key: RecordKey) -> Result<(), Defect> {
+        self.forget_record(key)
+    }
+
+    fn tokens_of(&self, user: UserId) -> Vec<RecordKey> {
+        let is_of_user = |record: &&Record| matches!(record, Record::Token(token) if token.user == user);
+        self.records_of(RecordKind::Token).filter(is_of_user).map(Record::key).collect()
+    }
+
+    fn put_deletion(&mut self, se: SeNumber, deletion: Deletion) -> Result<(), Defect> {
+        self.put_deletion(se, deletion)
+    }
+
+    fn take_deletion(&mut self, se: SeNumber, id: DeletionId) -> Result<(), Defect> {
+        self.take_deletion(se, id)
+    }
+
+    fn deletions_of(&self, se: SeNumber, guid: Guid, location: &Location) -> Result<Vec<DeletionId>, Defect> {
+        self.deletions_of(se, guid, location)
+    }
+
+    fn each_deletion(
+        &self,
+        se: SeNumber,
+        mut each: impl FnMut(Deletion) -> Result<(), Defect>,
+    ) -> Result<(), Defect> {
+        self.look().scan(keyspace::DELETIONS, &keyspace::of_se(se), None, |row| {
+            each(deletion_of(row.rest)?).map(|()| true)
+        })
     }
 }

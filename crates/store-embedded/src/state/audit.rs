@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use exacat_model::codec::{Decode, Reader};
 use exacat_model::{Audit, Body, DirId, Entry, EntryId, Guid, RecordKey, SeNumber, Usage};
-use exacat_store::{Account, UsageOf};
+use exacat_store::{Account, UsageOf, rules};
 
 use super::accounts::{SeAccount, change};
 use super::deletions::{deletion_of, hash_of};
@@ -334,7 +334,7 @@ impl AuditWork<'_> {
         if row.name != keyspace::deletion_key(se, id) {
             self.find("deletions", &which, "kept under another id");
         }
-        if self.state.is_in_use(se, deletion.guid, &deletion.location)? {
+        if rules::is_in_use(self.state, se, deletion.guid, &deletion.location)? {
             self.find("deletions", &which, "the copy is in use");
         }
         let place = keyspace::place_key(se, hash_of(&deletion), id);

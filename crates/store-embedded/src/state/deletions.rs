@@ -6,13 +6,11 @@
 //! a derived location, of the PFN for an explicit one.
 
 use exacat_model::codec::{Decode, Encode, Reader};
-use exacat_model::{
-    Deletion, DeletionId, File, Guid, Location, Replica, ReplicaState, ReservedReplica, SeNumber,
-};
+use exacat_model::{Deletion, DeletionId, Guid, Location, SeNumber};
+use exacat_store::rules;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::accounts::{SeAccount, change};
-use super::apply::NOTHING;
+use super::accounts::{NOTHING, SeAccount, change};
 use super::{Item, State};
 use crate::defect::Defect;
 use crate::keyspace;
@@ -44,37 +42,6 @@ pub(super) fn hash_of(deletion: &Deletion) -> u64 {
 }
 
 impl State {
-    fn pfn(&self, se: SeNumber, guid: Guid, location: &Location) -> String {
-        let replica = Replica { se, state: ReplicaState::Available, location: location.clone() };
-        replica.pfn(guid, self.se(se))
-    }
-
-    /// Says whether the GUID's file has or plans a replica there that takes space.
-    pub(super) fn is_in_use(&self, se: SeNumber, guid: Guid, location: &Location) -> Result<bool, Defect> {
-        let same =
-            |other: &Location| other == location || self.pfn(se, guid, other) == self.pfn(se, guid, location);
-        let reservation = self.reservation(guid);
-        let on_se = |pending: &&ReservedReplica| pending.se == se;
-        if reservation
-            .and_then(|reservation| reservation.pending.iter().find(on_se))
-            .is_some_and(|one| same(&one.location))
-        {
-            return Ok(true);
-        }
-        let Some(found) = self.look().find_guid(guid)? else { return Ok(false) };
-        let replica = found.entry.file().and_then(|file: &File| file.replica(se));
-        Ok(replica.is_some_and(|replica| replica.takes_space() && same(&replica.location)))
-    }
-
-    /// Queues a copy for deletion, unless the file or an upload reservation of the GUID still uses
-    /// it.
-    pub(super) fn queue_deletion(&mut self, se: SeNumber, deletion: Deletion) -> Result<(), Defect> {
-        if self.is_in_use(se, deletion.guid, &deletion.location)? {
-            return Ok(());
-        }
-        self.put_deletion(se, deletion)
-    }
-
     /// Puts a deletion into the queue.
     pub(crate) fn put_deletion(&mut self, se: SeNumber, deletion: Deletion) -> Result<(), Defect> {
         let account = self.accounts.ses.entry(se).or_default();
@@ -107,25 +74,17 @@ impl State {
         Ok(())
     }
 
-    /// Takes deletions of this copy off the queue, because a file has the replica now.
-    pub(super) fn wanted(&mut self, guid: Guid, replica: &Replica) -> Result<(), Defect> {
-        if !replica.takes_space() {
-            return Ok(());
-        }
-        self.take_off_queue(replica.se, guid, &replica.location)
-    }
-
-    /// Takes every deletion of this physical copy off the SE's queue, whatever its file was.
-    pub(super) fn take_off_queue(
-        &mut self,
+    /// Returns the deletions of one physical copy, whichever file each is of.
+    pub(super) fn deletions_of(
+        &self,
         se: SeNumber,
         guid: Guid,
         location: &Location,
-    ) -> Result<(), Defect> {
+    ) -> Result<Vec<DeletionId>, Defect> {
         if self.accounts.ses.get(&se).is_none_or(SeAccount::has_no_deletions) {
-            return Ok(());
+            return Ok(Vec::new());
         }
-        let pfn = self.pfn(se, guid, location);
+        let pfn = rules::pfn(self, se, guid, location);
         let prefix = self.se(se).map_or("", |se| se.prefix.as_str());
         let derived = match location {
             Location::Derived => Some(guid),
@@ -141,7 +100,7 @@ impl State {
             })?;
             for id in there {
                 let deletion = self.deletion(se, id)?;
-                if deletion.is_some_and(|one| self.pfn(se, one.guid, &one.location) == pfn) {
+                if deletion.is_some_and(|one| rules::pfn(self, se, one.guid, &one.location) == pfn) {
                     found.push(id);
                 }
             }
@@ -149,21 +108,7 @@ impl State {
         // A deletion may be found by both hashes.
         found.sort_unstable();
         found.dedup();
-        found.into_iter().try_for_each(|id| self.take_deletion(se, id))
-    }
-
-    /// Takes copies off the queue that are in use after a change of the SE's prefix: derived PFNs
-    /// changed with it.
-    pub(super) fn prefix_changed(&mut self, se: SeNumber) -> Result<(), Defect> {
-        let mut found = Vec::new();
-        self.look().scan(keyspace::DELETIONS, &keyspace::of_se(se), None, |row| {
-            let deletion = deletion_of(row.rest)?;
-            if self.is_in_use(se, deletion.guid, &deletion.location)? {
-                found.push(deletion.id);
-            }
-            Ok(true)
-        })?;
-        found.into_iter().try_for_each(|id| self.take_deletion(se, id))
+        Ok(found)
     }
 }
 
@@ -173,7 +118,10 @@ mod tests {
 
     use super::*;
     use crate::run::Cache;
-    use exacat_model::{At, Body, Checksums, DirId, Entry, GroupId, Mode, Name, Revision, TimeMs, UserId};
+    use exacat_model::{
+        At, Body, Checksums, DirId, Entry, File, GroupId, Mode, Name, Replica, ReplicaState, Revision,
+        TimeMs, UserId,
+    };
 
     /// Goal: the audit finds a copy in use on a queue, and an index that does not match the queue.
     #[test]
@@ -208,13 +156,13 @@ mod tests {
             audit.findings.into_iter().map(|finding| finding.what).collect()
         };
         let elsewhere = Location::Explicit(exacat_model::Pfn::parse("root://h/x").unwrap());
-        state.queue_deletion(se, deletion(0, Location::Derived)).unwrap();
-        state.queue_deletion(se, deletion(1, elsewhere.clone())).unwrap();
-        assert_eq!(state.accounts.ses[&se].deletions_usage.files, 1, "the one in use is not queued");
+        state.put_deletion(se, deletion(1, elsewhere.clone())).unwrap();
         assert_eq!(findings(&state), Vec::<String>::new());
         state.put_deletion(se, deletion(2, Location::Derived)).unwrap();
         assert_eq!(findings(&state), ["deletions"]);
-        state.wanted(guid, &replica).unwrap();
+        let copies = state.deletions_of(se, guid, &replica.location).unwrap();
+        assert_eq!(copies, [deletion(2, Location::Derived).id]);
+        state.take_deletion(se, copies[0]).unwrap();
         assert_eq!(findings(&state), Vec::<String>::new());
         let place = keyspace::place_key(
             se,

@@ -7,6 +7,7 @@
 
 use exacat_model::codec::{Decode, DecodeError, Encode, Reader};
 use exacat_model::{DirId, GroupId, Mode, Revision, SeNumber, TrashId, Usage, UserId};
+use exacat_store::rules::Top;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::defect::Defect;
@@ -20,15 +21,6 @@ pub(crate) enum Above {
     /// Directory that contains it.
     Directory(DirId),
     /// The directory is itself an item of the trash.
-    Trash(TrashId),
-}
-
-/// End of the way up from a directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Top {
-    /// The root: the directory is in the tree.
-    Root,
-    /// An item of the trash.
     Trash(TrashId),
 }
 
@@ -350,13 +342,18 @@ impl Directories {
         })
     }
 
-    /// Returns the end of the way up from this directory; none if there is no such directory.
-    pub(crate) fn top(&self, from: DirId) -> Option<Top> {
-        match self.way_up(from).last()?.1.above {
-            Above::Nothing => Some(Top::Root),
-            Above::Trash(trash) => Some(Top::Trash(trash)),
-            Above::Directory(_) => None,
+    /// Passes this directory and those above it to `pass`, nearest first. Returns their upper end.
+    pub(crate) fn climb(&self, from: DirId, mut pass: impl FnMut(DirId)) -> Top {
+        let mut next = from;
+        while let Some(directory) = self.get(next) {
+            pass(next);
+            match directory.above {
+                Above::Directory(above) => next = above,
+                Above::Nothing => return Top::Root,
+                Above::Trash(trash) => return Top::Trash(trash),
+            }
         }
+        Top::Nowhere
     }
 
     /// Returns the path of a directory in the tree; in the trash, from the item downwards.

@@ -4,7 +4,10 @@
 //! else in the table. It waits for the disk where it must. A caller that holds the lock passes a
 //! [`Held`], and the look-up does not wait.
 
+use exacat_model::codec::Encode;
 use exacat_model::{At, DirId, Edit, Entry, EntryId, Guid, Mutation, PurgeTarget, Revision, TrashId};
+
+use exacat_store::rules::FoundEntry;
 
 use super::{Above, State};
 use crate::defect::Defect;
@@ -23,14 +26,6 @@ pub(crate) struct Lookup<'s> {
 /// An answer, and the revision since which it has been true. It may be returned once that revision
 /// is durable, whatever came after it.
 pub(crate) type AsOf<T> = (T, Revision);
-
-/// An entry that was found by its identity.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct FoundEntry {
-    pub entry: Entry,
-    /// Item of the trash, if the entry is one itself.
-    pub trash: Option<TrashId>,
-}
 
 /// Answers that are only useful together: if one is not in memory, the look-up of the others still
 /// notes their pages.
@@ -172,11 +167,6 @@ impl Lookup<'_> {
         Ok(())
     }
 
-    /// Says whether an entry is in the tree, not in the trash or below an item of it.
-    pub(crate) fn is_in_tree(&self, found: &FoundEntry) -> bool {
-        found.trash.is_none() && self.state.is_alive(found.entry.at.parent)
-    }
-
     /// Looks up everything that deciding a mutation will, so that its pages are in memory then.
     /// Names to be created are skipped: most do not exist, and the filters reveal that without any
     /// page.
@@ -211,5 +201,40 @@ impl Lookup<'_> {
                 keys.try_for_each(|key| seen(self.view.has(keyspace::DELETIONS, &key)))
             }
         }
+    }
+
+    /// Returns the approximate maximum of bytes that log and memory may need for a mutation. These
+    /// are its own bytes twice (a value can return as a before), and those of the entries in it.
+    pub(crate) fn bytes_at_most(&self, mutation: &Mutation) -> Result<usize, Defect> {
+        /// Bytes for an effect's numbers, and around it.
+        const AROUND: usize = 256;
+        let state = self.state;
+        let bytes = |row: Option<&Row<'_>>| row.map_or(0, Row::bytes);
+        let named = match mutation {
+            Mutation::Update { at, .. } | Mutation::Remove { at, .. } => self.at(at, bytes)?,
+            Mutation::Move { from, .. } | Mutation::RestoreBelow { from, .. } => self.at(from, bytes)?,
+            Mutation::Restore { trash, .. } | Mutation::Purge(PurgeTarget::Item(trash)) => {
+                self.view.find(keyspace::TRASH, &keyspace::trash_key(*trash), bytes)?
+            }
+            Mutation::Purge(PurgeTarget::Below { at, .. }) => self.at(at, bytes)?,
+            Mutation::Commit { guid, .. } => self.view.find_guid(*guid, bytes)?,
+            _ => 0,
+        };
+        let kept = match mutation {
+            Mutation::Commit { guid, .. } | Mutation::Release { guid, .. } => {
+                state.reservation(*guid).map(Encode::to_bytes)
+            }
+            Mutation::Reserve(reservation) => state.reservation(reservation.guid).map(Encode::to_bytes),
+            Mutation::SetRecord { record, .. } => {
+                state.record(record.key()).map(|(record, _)| record.to_bytes())
+            }
+            Mutation::DropRecord { key, .. } => state.record(*key).map(|(record, _)| record.to_bytes()),
+            _ => None,
+        };
+        let edits = match mutation {
+            Mutation::Update { edits, .. } => edits.len() * 64,
+            _ => 0,
+        };
+        Ok(AROUND + edits + 2 * named + kept.map_or(0, |bytes| bytes.len()))
     }
 }

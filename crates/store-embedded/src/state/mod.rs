@@ -1,8 +1,8 @@
 //! The state: everything in the catalogue at one revision, exact after every change.
 //!
 //! [`apply`](State::apply) (in `apply.rs`) is the only way to change it: it takes one change of the
-//! log, which was decided before. A [`Lookup`] reads it, for readers (`read.rs`, `walk.rs`) and for
-//! deciding (`lookup.rs`).
+//! log, which was decided before. A [`Lookup`] reads it, for readers (`read.rs`, `resolve.rs`) and for
+//! deciding (`view.rs`). The rules themselves are [`exacat_store::rules`].
 //!
 //! ```text
 //!   in memory, whole:  directories · accounts · records · upload reservations
@@ -24,13 +24,14 @@ mod operations;
 mod read;
 mod resident;
 mod resolve;
+mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use exacat_model::{DirId, Guid, Record, RecordKey, RecordKind, Reservation, Revision, SeNumber, TimeMs};
-use exacat_store::rules;
+use exacat_store::rules::{self, Top};
 
 use crate::defect::Defect;
 use crate::page::RowRoom;
@@ -38,11 +39,10 @@ use crate::run::Cache;
 use crate::table::{Table, Version};
 
 pub(crate) use accounts::Accounts;
-pub(crate) use apply::Stamp;
 pub(crate) use deletions::deletion_of;
 pub(crate) use digest::Digest;
 pub(crate) use digest::Item;
-pub(crate) use directories::{Above, Directories, Directory, Top};
+pub(crate) use directories::{Above, Directories, Directory};
 pub(crate) use gathered::Gathered;
 pub(crate) use lookup::{AsOf, Lookup};
 pub(crate) use operations::Operations;
@@ -148,14 +148,14 @@ impl State {
         self.directories.way_up(from)
     }
 
-    /// Returns the end of the way up from this directory; none if there is no such directory.
-    pub(crate) fn top(&self, from: DirId) -> Option<Top> {
-        self.directories.top(from)
+    /// Returns the end of the way up from this directory.
+    pub(crate) fn top(&self, from: DirId) -> Top {
+        self.directories.climb(from, |_| ())
     }
 
     /// Says whether this directory is in the tree.
     pub(crate) fn is_alive(&self, directory: DirId) -> bool {
-        self.top(directory) == Some(Top::Root)
+        self.top(directory) == Top::Root
     }
 
     /// Returns the number of components in the path of this directory.

@@ -177,13 +177,13 @@ impl Lookup<'_> {
             .collect();
         ancestors.reverse();
         let place = match state.top(entry.at.parent) {
-            Some(Top::Root) => {
+            Top::Root => {
                 let mut names = state.directories.path_of(entry.at.parent);
                 names.push(entry.at.name.as_str());
                 EntryLocation::Tree(Lfn::from_names(names))
             }
-            Some(Top::Trash(trash)) => EntryLocation::Trash(trash),
-            None => return Err(Defect::new(format!("{id:?} is in no directory"))),
+            Top::Trash(trash) => EntryLocation::Trash(trash),
+            Top::Nowhere => return Err(Defect::new(format!("{id:?} is in no directory"))),
         };
         Ok(Some(Located { entry, place, ancestors }))
     }

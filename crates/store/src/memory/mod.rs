@@ -7,13 +7,15 @@
 //! check a store that has counters and indices.
 //!
 //! Each mutation is first *decided*: a pure function of the state returns an effect. Then the
-//! effect is *applied* as a change (`apply`). Both use the rules ([`crate::rules`]), which are
-//! separate so that another store can share them. The state is a function of the changes alone:
+//! effect is *applied* as a change (`apply`). Both use rules of their own (`rules`), written apart from
+//! those of the other stores ([`crate::rules`]). The state is a function of the changes alone:
 //! [`MemoryStore::replay`] builds a store from them.
 
 mod apply;
 mod audit;
+mod facts;
 mod reads;
+mod rules;
 mod state;
 
 use std::sync::Arc;
@@ -29,7 +31,7 @@ use tokio::sync::Notify;
 
 use crate::{
     Account, ApplyError, ChangePage, Clock, Due, Located, Outcome, Page, RecordEntry, Refusal, Request,
-    Resolution, Store, StoreStatus, Trace, Traces, UsageOf, rules, within_batch,
+    Resolution, Store, StoreStatus, Trace, Traces, UsageOf, within_batch,
 };
 use state::State;
 

@@ -8,8 +8,9 @@ use exacat_model::{
     Reservation, Result, Revision, SeNumber, TimeMs, TrashId, TrashItem, Usage,
 };
 
+use super::rules;
 use super::state::State;
-use crate::rules::{self, Trashed, View};
+use crate::rules::Trashed;
 use crate::{
     Account, ChangePage, Due, Located, Page, RecordEntry, Resolution, StoreStatus, Trace, Traces, UsageOf,
     within_batch,

@@ -1,127 +1,103 @@
-//! Checks that several rules share: targets, parents, names, storage elements and quotas.
+//! Checks that several rules share: names, places, targets and storage elements.
 
 use exacat_model::limits::{DEPTH_MAX, FILE_BYTES_MAX};
-use exacat_model::{
-    At, DirId, Entry, EntryId, Expect, Guid, Name, QuotaOf, Record, RecordKey, Replica, Reservation, Usage,
-};
+use exacat_model::{At, DirId, Entry, Expect, Name, Replica, SeNumber};
 
-use super::refusals::{self, QUOTA_METRICS};
-use super::{Top, View};
+use super::decision::Declined;
+use super::refusals;
+use super::view::{Top, View, se};
 use crate::Refusal;
 
 /// Refuses a number above its limit.
-pub(super) fn limit(got: usize, max: usize, refusal: fn(usize) -> Refusal) -> Result<(), Refusal> {
+pub(super) fn check_limit(got: usize, max: usize, refusal: fn(usize) -> Refusal) -> Result<(), Refusal> {
     if got > max { Err(refusal(got)) } else { Ok(()) }
 }
 
-pub(super) fn size_limit(size: u64) -> Result<(), Refusal> {
+pub(super) fn check_size(size: u64) -> Result<(), Refusal> {
     if size > FILE_BYTES_MAX { Err(refusals::too_large(size)) } else { Ok(()) }
 }
 
-pub(super) fn not_the_roots(name: &Name) -> Result<(), Refusal> {
+/// Says whether a storage element occurs twice.
+pub(super) fn has_duplicate(ses: impl Iterator<Item = SeNumber>) -> bool {
+    let mut ses: Vec<SeNumber> = ses.collect();
+    ses.sort_unstable();
+    ses.windows(2).any(|pair| pair[0] == pair[1])
+}
+
+/// Checks that no entry but the root gets the root's name.
+pub(super) fn check_not_root(name: &Name) -> Result<(), Refusal> {
     if *name == Name::root() {
         return Err(refusals::root_name());
     }
     Ok(())
 }
 
-/// Finds the entry at a place whose directory is alive, and compares it with the expected one.
-pub(super) fn target(state: &dyn View, at: &At, expect: Expect) -> Result<Entry, Refusal> {
-    if !state.alive(at.parent) {
-        return Err(Refusal::ParentGone);
-    }
-    let entry = state.at(at).ok_or(Refusal::NotFound)?;
-    expected(&entry, expect)?;
-    Ok(entry)
-}
-
-pub(super) fn expected(entry: &Entry, expect: Expect) -> Result<(), Refusal> {
-    let id_matches = expect.id.is_none_or(|id| id == entry.id());
-    let version_matches = expect.revision.is_none_or(|revision| revision == entry.revision);
-    if id_matches && version_matches { Ok(()) } else { Err(Refusal::Stale) }
-}
-
-/// Checks that the directory is alive and not too deep for another entry.
-pub(super) fn parent_takes(state: &dyn View, parent: DirId) -> Result<(), Refusal> {
-    let (way, top) = state.way_up(parent);
+/// Checks that a directory is in the tree, and not too deep for another entry. Returns whether it
+/// is `below`, or anywhere below it.
+pub(super) fn check_parent<V: View>(view: &V, parent: DirId, below: Option<DirId>) -> Result<bool, Refusal> {
+    // Counts the root, and an LFN does not: with the new name both numbers agree.
+    let (mut depth, mut is_below) = (0, false);
+    let top = view.climb(parent, |directory| {
+        depth += 1;
+        is_below |= Some(directory) == below;
+    });
     if top != Top::Root {
         return Err(Refusal::ParentGone);
     }
-    // `way` counts the root and an LFN does not, so with the new name both numbers agree.
-    limit(way.len(), DEPTH_MAX, refusals::too_deep)
+    check_limit(depth, DEPTH_MAX, refusals::too_deep)?;
+    Ok(is_below)
 }
 
-pub(super) fn name_free(state: &dyn View, at: &At) -> Result<(), Refusal> {
-    match state.at(at) {
-        Some(entry) => Err(Refusal::Exists(entry.id())),
+pub(super) fn check_free<V: View>(view: &V, at: &At) -> Result<(), Declined<V::Error>> {
+    match view.at(at)? {
+        Some(entry) => Err(Refusal::Exists(entry.id()).into()),
         None => Ok(()),
     }
 }
 
-pub(super) fn se_registered(state: &dyn View, replica: &Replica) -> Result<(), Refusal> {
-    if replica.is_member() || state.record(RecordKey::Se(replica.se)).is_some() {
-        return Ok(());
-    }
-    Err(Refusal::NoSuchSe)
+/// Checks that a place can be taken: the directory is in the tree, the path not too deep, the name
+/// free.
+pub(super) fn check_target<V: View>(view: &V, at: &At) -> Result<(), Declined<V::Error>> {
+    check_not_root(&at.name)?;
+    check_parent(view, at.parent, None)?;
+    check_free(view, at)
 }
 
-/// Returns usage and reservations that count towards a quota, without this entry and this upload
-/// reservation.
-pub(super) fn counted_without(
-    state: &dyn View,
-    of: QuotaOf,
-    entry: Option<EntryId>,
-    reservation: Option<Guid>,
-) -> Usage {
-    let mut sum = state.counted(of);
-    // Counters are exact, so they include the subtracted values.
-    if let Some((entry, _)) = entry.and_then(|id| state.find(id)) {
-        let owned = match of {
-            QuotaOf::User(user) => entry.owner == user,
-            QuotaOf::Group(group) => entry.group == group,
-        };
-        if owned {
-            sum = sum.minus(&Usage::of(&entry)).unwrap_or_default();
-        }
-    }
-    if let Some(reservation) =
-        reservation.and_then(|guid| state.reservation(guid)).filter(|one| reserves_from(one, of))
-    {
-        sum = sum.minus(&reservation.reserved()).unwrap_or_default();
-    }
-    sum
-}
-
-pub(super) fn reserves_from(reservation: &Reservation, of: QuotaOf) -> bool {
-    match of {
-        QuotaOf::User(user) => reservation.owner == user,
-        QuotaOf::Group(group) => reservation.group == group,
-    }
-}
-
-/// Refuses growth of any sum beyond its limit.
-pub(super) fn quota_allows(
-    state: &dyn View,
-    of: QuotaOf,
-    before: &Usage,
-    after: &Usage,
-) -> Result<(), Refusal> {
-    let Some((Record::Quota(quota), _)) = state.record(RecordKey::Quota(of)) else {
-        return Ok(());
-    };
-    let sums = [
-        (quota.files, u128::from(before.objects()), u128::from(after.objects())),
-        (quota.bytes, before.bytes + before.member_bytes, after.bytes + after.member_bytes),
-        (quota.replica_bytes, before.replica_bytes, after.replica_bytes),
-    ];
-    for (what, (limit, before, after)) in QUOTA_METRICS.into_iter().zip(sums) {
-        if let Some(limit) = limit
-            && after > before
-            && after > u128::from(limit)
-        {
-            let owner = state.record(of.owner_key()).map(|(record, _)| record);
-            return Err(Refusal::quota(of, owner.as_ref(), what, limit, after));
-        }
+fn check_expected(entry: &Entry, expect: Expect) -> Result<(), Refusal> {
+    let id_differs = expect.id.is_some_and(|id| id != entry.id());
+    if id_differs || expect.revision.is_some_and(|revision| revision != entry.revision) {
+        return Err(Refusal::Stale);
     }
     Ok(())
+}
+
+fn expected_at<V: View>(view: &V, at: &At, expect: Expect) -> Result<Entry, Declined<V::Error>> {
+    let entry = view.at(at)?.ok_or(Refusal::NotFound)?;
+    check_expected(&entry, expect)?;
+    Ok(entry)
+}
+
+/// Returns the entry in the tree at this place, if it is the expected one.
+pub(super) fn found_in_tree<V: View>(view: &V, at: &At, expect: Expect) -> Result<Entry, Declined<V::Error>> {
+    if !view.is_alive(at.parent) {
+        return Err(Refusal::ParentGone.into());
+    }
+    expected_at(view, at, expect)
+}
+
+/// Returns the entry at this place below an item of the trash, if it is the expected one.
+pub(super) fn found_below_item<V: View>(
+    view: &V,
+    at: &At,
+    expect: Expect,
+) -> Result<Entry, Declined<V::Error>> {
+    if !matches!(view.climb(at.parent, |_| ()), Top::Trash(_)) {
+        return Err(Refusal::ParentGone.into());
+    }
+    expected_at(view, at, expect)
+}
+
+/// Checks that the storage element of a replica is registered.
+pub(super) fn check_se<V: View>(view: &V, replica: &Replica) -> Result<(), Refusal> {
+    if replica.is_member() || se(view, replica.se).is_some() { Ok(()) } else { Err(Refusal::NoSuchSe) }
 }

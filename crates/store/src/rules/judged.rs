@@ -1,12 +1,9 @@
-//! Compares the facts that a request's permission was judged by with a state.
+//! Checks whether the permission of a request is still the same (clause A11 of the contract).
 
-use std::collections::BTreeSet;
+use exacat_model::{At, Effect, EntryId, Mutation, RecordKey, Revision};
 
-use exacat_model::{At, Effect, Mutation, RecordKey, Revision};
-
-use super::{Top, View};
-use crate::Ancestor;
-use crate::judged::{Judged, JudgedEntry};
+use super::view::{Top, View};
+use crate::{Judged, JudgedEntry};
 
 /// Iterates over the places in the tree that a mutation changes and that its caller needs rights
 /// for.
@@ -34,40 +31,48 @@ pub fn changes_credentials(effect: &Effect) -> bool {
     matches!(key, RecordKey::User(_) | RecordKey::Token(_))
 }
 
-/// Says whether the caller would be judged the same for these mutations now. `own` recognises
-/// revisions that this request made itself; its own changes do not matter.
-pub fn judged_the_same(
-    state: &dyn View,
+/// Says whether the caller has the same permission for these mutations now. `own` recognises
+/// revisions that an earlier attempt of the same request made.
+pub fn judged_the_same<V: View>(
+    view: &V,
     judged: &Judged,
     mutations: &[Mutation],
-    own: &dyn Fn(Revision) -> bool,
-) -> bool {
-    let known = judged.records.iter().all(|(key, seen)| {
-        state.record(*key).is_some_and(|(_, revision)| revision == *seen || own(revision))
-    });
-    if !known {
-        return false;
+    own: impl Fn(Revision) -> bool,
+) -> Result<bool, V::Error> {
+    let is_same = |key: RecordKey, seen: Revision| {
+        view.record(key).is_some_and(|(_, revision)| revision == seen || own(revision))
+    };
+    if !judged.records.iter().all(|(key, seen)| is_same(*key, *seen)) {
+        return Ok(false);
     }
     if judged.entries.is_none() {
-        return true;
+        return Ok(true);
     }
-    let mut passed = BTreeSet::new();
-    mutations.iter().flat_map(places).all(|at| {
-        if passed.insert(at.parent) {
-            let (way, top) = state.way_up(at.parent);
-            // No entry there needs rights; the mutation is refused because of the missing
-            // directory.
-            if top != Top::Root {
-                return true;
+    let mut passed = None;
+    for at in mutations.iter().flat_map(places) {
+        if passed != Some(at.parent) {
+            let mut way = Vec::new();
+            // Permission at a missing place does not matter: the mutation is refused for the place.
+            if view.climb(at.parent, |directory| way.push(directory)) != Top::Root {
+                continue;
             }
-            let as_judged = way.iter().all(|above| {
-                let fact = Ancestor::of(above).map(|ancestor| JudgedEntry::from(&ancestor));
-                fact.is_none_or(|fact| judged.passes(fact)) || own(above.revision)
-            });
-            if !as_judged {
-                return false;
+            for directory in way {
+                if view.rights(directory)?.is_some_and(|rights| judged.passes(rights)) {
+                    continue;
+                }
+                let found = view.find(EntryId::Directory(directory))?;
+                if !found.is_some_and(|found| own(found.entry.revision)) {
+                    return Ok(false);
+                }
             }
+            passed = Some(at.parent);
         }
-        state.at(at).is_none_or(|entry| judged.allows(JudgedEntry::from(&entry)) || own(entry.revision))
-    })
+        if let Some(entry) = view.at(at)?
+            && !judged.allows(JudgedEntry::from(&entry))
+            && !own(entry.revision)
+        {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }

@@ -1,33 +1,35 @@
 //! Decides `Create` of the contract's table.
 
-use exacat_model::limits::{FILE_BYTES_MAX, REPLICAS_PER_FILE_MAX, TAGS_PER_ENTRY_MAX};
-use exacat_model::{Body, DirId, Effect, Entry, File, NewBody, NewEntry, Replica, SeNumber, Tag, Usage};
-use exacat_store::Refusal;
-use exacat_store::rules::refusals;
+use exacat_model::limits::{REPLICAS_PER_FILE_MAX, TAGS_PER_ENTRY_MAX};
+use exacat_model::{Body, Effect, Entry, File, NewBody, NewEntry, Replica, Tag};
 
+use super::checks::{
+    check_free, check_limit, check_not_root, check_parent, check_se, check_size, has_duplicate,
+};
+use super::decision::{Context, Decision};
 use super::quota::{Counted, check_change};
-use super::{Context, Decision, check_depth, check_free, check_not_root, check_parent};
-use crate::state::State;
+use super::refusals;
+use super::view::View;
+use crate::Refusal;
 
-pub(super) fn create(state: &State, context: Context, new: NewEntry) -> Decision {
+pub(super) fn create<V: View>(view: &V, context: Context, new: NewEntry) -> Decision<V::Error> {
     check_well_formed(&new)?;
-    check_parent(state, new.at.parent)?;
-    check_depth(state, new.at.parent)?;
-    check_free(state, &new.at)?;
+    check_parent(view, new.at.parent, None)?;
+    check_free(view, &new.at)?;
     let guid = match &new.body {
         NewBody::Directory => None,
         NewBody::File(file) => Some(file.guid),
         NewBody::Collection { guid } | NewBody::Link { guid, .. } => Some(*guid),
     };
     if let Some(guid) = guid
-        && (state.reservation(guid).is_some() || state.look().has_guid(guid)?)
+        && (view.reservation(guid).is_some() || view.has_guid(guid)?)
     {
         return Err(Refusal::GuidInUse.into());
     }
     let body = match new.body {
-        NewBody::Directory => Body::Directory(DirId(state.next_directory)),
+        NewBody::Directory => Body::Directory(view.next_directory()),
         NewBody::File(mut file) => {
-            check_ses(state, &file.replicas)?;
+            file.replicas.iter().try_for_each(|replica| check_se(view, replica))?;
             file.replicas.sort_by_key(|replica| replica.se);
             Body::File(file)
         }
@@ -46,18 +48,17 @@ pub(super) fn create(state: &State, context: Context, new: NewEntry) -> Decision
         tags: new.tags,
         body,
     };
-    let counted = Counted { owner: entry.owner, group: entry.group, usage: Usage::of(&entry) };
-    check_change(state, None, None, &counted)?;
+    check_change(view, None, None, &Counted::from(&entry))?;
     Ok(Effect::Created { entry: Box::new(entry) })
 }
 
 /// Refuses an entry that is valid in no state.
-pub(crate) fn check_well_formed(new: &NewEntry) -> Result<(), Refusal> {
+pub fn check_well_formed(new: &NewEntry) -> Result<(), Refusal> {
     check_not_root(&new.at.name)?;
     check_tags(&new.tags)?;
     if let NewBody::File(file) = &new.body {
         check_replicas(file)?;
-        check_size(file.size)?;
+        check_size(file.size.unwrap_or(0))?;
     }
     Ok(())
 }
@@ -66,25 +67,18 @@ fn check_tags(tags: &[Tag]) -> Result<(), Refusal> {
     if !tags.windows(2).all(|pair| pair[0].key < pair[1].key) {
         return Err(refusals::unsorted_tags());
     }
-    if tags.len() > TAGS_PER_ENTRY_MAX {
-        return Err(refusals::too_many_tags(tags.len()));
-    }
+    check_limit(tags.len(), TAGS_PER_ENTRY_MAX, refusals::too_many_tags)?;
     tags.iter().try_for_each(|tag| tag.value.check().map_err(refusals::invalid))
 }
 
 fn check_replicas(file: &File) -> Result<(), Refusal> {
     let replicas = &file.replicas;
-    if replicas.len() > REPLICAS_PER_FILE_MAX {
-        return Err(refusals::too_many_replicas(replicas.len()));
-    }
+    check_limit(replicas.len(), REPLICAS_PER_FILE_MAX, refusals::too_many_replicas)?;
+    // Most files have at most two, and need no sorting.
     let twice = match replicas.as_slice() {
         [] | [_] => false,
         [one, other] => one.se == other.se,
-        _ => {
-            let mut ses: Vec<SeNumber> = replicas.iter().map(|replica| replica.se).collect();
-            ses.sort_unstable();
-            ses.windows(2).any(|pair| pair[0] == pair[1])
-        }
+        _ => has_duplicate(replicas.iter().map(|replica| replica.se)),
     };
     if twice {
         return Err(refusals::two_replicas_on_one_se());
@@ -94,16 +88,4 @@ fn check_replicas(file: &File) -> Result<(), Refusal> {
         return Err(refusals::replica_beside_member());
     }
     Ok(())
-}
-
-pub(super) fn check_size(size: Option<u64>) -> Result<(), Refusal> {
-    match size {
-        Some(size) if size > FILE_BYTES_MAX => Err(refusals::too_large(size)),
-        _ => Ok(()),
-    }
-}
-
-fn check_ses(state: &State, replicas: &[Replica]) -> Result<(), Refusal> {
-    let known = |replica: &Replica| replica.is_member() || state.se(replica.se).is_some();
-    if replicas.iter().all(known) { Ok(()) } else { Err(Refusal::NoSuchSe) }
 }

@@ -7,16 +7,17 @@ use exacat_model::{
 };
 
 use super::edits::Edited;
-use super::{State, Trashed};
+use crate::memory::state::State;
+use crate::rules::Trashed;
 
 /// Applies a change. None if an item that the effect names does not exist: then no history contains
 /// the change.
-pub fn perform(state: &mut dyn State, change: &Change) -> Option<()> {
+pub(crate) fn perform(state: &mut State, change: &Change) -> Option<()> {
     let revision = change.revision;
     match &change.effect {
         Effect::Created { entry } => {
             if let Body::Directory(id) = entry.body {
-                state.set_next_directory(id.0 + 1);
+                state.next_directory = id.0 + 1;
             }
             if let Body::Collection { guid, .. } = entry.body {
                 state.begin_members(guid);
@@ -29,7 +30,7 @@ pub fn perform(state: &mut dyn State, change: &Change) -> Option<()> {
         }
         Effect::Updated { at, id, fields, .. } => {
             let entry = state.at(at).filter(|entry| entry.id() == *id)?;
-            let mut edited = Edited::new(entry);
+            let mut edited = Edited::new(entry.clone());
             // A deletion has the size known when the replica was dropped.
             let mut gone = Vec::new();
             for field in fields {
@@ -108,7 +109,7 @@ pub fn perform(state: &mut dyn State, change: &Change) -> Option<()> {
             match created {
                 Some(entry) => place(state, (**entry).clone())?,
                 None => {
-                    let mut entry = state.at(at).filter(|entry| entry.guid() == Some(*guid))?;
+                    let mut entry = state.at(at).filter(|entry| entry.guid() == Some(*guid))?.clone();
                     entry.revision = revision;
                     let Body::File(file) = &mut entry.body else { return None };
                     file.replicas.retain(|other| other.se != replica.se);
@@ -158,7 +159,7 @@ pub fn perform(state: &mut dyn State, change: &Change) -> Option<()> {
 }
 
 /// Puts an entry at its place; none if the name is taken.
-fn place(state: &mut dyn State, entry: Entry) -> Option<()> {
+fn place(state: &mut State, entry: Entry) -> Option<()> {
     if state.at(&entry.at).is_some() {
         return None;
     }
@@ -167,14 +168,14 @@ fn place(state: &mut dyn State, entry: Entry) -> Option<()> {
 }
 
 /// Queues a copy for deletion, unless the file or an upload reservation of the GUID still has it.
-fn queue(state: &mut dyn State, se: SeNumber, deletion: Deletion) {
+fn queue(state: &mut State, se: SeNumber, deletion: Deletion) {
     if !state.in_use(se, deletion.guid, &deletion.location) {
         state.put_deletion(se, deletion);
     }
 }
 
 /// Queues the pending copies of an ended upload reservation for deletion, on one SE or on all.
-fn give_up(state: &mut dyn State, change: &Change, was: &Reservation, se: Option<SeNumber>) {
+fn give_up(state: &mut State, change: &Change, was: &Reservation, se: Option<SeNumber>) {
     let ended = was.pending.iter().filter(|pending| se.is_none_or(|se| se == pending.se));
     for (pending, index) in ended.zip(0..) {
         let id = DeletionId { revision: change.revision, index };
@@ -184,14 +185,14 @@ fn give_up(state: &mut dyn State, change: &Change, was: &Reservation, se: Option
 }
 
 /// Takes a file's replica off the deletion queue.
-fn wanted(state: &mut dyn State, guid: Guid, replica: &Replica) {
+fn wanted(state: &mut State, guid: Guid, replica: &Replica) {
     if replica.takes_space() {
         take_off_queue(state, replica.se, guid, &replica.location);
     }
 }
 
 /// Takes every deletion of this physical copy off the SE's queue, whichever file it belonged to.
-fn take_off_queue(state: &mut dyn State, se: SeNumber, guid: Guid, location: &Location) {
+fn take_off_queue(state: &mut State, se: SeNumber, guid: Guid, location: &Location) {
     let pfn = state.pfn(se, guid, location);
     for id in state.deletions_of(se, &pfn) {
         state.take_deletion(se, id);
@@ -200,7 +201,7 @@ fn take_off_queue(state: &mut dyn State, se: SeNumber, guid: Guid, location: &Lo
 
 /// Ends one pending replica of an upload reservation, or all; ends the reservation with the last
 /// one.
-fn end_pending(state: &mut dyn State, mut reservation: Reservation, se: Option<SeNumber>) {
+fn end_pending(state: &mut State, mut reservation: Reservation, se: Option<SeNumber>) {
     reservation.pending.retain(|pending| se.is_some_and(|se| pending.se != se));
     if reservation.pending.is_empty() {
         state.drop_reservation(reservation.guid);
@@ -210,7 +211,7 @@ fn end_pending(state: &mut dyn State, mut reservation: Reservation, se: Option<S
 }
 
 /// Drops a record; for a user or a group also the records that belong to it alone.
-fn drop_record(state: &mut dyn State, key: RecordKey, revision: exacat_model::Revision) {
+fn drop_record(state: &mut State, key: RecordKey, revision: exacat_model::Revision) {
     state.put_record(key, None, revision);
     match key {
         RecordKey::User(user) => {

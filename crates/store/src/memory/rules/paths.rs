@@ -2,15 +2,14 @@
 
 use exacat_model::{At, DirId, EntryId, Lfn, Name};
 
-use super::{Top, View, new_root};
+use crate::memory::state::State;
+use crate::rules::Top;
 use crate::{Ancestor, Ancestors, EntryLocation, Located, Resolution, ResolutionEnd};
 
 /// Resolves a path.
-pub fn resolve(state: &impl View, path: &Lfn) -> Resolution {
+pub(crate) fn resolve(state: &State, path: &Lfn) -> Resolution {
     let mut ancestors = Ancestors::new();
-    // Every state has a root. A store that must fetch it first continues with this one until then.
-    let root = At { parent: DirId::ROOT, name: Name::root() };
-    let mut here = state.at(&root).unwrap_or_else(new_root);
+    let mut here = state.root.clone();
     for (components, component) in path.components().enumerate() {
         let Some(ancestor) = Ancestor::of(&here) else {
             return Resolution {
@@ -21,7 +20,7 @@ pub fn resolve(state: &impl View, path: &Lfn) -> Resolution {
         ancestors.push(ancestor);
         let child = Name::parse(component).ok().map(|name| At { parent: ancestor.id, name });
         match child.and_then(|at| state.at(&at)) {
-            Some(next) => here = next,
+            Some(next) => here = next.clone(),
             None => return Resolution { ancestors, end: ResolutionEnd::Missing { components } },
         }
     }
@@ -29,9 +28,9 @@ pub fn resolve(state: &impl View, path: &Lfn) -> Resolution {
 }
 
 /// Locates an entry in the tree or in the trash.
-pub fn locate(state: &impl View, id: EntryId) -> Option<Located> {
-    let (entry, trash) = state.find(id)?;
-    if let Some(trash) = trash {
+pub(crate) fn locate(state: &State, id: EntryId) -> Option<Located> {
+    let entry = state.find(id)?.clone();
+    if let Some(trash) = state.trash_of(id) {
         return Some(Located { entry, place: EntryLocation::Trash(trash), ancestors: Ancestors::new() });
     }
     if id == EntryId::Directory(DirId::ROOT) {
@@ -45,8 +44,7 @@ pub fn locate(state: &impl View, id: EntryId) -> Option<Located> {
             EntryLocation::Tree(Lfn::from_names(names))
         }
         Top::Trash(trash) => EntryLocation::Trash(trash),
-        // Happens only while a row is being fetched. Otherwise the state is damaged, and an audit
-        // reports it.
+        // The state is damaged, and an audit reports it.
         Top::Nowhere => return None,
     };
     let ancestors = way.iter().filter_map(Ancestor::of).collect();

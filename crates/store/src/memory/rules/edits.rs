@@ -8,15 +8,17 @@ use exacat_model::{
     Revision, Usage,
 };
 
+use super::Decided;
 use super::checks::{counted_without, limit, quota_allows, se_registered, size_limit, target};
-use super::{Decided, View, refusals};
 use crate::Refusal;
+use crate::memory::state::State;
+use crate::rules::refusals;
 
 /// An entry after the edits so far.
 pub(super) struct Edited {
-    pub entry: Entry,
+    pub(crate) entry: Entry,
     /// For a collection: added (true) and removed (false) members.
-    pub members: BTreeMap<Guid, bool>,
+    pub(crate) members: BTreeMap<Guid, bool>,
 }
 
 impl Edited {
@@ -24,7 +26,7 @@ impl Edited {
         Edited { entry, members: BTreeMap::new() }
     }
 
-    fn is_member(&self, state: &dyn View, guid: Guid) -> bool {
+    fn is_member(&self, state: &State, guid: Guid) -> bool {
         let collection = self.entry.guid();
         let was = || collection.is_some_and(|collection| state.is_member(collection, guid));
         self.members.get(&guid).copied().unwrap_or_else(was)
@@ -74,13 +76,7 @@ impl Edited {
 }
 
 /// Decides an `Update`.
-pub(super) fn update(
-    state: &dyn View,
-    at: &At,
-    expect: Expect,
-    edits: &[Edit],
-    revision: Revision,
-) -> Decided {
+pub(super) fn update(state: &State, at: &At, expect: Expect, edits: &[Edit], revision: Revision) -> Decided {
     limit(edits.len(), EDITS_PER_UPDATE_MAX, refusals::too_many_edits)?;
     let entry = target(state, at, expect)?;
     let mut edited = Edited::new(entry.clone());
@@ -107,7 +103,7 @@ pub(super) fn update(
 }
 
 /// Checks that the quotas of the resulting owner and group allow the entry's resulting usage.
-fn check_quotas(state: &dyn View, before: &Entry, after: &Entry) -> Result<(), Refusal> {
+fn check_quotas(state: &State, before: &Entry, after: &Entry) -> Result<(), Refusal> {
     let user = (QuotaOf::User(after.owner), before.owner == after.owner);
     let group = (QuotaOf::Group(after.group), before.group == after.group);
     for (of, had_it) in [user, group] {
@@ -124,7 +120,7 @@ fn check_quotas(state: &dyn View, before: &Entry, after: &Entry) -> Result<(), R
 
 /// Returns the field change of one edit; none if nothing changes. The caller checks quotas last, as
 /// in every row, and numbers deletions.
-fn decide_edit(state: &dyn View, edited: &Edited, edit: &Edit) -> Result<Option<FieldChange>, Refusal> {
+fn decide_edit(state: &State, edited: &Edited, edit: &Edit) -> Result<Option<FieldChange>, Refusal> {
     let entry = &edited.entry;
     Ok(match edit {
         Edit::Owner(owner) => {
@@ -200,7 +196,7 @@ fn decide_edit(state: &dyn View, edited: &Edited, edit: &Edit) -> Result<Option<
         Edit::AddMember(guid) => {
             a_collection(entry)?;
             let found = state.find(EntryId::Object(*guid));
-            if found.is_none_or(|(entry, _)| entry.file().is_none()) {
+            if found.is_none_or(|entry| entry.file().is_none()) {
                 return Err(Refusal::NotFound);
             }
             (!edited.is_member(state, *guid)).then_some(FieldChange::Member { guid: *guid, added: true })
@@ -217,7 +213,7 @@ fn a_collection(entry: &Entry) -> Result<(), Refusal> {
 }
 
 fn put_replica(
-    state: &dyn View,
+    state: &State,
     file: &exacat_model::File,
     replica: &Replica,
 ) -> Result<Option<FieldChange>, Refusal> {

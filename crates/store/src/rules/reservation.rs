@@ -2,44 +2,42 @@
 
 use exacat_model::limits::{REPLICAS_PER_FILE_MAX, REPLICAS_PER_RESERVATION_MAX, RESERVATIONS_PER_USER_MAX};
 use exacat_model::{
-    At, Body, Checksums, Effect, Entry, File, Guid, Location, Replica, ReplicaState, Reservation, SeNumber,
-    SeStatus,
+    At, Body, Checksums, Effect, Entry, EntryId, File, Guid, Location, Replica, ReplicaState, Reservation,
+    SeNumber, SeStatus,
 };
-use exacat_store::Refusal;
-use exacat_store::rules::refusals;
 
-use super::create::check_size;
+use super::checks::{check_limit, check_size, check_target, has_duplicate};
+use super::decision::{Context, Decision, Declined};
 use super::quota::{Counted, check_change};
-use super::{Context, Decision, Declined, check_target};
-use crate::state::State;
+use super::refusals;
+use super::view::{View, se};
+use crate::Refusal;
 
-fn counted(reservation: &Reservation) -> Counted {
-    Counted { owner: reservation.owner, group: reservation.group, usage: reservation.reserved() }
-}
-
-pub(super) fn reserve(state: &State, context: Context, mut reservation: Reservation) -> Decision {
+pub(super) fn reserve<V: View>(
+    view: &V,
+    context: Context,
+    mut reservation: Reservation,
+) -> Decision<V::Error> {
     check_well_formed(&reservation)?;
-    let before = state.reservation(reservation.guid);
-    if before.is_some_and(|before| before.owner != reservation.owner) {
+    let before = view.reservation(reservation.guid);
+    if before.as_ref().is_some_and(|before| before.owner != reservation.owner) {
         return Err(Refusal::GuidInUse.into());
     }
-    reservation.exists = check_file(state, &reservation)?;
-    let online = |se| state.se(se).is_some_and(|se| se.status == SeStatus::Online);
+    reservation.exists = check_file(view, &reservation)?;
+    let online = |number| se(view, number).is_some_and(|se| se.status == SeStatus::Online);
     if !reservation.pending.iter().all(|replica| online(replica.se)) {
         return Err(Refusal::NoSuchSe.into());
     }
-    let others = state.accounts.reservations.get(&reservation.owner).copied().unwrap_or(0) as usize;
-    let others = others - usize::from(before.is_some()).min(others);
-    if others >= RESERVATIONS_PER_USER_MAX {
-        return Err(refusals::too_many_uploads(others + 1).into());
-    }
-    let replaced = before.map(counted);
-    check_change(state, replaced.as_ref(), replaced.as_ref(), &counted(&reservation))?;
+    // A replaced reservation has the same owner.
+    let others = view.reservations_of(reservation.owner).saturating_sub(usize::from(before.is_some()));
+    check_limit(others + 1, RESERVATIONS_PER_USER_MAX, refusals::too_many_uploads)?;
+    let replaced = before.as_deref().map(Counted::from);
+    check_change(view, replaced.as_ref(), replaced.as_ref(), &Counted::from(&reservation))?;
     reservation.created = context.time;
     reservation.pending.sort_by_key(|replica| replica.se);
     Ok(Effect::Reserved {
         reservation: Box::new(reservation),
-        before: before.map(|before| Box::new(before.clone())),
+        before: before.map(|before| Box::new(before.into_owned())),
     })
 }
 
@@ -48,28 +46,23 @@ fn check_well_formed(reservation: &Reservation) -> Result<(), Refusal> {
     if pending.is_empty() {
         return Err(refusals::upload_without_se());
     }
-    if pending.len() > REPLICAS_PER_RESERVATION_MAX {
-        return Err(refusals::too_many_reserved(pending.len()));
-    }
-    let mut ses: Vec<SeNumber> = pending.iter().map(|replica| replica.se).collect();
-    ses.sort_unstable();
-    if ses.windows(2).any(|pair| pair[0] == pair[1]) {
+    check_limit(pending.len(), REPLICAS_PER_RESERVATION_MAX, refusals::too_many_reserved)?;
+    if has_duplicate(pending.iter().map(|replica| replica.se)) {
         return Err(refusals::upload_twice_on_one_se());
     }
-    if ses.contains(&SeNumber::NONE) {
+    if pending.iter().any(|replica| replica.se == SeNumber::NONE) {
         return Err(refusals::upload_to_no_se());
     }
     if pending.iter().any(|replica| matches!(replica.location, Location::Member { .. })) {
         return Err(refusals::upload_into_archive());
     }
-    check_size(Some(reservation.size))
+    check_size(reservation.size)
 }
 
 /// Says whether the file exists; fails if it differs from the upload.
-fn check_file(state: &State, reservation: &Reservation) -> Result<bool, Declined> {
-    let look = state.look();
-    let Some(found) = look.find_guid(reservation.guid)? else { return Ok(false) };
-    if !look.is_in_tree(&found) {
+fn check_file<V: View>(view: &V, reservation: &Reservation) -> Result<bool, Declined<V::Error>> {
+    let Some(found) = view.find(EntryId::Object(reservation.guid))? else { return Ok(false) };
+    if !view.is_in_tree(&found) {
         return Err(Refusal::GuidInUse.into());
     }
     let file = found.entry.file().ok_or(Refusal::GuidInUse)?;
@@ -94,8 +87,8 @@ pub(super) struct Written {
     pub checksums: Checksums,
 }
 
-pub(super) fn commit(state: &State, context: Context, written: Written) -> Decision {
-    let reservation = state.reservation(written.guid).ok_or(Refusal::NotFound)?;
+pub(super) fn commit<V: View>(view: &V, context: Context, written: Written) -> Decision<V::Error> {
+    let reservation = view.reservation(written.guid).ok_or(Refusal::NotFound)?;
     let pending =
         reservation.pending.iter().find(|pending| pending.se == written.se).ok_or(Refusal::NotFound)?;
     if reservation.expires <= context.time {
@@ -113,16 +106,16 @@ pub(super) fn commit(state: &State, context: Context, written: Written) -> Decis
     }
     let replica =
         Replica { se: written.se, state: ReplicaState::Available, location: pending.location.clone() };
-    match state.look().find_guid(written.guid)? {
+    match view.find(EntryId::Object(written.guid))? {
         Some(found) => {
-            let in_tree = state.look().is_in_tree(&found);
+            let in_tree = view.is_in_tree(&found);
             let gained = check_present(&found.entry, in_tree, &written.at, &replica, &checksums)?;
             let (guid, at) = (written.guid, written.at);
             let previous = Some(found.entry.revision);
             Ok(Effect::Committed { guid, at, created: None, replica, checksums: gained, previous })
         }
         None => {
-            check_target(state, &written.at)?;
+            check_target(view, &written.at)?;
             let created = Box::new(Entry {
                 at: written.at.clone(),
                 owner: reservation.owner,
@@ -168,10 +161,10 @@ fn check_present(
     }
     match file.replica(replica.se) {
         Some(there) if there.location != replica.location => return Err(Refusal::ReplicaExists),
-        None if file.replicas.len() >= REPLICAS_PER_FILE_MAX => {
-            return Err(refusals::too_many_replicas(file.replicas.len() + 1));
+        Some(_) => {}
+        None => {
+            check_limit(file.replicas.len() + 1, REPLICAS_PER_FILE_MAX, refusals::too_many_replicas)?;
         }
-        _ => {}
     }
     let mut gained = Checksums::none();
     for checksum in checksums.iter().filter(|checksum| file.checksums.get(checksum.algorithm()).is_none()) {
@@ -180,19 +173,19 @@ fn check_present(
     Ok(gained)
 }
 
-pub(super) fn release(
-    state: &State,
+pub(super) fn release<V: View>(
+    view: &V,
     context: Context,
     guid: Guid,
     se: Option<SeNumber>,
     only_expired: bool,
-) -> Decision {
-    let reservation = state.reservation(guid).ok_or(Refusal::NotFound)?;
+) -> Decision<V::Error> {
+    let reservation = view.reservation(guid).ok_or(Refusal::NotFound)?;
     if se.is_some_and(|se| !reservation.pending.iter().any(|pending| pending.se == se)) {
         return Err(Refusal::NotFound.into());
     }
     if only_expired && reservation.expires > context.time {
         return Err(Refusal::Stale.into());
     }
-    Ok(Effect::Released { reservation: Box::new(reservation.clone()), se })
+    Ok(Effect::Released { reservation: Box::new(reservation.into_owned()), se })
 }
