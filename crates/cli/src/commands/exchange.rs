@@ -1,6 +1,7 @@
 //! `import`, `verify`, `export`, `generate`: imports and exports listings.
 
-use std::borrow::Cow;
+mod views;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +23,6 @@ use exacat_model::operation::Existing;
 use exacat_model::{Error, ErrorKind, SeName};
 use exacat_store::Store;
 use exacat_store_embedded::LoadSettings;
-use serde::Serialize;
 
 use super::find;
 use crate::args::{
@@ -37,6 +37,7 @@ use crate::parse;
 use crate::progress::Bar;
 use crate::quoting::{harmless, quoted};
 use crate::source::Source;
+use views::{DifferenceView, ExaminedView, ExportView, GeneratedView, ImportView, RejectView, VerifyView};
 
 /// Bytes of a file with rules of an SE map.
 const SE_MAP_BYTES_MAX: u64 = 64 << 20;
@@ -281,17 +282,6 @@ async fn import_into(
     Ok(status)
 }
 
-/// Listing that was read by `exacat import --dry-run`.
-#[derive(Serialize)]
-struct ExaminedView<'a> {
-    file: Cow<'a, str>,
-    dry_run: bool,
-    rows: u64,
-    accepted: u64,
-    rejected: u64,
-    reasons: BTreeMap<&'static str, u64>,
-}
-
 /// Shows the outcome of `exacat import --dry-run`; returns an error if rows were rejected.
 fn show_examined(out: &mut Out, path: &Path, examined: &Examined) -> Result<Option<Error>, Failure> {
     let rejected = examined.rows - examined.accepted;
@@ -361,37 +351,6 @@ fn by_reason(rejects: &[(Reason, u64)]) -> BTreeMap<&'static str, u64> {
 pub(super) fn rate(rows: u64, elapsed: std::time::Duration) -> String {
     let seconds = elapsed.as_secs_f64();
     format!("{seconds:.1} s, {:.0}/s", rows as f64 / seconds.max(0.001))
-}
-
-/// Row that an import rejected.
-#[derive(Serialize)]
-struct RejectView<'a> {
-    line: u64,
-    reason: &'static str,
-    detail: &'a str,
-}
-
-/// Listing that was imported.
-#[derive(Serialize)]
-struct ImportView<'a> {
-    file: Cow<'a, str>,
-    rows: u64,
-    created: u64,
-    unchanged: u64,
-    merged: u64,
-    members_added: u64,
-    members_unchanged: u64,
-    collections_made: u64,
-    ses_registered: u64,
-    accounts_made: u64,
-    rejected: u64,
-    partial: u64,
-    reasons: BTreeMap<&'static str, u64>,
-    rejects: Vec<RejectView<'a>>,
-    resumed_from: Option<u64>,
-    changed: bool,
-    notes: &'a [String],
-    seconds: f64,
 }
 
 fn show_import(
@@ -503,31 +462,6 @@ pub(crate) async fn verify(context: &mut Context, args: VerifyArgs, global: &Glo
         }
     }
     Ok(())
-}
-
-/// Difference between a listing and the catalogue.
-#[derive(Serialize)]
-struct DifferenceView<'a> {
-    line: u64,
-    lfn: &'a str,
-    what: &'a str,
-    given: &'a str,
-    found: &'a str,
-}
-
-/// Listing that was compared with the catalogue.
-#[derive(Serialize)]
-struct VerifyView<'a> {
-    file: Cow<'a, str>,
-    rows: u64,
-    same: u64,
-    different: u64,
-    missing: u64,
-    rejected: u64,
-    reasons: BTreeMap<&'static str, u64>,
-    differences: Vec<DifferenceView<'a>>,
-    holds: bool,
-    seconds: f64,
 }
 
 fn show_verify(context: &mut Context, path: &Path, report: &VerifyReport) -> Result<(), Failure> {
@@ -652,21 +586,6 @@ fn format_of_name(path: Option<&Path>) -> Format {
     }
 }
 
-/// Listing that was exported.
-#[derive(Serialize)]
-struct ExportView<'a> {
-    file: Cow<'a, str>,
-    entries: u64,
-    files: u64,
-    members: u64,
-    bytes: u64,
-    catalogue: Option<&'a str>,
-    revision: Option<u64>,
-    timeline: Option<String>,
-    notes: &'a [String],
-    seconds: f64,
-}
-
 fn show_export(
     out: &mut Out,
     path: &Path,
@@ -748,18 +667,6 @@ pub(crate) async fn generate_listing(
     show_generated(&mut out, &path.to_string_lossy(), &made)?;
     out.flush()?;
     Ok(0)
-}
-
-/// Sample that was generated.
-#[derive(Serialize)]
-struct GeneratedView<'a> {
-    place: &'a str,
-    entries: u64,
-    files: u64,
-    members: u64,
-    created: u64,
-    unchanged: u64,
-    seconds: f64,
 }
 
 fn show_generated(out: &mut Out, place: &str, made: &Generated) -> Result<(), Failure> {
