@@ -250,7 +250,7 @@ impl Engine {
     }
 
     async fn figure(&self, name: &str) -> Result<u64> {
-        let figures = self.shared.store.status().await?.figures;
+        let figures = self.shared.store.status().await?.metrics;
         Ok(figures.iter().find(|(other, _)| other == name).map_or(0, |(_, value)| *value))
     }
 }
