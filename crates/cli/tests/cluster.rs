@@ -34,7 +34,7 @@ fn keyspace(name: &str) -> (String, String) {
 
 fn figure(status: &[Value], name: &str) -> u64 {
     let store = status.iter().find(|part| part["part"] == "store").expect("a store");
-    store["figures"][name].as_u64().unwrap_or_else(|| panic!("no figure {name}: {store}"))
+    store["metrics"][name].as_u64().unwrap_or_else(|| panic!("no metric {name}: {store}"))
 }
 
 /// Goal: a bad address is refused before any work, with advice.

@@ -40,12 +40,12 @@ fn the_history_is_kept_as_configured() {
     service.ok("mkdir -p /demo/sim");
     let status = service.json("status");
     let store = status.iter().find(|part| part["part"] == "store").unwrap();
-    for (figure, value) in
+    for (metric, value) in
         [("history_oldest_revision", json!(1)), ("log_files", json!(1)), ("log_compressed_bytes", json!(0))]
     {
-        assert_eq!(store["figures"][figure], value, "{figure}");
+        assert_eq!(store["metrics"][metric], value, "{metric}");
     }
-    assert!(store["figures"]["log_plain_bytes"].as_u64().unwrap() > 0);
+    assert!(store["metrics"]["log_plain_bytes"].as_u64().unwrap() > 0);
     for (kept, words) in [("12h", "30d, 4w, 100GiB"), ("0d", "0 days"), ("1k", "two of them at least")] {
         refused(&service, "--history-keep", kept, words);
     }
@@ -56,7 +56,7 @@ fn the_cache_is_as_large_as_configured() {
     let service = Service::start_with(&["--cache", "64MiB"]);
     let status = service.json("status");
     let store = status.iter().find(|part| part["part"] == "store").unwrap();
-    assert_eq!(store["figures"]["memory_cache_bytes_max"], json!(64 << 20));
+    assert_eq!(store["metrics"]["memory_cache_bytes_max"], json!(64 << 20));
     for (cache, words) in [("1k", "1048576 at least"), ("much", "not a size")] {
         refused(&service, "--cache", cache, words);
     }
