@@ -236,8 +236,15 @@ async fn busy_for_ever_is_busy() {
         conn.answer_all(|_| Err(error(ErrorKind::Busy))).await;
     });
     let client = fake.client().await;
-    let options = CallOptions { deadline: Some(Duration::from_millis(100)), operation_id: None };
-    assert_eq!(client.call_with(mkdir("/d"), options).await.unwrap_err().kind, ErrorKind::Busy);
+    // The deadline may pass while an answer is on its way; then the outcome is rightly unknown.
+    for _ in 0..100 {
+        let options = CallOptions { deadline: Some(Duration::from_millis(100)), operation_id: None };
+        match client.call_with(mkdir("/d"), options).await.unwrap_err().kind {
+            ErrorKind::Busy => return,
+            kind => assert_eq!(kind, ErrorKind::Unknown),
+        }
+    }
+    panic!("no call ends as busy");
 }
 
 #[tokio::test]
