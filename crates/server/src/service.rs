@@ -5,7 +5,6 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use exacat_catalogue::{Caller, Catalogue};
@@ -347,8 +346,8 @@ impl Service {
             return deliver(Err(too_late()));
         }
         if !work.uploads_checked
-            && self.must_check_uploads(&work.operation)
             && let Some(uploads) = self.uploads()
+            && uploads.concern(&work.operation)
         {
             // A check that is not over at the deadline goes on without the request.
             let _ = tokio::time::timeout_at(work.deadline.into(), uploads.check_before(&work)).await;
@@ -459,10 +458,6 @@ impl Service {
         deliver: impl FnOnce(Result<Answer>) + Send,
     ) {
         tokio::pin!(work);
-        // Most reads end at once, and need no timer.
-        if let Poll::Ready(outcome) = futures::poll!(&mut work) {
-            return deliver(outcome);
-        }
         tokio::select! {
             // A finished result wins over a deadline that passes at the same moment.
             biased;

@@ -16,7 +16,7 @@ impl Uploads {
     /// Checks the uploads that the answer to a request of another protocol depends on. This reveals
     /// nothing to a client without rights, because the request itself is judged afterwards.
     async fn before(self: &Arc<Self>, work: &OperationTask) {
-        if work.step != Step::First || !self.concern(&work.operation) {
+        if work.step != Step::First {
             return;
         }
         match &work.operation {

@@ -117,7 +117,7 @@ impl Call {
             _held: Arc::new(held),
         };
         if let Some(wanted) = text_of(headers, &AT_LEAST)? {
-            Box::pin(call.wait_for(wanted)).await?;
+            call.wait_for(wanted).await?;
         }
         Ok(call)
     }
@@ -313,7 +313,7 @@ async fn client(conversation: &Conversation, headers: &HeaderMap) -> Result<Clie
     {
         return Ok(known.client.clone());
     }
-    let client = Box::pin(judged(conversation, headers, credentials)).await.inspect_err(|error| {
+    let client = judged(conversation, headers, credentials).await.inspect_err(|error| {
         if error.kind == ErrorKind::Unauthenticated {
             count(&service.instruments.counts.authentications_refused);
         }

@@ -417,9 +417,7 @@ async fn answer_to(
 ) -> Response<Body> {
     let service = &conversation.face.service;
     let path = head.uri.path();
-    if health::PATHS.contains(&path)
-        && let Some(response) = Box::pin(health::answer(service, &head.method, path)).await
-    {
+    if let Some(response) = health::answer(service, &head.method, path).await {
         return response;
     }
     let refused = if conversation.slot.is_none() {
@@ -442,7 +440,7 @@ async fn answer_to(
         };
         let mut response = match origins::preflight(origin, head) {
             Some(response) => response,
-            None if is_dav => Box::pin(dav::answer(conversation, head, body)).await,
+            None if is_dav => dav::answer(conversation, head, body).await,
             None => rest::answer(conversation, head, body).await,
         };
         origins::permit(origin, &mut response);

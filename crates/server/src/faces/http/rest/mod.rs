@@ -183,7 +183,6 @@ impl From<Error> for Refused {
     }
 }
 
-/// Runs a request. Rare work is boxed, so that the future of all others is small to move.
 async fn run(
     conversation: &Arc<Conversation>,
     endpoint: &'static Endpoint,
@@ -226,14 +225,14 @@ async fn run(
         }
         check_kind(headers, &[JSON])?;
         if let Some(body) = body.take() {
-            (arguments.body, _room) = Box::pin(whole(&face.service, body, BODY_BYTES_MAX)).await?;
+            (arguments.body, _room) = whole(&face.service, body, BODY_BYTES_MAX).await?;
         }
     }
     let mut operation = match &endpoint.run {
         Run::Operation(make) => make(&arguments)?,
-        Run::Find => Box::pin(find_operation(&mut call, &arguments)).await?,
+        Run::Find => find_operation(&mut call, &arguments).await?,
         Run::Changes => {
-            let response = Box::pin(changes(conversation, call, &arguments, headers, wants)).await;
+            let response = changes(conversation, call, &arguments, headers, wants).await;
             return response.map(|mut response| {
                 set(&mut response, REVISION, &revision.0.to_string());
                 response
@@ -252,26 +251,23 @@ async fn run(
         Run::Lines(_) | Run::Document => return Err(Error::invalid("not here").into()),
     };
     let names = Names::of(&operation);
-    let conditions = match operation.writes() {
-        true => Box::pin(Conditions::require(&mut call, headers, &mut operation)).await?,
-        false => Conditions::default(),
-    };
+    let conditions = Conditions::require(&mut call, headers, &mut operation).await?;
     let about = |error: Error| Refused::about(error, &names, conditions);
     if matches!(endpoint.answer, Shape::Items(_) | Shape::Pages(_)) {
         if wants != Wanted::Page {
             let kind = if wants == Wanted::Stream { STREAM } else { LINES };
             let lines = streams::lines(call, operation.clone(), endpoint.view, face.ses(), kind);
-            let mut response = Box::pin(lines).await.map_err(about)?;
+            let mut response = lines.await.map_err(about)?;
             set(&mut response, REVISION, &revision.0.to_string());
             return Ok(response);
         }
-        return Box::pin(page(call, endpoint, operation, &names, &face.ses(), head)).await.map_err(about);
+        return page(call, endpoint, operation, &names, &face.ses(), head).await.map_err(about);
     }
     match one(&mut call, headers, endpoint, operation, (&names, &face.ses()), revision).await {
         // Nothing is as the client saw it, if there is no entry any more.
         Err(error) if conditions.is_as_seen && error.kind == ErrorKind::NotFound => {
             let lfn = exacat_model::Lfn::parse(&names.text(0))?;
-            let is_gone = Box::pin(revision_of(&mut call, &lfn, false)).await?.is_none();
+            let is_gone = revision_of(&mut call, &lfn, false).await?.is_none();
             let status = is_gone.then_some(StatusCode::PRECONDITION_FAILED);
             Err(Refused { status, ..about(error) })
         }
@@ -291,7 +287,7 @@ async fn one(
     let is_restore = matches!(operation, Operation::TrashRestore { .. } | Operation::TrashRestorePart { .. });
     let version = version_of(call, &operation).await?;
     let answer = match operation {
-        Operation::TrashPurge { .. } | Operation::Backup { .. } => Box::pin(steps(call, operation)).await?,
+        Operation::TrashPurge { .. } | Operation::Backup { .. } => steps(call, operation).await?,
         operation => call.ask(operation).await?,
     };
     let renderer = Renderer { names, view: endpoint.view, failures: Failures::Request, ses };
@@ -323,7 +319,7 @@ async fn one(
 /// between makes the client read again.
 async fn version_of(call: &mut Call, operation: &Operation) -> Result<Option<Revision>> {
     match tagged(operation) {
-        Some(lfn) => Box::pin(revision_of(call, lfn, true)).await,
+        Some(lfn) => revision_of(call, lfn, true).await,
         None => Ok(None),
     }
 }
