@@ -185,7 +185,8 @@ async fn rounds(
             let questions = make(LOADS * round + u64::from(by == FRAMES_DECODED))?;
             let before = server.cpu_s();
             let sample =
-                super::frames::drive(target, &server.socket(), name, *load, &questions, reading).await?;
+                super::frames::drive_reading(target, &server.socket(), name, *load, &questions, reading)
+                    .await?;
             lines.push(Line::new(name, by, round, &sample, server.cpu_s() - before));
         }
         let handed_over = hand_over(make(LOADS * round + LOADS - 1)?);

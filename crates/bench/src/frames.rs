@@ -115,10 +115,22 @@ fn unexpected(frame: &Frame) -> Error {
     }
 }
 
+/// Sends `questions` as [`drive_reading`] does, to measure the server: decodes some answers only, and
+/// checks that each of their items is good.
+pub(crate) async fn drive(
+    target: &Arc<Target>,
+    socket: &Path,
+    what: &str,
+    load: Load,
+    questions: &[Operation],
+) -> Result<Sample, Error> {
+    drive_reading(target, socket, what, load, questions, Reading::some(super::all_good)).await
+}
+
 /// Sends `questions` in turn, `load.calls` in all, and begins again if there are fewer. Keeps
 /// `load.depth` requests in flight on each of `load.lanes` connections, each request a frame of its
 /// own. The first error ends it.
-pub(crate) async fn drive(
+pub(crate) async fn drive_reading(
     target: &Arc<Target>,
     socket: &Path,
     what: &str,

@@ -296,17 +296,7 @@ pub(crate) async fn frames(
     let what = "whereis, single, 4 x 256 in flight, bare frames";
     if report.wants(what) {
         let asked = single_lookups(files)?;
-        report.show(
-            &super::frames::drive(
-                target,
-                socket,
-                what,
-                load,
-                &asked,
-                super::frames::Reading::some(super::all_good),
-            )
-            .await?,
-        )?;
+        report.show(&super::frames::drive(target, socket, what, load, &asked).await?)?;
     }
     let calls = (singles / 16).max(1000);
     let load = Load { lanes: CONNECTIONS, depth: 4, calls, items_per_call: LOOKUPS };
@@ -314,17 +304,7 @@ pub(crate) async fn frames(
         let what = format!("{what}, bare frames");
         if report.wants(&what) {
             let asked = lookups(files)?;
-            report.show(
-                &super::frames::drive(
-                    target,
-                    socket,
-                    &what,
-                    load,
-                    &asked,
-                    super::frames::Reading::some(super::all_good),
-                )
-                .await?,
-            )?;
+            report.show(&super::frames::drive(target, socket, &what, load, &asked).await?)?;
         }
     }
     let what = "create, single, durable, 4 x 256 in flight, bare frames";
@@ -338,17 +318,7 @@ pub(crate) async fn frames(
         let load = Load { lanes: CONNECTIONS, depth: 256, calls, items_per_call: 1 };
         let asked =
             questions(calls, |call| workload::register(FILES_BY_FRAMES + call, FILES_BY_FRAMES + call + 1))?;
-        report.show(
-            &super::frames::drive(
-                target,
-                socket,
-                what,
-                load,
-                &asked,
-                super::frames::Reading::some(super::all_good),
-            )
-            .await?,
-        )?;
+        report.show(&super::frames::drive(target, socket, what, load, &asked).await?)?;
     }
     Ok(())
 }
@@ -376,26 +346,10 @@ pub(crate) async fn unpipelined_frames(
     // In turn, because the machine changes meanwhile.
     for round in 1..=3 {
         let what = format!("raw echo, 64 x 1 in flight, {round}");
-        let raw = super::frames::drive(
-            &echo.target(),
-            echo.socket(),
-            &what,
-            load,
-            &asked,
-            super::frames::Reading::some(super::all_good),
-        )
-        .await?;
+        let raw = super::frames::drive(&echo.target(), echo.socket(), &what, load, &asked).await?;
         report.show(&raw)?;
         let what = format!("whereis, single, 64 x 1 in flight, bare frames, {round}");
-        let looked_up = super::frames::drive(
-            target,
-            socket,
-            &what,
-            load,
-            &asked,
-            super::frames::Reading::some(super::all_good),
-        )
-        .await?;
+        let looked_up = super::frames::drive(target, socket, &what, load, &asked).await?;
         report.show(&looked_up)?;
         report.line(&format!(
             "  {:.0} % of the echo's rate, its p99 {:.2} times the echo's",

@@ -11,7 +11,7 @@ use super::{HOT, bytes_in, some_file};
 use crate::measure::Load;
 use crate::target::StartedServer;
 use crate::workload::scatter;
-use crate::{Report, all_good, frames, once};
+use crate::{Report, frames, once};
 
 /// Look-ups of a measurement, and questions made for it.
 const LOOK_UPS: u64 = 1_000_000;
@@ -48,10 +48,7 @@ pub(crate) async fn run(filled: &Filled, data: &Path, report: &mut Report<'_>) -
             for round in ["first", "again"] {
                 let what = format!("{what}, {round}");
                 let socket = server.socket();
-                report.show(
-                    &frames::drive(&target, &socket, &what, load, &asked, frames::Reading::some(all_good))
-                        .await?,
-                )?;
+                report.show(&frames::drive(&target, &socket, &what, load, &asked).await?)?;
             }
         }
     }
