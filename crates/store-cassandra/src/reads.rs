@@ -12,14 +12,16 @@ use crate::working::{CacheView, Rows, counted, entry_at, find, place_of};
 /// Resolves a path. For a missing entry it also notes the rows that are probably below it, so that
 /// one round fetches all of them. A wrong guess costs a read in vain.
 pub(crate) fn resolve(view: &CacheView<'_>, path: &Lfn) -> Resolution {
-    let walk = resolve_cached(view, path);
-    if let (ResolutionEnd::Missing { components }, Some(ancestor)) = (&walk.end, walk.ancestors.last()) {
+    let resolution = resolve_cached(view, path);
+    if let (ResolutionEnd::Missing { components }, Some(ancestor)) =
+        (&resolution.end, resolution.ancestors.last())
+    {
         let mut rest = path.components().skip(*components);
         if let Some(name) = rest.next().and_then(|component| Name::parse(component).ok()) {
             foresee(view, At { parent: ancestor.id, name }, rest);
         }
     }
-    walk
+    resolution
 }
 
 /// Resolves a path as far as rows are cached.

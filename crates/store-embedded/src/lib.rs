@@ -22,7 +22,7 @@
 //! memory (`memtable`), the others in sorted runs (`run`) of pages (`page`). The compactor thread
 //! (`compactor`) writes and merges the runs.
 //!
-//! Readers (`store`, `state::read`, `state::walk`) look rows up (`state::lookup`). They answer once
+//! Readers (`store`, `state::read`, `state::resolve`) look rows up (`state::lookup`). They answer once
 //! the state that they saw is durable (`durability`). Old changes are read from the log again
 //! (`history`). A background thread compresses sealed log segments and removes those beyond the
 //! retention (`archive`).

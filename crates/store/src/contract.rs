@@ -88,7 +88,7 @@
 //! * **R4 order.** Children are ordered by the bytes of their names, members by GUID, trash and
 //!   deletions by id, records by key, changes by revision.
 //! * **R5 usage.** Counters equal the sums of a full scan, at every revision.
-//! * **R6 walk.** Ancestors are the directories on the path, root first; a path ends `Found`, `Missing`
+//! * **R6 resolve.** Ancestors are the directories on the path, root first; a path ends `Found`, `Missing`
 //!   or `Stopped`. `files` returns the same for paths that end at a file, and nothing for others.
 //! * **R7 locate.** An entry is found by its id after any move, and in the trash; and by its place
 //!   (`standing`), also below an item of the trash.

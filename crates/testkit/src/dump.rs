@@ -155,20 +155,20 @@ impl Taking {
     }
 
     async fn tree(&mut self, store: &dyn Store) {
-        let walk = store.resolve(&[Lfn::root()]).await.expect("walk").remove(0);
-        let ResolutionEnd::Found(root) = walk.end else { panic!("the root is not there") };
+        let resolution = store.resolve(&[Lfn::root()]).await.expect("resolution").remove(0);
+        let ResolutionEnd::Found(root) = resolution.end else { panic!("the root is not there") };
         self.entry(store, "tree".to_owned(), &root).await;
         self.below(store, DirId::ROOT, "tree".to_owned()).await;
     }
 
-    /// Checks reads by path: `files` returns the same as `walk` (R6).
+    /// Checks reads by path: `files` returns the same as `resolve` (R6).
     async fn files(&mut self, store: &dyn Store) {
         // Below each too: for an entry that is no directory nothing is found.
         let below = self.paths.iter().map(|path| path.join(&Name::parse("e").expect("a name")));
         let paths: Vec<Lfn> = self.paths.iter().cloned().chain(below).collect();
         for paths in paths.chunks(READ_BATCH_MAX) {
             let files = store.files(paths).await.expect("files");
-            let walked: Files = store.resolve(paths).await.expect("walk").into_iter().collect();
+            let walked: Files = store.resolve(paths).await.expect("resolution").into_iter().collect();
             assert_eq!(files.found.len(), paths.len());
             for (at, path) in paths.iter().enumerate() {
                 let of = |files: &Files| {
@@ -177,7 +177,7 @@ impl Taking {
                 };
                 if of(&files) != of(&walked) {
                     let difference = (of(&files), of(&walked));
-                    self.dump.put(format!("file and walk of {path}"), difference);
+                    self.dump.put(format!("file and resolution of {path}"), difference);
                 }
             }
         }

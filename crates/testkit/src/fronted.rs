@@ -113,7 +113,7 @@ impl<B: Before> Store for Fronted<B> {
         self.before.resolve(paths, &*self.store).await
     }
 
-    // `files` stays as the trait has it: it calls `walk`, so the front sees it.
+    // `files` stays as the trait has it: it calls `resolve`, so the front sees it.
 
     async fn locate(&self, ids: &[EntryId]) -> Result<Vec<Option<Located>>> {
         self.store.locate(ids).await

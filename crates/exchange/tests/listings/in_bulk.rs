@@ -74,9 +74,9 @@ async fn content(store: &dyn Store, guids_given: bool) -> BTreeMap<String, Strin
                 let path = lfn.join(&entry.at.name);
                 let located = store.locate(&[entry.id()]).await.unwrap().remove(0).unwrap();
                 assert_eq!(located.entry, entry, "{path} is found by what it is");
-                let walk = store.resolve(std::slice::from_ref(&path)).await.unwrap().remove(0);
+                let resolution = store.resolve(std::slice::from_ref(&path)).await.unwrap().remove(0);
                 assert!(
-                    matches!(walk.end, ResolutionEnd::Found(there) if *there == entry),
+                    matches!(resolution.end, ResolutionEnd::Found(there) if *there == entry),
                     "{path} is found"
                 );
                 paths.insert(entry.id(), path.to_string());

@@ -10,8 +10,8 @@ use super::workload::Workload;
 use super::{apply, assert_sound, file, history, mkdir, open, request, try_open};
 
 async fn is_there(store: &dyn Store, path: &str) -> bool {
-    let walk = store.resolve(&[Lfn::parse(path).unwrap()]).await.unwrap().remove(0);
-    matches!(walk.end, ResolutionEnd::Found(_))
+    let resolution = store.resolve(&[Lfn::parse(path).unwrap()]).await.unwrap().remove(0);
+    matches!(resolution.end, ResolutionEnd::Found(_))
 }
 
 /// Goal: a full disk refuses changes and nothing else, until there is space again.

@@ -435,8 +435,8 @@ async fn files_of_a_directory_that_nobody_knows_are_in_lost_and_found() {
     assert_sound(&store).await;
     let paths = ["/lost+found", "/lost+found/directory-3", "/lost+found/directory-3/f0000"];
     let paths = paths.map(|path| exacat_model::Lfn::parse(path).unwrap());
-    for walk in store.resolve(&paths).await.unwrap() {
-        let exacat_store::ResolutionEnd::Found(entry) = walk.end else { panic!("{walk:?}") };
+    for resolution in store.resolve(&paths).await.unwrap() {
+        let exacat_store::ResolutionEnd::Found(entry) = resolution.end else { panic!("{resolution:?}") };
         if entry.directory().is_some() {
             assert_eq!((entry.owner, entry.mode.bits()), (exacat_model::UserId::ADMIN, 0o700));
         }

@@ -281,8 +281,8 @@ pub async fn n1_a_new_store_has_a_root_and_an_admin(factory: &dyn StoreFactory) 
     let mut scene = Scene::fresh(factory).await;
     for opened in ["new", "opened again"] {
         let store = scene.store();
-        let walk = store.resolve(&[Lfn::root()]).await.expect("walk").remove(0);
-        let ResolutionEnd::Found(root) = walk.end else { panic!("{opened}: no root") };
+        let resolution = store.resolve(&[Lfn::root()]).await.expect("resolution").remove(0);
+        let ResolutionEnd::Found(root) = resolution.end else { panic!("{opened}: no root") };
         assert_eq!((root.at.parent, &root.at.name), (DirId::ROOT, &Name::root()));
         assert_eq!((root.owner, root.group, root.mode), (UserId(0), GroupId(0), Mode::DIRECTORY));
         assert_eq!((root.revision, root.expires, root.tags.len()), (Revision(0), None, 0));

@@ -33,8 +33,9 @@ pub async fn r1_an_answer_is_of_one_state(factory: &dyn StoreFactory) {
     let store = scene.store();
     let paths = [lfn("/a/f"), lfn("/b/f")];
     while !writer.is_finished() {
-        let found = store.resolve(&paths).await.expect("walk");
-        let found = found.iter().filter(|walk| matches!(walk.end, ResolutionEnd::Found(_))).count();
+        let found = store.resolve(&paths).await.expect("resolution");
+        let found =
+            found.iter().filter(|resolution| matches!(resolution.end, ResolutionEnd::Found(_))).count();
         assert_eq!(found, 1, "it is in one directory, in one state");
         let located = store.locate(&[object(1), object(1)]).await.expect("locate");
         assert_eq!(located[0], located[1]);
@@ -69,8 +70,8 @@ pub async fn r2_what_was_answered_is_read(factory: &dyn StoreFactory) {
     let store = scene.store();
     while let Some((name, revision)) = told.recv().await {
         let path = Lfn::root().join(&name);
-        let walk = store.resolve(&[path]).await.expect("walk").remove(0);
-        assert!(matches!(walk.end, ResolutionEnd::Found(entry) if entry.revision == revision));
+        let resolution = store.resolve(&[path]).await.expect("resolution").remove(0);
+        assert!(matches!(resolution.end, ResolutionEnd::Found(entry) if entry.revision == revision));
         assert!(store.revision().await.expect("revision") >= revision);
         let page = store.changes(Revision(revision.0 - 1), 1).await.expect("changes");
         assert_eq!(page.changes.first().map(|change| change.revision), Some(revision));
@@ -366,9 +367,9 @@ pub async fn r6_a_path_ends_found_missing_or_stopped(factory: &dyn StoreFactory)
     scene.applied(create(new_link(at(a, "l"), guid(2)))).await;
     let paths =
         ["/", "/a", "/a/b", "/a/b/f", "/x", "/x/y/z", "/a/b/x", "/a/x/y", "/a/b/f/x/y", "/a/l/x", "/a/l"];
-    let resolutions = scene.store().resolve(&paths.map(lfn)).await.expect("walk");
-    let passed = |walk: &exacat_store::Resolution| {
-        walk.ancestors.iter().map(|ancestor| ancestor.id).collect::<Vec<_>>()
+    let resolutions = scene.store().resolve(&paths.map(lfn)).await.expect("resolution");
+    let passed = |resolution: &exacat_store::Resolution| {
+        resolution.ancestors.iter().map(|ancestor| ancestor.id).collect::<Vec<_>>()
     };
     let (root, found) = (DirId::ROOT, |entry: &Entry| ResolutionEnd::Found(Box::new(entry.clone())));
     let (entry_a, entry_b) = (scene.at(&top("a")).await, scene.at(&at(a, "b")).await);
@@ -378,7 +379,7 @@ pub async fn r6_a_path_ends_found_missing_or_stopped(factory: &dyn StoreFactory)
     let stopped =
         |entry: &Entry, components| ResolutionEnd::Stopped { entry: Box::new(entry.clone()), components };
     let missing = |components| ResolutionEnd::Missing { components };
-    for (walk, ancestors, end) in [
+    for (resolution, ancestors, end) in [
         (&resolutions[1], vec![root], found(&entry_a)),
         (&resolutions[2], vec![root, a], found(&entry_b)),
         (&resolutions[3], vec![root, a, b], found(&entry_f)),
@@ -390,14 +391,14 @@ pub async fn r6_a_path_ends_found_missing_or_stopped(factory: &dyn StoreFactory)
         (&resolutions[9], vec![root, a], stopped(&entry_l, 2)),
         (&resolutions[10], vec![root, a], found(&entry_l)),
     ] {
-        assert_eq!((passed(walk), &walk.end), (ancestors, &end));
+        assert_eq!((passed(resolution), &resolution.end), (ancestors, &end));
     }
     // A ancestor has the present facts that permission needs.
     assert_eq!(resolutions[3].ancestors[2], Ancestor::of(&entry_b).expect("a directory"));
     assert_eq!(resolutions[3].ancestors[2].owner, UserId(2));
 }
 
-/// Goal: for paths that end at a file `files` returns the same as `walk`, and nothing for others.
+/// Goal: for paths that end at a file `files` returns the same as `resolve`, and nothing for others.
 /// This holds for any number of paths, and whatever is next to them.
 pub async fn r6_files_are_found_as_walks_end_at_them(factory: &dyn StoreFactory) {
     let scene = Scene::new(factory).await;
@@ -467,21 +468,21 @@ pub async fn r6_files_are_found_as_walks_end_at_them(factory: &dyn StoreFactory)
     assert_eq!(store.files(&moved).await.expect_err("closed").kind, ErrorKind::Unavailable);
 }
 
-/// Checks that `files` returns for these paths the same as `walk`. Returns the number of files.
+/// Checks that `files` returns for these paths the same as `resolve`. Returns the number of files.
 async fn assert_files_are_walked(store: &dyn Store, paths: &[Lfn]) -> usize {
-    let walked = store.resolve(paths).await.expect("walk");
+    let walked = store.resolve(paths).await.expect("resolution");
     let files = store.files(paths).await.expect("files");
     assert_eq!(files.found.len(), paths.len(), "one for each path, in order");
-    for ((path, walk), found) in paths.iter().zip(walked).zip(&files.found) {
+    for ((path, resolution), found) in paths.iter().zip(walked).zip(&files.found) {
         let is = found
             .as_ref()
             .map(|found| (&files.ways[found.way], found.owner, found.group, found.mode, &found.file));
-        match &walk.end {
+        match &resolution.end {
             ResolutionEnd::Found(entry) => {
                 let file = entry.file();
                 assert_eq!(
                     is,
-                    file.map(|file| (&walk.ancestors, entry.owner, entry.group, entry.mode, file)),
+                    file.map(|file| (&resolution.ancestors, entry.owner, entry.group, entry.mode, file)),
                     "{path}"
                 );
             }
@@ -536,8 +537,8 @@ pub async fn r7_an_entry_is_found_wherever_it_is(factory: &dyn StoreFactory) {
     assert_eq!((&item.place, ancestors(&item)), (&EntryLocation::Trash(trash), vec![]));
     assert_eq!(store.trash_item(trash).await.expect("trash item").expect("there").entry, item.entry);
     // The path to it in the tree ends at its former place.
-    let walk = store.resolve(&[lfn("/z/b/f")]).await.expect("walk").remove(0);
-    assert_eq!(walk.end, ResolutionEnd::Missing { components: 0 });
+    let resolution = store.resolve(&[lfn("/z/b/f")]).await.expect("resolution").remove(0);
+    assert_eq!(resolution.end, ResolutionEnd::Missing { components: 0 });
     assert!(store.list(b, None, 10).await.expect("list").is_some(), "what is in the trash can be listed");
     scene.applied(purge_below(at(b, "f"))).await;
     assert_eq!(store.locate(&[object(1)]).await.expect("locate"), [None]);
@@ -612,7 +613,7 @@ pub async fn r9_reads_are_bounded(factory: &dyn StoreFactory) {
     let page = store.list(directory, None, usize::MAX).await.expect("list").expect("there");
     assert!(page.items.is_empty() && !page.more);
     let paths = vec![lfn("/d"); READ_BATCH_MAX + 1];
-    assert_eq!(store.resolve(&paths[1..]).await.expect("walk").len(), READ_BATCH_MAX);
+    assert_eq!(store.resolve(&paths[1..]).await.expect("resolution").len(), READ_BATCH_MAX);
     assert_eq!(store.resolve(&paths).await.expect_err("too many").kind, ErrorKind::Limit);
     let ids = vec![EntryId::Directory(DirId::ROOT); READ_BATCH_MAX + 1];
     assert_eq!(store.locate(&ids[1..]).await.expect("locate").len(), READ_BATCH_MAX);

@@ -240,7 +240,7 @@ impl Client {
 
     async fn read(&self, name: usize) -> Seen {
         let path = Lfn::root().join(&Name::parse(&name_text(name)).expect("a name"));
-        match self.store.resolve(&[path]).await.expect("walk").remove(0).end {
+        match self.store.resolve(&[path]).await.expect("resolution").remove(0).end {
             ResolutionEnd::Found(entry) => Seen::Value(Some(file_number(entry.id()))),
             ResolutionEnd::Missing { .. } => Seen::Value(None),
             ResolutionEnd::Stopped { .. } => panic!("a name in the root cannot be passed through"),
