@@ -119,7 +119,7 @@ mod tests {
     use exacat_model::operation::UserSettings;
     use exacat_model::{Guid, Operation};
     use exacat_store::SystemClock;
-    use exacat_store::memory::MemoryStore;
+    use exacat_testkit::memory::MemoryStore;
 
     async fn service() -> Arc<Service> {
         let clock = Arc::new(SystemClock);

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use exacat_catalogue::Catalogue;
 use exacat_model::{AccountName, Answer, Error, ErrorKind, Guid, Lfn, Operation, Result};
-use exacat_store::memory::MemoryStore;
 use exacat_store::{Clock, Store};
 use exacat_store_cassandra::{CassandraStore, check_schema};
 use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore};
@@ -148,7 +147,6 @@ impl Server {
 async fn open_store(settings: &ServerSettings, directory: &DataDirectory) -> Result<Arc<dyn Store>> {
     let clock = Arc::clone(&settings.clock);
     match &settings.store {
-        StoreChoice::Memory => Ok(Arc::new(MemoryStore::new(clock))),
         StoreChoice::Cassandra(cluster) => Ok(CassandraStore::open((**cluster).clone(), clock).await?),
         StoreChoice::Embedded => {
             directory.not_of_a_cluster()?;
@@ -318,15 +316,14 @@ async fn keep_time(clock: Arc<dyn Clock>, service: Arc<Service>) {
     }
 }
 
-/// Issues a token for the administrator, at the first start or with a store that forgets at every
-/// start. Without it there is no way in. The catalogue's id is written last, because it marks the
-/// end of the first start.
+/// Issues a token for the administrator, at the first start. Without it there is no way in.
+/// The catalogue's id is written last, because it marks the end of the first start.
 async fn first_start(
     catalogue: &Catalogue,
     settings: &ServerSettings,
     directory: &DataDirectory,
 ) -> Result<Guid> {
-    let is_first = settings.store == StoreChoice::Memory || !directory.is_started()?;
+    let is_first = !directory.is_started()?;
     // A snapshot cannot issue tokens; its own are valid.
     if is_first && catalogue.store().read_only().is_none() {
         let admin = catalogue.caller_named(&AccountName::parse("admin")?).await?;
@@ -347,7 +344,6 @@ async fn first_start(
         }
     }
     match &settings.store {
-        StoreChoice::Memory => return directory::new_guid(&*settings.clock),
         StoreChoice::Cassandra(cluster) => {
             // All servers of the catalogue share the id: a client may repeat at one server a
             // request to another.

@@ -22,8 +22,6 @@ pub enum StoreChoice {
     /// The embedded store, in the data directory.
     #[default]
     Embedded,
-    /// The memory store, for tests: it loses everything when the server ends.
-    Memory,
     /// A Cassandra or ScyllaDB cluster, shared by any number of servers.
     Cassandra(Box<CassandraSettings>),
 }

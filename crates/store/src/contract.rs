@@ -17,8 +17,7 @@
 //!   (`GuidInUse`) and one record name (`InUse`).
 //! * **A4 total order.** Applied mutations have increasing revisions. Applying them in that order
 //!   gives the state.
-//! * **A5 durable.** Every answered change survives the end of the process and of the machine. (The
-//!   memory store keeps nothing beyond its process.)
+//! * **A5 durable.** Every answered change survives the end of the process and of the machine.
 //! * **A6 asked again.** If the store knows a request's operation id, each of its mutations that
 //!   was applied before gets its old outcome. Mutations that were refused or changed nothing are
 //!   decided anew.

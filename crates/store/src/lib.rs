@@ -2,7 +2,6 @@
 //!
 //! Start with [`contract`]: the clauses that every store keeps and the table of mutations. Then
 //! read [`Store`], the trait. [`rules`] has the rows of the table as functions of any state.
-//! [`memory`] is the slow and obvious reference, the oracle of every test.
 //!
 //! A store knows entries. It does not know the meaning of paths, sessions, faces or wire formats.
 //! The store decides the conditions that must hold at the commit. The catalogue decides those that
@@ -12,7 +11,6 @@ mod clock;
 pub mod contract;
 mod judged;
 mod kept_time;
-pub mod memory;
 mod outcome;
 mod read;
 pub mod rules;

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
+use crate::memory::MemoryStore;
 use async_trait::async_trait;
 use exacat_model::{Change, Revision};
 use exacat_store::Store;
-use exacat_store::memory::MemoryStore;
 use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore};
 use tempfile::TempDir;
 

@@ -9,6 +9,8 @@
 //! - [`history`] runs clients at once and judges whether one order explains their answers;
 //! - [`winners`] lets many want one name.
 //!
+//! [`memory`] is the slow and obvious reference, the oracle of these tests.
+//!
 //! A [`StoreFactory`] puts a store under test. The tests of other crates use [`TestClock`], a store
 //! with a front ([`fronted`]), and [`settings`] to begin with. [`waiting`] polls conditions.
 //!
@@ -29,6 +31,7 @@ pub mod factory;
 pub mod faults;
 pub mod fronted;
 pub mod history;
+pub mod memory;
 pub mod random;
 pub mod scene;
 pub mod settings;

@@ -17,9 +17,9 @@ use exacat_model::{
     Replica, ReplicaState, Result, Role, Se, SeName, SeNumber, SeStatus, SnapshotName, TrashId, User, UserId,
 };
 use exacat_model::{At, Checksums, DirId};
-use exacat_store::memory::MemoryStore;
 use exacat_store::{Clock, Outcome, Request, ResolutionEnd, Store};
 use exacat_testkit::TestClock;
+use exacat_testkit::memory::MemoryStore;
 
 pub(crate) fn lfn(text: &str) -> Lfn {
     Lfn::parse(text).unwrap()

@@ -12,8 +12,6 @@ pub(crate) enum StoreArg {
     /// In the data directory
     #[default]
     Embedded,
-    /// In memory: lost when the server ends
-    Memory,
     /// On a cluster
     Cassandra(Box<CassandraSettings>),
 }
@@ -24,11 +22,10 @@ impl std::str::FromStr for StoreArg {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "embedded" => Ok(StoreArg::Embedded),
-            "memory" => Ok(StoreArg::Memory),
             address if address.starts_with(CassandraSettings::SCHEME) => CassandraSettings::parse(address)
                 .map(|cluster| StoreArg::Cassandra(Box::new(cluster)))
                 .map_err(|error| error.message),
-            other => Err(format!("embedded, memory or cassandra://HOST,HOST/KEYSPACE, not {other:?}")),
+            other => Err(format!("embedded or cassandra://HOST,HOST/KEYSPACE, not {other:?}")),
         }
     }
 }
@@ -229,7 +226,7 @@ it: requests in flight are finished first.
 
 Examples:
   exacat serve
-  exacat serve --listen 127.0.0.1:0 --store memory --data ~/try --log debug
+  exacat serve --listen 127.0.0.1:0 --data ~/try --log debug
   exacat serve --listen 127.0.0.1:0 --http 127.0.0.1:0 --data ~/second
   exacat serve --http 0.0.0.0:7421 --http-plain=10.1.0.0/16
   exacat serve --listen 127.0.0.1:0 --data ~/third --history-keep 90d
@@ -329,10 +326,9 @@ pub(crate) struct ServeArgs {
     /// minute. Clients get replicas near their site first
     #[arg(long, value_name = "FILE")]
     pub networks: Option<PathBuf>,
-    /// Store of the catalogue: in the data directory, in memory (lost when the server ends), or on
-    /// a Cassandra or ScyllaDB cluster. Any number of servers share a cluster, each with a data
-    /// directory of its own
-    #[arg(long, value_name = "embedded|memory|cassandra://HOST,HOST/KEYSPACE", default_value = "embedded")]
+    /// Store of the catalogue: in the data directory, or on a Cassandra or ScyllaDB cluster. Any
+    /// number of servers share a cluster, each with a data directory of its own
+    #[arg(long, value_name = "embedded|cassandra://HOST,HOST/KEYSPACE", default_value = "embedded")]
     pub store: StoreArg,
     /// Serve a snapshot in the data directory read-only, even while the catalogue itself is served.
     /// Its socket is in views/NAME of the data directory. It listens nowhere else unless --listen

@@ -107,7 +107,6 @@ fn settings(args: &ServeArgs, connection: &Connection, directory: &Path) -> Resu
     settings.envelopes.seconds = parse::seconds(&args.envelope_lifetime)?;
     settings.store = match &args.store {
         StoreArg::Embedded => StoreChoice::Embedded,
-        StoreArg::Memory => StoreChoice::Memory,
         StoreArg::Cassandra(cluster) => StoreChoice::Cassandra(Box::new(args.reach.reaching(cluster))),
     };
     if matches!(args.store, StoreArg::Cassandra(_)) && args.snapshot.is_some() {

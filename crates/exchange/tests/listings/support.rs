@@ -22,8 +22,8 @@ use exacat_model::{
     Answer, Error, ErrorKind, Lfn, Operation, Record, RecordKey, SeName, TimeMs, TimelineId, Timelines,
     UserId,
 };
-use exacat_store::memory::MemoryStore;
 use exacat_store::{Clock, Store};
+use exacat_testkit::memory::MemoryStore;
 use exacat_testkit::settings;
 
 /// A clock that advances by a millisecond at each reading.

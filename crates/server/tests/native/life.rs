@@ -37,8 +37,7 @@ async fn the_data_directory_is_private_where_it_must_be() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_directory_in_use_is_refused() {
     let world = World::new().await;
-    let settings = ServerSettings { store: StoreChoice::Memory, ..ServerSettings::new(world.data()) };
-    let error = Server::start(settings).await.err().unwrap();
+    let error = Server::start(ServerSettings::new(world.data())).await.err().unwrap();
     assert_eq!(error.kind, ErrorKind::Unavailable);
     assert!(error.message.contains("another server"), "{error}");
 }

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use exacat_model::{DirId, SeNumber, UserId};
-use exacat_store::memory::MemoryStore;
 use exacat_store::{Store, UsageOf};
+use exacat_testkit::memory::MemoryStore;
 use parking_lot::Mutex;
 
 use super::simulated::{Random, SimulatedDisk};

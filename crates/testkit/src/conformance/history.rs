@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::memory::MemoryStore;
 use exacat_model::{
     At, Body, Change, DirId, Edit, Effect, Entry, EntryId, FieldChange, GroupId, Lfn, Location, Mode, Name,
     Previous, Record, RecordKey, RecordKind, Revision, Role, SeNumber, TimeMs, Usage, UserId,
 };
-use exacat_store::memory::MemoryStore;
 use exacat_store::{Clock, Outcome, ResolutionEnd, Trace, TrailEnd, UsageOf};
 
 use crate::dump::Dump;

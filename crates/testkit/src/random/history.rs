@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::memory::MemoryStore;
 use exacat_model::{Change, Revision};
-use exacat_store::memory::MemoryStore;
 use exacat_store::{Clock, Store};
 
 use super::{Generator, View, model};

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::memory::MemoryStore;
 use exacat_model::{Mutation, OperationId, TimeMs};
-use exacat_store::memory::MemoryStore;
 use exacat_store::{ApplyError, Clock, Outcome, Refusal, Request, Store};
 
 use crate::clock::TestClock;

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use exacat_store::memory::MemoryStore;
 use exacat_testkit::TestClock;
 use exacat_testkit::faults::LostAnswers;
 use exacat_testkit::history::{
     Action, Applied, Clients, Event, NotExplained, STEPS_MAX, Seen, check, check_with_changes, record,
 };
+use exacat_testkit::memory::MemoryStore;
 
 /// Makes events from `(asked, answered, action, seen)`.
 fn history(events: &[(u64, u64, Action, Seen)]) -> Vec<Event> {

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use exacat_model::DirId;
-use exacat_store::memory::MemoryStore;
 use exacat_testkit::faults::{self, LostAnswers};
 use exacat_testkit::history::{self, Clients, Tally};
+use exacat_testkit::memory::MemoryStore;
 use exacat_testkit::{MemoryFactory, TestClock, rounds, winners};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,7 +1,7 @@
 //! `make bench-faces`: speed of the faces of JAliEn and XRootD ([`xroot`]). JAliEn sessions run
 //! like those of `alien.py`: TLS, a websocket, one request after the other, and requests sent
-//! ahead. Server and clients share the machine. The memory store is used, so that the face is
-//! measured.
+//! ahead. Server and clients share the machine. The store is the embedded one, in a temporary
+//! directory.
 //!
 //! `bench-faces [SECONDS] [FILES]`: seconds for each measurement, files in the listed directory.
 #![allow(
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use exacat_model::operation::{Existing, NewFile, NewReplica, SeSettings};
 use exacat_model::{AccountName, Lfn, Operation, ReplicaState, SeName};
-use exacat_server::{JalienSettings, RunningServer, Server, ServerSettings, StoreChoice, XrootdSettings};
+use exacat_server::{JalienSettings, RunningServer, Server, ServerSettings, XrootdSettings};
 use futures::{SinkExt, StreamExt};
 use hdrhistogram::Histogram;
 use rustls::pki_types::pem::PemObject;
@@ -134,7 +134,6 @@ async fn main() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
     let mut settings = ServerSettings::new(&data);
-    settings.store = StoreChoice::Memory;
     settings.jalien = Some(JalienSettings::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))));
     settings.xrootd = Some(XrootdSettings::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))));
     settings.catalogue.anonymous_reads = true;

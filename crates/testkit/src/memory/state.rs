@@ -7,8 +7,8 @@ use exacat_model::{
     RecordKey, Reservation, Revision, SeNumber, TimeMs, TrashId, Usage,
 };
 
-use crate::Outcome;
-use crate::rules::{self, Trashed};
+use exacat_store::Outcome;
+use exacat_store::rules::{self, Trashed};
 
 /// All facts that cannot be derived.
 pub(super) struct State {

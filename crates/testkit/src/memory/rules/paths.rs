@@ -3,8 +3,8 @@
 use exacat_model::{At, DirId, EntryId, Lfn, Name};
 
 use crate::memory::state::State;
-use crate::rules::Top;
-use crate::{Ancestor, Ancestors, EntryLocation, Located, Resolution, ResolutionEnd};
+use exacat_store::rules::Top;
+use exacat_store::{Ancestor, Ancestors, EntryLocation, Located, Resolution, ResolutionEnd};
 
 /// Resolves a path.
 pub(crate) fn resolve(state: &State, path: &Lfn) -> Resolution {

@@ -8,7 +8,7 @@ use exacat_model::{Audit, Body, DirId, Entry, EntryId, RecordKey, Revision, SeNu
 use super::apply;
 use super::reads::place_text;
 use super::state::State;
-use crate::rules::Top;
+use exacat_store::rules::Top;
 
 /// Checks everything, and that the changes reproduce the state.
 pub(super) fn audit(state: &State) -> Audit {

@@ -8,7 +8,7 @@ use exacat_model::{
 };
 
 use super::state::State;
-use crate::rules::{Top, Trashed};
+use exacat_store::rules::{Top, Trashed};
 
 impl State {
     /// Says whether the directory has no children.

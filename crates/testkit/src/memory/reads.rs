@@ -10,8 +10,8 @@ use exacat_model::{
 
 use super::rules;
 use super::state::State;
-use crate::rules::Trashed;
-use crate::{
+use exacat_store::rules::Trashed;
+use exacat_store::{
     Account, ChangePage, Due, Located, Page, RecordEntry, Resolution, StoreStatus, Trace, Traces, UsageOf,
     within_batch,
 };

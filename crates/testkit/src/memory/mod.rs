@@ -1,4 +1,4 @@
-//! The memory store: the reference model of the [contract](crate::contract), and the oracle of
+//! The memory store: the reference model of the [contract](exacat_store::contract), and the oracle of
 //! every test.
 //!
 //! It is slow, short and obvious. It stores only facts that cannot be derived: entries by place,
@@ -8,7 +8,7 @@
 //!
 //! Each mutation is first *decided*: a pure function of the state returns an effect. Then the
 //! effect is *applied* as a change (`apply`). Both use rules of their own (`rules`), written apart from
-//! those of the other stores ([`crate::rules`]). The state is a function of the changes alone:
+//! those of the other stores ([`exacat_store::rules`]). The state is a function of the changes alone:
 //! [`MemoryStore::replay`] builds a store from them.
 
 mod apply;
@@ -29,7 +29,7 @@ use exacat_model::{
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::{
+use exacat_store::{
     Account, ApplyError, ChangePage, Clock, Due, Located, Outcome, Page, RecordEntry, Refusal, Request,
     Resolution, Store, StoreStatus, Trace, Traces, UsageOf, within_batch,
 };

@@ -4,8 +4,8 @@ use exacat_model::{Change, Error, ErrorKind, Result};
 
 use super::rules;
 use super::state::State;
-use crate::Outcome;
-use crate::rules::changes_credentials;
+use exacat_store::Outcome;
+use exacat_store::rules::changes_credentials;
 
 fn corrupt(change: &Change, what: &str) -> Error {
     Error::new(

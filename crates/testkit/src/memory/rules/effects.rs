@@ -8,7 +8,7 @@ use exacat_model::{
 
 use super::edits::Edited;
 use crate::memory::state::State;
-use crate::rules::Trashed;
+use exacat_store::rules::Trashed;
 
 /// Applies a change. None if an item that the effect names does not exist: then no history contains
 /// the change.

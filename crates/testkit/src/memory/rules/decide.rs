@@ -18,10 +18,10 @@ use super::checks::{
     se_registered, size_limit, target,
 };
 use super::{Decided, edits};
-use crate::Refusal;
 use crate::memory::state::State;
-use crate::rules::Top;
-use crate::rules::refusals::{self, RecordUse};
+use exacat_store::Refusal;
+use exacat_store::rules::Top;
+use exacat_store::rules::refusals::{self, RecordUse};
 
 /// Decides `mutation`; its change would have `revision` and `time`.
 pub(crate) fn decide(state: &State, mutation: &Mutation, revision: Revision, time: TimeMs) -> Decided {

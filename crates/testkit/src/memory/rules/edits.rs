@@ -10,9 +10,9 @@ use exacat_model::{
 
 use super::Decided;
 use super::checks::{counted_without, limit, quota_allows, se_registered, size_limit, target};
-use crate::Refusal;
 use crate::memory::state::State;
-use crate::rules::refusals;
+use exacat_store::Refusal;
+use exacat_store::rules::refusals;
 
 /// An entry after the edits so far.
 pub(super) struct Edited {

@@ -1,6 +1,6 @@
 //! The rules of the reference model: deciding mutations, and applying changes.
 //!
-//! They are written apart from [`crate::rules`], which the other stores use, so that the tests
+//! They are written apart from [`exacat_store::rules`], which the other stores use, so that the tests
 //! compare two implementations. They are slow and obvious: they copy entries, and sum up everything
 //! for each quota. Facts that are not decisions are shared: refusals, new records, places.
 
@@ -11,7 +11,7 @@ mod effects;
 mod judged;
 mod paths;
 
-use crate::Refusal;
+use exacat_store::Refusal;
 
 pub(super) use decide::decide;
 pub(super) use effects::perform;

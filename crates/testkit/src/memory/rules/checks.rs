@@ -5,10 +5,10 @@ use exacat_model::{
     At, DirId, Entry, EntryId, Expect, Guid, Name, QuotaOf, Record, RecordKey, Replica, Reservation, Usage,
 };
 
-use crate::Refusal;
 use crate::memory::state::State;
-use crate::rules::Top;
-use crate::rules::refusals::{self, QUOTA_METRICS};
+use exacat_store::Refusal;
+use exacat_store::rules::Top;
+use exacat_store::rules::refusals::{self, QUOTA_METRICS};
 
 /// Refuses a number above its limit.
 pub(super) fn limit(got: usize, max: usize, refusal: fn(usize) -> Refusal) -> Result<(), Refusal> {
@@ -67,13 +67,16 @@ pub(super) fn se_registered(state: &State, replica: &Replica) -> Result<(), Refu
 }
 
 /// Returns usage and reservations that count towards a quota, without this entry and this upload
-/// reservation.
+/// reservation; nothing without that quota, since no sum is then compared with a limit.
 pub(super) fn counted_without(
     state: &State,
     of: QuotaOf,
     entry: Option<EntryId>,
     reservation: Option<Guid>,
 ) -> Usage {
+    if !state.records.contains_key(&RecordKey::Quota(of)) {
+        return Usage::default();
+    }
     let mut sum = state.counted(of);
     // Counters are exact, so they include the subtracted values.
     if let Some(entry) = entry.and_then(|id| state.find(id)) {
