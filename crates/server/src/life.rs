@@ -343,15 +343,12 @@ async fn first_start(
             _ => return Err(Error::new(ErrorKind::Internal, "no token was issued")),
         }
     }
-    match &settings.store {
-        StoreChoice::Cassandra(cluster) => {
-            // All servers of the catalogue share the id: a client may repeat at one server a
-            // request to another.
-            let id = check_schema(cluster).await?.catalogue;
-            let id = id.ok_or_else(|| Error::not_found("the catalogue on the cluster has no id"))?;
-            return directory.keep_cluster(id, &cluster.to_string());
-        }
-        StoreChoice::Embedded => {}
+    if let StoreChoice::Cassandra(cluster) = &settings.store {
+        // All servers of the catalogue share the id: a client may repeat at one server a request to
+        // another.
+        let id = check_schema(cluster).await?.catalogue;
+        let id = id.ok_or_else(|| Error::not_found("the catalogue on the cluster has no id"))?;
+        return directory.keep_cluster(id, &cluster.to_string());
     }
     directory.catalogue_id(&*settings.clock)
 }
