@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use crate::memory::MemoryStore;
 use async_trait::async_trait;
 use exacat_model::{Change, Revision};
 use exacat_store::Store;
@@ -11,6 +10,7 @@ use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore};
 use tempfile::TempDir;
 
 use crate::clock::TestClock;
+use crate::memory::MemoryStore;
 
 /// End of a store before it is opened again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

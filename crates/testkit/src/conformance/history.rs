@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::memory::MemoryStore;
 use exacat_model::{
     At, Body, Change, DirId, Edit, Effect, Entry, EntryId, FieldChange, GroupId, Lfn, Location, Mode, Name,
     Previous, Record, RecordKey, RecordKind, Revision, Role, SeNumber, TimeMs, Usage, UserId,
@@ -12,6 +11,7 @@ use exacat_store::{Clock, Outcome, ResolutionEnd, Trace, TrailEnd, UsageOf};
 
 use crate::dump::Dump;
 use crate::factory::{StoreFactory, all_changes};
+use crate::memory::MemoryStore;
 use crate::random::{Generator, View};
 use crate::scene::*;
 

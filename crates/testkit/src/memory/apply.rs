@@ -1,11 +1,11 @@
 //! Applies a change to the state by the rules of the reference ([`super::rules`]).
 
 use exacat_model::{Change, Error, ErrorKind, Result};
+use exacat_store::Outcome;
+use exacat_store::rules::changes_credentials;
 
 use super::rules;
 use super::state::State;
-use exacat_store::Outcome;
-use exacat_store::rules::changes_credentials;
 
 fn corrupt(change: &Change, what: &str) -> Error {
     Error::new(

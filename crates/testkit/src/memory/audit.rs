@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 
 use exacat_model::{Audit, Body, DirId, Entry, EntryId, RecordKey, Revision, SeNumber, Usage};
+use exacat_store::rules::Top;
 
 use super::apply;
 use super::reads::place_text;
 use super::state::State;
-use exacat_store::rules::Top;
 
 /// Checks everything, and that the changes reproduce the state.
 pub(super) fn audit(state: &State) -> Audit {

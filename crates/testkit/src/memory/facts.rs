@@ -6,9 +6,9 @@ use exacat_model::{
     At, Deletion, DeletionId, DirId, Entry, EntryId, GroupId, Guid, Location, QuotaOf, Record, RecordKey,
     RecordKind, Replica, ReplicaState, Reservation, Revision, SeNumber, TrashId, Usage, UserId,
 };
+use exacat_store::rules::{Top, Trashed};
 
 use super::state::State;
-use exacat_store::rules::{Top, Trashed};
 
 impl State {
     /// Says whether the directory has no children.

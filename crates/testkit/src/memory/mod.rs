@@ -26,14 +26,13 @@ use exacat_model::{
     Record, RecordKey, RecordKind, Reservation, Result, Revision, SeNumber, TimeMs, TimelineId, Timelines,
     TrashId, TrashItem,
 };
-use parking_lot::Mutex;
-use tokio::sync::Notify;
-
 use exacat_store::{
     Account, ApplyError, ChangePage, Clock, Due, Located, Outcome, Page, RecordEntry, Refusal, Request,
     Resolution, Store, StoreStatus, Trace, Traces, UsageOf, within_batch,
 };
+use parking_lot::Mutex;
 use state::State;
+use tokio::sync::Notify;
 
 /// Data behind the lock.
 struct Inner {

@@ -7,14 +7,14 @@ use exacat_model::{
     At, Deletion, DeletionId, DirId, Entry, EntryId, Error, Guid, Lfn, Name, RecordKey, RecordKind,
     Reservation, Result, Revision, SeNumber, TimeMs, TrashId, TrashItem, Usage,
 };
-
-use super::rules;
-use super::state::State;
 use exacat_store::rules::Trashed;
 use exacat_store::{
     Account, ChangePage, Due, Located, Page, RecordEntry, Resolution, StoreStatus, Trace, Traces, UsageOf,
     within_batch,
 };
+
+use super::rules;
+use super::state::State;
 
 /// Returns the first `limit` of `items`, which are in order.
 fn page<T>(items: impl IntoIterator<Item = T>, limit: usize) -> Page<T> {

@@ -6,7 +6,6 @@ use exacat_model::{
     At, Change, Deletion, DeletionId, DirId, Entry, EntryId, Fingerprint, Guid, Name, OperationId, Record,
     RecordKey, Reservation, Revision, SeNumber, TimeMs, TrashId, Usage,
 };
-
 use exacat_store::Outcome;
 use exacat_store::rules::{self, Trashed};
 

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::memory::MemoryStore;
 use exacat_model::{Change, Revision};
 use exacat_store::{Clock, Store};
 
 use super::{Generator, View, model};
 use crate::clock::TestClock;
+use crate::memory::MemoryStore;
 
 /// Returns the reference after so many random requests, and all its changes.
 pub async fn history(seed: u64, steps: usize, clock: &TestClock) -> (Arc<MemoryStore>, Vec<Change>) {

@@ -12,13 +12,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::memory::MemoryStore;
 use exacat_model::{Mutation, OperationId, TimeMs};
 use exacat_store::{ApplyError, Clock, Outcome, Refusal, Request, Store};
 
 use crate::clock::TestClock;
 use crate::dump::Dump;
 use crate::factory::{StoreEnd, StoreFactory};
+use crate::memory::MemoryStore;
 
 pub use generate::{Generator, View};
 pub use history::history;

@@ -2,13 +2,14 @@
 
 use exacat_model::limits::{DEPTH_MAX, FILE_BYTES_MAX};
 use exacat_model::{
-    At, DirId, Entry, EntryId, Expect, Guid, Name, QuotaOf, Record, RecordKey, Replica, Reservation, Usage,
+    At, DirId, Entry, EntryId, Expect, Guid, Name, Quota, QuotaOf, Record, RecordKey, Replica, Reservation,
+    Usage,
 };
-
-use crate::memory::state::State;
 use exacat_store::Refusal;
 use exacat_store::rules::Top;
 use exacat_store::rules::refusals::{self, QUOTA_METRICS};
+
+use crate::memory::state::State;
 
 /// Refuses a number above its limit.
 pub(super) fn limit(got: usize, max: usize, refusal: fn(usize) -> Refusal) -> Result<(), Refusal> {
@@ -67,16 +68,13 @@ pub(super) fn se_registered(state: &State, replica: &Replica) -> Result<(), Refu
 }
 
 /// Returns usage and reservations that count towards a quota, without this entry and this upload
-/// reservation; nothing without that quota, since no sum is then compared with a limit.
+/// reservation.
 pub(super) fn counted_without(
     state: &State,
     of: QuotaOf,
     entry: Option<EntryId>,
     reservation: Option<Guid>,
 ) -> Usage {
-    if !state.records.contains_key(&RecordKey::Quota(of)) {
-        return Usage::default();
-    }
     let mut sum = state.counted(of);
     // Counters are exact, so they include the subtracted values.
     if let Some(entry) = entry.and_then(|id| state.find(id)) {
@@ -103,11 +101,21 @@ pub(super) fn reserves_from(reservation: &Reservation, of: QuotaOf) -> bool {
     }
 }
 
+/// Returns a quota. Without one no sum has a limit, and none need be computed.
+pub(super) fn quota_of(state: &State, of: QuotaOf) -> Option<&Quota> {
+    match state.records.get(&RecordKey::Quota(of)) {
+        Some((Record::Quota(quota), _)) => Some(quota),
+        _ => None,
+    }
+}
+
 /// Refuses growth of any sum beyond its limit.
-pub(super) fn quota_allows(state: &State, of: QuotaOf, before: &Usage, after: &Usage) -> Result<(), Refusal> {
-    let Some((Record::Quota(quota), _)) = state.records.get(&RecordKey::Quota(of)) else {
-        return Ok(());
-    };
+pub(super) fn quota_allows(
+    state: &State,
+    quota: &Quota,
+    before: &Usage,
+    after: &Usage,
+) -> Result<(), Refusal> {
     let sums = [
         (quota.files, u128::from(before.objects()), u128::from(after.objects())),
         (quota.bytes, before.bytes + before.member_bytes, after.bytes + after.member_bytes),
@@ -118,8 +126,8 @@ pub(super) fn quota_allows(state: &State, of: QuotaOf, before: &Usage, after: &U
             && after > before
             && after > u128::from(limit)
         {
-            let owner = state.records.get(&of.owner_key()).map(|(record, _)| record);
-            return Err(Refusal::quota(of, owner, what, limit, after));
+            let owner = state.records.get(&quota.of.owner_key()).map(|(record, _)| record);
+            return Err(Refusal::quota(quota.of, owner, what, limit, after));
         }
     }
     Ok(())

@@ -12,16 +12,16 @@ use exacat_model::{
     Location, Mutation, NewBody, NewEntry, PurgeTarget, QuotaOf, Record, RecordKey, Replica, ReplicaState,
     Reservation, Revision, SeNumber, SeStatus, TimeMs, TrashId, Usage,
 };
-
-use super::checks::{
-    counted_without, expected, limit, name_free, not_the_roots, parent_takes, quota_allows, reserves_from,
-    se_registered, size_limit, target,
-};
-use super::{Decided, edits};
-use crate::memory::state::State;
 use exacat_store::Refusal;
 use exacat_store::rules::Top;
 use exacat_store::rules::refusals::{self, RecordUse};
+
+use super::checks::{
+    counted_without, expected, limit, name_free, not_the_roots, parent_takes, quota_allows, quota_of,
+    reserves_from, se_registered, size_limit, target,
+};
+use super::{Decided, edits};
+use crate::memory::state::State;
 
 /// Decides `mutation`; its change would have `revision` and `time`.
 pub(crate) fn decide(state: &State, mutation: &Mutation, revision: Revision, time: TimeMs) -> Decided {
@@ -86,10 +86,11 @@ fn create(state: &State, new: &NewEntry, revision: Revision, time: TimeMs) -> De
         se_registered(state, replica)?;
     }
     for of in [QuotaOf::User(entry.owner), QuotaOf::Group(entry.group)] {
+        let Some(quota) = quota_of(state, of) else { continue };
         let before = counted_without(state, of, None, None);
         let mut after = before;
         after.add(&Usage::of(&entry));
-        quota_allows(state, of, &before, &after)?;
+        quota_allows(state, quota, &before, &after)?;
     }
     Ok(Some(Effect::Created { entry: Box::new(entry) }))
 }
@@ -240,6 +241,7 @@ fn reserve(state: &State, wish: &Reservation, time: TimeMs) -> Decided {
     reservation.created = time;
     reservation.pending.sort_by_key(|pending| pending.se);
     for of in [QuotaOf::User(reservation.owner), QuotaOf::Group(reservation.group)] {
+        let Some(quota) = quota_of(state, of) else { continue };
         let rest = counted_without(state, of, None, Some(reservation.guid));
         // `was` includes the replaced reservation: a smaller one in its place must not be refused
         // for a limit that is exceeded already.
@@ -248,7 +250,7 @@ fn reserve(state: &State, wish: &Reservation, time: TimeMs) -> Decided {
             was.add(&before.reserved());
         }
         will_be.add(&reservation.reserved());
-        quota_allows(state, of, &was, &will_be)?;
+        quota_allows(state, quota, &was, &will_be)?;
     }
     Ok(Some(Effect::Reserved { reservation: Box::new(reservation), before: before.map(Box::new) }))
 }

@@ -7,12 +7,12 @@ use exacat_model::{
     At, Body, DeletionId, Edit, Effect, Entry, EntryId, Expect, FieldChange, Guid, QuotaOf, Replica,
     Revision, Usage,
 };
-
-use super::Decided;
-use super::checks::{counted_without, limit, quota_allows, se_registered, size_limit, target};
-use crate::memory::state::State;
 use exacat_store::Refusal;
 use exacat_store::rules::refusals;
+
+use super::Decided;
+use super::checks::{counted_without, limit, quota_allows, quota_of, se_registered, size_limit, target};
+use crate::memory::state::State;
 
 /// An entry after the edits so far.
 pub(super) struct Edited {
@@ -107,13 +107,14 @@ fn check_quotas(state: &State, before: &Entry, after: &Entry) -> Result<(), Refu
     let user = (QuotaOf::User(after.owner), before.owner == after.owner);
     let group = (QuotaOf::Group(after.group), before.group == after.group);
     for (of, had_it) in [user, group] {
+        let Some(quota) = quota_of(state, of) else { continue };
         let rest = counted_without(state, of, Some(after.id()), None);
         let (mut was, mut will_be) = (rest, rest);
         if had_it {
             was.add(&Usage::of(before));
         }
         will_be.add(&Usage::of(after));
-        quota_allows(state, of, &was, &will_be)?;
+        quota_allows(state, quota, &was, &will_be)?;
     }
     Ok(())
 }

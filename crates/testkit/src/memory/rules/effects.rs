@@ -5,10 +5,10 @@ use exacat_model::{
     Body, Change, Deletion, DeletionId, Effect, Entry, FieldChange, Guid, Location, PurgeTarget, QuotaOf,
     Record, RecordKey, Replica, Reservation, SeNumber, TrashId,
 };
+use exacat_store::rules::Trashed;
 
 use super::edits::Edited;
 use crate::memory::state::State;
-use exacat_store::rules::Trashed;
 
 /// Applies a change. None if an item that the effect names does not exist: then no history contains
 /// the change.

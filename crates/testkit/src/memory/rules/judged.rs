@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use exacat_model::{Mutation, Revision};
-
-use crate::memory::state::State;
 use exacat_store::Ancestor;
 use exacat_store::rules::{Top, places};
 use exacat_store::{Judged, JudgedEntry};
+
+use crate::memory::state::State;
 
 /// Says whether the caller would be judged the same for these mutations now. `own` recognises
 /// revisions that this request made itself; its own changes do not matter.

@@ -1,10 +1,10 @@
 //! Path resolution and the location of entries, on one state that is read entry by entry.
 
 use exacat_model::{At, DirId, EntryId, Lfn, Name};
-
-use crate::memory::state::State;
 use exacat_store::rules::Top;
 use exacat_store::{Ancestor, Ancestors, EntryLocation, Located, Resolution, ResolutionEnd};
+
+use crate::memory::state::State;
 
 /// Resolves a path.
 pub(crate) fn resolve(state: &State, path: &Lfn) -> Resolution {
