@@ -1,6 +1,7 @@
 //! Maintenance: writes the tables, begins log segments and drops old ones, and fills the filter.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use exacat_model::{Result, Revision, TimeMs};
 use tokio::sync::Notify;
@@ -17,11 +18,29 @@ pub(crate) struct Maintenance {
     pub follower: Arc<Follower>,
     /// Notified when this server carries out requests itself.
     decides: Notify,
+    /// Flushes that are under way.
+    flushes: AtomicUsize,
+}
+
+/// Counts a flush while it is under way, however it ends.
+struct Flushing<'a>(&'a AtomicUsize);
+
+impl<'a> Flushing<'a> {
+    fn begin(flushes: &'a AtomicUsize) -> Self {
+        flushes.fetch_add(1, SeqCst);
+        Flushing(flushes)
+    }
+}
+
+impl Drop for Flushing<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
 }
 
 impl Maintenance {
     pub(crate) fn new(follower: Arc<Follower>) -> Self {
-        Maintenance { follower, decides: Notify::new() }
+        Maintenance { follower, decides: Notify::new(), flushes: AtomicUsize::new(0) }
     }
 
     /// Notes that this server carries out a request itself.
@@ -57,6 +76,7 @@ impl Maintenance {
     /// Flushes: writes the changes that are only in the log to the tables. Returns the position up
     /// to which the tables are then complete.
     pub(crate) async fn flush(&self) -> Result<Revision> {
+        let _under_way = Flushing::begin(&self.flushes);
         // On another branch nothing may reach the tables: they belong to the log of the cluster.
         if self.follower.has_diverged() {
             return Err(failed("be written to", "its log is another branch of the history"));
@@ -70,6 +90,13 @@ impl Maintenance {
         // Last: the log may claim only rows that are in the tables already.
         log::flushed(&self.follower.cluster, segment, frozen.up_to).await?;
         Ok(frozen.up_to)
+    }
+
+    /// Says whether the tables have all changes that this server has read, and no flush is under way.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        // In this order: a flush notes its position before its last statement. A flush that is seen to
+        // have done so is therefore still counted, or over.
+        self.follower.cache(|cache| cache.flushed() >= cache.head()) && self.flushes.load(SeqCst) == 0
     }
 
     /// Fills the filter once this server carries out requests itself. A server that forwards all of

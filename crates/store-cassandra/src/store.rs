@@ -41,6 +41,7 @@ pub struct CassandraStore {
     follower: Arc<Follower>,
     reader: Arc<Reader>,
     intake: Intake,
+    maintenance: Arc<Maintenance>,
     /// None if it neither serves other servers nor forwards to them.
     serving: Option<Arc<Serving>>,
     running: Arc<Mutex<Option<tokio::task::JoinHandle<()>>>>,
@@ -74,21 +75,32 @@ impl CassandraStore {
         let (intake, queue, again) = Intake::new(follower.clone());
         let running = tokio::spawn(Appender::new(reader.clone(), maintenance.clone()).run(queue, again));
         let serving = peers::begin(&follower, &intake).await?.map(Arc::new);
-        let preparing = tokio::spawn(async move {
-            preparing::prepare_all(&maintenance.follower.cluster).await;
-            maintenance.fill_filter_when_needed().await;
+        let preparing = tokio::spawn({
+            let maintenance = maintenance.clone();
+            async move {
+                preparing::prepare_all(&maintenance.follower.cluster).await;
+                maintenance.fill_filter_when_needed().await;
+            }
         })
         .abort_handle();
         Ok(Arc::new(CassandraStore {
             follower,
             reader,
             intake,
+            maintenance,
             serving,
             running: Arc::new(Mutex::new(Some(running))),
             preparing,
             level: Consistency::Latest,
             timelines: Arc::new(Timelines::new(TimelineId::of_catalogue(catalogue))),
         }))
+    }
+
+    /// Says whether the tables have all changes that this server has read, and no flush is under way.
+    /// Once its requests are answered too, this server sends no write before the next one. For tests
+    /// that count statements or lose them.
+    pub fn is_at_rest(&self) -> bool {
+        self.maintenance.is_at_rest()
     }
 }
 
@@ -419,6 +431,7 @@ impl Store for CassandraStore {
             follower: self.follower.clone(),
             reader: self.reader.clone(),
             intake: self.intake.clone(),
+            maintenance: self.maintenance.clone(),
             serving: self.serving.clone(),
             running: self.running.clone(),
             preparing: self.preparing.clone(),

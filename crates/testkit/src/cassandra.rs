@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 
 use crate::clock::TestClock;
 use crate::factory::{StoreEnd, StoreFactory, UnderTest};
+use crate::waiting::eventually;
 
 /// Returns the ring's nodes.
 pub fn ring() -> String {
@@ -33,6 +34,11 @@ pub fn figure_of(status: &StoreStatus, name: &str) -> u64 {
 /// Returns the present value of a metric.
 pub async fn figure(store: &dyn Store, name: &str) -> u64 {
     figure_of(&store.status().await.expect("status"), name)
+}
+
+/// Waits until an answered server sends no statements any more: flushes go on after an answer.
+pub async fn at_rest(store: &CassandraStore) {
+    eventually("a server to come to rest", || store.is_at_rest()).await;
 }
 
 /// Returns the credentials of a ring with access control: `EXACAT_CASSANDRA_SECURE` names the

@@ -9,7 +9,7 @@ use exacat_model::{
 };
 use exacat_store::{Clock, Outcome, Store};
 use exacat_store_cassandra::{CassandraStore, Fate, Faults, StatementKind};
-use exacat_testkit::cassandra::{CassandraFactory, Servers, ring};
+use exacat_testkit::cassandra::{CassandraFactory, Servers, at_rest, ring};
 use exacat_testkit::random::{self, outcome_name, request, same_outcome};
 use exacat_testkit::scene::{
     at, commit, create, group, guid, new_collection, new_directory, new_file, purge, quota, release, remove,
@@ -52,20 +52,6 @@ impl LosesOne {
         *self.lost.lock() = None;
         self.seen.store(0, SeqCst);
         *self.which.lock() = Some((which, fate));
-    }
-
-    /// Waits until no statement is sent any more: flushes go on after an answer.
-    async fn quiet(&self) {
-        let mut before = u64::MAX;
-        for _ in 0..200 {
-            tokio::time::sleep(std::time::Duration::from_millis(60)).await;
-            let now = self.seen.load(SeqCst);
-            if now == before {
-                return;
-            }
-            before = now;
-        }
-        panic!("it does not come to rest");
     }
 }
 
@@ -218,10 +204,10 @@ async fn each_statement_of_each_mutation_is_lost_once() {
                 assert!(which < STATEMENTS_MAX, "{kind} has no end");
                 number += 1;
                 let mutation = prepared(&mut both, kind, number).await;
-                loses.quiet().await;
+                at_rest(&both.store).await;
                 loses.lose(which, fate);
                 both.applied(mutation).await;
-                loses.quiet().await;
+                at_rest(&both.store).await;
                 let Some(what) = *loses.lost.lock() else { break };
                 *lost.entry(format!("{what:?}")).or_default() += 1;
                 // A loss in the background shows at the next mutation at the latest.

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use exacat_model::{DirId, Edit, Expect, Lfn, Mutation, SeNumber, UserId};
 use exacat_store::{ApplyError, Outcome, Refusal, Request, ResolutionEnd, Store, UsageOf};
 use exacat_store_cassandra::CassandraStore;
-use exacat_testkit::cassandra::{CassandraFactory, Servers, figure, figure_of, ring};
+use exacat_testkit::cassandra::{CassandraFactory, Servers, at_rest, figure, figure_of, ring};
 use exacat_testkit::fronted::{Before, Fronted};
 use exacat_testkit::history::{self, Clients};
 use exacat_testkit::random::{outcome_name, request};
@@ -257,19 +257,10 @@ async fn a_move_and_a_removal_cost_the_same_whatever_lies_below() {
 
 /// Conditional batches and writes so far, once nothing is under way. Not reads: the number of reads
 /// of the log head depends on other activity.
-async fn statements(store: &Arc<CassandraStore>) -> u64 {
-    let mut last = None;
-    for _ in 0..100 {
-        let status = store.status().await.expect("status");
-        let figure = |name: &str| figure_of(&status, name);
-        let now = figure("writes") + figure("conditional_batches");
-        if last == Some(now) && figure("changes_not_flushed") == 0 {
-            return now;
-        }
-        last = Some(now);
-        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
-    }
-    panic!("it does not come to rest");
+async fn statements(store: &CassandraStore) -> u64 {
+    at_rest(store).await;
+    let status = store.status().await.expect("status");
+    figure_of(&status, "writes") + figure_of(&status, "conditional_batches")
 }
 
 /// Goal: a server that ends in the middle of its work leaves a whole catalogue, with which others
