@@ -13,9 +13,11 @@ pub mod requests;
 pub mod search;
 mod ses;
 pub mod texts;
+mod writer;
 
 pub use entries::*;
 pub use history::*;
 pub use items::*;
 pub use registry::*;
 pub use ses::SeNames;
+pub use writer::write;

@@ -48,8 +48,9 @@ pub(super) const ROW_ROOM_BYTES: usize = 512;
 pub(super) const ROWS_AT_ONCE: usize = 200;
 /// Rows that an answer without pages counts for.
 const UNPAGED_ROWS: u32 = 500;
-/// Items of the first page of a streamed answer; following pages double.
-const PAGE_ITEMS_FIRST: u32 = 100;
+/// Items of the first page of a streamed answer; following pages double. Each page costs a change of
+/// threads, and the first row must come within milliseconds.
+const PAGE_ITEMS_FIRST: u32 = 500;
 /// Most items of a page of a streamed answer.
 const PAGE_ITEMS_MAX: u32 = 2000;
 

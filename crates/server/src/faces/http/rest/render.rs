@@ -146,7 +146,7 @@ impl Objects {
         if let Some(event) = &self.event {
             self.bytes.extend_from_slice(event.as_bytes());
         }
-        serde_json::to_writer(&mut self.bytes, object)
+        json::write(&mut self.bytes, object)
             .map_err(|error| Error::new(ErrorKind::Internal, format!("an answer has no JSON: {error}")))?;
         if self.event.is_some() {
             self.bytes.extend_from_slice(b"\n\n");
