@@ -10,9 +10,9 @@ use tokio::net::TcpStream;
 use crate::client::{localhost, trusting};
 use crate::world::World;
 
-type Authority = CertifiedIssuer<'static, KeyPair>;
+pub(crate) type Authority = CertifiedIssuer<'static, KeyPair>;
 
-fn authority() -> Authority {
+pub(crate) fn authority() -> Authority {
     let mut parameters = CertificateParams::default();
     parameters.distinguished_name = DistinguishedName::new();
     parameters.distinguished_name.push(DnType::OrganizationName, "Grid");
@@ -22,7 +22,7 @@ fn authority() -> Authority {
 }
 
 /// Issues a certificate; returns it and its key.
-fn issued(authority: &Authority, name: &str) -> (String, String) {
+pub(crate) fn issued(authority: &Authority, name: &str) -> (String, String) {
     let mut parameters = CertificateParams::default();
     parameters.distinguished_name = DistinguishedName::new();
     parameters.distinguished_name.push(DnType::OrganizationName, "Grid");
@@ -31,14 +31,24 @@ fn issued(authority: &Authority, name: &str) -> (String, String) {
     (parameters.signed_by(&key, authority).unwrap().pem(), key.serialize_pem())
 }
 
-/// Sends a request over TLS, and returns the answer.
+/// Asks for the identity over TLS, and returns the answer.
 async fn ask(world: &World, shown: Option<&(String, String)>, headers: &str) -> String {
+    send(world, shown, "GET /api/v1/whoami", headers, "").await
+}
+
+/// Sends a request over TLS, and returns the answer.
+pub(crate) async fn send(
+    world: &World,
+    shown: Option<&(String, String)>,
+    target: &str,
+    headers: &str,
+    body: &str,
+) -> String {
     let shown = shown.map(|(certificate, key)| (certificate.as_str(), key.as_str()));
     let connector = trusting(&world.server.addresses.certificate, shown);
     let stream = TcpStream::connect(world.server.addresses.http.unwrap()).await.unwrap();
     let mut stream = connector.connect(localhost(), stream).await.unwrap();
-    let request =
-        format!("GET /api/v1/whoami HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n");
+    let request = format!("{target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n{body}");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     let _ = tokio::time::timeout(crate::web::PATIENCE, stream.read_to_end(&mut answer)).await.unwrap();

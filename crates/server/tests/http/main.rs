@@ -20,6 +20,8 @@ mod http2;
 mod judging;
 mod listing;
 mod origins;
+mod pages;
+mod pages_sessions;
 mod paths;
 mod rest;
 mod secrets;

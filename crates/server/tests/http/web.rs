@@ -18,6 +18,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Answer {
     pub status: u16,
     pub headers: BTreeMap<String, String>,
+    /// Values of all headers that set cookies.
+    pub cookies: Vec<String>,
     pub body: Vec<u8>,
 }
 
@@ -173,11 +175,15 @@ impl Web {
         let head = String::from_utf8(self.until(b"\r\n\r\n").await).unwrap();
         let mut lines = head.split("\r\n");
         let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
-        let headers = lines.map(|line| {
-            let (name, value) = line.split_once(':').unwrap();
-            (name.to_ascii_lowercase(), value.trim().to_owned())
-        });
-        Answer { status, headers: headers.collect(), body: Vec::new() }
+        let headers: Vec<(String, String)> = lines
+            .map(|line| {
+                let (name, value) = line.split_once(':').unwrap();
+                (name.to_ascii_lowercase(), value.trim().to_owned())
+            })
+            .collect();
+        let cookies = headers.iter().filter(|(name, _)| name == "set-cookie").map(|(_, value)| value.clone());
+        let cookies = cookies.collect();
+        Answer { status, headers: headers.into_iter().collect(), cookies, body: Vec::new() }
     }
 
     /// Reads an answer.

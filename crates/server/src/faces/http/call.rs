@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use exacat_catalogue::Caller;
 use exacat_model::limits::{OPERATION_AGE_MAX_MS, OPERATION_AHEAD_MAX_MS};
 use exacat_model::{
     AccountName, Answer, Consistency, Error, ErrorKind, Guid, LogPosition, Operation, OperationId, Result,
@@ -63,25 +64,49 @@ pub(super) struct KnownClient {
 
 /// The client of a request.
 #[derive(Clone)]
-struct Client {
+pub(super) struct Client {
     requester: Requester,
     checked: Checked,
     /// Issuer of its token, if that is another one than this catalogue.
     trust: Option<Trust>,
 }
 
+impl Client {
+    /// Makes a client from its requester, and the check of its credentials.
+    pub(crate) fn new(requester: Requester, checked: Checked, trust: Option<Trust>) -> Self {
+        Client { requester, checked, trust }
+    }
+
+    /// Returns the caller of its requests.
+    pub(crate) fn caller(&self) -> &Caller {
+        &self.requester.caller
+    }
+
+    /// Checks the credentials again if they may have become invalid.
+    pub(crate) async fn check_again(&mut self, service: &Service) -> Result<()> {
+        if self.trust.as_ref().is_some_and(|trust| !trusts(service, trust)) {
+            let message = "the issuer of the token is no longer configured here";
+            return Err(Error::new(ErrorKind::Unauthenticated, message));
+        }
+        if service.must_check_again(&self.checked) {
+            let checked = service.checking();
+            self.requester.caller = Arc::new(service.catalogue.revalidate(&self.requester.caller).await?);
+            self.checked = checked;
+        }
+        Ok(())
+    }
+}
+
 /// A request that was admitted.
 pub(super) struct Call {
     pub service: Arc<Service>,
-    pub requester: Requester,
+    client: Client,
     pub cancel: Arc<Cancel>,
     /// Operation id of the client's request; none if it named none.
     id: Option<OperationId>,
     consistency: Option<Consistency>,
     deadline: Instant,
     unread: Unread,
-    checked: Checked,
-    trust: Option<Trust>,
     /// Version that the entry of a change must have.
     version: Option<Revision>,
     /// Number of changes so far: each has an operation id of its own.
@@ -95,32 +120,40 @@ const STEPS_APART: u64 = 16;
 impl Call {
     /// Judges the credentials of a request, and admits it.
     pub(crate) async fn open(conversation: &Conversation, headers: &HeaderMap) -> Result<Self> {
-        let service = Arc::clone(&conversation.face.service);
-        let Client { requester, checked, trust } = client(conversation, headers).await?;
-        let held = service.admit(&requester, 1)?;
-        let consistency = text_of(headers, &CONSISTENCY)?.map(Consistency::parse).transpose()?;
-        let id = text_of(headers, &IDEMPOTENCY_KEY)?.map(operation_id).transpose()?;
-        if let Some(id) = id {
+        let service = &conversation.face.service;
+        let mut call = Call::of(conversation, client(conversation, headers).await?)?;
+        call.consistency = text_of(headers, &CONSISTENCY)?.map(Consistency::parse).transpose()?;
+        call.id = text_of(headers, &IDEMPOTENCY_KEY)?.map(operation_id).transpose()?;
+        if let Some(id) = call.id {
             check_age(id, service.catalogue.now())?;
         }
-        let mut call = Call {
-            requester,
-            checked,
-            trust,
+        if let Some(wanted) = text_of(headers, &AT_LEAST)? {
+            call.wait_for(wanted).await?;
+        }
+        Ok(call)
+    }
+
+    /// Admits a request of a client whose credentials were judged.
+    pub(crate) fn of(conversation: &Conversation, client: Client) -> Result<Self> {
+        let service = Arc::clone(&conversation.face.service);
+        let held = service.admit(&client.requester, 1)?;
+        Ok(Call {
+            client,
             version: None,
             cancel: Arc::default(),
-            id,
-            consistency,
+            id: None,
+            consistency: None,
             deadline: Instant::now() + service.limits.deadline_max,
             unread: conversation.unread.clone(),
             steps: 0,
             service,
             _held: Arc::new(held),
-        };
-        if let Some(wanted) = text_of(headers, &AT_LEAST)? {
-            call.wait_for(wanted).await?;
-        }
-        Ok(call)
+        })
+    }
+
+    /// Returns the caller.
+    pub(crate) fn caller(&self) -> &Caller {
+        self.client.caller()
     }
 
     /// Waits until the catalogue has a revision, and checks its timeline if one is named.
@@ -167,16 +200,7 @@ impl Call {
     }
 
     async fn asked(&mut self, operation: Operation, step: Step) -> Result<Answer> {
-        if self.trust.as_ref().is_some_and(|trust| !trusts(&self.service, trust)) {
-            let message = "the issuer of the token is no longer configured here";
-            return Err(Error::new(ErrorKind::Unauthenticated, message));
-        }
-        if self.service.must_check_again(&self.checked) {
-            let checked = self.service.checking();
-            self.requester.caller =
-                Arc::new(self.service.catalogue.revalidate(&self.requester.caller).await?);
-            self.checked = checked;
-        }
+        self.client.check_again(&self.service).await?;
         let writes = operation.writes();
         let id = match (writes, self.id) {
             (false, _) => OperationId([0; 16]),
@@ -186,7 +210,7 @@ impl Call {
                 step_id(id, self.steps - 1)
             }
         };
-        let mut requester = self.requester.clone();
+        let mut requester = self.client.requester.clone();
         if writes && self.version.is_some() {
             requester.caller = Arc::new(requester.caller.requiring(self.version));
         }
@@ -240,14 +264,12 @@ impl Call {
         self.steps += STEPS_APART;
         Call {
             service: Arc::clone(&self.service),
-            requester: self.requester.clone(),
+            client: self.client.clone(),
             cancel: Arc::default(),
             id: self.id,
             consistency: self.consistency,
             deadline: self.deadline,
             unread: self.unread.clone(),
-            checked: self.checked,
-            trust: self.trust.clone(),
             version: self.version,
             steps,
             _held: Arc::clone(&self._held),
@@ -265,7 +287,7 @@ impl Call {
         if rows <= ROWS_AT_ONCE {
             return None;
         }
-        let share = &self.requester.share;
+        let share = &self.client.requester.share;
         Some(self.service.admission.heavy.enter(share.user, share.weight, Step::Next)?.await)
     }
 
@@ -334,8 +356,8 @@ fn trusts(service: &Service, trust: &Trust) -> bool {
     service.issuers.get().is_some_and(|issuers| issuers.trusts(trust))
 }
 
-/// Judges credentials: a token of another issuer, a token of this catalogue, or the certificate of
-/// the connection. Without any, the client is anonymous.
+/// Judges credentials: a token, or the certificate of the connection. Without any, the client is
+/// anonymous.
 async fn judged(
     conversation: &Conversation,
     headers: &HeaderMap,
@@ -343,30 +365,32 @@ async fn judged(
 ) -> Result<Client> {
     let service = &conversation.face.service;
     let act_as = text_of(headers, &ACT_AS)?.map(AccountName::parse).transpose()?;
-    let checked = service.checking();
-    let token = credentials.map(bearer).transpose()?;
-    let (caller, trust) = match (&token, &conversation.certificate, service.issuers.get()) {
-        (Some(token), _, Some(issuers)) if is_foreign(token.expose()) => {
-            let (caller, trust) = issuers.caller(&service.catalogue, token.expose()).await?;
-            (caller, Some(trust))
+    let client = match (credentials.map(bearer).transpose()?, &conversation.certificate) {
+        (None, Some(certificate)) => {
+            let checked = service.checking();
+            Client::new(service.requester(certificate.caller(&service.catalogue).await?), checked, None)
         }
-        (None, Some(certificate), _) => (certificate.caller(&service.catalogue).await?, None),
-        _ => {
-            let credentials = token.map_or(Credentials::Anonymous, Credentials::Token);
-            let shown = Authenticate { credentials, act_as };
-            let session = Session::open(service, &conversation.peer, shown).await?;
-            return Ok(Client {
-                requester: session.requester.clone(),
-                checked: session.checked,
-                trust: None,
-            });
-        }
+        (token, _) => prove(conversation, token).await?,
     };
-    let caller = match act_as {
-        Some(name) => service.catalogue.become_user(&caller, &name).await?,
-        None => caller,
-    };
-    Ok(Client { requester: service.requester(caller), checked, trust })
+    let Some(name) = act_as else { return Ok(client) };
+    let caller = service.catalogue.become_user(client.caller(), &name).await?;
+    Ok(Client { requester: service.requester(caller), ..client })
+}
+
+/// Judges a token of another issuer or of this catalogue. Without one, the client is anonymous.
+pub(super) async fn prove(conversation: &Conversation, token: Option<Secret>) -> Result<Client> {
+    let service = &conversation.face.service;
+    if let (Some(token), Some(issuers)) = (&token, service.issuers.get())
+        && is_foreign(token.expose())
+    {
+        let checked = service.checking();
+        let (caller, trust) = issuers.caller(&service.catalogue, token.expose()).await?;
+        return Ok(Client::new(service.requester(caller), checked, Some(trust)));
+    }
+    let credentials = token.map_or(Credentials::Anonymous, Credentials::Token);
+    let session =
+        Session::open(service, &conversation.peer, Authenticate { credentials, act_as: None }).await?;
+    Ok(Client::new(session.requester.clone(), session.checked, None))
 }
 
 fn bearer(value: &HeaderValue) -> Result<Secret> {

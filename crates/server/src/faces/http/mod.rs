@@ -1,5 +1,5 @@
-//! HTTP: the REST API, WebDAV, and monitoring. One listener speaks HTTPS, and plain HTTP with the networks
-//! that the operator names.
+//! HTTP: web pages, the REST API, WebDAV, and monitoring. One listener speaks HTTPS, and plain HTTP with
+//! the networks that the operator names.
 //!
 //! A connection beyond the slots of all clients still gets one of the slots of monitoring. There it
 //! may read metrics and health; everything else is answered with 503.
@@ -8,10 +8,13 @@ mod answers;
 mod call;
 mod certificate;
 mod dav;
+mod finding;
 mod health;
 mod http2;
 mod monitoring;
 mod origins;
+mod pages;
+mod query;
 mod rest;
 mod stalling;
 
@@ -30,7 +33,7 @@ use hyper::body::{Body as _, Incoming};
 use hyper::header::{CONNECTION, EXPECT, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -50,7 +53,7 @@ use crate::places::{Network, Places};
 use crate::service::{Phase, Service};
 use crate::settings::HttpSettings;
 use crate::uploads::Uploads;
-use answers::{Body, TEXT, problem, text};
+use answers::{Body, problem};
 use call::KnownClient;
 use certificate::ClientCertificate;
 use http2::{Streams, Watched};
@@ -122,6 +125,8 @@ pub(crate) struct Face {
     /// Judges certificates of clients; none if no authority of theirs is configured.
     certificates: Option<Arc<Certificates>>,
     acceptor: TlsAcceptor,
+    /// Sessions of people in browsers.
+    sessions: pages::Sessions,
     /// Names of storage elements, and the store's count of seen changes of records before.
     ses: Mutex<(u64, Arc<SeNames>)>,
 }
@@ -143,6 +148,7 @@ impl Face {
             origins,
             certificates,
             acceptor,
+            sessions: pages::Sessions::default(),
             ses,
         })
     }
@@ -165,6 +171,8 @@ impl Face {
 struct Conversation {
     face: Arc<Face>,
     peer: Peer,
+    /// True if the client speaks TLS.
+    is_tls: bool,
     /// Held by the connection until it ends; none in a slot of monitoring.
     slot: Option<Mutex<ConnectionSlot>>,
     /// Certificate that the client showed in the handshake.
@@ -241,7 +249,7 @@ async fn converse(face: Arc<Face>, mut stream: TcpStream, peer: SocketAddr, slot
     let conversation = |face, certificate| {
         let (peer, unread) = (Peer::Network(peer), Unread::new(&service.admission));
         let (known, has_body) = (Mutex::default(), AtomicBool::new(false));
-        Arc::new(Conversation { face, peer, slot, certificate, known, unread, has_body })
+        Arc::new(Conversation { face, peer, is_tls, slot, certificate, known, unread, has_body })
     };
     if !is_tls {
         return over_http1(conversation(face, None), stream).await;
@@ -452,16 +460,11 @@ async fn answer_to(
             Err(error) => problem(&error, None),
         };
     }
-    if path == "/" && head.method == Method::GET {
-        let paths = health::PATHS.join(" ");
-        return text(
-            StatusCode::OK,
-            TEXT,
-            format!("exacat: {}/openapi.json {}/ {paths}\n", rest::PREFIX, dav::PREFIX),
-        );
+    if let Some(response) = pages::answer(conversation, head, body).await {
+        return response;
     }
     problem(
-        &Error::not_found("no such path: the REST API is below /api/v1, WebDAV below /dav"),
+        &Error::not_found("no such path: pages start at /, the REST API is below /api/v1, WebDAV below /dav"),
         Some(path.to_owned()),
     )
 }

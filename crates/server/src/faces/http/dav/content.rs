@@ -142,7 +142,7 @@ impl FileCopy {
         if !is_own_place(&self.pfn, &self.se.prefix, of.guid) {
             return Ok(None);
         }
-        let user = request.call.requester.caller.name().map_or("", |name| name.as_str());
+        let user = request.call.caller().name().map_or("", |name| name.as_str());
         let subject = Subject {
             lfn: of.lfn,
             guid: of.guid,

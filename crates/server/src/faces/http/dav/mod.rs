@@ -132,6 +132,17 @@ impl Request<'_> {
     }
 }
 
+/// Answers a page with the content of a file: see [`content::get`].
+pub(super) async fn content(
+    conversation: &Arc<Conversation>,
+    head: &Parts,
+    call: Call,
+    lfn: Lfn,
+) -> Result<Response<Body>> {
+    let request = Request { conversation, call, head, lfn, body: &mut None };
+    content::get(request).await.map_err(|refused| refused.error)
+}
+
 fn unfitting() -> Error {
     Error::new(ErrorKind::Internal, "an answer that does not fit the request")
 }

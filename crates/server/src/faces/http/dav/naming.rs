@@ -45,7 +45,7 @@ pub(super) async fn remove(mut request: Request<'_>) -> Outcome {
         return Err(Refused::new(StatusCode::BAD_REQUEST, "DELETE takes Depth: infinity only"));
     }
     let lfn = request.lfn.clone();
-    let user = request.call.requester.caller.name().map_or("", |name| name.as_str()).to_owned();
+    let user = request.call.caller().name().map_or("", |name| name.as_str()).to_owned();
     let name = lfn.clone().of_anything();
     // The client cleans up after itself: what was there before is not its own.
     if upload::end_all(&mut request, &name).await? {

@@ -172,7 +172,7 @@ async fn plan_from_elsewhere(
     let rest = url.split_once("://").filter(|(scheme, _)| matches!(*scheme, "https" | "davs"));
     let (_, rest) =
         rest.ok_or_else(|| Refused::new(StatusCode::BAD_REQUEST, "the source is no https:// URL"))?;
-    if request.call.requester.caller.name().is_none() {
+    if request.call.caller().name().is_none() {
         let error = Error::new(ErrorKind::Unauthenticated, "third-party copies are for known users");
         return Err(error.into());
     }

@@ -28,7 +28,7 @@ pub(super) async fn put(mut request: Request<'_>) -> Outcome {
     let outcome = put_new(&mut request).await;
     let is_good = |answer: &hyper::Response<super::Body>| !answer.status().is_client_error();
     if !outcome.as_ref().is_ok_and(is_good) {
-        let user = request.call.requester.caller.name().map_or("", |name| name.as_str());
+        let user = request.call.caller().name().map_or("", |name| name.as_str());
         request.conversation.face.failed_puts.add(user, request.lfn.clone().of_anything());
     }
     outcome

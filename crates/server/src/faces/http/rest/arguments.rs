@@ -2,20 +2,12 @@
 
 use std::str::FromStr;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use exacat_model::{Cursor, Error, Lfn, Result};
 use exacat_wire::json::requests::Parse;
-use ring::digest::{SHA256, digest};
 use serde::de::DeserializeOwned;
 
-use super::super::call::decoded;
-
-/// Bytes in the text of a cursor that tell whether it is one.
-const CHECK_BYTES: usize = 4;
-/// Most parameters in a query.
-const PARAMETERS_MAX: usize = 64;
+use super::super::query::{cursor_of, pairs};
 
 /// The arguments.
 #[derive(Debug, Default)]
@@ -40,19 +32,11 @@ impl Arguments {
         query: &str,
         known: impl Fn(&str) -> bool,
     ) -> Result<Self> {
-        let mut all: Vec<(String, String)> = Vec::new();
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let (key, value) = (decoded(key, true)?, decoded(value, true)?);
-            if !known(&key) {
-                return Err(Error::invalid(format!("there is no parameter {key:.60?} here")));
-            }
-            if all.len() >= PARAMETERS_MAX {
-                return Err(Error::limit("the number of parameters", all.len() + 1, PARAMETERS_MAX));
-            }
-            all.push((key, value));
+        let query = pairs(query)?;
+        if let Some((key, _)) = query.iter().find(|(key, _)| !known(key)) {
+            return Err(Error::invalid(format!("there is no parameter {key:.60?} here")));
         }
-        Ok(Arguments { endpoint, lfn, name, query: all, body: Bytes::new() })
+        Ok(Arguments { endpoint, lfn, name, query, body: Bytes::new() })
     }
 
     /// Returns the LFN in the path.
@@ -100,15 +84,9 @@ impl Arguments {
         Ok(self.number(name)?.unwrap_or(false))
     }
 
-    /// Returns the cursor of a page. Only a text that [`cursor_text`] made is one.
+    /// Returns the cursor of a page.
     pub(crate) fn cursor(&self) -> Result<Cursor> {
-        let Some(text) = self.given("cursor")? else { return Ok(Cursor::default()) };
-        let bytes = URL_SAFE_NO_PAD.decode(text).ok();
-        let cursor = bytes.and_then(|bytes| {
-            let (check, cursor) = bytes.split_first_chunk::<CHECK_BYTES>()?;
-            (*check == check_of(self.endpoint, cursor)).then(|| Cursor(cursor.to_vec()))
-        });
-        cursor.ok_or_else(|| Error::not_found("no page has this cursor: take the next of a page as it is"))
+        cursor_of(self.endpoint, self.given("cursor")?)
     }
 
     /// Reads the body as JSON.
@@ -122,40 +100,8 @@ impl Arguments {
     }
 }
 
-/// Returns the text of a cursor of an endpoint.
-pub(super) fn cursor_text(endpoint: &str, cursor: &Cursor) -> String {
-    URL_SAFE_NO_PAD.encode([check_of(endpoint, &cursor.0).as_slice(), &cursor.0].concat())
-}
-
-/// Returns the check of a cursor: it finds mistakes, and is no secret.
-fn check_of(endpoint: &str, cursor: &[u8]) -> [u8; CHECK_BYTES] {
-    let whole = digest(&SHA256, &[endpoint.as_bytes(), b"\0", cursor].concat());
-    let mut check = [0; CHECK_BYTES];
-    check.copy_from_slice(&whole.as_ref()[..CHECK_BYTES]);
-    check
-}
-
 /// Reads JSON.
 pub(super) fn json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     serde_json::from_slice(bytes)
         .map_err(|error| Error::invalid(format!("the body is not as expected: {error}")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cursor_of_another_endpoint_or_changed_is_refused() {
-        let text = cursor_text("a", &Cursor(vec![1, 2, 3]));
-        let given = |endpoint, text: &str| {
-            Arguments::new(endpoint, None, None, &format!("cursor={text}"), |_| true).unwrap().cursor()
-        };
-        assert_eq!(given("a", &text).unwrap().0, [1, 2, 3]);
-        let changed = format!("{}A", &text[..text.len() - 1]);
-        for (endpoint, text) in [("b", text.as_str()), ("a", &changed), ("a", ""), ("a", "AAAA"), ("a", "!")]
-        {
-            assert_eq!(given(endpoint, text).unwrap_err().kind, exacat_model::ErrorKind::NotFound, "{text}");
-        }
-    }
 }

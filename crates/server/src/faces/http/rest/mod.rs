@@ -13,12 +13,7 @@ pub(crate) use openapi::document;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-use exacat_model::answer::UserInfo;
-use exacat_model::{
-    AccountName, Answer, Error, ErrorKind, GroupId, Guid, HasRevision, Operation, Result, Revision, SeName,
-    SeNumber, UserId,
-};
-use exacat_wire::json::search::{FindIn, Numbers};
+use exacat_model::{Answer, Error, ErrorKind, Guid, HasRevision, Operation, Result, Revision};
 use exacat_wire::json::{NewIdOut, SeNames};
 use exacat_wire::percent;
 use hyper::body::Incoming;
@@ -34,8 +29,10 @@ use super::answers::{
     Body, EVENTS, JSON, LINES, answer as whole_answer, empty, in_room, not_allowed, problem, problem_as, set,
 };
 use super::call::{BODY_BYTES_MAX, BodyRoom, Call, REVISION, decoded, text_of, whole};
+use super::finding::find_operation;
+use super::query::cursor_text;
 use crate::admission::limit_of;
-use arguments::{Arguments, cursor_text};
+use arguments::Arguments;
 use conditions::{Conditions, content_tag, does_not_apply, entity_tag, is_unchanged, revision_of, tagged};
 use endpoints::{Endpoint, Run, Shape, View, endpoints, limit, position};
 use render::{Failures, Names, Objects, Renderer};
@@ -230,7 +227,10 @@ async fn run(
     }
     let mut operation = match &endpoint.run {
         Run::Operation(make) => make(&arguments)?,
-        Run::Find => find_operation(&mut call, &arguments).await?,
+        Run::Find => {
+            let (conditions, cursor) = (arguments.json()?, arguments.cursor()?);
+            find_operation(&mut call, conditions, cursor, limit(&arguments)?).await?
+        }
         Run::Changes => {
             let response = changes(conversation, call, &arguments, headers, wants).await;
             return response.map(|mut response| {
@@ -464,51 +464,6 @@ fn limit_or(arguments: &Arguments, other: u32) -> Result<u32> {
         0 => other,
         limit => limit,
     })
-}
-
-/// Makes the operation of a find; looks up the numbers of names in its conditions.
-async fn find_operation(call: &mut Call, arguments: &Arguments) -> Result<Operation> {
-    let conditions: FindIn = arguments.json()?;
-    let lfn = conditions.lfn.0.clone();
-    let numbers = if conditions.needs_numbers() { Accounts::learn(call).await? } else { Accounts::default() };
-    let filter = Box::new(conditions.filter(&numbers)?);
-    Ok(Operation::Find { lfn, filter, cursor: arguments.cursor()?, limit: limit(arguments)? })
-}
-
-/// Numbers of accounts and storage elements.
-#[derive(Default)]
-struct Accounts {
-    users: Vec<UserInfo>,
-    groups: Vec<(u32, AccountName)>,
-    ses: Vec<(SeNumber, SeName)>,
-}
-
-impl Accounts {
-    async fn learn(call: &mut Call) -> Result<Self> {
-        let Answer::Accounts { users, groups } = call.ask(Operation::AccountList).await? else {
-            return Err(Error::new(ErrorKind::Internal, "an answer that does not fit the request"));
-        };
-        let ses = call.service.catalogue.storage_elements();
-        let ses = ses.iter().map(|se| (se.number, se.name.clone())).collect();
-        Ok(Accounts { users, groups, ses })
-    }
-}
-
-impl Numbers for Accounts {
-    fn user(&self, name: &AccountName) -> Result<UserId> {
-        let found = self.users.iter().find(|user| user.name == *name);
-        found.map(|user| UserId(user.id)).ok_or_else(|| Error::not_found(format!("user {name}")))
-    }
-
-    fn group(&self, name: &AccountName) -> Result<GroupId> {
-        let found = self.groups.iter().find(|(_, group)| group == name);
-        found.map(|(id, _)| GroupId(*id)).ok_or_else(|| Error::not_found(format!("group {name}")))
-    }
-
-    fn se(&self, name: &SeName) -> Result<SeNumber> {
-        let found = self.ses.iter().find(|(_, se)| se.as_str().eq_ignore_ascii_case(name.as_str()));
-        found.map(|(number, _)| *number).ok_or_else(|| Error::not_found(format!("storage element {name}")))
-    }
 }
 
 /// The form of an answer that a client accepts.
