@@ -212,7 +212,7 @@ async fn names_are_shown_harmlessly() {
         let mut targets = vec![
             "/browse/d".to_owned(),
             "/usage/d".to_owned(),
-            "/usage/d?format=csv".to_owned(),
+            "/usage/d?csv=usage".to_owned(),
             format!("/browse{}", path(&directory)),
             format!("/entry{}", path(&directory)),
             format!("/entry{}", path(&file)),

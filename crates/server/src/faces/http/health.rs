@@ -46,7 +46,7 @@ pub(super) async fn answer(service: &Service, method: &Method, path: &str) -> Op
 
 /// Returns the reason if the server is unhealthy. A server whose log failed still serves reads, but
 /// needs a restart.
-async fn healthy(service: &Service) -> Result<(), &'static str> {
+pub(super) async fn healthy(service: &Service) -> Result<(), &'static str> {
     if service.catalogue.store().failure().is_some() {
         return Err("the log failed: changes are refused and reads are answered; start the server again");
     }

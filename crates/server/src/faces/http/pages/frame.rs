@@ -128,6 +128,10 @@ impl Frame {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Section {
     pub heading: String,
+    /// Name in the URL of its CSV; empty without one.
+    pub name: &'static str,
+    /// URL of its CSV.
+    pub csv: String,
     /// A picture in SVG, which the table says too.
     pub picture: String,
     pub table: Table,
@@ -138,6 +142,11 @@ impl Section {
     /// Makes a part without a picture.
     pub(crate) fn new(heading: impl Into<String>, table: Table) -> Self {
         Section { heading: heading.into(), table, ..Section::default() }
+    }
+
+    /// Names the table, so that it can be asked for as CSV.
+    pub(crate) fn named(self, name: &'static str) -> Self {
+        Section { name, ..self }
     }
 }
 

@@ -1,18 +1,25 @@
 //! Web pages for people: browse, search, trash, operations. A page runs operations of the catalogue
 //! through the same admission, deadlines and rights as the REST API, and has no rules of its own.
 
+mod accounts;
+mod actions;
 mod assets;
 mod browse;
 mod compare;
 mod cookies;
 mod download;
 mod entry;
+mod figures;
 mod frame;
+mod overview;
 mod search;
 mod secrets;
 mod sessions;
 mod sign_in;
+mod snapshots;
+mod storage;
 mod table;
+mod tables;
 mod text;
 mod trash;
 mod usage;
@@ -35,6 +42,8 @@ use visit::{Visit, here};
 
 /// Methods of a page that changes nothing.
 const READS: &str = "GET, HEAD";
+/// Methods of a page with a form.
+const FORMS: &str = "GET, HEAD, POST";
 
 /// A page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,17 +60,34 @@ enum Page {
     Trash,
     Restore,
     Compare,
+    Overview,
+    Events,
+    Storage,
+    Snapshots,
+    Quotas,
+    Users,
+    Tokens,
+    Account,
+    Action,
 }
 
 /// Pages with one path, and their methods.
-const PATHS: [(&str, &str, Page); 7] = [
+const PATHS: [(&str, &str, Page); 15] = [
     ("/", READS, Page::Home),
-    (sign_in::PATH, "GET, HEAD, POST", Page::SignIn),
+    (sign_in::PATH, FORMS, Page::SignIn),
     ("/sign-out", "POST", Page::SignOut),
     ("/search", READS, Page::Search),
     ("/trash", READS, Page::Trash),
     ("/trash/restore", "POST", Page::Restore),
     ("/compare", READS, Page::Compare),
+    ("/overview", READS, Page::Overview),
+    ("/overview/events", "GET", Page::Events),
+    ("/storage", READS, Page::Storage),
+    ("/snapshots", READS, Page::Snapshots),
+    ("/quotas", READS, Page::Quotas),
+    ("/users", READS, Page::Users),
+    ("/tokens", READS, Page::Tokens),
+    ("/account", READS, Page::Account),
 ];
 
 /// Pages about an entry, whose path follows.
@@ -72,10 +98,14 @@ const ENTRIES: [(&str, Page); 4] = [
     ("/download", Page::Download),
 ];
 
-/// Returns the page of a path, its methods, and the path of the entry that it is about, still encoded.
+/// Returns the page of a path, its methods, and the rest of the path: that of the entry that it is about,
+/// still encoded, or the name of an action.
 fn find(path: &str) -> Option<(Page, &'static str, &str)> {
     if path.starts_with(assets::PREFIX) {
         return Some((Page::Asset, READS, ""));
+    }
+    if let Some(action) = path.strip_prefix(actions::PREFIX) {
+        return Some((Page::Action, FORMS, action));
     }
     if let Some((_, methods, page)) = PATHS.iter().find(|(known, ..)| *known == path) {
         return Some((*page, methods, ""));
@@ -145,9 +175,9 @@ async fn answer_page(
 async fn run(
     visit: Visit<'_>,
     body: &mut Option<Incoming>,
-    (page, lfn): (Page, &str),
+    (page, rest): (Page, &str),
 ) -> Result<Response<Body>> {
-    let lfn = || if lfn.is_empty() { Ok(Lfn::root()) } else { percent::lfn(lfn) };
+    let lfn = || if rest.is_empty() { Ok(Lfn::root()) } else { percent::lfn(rest) };
     match page {
         Page::Home => browse::browse(visit, &Lfn::root()).await,
         Page::Browse => browse::browse(visit, &lfn()?).await,
@@ -158,6 +188,15 @@ async fn run(
         Page::Trash => trash::trash(visit).await,
         Page::Restore => trash::restore(visit, body).await,
         Page::Compare => compare::compare(visit).await,
+        Page::Overview => overview::overview(visit).await,
+        Page::Events => overview::events(visit).await,
+        Page::Storage => storage::storage(visit).await,
+        Page::Snapshots => snapshots::snapshots(visit).await,
+        Page::Quotas => accounts::quotas(visit).await,
+        Page::Users => accounts::users(visit).await,
+        Page::Tokens => accounts::tokens(visit).await,
+        Page::Account => accounts::account(visit).await,
+        Page::Action => actions::action(visit, body, rest).await,
         Page::SignOut => sign_in::sign_out(visit, body).await,
         Page::SignIn | Page::Asset => Err(visit::unfitting()),
     }

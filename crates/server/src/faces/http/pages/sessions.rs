@@ -92,6 +92,11 @@ impl Sessions {
         Some((key, session.clone()))
     }
 
+    /// True while a session lasts. Asking does not prolong it.
+    pub(crate) fn is_open(&self, key: &Key, now: TimeMs) -> bool {
+        self.all.lock().get(key).is_some_and(|session| !session.is_over(now))
+    }
+
     /// Replaces the caller of a session by the one of a new check.
     pub(crate) fn renew(&self, key: &Key, client: &Client) {
         if let Some(session) = self.all.lock().get_mut(key) {

@@ -1,32 +1,19 @@
 //! Usage of a directory and of its children, as bars.
 
-use askama::Template;
 use exacat_model::{Answer, Lfn, Operation, Result, Usage};
-use hyper::{Response, StatusCode};
+use hyper::Response;
 
 use super::super::answers::Body;
-use super::frame::Link;
-use super::frame::{Frame, Pager, Section, csv, page};
+use super::frame::{Link, Pager, Section};
 use super::table::{Cell, NUMBER, Table, WIDE_NUMBER};
-use super::text::{bytes, count, url, visible, with};
+use super::tables::TablesPage;
+use super::text::{bytes, count, url, visible};
 use super::visit::{Visit, unfitting};
 
 /// Children of a page. Their usage is one look-up, so there may be many.
 const CHILDREN: u32 = 500;
 /// Name of the list in its cursors, and of their parameter.
 const LIST: (&str, &str) = ("page-of-usage", "cursor");
-
-/// A page of tables.
-#[derive(Template, Default)]
-#[template(path = "tables.html")]
-pub(super) struct TablesPage {
-    pub frame: Frame,
-    /// Word about an action that was done.
-    pub done: String,
-    pub intro: String,
-    pub links: Vec<Link>,
-    pub parts: Vec<Section>,
-}
 
 async fn usages(visit: &mut Visit<'_>, lfns: Vec<Lfn>) -> Result<Vec<Usage>> {
     match visit.call.ask(Operation::Du { lfns }).await? {
@@ -71,9 +58,6 @@ pub(super) async fn usage(mut visit: Visit<'_>, lfn: &Lfn) -> Result<Response<Bo
             Cell::bytes(usage.replica_bytes),
         ]);
     }
-    if visit.query.get("format") == Some("csv") {
-        return Ok(csv(&table, "usage"));
-    }
     let here = url("/usage", lfn);
     let mut intro = format!(
         "With everything below: {} files, {} of content, {} of replicas. A bar is the share of that content.",
@@ -84,14 +68,9 @@ pub(super) async fn usage(mut visit: Visit<'_>, lfn: &Lfn) -> Result<Response<Bo
     if next.is_some() || !cursor.0.is_empty() {
         intro.push_str(" Each page is sorted for itself.");
     }
-    let here_csv = match visit.query.get(LIST.1) {
-        Some(text) => with(here.clone(), LIST.1, text),
-        None => here.clone(),
-    };
-    let links =
-        vec![Link::new("Browse", url("/browse", lfn)), Link::new("As CSV", with(here_csv, "format", "csv"))];
+    let links = vec![Link::new("Browse", url("/browse", lfn))];
     let pager = Pager::new(&here, LIST, &cursor, next.as_ref());
-    let parts = vec![Section { pager, ..Section::new("Children", table) }];
+    let parts = vec![Section { pager, ..Section::new("Children", table).named("usage") }];
     let frame = visit.frame.titled(format!("Usage of {}", visible(name)), "/browse/").about(lfn);
-    page(StatusCode::OK, &TablesPage { frame, intro, links, parts, ..TablesPage::default() }, Some(room))
+    TablesPage { frame, intro, links, parts, ..TablesPage::default() }.answer(&visit, Some(room))
 }

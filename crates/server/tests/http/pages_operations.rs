@@ -1,0 +1,162 @@
+//! Pages of operators: figures, live events, actions and their confirmation, tables as CSV.
+
+use exacat_model::operation::SeSettings;
+use exacat_model::{Answer as Answered, Operation, Role, SeName, SeStatus};
+
+use crate::pages::{FORM, Person, field};
+use crate::web::Web;
+use crate::world::World;
+
+const OPERATORS: [&str; 4] = ["/overview", "/overview/events", "/snapshots", "/action/check"];
+
+async fn storage_element(world: &World) {
+    let se = SeSettings {
+        name: SeName::parse("S::E").unwrap(),
+        number: None,
+        prefix: Some("https://se.example.org/data".to_owned()),
+        qos: Some(Vec::new()),
+        status: None,
+        distances: Vec::new(),
+        https: None,
+        only_new: true,
+    };
+    world.admin(Operation::SeSet(se)).await;
+}
+
+/// Property: the pages of operators show their figures to operators, and refuse everybody else.
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_operators_refuse_others() {
+    let world = World::new().await;
+    world.files("/d", 3).await;
+    storage_element(&world).await;
+    let token = world.new_user("jane").await;
+    let mut jane = Person::with_token(&world, &token).await;
+    for target in ["/overview", "/overview/events", "/snapshots"] {
+        assert_eq!(jane.get(target).await.status, 403, "{target}");
+    }
+    let answer = jane.post("/action/check", &[]).await;
+    assert_eq!(answer.status, 403, "{}", answer.text());
+    for target in OPERATORS {
+        assert_eq!(Web::anonymous(&world).await.get(target).await.status, 303, "{target}");
+    }
+    world.user("jane", |user| user.roles = Some(vec![Role::Operator])).await;
+    assert_eq!(jane.get("/browse/d").await.status, 200);
+    let page = jane.get("/overview").await;
+    assert_eq!(page.status, 200, "{}", page.text());
+    assert!(page.text().contains("The service is healthy."));
+    assert!(page.text().contains("data-figure=\"files\">3</dd>"), "{}", page.text());
+    assert!(page.text().contains("<bdi>stat</bdi>"), "the table of operations");
+    let mut admin = Person::admin(&world).await;
+    for (target, wanted) in [
+        ("/storage", "S::E"),
+        ("/quotas", "user:jane"),
+        ("/users", "<bdi>jane</bdi>"),
+        ("/tokens", "<bdi>Revoke</bdi>"),
+        ("/account", "May make changes"),
+    ] {
+        let page = admin.get(target).await;
+        assert_eq!(page.status, 200, "{target}: {}", page.text());
+        assert!(page.text().contains(wanted), "{target}: {}", page.text());
+    }
+    assert!(!jane.get("/tokens").await.text().contains("<bdi>admin</bdi>"), "only her own");
+}
+
+/// Property: each table that a page offers as CSV has the rows of the page with exact values, and any other
+/// name is refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_are_csv_too() {
+    let world = World::new().await;
+    world.files("/d", 3).await;
+    storage_element(&world).await;
+    let mut admin = Person::admin(&world).await;
+    for (target, wanted) in [
+        ("/storage?csv=storage", "\"S::E\",\"online\",\"0\",\"0\","),
+        ("/quotas?csv=quotas", "\"user:admin\",\"3\",\"no limit\""),
+        ("/users?csv=groups", "\"admin\","),
+        ("/usage/?csv=usage", "\"d\",\"0\",\"3\""),
+        ("/overview?csv=operations", "\"se-list\",\"2\",\"0\""),
+        ("/overview?csv=metrics", "\"files\",\"catalogue\",\"3\""),
+    ] {
+        let answer = admin.get(target).await;
+        assert_eq!(
+            (answer.status, answer.header("content-type")),
+            (200, "text/csv; charset=utf-8"),
+            "{target}"
+        );
+        assert!(answer.header("content-disposition").starts_with("attachment; filename=\""), "{target}");
+        assert!(answer.text().contains(wanted), "{target}: {}", answer.text());
+        let page = admin.get(target.split('?').next().unwrap()).await;
+        assert!(page.text().contains(target.split_once('?').unwrap().1), "{target} has a link");
+    }
+    assert_eq!(admin.get("/storage?csv=../x").await.status, 404);
+}
+
+/// Property: an action happens by the form of its confirmation only, with the rights of the person, and each
+/// of its pages names the subject as text.
+#[tokio::test(flavor = "multi_thread")]
+async fn actions_are_confirmed_and_judged() {
+    let world = World::new().await;
+    storage_element(&world).await;
+    let token = world.new_user("jane").await;
+    let mut jane = Person::with_token(&world, &token).await;
+    let mut admin = Person::admin(&world).await;
+    let status = || world.server.catalogue().storage_element(&SeName::parse("S::E").unwrap()).unwrap().status;
+    let page = admin.get("/action/se-status?of=S::E").await;
+    assert!(page.text().contains("<option>read-only</option>") && field(&page, "of") == "S::E");
+    let page = admin.get("/action/se-status?of=%3Cscript%3E").await;
+    assert!(page.text().contains("use of &#60;script&#62;."), "{}", page.text());
+    assert_eq!(status(), SeStatus::Online, "a GET does nothing");
+    assert_eq!(jane.post("/action/se-status", &[("of", "S::E"), ("as", "offline")]).await.status, 403);
+    assert_eq!(status(), SeStatus::Online);
+    let answer = admin.post("/action/se-status", &[("of", "S::E"), ("as", "read-only")]).await;
+    assert_eq!((answer.status, status()), (200, SeStatus::ReadOnly), "{}", answer.text());
+    for bad in [vec![("of", "S::E"), ("as", "gone")], vec![("of", "S::E")], vec![("as", "online")]] {
+        assert_eq!(admin.post("/action/se-status", &bad).await.status, 400, "{bad:?}");
+    }
+    let answer = admin.post("/action/check", &[]).await;
+    assert!(answer.text().contains("; 0 findings."), "{}", answer.text());
+    for missing in ["/action/nothing", "/action/", "/action/../check"] {
+        assert_eq!(admin.get(missing).await.status, 404, "{missing}");
+    }
+    assert_eq!(admin.get("/action/snapshot-drop").await.status, 400, "no subject");
+    // Her own token, which ends her session; nobody else's.
+    let (other, _) = world.token("admin", 3600).await;
+    let id = format!("{:016x}", other.0);
+    assert!(matches!(jane.post("/action/token-revoke", &[("of", &id)]).await.status, 403 | 404));
+    let own = format!(
+        "{:016x}",
+        match world.admin(Operation::TokenList).await {
+            Answered::Tokens(all) => all.iter().find(|token| token.user.as_str() == "jane").unwrap().id.0,
+            other => panic!("{other:?}"),
+        }
+    );
+    let answer = jane.post("/action/token-revoke", &[("of", &own)]).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(jane.get("/").await.status, 303);
+    let cookie = admin.cookie.clone();
+    let forged = admin.web.ask("POST", "/action/check", &[FORM, ("Cookie", &cookie)], "csrf=x").await;
+    assert_eq!(forged.status, 403);
+}
+
+/// Property: live figures go on while the session lasts, and end with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn live_figures_end_with_the_session() {
+    let world = World::new().await;
+    let mut reader = Person::admin(&world).await;
+    let cookie = reader.cookie.clone();
+    let mut live = Web::anonymous(&world).await;
+    live.begin("GET", "/overview/events", &[("Cookie", &cookie)]).await;
+    let head = live.head().await;
+    assert_eq!((head.status, head.header("content-type")), (200, "text/event-stream"));
+    assert_eq!(head.header("cache-control"), "no-store");
+    let event = String::from_utf8(live.chunk().await.unwrap()).unwrap();
+    let data = event.strip_prefix("event: figures\ndata: ").unwrap_or_else(|| panic!("{event}"));
+    let figures: serde_json::Value = serde_json::from_str(data.trim()).unwrap();
+    assert!(figures["requests"].is_string() && figures["files"] == "0", "{figures}");
+    assert_eq!(reader.post("/sign-out", &[]).await.status, 303);
+    let mut last = String::new();
+    while let Some(chunk) = live.chunk().await {
+        last = String::from_utf8(chunk).unwrap();
+    }
+    assert_eq!(last, "event: end\ndata: {}\n\n");
+}
