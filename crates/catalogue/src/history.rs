@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
+use exacat_activity::{RequestState, on};
 use exacat_model::answer::ChangeInfo;
 use exacat_model::codec::Encode;
 use exacat_model::{
@@ -78,7 +79,7 @@ impl Catalogue {
     /// Waits for a change. The caller bounds the time.
     async fn next_changes(&self, after: Revision, limit: usize) -> Result<ChangePage> {
         loop {
-            self.store.changed(after).await?;
+            on(RequestState::Change, self.store.changed(after)).await?;
             let page = self.changes_page(after, limit).await?;
             if !page.changes.is_empty() || page.up_to > after {
                 return Ok(page);

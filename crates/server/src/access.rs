@@ -1,38 +1,15 @@
 //! Authentication of a connection's peer: by token, as the user of a local socket, or anonymous;
 //! and the account that it acts as.
 
-use std::fmt;
-use std::net::SocketAddr;
-
 use exacat_catalogue::Caller;
 use exacat_model::{AccountName, Error, ErrorKind, Result};
 use exacat_wire::native::{Authenticate, Credentials, Identity};
 
+use crate::peer::Peer;
 use crate::service::{Checked, Requester, Service};
 
 /// The account made with the catalogue.
 const ADMIN: &str = "admin";
-
-/// The other end of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Peer {
-    /// A host on the network, over TLS.
-    Network(SocketAddr),
-    /// A process on this machine, over the Unix socket, with the uid that the kernel reports.
-    Local {
-        /// Its uid.
-        uid: u32,
-    },
-}
-
-impl fmt::Display for Peer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Peer::Network(address) => fmt::Display::fmt(address, f),
-            Peer::Local { uid } => write!(f, "uid:{uid}"),
-        }
-    }
-}
 
 /// An authenticated client.
 pub(crate) struct Session {

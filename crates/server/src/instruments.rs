@@ -4,25 +4,21 @@
 //! The server keeps times twice. Buckets serve Prometheus. A histogram with 1 % precision up to the
 //! highest percentiles serves `exacat status`.
 
-use std::collections::HashSet;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use exacat_model::answer::StatusPart;
 use exacat_model::{Error, ErrorKind, Operation};
-use exacat_store::StoreStatus;
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
-use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
-use prometheus_client::registry::Registry;
 
 use crate::cancel::is_cancelled;
 
 /// Longest distinguished time, in microseconds; longer ones count as this.
-const TIME_US_MAX: u64 = 3_600_000_000;
+pub(crate) const TIME_US_MAX: u64 = 3_600_000_000;
 /// Precision of times, in decimal digits.
 const TIME_DIGITS: u8 = 2;
 /// Upper ends of the buckets of request times, in microseconds; one more bucket has the rest.
@@ -92,8 +88,42 @@ impl OperationIndex {
         OperationIndex(Operation::NAMES.iter().position(|known| *known == name).unwrap_or_default())
     }
 
+    /// Returns its number, below the number of operations.
+    pub(crate) fn number(self) -> usize {
+        self.0
+    }
+
+    /// Returns the index with this number; that of the first operation if there is none.
+    pub(crate) fn at(number: usize) -> Self {
+        OperationIndex(if number < Operation::NAMES.len() { number } else { 0 })
+    }
+
     pub(crate) fn name(self) -> &'static str {
         Operation::NAMES[self.0]
+    }
+}
+
+/// Times by bucket, as Prometheus has them, and their sum.
+#[derive(Default)]
+pub(crate) struct TimeBuckets {
+    counts: [AtomicU64; BUCKETS_US.len() + 1],
+    sum_us: AtomicU64,
+}
+
+impl TimeBuckets {
+    /// Records `count` times of `us` microseconds.
+    pub(crate) fn record(&self, us: u64, count: u64) {
+        self.sum_us.fetch_add(us.saturating_mul(count), Ordering::Relaxed);
+        self.counts[BUCKETS_US.partition_point(|end| *end < us)].fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Returns the sum in seconds, the count, and the count of each bucket with its upper end.
+    pub(crate) fn cumulative(&self) -> (f64, u64, Vec<(f64, u64)>) {
+        let ends = BUCKETS_US.iter().map(|end| *end as f64 / 1e6).chain([f64::MAX]);
+        let counts = self.counts.iter().map(|count| count.load(Ordering::Relaxed));
+        let buckets: Vec<(f64, u64)> = ends.zip(counts).collect();
+        let total = buckets.iter().map(|(_, count)| count).sum();
+        (self.sum_us.load(Ordering::Relaxed) as f64 / 1e6, total, buckets)
     }
 }
 
@@ -101,8 +131,7 @@ impl OperationIndex {
 struct Meter {
     outcomes: [AtomicU64; OUTCOMES],
     items: AtomicU64,
-    buckets: [AtomicU64; BUCKETS_US.len() + 1],
-    sum_us: AtomicU64,
+    buckets: TimeBuckets,
     times_us: Mutex<Option<Histogram<u64>>>,
 }
 
@@ -111,8 +140,7 @@ impl Meter {
         Meter {
             outcomes: std::array::from_fn(|_| AtomicU64::new(0)),
             items: AtomicU64::new(0),
-            buckets: std::array::from_fn(|_| AtomicU64::new(0)),
-            sum_us: AtomicU64::new(0),
+            buckets: TimeBuckets::default(),
             times_us: Mutex::new(None),
         }
     }
@@ -202,9 +230,7 @@ impl Instruments {
         let us = u64::try_from(time.as_micros()).unwrap_or(TIME_US_MAX).min(TIME_US_MAX);
         meter.outcomes[ended.place()].fetch_add(count, Ordering::Relaxed);
         meter.items.fetch_add(items, Ordering::Relaxed);
-        meter.sum_us.fetch_add(us.saturating_mul(count), Ordering::Relaxed);
-        let bucket = BUCKETS_US.partition_point(|end| *end < us);
-        meter.buckets[bucket].fetch_add(count, Ordering::Relaxed);
+        meter.buckets.record(us, count);
         let mut times = meter.times_us.lock();
         if times.is_none() {
             *times = Histogram::new_with_bounds(1, TIME_US_MAX, TIME_DIGITS).ok();
@@ -255,92 +281,10 @@ impl fmt::Debug for Instruments {
     }
 }
 
-/// A metric that goes up and down: its name, help text, and label if it is one of several.
-#[derive(Debug)]
-pub(crate) struct Gauge {
-    pub name: &'static str,
-    pub help: &'static str,
-    pub label: Option<(&'static str, String)>,
-    pub value: u64,
-}
-
-/// All metrics at one moment, for Prometheus.
-#[derive(Debug)]
-pub(crate) struct Scrape {
-    pub instruments: std::sync::Arc<Instruments>,
-    pub gauges: Vec<Gauge>,
-    pub store: Option<StoreStatus>,
-}
-
-impl Scrape {
-    /// Returns the text that Prometheus reads.
-    pub(crate) fn text(self) -> Result<String, fmt::Error> {
-        let mut registry = Registry::default();
-        registry.register_collector(Box::new(self));
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &registry)?;
-        Ok(prometheus_text(&text))
-    }
-}
-
-/// Converts OpenMetrics to the text format of Prometheus (0.0.4), which every reader of metrics
-/// takes. OpenMetrics names a counter's family without the `_total` of its samples. Tools such as
-/// promtool then find samples without a family.
-fn prometheus_text(open_metrics: &str) -> String {
-    let counter = |line: &str| {
-        let (name, kind) = line.strip_prefix("# TYPE ")?.split_once(' ')?;
-        (kind == "counter").then(|| name.to_owned())
-    };
-    let counters: HashSet<String> = open_metrics.lines().filter_map(counter).collect();
-    let mut text = String::with_capacity(open_metrics.len() + counters.len() * 16);
-    for line in open_metrics.lines() {
-        let family = ["# HELP ", "# TYPE "].into_iter().find_map(|key| Some((key, line.strip_prefix(key)?)));
-        match family.and_then(|(key, rest)| Some((key, rest.split_once(' ')?))) {
-            Some((key, (name, rest))) if counters.contains(name) => {
-                text.extend([key, name, "_total ", rest, "\n"]);
-            }
-            Some(_) => text.extend([line, "\n"]),
-            // Only OpenMetrics has units and an end mark.
-            None if line.starts_with("# ") => {}
-            None => text.extend([line, "\n"]),
-        }
-    }
-    text
-}
-
-impl Collector for Scrape {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        self.encode_operations(&mut encoder)?;
-        for (name, help, value) in self.instruments.counts.all() {
-            encoder
-                .encode_descriptor(name, help, None, MetricType::Counter)?
-                .encode_counter::<NoLabelSet, u64, u64>(&value, None)?;
-        }
-        let mut gauges = self.gauges.iter().peekable();
-        while let Some(first) = gauges.next() {
-            let mut family = encoder.encode_descriptor(first.name, first.help, None, MetricType::Gauge)?;
-            let mut put = |gauge: &Gauge| match &gauge.label {
-                Some((key, value)) => {
-                    family.encode_family(&[(*key, value.as_str())])?.encode_gauge(&gauge.value)
-                }
-                None => family.encode_gauge(&gauge.value),
-            };
-            put(first)?;
-            while let Some(same) = gauges.next_if(|gauge| gauge.name == first.name) {
-                put(same)?;
-            }
-        }
-        if let Some(store) = &self.store {
-            encode_store(&mut encoder, store)?;
-        }
-        Ok(())
-    }
-}
-
-impl Scrape {
-    fn encode_operations(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let asked =
-            || Operation::NAMES.iter().zip(&self.instruments.meters).filter(|(_, meter)| meter.count() > 0);
+impl Instruments {
+    /// Writes the metrics of operations, and the counters.
+    pub(crate) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let asked = || Operation::NAMES.iter().zip(&self.meters).filter(|(_, meter)| meter.count() > 0);
         let mut family = encoder.encode_descriptor(
             "exacat_requests",
             "Requests by operation and outcome",
@@ -376,117 +320,28 @@ impl Scrape {
             MetricType::Histogram,
         )?;
         for (name, meter) in asked() {
-            let ends = BUCKETS_US.iter().map(|end| *end as f64 / 1e6).chain([f64::MAX]);
-            let buckets: Vec<(f64, u64)> =
-                ends.zip(&meter.buckets).map(|(end, count)| (end, count.load(Ordering::Relaxed))).collect();
-            let total = buckets.iter().map(|(_, count)| count).sum();
-            family.encode_family(&[("operation", *name)])?.encode_histogram::<NoLabelSet>(
-                meter.sum_us.load(Ordering::Relaxed) as f64 / 1e6,
-                total,
-                &buckets,
-                None,
-            )?;
+            let (sum, total, buckets) = meter.buckets.cumulative();
+            family
+                .encode_family(&[("operation", *name)])?
+                .encode_histogram::<NoLabelSet>(sum, total, &buckets, None)?;
+        }
+        for (name, help, value) in self.counts.all() {
+            encoder
+                .encode_descriptor(name, help, None, MetricType::Counter)?
+                .encode_counter::<NoLabelSet, u64, u64>(&value, None)?;
         }
         Ok(())
     }
 }
 
-fn encode_store(encoder: &mut DescriptorEncoder<'_>, store: &StoreStatus) -> Result<(), fmt::Error> {
-    let fixed = [
-        ("exacat_store_entries", "Entries in the tree and the trash", store.entries),
-        ("exacat_store_revision", "The last committed change", store.revision.0),
-        (
-            "exacat_store_warnings",
-            "Things an operator should know, see the status",
-            store.warnings.len() as u64,
-        ),
-    ];
-    for (name, help, value) in fixed {
-        encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)?;
-    }
-    let mut family = encoder.encode_descriptor(
-        "exacat_store_metric",
-        "The store's own metrics, the unit in the name",
-        None,
-        MetricType::Gauge,
-    )?;
-    for (name, value) in &store.metrics {
-        family.encode_family(&[("metric", name.as_str())])?.encode_gauge(value)?;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
-
-    fn text(instruments: Arc<Instruments>, gauges: Vec<Gauge>) -> String {
-        let store = StoreStatus {
-            kind: "test".into(),
-            entries: 7,
-            metrics: vec![("log_bytes".into(), 9)],
-            ..StoreStatus::default()
-        };
-        Scrape { instruments, gauges, store: Some(store) }.text().unwrap()
-    }
 
     #[test]
     fn every_operation_has_its_index() {
         let index = OperationIndex::of(&Operation::Whoami);
         assert_eq!(index.name(), "whoami");
         assert_eq!(OperationIndex::of(&Operation::Status).name(), "status");
-    }
-
-    #[test]
-    fn what_is_recorded_is_what_is_told() {
-        let instruments = Arc::new(Instruments::new());
-        let stat = OperationIndex::of(&Operation::Stat { lfns: Vec::new(), follow: false });
-        instruments.record(stat, Ended::Well, 3, 30, Duration::from_micros(50));
-        instruments.record(stat, Ended::Failed(ErrorKind::Busy), 1, 0, Duration::from_micros(51));
-        instruments.record(stat, Ended::Well, 1, 1, Duration::from_secs(100_000));
-        instruments.record(stat, Ended::Cancelled, 1, 0, Duration::from_secs(100_000));
-        let gauge = |lane: &str, value| Gauge {
-            name: "exacat_queue",
-            help: "waiting",
-            label: Some(("lane", lane.to_owned())),
-            value,
-        };
-        let text = text(Arc::clone(&instruments), vec![gauge("heavy", 1), gauge("bulk", 2)]);
-        for line in [
-            "exacat_requests_total{operation=\"stat\",outcome=\"ok\"} 4",
-            "exacat_requests_total{operation=\"stat\",outcome=\"busy\"} 1",
-            "exacat_requests_total{operation=\"stat\",outcome=\"cancelled\"} 1",
-            "exacat_request_items_total{operation=\"stat\"} 31",
-            "exacat_request_seconds_bucket{le=\"0.00005\",operation=\"stat\"} 3",
-            "exacat_request_seconds_bucket{le=\"0.0001\",operation=\"stat\"} 4",
-            "exacat_request_seconds_bucket{le=\"+Inf\",operation=\"stat\"} 6",
-            "exacat_request_seconds_count{operation=\"stat\"} 6",
-            "exacat_queue{lane=\"heavy\"} 1",
-            "exacat_queue{lane=\"bulk\"} 2",
-            "exacat_store_entries 7",
-            "exacat_store_metric{metric=\"log_bytes\"} 9",
-            "exacat_received_bytes_total 0",
-        ] {
-            assert!(text.lines().any(|have| have == line), "{line} is not in\n{text}");
-        }
-        // Every sample belongs to a family of its name, as Prometheus tools expect.
-        for line in ["# TYPE exacat_requests_total counter", "# TYPE exacat_queue gauge"] {
-            assert!(text.lines().any(|have| have == line), "{line} is not in\n{text}");
-        }
-        assert!(!text.contains("# EOF"), "{text}");
-        for sample in text.lines().filter(|line| !line.starts_with('#')) {
-            let name = sample.split(['{', ' ']).next().unwrap();
-            let family = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
-            let helped = |name: &str| text.contains(&format!("# HELP {name} "));
-            assert!(helped(name) || family.is_some_and(helped), "{sample} has no help");
-        }
-        let part = instruments.operations_part();
-        let figure = |name: &str| part.metrics.iter().find(|(have, _)| have == name).map(|(_, value)| *value);
-        assert_eq!(figure("stat_requests"), Some(6));
-        assert_eq!(figure("stat_failed"), Some(1));
-        assert_eq!(figure("stat_p50_us"), Some(50));
-        assert!(figure("stat_max_us").unwrap() >= TIME_US_MAX);
-        assert_eq!(figure("list_requests"), None);
     }
 }

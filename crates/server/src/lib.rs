@@ -5,6 +5,7 @@
 //! its own. [`settings`] has all limits.
 
 mod access;
+mod activity;
 pub mod admission;
 mod cancel;
 mod data_server;
@@ -16,10 +17,12 @@ pub mod issuers;
 mod life;
 mod open_files;
 mod paced;
+mod peer;
 mod phase;
 mod places;
 mod randomness;
 pub mod reference;
+mod scrape;
 mod service;
 pub mod settings;
 mod tls;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
+use exacat_activity::{RequestState, handed, on, tracked};
 use exacat_catalogue::{Caller, Catalogue};
 use exacat_model::answer::{StatusPart, WhereisRef};
 use exacat_model::codec::Encode;
@@ -18,12 +19,14 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 
+use crate::activity::Board;
 use crate::admission::{Admission, Class, Held, Lane, Step, UserShare, busy};
 pub(crate) use crate::cancel::{CANCELLED, Cancel, cancelled};
-use crate::instruments::{Ended, Gauge, Instruments, OperationIndex, Scrape, count};
+use crate::instruments::{Ended, Instruments, OperationIndex, count};
 use crate::issuers::Issuers;
 use crate::paced::Paced;
 pub(crate) use crate::phase::Phase;
+use crate::scrape::{Gauge, Scrape};
 use crate::settings::Limits;
 use crate::workers::WorkerBook;
 
@@ -56,6 +59,7 @@ pub(crate) struct Service {
     pub limits: Arc<Limits>,
     pub admission: Arc<Admission>,
     pub instruments: Arc<Instruments>,
+    pub board: Arc<Board>,
     pub workers: Arc<WorkerBook>,
     pub catalogue_id: Guid,
     pub anonymous_reads: bool,
@@ -134,6 +138,7 @@ impl Service {
             admission: Admission::new(Arc::clone(&limits)),
             limits,
             instruments,
+            board: Arc::default(),
             workers,
             catalogue_id,
             anonymous_reads,
@@ -350,7 +355,8 @@ impl Service {
             && uploads.concern(&work.operation)
         {
             // A check that is not over at the deadline goes on without the request.
-            let _ = tokio::time::timeout_at(work.deadline.into(), uploads.check_before(&work)).await;
+            let check = tokio::time::timeout_at(work.deadline.into(), uploads.check_before(&work));
+            let _ = on(RequestState::StorageElement, check).await;
         }
         let OperationTask { requester, id, operation, consistency, deadline, cancel, step, .. } = work;
         let writes = operation.writes();
@@ -393,10 +399,16 @@ impl Service {
                 let Some(entered) = lane.enter(requester.share.user, requester.share.weight, step) else {
                     return deliver(Err(busy(what)));
                 };
-                let turn = tokio::select! {
-                    turn = entered => turn,
-                    () = cancel.cancelled() => return deliver(Err(cancelled())),
-                    () = tokio::time::sleep_until(deadline.into()) => return deliver(Err(too_late())),
+                let entered = async {
+                    tokio::select! {
+                        turn = entered => Ok(turn),
+                        () = cancel.cancelled() => Err(cancelled()),
+                        () = tokio::time::sleep_until(deadline.into()) => Err(too_late()),
+                    }
+                };
+                let turn = match on(RequestState::Admission, entered).await {
+                    Ok(turn) => turn,
+                    Err(error) => return deliver(Err(error)),
                 };
                 // The slot goes with the work: it is free when the work ends, not at the deadline.
                 let work = self.apart(requester, (id, operation, consistency), Arc::clone(&cancel), turn);
@@ -419,20 +431,31 @@ impl Service {
         let caller = Arc::clone(&requester.caller);
         let runtime = tokio::runtime::Handle::current();
         let writes = operation.writes();
-        let task = tokio::task::spawn_blocking(move || {
-            let outcome = runtime.block_on(async {
-                let work = service.execute(&requester.caller, id, operation, consistency);
-                // Dropped in the middle, a write would leave its outcome unknown.
-                if writes {
-                    return work.await;
-                }
-                tokio::select! {
-                    outcome = work => outcome,
-                    () = cancel.cancelled() => Err(cancelled()),
-                }
-            });
-            drop(held);
-            outcome
+        let task = handed(|activity| {
+            tokio::task::spawn_blocking(move || {
+                let work = async {
+                    let work = service.execute(&requester.caller, id, operation, consistency);
+                    // Dropped in the middle, a write would leave its outcome unknown.
+                    if writes {
+                        return work.await;
+                    }
+                    tokio::select! {
+                        outcome = work => outcome,
+                        () = cancel.cancelled() => Err(cancelled()),
+                    }
+                };
+                let outcome = match activity {
+                    Some(activity) => {
+                        activity.enter(RequestState::Execute);
+                        let outcome = runtime.block_on(tracked(Arc::clone(&activity), work));
+                        activity.enter(RequestState::Scheduler);
+                        outcome
+                    }
+                    None => runtime.block_on(work),
+                };
+                drop(held);
+                outcome
+            })
         });
         match task.await {
             Ok(outcome) => outcome,
@@ -480,8 +503,10 @@ impl Service {
         let (index, items) = (OperationIndex::of(&work.operation), work.operation.items() as u64);
         let requester = work.requester.clone();
         let began = Instant::now();
+        let tracking = self.board.begin(index, began);
         let mut told = None;
-        self.run(work, |outcome| told = Some(outcome)).await;
+        tracking.track(self.run(work, |outcome| told = Some(outcome))).await;
+        drop(tracking);
         let outcome = told.unwrap_or_else(|| Err(Error::new(ErrorKind::Unavailable, "the server stops")));
         let ended = EndedRequests {
             operation: index,
@@ -624,7 +649,8 @@ impl Service {
                 None
             }
         };
-        Scrape { instruments: Arc::clone(&self.instruments), gauges: self.gauges(), store }
+        let (instruments, board) = (Arc::clone(&self.instruments), Arc::clone(&self.board));
+        Scrape { instruments, board, gauges: self.gauges(), store }
     }
 }
 

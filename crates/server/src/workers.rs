@@ -19,9 +19,9 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::instruments::Gauge;
 use crate::phase::Phase;
 use crate::randomness;
+use crate::scrape::Gauge;
 use crate::settings::WorkerSettings;
 
 /// The step of a worker.

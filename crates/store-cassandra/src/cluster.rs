@@ -4,6 +4,7 @@ use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use exacat_activity::{RequestState, on};
 use exacat_model::{Error, ErrorKind, Result, Revision};
 use futures::StreamExt;
 use parking_lot::RwLock;
@@ -205,17 +206,18 @@ impl Cluster {
         kind: StatementKind,
         statement: impl Future<Output = std::result::Result<T, impl std::fmt::Display>>,
     ) -> Result<T> {
-        let (what, counter): (_, fn(&Metrics)) = match kind {
-            StatementKind::Read => ("read", Metrics::read),
-            StatementKind::Write => ("write", Metrics::write),
-            StatementKind::Conditional => ("append to the log", Metrics::conditional),
+        use RequestState::{ClusterAppend, ClusterRead};
+        let (what, counter, state): (_, fn(&Metrics), _) = match kind {
+            StatementKind::Read => ("read", Metrics::read, ClusterRead),
+            StatementKind::Write => ("write", Metrics::write, ClusterAppend),
+            StatementKind::Conditional => ("append to the log", Metrics::conditional, ClusterAppend),
         };
         let fate = self.faults.as_ref().map_or(Fate::Answered, |faults| faults.fate(kind));
         if fate == Fate::LostBefore {
             return Err(failed(what, "a test lost the statement"));
         }
         counter(&self.metrics);
-        let answer = statement.await.map_err(|error| failed(what, error))?;
+        let answer = on(state, statement).await.map_err(|error| failed(what, error))?;
         match fate {
             Fate::LostAfter => Err(failed(what, "a test lost the answer")),
             Fate::Answered | Fate::LostBefore => Ok(answer),

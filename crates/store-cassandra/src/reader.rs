@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Instant;
 
+use exacat_activity::{RequestState, on};
 use exacat_model::{Consistency, Result, Revision, SeNumber};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -118,7 +119,7 @@ impl Reader {
         ask: impl Fn(&CacheView<'_>) -> Result<T>,
     ) -> Result<T> {
         self.follower.still_open()?;
-        let mut caught_up = self.refresh(level).await?;
+        let mut caught_up = on(RequestState::ClusterRead, self.refresh(level)).await?;
         for _ in 0..ROUNDS_MAX {
             self.follower.still_open()?;
             let (result, needs, epoch) = self.follower.cache(|cache| {
@@ -127,12 +128,12 @@ impl Reader {
                 (result, view.needs(), cache.epoch())
             });
             if !needs.is_empty() {
-                self.learn(needs, epoch).await?;
+                on(RequestState::ClusterRead, self.learn(needs, epoch)).await?;
                 caught_up = true;
             } else if caught_up {
                 return result;
             } else {
-                self.follower.catch_up().await?;
+                on(RequestState::ClusterRead, self.follower.catch_up()).await?;
                 caught_up = true;
             }
         }
@@ -146,7 +147,7 @@ impl Reader {
         epoch: u64,
         ask: impl Fn(&CacheView<'_>) -> Result<Option<T>>,
     ) -> Result<std::result::Result<Option<T>, Again>> {
-        self.follower.catch_up().await?;
+        on(RequestState::ClusterRead, self.follower.catch_up()).await?;
         for _ in 0..ROUNDS_MAX {
             self.follower.still_open()?;
             let (result, needs, now) = self.follower.cache(|cache| {
@@ -160,7 +161,7 @@ impl Reader {
             if needs.is_empty() {
                 return result.transpose().map(|found| Ok(found.flatten()));
             }
-            self.learn(needs, epoch).await?;
+            on(RequestState::ClusterRead, self.learn(needs, epoch)).await?;
         }
         Err(failed("be read", "the requested rows change too fast, retry"))
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
+use exacat_activity::{RequestState, on};
 use exacat_model::limits::PAGE_ITEMS_MAX;
 use exacat_model::{
     At, Audit, Consistency, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, Guid, Lfn, Name,
@@ -121,18 +122,21 @@ fn bad_cursor() -> Error {
 #[async_trait]
 impl Store for CassandraStore {
     async fn apply(&self, request: Request) -> std::result::Result<Vec<Outcome>, ApplyError> {
-        self.intake.send(request).await?.await.unwrap_or_else(|_| Err(lost()))
+        let appended = async { self.intake.send(request).await?.await.unwrap_or_else(|_| Err(lost())) };
+        on(RequestState::ClusterAppend, appended).await
     }
 
     async fn apply_each(&self, requests: Vec<Request>) -> Vec<std::result::Result<Vec<Outcome>, ApplyError>> {
         let mut sent = Vec::with_capacity(requests.len());
         for request in requests {
-            sent.push(self.intake.send(request).await);
+            sent.push(on(RequestState::ClusterAppend, self.intake.send(request)).await);
         }
         let mut answers = Vec::with_capacity(sent.len());
         for answer in sent {
             answers.push(match answer {
-                Ok(answered) => answered.await.unwrap_or_else(|_| Err(lost())),
+                Ok(answered) => {
+                    on(RequestState::ClusterAppend, answered).await.unwrap_or_else(|_| Err(lost()))
+                }
                 Err(error) => Err(error),
             });
         }

@@ -18,16 +18,17 @@ use exacat_store::ApplyError;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
-use crate::command::Answered;
-use crate::command::Command;
+use crate::command::{Answered, Command, CommitTimes, Replies};
 use crate::log::LogPlace;
 use crate::settings::COMMIT_GROUP_BYTES_MAX;
 use crate::shared::Shared;
 
 /// Answers to requests that came together and wait until their group is durable.
 pub(crate) struct Waiting {
-    pub reply: oneshot::Sender<Vec<Answered>>,
+    pub reply: oneshot::Sender<Replies>,
     pub answers: Vec<Answered>,
+    /// Time at which the writer took them up.
+    pub taken: Instant,
     pub _permit: OwnedSemaphorePermit,
 }
 
@@ -43,12 +44,16 @@ pub(crate) struct CommitGroup {
     pub waiting: Vec<Waiting>,
     /// Number of requests in the group.
     pub requests: usize,
+    /// End of the last wait of the writer for compaction, and its duration.
+    pub stalled: Option<(Instant, Duration)>,
 }
 
 /// A group with its position in the log.
 struct CommitJob {
     group: CommitGroup,
     place: LogPlace,
+    /// Time at which the writer had decided it.
+    decided: Instant,
 }
 
 /// State shared by the writer and the committer thread.
@@ -125,8 +130,9 @@ impl Committer {
     /// Commits a group and returns an empty one to fill next. The group may still be in flight or
     /// queued when this returns.
     pub(crate) fn commit(&self, group: CommitGroup, place: LogPlace) -> CommitGroup {
+        let decided = Instant::now();
         let mut slot = self.queue.job.lock();
-        if !group.bytes.is_empty() && slot.unmarked.replace(Instant::now()).is_none() {
+        if !group.bytes.is_empty() && slot.unmarked.replace(decided).is_none() {
             // Wakes the thread, which now starts to watch the idle time.
             self.queue.changed.notify_all();
         }
@@ -141,13 +147,13 @@ impl Committer {
             // written, and `commit` tells the callers why.
             slot.at_once = true;
             drop(slot);
-            let spare = commit(&self.shared, CommitJob { group, place }, self.every);
+            let spare = commit(&self.shared, CommitJob { group, place, decided }, self.every);
             let mut slot = self.queue.job.lock();
             slot.at_once = false;
             slot.unmarked = slot.unmarked.map(|_| Instant::now());
             return spare;
         }
-        slot.next = Some(CommitJob { group, place });
+        slot.next = Some(CommitJob { group, place, decided });
         self.queue.changed.notify_all();
         slot.spare.take().unwrap_or_default()
     }
@@ -231,9 +237,9 @@ fn wait(queue: &CommitQueue, slot: &mut MutexGuard<'_, CommitSlot>, idle: Durati
 
 /// Makes a group durable and answers its requests. Returns the emptied group for reuse.
 fn commit(shared: &Shared, job: CommitJob, every: Duration) -> CommitGroup {
-    let CommitJob { mut group, place } = job;
+    let CommitJob { mut group, place, decided } = job;
+    let begun = Instant::now();
     if !group.bytes.is_empty() && shared.durability.ended().is_none() {
-        let begun = Instant::now();
         match place.write(&group.bytes, group.first_revision) {
             Ok(()) => {
                 shared.durability.advance(group.last_revision);
@@ -246,13 +252,15 @@ fn commit(shared: &Shared, job: CommitJob, every: Duration) -> CommitGroup {
     }
     // Even an answer without changes may rest on a change that is not durable.
     let failure = shared.durability.ended();
-    for Waiting { reply, mut answers, _permit } in group.waiting.drain(..) {
+    let (stalled, durable) = (group.stalled, Instant::now());
+    for Waiting { reply, mut answers, taken, _permit } in group.waiting.drain(..) {
         if let Some(why) = &failure {
             for answer in answers.iter_mut().filter(|answer| answer.is_ok()) {
                 *answer = Err(ApplyError::Unknown(why.to_string()));
             }
         }
-        let _gone = reply.send(answers);
+        let times = CommitTimes { stalled, taken, decided, written: begun, durable };
+        let _gone = reply.send((answers, times));
     }
     if !group.bytes.is_empty() && failure.is_none() {
         // Evidence in `END`, written after the answers so that it delays none. It has no sync: it
@@ -260,6 +268,7 @@ fn commit(shared: &Shared, job: CommitJob, every: Duration) -> CommitGroup {
         place.note_durable(group.bytes.len(), group.last_revision, every);
     }
     group.requests = 0;
+    group.stalled = None;
     group.bytes.clear();
     // One large group should not hold its memory for ever.
     if group.bytes.capacity() > 4 * COMMIT_GROUP_BYTES_MAX {

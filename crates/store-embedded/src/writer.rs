@@ -13,6 +13,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use exacat_model::limits::BATCH_MUTATIONS_MAX;
 use exacat_model::{Effect, Error, ErrorKind, Fingerprint, Mutation, OperationId, Revision, TimeMs, UserId};
@@ -22,7 +23,7 @@ use parking_lot::RwLockWriteGuard;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::archive::Archivist;
-use crate::command::{Answered, Command, Weighed};
+use crate::command::{Answered, Command, CommitTimes, Weighed};
 use crate::committer::{CommitGroup, Committer, Waiting};
 use crate::compactor::{Compactor, Pending};
 use crate::defect::Defect;
@@ -111,6 +112,9 @@ enum Halt {
 
 const LOG_SPACE: &str = "log space";
 
+/// Shortest wait for compaction that requests are told of.
+const STALL_NOTED: Duration = Duration::from_micros(100);
+
 impl Drop for Writer {
     fn drop(&mut self) {
         // However the thread ends, no reader may wait for it forever.
@@ -127,6 +131,7 @@ impl Writer {
             while let Some(command) = next {
                 match command {
                     Command::Apply { requests, reply, permit } => {
+                        let taken = Instant::now();
                         self.shared.metrics.requests.fetch_add(requests.len() as u64, Ordering::Relaxed);
                         let mut answers = Vec::with_capacity(requests.len());
                         for Weighed { request, bytes } in requests {
@@ -137,7 +142,7 @@ impl Writer {
                             }
                         }
                         self.group.requests += answers.len();
-                        self.group.waiting.push(Waiting { reply, answers, _permit: permit });
+                        self.group.waiting.push(Waiting { reply, answers, taken, _permit: permit });
                     }
                     Command::Audit { reply } => {
                         self.wait_until_durable();
@@ -191,7 +196,7 @@ impl Writer {
             self.stand_by();
             self.freeze_if_due();
             // Slows the writer down while compaction lags, so that runs do not pile up.
-            self.compactor.slow_down();
+            self.stalling(|writer| writer.compactor.slow_down());
         }
         self.wait_until_durable();
         None
@@ -206,9 +211,13 @@ impl Writer {
     fn refuse_waiting(&mut self) {
         self.commands.close();
         while let Ok(command) = self.commands.try_recv() {
-            if let Command::Apply { requests, reply, .. } = command {
+            if let Command::Apply { requests, reply, permit } = command {
                 let closed = || Err(ApplyError::Unavailable("the store is closed".to_owned()));
-                let _gone = reply.send(requests.iter().map(|_| closed()).collect());
+                drop(permit);
+                let now = Instant::now();
+                let times =
+                    CommitTimes { stalled: None, taken: now, decided: now, written: now, durable: now };
+                let _gone = reply.send((requests.iter().map(|_| closed()).collect(), times));
             }
         }
     }
@@ -426,7 +435,7 @@ impl Writer {
         // The memtable outgrows its size only while the disk has no room for runs. This bound keeps
         // memory finite.
         if rows > self.settings.memtable_rows.saturating_mul(MEMTABLE_STRETCH).max(2 * BATCH_MUTATIONS_MAX)
-            && let Err(error) = self.compactor.wait_for_room()
+            && let Err(error) = self.stalling(|writer| writer.compactor.wait_for_room())
         {
             return Err(format!("changes cannot be put into runs, free some space: {error}"));
         }
@@ -539,6 +548,18 @@ impl Writer {
 
     // ---- memtables ----
 
+    /// Waits for compaction, and notes that for the requests that wait meanwhile.
+    fn stalling<T>(&mut self, wait: impl FnOnce(&mut Self) -> T) -> T {
+        let began = Instant::now();
+        let waited = wait(self);
+        let ended = Instant::now();
+        // Passing through takes microseconds, and is no wait.
+        if ended - began >= STALL_NOTED {
+            self.group.stalled = Some((ended, ended - began));
+        }
+        waited
+    }
+
     /// Freezes the memtable once it is large enough, and starts writing it into a run.
     fn freeze_if_due(&mut self) {
         let due = {
@@ -549,7 +570,7 @@ impl Writer {
         };
         // Without room on the disk the memtable grows on, up to the bound at which requests are
         // refused.
-        if due && self.compactor.wait_for_room().is_ok() {
+        if due && self.stalling(|writer| writer.compactor.wait_for_room()).is_ok() {
             self.freeze();
         }
     }

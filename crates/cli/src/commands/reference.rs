@@ -31,6 +31,7 @@ pub(crate) async fn reference(args: &ReferenceArgs) -> Result<u8, Failure> {
         ("cli.md", commands_page()),
         ("configuration.md", configuration_page()),
         ("metrics.md", metrics_page().await?),
+        ("waits.md", exacat_server::reference::states_page()),
         ("errors.md", errors_page()),
         ("json-schemas.md", schemas_page()?),
     ];

@@ -17,5 +17,6 @@ mod log_failure;
 mod metrics;
 mod repeats;
 mod requests;
+mod states;
 mod streams;
 mod world;

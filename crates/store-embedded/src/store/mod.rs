@@ -9,8 +9,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use async_trait::async_trait;
+use exacat_activity::{RequestState, blocking, on, split};
 use exacat_model::limits::{OPERATIONS_REMEMBERED, PAGE_ITEMS_MAX};
 use exacat_model::{
     At, Audit, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, Guid, Lfn, Name, OperationId,
@@ -21,7 +23,7 @@ use exacat_store::{
     Account, ApplyError, ChangePage, Due, Files, Located, Page, RecordEntry, Request, Resolution, Snapshots,
     Store, StoreStatus, Trace, Traces, Trail, UsageOf, within_batch,
 };
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLockReadGuard};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::blocking::on_blocking_thread;
@@ -144,15 +146,21 @@ impl EmbeddedStore {
         self.read(|state| Ok(state.digest())).await
     }
 
+    /// Locks the current state for reading.
+    fn state(&self) -> RwLockReadGuard<'_, State> {
+        let lock = &self.shared.state;
+        lock.try_read().unwrap_or_else(|| blocking(RequestState::StateLock, || lock.read()))
+    }
+
     /// Answers from the current state, once the state that it saw is durable.
     async fn read<T>(&self, answer: impl FnOnce(&State) -> Result<T>) -> Result<T> {
         self.shared.check_open()?;
         let (answer, revision) = {
-            let state = self.shared.state.read();
+            let state = self.state();
             check_switched_on(&state)?;
             (answer(&state)?, state.revision)
         };
-        self.shared.durability.reached(revision).await?;
+        on(RequestState::DurableRead, self.shared.durability.reached(revision)).await?;
         Ok(answer)
     }
 
@@ -173,7 +181,7 @@ impl EmbeddedStore {
     ) -> Result<T> {
         self.shared.check_open()?;
         let (answer, as_of) = self.look_now(answer)?;
-        self.shared.durability.reached(as_of).await?;
+        on(RequestState::DurableRead, self.shared.durability.reached(as_of)).await?;
         Ok(answer)
     }
 
@@ -181,7 +189,7 @@ impl EmbeddedStore {
         let held = Held::default();
         for _ in 0..ASK_AGAIN_MAX {
             {
-                let state = self.shared.state.read();
+                let state = self.state();
                 check_switched_on(&state)?;
                 match answer(state.look_with(Some(&held))) {
                     Ok(answer) => return Ok(answer),
@@ -189,17 +197,17 @@ impl EmbeddedStore {
                     Err(other) => return Err(other.into()),
                 }
             }
-            held.read(&self.shared.cache)?;
+            blocking(RequestState::PageRead, || held.read(&self.shared.cache))?;
         }
         // The answer keeps asking for more pages: it is better that the others wait once.
-        let state = self.shared.state.read();
-        Ok(answer(state.look())?)
+        let state = self.state();
+        Ok(blocking(RequestState::PageRead, || answer(state.look()))?)
     }
 
     /// Returns the kept changes after one revision, up to another revision that is durable.
     async fn history(&self, after: Revision, up_to: Revision, limit: usize) -> Result<KeptChanges> {
         let history = Arc::clone(&self.shared.history);
-        on_blocking_thread(move || history.changes(after, up_to, limit)).await
+        on(RequestState::HistoryRead, on_blocking_thread(move || history.changes(after, up_to, limit))).await
     }
 
     /// Returns the end of a listing of a storage element: files on it that moved to a place that
@@ -241,8 +249,11 @@ impl EmbeddedStore {
         self.shared.check_open()?;
         let (reply, answer) = oneshot::channel();
         let commands = self.commands.as_ref().ok_or_else(closed)?;
-        commands.send(command(reply)).await.map_err(|_| closed())?;
-        answer.await.map_err(|_| closed())
+        let answered = async {
+            commands.send(command(reply)).await.map_err(|_| closed())?;
+            answer.await.map_err(|_| closed())
+        };
+        on(RequestState::CommitQueue, answered).await
     }
 }
 
@@ -294,10 +305,16 @@ impl EmbeddedStore {
         }
         let permits = bytes.div_ceil(PERMIT_BYTES).clamp(1, self.permits);
         let permits = u32::try_from(permits).unwrap_or(u32::MAX);
-        let permit = Arc::clone(&self.bytes).acquire_many_owned(permits).await.map_err(|_| closed())?;
-        let (reply, answer) = oneshot::channel();
-        commands.send(Command::Apply { requests, reply, permit }).await.map_err(|_| closed())?;
-        answer.await.map_err(|_| lost())
+        let began = Instant::now();
+        let answered = async {
+            let permit = Arc::clone(&self.bytes).acquire_many_owned(permits).await.map_err(|_| closed())?;
+            let (reply, answer) = oneshot::channel();
+            commands.send(Command::Apply { requests, reply, permit }).await.map_err(|_| closed())?;
+            answer.await.map_err(|_| lost())
+        };
+        let (answers, times) = on(RequestState::CommitQueue, answered).await?;
+        split(RequestState::CommitQueue, &times.parts(began));
+        Ok(answers)
     }
 }
 
@@ -305,10 +322,13 @@ impl EmbeddedStore {
     /// Sorts the older ids that the writer will need, so that the writer does not have to.
     async fn sort_older(&self, id: OperationId) {
         let shared = Arc::clone(&self.shared);
-        let sorted = on_blocking_thread(move || {
-            let durable = shared.durability.revision();
-            Older::prepare(&shared.older, &shared.history, id, durable)
-        });
+        let sorted = on(
+            RequestState::HistoryRead,
+            on_blocking_thread(move || {
+                let durable = shared.durability.revision();
+                Older::prepare(&shared.older, &shared.history, id, durable)
+            }),
+        );
         if let Err(error) = sorted.await {
             // The writer meets the same error and reports it.
             tracing::debug!(%error, "cannot sort the ids of older requests");
@@ -486,7 +506,8 @@ impl Store for EmbeddedStore {
         self.shared.check_open()?;
         let up_to = self.shared.durability.revision();
         let (history, limit) = (Arc::clone(&self.shared.history), page(limit));
-        on_blocking_thread(move || history.trail(id, from.min(up_to), limit)).await
+        on(RequestState::HistoryRead, on_blocking_thread(move || history.trail(id, from.min(up_to), limit)))
+            .await
     }
 
     async fn traces(&self, of: &[Trace]) -> Result<Traces> {
@@ -507,7 +528,8 @@ impl Store for EmbeddedStore {
             // The runs hold an immutable state, so writing goes on during the audit.
             Ok(pending) => {
                 let shared = Arc::clone(&self.shared);
-                match on_blocking_thread(move || audit_runs(&shared, &pending).transpose()).await? {
+                let audit = move || audit_runs(&shared, &pending).transpose();
+                match on(RequestState::PageRead, on_blocking_thread(audit)).await? {
                     Some(audit) => Ok(audit),
                     None => self.ask(|reply| Command::Audit { reply }).await?,
                 }

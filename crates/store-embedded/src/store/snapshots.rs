@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use exacat_activity::{RequestState, on};
 use exacat_model::codec::{Encode, Reader};
 use exacat_model::limits::{DIRECTORY_PATH_BYTES_MAX, PAGE_ITEMS_MAX};
 use exacat_model::{
@@ -98,7 +99,7 @@ impl EmbeddedStore {
         let root = take::hidden(&service.data, name.as_str(), service.next(), what);
         let making = Making { disk: Arc::clone(&disk), layout: Layout::new(&root), handed_over: false };
         let layout = making.layout.clone();
-        on_blocking_thread(move || take::make_empty(&*disk, &layout)).await?;
+        on(RequestState::Snapshot, on_blocking_thread(move || take::make_empty(&*disk, &layout))).await?;
         let (shared, layout, name) = (Arc::clone(self.shared()), making.layout.clone(), name.clone());
         let pinned = self.ask(move |reply| Command::WhenDurable {
             seal,
@@ -108,27 +109,33 @@ impl EmbeddedStore {
                 let _gone = reply.send(pinned);
             }),
         });
-        Ok((making, pinned.await??))
+        Ok((making, on(RequestState::Snapshot, pinned).await??))
     }
 
     /// Opens the present state for reading of any length.
     async fn view_now(&self) -> Result<View> {
         let name = SnapshotName::parse("now")?;
         let (making, pinned) = self.pin(&name, LogPart::AfterRuns, "pinned", false).await?;
-        on_blocking_thread(move || {
-            let disk = Arc::clone(&making.disk);
-            take::finish(&*disk, &making.layout, &pinned)?;
-            // The files stay as long as they are open.
-            view::open(&disk, &making.layout, SNAPSHOT_CACHE_BYTES)
-        })
+        on(
+            RequestState::Snapshot,
+            on_blocking_thread(move || {
+                let disk = Arc::clone(&making.disk);
+                take::finish(&*disk, &making.layout, &pinned)?;
+                // The files stay as long as they are open.
+                view::open(&disk, &making.layout, SNAPSHOT_CACHE_BYTES)
+            }),
+        )
         .await
     }
 
     async fn view_of(&self, name: &SnapshotName) -> Result<View> {
         let (service, disk, name) = (Arc::clone(self.service()), self.disk(), name.clone());
-        on_blocking_thread(move || {
-            view::open(&disk, &existing(&*disk, &service.data, &name)?, SNAPSHOT_CACHE_BYTES)
-        })
+        on(
+            RequestState::Snapshot,
+            on_blocking_thread(move || {
+                view::open(&disk, &existing(&*disk, &service.data, &name)?, SNAPSHOT_CACHE_BYTES)
+            }),
+        )
         .await
     }
 
@@ -173,7 +180,7 @@ impl EmbeddedStore {
     }
 
     async fn begin_backup(&self, directory: &Path) -> Result<(BackupProgress, Option<Cursor>)> {
-        let mut running = self.service().backup.lock().await;
+        let mut running = on(RequestState::Snapshot, self.service().backup.lock()).await;
         let now = self.service().clock.trusted();
         if let Some(other) = &*running
             && now.0 < other.last.0.saturating_add(BACKUP_IDLE_MS)
@@ -187,13 +194,16 @@ impl EmbeddedStore {
         let name = SnapshotName::parse("backup")?;
         let (making, pinned) = self.pin(&name, LogPart::Whole, "pinned", false).await?;
         let to = directory.to_owned();
-        let backing = on_blocking_thread(move || {
-            let (disk, layout) = (Arc::clone(&making.disk), making.layout.clone());
-            let backing = Backing::begin(disk, &to, layout, pinned)?;
-            // From now on the backup removes the directory.
-            making.hand_over();
-            Ok(backing)
-        })
+        let backing = on(
+            RequestState::Snapshot,
+            on_blocking_thread(move || {
+                let (disk, layout) = (Arc::clone(&making.disk), making.layout.clone());
+                let backing = Backing::begin(disk, &to, layout, pinned)?;
+                // From now on the backup removes the directory.
+                making.hand_over();
+                Ok(backing)
+            }),
+        )
         .await?;
         let (token, progress) = (self.service().next(), backing.progress().clone());
         *running = Some(RunningBackup { token, directory: directory.to_owned(), backing, last: now });
@@ -201,16 +211,19 @@ impl EmbeddedStore {
     }
 
     async fn go_on_with_backup(&self, token: u64) -> Result<(BackupProgress, Option<Cursor>)> {
-        let mut running = self.service().backup.lock().await;
+        let mut running = on(RequestState::Snapshot, self.service().backup.lock()).await;
         let Some(mut one) = running.take_if(|running| running.token == token) else {
             let what =
                 "this backup is not under way any more: begin again, what was copied is not copied again";
             return Err(Error::new(ErrorKind::Conflict, what));
         };
-        let (one, done) = on_blocking_thread(move || {
-            let done = one.backing.step()?;
-            Ok((one, done))
-        })
+        let (one, done) = on(
+            RequestState::Snapshot,
+            on_blocking_thread(move || {
+                let done = one.backing.step()?;
+                Ok((one, done))
+            }),
+        )
         .await?;
         let progress = one.backing.progress().clone();
         if done {
@@ -229,7 +242,7 @@ fn cursor_of(token: u64) -> Cursor {
 impl Snapshots for EmbeddedStore {
     async fn snapshot(&self, id: OperationId, name: &SnapshotName) -> Result<Snapshot> {
         let (service, disk) = (Arc::clone(self.service()), self.disk());
-        let _alone = service.ancestor.lock().await;
+        let _alone = on(RequestState::Snapshot, service.ancestor.lock()).await;
         if service.was_done(id, name)
             && let Some(snapshot) = take::describe(&*disk, &service.data, name)?
         {
@@ -238,40 +251,51 @@ impl Snapshots for EmbeddedStore {
         take::check_room(&*disk, &service.data, name)?;
         let (making, pinned) = self.pin(name, LogPart::AfterRuns, "unfinished", true).await?;
         let (its_service, name) = (Arc::clone(&service), name.clone());
-        on_blocking_thread(move || {
-            let data = &its_service.data;
-            take::copy_last_segment(&*disk, &making.layout, pinned.end)?;
-            take::finish(&*disk, &making.layout, &pinned)?;
-            take::name_it(&*disk, data, &making.layout, &name)?;
-            its_service.note_done(id, &name);
-            take::describe(&*disk, data, &name)?
-                .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("the snapshot {name} went at once")))
-        })
+        on(
+            RequestState::Snapshot,
+            on_blocking_thread(move || {
+                let data = &its_service.data;
+                take::copy_last_segment(&*disk, &making.layout, pinned.end)?;
+                take::finish(&*disk, &making.layout, &pinned)?;
+                take::name_it(&*disk, data, &making.layout, &name)?;
+                its_service.note_done(id, &name);
+                take::describe(&*disk, data, &name)?.ok_or_else(|| {
+                    Error::new(ErrorKind::NotFound, format!("the snapshot {name} went at once"))
+                })
+            }),
+        )
         .await
     }
 
     async fn snapshots(&self) -> Result<Vec<Snapshot>> {
         let (service, disk) = (Arc::clone(self.service()), self.disk());
-        on_blocking_thread(move || take::list(&*disk, &service.data)).await
+        on(RequestState::Snapshot, on_blocking_thread(move || take::list(&*disk, &service.data))).await
     }
 
     async fn drop_snapshot(&self, id: OperationId, name: &SnapshotName) -> Result<()> {
         let (service, disk, name) = (Arc::clone(self.service()), self.disk(), name.clone());
-        let _alone = self.service().ancestor.lock().await;
+        let _alone = on(RequestState::Snapshot, self.service().ancestor.lock()).await;
         if service.was_done(id, &name) {
             return Ok(());
         }
-        on_blocking_thread(move || {
-            take::remove(&*disk, &service.data, &name, service.next())?;
-            service.note_done(id, &name);
-            Ok(())
-        })
+        on(
+            RequestState::Snapshot,
+            on_blocking_thread(move || {
+                take::remove(&*disk, &service.data, &name, service.next())?;
+                service.note_done(id, &name);
+                Ok(())
+            }),
+        )
         .await
     }
 
     async fn verify_snapshot(&self, name: &SnapshotName) -> Result<SnapshotCheck> {
         let (service, disk, name) = (Arc::clone(self.service()), self.disk(), name.clone());
-        on_blocking_thread(move || view::verify(&disk, &existing(&*disk, &service.data, &name)?)).await
+        on(
+            RequestState::Snapshot,
+            on_blocking_thread(move || view::verify(&disk, &existing(&*disk, &service.data, &name)?)),
+        )
+        .await
     }
 
     async fn diff(
@@ -286,7 +310,8 @@ impl Snapshots for EmbeddedStore {
             Some(cursor) => (self.diff_of(&cursor, before, after).await?, cursor.place),
         };
         let (diff, limit) = (Arc::clone(&open.diff), limit.min(PAGE_ITEMS_MAX));
-        let (differences, place) = on_blocking_thread(move || diff.page(&place, limit)).await?;
+        let (differences, place) =
+            on(RequestState::Snapshot, on_blocking_thread(move || diff.page(&place, limit))).await?;
         let token = open.token;
         match place {
             Some(place) => {

@@ -44,11 +44,11 @@ use tokio_rustls::TlsAcceptor;
 
 use super::jalien::Certificates;
 use super::{REFUSAL_TIME, handshake, pause_after_accept_error, without_delay};
-use crate::access::Peer;
 use crate::admission::{ConnectionSlot, Entrance, Unread, busy};
 use crate::data_server::WebClient;
 use crate::envelopes::Envelopes;
 use crate::instruments::count;
+use crate::peer::Peer;
 use crate::places::{Network, Places};
 use crate::service::{Phase, Service};
 use crate::settings::HttpSettings;

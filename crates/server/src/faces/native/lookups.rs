@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use bytes::Bytes;
+use exacat_activity::RequestState;
 use exacat_model::operation::FileRef;
 use exacat_model::{
     AccountName, Answer, Consistency, Error, ErrorKind, Guid, Lfn, Operation, OperationId, Result,
@@ -18,6 +19,7 @@ use exacat_wire::native::encode_outcome;
 use futures::FutureExt;
 
 use super::reply::{Given, Measure, Outbox, Target, Waiting};
+use crate::activity::Tracking;
 use crate::admission::busy;
 use crate::instruments::{Ended, OperationIndex};
 use crate::service::{EncodedItems, EndedRequests, Requester};
@@ -161,9 +163,9 @@ impl Lookups {
         requester: &Requester,
         outbox: &Outbox,
         since: Instant,
-        out: &mut Vec<u8>,
-    ) -> Tracked {
-        let mut tracked = Tracked::default();
+        (out, entry): (&mut Vec<u8>, &mut Option<Tracking>),
+    ) -> Taken {
+        let mut taken = Taken::default();
         for group in self.groups.drain(..) {
             let service = Arc::clone(&outbox.service);
             let operation = group.items.name();
@@ -178,7 +180,7 @@ impl Lookups {
                 Ok(held) => held,
                 Err(error) => {
                     let outcomes = group.parts.iter().map(|_| Err(error.clone())).collect();
-                    hand_out.all(group.parts, outcomes, &mut tracked);
+                    hand_out.all(group.parts, outcomes, &mut taken, Instant::now());
                     continue;
                 }
             };
@@ -188,7 +190,9 @@ impl Lookups {
             }
             let shape: Vec<usize> = group.parts.iter().map(|part| part.items).collect();
             let caller = Arc::clone(&requester.caller);
-            let mut work = Box::pin(async move {
+            let mut tracking = entry.take().unwrap_or_else(|| outbox.service.board.entry());
+            tracking.begin(operation, since);
+            let mut work = Box::pin(tracking.track(async move {
                 let outcome = match group.items {
                     Items::Whereis { site, files } => service
                         .whereis(&caller, files, site.as_ref(), group.consistency)
@@ -210,17 +214,22 @@ impl Lookups {
                     }
                 };
                 take_apart(outcome, &shape)
-            });
+            }));
             match work.as_mut().now_or_never() {
                 Some(outcomes) => {
                     drop(held);
-                    hand_out.all(group.parts, outcomes, &mut tracked);
+                    let now = Instant::now();
+                    tracking.activity().enter_at(RequestState::Encode, now);
+                    hand_out.all(group.parts, outcomes, &mut taken, now);
+                    tracking.end(Instant::now());
+                    *entry = Some(tracking);
                 }
                 None => {
-                    let waiting = hand_out.as_waiting(group.parts, &mut tracked);
+                    let waiting = hand_out.as_waiting(group.parts, &mut taken);
                     tokio::spawn(async move {
                         let outcomes = work.await;
                         drop(held);
+                        tracking.activity().enter(RequestState::Encode);
                         for (waiting, outcome) in waiting.into_iter().zip(outcomes) {
                             waiting.answer(outcome);
                         }
@@ -228,14 +237,14 @@ impl Lookups {
                 }
             }
         }
-        tracked
+        taken
     }
 }
 
 /// Requests that the connection must track: those that tasks continue, and those in flight that
 /// were answered.
 #[derive(Default)]
-pub(super) struct Tracked {
+pub(super) struct Taken {
     pub begun: Vec<u64>,
     pub ended: Vec<u64>,
 }
@@ -297,9 +306,15 @@ struct HandOut<'a> {
 
 impl HandOut<'_> {
     /// Delivers all outcomes now.
-    fn all(&mut self, parts: Vec<RequestShare>, outcomes: Vec<Result<Given>>, tracked: &mut Tracked) {
+    fn all(
+        &mut self,
+        parts: Vec<RequestShare>,
+        outcomes: Vec<Result<Given>>,
+        taken: &mut Taken,
+        now: Instant,
+    ) {
         let service = &self.outbox.service;
-        let (time, operation) = (self.since.elapsed(), self.operation);
+        let (time, operation) = (now.saturating_duration_since(self.since), self.operation);
         let ended = |outcome, requests, items| EndedRequests { operation, outcome, requests, items, time };
         // Record requests with the same outcome together.
         let mut alike: Option<(Ended, u64, u64)> = None;
@@ -322,7 +337,7 @@ impl HandOut<'_> {
                 }
                 Target::InBatch(batch, place) => {
                     let frame_bytes_max = self.outbox.frame_bytes_max;
-                    tracked.ended.extend(batch.fill(place, outcome, &mut None, self.out, frame_bytes_max));
+                    taken.ended.extend(batch.fill(place, outcome, &mut None, self.out, frame_bytes_max));
                 }
             }
         }
@@ -332,9 +347,9 @@ impl HandOut<'_> {
     }
 
     /// Prepares delivery later, by a task.
-    fn as_waiting(&self, parts: Vec<RequestShare>, tracked: &mut Tracked) -> Vec<Waiting> {
+    fn as_waiting(&self, parts: Vec<RequestShare>, taken: &mut Taken) -> Vec<Waiting> {
         let waiting = |part: RequestShare| {
-            tracked.begun.push(match &part.target {
+            taken.begun.push(match &part.target {
                 Target::Request(request) => *request,
                 Target::InBatch(batch, _) => batch.request(),
             });

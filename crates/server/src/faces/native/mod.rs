@@ -17,9 +17,9 @@ use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
 use super::REFUSAL_TIME;
-use crate::access::Peer;
 use crate::admission::{Entrance, busy};
 use crate::instruments::count;
+use crate::peer::Peer;
 use crate::service::Service;
 use connection::Connection;
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use exacat_activity::{RequestState, phase};
 use exacat_model::answer::WhereisBytes;
 use exacat_model::codec::Encode;
 use exacat_model::{Answer, Error, ErrorKind, Result};
@@ -14,6 +15,7 @@ use exacat_wire::native::{AnswerBatchWriter, encode_outcome};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
+use crate::activity::Tracking;
 use crate::admission::Room;
 use crate::instruments::{Ended, OperationIndex};
 use crate::service::{EndedRequests, Requester, Service};
@@ -115,6 +117,11 @@ impl Waiting {
         &self.outbox.service
     }
 
+    /// Begins the record of the request's states.
+    pub(crate) fn begin(&self) -> Tracking {
+        self.outbox.service.board.begin(self.measure.operation, self.measure.since)
+    }
+
     pub(crate) fn frame_bytes_max(&self) -> usize {
         self.outbox.frame_bytes_max
     }
@@ -143,6 +150,7 @@ impl Waiting {
             return;
         };
         self.measure.ended(&self.outbox.service, Ended::of(&outcome));
+        phase(RequestState::Encode);
         let mut bytes = Vec::new();
         let ended = match target {
             Target::Request(request) => {

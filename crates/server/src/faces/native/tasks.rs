@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use exacat_activity::{RequestState, on};
 use exacat_model::limits::PAGE_ITEMS_MAX;
 use exacat_model::operation::Existing;
 use exacat_model::{Answer, Error, ErrorKind, Operation, Result};
@@ -102,6 +103,11 @@ async fn enter(
 
 /// Runs one operation.
 pub(super) async fn run(job: Job) {
+    let tracking = job.waiting.begin();
+    tracking.track(run_now(job)).await;
+}
+
+async fn run_now(job: Job) {
     let Job { mut waiting, mut work, rooms, held, alive } = job;
     let service = Arc::clone(waiting.service());
     let place = match Class::of(&work.operation, &service.limits) {
@@ -110,7 +116,7 @@ pub(super) async fn run(job: Job) {
         Class::Lookup { .. } | Class::Write | Class::Wait => None,
     };
     if let Some((place, bytes)) = place {
-        match enter(place, &rooms.unread, bytes, &work).await {
+        match on(RequestState::ClientWrite, enter(place, &rooms.unread, bytes, &work)).await {
             Some((permit, unread)) => {
                 work.operation = rooms.unread.paged(work.operation, PAGE_ITEMS, unread.is_small());
                 waiting.keep(permit, unread);
@@ -163,7 +169,12 @@ fn kind(work: &OperationTask) -> Option<Kind> {
     }
 }
 
-async fn register_each(jobs: Vec<Job>, (how, deadline): Kind) {
+async fn register_each(jobs: Vec<Job>, kind: Kind) {
+    let Some(tracking) = jobs.first().map(|job| job.waiting.begin()) else { return };
+    tracking.track(register_each_now(jobs, kind)).await;
+}
+
+async fn register_each_now(jobs: Vec<Job>, (how, deadline): Kind) {
     let Some(first) = jobs.first() else { return };
     let (service, requester) = (Arc::clone(first.waiting.service()), first.work.requester.clone());
     let together = jobs.len() as u64;
@@ -202,14 +213,19 @@ pub(super) async fn stream(
     streams: (Held, Held),
 ) {
     let Job { waiting, work, rooms, held, alive } = job;
-    match pages(&waiting, work, &rooms, request, &credit, deadline).await {
-        Ok(parts) => {
-            let mut bytes = Vec::new();
-            encode_end(&mut bytes, request, parts);
-            waiting.answer_with(bytes);
+    let tracking = waiting.begin();
+    let answered = async {
+        match pages(&waiting, work, &rooms, request, &credit, deadline).await {
+            Ok(parts) => {
+                let mut bytes = Vec::new();
+                encode_end(&mut bytes, request, parts);
+                waiting.answer_with(bytes);
+            }
+            Err(error) => waiting.answer(Err(error)),
         }
-        Err(error) => waiting.answer(Err(error)),
-    }
+    };
+    tracking.track(answered).await;
+    drop(tracking);
     drop((held, streams, alive));
 }
 
@@ -233,12 +249,14 @@ async fn pages(
     let (mut items, mut items_max) = (PART_ITEMS_FIRST, PART_ITEMS_MAX);
     let mut parts = 0u64;
     loop {
-        let granted = tokio::select! {
-            granted = credit.acquire() => granted,
-            () = cancel.cancelled() => return Err(stopped()),
-            () = until(deadline) => return Err(too_late()),
+        let granted = async {
+            tokio::select! {
+                granted = credit.acquire() => Ok(granted),
+                () = cancel.cancelled() => Err(stopped()),
+                () = until(deadline) => Err(too_late()),
+            }
         };
-        match granted {
+        match on(RequestState::ClientWrite, granted).await? {
             Ok(granted) => granted.forget(),
             // No more credit can come. Parts that it was granted for are still sent.
             Err(_) if credit.forget_permits(1) == 1 => {}
@@ -248,11 +266,14 @@ async fn pages(
             let place = Arc::clone(&rooms.parts).acquire_owned().await.ok();
             (place, rooms.unread.room(items as usize * ITEM_BYTES).await)
         };
-        let (room, mut unread) = tokio::select! {
-            entered = entered => entered,
-            () = cancel.cancelled() => return Err(stopped()),
-            () = until(deadline) => return Err(too_late()),
+        let entered = async {
+            tokio::select! {
+                entered = entered => Ok(entered),
+                () = cancel.cancelled() => Err(stopped()),
+                () = until(deadline) => Err(too_late()),
+            }
         };
+        let (room, mut unread) = on(RequestState::ClientWrite, entered).await?;
         if service.must_check_again(&checked) {
             let checking = service.checking();
             requester.caller = Arc::new(service.catalogue.revalidate(&requester.caller).await?);

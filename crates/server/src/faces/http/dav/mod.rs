@@ -25,7 +25,7 @@ use hyper::{HeaderMap, Response, StatusCode};
 use super::Conversation;
 use super::answers::{Body, empty, not_allowed, problem, problem_as, set};
 use super::call::{BodyRoom, Call, whole};
-use crate::access::Peer;
+use crate::peer::Peer;
 use content::Storage;
 pub(crate) use failed_puts::FailedPuts;
 

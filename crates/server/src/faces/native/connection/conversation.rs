@@ -84,8 +84,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if lookups.is_empty() {
             return;
         }
-        let tracked = lookups.look_up(&session.requester, &self.outbox, received, &mut self.output);
-        for request in tracked.begun {
+        let out = (&mut self.output, &mut self.lookup_entry);
+        let taken = lookups.look_up(&session.requester, &self.outbox, received, out);
+        for request in taken.begun {
             let cancel = Arc::new(Cancel::default());
             if let Some(bytes) = self.request_bytes.take(0).zip(self.service.admission.request_bytes.take(0))
             {
@@ -97,7 +98,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 });
             }
         }
-        for request in tracked.ended {
+        for request in taken.ended {
             self.in_flight.remove(&request);
         }
         self.tell_output();

@@ -30,9 +30,11 @@ use tokio::time::Instant;
 
 use super::reply::{Outbox, Reply};
 use super::tasks::{self, Job, Rooms};
-use crate::access::{Peer, Session};
+use crate::access::Session;
+use crate::activity::Tracking;
 use crate::admission::{Bounded, ConnectionSlot, Held};
 use crate::instruments::count;
+use crate::peer::Peer;
 use crate::service::{Cancel, Phase, Service};
 
 /// Least room for a read, in bytes: the memory of a quiet connection.
@@ -117,6 +119,8 @@ pub(super) struct Connection<S> {
     eof: bool,
     read_bytes: usize,
     outbox: Outbox,
+    /// Entry of its look-ups among the requests in progress; made for the first of them.
+    lookup_entry: Option<Tracking>,
     replies: mpsc::Receiver<Reply>,
     in_flight: HashMap<u64, InFlight>,
     /// Writes that start together once all received frames are handled.
@@ -183,6 +187,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             eof: false,
             read_bytes: READ_BYTES_MIN,
             outbox,
+            lookup_entry: None,
             replies,
             in_flight: HashMap::new(),
             together: Vec::new(),

@@ -88,7 +88,7 @@ impl World {
         let Some(Entrance::Taken(slot)) = self.service.admission.connections.enter_locally() else {
             panic!("no slot")
         };
-        let peer = crate::access::Peer::Local { uid: own_uid() };
+        let peer = crate::peer::Peer::Local { uid: own_uid() };
         let (alive, _) = mpsc::channel(1);
         let connection = Connection::new(Arc::clone(&self.service), ours, peer, Instant::now(), slot, alive);
         let mut decoder = FrameDecoder::new();

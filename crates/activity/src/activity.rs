@@ -1,0 +1,157 @@
+//! The state of one request, and the time it spent in each.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::state::RequestState;
+
+/// Bits of the word that hold the number of the state.
+const STATE_BITS: u32 = 5;
+/// Value of the time bits while no request runs.
+const AT_REST: u64 = 0;
+
+/// Returns the nanoseconds from a moment in the life of the process to `at`; at least 1.
+fn nanos(at: Instant) -> u64 {
+    static ORIGIN: OnceLock<Instant> = OnceLock::new();
+    let origin = *ORIGIN.get_or_init(|| at.checked_sub(Duration::from_secs(1)).unwrap_or(at));
+    u64::try_from(at.saturating_duration_since(origin).as_nanos()).unwrap_or(u64::MAX).max(1)
+}
+
+/// Times in each state, in nanoseconds, by the number of the state.
+pub type Times = [u64; RequestState::COUNT];
+
+/// The present state of a request, and the times of the states before.
+///
+/// One word has the state and its beginning, so that a sampler reads both at once. Threads that work
+/// on one request one after the other may all change it.
+#[derive(Debug, Default)]
+pub struct Activity {
+    /// State in the low bits; nanoseconds of its beginning above.
+    word: AtomicU64,
+    began: AtomicU64,
+    times: [AtomicU64; RequestState::COUNT],
+}
+
+fn word(state: RequestState, since: u64) -> u64 {
+    since << STATE_BITS | state as u64
+}
+
+fn state_of(word: u64) -> RequestState {
+    RequestState::at((word & ((1 << STATE_BITS) - 1)) as usize)
+}
+
+impl Activity {
+    /// Begins a request that was received at `since`. An activity may serve one request after another.
+    pub fn begin(&self, state: RequestState, since: Instant) {
+        let since = nanos(since);
+        for time in &self.times {
+            // A plain write, because the loop runs for each request.
+            time.store(0, Ordering::Relaxed);
+        }
+        self.began.store(since, Ordering::Relaxed);
+        self.word.store(word(state, since), Ordering::Relaxed);
+    }
+
+    /// Enters a state, and returns the one before.
+    pub fn enter(&self, state: RequestState) -> RequestState {
+        self.enter_at(state, Instant::now())
+    }
+
+    /// Enters a state at a time that the caller has read.
+    pub fn enter_at(&self, state: RequestState, now: Instant) -> RequestState {
+        let now = nanos(now);
+        let before = self.word.swap(word(state, now), Ordering::Relaxed);
+        let (old, since) = (state_of(before), before >> STATE_BITS);
+        if since != AT_REST {
+            self.times[old as usize].fetch_add(now.saturating_sub(since), Ordering::Relaxed);
+        }
+        old
+    }
+
+    /// Ends the request. Returns its times and its life, which is their sum.
+    pub fn end(&self, now: Instant) -> (Times, u64) {
+        self.enter_at(RequestState::Unaccounted, now);
+        self.word.store(word(RequestState::Unaccounted, AT_REST), Ordering::Relaxed);
+        let life = nanos(now).saturating_sub(self.began.load(Ordering::Relaxed));
+        (std::array::from_fn(|state| self.times[state].load(Ordering::Relaxed)), life)
+    }
+
+    /// Returns the present state.
+    pub fn state(&self) -> RequestState {
+        state_of(self.word.load(Ordering::Relaxed))
+    }
+
+    /// Returns the present state, its duration so far, and the life so far; none while no request runs.
+    pub fn now(&self) -> Option<(RequestState, Duration, Duration)> {
+        let (word, began) = (self.word.load(Ordering::Relaxed), self.began.load(Ordering::Relaxed));
+        let (now, since) = (nanos(Instant::now()), word >> STATE_BITS);
+        (since != AT_REST).then(|| {
+            let passed = |since| Duration::from_nanos(now.saturating_sub(since));
+            (state_of(word), passed(since), passed(began))
+        })
+    }
+
+    /// Returns the times so far, the present state's included.
+    pub fn so_far(&self) -> Times {
+        let mut times: Times = std::array::from_fn(|state| self.times[state].load(Ordering::Relaxed));
+        if let Some((state, time, _)) = self.now() {
+            times[state as usize] += u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        }
+        times
+    }
+
+    /// Divides a wait that just ended: takes time from the state `from` and gives it to others. Never
+    /// takes more than there is, so that the sum stays.
+    pub fn split(&self, from: RequestState, parts: &[(RequestState, Duration)]) {
+        let mut left = self.times[from as usize].load(Ordering::Relaxed);
+        for (state, time) in parts {
+            let part = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).min(left);
+            left -= part;
+            self.times[from as usize].fetch_sub(part, Ordering::Relaxed);
+            self.times[*state as usize].fetch_add(part, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use RequestState::{CommitQueue, Decode, Execute, LogSync, PageRead};
+
+    fn at(start: Instant, ms: u64) -> Instant {
+        start + Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn times_of_the_states_are_the_life() {
+        let (activity, start) = (Activity::default(), Instant::now());
+        // An activity serves one request after the other: nothing of the first is in the second.
+        for _ in 0..2 {
+            activity.begin(Decode, start);
+            assert_eq!(activity.enter_at(Execute, at(start, 1)), Decode);
+            assert_eq!(activity.enter_at(PageRead, at(start, 3)), Execute);
+            assert_eq!(activity.enter_at(Execute, at(start, 7)), PageRead);
+            let (times, life) = activity.end(at(start, 15));
+            assert_eq!(life, 15_000_000);
+            assert_eq!(times.iter().sum::<u64>(), life);
+            let ms = |state| times[state as usize] / 1_000_000;
+            assert_eq!([ms(Decode), ms(Execute), ms(PageRead)], [1, 10, 4]);
+            assert!(activity.now().is_none());
+        }
+    }
+
+    /// Parts that are longer than the wait are cut, so that the sum stays.
+    #[test]
+    fn split_keeps_the_sum() {
+        let (activity, start) = (Activity::default(), Instant::now());
+        activity.begin(CommitQueue, start);
+        activity.enter_at(Execute, at(start, 10));
+        let sync = [(LogSync, Duration::from_millis(4)), (PageRead, Duration::from_millis(100))];
+        activity.split(CommitQueue, &sync);
+        let (times, life) = activity.end(at(start, 11));
+        assert_eq!(times.iter().sum::<u64>(), life);
+        let ms = |state| times[state as usize] / 1_000_000;
+        assert_eq!([ms(CommitQueue), ms(LogSync), ms(PageRead), ms(Execute)], [0, 4, 6, 1]);
+    }
+}
