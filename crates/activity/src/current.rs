@@ -156,10 +156,7 @@ pin_project! {
 
 /// Waits for work on another thread, which runs for the same request there. The time until it begins,
 /// and from its end to here, is a wait for a thread.
-pub fn handed<T, F: Future>(start: impl FnOnce(Option<Arc<Activity>>) -> F) -> Handed<F>
-where
-    F: Future<Output = T>,
-{
+pub fn handed<F: Future>(start: impl FnOnce(Option<Arc<Activity>>) -> F) -> Handed<F> {
     // Before the work begins: afterwards the other thread changes the state.
     let phase = enter(RequestState::Scheduler);
     Handed { phase, future: start(current()) }

@@ -14,7 +14,7 @@ use super::frame::{Frame, Link, Pager, Section, page};
 use super::table::{CODE, Cell, NUMBER, TIME, Table, WIDE};
 use super::text::{url, visible, with};
 use super::visit::{Visit, unfitting};
-use crate::access::Peer;
+use crate::peer::Peer;
 
 /// Changes of a page of a history.
 const CHANGES: u32 = 50;

@@ -17,8 +17,8 @@ use super::cookies::Cookie;
 use super::frame::Frame;
 use super::secrets::{Key, is_same};
 use super::sessions::Session;
-use crate::access::Peer;
 use crate::instruments::count;
+use crate::peer::Peer;
 
 /// Most bytes of a form.
 pub(super) const FORM_BYTES_MAX: usize = 64 << 10;
