@@ -4,7 +4,7 @@ CARGO ?= cargo
 RUN_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test check drawings drawings-check fmt clippy subjects dependencies doc fuzz fuzz-seeds bench bench-engine bench-cassandra bench-faces bench-http bench-peers cluster-up cluster-down test-cluster test-cluster-secure test-clients test-hostile test-long test-crash test-faults test-real clean prerequisites install reference
+.PHONY: help run build test check drawings drawings-check fmt clippy subjects dependencies doc fuzz fuzz-seeds bench bench-engine bench-cassandra bench-faces bench-http bench-peers cluster-up cluster-down test-cluster test-cluster-secure test-clients test-pages test-hostile test-long test-crash test-faults test-real clean prerequisites install reference
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -111,6 +111,10 @@ test-faults: prerequisites ## failing disks, flipped bits, power cuts, repairs, 
 CLIENTS_ARGS ?=
 test-clients: build ## the real alien.py, xrdcp, gfal2, uproot, XCache, curl, davix, rclone, litmus against a server, with xrootd as storage where it is installed
 	python3 scripts/test-clients.py target/release/exacat $(CLIENTS_ARGS)
+
+PAGES_ARGS ?=
+test-pages: build ## the web pages in a headless Chromium, checked by axe-core; PAGES_ARGS='--shots DIR --only large' keeps screenshots
+	python3 scripts/test-pages.py target/release/exacat $(PAGES_ARGS)
 
 HOSTILE_ARGS ?=
 test-hostile: build ## clients that mean no good, 10 000 idle ones too: memory, and how a good one fares beside them; HOSTILE_ARGS='--seconds 30'

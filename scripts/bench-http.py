@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`make bench-http`: the REST API and WebDAV of a server of its own, as fast as one machine lets them be.
+"""`make bench-http`: the REST API, WebDAV and pages of a server of its own, as fast as one machine lets them be.
 
 Usage: bench-http.py EXACAT-BINARY [--files N] [--rounds N] [--seconds N] [--only TEXT]
 
@@ -10,6 +10,7 @@ without a catalogue, each round in turn with the real one.
 """
 
 import argparse
+import http.client
 import os
 import pathlib
 import random
@@ -22,6 +23,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.parse
 
 from clients_rig import Failed, expect, free_port, say
 
@@ -34,6 +36,8 @@ LANES = 4
 # Kept connections of the load of single requests.
 CONNECTIONS = 64
 SMALL = 1000
+# Browsers that show live figures.
+BROWSERS = 20
 TICK = os.sysconf("SC_CLK_TCK")
 NDJSON = "Content-Type: application/x-ndjson\r\nAccept: application/x-ndjson\r\n"
 
@@ -357,13 +361,91 @@ def one_entry(bench):
         bare.end()
 
 
+class Browser:
+    """A person who is signed in to the pages."""
+
+    def __init__(self, bench):
+        self.port = bench.port
+        page, told = self.ask("GET", "/sign-in")
+        cookie = told.getheader("Set-Cookie").split(";")[0]
+        form = re.search(r'name="form" value="([^"]+)"', page)[1]
+        body = urllib.parse.urlencode({"form": form, "token": bench.token})
+        _, told = self.ask("POST", "/sign-in", body, cookie)
+        self.cookie = told.headers.get_all("Set-Cookie")[0].split(";")[0]
+
+    def ask(self, method, target, body=None, cookie=None):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port)
+        headers = {"Cookie": cookie} if cookie else {}
+        if body:
+            headers["Content-Type"] = "application/x-www-form-urlencoded"
+        connection.request(method, target, body, headers)
+        answer = connection.getresponse()
+        expect(f"{method} {target}", answer.status in (200, 303), answer.status)
+        page = answer.read().decode()
+        connection.close()
+        return page, answer
+
+
+def pages(bench):
+    """The time of pages, and the cost of open overviews to look-ups."""
+    browser = Browser(bench)
+    connection = http.client.HTTPConnection("127.0.0.1", bench.port)
+    for name, start, count in [("page of 200 of a directory", "/browse/bench/many", 200), ("entry page", None, 200)]:
+        times, cpu, target = [], bench.server.cpu(), start
+        for number in range(count):
+            target = target or "/entry" + lfn(number)
+            began = time.perf_counter()
+            connection.request("GET", target, headers={"Cookie": browser.cookie})
+            answer = connection.getresponse()
+            page = answer.read().decode()
+            times.append(1000 * (time.perf_counter() - began))
+            expect(target, answer.status == 200 and "<h1>" in page, page[:500])
+            following = re.search(r'rel="next" href="([^"]+)"', page)
+            target = following[1].replace("&#38;", "&") if start and following else start
+        each = 1e6 * (bench.server.cpu() - cpu) / count
+        p50, p99 = statistics.median(times), sorted(times)[int(0.99 * count)]
+        show(f"{name}, {bench.asked.files} files", 1000 * count / sum(times), each, "p50 <= 20 ms", f"p50 {p50:.1f} ms, p99 {p99:.1f} ms")
+    connection.close()
+
+    def watch():
+        streams = []
+        for _ in range(BROWSERS):
+            stream = socket.create_connection(("127.0.0.1", bench.port))
+            stream.sendall(f"GET /overview/events HTTP/1.1\r\nHost: localhost\r\nCookie: {browser.cookie}\r\n\r\n".encode())
+            expect("live figures", b"event-stream" in stream.recv(READ_BYTES))
+            streams.append(stream)
+        return streams
+
+    streams, cpu, began = watch(), bench.server.cpu(), time.perf_counter()
+    time.sleep(max(10, bench.asked.seconds))
+    busy = (bench.server.cpu() - cpu) / (time.perf_counter() - began)
+    for stream in streams:
+        stream.close()
+    say(f"{BROWSERS} open overviews: {100 * busy:.2f} % of one core")
+    if not shutil.which("wrk"):
+        return say("look-ups beside them: not measured, wrk is not installed")
+    ratios = []
+    for number in range(2 * bench.asked.rounds):
+        # The order changes, because the machine slows down and recovers.
+        rates = {}
+        for watched in [number % 2 == 0, number % 2 == 1]:
+            streams = watch() if watched else []
+            rates[watched] = wrk(bench.port, "/api/v1/entries/bench/small/file0007.root", bench.token, bench.asked.seconds)[0]
+            for stream in streams:
+                stream.close()
+        ratios.append(rates[True] / rates[False])
+    show_ratio = 100 * statistics.median(ratios)
+    say(f"look-ups beside {BROWSERS} open overviews: {show_ratio:.1f} % of those without (wanted >= 99 %); "
+        f"single rounds {100 * min(ratios):.1f} to {100 * max(ratios):.1f} %")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("exacat")
     parser.add_argument("--files", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=3)
-    parser.add_argument("--only", default="", help="one, list, whereis or stream; the catalogue is always filled")
+    parser.add_argument("--only", default="", help="one, list, whereis, stream or pages; the catalogue is always filled")
     parser.add_argument("--directory", help="for the data; the system's directory for temporary files if left out")
     asked = parser.parse_args()
     asked.files = max(BATCH, asked.files // BATCH * BATCH)
@@ -374,7 +456,8 @@ def main():
             say(f"{asked.files} files, {os.cpu_count()} cores for server and clients, load average {load:.1f} at the start; medians\n")
             say(f"{'':<52} {'rate':>10} {'CPU':>10}  {'wanted':<42}")
             fill(bench)
-            for name, measure in [("one", one_entry), ("list", listings), ("whereis", whereis), ("stream", one_stream)]:
+            for name, measure in [("one", one_entry), ("list", listings), ("whereis", whereis), ("stream", one_stream),
+                                  ("pages", pages)]:
                 if bench.wants(name):
                     measure(bench)
             say(f"\nload average {os.getloadavg()[0]:.1f} at the end")

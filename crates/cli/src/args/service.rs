@@ -248,8 +248,8 @@ pub(crate) struct ServeArgs {
         default_value_if("snapshot", clap::builder::ArgPredicate::IsPresent, "none")
     )]
     pub listen: String,
-    /// Address of HTTPS: the REST API, Prometheus metrics and health; port 0 takes a free one; none
-    /// disables it
+    /// Address of HTTPS: web pages, the REST API, Prometheus metrics and health; port 0 takes a free
+    /// one; none disables it
     #[arg(
         long,
         value_name = "ADDRESS:PORT|none",

@@ -164,7 +164,7 @@ pub(super) async fn tokens(mut visit: Visit<'_>) -> Result<Response<Body>> {
         ("Issued (UTC)", WIDE_TIME),
         ("Expires (UTC)", TIME),
         ("Note", ""),
-        ("", ""),
+        ("Action", ""),
     ];
     let mut table = Table::new("Tokens", &columns);
     table.empty = "There is no token.";

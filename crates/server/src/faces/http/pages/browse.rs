@@ -7,7 +7,7 @@ use hyper::{Response, StatusCode};
 
 use super::super::answers::Body;
 use super::frame::{Frame, Pager, page, redirect};
-use super::table::{Cell, NUMBER, TIME, Table, WIDE, WIDE_NUMBER, WIDE_TIME};
+use super::table::{Cell, NUMBER, Table, WIDE, WIDE_NUMBER, WIDE_TIME};
 use super::text::{bytes, count, url, visible, with};
 use super::visit::{Visit, unfitting};
 
@@ -37,14 +37,14 @@ const COLUMNS: [(&str, &str); 7] = [
     ("Replicas", WIDE_NUMBER),
     ("Owner", WIDE),
     ("Mode", WIDE),
-    ("Modified (UTC)", TIME),
+    ("Modified (UTC)", WIDE_TIME),
 ];
 
 /// Makes a table of entries: with their names, or with their whole paths.
 pub(super) fn entries(caption: String, items: &[Stat], with_paths: bool) -> Table {
     let mut columns = COLUMNS;
     if with_paths {
-        (columns[0].0, columns[6].1) = ("Path", WIDE_TIME);
+        columns[0].0 = "Path";
     }
     let mut table = Table::new(caption, &columns);
     for stat in items {

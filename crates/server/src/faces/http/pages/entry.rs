@@ -18,6 +18,8 @@ use crate::peer::Peer;
 
 /// Changes of a page of a history.
 const CHANGES: u32 = 50;
+/// Fields of a change that its row names, as the members of a collection.
+const FIELDS_SHOWN: usize = 20;
 /// Names of the lists in their cursors, and of their parameters.
 const HISTORY: (&str, &str) = ("page-of-history", "history");
 const MEMBERS: (&str, &str) = ("page-of-members", "members");
@@ -221,15 +223,24 @@ fn detail(change: &Value) -> String {
         other => other.to_string(),
     };
     let mut words = Vec::new();
-    for field in change["fields"].as_array().into_iter().flatten() {
+    let fields = change["fields"].as_array().map_or(&[][..], Vec::as_slice);
+    for field in fields.iter().take(FIELDS_SHOWN) {
         let name = text(field.get("key").unwrap_or(&field["field"]));
+        if let Some(guid) = field.get("guid") {
+            let word = if field["added"] == true { "added" } else { "removed" };
+            words.push(format!("{word} {}", text(guid)));
+            continue;
+        }
         match (field.get("before"), field.get("after")) {
             (Some(before), Some(after)) if !before.is_null() => {
                 words.push(format!("{name}: {} to {}", text(before), text(after)));
             }
             (_, Some(after)) => words.push(format!("{name}: {}", text(after))),
-            _ => words.push(format!("{name}: {}", field)),
+            _ => words.push(name),
         }
+    }
+    if fields.len() > FIELDS_SHOWN {
+        words.push(format!("and {} more", fields.len() - FIELDS_SHOWN));
     }
     let place = |place: &Value| match (place["directory"].as_str(), place["name"].as_str()) {
         (Some("/"), Some(name)) => format!("/{name}"),

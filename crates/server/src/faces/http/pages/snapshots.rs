@@ -34,9 +34,9 @@ pub(super) async fn snapshots(mut visit: Visit<'_>) -> Result<Response<Body>> {
         ("Bytes", NUMBER),
         ("Own bytes", WIDE_NUMBER),
         ("State", WIDE),
-        ("", ""),
-        ("", ""),
-        ("", ""),
+        ("Compare", ""),
+        ("Check", ""),
+        ("Drop", ""),
     ];
     let mut table = Table::new("Snapshots", &columns);
     table.empty = "There is no snapshot.";
