@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use exacat_model::{Error, ErrorKind};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::advice::Advised;
 use crate::quoting::{harmless, quoted};
@@ -163,20 +164,28 @@ pub(crate) fn report_as_json() {
 }
 
 /// Error in JSON.
-#[derive(Serialize)]
-struct ErrorView<'a> {
+#[derive(Serialize, ToSchema)]
+#[schema(as = ErrorDetails)]
+pub(crate) struct ErrorView<'a> {
+    /// Kind: `not-found`, `denied`, …; `local` for wrong use and errors of this machine.
     kind: &'a str,
+    /// Exit status.
     status: u8,
+    /// The message.
     message: &'a str,
+    /// The name that it is about, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     subject: Option<&'a str>,
+    /// Advice, if there is any.
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<&'a str>,
 }
 
 /// Document of an error.
-#[derive(Serialize)]
-struct Reported<'a> {
+#[derive(Serialize, ToSchema)]
+#[schema(as = Error)]
+pub(crate) struct Reported<'a> {
+    /// The error.
     error: ErrorView<'a>,
 }
 

@@ -6,6 +6,7 @@ use exacat_model::answer::Stat;
 use exacat_model::operation::Attribute;
 use exacat_model::{AccountName, Filter, Kind, Lfn, Mode, Operation};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::find::FoundEntries;
 use super::listing;
@@ -88,8 +89,10 @@ impl Change {
 }
 
 /// Number of entries that were set.
-#[derive(Serialize)]
-struct SetView {
+#[derive(Serialize, ToSchema)]
+#[schema(as = AttributesSet)]
+pub(crate) struct SetView {
+    /// Number of entries that have the new attributes.
     set: u64,
 }
 

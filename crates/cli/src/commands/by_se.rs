@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use exacat_model::answer::Stat;
 use exacat_model::{Answer, Filter, Kind, Lfn, Operation, SeNumber, Usage};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::find::FoundEntries;
 use crate::context::Context;
@@ -44,11 +45,16 @@ async fn count(context: &mut Context, lfn: &Lfn) -> Result<BySe, Failure> {
 }
 
 /// Usage of a storage element below an LFN.
-#[derive(Serialize)]
-struct SeUsageView<'a> {
+#[derive(Serialize, ToSchema)]
+#[schema(as = UsageOnSe)]
+pub(crate) struct SeUsageView<'a> {
+    /// The directory.
     lfn: &'a str,
+    /// Storage element.
     se: &'a str,
+    /// Files with a replica on it.
     files: u64,
+    /// Bytes of these replicas.
     replica_bytes: u64,
 }
 

@@ -8,6 +8,7 @@ use exacat_store::{Store, SystemClock};
 use exacat_store_cassandra::{CassandraStore, TakeOver};
 use futures::future::BoxFuture;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::exchange::{failure, rate};
 use crate::args::{CopyArgs, Global, PlaceArg};
@@ -119,13 +120,22 @@ pub(crate) async fn copy(args: CopyArgs, global: &Global, style: Style) -> Resul
 }
 
 /// History that was copied.
-#[derive(Serialize)]
-struct CopyView {
+#[derive(Serialize, ToSchema)]
+#[schema(as = Copied)]
+pub(crate) struct CopyView {
+    /// Changes that this run copied.
     changes: u64,
+    /// Changes that an interrupted run copied before.
     before: u64,
+    /// The last change.
     revision: u64,
+    /// Entries of both, if they were compared.
+    #[schema(required)]
     entries: Option<u64>,
+    /// Digest of both, if they were compared, 32 hex digits.
+    #[schema(required)]
     digest: Option<String>,
+    /// Duration in seconds.
     seconds: f64,
 }
 

@@ -8,6 +8,7 @@ use exacat_exchange::catalogue::Catalogue;
 use exacat_exchange::digest::{self, Comparison, Difference, Subtree, file};
 use exacat_model::{Answer, Error, ErrorKind, Lfn, Operation};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::exchange::{failure, of_output, open_output, rate};
 use crate::args::{DigestArgs, Global};
@@ -155,20 +156,32 @@ async fn revision(source: &Source) -> Result<u64, Failure> {
 }
 
 /// Digest of a directory.
-#[derive(Serialize)]
-struct SubtreeView<'a> {
+#[derive(Serialize, ToSchema)]
+#[schema(as = SubtreeDigest)]
+pub(crate) struct SubtreeView<'a> {
+    /// The directory.
     lfn: &'a str,
+    /// Digest of everything below it, 32 hex digits.
     digest: String,
+    /// Digest of the entries in it.
     own: String,
+    /// Entries below it.
     entries: u64,
 }
 
 /// Directory that differs between two catalogues, with the number of its entries in each.
-#[derive(Serialize)]
-struct DifferenceView<'a> {
+#[derive(Serialize, ToSchema)]
+#[schema(as = SubtreeDifference)]
+pub(crate) struct DifferenceView<'a> {
+    /// The directory.
     lfn: &'a str,
+    /// `entries`, `only-here` or `only-there`.
     what: &'static str,
+    /// Entries below it in this catalogue; null if it is missing.
+    #[schema(required)]
     here: Option<u64>,
+    /// Entries below it in the other catalogue; null if it is missing.
+    #[schema(required)]
     there: Option<u64>,
 }
 

@@ -1,6 +1,6 @@
 //! `import`, `verify`, `export`, `generate`: imports and exports listings.
 
-mod views;
+pub(crate) mod views;
 
 use std::collections::BTreeMap;
 use std::path::Path;

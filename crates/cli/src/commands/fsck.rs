@@ -9,6 +9,7 @@ use exacat_store_embedded::{
 };
 use exacat_wire::json;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::service::audit_text;
 use crate::args::{FsckArgs, Global};
@@ -42,16 +43,24 @@ pub(crate) async fn offline(args: FsckArgs, global: &Global, style: Style) -> Re
 }
 
 /// Data directory that was inspected.
-#[derive(Serialize)]
-struct InspectionView<'a> {
+#[derive(Serialize, ToSchema)]
+#[schema(as = Inspection)]
+pub(crate) struct InspectionView<'a> {
     #[serde(flatten)]
     audit: json::AuditOut<'a>,
+    /// Faults of files.
     problems: &'a [String],
+    /// Segments of the log.
     segments: u64,
+    /// Valid records in them.
     records: u64,
+    /// Sorted runs.
     runs: u64,
+    /// Rows in these runs.
     rows: u64,
+    /// True if the log ends within a commit group, as after a power cut. Not a fault.
     torn: bool,
+    /// True if the log was replayed from its first record, and gives the state of the runs.
     replayed: bool,
 }
 
@@ -107,18 +116,32 @@ async fn repair(args: FsckArgs, store: PathBuf, global: &Global, out: &mut Out) 
 }
 
 /// Data directory that was repaired.
-#[derive(Serialize)]
-struct RepairedView<'a> {
+#[derive(Serialize, ToSchema)]
+#[schema(as = Repaired)]
+pub(crate) struct RepairedView<'a> {
+    /// Faults of files.
     problems: &'a [String],
+    /// Repair of each fault, done or possible.
     repairs: &'a [String],
+    /// The first losses.
     losses: Vec<json::FindingOut<'a>>,
+    /// Number of all losses.
     losses_total: u64,
+    /// True if the repair was done. Otherwise nothing was changed.
     done: bool,
+    /// The last change in it.
     revision: u64,
+    /// Time of that change.
+    #[schema(format = "date-time")]
     time: String,
+    /// Number of entries.
     entries: u64,
+    /// Digest of all entries, 32 hex digits.
     digest: String,
+    /// Revision of the oldest change in the history.
     oldest: u64,
+    /// Directory with the replaced copy: the files before the repair.
+    #[schema(required)]
     replaced_copy: Option<&'a str>,
 }
 

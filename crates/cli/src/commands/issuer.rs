@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use exacat_model::{AccountName, Error, Lfn};
 use exacat_server::issuers::{IssuerSettings, Profile, check, list, save};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::args::{Connection, IssuerCommand, ProfileArg};
 use crate::connect::data_directory;
@@ -82,13 +83,22 @@ fn done(out: &mut Out, url: &str) -> Result<(), Failure> {
 }
 
 /// Configured issuer of tokens.
-#[derive(Serialize)]
-struct IssuerView<'a> {
+#[derive(Serialize, ToSchema)]
+#[schema(as = Issuer)]
+pub(crate) struct IssuerView<'a> {
+    /// URL.
     issuer: &'a str,
+    /// `wlcg`, `scitokens` or `oidc`.
     profile: &'static str,
+    /// Accepted audiences; a token must name one.
     audiences: &'a [String],
+    /// Directory that the paths in scopes are below.
     base: &'a str,
+    /// User of tokens whose subject no user has; null to refuse them.
+    #[schema(required)]
     user: Option<&'a str>,
+    /// File of authorities that may have signed its certificate; null for those of the system.
+    #[schema(required)]
     ca: Option<String>,
 }
 

@@ -4,6 +4,7 @@ use exacat_model::{Answer, Error, ErrorKind, Kind, Lfn, Mode, Operation, Result 
 use exacat_wire::json;
 use futures::stream::{self, StreamExt};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::args::{LnArgs, MkdirArgs, MvArgs, RmArgs, RmdirArgs};
 use crate::context::Context;
@@ -100,10 +101,14 @@ pub(crate) async fn rm(context: &mut Context, args: RmArgs) -> Result<(), Failur
 }
 
 /// Entry that would be removed.
-#[derive(Serialize)]
-struct WouldRemoveView<'a> {
+#[derive(Serialize, ToSchema)]
+#[schema(as = WouldRemove)]
+pub(crate) struct WouldRemoveView<'a> {
+    /// The entry.
     lfn: &'a str,
+    /// True.
     dry_run: bool,
+    /// Usage of the entry, with everything below.
     usage: json::UsageOut,
 }
 

@@ -1,5 +1,7 @@
 //! `exacat reference`: writes the pages of docs/reference that are made from the program.
 
+mod json;
+
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +12,6 @@ use exacat_model::{Error, ErrorKind};
 use exacat_server::faces::errors::{errno, http_status, xrootd};
 use exacat_store::{Store, SystemClock};
 use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore};
-use serde_json::Value;
 
 use crate::args::{Cli, ReferenceArgs};
 use crate::failure::{
@@ -33,7 +34,7 @@ pub(crate) async fn reference(args: &ReferenceArgs) -> Result<u8, Failure> {
         ("metrics.md", metrics_page().await?),
         ("waits.md", exacat_server::reference::states_page()),
         ("errors.md", errors_page()),
-        ("json-schemas.md", schemas_page()?),
+        ("json.md", json::page()?),
     ];
     for (name, text) in pages {
         let path = args.directory.join(name);
@@ -278,76 +279,4 @@ fn errors_page() -> String {
          | {STATUS_TERMINATED} | Terminated (SIGTERM). |\n",
     );
     page
-}
-
-/// Returns the name of a schema's type.
-fn type_of(schema: &Value) -> String {
-    if let Some(name) = schema["$ref"].as_str().and_then(|name| name.rsplit('/').next()) {
-        return format!("[{name}](#{})", name.to_lowercase());
-    }
-    for key in ["oneOf", "anyOf", "allOf"] {
-        if let Some(choices) = schema[key].as_array() {
-            let names: Vec<String> = choices.iter().map(type_of).filter(|name| name != "null").collect();
-            return names.join(" or ");
-        }
-    }
-    let one = |name: &str| match name {
-        "array" => format!("array of {}", type_of(&schema["items"])),
-        name => match schema["enum"].as_array() {
-            Some(values) => {
-                let values: Vec<String> = values.iter().map(|value| format!("`{value}`")).collect();
-                values.join(", ").replace('"', "")
-            }
-            None => schema["format"].as_str().map_or(name.to_owned(), |format| format!("{name} ({format})")),
-        },
-    };
-    match &schema["type"] {
-        Value::String(name) => one(name),
-        Value::Array(names) => {
-            let names = names.iter().filter_map(Value::as_str).filter(|name| *name != "null");
-            names.map(one).collect::<Vec<_>>().join(" or ")
-        }
-        _ => "any".to_owned(),
-    }
-}
-
-fn schemas_page() -> Result<String, Failure> {
-    let document: Value = serde_json::from_str(&exacat_server::reference::api_document())
-        .map_err(|error| Error::new(ErrorKind::Internal, format!("the document of the API: {error}")))?;
-    let mut page = String::from(
-        "# Objects in JSON\n\nObjects of the [REST API](../how-to/rest.md) and of `exacat --json`. \
-         [JSON output](json.md) names the object\nof each command. A field that is unknown or does not apply is left \
-         out.\n",
-    );
-    let empty = serde_json::Map::new();
-    for (name, schema) in document["components"]["schemas"].as_object().unwrap_or(&empty) {
-        let _ = write!(page, "\n## {name}\n");
-        if let Some(about) = schema["description"].as_str() {
-            let _ = write!(page, "\n{}\n", paragraph(about));
-        }
-        let parts: Vec<&Value> = match schema["allOf"].as_array() {
-            Some(parts) => parts.iter().collect(),
-            None => vec![schema],
-        };
-        let mut rows = String::new();
-        for part in parts {
-            let Some(properties) = part["properties"].as_object() else { continue };
-            let required: Vec<&str> = part["required"]
-                .as_array()
-                .map(|names| names.iter().filter_map(Value::as_str).collect())
-                .unwrap_or_default();
-            for (field, property) in properties {
-                let about = property["description"].as_str().unwrap_or_default();
-                let presence = if required.contains(&field.as_str()) { "always" } else { "" };
-                let _ =
-                    writeln!(rows, "| `{field}` | {} | {presence} | {} |", type_of(property), cell(about));
-            }
-        }
-        if rows.is_empty() {
-            let _ = write!(page, "\nType: {}.\n", type_of(schema));
-        } else {
-            let _ = write!(page, "\n| field | type | present | meaning |\n|---|---|---|---|\n{rows}");
-        }
-    }
-    Ok(page)
 }

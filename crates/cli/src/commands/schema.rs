@@ -2,6 +2,7 @@
 
 use exacat_store_cassandra::{CassandraSettings, SchemaStatus, check_schema, create_schema, upgrade_schema};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::args::SchemaCommand;
 use crate::failure::Failure;
@@ -32,11 +33,18 @@ pub(crate) async fn schema(command: SchemaCommand, style: Style) -> Result<u8, F
 }
 
 /// Schema of a cluster.
-#[derive(Serialize)]
-struct SchemaView<'a> {
+#[derive(Serialize, ToSchema)]
+#[schema(as = Schema)]
+pub(crate) struct SchemaView<'a> {
+    /// Keyspace.
     keyspace: &'a str,
+    /// Version of its tables; null if there is no catalogue.
+    #[schema(required)]
     found: Option<u32>,
+    /// Highest version that this program can serve.
     known: u32,
+    /// Id of the catalogue.
+    #[schema(required)]
     catalogue: Option<String>,
 }
 

@@ -15,6 +15,7 @@ use exacat_store_embedded::HistoryKept;
 use serde::Serialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
+use utoipa::ToSchema;
 
 use crate::args::{self, Connection, LogFormat, ServeArgs, StoreArg};
 use crate::connect::data_directory;
@@ -272,15 +273,29 @@ fn log(args: &ServeArgs) -> Result<(), Failure> {
 }
 
 /// Addresses of a service that has started.
-#[derive(Serialize)]
-struct AddressesView {
+#[derive(Serialize, ToSchema)]
+#[schema(as = Addresses)]
+pub(crate) struct AddressesView {
+    /// Data directory.
     data: String,
+    /// URL for clients over TLS.
+    #[schema(required)]
     native: Option<String>,
+    /// URL for clients on this machine.
+    #[schema(required)]
     socket: Option<String>,
+    /// URL of the HTTP interface.
+    #[schema(required)]
     http: Option<String>,
+    /// URL for alien.py.
+    #[schema(required)]
     jalien: Option<String>,
+    /// URL for clients of XRootD.
+    #[schema(required)]
     xrootd: Option<String>,
+    /// File of the certificate.
     certificate: String,
+    /// File of the admin token.
     admin_token: String,
 }
 

@@ -14,6 +14,7 @@ use exacat_store_embedded::{
 };
 use exacat_wire::json::{self, DifferenceKind};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::args::{BackupArgs, CloneArgs, Connection, Global, RestoreArgs, SnapshotCommand};
 use crate::connect::data_directory;
@@ -165,46 +166,71 @@ fn show_check(out: &mut Out, name: &SnapshotName, check: &SnapshotCheck) -> Resu
 }
 
 /// Snapshot that was dropped.
-#[derive(Serialize)]
-struct DroppedView<'a> {
+#[derive(Serialize, ToSchema)]
+#[schema(as = DroppedSnapshot)]
+pub(crate) struct DroppedView<'a> {
+    /// Name.
     name: &'a str,
+    /// True.
     dropped: bool,
 }
 
 /// Data directory that a snapshot was cloned into.
-#[derive(Serialize)]
-struct CloneView<'a> {
+#[derive(Serialize, ToSchema)]
+#[schema(as = Clone)]
+pub(crate) struct CloneView<'a> {
+    /// The snapshot.
     name: &'a str,
+    /// The new data directory.
     data: String,
+    /// The last change in it.
     revision: u64,
+    /// Number of entries.
     entries: u64,
 }
 
 /// Catalogue that was restored.
-#[derive(Serialize)]
-struct RestoredView {
+#[derive(Serialize, ToSchema)]
+#[schema(as = RestoredCatalogue)]
+pub(crate) struct RestoredView {
+    /// The last change in it.
     revision: u64,
+    /// Time of that change.
+    #[schema(format = "date-time")]
     time: String,
+    /// Number of entries.
     entries: u64,
+    /// Digest of all entries, 32 hex digits.
     digest: String,
+    /// Revision of the oldest change in the history.
     oldest: u64,
+    /// Directory with the replaced copy, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     replaced_copy: Option<String>,
 }
 
 /// Backup in a directory of backups.
-#[derive(Serialize)]
-struct BackupView<'a> {
+#[derive(Serialize, ToSchema)]
+#[schema(as = ListedBackup)]
+pub(crate) struct BackupView<'a> {
+    /// Name.
     name: &'a str,
+    /// The last change in it.
     revision: u64,
+    /// Time at which it was taken.
+    #[schema(format = "date-time")]
     time: String,
+    /// Number of entries.
     entries: u64,
 }
 
 /// Directory of backups that was verified.
-#[derive(Serialize)]
-struct VerifiedView<'a> {
+#[derive(Serialize, ToSchema)]
+#[schema(as = CheckedBackups)]
+pub(crate) struct VerifiedView<'a> {
+    /// Directory of backups.
     directory: &'a str,
+    /// Faults; empty if there are none.
     problems: &'a [String],
 }
 

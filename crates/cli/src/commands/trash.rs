@@ -7,6 +7,7 @@ use exacat_model::{
 };
 use exacat_wire::json;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::args::{OrderArgs, SortArg, TrashCommand};
 use crate::context::{Context, PAGE_ITEMS};
@@ -210,11 +211,16 @@ async fn purge(context: &mut Context, items: &[String]) -> Result<(), Failure> {
 }
 
 /// Item that would be purged.
-#[derive(Serialize)]
-struct WouldPurgeView<'a> {
+#[derive(Serialize, ToSchema)]
+#[schema(as = WouldPurge)]
+pub(crate) struct WouldPurgeView<'a> {
+    /// Id of the item.
     id: String,
+    /// Former path.
     lfn: &'a str,
+    /// True.
     dry_run: bool,
+    /// Usage of the item.
     usage: json::UsageOut,
 }
 

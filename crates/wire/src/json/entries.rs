@@ -56,10 +56,10 @@ pub struct EntryOut<'a> {
     #[schema(value_type = Option<String>, format = "date-time")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires: Option<Shown<TimeMs>>,
-    /// Number of a directory.
+    /// Number of a directory, in place of `guid`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub directory: Option<u64>,
-    /// Identity of any other entry.
+    /// Identity of every entry that is no directory.
     #[schema(value_type = Option<String>, format = "uuid")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guid: Option<Shown<Guid>>,
@@ -82,7 +82,7 @@ pub struct EntryOut<'a> {
     /// Target of a link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<&'a str>,
-    /// Own tags.
+    /// Own tags by key; times are text.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub tags: Map<String, Value>,
 }
@@ -91,12 +91,12 @@ pub struct EntryOut<'a> {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Replica)]
 pub struct ReplicaOut<'a> {
-    /// Name of the SE; none for an archive member.
+    /// Name of the storage element; left out for an archive member.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub se: Option<Cow<'a, str>>,
     /// `available`, `copying`, `suspect` or `lost`.
     pub state: &'static str,
-    /// URL; left out if it follows from a prefix that the caller may not see.
+    /// URL; left out if the storage element's place is unknown to the caller.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub pfn: Cow<'a, str>,
 }
@@ -222,18 +222,25 @@ fn replica_at(replica: &ReplicaAt) -> ReplicaOut<'_> {
     }
 }
 
-/// Usage.
+/// Number and size of entries, of a directory with everything below.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Usage)]
-#[allow(missing_docs, reason = "named as in the model's Usage")]
 pub struct UsageOut {
+    /// Directories.
     pub directories: u64,
+    /// Files outside of archives.
     pub files: u64,
+    /// Files inside archives.
     pub members: u64,
+    /// Collections and links.
     pub others: u64,
+    /// Replicas.
     pub replicas: u64,
+    /// Bytes of `files`.
     pub bytes: u128,
+    /// Bytes of `members`.
     pub member_bytes: u128,
+    /// Bytes of all replicas.
     pub replica_bytes: u128,
 }
 

@@ -191,13 +191,13 @@ pub fn field(change: &FieldChange, info: &ChangeInfo, ses: &SeNames) -> Value {
     }
 }
 
-/// A change, as [`change`] converts it.
+/// A change, as `exacat log` and `exacat changes` show it. Its fields depend on the effect.
 #[derive(Debug, ToSchema)]
 #[schema(as = Change)]
 pub struct ChangeOut {
     /// Revision that it made.
     pub revision: u64,
-    /// Timeline of that revision.
+    /// Timeline of that revision, in full.
     pub timeline: String,
     /// Time of the change.
     #[schema(format = "date-time")]
@@ -211,35 +211,36 @@ pub struct ChangeOut {
     /// `created`, `updated`, `moved`, `removed`, `restored`, `purged`, `reserved`, `released`,
     /// `committed`, `dequeued` or `recorded`.
     pub effect: String,
-    /// Present place of the entry.
+    /// Present path of the entry.
     pub lfn: Option<String>,
     /// GUID of the entry, or `directory:N`.
     pub entry: Option<String>,
-    /// The entry that was created or purged.
+    /// `created`, `purged`: the entry, with its place as `at`.
     pub r#as: Option<Value>,
-    /// Changed fields, each with `field`, `before` and `after`.
+    /// `updated`: of each changed field `field`, `before` and `after`.
     pub fields: Option<Vec<Value>>,
-    /// Former directory and name of a moved entry; null if the caller may not read it.
+    /// `moved`: former place. `directory` is the present path of the directory, null if it is gone;
+    /// `name` is the name in it. The whole is null if the caller may not read the directory.
     pub from: Option<Value>,
-    /// New directory and name of a moved or restored entry.
+    /// `moved`, `restored`: new place, as `from`.
     pub to: Option<Value>,
-    /// Former path of a removed entry.
+    /// `removed`: former path; left out if the caller may not see it.
     pub removed_from: Option<String>,
-    /// Trash item of a restored entry.
+    /// `restored`: revision of the trash item.
     pub trash: Option<u64>,
-    /// The upload: `lfn` and `size`.
+    /// `reserved`, `released`: `lfn` and `size` of the upload.
     pub reserved: Option<Value>,
-    /// Storage element.
+    /// `committed`, `dequeued`: storage element; `released`: the one that it was on, if any.
     pub se: Option<String>,
-    /// True if the commit made the file.
+    /// `committed`: true if the commit made the file.
     pub created_file: Option<bool>,
-    /// Ids of completed deletions.
+    /// `dequeued`: ids of the completed deletions.
     pub deleted: Option<Vec<String>>,
-    /// Kind of a changed record.
+    /// `recorded`: kind of the record.
     pub record: Option<String>,
-    /// Its name.
+    /// `recorded`: name of the record.
     pub name: Option<String>,
-    /// True if it was dropped.
+    /// `recorded`: true if the record was dropped.
     pub dropped: Option<bool>,
 }
 

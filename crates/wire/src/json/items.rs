@@ -15,13 +15,13 @@ use super::entries::{ChecksumsOut, Shown, UsageOut, entry_id, usage};
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = TrashItem)]
 pub struct TrashOut {
-    /// Id for restore and purge: its revision and the timeline.
+    /// Id for restore and purge: revision and first digits of the timeline.
     pub id: String,
     /// Former path.
     pub lfn: String,
     /// Kind of entry.
     pub kind: &'static str,
-    /// Identity.
+    /// GUID, or `directory:N`.
     pub entry: String,
     /// User that removed it.
     pub removed_by: String,
@@ -103,7 +103,7 @@ pub fn upload(upload: &Upload) -> UploadOut<'_> {
     }
 }
 
-/// A change without an answer of its own.
+/// A change without an answer of its own: `mkdir`, `touch`, `tag set`, `se set`, ….
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Done)]
 pub struct DoneOut<'a> {

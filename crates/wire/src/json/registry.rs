@@ -124,7 +124,7 @@ pub fn user(user: &UserInfo) -> UserOut<'_> {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Token)]
 pub struct TokenOut<'a> {
-    /// Id, 16 hex digits.
+    /// Id, text of 16 hex digits.
     pub id: String,
     /// The user that it proves.
     pub user: &'a str,
@@ -140,7 +140,7 @@ pub struct TokenOut<'a> {
     pub write: bool,
     /// Purpose, as free text.
     pub note: &'a str,
-    /// Its secret, only when it is issued.
+    /// Its secret; only of a new token, unless it was written to a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret: Option<&'a str>,
 }
@@ -217,7 +217,7 @@ pub fn quota(info: &QuotaInfo) -> QuotaOut {
 pub struct StatusOut<'a> {
     /// Part of the service.
     pub part: &'a str,
-    /// Metrics by name.
+    /// Metrics by name; the last word of a name is the unit.
     pub metrics: BTreeMap<&'a str, u64>,
     /// Notes.
     pub notes: &'a [String],

@@ -19,6 +19,7 @@ use exacat_model::{
 };
 use exacat_wire::json;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use self::content::Content;
 use self::place::{Side, Spec, Wish};
@@ -42,23 +43,35 @@ const LOOK_EVERY_MAX: Duration = Duration::from_secs(5);
 const MADE: [ChecksumAlgorithm; 2] = [ChecksumAlgorithm::Adler32, ChecksumAlgorithm::Md5];
 
 /// File that was copied from a storage element.
-#[derive(Serialize)]
-struct DownloadView<'a> {
+#[derive(Serialize, ToSchema)]
+#[schema(as = Downloaded)]
+pub(crate) struct DownloadView<'a> {
+    /// The file.
     lfn: &'a str,
+    /// Path on this machine.
     file: Cow<'a, str>,
+    /// GUID of the file.
     guid: String,
+    /// Bytes, if known.
+    #[schema(required)]
     size: Option<u64>,
+    /// Known checksums, `algorithm:hex`.
     checksums: Vec<String>,
+    /// The source.
     se: &'a str,
+    /// Duration in seconds.
     seconds: f64,
 }
 
 /// File that was copied to storage elements.
-#[derive(Serialize)]
-struct UploadView<'a> {
+#[derive(Serialize, ToSchema)]
+#[schema(as = Uploaded)]
+pub(crate) struct UploadView<'a> {
     #[serde(flatten)]
     whereis: json::WhereisOut<'a>,
+    /// Path on this machine.
     file: Cow<'a, str>,
+    /// Duration in seconds.
     seconds: f64,
 }
 
