@@ -121,8 +121,8 @@ fn interrupted_output_says_what_is_left_and_leaves_no_partial_file() {
     // A regular file: as soon as the temporary file is visible, the export is under way.
     for (target, word) in [("saved.tsv", "as it was before"), ("new.tsv", "was not written")] {
         let target = place.join(target);
-        // A quick export may end before it is seen; then another one is begun.
-        let begun = (0..100).find_map(|_| {
+        // A quick export may end before it is seen, or before the signal; then another one is begun.
+        let said = (0..100).find_map(|_| {
             std::fs::write(&old, "before").unwrap();
             let _ = std::fs::remove_file(place.join("new.tsv"));
             let mut child = service
@@ -132,19 +132,20 @@ fn interrupted_output_says_what_is_left_and_leaves_no_partial_file() {
                 .stderr(Stdio::piped())
                 .spawn()
                 .unwrap();
-            while child.try_wait().unwrap().is_none() {
-                if names(&place).iter().any(|name| name.ends_with(".partial")) {
-                    return Some(child);
+            while !names(&place).iter().any(|name| name.ends_with(".partial")) {
+                if child.try_wait().unwrap().is_some() {
+                    return None;
                 }
                 std::thread::yield_now();
             }
-            None
+            signal(child.id(), "INT");
+            let mut said = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+            let status = child.wait().unwrap().code();
+            assert!(matches!(status, Some(0 | INTERRUPTED)), "{status:?}: {said}");
+            (status == Some(INTERRUPTED)).then_some(said)
         });
-        let mut child = begun.expect("an export that is under way is seen");
-        signal(child.id(), "INT");
-        let mut said = String::new();
-        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(INTERRUPTED), "{said}");
+        let said = said.expect("an export is interrupted");
         assert!(said.contains("interrupted") && said.contains(word), "{said}");
         assert_eq!(std::fs::read_to_string(&old).unwrap(), "before");
         assert_eq!(names(&place), ["fifo", "saved.tsv"]);
