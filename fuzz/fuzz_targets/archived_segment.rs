@@ -1,6 +1,6 @@
-//! Any bytes as an archived segment; one of version 1 with any bytes put into one of its parts and the checksums over them
-//! made right again; and any records in a right block: they give changes or an error. Where the parts lie is taken
-//! from the description of the format.
+//! Any bytes as an archived segment give changes or an error. The same holds for a segment of version 1 with
+//! any bytes in one of its parts and right checksums, and for any records in a right block. The places of the
+//! parts follow the description of the format.
 #![no_main]
 
 use exacat_model::Change;
@@ -12,7 +12,7 @@ const HEADER_BYTES: usize = 128;
 const BLOCK_HEAD_BYTES: usize = 40;
 const ENTRY_BYTES: usize = 44;
 const FOOTER_BYTES: usize = 40;
-/// Of the plain segment's header, in this one's.
+/// Place of the plain segment's salt, in the header of this one.
 const SALT: std::ops::Range<usize> = 16 + 48..16 + 56;
 const FIRST_REVISION: u64 = 42;
 const FIRST_PLACE: u64 = 96;

@@ -1,5 +1,5 @@
-//! Any bytes as the list of a backup's files, or what says whose backups they are, as they are and with the checksum made right: what is read is written again as the
-//! same text.
+//! Any bytes as the list of a backup's files, or as the note of the owner of backups, as they are and with a
+//! right checksum. A text that is read is written again as the same text.
 #![no_main]
 
 use exacat_store_embedded::read_text;

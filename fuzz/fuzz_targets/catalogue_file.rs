@@ -1,5 +1,5 @@
-//! Any bytes as the file CATALOGUE, as they are and with the checksum made right: what is read is written again as the
-//! same text.
+//! Any bytes as the file CATALOGUE, as they are and with a right checksum. A text that is read is written
+//! again as the same text.
 #![no_main]
 
 use exacat_store_embedded::read_text;

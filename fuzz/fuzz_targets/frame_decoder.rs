@@ -11,7 +11,7 @@ fn decoder() -> FrameDecoder {
     decoder
 }
 
-/// What a body means, means it in these bytes only.
+/// Checks that the meaning of a body has these bytes only.
 fn body(raw: &RawFrame) {
     let Ok(frame) = raw.decode() else { return };
     // A hello may have more in it than is known here, and the message of an error is cut when sent.

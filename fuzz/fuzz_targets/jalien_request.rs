@@ -1,4 +1,4 @@
-//! Any text gives a request or an error; its options and paths too; what is answered is JSON whatever is in it.
+//! Any text gives a request or an error, and so do its options and paths. Every answer to it is JSON.
 #![no_main]
 
 use exacat_model::Lfn;

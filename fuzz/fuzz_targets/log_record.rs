@@ -1,5 +1,6 @@
-//! Any bytes as a log segment, and any bytes as the body of a record in a right frame, give changes or an error; what
-//! decodes has one encoding. The frame is made here from the description of the format, not by the code that writes it.
+//! Any bytes as a log segment give changes or an error, and so do any bytes as the body of a record in a
+//! right frame. A record that decodes has one encoding. The frame follows the description of the format, not
+//! the code that writes it.
 #![no_main]
 
 use exacat_model::codec::{Decode, Encode};

@@ -1,5 +1,5 @@
-//! Any bytes as a manifest, as they are and with the checksum made right; and one of version 1 with any bytes put into it: they
-//! give numbers of runs or an error.
+//! Any bytes as a manifest give numbers of runs or an error, as they are and with a right checksum. The same
+//! holds for a manifest of version 1 with any bytes put into it.
 #![no_main]
 
 use exacat_store_embedded::read_manifest;

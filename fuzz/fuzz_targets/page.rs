@@ -1,5 +1,5 @@
-//! A page of version 1 with any bytes put into it, and any bytes as a page, both with the checksum made right: they give rows or
-//! an error. Where it lies is taken from the description of the format.
+//! A page of version 1 with any bytes put into it, and any bytes as a page, give rows or an error. Both have
+//! a right checksum, whose place follows the description of the format.
 #![no_main]
 
 use exacat_store_embedded::read_page;

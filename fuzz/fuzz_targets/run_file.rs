@@ -1,5 +1,6 @@
-//! Any bytes as a run or a manifest, and a run of version 1 with any bytes put into one of its parts and the checksums
-//! over them made right again, give rows or an error. Where the parts lie is taken from the description of the format.
+//! Any bytes as a run or a manifest give rows or an error. The same holds for a run of version 1 with any
+//! bytes in one of its parts and right checksums. The places of the parts follow the description of the
+//! format.
 #![no_main]
 
 use exacat_store_embedded::{read_manifest, read_run};

@@ -1,12 +1,12 @@
-//! Any bytes of a client of XRootD give requests or an error, the same in one piece and in several; paths in them are
-//! paths or none.
+//! Any bytes of a client of XRootD give requests or an error, the same in one piece and in several. Paths in
+//! them are paths or none.
 #![no_main]
 
 use exacat_wire::xrootd::path::{escaped, unescaped};
 use exacat_wire::xrootd::{Decoder, Frame, HANDSHAKE, Request};
 use libfuzzer_sys::fuzz_target;
 
-/// What came out, as text, until nothing more does.
+/// Takes the frames out as text, until there are no more.
 fn drain(decoder: &mut Decoder, told: &mut Vec<String>) {
     loop {
         match decoder.frame() {

@@ -1,4 +1,4 @@
-//! What files take on disk.
+//! Sizes of files on disk.
 
 use std::path::Path;
 

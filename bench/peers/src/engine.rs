@@ -35,7 +35,7 @@ struct Numbers {
     directories: Vec<Option<DirId>>,
 }
 
-/// What sessions share.
+/// State that sessions share.
 struct Shared {
     store: Arc<EmbeddedStore>,
     numbers: RwLock<Numbers>,

@@ -1,8 +1,9 @@
-//! `bench-peers`: the same files and look-ups through exacat, RocksDB and MariaDB, in one run; and the ratios.
+//! `bench-peers`: the same files and look-ups through exacat, RocksDB and MariaDB in one run, and the ratios.
 //!
-//! Peers are measured one after the other, each alone on the machine, each in a temporary directory that is removed when
-//! it is done. Load generator and peer share the machine, and CPU time is that of both. Every answer is checked; an error
-//! ends the run. What is compared, and what cannot be, stands in `docs/benchmarks.md`.
+//! Peers are measured one after the other, each alone on the machine, each in a temporary directory that is
+//! removed when it is done. Load generator and peer share the machine, and CPU time is that of both. Every
+//! answer is checked; an error ends the run. What is compared, and what cannot be, stands in
+//! `docs/benchmarks.md`.
 
 mod disk;
 mod engine;
@@ -36,7 +37,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// Files whose making is timed by itself.
 const GENERATED: u64 = 200_000;
 
-/// Who can be measured.
+/// Peers that can be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Who {
     /// exacat's engine, in process
@@ -74,7 +75,7 @@ struct Args {
     /// Only measurements whose name has TEXT in it; the files are made for them first
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
-    /// How long each measurement goes on that has no end of its own
+    /// Duration of each measurement that has no end of its own
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = seconds)]
     seconds: f64,
     /// Memory for what exacat's engine and RocksDB read from disk
@@ -86,7 +87,7 @@ struct Args {
     /// The `exacat` to serve with
     #[arg(long, value_name = "FILE")]
     exacat: Option<PathBuf>,
-    /// Where temporary directories are made [default: the system's place for temporary files]
+    /// Place for temporary directories [default: the system's place for temporary files]
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
     /// A JSON line for each measurement, note and ratio instead of tables
@@ -160,7 +161,8 @@ fn machine_memory() -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
 }
 
-/// What a file costs the generator, microseconds of CPU: its part in every peer's creates, about.
+/// Returns the microseconds of CPU that the generator needs for a file: about its part in every peer's
+/// creates.
 fn generator_us() -> f64 {
     let start = Instant::now();
     let mut bytes = 0;

@@ -11,7 +11,8 @@ use crate::peer::{Peer, Session, Workload, failed};
 
 /// Significant digits of a call's time.
 const DIGITS: u8 = 3;
-/// Questions to a peer in this process that are made ahead by one session: looking at its clock takes longer than making one.
+/// Requests to a peer in this process that one session makes ahead: reading the clock takes longer than
+/// making one.
 const MADE_AHEAD: usize = 16;
 
 /// When a call ended, counted from the start, and how many items and how long it took.
@@ -21,11 +22,11 @@ pub struct Ended {
     pub at: Duration,
     /// Items.
     pub items: u64,
-    /// How long the call took.
+    /// Duration of the call.
     pub took: Duration,
 }
 
-/// What came of a measurement.
+/// Result of a measurement.
 pub struct Measured {
     /// Items done.
     pub items: u64,
@@ -35,13 +36,13 @@ pub struct Measured {
     pub cpu_s: f64,
     /// CPU time of making the questions, seconds.
     pub making_s: f64,
-    /// Of single calls, nanoseconds.
+    /// Nanoseconds of single calls.
     pub latency: Histogram<u64>,
     /// Every call, if asked for.
     pub ended: Vec<Ended>,
 }
 
-/// What one session measured.
+/// Result of one session.
 struct SessionResult {
     items: u64,
     making: Duration,
@@ -49,9 +50,9 @@ struct SessionResult {
     ended: Vec<Ended>,
 }
 
-/// What sessions share.
+/// State that sessions share.
 struct Shared<N> {
-    /// What the n-th call is, by its number and the time since the start; none to end.
+    /// Makes the n-th call from its number and the time since the start; none to end.
     next: N,
     calls: AtomicU64,
     stop: AtomicBool,

@@ -1,4 +1,4 @@
-//! What is asked of every peer: a closed list of work, and the measurements it is asked in.
+//! Closed list of the work of every peer, and of its measurements.
 
 use std::future::Future;
 use std::ops::Range;
@@ -24,23 +24,23 @@ pub enum Workload {
     Miss(FileId),
     /// Everything about the files of a directory.
     List {
-        /// Which.
+        /// Number of the directory.
         directory: u64,
-        /// How many there are.
+        /// Number of its files.
         files: u64,
     },
     /// Rename a directory of runs.
     Rename {
-        /// Which.
+        /// Number of the run.
         run: u64,
         /// Back to the name it had.
         back: bool,
     },
     /// Files and bytes below a directory of runs.
     Usage {
-        /// Which.
+        /// Number of the run.
         run: u64,
-        /// How many files there are.
+        /// Number of its files.
         files: u64,
     },
 }
@@ -51,7 +51,7 @@ impl Workload {
         matches!(self, Workload::LookUp(_) | Workload::ByGuid(_) | Workload::Miss(_))
     }
 
-    /// How many items it is counted as.
+    /// Returns the number of items that it counts as.
     pub fn items(&self) -> u64 {
         match self {
             Workload::MakeDirectories(directories) => directories.end - directories.start,
@@ -71,7 +71,7 @@ pub enum Measure {
     /// Making the files, in groups of 1000 across 10 000 open directories.
     CreateGroups,
     /// The same, with all the work it leaves to be done later.
-    CreateAndSettle,
+    CreateUntilQuiet,
     /// Making files one by one.
     CreateSingle,
     /// By LFN, from a hot set.
@@ -103,12 +103,12 @@ pub enum Measure {
 }
 
 impl Measure {
-    /// What it is called in the table.
+    /// Returns its name in the table.
     pub fn name(self) -> &'static str {
         match self {
             Measure::MakeDirectories => "make directories, groups of 1000",
             Measure::CreateGroups => "create, groups of 1000, durable",
-            Measure::CreateAndSettle => "create, groups of 1000, until quiet",
+            Measure::CreateUntilQuiet => "create, groups of 1000, until quiet",
             Measure::CreateSingle => "create, single, durable",
             Measure::LookUpHot => "look-up by path, hot set",
             Measure::LookUpUniform => "look-up by path, uniform",
@@ -130,7 +130,7 @@ impl Measure {
 /// A way of doing a measurement, where a peer has more than one; empty if it has one.
 pub type Form = &'static str;
 
-/// What a peer keeps on disk, bytes.
+/// Bytes of a peer on disk.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Sizes {
     /// Files, with every index.
@@ -153,7 +153,7 @@ pub trait Session: Send + 'static {
 
 /// Something that is measured.
 pub trait Peer: Sized + Send + Sync {
-    /// Who asks it.
+    /// Session of a client.
     type Session: Session;
 
     /// Do calls keep their thread? Then each session gets one of its own.
@@ -191,14 +191,14 @@ pub trait Peer: Sized + Send + Sync {
     fn is_busy(&self) -> impl Future<Output = Result<bool>> + Send;
 
     /// It is quiet now, and need not hurry any more.
-    fn settled(&self) -> Result<()> {
+    fn is_quiet(&self) -> Result<()> {
         Ok(())
     }
 
-    /// What it keeps on disk.
+    /// Returns its bytes on disk.
     fn sizes(&self) -> Result<Sizes>;
 
-    /// What it found worth saying after a measurement.
+    /// Returns its notes after a measurement.
     fn notes(&self, _measure: Measure) -> Vec<String> {
         Vec::new()
     }

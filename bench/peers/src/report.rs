@@ -1,4 +1,4 @@
-//! What is printed: an aligned table as it is measured, and then how exacat compares; or JSON lines.
+//! Output: an aligned table during the measurements, then the comparison with exacat; or JSON lines.
 
 use std::io::Write;
 
@@ -26,9 +26,9 @@ const CPU_S_MIN: f64 = 0.1;
 /// One line of the table.
 #[derive(Clone, Debug, Serialize)]
 pub struct Line {
-    /// Who was measured.
+    /// The peer.
     pub peer: &'static str,
-    /// What was measured.
+    /// The measurement.
     pub measure: Measure,
     /// In which way, if there is more than one.
     pub form: Form,
@@ -53,7 +53,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// Of a measurement.
+    /// Makes the line of a measurement.
     pub fn new(peer: &'static str, measure: Measure, form: Form, measured: &Measured) -> Line {
         let latency = &measured.latency;
         let quantile = |quantile| latency.value_at_quantile(quantile) as f64 / 1e3;
@@ -73,7 +73,7 @@ impl Line {
         }
     }
 
-    /// Of bytes on disk for so many files.
+    /// Makes the line of the bytes on disk of so many files.
     pub fn sized(peer: &'static str, files: u64, sizes: Sizes) -> Line {
         Line {
             peer,
@@ -114,10 +114,10 @@ impl Line {
     }
 }
 
-/// How many times better exacat is in one measurement; below 1, worse.
+/// Factor by which exacat is better in one measurement; below 1 it is worse.
 #[derive(Clone, Debug, Serialize)]
 pub struct Ratio {
-    /// What is compared.
+    /// The measurement.
     pub measure: Measure,
     /// exacat, as it was reached.
     pub ours: &'static str,
@@ -127,17 +127,17 @@ pub struct Ratio {
     pub peer: &'static str,
     /// Its way of doing it.
     pub form: Form,
-    /// Of items a second.
+    /// Factor of items a second.
     pub rate: Option<f64>,
-    /// Of CPU time.
+    /// Factor of CPU time.
     pub cpu: Option<f64>,
-    /// Of single calls.
+    /// Factor of the times of single calls.
     pub p50: Option<f64>,
     /// See `p50`.
     pub p99: Option<f64>,
     /// See `p50`.
     pub p999: Option<f64>,
-    /// Of bytes on disk.
+    /// Factor of bytes on disk.
     pub bytes: Option<f64>,
 }
 
@@ -161,8 +161,8 @@ impl Ratio {
     }
 }
 
-/// Compares every peer with exacat reached the same way; by more than one way, each of the peer's with our first, and
-/// our others with the peer's fastest.
+/// Compares every peer with exacat reached the same way; by more than one way, each of the peer's with our
+/// first, and our others with the peer's fastest.
 pub fn ratios(lines: &[Line]) -> Vec<Ratio> {
     let of = |peer: &str, measure: Measure| -> Vec<&Line> {
         lines.iter().filter(|line| line.peer == peer && line.measure == measure).collect()
@@ -189,7 +189,7 @@ pub fn ratios(lines: &[Line]) -> Vec<Ratio> {
     ratios
 }
 
-/// Where measurements go.
+/// Destination of measurements.
 pub struct Report<'o> {
     out: &'o mut (dyn Write + Send),
     json: bool,
@@ -277,7 +277,7 @@ impl<'o> Report<'o> {
         Ok(())
     }
 
-    /// How exacat compares in all that was measured.
+    /// Prints the comparison of exacat in all measurements.
     pub fn compare(&mut self) -> Result<()> {
         let ratios = ratios(&self.lines);
         if self.json {
@@ -348,8 +348,8 @@ mod tests {
         line
     }
 
-    /// Engines are compared with the engine, servers with the server: each of their forms with our first form, our others
-    /// with their fastest; and a number above 1 is in exacat's favour.
+    /// Engines are compared with the engine, servers with the server: each of their forms with our first
+    /// form, our others with their fastest; and a number above 1 is in exacat's favour.
     #[test]
     fn like_is_compared_with_like() {
         let lines = [

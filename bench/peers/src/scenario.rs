@@ -1,4 +1,4 @@
-//! What is measured of one peer, in order: making files, looking them up, listing, whole directories, opening.
+//! Measurements of one peer, in order: making files, look-ups, listing, whole directories, opening.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,21 +22,21 @@ const WARM_UP: f64 = 0.25;
 const RENAMES_MAX: u64 = 20;
 /// Questions of the warm-up are others than those measured.
 const WARM_UP_FROM: u64 = 1 << 40;
-/// How long a peer may take to become quiet.
+/// Maximum time until a peer is quiet.
 const QUIET_WITHIN: Duration = Duration::from_secs(3600);
-/// How often that is looked at.
+/// Interval of the checks.
 const QUIET_EVERY: Duration = Duration::from_millis(250);
 /// It is quiet if it used no more of a processor than this, so many times in a row.
 const QUIET_CPU: f64 = 0.04;
 /// See [`QUIET_CPU`].
 const QUIET_TIMES: u32 = 3;
 
-/// What is wanted of every peer.
+/// Measurements wanted of every peer.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The files.
     pub layout: Layout,
-    /// How long what has no end of its own is measured.
+    /// Duration of measurements that have no end of their own.
     pub time: Duration,
     /// Only measurements whose name has this in it, and what fills the peer for them.
     pub only: Option<String>,
@@ -125,14 +125,14 @@ async fn fill<P: Peer>(peer: &P, plan: &Plan, report: &mut Report<'_>) -> Result
     for note in peer.notes(Measure::CreateGroups) {
         report.note(peer.name(), &note)?;
     }
-    settle(peer).await?;
-    let settled = Line {
-        measure: Measure::CreateAndSettle,
+    until_quiet(peer).await?;
+    let quiet = Line {
+        measure: Measure::CreateUntilQuiet,
         wall_s: start.elapsed().as_secs_f64(),
         cpu_s: peer.cpu_s() - cpu - measured.making_s,
         ..line
     };
-    report.show(settled)?;
+    report.show(quiet)?;
     if !peer.forms(Measure::Bytes).is_empty() {
         report.show(Line::sized(peer.name(), layout.files, peer.sizes()?))?;
     }
@@ -140,7 +140,7 @@ async fn fill<P: Peer>(peer: &P, plan: &Plan, report: &mut Report<'_>) -> Result
 }
 
 /// Waits until nothing is left that was put off: flushing, merging, compressing.
-async fn settle<P: Peer>(peer: &P) -> Result<()> {
+async fn until_quiet<P: Peer>(peer: &P) -> Result<()> {
     peer.flush().await?;
     let start = Instant::now();
     let (mut quiet, mut cpu, mut seen) = (0, peer.cpu_s(), Instant::now());
@@ -154,7 +154,7 @@ async fn settle<P: Peer>(peer: &P) -> Result<()> {
         (cpu, seen) = (peer.cpu_s(), Instant::now());
         quiet = if busy || used > QUIET_CPU { 0 } else { quiet + 1 };
     }
-    peer.settled()
+    peer.is_quiet()
 }
 
 async fn look_ups<P: Peer>(peer: &P, plan: &Plan, report: &mut Report<'_>) -> Result<()> {

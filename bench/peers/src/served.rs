@@ -1,4 +1,5 @@
-//! exacat as users reach it: `exacat serve` in a process of its own, over its Unix socket, by the native client.
+//! exacat as users reach it: `exacat serve` in a process of its own, over its Unix socket, by the native
+//! client.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -27,9 +28,9 @@ const WRITERS: usize = 4;
 const PIPELINED_CONNECTIONS: usize = 4;
 /// Calls in flight on each of them.
 const PIPELINED_DEPTH: usize = 256;
-/// How long a started server may take to answer.
+/// Maximum time until a started server answers.
 const START_WITHIN: Duration = Duration::from_secs(300);
-/// How often that is tried.
+/// Interval of the attempts.
 const START_EVERY: Duration = Duration::from_millis(2);
 
 const ONE_BY_ONE: Form = "32 connections";
@@ -58,7 +59,7 @@ pub struct Served {
 /// One who asks it.
 pub struct ServedSession(Client);
 
-/// What an answer must be.
+/// Expected answer.
 pub enum Expected {
     /// All done.
     Done,
@@ -253,7 +254,8 @@ impl Peer for Served {
             | Measure::LookUpUniform
             | Measure::ByGuid
             | Measure::Miss => &[ONE_BY_ONE, PIPELINED],
-            // The newest files are in its log only, and nothing asks it to write them: the engine says what they take.
+            // The newest files are in its log only, and nothing asks it to write them: the engine says what
+            // they take.
             Measure::Bytes => &[],
             _ => &[""],
         }

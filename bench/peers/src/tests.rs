@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What a small run of one peer prints.
+/// Returns the output of a small run of one peer.
 async fn small(who: Who, exacat: Option<PathBuf>) -> String {
     let place = tempfile::tempdir().unwrap();
     let mut args =
@@ -52,7 +52,7 @@ async fn rocksdb_is_measured() {
     has_lines(&text, &["bytes a file on disk", "rename a directory", "names and GUIDs are free"]);
 }
 
-/// Where MariaDB is installed it is measured in all its ways; where not, it is left out with a word.
+/// An installed MariaDB is measured in all its ways. A missing one is left out, with a note.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mariadb_is_measured_or_left_out() {
     let text = small(Who::Mariadb, None).await;

@@ -103,7 +103,7 @@ pub fn run_of(directory: u64) -> u64 {
     directory / DIRECTORIES_PER_RUN
 }
 
-/// What a directory of runs is called, in `/data`.
+/// Returns the name of a directory of runs, in `/data`.
 pub fn run_name(run: u64) -> String {
     format!("{:09}", 526_000 + run)
 }
@@ -113,7 +113,7 @@ pub fn run_name_moved(run: u64) -> String {
     format!("{}-moved", run_name(run))
 }
 
-/// What a directory is called in its run's.
+/// Returns the name of a directory, in that of its run.
 pub fn directory_name(directory: u64) -> String {
     format!("{:04}", directory % DIRECTORIES_PER_RUN)
 }
@@ -123,17 +123,17 @@ pub fn directory_path(directory: u64) -> String {
     format!("/data/{}/{}", run_name(run_of(directory)), directory_name(directory))
 }
 
-/// What a storage element is called.
+/// Returns the name of a storage element.
 pub fn se_name(number: u16) -> String {
     format!("BENCH::SITE{number:02}::DISK")
 }
 
-/// What PFNs on it begin with.
+/// Returns the beginning of PFNs on it.
 pub fn se_prefix(number: u16) -> String {
     format!("root://site{number:02}.example.org:1094//data")
 }
 
-/// How large everything is, and which directories are for what. Every directory is made before the first file.
+/// Sizes of everything, and the purposes of directories. Every directory is made before the first file.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
     /// Files that are made in groups, in random order.
@@ -160,8 +160,8 @@ impl Layout {
         self.files / FILES_PER_DIRECTORY
     }
 
-    /// The first directory of the single files made in the n-th way. What comes after the filled directories is in
-    /// directories of runs of its own, so that those before have nothing else below them.
+    /// The first directory of the single files made in the n-th way. What comes after the filled directories
+    /// is in directories of runs of its own, so that those before have nothing else below them.
     fn single(&self, way: u64) -> u64 {
         self.filled().next_multiple_of(DIRECTORIES_PER_RUN) + way * (self.singles / FILES_PER_DIRECTORY)
     }
@@ -222,7 +222,7 @@ pub struct Order {
 }
 
 impl Order {
-    /// That of a layout's files.
+    /// Makes the order of a layout's files.
     pub fn new(layout: &Layout) -> Order {
         let end = layout.filled();
         let next = end.min(OPEN_DIRECTORIES);

@@ -47,7 +47,7 @@ fn uses(manifest: &str, section: &str) -> Vec<String> {
 }
 
 fn rust_files() -> Vec<PathBuf> {
-    let mut waiting = vec![root().join("crates")];
+    let mut waiting: Vec<PathBuf> = ["crates", "bench", "fuzz"].map(|folder| root().join(folder)).into();
     let mut found = Vec::new();
     while let Some(directory) = waiting.pop() {
         let entries =

@@ -146,7 +146,7 @@ impl Peer for Maria {
         Ok(dirty > DIRTY_PAGES_LEFT || history > HISTORY_LEFT)
     }
 
-    fn settled(&self) -> Result<()> {
+    fn is_quiet(&self) -> Result<()> {
         session::run(&mut self.control.lock(), &QUIET)
     }
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 /// The database.
 pub const DATABASE: &str = "alice_data";
 
-/// What makes it: one LFN table, one GUID table, its replicas.
+/// Statements that make it: one LFN table, one GUID table, its replicas.
 pub const TABLES: [&str; 5] = [
     "CREATE DATABASE alice_data CHARACTER SET latin1 COLLATE latin1_general_cs",
     "USE alice_data",
@@ -142,7 +142,7 @@ pub const RENAME_ALL: &str =
 
 /// A directory by its LFN.
 pub const FIND_DIRECTORY: &str = "SELECT entryId FROM L0L WHERE lfn = ?";
-/// What is in a directory, for moving it.
+/// Entries of a directory, for moving it.
 pub const CHILDREN: &str = "SELECT entryId, lfn, type FROM L0L WHERE dir = ?";
 /// An entry under a new name, in another directory: lfn, dir, entryId of the old one.
 pub const COPY_ENTRY: &str = "INSERT INTO L0L (owner, gowner, replicated, ctime, guidtime, jobid, aclId, lfn, broken, \

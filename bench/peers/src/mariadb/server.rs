@@ -9,13 +9,13 @@ use mysql::{Conn, OptsBuilder};
 
 use crate::peer::{failed, while_doing};
 
-/// Where Debian puts what ordinary users have no path to.
+/// Debian's directory of programs outside of the path of ordinary users.
 const SBIN: &str = "/usr/sbin";
-/// How long it may take to answer: after a kill it has its log to read.
+/// Maximum time until it answers: after a kill it reads its log.
 const START_WITHIN: Duration = Duration::from_secs(1800);
-/// How often that is tried.
+/// Interval of the attempts.
 const START_EVERY: Duration = Duration::from_millis(10);
-/// What it said last, shown when it does not start.
+/// Last lines of its output that are shown when it does not start.
 const LAST_LINES: usize = 5;
 
 /// The programs of MariaDB that are needed, found.
@@ -41,7 +41,7 @@ impl Programs {
     }
 }
 
-/// What is set on it.
+/// Settings of the server.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerSettings {
     /// Memory for pages.

@@ -22,9 +22,9 @@ pub const ONE_TRANSACTION: Form = "one transaction";
 /// The entryIds of directories: the load generator knows them, as JAliEn does from the look-up before.
 #[derive(Default)]
 pub struct Numbers {
-    /// Of directories of runs.
+    /// Ids of directories of runs.
     pub runs: Vec<u64>,
-    /// Of directories.
+    /// Ids of directories.
     pub directories: Vec<u64>,
 }
 
@@ -85,11 +85,11 @@ impl Kind {
 pub enum Prepared {
     /// Rows of the three tables, and how many files they are. The GUIDs' numbers are not known yet.
     Create {
-        /// How many.
+        /// Number of files.
         files: usize,
-        /// Of the LFN table.
+        /// Values of the LFN table.
         lfns: Vec<Value>,
-        /// Of the GUID table.
+        /// Values of the GUID table.
         guids: Vec<Value>,
         /// PFN and storage element of two replicas each.
         pfns: Vec<(String, u16)>,
@@ -102,7 +102,7 @@ pub enum Prepared {
     Plain(Workload, Option<String>),
 }
 
-/// How the tables write an LFN: without the slash it begins with.
+/// Returns an LFN as the tables have it: without the slash at its beginning.
 fn relative(lfn: &str) -> String {
     lfn.trim_start_matches('/').to_owned()
 }

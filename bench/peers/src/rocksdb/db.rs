@@ -21,7 +21,7 @@ pub struct FamilySettings {
     pub write_buffer_bytes: usize,
 }
 
-/// What all families have in common.
+/// Settings of all families.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Bytes of the cache of blocks.
@@ -38,7 +38,7 @@ pub struct Settings {
     pub bytes_per_sync: u64,
     /// The format of table files: the newest of 7.8.
     pub format_version: i32,
-    /// Of a memtable, for its filter.
+    /// Share of a memtable for its filter.
     pub memtable_filter: f64,
     /// Old log files that are written again instead of new ones.
     pub recycled_logs: usize,
@@ -64,8 +64,8 @@ impl<T> Owned<T> {
 
 impl<T> Drop for Owned<T> {
     fn drop(&mut self) {
-        // SAFETY: every call of `new` passes an object fresh from RocksDB and the function that c.h names for it; the
-        // pointer stays here, so this is the one time it is given back.
+        // SAFETY: every call of `new` passes an object fresh from RocksDB and the function that c.h names for
+        // it; the pointer stays here, so this is the one time it is given back.
         unsafe { (self.destroy)(self.pointer.as_ptr()) }
     }
 }
@@ -75,8 +75,8 @@ fn check(error: *mut c_char) -> Result<()> {
     if error.is_null() {
         return Ok(());
     }
-    // SAFETY: an error that is not null is a string ending in zero, made by malloc for the caller; it is read once,
-    // copied, and freed by the function that c.h has for that.
+    // SAFETY: an error that is not null is a string ending in zero, made by malloc for the caller; it is read
+    // once, copied, and freed by the function that c.h has for that.
     let text = unsafe {
         let text = CStr::from_ptr(error).to_string_lossy().into_owned();
         ffi::rocksdb_free(error.cast());
@@ -107,11 +107,11 @@ pub struct Db {
     raw: Owned<ffi::Database>,
 }
 
-// SAFETY: RocksDB allows a database, its families and constant options to be used by any thread; nothing of `Db` can be
-// changed through a shared reference but by RocksDB itself, and dropping takes the only owner.
+// SAFETY: RocksDB allows a database, its families and constant options to be used by any thread; nothing of
+// `Db` can be changed through a shared reference but by RocksDB itself, and dropping takes the only owner.
 unsafe impl Send for Db {}
-// SAFETY: as above; c.h's calls on them are safe to make at the same time ("multiple threads can invoke const methods
-// ... without external synchronization", and the database does its own).
+// SAFETY: as above; c.h's calls on them are safe to make at the same time ("multiple threads can invoke const
+// methods ... without external synchronization", and the database does its own).
 unsafe impl Sync for Db {}
 
 fn family_options(
@@ -126,8 +126,9 @@ fn family_options(
             Owned::new(ffi::rocksdb_block_based_options_create(), ffi::rocksdb_block_based_options_destroy)?,
         )
     };
-    // SAFETY: options, table and cache live through all these calls. The table's options share the cache (a counted
-    // reference) and own the filter policy from then on, which nobody else has; `options` copies the table's options.
+    // SAFETY: options, table and cache live through all these calls. The table's options share the cache (a
+    // counted reference) and own the filter policy from then on, which nobody else has; `options` copies the
+    // table's options.
     unsafe {
         ffi::rocksdb_block_based_options_set_block_size(table.get(), settings.block_bytes);
         ffi::rocksdb_block_based_options_set_format_version(table.get(), settings.format_version);
@@ -187,8 +188,9 @@ impl Db {
         let mut handles: Vec<*mut ffi::Family> = vec![ptr::null_mut(); families.len()];
         let mut error = ptr::null_mut();
         let count = c_int::try_from(families.len()).map_err(failed)?;
-        // SAFETY: path and names end in zero; names, options and handles have `count` items each; all live through the
-        // call, which copies what it keeps (the cache is counted), and fills every handle if it gives no error.
+        // SAFETY: path and names end in zero; names, options and handles have `count` items each; all live
+        // through the call, which copies what it keeps (the cache is counted), and fills every handle if it
+        // gives no error.
         let raw = unsafe {
             ffi::rocksdb_open_column_families(
                 database.get(),
@@ -257,8 +259,8 @@ impl Db {
         let lengths: Vec<usize> = keys.iter().map(Vec::len).collect();
         let mut slices: Vec<*mut ffi::PinnableSlice> = vec![ptr::null_mut(); keys.len()];
         let mut errors: Vec<*mut c_char> = vec![ptr::null_mut(); keys.len()];
-        // SAFETY: the four lists have as many items as there are keys; they, the keys, database, options and family live
-        // through the call, which keeps none of them and sets every value and error.
+        // SAFETY: the four lists have as many items as there are keys; they, the keys, database, options and
+        // family live through the call, which keeps none of them and sets every value and error.
         unsafe {
             ffi::rocksdb_batched_multi_get_cf(
                 self.raw.get(),
@@ -285,8 +287,8 @@ impl Db {
     /// Does all of a batch or nothing, durably.
     pub fn write(&self, batch: &mut Batch<'_>) -> Result<()> {
         let mut error = ptr::null_mut();
-        // SAFETY: database, options and batch live through the call; nobody else has the batch, for it is borrowed
-        // exclusively.
+        // SAFETY: database, options and batch live through the call; nobody else has the batch, for it is
+        // borrowed exclusively.
         unsafe { ffi::rocksdb_write(self.raw.get(), self.write.get(), batch.raw.get(), &mut error) };
         check(error)
     }
@@ -310,8 +312,8 @@ impl Db {
         // SAFETY: it takes nothing and gives a new object, null at worst, which `new` refuses.
         let options =
             unsafe { Owned::new(ffi::rocksdb_readoptions_create(), ffi::rocksdb_readoptions_destroy)? };
-        // SAFETY: the options keep a pointer to `to`: it lives until this function ends, they and the iterator, which is
-        // made after them and so dropped before, no longer.
+        // SAFETY: the options keep a pointer to `to`: it lives until this function ends, they and the
+        // iterator, which is made after them and so dropped before, no longer.
         unsafe {
             ffi::rocksdb_readoptions_set_iterate_upper_bound(options.get(), to.as_ptr().cast(), to.len());
         }
@@ -327,8 +329,8 @@ impl Db {
         // SAFETY: the iterator lives.
         while unsafe { ffi::rocksdb_iter_valid(rows.get()) } != 0 {
             let (mut key_len, mut value_len) = (0, 0);
-            // SAFETY: the iterator is valid: key and value are so many bytes, which stay until it is moved, below, after
-            // `with` has returned them.
+            // SAFETY: the iterator is valid: key and value are so many bytes, which stay until it is moved,
+            // below, after `with` has returned them.
             let (key, value) = unsafe {
                 let key = ffi::rocksdb_iter_key(rows.get(), &mut key_len);
                 let value = ffi::rocksdb_iter_value(rows.get(), &mut value_len);
@@ -357,7 +359,8 @@ impl Db {
     pub fn figure(&self, family: usize, name: &CStr) -> Result<Option<u64>> {
         let family = self.family(family)?;
         let mut value = 0;
-        // SAFETY: database and family live through the call, the name ends in zero, and the value is written at most once.
+        // SAFETY: database and family live through the call, the name ends in zero, and the value is written
+        // at most once.
         let none = unsafe { ffi::rocksdb_property_int_cf(self.raw.get(), family, name.as_ptr(), &mut value) };
         Ok((none == 0).then_some(value))
     }
@@ -392,7 +395,8 @@ impl Batch<'_> {
     /// Sets a row.
     pub fn put(&mut self, family: usize, key: &[u8], value: &[u8]) -> Result<()> {
         let family = self.db.family(family)?;
-        // SAFETY: batch and family live through the call (the batch borrows the database), which copies key and value.
+        // SAFETY: batch and family live through the call (the batch borrows the database), which copies key
+        // and value.
         unsafe {
             ffi::rocksdb_writebatch_put_cf(
                 self.raw.get(),
@@ -409,7 +413,8 @@ impl Batch<'_> {
     /// Removes a row.
     pub fn delete(&mut self, family: usize, key: &[u8]) -> Result<()> {
         let family = self.db.family(family)?;
-        // SAFETY: batch and family live through the call (the batch borrows the database), which copies the key.
+        // SAFETY: batch and family live through the call (the batch borrows the database), which copies the
+        // key.
         unsafe {
             ffi::rocksdb_writebatch_delete_cf(self.raw.get(), family, key.as_ptr().cast(), key.len());
         }
@@ -450,8 +455,8 @@ mod tests {
         rows
     }
 
-    /// What a batch sets is there, in its family only, also when it is opened again without having been flushed; what it
-    /// removes is not.
+    /// Rows that a batch sets are in their family only, and rows that it removes are gone. The same holds
+    /// after a reopening without a flush.
     #[test]
     fn rows_are_kept() {
         let place = tempfile::tempdir().unwrap();
@@ -489,7 +494,7 @@ mod tests {
         assert_eq!(db.figure(0, c"rocksdb.no-such-thing").unwrap(), None);
     }
 
-    /// What RocksDB refuses, and what a reader of rows returns, comes back as an error.
+    /// A refusal of RocksDB, and an error of a reader of rows, comes back as an error.
     #[test]
     fn errors_are_given() {
         let place = tempfile::tempdir().unwrap();

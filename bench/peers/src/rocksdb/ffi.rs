@@ -1,4 +1,4 @@
-//! What is used of RocksDB's C interface, declared as `rocksdb/c.h` of 7.8 declares it.
+//! Part of RocksDB's C interface, declared as in `rocksdb/c.h` of version 7.8.
 
 use std::ffi::{c_char, c_double, c_int, c_uchar};
 use std::marker::{PhantomData, PhantomPinned};

@@ -2,12 +2,12 @@
 //!
 //! | family | key | value |
 //! |---|---|---|
-//! | `default` | directory's number u64, name | GUID, md5, size, time, owner, group, mode, job, storage elements |
+//! | `default` | directory u64, name | GUID, md5, size, time, owner, group, mode, job, storage elements |
 //! | `guid` | GUID | directory's number, name |
 //! | `se` | storage element u16, directory's number, name | |
 //! | `directory` | directory's number, name | the number of that directory |
 //!
-//! Directories are kept in memory too, as exacat does it: a path is followed there, and only the file's row is read.
+//! Directories are in memory too, as in exacat. A path is resolved there, and only the file's row is read.
 
 mod db;
 mod ffi;
@@ -94,7 +94,7 @@ fn row(file: FileId) -> Vec<u8> {
     row
 }
 
-/// What a row says of a file.
+/// Row of a file.
 #[derive(Debug, PartialEq, Eq)]
 struct Row {
     guid: [u8; 16],
