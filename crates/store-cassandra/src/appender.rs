@@ -230,13 +230,13 @@ impl Appender {
                 }
             };
             let position = Position { head, ..self.follower.position() };
-            let images = decided.images();
+            let after_images = decided.after_images();
             let appending = Appending::new(
                 position,
                 tail,
                 self.follower.peers.id,
                 &decided.changes,
-                &images,
+                &after_images,
                 self.follower.settings.segment_changes,
             )
             .map_err(Failure::Before)?;
@@ -254,8 +254,8 @@ impl Appender {
                     self.follower.cluster.metrics.group(decided.changes.len());
                     self.follower.backoff.own(began);
                     let (id, before) = appending.link();
-                    let (by, bytes) = (self.follower.peers.id, appending.images_bytes());
-                    let group = Group { first, last, id, before: Some(before), by, images, bytes };
+                    let (by, bytes) = (self.follower.peers.id, appending.after_images_bytes());
+                    let group = Group { first, last, id, before: Some(before), by, after_images, bytes };
                     self.follower.install(&group).map_err(|error| Failure::Unknown { error, requests })?;
                     self.follower.moved.notify_waiters();
                     // This append filled its segment. Begin the next one now, so that no reader has

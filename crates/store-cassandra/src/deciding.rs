@@ -61,9 +61,9 @@ pub(crate) struct Decided {
 
 impl Decided {
     /// Row after-images of the group.
-    pub(crate) fn images(&self) -> Vec<AfterImage> {
-        let images = self.changed.iter();
-        images.map(|(key, row)| AfterImage { key: key.clone(), row: row.as_deref().cloned() }).collect()
+    pub(crate) fn after_images(&self) -> Vec<AfterImage> {
+        let after_images = self.changed.iter();
+        after_images.map(|(key, row)| AfterImage { key: key.clone(), row: row.as_deref().cloned() }).collect()
     }
 
     fn full(&self) -> bool {
@@ -295,9 +295,9 @@ fn perform(working: &mut Working<'_>, change: &Change) {
 
 /// Approximate bytes of a change in the log.
 fn bytes_of(change: &Change, own: &Changed) -> usize {
-    let images: usize =
+    let after_images: usize =
         own.values().map(|row| 32 + row.as_deref().map_or(0, |row| row.to_bytes().len())).sum();
-    change.to_bytes().len() + images
+    change.to_bytes().len() + after_images
 }
 
 /// Records the outcome of an applied mutation under its operation id, and the time of the change.

@@ -300,7 +300,7 @@ impl Follower {
             }
         }
         // Counted under the lock, so that a reader that sees the new group also sees the new count.
-        if is_new && group.images.iter().any(|image| matches!(image.key, Key::Record(_))) {
+        if is_new && group.after_images.iter().any(|after_image| matches!(after_image.key, Key::Record(_))) {
             self.records_seen.fetch_add(1, SeqCst);
         }
         Ok(())

@@ -59,7 +59,7 @@ struct Statics {
 
 async fn statics(cluster: &Cluster, segment: u64, serial: bool) -> Result<Statics> {
     let bound = Bound {
-        text: cql!("SELECT head, next, settled, tail FROM log WHERE stretch = ? LIMIT 1"),
+        text: cql!("SELECT head, next, flushed, tail FROM log WHERE segment = ? LIMIT 1"),
         values: vec![big(segment)],
     };
     Ok(match cluster.read_one(&bound, serial).await? {
@@ -131,7 +131,7 @@ pub(crate) async fn read_head(
     level: Consistency,
 ) -> Result<Option<Revision>> {
     let bound = Bound {
-        text: cql!("SELECT head, next FROM log WHERE stretch = ? LIMIT 1"),
+        text: cql!("SELECT head, next FROM log WHERE segment = ? LIMIT 1"),
         values: vec![big(segment)],
     };
     let Some(mut row) = cluster.read_one_at(&bound, level).await? else { return Ok(None) };
@@ -142,7 +142,7 @@ pub(crate) async fn read_head(
 /// Begins a segment after this tail, if no server has.
 pub(crate) async fn begin(cluster: &Cluster, segment: u64, tail: Tail) -> Result<()> {
     let list = Bound {
-        text: cql!("INSERT INTO stretches (id, first) VALUES (?, ?)"),
+        text: cql!("INSERT INTO segments (id, first) VALUES (?, ?)"),
         values: vec![scylla::value::CqlValue::Int(0), big(segment)],
     };
     let mut attempts = Attempts::of(ATTEMPTS_MAX);
@@ -155,8 +155,8 @@ pub(crate) async fn begin(cluster: &Cluster, segment: u64, tail: Tail) -> Result
         let listed = cluster.write(&list, moment(Revision(segment), false)).await;
         let insert = Bound {
             text: match tail {
-                Some(_) => cql!("INSERT INTO log (stretch, head, tail) VALUES (?, ?, ?) IF NOT EXISTS"),
-                None => cql!("INSERT INTO log (stretch, head) VALUES (?, ?) IF NOT EXISTS"),
+                Some(_) => cql!("INSERT INTO log (segment, head, tail) VALUES (?, ?, ?) IF NOT EXISTS"),
+                None => cql!("INSERT INTO log (segment, head) VALUES (?, ?) IF NOT EXISTS"),
             },
             values: [big(segment), big(segment.saturating_sub(1))]
                 .into_iter()
@@ -173,7 +173,7 @@ pub(crate) async fn begin(cluster: &Cluster, segment: u64, tail: Tail) -> Result
 /// Lists the first revisions of all segments, in order.
 pub(crate) async fn segments(cluster: &Cluster) -> Result<Vec<u64>> {
     let bound = Bound {
-        text: cql!("SELECT first FROM stretches WHERE id = ?"),
+        text: cql!("SELECT first FROM segments WHERE id = ?"),
         values: vec![scylla::value::CqlValue::Int(0)],
     };
     let rows = cluster.read(&bound).await?;
@@ -187,7 +187,7 @@ pub(crate) struct Appending {
     position: Position,
     tail: Tail,
     last: Revision,
-    images_bytes: usize,
+    after_images_bytes: usize,
     sealed: bool,
 }
 
@@ -216,7 +216,7 @@ impl Appending {
         tail: Tail,
         by: u64,
         changes: &[Change],
-        images: &[AfterImage],
+        after_images: &[AfterImage],
         segment_changes: u64,
     ) -> Result<Self> {
         let (Some(first), Some(last)) = (changes.first(), changes.last()) else {
@@ -234,22 +234,22 @@ impl Appending {
         let text_of_condition = match (sealed, tail) {
             (true, Some(_)) => {
                 cql!(
-                    "UPDATE log SET head = ?, tail = ?, next = ? WHERE stretch = ? IF head = ? AND next = null AND tail = ?"
+                    "UPDATE log SET head = ?, tail = ?, next = ? WHERE segment = ? IF head = ? AND next = null AND tail = ?"
                 )
             }
             (false, Some(_)) => {
                 cql!(
-                    "UPDATE log SET head = ?, tail = ? WHERE stretch = ? IF head = ? AND next = null AND tail = ?"
+                    "UPDATE log SET head = ?, tail = ? WHERE segment = ? IF head = ? AND next = null AND tail = ?"
                 )
             }
             (true, None) => {
                 cql!(
-                    "UPDATE log SET head = ?, tail = ?, next = ? WHERE stretch = ? IF head = ? AND next = null AND tail = null"
+                    "UPDATE log SET head = ?, tail = ?, next = ? WHERE segment = ? IF head = ? AND next = null AND tail = null"
                 )
             }
             (false, None) => {
                 cql!(
-                    "UPDATE log SET head = ?, tail = ? WHERE stretch = ? IF head = ? AND next = null AND tail = null"
+                    "UPDATE log SET head = ?, tail = ? WHERE segment = ? IF head = ? AND next = null AND tail = null"
                 )
             }
         };
@@ -259,9 +259,9 @@ impl Appending {
         values.extend(tail.map(|tail| blob(tail.to_vec())));
         let condition = Bound { text: text_of_condition, values };
         let mut bytes = Vec::new();
-        images.encode(&mut bytes);
-        let images_bytes = bytes.len();
-        let packed_images = packed(&bytes)?;
+        after_images.encode(&mut bytes);
+        let after_images_bytes = bytes.len();
+        let packed_after_images = packed(&bytes)?;
         bytes.clear();
         changes.encode(&mut bytes);
         let packed_changes = packed(&bytes)?;
@@ -273,17 +273,17 @@ impl Appending {
             text(&summary(changes)),
             blob(id.to_vec()),
             blob(packed_changes),
-            blob(packed_images),
+            blob(packed_after_images),
             blob(tail.unwrap_or(NO_GROUP).to_vec()),
         ];
         let group = Bound {
             text: cql!(
-                "INSERT INTO log (stretch, last, first, time, what, append, changes, images, before) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+                "INSERT INTO log (segment, last, first, time, what, append, changes, after_images, before) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
             ),
             values,
         };
         let bounds = vec![condition, group];
-        Ok(Appending { bounds, id, position, tail, last: last.revision, images_bytes, sealed })
+        Ok(Appending { bounds, id, position, tail, last: last.revision, after_images_bytes, sealed })
     }
 
     /// Returns the group's id, and that of the group before it.
@@ -292,8 +292,8 @@ impl Appending {
     }
 
     /// Bytes of the after-images.
-    pub(crate) fn images_bytes(&self) -> usize {
-        self.images_bytes
+    pub(crate) fn after_images_bytes(&self) -> usize {
+        self.after_images_bytes
     }
 
     /// True if the append fills its segment. The next segment begins after it.
@@ -336,7 +336,7 @@ impl Appending {
     /// Reads which group follows the expected head; none if a plain read does not show any.
     async fn plain_fate(&self, cluster: &Cluster) -> Result<Option<Appended>> {
         let bound = Bound {
-            text: cql!("SELECT first, append FROM log WHERE stretch = ? AND last > ? LIMIT 1"),
+            text: cql!("SELECT first, append FROM log WHERE segment = ? AND last > ? LIMIT 1"),
             values: vec![big(self.position.segment), big(self.position.head.0)],
         };
         let Some(mut row) = cluster.read_one(&bound, false).await? else { return Ok(None) };
@@ -355,7 +355,7 @@ impl Appending {
             return Ok(None);
         }
         let bound = Bound {
-            text: cql!("SELECT append FROM log WHERE stretch = ? AND last = ?"),
+            text: cql!("SELECT append FROM log WHERE segment = ? AND last = ?"),
             values: vec![big(self.position.segment), big(self.last.0)],
         };
         let ours = match cluster.read_one(&bound, true).await? {
@@ -372,7 +372,9 @@ pub(crate) struct Groups(Pages<Bound>);
 impl Groups {
     pub(crate) fn of(segment: u64, after: Revision) -> Self {
         let bound = Bound {
-            text: cql!("SELECT last, first, append, before, images FROM log WHERE stretch = ? AND last > ?"),
+            text: cql!(
+                "SELECT last, first, append, before, after_images FROM log WHERE segment = ? AND last > ?"
+            ),
             values: vec![big(segment), big(after.0)],
         };
         Groups(Pages::of(bound, GROUPS_PER_PAGE))
@@ -396,8 +398,8 @@ fn group_of(mut row: Columns) -> Result<Option<Group>> {
     let id = group_id(&id)?.unwrap_or_default();
     let before = group_id(&row.blob()?)?;
     let bytes = unpacked(&row.blob()?)?;
-    let images = Vec::<AfterImage>::from_bytes(&bytes).map_err(corrupt)?;
-    Ok(Some(Group { first, last: Revision(last), id, before, by, images, bytes: bytes.len() }))
+    let after_images = Vec::<AfterImage>::from_bytes(&bytes).map_err(corrupt)?;
+    Ok(Some(Group { first, last: Revision(last), id, before, by, after_images, bytes: bytes.len() }))
 }
 
 /// Reads at most `limit` changes of a segment after a revision.
@@ -408,7 +410,7 @@ pub(crate) async fn changes(
     limit: usize,
 ) -> Result<Vec<Change>> {
     let bound = Bound {
-        text: cql!("SELECT changes FROM log WHERE stretch = ? AND last > ?"),
+        text: cql!("SELECT changes FROM log WHERE segment = ? AND last > ?"),
         values: vec![big(segment), big(after.0)],
     };
     let mut pages = Pages::of(bound, GROUPS_PER_PAGE);
@@ -433,7 +435,7 @@ pub(crate) async fn changes(
 /// Server of the last group of a segment; none if it has no group.
 pub(crate) async fn last_by(cluster: &Cluster, segment: u64) -> Result<Option<u64>> {
     let bound = Bound {
-        text: cql!("SELECT append FROM log WHERE stretch = ? ORDER BY last DESC LIMIT 1"),
+        text: cql!("SELECT append FROM log WHERE segment = ? ORDER BY last DESC LIMIT 1"),
         values: vec![big(segment)],
     };
     let found = cluster.read_one(&bound, false).await?;
@@ -448,7 +450,7 @@ fn server_of(id: &[u8]) -> Option<u64> {
 /// Time of the last change of a segment; none if it has none.
 pub(crate) async fn ended(cluster: &Cluster, segment: u64) -> Result<Option<TimeMs>> {
     let bound = Bound {
-        text: cql!("SELECT time FROM log WHERE stretch = ? ORDER BY last DESC LIMIT 1"),
+        text: cql!("SELECT time FROM log WHERE segment = ? ORDER BY last DESC LIMIT 1"),
         values: vec![big(segment)],
     };
     match cluster.read_one(&bound, false).await? {
@@ -461,18 +463,18 @@ pub(crate) async fn ended(cluster: &Cluster, segment: u64) -> Result<Option<Time
 /// every listed segment exists.
 pub(crate) async fn drop_segment(cluster: &Cluster, segment: u64) -> Result<()> {
     let name = Bound {
-        text: cql!("DELETE FROM stretches WHERE id = ? AND first = ?"),
+        text: cql!("DELETE FROM segments WHERE id = ? AND first = ?"),
         values: vec![scylla::value::CqlValue::Int(0), big(segment)],
     };
     cluster.write(&name, FOREVER).await?;
-    let all = Bound { text: cql!("DELETE FROM log WHERE stretch = ?"), values: vec![big(segment)] };
+    let all = Bound { text: cql!("DELETE FROM log WHERE segment = ?"), values: vec![big(segment)] };
     cluster.write(&all, FOREVER).await
 }
 
 /// Records the flushed position, so that other servers need not flush the same changes.
 pub(crate) async fn flushed(cluster: &Cluster, segment: u64, up_to: Revision) -> Result<()> {
     let bound = Bound {
-        text: cql!("UPDATE log SET settled = ? WHERE stretch = ?"),
+        text: cql!("UPDATE log SET flushed = ? WHERE segment = ?"),
         values: vec![big(up_to.0), big(segment)],
     };
     cluster.write(&bound, moment(up_to, false)).await

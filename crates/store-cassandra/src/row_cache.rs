@@ -44,11 +44,11 @@ pub(crate) struct Group {
     pub first: Revision,
     pub last: Revision,
     pub id: GroupId,
-    /// Group before it; none in a group that was appended before schema version 4.
+    /// Group before it; none in a group that was appended before schema version 6.
     pub before: Option<GroupId>,
     /// Server that appended it.
     pub by: u64,
-    pub images: Vec<AfterImage>,
+    pub after_images: Vec<AfterImage>,
     /// Bytes of the after-images.
     pub bytes: usize,
 }
@@ -349,8 +349,8 @@ impl RowCache {
             }
             self.tail = Some(Some(group.id));
         }
-        for image in &group.images {
-            if let Key::Members(collection) = image.key {
+        for after_image in &group.after_images {
+            if let Key::Members(collection) = after_image.key {
                 let (from, until) = member_bounds(collection);
                 let members: Vec<Key> =
                     self.rows.range(from.clone()..=until.clone()).map(|(key, _)| key.clone()).collect();
@@ -362,7 +362,7 @@ impl RowCache {
                 fresh.iter().for_each(|key| drop(self.fresh.remove(key)));
             }
         }
-        for AfterImage { key, row } in &group.images {
+        for AfterImage { key, row } in &group.after_images {
             let row = row.clone().map(Arc::new);
             if row.is_some()
                 && filtered(key)

@@ -19,7 +19,7 @@ use crate::{flush, log};
 /// Versions of the tables, with the statements that lead to each from the one before. The first has
 /// all tables of its time. Keyspaces of versions before it were never released.
 const VERSIONS: [(u32, &str); 2] =
-    [(3, include_str!("../schema/3.cql")), (4, include_str!("../schema/4.cql"))];
+    [(5, include_str!("../schema/5.cql")), (6, include_str!("../schema/6.cql"))];
 /// Version of this program.
 const VERSION: u32 = VERSIONS[VERSIONS.len() - 1].0;
 
@@ -190,7 +190,7 @@ async fn fill(cluster: &Cluster) -> Result<()> {
         key: Key::Account(of),
         row: Some(Row::Account(Counted { usage: directories, ..Counted::default() })),
     };
-    let mut images = vec![
+    let mut after_images = vec![
         account(UsageOf::User(root.owner)),
         account(UsageOf::Group(root.group)),
         AfterImage { key: Key::Place(root.id()), row: Some(Row::Place(Where::At(root.at.clone()))) },
@@ -200,12 +200,15 @@ async fn fill(cluster: &Cluster) -> Result<()> {
         },
     ];
     debug_assert!(matches!(root.body, Body::Directory(DirId::ROOT)));
-    images.push(AfterImage { key: Key::root(), row: Some(Row::Entry(root)) });
-    images.extend(rules::new_records().map(|record| AfterImage {
+    after_images.push(AfterImage { key: Key::root(), row: Some(Row::Entry(root)) });
+    after_images.extend(rules::new_records().map(|record| AfterImage {
         key: Key::Record(record.key()),
         row: Some(Row::Record { record, revision: Revision(0) }),
     }));
-    let rows = images.into_iter().map(|image| (image.key, image.row.map(Arc::new), 0)).collect();
+    let rows = after_images
+        .into_iter()
+        .map(|after_image| (after_image.key, after_image.row.map(Arc::new), 0))
+        .collect();
     flush::flush(cluster, &Frozen { up_to: Revision(0), rows }).await?;
     log::begin(cluster, 1, None).await
 }

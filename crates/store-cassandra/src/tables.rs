@@ -76,7 +76,7 @@ fn id_key(id: EntryId) -> Vec<u8> {
 }
 
 fn id_of_key(bytes: &[u8]) -> Result<EntryId> {
-    let bad = || corrupt("an identity in the index of what expires");
+    let bad = || corrupt("an identity in the index of expiring entries");
     match bytes.split_first().ok_or_else(bad)? {
         (1, rest) => Ok(EntryId::Directory(DirId(u64::from_be_bytes(rest.try_into().map_err(|_| bad())?)))),
         (2, rest) => Ok(EntryId::Object(Guid(rest.try_into().map_err(|_| bad())?))),
@@ -696,7 +696,7 @@ pub(crate) fn due_of(mut row: Columns) -> Result<(Key, Row)> {
     let key = match (kind.as_str(), id) {
         (DUE_ENTRY, id) => Key::Due { expires, id },
         (DUE_RESERVATION, EntryId::Object(guid)) => Key::ReservationDue { expires, guid },
-        _ => return Err(corrupt("the index of what expires")),
+        _ => return Err(corrupt("the index of expiring entries")),
     };
     Ok((key, Row::There))
 }

@@ -157,10 +157,13 @@ fn rows_become_columns_and_rows_again() {
         };
         let read = CqlRow { columns: columns(select.text.as_str()).iter().map(value).collect() };
         assert_eq!(tables::row_of(&key, Columns::new(read)).unwrap(), row, "{key:?}");
-        let images = vec![AfterImage { key, row: Some(row) }];
+        let after_images = vec![AfterImage { key, row: Some(row) }];
         let mut bytes = Vec::new();
-        exacat_model::codec::Encode::encode(&images, &mut bytes);
-        assert_eq!(<Vec<AfterImage> as exacat_model::codec::Decode>::from_bytes(&bytes).unwrap(), images);
+        exacat_model::codec::Encode::encode(&after_images, &mut bytes);
+        assert_eq!(
+            <Vec<AfterImage> as exacat_model::codec::Decode>::from_bytes(&bytes).unwrap(),
+            after_images
+        );
     }
 }
 
@@ -180,9 +183,9 @@ fn account(files: u64) -> Row {
     Row::Account(Counted { usage: Usage { files, ..Usage::default() }, ..Counted::default() })
 }
 
-fn group(first: u64, last: u64, images: Vec<(Key, Option<Row>)>) -> Group {
-    let images = images.into_iter().map(|(key, row)| AfterImage { key, row }).collect();
-    Group { first: Revision(first), last: Revision(last), images, bytes: 10, ..Group::default() }
+fn group(first: u64, last: u64, after_images: Vec<(Key, Option<Row>)>) -> Group {
+    let after_images = after_images.into_iter().map(|(key, row)| AfterImage { key, row }).collect();
+    Group { first: Revision(first), last: Revision(last), after_images, bytes: 10, ..Group::default() }
 }
 
 fn installs(cache: &mut RowCache, group: &Group) -> bool {
@@ -212,7 +215,7 @@ fn group_of_another_branch_is_never_installed() {
     assert_eq!(cache.install(&linked(4, 4, 3)), Installed::Yes);
 }
 
-/// Goal: groups that were appended before schema version 4 are installed as they are. The first one
+/// Goal: groups that were appended before schema version 6 are installed as they are. The first one
 /// that names its predecessor continues them.
 #[test]
 fn groups_without_predecessor_are_installed_until_one_has_it() {
@@ -382,8 +385,8 @@ fn members_go_together() {
     let member = |number| Key::Member { collection: guid(1), guid: guid(number) };
     let mut cache = known_of(100);
     cache.fetched(cache.epoch(), vec![(member(2), Some(Row::There))]);
-    let images = vec![(Key::Members(guid(1)), None), (member(3), Some(Row::There))];
-    assert!(installs(&mut cache, &group(1, 2, images)));
+    let after_images = vec![(Key::Members(guid(1)), None), (member(3), Some(Row::There))];
+    assert!(installs(&mut cache, &group(1, 2, after_images)));
     let view = CacheView::new(&cache, None);
     let is = |number| view.get(&Key::Member { collection: guid(1), guid: guid(number) }).is_some();
     assert_eq!((is(2), is(3), is(4)), (false, true, false));

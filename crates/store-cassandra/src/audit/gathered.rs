@@ -27,7 +27,7 @@ pub(super) enum Gathered {
     /// Rows of a table.
     Rows(Vec<AfterImage>),
     /// After-images of a group of the log.
-    Images(Vec<AfterImage>),
+    AfterImages(Vec<AfterImage>),
     /// End: the state at this revision is complete. `misplaced` entries are where no read looks.
     All { revision: Revision, misplaced: Vec<Misplaced> },
 }

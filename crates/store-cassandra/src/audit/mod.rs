@@ -101,7 +101,7 @@ async fn log_of(
                 return Ok(last);
             }
             last = group.last;
-            pass_on(to, Gathered::Images(group.images)).await?;
+            pass_on(to, Gathered::AfterImages(group.after_images)).await?;
         }
     }
     Ok(last)

@@ -182,17 +182,17 @@ impl Reading<'_> {
         let mut pages = Pages::of(bound, SLICE_ROWS);
         while let Some(found) = pages.next(&self.follower.cluster).await? {
             let rows = found.len();
-            let mut images = Vec::with_capacity(rows);
+            let mut after_images = Vec::with_capacity(rows);
             for row in found {
                 let (key, row, bucket) = read(Columns::new(row))?;
                 if let (Key::Entry(at), Some(bucket)) = (&key, bucket) {
                     self.suspect(Misplaced { parent: at.parent, name: at.name.clone(), bucket });
                 }
-                images.push(AfterImage { key, row: Some(row) });
+                after_images.push(AfterImage { key, row: Some(row) });
             }
             self.follower.cluster.metrics.audited(rows);
             if rows > 0 {
-                pass_on(self.to, Gathered::Rows(images)).await?;
+                pass_on(self.to, Gathered::Rows(after_images)).await?;
             }
             self.pace.read(rows).await;
         }

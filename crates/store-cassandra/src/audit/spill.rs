@@ -1,7 +1,7 @@
 //! Rows on the disk of this server, in partitions that fit into memory one at a time. A catalogue
 //! is larger than memory.
 //!
-//! All images of one key are in one partition, in the order in which they came. A partition is a
+//! All after-images of one key are in one partition, in the order in which they came. A partition is a
 //! list of chunks of one file, each packed on its own. The file has no name, so nothing of it
 //! stays, however the server ends.
 
@@ -21,7 +21,7 @@ use crate::rows::{AfterImage, Key};
 /// Compression level of chunks: speed counts.
 const LEVEL: i32 = 1;
 
-/// Source of an image.
+/// Source of an after-image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum From {
     /// A table, at some moment while it was read.
@@ -52,7 +52,7 @@ pub(super) fn partitions_for(rows: u64, each: u64) -> usize {
 
 fn disk(error: impl std::fmt::Display) -> Error {
     let why = format!(
-        "a check of everything sets rows aside on the disk of the server, and cannot: {error}; make room there"
+        "a check of everything writes rows to the disk of the server, and cannot: {error}; make room there"
     );
     Error::new(ErrorKind::Unavailable, why)
 }
@@ -82,10 +82,10 @@ impl Spill {
     }
 
     /// Appends a row, or the note that it is gone.
-    pub(crate) fn put(&mut self, from: From, image: &AfterImage) -> Result<()> {
-        let place = self.place(&image.key);
+    pub(crate) fn put(&mut self, from: From, after_image: &AfterImage) -> Result<()> {
+        let place = self.place(&after_image.key);
         let Some(partition) = self.partitions.get_mut(place) else { return Ok(()) };
-        let bytes = image.to_bytes();
+        let bytes = after_image.to_bytes();
         partition.waiting.push(u8::from(from == From::Log));
         partition.waiting.extend((bytes.len() as u32).to_le_bytes());
         partition.waiting.extend(bytes);
@@ -100,7 +100,7 @@ impl Spill {
         Ok(())
     }
 
-    /// Calls `then` for each image of one partition, in order.
+    /// Calls `then` for each after_image of one partition, in order.
     pub(crate) fn each(
         &self,
         partition: usize,
@@ -122,10 +122,13 @@ fn each_of(mut chunk: &[u8], then: &mut impl FnMut(From, AfterImage) -> Result<(
         let [from, length @ ..] = *head;
         ((from, u32::from_le_bytes(length) as usize), rest)
     }) {
-        let Some((image, rest)) = rest.split_at_checked(length) else {
-            return Err(disk("what was set aside is cut off"));
+        let Some((after_image, rest)) = rest.split_at_checked(length) else {
+            return Err(disk("a file of its rows is cut off"));
         };
-        then(if from == 0 { From::Table } else { From::Log }, AfterImage::from_bytes(image).map_err(disk)?)?;
+        then(
+            if from == 0 { From::Table } else { From::Log },
+            AfterImage::from_bytes(after_image).map_err(disk)?,
+        )?;
         chunk = rest;
     }
     Ok(())
@@ -164,9 +167,9 @@ mod tests {
         let mut found = std::collections::BTreeMap::new();
         for partition in 0..spill.partitions() {
             spill
-                .each(partition, |from, image| {
-                    let times: &mut Vec<_> = found.entry(image.key).or_insert_with(Vec::new);
-                    times.push((partition, from, image.row.is_some()));
+                .each(partition, |from, after_image| {
+                    let times: &mut Vec<_> = found.entry(after_image.key).or_insert_with(Vec::new);
+                    times.push((partition, from, after_image.row.is_some()));
                     Ok(())
                 })
                 .unwrap();

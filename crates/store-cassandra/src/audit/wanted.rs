@@ -25,14 +25,15 @@ pub(super) fn compare(
     let mut read = 0;
     loop {
         match gathered.blocking_recv() {
-            Some(Gathered::Rows(images)) => {
-                read += images.len() as u64;
-                images.iter().try_for_each(|image| state.put(From::Table, image))?;
+            Some(Gathered::Rows(after_images)) => {
+                read += after_images.len() as u64;
+                after_images.iter().try_for_each(|after_image| state.put(From::Table, after_image))?;
             }
-            Some(Gathered::Images(images)) => {
-                let kept =
-                    images.iter().filter(|image| !matches!(image.key, Key::Operation(_) | Key::Layout(_)));
-                kept.into_iter().try_for_each(|image| state.put(From::Log, image))?;
+            Some(Gathered::AfterImages(after_images)) => {
+                let kept = after_images
+                    .iter()
+                    .filter(|after_image| !matches!(after_image.key, Key::Operation(_) | Key::Layout(_)));
+                kept.into_iter().try_for_each(|after_image| state.put(From::Log, after_image))?;
             }
             Some(Gathered::All { revision, misplaced }) => {
                 audit.revision = revision;
@@ -72,8 +73,8 @@ struct Rows {
 }
 
 impl Rows {
-    fn accept(&mut self, from: From, image: AfterImage) {
-        let AfterImage { key, row } = image;
+    fn accept(&mut self, from: From, after_image: AfterImage) {
+        let AfterImage { key, row } = after_image;
         match (from, row) {
             (From::Table, Some(row)) => {
                 if self.rows.contains_key(&key) {
@@ -100,8 +101,8 @@ impl Rows {
 
 fn rows_of(state: &Spill, partition: usize) -> Result<Rows> {
     let mut rows = Rows::default();
-    state.each(partition, |from, image| {
-        rows.accept(from, image);
+    state.each(partition, |from, after_image| {
+        rows.accept(from, after_image);
         Ok(())
     })?;
     Ok(rows)
@@ -466,7 +467,7 @@ mod tests {
 
     const HEAD: Revision = Revision(9);
 
-    fn image(key: Key, row: Row) -> AfterImage {
+    fn after_image(key: Key, row: Row) -> AfterImage {
         AfterImage { key, row: Some(row) }
     }
 
@@ -488,7 +489,7 @@ mod tests {
             tags: Vec::new(),
             body,
         };
-        image(Key::Entry(at), Row::Entry(entry))
+        after_image(Key::Entry(at), Row::Entry(entry))
     }
 
     fn file(number: u8) -> Body {
@@ -506,20 +507,20 @@ mod tests {
     /// The root, a directory in it, files in that, a collection, the records, and the totals.
     fn catalogue() -> Vec<AfterImage> {
         let mut all = vec![
-            image(Key::root(), Row::Entry(new_root())),
+            after_image(Key::root(), Row::Entry(new_root())),
             entry(DirId::ROOT.0, "d", Body::Directory(DirId(5))),
         ];
         all.extend((1..=20).map(|number| entry(5, &format!("f{number}"), file(number))));
         let collection = Guid([99; 16]);
         all.push(entry(5, "c", Body::Collection { guid: collection, members: 2 }));
-        all.extend([1, 2].map(|one| image(Key::Member { collection, guid: Guid([one; 16]) }, Row::There)));
         all.extend(
-            new_records().map(|record| {
-                image(Key::Record(record.key()), Row::Record { record, revision: Revision(1) })
-            }),
+            [1, 2].map(|one| after_image(Key::Member { collection, guid: Guid([one; 16]) }, Row::There)),
         );
+        all.extend(new_records().map(|record| {
+            after_image(Key::Record(record.key()), Row::Record { record, revision: Revision(1) })
+        }));
         let totals = Totals { next_directory: 6, entries: 22, ..Totals::default() };
-        all.push(image(Key::Totals, Row::Totals(totals)));
+        all.push(after_image(Key::Totals, Row::Totals(totals)));
         all
     }
 
@@ -528,13 +529,13 @@ mod tests {
         let mut all = catalogue();
         let mut wanted = Wanted::new(Audit { revision: HEAD, ..Audit::default() }, spill(1));
         let mut state = spill(1);
-        all.iter().for_each(|image| state.put(From::Table, image).unwrap());
+        all.iter().for_each(|after_image| state.put(From::Table, after_image).unwrap());
         wanted.look_at(&rows_of(&state, 0).unwrap()).unwrap();
         wanted.sum_up().unwrap();
         wanted
             .follows
-            .each(0, |_, image| {
-                all.push(image);
+            .each(0, |_, after_image| {
+                all.push(after_image);
                 Ok(())
             })
             .unwrap();
@@ -544,7 +545,7 @@ mod tests {
     fn audited(tables: Vec<AfterImage>, log: Vec<AfterImage>) -> Audit {
         let (to, gathered) = mpsc::channel(4);
         to.try_send(Gathered::Rows(tables)).unwrap();
-        to.try_send(Gathered::Images(log)).unwrap();
+        to.try_send(Gathered::AfterImages(log)).unwrap();
         to.try_send(Gathered::All { revision: HEAD, misplaced: Vec::new() }).unwrap();
         compare(gathered, spill(5), spill(5)).unwrap().unwrap()
     }
@@ -554,13 +555,13 @@ mod tests {
     #[test]
     fn every_row_that_is_wrong_is_found() {
         let all = whole();
-        let derived = all.iter().filter(|image| is_derived(&image.key)).count();
+        let derived = all.iter().filter(|after_image| is_derived(&after_image.key)).count();
         // Places and expiries of 22 entries and the root's place; counters of two users and groups,
         // and of two directories.
         assert!(derived > 45, "{derived}");
         assert_eq!(audited(all.clone(), Vec::new()).findings, []);
-        for (number, image) in all.iter().enumerate() {
-            let which = &image.key;
+        for (number, after_image) in all.iter().enumerate() {
+            let which = &after_image.key;
             let mut less = all.clone();
             let gone = less.remove(number);
             // References to records are for the catalogue to check.
@@ -581,7 +582,7 @@ mod tests {
             Key::due(TimeMs(5), EntryId::Directory(DirId(5))),
             Key::Copy { se: SeNumber(3), copy: "guid:x".to_owned() },
         ] {
-            let more = [all.clone(), vec![image(key.clone(), Row::There)]].concat();
+            let more = [all.clone(), vec![after_image(key.clone(), Row::There)]].concat();
             assert_eq!(audited(more, Vec::new()).findings_total, 1, "{key:?} is too many");
         }
         let other = entry(5, "f7", file(8));
@@ -621,8 +622,8 @@ mod tests {
         let member = |one| Key::Member { collection, guid: Guid([one; 16]) };
         let log = vec![
             AfterImage { key: Key::Members(collection), row: None },
-            image(member(3), Row::There),
-            image(member(4), Row::There),
+            after_image(member(3), Row::There),
+            after_image(member(4), Row::There),
         ];
         assert_eq!(audited(whole(), log.clone()).findings, []);
         let audit = audited(whole(), log[..2].to_vec());

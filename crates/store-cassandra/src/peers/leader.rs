@@ -137,7 +137,7 @@ impl Peers {
         // Requests that waited together report the same link; only the first report counts, and none
         // may drop a newer leader.
         if matches!(&state.leader, Leader::Other(now) if now.id == link.id) {
-            tracing::warn!(id = link.id, "the server that appends does not answer: this one does it itself");
+            tracing::warn!(id = link.id, "the leader does not answer: this server appends itself");
             state.leader = Leader::ThisServer;
             state.leave(link.id);
         }

@@ -144,7 +144,7 @@ impl Ring {
         // A node that was killed learns of its tables from the others.
         let knows = async || session.use_keyspace(keyspace, true).await.ok();
         found_within(LIMIT, &format!("the keyspace at node {node}"), knows).await;
-        let mut question = Statement::new("SELECT head FROM log WHERE stretch = 1 LIMIT 1");
+        let mut question = Statement::new("SELECT head FROM log WHERE segment = 1 LIMIT 1");
         question.set_consistency(Consistency::One);
         let rows = session.query_unpaged(question, ()).await.expect("rows").into_rows_result().expect("rows");
         rows.maybe_first_row::<(Option<i64>,)>().expect("a row").and_then(|(head,)| head).unwrap_or(0)

@@ -54,9 +54,9 @@ async fn group_replaced_under_a_running_server_closes_it() {
     let session = session(&catalogue).await;
     let last = seen.0;
     for words in [
-        format!("UPDATE log SET append = 0x{} WHERE stretch = 1 AND last = {last}", "ee".repeat(16)),
+        format!("UPDATE log SET append = 0x{} WHERE segment = 1 AND last = {last}", "ee".repeat(16)),
         format!(
-            "UPDATE log SET tail = 0x{} WHERE stretch = 1 IF head = {last} AND next = null",
+            "UPDATE log SET tail = 0x{} WHERE segment = 1 IF head = {last} AND next = null",
             "ee".repeat(16)
         ),
     ] {
@@ -81,12 +81,12 @@ async fn head_that_went_back_closes_a_running_server() {
         make(&store, number, name).await.expect("made");
     }
     let last = store.revision().await.expect("a revision").0;
-    let back = format!("UPDATE log SET head = {} WHERE stretch = 1 IF head = {last}", last - 1);
+    let back = format!("UPDATE log SET head = {} WHERE segment = 1 IF head = {last}", last - 1);
     session(&catalogue).await.query_unpaged(back, ()).await.expect("it goes back");
     assert_closed(&store, 10).await;
 }
 
-/// Goal: a log of before schema version 4, without names of groups, continues after the upgrade.
+/// Goal: a log of before schema version 6, without names of groups, continues after the upgrade.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a ring: make test-cluster"]
 async fn log_without_predecessors_goes_on_after_the_upgrade() {
@@ -100,7 +100,7 @@ async fn log_without_predecessors_goes_on_after_the_upgrade() {
     for words in [
         "ALTER TABLE log DROP tail".to_owned(),
         "ALTER TABLE log DROP before".to_owned(),
-        "UPDATE schema_version SET version = 3 WHERE id = 0".to_owned(),
+        "UPDATE schema_version SET version = 5 WHERE id = 0".to_owned(),
     ] {
         session.query_unpaged(words, ()).await.expect("as it was before");
     }

@@ -13,7 +13,7 @@ use exacat_testkit::random::{self, outcome_name, request};
 use exacat_testkit::scene::{at, create, guid, lfn, new_directory, new_file, rename, top};
 use exacat_testkit::{TestClock, rounds};
 
-const RELAXED: [Consistency; 3] = [Consistency::One, Consistency::LocalQuorum, Consistency::Quorum];
+const BELOW_LATEST: [Consistency; 3] = [Consistency::One, Consistency::LocalQuorum, Consistency::Quorum];
 /// Longer than any test takes.
 const LONG: Duration = Duration::from_secs(24 * 3600);
 
@@ -44,7 +44,7 @@ async fn one_more(catalogue: &mut Servers, clock: &TestClock, stale_max: Duratio
     store
 }
 
-fn relaxed(store: &CassandraStore, level: Consistency) -> Arc<dyn Store> {
+fn bounded(store: &CassandraStore, level: Consistency) -> Arc<dyn Store> {
     store.with_bounded_staleness(level).expect("servers share it")
 }
 
@@ -75,8 +75,8 @@ async fn latest_is_never_stale_and_others_no_longer_than_stated() {
         let (old, new, _) = step().await;
         assert!(is_there(&*reader, &new).await && !is_there(&*reader, &old).await);
     }
-    for level in RELAXED.into_iter().cycle().take(6) {
-        let view = relaxed(&reader, level);
+    for level in BELOW_LATEST.into_iter().cycle().take(6) {
+        let view = bounded(&reader, level);
         // Its read of the log head is of now, so that an answer can be stale.
         reader.revision().await.expect("a look");
         let (old, new, moved) = step().await;
@@ -100,7 +100,7 @@ async fn latest_is_never_stale_and_others_no_longer_than_stated() {
             tokio::task::yield_now().await;
         }
     }
-    assert!(stale > 0, "relaxed answers look every time");
+    assert!(stale > 0, "bounded-staleness answers read the log head every time");
     assert!(figure(&*reader, "answers_without_head_read").await > 0);
 }
 
@@ -121,8 +121,8 @@ async fn a_known_path_costs_nothing_within_the_bound() {
     for (stale_max, reads) in [(LONG, 0), (Duration::ZERO, 20)] {
         let reader = one_more(&mut catalogue, &clock, stale_max).await;
         assert!(is_there(&*reader, &path).await);
-        for level in RELAXED {
-            let view = relaxed(&reader, level);
+        for level in BELOW_LATEST {
+            let view = bounded(&reader, level);
             let weak = figure(&*reader, "head_reads_below_quorum").await;
             let before = figure(&*reader, "reads").await;
             for _ in 0..20 {
@@ -155,9 +155,9 @@ async fn what_is_not_known_is_of_the_last_state() {
     let mut catalogue = Servers::start(&factory, &clock).await;
     let writer = catalogue.one_more().await;
     let a = make_directory(&writer, 0, DirId::ROOT, "a").await;
-    for level in RELAXED {
+    for level in BELOW_LATEST {
         let reader = one_more(&mut catalogue, &clock, LONG).await;
-        let view = relaxed(&reader, level);
+        let view = bounded(&reader, level);
         let number = 100 * (level as u64 + 1);
         let name = |what: &str| format!("{what}-{level}");
         assert!(is_there(&*reader, &lfn("/a")).await);
@@ -219,10 +219,10 @@ impl UnderTest for ViewAtLevel {
 /// reference, also when it evicts all the time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a ring: make test-cluster"]
-async fn on_one_server_relaxed_answers_are_those_of_the_reference() {
+async fn on_one_server_bounded_staleness_answers_are_those_of_the_reference() {
     let factory = CassandraFactory::on(ring());
     let forgetful = CassandraFactory { cache_rows: 60, segment_changes: 7, ..factory };
-    for (seed, level) in (3800..3800 + rounds()).zip(RELAXED.into_iter().cycle()) {
+    for (seed, level) in (3800..3800 + rounds()).zip(BELOW_LATEST.into_iter().cycle()) {
         let settings = random::Settings { steps: 120, compare_every: 60, ..random::Settings::seeded(seed) };
         if let Err(failure) = random::run(&AskedFactory(forgetful.clone(), level), settings).await {
             panic!("{level}: {failure}");

@@ -28,7 +28,7 @@ async fn tables_of_an_earlier_version_are_brought_up_to_date() {
     };
     for words in [
         "ALTER TABLE operations WITH default_time_to_live = 7200",
-        "UPDATE schema_version SET version = 3 WHERE id = 0",
+        "UPDATE schema_version SET version = 5 WHERE id = 0",
     ] {
         session.query_unpaged(words, ()).await.expect("as it was before");
     }
@@ -40,7 +40,7 @@ async fn tables_of_an_earlier_version_are_brought_up_to_date() {
     assert_eq!(upgrade_schema(&settings).await.expect("upgraded").found, Some(3));
     assert_eq!(upgrade_schema(&settings).await.expect("once more").found, Some(known));
     assert!(lifetime().await.contains("3600"));
-    let unreleased = "UPDATE schema_version SET version = 2 WHERE id = 0";
+    let unreleased = "UPDATE schema_version SET version = 4 WHERE id = 0";
     session.query_unpaged(unreleased, ()).await.expect("as it never was");
     assert_eq!(open().await.kind, ErrorKind::Invalid);
     assert_eq!(upgrade_schema(&settings).await.expect_err("refused").kind, ErrorKind::Invalid);
