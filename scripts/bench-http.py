@@ -233,9 +233,9 @@ def fill(bench):
 
 def whereis(bench):
     rates, cpus = [], []
-    dice = random.Random(7)
+    chance = random.Random(7)
     for _ in range(bench.asked.rounds):
-        bodies = ["".join(f'{{"lfn":"{lfn(dice.randrange(bench.asked.files))}"}}\n' for _ in range(BATCH)).encode()
+        bodies = ["".join(f'{{"lfn":"{lfn(chance.randrange(bench.asked.files))}"}}\n' for _ in range(BATCH)).encode()
                   for _ in range(60)]
         took, cpu = bodies_in_lanes(bench, "/api/v1/replicas", bodies, BATCH, b'"replicas":[{')
         rates.append(60 * BATCH / took)

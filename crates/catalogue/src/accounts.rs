@@ -41,7 +41,7 @@ pub(crate) fn is_gone(name: &str) -> bool {
 pub(crate) fn check_not_gone(name: &str) -> Result<()> {
     if is_gone(name) {
         return Err(Error::invalid(format!(
-            "names such as {name} stand for what was dropped: choose another"
+            "names such as {name} stand for dropped accounts: choose another name"
         )));
     }
     Ok(())

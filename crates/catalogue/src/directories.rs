@@ -34,7 +34,7 @@ enum Progress {
     /// Missing from here on.
     Missing(Vacancy),
     /// Exists, or cannot exist.
-    Settled(Result<Directory>),
+    Final(Result<Directory>),
 }
 
 /// Directories of one level to make.
@@ -125,14 +125,14 @@ impl Catalogue {
             let request = LevelRequest { lfns, mode, level, due };
             self.make_level(caller, ids, &request, &mut progress).await?;
         }
-        let settled = progress.into_iter().zip(lfns).map(|(one, lfn)| match one {
-            Progress::Settled(result) => result,
+        let results = progress.into_iter().zip(lfns).map(|(one, lfn)| match one {
+            Progress::Final(result) => result,
             Progress::Unread | Progress::Missing(_) => Err(Error::new(
                 ErrorKind::Conflict,
                 format!("{lfn}: directories on the way came and went while it was made: try again"),
             )),
         });
-        Ok(settled.collect())
+        Ok(results.collect())
     }
 
     /// Resolves the paths that need it. Returns true if there was one.
@@ -157,8 +157,8 @@ impl Catalogue {
         for (index, spot) in indices.into_iter().zip(spots) {
             let lfn = &lfns[index];
             progress[index] = match spot {
-                Err(error) => Progress::Settled(Err(error)),
-                Ok(Spot::Taken(resolved)) => Progress::Settled(match Ancestor::of(&resolved.entry) {
+                Err(error) => Progress::Final(Err(error)),
+                Ok(Spot::Taken(resolved)) => Progress::Final(match Ancestor::of(&resolved.entry) {
                     Some(ancestor) => Ok(Directory { ancestor }),
                     None => Err(Error::new(taken, format!("{lfn} is there and is no directory"))),
                 }),
@@ -172,7 +172,7 @@ impl Catalogue {
                         Progress::Missing(vacancy)
                     } else {
                         let error = format!("{lfn}: a link leads to {}, which is not there", vacancy.lfn);
-                        Progress::Settled(Err(Error::not_found(error)))
+                        Progress::Final(Err(Error::not_found(error)))
                     }
                 }
             };
@@ -225,7 +225,7 @@ impl Catalogue {
             let one = std::mem::replace(&mut progress[*index], Progress::Unread);
             let Progress::Missing(mut vacancy) = one else { continue };
             progress[*index] = match &outcomes[position] {
-                Err(error) => Progress::Settled(Err(error.clone())),
+                Err(error) => Progress::Final(Err(error.clone())),
                 Ok(Outcome::Applied { id: Some(EntryId::Directory(number)), .. }) => {
                     let ancestor = Ancestor {
                         id: *number,
@@ -236,17 +236,17 @@ impl Catalogue {
                     vacancy.ancestors.push(ancestor);
                     vacancy.missing.remove(0);
                     match vacancy.missing.is_empty() {
-                        true => Progress::Settled(Ok(Directory { ancestor })),
+                        true => Progress::Final(Ok(Directory { ancestor })),
                         false => Progress::Missing(vacancy),
                     }
                 }
                 // Another request was faster, or removed the parent: resolve the path again.
                 Ok(Outcome::Refused(Refusal::Exists(_) | Refusal::ParentGone)) => Progress::Unread,
                 Ok(Outcome::Refused(refusal)) => {
-                    Progress::Settled(Err(refused(&lfns[*index], refusal.clone())))
+                    Progress::Final(Err(refused(&lfns[*index], refusal.clone())))
                 }
                 Ok(Outcome::Applied { .. } | Outcome::Unchanged) => {
-                    Progress::Settled(Err(Error::new(ErrorKind::Internal, "a directory without a number")))
+                    Progress::Final(Err(Error::new(ErrorKind::Internal, "a directory without a number")))
                 }
             };
         }

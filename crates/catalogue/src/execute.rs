@@ -48,7 +48,7 @@ impl Catalogue {
         if !operation.is_look_up() {
             self.refresh_names().await?;
         }
-        trailing::settle(&mut operation)?;
+        trailing::apply(&mut operation)?;
         boxed(self.perform(caller, id, operation)).await
     }
 
@@ -59,7 +59,7 @@ impl Catalogue {
         id: OperationId,
         mut operation: Operation,
     ) -> Result<Answer> {
-        trailing::settle(&mut operation)?;
+        trailing::apply(&mut operation)?;
         // Read before the first fact, so that a later change of a fact has a later revision.
         let mut since = self.store.seen_revision();
         for _ in 0..JUDGED_TRIES_MAX {

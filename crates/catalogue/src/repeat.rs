@@ -57,8 +57,8 @@ pub(crate) fn check_id(id: OperationId, now: TimeMs) -> Result<()> {
         return Err(Error::new(
             ErrorKind::Unknown,
             format!(
-                "operation id {id:?} is too old to be known: it was made at {made}, more than {} minutes before the \
-                 server's time {now}; look at what it was about, and send what is left under a new id",
+                "operation id {id:?} is too old: it was made at {made}, more than {} minutes before the \
+                 server's time {now}; check the entries of the request, and send the rest under a new id",
                 OPERATION_AGE_MAX_MS / 60_000
             ),
         ));
@@ -96,7 +96,7 @@ pub fn fingerprint(caller: &Caller, operation: &Operation) -> Fingerprint {
 pub(crate) fn check_bytes(items: usize, bytes_each: usize) -> Result<()> {
     match items.saturating_mul(bytes_each) {
         bytes if bytes > OPERATION_BYTES_MAX => Err(Error::limit(
-            "what one request asks to be written, in bytes over all its entries,",
+            "the size of one request, in bytes written over all its entries,",
             bytes,
             OPERATION_BYTES_MAX,
         )),

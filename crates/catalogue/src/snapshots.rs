@@ -10,7 +10,9 @@ impl Catalogue {
     fn snapshots(&self, caller: &Caller, what: &str) -> Result<&dyn Snapshots> {
         caller.check_admin(what)?;
         self.store.as_snapshots().ok_or_else(|| {
-            Error::invalid(format!("{what} takes a store that keeps snapshots: this one does not, or is one"))
+            Error::invalid(format!(
+                "{what} needs a store with snapshots: this one has none, or is a snapshot"
+            ))
         })
     }
 

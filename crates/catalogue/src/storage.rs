@@ -161,7 +161,7 @@ impl Catalogue {
         from: &Cursor,
         limit: usize,
     ) -> Result<Answer> {
-        caller.check_operator("to list what a storage element is to delete")?;
+        caller.check_operator("to list the deletions of a storage element")?;
         let names = self.registry.names();
         let se = names.se(name)?;
         let timelines = self.store.timelines();

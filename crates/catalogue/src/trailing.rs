@@ -10,7 +10,7 @@
 use exacat_model::{Error, ErrorKind, Kind, Lfn, Operation, Result};
 
 /// Checks or strips the slashes of an operation's paths that are not resolved.
-pub(crate) fn settle(operation: &mut Operation) -> Result<()> {
+pub(crate) fn apply(operation: &mut Operation) -> Result<()> {
     match operation {
         Operation::Link { lfn, target } => {
             strip(target);

@@ -212,7 +212,7 @@ impl Catalogue {
         let step = self.purge_step(caller, Some(id), &found, self.settings.purge_step_entries).await?;
         if step.entries == 0 && step.closed && !step.done {
             return Err(Error::denied(format!(
-                "item {} of the trash: what is left of it is in directories of others that you may not empty (no w, \
+                "item {} of the trash: the rest of it is in directories of others that you may not empty (no w, \
                  no x, or sticky). It stays until the retention ends, unless an operator purges the item",
                 item.0.0
             )));

@@ -78,7 +78,7 @@ impl Advised {
                 parent(&subject)
             )),
             (Advised::Register, ErrorKind::Exists) => Some(format!(
-                "'exacat stat {subject}' shows what is there; --existing same accepts the same file, --existing merge \
+                "'exacat stat {subject}' shows the existing entry; --existing same accepts the same file, --existing merge \
                  adds replicas to it"
             )),
             (Advised::DropReplica, ErrorKind::NotFound) => {

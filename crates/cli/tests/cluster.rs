@@ -173,9 +173,9 @@ fn a_server_that_is_stuck_is_not_waited_for() {
     assert_eq!(two.json1("du /a")["usage"]["files"], made);
     let checked = one.json1("fsck");
     assert_eq!(checked["findings_total"], 0, "{checked}");
-    let apart =
+    let unconnected =
         ["serve", "--listen", "none", "--peers", "0.0.0.0:4100", "--store", &address, "--data", "/nowhere"];
-    assert!(ran(&apart).err.contains("servers reach each other"));
+    assert!(ran(&unconnected).err.contains("servers reach each other"));
 }
 
 /// Goal: a catalogue is copied whole from one machine to a cluster and back: digest, trash,
@@ -233,7 +233,7 @@ fn a_catalogue_is_copied_to_the_ring_and_back() {
     other.ok("mkdir /other");
     other.stop();
     let other = format!("embedded:{}", other.data().display());
-    assert!(copy(&other, &address).fails(19).contains("are not those of what is copied"));
+    assert!(copy(&other, &address).fails(19).contains("are not those of the source"));
 }
 
 /// Goal: each request can set the age of its answer, and the server has a default.

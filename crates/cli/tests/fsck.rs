@@ -70,7 +70,7 @@ fn a_flipped_bit_in_a_run_is_named_and_mended() {
     assert_eq!(told.status, Some(25));
     assert!(told.out.contains(named), "{told:?}");
     let repaired = on(&data, "fsck --offline --repair").ok();
-    assert!(repaired.contains("MENDED") && repaired.contains("repaired: "), "{repaired}");
+    assert!(repaired.contains("REPAIRED") && repaired.contains("repaired: "), "{repaired}");
     assert!(data.join("store/replaced/1/runs").is_dir());
     assert!(on(&data, "fsck --offline").ok().contains("everything agrees"));
     service.restart();

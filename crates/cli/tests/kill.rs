@@ -274,9 +274,9 @@ impl FoundState {
         found
     }
 
-    /// Removes what a unit accounts for, and settles its open step. The rest at the end is
+    /// Removes what a unit accounts for, and decides its open step. The rest at the end is
     /// unaccounted for.
-    fn settle(&mut self, unit: &mut Unit) {
+    fn account(&mut self, unit: &mut Unit) {
         let (fresh, name) = (format!("{}.new", unit.name()), unit.name());
         // The directory is at one name, or in the trash, never at two and never nowhere.
         let places: Vec<&String> =
@@ -302,7 +302,7 @@ impl FoundState {
                 tagged = directory.entry.tag("unit").is_some();
                 assert!(tagged || !unit.is_over(Step::Tag), "{place} lost its tag: {unit:?}");
                 assert!(!tagged || unit.is_over(Step::Tag) || unit.is_open(Step::Tag), "{unit:?}");
-                self.settle_files(unit, place);
+                self.account_files(unit, place);
             }
             (None, Some((id, usage))) => {
                 assert!(unit.is_over(Step::Remove) || unit.is_open(Step::Remove), "{unit:?}");
@@ -312,7 +312,7 @@ impl FoundState {
                 unit.trash = Some(id);
             }
         }
-        self.settle_upload(unit);
+        self.account_upload(unit);
         // An open step was done or was not: from here on it has to stay so.
         let stands_at = |place: &str| stands.as_deref() == Some(place);
         let reached = match unit.asked.take() {
@@ -330,8 +330,8 @@ impl FoundState {
         }
     }
 
-    /// Checks that each file is whole. The first check settles which files exist.
-    fn settle_files(&mut self, unit: &mut Unit, place: &str) {
+    /// Checks that each file is whole. The first check decides which files exist.
+    fn account_files(&mut self, unit: &mut Unit, place: &str) {
         let mut there = BTreeSet::new();
         for index in 0..FILES {
             let Some(stat) = self.entries.remove(&format!("{place}/{index:02}")) else { continue };
@@ -350,7 +350,7 @@ impl FoundState {
         }
     }
 
-    fn settle_upload(&mut self, unit: &mut Unit) {
+    fn account_upload(&mut self, unit: &mut Unit) {
         let up = format!("{}.up", unit.name());
         match self.entries.remove(&up) {
             Some(stat) => {
@@ -379,7 +379,7 @@ async fn audit(service: &Service, units: &Units, lines: &BTreeMap<String, String
     let mut found = FoundState::look(&client).await;
     let known: BTreeSet<Guid> = units.lock().iter().filter_map(|unit| unit.upload).collect();
     for unit in units.lock().iter_mut() {
-        found.settle(unit);
+        found.account(unit);
     }
     for (name, guid) in lines {
         let stat = found.entries.get(name).unwrap_or_else(|| panic!("{name} was printed, and is not there"));

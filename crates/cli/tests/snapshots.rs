@@ -161,8 +161,8 @@ fn the_catalogue_is_restored_to_a_snapshot_and_to_points_after_it() {
     let restored =
         on(service.data(), &format!("--json restore before --until {}", last - 1)).json().remove(0);
     assert_eq!(restored["revision"], last - 1);
-    let aside = restored["replaced_copy"].as_str().unwrap().to_owned();
-    assert!(aside.ends_with("/store/replaced/1"), "{aside}");
+    let replaced = restored["replaced_copy"].as_str().unwrap().to_owned();
+    assert!(replaced.ends_with("/store/replaced/1"), "{replaced}");
     service.restart();
     // The last change, which made the directory private, is gone.
     assert_eq!(service.json1("stat /demo/b")["mode"], "755");
@@ -178,7 +178,7 @@ fn the_catalogue_is_restored_to_a_snapshot_and_to_points_after_it() {
     service.ok("fsck");
     service.stop();
     // The first replaced copy still leads to its end.
-    on(service.data(), &format!("restore before --until {last} --log {aside}")).ok();
+    on(service.data(), &format!("restore before --until {last} --log {replaced}")).ok();
     service.restart();
     assert_eq!(service.json1("stat /demo/b")["mode"], "700");
     service.ok("fsck");

@@ -173,7 +173,7 @@ pub fn layout(columns: Option<&Columns>, header: Option<&[&str]>, auto: bool) ->
         }
         (None, None) => {
             return Err(Error::options(
-                "the listing has no header: say what its columns are, for example --columns lfn,size,checksum,pfn",
+                "the listing has no header: name its columns, for example --columns lfn,size,checksum,pfn",
             ));
         }
     };

@@ -69,7 +69,7 @@ pub async fn copy(
             Some(first) if first.revision.0 == done.0 + 1 => {}
             _ => {
                 return Err(conflict(format!(
-                    "the history of what is copied is not kept from change {} on, only from {}: a copy needs all of it",
+                    "the source has its history from change {1} on, not from {0}: a copy needs all of it",
                     done.0 + 1,
                     page.oldest.0
                 )));
@@ -111,7 +111,7 @@ async fn is_continued(
         return Ok(());
     }
     Err(conflict(format!(
-        "the catalogue to copy into has {} changes that are not those of what is copied: give a new one, or one that a copy from here was begun into",
+        "the catalogue to copy into has {} changes that are not those of the source: give a new catalogue, or one with an interrupted copy from this source",
         before.0
     )))
 }

@@ -165,17 +165,17 @@ async fn import_by<C: Catalogue, B: Bulk>(
     let own = options.clone();
     let opened = tokio::task::spawn_blocking(move || {
         let mut notes = Vec::new();
-        Keeper::open(&listing, &own, found, position, &mut notes).map(|opened| (listing, opened, notes))
+        StateFile::open(&listing, &own, found, position, &mut notes).map(|opened| (listing, opened, notes))
     });
-    let (listing, (mut keeper, mut sink), notes) =
+    let (listing, (mut state_file, mut sink), notes) =
         opened.await.map_err(|_| Error::Broken("opening the files of an import"))??;
     report.notes.extend(notes);
-    counts.add(&keeper.state.as_ref().map(|(_, state)| state.counts).unwrap_or_default());
+    counts.add(&state_file.state.as_ref().map(|(_, state)| state.counts).unwrap_or_default());
     if bulk.is_some() {
-        keeper.hold(&mut sink)?;
+        state_file.hold(&mut sink)?;
     }
-    report.resumed_from = keeper.resumed_from();
-    let from = keeper.from();
+    report.resumed_from = state_file.resumed_from();
+    let from = state_file.from();
     let count = BytesRead::default();
     let listing = Arc::new(listing);
     let (tell_left, left) = std::sync::mpsc::channel();
@@ -192,7 +192,7 @@ async fn import_by<C: Catalogue, B: Bulk>(
         sender: Arc::new(sender),
         bulk,
         tell_left,
-        keeper: &mut keeper,
+        state_file: &mut state_file,
         sink,
         counts,
         flying: VecDeque::new(),
@@ -212,14 +212,14 @@ async fn import_by<C: Catalogue, B: Bulk>(
         // The state records durable rows, so that the next run need not repeat them; the original
         // error matters more. If the catalogue cannot be reached, the revision is unknown and the
         // next run repeats more.
-        let located = tokio::time::timeout(POSITION_WAIT, keeper.locate(&*catalogue)).await;
+        let located = tokio::time::timeout(POSITION_WAIT, state_file.locate(&*catalogue)).await;
         if matches!(located, Ok(Ok(()))) {
-            let _next_run_repeats_more = keeper.save(&mut sink, counts, None);
+            let _next_run_repeats_more = state_file.save(&mut sink, counts, None);
         }
         return Err(error);
     }
-    keeper.locate(&*catalogue).await?;
-    keeper.finish()?;
+    state_file.locate(&*catalogue).await?;
+    state_file.finish()?;
     report.rows = rows;
     report.counts = counts;
     report.rejected = sink.rejected();
@@ -251,7 +251,7 @@ struct Importing<'i, C, B, P> {
     bulk: Option<Arc<B>>,
     /// Tells the reading thread which rows to read again.
     tell_left: std::sync::mpsc::Sender<Lines>,
-    keeper: &'i mut Keeper,
+    state_file: &'i mut StateFile,
     sink: RejectSink,
     counts: Counts,
     /// Batches in flight, in order; their results are processed in order too.
@@ -289,7 +289,7 @@ impl<C: Catalogue, B: Bulk, P: FnMut(&Progress) + Send> Importing<'_, C, B, P> {
                     if pass == Pass::First {
                         self.load().await?;
                         let catalogue = &*self.sender.catalogue;
-                        self.keeper.begin_second(catalogue, &mut self.sink, self.counts).await?;
+                        self.state_file.begin_second(catalogue, &mut self.sink, self.counts).await?;
                         self.progress.second_pass = true;
                     }
                 }
@@ -308,8 +308,8 @@ impl<C: Catalogue, B: Bulk, P: FnMut(&Progress) + Send> Importing<'_, C, B, P> {
             self.land().await?;
         }
         let catalogue = &*self.sender.catalogue;
-        self.keeper.before_sending(catalogue, &batch, &mut self.sink, self.counts).await?;
-        let again = self.keeper.may_be_sent_already(&batch);
+        self.state_file.before_sending(catalogue, &batch, &mut self.sink, self.counts).await?;
+        let again = self.state_file.may_be_sent_already(&batch);
         self.counts.ses_registered += self.sender.register_ses(&batch.new_ses).await?;
         let directories = self.sender.make_directories(&mut batch, again).await?;
         for name in &batch.names {
@@ -373,10 +373,10 @@ impl<C: Catalogue, B: Bulk, P: FnMut(&Progress) + Send> Importing<'_, C, B, P> {
             self.sink.push(reject)?;
         }
         let (pass, start, end) = flight.batch;
-        self.keeper.done(pass, end);
+        self.state_file.done(pass, end);
         if pass == Pass::First {
             self.progress.rows = self.progress.rows.max(end);
-            self.progress.rows_now += end - start.max(self.keeper.from().1.min(end));
+            self.progress.rows_now += end - start.max(self.state_file.from().1.min(end));
         }
         self.progress.bytes_read = flight.bytes_read;
         self.progress.rejected = self.sink.rejected();
@@ -406,8 +406,8 @@ async fn divert<B: Bulk>(batch: &mut Batch, bulk: &B) -> Result<(), Error> {
     Ok(())
 }
 
-/// Keeper of the state file.
-struct Keeper {
+/// State file of an import, from which an interrupted one resumes.
+struct StateFile {
     /// Keeps other imports off the state file.
     _lock: Option<StateLock>,
     /// Path and state; none without a state file.
@@ -474,7 +474,7 @@ pub(crate) async fn position<C: Catalogue>(catalogue: &C, after: LogPosition) ->
     }
 }
 
-impl Keeper {
+impl StateFile {
     /// Loads the state of an interrupted import, or begins a new one.
     fn open(
         listing: &Listing,
@@ -489,7 +489,7 @@ impl Keeper {
         let fresh_sink =
             || options.rejects.as_deref().map_or_else(|| Ok(RejectSink::counting()), RejectSink::create);
         let start = (Pass::First, 0);
-        let mut keeper = Keeper {
+        let mut state_file = StateFile {
             _lock: None,
             state: None,
             from: start,
@@ -498,13 +498,13 @@ impl Keeper {
             held: false,
             position,
         };
-        let Some(path) = state_path(listing, options) else { return Ok((keeper, fresh_sink()?)) };
+        let Some(path) = state_path(listing, options) else { return Ok((state_file, fresh_sink()?)) };
         let Some(identity) = listing.input().identity() else {
             notes.push("the listing is a pipe: an interrupted import starts from its first row".to_owned());
-            return Ok((keeper, fresh_sink()?));
+            return Ok((state_file, fresh_sink()?));
         };
         let fingerprint = fingerprint(options);
-        keeper._lock = match StateLock::take(&path) {
+        state_file._lock = match StateLock::take(&path) {
             Err(Error::File { .. }) if options.state == StateAt::Beside => None,
             lock => Some(lock?),
         };
@@ -533,15 +533,15 @@ impl Keeper {
                 None => RejectSink::counting(),
             };
             sink.restore_counts(&state.rejects);
-            keeper.from = (state.pass, state.durable);
-            keeper.durable = keeper.from;
-            keeper.sent_before = match state.ceiling {
+            state_file.from = (state.pass, state.durable);
+            state_file.durable = state_file.from;
+            state_file.sent_before = match state.ceiling {
                 // Rows of an interrupted load may belong to either pass.
                 u64::MAX => (Pass::Second, u64::MAX),
                 ceiling => (state.pass, ceiling),
             };
-            keeper.state = Some((path, state));
-            return Ok((keeper, sink));
+            state_file.state = Some((path, state));
+            return Ok((state_file, sink));
         }
         let mut sink = fresh_sink()?;
         let state = State {
@@ -556,15 +556,15 @@ impl Keeper {
             rejects: Vec::new(),
             counts: Counts::default(),
         };
-        keeper.state = Some((path, state));
-        match keeper.save(&mut sink, Counts::default(), Some(ROWS_PER_STATE)) {
+        state_file.state = Some((path, state));
+        match state_file.save(&mut sink, Counts::default(), Some(ROWS_PER_STATE)) {
             Err(_) if options.state == StateAt::Beside => {
                 notes.push("nothing can be written beside the listing: an interrupted import starts from its first row, unless a state file is given".to_owned());
-                keeper.state = None;
+                state_file.state = None;
             }
             saved => saved?,
         }
-        Ok((keeper, sink))
+        Ok((state_file, sink))
     }
 
     /// Freezes the state: from now on any row may be done, and none is known to be.

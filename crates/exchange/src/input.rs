@@ -74,7 +74,7 @@ fn refuse_foreign(path: &Path, head: &[u8]) -> Result<(), Error> {
         _ => return Ok(()),
     };
     Err(Error::options(format!(
-        "{} is {what}, which is not read here: unpack it first with '{}', and give what comes out (gzip and Zstandard \
+        "{} is {what}, which import does not read: unpack it first with '{}', and give the result (gzip and Zstandard \
          are read as they are)",
         path.display(),
         command.replace("FILE", &shell_word(path))
@@ -95,7 +95,7 @@ pub(crate) fn refuse_utf16(path: &Path, head: &[u8]) -> Result<(), Error> {
     let word = shell_word(path);
     Err(Error::options(format!(
         "{} is in UTF-16, listings are in UTF-8: convert it first with 'iconv -f UTF-16 -t UTF-8 {word} -o \
-         listing.utf8', and give what comes out",
+         listing.utf8', and give the result",
         path.display()
     )))
 }

@@ -257,7 +257,7 @@ impl<'p> Placing<'p> {
             ("=", None) => {
                 return Err(Complaint::new(
                     Reason::BadPfn,
-                    "the PFN is '=': say with --pfn-same what stands before the LFN",
+                    "the PFN is '=': give the part before the LFN with --pfn-same",
                 ));
             }
             (text, _) => Pfn::parse(text),

@@ -106,7 +106,7 @@ impl TagExpression {
         let mut parser = Parser { tokens: &tokens, position: 0, terms: 0 };
         let expression = parser.expression(0)?;
         if parser.position != tokens.len() {
-            return Err(Error::invalid(format!("tag expression goes on after its end: {text:.200?}")));
+            return Err(Error::invalid(format!("text follows the end of the tag expression: {text:.200?}")));
         }
         Ok(expression)
     }

@@ -59,7 +59,7 @@ async fn caller(service: &Service, peer: Peer, shown: &Authenticate) -> Result<C
         Credentials::Local => match peer {
             Peer::Network(_) => {
                 return Err(unauthenticated(
-                    "present a token: only a local socket tells who is at its other end",
+                    "present a token: only a local socket proves the user at its other end",
                 ));
             }
             Peer::Local { uid } if uid == own_uid() => {

@@ -177,7 +177,7 @@ counts! {
     frames_refused "exacat_frames_refused" "Frames that were not well-formed",
     stalled "exacat_connections_stalled" "Connections closed because the client did not read its answers",
     idle "exacat_connections_idle_closed" "Connections closed because nothing came for long",
-    panics "exacat_request_panics" "Requests that ended in a defect of exacat",
+    panics "exacat_request_panics" "Requests that ended in an internal error",
     slow "exacat_slow_requests" "Requests that took longer than the configured time",
     commands "exacat_jalien_commands" "Commands of clients of the protocol of JAliEn",
     commands_failed "exacat_jalien_commands_failed" "Commands of them that failed",

@@ -326,8 +326,7 @@ impl Service {
         let user = caller.name().map_or("", |name| name.as_str());
         tracing::error!(request, operation, user, kind = error.kind.name(), detail = %error, "request failed");
         if error.kind == ErrorKind::Internal {
-            error.message =
-                format!("a defect of exacat: report it, with request {request} of the server's log");
+            error.message = format!("internal error: report it, with request {request} of the server's log");
         }
     }
 
@@ -387,7 +386,7 @@ impl Service {
                 None => deliver(Err(busy("checks of the whole catalogue at once"))),
                 Some(held) => {
                     let operation = (id, operation, consistency);
-                    let work = self.apart(requester, operation, Arc::clone(&cancel), held);
+                    let work = self.on_blocking_thread(requester, operation, Arc::clone(&cancel), held);
                     self.finish(work, writes, deadline, &cancel, deliver).await;
                 }
             },
@@ -411,7 +410,12 @@ impl Service {
                     Err(error) => return deliver(Err(error)),
                 };
                 // The slot goes with the work: it is free when the work ends, not at the deadline.
-                let work = self.apart(requester, (id, operation, consistency), Arc::clone(&cancel), turn);
+                let work = self.on_blocking_thread(
+                    requester,
+                    (id, operation, consistency),
+                    Arc::clone(&cancel),
+                    turn,
+                );
                 self.finish(work, writes, deadline, &cancel, deliver).await;
             }
         }
@@ -419,7 +423,7 @@ impl Service {
 
     /// Carries out an operation on a thread where long work does not delay look-ups. Drops `held`
     /// when it is over.
-    async fn apart(
+    async fn on_blocking_thread(
         self: &Arc<Self>,
         requester: Requester,
         (id, operation, consistency): (OperationId, Operation, Option<Consistency>),

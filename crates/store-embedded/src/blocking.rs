@@ -8,7 +8,7 @@ pub async fn on_blocking_thread<T: Send + 'static>(
 ) -> Result<T> {
     match tokio::runtime::Handle::try_current() {
         Ok(runtime) => runtime.spawn_blocking(work).await.map_err(|error| {
-            Error::new(ErrorKind::Internal, format!("work on files ended by a defect: {error}"))
+            Error::new(ErrorKind::Internal, format!("internal error: work on files ended: {error}"))
         })?,
         Err(_) => work(),
     }

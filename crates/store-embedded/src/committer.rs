@@ -105,7 +105,7 @@ impl Drop for Leaving<'_> {
         if slot.busy || !slot.ended {
             // The thread panicked, which is a defect. Its group stays unanswered, and those callers
             // see an unknown outcome.
-            self.1.close("the committer of the log ended by a defect");
+            self.1.close("internal error: the committer of the log ended");
         }
         (slot.ended, slot.busy, slot.next) = (true, false, None);
         self.0.changed.notify_all();

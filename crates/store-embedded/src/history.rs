@@ -332,6 +332,6 @@ struct Undecodable(String);
 
 impl From<exacat_model::codec::DecodeError> for Undecodable {
     fn from(error: exacat_model::codec::DecodeError) -> Self {
-        Undecodable(format!("a valid record holds what is no change: {error}"))
+        Undecodable(format!("a valid record has something other than changes: {error}"))
     }
 }

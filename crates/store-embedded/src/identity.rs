@@ -289,7 +289,7 @@ fn parse(text: &str) -> Result<Identity, (ErrorKind, String)> {
     let damaged = |what: &str| (ErrorKind::Corrupt, format!("{what} is missing or damaged"));
     let mut lines = text.lines();
     if lines.next() != Some("exacat catalogue") {
-        return Err(damaged("the line that says what this is"));
+        return Err(damaged("the first line"));
     }
     check_version(lines.next(), VERSION).map_err(|error| (error.kind, error.message))?;
     let is_checked = text.lines().next_back().is_some_and(|line| line.starts_with("checksum "));

@@ -301,8 +301,7 @@ pub(crate) fn not_kept(id: OperationId) -> Error {
     Error::new(
         exacat_model::ErrorKind::Unknown,
         format!(
-            "operation id {id:?} is too old to be known: the history from when it was made is not kept; look at what \
-             it was about, and send what is left under a new id"
+            "operation id {id:?} is too old: the history from when it was made is not kept; check the entries of the request, and send the rest under a new id"
         ),
     )
 }

@@ -84,7 +84,7 @@ impl Preparer {
     fn wait(&mut self) {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Idle) {
             Stage::Making(making) => {
-                let broken = |_| Err(io::Error::other("its thread ended by a defect"));
+                let broken = |_| Err(io::Error::other("internal error: its thread ended"));
                 match making.join().unwrap_or_else(broken) {
                     Ok(file) => Stage::Ready(file),
                     Err(error) => self.refused(&error),

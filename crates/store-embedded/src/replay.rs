@@ -101,8 +101,7 @@ pub(crate) fn begins_too_late(segments: &[Arc<Segment>], revision: Revision) -> 
     Error::new(
         ErrorKind::Corrupt,
         format!(
-            "the log begins with change {first}, and what is kept of the state ends with change {}: what is between \
-             them is missing, restore the segments that were removed, or a later backup",
+            "the log begins with change {first}, and the kept state ends with change {}: the changes between them are missing, restore the removed segments, or a later backup",
             revision.0
         ),
     )
@@ -213,8 +212,9 @@ impl<R: Replay> Pass<'_, R> {
 
     /// Passes a record on, except changes before the start. Returns its first revision.
     fn record(&mut self, name: &str, offset: u64, body: &[u8]) -> Result<Revision, Error> {
-        let undecodable =
-            |error| corrupt(name, offset, format!("a valid record holds what is no change: {error}"));
+        let undecodable = |error| {
+            corrupt(name, offset, format!("a valid record has something other than changes: {error}"))
+        };
         let head = record::read_head(body).map_err(undecodable)?;
         self.last = self.last.max(Some(head.last_revision()));
         if head.last_revision() <= self.after {

@@ -50,7 +50,7 @@ pub(crate) const CACHE_BYTES_MIN: u64 = 1 << 20;
 pub(crate) const MEMTABLES_FROZEN_MAX: usize = 2;
 /// Factor by which a memtable may outgrow its size while the disk has no space for earlier ones;
 /// beyond it changes are refused.
-pub(crate) const MEMTABLE_STRETCH: usize = 4;
+pub(crate) const MEMTABLE_GROWTH_MAX: usize = 4;
 /// Number of runs, beyond those that compaction leaves, at which the writer is slowed down the
 /// most.
 pub(crate) const MERGE_DEBT_RUNS: usize = 24;

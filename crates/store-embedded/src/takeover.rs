@@ -109,7 +109,7 @@ impl Writer {
     /// Stops the store after a change that does not fit: half of it may have been applied, and no
     /// reader may see that. Nothing more is done until the store is opened again.
     fn misfit(&self, change: &Change, defect: &Defect) -> Error {
-        let why = format!("change {} does not fit what is there: {defect}", change.revision.0);
+        let why = format!("change {} does not fit the state: {defect}", change.revision.0);
         self.shared.fail(&why);
         self.shared.close(&why);
         Error::new(ErrorKind::Conflict, why)

@@ -32,7 +32,7 @@ use crate::older::{self, OlderRecords};
 use crate::record::{Head, RecordWriter, encode_effect};
 use crate::run::Held;
 use crate::settings::{
-    ASK_AGAIN_MAX, COMMIT_GROUP_BYTES_MAX, COMMIT_GROUP_REQUESTS_MAX, EmbeddedSettings, MEMTABLE_STRETCH,
+    ASK_AGAIN_MAX, COMMIT_GROUP_BYTES_MAX, COMMIT_GROUP_REQUESTS_MAX, EmbeddedSettings, MEMTABLE_GROWTH_MAX,
     MUTATIONS_PER_LOCK, RECORD_SPLIT_BYTES, RESERVE_BYTES_MAX,
 };
 use crate::shared::Shared;
@@ -374,7 +374,7 @@ impl Writer {
                 return Err(ApplyError::conflict(operation));
             }
             let changes = self.shared.history.record(first_revision).map_err(|error| {
-                ApplyError::Unknown(format!("what the request did before cannot be read: {error}"))
+                ApplyError::Unknown(format!("the earlier changes of the request cannot be read: {error}"))
             })?;
             let changes = changes.ok_or_else(|| not_kept(first_revision))?;
             for change in changes {
@@ -413,7 +413,7 @@ impl Writer {
             false
         });
         let is_kept = read.map_err(|error| {
-            ApplyError::Unknown(format!("what the request did before cannot be read: {error}"))
+            ApplyError::Unknown(format!("the earlier changes of the request cannot be read: {error}"))
         })?;
         if is_kept { Ok(differs) } else { Err(not_kept(first_revision)) }
     }
@@ -434,7 +434,7 @@ impl Writer {
         };
         // The memtable outgrows its size only while the disk has no room for runs. This bound keeps
         // memory finite.
-        if rows > self.settings.memtable_rows.saturating_mul(MEMTABLE_STRETCH).max(2 * BATCH_MUTATIONS_MAX)
+        if rows > self.settings.memtable_rows.saturating_mul(MEMTABLE_GROWTH_MAX).max(2 * BATCH_MUTATIONS_MAX)
             && let Err(error) = self.stalling(|writer| writer.compactor.wait_for_room())
         {
             return Err(format!("changes cannot be put into runs, free some space: {error}"));
@@ -616,7 +616,7 @@ impl Writer {
 fn not_kept(revision: Revision) -> ApplyError {
     ApplyError::Unknown(format!(
         "the request was applied before, from revision {} on; its outcomes are not kept any more, and it is not done \
-         again: look at what it was about, and send what is left under a new operation id",
+         again: check its entries, and send the rest under a new operation id",
         revision.0
     ))
 }

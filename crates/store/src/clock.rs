@@ -88,8 +88,7 @@ impl std::fmt::Display for ClockJump {
         let hours = self.ahead_ms() / 3_600_000;
         write!(
             out,
-            "the machine's clock says {machine}, {hours} hours ahead of {trusted}, the last change's time and what has \
-             passed since: changes are dated with the latter, and purge, expiry and retention wait"
+            "the machine's clock says {machine}, {hours} hours ahead of {trusted}, the time of the last change and the time that passed since: changes are dated with the latter, and purge, expiry and retention wait"
         )
     }
 }

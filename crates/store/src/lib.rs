@@ -63,7 +63,7 @@ pub trait Store: Send + Sync + 'static {
     /// Resolves each path from the root, as far as it exists.
     async fn resolve(&self, paths: &[Lfn]) -> Result<Vec<Resolution>>;
 
-    /// Finds files by their paths. Returns the result of [`Store::walk`] for each path that ends at
+    /// Finds files by their paths. Returns the result of [`Store::resolve`] for each path that ends at
     /// a file, without the parts that a look-up does not read. Other paths have none.
     async fn files(&self, paths: &[Lfn]) -> Result<Files> {
         Ok(self.resolve(paths).await?.into_iter().collect())

@@ -71,7 +71,7 @@ impl Yardstick {
         let Yardstick { path, end, thread, seconds } = self;
         // If nobody receives this, the thread has ended, and its result says why.
         let _ended_already = end.try_send(());
-        let latency = thread.join().map_err(|_| failed(&"its thread ended by a defect"))?;
+        let latency = thread.join().map_err(|_| failed(&"internal error: its thread ended"))?;
         let latency = latency.map_err(|error| failed(&error))?;
         std::fs::remove_file(&path).map_err(|error| failed(&error))?;
         let seconds = std::mem::take(&mut *seconds.lock());

@@ -58,8 +58,8 @@ impl Catalogue {
             Err(error) => return ids.iter().map(|_| Err(error.clone())).collect(),
         };
         let mut answers = Vec::with_capacity(files.len());
-        for (((id, ask), file), settled) in ids.into_iter().zip(asks).zip(files).zip(together) {
-            answers.push(match settled {
+        for (((id, ask), file), result) in ids.into_iter().zip(asks).zip(files).zip(together) {
+            answers.push(match result {
                 Some(answer) => answer,
                 None => {
                     let operation = Operation::Register { files: vec![file], parents, existing };
@@ -80,20 +80,20 @@ impl Catalogue {
         files: &[NewFile],
         existing: Existing,
     ) -> Vec<Option<Result<Answer>>> {
-        let mut settled: Vec<Option<Result<Answer>>> = files.iter().map(|_| None).collect();
+        let mut results: Vec<Option<Result<Answer>>> = files.iter().map(|_| None).collect();
         let ways = Mutex::default();
         let names = self.names();
         let call = Call { caller, files, parents: false, existing, names, cache: None, ways: Some(&ways) };
-        let Some(first) = ids.first() else { return settled };
+        let Some(first) = ids.first() else { return results };
         // These ids stay unused, because no directory is made and nothing merged.
         let unused = PartIds { create: *first, merge: *first, parents: *first };
         let now = self.clock.trusted();
-        for (id, settled) in ids.iter().zip(&mut settled) {
-            *settled = check_id(*id, now).err().map(Err);
+        for (id, result) in ids.iter().zip(&mut results) {
+            *result = check_id(*id, now).err().map(Err);
         }
-        let part: Vec<usize> = (0..files.len()).filter(|place| settled[*place].is_none()).collect();
+        let part: Vec<usize> = (0..files.len()).filter(|place| results[*place].is_none()).collect();
         // If the plan as a whole fails, each file gets its reason from the ordinary path.
-        let Ok(plans) = self.plan(&call, &unused, &part).await else { return settled };
+        let Ok(plans) = self.plan(&call, &unused, &part).await else { return results };
         let (mut places, mut requests) = (Vec::with_capacity(files.len()), Vec::with_capacity(files.len()));
         for (place, plan) in part.into_iter().zip(plans) {
             if let Plan::Create(new) = plan {
@@ -117,12 +117,12 @@ impl Catalogue {
                 // The ordinary path reports what is wrong.
                 Ok(_) => continue,
                 Err(error) => {
-                    settled[place] = Some(Err(error.into()));
+                    results[place] = Some(Err(error.into()));
                     continue;
                 }
             };
-            settled[place] = Some(Ok(Answer::Registered(vec![registered])));
+            results[place] = Some(Ok(Answer::Registered(vec![registered])));
         }
-        settled
+        results
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn same(
         (true, true, Some(guid)) => Ok(Registered::Unchanged(guid)),
         (true, _, _) => Err(Error::new(
             ErrorKind::Exists,
-            format!("{} exists and lacks something of what is given", file.lfn),
+            format!("{} exists and lacks some of the given fields", file.lfn),
         )),
         _ => Err(Error::new(
             ErrorKind::Exists,

@@ -42,7 +42,7 @@ const ROUNDS_MAX: usize = 16;
 
 /// The result of a file in one round.
 enum FileResult {
-    Settled(Result<Registered>),
+    Final(Result<Registered>),
     /// The file changed while it was compared.
     Again,
 }
@@ -89,19 +89,19 @@ impl Catalogue {
             round += 1;
             let found = self.register_round(call, ids, part).await?;
             if round >= ROUNDS_MAX || !found.iter().any(|found| matches!(found, FileResult::Again)) {
-                let settle = |(index, found): (&usize, FileResult)| match found {
-                    FileResult::Settled(answer) => answer,
+                let result = |(index, found): (&usize, FileResult)| match found {
+                    FileResult::Final(answer) => answer,
                     FileResult::Again => Err(Error::new(
                         ErrorKind::Conflict,
                         format!("{} kept changing while it was registered", call.files[*index].lfn),
                     )),
                 };
-                return Ok(part.iter().zip(found).map(settle).collect());
+                return Ok(part.iter().zip(found).map(result).collect());
             }
         }
     }
 
-    /// Attempts a part once. Sends files settled in an earlier round again; the store returns their
+    /// Attempts a part once. Sends files with a result of an earlier round again; the store returns their
     /// first outcome.
     async fn register_round(
         &self,
@@ -148,7 +148,7 @@ impl Catalogue {
                 (Outcome::Refused(refusal), None) => Err(self.not_created(call.caller, file, refusal).await),
                 (_, None) => Err(Error::new(ErrorKind::Internal, "a file was created without a GUID")),
             };
-            found.push(FileResult::Settled(answer));
+            found.push(FileResult::Final(answer));
         }
         if !there.is_empty() {
             self.compare(call, ids, part, there, &mut found).await?;
@@ -294,7 +294,7 @@ impl Catalogue {
         Ok(archives)
     }
 
-    /// Settles the files that exist, or may exist.
+    /// Gives the files that exist, or may exist, their results.
     async fn compare(
         &self,
         call: &Call<'_>,
@@ -310,14 +310,14 @@ impl Catalogue {
         for ((place, closed), spot) in there.into_iter().zip(spots) {
             let file = &call.files[part[place]];
             found[place] = match (spot, closed) {
-                (Err(error), _) => FileResult::Settled(Err(error)),
-                (Ok(Spot::Vacant(_)), Some(error)) => FileResult::Settled(Err(error)),
+                (Err(error), _) => FileResult::Final(Err(error)),
+                (Ok(Spot::Vacant(_)), Some(error)) => FileResult::Final(Err(error)),
                 // The file was removed between the two reads.
                 (Ok(Spot::Vacant(_)), None) => FileResult::Again,
                 (Ok(Spot::Taken(resolved)), _) if !call.caller.has_entry(&resolved.entry, READ) => {
                     // A difference would reveal the file's contents.
                     let message = format!("{} exists, and you may not read it (no r)", file.lfn);
-                    FileResult::Settled(Err(Error::new(ErrorKind::Exists, message)))
+                    FileResult::Final(Err(Error::new(ErrorKind::Exists, message)))
                 }
                 (Ok(Spot::Taken(resolved)), _) => {
                     let archive = archives.get(&place).and_then(|archive| archive.as_ref().ok()).copied();
@@ -326,7 +326,7 @@ impl Catalogue {
                             merge.add(call, place, file, archive, *resolved);
                             continue;
                         }
-                        _ => FileResult::Settled(same(call, file, archive, &resolved.entry)),
+                        _ => FileResult::Final(same(call, file, archive, &resolved.entry)),
                     }
                 }
             };
@@ -340,17 +340,17 @@ impl Catalogue {
             let Some(slot) = slot else { continue };
             found[place] = match (outcome, slot) {
                 (Outcome::Applied { id: Some(EntryId::Object(guid)), .. }, _) => {
-                    FileResult::Settled(Ok(Registered::Merged(guid)))
+                    FileResult::Final(Ok(Registered::Merged(guid)))
                 }
-                (_, MergePlace::Refused(error)) => FileResult::Settled(Err(error)),
+                (_, MergePlace::Refused(error)) => FileResult::Final(Err(error)),
                 (_, MergePlace::Later)
                 | (Outcome::Refused(Refusal::Stale | Refusal::NotFound | Refusal::ParentGone), _) => {
                     FileResult::Again
                 }
                 (Outcome::Refused(refusal), MergePlace::Sent(_)) => {
-                    FileResult::Settled(Err(refused(&call.files[part[place]].lfn, refusal)))
+                    FileResult::Final(Err(refused(&call.files[part[place]].lfn, refusal)))
                 }
-                (_, MergePlace::Sent(guid)) => FileResult::Settled(Ok(Registered::Unchanged(guid))),
+                (_, MergePlace::Sent(guid)) => FileResult::Final(Ok(Registered::Unchanged(guid))),
             };
         }
         Ok(())

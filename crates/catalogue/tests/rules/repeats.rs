@@ -191,7 +191,7 @@ async fn ids_are_taken_up_to_their_age_and_the_clocks_difference() {
         (OPERATION_AHEAD_MAX_MS as i64, None),
         (OPERATION_AHEAD_MAX_MS as i64 + 1, Some((ErrorKind::Invalid, "server's time"))),
         (-(OPERATION_AGE_MAX_MS as i64), None),
-        (-(OPERATION_AGE_MAX_MS as i64) - 1, Some((ErrorKind::Unknown, "too old to be known"))),
+        (-(OPERATION_AGE_MAX_MS as i64) - 1, Some((ErrorKind::Unknown, "too old"))),
     ] {
         let made = f.clock.now().0.checked_add_signed(ahead).unwrap();
         let check = |answer: Result<Answer>, path: String| {

@@ -5,15 +5,17 @@ use clap::Args;
 /// `exacat cp`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-One side is a local file, written file:PATH, the other an LFN. The bytes are
-moved by xrdcp, the client of XRootD, which has to be on this machine (Debian:
-xrootd-client); the server has to speak root:// (exacat serve --xrootd). What
-is copied to here is complete and of the right checksum before it has its name;
-if a replica cannot be read or is wrong, the next is. What is copied to an LFN
-is there when the storage element has told the right size and checksum.
+One side is a local file, written file:PATH, and the other an LFN. xrdcp, the
+client of XRootD, moves the bytes. It must be on this machine (Debian:
+xrootd-client), and the server must speak root:// (exacat serve --xrootd).
 
-Behind @ stands where replicas are wanted: storage elements, LABEL:COUNT of a
-quality of service, !SE for one that is not.
+A file copied to this machine gets its name once it is complete and its
+checksum is right. If a replica cannot be read or is wrong, the command takes
+the next one. A file copied to an LFN appears once the storage element has
+confirmed size and checksum.
+
+Write the wanted replicas behind @: storage elements, LABEL:COUNT of a quality
+of service, !SE to exclude one.
 
 Examples:
   exacat cp /demo/x.root file:x.root

@@ -88,16 +88,16 @@ pub(crate) struct ListingArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Listings are TSV, CSV or JSON lines, plain or compressed with gzip or zstd. Bad
-rows do not stop the others: they are counted, and with --rejects written to a
-file with line and reason. A second run of the same import changes nothing and
-says so. An interrupted one goes on where it stopped (what is done is noted
-beside the listing, or where --state says). Exit status 18 if rows were
+rows do not stop the others: the import counts them, and with --rejects writes
+them to a file with line and reason. A second run of the same import changes
+nothing and says so. An interrupted import resumes where it stopped. Its state
+is in a file beside the listing, or at --state. Exit status 18 if rows were
 rejected.
 
 With --offline the listing goes into a data directory on this machine whose
-server is stopped, with the same checks and to the same end, for less work; it
-may be larger than memory. Interrupted, it begins with the first row again, and
-finds what is there already.
+server is stopped. The checks and the result are the same, for less work, and
+the listing may be larger than memory. An interrupted import begins with the
+first row again, and finds the existing entries.
 
 Examples:
   exacat import files.tsv.zst --columns lfn,size,checksum,pfn --se DEMO::FZK::SE
@@ -179,15 +179,14 @@ impl CatalogueSource {
 /// `exacat export`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-An export has everything about every entry, storage elements and accounts
-included, and can be imported again. With --columns it is a plain listing of
-what was asked for; without the column kind directories end with a slash. A
-file appears under its name when it is whole; a device or a FIFO is written as
-it is.
+An export has everything about every entry, with storage elements and accounts,
+and can be imported again. With --columns it is a plain listing of the named
+columns; without the column kind, directories end with a slash. A file gets its
+name when it is whole. A device or a FIFO is written directly.
 
-On the machine of the data directory --snapshot and --offline read it there,
-which is several times as fast and takes nothing from a server; a snapshot is
-of one moment, however long the export takes.
+--snapshot and --offline read the data directory on its machine. That is
+several times as fast and costs a server nothing. A snapshot is of one moment,
+however long the export takes.
 
 Examples:
   exacat export / -o saved.tsv.zst
@@ -230,11 +229,11 @@ pub(crate) struct ExportArgs {
 /// `exacat digest`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Two catalogues have the same below a directory exactly if their digests of it
-are the same, wherever it stands. A digest is of all that an export holds.
-Digests of a catalogue that changes meanwhile are of no one state: digest a
-snapshot (--snapshot NAME on the machine of the data directory, or exacat serve
---snapshot NAME) where that matters.
+Digests of a directory are equal exactly if two catalogues have the same below
+it. Its path does not count, and everything that an export has does. Digests of
+a changing catalogue are of no single state. Digest a snapshot where that
+matters: --snapshot NAME on the machine of the data directory, or exacat serve
+--snapshot NAME.
 
 Examples:
   exacat digest                             # of everything

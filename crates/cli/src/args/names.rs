@@ -145,9 +145,8 @@ pub(crate) struct Conditions {
 /// `exacat find`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Entries come depth first, each directory before what is in it. A pattern
-without --regex is a shell pattern that the whole name must match: * ? [a-z]
-{a,b}.
+Entries come depth first, each directory before its children. A pattern without
+--regex is a shell pattern that the whole name must match: * ? [a-z] {a,b}.
 
 Examples:
   exacat find /demo 'AOD*.root' --size +1G
@@ -180,9 +179,8 @@ pub(crate) struct FindArgs {
 #[command(
     disable_help_flag = true,
     after_help = "\
-Shows logical bytes, files and the LFN. Both numbers are counters, kept exact at
-every change, not a scan: they come at once whatever is below. Only --by-se
-reads the files.
+Shows logical bytes, files and the LFN. Both numbers are counters that every
+change keeps exact, so the answer takes no scan. Only --by-se reads the files.
 
 Examples:
   exacat du -h /demo
@@ -224,8 +222,8 @@ pub(crate) struct DuArgs {
 /// `exacat log`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Shows the history of what stands at the name now, through all its moves, oldest
-first; of a name that is gone, that of what stood there last.
+Shows the history of the entry at the name, through all its moves, oldest
+first. For a name without an entry it shows the history of the last one there.
 
 Examples:
   exacat log /demo/data/2026

@@ -104,8 +104,8 @@ Examples:
     },
     /// Report that physical copies were deleted
     #[command(after_help = "\
-What was said before is passed over, so a run that was interrupted can be run
-again.
+Deletions that were reported before are skipped, so an interrupted run can be
+repeated.
 
 Examples:
   exacat -q se deletions DEMO::CERN::EOS | cut -d ' ' -f 1 |
@@ -130,7 +130,7 @@ Examples:
 pub(crate) enum QuotaCommand {
     /// Set limits; others stay unchanged
     #[command(after_help = "\
-What is in the trash counts until it is purged.
+Entries in the trash count until they are purged.
 
 Examples:
   exacat quota set aleksy --files 1M --bytes 100T
@@ -260,7 +260,8 @@ Examples:
 pub(crate) enum TokenCommand {
     /// Issue a token; its secret is shown once and kept nowhere
     #[command(after_help = "\
-The secret alone is on standard output, what it is for on standard error.
+Only the secret is on standard output; its user, scope and expiry are on
+standard error.
 
 Examples:
   exacat token issue --lifetime 30d --scope /demo > my.token

@@ -97,9 +97,8 @@ impl ClusterArgs {
 pub(crate) enum SchemaCommand {
     /// Make the tables of a catalogue on a cluster, with an empty catalogue in them
     #[command(after_help = "\
-REPLICATION is what CQL takes, with the names of the cluster's datacenters;
-three copies are right for nearly everyone. An attempt that was cut off can be
-made again.
+REPLICATION is a map of CQL with the names of the cluster's datacenters. Three
+copies are right for nearly everyone. Repeat an attempt that was cut off.
 
 Examples:
   exacat schema create cassandra://db1,db2,db3/exacat \\
@@ -178,12 +177,12 @@ impl std::str::FromStr for PlaceArg {
 /// `exacat copy`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Everything comes along as it was: numbers, revisions, times, history, trash,
-reservations, deletion queues, accounts, tokens. For that the history must be kept
-from the first change on. The servers of both catalogues are stopped first. The
-other catalogue is new (for a cluster: exacat schema create), or one that a
-copy from here was begun into: then it goes on where that ended. At the end
-both are read and compared: the tree by its digest, the rest item by item.
+The copy has everything: numbers, revisions, times, history, trash,
+reservations, deletion queues, accounts, tokens. The history must be complete
+from the first change on. Stop the servers of both catalogues first. The other
+catalogue is new (for a cluster: exacat schema create), or has an interrupted
+copy from here, which then resumes. At the end the command reads both and
+compares them: the tree by its digest, the rest item by item.
 
 Examples:
   exacat copy --from embedded:$HOME/.local/share/exacat --to embedded:copied
@@ -218,11 +217,11 @@ pub(crate) enum LogFormat {
 /// `exacat serve`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The data directory holds everything: the catalogue, a certificate made at the
+The data directory has everything: the catalogue, a certificate made at the
 first start, the admin's token (admin.token, readable by its owner only) and
-the socket for clients on this machine (exacat.sock). Where it listens stands
-in server.json there, and is printed when it is ready. SIGINT or SIGTERM ends
-it: requests in flight are finished first.
+the socket for clients on this machine (exacat.sock). The server writes its
+addresses to server.json there, and prints them when it is ready. SIGINT or
+SIGTERM ends it, after the requests in flight.
 
 Examples:
   exacat serve
@@ -553,12 +552,12 @@ pub(crate) struct ReferenceArgs {
 /// `exacat bench`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Starts a server of its own on a temporary data directory, loads it over the
-network, then does the same in this process without network. Load generator and
-server share the machine; CPU time is that of both. Ends what it started and
-removes what it wrote. Of the engine: fills it, looks up, lists, takes a
-snapshot, opens it again, and serves it; beside the fill it says what the disk
-itself takes to overwrite 4 KiB.
+Starts a server on a temporary data directory, loads it over the network, then
+does the same in this process without network. Load generator and server share
+the machine; CPU time is that of both. The command ends the server and removes
+its files. With --engine it fills the engine, looks up, lists, takes a
+snapshot, reopens it, and serves it. It also shows the time that the disk takes
+to overwrite 4 KiB.
 
 Examples:
   exacat bench --entries 2k --in-process

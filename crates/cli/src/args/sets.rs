@@ -10,8 +10,8 @@ pub(crate) enum TagCommand {
     /// Set tags of entries
     #[command(after_help = "\
 A value is a whole number, a number, true or false, a time (RFC 3339) or text,
-as it looks; int:, real:, bool:, time: or text: before it says the type. Tags
-of a directory hold for all that is below it.
+by its form; int:, real:, bool:, time: or text: in front sets the type. Tags of
+a directory hold for everything below it.
 
 Examples:
   exacat tag set /demo/data/2026 beam=Pb-Pb checked=true
@@ -118,8 +118,8 @@ Examples:
     },
     /// List the members
     #[command(after_help = "\
-A member that was purged, is in the trash or may not be seen by you is shown by
-its GUID.
+Members that are purged, in the trash or hidden from you are shown by their
+GUID.
 
 Examples:
   exacat collection ls /demo/collections/LHC26a/000560123_pass1_AOD
@@ -166,8 +166,8 @@ Examples:
 pub(crate) enum TrashCommand {
     /// List your items in the trash; all items as an operator
     #[command(after_help = "\
-Shows the item's id (its revision and the timeline), when and by whom it was
-removed, what it counts, and the LFN it had.
+Shows the item's id (its revision and the timeline), the time and user of the
+removal, its usage, and its former LFN.
 
 Examples:
   exacat trash ls

@@ -9,9 +9,9 @@ use clap::{Args, Subcommand};
 pub(crate) enum SnapshotCommand {
     /// Snapshot the catalogue under a name
     #[command(after_help = "\
-Takes a moment, whatever the catalogue holds: nothing is copied. The snapshot
-takes space as the catalogue moves on. It is on the same disk: 'exacat backup'
-makes copies elsewhere. Takes the role admin, as all of these.
+Takes a moment, whatever the size of the catalogue: nothing is copied. The
+snapshot takes space as the catalogue changes. It is on the same disk: 'exacat
+backup' makes copies elsewhere. All commands of snapshots need the role admin.
 
 Examples:
   exacat snapshot create before-upgrade
@@ -23,7 +23,7 @@ Examples:
     },
     /// List snapshots
     #[command(after_help = "\
-OWN is what nothing else has: the bytes that dropping the snapshot frees.
+OWN is the number of bytes that dropping the snapshot frees.
 
 Examples:
   exacat snapshot ls
@@ -37,8 +37,8 @@ Examples:
     /// Compare the catalogue, or another snapshot, with a snapshot
     #[command(after_help = "\
 Each line is an entry that was created, changed, moved or removed. A directory
-that was removed, restored or moved stands for all that is below it. What the
-two have in common is not read.
+that was removed, restored or moved stands for everything below it. The command
+does not read the common parts of the two.
 
 Examples:
   exacat snapshot diff before-upgrade
@@ -52,7 +52,7 @@ Examples:
     },
     /// Drop snapshots
     #[command(after_help = "\
-Frees what nothing else has. Clones made of it stay.
+Frees the bytes that nothing else links. Clones of the snapshot stay.
 
 Examples:
   exacat snapshot create tuesday && exacat snapshot drop tuesday")]
@@ -63,9 +63,9 @@ Examples:
     },
     /// Read and check snapshots completely
     #[command(after_help = "\
-Every page and every record is read, every counter and index recomputed, and
-the digest compared with that of the moment it was taken. Exit status 25
-(corrupt) if something is wrong.
+Reads every page and every record, recomputes every counter and index, and
+compares the digest with the one of the snapshot. Exit status 25 (corrupt) if
+something is wrong.
 
 Examples:
   exacat snapshot verify before-upgrade
@@ -83,10 +83,10 @@ Examples:
 /// `exacat clone`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A catalogue of its own, on the files of the snapshot: made in a moment, and
-never in the way of the one it was made of. Its history begins about where the
-snapshot's runs end. The server may run. DIR becomes a data directory; it must
-be empty or not there, and on the same file system.
+Makes a catalogue of its own on the files of the snapshot, in a moment. It is
+independent of the first one. Its history begins about where the snapshot's
+runs end. The server may run. DIR becomes a data directory. It must be empty or
+missing, and on the same file system.
 
 Examples:
   exacat clone before-upgrade ~/exacat-test
@@ -137,10 +137,10 @@ pub(crate) struct RestoreArgs {
 /// `exacat backup`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The running server copies the catalogue as it is, with its history, to a
-directory on its machine: what is there from earlier backups is not copied
-again. Every file is read back and checked. Takes the role admin. Interrupted,
-it can be begun again, and goes on where it was.
+The running server copies the catalogue with its history to a directory on its
+machine. It copies files of earlier backups there only once, and reads every
+file back to check it. Takes the role admin. Repeat an interrupted backup: it
+resumes.
 
 Examples:
   exacat backup ~/exacat-backup

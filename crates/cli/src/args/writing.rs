@@ -23,9 +23,9 @@ pub(crate) struct MkdirArgs {
 /// `exacat mv`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A directory moves with all that is below it in one atomic change, whatever its
-size. If TO is a directory, FROM moves into it. A name that is taken is never
-replaced.
+A directory moves with everything below it in one atomic change, whatever its
+size. If TO is a directory, FROM moves into it. The command never replaces an
+existing entry.
 
 Examples:
   exacat mv /demo/user/b/bruno/analysis_0000 /demo/user/b/bruno/first
@@ -41,8 +41,8 @@ pub(crate) struct MvArgs {
 /// `exacat rm`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-What is removed is in the trash, and can be restored until it is purged. A
-directory goes with all that is below it in one atomic change.
+Removed entries are in the trash, and can be restored until they are purged. A
+directory goes with everything below it in one atomic change.
 
 Examples:
   exacat rm -r --dry-run /demo/user/d       # shows what would go
@@ -171,8 +171,8 @@ pub(crate) struct TouchArgs {
 /// `exacat expire`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-From that time on the entry goes to the trash by itself; a directory with all
-that is below it.
+At that time the entry goes to the trash by itself, a directory with everything
+below it.
 
 Examples:
   exacat expire /demo/user/i 30d
@@ -209,8 +209,8 @@ objects with se, pfn, state) and member_of (ARCHIVE?NAME). Options given beside
 it apply to every file that does not say otherwise. For listings in other
 formats see 'exacat import'.
 
-A storage element alone stands for the PFN that follows from its prefix and the
-file's GUID.
+A storage element without a PFN means the PFN of its prefix and the file's
+GUID.
 
 Examples:
   exacat register /demo/x.root --size 1G --checksum adler32:067b54f3

@@ -208,7 +208,7 @@ pub(crate) async fn import(context: &mut Context, args: ImportArgs, global: &Glo
     for path in &args.files {
         let mut bar = Bar::new(global, "rows");
         let goes_on =
-            (options.state != StateAt::Nowhere).then_some("the same import goes on where this one stopped");
+            (options.state != StateAt::Nowhere).then_some("the same import resumes where this one stopped");
         let interrupted = OnInterrupt::maybe(goes_on);
         let imported =
             exacat_exchange::import(Arc::clone(&catalogue), path, &options, |progress| bar.show(progress))
@@ -262,7 +262,7 @@ async fn import_into(
         }
         let mut bar = Bar::new(global, "rows");
         let interrupted =
-            OnInterrupt::say("the same import begins with its first row, and finds what is there already");
+            OnInterrupt::say("the same import begins with its first row, and finds the existing entries");
         let (catalogue, bulk) = (Arc::clone(&local), Arc::clone(&local));
         let imported = exacat_exchange::import_in_bulk(catalogue, bulk, path, options, |progress| {
             bar.show(progress);

@@ -163,13 +163,13 @@ fn show_repaired(out: &mut Out, repaired: &Repaired) -> Result<(), Failure> {
         })?;
     } else {
         let would = repaired.losses_total > 0 && !repaired.done;
-        let (mend, lose) = if would { ("WOULD MEND", "WOULD LOSE") } else { ("MENDED", "LOST") };
+        let (repair, lose) = if would { ("WOULD REPAIR", "WOULD LOSE") } else { ("REPAIRED", "LOST") };
         for problem in &repaired.problems {
             let line = format!("WRONG {}", out.name(problem));
             out.line(line)?;
         }
         for how in &repaired.repairs {
-            let line = format!("{mend} {}", out.name(how));
+            let line = format!("{repair} {}", out.name(how));
             out.line(line)?;
         }
         for loss in &repaired.losses {
@@ -182,8 +182,8 @@ fn show_repaired(out: &mut Out, repaired: &Repaired) -> Result<(), Failure> {
         }
     }
     if repaired.losses_total > 0 && !repaired.done {
-        let message = "what is listed would be lost, so nothing was changed: give a backup that has it with --from DIR, \
-                       or accept the loss with --accept-loss";
+        let message = "the listed losses are not accepted, so nothing was changed: give a backup that has the data with --from DIR, \
+                       or accept them with --accept-loss";
         return Err(Error::new(ErrorKind::Corrupt, message).into());
     }
     if out.style.json || out.style.quiet {
@@ -192,13 +192,13 @@ fn show_repaired(out: &mut Out, repaired: &Repaired) -> Result<(), Failure> {
     let (entries, revision) = (plural(repaired.entries, "entry"), repaired.revision.0);
     match replaced_copy {
         None => out.line(format!("nothing is wrong: {entries} at revision {revision}")),
-        Some(aside) => {
+        Some(replaced) => {
             out.line(format!(
                 "repaired: {entries} at revision {revision}, history from {} on",
                 repaired.oldest.0
             ))?;
-            let aside = out.name(&aside).to_string();
-            out.line(format!("what was there before is in {aside}"))
+            let replaced = out.name(&replaced).to_string();
+            out.line(format!("the replaced copy is in {replaced}"))
         }
     }
 }

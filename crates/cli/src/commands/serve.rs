@@ -48,7 +48,7 @@ pub(crate) async fn serve(args: ServeArgs, connection: &Connection, style: Style
         ended = &mut ended => return finish(ended),
         name = signals.next() => {
             if !style.quiet {
-                say(&format!("exacat: {name}: finishing what is in flight; once more ends it at once"));
+                say(&format!("exacat: {name}: finishing requests in flight; a second signal ends the server at once"));
             }
             stop.shutdown();
         }

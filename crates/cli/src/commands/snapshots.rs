@@ -445,8 +445,8 @@ fn show_restored(out: &mut Out, restored: &Restored) -> Result<(), Failure> {
     }
     let entries = plural(restored.entries, "entry");
     out.line(format!("restored: revision {}, of {}, {entries}", restored.revision.0, restored.time))?;
-    if let Some(aside) = &restored.replaced_copy {
-        out.line(format!("what was there is in {}: remove it when it is not needed", aside.display()))?;
+    if let Some(replaced) = &restored.replaced_copy {
+        out.line(format!("the replaced copy is in {}: remove it when it is not needed", replaced.display()))?;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::exporting::rich;
-use crate::support::{Desk, Direct, lfn, se_name};
+use crate::support::{Direct, Fixture, lfn, se_name};
 use exacat_exchange::digest::{Comparison, Difference, DigestReport, Subtree, compare, digest, file};
 use exacat_exchange::export::{ExportOptions, export_file};
 use exacat_model::operation::{Attribute, Existing, NewFile, NewReplica, ReplicaEdit};
@@ -46,16 +46,16 @@ async fn a_copy_has_the_same_digest() {
     let catalogue = rich().await;
     let (report, all) = digests(&catalogue, "/").await;
     assert_eq!((report.members, report.root.lfn.as_str()), (6, "/"));
-    let desk = Desk::new("none", "");
-    let saved = desk.path("saved.tsv");
+    let fixture = Fixture::new("none", "");
+    let saved = fixture.path("saved.tsv");
     let exported = export_file(&*catalogue, &saved, &ExportOptions::default(), |_| {}).await.unwrap();
     assert_eq!(report.root.entries, exported.entries);
     let copy = Direct::new().await;
     // Here other storage elements and users came first.
     copy.se("Z", "root://z").await;
     copy.user("zoe").await;
-    let desk = Desk { listing: saved, ..desk };
-    let imported = desk.import(&copy, &desk.options(|options| options.restore = true)).await;
+    let fixture = Fixture { listing: saved, ..fixture };
+    let imported = fixture.import(&copy, &fixture.options(|options| options.restore = true)).await;
     assert_eq!(imported.rejected, 0);
     let (of_copy, all_of_copy) = digests(&copy, "/").await;
     assert_eq!(named(&compared(&all, &all_of_copy)), [""; 0]);

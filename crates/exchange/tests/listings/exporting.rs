@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::support::{Desk, Direct, assert_same_lines, lfn, se_name};
+use crate::support::{Direct, Fixture, assert_same_lines, lfn, se_name};
 use exacat_exchange::ImportOptions;
 use exacat_exchange::columns::Columns;
 use exacat_exchange::export::{ExportOptions, export_file};
@@ -153,41 +153,41 @@ async fn an_export_gives_everything_back_in_every_format() {
     for format in Format::ALL {
         for compression in Compression::ALL {
             let options = ExportOptions { format, compression, ..ExportOptions::default() };
-            let desk = Desk::new("none", "").into_file(&format!("export.{}", format.name()));
-            let report = export_file(&*catalogue, &desk.listing, &options, |_| {}).await.unwrap();
+            let fixture = Fixture::new("none", "").into_file(&format!("export.{}", format.name()));
+            let report = export_file(&*catalogue, &fixture.listing, &options, |_| {}).await.unwrap();
             assert_eq!(report.members, 6);
 
             let copy = Direct::new().await;
-            let restore = desk.options(|options| {
+            let restore = fixture.options(|options| {
                 options.restore = true;
                 options.batch_rows = 7;
             });
-            let imported = desk.import(&copy, &restore).await;
+            let imported = fixture.import(&copy, &restore).await;
             assert_eq!(imported.rejected + imported.partial, 0, "{format:?}: {:?}", imported.rejects_shown);
             assert_eq!(imported.rows, report.entries + report.members);
             assert_same_lines(&copy.dump().await, &catalogue.dump().await, &(format, compression));
             copy.check().await;
 
-            let verified = desk.verify(&copy, &restore).await;
+            let verified = fixture.verify(&copy, &restore).await;
             assert!(verified.holds() && verified.same == imported.rows, "{format:?}: {:?}", verified.shown);
-            let again = desk.import(&copy, &restore).await;
+            let again = fixture.import(&copy, &restore).await;
             assert!(again.changed_nothing(), "{format:?}: {again:?}");
         }
     }
 }
 
-impl Desk {
-    fn into_file(self, name: &str) -> Desk {
+impl Fixture {
+    fn into_file(self, name: &str) -> Fixture {
         let listing = self.path(name);
-        Desk { listing, ..self }
+        Fixture { listing, ..self }
     }
 }
 
 #[tokio::test]
 async fn an_export_is_in_the_order_of_find_and_of_what_is_asked_for() {
     let catalogue = Direct::new().await;
-    let desk = Desk::new("listing", "/b/1\n/a/z\n/a/b/c\n/a.x\n/a b\n");
-    desk.import(&catalogue, &ImportOptions::default()).await;
+    let fixture = Fixture::new("listing", "/b/1\n/a/z\n/a/b/c\n/a.x\n/a b\n");
+    fixture.import(&catalogue, &ImportOptions::default()).await;
     let plain = ExportOptions {
         full: false,
         header: false,
@@ -207,11 +207,11 @@ async fn an_export_is_in_the_order_of_find_and_of_what_is_asked_for() {
     assert_eq!(catalogue.export(&files).await.0, "lfn\n/a/b/c\n/a/z\n");
     // A list of only names can be imported without columns.
     let copy = Direct::new().await;
-    let desk = Desk::new(
+    let fixture = Fixture::new(
         "names",
         catalogue.export(&ExportOptions { under: lfn("/"), header: false, ..files }).await.0,
     );
-    assert_eq!(desk.import(&copy, &ImportOptions::default()).await.counts.created, 5);
+    assert_eq!(fixture.import(&copy, &ImportOptions::default()).await.counts.created, 5);
     for bad in ["collection", "ignore"] {
         let options = ExportOptions { columns: Some(crate::support::columns_of(bad)), ..plain.clone() };
         let refused =
@@ -224,13 +224,13 @@ async fn an_export_is_in_the_order_of_find_and_of_what_is_asked_for() {
 async fn a_listing_comes_back_as_it_went_in() {
     let listing = "lfn\tsize\tchecksum\tpfn\n/eos/a/1\t5\tadler32:00000001\t=\n/eos/a/2\t\t\troot://eos.example:1094//eos/a/2\n/eos/b\t7\tsha1:fd7b1361307ab21b6cc2ca3434471fb6c21b56b6\t=\n";
     let catalogue = Direct::new().await;
-    let desk = Desk::new("listing.tsv", listing);
-    let options = desk.options(|options| {
+    let fixture = Fixture::new("listing.tsv", listing);
+    let options = fixture.options(|options| {
         options.listing.se = Some(se_name("EOS"));
         options.listing.se_auto = true;
         options.listing.pfn_same = Some("root://eos.example/".into());
     });
-    let report = desk.import(&catalogue, &options).await;
+    let report = fixture.import(&catalogue, &options).await;
     assert_eq!((report.counts.created, report.counts.ses_registered, report.rejected), (3, 1, 0));
     let back = ExportOptions {
         full: false,
@@ -244,8 +244,8 @@ async fn a_listing_comes_back_as_it_went_in() {
         .replace("sha1:fd7b", "sha1:0d7b")
         .replace("\t5\t", "\t6\t")
         .replace("/eos/a/2\t", "/eos/a/3\t");
-    let desk = Desk::new("listing.tsv", wrong);
-    let verified = desk.verify(&catalogue, &options).await;
+    let fixture = Fixture::new("listing.tsv", wrong);
+    let verified = fixture.verify(&catalogue, &options).await;
     let what: Vec<_> = verified.shown.iter().map(|difference| (difference.line, difference.what)).collect();
     assert_eq!(what, [(2, "size"), (3, "missing"), (4, "checksum")]);
     assert_eq!((verified.same, verified.different, verified.missing), (0, 2, 1));
@@ -256,14 +256,19 @@ async fn what_a_verification_finds_is_written_down() {
     let catalogue = Direct::with_ses(&["A", "B"]).await;
     let before = "kind\tlfn\tsize\treplicas\ttags\tmode\ttarget\nfile\t/f\t5\tA=root://a/1|B/lost\tx=1\t600\t\nlink\t/l\t\t\t\t\t/f\ncollection\t/c\t\t\t\t\t\n";
     let after = "kind\tlfn\tsize\treplicas\ttags\tmode\ttarget\tcollection\nfile\t/f\t\tA=root://a/2|B\tx=2;y=1\t644\t\t/c\nlink\t/l\t\t\t\t\t/g\t\ncollection\t/d\t\t\t\t\t\t\ndirectory\t/f\t\t\t\t\t\t\n";
-    Desk::new("before.tsv", before).import(&catalogue, &ImportOptions::default()).await;
-    let desk = Desk::new("after.tsv", after);
-    let differences = desk.path("differences.tsv");
+    Fixture::new("before.tsv", before).import(&catalogue, &ImportOptions::default()).await;
+    let fixture = Fixture::new("after.tsv", after);
+    let differences = fixture.path("differences.tsv");
     let options = exacat_exchange::ListingOptions::default();
-    let report =
-        exacat_exchange::verify(Arc::clone(&catalogue), &desk.listing, &options, Some(&differences), |_| {})
-            .await
-            .unwrap();
+    let report = exacat_exchange::verify(
+        Arc::clone(&catalogue),
+        &fixture.listing,
+        &options,
+        Some(&differences),
+        |_| {},
+    )
+    .await
+    .unwrap();
     assert_eq!((report.same, report.different, report.missing, report.rejected), (0, 2, 1, 1));
     assert_eq!(
         std::fs::read_to_string(differences).unwrap(),
@@ -317,10 +322,10 @@ async fn rows_written_are_the_rows_read() {
         assert!(items.iter().all(Result::is_ok), "{items:?}");
         let format = Format::ALL[round % 3];
         let options = ExportOptions { format, ..ExportOptions::default() };
-        let desk = Desk::new("rows", catalogue.export(&options).await.0);
+        let fixture = Fixture::new("rows", catalogue.export(&options).await.0);
         let copy = Direct::new().await;
-        let options = desk.options(|options| options.restore = true);
-        let report = desk.import(&copy, &options).await;
+        let options = fixture.options(|options| options.restore = true);
+        let report = fixture.import(&copy, &options).await;
         assert_eq!((report.counts.created, report.rejected), (count + 1, 0), "{:?}", report.rejects_shown);
         assert_same_lines(&copy.dump().await, &catalogue.dump().await, &(round, format));
     }
@@ -329,12 +334,12 @@ async fn rows_written_are_the_rows_read() {
 #[tokio::test]
 async fn an_export_that_fails_leaves_nothing_behind() {
     let catalogue = Direct::new().await;
-    let desk = Desk::new("listing", "/a\n");
-    desk.import(&catalogue, &ImportOptions::default()).await;
-    let target = desk.path("export.tsv");
+    let fixture = Fixture::new("listing", "/a\n");
+    fixture.import(&catalogue, &ImportOptions::default()).await;
+    let target = fixture.path("export.tsv");
     let options = ExportOptions { under: lfn("/nowhere"), ..ExportOptions::default() };
     assert!(export_file(&*catalogue, &target, &options, |_| {}).await.is_err());
-    assert!(!target.exists() && std::fs::read_dir(desk.directory.path()).unwrap().count() == 1);
+    assert!(!target.exists() && std::fs::read_dir(fixture.directory.path()).unwrap().count() == 1);
     struct Full;
     impl std::io::Write for Full {
         fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
@@ -351,17 +356,17 @@ async fn an_export_that_fails_leaves_nothing_behind() {
     let options = ExportOptions { full: false, header: false, ..ExportOptions::default() };
     let (text, _) = catalogue.export(&options).await;
     let copy = Direct::new().await;
-    let desk = Desk::new("plain", text);
+    let fixture = Fixture::new("plain", text);
     let named: Vec<String> =
         "kind,lfn,guid,size,checksum,owner,group,mode,mtime,expires,job,replicas,tags,target"
             .split(',')
             .map(str::to_owned)
             .collect();
-    let options = desk.options(|options| {
+    let options = fixture.options(|options| {
         options.listing.columns = Some(Columns::parse(&named.join(",")).unwrap());
         options.listing.escapes = Some(true);
     });
-    assert_eq!(desk.import(&copy, &options).await.counts.created, 1);
+    assert_eq!(fixture.import(&copy, &options).await.counts.created, 1);
     assert_same_lines(&copy.dump().await, &catalogue.dump().await, &"plain");
 }
 
@@ -371,7 +376,7 @@ async fn plain_export_comes_back_as_files_and_directories_and_says_what_it_leave
     let listing = "kind\tlfn\tsize\treplicas\ttarget\n\
         directory\t/empty\t\t\t\nfile\t/d/f\t5\tZ=root://z//f|A=root://a//f|\t\n\
         file\t/d/lost\t6\tA/lost=root://a//lost\t\nlink\t/link\t\t\t/d/f\ncollection\t/set\t\t\t\n";
-    Desk::new("in.tsv", listing).import(&catalogue, &ImportOptions::default()).await;
+    Fixture::new("in.tsv", listing).import(&catalogue, &ImportOptions::default()).await;
     let plain = |columns: &str| ExportOptions {
         full: false,
         columns: Some(crate::support::columns_of(columns)),
@@ -387,9 +392,9 @@ async fn plain_export_comes_back_as_files_and_directories_and_says_what_it_leave
         assert!(note.contains(part), "{note}");
     }
     let copy = Direct::with_ses(&["A"]).await;
-    let desk = Desk::new("out.tsv", &text);
-    let options = desk.options(|options| options.listing.se = Some(se_name("A")));
-    let imported = desk.import(&copy, &options).await;
+    let fixture = Fixture::new("out.tsv", &text);
+    let options = fixture.options(|options| options.listing.se = Some(se_name("A")));
+    let imported = fixture.import(&copy, &options).await;
     assert_eq!((imported.counts.created, imported.rejected), (4, 0), "{:?}", imported.rejects_shown);
     assert_eq!(copy.export(&plain("lfn,size,checksum,pfn")).await.0, text);
     assert_eq!(copy.stat("/empty").await.unwrap().entry.kind(), Kind::Directory);
@@ -409,14 +414,14 @@ async fn plain_export_comes_back_as_files_and_directories_and_says_what_it_leave
 async fn export_of_an_imported_export_is_the_same_whatever_order_ses_were_registered_in() {
     let catalogue = Direct::with_ses(&["Z", "M", "A"]).await;
     let listing = "lfn\treplicas\n/f\tZ|A=root://a//1|M/lost\n";
-    Desk::new("in.tsv", listing).import(&catalogue, &ImportOptions::default()).await;
+    Fixture::new("in.tsv", listing).import(&catalogue, &ImportOptions::default()).await;
     for format in Format::ALL {
         let options = ExportOptions { format, ..ExportOptions::default() };
         let (text, _) = catalogue.export(&options).await;
         let copy = Direct::new().await;
-        let desk = Desk::new(&format!("out.{}", format.name()), &text);
-        let restore = desk.options(|options| options.restore = true);
-        assert_eq!(desk.import(&copy, &restore).await.rejected, 0);
+        let fixture = Fixture::new(&format!("out.{}", format.name()), &text);
+        let restore = fixture.options(|options| options.restore = true);
+        assert_eq!(fixture.import(&copy, &restore).await.rejected, 0);
         assert_same_lines(&copy.export(&options).await.0, &text, &format);
     }
     assert!(catalogue.dump().await.contains("A=root://a//1|M/lost|Z"));

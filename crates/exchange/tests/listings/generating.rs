@@ -1,7 +1,7 @@
 //! Generated samples: complete, equal for equal seeds, equal by way of a listing, and unchanged by
 //! a second run.
 
-use crate::support::{Desk, Direct, assert_same_lines, lfn};
+use crate::support::{Direct, Fixture, assert_same_lines, lfn};
 use exacat_exchange::generate::{generate, generate_listing};
 use exacat_exchange::tree::TreeSettings;
 use exacat_model::{Answer, Operation};
@@ -31,12 +31,12 @@ async fn a_sample_is_made_once_and_the_listing_of_it_is_the_same() {
     let mut listing = Vec::new();
     let written = generate_listing(&settings(2500), &mut listing, |_| {}).unwrap();
     assert_eq!((written.entries, written.files, written.members), (2500, made.files, made.members));
-    let desk = Desk::new("sample.jsonl", &listing);
-    let options = desk.options(|options| options.restore = true);
-    let verified = desk.verify(&catalogue, &options).await;
+    let fixture = Fixture::new("sample.jsonl", &listing);
+    let options = fixture.options(|options| options.restore = true);
+    let verified = fixture.verify(&catalogue, &options).await;
     assert!(verified.holds() && verified.rejected == 0, "{verified:?}");
     let copy = Direct::new().await;
-    let report = desk.import(&copy, &options).await;
+    let report = fixture.import(&copy, &options).await;
     assert_eq!((report.rejected, report.partial), (0, 0), "{:?}", report.rejects_shown);
     assert_same_lines(&copy.dump_given().await, &catalogue.dump_given().await, &"by listing");
 }

@@ -1,6 +1,6 @@
 //! Imports: every format, option and reject reason, in tables, against a real catalogue.
 
-use crate::support::{Desk, Direct, lfn, se_name};
+use crate::support::{Direct, Fixture, lfn, se_name};
 use exacat_exchange::columns::Columns;
 use exacat_exchange::options::{Repeats, Rest, RowKind};
 use exacat_exchange::records::Format;
@@ -57,9 +57,9 @@ async fn every_format_and_compression_says_the_same() {
     ];
     for (name, content) in listings {
         let catalogue = Direct::new().await;
-        let desk = Desk::new(name, content);
-        let options = desk.options(|options| options.listing.se_auto = true);
-        let report = desk.import(&catalogue, &options).await;
+        let fixture = Fixture::new(name, content);
+        let options = fixture.options(|options| options.listing.se_auto = true);
+        let report = fixture.import(&catalogue, &options).await;
         assert_eq!((report.rows, report.counts.created, report.rejected), (2, 2, 0), "{name}");
         assert_eq!(report.counts.ses_registered, 1, "{name}");
         assert_eq!(
@@ -67,9 +67,9 @@ async fn every_format_and_compression_says_the_same() {
             [format!("/a/b c 12 {ADLER} h.example=root://h.example//x,y "), "/a/d    ".to_owned()],
             "{name}"
         );
-        let again = desk.import(&catalogue, &options).await;
+        let again = fixture.import(&catalogue, &options).await;
         assert!(again.changed_nothing() && again.counts.unchanged == 2, "{name}: {again:?}");
-        let verified = desk.verify(&catalogue, &options).await;
+        let verified = fixture.verify(&catalogue, &options).await;
         assert!(verified.holds() && verified.same == 2, "{name}: {verified:?}");
         catalogue.check().await;
     }
@@ -122,9 +122,9 @@ async fn each_bad_row_is_rejected_with_its_line_and_reason_and_the_rest_goes_in(
     ];
     let names: Vec<&str> = replicas.iter().map(String::as_str).collect();
     let catalogue = Direct::with_ses(&names).await;
-    let before = Desk::new("before", "/taken/file\n/taken/dir/x\n");
+    let before = Fixture::new("before", "/taken/file\n/taken/dir/x\n");
     before.import(&catalogue, &ImportOptions::default()).await;
-    let before = Desk::new("before", "lfn\tsize\n/taken/differs\t1\n");
+    let before = Fixture::new("before", "lfn\tsize\n/taken/differs\t1\n");
     before.import(&catalogue, &ImportOptions::default()).await;
 
     let mut text = b"lfn\tsize\tchecksum\tpfn\treplicas\ttags\n".to_vec();
@@ -136,11 +136,11 @@ async fn each_bad_row_is_rejected_with_its_line_and_reason_and_the_rest_goes_in(
     }
     text.extend_from_slice(b"/in/\xff\t1\t\t\t\t\n/in/last\t1\t\t\t\t");
     wanted.push(format!("{} bad-row", rows.len() + 2));
-    let desk = Desk::new("listing.tsv", text);
-    let options = desk.options(|_| {});
-    let report = desk.import(&catalogue, &options).await;
+    let fixture = Fixture::new("listing.tsv", text);
+    let options = fixture.options(|_| {});
+    let report = fixture.import(&catalogue, &options).await;
     // Rows that the catalogue refused are among those that were bad before, by line.
-    assert_eq!(desk.rejected(), wanted);
+    assert_eq!(fixture.rejected(), wanted);
     let went_in = |reasons: &str| reasons.is_empty() || reasons.starts_with("tag") || reasons == "se-twice";
     let good = rows.iter().filter(|(_, reasons)| went_in(reasons)).count() as u64 + 1;
     assert_eq!(report.counts.created, good);
@@ -148,13 +148,13 @@ async fn each_bad_row_is_rejected_with_its_line_and_reason_and_the_rest_goes_in(
     assert_eq!(report.rejects.iter().map(|(_, count)| count).sum::<u64>() as usize, wanted.len());
     catalogue.check().await;
 
-    let again = desk.import(&catalogue, &options).await;
+    let again = fixture.import(&catalogue, &options).await;
     assert!(again.changed_nothing());
     assert_eq!((again.counts.unchanged, again.rejected), (good, report.rejected));
-    assert_eq!(desk.rejected(), wanted);
+    assert_eq!(fixture.rejected(), wanted);
     // For a verification, rows that the catalogue refused are differences; rows that were never
     // sent are not.
-    let verified = desk.verify(&catalogue, &options).await;
+    let verified = fixture.verify(&catalogue, &options).await;
     assert_eq!((verified.same, verified.missing, verified.different), (good, 1, 2));
 }
 
@@ -181,17 +181,17 @@ async fn json_rows_are_rejected_by_reason_too() {
         ("{\"lfn\":\"/a/8\",\"checksum\":[1]}", "bad-row"),
     ];
     let text: String = rows.iter().map(|(row, _)| format!("{row}\n")).collect();
-    let desk = Desk::new("listing", text);
+    let fixture = Fixture::new("listing", text);
     let catalogue = Direct::with_ses(&["S1", "S2"]).await;
-    let options = desk.options(|options| options.listing.se_map.add_rule("S1=S1").unwrap());
-    desk.import(&catalogue, &options).await;
+    let options = fixture.options(|options| options.listing.se_map.add_rule("S1=S1").unwrap());
+    fixture.import(&catalogue, &options).await;
     let wanted: Vec<String> = rows
         .iter()
         .enumerate()
         .filter(|(_, (_, reason))| !reason.is_empty())
         .map(|(index, (_, reason))| format!("{} {reason}", index + 1))
         .collect();
-    assert_eq!(desk.rejected(), wanted);
+    assert_eq!(fixture.rejected(), wanted);
     assert_eq!(
         files(&catalogue).await,
         [
@@ -201,7 +201,7 @@ async fn json_rows_are_rejected_by_reason_too() {
             "/a/7  adler32:00000001|md5:d41d8cd98f00b204e9800998ecf8427e S1=root://S1/x\\\\|y ",
         ]
     );
-    assert!(desk.verify(&catalogue, &options).await.holds());
+    assert!(fixture.verify(&catalogue, &options).await.holds());
 }
 
 /// A listing, the options of its import, and the expected entries.
@@ -312,14 +312,14 @@ async fn columns_prefixes_and_se_rules_do_as_they_say() {
         ),
     ];
     for (text, change, wanted) in cases {
-        let desk = Desk::new("listing", text);
-        let options = desk.options(|options| change(options));
-        let report = desk.import(&catalogue, &options).await;
+        let fixture = Fixture::new("listing", text);
+        let options = fixture.options(|options| change(options));
+        let report = fixture.import(&catalogue, &options).await;
         assert_eq!(report.rejected, 0, "{text}: {report:?}");
-        let verified = desk.verify(&catalogue, &options).await;
+        let verified = fixture.verify(&catalogue, &options).await;
         assert!(verified.holds() && verified.rejected == 0, "{text}: {verified:?}");
         assert_eq!(files(&catalogue).await, wanted, "{text}");
-        let again = desk.import(&catalogue, &options).await;
+        let again = fixture.import(&catalogue, &options).await;
         assert!(again.changed_nothing(), "{text}: {again:?}");
         for top in ["/l", "/p", "/1", "/c", "/q", "/s", "/ds", "/t", "/o"] {
             if catalogue.stat(top).await.is_ok() {
@@ -341,22 +341,22 @@ async fn the_policy_for_what_is_there_counts() {
         [(Existing::Refuse, 2, 0, 0, 2), (Existing::Same, 2, 0, 0, 2), (Existing::Merge, 2, 0, 2, 0)]
     {
         let catalogue = Direct::with_ses(&["A", "B"]).await;
-        Desk::new("1", first).import(&catalogue, &ImportOptions::default()).await;
-        let desk = Desk::new("2", second);
-        let options = desk.options(|options| options.existing = existing);
-        let report = desk.import(&catalogue, &options).await;
+        Fixture::new("1", first).import(&catalogue, &ImportOptions::default()).await;
+        let fixture = Fixture::new("2", second);
+        let options = fixture.options(|options| options.existing = existing);
+        let report = fixture.import(&catalogue, &options).await;
         let counts = report.counts;
         assert_eq!(
             (counts.created, counts.unchanged, counts.merged, report.rejected),
             (created, unchanged, merged, rejected),
             "{existing:?}"
         );
-        assert!(desk.rejected().iter().all(|reject| reject.ends_with(" exists")));
-        let desk = Desk::new("3", contradicting);
-        let options = desk.options(|options| options.existing = existing);
-        let report = desk.import(&catalogue, &options).await;
+        assert!(fixture.rejected().iter().all(|reject| reject.ends_with(" exists")));
+        let fixture = Fixture::new("3", contradicting);
+        let options = fixture.options(|options| options.existing = existing);
+        let report = fixture.import(&catalogue, &options).await;
         if existing == Existing::Merge {
-            assert_eq!(desk.rejected(), ["2 exists"], "{report:?}");
+            assert_eq!(fixture.rejected(), ["2 exists"], "{report:?}");
             assert_eq!(report.counts.merged, 1);
         }
         catalogue.check().await;
@@ -373,20 +373,20 @@ async fn rows_of_one_name_merge_if_asked() {
     }
     text.push_str("1\tfile 0\t6\tX\tSE_0\t2\td\n");
     let catalogue = Direct::new().await;
-    let desk = Desk::new("transfers.tsv", text);
+    let fixture = Fixture::new("transfers.tsv", text);
     let mut options = Preset::named("dune-transfers").unwrap().options().unwrap();
-    options.rejects = Some(desk.rejects.clone());
-    let report = desk.import(&catalogue, &options).await;
+    options.rejects = Some(fixture.rejects.clone());
+    let report = fixture.import(&catalogue, &options).await;
     assert_eq!((report.counts.created, report.rejected, report.counts.ses_registered), (700, 1, 11));
     let pairs: std::collections::HashSet<_> = (0..3000).map(|row| (row % 700, row % 11)).collect();
     assert_eq!(report.counts.created + report.counts.merged, pairs.len() as u64);
     assert_eq!(report.counts.unchanged, 3000 - pairs.len() as u64);
-    assert_eq!(desk.rejected(), ["3002 exists"]);
+    assert_eq!(fixture.rejected(), ["3002 exists"]);
     let stat = catalogue.stat("/dune/file 0").await.unwrap();
     assert!(stat.entry.file().unwrap().replicas.iter().all(|replica| replica.location == Location::Derived));
-    let again = desk.import(&catalogue, &options).await;
+    let again = fixture.import(&catalogue, &options).await;
     assert!(again.changed_nothing() && again.counts.unchanged == 3000);
-    let verified = desk.verify(&catalogue, &options).await;
+    let verified = fixture.verify(&catalogue, &options).await;
     assert_eq!((verified.same, verified.different), (3000, 1));
     catalogue.check().await;
 }
@@ -396,44 +396,44 @@ async fn collections_are_made_of_a_column_and_of_records() {
     let files_text = "lfn\tsize\tdataset\n/f/1\t1\tcod:1\n/f/2\t2\tcod:1\n/f/3\t3\tcms:/P/C/T\n/f/4\t4\t\n";
     let records = "{\"id\":\"cod:1\",\"title\":\"One\",\"type\":{\"primary\":\"Dataset\"},\"n_files\":2,\"date\":[\"2010\"]}\n{\"id\":\"cod:9\",\"title\":\"Empty\"}\n";
     let catalogue = Direct::new().await;
-    let desk = Desk::new("files.tsv", files_text);
-    let options = desk.options(|options| {
+    let fixture = Fixture::new("files.tsv", files_text);
+    let options = fixture.options(|options| {
         options.listing.columns = Some(Columns::parse("dataset=collection").unwrap());
         options.listing.collection_prefix = Some(lfn("/collections"));
     });
-    let report = desk.import(&catalogue, &options).await;
+    let report = fixture.import(&catalogue, &options).await;
     let counts = report.counts;
     assert_eq!((counts.created, counts.members_added, counts.collections_made), (4, 3, 2));
-    let again = desk.import(&catalogue, &options).await;
+    let again = fixture.import(&catalogue, &options).await;
     assert!(again.changed_nothing() && again.counts.members_unchanged == 3, "{again:?}");
-    assert!(desk.verify(&catalogue, &options).await.holds());
+    assert!(fixture.verify(&catalogue, &options).await.holds());
 
-    let desk = Desk::new("records", records);
+    let fixture = Fixture::new("records", records);
     let mut options = Preset::named("odp-datasets").unwrap().options().unwrap();
     options.listing.prefix = Some(lfn("/collections"));
-    let report = desk.import(&catalogue, &options).await;
+    let report = fixture.import(&catalogue, &options).await;
     assert_eq!((report.counts.created, report.counts.merged, report.rejected), (1, 1, 0));
     let stat = catalogue.stat("/collections/cod:1").await.unwrap();
     assert_eq!(stat.entry.tag("type.primary"), Some(&TagValue::Text("Dataset".into())));
     assert_eq!(stat.entry.tag("n_files"), Some(&TagValue::Integer(2)));
     assert_eq!(stat.entry.tag("date"), Some(&TagValue::Text("2010".into())));
-    let again = desk.import(&catalogue, &options).await;
+    let again = fixture.import(&catalogue, &options).await;
     assert!(again.changed_nothing() && again.counts.unchanged == 2);
-    let verified = desk.verify(&catalogue, &options).await;
+    let verified = fixture.verify(&catalogue, &options).await;
     assert!(verified.holds() && verified.same == 2);
 
     // Rows with only memberships: of files that exist, and one that does not.
-    let desk = Desk::new("members.tsv", "lfn\tdataset\n/f/4\tcod:9\n/f/5\tcod:9\n/f/1\tcod:1\n");
-    let options = desk.options(|options| {
+    let fixture = Fixture::new("members.tsv", "lfn\tdataset\n/f/4\tcod:9\n/f/5\tcod:9\n/f/1\tcod:1\n");
+    let options = fixture.options(|options| {
         options.listing.kind = RowKind::Member;
         options.listing.columns = Some(Columns::parse("dataset=collection").unwrap());
         options.listing.collection_prefix = Some(lfn("/collections"));
         options.listing.repeats = Repeats::Reject;
     });
-    let report = desk.import(&catalogue, &options).await;
+    let report = fixture.import(&catalogue, &options).await;
     assert_eq!((report.counts.members_added, report.counts.members_unchanged, report.rejected), (1, 1, 1));
-    assert_eq!(desk.rejected(), ["3 not-member"]);
-    let verified = desk.verify(&catalogue, &options).await;
+    assert_eq!(fixture.rejected(), ["3 not-member"]);
+    let verified = fixture.verify(&catalogue, &options).await;
     assert_eq!((verified.same, verified.missing), (2, 1));
     catalogue.check().await;
 }
@@ -449,23 +449,24 @@ async fn what_cannot_be_understood_at_all_is_an_error_that_says_what_to_do() {
         ("#exacat {\"se\":{}}\nlfn\n", |_| {}, "version"),
         ("{\"lfn\":\"/a\"}\n", |o| o.listing.columns = Some(Columns::parse("lfn").unwrap()), "KEY=role"),
     ] {
-        let desk = Desk::new("listing", text);
-        let error = desk.try_import(&catalogue, &desk.options(change)).await.unwrap_err().to_string();
+        let fixture = Fixture::new("listing", text);
+        let error = fixture.try_import(&catalogue, &fixture.options(change)).await.unwrap_err().to_string();
         assert!(error.contains(says), "{text}: {error}");
     }
-    let desk = Desk::new("listing", "x");
-    let missing = Desk { listing: desk.path("nowhere"), ..desk };
+    let fixture = Fixture::new("listing", "x");
+    let missing = Fixture { listing: fixture.path("nowhere"), ..fixture };
     let error = missing.try_import(&catalogue, &missing.options(|_| {})).await.unwrap_err().to_string();
     assert!(error.contains("cannot open") && error.contains("nowhere"), "{error}");
-    let desk = Desk::new("listing", "/a\n");
+    let fixture = Fixture::new("listing", "/a\n");
     for rows in [0, exacat_exchange::limits::BATCH_ROWS_MAX + 1] {
-        let refused = desk.try_import(&catalogue, &desk.options(|options| options.batch_rows = rows)).await;
+        let refused =
+            fixture.try_import(&catalogue, &fixture.options(|options| options.batch_rows = rows)).await;
         assert!(refused.unwrap_err().to_string().contains("at once"));
     }
     // Compressed data that ends early is an error, not the end of the listing.
     let whole = zstd::encode_all("/a\n/b\n".as_bytes(), 1).unwrap();
-    let desk = Desk::new("cut.zst", &whole[..whole.len() - 3]);
-    assert!(desk.try_import(&catalogue, &desk.options(|_| {})).await.is_err());
+    let fixture = Fixture::new("cut.zst", &whole[..whole.len() - 3]);
+    assert!(fixture.try_import(&catalogue, &fixture.options(|_| {})).await.is_err());
 }
 
 #[tokio::test]
@@ -479,23 +480,23 @@ async fn row_with_two_pfns_on_one_se_goes_in_with_the_better_one_and_reports_the
         ("A|A=root://a//1", "A=root://a//1"),
     ];
     let rows = cases.iter().enumerate().map(|(row, (given, _))| format!("/f{row}\t{given}\n"));
-    let desk = Desk::new("listing.tsv", format!("lfn\treplicas\n{}", rows.collect::<String>()));
-    let options = desk.options(|_| {});
-    let report = desk.import(&catalogue, &options).await;
+    let fixture = Fixture::new("listing.tsv", format!("lfn\treplicas\n{}", rows.collect::<String>()));
+    let options = fixture.options(|_| {});
+    let report = fixture.import(&catalogue, &options).await;
     assert_eq!((report.counts.created, report.rejected, report.partial), (5, 0, 3));
-    assert_eq!(desk.rejected(), ["2 se-twice", "3 se-twice", "4 se-twice"]);
-    let rejects = std::fs::read_to_string(&desk.rejects).unwrap();
+    assert_eq!(fixture.rejected(), ["2 se-twice", "3 se-twice", "4 se-twice"]);
+    let rejects = std::fs::read_to_string(&fixture.rejects).unwrap();
     assert!(rejects.contains("kept on A: root://a//1; left out: root://a//2\t"), "{rejects}");
     assert!(rejects.contains("kept on A: root://a//3; left out:"), "{rejects}");
     let wanted: Vec<String> =
         cases.iter().enumerate().map(|(row, (_, kept))| format!("/f{row}   {kept} ")).collect();
     assert_eq!(files(&catalogue).await, wanted);
-    assert!(desk.import(&catalogue, &options).await.changed_nothing());
-    assert!(desk.verify(&catalogue, &options).await.holds());
+    assert!(fixture.import(&catalogue, &options).await.changed_nothing());
+    assert!(fixture.verify(&catalogue, &options).await.holds());
     // The most that a row can hold makes one report of bounded length.
     let many: String = (0..10_000).map(|pfn| format!("|A=root://a//{pfn}")).collect();
-    let desk = Desk::new("listing.tsv", format!("lfn\treplicas\n/many\t{}\n", &many[1..]));
-    let report = desk.import(&catalogue, &desk.options(|_| {})).await;
+    let fixture = Fixture::new("listing.tsv", format!("lfn\treplicas\n/many\t{}\n", &many[1..]));
+    let report = fixture.import(&catalogue, &fixture.options(|_| {})).await;
     assert_eq!((report.counts.created, report.partial), (1, 1));
     assert!(report.rejects_shown[0].detail.ends_with("and 9991 more"), "{}", report.rejects_shown[0].detail);
 }
@@ -504,9 +505,9 @@ async fn row_with_two_pfns_on_one_se_goes_in_with_the_better_one_and_reports_the
 async fn replica_on_an_se_of_unknown_place_is_told_last_and_without_a_pfn() {
     let catalogue = Direct::new().await;
     let listing = "lfn\treplicas\n/a\taaa|web=https://w.example/a\n/b\taaa|bbb\n";
-    let desk = Desk::new("listing.tsv", listing);
-    let options = desk.options(|options| options.listing.se_auto = true);
-    assert_eq!(desk.import(&catalogue, &options).await.counts.created, 2);
+    let fixture = Fixture::new("listing.tsv", listing);
+    let options = fixture.options(|options| options.listing.se_auto = true);
+    assert_eq!(fixture.import(&catalogue, &options).await.counts.created, 2);
     let whereis = async |path: &str| {
         let files = vec![exacat_model::FileRef::Lfn(lfn(path))];
         let answer = catalogue.ask(exacat_model::Operation::Whereis { files, site: None }).await;
@@ -533,15 +534,15 @@ async fn replica_on_an_se_of_unknown_place_is_told_last_and_without_a_pfn() {
 #[tokio::test]
 async fn unregistered_se_in_the_options_stops_an_import_before_its_first_row() {
     let catalogue = Direct::with_ses(&["VO::SITE::DISK"]).await;
-    let desk = Desk::new("listing", "/a\n/b\n");
+    let fixture = Fixture::new("listing", "/a\n/b\n");
     for change in [
         (|options: &mut ImportOptions| options.listing.se = Some(se_name("VO::SITE::DISC"))) as fn(&mut _),
         |options| options.listing.se_map.add_rule("host=VO::SITE::DISC").unwrap(),
     ] {
-        let options = desk.options(change);
-        let error = desk.try_import(&catalogue, &options).await.unwrap_err().to_string();
+        let options = fixture.options(change);
+        let error = fixture.try_import(&catalogue, &options).await.unwrap_err().to_string();
         assert!(error.contains("VO::SITE::DISC") && error.contains("is VO::SITE::DISK meant"), "{error}");
-        assert!(!desk.rejects.exists() && !desk.state().exists());
+        assert!(!fixture.rejects.exists() && !fixture.state().exists());
     }
     assert_eq!(files(&catalogue).await, Vec::<String>::new());
 }
@@ -553,13 +554,13 @@ async fn tags_above_the_limit_are_dropped_by_importance() {
     let row = serde_json::json!({
         "lfn": "/set", "title": "Title", "type": { "primary": "Dataset" }, "zebra": 1, "relations": relations,
     });
-    let desk = Desk::new("sets.jsonl", format!("{row}\n"));
-    let options = desk.options(|options| {
+    let fixture = Fixture::new("sets.jsonl", format!("{row}\n"));
+    let options = fixture.options(|options| {
         options.listing.kind = RowKind::Collection;
         options.listing.rest = Rest::Tags;
     });
     let catalogue = Direct::new().await;
-    let report = desk.import(&catalogue, &options).await;
+    let report = fixture.import(&catalogue, &options).await;
     assert_eq!((report.counts.created, report.partial), (1, 1));
     let tags = catalogue.stat("/set").await.unwrap().entry.tags;
     assert_eq!(tags.len(), exacat_model::limits::TAGS_PER_ENTRY_MAX);
@@ -568,7 +569,7 @@ async fn tags_above_the_limit_are_dropped_by_importance() {
     assert!(has("relations.61.type") && !has("relations.150.recid"));
     let detail = &report.rejects_shown[0].detail;
     assert!(detail.contains("relations.199.recid") && !detail.contains("title"), "{detail}");
-    assert!(desk.import(&catalogue, &options).await.changed_nothing());
+    assert!(fixture.import(&catalogue, &options).await.changed_nothing());
 }
 
 #[tokio::test]
@@ -585,10 +586,10 @@ async fn listing_in_a_form_that_is_not_read_is_refused_with_the_command_that_hel
         (big.clone(), ["UTF-16", "iconv"]),
         (zstd::encode_all(&utf16[..], 1).unwrap(), ["UTF-16", "iconv"]),
     ] {
-        let desk = Desk::new("a listing", content);
-        let options = desk.options(|_| {});
-        let error = desk.try_import(&catalogue, &options).await.unwrap_err().to_string();
+        let fixture = Fixture::new("a listing", content);
+        let options = fixture.options(|_| {});
+        let error = fixture.try_import(&catalogue, &options).await.unwrap_err().to_string();
         assert!(parts.iter().all(|part| error.contains(part)), "{error}");
-        assert!(!desk.state().exists());
+        assert!(!fixture.state().exists());
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::support::{Desk, Direct, Ticking, real_data};
+use crate::support::{Direct, Fixture, Ticking, real_data};
 use exacat_exchange::bulk::{Bulk, OneByOne};
 use exacat_exchange::local::Local;
 use exacat_exchange::options::Repeats;
@@ -43,9 +43,9 @@ impl OnDisk {
         OnDisk { directory, store, local }
     }
 
-    async fn import(&self, desk: &Desk, options: &ImportOptions) -> ImportReport {
+    async fn import(&self, fixture: &Fixture, options: &ImportOptions) -> ImportReport {
         let (catalogue, bulk) = (Arc::clone(&self.local), Arc::clone(&self.local));
-        import_in_bulk(catalogue, bulk, &desk.listing, options, |_| {}).await.unwrap()
+        import_in_bulk(catalogue, bulk, &fixture.listing, options, |_| {}).await.unwrap()
     }
 
     /// Reopens the store, so that everything is read from disk again.
@@ -139,8 +139,8 @@ async fn content(store: &dyn Store, guids_given: bool) -> BTreeMap<String, Strin
 }
 
 /// Returns rejects in the order of their lines; those of the second reading are last in the file.
-fn rejects(desk: &Desk) -> Vec<String> {
-    let text = std::fs::read_to_string(&desk.rejects).unwrap();
+fn rejects(fixture: &Fixture) -> Vec<String> {
+    let text = std::fs::read_to_string(&fixture.rejects).unwrap();
     let mut lines: Vec<(u64, String)> = text
         .lines()
         .skip(1)
@@ -189,17 +189,17 @@ async fn compare(
         prepare(&*online).await;
         prepare(&*on_disk.local).await;
         for listing in before {
-            let desk = Desk::new("before.tsv", listing);
-            desk.import(&online, &ImportOptions::default()).await;
-            import(Arc::clone(&on_disk.local), &desk.listing, &ImportOptions::default(), |_| {})
+            let fixture = Fixture::new("before.tsv", listing);
+            fixture.import(&online, &ImportOptions::default()).await;
+            import(Arc::clone(&on_disk.local), &fixture.listing, &ImportOptions::default(), |_| {})
                 .await
                 .unwrap();
         }
         let (mut on_disk, mut loaded) = (on_disk, 0);
         for round in 0..2 {
-            let (one, other) = (Desk::new(name, listing), Desk::new(name, listing));
-            let options = |desk: &Desk| {
-                desk.options(|options| {
+            let (one, other) = (Fixture::new(name, listing), Fixture::new(name, listing));
+            let options = |fixture: &Fixture| {
+                fixture.options(|options| {
                     options.existing = existing;
                     change(options);
                 })
@@ -338,19 +338,19 @@ async fn an_interrupted_load_is_completed() {
     let rows: String = (0..500).map(|number| format!("/d{}/f{number}\t{number}\n", number % 7)).collect();
     let listing = format!("lfn\tsize\n{rows}/d1/f1\t3\n");
     for in_bulk in [true, false] {
-        let (on_disk, desk) = (OnDisk::new().await, Desk::new("listing.tsv", &listing));
-        let options = desk.options(|options| options.existing = Existing::Refuse);
+        let (on_disk, fixture) = (OnDisk::new().await, Fixture::new("listing.tsv", &listing));
+        let options = fixture.options(|options| options.existing = Existing::Refuse);
         let (catalogue, bulk) =
             (Arc::clone(&on_disk.local), Arc::new(Interrupted(Arc::clone(&on_disk.local))));
-        let stopped = import_in_bulk(catalogue, bulk, &desk.listing, &options, |_| {}).await;
-        assert!(stopped.is_err() && desk.state().exists());
+        let stopped = import_in_bulk(catalogue, bulk, &fixture.listing, &options, |_| {}).await;
+        assert!(stopped.is_err() && fixture.state().exists());
         let report = match in_bulk {
-            true => on_disk.import(&desk, &options).await,
-            false => import(Arc::clone(&on_disk.local), &desk.listing, &options, |_| {}).await.unwrap(),
+            true => on_disk.import(&fixture, &options).await,
+            false => import(Arc::clone(&on_disk.local), &fixture.listing, &options, |_| {}).await.unwrap(),
         };
         assert_eq!((report.counts.unchanged, report.counts.created, report.rejected), (500, 0, 1));
-        assert_eq!(desk.rejected(), ["502 duplicate"]);
-        assert!(!desk.state().exists());
+        assert_eq!(fixture.rejected(), ["502 duplicate"]);
+        assert!(!fixture.state().exists());
         assert_eq!(on_disk.store.audit().await.unwrap().findings, []);
     }
 }
@@ -365,9 +365,10 @@ async fn a_pipe_is_refused_and_nothing_taken_is_no_load() {
     let fifo = std::path::Path::new("/dev/null");
     let refused = import_in_bulk(Arc::clone(local), Arc::clone(local), fifo, &options, |_| {}).await;
     assert!(refused.unwrap_err().to_string().contains("give a file, not a pipe"));
-    let desk = Desk::new("listing.tsv", "/a/1\n/a/2\n");
-    let report =
-        import_in_bulk(Arc::clone(local), Arc::new(OneByOne), &desk.listing, &options, |_| {}).await.unwrap();
+    let fixture = Fixture::new("listing.tsv", "/a/1\n/a/2\n");
+    let report = import_in_bulk(Arc::clone(local), Arc::new(OneByOne), &fixture.listing, &options, |_| {})
+        .await
+        .unwrap();
     assert_eq!(report.counts.created, 2);
     assert_eq!(local.load(|_| ()).await.unwrap(), 0);
 }

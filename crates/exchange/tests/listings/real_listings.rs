@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::time::Instant;
 
-use crate::support::{Desk, Direct, assert_same_lines, real_data};
+use crate::support::{Direct, Fixture, assert_same_lines, real_data};
 use exacat_exchange::export::ExportOptions;
 use exacat_exchange::listing::{Examined, Listing};
 use exacat_exchange::reject::Reason;
@@ -99,31 +99,31 @@ fn odd_checksums_become_what_they_should() {
 }
 
 /// Makes a listing of every n-th row of a real one.
-fn part(file: &str, every: usize) -> Desk {
+fn part(file: &str, every: usize) -> Fixture {
     let path = real_data(file);
     let text: String =
         lines(&path, |index| index == 0 || index % every == 3).into_iter().map(|line| line + "\n").collect();
     let name = file.strip_suffix(".zst").unwrap_or(file);
-    Desk::new(name, text)
+    Fixture::new(name, text)
 }
 
-async fn there_and_again(desk: &Desk, catalogue: &std::sync::Arc<Direct>, options: &ImportOptions) {
-    let options = ImportOptions { rejects: Some(desk.rejects.clone()), ..options.clone() };
-    let report = desk.import(catalogue, &options).await;
+async fn there_and_again(fixture: &Fixture, catalogue: &std::sync::Arc<Direct>, options: &ImportOptions) {
+    let options = ImportOptions { rejects: Some(fixture.rejects.clone()), ..options.clone() };
+    let report = fixture.import(catalogue, &options).await;
     assert_eq!((report.rejected, report.partial), (0, 0), "{:?}", report.rejects_shown);
     assert!(report.rows > 100, "{report:?}");
-    let again = desk.import(catalogue, &options).await;
+    let again = fixture.import(catalogue, &options).await;
     assert!(again.changed_nothing(), "{again:?}");
-    let verified = desk.verify(catalogue, &options).await;
+    let verified = fixture.verify(catalogue, &options).await;
     assert!(verified.holds() && verified.same == report.rows, "{:?}", verified.shown);
 }
 
 /// Exports, imports into an empty catalogue, and exports again: the same bytes.
 async fn full_circle(catalogue: &Direct) {
-    let desk = Desk::new("export.tsv", catalogue.dump().await);
+    let fixture = Fixture::new("export.tsv", catalogue.dump().await);
     let copy = Direct::new().await;
-    let restore = desk.options(|options| options.restore = true);
-    let report = desk.import(&copy, &restore).await;
+    let restore = fixture.options(|options| options.restore = true);
+    let report = fixture.import(&copy, &restore).await;
     assert_eq!((report.rejected, report.partial), (0, 0), "{:?}", report.rejects_shown);
     assert_same_lines(&copy.dump().await, &catalogue.dump().await, &"full circle");
 }
@@ -131,9 +131,9 @@ async fn full_circle(catalogue: &Direct) {
 #[tokio::test]
 #[ignore = "needs real listings: EXACAT_REAL_DATA=DIR make test-real"]
 async fn portal_files_go_in_and_come_back_as_they_were() {
-    let desk = part("odp_files.tsv.zst", 600);
+    let fixture = part("odp_files.tsv.zst", 600);
     let catalogue = Direct::new().await;
-    there_and_again(&desk, &catalogue, &preset("odp-files")).await;
+    there_and_again(&fixture, &catalogue, &preset("odp-files")).await;
     let back = ExportOptions {
         full: false,
         columns: Some(crate::support::columns_of("lfn,size,checksum,pfn")),
@@ -150,7 +150,7 @@ async fn portal_files_go_in_and_come_back_as_they_were() {
         rows.sort();
         rows.join("\n")
     };
-    let given = std::fs::read_to_string(&desk.listing).unwrap();
+    let given = std::fs::read_to_string(&fixture.listing).unwrap();
     assert_same_lines(&sorted(&catalogue.export(&back).await.0), &sorted(&given), &"portal files");
 
     // Their datasets, with the members.
@@ -163,9 +163,9 @@ async fn portal_files_go_in_and_come_back_as_they_were() {
     };
     let text: String =
         lines(&records, |_| true).into_iter().filter(of_parts).map(|line| line + "\n").collect();
-    let datasets = Desk::new("datasets.jsonl", text);
+    let datasets = Fixture::new("datasets.jsonl", text);
     there_and_again(&datasets, &catalogue, &preset("odp-datasets")).await;
-    there_and_again(&desk, &catalogue, &preset("odp-members")).await;
+    there_and_again(&fixture, &catalogue, &preset("odp-members")).await;
     let stat = catalogue.stat("/collections/opendata/cod:1107").await;
     if let Ok(stat) = stat {
         assert_eq!(stat.entry.tag("distribution.number_files"), Some(&TagValue::Integer(799)));
@@ -182,9 +182,9 @@ async fn annex_files_transfers_and_bare_names_go_in() {
         ("dune_transfers.tsv.zst", 150, "dune-transfers"),
         ("lfn_lists.tsv.zst", 100, "lfn-list"),
     ] {
-        let desk = part(file, every);
+        let fixture = part(file, every);
         let catalogue = Direct::new().await;
-        there_and_again(&desk, &catalogue, &preset(name)).await;
+        there_and_again(&fixture, &catalogue, &preset(name)).await;
         full_circle(&catalogue).await;
         catalogue.check().await;
     }
@@ -195,8 +195,8 @@ async fn annex_files_transfers_and_bare_names_go_in() {
 async fn the_sample_of_rare_cases_goes_in() {
     let path = real_data("sample.tsv");
     let catalogue = Direct::new().await;
-    let desk = Desk::new("sample.tsv", std::fs::read(path).unwrap());
-    let options = desk.options(|options| {
+    let fixture = Fixture::new("sample.tsv", std::fs::read(path).unwrap());
+    let options = fixture.options(|options| {
         options.listing.se_auto = true;
         // Only this location means that the PFN is the LFN after the server's name.
         options
@@ -205,10 +205,10 @@ async fn the_sample_of_rare_cases_goes_in() {
             .add_file("CERN_EOSPUBLIC\tCERN_EOSPUBLIC\troot://eospublic.cern.ch/\n")
             .unwrap();
     });
-    let report = desk.import(&catalogue, &options).await;
+    let report = fixture.import(&catalogue, &options).await;
     eprintln!("sample: {} rows, {:?}, rejected {:?}", report.rows, report.counts, report.rejects);
     assert_eq!(report.rejected, 0, "{:?}", report.rejects_shown);
-    let verified = desk.verify(&catalogue, &options).await;
+    let verified = fixture.verify(&catalogue, &options).await;
     assert!(verified.holds() && verified.same == report.rows, "{:?}", verified.shown);
     full_circle(&catalogue).await;
     catalogue.check().await;

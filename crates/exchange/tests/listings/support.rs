@@ -223,19 +223,19 @@ pub(crate) fn columns_of(text: &str) -> Vec<exacat_exchange::columns::Role> {
 }
 
 /// A directory with a listing and its reject file.
-pub(crate) struct Desk {
+pub(crate) struct Fixture {
     pub directory: tempfile::TempDir,
     pub listing: PathBuf,
     pub rejects: PathBuf,
 }
 
-impl Desk {
-    pub(crate) fn new(name: &str, content: impl AsRef<[u8]>) -> Desk {
+impl Fixture {
+    pub(crate) fn new(name: &str, content: impl AsRef<[u8]>) -> Fixture {
         let directory = tempfile::tempdir().unwrap();
         let listing = directory.path().join(name);
         std::fs::write(&listing, content).unwrap();
         let rejects = directory.path().join("rejects.tsv");
-        Desk { directory, listing, rejects }
+        Fixture { directory, listing, rejects }
     }
 
     /// Makes options with a reject file.

@@ -208,7 +208,7 @@ impl Session {
                     tokio::time::sleep(WAIT).await;
                     self.send(&bytes).await?;
                 }
-                status::WAIT => return Err(failed("it has too much to do")),
+                status::WAIT => return Err(failed("it is overloaded")),
                 // The answer follows later.
                 status::WAITRESP => remind = remind.or_else(|| Some(Instant::now() + pause)),
                 status::REDIRECT => {

@@ -80,7 +80,7 @@ enum Purpose {
 /// Schedule of the next visit.
 struct Due {
     at: Instant,
-    apart: Duration,
+    interval: Duration,
     /// True while its task visits.
     under_way: bool,
 }
@@ -88,14 +88,15 @@ struct Due {
 impl Due {
     fn visited(&mut self) {
         self.under_way = false;
-        self.at = Instant::now() + self.apart;
-        self.apart = (self.apart * 2).min(VISIT_INTERVAL_MAX);
+        self.at = Instant::now() + self.interval;
+        self.interval = (self.interval * 2).min(VISIT_INTERVAL_MAX);
     }
 }
 
 impl Pending {
     fn new(written: Written, first: Duration) -> Arc<Self> {
-        let due = Due { at: Instant::now() + first, apart: first.max(FIRST_VISIT_AFTER), under_way: false };
+        let due =
+            Due { at: Instant::now() + first, interval: first.max(FIRST_VISIT_AFTER), under_way: false };
         Arc::new(Pending { written, last_visit: Arc::default(), due: Mutex::new(due) })
     }
 }
@@ -327,7 +328,7 @@ impl Uploads {
         }
         let (kept, guid) = (Arc::clone(&self.kept), written.guid);
         if let Err(error) = on_disk(move || kept.forget(guid)).await {
-            tracing::warn!(%error, %guid, "what was kept of an upload stays");
+            tracing::warn!(%error, %guid, "the file of a finished upload could not be removed");
         }
     }
 
@@ -471,7 +472,7 @@ impl Uploads {
             }
             Err(error) if error.kind == ErrorKind::NotFound => true,
             Err(error) => {
-                tracing::warn!(%error, lfn = %written.lfn, "what was reserved stays until it expires");
+                tracing::warn!(%error, lfn = %written.lfn, "the reservation stays until it expires");
                 !error.kind.is_retryable()
             }
         }

@@ -95,8 +95,8 @@ async fn visit(question: &Question) -> Outcome<Visited> {
             before.size, question.size
         )));
     }
-    let apart = question.checksums.iter().find(|server| server.is_for(target.host, target.port));
-    let mut teller = match apart {
+    let checksum_server = question.checksums.iter().find(|server| server.is_for(target.host, target.port));
+    let mut teller = match checksum_server {
         Some(ChecksumServer { at: (host, port), .. }) => {
             Some(Visit::begin(&Target { host, port: *port, ..target }).await?)
         }

@@ -242,7 +242,7 @@ impl Packer {
         };
         archive.unpack(*number, &mut self.records)?;
         if self.plain.bytes(block.offset, self.records.len())? != self.records {
-            return Err(archive.damaged(*number, "is not what the plain segment has"));
+            return Err(archive.damaged(*number, "differs from the plain segment"));
         }
         *number += 1;
         Ok(())
@@ -254,7 +254,7 @@ impl Packer {
         Error::new(
             ErrorKind::Unavailable,
             format!(
-                "{} was not archived, what was written could not be read back: {what}",
+                "{} was not archived, the archived form could not be read back: {what}",
                 self.plain.name()
             ),
         )

@@ -173,7 +173,7 @@ enum Pause {
 }
 
 fn unreadable(error: io::Error) -> Error {
-    Error::new(ErrorKind::Unavailable, format!("cannot read what was sorted for a load: {error}"))
+    Error::new(ErrorKind::Unavailable, format!("cannot read the sorted rows of a load: {error}"))
 }
 
 impl Writer {
@@ -200,7 +200,7 @@ impl Writer {
             let sorted = sorter.finish();
             (sorted, repeated.join())
         });
-        let broken = || Error::new(ErrorKind::Internal, "sorting for a load ended by a defect");
+        let broken = || Error::new(ErrorKind::Internal, "internal error: sorting for a load ended");
         let repeated = repeated.map_err(|_| broken())?.map_err(wrong)?;
         let sorted = sorted.map_err(wrong)?;
         let judge = {

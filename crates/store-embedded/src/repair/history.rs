@@ -125,12 +125,12 @@ impl RecoveredLog {
 
     /// Returns the oldest change after the last hole.
     pub(crate) fn oldest(&self) -> Revision {
-        self.stretch().first().map_or(Revision(1), |part| part.first)
+        self.after_last_hole().first().map_or(Revision(1), |part| part.first)
     }
 
     /// Returns the parts after the last hole.
-    pub(crate) fn stretch(&self) -> &[RecoveredSegment] {
-        stretch_up_to(&self.parts)
+    pub(crate) fn after_last_hole(&self) -> &[RecoveredSegment] {
+        after_last_hole(&self.parts)
     }
 
     /// Returns the parts without a hole that continue a state at this revision, and their last
@@ -165,7 +165,7 @@ impl RecoveredLog {
 }
 
 /// Returns the parts after the last hole, of parts in order.
-fn stretch_up_to(parts: &[RecoveredSegment]) -> &[RecoveredSegment] {
+fn after_last_hole(parts: &[RecoveredSegment]) -> &[RecoveredSegment] {
     let mut first = parts.len().saturating_sub(1);
     while first > 0 && parts[first].first.0 == parts[first - 1].last.0 + 1 {
         first -= 1;

@@ -119,7 +119,7 @@ impl Plan<'_> {
         }
         let why = why_not.last().map_or_else(String::new, |why| format!(": {why}"));
         let what = format!(
-            "it cannot be repaired with what there is; restore a backup, or give one with --from{why}"
+            "it cannot be repaired from its own files; restore a backup, or give one with --from{why}"
         );
         Err(Error::new(ErrorKind::Corrupt, what))
     }
@@ -249,7 +249,7 @@ impl Plan<'_> {
         // notice that. No revision of the old timelines describes this state.
         let identity = self.repaired_identity(&losses, Revision(0))?;
         let oldest = self.end_log(&built.state, &[], &identity)?;
-        let how = vec!["the runs: what can be read of them, every counter and index made anew".to_owned()];
+        let how = vec!["the runs: their readable rows, every counter and index made anew".to_owned()];
         Ok(Made { state: Described::of(&built.state), identity, oldest, how, losses })
     }
 
@@ -260,7 +260,7 @@ impl Plan<'_> {
                 Some(to) if to <= revision => losses.add(
                     "history",
                     format!("changes {} to {}", hole.from.0, to.0),
-                    format!("what they did is in the catalogue, but no longer in the history: {}", hole.why),
+                    format!("their results are in the catalogue, but no longer in the history: {}", hole.why),
                 ),
                 Some(to) => losses.add(
                     "changes",
@@ -283,7 +283,7 @@ impl Plan<'_> {
             losses.add(
                 "history",
                 format!("changes {first} to {last}"),
-                "what they did is in the catalogue, but no longer in the history: the history begins behind what is missing",
+                "their results are in the catalogue, but no longer in the history: the history begins behind the missing part",
             );
         }
         let after = self.log.parts.iter().filter(|part| part.last > revision);
@@ -292,7 +292,7 @@ impl Plan<'_> {
         if let Some(end) = end.filter(|_| !kept.iter().any(|part| part.last > revision)) {
             let from = revision.0 + 1;
             let why =
-                if is_named { "they follow what is missing" } else { "they do not follow from what is left" };
+                if is_named { "they follow the missing part" } else { "they do not follow from the rest" };
             losses.add("changes", format!("{from} to {end}"), format!("they are undone: {why}"));
         }
     }
@@ -504,7 +504,7 @@ impl Plan<'_> {
 /// restored since.
 fn check_line(state: &OlderState, parts: &[RecoveredSegment]) -> Result<()> {
     let Some((first, salt)) = state.goes_on else {
-        return Err(Error::new(ErrorKind::Corrupt, "nobody can say where the log goes on from it"));
+        return Err(Error::new(ErrorKind::Corrupt, "the place where the log continues after it is unknown"));
     };
     match parts.iter().find(|part| part.first == first) {
         Some(part) if part.salt == salt => Ok(()),

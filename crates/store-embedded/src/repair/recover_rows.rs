@@ -205,11 +205,7 @@ impl Gatherer<'_, '_> {
                 let number = keyspace::number(row.name).map(DirId);
                 match number.map(|number| (number, decoded::<Directory>(row.rest))) {
                     Some((number, Ok(kept))) => drop(all.kept.insert(number, kept)),
-                    _ => work.losses.add(
-                        "directory",
-                        format!("{number:?}"),
-                        "what is kept of it is unreadable",
-                    ),
+                    _ => work.losses.add("directory", format!("{number:?}"), "its row is unreadable"),
                 }
                 return Ok(());
             }
@@ -262,7 +258,7 @@ impl Gatherer<'_, '_> {
                 };
                 let (after, before) = (key(&gap.after, "the start"), key(&gap.before, "the end"));
                 let which = format!("{file}, bytes {} to {}", gap.at, gap.at + gap.bytes);
-                self.losses.add("names at risk", which, format!("what stands between {after} and {before}"));
+                self.losses.add("names at risk", which, format!("the rows between {after} and {before}"));
             }
         }
     }
@@ -722,19 +718,19 @@ fn private() -> Mode {
 fn in_words(directory: DirId, name: &[u8], all: &Directories) -> String {
     let what = match directory {
         keyspace::ROOT_IN => return "the root".to_owned(),
-        keyspace::TRACES => "traces of what went from its name",
+        keyspace::TRACES => "traces of entries that left their names",
         keyspace::TRASH => "items of the trash",
-        keyspace::EXPIRY => "the index of what expires",
+        keyspace::EXPIRY => "the index of expiring entries",
         keyspace::MEMBERS => "members of collections",
         keyspace::DELETIONS => "deletions",
         keyspace::DELETION_PLACES => "the index of deletions",
-        keyspace::PURGED => "what was purged",
+        keyspace::PURGED => "traces of purged entries",
         keyspace::RECORDS => "users, groups, storage elements, quotas and tokens",
         keyspace::RESERVATIONS => "reservations",
-        keyspace::DIRECTORIES => "what is kept of directories",
+        keyspace::DIRECTORIES => "the rows of directories",
         keyspace::ACCOUNTS => "usage",
         keyspace::OPERATIONS => "requests that are remembered",
-        keyspace::SUMMARY => "what the state says of itself",
+        keyspace::SUMMARY => "the summary of the state",
         _ => {
             let mut path = String::from_utf8_lossy(name).into_owned();
             let (mut at, mut steps) = (directory, 0);

@@ -223,7 +223,7 @@ impl Sources {
             // A clone writes all its runs under the first catalogue of its ancestry.
             return Err(unclear("its runs are of several"));
         }
-        let how = "made anew from what its log and its runs say".to_owned();
+        let how = "made anew from its log and its runs".to_owned();
         let mut identity = Identity { origins, ..Identity::from(id) };
         if let Some(first) = headers.first() {
             identity.timelines = Timelines::new(first.timeline);

@@ -34,7 +34,7 @@ struct Guide {
 }
 
 /// Pages per interval, approximately.
-const STRETCH_PAGES: usize = 4;
+const RANGE_PAGES: usize = 4;
 
 impl Guide {
     /// Builds the guide for pages that begin in these directories.
@@ -46,8 +46,8 @@ impl Guide {
             return Guide::default();
         };
         let span = directories[last] - first;
-        let stretches = (pages / STRETCH_PAGES).max(1) as u64;
-        let shift = (span / stretches).checked_ilog2().map_or(0, |power| power + 1);
+        let ranges = (pages / RANGE_PAGES).max(1) as u64;
+        let shift = (span / ranges).checked_ilog2().map_or(0, |power| power + 1);
         let mut starts = Vec::with_capacity((span >> shift) as usize + 2);
         for (page, directory) in (0u32..).zip(&directories[..pages]) {
             while starts.len() as u64 <= (directory - first) >> shift {
@@ -64,9 +64,7 @@ impl Guide {
         let known = self.starts.len().saturating_sub(1);
         let Some(offset) = directory.checked_sub(self.first) else { return 0..0 };
         match usize::try_from(offset >> self.shift) {
-            Ok(stretch) if stretch < known => {
-                self.starts[stretch] as usize..self.starts[stretch + 1] as usize
-            }
+            Ok(range) if range < known => self.starts[range] as usize..self.starts[range + 1] as usize,
             _ => self.starts.last().map_or(0, |last| *last as usize)..pages,
         }
     }

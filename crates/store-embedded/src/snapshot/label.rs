@@ -80,7 +80,7 @@ impl Label {
         let corrupt = |what: &str| Error::new(ErrorKind::Corrupt, format!("{what} is missing or damaged"));
         let mut lines = text.lines();
         if lines.next() != Some("exacat snapshot") {
-            return Err(corrupt("the line that says what this is"));
+            return Err(corrupt("the first line"));
         }
         check_version(lines.next(), VERSION)?;
         check_checksum(text)?;

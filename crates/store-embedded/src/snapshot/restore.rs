@@ -179,8 +179,7 @@ impl RestoreWork<'_> {
         {
             // The changes in the gap are unknown.
             return Err(Error::invalid(format!(
-                "what followed revision {}, of {}, is not in the log any more, so nobody can say what was at {time}: \
-                 restore up to a revision, --until {} at most",
+                "the changes after revision {}, of {}, are no longer in the log, so the state at {time} is unknown: restore up to a revision, --until {} at most",
                 last.0, built.state.time, last.0
             )));
         }

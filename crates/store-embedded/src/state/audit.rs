@@ -136,7 +136,7 @@ impl AuditWork<'_> {
                 if self.expected.collection.replace(collection) != Some(collection) {
                     let found = self.look.find_guid(collection)?;
                     if !found.is_some_and(|found| matches!(found.entry.body, Body::Collection { .. })) {
-                        self.find("members", collection, "kept for what is no collection");
+                        self.find("members", collection, "kept for an entry that is no collection");
                     }
                 }
                 self.expected.members += 1;
@@ -259,7 +259,7 @@ impl AuditWork<'_> {
                 None => false,
             };
             if !here {
-                self.find("index of GUIDs", &which, "not found by what it is");
+                self.find("index of GUIDs", &which, "not found by its GUID");
             }
             if let Body::Collection { guid, members } = &entry.body {
                 let mut kept = 0u64;
@@ -465,7 +465,7 @@ impl AuditWork<'_> {
         compare("number of records", state.records.len() as u64, expected.records);
         compare("number of reservations", state.reservations.len() as u64, expected.reservations);
         if state.digest() != expected.digest.value() {
-            audit.find("digest", "all", "is not that of what is there");
+            audit.find("digest", "all", "is not that of the entries");
         }
         let root = state.usage(UsageOf::Directory(DirId::ROOT));
         if root.reserved != Usage::default() {

@@ -185,7 +185,7 @@ impl State {
     ) -> Result<Self, Defect> {
         let mut state = State::empty(seed, Arc::clone(&version), cache);
         let view = View { active: None, frozen: &[], version: &version, reading: Reading::in_passing() };
-        let none = || Defect::new("the runs do not say of what state they are");
+        let none = || Defect::new("the runs have no summary of their state");
         let said: SelfSaid =
             view.find(keyspace::SUMMARY, b"", |row| row.map(|row| decoded(row.rest)))?.ok_or_else(none)??;
         state.next_directory = said.next_directory;

@@ -219,7 +219,7 @@ impl State {
                 step.end = end_before;
             } else {
                 let mut ancestors = Ancestors::new();
-                step.end = self.walk_to_directory(hints, step, &mut ancestors);
+                step.end = self.resolve_directory(hints, step, &mut ancestors);
                 ways.push(ancestors);
             }
             step.way = ways.len() - 1;
@@ -233,7 +233,7 @@ impl State {
     }
 
     /// Follows a path to the directory of its last name, or as far as the way goes.
-    fn walk_to_directory(&self, hints: &Hints, step: &Step<'_>, ancestors: &mut Ancestors) -> StepEnd {
+    fn resolve_directory(&self, hints: &Hints, step: &Step<'_>, ancestors: &mut Ancestors) -> StepEnd {
         let path = step.parent;
         if self.is_at(step.hint, path, ancestors) {
             return StepEnd::Open;

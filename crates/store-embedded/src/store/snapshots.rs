@@ -214,7 +214,7 @@ impl EmbeddedStore {
         let mut running = on(RequestState::Snapshot, self.service().backup.lock()).await;
         let Some(mut one) = running.take_if(|running| running.token == token) else {
             let what =
-                "this backup is not under way any more: begin again, what was copied is not copied again";
+                "this backup is not under way any more: begin again, copied files are not copied again";
             return Err(Error::new(ErrorKind::Conflict, what));
         };
         let (one, done) = on(

@@ -157,7 +157,7 @@ impl RunSet {
         if runs.iter().map(|run| run.rows).sum::<u64>() < OPENED_ALONE_ROWS {
             return runs.iter().map(|run| self.open_run(*run)).collect();
         }
-        let broken = |_| Err(Error::new(ErrorKind::Internal, "opening a run ended by a defect"));
+        let broken = |_| Err(Error::new(ErrorKind::Internal, "internal error: opening a run ended"));
         std::thread::scope(|scope| {
             let opening: Vec<_> = runs.iter().map(|run| scope.spawn(|| self.open_run(*run))).collect();
             opening.into_iter().map(|run| run.join().unwrap_or_else(broken)).collect()

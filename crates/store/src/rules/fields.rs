@@ -35,7 +35,7 @@ pub(super) fn change_field(entry: &mut Entry, field: &FieldChange) -> Result<(),
         }
         FieldChange::Member { added, .. } => {
             let Body::Collection { members, .. } = &mut entry.body else {
-                return Err(Misfit::new("a member of what is no collection changed"));
+                return Err(Misfit::new("a member of an entry that is no collection changed"));
             };
             *members = if *added { *members + 1 } else { members.saturating_sub(1) };
         }
@@ -47,7 +47,7 @@ pub(super) fn change_field(entry: &mut Entry, field: &FieldChange) -> Result<(),
 pub(super) fn file_of(entry: &mut Entry) -> Result<&mut File, Misfit> {
     match &mut entry.body {
         Body::File(file) => Ok(file),
-        _ => Err(Misfit::new("a change of a file's field is of what is no file")),
+        _ => Err(Misfit::new("a change of a file's field is of an entry that is no file")),
     }
 }
 

@@ -262,7 +262,7 @@ impl Copying<'_> {
         }
         for checksum in &content.checksums {
             if whereis.checksums.get(checksum.algorithm()).is_some_and(|known| known != checksum) {
-                return wrong(format!("what came is wrong: its checksum is {checksum}"));
+                return wrong(format!("the copy is wrong: its checksum is {checksum}"));
             }
         }
         let named = match self.args.force {
@@ -408,7 +408,8 @@ impl Copying<'_> {
                 return Ok(Ok(()));
             }
             if !self.is_reserved(context, guid).await? {
-                let why = "what was written is not what was to be written: it was given up";
+                let why =
+                    "the storage element has other content than was to be written: the upload was given up";
                 return Ok(Err(Error::new(ErrorKind::Corrupt, why)));
             }
             if Instant::now() >= until {

@@ -101,8 +101,12 @@ impl Certificates {
             tokio::task::spawn_blocking(move || Trusted::read(authorities.as_deref(), map.as_deref())).await;
         match read {
             Ok(Ok(trusted)) => *self.trusted.write() = Arc::new(trusted),
-            Ok(Err(error)) => tracing::warn!(%error, "what is trusted stays as it was"),
-            Err(error) => tracing::warn!(%error, "what is trusted stays as it was"),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the new files of authorities cannot be used: the old ones stay in force")
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the new files of authorities cannot be used: the old ones stay in force")
+            }
         }
     }
 

@@ -63,7 +63,7 @@ impl From<Error> for Failure {
 
 /// Returns the error for an answer of the catalogue that does not fit the request.
 pub(super) fn unexpected() -> Failure {
-    Failure::new(errno::EIO, "a defect of exacat: the answer is to something else")
+    Failure::new(errno::EIO, "internal error: the answer is of another operation")
 }
 
 pub(super) type Outcome<T = ()> = Result<T, Failure>;

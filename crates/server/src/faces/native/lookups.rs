@@ -262,9 +262,9 @@ fn take_apart(outcome: Result<LookupOutcome>, shape: &[usize]) -> Vec<Result<Giv
         shape.iter().map(|_| Err(error.clone())).collect()
     }
     fn defect(what: &str) -> Error {
-        Error::new(ErrorKind::Internal, format!("a defect of exacat: {what}"))
+        Error::new(ErrorKind::Internal, format!("internal error: {what}"))
     }
-    fn apart<T>(items: Vec<T>, shape: &[usize], answer: fn(Vec<T>) -> Answer) -> Vec<Result<Given>> {
+    fn split<T>(items: Vec<T>, shape: &[usize], answer: fn(Vec<T>) -> Answer) -> Vec<Result<Given>> {
         if shape.len() == 1 {
             return vec![Ok(Given::Answer(answer(items)))];
         }
@@ -285,10 +285,10 @@ fn take_apart(outcome: Result<LookupOutcome>, shape: &[usize]) -> Vec<Result<Giv
             shape.iter().map(part).collect()
         }
         Ok(LookupOutcome::Answer(Answer::Stats(items))) if items.len() == wanted => {
-            apart(items, shape, Answer::Stats)
+            split(items, shape, Answer::Stats)
         }
         Ok(LookupOutcome::Answer(Answer::Lfns(items))) if items.len() == wanted => {
-            apart(items, shape, Answer::Lfns)
+            split(items, shape, Answer::Lfns)
         }
         Ok(_) => all(shape, defect("not one answer to each question of a look-up")),
         Err(error) => all(shape, error),

@@ -105,7 +105,7 @@ async fn local(listening: Listening, entrance: Entrance, stream: UnixStream) {
         }
         Err(error) => {
             count(&listening.service.instruments.counts.handshakes_failed);
-            tracing::warn!(%error, "the kernel does not tell who is at the other end of the socket");
+            tracing::warn!(%error, "the kernel does not name the user at the other end of the socket");
         }
     }
 }

@@ -142,10 +142,10 @@ impl Waiting {
 
     /// Sends the answer.
     pub(crate) fn answer(mut self, outcome: Result<Given>) {
-        self.settle(outcome);
+        self.send(outcome);
     }
 
-    fn settle(&mut self, outcome: Result<Given>) {
+    fn send(&mut self, outcome: Result<Given>) {
         let Some(target) = self.target.take() else {
             return;
         };
@@ -176,9 +176,9 @@ impl Drop for Waiting {
         if self.target.is_some() {
             let request = self.outbox.service.next_request();
             tracing::error!(request, operation = self.measure.operation.name(), "request lost its task");
-            self.settle(Err(Error::new(
+            self.send(Err(Error::new(
                 ErrorKind::Internal,
-                format!("a defect of exacat: report it, with request {request} of the server's log"),
+                format!("internal error: report it, with request {request} of the server's log"),
             )));
         }
     }

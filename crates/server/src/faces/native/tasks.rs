@@ -312,10 +312,7 @@ async fn pages(
             return Ok(parts);
         };
         asked = asked.resumed(next).ok_or_else(|| {
-            Error::new(
-                ErrorKind::Internal,
-                "a defect of exacat: the answer goes on where the operation cannot",
-            )
+            Error::new(ErrorKind::Internal, "internal error: an answer has pages, and its operation has none")
         })?;
         step = Step::Next;
         items = (items * PART_GROWTH).min(items_max);

@@ -28,7 +28,7 @@ pub(super) fn config(context: &RequestContext, names: &[&str]) -> String {
 /// Returns the reason why a request is not supported, and the alternative.
 pub(super) fn not_done(number: u16) -> &'static str {
     match number {
-        request::TRUNCATE => "what a file holds never changes: write a new file, and remove the old one",
+        request::TRUNCATE => "the content of a file never changes: write a new file, and remove the old one",
         request::PREPARE => {
             "nothing is staged by the catalogue: open the file, and its storage element does that"
         }

@@ -230,7 +230,7 @@ impl Connection {
                 // The output of a task that panicked is lost.
                 Some(ended) = tasks.join_next(), if !tasks.is_empty() => {
                     if ended.is_err() {
-                        return ConnectionEnd::Said("a defect of exacat");
+                        return ConnectionEnd::Said("internal error");
                     }
                 }
                 read = self.stream.read_buf(self.decoder.buffer()), if room => match read {
@@ -272,8 +272,8 @@ impl Connection {
         let mut written = 0;
         // Over TLS, each response starts a record of its own. XrdCl reads one message per event of
         // its socket, and TLS does not report a second message that it decrypted with the first.
-        let apart = self.stream.is_secure();
-        let ends_at = |from: usize| match apart {
+        let separate = self.stream.is_secure();
+        let ends_at = |from: usize| match separate {
             true => from + response::first_bytes(&self.out[from..]),
             false => self.out.len(),
         };
@@ -342,7 +342,7 @@ impl Connection {
                 if matches!(error.kind, ErrorKind::Unauthenticated | ErrorKind::Denied) {
                     count(&service.instruments.counts.revalidations_refused);
                     refuse(&mut self.out, header.stream, &error.into());
-                    return Some(ConnectionEnd::Said("what the client showed is good no more"));
+                    return Some(ConnectionEnd::Said("the client's credentials are no longer valid"));
                 }
                 refuse(&mut self.out, header.stream, &error.into());
                 return None;

@@ -76,7 +76,7 @@ async fn admitted(with: &Arc<Conversation>, header: &RequestHeader, carried: &By
 
 async fn carry_out(mut context: RequestContext, request: Request<'_>, header: &RequestHeader) -> Outcome {
     let unsupported =
-        |what: &str| Err(Refusal::new(error::UNSUPPORTED, format!("{what} is not done by this server")));
+        |what: &str| Err(Refusal::new(error::UNSUPPORTED, format!("this server does not support {what}")));
     match request {
         Request::Ping | Request::EndSession | Request::Set => Ok(Response::Done),
         Request::Stat { vfs: true, asked } => {

@@ -124,7 +124,7 @@ fn none_left(whereis: &Whereis, lfn: &Lfn) -> Refusal {
     let why = match whereis.replicas.is_empty() {
         true => "no replica of it can be read",
         false => {
-            "each of its replicas was tried, is on a storage element that is offline, or is not to be had by root://"
+            "each of its replicas was tried, is on an offline storage element, or cannot be read over root://"
         }
     };
     Refusal::new(error::NO_REPLICAS, format!("{lfn}: {why}"))

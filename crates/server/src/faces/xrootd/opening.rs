@@ -51,7 +51,7 @@ impl Wish {
         if how & (options::NEW | options::DELETE) == 0 {
             return Err(Refusal::new(
                 error::UNSUPPORTED,
-                "what a file holds never changes: write a new file (xrdcp does), it is not opened for changes",
+                "the content of a file never changes: write a new file, as xrdcp does",
             ));
         }
         let (lfn, tried) = files::returning(context, asked)?;

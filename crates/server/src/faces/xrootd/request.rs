@@ -79,7 +79,7 @@ impl From<Error> for Refusal {
 
 /// Returns the error for an answer of the catalogue that does not fit the request.
 pub(super) fn unexpected() -> Refusal {
-    Refusal::new(error::SERVER_ERROR, "a defect of exacat: the answer is to something else")
+    Refusal::new(error::SERVER_ERROR, "internal error: the answer is of another operation")
 }
 
 /// A response.

@@ -215,8 +215,10 @@ impl Backing {
                         return Ok(read);
                     }
                     Some(read) if read != hash => {
-                        let what =
-                            format!("{}: what is read back is not what was written", being_made.display());
+                        let what = format!(
+                            "{}: the bytes read back differ from those written",
+                            being_made.display()
+                        );
                         return Err(Error::new(ErrorKind::Corrupt, what));
                     }
                     Some(_) => {}

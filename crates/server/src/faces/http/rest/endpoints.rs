@@ -39,7 +39,7 @@ pub(super) enum Shape {
     Free,
 }
 
-/// Which of the items of an answer an endpoint shows.
+/// Selection of the items of an answer that an endpoint shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum View {
     /// All.

@@ -19,7 +19,7 @@ pub(super) const COMMANDS: &[Command] = &[
     },
     Command {
         name: "stat",
-        usage: "[-v] LFN|GUID…\nTells what is known of entries; -v replicas too.",
+        usage: "[-v] LFN|GUID…\nShows entries; -v replicas too.",
         run: |s, o| Box::pin(stat(s, o)),
     },
     Command {
@@ -36,7 +36,7 @@ pub(super) const COMMANDS: &[Command] = &[
     },
     Command {
         name: "du",
-        usage: "[-n] [-c] [-s] PATH…\nTells what is below, counted exactly and at once.",
+        usage: "[-n] [-c] [-s] PATH…\nShows the usage below, exact and at once.",
         run: |s, o| Box::pin(du(s, o)),
     },
     Command { name: "df", usage: "\nNot there: see listSEs, fquota and du.", run: |s, o| Box::pin(df(s, o)) },

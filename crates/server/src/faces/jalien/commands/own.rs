@@ -10,7 +10,7 @@ use crate::faces::jalien::texts;
 pub(super) const COMMANDS: &[Command] = &[
     Command {
         name: "trash",
-        usage: "[ls] | restore ID [LFN] | purge ID…\nTells what was removed and can be had back, brings an item back, or ends it for good.",
+        usage: "[ls] | restore ID [LFN] | purge ID…\nLists the trash, restores an item, or purges it.",
         run: |s, o| Box::pin(trash(s, o)),
     },
     Command {

@@ -11,7 +11,7 @@ use crate::faces::jalien::shell::{Command, Failure, Outcome, Shell, unexpected};
 pub(super) const COMMANDS: &[Command] = &[
     Command {
         name: "fquota",
-        usage: "list [USER]… | set USER maxNbFiles|maxTotalSize VALUE\nTells what of the quotas of files is used, or sets one; -1 is no limit.",
+        usage: "list [USER]… | set USER maxNbFiles|maxTotalSize VALUE\nShows the used part of file quotas, or sets a quota; -1 is no limit.",
         run: |s, o| Box::pin(fquota(s, o)),
     },
     Command {

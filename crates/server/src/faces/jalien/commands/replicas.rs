@@ -45,7 +45,7 @@ pub(super) const COMMANDS: &[Command] = &[
     },
     Command {
         name: "listFilesFromCollection",
-        usage: "[-z] [-v] LFN\nTells the members of a collection; -v sizes and MD5 too, -z what has no name any more too.",
+        usage: "[-z] [-v] LFN\nLists the members of a collection; -v sizes and MD5 too, -z members without a name too.",
         run: |s, o| Box::pin(collection(s, o)),
     },
 ];

@@ -29,14 +29,10 @@ pub(super) const COMMANDS: &[Command] = &[
         run: |s, o| Box::pin(user(s, o)),
     },
     Command { name: "groups", usage: "[USER]\nTells your groups.", run: |s, o| Box::pin(groups(s, o)) },
-    Command {
-        name: "whois",
-        usage: "USER…\nTells what is known of users.",
-        run: |s, o| Box::pin(whois(s, o)),
-    },
+    Command { name: "whois", usage: "USER…\nShows users.", run: |s, o| Box::pin(whois(s, o)) },
     Command {
         name: "groupmembers",
-        usage: "GROUP\nTells who is in a group.",
+        usage: "GROUP\nLists the users of a group.",
         run: |s, o| Box::pin(groupmembers(s, o)),
     },
     Command {
@@ -54,12 +50,12 @@ pub(super) const COMMANDS: &[Command] = &[
         usage: "COUNT COMMAND [OPTION]…\nCarries a command out COUNT times, 1000 at most, and tells how long it takes.",
         run: |s, o| Box::pin(time(s, o)),
     },
-    Command { name: "version", usage: "\nTells what the server is.", run: |s, o| Box::pin(version(s, o)) },
+    Command { name: "version", usage: "\nShows the server's version.", run: |s, o| Box::pin(version(s, o)) },
     Command { name: "echo", usage: "[TEXT]…\nTells it back.", run: |s, o| Box::pin(echo(s, o)) },
     Command { name: "motd", usage: "\nTells the message of the day.", run: |s, o| Box::pin(motd(s, o)) },
     Command {
         name: "guidinfo",
-        usage: "GUID…\nTells what is written in a GUID itself: when it was made.",
+        usage: "GUID…\nShows the time in a GUID itself: when it was made.",
         run: |s, o| Box::pin(guidinfo(s, o)),
     },
     Command {

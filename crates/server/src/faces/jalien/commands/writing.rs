@@ -22,7 +22,7 @@ pub(super) const COMMANDS: &[Command] = &[
     },
     Command {
         name: "touch",
-        usage: "LFN…\nMakes empty files; of what is there it sets the time to now.",
+        usage: "LFN…\nMakes empty files; sets the time of existing ones to now.",
         run: |s, o| Box::pin(touch(s, o)),
     },
     Command {
@@ -32,7 +32,7 @@ pub(super) const COMMANDS: &[Command] = &[
     },
     Command {
         name: "rm",
-        usage: "[-f] [-r] [-v] LFN…\nMoves entries to the trash (see trash); -r directories with all that is below; -f what is not there is fine.",
+        usage: "[-f] [-r] [-v] LFN…\nMoves entries to the trash (see trash); -r directories with everything below; -f ignores missing names.",
         run: |s, o| Box::pin(rm(s, o)),
     },
     Command {

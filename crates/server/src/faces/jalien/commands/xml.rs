@@ -13,7 +13,7 @@ use crate::faces::jalien::texts::{self, xml};
 
 pub(super) const COMMANDS: &[Command] = &[Command {
     name: "toXml",
-    usage: "[-i] [-x LFN] [-l LFN] LFN…\nWrites files as a collection in XML; -i leaves out what is not there.\n  \
+    usage: "[-i] [-x LFN] [-l LFN] LFN…\nWrites files as a collection in XML; -i leaves out missing names.\n  \
             -x stores it under a new name  -l takes the names from a file, one a line",
     run: |s, o| Box::pin(to_xml(s, o)),
 }];
