@@ -25,5 +25,5 @@ fn pages_of_the_reference_are_current() {
         assert!(made.lines().count() > 20, "{name:?}: {made}");
         count += 1;
     }
-    assert_eq!(count, 5, "cli, configuration, errors, json, metrics");
+    assert_eq!(count, 6, "cli, configuration, errors, json, metrics, waits");
 }
