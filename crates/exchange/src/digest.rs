@@ -25,17 +25,16 @@ use std::time::{Duration, Instant};
 
 use exacat_model::answer::Stat;
 use exacat_model::codec::Encode;
-use exacat_model::{Answer, Body, Cursor, ErrorKind, Filter, Kind, Lfn, Operation, Replica};
-use futures::{StreamExt, pin_mut};
+use exacat_model::{Body, Cursor, Filter, Kind, Lfn, Operation, Replica};
+use futures::pin_mut;
 use sha2::{Digest as _, Sha256};
 
 use crate::catalogue::Catalogue;
 use crate::cells::Ses;
 use crate::error::Error;
-use crate::export::{known_ses, next_entries};
+use crate::export::{known_ses, members_of, next_entries, next_members};
 use crate::limits::EXPORT_PAGE_ITEMS;
 use crate::progress::Progress;
-use crate::sending::unexpected;
 
 pub use comparing::{Comparison, Difference, compare};
 
@@ -147,21 +146,10 @@ pub async fn digest<C: Catalogue>(
 /// in the order of GUIDs, and GUIDs of collections differ between catalogues.
 async fn digest_of_members<C: Catalogue>(catalogue: &C, lfn: &Lfn) -> Result<(Digest, u64), Error> {
     let (mut lanes, mut count) = ([0u64; 4], 0);
-    let listing = catalogue.stream(Operation::CollectionMembers {
-        lfn: lfn.clone(),
-        cursor: Cursor::default(),
-        limit: EXPORT_PAGE_ITEMS,
-    });
+    let listing = catalogue.stream(members_of(lfn.clone()));
     pin_mut!(listing);
     let mut bytes = Vec::new();
-    while let Some(answer) = listing.next().await {
-        let items = match answer {
-            Ok(Answer::Members { items, .. }) => items,
-            Ok(_) => return Err(unexpected("collection-members").into()),
-            // The collection was removed meanwhile.
-            Err(error) if error.kind == ErrorKind::NotFound => break,
-            Err(error) => return Err(error.into()),
-        };
+    while let Some(items) = next_members(&mut listing).await? {
         for member in items {
             bytes.clear();
             match &member.stat {

@@ -355,6 +355,25 @@ pub(crate) async fn next_entries(
     }
 }
 
+/// Makes the operation that lists a collection.
+pub(crate) fn members_of(lfn: Lfn) -> Operation {
+    Operation::CollectionMembers { lfn, cursor: Cursor::default(), limit: EXPORT_PAGE_ITEMS }
+}
+
+/// Returns the next page of a collection's members. A collection that was removed meanwhile has no
+/// more of them.
+pub(crate) async fn next_members(
+    pages: &mut (impl Stream<Item = Result<Answer, exacat_model::Error>> + Unpin),
+) -> Result<Option<Vec<Member>>, Error> {
+    match pages.next().await {
+        None => Ok(None),
+        Some(Ok(Answer::Members { items, .. })) => Ok(Some(items)),
+        Some(Ok(_)) => Err(unexpected("collection-members").into()),
+        Some(Err(error)) if error.kind == ErrorKind::NotFound => Ok(None),
+        Some(Err(error)) => Err(error.into()),
+    }
+}
+
 async fn export_members<C: Catalogue>(
     catalogue: &C,
     find: Operation,
@@ -367,20 +386,9 @@ async fn export_members<C: Catalogue>(
     while let Some((collections, _)) = next_entries(&mut pages).await? {
         for collection in collections {
             let lfn = Arc::new(collection.lfn);
-            let listing = catalogue.stream(Operation::CollectionMembers {
-                lfn: (*lfn).clone(),
-                cursor: Cursor::default(),
-                limit: EXPORT_PAGE_ITEMS,
-            });
+            let listing = catalogue.stream(members_of((*lfn).clone()));
             pin_mut!(listing);
-            while let Some(answer) = listing.next().await {
-                let items = match answer {
-                    Ok(Answer::Members { items, .. }) => items,
-                    Ok(_) => return Err(unexpected("collection-members").into()),
-                    // The collection was removed between the two reads.
-                    Err(error) if error.kind == ErrorKind::NotFound => break,
-                    Err(error) => return Err(error.into()),
-                };
+            while let Some(items) = next_members(&mut listing).await? {
                 members += items.len() as u64;
                 let page = Page { ses: Arc::clone(ses), rows: Rows::Members(Arc::clone(&lfn), items) };
                 sender.send(page).await.map_err(|_| Error::Broken("writing the export"))?;

@@ -23,7 +23,7 @@ use crate::json_tags;
 use crate::limits::{BATCH_ROWS_MAX, BATCHES_IN_FLIGHT_MAX, CALLS_IN_FLIGHT_MAX};
 use crate::listing::{EXPORT_VERSION, PREAMBLE_KEY};
 use crate::progress::Progress;
-use crate::sending::{before_retry, each_done, unexpected};
+use crate::sending::{call_with_retries, each_done, unexpected};
 use crate::tree::{Tree, TreeItem, TreeSettings, storage_elements, users};
 
 /// Group of all invented users.
@@ -144,17 +144,21 @@ async fn make<C: Catalogue>(
             let Some((count, task)) = second.pop_front() else { continue };
             report.add(&task.await.map_err(|_| Error::Broken("making collections"))??);
             report.entries += count as u64;
-            progress(&Progress {
-                rows: report.entries,
-                rows_now: report.entries,
-                rows_total: Some(settings.entries),
-                elapsed: started.elapsed(),
-                ..Progress::default()
-            });
+            progress(&progress_of(&report, settings, started));
         }
     }
     report.elapsed = started.elapsed();
     Ok(report)
+}
+
+fn progress_of(report: &Generated, settings: &TreeSettings, started: Instant) -> Progress {
+    Progress {
+        rows: report.entries,
+        rows_now: report.entries,
+        rows_total: Some(settings.entries),
+        elapsed: started.elapsed(),
+        ..Progress::default()
+    }
 }
 
 type Flights<T> = VecDeque<(usize, JoinHandle<Result<T, Error>>)>;
@@ -166,13 +170,7 @@ struct Maker<C> {
 impl<C: Catalogue> Maker<C> {
     /// Calls an operation with retries; all operations here may be repeated.
     async fn ask(&self, operation: Operation) -> Result<Answer, ModelError> {
-        let mut attempt = 0;
-        loop {
-            match self.catalogue.call(operation.clone()).await {
-                Err(error) if error.kind.is_retryable() => before_retry(&mut attempt, error).await?,
-                answer => return answer,
-            }
-        }
+        call_with_retries(&*self.catalogue, operation).await
     }
 
     /// Calls an operation that creates; true if the item is new, false if it existed.
@@ -357,13 +355,7 @@ pub fn generate_listing(
         out.write_all(&line).map_err(cannot)?;
         report.entries += 1;
         if report.entries % BATCH_ROWS_MAX as u64 == 0 {
-            progress(&Progress {
-                rows: report.entries,
-                rows_now: report.entries,
-                rows_total: Some(settings.entries),
-                elapsed: started.elapsed(),
-                ..Progress::default()
-            });
+            progress(&progress_of(&report, settings, started));
         }
     }
     out.flush().map_err(cannot)?;

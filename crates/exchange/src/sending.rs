@@ -56,7 +56,7 @@ pub(crate) fn each_done(
 }
 
 /// Waits before a retry; fails after [`RETRIES_MAX`] retries.
-pub(crate) async fn before_retry(attempt: &mut u32, error: ModelError) -> Result<(), ModelError> {
+async fn before_retry(attempt: &mut u32, error: ModelError) -> Result<(), ModelError> {
     *attempt += 1;
     if *attempt > RETRIES_MAX {
         return Err(error);
@@ -65,16 +65,24 @@ pub(crate) async fn before_retry(attempt: &mut u32, error: ModelError) -> Result
     Ok(())
 }
 
-impl<C: Catalogue> Sender<C> {
-    /// Calls an operation that may safely be repeated, with a bounded number of retries.
-    pub(crate) async fn ask(&self, operation: Operation) -> Result<Answer, ModelError> {
-        let mut attempt = 0;
-        loop {
-            match self.catalogue.call(operation.clone()).await {
-                Err(error) if error.kind.is_retryable() => before_retry(&mut attempt, error).await?,
-                answer => return answer,
-            }
+/// Calls an operation that may safely be repeated, with a bounded number of retries.
+pub(crate) async fn call_with_retries(
+    catalogue: &impl Catalogue,
+    operation: Operation,
+) -> Result<Answer, ModelError> {
+    let mut attempt = 0;
+    loop {
+        match catalogue.call(operation.clone()).await {
+            Err(error) if error.kind.is_retryable() => before_retry(&mut attempt, error).await?,
+            answer => return answer,
         }
+    }
+}
+
+impl<C: Catalogue> Sender<C> {
+    /// Calls an operation that may safely be repeated.
+    pub(crate) async fn ask(&self, operation: Operation) -> Result<Answer, ModelError> {
+        call_with_retries(&*self.catalogue, operation).await
     }
 
     /// Calls an operation that creates something. An unknown outcome is an error: a retry that

@@ -35,7 +35,7 @@ use crate::output;
 use crate::progress::Progress;
 use crate::reject::{Reason, RejectSink};
 
-use crate::sending::{before_retry, unexpected};
+use crate::sending::{call_with_retries, unexpected};
 
 /// A difference between an entry and its row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -254,13 +254,7 @@ struct Verifier<C> {
 
 impl<C: Catalogue> Verifier<C> {
     async fn ask(&self, operation: Operation) -> Result<Answer, ModelError> {
-        let mut attempt = 0;
-        loop {
-            match self.catalogue.call(operation.clone()).await {
-                Err(error) if error.kind.is_retryable() => before_retry(&mut attempt, error).await?,
-                answer => return answer,
-            }
-        }
+        call_with_retries(&*self.catalogue, operation).await
     }
 
     async fn learn_ses(&self) -> Result<Arc<HashMap<u16, Se>>, Error> {
