@@ -7,7 +7,7 @@ use exacat_model::{
     Answer, Body, Cursor, Edit, Entry, EntryId, Error, ErrorKind, FieldChange, FileRef, Guid, Lfn, Mode,
     Mutation, NewBody, NewEntry, OperationId, Result, Revision, Tag,
 };
-use exacat_store::{EntryLocation, Located, Outcome, Refusal};
+use exacat_store::{EntryLocation, Located, Outcome, PageInProgress, Refusal};
 
 use crate::Catalogue;
 use crate::attributes::{check_writable, file_of};
@@ -20,6 +20,8 @@ use crate::tags::check_distinct;
 
 /// Most attempts at an edit, if a file is purged while it is added.
 const ATTEMPTS_MAX: usize = 3;
+/// Members of a page that are located together.
+const MEMBERS_LOCATED: usize = 1000;
 
 impl Catalogue {
     /// Creates an empty collection, mode 644. Takes w and x on its directory.
@@ -181,12 +183,8 @@ impl Catalogue {
         }
         let gone = || Error::not_found(format!("{found} is not there any more"));
         let page = self.store.members(guid, after, limit).await?.ok_or_else(gone)?;
-        let ids: Vec<EntryId> = page.items.iter().map(|guid| EntryId::Object(*guid)).collect();
-        let located = if ids.is_empty() { Vec::new() } else { self.store.locate(&ids).await? };
         let names = self.registry.names();
-        let next = page.items.last().filter(|_| page.more);
-        let next = next.map(|guid| cursor::write(CursorOf::CollectionMembers, guid));
-        let items = page.items.into_iter().zip(located).map(|(guid, located)| {
+        let describe = |guid, located: Option<Located>| {
             let stat = match located {
                 Some(Located { entry, place: EntryLocation::Tree(lfn), ancestors })
                     if caller
@@ -199,8 +197,25 @@ impl Catalogue {
                 _ => None,
             };
             Member { guid, stat }
-        });
-        Ok(Answer::Members { items: items.collect(), next })
+        };
+        // The page ends early if the members' entries have many bytes.
+        let mut items = PageInProgress::new(limit, page.items.len());
+        for guids in page.items.chunks(MEMBERS_LOCATED) {
+            let ids: Vec<EntryId> = guids.iter().map(|guid| EntryId::Object(*guid)).collect();
+            let take = |id: EntryId, located| {
+                if let Some(guid) = id.object().filter(|_| !items.is_full()) {
+                    items.push(describe(guid, located));
+                }
+            };
+            self.locate_each(&ids, take).await?;
+            if items.is_full() {
+                break;
+            }
+        }
+        let more = page.more || items.items().len() < page.items.len();
+        let next = items.items().last().filter(|_| more);
+        let next = next.map(|member| cursor::write(CursorOf::CollectionMembers, &member.guid));
+        Ok(Answer::Members { items: items.end(more).items, next })
     }
 
     /// Lists the files below `under` that are registered as members of an archive. Takes r on the

@@ -5,15 +5,16 @@
 //! not depend on other entries. So a find continues after any pause, restart or change, and reports
 //! each entry that does not move exactly once.
 //!
-//! Depth and [`BUFFERED_ENTRIES_MAX`] bound the memory; the entries examined per page bound the
-//! time.
+//! Depth, [`BUFFERED_ENTRIES_MAX`] and [`BUFFERED_BYTES_MAX`] bound the memory; the entries examined
+//! per page bound the time.
 
 use std::collections::VecDeque;
 
 use exacat_model::answer::Stat;
+use exacat_model::limits::{PAGE_MEMORY_MAX, READ_MEMORY_MAX};
 use exacat_model::{
     Answer, Body, Cursor, DirId, Entry, EntryId, Error, ErrorKind, Filter, Guid, Lfn, Location, Matcher,
-    Name, Result, Tag, TagExpression,
+    Measured, Name, Result, Tag, TagExpression,
 };
 use exacat_store::{Ancestor, Resolution, ResolutionEnd};
 
@@ -31,6 +32,8 @@ const LIST_ENTRIES_MAX: usize = 2048;
 /// Most children buffered for all levels together. Beyond that, the search drops those of the upper
 /// levels and lists them again when it comes back.
 const BUFFERED_ENTRIES_MAX: usize = 16_384;
+/// Memory in bytes of the buffered children beyond which the same happens: two lists of the largest.
+const BUFFERED_BYTES_MAX: usize = 2 * PAGE_MEMORY_MAX;
 
 /// The entries that a search selects.
 enum Wanted<'a> {
@@ -47,6 +50,8 @@ struct Level {
     after: Option<Name>,
     /// Children that were listed and not yet examined.
     buffer: VecDeque<Entry>,
+    /// Bytes of the buffered children when they were listed.
+    buffer_bytes: usize,
     /// True if there may be more children after those.
     more: bool,
     /// Bytes of the path before this directory's own name.
@@ -68,6 +73,10 @@ struct Search<'a> {
     /// Path of the last level, without a trailing slash; empty for the root.
     path: String,
     found: Vec<Stat>,
+    /// Bytes of the entries found.
+    found_bytes: usize,
+    /// Bytes of the tags of all levels.
+    tag_bytes: usize,
 }
 
 impl Catalogue {
@@ -125,6 +134,8 @@ impl Catalogue {
             levels: Vec::new(),
             path: if start.lfn.is_root() { String::new() } else { start.lfn.as_str().to_owned() },
             found: Vec::new(),
+            found_bytes: 0,
+            tag_bytes: 0,
         };
         if search.depth_max == Some(0) {
             return Ok(entries(&names, Vec::new(), None));
@@ -133,6 +144,7 @@ impl Catalogue {
             search.tags_above = self.tags_of(start.ancestors.iter().map(|ancestor| ancestor.id)).await?;
         }
         let tags = if search.asks_for_tags() { start.entry.tags.clone() } else { Vec::new() };
+        search.tag_bytes = tags.iter().map(Measured::bytes).sum();
         search.levels.push(Level::new(directory, 0, tags));
         if let Some(path) = position {
             // No entry below another has the root's name: a path with it would lead elsewhere.
@@ -212,11 +224,13 @@ impl Catalogue {
                 // A directory that was purged meanwhile is empty.
                 level.more = page.as_ref().is_some_and(|page| page.more);
                 level.buffer = page.map_or(VecDeque::new(), |page| page.items.into());
+                level.buffer_bytes = level.buffer.iter().map(Measured::bytes).sum();
                 search.bound_buffers();
                 continue;
             }
             let Some(entry) = level.buffer.pop_front() else {
                 let before = level.path_before;
+                search.tag_bytes -= level.tags.iter().map(Measured::bytes).sum::<usize>();
                 search.levels.pop();
                 if !search.levels.is_empty() {
                     search.path.truncate(before);
@@ -225,11 +239,21 @@ impl Catalogue {
             };
             reads_left -= 1;
             // The position is needed only when the buffer is empty or the page is full.
-            if level.buffer.is_empty() || reads_left == 0 || search.found.len() + 1 >= limit {
+            let near = search.found_bytes + entry.bytes() >= PAGE_MEMORY_MAX / 2;
+            if level.buffer.is_empty() || reads_left == 0 || search.found.len() + 1 >= limit || near {
                 level.after = Some(entry.at.name.clone());
             }
             search.examine(entry);
-            if (search.found.len() >= limit || reads_left == 0) && !search.is_done() {
+            if search.tag_bytes > READ_MEMORY_MAX {
+                return Err(Error::limit(
+                    "the bytes of the tags of nested directories",
+                    search.tag_bytes,
+                    READ_MEMORY_MAX,
+                ));
+            }
+            let full =
+                search.found.len() >= limit || search.found_bytes >= PAGE_MEMORY_MAX || reads_left == 0;
+            if full && !search.is_done() {
                 return Ok(Some(search.position()));
             }
         }
@@ -239,7 +263,8 @@ impl Catalogue {
 
 impl Level {
     fn new(directory: DirId, path_before: usize, tags: Vec<Tag>) -> Self {
-        Level { directory, after: None, buffer: VecDeque::new(), more: true, path_before, tags }
+        let buffer = VecDeque::new();
+        Level { directory, after: None, buffer, buffer_bytes: 0, more: true, path_before, tags }
     }
 }
 
@@ -259,6 +284,7 @@ impl Search<'_> {
         let before = self.path.len();
         self.path.push('/');
         self.path.push_str(name.as_str());
+        self.tag_bytes += tags.iter().map(Measured::bytes).sum::<usize>();
         self.levels.push(Level::new(directory, before, tags));
     }
 
@@ -281,7 +307,9 @@ impl Search<'_> {
         );
         if wanted {
             let lfn = Lfn::below(&self.path, &entry.at.name);
-            self.found.push(stat_of(self.names, self.caller, lfn, entry));
+            let stat = stat_of(self.names, self.caller, lfn, entry);
+            self.found_bytes += stat.bytes();
+            self.found.push(stat);
         }
         if let Some((directory, name, tags)) = enter {
             self.enter(directory, &name, tags);
@@ -350,12 +378,14 @@ impl Search<'_> {
     /// Drops the buffers of upper levels until the rest fits.
     fn bound_buffers(&mut self) {
         let mut held: usize = self.levels.iter().map(|level| level.buffer.len()).sum();
+        let mut bytes: usize = self.levels.iter().map(|level| level.buffer_bytes).sum();
         let last = self.levels.len().saturating_sub(1);
         for level in &mut self.levels[..last] {
-            if held <= BUFFERED_ENTRIES_MAX {
+            if held <= BUFFERED_ENTRIES_MAX && bytes <= BUFFERED_BYTES_MAX {
                 return;
             }
             held -= level.buffer.len();
+            bytes -= std::mem::take(&mut level.buffer_bytes);
             level.more = level.more || !level.buffer.is_empty();
             level.buffer = VecDeque::new();
         }

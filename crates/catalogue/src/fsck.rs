@@ -416,9 +416,8 @@ impl Check<'_> {
             return Ok(());
         }
         self.members += archives.len() as u64;
-        let found = self.catalogue.store.locate(&archives).await?;
-        self.lost += found.iter().filter(|found| found.is_none()).count() as u64;
-        Ok(())
+        let lost = &mut self.lost;
+        self.catalogue.locate_each(&archives, |_, found| *lost += u64::from(found.is_none())).await
     }
 }
 

@@ -10,7 +10,7 @@ use exacat_model::{
     Answer, Change, Cursor, DirId, Effect, EntryId, Error, ErrorKind, FieldChange, Lfn, LogPosition, Result,
     Revision,
 };
-use exacat_store::{ChangePage, EntryLocation};
+use exacat_store::{ChangePage, EntryLocation, Located};
 
 use crate::Catalogue;
 use crate::caller::Caller;
@@ -46,15 +46,13 @@ impl Catalogue {
         let mut ids: Vec<EntryId> = changes.iter().filter_map(|change| change.effect.entry_id()).collect();
         ids.sort_unstable();
         ids.dedup();
-        let located = if ids.is_empty() { Vec::new() } else { self.store.locate(&ids).await? };
-        let stands: HashMap<EntryId, Lfn> = ids
-            .into_iter()
-            .zip(located)
-            .filter_map(|(id, located)| match located?.place {
-                EntryLocation::Tree(lfn) => Some((id, lfn)),
-                EntryLocation::Trash(_) => None,
-            })
-            .collect();
+        let mut stands: HashMap<EntryId, Lfn> = HashMap::new();
+        let stand = |id, located: Option<Located>| {
+            if let Some(Located { place: EntryLocation::Tree(lfn), .. }) = located {
+                stands.insert(id, lfn);
+            }
+        };
+        self.locate_each(&ids, stand).await?;
         let items = changes.into_iter().filter_map(|change| {
             let lfn = change.effect.entry_id().and_then(|id| stands.get(&id));
             let wanted = under.is_none_or(|under| lfn.is_some_and(|lfn| under.contains(lfn)));

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use exacat_model::answer::Stat;
-use exacat_model::limits::READ_BATCH_MAX;
+use exacat_model::limits::{PAGE_MEMORY_MAX, READ_BATCH_MAX};
 use exacat_model::{Answer, Body, Cursor, Entry, Error, ErrorKind, Guid, Lfn, Name, Replica, Result, Usage};
 use exacat_store::{ResolutionEnd, UsageOf};
 
@@ -113,6 +113,8 @@ impl Catalogue {
             return Ok(entries(&names, vec![stat_of(&names, caller, lfn, entry)], None));
         };
         check_listable(caller, &resolved.entry, lfn)?;
+        // Each item repeats the directory's path.
+        let limit = limit.min(PAGE_MEMORY_MAX / resolved.lfn.as_str().len());
         let page = self
             .store
             .list(directory, after.as_ref(), limit)

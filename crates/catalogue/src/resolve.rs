@@ -101,6 +101,27 @@ impl Catalogue {
         }
     }
 
+    /// Finds entries by identity for the catalogue's own needs, and passes each to `each`. Takes as many
+    /// reads as their number and their bytes need.
+    pub(crate) async fn locate_each(
+        &self,
+        mut ids: &[EntryId],
+        mut each: impl FnMut(EntryId, Option<Located>) + Send,
+    ) -> Result<()> {
+        let mut count = READ_BATCH_MAX;
+        while !ids.is_empty() {
+            let part = &ids[..count.min(ids.len())];
+            match self.store.locate(part).await {
+                Err(error) if error.kind == ErrorKind::Limit && part.len() > 1 => count = part.len() / 2,
+                found => {
+                    part.iter().zip(found?).for_each(|(id, found)| each(*id, found));
+                    ids = &ids[part.len()..];
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Finds entries in the tree by GUID. Checks that the caller may pass all directories above
     /// each.
     pub(crate) async fn resolve_guids(

@@ -12,7 +12,7 @@ use exacat_model::{
     AccountName, Answer, Cursor, Deletion, DeletionId, EntryId, Error, ErrorKind, Guid, Mutation, OnTimeline,
     OperationId, Record, RecordKey, Replica, ReplicaState, Result, Se, SeName, SeNumber, SeStatus,
 };
-use exacat_store::{Account, EntryLocation, UsageOf};
+use exacat_store::{Account, EntryLocation, Located, UsageOf};
 
 use crate::Catalogue;
 use crate::accounts::{RecordPlan, check_not_gone, gone_name, is_gone};
@@ -123,12 +123,12 @@ impl Catalogue {
         let position: Option<StoreCursor> = cursor::read(CursorOf::SeFiles, from)?;
         let position = position.map(|position| position.0).unwrap_or_default();
         let (page, next) = self.store.replicas_on(se.number, &position, limit).await?;
-        let ids: Vec<EntryId> = page.items.iter().map(exacat_model::Entry::id).collect();
-        let located = self.store.locate(&ids).await?;
+        let ids: Vec<EntryId> = page.items.into_iter().map(|entry| entry.id()).collect();
         let mut items = Vec::with_capacity(ids.len());
         let mut on = HashSet::new();
-        for found in located.into_iter().flatten() {
+        let take = |_, found: Option<Located>| {
             // Leave out files that left this SE since the page was read.
+            let Some(found) = found else { return };
             if let EntryLocation::Tree(lfn) = found.place
                 && let Some(file) = found.entry.file()
                 && file.replica(se.number).is_some()
@@ -141,7 +141,8 @@ impl Catalogue {
                     entry: found.entry,
                 });
             }
-        }
+        };
+        self.locate_each(&ids, take).await?;
         let mut ses: Vec<(u16, SeName)> = on
             .into_iter()
             .filter_map(|number| Some((number.0, names.ses.get(&number)?.name.clone())))
@@ -193,17 +194,20 @@ impl Catalogue {
     /// copy.
     pub(crate) async fn deletions_in_use(&self, se: &Se, deletions: &[Deletion]) -> Result<Vec<bool>> {
         let ids: Vec<EntryId> = deletions.iter().map(|deletion| EntryId::Object(deletion.guid)).collect();
-        let located = self.store.locate(&ids).await?;
+        let mut replicas: Vec<Option<Replica>> = Vec::with_capacity(deletions.len());
+        let take = |_, found: Option<Located>| {
+            let file = found.as_ref().and_then(|found| found.entry.file());
+            replicas.push(file.and_then(|file| file.replica(se.number)).cloned());
+        };
+        self.locate_each(&ids, take).await?;
         let mut in_use = Vec::with_capacity(deletions.len());
-        for (deletion, found) in deletions.iter().zip(located) {
+        for (deletion, replica) in deletions.iter().zip(replicas) {
             let pfn = pfn_of(deletion, se);
             let same = |location: &exacat_model::Location| {
                 let replica =
                     Replica { se: se.number, state: ReplicaState::Available, location: location.clone() };
                 replica.pfn(deletion.guid, Some(se)) == pfn
             };
-            let file = found.as_ref().and_then(|found| found.entry.file());
-            let replica = file.and_then(|file| file.replica(se.number));
             let is_replica = replica.is_some_and(|replica| replica.takes_space() && same(&replica.location));
             let is_reserved = match is_replica {
                 true => false,

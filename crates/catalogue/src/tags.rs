@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use exacat_model::answer::TagInForce;
 use exacat_model::limits::TAGS_PER_ENTRY_MAX;
 use exacat_model::{Answer, DirId, Edit, EntryId, Error, Lfn, Mutation, OperationId, Result, Tag, TagKey};
+use exacat_store::{Located, ReadBytes};
 
 use crate::Catalogue;
 use crate::attributes::check_writable;
@@ -62,17 +63,29 @@ impl Catalogue {
             let ancestors =
                 found.iter().flatten().flat_map(|resolved| &resolved.ancestors).map(|ancestor| ancestor.id);
             let distinct: HashSet<DirId> = ancestors.collect();
-            let directories: Vec<DirId> = distinct.into_iter().collect();
-            for part in directories.chunks(exacat_model::limits::READ_BATCH_MAX) {
-                let ids: Vec<EntryId> = part.iter().map(|id| EntryId::Directory(*id)).collect();
-                let located = self.store.locate(&ids).await?;
-                let tagged =
-                    part.iter().zip(located).filter_map(|(id, found)| Some((*id, found?.entry.tags)));
-                above.extend(tagged.filter(|(_, tags)| !tags.is_empty()));
-            }
+            let ids: Vec<EntryId> = distinct.into_iter().map(EntryId::Directory).collect();
+            let (mut bytes, mut within) = (ReadBytes::default(), Ok(()));
+            let take = |id, found: Option<Located>| {
+                let (EntryId::Directory(id), Some(Located { entry, .. })) = (id, found) else { return };
+                if !entry.tags.is_empty() && within.is_ok() {
+                    within = bytes.add(Some(&entry));
+                    above.insert(id, entry.tags);
+                }
+            };
+            self.locate_each(&ids, take).await?;
+            within?;
         }
-        let answers = found.into_iter().map(|resolved| {
-            let Resolved { lfn, entry, ancestors } = resolved?;
+        // Every entry below a directory shows the directory's tags again.
+        let mut bytes = ReadBytes::default();
+        let mut answers = Vec::with_capacity(found.len());
+        for resolved in found {
+            let Resolved { lfn, entry, ancestors } = match resolved {
+                Ok(resolved) => resolved,
+                Err(error) => {
+                    answers.push(Err(error));
+                    continue;
+                }
+            };
             let mut in_force: Vec<TagInForce> =
                 entry.tags.into_iter().map(|tag| TagInForce { tag, from: lfn.clone() }).collect();
             for (depth, ancestor) in ancestors.iter().enumerate().rev() {
@@ -85,9 +98,10 @@ impl Catalogue {
                 }
             }
             in_force.sort_by(|a, b| a.tag.key.cmp(&b.tag.key));
-            Ok(in_force)
-        });
-        Ok(Answer::Tags(answers.collect()))
+            in_force.iter().try_for_each(|one| bytes.add(Some(one)))?;
+            answers.push(Ok(in_force));
+        }
+        Ok(Answer::Tags(answers))
     }
 }
 

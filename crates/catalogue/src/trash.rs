@@ -1,8 +1,8 @@
 //! The trash: listing, restoring and purging items.
 
-use exacat_model::limits::BATCH_MUTATIONS_MAX;
+use exacat_model::limits::{BATCH_MUTATIONS_MAX, PAGE_MEMORY_MAX};
 use exacat_model::{
-    Answer, At, Body, Cursor, DirId, Entry, EntryId, Error, ErrorKind, Expect, Lfn, Mutation, Name,
+    Answer, At, Body, Cursor, DirId, Entry, EntryId, Error, ErrorKind, Expect, Lfn, Measured, Mutation, Name,
     OnTimeline, OperationId, PurgeTarget, Result, TrashId, TrashItem,
 };
 use exacat_store::{Outcome, Refusal, Request, UsageOf};
@@ -86,16 +86,16 @@ impl Catalogue {
         let after: Option<OnTimeline<TrashId>> = cursor::read(CursorOf::Trash, cursor)?;
         let mut after = after.map(|after| timelines.resolve(TRASH, after)).transpose()?;
         let mut looks_left = self.settings.find_scan_entries.max(1);
-        let mut items = Vec::new();
+        let (mut items, mut bytes) = (Vec::new(), 0);
         let mut more = true;
-        while more && items.len() < limit && looks_left > 0 {
+        while more && items.len() < limit && bytes < PAGE_MEMORY_MAX && looks_left > 0 {
             // Other users' items are skipped, so read more than are missing, but never more than
             // one page.
             let count = (limit - items.len()).max(100).min(looks_left);
             let page = self.store.trash(after, count).await?;
             more = page.more;
             for mut item in page.items {
-                if items.len() == limit {
+                if items.len() == limit || bytes >= PAGE_MEMORY_MAX {
                     more = true;
                     break;
                 }
@@ -112,6 +112,7 @@ impl Catalogue {
                 }
                 let who =
                     names.users.get(&item.removed_by).map_or_else(String::new, |user| user.name.to_string());
+                bytes += item.bytes();
                 items.push((item, who));
             }
         }

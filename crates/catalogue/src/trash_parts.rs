@@ -4,10 +4,10 @@
 use std::collections::VecDeque;
 
 use exacat_model::{
-    Answer, At, Body, Cursor, DirId, Entry, Error, Expect, Lfn, Mutation, Name, OnTimeline, OperationId,
-    Result, TrashId, TrashItem, Usage, canonical_struct,
+    Answer, At, Body, Cursor, DirId, Entry, Error, Expect, Lfn, Measured, Mutation, Name, OnTimeline,
+    OperationId, Result, TrashId, TrashItem, Usage, canonical_struct,
 };
-use exacat_store::UsageOf;
+use exacat_store::{PageInProgress, UsageOf};
 
 use crate::Catalogue;
 use crate::caller::{Caller, PASS, READ};
@@ -17,6 +17,8 @@ use crate::trash::{TRASH, belongs_to};
 
 /// Children listed at once in a directory of the trash.
 const LIST_ENTRIES: usize = 1000;
+/// Memory in bytes of the listed entries of one directory that wait while those below are examined.
+const REST_BYTES_MAX: usize = 1 << 20;
 /// Items of the trash examined at once.
 const ITEMS: usize = 100;
 
@@ -67,16 +69,15 @@ fn no_part(id: TrashId, lfn: &Lfn) -> Error {
 
 /// Page of parts that is being filled.
 struct PartsPage {
-    limit: usize,
     /// Entries that may still be read for it.
     reads_left: usize,
-    parts: Vec<TrashItem>,
+    parts: PageInProgress<TrashItem>,
 }
 
 impl PartsPage {
     /// Says whether nothing more may be read for it.
     fn is_full(&self) -> bool {
-        self.reads_left == 0 || self.parts.len() == self.limit
+        self.reads_left == 0 || self.parts.is_full()
     }
 }
 
@@ -89,8 +90,8 @@ impl Catalogue {
         let names = self.registry.names();
         let timelines = self.store.timelines();
         let begun: Option<PartsCursor> = cursor::read(CursorOf::TrashParts, cursor)?;
-        let mut page =
-            PartsPage { limit, reads_left: self.settings.find_scan_entries.max(1), parts: Vec::new() };
+        let reads_left = self.settings.find_scan_entries.max(1);
+        let mut page = PartsPage { reads_left, parts: PageInProgress::new(limit, 0) };
         let mut after = None;
         if let Some(PartsCursor { item, path, enter }) = begun {
             let id = timelines.resolve(TRASH, item)?;
@@ -128,7 +129,7 @@ impl Catalogue {
                 }
             }
             if !trash.more {
-                let items = told(page.parts, &names);
+                let items = told(page.parts.end(false).items, &names);
                 return Ok(Answer::Trash { items, timeline: timelines.current(), next: None });
             }
         }
@@ -136,7 +137,7 @@ impl Catalogue {
 
     fn parts_page(
         &self,
-        parts: Vec<TrashItem>,
+        parts: PageInProgress<TrashItem>,
         id: TrashId,
         (path, enter): (Option<Vec<Name>>, bool),
         names: &crate::registry::Names,
@@ -144,7 +145,7 @@ impl Catalogue {
         let timelines = self.store.timelines();
         let cursor = PartsCursor { item: timelines.name(id), path, enter };
         let next = Some(cursor::write(CursorOf::TrashParts, &cursor));
-        Answer::Trash { items: told(parts, names), timeline: timelines.current(), next }
+        Answer::Trash { items: told(parts.end(true).items, names), timeline: timelines.current(), next }
     }
 
     /// True if the caller may now pass the directories above the path, whatever subtree its token
@@ -221,6 +222,10 @@ impl Catalogue {
                     page.parts.push(TrashItem { lfn, entry, usage, ..item.clone() });
                 }
             } else if let Some(directory) = entry.directory().filter(|_| may_pass(caller, &entry)) {
+                // Entries of many bytes must not wait on every level: they are listed again.
+                if level.rest.iter().map(Measured::bytes).sum::<usize>() > REST_BYTES_MAX {
+                    (level.rest, level.more) = (VecDeque::new(), true);
+                }
                 way.push(Level::new(directory, lfn));
             }
         }

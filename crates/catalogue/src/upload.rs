@@ -11,7 +11,7 @@ use exacat_model::{
     OperationId, Pfn, Replica, ReplicaState, Reservation, ReservedReplica, Result, Se, SeName, SeNumber,
     TimeMs,
 };
-use exacat_store::{EntryLocation, Outcome, Refusal, UsageOf};
+use exacat_store::{EntryLocation, Outcome, PageInProgress, Refusal, UsageOf};
 
 use crate::Catalogue;
 use crate::caller::{Caller, PASS, WRITE};
@@ -374,7 +374,7 @@ impl Catalogue {
         let user = caller.check_known()?;
         let names = self.registry.names();
         let mut after: Option<Guid> = cursor::read(CursorOf::Uploads, from)?;
-        let mut items: Vec<Upload> = Vec::new();
+        let mut items = PageInProgress::new(limit, 0);
         let mut scanned = 0;
         loop {
             let page = self.store.reservations(after, limit).await?;
@@ -385,16 +385,16 @@ impl Catalogue {
                 let mine = caller.is_operator() || reservation.owner == user;
                 if mine && caller.scope().contains(&reservation.lfn) {
                     items.push(upload(&names, reservation));
-                    if items.len() == limit {
+                    if items.is_full() {
                         break;
                     }
                 }
             }
             let more = page.more || rest.len() > 0;
             // A page takes a bounded time, however few of the reservations are the caller's.
-            if !more || items.len() == limit || scanned >= self.settings.find_scan_entries {
+            if !more || items.is_full() || scanned >= self.settings.find_scan_entries {
                 let next = after.filter(|_| more).map(|after| cursor::write(CursorOf::Uploads, &after));
-                return Ok(Answer::Uploads { items, next });
+                return Ok(Answer::Uploads { items: items.end(more).items, next });
             }
         }
     }

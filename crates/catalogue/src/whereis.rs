@@ -8,7 +8,7 @@ use exacat_model::{
     AccountName, Answer, Body, EntryId, Error, ErrorKind, File, FileRef, Guid, Kind, Lfn, Location, Replica,
     ReplicaState, Result, Se, SeNumber, SeStatus,
 };
-use exacat_store::{EntryLocation, Files, FoundFile, Located};
+use exacat_store::{EntryLocation, Files, FoundFile, Located, ReadBytes};
 use futures::future::BoxFuture;
 use smallvec::SmallVec;
 
@@ -233,17 +233,26 @@ impl Catalogue {
         guids.sort_unstable();
         guids.dedup();
         let ids: Vec<EntryId> = guids.iter().map(|guid| EntryId::Object(*guid)).collect();
-        let located = self.store.locate(&ids).await?;
-        let archives = located.into_iter().map(|found| match found {
-            Some(Located { entry, place: EntryLocation::Tree(lfn), ancestors }) => {
-                let passed = caller.check_scope(&lfn).and_then(|()| check_passage(caller, &ancestors, &lfn));
-                match passed.and_then(|()| readable_file(caller, Resolved { lfn, entry, ancestors })) {
-                    Ok(file) => Archive::File(file),
-                    Err(_) => Archive::Closed,
+        let mut archives = Vec::with_capacity(ids.len());
+        let take = |_, found| {
+            archives.push(match found {
+                Some(Located { entry, place: EntryLocation::Tree(lfn), ancestors }) => {
+                    let passed =
+                        caller.check_scope(&lfn).and_then(|()| check_passage(caller, &ancestors, &lfn));
+                    match passed.and_then(|()| readable_file(caller, Resolved { lfn, entry, ancestors })) {
+                        Ok(file) => Archive::File(file),
+                        Err(_) => Archive::Closed,
+                    }
                 }
-            }
-            _ => Archive::Gone,
-        });
+                _ => Archive::Gone,
+            });
+        };
+        self.locate_each(&ids, take).await?;
+        // Each is that of one request, but together they may be those of many.
+        let mut bytes = ReadBytes::default();
+        for archive in &archives {
+            bytes.add(if let Archive::File(file) = archive { Some(file) } else { None })?;
+        }
         Ok(guids.into_iter().zip(archives).collect())
     }
 }

@@ -4,8 +4,10 @@
 //! An interrupted step keeps what it did and leaves the rest to the next one. Two concurrent steps
 //! do nothing twice, because each mutation names what it expects.
 
+use exacat_model::limits::PAGE_MEMORY_MAX;
 use exacat_model::{
-    EntryId, Error, ErrorKind, Expect, ExpectRecord, Lfn, Mutation, RecordKey, Result, TimeMs, UserId,
+    EntryId, Error, ErrorKind, Expect, ExpectRecord, Lfn, Measured, Mutation, RecordKey, Result, TimeMs,
+    UserId,
 };
 use exacat_store::{EntryLocation, Outcome};
 use futures::future::BoxFuture;
@@ -47,7 +49,7 @@ impl Catalogue {
             .iter()
             .map(|reservation| Mutation::Release { guid: reservation.guid, se: None, only_expired: true })
             .collect();
-        self.step(releases, due.reservations.len() >= STEP_ITEMS_MAX).await
+        self.step(releases, fills_a_step(&due.reservations)).await
     }
 
     /// Moves expired entries to the trash. An entry whose expiry was changed meanwhile stays.
@@ -73,7 +75,7 @@ impl Catalogue {
                 lfn,
             });
         }
-        self.step(removals, due.entries.len() >= STEP_ITEMS_MAX).await
+        self.step(removals, fills_a_step(&due.entries)).await
     }
 
     /// Purges items that were in the trash for longer than
@@ -166,6 +168,11 @@ impl Catalogue {
             None => Err(Error::new(ErrorKind::Corrupt, "the user number 0 is not in the registry")),
         }
     }
+}
+
+/// True if these are as many as one step takes, so that there may be more.
+fn fills_a_step(due: &[impl Measured]) -> bool {
+    due.len() >= STEP_ITEMS_MAX || due.iter().map(Measured::bytes).sum::<usize>() >= PAGE_MEMORY_MAX
 }
 
 /// True if the error concerns this item only, and not the store as a whole.

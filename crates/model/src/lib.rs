@@ -17,6 +17,7 @@ pub mod guid;
 mod hex;
 pub mod lfn;
 pub mod limits;
+mod measured;
 pub mod mutation;
 pub mod operation;
 pub mod pfn;
@@ -40,6 +41,7 @@ pub use entry::{
 pub use error::{Error, ErrorKind, Result};
 pub use guid::Guid;
 pub use lfn::{Lfn, Name};
+pub use measured::Measured;
 pub use mutation::{
     DeletionId, Edit, Expect, ExpectRecord, Fingerprint, Mutation, NewBody, NewEntry, OperationId,
     PurgeTarget, Reservation, ReservedReplica, TrashId,

@@ -67,6 +67,13 @@ pub const EDITS_PER_UPDATE_MAX: usize = 10_000;
 pub const READ_BATCH_MAX: usize = 10_000;
 /// Items in one page of any listing.
 pub const PAGE_ITEMS_MAX: usize = 10_000;
+/// Memory in bytes of the items in one page of any listing: the item that reaches it is its last.
+/// Half a frame, so that with the largest item a page still fits into one. Entries without tags
+/// reach [`PAGE_ITEMS_MAX`] before.
+pub const PAGE_MEMORY_MAX: usize = 8 << 20;
+/// Memory in bytes of the entries that one read by paths, GUIDs or places finds. A read that finds
+/// more is refused. Twice a frame: an entry takes more bytes in memory than in a frame.
+pub const READ_MEMORY_MAX: usize = 32 << 20;
 /// Storage elements of one upload reservation.
 pub const REPLICAS_PER_RESERVATION_MAX: usize = 16;
 /// Unfinished uploads of one user.

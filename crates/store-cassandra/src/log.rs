@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 
 use exacat_model::codec::{Decode, Encode};
-use exacat_model::{Change, Consistency, Error, ErrorKind, Result, Revision, TimeMs};
+use exacat_model::{Change, Consistency, Error, ErrorKind, Measured, Result, Revision, TimeMs};
 
 use crate::cluster::{Cluster, Pages, failed, moment};
 use crate::limits::{ATTEMPTS_MAX, GROUP_UNPACKED_MAX, GROUPS_PER_PAGE};
@@ -402,31 +402,38 @@ fn group_of(mut row: Columns) -> Result<Option<Group>> {
     Ok(Some(Group { first, last: Revision(last), id, before, by, after_images, bytes: bytes.len() }))
 }
 
-/// Reads at most `limit` changes of a segment after a revision.
+/// Reads changes of a segment after a revision: at most `limit`, and up to one that brings them to
+/// `bytes_max`.
 pub(crate) async fn changes(
     cluster: &Cluster,
     segment: u64,
     after: Revision,
-    limit: usize,
+    (limit, bytes_max): (usize, usize),
 ) -> Result<Vec<Change>> {
     let bound = Bound {
         text: cql!("SELECT changes FROM log WHERE segment = ? AND last > ?"),
         values: vec![big(segment), big(after.0)],
     };
     let mut pages = Pages::of(bound, GROUPS_PER_PAGE);
-    let mut found = Vec::new();
+    let (mut found, mut bytes) = (Vec::new(), 0);
     while found.len() < limit
+        && bytes < bytes_max
         && let Some(rows) = pages.next(cluster).await?
     {
         for row in rows {
-            let bytes = Columns::new(row).blob()?;
+            let group = Columns::new(row).blob()?;
             // A segment without changes has one row without any.
-            if bytes.is_empty() || found.len() >= limit {
+            if group.is_empty() {
                 continue;
             }
-            let changes = Vec::<Change>::from_bytes(&unpacked(&bytes)?).map_err(corrupt)?;
-            let wanted = changes.into_iter().filter(|change| change.revision > after);
-            found.extend(wanted.take(limit - found.len()));
+            let changes = Vec::<Change>::from_bytes(&unpacked(&group)?).map_err(corrupt)?;
+            for change in changes.into_iter().filter(|change| change.revision > after) {
+                if found.len() >= limit || bytes >= bytes_max {
+                    return Ok(found);
+                }
+                bytes += change.bytes();
+                found.push(change);
+            }
         }
     }
     Ok(found)

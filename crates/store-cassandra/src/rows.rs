@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use exacat_model::{
-    At, Deletion, DeletionId, DirId, Entry, EntryId, Fingerprint, Guid, Name, OperationId, Record, RecordKey,
-    Reservation, Revision, SeNumber, TimeMs, TrashId, Usage, canonical_enum, canonical_struct,
+    At, Deletion, DeletionId, DirId, Entry, EntryId, Fingerprint, Guid, Measured, Name, OperationId, Record,
+    RecordKey, Reservation, Revision, SeNumber, TimeMs, TrashId, Usage, canonical_enum, canonical_struct,
 };
 use exacat_store::UsageOf;
 use exacat_store::rules::Trashed;
@@ -184,6 +184,19 @@ canonical_enum!(Row {
     11 => Operation(remembered),
     12 => Layout(level),
 });
+
+impl Row {
+    /// Returns the approximate memory in bytes of a row that listings show; 0 for other rows.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Row::Entry(entry) => entry.bytes(),
+            Row::Trash(item) => item.entry.bytes() + item.lfn.as_str().len(),
+            Row::Reservation(reservation) => reservation.bytes(),
+            Row::Deletion(deletion) => deletion.bytes(),
+            _ => 0,
+        }
+    }
+}
 
 /// Row after-image: a row after a change; none if it was deleted.
 #[derive(Clone, Debug, PartialEq)]

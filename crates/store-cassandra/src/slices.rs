@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use exacat_model::Result;
-use exacat_model::limits::PAGE_ITEMS_MAX;
+use exacat_model::limits::{PAGE_ITEMS_MAX, PAGE_MEMORY_MAX};
 
 use crate::cluster::failed;
 use crate::limits::ROUNDS_MAX;
@@ -25,7 +25,8 @@ pub(crate) enum Enough<T> {
 }
 
 /// Evaluates `ask` on the rows of a slice, with more and more rows until they are enough. `ask`
-/// gets at least `limit` + 1 rows or all, and whether these are all.
+/// gets at least `limit` + 1 rows, or rows that fill a page by their bytes, or all; and whether
+/// these are all.
 pub(crate) async fn ask<T>(
     reader: &Reader,
     slice: &Slice,
@@ -43,11 +44,13 @@ pub(crate) async fn ask<T>(
         let mut reading =
             if is_whole { Reading::in_turn(Vec::new()) } else { begin(follower, slice, limit).await? };
         let mut table: Vec<(Key, Arc<Row>)> = Vec::new();
-        let mut wanted = limit + 1;
+        let (mut wanted, mut bytes) = (limit + 1, 0);
         loop {
             while table.len() < wanted
+                && bytes < PAGE_MEMORY_MAX
                 && let Some(rows) = reading.next(&follower.cluster).await?
             {
+                bytes += rows.iter().map(|(_, row)| row.bytes()).sum::<usize>();
                 table.extend(rows.into_iter().map(|(key, row)| (key, Arc::new(row))));
             }
             if !table.is_sorted_by(|one, next| one.0 < next.0) {
@@ -63,7 +66,9 @@ pub(crate) async fn ask<T>(
             };
             let answer = reader.answer_slice(epoch, |view| {
                 let items = merged(view, slice, &table, (after.as_ref(), &least, &until));
-                if items.len() <= limit && !ended {
+                let fill_a_page =
+                    || items.iter().map(|(_, row)| row.bytes()).sum::<usize>() >= PAGE_MEMORY_MAX;
+                if items.len() <= limit && !ended && !fill_a_page() {
                     return Ok(None);
                 }
                 match ask(view, &items, ended)? {
@@ -80,7 +85,8 @@ pub(crate) async fn ask<T>(
                     }
                     return Ok(answer);
                 }
-                Ok(None) => wanted = table.len() + limit.max(16) + 1,
+                // Rows that the cache corrected may have had many of the bytes.
+                Ok(None) => (wanted, bytes) = (table.len() + limit.max(16) + 1, 0),
             }
         }
     }

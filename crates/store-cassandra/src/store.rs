@@ -5,16 +5,16 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use exacat_activity::{RequestState, on};
-use exacat_model::limits::PAGE_ITEMS_MAX;
+use exacat_model::limits::{PAGE_ITEMS_MAX, PAGE_MEMORY_MAX};
 use exacat_model::{
-    At, Audit, Consistency, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, Guid, Lfn, Name,
-    Record, RecordKey, RecordKind, Reservation, Result, Revision, SeNumber, TimeMs, TimelineId, Timelines,
-    TrashId, TrashItem,
+    At, Audit, Consistency, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, Guid, Lfn,
+    Measured, Name, Record, RecordKey, RecordKind, Reservation, Result, Revision, SeNumber, TimeMs,
+    TimelineId, Timelines, TrashId, TrashItem,
 };
 use exacat_store::rules::Top;
 use exacat_store::{
-    Account, ApplyError, ChangePage, Clock, Due, Located, Outcome, Page, RecordEntry, Request, Resolution,
-    Store, StoreStatus, Trace, Traces, UsageOf, within_batch,
+    Account, ApplyError, ChangePage, Clock, Due, Located, Outcome, Page, PageInProgress, ReadBytes,
+    RecordEntry, Request, Resolution, Store, StoreStatus, Trace, Traces, UsageOf, within_batch,
 };
 use parking_lot::Mutex;
 
@@ -109,10 +109,21 @@ fn lost() -> ApplyError {
     ApplyError::Unknown("the answer is lost: retry with the same operation id".to_owned())
 }
 
-/// Maps the first `limit` items of a slice to a page.
-fn page<T>(items: &[Item<'_>], limit: usize, each: impl FnMut(&Item<'_>) -> Option<T>) -> Page<T> {
-    let limit = limit.min(PAGE_ITEMS_MAX);
-    Page { items: items.iter().take(limit).filter_map(each).collect(), more: items.len() > limit }
+/// Maps the first items of a slice to a page of at most `limit`; `all` says that no other follows.
+fn page<T: Measured>(
+    items: &[Item<'_>],
+    (limit, all): (usize, bool),
+    mut each: impl FnMut(&Item<'_>) -> Option<T>,
+) -> Page<T> {
+    let (mut page, mut items) = (PageInProgress::new(limit, 0), items.iter());
+    while !page.is_full()
+        && let Some(item) = items.next()
+    {
+        if let Some(item) = each(item) {
+            page.push(item);
+        }
+    }
+    page.end(!all || items.len() > 0)
 }
 
 fn bad_cursor() -> Error {
@@ -146,21 +157,42 @@ impl Store for CassandraStore {
     async fn resolve(&self, paths: &[Lfn]) -> Result<Vec<Resolution>> {
         within_batch(paths.len())?;
         self.reader
-            .answer_at(self.level, |view| Ok(paths.iter().map(|path| reads::resolve(view, path)).collect()))
+            .answer_at(self.level, |view| {
+                let mut bytes = ReadBytes::default();
+                let resolve = |path| {
+                    let resolution = reads::resolve(view, path);
+                    bytes.add(resolution.end.entry()).map(|()| resolution)
+                };
+                paths.iter().map(resolve).collect()
+            })
             .await
     }
 
     async fn locate(&self, ids: &[EntryId]) -> Result<Vec<Option<Located>>> {
         within_batch(ids.len())?;
         self.reader
-            .answer_at(self.level, |view| Ok(ids.iter().map(|id| reads::locate(view, *id)).collect()))
+            .answer_at(self.level, |view| {
+                let mut bytes = ReadBytes::default();
+                let locate = |id: &EntryId| {
+                    let located = reads::locate(view, *id);
+                    bytes.add(located.as_ref().map(|located| &located.entry)).map(|()| located)
+                };
+                ids.iter().map(locate).collect()
+            })
             .await
     }
 
     async fn standing(&self, places: &[At]) -> Result<Vec<Option<Entry>>> {
         within_batch(places.len())?;
         self.reader
-            .answer_at(self.level, |view| Ok(places.iter().map(|at| entry_at(view, at)).collect()))
+            .answer_at(self.level, |view| {
+                let mut bytes = ReadBytes::default();
+                let standing = |at| {
+                    let entry = entry_at(view, at);
+                    bytes.add(entry.as_ref()).map(|()| entry)
+                };
+                places.iter().map(standing).collect()
+            })
             .await
     }
 
@@ -171,7 +203,7 @@ impl Store for CassandraStore {
         limit: usize,
     ) -> Result<Option<Page<Entry>>> {
         let slice = Slice::Children(directory, after.cloned());
-        let ask = |view: &CacheView<'_>, items: &[Item<'_>], _| {
+        let ask = |view: &CacheView<'_>, items: &[Item<'_>], all| {
             if !reads::is_directory(view, directory) {
                 return Ok(Enough::Yes(None));
             }
@@ -179,7 +211,7 @@ impl Store for CassandraStore {
                 Row::Entry(entry) => Some(entry.clone()),
                 _ => None,
             };
-            Ok(Enough::Yes(Some(page(items, limit, entry))))
+            Ok(Enough::Yes(Some(page(items, (limit, all), entry))))
         };
         slices::ask(&self.reader, &slice, limit, ask).await
     }
@@ -200,14 +232,14 @@ impl Store for CassandraStore {
             _ => return Err(bad_cursor()),
         };
         let slice = Slice::OnSe(se, after);
-        let ask = |view: &CacheView<'_>, items: &[Item<'_>], _| {
+        let ask = |view: &CacheView<'_>, items: &[Item<'_>], all| {
             let mut next = cursor.to_vec();
             let entry = |(key, _): &Item<'_>| {
                 let Key::OnSe { shard, guid, .. } = key else { return None };
                 next = [&[*shard][..], &guid.0].concat();
                 find(view, EntryId::Object(*guid)).map(|found| found.entry)
             };
-            let page = page(items, limit, entry);
+            let page = page(items, (limit, all), entry);
             Ok(Enough::Yes((page, next)))
         };
         slices::ask(&self.reader, &slice, limit, ask).await
@@ -220,25 +252,25 @@ impl Store for CassandraStore {
         limit: usize,
     ) -> Result<Option<Page<Guid>>> {
         let slice = Slice::Members(collection, after);
-        let ask = |view: &CacheView<'_>, items: &[Item<'_>], _| {
+        let ask = |view: &CacheView<'_>, items: &[Item<'_>], all| {
             let found = find(view, EntryId::Object(collection));
             let is_one = found.is_some_and(|found| found.entry.kind() == exacat_model::Kind::Collection);
             let guid = |(key, _): &Item<'_>| match key {
                 Key::Member { guid, .. } => Some(*guid),
                 _ => None,
             };
-            Ok(Enough::Yes(is_one.then(|| page(items, limit, guid))))
+            Ok(Enough::Yes(is_one.then(|| page(items, (limit, all), guid))))
         };
         slices::ask(&self.reader, &slice, limit, ask).await
     }
 
     async fn trash(&self, after: Option<TrashId>, limit: usize) -> Result<Page<TrashItem>> {
-        let ask = |view: &CacheView<'_>, items: &[Item<'_>], _| {
+        let ask = |view: &CacheView<'_>, items: &[Item<'_>], all| {
             let item = |(key, row): &Item<'_>| match (*key, &***row) {
                 (Key::Trash(id), Row::Trash(item)) => Some(reads::trash_item(view, *id, item)),
                 _ => None,
             };
-            Ok(Enough::Yes(page(items, limit, item)))
+            Ok(Enough::Yes(page(items, (limit, all), item)))
         };
         slices::ask(&self.reader, &Slice::Trash(after), limit, ask).await
     }
@@ -255,12 +287,12 @@ impl Store for CassandraStore {
         after: Option<DeletionId>,
         limit: usize,
     ) -> Result<Page<Deletion>> {
-        let ask = |_: &CacheView<'_>, items: &[Item<'_>], _| {
+        let ask = |_: &CacheView<'_>, items: &[Item<'_>], all| {
             let deletion = |(_, row): &Item<'_>| match &***row {
                 Row::Deletion(deletion) => Some(deletion.clone()),
                 _ => None,
             };
-            Ok(Enough::Yes(page(items, limit, deletion)))
+            Ok(Enough::Yes(page(items, (limit, all), deletion)))
         };
         slices::ask(&self.reader, &Slice::Deletions(se, after), limit, ask).await
     }
@@ -270,41 +302,42 @@ impl Store for CassandraStore {
     }
 
     async fn reservations(&self, after: Option<Guid>, limit: usize) -> Result<Page<Reservation>> {
-        let ask = |_: &CacheView<'_>, items: &[Item<'_>], _| {
+        let ask = |_: &CacheView<'_>, items: &[Item<'_>], all| {
             let reservation = |(_, row): &Item<'_>| match &***row {
                 Row::Reservation(reservation) => Some(reservation.clone()),
                 _ => None,
             };
-            Ok(Enough::Yes(page(items, limit, reservation)))
+            Ok(Enough::Yes(page(items, (limit, all), reservation)))
         };
         slices::ask(&self.reader, &Slice::Reservations(after), limit, ask).await
     }
 
     async fn due(&self, now: TimeMs, limit: usize) -> Result<Due> {
-        let limit = limit.min(PAGE_ITEMS_MAX);
-        let reservations = |view: &CacheView<'_>, items: &[Item<'_>], _| {
+        let reservations = |view: &CacheView<'_>, items: &[Item<'_>], all| {
             let due = |(key, _): &Item<'_>| match key {
                 Key::ReservationDue { guid, .. } => reservation(view, *guid),
                 _ => None,
             };
-            Ok(Enough::Yes(page(items, limit, due).items))
+            Ok(Enough::Yes(page(items, (limit, all), due).items))
         };
         let reservations =
             slices::ask(&self.reader, &Slice::ReservationsDue(now), limit, reservations).await?;
         let entries = |view: &CacheView<'_>, items: &[Item<'_>], all: bool| {
-            let mut due = Vec::new();
+            let mut due = PageInProgress::new(limit, 0);
             for (key, _) in items {
                 let Key::Due { id, .. } = key else { continue };
                 // Entries below an item of the trash are not due.
                 let found = find(view, *id).filter(|found| {
                     found.trash.is_none() && climb(view, found.entry.at.parent, &mut |_| ()) == Top::Root
                 });
-                due.extend(found.map(|found| found.entry));
-                if due.len() == limit {
-                    return Ok(Enough::Yes(due));
+                if let Some(found) = found {
+                    due.push(found.entry);
+                }
+                if due.is_full() {
+                    return Ok(Enough::Yes(due.end(true).items));
                 }
             }
-            Ok(if all { Enough::Yes(due) } else { Enough::No })
+            Ok(if all { Enough::Yes(due.end(false).items) } else { Enough::No })
         };
         let entries = slices::ask(&self.reader, &Slice::Due(now), limit, entries).await?;
         Ok(Due { reservations, entries })
@@ -320,7 +353,6 @@ impl Store for CassandraStore {
         after: Option<RecordKey>,
         limit: usize,
     ) -> Result<Page<RecordEntry>> {
-        let limit = limit.min(PAGE_ITEMS_MAX);
         self.reader
             .answer_at(self.level, |view| {
                 let keys = reads::records_after(view, kind, after);
@@ -328,8 +360,7 @@ impl Store for CassandraStore {
                     let (record, revision) = record(view, *key)?;
                     Some(RecordEntry { key: *key, record, revision })
                 };
-                let items = keys.iter().take(limit).filter_map(entry).collect();
-                Ok(Page { items, more: keys.len() > limit })
+                Ok(Page::of(keys.iter().filter_map(entry), limit))
             })
             .await
     }
@@ -346,16 +377,19 @@ impl Store for CassandraStore {
         let limit = limit.min(PAGE_ITEMS_MAX);
         let head = self.revision().await?;
         let mut changes: Vec<exacat_model::Change> = Vec::new();
+        let mut bytes = 0;
         let segments = log::segments(&self.follower.cluster).await?;
         let oldest = Revision(segments.first().copied().unwrap_or(1));
         let first = reads::segment_of(&segments, after).unwrap_or(0);
         for segment in segments.get(first..).unwrap_or_default() {
             let last = changes.last().map_or(after, |change| change.revision);
-            if changes.len() >= limit || last >= head {
+            if changes.len() >= limit || last >= head || bytes >= PAGE_MEMORY_MAX {
                 break;
             }
-            let left = limit - changes.len();
-            changes.extend(log::changes(&self.follower.cluster, *segment, last, left).await?);
+            let left = (limit - changes.len(), PAGE_MEMORY_MAX - bytes);
+            let found = log::changes(&self.follower.cluster, *segment, last, left).await?;
+            bytes += found.iter().map(Measured::bytes).sum::<usize>();
+            changes.extend(found);
         }
         // Later changes are for the next page: none is beyond the head that was read.
         changes.retain(|change| change.revision <= head);

@@ -15,7 +15,7 @@ pub(crate) enum Defect {
     /// A page is not in memory, and the caller does not wait for the disk. The page is noted, so
     /// that the caller can read it and retry.
     NotInMemory,
-    /// A page is unreadable, or not what was written.
+    /// A page is unreadable, or not what was written; or the answer exceeds a limit.
     Unreadable(Error),
 }
 

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use exacat_model::limits::PAGE_MEMORY_MAX;
 use exacat_model::{Change, EntryId, Error, ErrorKind, Revision};
 use exacat_store::{Trail, TrailEnd};
 use parking_lot::RwLock;
@@ -19,7 +20,6 @@ use crate::segment::CatalogueId;
 use crate::segment_file::Form;
 use crate::segment_file::Segment;
 use crate::segment_reader::SegmentReader;
-use crate::settings::CHANGES_PAGE_BYTES_MAX;
 
 /// Result of a request for changes.
 #[derive(Debug)]
@@ -176,7 +176,7 @@ impl History {
                 Ok(changes.len() < limit)
             })
             .map_err(|Undecodable(what)| corrupt(name, offset, what))?;
-            Ok(changes.len() < limit && bytes < CHANGES_PAGE_BYTES_MAX)
+            Ok(changes.len() < limit && bytes < PAGE_MEMORY_MAX)
         });
         match read {
             // Returns the intact changes before an error; the request for the next ones gets the
@@ -196,7 +196,7 @@ impl History {
         let (mut bytes, mut open) = (0, None);
         while let TrailEnd::More(revision) = trail.end
             && trail.changes.len() < limit
-            && bytes < CHANGES_PAGE_BYTES_MAX
+            && bytes < PAGE_MEMORY_MAX
         {
             match self.change(revision, &mut open)? {
                 Some((change, effect_bytes)) if change.effect.changed_entry() == Some(id) => {

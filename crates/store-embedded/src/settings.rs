@@ -39,8 +39,6 @@ pub(crate) const SEGMENT_BYTES_MIN: u64 = 4096;
 pub(crate) const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 /// Log bytes between two points of the index from revision to offset.
 pub(crate) const INDEX_EVERY_BYTES: u64 = 256 << 10;
-/// Maximum log bytes read for one page of changes (but at least one record).
-pub(crate) const CHANGES_PAGE_BYTES_MAX: usize = 8 << 20;
 /// Maximum number of items read for one page of a listing that skips some. Then the page ends
 /// early, and the next one continues.
 pub(crate) const SCANNED_PER_PAGE_MAX: usize = 50_000;

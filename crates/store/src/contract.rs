@@ -97,6 +97,13 @@
 //!   `READ_BATCH_MAX` are refused with `Limit`. After `close`, reads fail with `Unavailable`, and
 //!   `apply` with `ApplyError::Unavailable`.
 //!
+//!   - The item that brings a page to `PAGE_MEMORY_MAX` bytes ([`Measured`](exacat_model::Measured))
+//!     is its last. So a page may have fewer items than `limit` although more follow. If any
+//!     follows, it has at least one, unless `limit` is 0. The same holds for `changes` and `trail`;
+//!     a store may count the bytes of its log instead. It holds for each list of `due`.
+//!   - A read of keys that finds entries of more than `READ_MEMORY_MAX` bytes is refused with
+//!     `Limit`. One key is never too much.
+//!
 //! # History
 //!
 //! * **H1 complete.** Every applied mutation has one change; there are no other changes.

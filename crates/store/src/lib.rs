@@ -23,8 +23,8 @@ pub use judged::{Judged, JudgedEntry};
 pub use outcome::{ApplyError, Outcome, Refusal, Request};
 pub use read::{
     Account, Ancestor, Ancestors, ChangePage, Due, EntryLocation, Files, FoundFile, Located, Page,
-    RecordEntry, Resolution, ResolutionEnd, StoreStatus, Trace, Traces, Trail, TrailEnd, UsageOf,
-    within_batch,
+    PageInProgress, ReadBytes, RecordEntry, Resolution, ResolutionEnd, StoreStatus, Trace, Traces, Trail,
+    TrailEnd, UsageOf, within_batch,
 };
 
 pub use snapshots::Snapshots;
@@ -32,19 +32,20 @@ pub use snapshots::Snapshots;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use exacat_model::limits::PAGE_ITEMS_MAX;
+use exacat_model::limits::{PAGE_ITEMS_MAX, PAGE_MEMORY_MAX};
 use exacat_model::{
-    At, Audit, Consistency, Deletion, DeletionId, DirId, Entry, EntryId, Guid, Lfn, Name, Record, RecordKey,
-    RecordKind, Reservation, Result, Revision, SeNumber, TimeMs, Timelines, TrashId, TrashItem,
+    At, Audit, Consistency, Deletion, DeletionId, DirId, Entry, EntryId, Guid, Lfn, Measured, Name, Record,
+    RecordKey, RecordKind, Reservation, Result, Revision, SeNumber, TimeMs, Timelines, TrashId, TrashItem,
 };
 
 /// State of a catalogue: reads, and [`apply`](Store::apply) for batches of mutations.
 ///
 /// Every read shows one committed state (clause R1), with every mutation whose outcome its caller
-/// has received (R2). `limit` bounds a page, and
-/// [`PAGE_ITEMS_MAX`] bounds `limit`.
-/// [`READ_BATCH_MAX`](exacat_model::limits::READ_BATCH_MAX) bounds batches of keys. [`contract`]
-/// has the clauses.
+/// has received (R2). `limit` bounds a page, and [`PAGE_ITEMS_MAX`] bounds `limit`. Beyond
+/// [`PAGE_MEMORY_MAX`] a page ends early (R9).
+/// [`READ_BATCH_MAX`](exacat_model::limits::READ_BATCH_MAX) and
+/// [`READ_MEMORY_MAX`](exacat_model::limits::READ_MEMORY_MAX) bound batches of keys. [`contract`] has
+/// the clauses.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// Decides and commits a request's mutations in order; returns one outcome each.
@@ -146,14 +147,16 @@ pub trait Store: Send + Sync + 'static {
     /// `from`. Each change leads to the one before it.
     async fn trail(&self, id: EntryId, from: Revision, limit: usize) -> Result<Trail> {
         let limit = limit.min(PAGE_ITEMS_MAX);
-        let mut trail = Trail { changes: Vec::new(), end: TrailEnd::More(from) };
+        let (mut trail, mut bytes) = (Trail { changes: Vec::new(), end: TrailEnd::More(from) }, 0);
         while let TrailEnd::More(revision) = trail.end
             && trail.changes.len() < limit
+            && bytes < PAGE_MEMORY_MAX
         {
             let page = self.changes(Revision(revision.0.saturating_sub(1)), 1).await?;
             let change = page.changes.into_iter().next();
             match change.filter(|one| one.revision == revision && one.effect.changed_entry() == Some(id)) {
                 Some(change) => {
+                    bytes += change.bytes();
                     trail.end = TrailEnd::before(&change, page.oldest);
                     trail.changes.push(change);
                 }

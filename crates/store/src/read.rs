@@ -1,9 +1,10 @@
 //! Results of reads.
 
-use exacat_model::limits::READ_BATCH_MAX;
+use exacat_model::limits::{PAGE_ITEMS_MAX, PAGE_MEMORY_MAX, READ_BATCH_MAX, READ_MEMORY_MAX};
 use exacat_model::{
-    At, Body, Change, DirId, Effect, Entry, EntryId, Error, File, GroupId, Lfn, Mode, Previous, Record,
-    RecordKey, Reservation, Revision, SeNumber, TrashId, Usage, UserId, canonical_enum, canonical_struct,
+    At, Body, Change, DirId, Effect, Entry, EntryId, Error, File, GroupId, Lfn, Measured, Mode, Previous,
+    Record, RecordKey, Reservation, Revision, SeNumber, TrashId, Usage, UserId, canonical_enum,
+    canonical_struct,
 };
 use smallvec::SmallVec;
 
@@ -13,6 +14,21 @@ pub fn within_batch(keys: usize) -> exacat_model::Result<()> {
         return Err(Error::limit("the number of items asked for at once", keys, READ_BATCH_MAX));
     }
     Ok(())
+}
+
+/// Sum of the bytes of the entries that a read of many keys has found so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReadBytes(usize);
+
+impl ReadBytes {
+    /// Adds an entry; refuses more than [`READ_MEMORY_MAX`] in all.
+    pub fn add(&mut self, found: Option<&impl Measured>) -> exacat_model::Result<()> {
+        self.0 += found.map_or(0, Measured::bytes);
+        if self.0 > READ_MEMORY_MAX {
+            return Err(Error::limit("the bytes of the entries read at once", self.0, READ_MEMORY_MAX));
+        }
+        Ok(())
+    }
 }
 
 /// Facts about a directory on a path that permission depends on.
@@ -112,6 +128,16 @@ impl FromIterator<Resolution> for Files {
     }
 }
 
+impl ResolutionEnd {
+    /// Returns the entry that the path ends at or stops at.
+    pub fn entry(&self) -> Option<&Entry> {
+        match self {
+            ResolutionEnd::Found(entry) | ResolutionEnd::Stopped { entry, .. } => Some(entry),
+            ResolutionEnd::Missing { .. } => None,
+        }
+    }
+}
+
 /// Location of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryLocation {
@@ -140,6 +166,58 @@ pub struct Page<T> {
     pub items: Vec<T>,
     /// True if more may follow the last item.
     pub more: bool,
+}
+
+/// A page that is being filled: up to `limit` items, [`PAGE_ITEMS_MAX`] of them, or the item that
+/// brings it to [`PAGE_MEMORY_MAX`].
+#[derive(Debug)]
+pub struct PageInProgress<T> {
+    items: Vec<T>,
+    bytes: usize,
+    limit: usize,
+}
+
+impl<T: Measured> PageInProgress<T> {
+    /// Begins a page of at most `limit` items, with memory for `expected` of them.
+    pub fn new(limit: usize, expected: usize) -> Self {
+        let limit = limit.min(PAGE_ITEMS_MAX);
+        PageInProgress { items: Vec::with_capacity(expected.min(limit)), bytes: 0, limit }
+    }
+
+    /// True if the page takes no further item.
+    pub fn is_full(&self) -> bool {
+        self.items.len() >= self.limit || self.bytes >= PAGE_MEMORY_MAX
+    }
+
+    /// Adds an item to a page that is not full.
+    pub fn push(&mut self, item: T) {
+        self.bytes += item.bytes();
+        self.items.push(item);
+    }
+
+    /// Returns the items so far.
+    pub fn items(&self) -> &[T] {
+        &self.items
+    }
+
+    /// Ends the page; `more` says whether more may follow.
+    pub fn end(self, more: bool) -> Page<T> {
+        Page { items: self.items, more }
+    }
+}
+
+impl<T: Measured> Page<T> {
+    /// Makes a page of the first of these items.
+    pub fn of(items: impl IntoIterator<Item = T>, limit: usize) -> Self {
+        let (mut page, mut items) = (PageInProgress::new(limit, 0), items.into_iter());
+        while !page.is_full() {
+            match items.next() {
+                Some(item) => page.push(item),
+                None => return page.end(false),
+            }
+        }
+        page.end(items.next().is_some())
+    }
 }
 
 /// Subject of a usage read.
@@ -190,6 +268,12 @@ pub struct RecordEntry {
     pub record: Record,
     /// The change that last set it.
     pub revision: Revision,
+}
+
+impl Measured for RecordEntry {
+    fn bytes(&self) -> usize {
+        size_of::<RecordEntry>() + self.record.bytes()
+    }
 }
 
 /// A part of the history.

@@ -12,7 +12,8 @@ mod shown;
 use std::collections::VecDeque;
 
 use exacat_model::answer::ChangeInfo;
-use exacat_model::{Answer, Change, Cursor, Effect, Error, Lfn, Result, Revision};
+use exacat_model::limits::PAGE_MEMORY_MAX;
+use exacat_model::{Answer, Change, Cursor, Effect, Error, Lfn, Measured, Result, Revision};
 use exacat_store::{EntryLocation, Located, TrailEnd};
 
 use crate::Catalogue;
@@ -174,7 +175,7 @@ impl Catalogue {
         };
         let limit = limit.clamp(1, READ_CHANGES);
         // Newest first; changes outside of this page are dropped at once.
-        let mut page: VecDeque<Change> = VecDeque::new();
+        let (mut page, mut bytes): (VecDeque<Change>, usize) = (VecDeque::new(), 0);
         let mut from = mark;
         'parts: loop {
             let trail = self.store.trail(subject.id, from, READ_CHANGES).await?;
@@ -182,9 +183,10 @@ impl Catalogue {
                 if change.revision <= after {
                     break 'parts;
                 }
+                bytes += change.bytes();
                 page.push_back(change);
-                if page.len() > limit {
-                    page.pop_front();
+                while page.len() > limit || (bytes > PAGE_MEMORY_MAX && page.len() > 1) {
+                    bytes -= page.pop_front().map_or(0, |newest| newest.bytes());
                 }
             }
             match trail.end {

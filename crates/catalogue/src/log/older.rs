@@ -2,6 +2,7 @@
 //! part of the log for them.
 
 use exacat_model::{Answer, At, Change, DirId, Effect, EntryId, Lfn, Result, Revision};
+use exacat_store::PageInProgress;
 
 use super::position::{Chain, Position, READ_CHANGES, Stood, Subject, never_there};
 use crate::Catalogue;
@@ -64,7 +65,7 @@ impl Catalogue {
     ) -> Result<Answer> {
         let stands = self.check_may_tell(caller, lfn, subject).await?;
         let mut reads_left = self.settings.find_scan_entries.max(1);
-        let (mut changes, begins, mut cut) = (Vec::new(), up_to == Revision(0), false);
+        let (mut changes, begins, mut cut) = (PageInProgress::new(limit, 0), up_to == Revision(0), false);
         'pages: while reads_left > 0 && up_to < until {
             let page = self.store.changes(up_to, READ_CHANGES.min(reads_left)).await?;
             if page.up_to <= up_to {
@@ -79,14 +80,14 @@ impl Catalogue {
                 reads_left = reads_left.saturating_sub(1);
                 if change.effect.changed_entry() == Some(subject.id) {
                     changes.push(change);
-                    if changes.len() == limit {
+                    if changes.is_full() {
                         break 'pages;
                     }
                 }
             }
             up_to = page.up_to.min(until);
         }
-        let items = self.shown(caller, stands, changes).await?;
+        let items = self.shown(caller, stands, changes.end(true).items).await?;
         let next = if up_to < until {
             Position::Older { subject, up_to, until, chain }
         } else {

@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use exacat_model::answer::ChangeInfo;
-use exacat_model::limits::READ_BATCH_MAX;
 use exacat_model::{At, Change, DirId, Effect, EntryId, Lfn, Name, PurgeTarget, Result};
 use exacat_store::{EntryLocation, Located};
 
@@ -58,24 +57,22 @@ impl Catalogue {
         // Operators may read the history of everything.
         let sees_all = caller.check_operator("reading every name").is_ok();
         let mut seen = BTreeMap::new();
-        for directories in directories.chunks(READ_BATCH_MAX) {
-            let ids: Vec<EntryId> = directories.iter().map(|id| EntryId::Directory(*id)).collect();
-            for (id, located) in directories.iter().zip(self.store.locate(&ids).await?) {
-                let shown = match located {
-                    Some(Located { entry, place: EntryLocation::Tree(path), ancestors }) => {
-                        let open =
-                            caller.check_scope(&path).and_then(|()| check_passage(caller, &ancestors, &path));
-                        (sees_all || open.is_ok() && caller.has_entry(&entry, READ))
-                            .then_some(Seen::Path(path))
-                    }
-                    Some(Located { entry, .. }) => (sees_all || caller.owns(&entry)).then_some(Seen::Names),
-                    None => sees_all.then_some(Seen::Names),
-                };
-                if let Some(shown) = shown {
-                    seen.insert(*id, shown);
+        let ids: Vec<EntryId> = directories.into_iter().map(EntryId::Directory).collect();
+        let see = |id, located| {
+            let shown = match located {
+                Some(Located { entry, place: EntryLocation::Tree(path), ancestors }) => {
+                    let open =
+                        caller.check_scope(&path).and_then(|()| check_passage(caller, &ancestors, &path));
+                    (sees_all || open.is_ok() && caller.has_entry(&entry, READ)).then_some(Seen::Path(path))
                 }
+                Some(Located { entry, .. }) => (sees_all || caller.owns(&entry)).then_some(Seen::Names),
+                None => sees_all.then_some(Seen::Names),
+            };
+            if let (EntryId::Directory(id), Some(shown)) = (id, shown) {
+                seen.insert(id, shown);
             }
-        }
+        };
+        self.locate_each(&ids, see).await?;
         Ok(seen)
     }
 }

@@ -67,6 +67,19 @@ pub struct Held {
 }
 
 impl Held {
+    /// Corrects the estimate to `count`, if the bound has room for that.
+    pub fn fits(&mut self, count: usize) -> bool {
+        match count.checked_sub(self.count) {
+            Some(more) if more > 0 => match self.of.take(more) {
+                // One part holds both.
+                Some(mut added) => self.count += std::mem::take(&mut added.count),
+                None => return false,
+            },
+            _ => self.turned_out(count),
+        }
+        true
+    }
+
     /// Corrects the estimate to `count`. More than was taken counts too, even beyond the bound,
     /// because it is in use. Then the bound refuses more until enough is given back.
     pub fn turned_out(&mut self, count: usize) {
@@ -102,6 +115,20 @@ mod tests {
         assert_eq!(bounded.now(), 0);
         assert!(bounded.take(usize::MAX).is_none());
         assert!(bounded.take(0).is_some());
+    }
+
+    /// An estimate that is corrected within the bound never exceeds it, and loses nothing.
+    #[test]
+    fn estimate_that_does_not_fit_stays_as_it_was() {
+        let bounded = Bounded::new(10);
+        let (mut held, other) = (bounded.take(4).unwrap(), bounded.take(3).unwrap());
+        assert!(held.fits(7) && bounded.now() == 10);
+        assert!(!held.fits(8) && bounded.now() == 10);
+        assert!(held.fits(2) && bounded.now() == 5);
+        drop(other);
+        assert!(held.fits(10) && bounded.now() == 10);
+        drop(held);
+        assert_eq!(bounded.now(), 0);
     }
 
     #[test]

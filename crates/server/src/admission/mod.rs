@@ -31,7 +31,7 @@ pub use bounded::{Bounded, Held};
 pub(crate) use connections::network_of;
 pub use connections::{ByAddress, ConnectionSlot, ConnectionSlots, Entrance, RefusalSlot};
 pub use lane::{Entered, Lane, Step, Turn, UserKey};
-pub(crate) use unread::{Room, Unread, limit_of};
+pub(crate) use unread::{Room, UNREAD, Unread, items_of, limit_of};
 
 use crate::settings::Limits;
 

@@ -7,10 +7,13 @@
 
 use std::sync::Arc;
 
-use exacat_model::Operation;
+use exacat_model::{Answer, Measured, Operation};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{Admission, Bounded, Held};
+
+/// The bound of unread answers, in the words of a refusal.
+pub(crate) const UNREAD: &str = "bytes of answers that are not read yet";
 
 /// The unread answers of one connection.
 #[derive(Clone, Debug)]
@@ -18,6 +21,7 @@ pub(crate) struct Unread {
     all: Arc<Bounded>,
     own: Arc<Semaphore>,
     small_items: u32,
+    small_bytes: usize,
 }
 
 impl Unread {
@@ -27,6 +31,7 @@ impl Unread {
             all: Arc::clone(&admission.unread_bytes),
             own: Arc::new(Semaphore::new(1)),
             small_items: admission.limits.small_part_items_max,
+            small_bytes: admission.limits.own_unread_bytes_max,
         }
     }
 
@@ -36,8 +41,39 @@ impl Unread {
     pub(crate) async fn room(&self, bytes: usize) -> Room {
         match self.shared(bytes) {
             Some(held) => Room(Where::Shared { held }),
-            None => Room(Where::Own { _place: Arc::clone(&self.own).acquire_owned().await.ok() }),
+            None => self.small_room().await,
         }
+    }
+
+    /// Waits for room for a small part.
+    pub(crate) async fn small_room(&self) -> Room {
+        Room(Where::Own { _place: Arc::clone(&self.own).acquire_owned().await.ok() })
+    }
+
+    /// Corrects the room of a part to the bytes of the answer that was made for it. If the answer
+    /// does not fit, returns the number of items that do. The caller then drops the answer, waits for
+    /// a [`small_room`](Self::small_room), and makes a shorter one. One item always fits there.
+    pub(crate) fn fewer(&self, room: &mut Room, answer: &Answer) -> Option<u32> {
+        let held = if let Where::Shared { held } = &mut room.0 { Some(held) } else { None };
+        self.fewer_in(held, answer)
+    }
+
+    /// Like [`fewer`](Self::fewer), for a page with room among the shared bytes, or without.
+    pub(crate) fn fewer_in(&self, shared: Option<&mut Held>, answer: &Answer) -> Option<u32> {
+        let (bytes, items) = (answer.bytes(), items_of(answer));
+        let fits = match shared {
+            Some(held) => held.fits(bytes),
+            None => bytes <= self.small_bytes || items <= 1,
+        };
+        // An answer without items cannot be shorter.
+        let fewer = (items as usize).saturating_mul(self.small_bytes) / bytes.max(1);
+        (!fits && items > 0).then(|| u32::try_from(fewer).unwrap_or(u32::MAX).clamp(1, self.small_items))
+    }
+
+    /// Returns the items of a page that may have `items`, if each has about `item_bytes`.
+    pub(crate) fn small_items(&self, items: u32, item_bytes: usize) -> u32 {
+        let fit = u32::try_from(self.small_bytes / item_bytes.max(1)).unwrap_or(u32::MAX);
+        items.min(fit.max(1))
     }
 
     /// Takes room among the shared bytes, if there is any.
@@ -62,6 +98,11 @@ enum Where {
 }
 
 impl Room {
+    /// Takes room for an answer that was made already, if there is any among the shared bytes.
+    pub(crate) fn of_made(admission: &Admission, bytes: usize) -> Option<Room> {
+        admission.unread_bytes.take(bytes).map(|held| Room(Where::Shared { held }))
+    }
+
     /// True if there is room for a small part only.
     pub(crate) fn is_small(&self) -> bool {
         matches!(self.0, Where::Own { .. })
@@ -93,6 +134,23 @@ macro_rules! limit {
             _ => None,
         }
     };
+}
+
+/// Returns the number of items of a page or a batch; 0 for other answers.
+pub(crate) fn items_of(answer: &Answer) -> u32 {
+    let items = match answer {
+        Answer::Entries { items, .. } => items.len(),
+        Answer::Trash { items, .. } => items.len(),
+        Answer::Members { items, .. } => items.len(),
+        Answer::Uploads { items, .. } => items.len(),
+        Answer::Deletions { items, .. } => items.len(),
+        Answer::Changes { items, .. } => items.len(),
+        Answer::Stats(items) => items.len(),
+        Answer::Whereis(items) => items.len(),
+        Answer::Lfns(items) => items.len(),
+        _ => 0,
+    };
+    u32::try_from(items).unwrap_or(u32::MAX)
 }
 
 /// Returns the requested page limit of the operation; 0 means the largest. None if it has no such

@@ -239,6 +239,42 @@ async fn unread_pages_of_many_clients_stay_within_the_bound() {
     is_given_back(&world).await;
 }
 
+/// Pages turn out to have many more bytes than their rows let expect. Their real bytes count, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn unread_pages_of_large_entries_stay_within_the_bound() {
+    const UNREAD_MAX: u64 = 24 << 20;
+    const CLIENTS: u64 = 12;
+    let world = World::with_limits(|limits| limits.unread_bytes_max = UNREAD_MAX as usize).await;
+    let files = world.large_files("/d", 24).await;
+    let held = async |name: &str| world.figure("server", name).await;
+    world.hooks.hold_lists.send_replace(true);
+    let mut lazy = Vec::new();
+    for number in 0..CLIENTS {
+        let mut web = Web::lazy(&world).await;
+        let headers = if number % 2 == 0 { [LINES].as_slice() } else { &[] };
+        web.begin("GET", "/api/v1/children/d?limit=1000", headers).await;
+        lazy.push(web);
+    }
+    let lane = async || held("lane_running_heavy").await + held("lane_waiting_heavy").await;
+    eventually_so("all pages to be asked for", async || lane().await == CLIENTS).await;
+    world.hooks.hold_lists.send_replace(false);
+    is_held(&world, 8 << 20).await;
+    for _ in 0..50 {
+        let unread = held("held_unread-bytes").await;
+        // The text of a page is longer than its entries.
+        assert!(unread <= UNREAD_MAX + (2 << 20), "{unread} bytes of answers that nobody reads");
+    }
+    for web in &mut lazy {
+        let answer = web.answer(false).await;
+        assert_eq!(answer.status, 200);
+        match answer.header("content-type") {
+            "application/json" => assert!(!answer.json()["items"].as_array().unwrap().is_empty()),
+            _ => assert_eq!(answer.lines().len(), files.len()),
+        }
+    }
+    is_given_back(&world).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn bytes_of_bulk_lines_are_bounded_over_all_connections() {
     let world = World::with_limits(|limits| limits.request_bytes_max = 1 << 20).await;

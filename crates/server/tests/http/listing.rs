@@ -83,3 +83,27 @@ async fn entry_that_stays_is_listed_once_while_others_are_made_renamed_and_remov
     world.files("/e", 1).await;
     assert_ne!(revision(&mut web).await, before);
 }
+
+/// Large entries are listed once each, in pages that end early, streamed and by bulk request. One at a
+/// time is left while others use up the room for unread answers.
+#[tokio::test(flavor = "multi_thread")]
+async fn large_entries_are_listed_once_in_pages_of_bounded_bytes() {
+    const FILES: usize = 64;
+    for unread_bytes_max in [256 << 20, 1 << 20] {
+        let world = World::with_limits(|limits| limits.unread_bytes_max = unread_bytes_max).await;
+        let files: Vec<String> =
+            world.large_files("/d", FILES).await.iter().map(ToString::to_string).collect();
+        let mut web = Web::admin(&world).await;
+        assert_eq!(stream(&mut web).await, files);
+        assert_eq!(pages(&mut web, 1000).await, files);
+        let first = web.get("/api/v1/children/d?limit=1000").await.json();
+        let items = first["items"].as_array().unwrap().len();
+        let expected = if unread_bytes_max > 1 << 20 { 2..=16 } else { 1..=1 };
+        assert!(expected.contains(&items), "{items} items on a page with room for {unread_bytes_max} bytes");
+        let lines: String = files.iter().map(|file| format!("{{\"lfn\": \"{file}\"}}\n")).collect();
+        let kind = ("Content-Type", "application/x-ndjson");
+        let found = web.ask("POST", "/api/v1/entries", &[kind], &lines).await.lines();
+        let found: Vec<&str> = found.iter().map(|line| line["lfn"].as_str().unwrap()).collect();
+        assert_eq!(found, files);
+    }
+}

@@ -12,6 +12,7 @@ mod admission;
 mod client;
 mod clock_jump;
 mod handshake;
+mod large;
 mod life;
 mod log_failure;
 mod metrics;

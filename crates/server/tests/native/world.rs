@@ -7,8 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use exacat_model::limits::TAG_TEXT_BYTES_MAX;
 use exacat_model::operation::{Existing, NewFile, UserSettings};
-use exacat_model::{AccountName, Answer, DirId, Entry, Lfn, Name, Operation, Result, TokenId};
+use exacat_model::{
+    AccountName, Answer, DirId, Entry, Lfn, Name, Operation, Result, Tag, TagKey, TagValue, TokenId,
+};
 use exacat_server::{Limits, RunningServer, Server, ServerSettings, WorkerSettings};
 use exacat_store::{ApplyError, Outcome, Page, Request, Resolution, Store};
 use exacat_testkit::memory::MemoryStore;
@@ -224,6 +227,24 @@ impl World {
                 Answer::Registered(outcomes) => {
                     assert!(outcomes.iter().all(std::result::Result::is_ok), "{outcomes:?}")
                 }
+                other => panic!("{other:?}"),
+            }
+        }
+        lfns
+    }
+
+    /// Makes such files, each with tags of about 900 KiB.
+    pub(crate) async fn large_files(&self, directory: &str, count: usize) -> Vec<Lfn> {
+        let lfns = self.files(directory, count).await;
+        let tag = |number| Tag {
+            key: TagKey::parse(&format!("k{number}")).unwrap(),
+            value: TagValue::Text("v".repeat(TAG_TEXT_BYTES_MAX)),
+        };
+        let set: Vec<Tag> = (0..112).map(tag).collect();
+        for some in lfns.chunks(4) {
+            let tag = Operation::TagSet { lfns: some.to_vec(), set: set.clone(), unset: Vec::new() };
+            match self.admin(tag).await {
+                Answer::EachDone(done) => assert!(done.iter().all(std::result::Result::is_ok), "{done:?}"),
                 other => panic!("{other:?}"),
             }
         }

@@ -6,11 +6,12 @@ use std::ops::Bound;
 use exacat_model::codec::{Encode, Reader};
 use exacat_model::limits::NAME_BYTES_MAX;
 use exacat_model::{
-    At, Body, Deletion, DeletionId, DirId, Effect, Entry, EntryId, Guid, Lfn, Name, RecordKey, RecordKind,
-    Reservation, Revision, SeNumber, TimeMs, TrashId, TrashItem,
+    At, Body, Deletion, DeletionId, DirId, Effect, Entry, EntryId, Guid, Lfn, Measured, Name, RecordKey,
+    RecordKind, Reservation, Revision, SeNumber, TimeMs, TrashId, TrashItem,
 };
 use exacat_store::{
-    Account, Ancestor, Ancestors, EntryLocation, Located, Page, RecordEntry, Trace, Traces, UsageOf,
+    Account, Ancestor, Ancestors, EntryLocation, Located, Page, PageInProgress, ReadBytes, RecordEntry,
+    Trace, Traces, UsageOf,
 };
 
 use super::deletions::deletion_of;
@@ -114,12 +115,6 @@ impl MovedSince {
     }
 }
 
-/// Returns at most `limit` of `items`, and whether there are more.
-fn page<T>(mut items: impl Iterator<Item = T>, limit: usize) -> Page<T> {
-    let taken: Vec<T> = items.by_ref().take(limit).collect();
-    Page { items: taken, more: items.next().is_some() }
-}
-
 fn after<K>(key: Option<K>) -> (Bound<K>, Bound<K>) {
     (key.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded)
 }
@@ -190,12 +185,14 @@ impl Lookup<'_> {
 
     /// Returns many entries by their identities, with their places.
     pub(crate) fn locate_all(&self, ids: &[EntryId]) -> Result<AsOf<Vec<Option<Located>>>, Defect> {
-        let mut located = AllOrNote::with_room(ids.len());
+        let (mut located, mut bytes) = (AllOrNote::with_room(ids.len()), ReadBytes::default());
         let mut as_of = self.state.directories.shape;
         ids.iter().try_for_each(|id| {
-            located.take(self.locate(*id).inspect(|found| {
+            located.take(self.locate(*id).and_then(|found| {
+                bytes.add(found.as_ref().map(|one| &one.entry))?;
                 let found_as_of = found.as_ref().map_or(self.state.revision, |one| one.entry.revision);
                 as_of = as_of.max(found_as_of);
+                Ok(found)
             }))
         })?;
         Ok((located.end()?, as_of))
@@ -211,20 +208,20 @@ impl Lookup<'_> {
         let Some(there) = self.state.directory(directory) else { return Ok((None, self.state.revision)) };
         // The list is never longer than the number of entries below.
         let below = usize::try_from(there.usage.objects() + there.usage.directories).unwrap_or(usize::MAX);
-        let (mut items, mut more) = (Vec::with_capacity(limit.min(below).min(ITEMS_ABOUT)), false);
+        let (mut page, mut more) = (PageInProgress::new(limit, below.min(ITEMS_ABOUT)), false);
         self.scan(directory, b"", after.map(|name| name.as_str().as_bytes()), |row| {
-            more = items.len() >= limit;
+            more = page.is_full();
             if !more {
-                items.push(row.entry()?.ok_or_else(no_entry)?);
+                page.push(row.entry()?.ok_or_else(no_entry)?);
             }
             Ok(!more)
         })?;
-        Ok((Some(Page { items, more }), there.content))
+        Ok((Some(page.end(more)), there.content))
     }
 
     /// Returns a page of a table's rows with keys that begin with `prefix`, each as `take` converts
     /// it.
-    fn table_page<T>(
+    fn table_page<T: Measured>(
         &self,
         table: DirId,
         prefix: &[u8],
@@ -232,15 +229,15 @@ impl Lookup<'_> {
         limit: usize,
         take: impl Fn(&Row<'_>) -> Result<T, Defect>,
     ) -> Result<Page<T>, Defect> {
-        let (mut items, mut more) = (Vec::new(), false);
+        let (mut page, mut more) = (PageInProgress::new(limit, 0), false);
         self.scan(table, prefix, after, |row| {
-            more = items.len() >= limit;
+            more = page.is_full();
             if !more {
-                items.push(take(row)?);
+                page.push(take(row)?);
             }
             Ok(!more)
         })?;
-        Ok(Page { items, more })
+        Ok(page.end(more))
     }
 
     /// Returns files with a replica on a storage element, in three phases:
@@ -258,13 +255,13 @@ impl Lookup<'_> {
     ) -> Result<Option<ReplicasPage>, Defect> {
         let state = self.state;
         let Some(cursor_given) = ReplicasCursor::parse(cursor, state.revision) else { return Ok(None) };
-        let mut items = Vec::new();
+        let mut page = PageInProgress::new(limit, 0);
         let mut scanned = 0;
         let Some(account) = state.accounts.ses.get(&se) else {
-            return Ok(Some((Page { items, more: false }, Vec::new())));
+            return Ok(Some((page.end(false), Vec::new())));
         };
         if limit == 0 {
-            return Ok(Some((Page { items, more: true }, cursor.to_vec())));
+            return Ok(Some((page.end(true), cursor.to_vec())));
         }
         let (begun, after_trash) = match cursor_given {
             ReplicasCursor::Moved(_) => return Ok(None),
@@ -275,8 +272,10 @@ impl Lookup<'_> {
                     let mut next = None;
                     let done = self.scan(*id, b"", after, |row| {
                         scanned += 1;
-                        items.extend(on_se(row, se)?);
-                        if items.len() >= limit || scanned >= SCANNED_PER_PAGE_MAX {
+                        if let Some(entry) = on_se(row, se)? {
+                            page.push(entry);
+                        }
+                        if page.is_full() || scanned >= SCANNED_PER_PAGE_MAX {
                             next = Some(ReplicasCursor::directory(begun, *id, row.name));
                         }
                         Ok(next.is_none())
@@ -286,7 +285,7 @@ impl Lookup<'_> {
                     }
                     done?;
                     if let Some(next) = next {
-                        return Ok(Some((Page { items, more: true }, next)));
+                        return Ok(Some((page.end(true), next)));
                     }
                 }
                 (begun, None)
@@ -297,19 +296,21 @@ impl Lookup<'_> {
             let after = after_trash.map(keyspace::trash_key);
             self.scan(keyspace::TRASH, b"", after.as_ref().map(|key| &key[..]), |row| {
                 scanned += 1;
-                items.extend(on_se(row, se)?);
-                if items.len() >= limit || scanned >= SCANNED_PER_PAGE_MAX {
+                if let Some(entry) = on_se(row, se)? {
+                    page.push(entry);
+                }
+                if page.is_full() || scanned >= SCANNED_PER_PAGE_MAX {
                     next = keyspace::trash_id(row.name).map(|id| ReplicasCursor::trash(begun, id));
                 }
                 Ok(next.is_none())
             })?;
         }
         if let Some(next) = next {
-            return Ok(Some((Page { items, more: true }, next)));
+            return Ok(Some((page.end(true), next)));
         }
         let since = MovedSince { after: begun, up_to: state.revision };
         let more = since.after < since.up_to;
-        Ok(Some((Page { items, more }, if more { since.cursor() } else { Vec::new() })))
+        Ok(Some((page.end(more), if more { since.cursor() } else { Vec::new() })))
     }
 
     /// Notes the first pages of the next directories.
@@ -357,15 +358,14 @@ impl Lookup<'_> {
 
     /// Returns the entries at these places.
     pub(crate) fn standing(&self, places: &[At]) -> Result<Vec<Option<Entry>>, Defect> {
-        let (mut found, mut missing) = (Vec::with_capacity(places.len()), false);
-        for at in places {
-            match self.find(at) {
-                // The pages of the other places are noted too.
-                Err(Defect::NotInMemory) => missing = true,
-                entry => found.push(entry?),
-            }
-        }
-        if missing { Err(Defect::NotInMemory) } else { Ok(found) }
+        let (mut found, mut bytes) = (AllOrNote::with_room(places.len()), ReadBytes::default());
+        places.iter().try_for_each(|at| {
+            found.take(self.find(at).and_then(|entry| {
+                bytes.add(entry.as_ref())?;
+                Ok(entry)
+            }))
+        })?;
+        found.end()
     }
 
     /// Returns the changes of these traces, as far as the rows have them, and the revision after
@@ -423,14 +423,14 @@ impl Lookup<'_> {
         limit: usize,
         cursor: Option<DueAfter>,
     ) -> Result<DuePage, Defect> {
-        let mut due = Vec::new();
-        let (mut last, mut scanned) = (cursor, 0);
+        let mut due = PageInProgress::new(limit, 0);
+        let (mut last, mut scanned, mut missing) = (cursor, 0, 0);
         let mut alive: HashMap<DirId, bool> = HashMap::new();
         let after = cursor.map(|(expires, id)| keyspace::expiry_key(expires, id));
         let mut full = false;
         self.scan(keyspace::EXPIRY, b"", after.as_deref(), |row| {
             let key = keyspace::expiring(row.name).ok_or_else(|| Defect::new("a key of no expiry"))?;
-            full = due.len() >= limit;
+            full = due.is_full() || due.items().len() + missing >= limit;
             if full || key.0 > now {
                 return Ok(false);
             }
@@ -442,20 +442,19 @@ impl Lookup<'_> {
             let entry = match self.find_id(key.1) {
                 // The pages of the other entries are noted too.
                 Err(Defect::NotInMemory) => {
-                    due.push(None);
+                    missing += 1;
                     return Ok(true);
                 }
                 found => found?.ok_or_else(|| Defect::new(format!("{:?} is due but gone", key.1)))?.entry,
             };
             let parent = entry.at.parent;
             if *alive.entry(parent).or_insert_with(|| self.state.is_alive(parent)) {
-                due.push(Some(entry));
+                due.push(entry);
             }
             Ok(true)
         })?;
-        let due: Option<Vec<Entry>> = due.into_iter().collect();
         let go_on = if scanned >= SCANNED_PER_PAGE_MAX && !full { last } else { None };
-        Ok((due.ok_or(Defect::NotInMemory)?, go_on))
+        if missing > 0 { Err(Defect::NotInMemory) } else { Ok((due.end(full).items, go_on)) }
     }
 }
 
@@ -478,7 +477,7 @@ impl State {
 
     /// Returns upload reservations in the order of their GUIDs.
     pub(crate) fn reservations_page(&self, cursor: Option<Guid>, limit: usize) -> Page<Reservation> {
-        page(self.reservations.range(after(cursor)).map(|(_, reservation)| reservation.clone()), limit)
+        Page::of(self.reservations.range(after(cursor)).map(|(_, reservation)| reservation.clone()), limit)
     }
 
     /// Returns records of one kind in the order of their keys.
@@ -489,7 +488,7 @@ impl State {
         limit: usize,
     ) -> Page<RecordEntry> {
         let of_kind = self.records.range(after(cursor)).filter(|(key, _)| key.kind() == kind);
-        page(
+        Page::of(
             of_kind.map(|(key, (record, revision))| RecordEntry {
                 key: *key,
                 record: record.clone(),
@@ -502,6 +501,6 @@ impl State {
     /// Returns upload reservations that have expired by `now`, longest ago first.
     pub(crate) fn due_reservations(&self, now: TimeMs, limit: usize) -> Vec<Reservation> {
         let due = self.reservation_expiry.iter().take_while(|(expires, _)| *expires <= now);
-        due.take(limit).filter_map(|(_, guid)| self.reservations.get(guid).cloned()).collect()
+        Page::of(due.filter_map(|(_, guid)| self.reservations.get(guid).cloned()), limit).items
     }
 }

@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use exacat_model::{DirId, Lfn, Revision};
-use exacat_store::{Ancestor, Ancestors, Files, Resolution, ResolutionEnd};
+use exacat_store::{Ancestor, Ancestors, Files, ReadBytes, Resolution, ResolutionEnd};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::lookup::{AllOrNote, AsOf};
@@ -96,16 +96,17 @@ fn last_of(ways: &[Ancestors], way: usize) -> DirId {
 impl Lookup<'_> {
     /// Resolves each path from the root, as far as it goes.
     pub(crate) fn resolve(&self, hints: &Hints, paths: &[Lfn]) -> Result<AsOf<Vec<Resolution>>, Defect> {
-        let mut resolutions = AllOrNote::with_room(paths.len());
+        let (mut resolutions, mut bytes) = (AllOrNote::with_room(paths.len()), ReadBytes::default());
         let mut ways = Vec::new();
         let mut as_of = self.state.directories.shape;
         for paths in paths.chunks(CHUNK) {
             ways.clear();
             for step in self.state.follow(hints, paths, &mut ways) {
                 let ancestors = &ways[step.way];
-                resolutions.take(self.end_of(&step, ancestors).map(|(end, end_as_of)| {
+                resolutions.take(self.end_of(&step, ancestors).and_then(|(end, end_as_of)| {
+                    bytes.add(end.entry())?;
                     as_of = as_of.max(end_as_of);
-                    Resolution { ancestors: ancestors.clone(), end }
+                    Ok(Resolution { ancestors: ancestors.clone(), end })
                 }))?;
             }
         }
@@ -142,6 +143,7 @@ impl Lookup<'_> {
         let mut as_of = self.state.directories.shape;
         let mut files = Files { ways: Vec::new(), found: vec![None; paths.len()] };
         let (mut keys, mut places, mut missing) = (Vec::new(), Vec::new(), false);
+        let mut bytes = ReadBytes::default();
         for (begin, paths) in (0..).step_by(CHUNK).zip(paths.chunks(CHUNK)) {
             keys.clear();
             places.clear();
@@ -160,7 +162,9 @@ impl Lookup<'_> {
                     Some(row) => Revision(row.revision),
                     None => self.content_of(keys[key].0),
                 });
-                files.found[place] = row.map_or(Ok(None), |row| row.found_file(way))?;
+                let file = row.map_or(Ok(None), |row| row.found_file(way))?;
+                bytes.add(file.as_ref().map(|found| &found.file))?;
+                files.found[place] = file;
                 Ok(())
             });
             match found {

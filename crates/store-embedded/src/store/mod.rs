@@ -13,15 +13,15 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use exacat_activity::{RequestState, blocking, on, split};
-use exacat_model::limits::{OPERATIONS_REMEMBERED, PAGE_ITEMS_MAX};
+use exacat_model::limits::{OPERATIONS_REMEMBERED, PAGE_ITEMS_MAX, PAGE_MEMORY_MAX};
 use exacat_model::{
-    At, Audit, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, Guid, Lfn, Name, OperationId,
-    Record, RecordKey, RecordKind, Reservation, Result, Revision, SeNumber, TimeMs, Timelines, TrashId,
-    TrashItem,
+    At, Audit, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, Guid, Lfn, Measured, Name,
+    OperationId, Record, RecordKey, RecordKind, Reservation, Result, Revision, SeNumber, TimeMs, Timelines,
+    TrashId, TrashItem,
 };
 use exacat_store::{
-    Account, ApplyError, ChangePage, Due, Files, Located, Page, RecordEntry, Request, Resolution, Snapshots,
-    Store, StoreStatus, Trace, Traces, Trail, UsageOf, within_batch,
+    Account, ApplyError, ChangePage, Due, Files, Located, Page, PageInProgress, RecordEntry, Request,
+    Resolution, Snapshots, Store, StoreStatus, Trace, Traces, Trail, UsageOf, within_batch,
 };
 use parking_lot::{Mutex, RwLockReadGuard};
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -223,22 +223,23 @@ impl EmbeddedStore {
             return Err(Error::new(ErrorKind::Conflict, what));
         }
         self.look(|look| {
-            let mut items: Vec<Entry> = Vec::new();
+            let mut page = PageInProgress::new(limit, 0);
             let mut given: HashSet<EntryId> = HashSet::new();
             let mut next = MovedSince { after: since.up_to, ..since };
             for change in &changes {
                 next.after = change.revision;
                 if let Some(id) = MovedSince::moved_back(&change.effect)
                     && given.insert(id)
+                    && let Some(entry) = look.if_on_se(id, se)?
                 {
-                    items.extend(look.if_on_se(id, se)?);
+                    page.push(entry);
                 }
-                if items.len() >= limit {
+                if page.is_full() {
                     break;
                 }
             }
             let more = next.after < since.up_to;
-            Ok((Page { items, more }, if more { next.cursor() } else { Vec::new() }))
+            Ok((page.end(more), if more { next.cursor() } else { Vec::new() }))
         })
         .await
     }
@@ -453,7 +454,7 @@ impl Store for EmbeddedStore {
             let found = self.look(|look| look.due_entries(now, limit - entries.len(), cursor)).await?;
             entries.extend(found.0);
             cursor = found.1;
-            if cursor.is_none() {
+            if cursor.is_none() || entries.iter().map(Measured::bytes).sum::<usize>() >= PAGE_MEMORY_MAX {
                 return Ok(Due { reservations, entries });
             }
         }

@@ -11,6 +11,7 @@ use futures::future::BoxFuture;
 use crate::factory::StoreFactory;
 
 pub mod applying;
+pub mod bounds;
 pub mod deleting;
 pub mod entries;
 pub mod history;
@@ -68,6 +69,10 @@ macro_rules! conformance_list {
             reading::r7_an_entry_is_found_wherever_it_is,
             reading::r8_what_has_expired_is_due,
             reading::r9_reads_are_bounded,
+            bounds::r9_pages_of_large_entries_end_early,
+            bounds::r9_pages_of_other_items_end_early,
+            bounds::r9_a_trail_of_large_changes_ends_early,
+            bounds::r9_reads_of_many_large_entries_are_refused,
             reading::r3_files_of_an_se_are_all_of_them,
             reading::r3_files_of_an_se_that_move_are_not_missed,
             reading::r3_files_of_an_se_restored_meanwhile_are_not_missed,

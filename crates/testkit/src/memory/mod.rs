@@ -27,8 +27,8 @@ use exacat_model::{
     TrashId, TrashItem,
 };
 use exacat_store::{
-    Account, ApplyError, ChangePage, Clock, Due, Located, Outcome, Page, RecordEntry, Refusal, Request,
-    Resolution, Store, StoreStatus, Trace, Traces, UsageOf, within_batch,
+    Account, ApplyError, ChangePage, Clock, Due, Located, Outcome, Page, ReadBytes, RecordEntry, Refusal,
+    Request, Resolution, Store, StoreStatus, Trace, Traces, UsageOf, within_batch,
 };
 use parking_lot::Mutex;
 use state::State;
@@ -187,7 +187,14 @@ impl Store for MemoryStore {
 
     async fn standing(&self, places: &[At]) -> Result<Vec<Option<Entry>>> {
         within_batch(places.len())?;
-        self.read(|state| Ok(places.iter().map(|at| state.at(at).cloned()).collect()))
+        self.read(|state| {
+            let mut bytes = ReadBytes::default();
+            let standing = |at| {
+                let entry = state.at(at).cloned();
+                bytes.add(entry.as_ref()).map(|()| entry)
+            };
+            places.iter().map(standing).collect()
+        })
     }
 
     async fn list(

@@ -2,26 +2,18 @@
 
 use std::ops::Bound;
 
-use exacat_model::limits::PAGE_ITEMS_MAX;
 use exacat_model::{
     At, Deletion, DeletionId, DirId, Entry, EntryId, Error, Guid, Lfn, Name, RecordKey, RecordKind,
     Reservation, Result, Revision, SeNumber, TimeMs, TrashId, TrashItem, Usage,
 };
 use exacat_store::rules::Trashed;
 use exacat_store::{
-    Account, ChangePage, Due, Located, Page, RecordEntry, Resolution, StoreStatus, Trace, Traces, UsageOf,
-    within_batch,
+    Account, ChangePage, Due, Located, Page, ReadBytes, RecordEntry, Resolution, StoreStatus, Trace, Traces,
+    UsageOf, within_batch,
 };
 
 use super::rules;
 use super::state::State;
-
-/// Returns the first `limit` of `items`, which are in order.
-fn page<T>(items: impl IntoIterator<Item = T>, limit: usize) -> Page<T> {
-    let mut items = items.into_iter();
-    let first: Vec<T> = items.by_ref().take(limit.min(PAGE_ITEMS_MAX)).collect();
-    Page { items: first, more: items.next().is_some() }
-}
 
 /// Returns the range of keys after `key`.
 fn after<K>(key: Option<K>) -> (Bound<K>, Bound<K>) {
@@ -30,12 +22,22 @@ fn after<K>(key: Option<K>) -> (Bound<K>, Bound<K>) {
 
 pub(super) fn resolve(state: &State, paths: &[Lfn]) -> Result<Vec<Resolution>> {
     within_batch(paths.len())?;
-    Ok(paths.iter().map(|path| rules::resolve(state, path)).collect())
+    let mut bytes = ReadBytes::default();
+    let resolve = |path| {
+        let resolution = rules::resolve(state, path);
+        bytes.add(resolution.end.entry()).map(|()| resolution)
+    };
+    paths.iter().map(resolve).collect()
 }
 
 pub(super) fn locate(state: &State, ids: &[EntryId]) -> Result<Vec<Option<Located>>> {
     within_batch(ids.len())?;
-    Ok(ids.iter().map(|id| rules::locate(state, *id)).collect())
+    let mut bytes = ReadBytes::default();
+    let locate = |id: &EntryId| {
+        let located = rules::locate(state, *id);
+        bytes.add(located.as_ref().map(|located| &located.entry)).map(|()| located)
+    };
+    ids.iter().map(locate).collect()
 }
 
 pub(super) fn list(
@@ -46,7 +48,7 @@ pub(super) fn list(
 ) -> Option<Page<Entry>> {
     state.find(EntryId::Directory(directory))?;
     let later = state.children(directory).filter(|entry| after_name.is_none_or(|name| entry.at.name > *name));
-    Some(page(later.cloned(), limit))
+    Some(Page::of(later.cloned(), limit))
 }
 
 pub(super) fn usage(state: &State, of: &[UsageOf]) -> Result<Vec<Account>> {
@@ -107,7 +109,7 @@ pub(super) fn replicas_on(
     let mut files: Vec<&Entry> = state.all().filter(holds).collect();
     files.sort_by_key(|entry| entry.guid());
     let later = files.into_iter().filter(|entry| entry.guid() > after_guid);
-    let page = page(later.cloned(), limit);
+    let page = Page::of(later.cloned(), limit);
     let next = page.items.last().and_then(Entry::guid).map_or(cursor.to_vec(), |guid| guid.0.to_vec());
     Ok((page, next))
 }
@@ -118,7 +120,7 @@ pub(super) fn members(
     after_guid: Option<Guid>,
     limit: usize,
 ) -> Option<Page<Guid>> {
-    Some(page(state.members.get(&collection)?.range(after(after_guid)).copied(), limit))
+    Some(Page::of(state.members.get(&collection)?.range(after(after_guid)).copied(), limit))
 }
 
 fn item(state: &State, id: TrashId, trashed: &Trashed) -> TrashItem {
@@ -137,7 +139,7 @@ fn item(state: &State, id: TrashId, trashed: &Trashed) -> TrashItem {
 }
 
 pub(super) fn trash(state: &State, after_id: Option<TrashId>, limit: usize) -> Page<TrashItem> {
-    page(state.trash.range(after(after_id)).map(|(id, trashed)| item(state, *id, trashed)), limit)
+    Page::of(state.trash.range(after(after_id)).map(|(id, trashed)| item(state, *id, trashed)), limit)
 }
 
 pub(super) fn trash_item(state: &State, id: TrashId) -> Option<TrashItem> {
@@ -151,11 +153,11 @@ pub(super) fn deletions(
     limit: usize,
 ) -> Page<Deletion> {
     let queue = state.deletions.iter().filter(|((of, id), _)| *of == se && Some(*id) > after_id);
-    page(queue.map(|(_, deletion)| deletion.clone()), limit)
+    Page::of(queue.map(|(_, deletion)| deletion.clone()), limit)
 }
 
 pub(super) fn reservations(state: &State, after_guid: Option<Guid>, limit: usize) -> Page<Reservation> {
-    page(state.reservations.range(after(after_guid)).map(|(_, reservation)| reservation.clone()), limit)
+    Page::of(state.reservations.range(after(after_guid)).map(|(_, reservation)| reservation.clone()), limit)
 }
 
 pub(super) fn due(state: &State, now: TimeMs, limit: usize) -> Due {
@@ -170,10 +172,9 @@ pub(super) fn due(state: &State, now: TimeMs, limit: usize) -> Due {
         .filter(|entry| state.alive(entry.at.parent))
         .collect();
     entries.sort_by_key(|entry| (entry.expires, entry.id()));
-    let limit = limit.min(PAGE_ITEMS_MAX);
     Due {
-        reservations: reservations.into_iter().take(limit).cloned().collect(),
-        entries: entries.into_iter().take(limit).cloned().collect(),
+        reservations: Page::of(reservations.into_iter().cloned(), limit).items,
+        entries: Page::of(entries.into_iter().cloned(), limit).items,
     }
 }
 
@@ -184,7 +185,7 @@ pub(super) fn records(
     limit: usize,
 ) -> Page<RecordEntry> {
     let later = state.records.range(after(after_key)).filter(|(key, _)| key.kind() == kind);
-    page(
+    Page::of(
         later.map(|(key, (record, revision))| RecordEntry {
             key: *key,
             record: record.clone(),
@@ -196,7 +197,7 @@ pub(super) fn records(
 
 pub(super) fn changes(state: &State, after_revision: Revision, limit: usize) -> ChangePage {
     let later = state.changes.iter().filter(|change| change.revision > after_revision);
-    let page = page(later.cloned(), limit);
+    let page = Page::of(later.cloned(), limit);
     let up_to = page.items.last().map_or(state.revision.min(after_revision), |change| change.revision);
     ChangePage { changes: page.items, up_to, oldest: Revision(1) }
 }

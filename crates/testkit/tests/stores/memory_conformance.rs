@@ -55,6 +55,7 @@ fn every_row_has_a_test() {
 fn every_test_is_of_a_clause_or_row_and_in_the_suite() {
     let sources = [
         ("applying", include_str!("../../src/conformance/applying.rs")),
+        ("bounds", include_str!("../../src/conformance/bounds.rs")),
         ("deleting", include_str!("../../src/conformance/deleting.rs")),
         ("entries", include_str!("../../src/conformance/entries.rs")),
         ("history", include_str!("../../src/conformance/history.rs")),

@@ -47,7 +47,11 @@ impl AsRef<[u8]> for Unsent {
 }
 
 /// Returns bytes that keep their room until the connection has sent them.
-pub(super) fn in_room(bytes: Vec<u8>, mut room: Room) -> Bytes {
+pub(super) fn in_room(mut bytes: Vec<u8>, mut room: Room) -> Bytes {
+    // Rows of many bytes may have doubled the memory with the last of them.
+    if bytes.capacity() > bytes.len() + bytes.len() / 2 {
+        bytes.shrink_to_fit();
+    }
     room.turned_out(bytes.capacity());
     Bytes::from_owner(Unsent { bytes, _room: room })
 }

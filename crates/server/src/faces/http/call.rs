@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use exacat_catalogue::Caller;
-use exacat_model::limits::{OPERATION_AGE_MAX_MS, OPERATION_AHEAD_MAX_MS};
+use exacat_model::limits::{OPERATION_AGE_MAX_MS, OPERATION_AHEAD_MAX_MS, PAGE_MEMORY_MAX};
 use exacat_model::{
-    AccountName, Answer, Consistency, Error, ErrorKind, Guid, LogPosition, Operation, OperationId, Result,
-    Revision, TimeMs,
+    AccountName, Answer, Consistency, Error, ErrorKind, Guid, LogPosition, Measured, Operation, OperationId,
+    Result, Revision, TimeMs,
 };
 use exacat_wire::native::{Authenticate, Credentials, Secret};
 use exacat_wire::percent;
@@ -19,7 +19,7 @@ use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
 
 use super::Conversation;
 use crate::access::Session;
-use crate::admission::{Held, Room, Step, Turn, Unread, busy, limit_of};
+use crate::admission::{Held, Room, Step, Turn, UNREAD, Unread, busy, items_of, limit_of};
 use crate::instruments::count;
 use crate::issuers::{Trust, is_foreign};
 use crate::service::{Cancel, Checked, OperationTask, Requester, Service, step_id};
@@ -46,7 +46,7 @@ const BODY_ROOM_BYTES: usize = 64 << 10;
 /// Bytes of room for each row of a part of a long answer, before it is made; then its real size counts.
 pub(super) const ROW_ROOM_BYTES: usize = 512;
 /// Rows that are converted to text before other requests get the thread.
-pub(super) const ROWS_AT_ONCE: usize = 200;
+const ROWS_AT_ONCE: usize = 200;
 /// Rows that an answer without pages counts for.
 const UNPAGED_ROWS: u32 = 500;
 /// Items of the first page of a streamed answer; following pages double. Each page costs a change of
@@ -54,6 +54,12 @@ const UNPAGED_ROWS: u32 = 500;
 const PAGE_ITEMS_FIRST: u32 = 500;
 /// Most items of a page of a streamed answer.
 const PAGE_ITEMS_MAX: u32 = 2000;
+
+/// Returns the rows of a page that are converted together: fewer if they have many bytes.
+pub(super) fn rows_at_once(rows: usize, bytes: usize) -> usize {
+    let row_bytes = ROW_ROOM_BYTES.max(bytes / rows.max(1));
+    (ROWS_AT_ONCE * ROW_ROOM_BYTES / row_bytes).max(1)
+}
 
 /// Credentials that were judged, and the client that they prove.
 pub(super) struct KnownClient {
@@ -242,9 +248,39 @@ impl Call {
             0 => limit,
             asked => limit.min(asked),
         });
-        let room = self.room(rows).await;
-        let operation = self.unread.paged(operation, limit, room.is_small());
-        Ok((self.ask(operation).await?, room))
+        let (mut room, mut most) = (self.room(rows).await, limit);
+        loop {
+            let page = self.unread.paged(operation.clone(), most, room.is_small());
+            let answer = self.ask(page).await?;
+            match self.unread.fewer(&mut room, &answer) {
+                Some(fewer) if limit_of(&operation).is_some() => {
+                    drop((answer, room));
+                    (room, most) = (self.unread.small_room().await, fewer);
+                }
+                _ => return Ok((answer, room)),
+            }
+        }
+    }
+
+    /// Corrects the room of a part: see [`Unread::fewer`].
+    pub(crate) fn fewer(&self, room: &mut Room, answer: &Answer) -> Option<usize> {
+        self.unread.fewer(room, answer).map(|items| items as usize)
+    }
+
+    /// Waits for room for a small part of a long answer.
+    pub(crate) async fn small_room(&self) -> Room {
+        self.unread.small_room().await
+    }
+
+    /// Takes room for a whole answer of so many bytes, unless it is short.
+    pub(crate) fn room_of_whole(&self, bytes: usize) -> Result<Option<Room>> {
+        if bytes <= self.service.limits.own_unread_bytes_max {
+            return Ok(None);
+        }
+        match Room::of_made(&self.service.admission, bytes) {
+            Some(room) => Ok(Some(room)),
+            None => Err(busy(UNREAD)),
+        }
     }
 
     /// Returns the parts of the request's body.
@@ -254,7 +290,8 @@ impl Call {
 
     /// Streams the pages of an answer: see [`Pages`].
     pub(crate) fn pages(self, operation: Operation) -> Pages {
-        Pages { call: self, next: Some(operation), items: PAGE_ITEMS_FIRST, step: Step::First }
+        let row_bytes = ROW_ROOM_BYTES;
+        Pages { call: self, next: Some(operation), items: PAGE_ITEMS_FIRST, row_bytes, step: Step::First }
     }
 
     /// Returns a part of the same request, for work that goes on if the client goes away. Its changes
@@ -281,10 +318,10 @@ impl Call {
         self.deadline = Instant::now() + self.service.limits.deadline_max;
     }
 
-    /// Takes a turn among long reads to convert so many rows to text, unless they are few. Look-ups
-    /// share their threads with that work, so it must not pile up.
-    pub(super) async fn turn(&self, rows: usize) -> Option<Turn> {
-        if rows <= ROWS_AT_ONCE {
+    /// Takes a turn among long reads to convert rows to text, unless they are converted at once.
+    /// Look-ups share their threads with that work, so it must not pile up.
+    pub(super) async fn turn(&self, rows: usize, at_once: usize) -> Option<Turn> {
+        if rows <= at_once {
             return None;
         }
         let share = &self.client.requester.share;
@@ -302,6 +339,8 @@ pub(super) struct Pages {
     pub call: Call,
     next: Option<Operation>,
     items: u32,
+    /// Bytes of a row of the last page.
+    row_bytes: usize,
     step: Step,
 }
 
@@ -309,18 +348,37 @@ impl Pages {
     /// Returns the next page and the room for it; none at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<(Answer, Room)>> {
         let Some(operation) = self.next.take() else { return Ok(None) };
-        let room = tokio::select! {
-            room = self.call.room(self.items) => room,
-            () = self.call.cancel.cancelled() => return Err(crate::service::cancelled()),
+        let unread = self.call.unread.clone();
+        let bytes = (self.items as usize * self.row_bytes).min(PAGE_MEMORY_MAX);
+        let mut room = self.unless_cancelled(unread.room(bytes)).await?;
+        let answer = loop {
+            if room.is_small() {
+                self.items = unread.small_items(self.items, self.row_bytes);
+            }
+            // The client decides how long the whole takes.
+            self.call.prolong();
+            let page = unread.paged(operation.clone(), self.items, room.is_small());
+            let answer = self.call.asked(page, self.step).await?;
+            if items_of(&answer) > 0 {
+                self.row_bytes = ROW_ROOM_BYTES.max(answer.bytes() / items_of(&answer) as usize);
+            }
+            let Some(fewer) = unread.fewer(&mut room, &answer) else { break answer };
+            drop((answer, room));
+            self.items = fewer;
+            room = self.unless_cancelled(unread.small_room()).await?;
         };
-        // The client decides how long the whole takes.
-        self.call.prolong();
-        let page = self.call.unread.paged(operation.clone(), self.items, room.is_small());
-        let answer = self.call.asked(page, self.step).await?;
         self.next = answer.next().and_then(|cursor| operation.resumed(cursor.clone()));
         self.items = (self.items * 2).min(PAGE_ITEMS_MAX);
         self.step = Step::Next;
         Ok(Some((answer, room)))
+    }
+
+    /// Waits for room, unless the client goes away before.
+    async fn unless_cancelled(&self, room: impl Future<Output = Room>) -> Result<Room> {
+        tokio::select! {
+            room = room => Ok(room),
+            () = self.call.cancel.cancelled() => Err(crate::service::cancelled()),
+        }
     }
 }
 

@@ -520,9 +520,20 @@ impl Shell {
         // Release first, so that its bytes are free again.
         self.current.page = None;
         let Some(operation) = next.take() else { return Ok(None) };
-        self.current.page = self.unread.shared(PAGE_ITEMS as usize * PAGE_ITEM_BYTES);
-        let page = self.unread.paged(operation.clone(), PAGE_ITEMS, self.current.page.is_none());
-        self.turn(next, operation, page).await
+        let mut held = self.unread.shared(PAGE_ITEMS as usize * PAGE_ITEM_BYTES);
+        let mut items = PAGE_ITEMS;
+        loop {
+            let page = self.unread.paged(operation.clone(), items, held.is_none());
+            *next = None;
+            let answer = self.turn(next, operation.clone(), page).await?;
+            match answer.as_ref().and_then(|answer| self.unread.fewer_in(held.as_mut(), answer)) {
+                Some(fewer) => (items, held) = (fewer, None),
+                None => {
+                    self.current.page = held;
+                    return Ok(answer);
+                }
+            }
+        }
     }
 
     /// Returns the next page with the requested limit. A command that writes page by page needs the

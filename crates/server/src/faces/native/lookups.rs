@@ -11,23 +11,26 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use exacat_activity::RequestState;
+use exacat_catalogue::Caller;
+use exacat_model::limits::READ_MEMORY_MAX;
 use exacat_model::operation::FileRef;
 use exacat_model::{
     AccountName, Answer, Consistency, Error, ErrorKind, Guid, Lfn, Operation, OperationId, Result,
 };
-use exacat_wire::native::encode_outcome;
+use exacat_wire::native::{encode_error, encode_outcome};
 use futures::FutureExt;
 
 use super::reply::{Given, Measure, Outbox, Target, Waiting};
 use crate::activity::Tracking;
-use crate::admission::busy;
+use crate::admission::{Room, UNREAD, busy};
 use crate::instruments::{Ended, OperationIndex};
-use crate::service::{EncodedItems, EndedRequests, Requester};
+use crate::service::{EncodedItems, EndedRequests, Requester, Service};
 
 /// Placeholder for operations without an id.
 pub(super) const NO_ID: OperationId = OperationId([0; 16]);
 
 /// Items that can be looked up together.
+#[derive(Clone)]
 enum Items {
     Stat { follow: bool, lfns: Vec<Lfn> },
     Whereis { site: Option<AccountName>, files: Vec<FileRef> },
@@ -99,6 +102,37 @@ impl Items {
             (_, other) => return Err(other),
         }
         Ok(())
+    }
+
+    /// Takes the first so many items.
+    fn split_first(&mut self, count: usize) -> Items {
+        match self {
+            Items::Stat { follow, lfns } => {
+                Items::Stat { follow: *follow, lfns: lfns.drain(..count).collect() }
+            }
+            Items::Whereis { site, files } => {
+                Items::Whereis { site: site.clone(), files: files.drain(..count).collect() }
+            }
+            Items::Lfns { guids } => Items::Lfns { guids: guids.drain(..count).collect() },
+        }
+    }
+
+    /// Looks up the items.
+    async fn look_up(
+        self,
+        service: &Arc<Service>,
+        caller: &Arc<Caller>,
+        consistency: Option<Consistency>,
+    ) -> Result<LookupOutcome> {
+        let operation = match self {
+            Items::Whereis { site, files } => {
+                let found = service.whereis(caller, files, site.as_ref(), consistency).await;
+                return found.map(LookupOutcome::Whereis);
+            }
+            Items::Stat { follow, lfns } => Operation::Stat { lfns, follow },
+            Items::Lfns { guids } => Operation::Lfns { guids },
+        };
+        service.execute(caller, NO_ID, operation, consistency).await.map(LookupOutcome::Answer)
     }
 
     fn name(&self) -> OperationIndex {
@@ -190,30 +224,17 @@ impl Lookups {
             }
             let shape: Vec<usize> = group.parts.iter().map(|part| part.items).collect();
             let caller = Arc::clone(&requester.caller);
+            let again = (shape.len() > 1).then(|| group.items.clone());
             let mut tracking = entry.take().unwrap_or_else(|| outbox.service.board.entry());
             tracking.begin(operation, since);
             let mut work = Box::pin(tracking.track(async move {
-                let outcome = match group.items {
-                    Items::Whereis { site, files } => service
-                        .whereis(&caller, files, site.as_ref(), group.consistency)
-                        .await
-                        .map(LookupOutcome::Whereis),
-                    Items::Stat { follow, lfns } => {
-                        let operation = Operation::Stat { lfns, follow };
-                        service
-                            .execute(&caller, NO_ID, operation, group.consistency)
-                            .await
-                            .map(LookupOutcome::Answer)
+                let outcome = group.items.look_up(&service, &caller, group.consistency).await;
+                match (&outcome, again) {
+                    (Err(error), Some(items)) if error.kind == ErrorKind::Limit => {
+                        one_by_one((&service, &caller, group.consistency), items, &shape).await
                     }
-                    Items::Lfns { guids } => {
-                        let operation = Operation::Lfns { guids };
-                        service
-                            .execute(&caller, NO_ID, operation, group.consistency)
-                            .await
-                            .map(LookupOutcome::Answer)
-                    }
-                };
-                take_apart(outcome, &shape)
+                    _ => take_apart(outcome, &shape),
+                }
             }));
             match work.as_mut().now_or_never() {
                 Some(outcomes) => {
@@ -253,6 +274,27 @@ pub(super) struct Taken {
 enum LookupOutcome {
     Answer(Answer),
     Whereis(EncodedItems),
+}
+
+/// Looks up the parts of a group by themselves: together their entries have too many bytes. The
+/// client repeats those that are too many for now.
+async fn one_by_one(
+    (service, caller, consistency): (&Arc<Service>, &Arc<Caller>, Option<Consistency>),
+    mut items: Items,
+    shape: &[usize],
+) -> Vec<Result<Given>> {
+    let (mut outcomes, mut bytes) = (Vec::with_capacity(shape.len()), 0);
+    for count in shape {
+        let part = items.split_first(*count);
+        if bytes > READ_MEMORY_MAX {
+            outcomes.push(Err(busy(UNREAD)));
+            continue;
+        }
+        let found = take_apart(part.look_up(service, caller, consistency).await, &[*count]);
+        bytes += found.iter().flatten().map(Given::bytes).sum::<usize>();
+        outcomes.extend(found);
+    }
+    outcomes
 }
 
 /// Splits the outcome of one look-up into those of its parts. If it failed as a whole, each part
@@ -331,14 +373,26 @@ impl HandOut<'_> {
                     }
                 }
             }
-            match part.target {
+            let (begin, frame_bytes_max) = (self.out.len(), self.outbox.frame_bytes_max);
+            let request = match part.target {
                 Target::Request(request) => {
-                    encode_outcome(self.out, self.outbox.frame_bytes_max, request, &outcome);
+                    encode_outcome(self.out, frame_bytes_max, request, &outcome);
+                    request
                 }
                 Target::InBatch(batch, place) => {
-                    let frame_bytes_max = self.outbox.frame_bytes_max;
                     taken.ended.extend(batch.fill(place, outcome, &mut None, self.out, frame_bytes_max));
+                    batch.request()
                 }
+            };
+            // Without room for a long answer among those that are not read, the client repeats the
+            // request later.
+            let bytes = self.out.len() - begin;
+            if bytes > service.limits.own_unread_bytes_max
+                && Room::of_made(&service.admission, bytes).is_none()
+            {
+                self.out.truncate(begin);
+                self.out.shrink_to(2 * begin);
+                encode_error(self.out, request, &busy(UNREAD));
             }
         }
         if let Some((kind, requests, items)) = alike {

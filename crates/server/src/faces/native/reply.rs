@@ -10,13 +10,14 @@ use bytes::Bytes;
 use exacat_activity::{RequestState, phase};
 use exacat_model::answer::WhereisBytes;
 use exacat_model::codec::Encode;
-use exacat_model::{Answer, Error, ErrorKind, Result};
-use exacat_wire::native::{AnswerBatchWriter, encode_outcome};
+use exacat_model::limits::FRAME_BYTES_MAX;
+use exacat_model::{Answer, Error, ErrorKind, Measured, Result};
+use exacat_wire::native::{AnswerBatchWriter, encode_error, encode_outcome};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use crate::activity::Tracking;
-use crate::admission::Room;
+use crate::admission::{Room, UNREAD, busy};
 use crate::instruments::{Ended, OperationIndex};
 use crate::service::{EndedRequests, Requester, Service};
 
@@ -28,6 +29,16 @@ pub(super) enum Given {
         count: usize,
         items: Bytes,
     },
+}
+
+impl Given {
+    /// Returns the approximate memory of the answer in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Given::Answer(answer) => answer.bytes(),
+            Given::Whereis { items, .. } => items.len(),
+        }
+    }
 }
 
 impl Encode for Given {
@@ -161,7 +172,16 @@ impl Waiting {
                 batch.fill(index, outcome, &mut self.unread, &mut bytes, self.outbox.frame_bytes_max)
             }
         };
-        if ended.is_some() {
+        if let Some(request) = ended {
+            // A look-up has no room from before. Its answer is short, or takes room now.
+            let (service, len) = (&self.outbox.service, bytes.len());
+            if self.unread.is_none() && len > service.limits.own_unread_bytes_max {
+                self.unread = Room::of_made(&service.admission, len);
+                if self.unread.is_none() {
+                    bytes = Vec::new();
+                    encode_error(&mut bytes, request, &busy(UNREAD));
+                }
+            }
             let mut unread = self.unread.take();
             if let Some(unread) = &mut unread {
                 unread.turned_out(bytes.capacity());
@@ -184,6 +204,9 @@ impl Drop for Waiting {
     }
 }
 
+/// Bytes of the answers of one batch that are kept until all are there; several frames.
+const BATCH_ANSWER_BYTES_MAX: usize = 4 * FRAME_BYTES_MAX;
+
 /// A batch with unanswered operations. The one that fills the last place encodes them all.
 pub(super) struct BatchInProgress {
     request: u64,
@@ -193,6 +216,8 @@ pub(super) struct BatchInProgress {
 struct Places {
     outcomes: Vec<Option<Result<Given>>>,
     open: usize,
+    /// Bytes of the outcomes that have no room among the bytes of all connections.
+    bytes: usize,
     /// Rooms of long outcomes, until all are encoded. The room for a small part would block the
     /// next one.
     rooms: Vec<Room>,
@@ -203,7 +228,7 @@ impl BatchInProgress {
         let outcomes = (0..operations).map(|_| None).collect();
         Arc::new(BatchInProgress {
             request,
-            state: Mutex::new(Places { outcomes, open: operations, rooms: Vec::new() }),
+            state: Mutex::new(Places { outcomes, open: operations, bytes: 0, rooms: Vec::new() }),
         })
     }
 
@@ -218,6 +243,16 @@ impl BatchInProgress {
         frame_bytes_max: usize,
     ) -> Option<u64> {
         let mut places = self.state.lock();
+        let mut outcome = outcome;
+        if room.as_ref().is_none_or(Room::is_small) {
+            let bytes = places.bytes + outcome.as_ref().map_or(0, Given::bytes);
+            if bytes > BATCH_ANSWER_BYTES_MAX {
+                outcome =
+                    Err(Error::limit("the bytes of the answers of one batch", bytes, BATCH_ANSWER_BYTES_MAX));
+            } else {
+                places.bytes = bytes;
+            }
+        }
         let place = places.outcomes.get_mut(index).filter(|place| place.is_none())?;
         *place = Some(outcome);
         places.open -= 1;

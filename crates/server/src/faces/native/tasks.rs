@@ -5,16 +5,16 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use exacat_activity::{RequestState, on};
-use exacat_model::limits::PAGE_ITEMS_MAX;
+use exacat_model::limits::{PAGE_ITEMS_MAX, PAGE_MEMORY_MAX};
 use exacat_model::operation::Existing;
-use exacat_model::{Answer, Error, ErrorKind, Operation, Result};
+use exacat_model::{Answer, Error, ErrorKind, Measured, Operation, Result};
 use exacat_wire::native::limits::CREDIT_MAX;
 use exacat_wire::native::{encode_end, encode_part};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use super::reply::{Given, Reply, Waiting};
-use crate::admission::{Admission, Class, Held, Room, Step, Unread, limit_of};
-use crate::service::{CANCELLED, OperationTask, cancelled, step_id, too_late};
+use crate::admission::{Admission, Class, Held, Room, Step, UNREAD, Unread, busy, items_of, limit_of};
+use crate::service::{CANCELLED, OperationTask, Service, cancelled, step_id, too_late};
 
 /// Long reads of one connection that run or whose answer is on its way.
 const HEAVY_UNDER_WAY_MAX: usize = 8;
@@ -108,7 +108,7 @@ pub(super) async fn run(job: Job) {
 }
 
 async fn run_now(job: Job) {
-    let Job { mut waiting, mut work, rooms, held, alive } = job;
+    let Job { mut waiting, work, rooms, held: _held, alive: _alive } = job;
     let service = Arc::clone(waiting.service());
     let place = match Class::of(&work.operation, &service.limits) {
         Class::Heavy | Class::Audit => Some((&rooms.heavy, page_bytes(&work.operation))),
@@ -117,10 +117,15 @@ async fn run_now(job: Job) {
     };
     if let Some((place, bytes)) = place {
         match on(RequestState::ClientWrite, enter(place, &rooms.unread, bytes, &work)).await {
-            Some((permit, unread)) => {
-                work.operation = rooms.unread.paged(work.operation, PAGE_ITEMS, unread.is_small());
-                waiting.keep(permit, unread);
+            Some((permit, room)) if !work.operation.writes() => {
+                let outcome = read(&service, work, &rooms.unread, room).await;
+                let answer = outcome.map(|(answer, room)| {
+                    waiting.keep(permit, room);
+                    Given::Answer(answer)
+                });
+                return waiting.answer(answer);
             }
+            Some((permit, room)) => waiting.keep(permit, room),
             None => {
                 let error = if work.cancel.is_cancelled() { cancelled() } else { too_late() };
                 return waiting.answer(Err(error));
@@ -129,7 +134,47 @@ async fn run_now(job: Job) {
     }
     // A write that outlives its deadline is answered then, and counted until it is over.
     service.run(work, |outcome| waiting.answer(outcome.map(Given::Answer))).await;
-    drop((held, alive));
+}
+
+/// Makes the answer of a long read. A page that is too large for the room left is made again, with
+/// fewer items.
+async fn read(
+    service: &Arc<Service>,
+    work: OperationTask,
+    unread: &Unread,
+    mut room: Room,
+) -> Result<(Answer, Room)> {
+    let OperationTask { requester, id, operation, consistency, deadline, cancel, step, uploads_checked } =
+        work;
+    let (mut next, mut items) = (Some(operation), PAGE_ITEMS);
+    while let Some(operation) = next.take() {
+        next = limit_of(&operation).map(|_| operation.clone());
+        let (send, receive) = oneshot::channel();
+        let page = OperationTask {
+            requester: requester.clone(),
+            id,
+            operation: unread.paged(operation, items, room.is_small()),
+            consistency,
+            deadline,
+            cancel: Arc::clone(&cancel),
+            step,
+            uploads_checked,
+        };
+        service.run(page, |outcome| drop(send.send(outcome))).await;
+        let answer = receive.await.unwrap_or_else(|_| Err(cancelled()))?;
+        let Some(fewer) = unread.fewer(&mut room, &answer) else { return Ok((answer, room)) };
+        drop((answer, room));
+        items = fewer;
+        let small_room = async {
+            tokio::select! {
+                room = unread.small_room() => Ok(room),
+                () = cancel.cancelled() => Err(cancelled()),
+                () = tokio::time::sleep_until(deadline.into()) => Err(too_late()),
+            }
+        };
+        room = on(RequestState::ClientWrite, small_room).await?;
+    }
+    Err(busy(UNREAD))
 }
 
 /// Most writes that run together.
@@ -247,6 +292,7 @@ async fn pages(
     // As requested: the parts do not exceed the requested limit.
     let mut asked = operation;
     let (mut items, mut items_max) = (PART_ITEMS_FIRST, PART_ITEMS_MAX);
+    let (mut item_bytes, mut shrunk) = (ITEM_BYTES, false);
     let mut parts = 0u64;
     loop {
         let granted = async {
@@ -264,7 +310,9 @@ async fn pages(
         }
         let entered = async {
             let place = Arc::clone(&rooms.parts).acquire_owned().await.ok();
-            (place, rooms.unread.room(items as usize * ITEM_BYTES).await)
+            let bytes = (items as usize * item_bytes).min(PAGE_MEMORY_MAX);
+            let room = if shrunk { rooms.unread.small_room().await } else { rooms.unread.room(bytes).await };
+            (place, room)
         };
         let entered = async {
             tokio::select! {
@@ -281,6 +329,9 @@ async fn pages(
         }
         let page_deadline = Instant::now() + service.limits.deadline_max;
         let page_deadline = deadline.map_or(page_deadline, |deadline| deadline.min(page_deadline));
+        if unread.is_small() {
+            items = rooms.unread.small_items(items, item_bytes);
+        }
         let (send, receive) = oneshot::channel();
         let page = OperationTask {
             requester: requester.clone(),
@@ -294,10 +345,21 @@ async fn pages(
         };
         service.run(page, |outcome| drop(send.send(outcome))).await;
         let answer = receive.await.unwrap_or_else(|_| Err(stopped()))?;
+        if items_of(&answer) > 0 {
+            item_bytes = ITEM_BYTES.max(answer.bytes() / items_of(&answer) as usize);
+        }
+        // A write is done, and cannot be repeated with another size.
+        let fewer = rooms.unread.fewer(&mut unread, &answer).filter(|_| !asked.writes());
+        shrunk = fewer.is_some();
+        if let Some(fewer) = fewer {
+            items = fewer;
+            credit.add_permits(1);
+            continue;
+        }
         let mut bytes = Vec::new();
         if let Err(error) = encode_part(&mut bytes, waiting.frame_bytes_max(), request, &answer) {
-            // Fewer items may fit. A write is done, and cannot be repeated with another size.
-            let fewer = page_items(&answer) / 2;
+            // Fewer items may fit.
+            let fewer = items_of(&answer) / 2;
             if fewer == 0 || asked.writes() {
                 return Err(error);
             }
@@ -324,20 +386,6 @@ async fn until(deadline: Option<Instant>) {
         Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
         None => std::future::pending().await,
     }
-}
-
-/// Returns the number of items of a page.
-fn page_items(answer: &Answer) -> u32 {
-    let items = match answer {
-        Answer::Entries { items, .. } => items.len(),
-        Answer::Trash { items, .. } => items.len(),
-        Answer::Members { items, .. } => items.len(),
-        Answer::Uploads { items, .. } => items.len(),
-        Answer::Deletions { items, .. } => items.len(),
-        Answer::Changes { items, .. } => items.len(),
-        _ => 0,
-    };
-    u32::try_from(items).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use exacat_model::answer::Stat;
 use exacat_model::query::Filter;
-use exacat_model::{Answer, Cursor, Entry, Kind, Operation, Result};
+use exacat_model::{Answer, Cursor, Entry, Kind, Measured, Operation, Result};
 use exacat_wire::webdav::headers::{Depth, depth};
 use exacat_wire::webdav::limits::BODY_BYTES_MAX;
 use exacat_wire::webdav::path::encode;
@@ -15,7 +15,7 @@ use hyper::StatusCode;
 use tokio::sync::mpsc;
 
 use super::super::answers::{Body, BodyPart, CancelOnDrop, answer, in_room};
-use super::super::call::{Pages, ROWS_AT_ONCE};
+use super::super::call::{Pages, rows_at_once};
 use super::{BELOW, Outcome, PREFIX, Refused, Request};
 use crate::faces::errors::http_status;
 
@@ -171,8 +171,9 @@ async fn put_pages(
     while let Some((answer, room)) = page {
         let Answer::Entries { items, .. } = &answer else { return Err(super::unfitting()) };
         let mut bytes = Vec::with_capacity(items.len() * 512);
-        let turn = pages.call.turn(items.len()).await;
-        for part in items.chunks(ROWS_AT_ONCE) {
+        let at_once = rows_at_once(items.len(), answer.bytes());
+        let turn = pages.call.turn(items.len(), at_once).await;
+        for part in items.chunks(at_once) {
             part.iter().for_each(|stat| listing.push(&mut bytes, stat));
             if turn.is_some() {
                 tokio::task::yield_now().await;

@@ -285,6 +285,7 @@ async fn one(
     mut before: Revision,
 ) -> Result<Response<Body>> {
     let is_restore = matches!(operation, Operation::TrashRestore { .. } | Operation::TrashRestorePart { .. });
+    let writes = operation.writes();
     let version = version_of(call, &operation).await?;
     let answer = match operation {
         Operation::TrashPurge { .. } | Operation::Backup { .. } => steps(call, operation).await?,
@@ -310,7 +311,13 @@ async fn one(
     }?;
     objects.bytes.push(b'\n');
     let tag = tag.or_else(|| version.map(|version| content_tag(version, &objects.bytes)));
-    let mut response = tagged_answer(headers, tag, objects.bytes);
+    // The answer to a change is short, and must not be refused.
+    let room = if writes { None } else { call.room_of_whole(objects.bytes.len())? };
+    let body = match room {
+        Some(room) => in_room(objects.bytes, room),
+        None => objects.bytes.into(),
+    };
+    let mut response = tagged_answer(headers, tag, body);
     set(&mut response, REVISION, &before.0.to_string());
     Ok(response)
 }

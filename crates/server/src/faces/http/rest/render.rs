@@ -2,12 +2,12 @@
 
 use exacat_model::answer::Stat;
 use exacat_model::operation::FileRef;
-use exacat_model::{Answer, Error, ErrorKind, Guid, HasRevision, Lfn, Operation, Result, Revision};
+use exacat_model::{Answer, Error, ErrorKind, Guid, HasRevision, Lfn, Measured, Operation, Result, Revision};
 use exacat_wire::json::{self, SeNames};
 use serde::Serialize;
 
 use super::super::answers::Problem;
-use super::super::call::{Call, ROW_ROOM_BYTES, ROWS_AT_ONCE};
+use super::super::call::{Call, ROW_ROOM_BYTES, rows_at_once};
 use super::endpoints::View;
 
 /// One of so many bytes of a list is spare, because its objects differ in length.
@@ -216,9 +216,11 @@ impl Renderer<'_> {
 
     /// Adds the objects of a page. A long one takes a turn, and lets other requests go on in between.
     pub(super) async fn render_page(&self, call: &Call, answer: Answer, out: &mut Objects) -> Result<()> {
+        let bytes = answer.bytes();
         let Answer::Entries { items, .. } = answer else { return self.render(answer, out) };
-        let turn = call.turn(items.len()).await;
-        for (number, part) in items.chunks(ROWS_AT_ONCE).enumerate() {
+        let at_once = rows_at_once(items.len(), bytes);
+        let turn = call.turn(items.len(), at_once).await;
+        for (number, part) in items.chunks(at_once).enumerate() {
             self.entries(part, out)?;
             if number == 0 {
                 out.expect(items.len() - part.len());

@@ -216,6 +216,7 @@ async fn awaited(
 }
 
 /// Items of a bulk request that wait for their operation.
+#[derive(Clone)]
 enum Batch {
     Lfns(Vec<Lfn>),
     Files(Vec<FileRef>),
@@ -311,6 +312,20 @@ impl Batch {
         }
     }
 
+    /// Puts the items of a batch of the same kind after those of this one.
+    fn with(mut self, rest: Batch) -> Batch {
+        match (&mut self, rest) {
+            (Batch::Lfns(all), Batch::Lfns(mut rest)) => all.append(&mut rest),
+            (Batch::Files(all), Batch::Files(mut rest)) => all.append(&mut rest),
+            (Batch::Guids(all), Batch::Guids(mut rest)) => all.append(&mut rest),
+            (Batch::New(all), Batch::New(mut rest)) => all.append(&mut rest),
+            (Batch::Edits(all), Batch::Edits(mut rest)) => all.append(&mut rest),
+            // A request has items of one kind.
+            _ => {}
+        }
+        self
+    }
+
     fn len(&self) -> usize {
         match self {
             Batch::Lfns(all) => all.len(),
@@ -380,23 +395,46 @@ impl Running<'_> {
         let mut batch = std::mem::replace(&mut self.batch, self.bulk.empty());
         let _room = std::mem::take(&mut self.room);
         self.batch_bytes = 0;
+        // A repeated request must have the same changes, so those are never divided.
+        let divides = !self.bulk.writes();
+        let (mut most, mut room) = (BATCH_ITEMS_MAX, None);
         while batch.len() > 0 {
-            let room = self.call.room(batch.len() as u32).await;
-            // A repeated request must have the same changes, so those are never divided.
-            let rest = if room.is_small() && !self.bulk.writes() {
-                batch.split_off(self.call.service.limits.small_part_items_max as usize)
+            let mut taken = match room.take() {
+                Some(room) => room,
+                None => self.call.room(batch.len().min(most) as u32).await,
+            };
+            let rest = if divides {
+                let small = self.call.service.limits.small_part_items_max as usize;
+                batch.split_off(if taken.is_small() { small.min(most) } else { most })
             } else {
                 self.bulk.empty()
             };
-            let operation = self.bulk.operation(std::mem::replace(&mut batch, rest));
+            let part = std::mem::replace(&mut batch, rest);
+            let count = part.len();
+            let again = (divides && count > 1).then(|| part.clone());
+            let operation = self.bulk.operation(part);
             let names = Names::of(&operation);
             self.call.prolong();
-            let answer = self.call.ask(operation).await?;
+            let outcome = self.call.ask(operation).await;
+            let fewer = match &outcome {
+                // Together the entries have too many bytes; half of them have fewer.
+                Err(error) if error.kind == ErrorKind::Limit => Some(most.min(count) / 2),
+                Err(_) => None,
+                Ok(answer) => self.call.fewer(&mut taken, answer),
+            };
+            if let (Some(fewer), Some(again)) = (fewer, again) {
+                let refused = outcome.is_err();
+                drop((outcome, taken));
+                (most, batch) = (fewer.max(1), again.with(batch));
+                room = if refused { None } else { Some(self.call.small_room().await) };
+                continue;
+            }
+            let answer = outcome?;
             let mut objects = Objects::lines();
             let renderer =
                 Renderer { names: &names, view: View::All, failures: Failures::Items, ses: self.ses };
             renderer.render(answer, &mut objects)?;
-            self.outlet.put(objects.bytes, Some(room)).await?;
+            self.outlet.put(objects.bytes, Some(taken)).await?;
         }
         Ok(())
     }

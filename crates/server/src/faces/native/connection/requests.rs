@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 
 use super::{Closing, Connection, InFlight, Patience, Stage};
-use crate::admission::{Class, Step, busy, limit_of};
+use crate::admission::{Class, Step, UNREAD, busy, limit_of};
 use crate::faces::native::lookups::{Gathered, Lookups, NO_ID};
 use crate::faces::native::reply::{BatchInProgress, Measure, Target, Waiting};
 use crate::faces::native::tasks::{self, Job};
@@ -112,7 +112,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut operation = operation;
         let quick = options.stream.is_none() && self.is_quick(&operation, options.deadline_ms);
         if quick && self.answers_too_long(operation.items() as u64) {
-            let error = busy("bytes of answers that are not read yet");
+            let error = busy(UNREAD);
             self.refuse_operation(&operation, received, &error);
             encode_error(&mut self.output, request, &error);
             return;
@@ -182,7 +182,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             None => item.operation.items() as u64,
         };
         if self.answers_too_long(items.iter().map(answered).sum()) {
-            encode_error(&mut self.output, request, &busy("bytes of answers that are not read yet"));
+            encode_error(&mut self.output, request, &busy(UNREAD));
             return;
         }
         let in_progress = BatchInProgress::new(request, items.len());
