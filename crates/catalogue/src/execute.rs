@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 
 use crate::Catalogue;
 use crate::caller::Caller;
+use crate::fsck::{request_cancelled, requests_seen};
 use crate::quota::QuotaLimits;
 use crate::repeat::{check_id, fingerprint};
 use crate::steps;
@@ -198,6 +199,13 @@ impl Catalogue {
             Operation::Fsck => boxed(self.fsck(caller)).await,
             Operation::Status => boxed(self.status(caller)).await,
             Operation::ClockConfirm => boxed(self.clock_confirm(caller)).await,
+            // The server has the requests: it completes the answers that this permits.
+            Operation::Sessions => requests_seen(caller, "listing requests in progress"),
+            Operation::SlowRequests => requests_seen(caller, "listing slow requests"),
+            Operation::SessionKill { id } => {
+                self.admit_writer(caller)?;
+                request_cancelled(caller, id)
+            }
             Operation::Position { after } => self.position(after).await,
             Operation::SnapshotCreate { name } => boxed(self.snapshot_create(caller, id, &name)).await,
             Operation::SnapshotList => boxed(self.snapshot_list(caller)).await,

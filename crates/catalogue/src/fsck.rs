@@ -10,8 +10,8 @@ use std::sync::Arc;
 use exacat_model::answer::StatusPart;
 use exacat_model::limits::PAGE_ITEMS_MAX;
 use exacat_model::{
-    Answer, Audit, Deletion, DeletionId, DirId, Entry, EntryId, GroupId, Location, Name, QuotaOf, Record,
-    RecordKey, RecordKind, Reservation, Result, Revision, SeNumber, SeStatus, UserId,
+    Answer, Audit, Deletion, DeletionId, DirId, Entry, EntryId, Error, GroupId, Location, Name, QuotaOf,
+    Record, RecordKey, RecordKind, Reservation, Result, Revision, SeNumber, SeStatus, UserId,
 };
 use exacat_store::UsageOf;
 use futures::FutureExt;
@@ -98,6 +98,18 @@ impl Catalogue {
         let store = StatusPart { part: "store".to_owned(), metrics, notes };
         Ok(Answer::Status(vec![catalogue, store, self.clock_part()]))
     }
+}
+
+/// Permits to see the requests of the server, which has them: a catalogue by itself has none.
+pub(crate) fn requests_seen(caller: &Caller, what: &str) -> Result<Answer> {
+    caller.check_operator(what)?;
+    Ok(Answer::Requests(Vec::new()))
+}
+
+/// Permits to cancel a request of the server. Without a server there is none: it answers instead.
+pub(crate) fn request_cancelled(caller: &Caller, id: u64) -> Result<Answer> {
+    caller.check_operator("cancelling a request")?;
+    Err(Error::not_found(format!("request {id}: it is not in progress on this server")))
 }
 
 fn named<const N: usize>(metrics: [(&str, u64); N]) -> Vec<(String, u64)> {

@@ -252,6 +252,44 @@ pub struct StatusPart {
 
 canonical_struct!(StatusPart { part, metrics, notes });
 
+/// A request that a server works on, or that took long.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RequestShown {
+    /// Its number, since the start of the server.
+    pub id: u64,
+    /// Name of its operation.
+    pub operation: String,
+    /// Number of its items.
+    pub items: u64,
+    /// Its user; none if anonymous.
+    pub user: Option<AccountName>,
+    /// Address of its client; empty for a process on the server's machine.
+    pub client: String,
+    /// First path that it names; empty if none.
+    pub subject: String,
+    /// Time of its receipt.
+    pub began: TimeMs,
+    /// Microseconds from its receipt, to now or to its end.
+    pub life_us: u64,
+    /// Present state; `ended` for one that ended.
+    pub state: String,
+    /// Microseconds in each state that it was in; the sum is its life.
+    pub states: Vec<(String, u64)>,
+}
+
+canonical_struct!(RequestShown {
+    id,
+    operation,
+    items,
+    user,
+    client,
+    subject,
+    began,
+    life_us,
+    state,
+    states
+});
+
 /// Answer of the catalogue to an operation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
@@ -402,6 +440,8 @@ pub enum Answer {
         /// Cursor of the next page; none after the last.
         next: Option<Cursor>,
     },
+    /// Requests of this server.
+    Requests(Vec<RequestShown>),
 }
 
 canonical_enum!(Answer {
@@ -436,6 +476,7 @@ canonical_enum!(Answer {
     29 => SnapshotChecked(check),
     30 => Differences { items, next },
     31 => BackedUp { progress, next },
+    32 => Requests(items),
 });
 
 // Answers move through queues and tables by value: the large and rare ones are boxed.

@@ -474,6 +474,16 @@ pub enum Operation {
         /// Destination; none for its former place.
         to: Option<Lfn>,
     },
+    /// Lists the requests that the server works on, the oldest first.
+    Sessions,
+    /// Cancels a request that the server works on. A change that was begun goes on to its end. It
+    /// changes no entry, so it needs no operation id, but it needs a token that may write.
+    SessionKill {
+        /// Number of the request, as listed.
+        id: u64,
+    },
+    /// Lists requests that took long, the last one first, with the time in each of their states.
+    SlowRequests,
 }
 
 canonical_enum!(Operation {
@@ -534,6 +544,9 @@ canonical_enum!(Operation {
     55 => Position { after },
     56 => TrashParts { cursor, limit },
     57 => TrashRestorePart { id, lfn, to },
+    58 => Sessions,
+    59 => SessionKill { id },
+    60 => SlowRequests,
 });
 
 // Operations move by value too: the large and rare fields are boxed.
@@ -692,6 +705,40 @@ operations! {
     Position []                        "position"            reads  Items other   whole,
     TrashParts []                      "trash-parts"         reads  Long  other   cursor,
     TrashRestorePart []                "trash-restore-part"  writes Items other   whole,
+    Sessions []                        "sessions"            reads  Items other   whole,
+    SessionKill []                     "session-kill"        reads  Items other   whole,
+    SlowRequests []                    "slow-requests"       reads  Items other   whole,
+}
+
+impl Operation {
+    /// Returns the first path that it names, for operators.
+    pub fn subject(&self) -> Option<&Lfn> {
+        match self {
+            Operation::Stat { lfns, .. }
+            | Operation::Du { lfns }
+            | Operation::Mkdir { lfns, .. }
+            | Operation::SetAttributes { lfns, .. }
+            | Operation::TagSet { lfns, .. }
+            | Operation::TagGet { lfns, .. } => lfns.first(),
+            Operation::Whereis { files, .. } => files.first().and_then(FileRef::lfn),
+            Operation::Register { files, .. } => files.first().map(|file| &file.lfn),
+            Operation::SetReplicas { edits } => edits.first().and_then(|(file, _)| file.lfn()),
+            Operation::ArchiveMembers { archive, .. } => archive.lfn(),
+            Operation::List { lfn, .. }
+            | Operation::Find { lfn, .. }
+            | Operation::Link { lfn, .. }
+            | Operation::Move { from: lfn, .. }
+            | Operation::Remove { lfn, .. }
+            | Operation::CollectionCreate { lfn, .. }
+            | Operation::CollectionEdit { lfn, .. }
+            | Operation::CollectionMembers { lfn, .. }
+            | Operation::UploadReserve { lfn, .. }
+            | Operation::Log { lfn, .. }
+            | Operation::TrashRestorePart { lfn, .. } => Some(lfn),
+            Operation::Changes { under, .. } => under.as_ref(),
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ impl Session {
     pub(crate) async fn open(service: &Service, peer: &Peer, shown: Authenticate) -> Result<Self> {
         let checked = service.checking();
         let caller = caller(service, *peer, &shown).await?;
-        Ok(Session { requester: service.requester(caller), checked, peer: *peer, shown })
+        Ok(Session { requester: requester(service, caller, peer), checked, peer: *peer, shown })
     }
 
     /// Checks the same credentials again, because their rights may have changed or ended.
@@ -34,7 +34,7 @@ impl Session {
         let checked = service.checking();
         let caller = caller(service, self.peer, &self.shown).await?;
         if caller != *self.requester.caller {
-            self.requester = service.requester(caller);
+            self.requester = requester(service, caller, &self.peer);
         }
         self.checked = checked;
         Ok(())
@@ -44,6 +44,14 @@ impl Session {
     pub(crate) fn identity(&self) -> Identity {
         let caller = &self.requester.caller;
         Identity { user: caller.name().cloned(), scope: caller.scope().clone(), write: caller.may_write() }
+    }
+}
+
+fn requester(service: &Service, caller: Caller, peer: &Peer) -> Requester {
+    let requester = service.requester(caller);
+    match peer {
+        Peer::Network(address) => requester.at(address.ip()),
+        Peer::Local { .. } => requester,
     }
 }
 

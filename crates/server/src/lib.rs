@@ -22,6 +22,7 @@ mod phase;
 mod places;
 mod randomness;
 pub mod reference;
+mod requester;
 mod scrape;
 mod service;
 pub mod settings;

@@ -11,6 +11,7 @@ use exacat_activity::{RequestState, handed, on, tracked};
 use exacat_catalogue::{Caller, Catalogue};
 use exacat_model::answer::{StatusPart, WhereisRef};
 use exacat_model::codec::Encode;
+use exacat_model::operation::Extent;
 use exacat_model::operation::{Existing, FileRef, NewFile};
 use exacat_model::{
     AccountName, Answer, Consistency, Error, ErrorKind, Guid, Operation, OperationId, Result,
@@ -19,13 +20,14 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 
-use crate::activity::Board;
-use crate::admission::{Admission, Class, Held, Lane, Step, UserShare, busy};
+use crate::activity::{Board, Facts, SlowAfter};
+use crate::admission::{Admission, Class, Held, Lane, Step, busy};
 pub(crate) use crate::cancel::{CANCELLED, Cancel, cancelled};
 use crate::instruments::{Ended, Instruments, OperationIndex, count};
 use crate::issuers::Issuers;
 use crate::paced::Paced;
 pub(crate) use crate::phase::Phase;
+pub(crate) use crate::requester::Requester;
 use crate::scrape::{Gauge, Scrape};
 use crate::settings::Limits;
 use crate::workers::WorkerBook;
@@ -73,13 +75,6 @@ pub(crate) struct Service {
     pub issuers: OnceLock<Arc<Issuers>>,
 }
 
-/// The caller of a connection, with its share of the server.
-#[derive(Clone)]
-pub(crate) struct Requester {
-    pub caller: Arc<Caller>,
-    pub share: Arc<UserShare>,
-}
-
 /// An operation to run.
 pub(crate) struct OperationTask {
     pub requester: Requester,
@@ -95,6 +90,19 @@ pub(crate) struct OperationTask {
     pub uploads_checked: bool,
 }
 
+impl OperationTask {
+    /// Returns the facts that an operator sees of it.
+    pub(crate) fn facts(&self) -> Facts {
+        Facts {
+            items: self.operation.items() as u64,
+            requester: Some(self.requester.clone()),
+            subject: self.operation.subject().cloned(),
+            is_long: self.operation.extent() != Extent::Items,
+            cancel: Some(Arc::clone(&self.cancel)),
+        }
+    }
+}
+
 /// Requests of one operation that ended alike.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EndedRequests {
@@ -105,6 +113,24 @@ pub(crate) struct EndedRequests {
     pub items: u64,
     /// Time that each took.
     pub time: Duration,
+}
+
+/// Operations about the requests of this server.
+enum OfServer {
+    Sessions,
+    Slow,
+    Kill(u64),
+}
+
+impl OfServer {
+    fn of(operation: &Operation) -> Option<Self> {
+        match operation {
+            Operation::Sessions => Some(OfServer::Sessions),
+            Operation::SlowRequests => Some(OfServer::Slow),
+            Operation::SessionKill { id } => Some(OfServer::Kill(*id)),
+            _ => None,
+        }
+    }
 }
 
 /// Name of the operation in the log.
@@ -133,12 +159,13 @@ impl Service {
         catalogue_id: Guid,
         anonymous_reads: bool,
     ) -> Arc<Self> {
+        let slow_after = SlowAfter { short: limits.slow_request, long: limits.slow_long_request };
         Arc::new(Service {
             catalogue,
             admission: Admission::new(Arc::clone(&limits)),
             limits,
             instruments,
-            board: Arc::default(),
+            board: Arc::new(Board::new(slow_after)),
             workers,
             catalogue_id,
             anonymous_reads,
@@ -211,7 +238,8 @@ impl Service {
 
     /// Returns a caller with its share of the server.
     pub(crate) fn requester(&self, caller: Caller) -> Requester {
-        Requester { share: self.admission.user(caller.user(), caller.name()), caller: Arc::new(caller) }
+        let share = self.admission.user(caller.user(), caller.name());
+        Requester { share, caller: Arc::new(caller), host: None }
     }
 
     /// Carries out an operation at once, without queue or deadline. A panic becomes an error. The
@@ -224,6 +252,7 @@ impl Service {
         consistency: Option<Consistency>,
     ) -> Result<Answer> {
         let name = operation.name();
+        let of_server = OfServer::of(&operation);
         let catalogue = self.catalogue.at(consistency, &operation);
         let outcome = AssertUnwindSafe(catalogue.execute(caller, id, operation)).catch_unwind().await;
         let outcome = match outcome {
@@ -231,10 +260,33 @@ impl Service {
                 parts.extend(self.status_parts());
                 Ok(Answer::Status(parts))
             }
-            Ok(outcome) => outcome,
+            Ok(outcome) => self.completed(caller, of_server, outcome),
             Err(panic) => Err(self.panicked(&panic)),
         };
         self.shown(caller, name, outcome)
+    }
+
+    /// Completes the answer of an operation about requests of this server: the catalogue permitted it.
+    fn completed(
+        &self,
+        caller: &Caller,
+        of_server: Option<OfServer>,
+        outcome: Result<Answer>,
+    ) -> Result<Answer> {
+        match (of_server, outcome) {
+            (Some(OfServer::Sessions), Ok(_)) => {
+                Ok(Answer::Requests(self.board.sessions(self.catalogue.now())))
+            }
+            (Some(OfServer::Slow), Ok(_)) => Ok(Answer::Requests(self.board.slow(self.catalogue.now()))),
+            // The catalogue has no requests, so that is its answer to a permitted caller.
+            (Some(OfServer::Kill(id)), Err(error)) if error.kind == ErrorKind::NotFound => {
+                self.board.cancel(id)?;
+                let user = caller.name().map_or("", |name| name.as_str());
+                tracing::info!(request = id, user, "cancelled a request");
+                Ok(Answer::Done { revision: self.catalogue.store().seen_revision() })
+            }
+            (_, outcome) => outcome,
+        }
     }
 
     /// Looks up file locations at once, like [`Service::execute`], and encodes each answer as soon
@@ -507,7 +559,7 @@ impl Service {
         let (index, items) = (OperationIndex::of(&work.operation), work.operation.items() as u64);
         let requester = work.requester.clone();
         let began = Instant::now();
-        let tracking = self.board.begin(index, began);
+        let tracking = self.board.begin(index, began, work.facts());
         let mut told = None;
         tracking.track(self.run(work, |outcome| told = Some(outcome))).await;
         drop(tracking);
@@ -732,6 +784,7 @@ fn for_each_error(answer: &mut Answer, see: &mut impl FnMut(&mut Error)) {
         | Answer::Changes { .. }
         | Answer::Fsck(_)
         | Answer::Status(_)
+        | Answer::Requests(_)
         | Answer::Snapshot(_)
         | Answer::Snapshots(_)
         | Answer::SnapshotChecked(_)

@@ -349,6 +349,8 @@ pub struct Limits {
     pub stop_time: Duration,
     /// Duration above which a request is logged.
     pub slow_request: Duration,
+    /// Time after which a page of a long list, a bulk write or a check is kept as slow.
+    pub slow_long_request: Duration,
 }
 
 /// Most threads of the heavy lane by default, whatever the machine has.
@@ -404,6 +406,7 @@ impl Default for Limits {
             xrootd_idle_time: Duration::from_secs(3600),
             stop_time: Duration::from_secs(10),
             slow_request: Duration::from_secs(1),
+            slow_long_request: Duration::from_secs(10),
         }
     }
 }

@@ -240,6 +240,9 @@ pub(crate) fn operation(world: &World, name: &str) -> Operation {
         }
         "fsck" => Operation::Fsck,
         "status" => Operation::Status,
+        "sessions" => Operation::Sessions,
+        "session-kill" => Operation::SessionKill { id: 7 },
+        "slow-requests" => Operation::SlowRequests,
         "clock-confirm" => Operation::ClockConfirm,
         "position" => Operation::Position { after: Revision(0).into() },
         "snapshot-create" => Operation::SnapshotCreate { name: snapshot_name("new") },

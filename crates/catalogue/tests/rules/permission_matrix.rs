@@ -21,7 +21,7 @@ const TARGETS: [Target; 5] = [
 ];
 
 /// Operations independent of the target: run on the first only.
-const WITHOUT_TARGET: [&str; 33] = [
+const WITHOUT_TARGET: [&str; 36] = [
     "whoami",
     "position",
     "trash-list",
@@ -45,6 +45,9 @@ const WITHOUT_TARGET: [&str; 33] = [
     "quota-get",
     "fsck",
     "status",
+    "sessions",
+    "session-kill",
+    "slow-requests",
     "clock-confirm",
     "snapshot-create",
     "snapshot-list",

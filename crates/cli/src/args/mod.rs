@@ -283,6 +283,10 @@ pub(crate) enum Command {
     Fsck(FsckArgs),
     /// Show metrics of the running service
     Status(StatusArgs),
+    /// Show the requests that the server works on, and cancel one
+    Sessions(SessionsArgs),
+    /// Show requests that took long, with the state that they spent most time in
+    Slow(SlowArgs),
     /// Show whether the server trusts its machine's clock, and confirm the clock
     #[command(subcommand)]
     Clock(ClockCommand),

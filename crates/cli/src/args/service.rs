@@ -507,6 +507,47 @@ Examples:
   exacat --json status")]
 pub(crate) struct StatusArgs {}
 
+/// `exacat sessions`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Lists at most 1000 requests, the oldest first. The states are on the page of
+states of requests. It takes the role operator or admin.
+
+Examples:
+  exacat sessions
+  exacat --json sessions")]
+pub(crate) struct SessionsArgs {
+    #[command(subcommand)]
+    pub command: Option<SessionsCommand>,
+}
+
+/// `exacat sessions`
+#[derive(Subcommand, Debug)]
+pub(crate) enum SessionsCommand {
+    /// Cancel a request that the server works on
+    ///
+    /// A read ends at once. A change that was begun goes on to its end, because a half of it would
+    /// be worse.
+    #[command(after_help = "\
+Examples:
+  exacat sessions kill 1234")]
+    Kill {
+        /// Number of the request, as `exacat sessions` shows it
+        id: u64,
+    },
+}
+
+/// `exacat slow`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Lists the last 1000 such requests since the start of the server, the last
+first. Waits for the client do not count. It takes the role operator or admin.
+
+Examples:
+  exacat slow
+  exacat --json slow | jq '.states'")]
+pub(crate) struct SlowArgs {}
+
 /// `exacat clock`
 #[derive(Subcommand, Debug)]
 pub(crate) enum ClockCommand {

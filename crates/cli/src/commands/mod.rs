@@ -17,6 +17,7 @@ mod lookup;
 mod moving;
 mod reference;
 mod register;
+mod requests;
 mod schema;
 mod serve;
 mod service;
@@ -176,6 +177,8 @@ async fn dispatch(context: &mut Context, command: Command, global: &Global) -> R
         Command::Generate(args) => boxed(exchange::generate(context, args, global)),
         Command::Fsck(_) => boxed(service::fsck(context)),
         Command::Status(_) => boxed(service::status(context)),
+        Command::Sessions(args) => boxed(requests::sessions(context, args)),
+        Command::Slow(_) => boxed(requests::slow(context)),
         Command::Clock(command) => boxed(service::clock(context, command)),
         Command::Snapshot(command) => boxed(snapshots::snapshot(context, command)),
         Command::Backup(args) => boxed(async move { snapshots::backup(context, &args, global).await }),

@@ -20,7 +20,7 @@ const WAIT: Duration = Duration::from_secs(60);
 const CHANGES_APART: Duration = Duration::from_millis(200);
 
 /// Beginnings of examples that do not run here, and the reasons.
-const ELSEWHERE: [(&str, &str); 18] = [
+const ELSEWHERE: [(&str, &str); 19] = [
     ("exacat serve   ", "listens at the standard port, where another server may be"),
     ("exacat serve\n", "listens at the standard port, where another server may be"),
     ("exacat serve --listen 0.0.0.0", "listens to the network, at the standard port"),
@@ -38,6 +38,7 @@ const ELSEWHERE: [(&str, &str); 18] = [
     ("exacat cp file:", "needs a storage element, another machine"),
     ("exacat --json cp file:", "needs a storage element, another machine"),
     ("exacat trash restore 1234.3f9a1c --path", "needs entries of another user"),
+    ("exacat sessions kill", "needs a request that goes on"),
     ("systemd-run", "needs root"),
 ];
 
@@ -119,6 +120,8 @@ const ORDER: &[&str] = &[
     "generate",
     "fsck",
     "status",
+    "sessions kill",
+    "slow",
     "clock show",
     "clock confirm",
     "completions",

@@ -5,26 +5,62 @@
 
 mod totals;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use exacat_activity::{Activity, RequestState, Tracked, tracked};
+use exacat_activity::{Activity, Class, RequestState, Times, Tracked, tracked};
+use exacat_model::answer::RequestShown;
+use exacat_model::{Error, ErrorKind, Lfn, Result, TimeMs};
 use parking_lot::Mutex;
 
+use crate::cancel::Cancel;
 use crate::instruments::OperationIndex;
+use crate::requester::Requester;
 pub(crate) use totals::Totals;
 
 /// Parts of the board, so that threads rarely wait for each other.
 const SHARDS: usize = 16;
 
-/// All requests in progress.
+/// Most requests of a list: of those in progress the oldest, of slow ones the last.
+pub(crate) const REQUESTS_SHOWN_MAX: usize = 1000;
+
+/// All requests in progress, and slow ones that ended.
 #[derive(Default)]
 pub(crate) struct Board {
     shards: [Mutex<HashMap<u64, Arc<ActiveRequest>>>; SHARDS],
     numbers: AtomicU64,
     pub totals: Totals,
+    /// Slow requests, with the times of their ends.
+    slow: Mutex<VecDeque<(Instant, RequestShown)>>,
+    slow_after: SlowAfter,
+}
+
+/// Durations from which requests are kept as slow. Waits for the client do not count.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SlowAfter {
+    /// For look-ups and small changes.
+    pub short: Duration,
+    /// For pages of long lists, bulk changes, and checks of everything.
+    pub long: Duration,
+}
+
+impl Default for SlowAfter {
+    fn default() -> Self {
+        SlowAfter { short: Duration::MAX, long: Duration::MAX }
+    }
+}
+
+/// Facts about a request, from its beginning.
+#[derive(Default)]
+pub(crate) struct Facts {
+    pub items: u64,
+    pub requester: Option<Requester>,
+    pub subject: Option<Lfn>,
+    pub is_long: bool,
+    /// None if it cannot be cancelled.
+    pub cancel: Option<Arc<Cancel>>,
 }
 
 /// A request in progress, or a connection's look-ups.
@@ -32,21 +68,58 @@ pub(crate) struct ActiveRequest {
     number: u64,
     operation: AtomicUsize,
     activity: Arc<Activity>,
+    facts: Facts,
+}
+
+impl ActiveRequest {
+    /// Shows it to an operator, without the time at which it began.
+    fn shown(&self, state: &str, times: &Times, life: Duration) -> RequestShown {
+        let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let facts = &self.facts;
+        let states = RequestState::ALL.iter().zip(times).filter(|(_, time)| **time > 0);
+        RequestShown {
+            id: self.number,
+            operation: OperationIndex::at(self.operation.load(Ordering::Relaxed)).name().to_owned(),
+            items: facts.items,
+            user: facts.requester.as_ref().and_then(|requester| requester.caller.name().cloned()),
+            client: facts
+                .requester
+                .as_ref()
+                .and_then(|one| one.host)
+                .map_or_else(String::new, |host| host.to_string()),
+            subject: facts.subject.as_ref().map_or_else(String::new, ToString::to_string),
+            began: TimeMs(0),
+            life_us: us(life),
+            state: state.to_owned(),
+            states: states.map(|(state, time)| (state.name().to_owned(), time / 1000)).collect(),
+        }
+    }
 }
 
 impl Board {
+    /// Makes a board that keeps slow requests.
+    pub(crate) fn new(slow_after: SlowAfter) -> Self {
+        Board { slow_after, ..Board::default() }
+    }
+
     /// Makes an entry that is at rest.
-    pub(crate) fn entry(self: &Arc<Self>) -> Tracking {
+    pub(crate) fn entry(self: &Arc<Self>, facts: Facts) -> Tracking {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        let request = ActiveRequest { number, operation: AtomicUsize::default(), activity: Arc::default() };
+        let request =
+            ActiveRequest { number, operation: AtomicUsize::default(), activity: Arc::default(), facts };
         let request = Arc::new(request);
         self.shard(number).lock().insert(number, Arc::clone(&request));
         Tracking { board: Arc::clone(self), request, is_running: false }
     }
 
     /// Begins a request that was received at `since`.
-    pub(crate) fn begin(self: &Arc<Self>, operation: OperationIndex, since: Instant) -> Tracking {
-        let mut tracking = self.entry();
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        operation: OperationIndex,
+        since: Instant,
+        facts: Facts,
+    ) -> Tracking {
+        let mut tracking = self.entry(facts);
         tracking.begin(operation, since);
         tracking
     }
@@ -55,19 +128,92 @@ impl Board {
         &self.shards[number as usize % SHARDS]
     }
 
+    /// Returns the requests in progress, with their states and their lives so far.
+    fn running(&self) -> Vec<(Arc<ActiveRequest>, RequestState, Duration)> {
+        let mut running = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock();
+            running.extend(shard.values().filter_map(|request| {
+                request.activity.now().map(|(state, _, life)| (Arc::clone(request), state, life))
+            }));
+        }
+        running
+    }
+
     /// Returns the number of requests in each state.
     pub(crate) fn in_states(&self) -> [u64; RequestState::COUNT] {
         let mut counts = [0; RequestState::COUNT];
-        for shard in &self.shards {
-            for request in shard.lock().values() {
-                if let Some((state, _, _)) = request.activity.now() {
-                    counts[state as usize] += 1;
-                }
-            }
+        for (_, state, _) in self.running() {
+            counts[state as usize] += 1;
         }
         counts
     }
+
+    /// Returns the requests in progress, the oldest first. It is `now`.
+    pub(crate) fn sessions(&self, now: TimeMs) -> Vec<RequestShown> {
+        let mut running = self.running();
+        running.sort_by_key(|(_, _, life)| std::cmp::Reverse(*life));
+        running.truncate(REQUESTS_SHOWN_MAX);
+        let shown = running.iter().map(|(request, state, life)| {
+            let shown = request.shown(state.name(), &request.activity.so_far(), *life);
+            RequestShown { began: before(now, *life), ..shown }
+        });
+        shown.collect()
+    }
+
+    /// Returns slow requests that ended, the last one first. It is `now`.
+    pub(crate) fn slow(&self, now: TimeMs) -> Vec<RequestShown> {
+        let slow = self.slow.lock();
+        let shown = slow.iter().rev().map(|(ended, shown)| {
+            let age = ended.elapsed() + Duration::from_micros(shown.life_us);
+            RequestShown { began: before(now, age), ..shown.clone() }
+        });
+        shown.collect()
+    }
+
+    /// Cancels a request in progress.
+    pub(crate) fn cancel(&self, number: u64) -> Result<()> {
+        let request = self.shard(number).lock().get(&number).cloned();
+        let request = request.filter(|request| request.activity.now().is_some());
+        let request = request.ok_or_else(|| {
+            Error::not_found(format!("request {number}: it is not in progress on this server"))
+        })?;
+        let cancel = request.facts.cancel.as_ref().ok_or_else(|| {
+            let why = format!("request {number} cannot be cancelled: it ends by itself, within its deadline");
+            Error::new(ErrorKind::Conflict, why)
+        })?;
+        cancel.cancel();
+        Ok(())
+    }
+
+    /// Keeps a request that ended, if it was slow.
+    fn keep_slow(&self, request: &ActiveRequest, times: &Times, life: u64, now: Instant) {
+        let of_client = |state: &RequestState| matches!(state.class(), Class::Idle | Class::Network);
+        let waited: u64 = RequestState::ALL
+            .iter()
+            .filter(|state| of_client(state))
+            .map(|state| times[*state as usize])
+            .sum();
+        let after = if request.facts.is_long { self.slow_after.long } else { self.slow_after.short };
+        if Duration::from_nanos(life.saturating_sub(waited)) < after {
+            return;
+        }
+        let shown = request.shown(ENDED, times, Duration::from_nanos(life));
+        let mut slow = self.slow.lock();
+        if slow.len() >= REQUESTS_SHOWN_MAX {
+            slow.pop_front();
+        }
+        slow.push_back((now, shown));
+    }
 }
+
+/// Returns the time so long before `now`.
+fn before(now: TimeMs, age: Duration) -> TimeMs {
+    TimeMs(now.0.saturating_sub(u64::try_from(age.as_millis()).unwrap_or(u64::MAX)))
+}
+
+/// State of a request that ended.
+const ENDED: &str = "ended";
 
 /// An entry of the board. Dropping it ends its request, and takes it off the board.
 pub(crate) struct Tracking {
@@ -91,6 +237,7 @@ impl Tracking {
             let (times, life) = self.request.activity.end(now);
             let operation = OperationIndex::at(self.request.operation.load(Ordering::Relaxed));
             self.board.totals.add(operation, &times, life);
+            self.board.keep_slow(&self.request, &times, life, now);
         }
     }
 
@@ -124,8 +271,8 @@ mod tests {
         let board = Arc::new(Board::default());
         let whoami = OperationIndex::of(&Operation::Whoami);
         let count = |state| board.in_states()[state as usize];
-        let mut lookups = board.entry();
-        let request = board.begin(whoami, Instant::now());
+        let mut lookups = board.entry(Facts::default());
+        let request = board.begin(whoami, Instant::now(), Facts::default());
         assert_eq!(board.in_states().iter().sum::<u64>(), 1);
         request.activity().enter(RequestState::Admission);
         lookups.begin(whoami, Instant::now());
@@ -137,5 +284,50 @@ mod tests {
         assert_eq!(board.in_states().iter().sum::<u64>(), 0);
         assert!(board.shards.iter().all(|shard| shard.lock().is_empty()));
         assert_eq!(board.totals.ended(whoami), 2);
+    }
+
+    /// A request is kept as slow by its own time: waits for its client do not count. The board keeps a
+    /// bounded number, the last ones.
+    #[test]
+    fn slow_requests_are_kept_by_their_own_time() {
+        let slow_after = SlowAfter { short: Duration::from_secs(1), long: Duration::from_secs(10) };
+        let board = Arc::new(Board::new(slow_after));
+        let whoami = OperationIndex::of(&Operation::Whoami);
+        let began = Instant::now();
+        let run = |state, seconds, is_long| {
+            let mut tracking = board.begin(whoami, began, Facts { is_long, ..Facts::default() });
+            tracking.activity().begin(state, began);
+            tracking.end(began + Duration::from_secs(seconds));
+        };
+        run(RequestState::ClientWrite, 100, false);
+        run(RequestState::LogSync, 9, true);
+        assert!(board.slow(TimeMs(1 << 40)).is_empty());
+        run(RequestState::LogSync, 1, false);
+        run(RequestState::PageRead, 10, true);
+        let slow = board.slow(TimeMs(1 << 40));
+        assert_eq!(slow.iter().map(|one| one.life_us).collect::<Vec<_>>(), [10_000_000, 1_000_000]);
+        assert_eq!(slow[1].states, [("log_sync".to_owned(), 1_000_000)]);
+        (0..REQUESTS_SHOWN_MAX as u64).for_each(|more| run(RequestState::Execute, 2 + more, false));
+        assert_eq!(board.slow(TimeMs(1 << 40)).len(), REQUESTS_SHOWN_MAX);
+        assert!(board.slow(TimeMs(1 << 40)).iter().all(|one| one.states[0].0 == "execute"));
+    }
+
+    #[test]
+    fn only_a_request_that_can_be_cancelled_is() {
+        let board = Arc::new(Board::default());
+        let whoami = OperationIndex::of(&Operation::Whoami);
+        let cancel = Arc::new(Cancel::default());
+        let facts = Facts { cancel: Some(Arc::clone(&cancel)), ..Facts::default() };
+        let tracking = board.begin(whoami, Instant::now(), facts);
+        let _other = board.begin(whoami, Instant::now(), Facts::default());
+        let _at_rest = board.entry(Facts::default());
+        let id = board.sessions(TimeMs(1 << 40))[0].id;
+        assert_eq!(board.cancel(id + 1).unwrap_err().kind, ErrorKind::Conflict);
+        assert_eq!(board.cancel(id + 2).unwrap_err().kind, ErrorKind::NotFound);
+        assert!(!cancel.is_cancelled());
+        board.cancel(id).unwrap();
+        assert!(cancel.is_cancelled());
+        drop(tracking);
+        assert_eq!(board.cancel(id).unwrap_err().kind, ErrorKind::NotFound);
     }
 }

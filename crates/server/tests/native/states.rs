@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use exacat_model::operation::{Existing, FileRef, NewFile};
-use exacat_model::{Cursor, Operation, Revision};
+use exacat_model::{Answer, Cursor, ErrorKind, Operation, Revision};
 use exacat_server::{Server, ServerSettings, WorkerSettings};
 use exacat_wire::native::{Credentials, RequestOptions};
 use tokio::net::UnixStream;
@@ -179,4 +179,78 @@ async fn waits_have_their_names() {
     drop(second);
     let times = times(metrics).await;
     assert!(times.of("admission") > 0.0 && times.of("change") > 0.0, "{:?}", times.states);
+}
+
+/// A listed request has its user, client, path and state; once it is cancelled it ends, and its client
+/// is told. A caller without the role is refused, and an unknown request is not found.
+#[tokio::test(flavor = "multi_thread")]
+async fn request_in_progress_is_listed_and_cancelled() {
+    let world = World::new().await;
+    world.files("/d", 10).await;
+    let metrics = world.server.addresses.http.unwrap();
+    let secret = world.new_user("alice").await;
+    world.hooks.hold_lists.send_replace(true);
+    let mut alice = Client::with_token(&world, &secret).await;
+    let held = alice.ask(list("/d")).await;
+    soon("the request to wait", async {
+        while times(metrics).await.now["unaccounted"] < 1.0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let mut admin = Client::admin(&world).await;
+    let listed = match admin.call(Operation::Sessions).await.unwrap() {
+        Answer::Requests(requests) => requests,
+        other => panic!("{other:?}"),
+    };
+    // The list itself is in progress too.
+    let [request, own] = &listed[..] else { panic!("{listed:?}") };
+    assert_eq!(own.operation, "sessions");
+    assert_eq!((request.operation.as_str(), request.subject.as_str()), ("list", "/d"));
+    assert_eq!(request.user, Some(crate::world::account("alice")));
+    assert_eq!((request.client.as_str(), request.state.as_str()), ("", "unaccounted"));
+    let states: u64 = request.states.iter().map(|(_, us)| us).sum();
+    assert!(states.abs_diff(request.life_us) <= request.states.len() as u64 + 1000, "{request:?}");
+    let id = request.id;
+    let mut other = Client::with_token(&world, &secret).await;
+    for operation in [Operation::Sessions, Operation::SlowRequests, Operation::SessionKill { id }] {
+        let refused = other.call(operation).await.unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Denied, "{refused}");
+    }
+    let unknown = admin.call(Operation::SessionKill { id: 1 << 40 }).await.unwrap_err();
+    assert_eq!(unknown.kind, ErrorKind::NotFound, "{unknown}");
+    admin.call(Operation::SessionKill { id }).await.unwrap();
+    let told = alice.outcome(held).await.unwrap_err();
+    assert!(told.message.starts_with("cancelled"), "{told}");
+    let again = admin.call(Operation::SessionKill { id }).await.unwrap_err();
+    assert_eq!(again.kind, ErrorKind::NotFound, "{again}");
+}
+
+/// A request that takes longer than the limit of its class is kept whole.
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_request_is_kept_with_its_states() {
+    let world = World::with_limits(|limits| {
+        limits.slow_request = Duration::from_secs(3600);
+        limits.slow_long_request = Duration::from_millis(20);
+    })
+    .await;
+    world.files("/d", 10).await;
+    *world.hooks.list_time.lock() = Duration::from_millis(30);
+    let mut admin = Client::admin(&world).await;
+    admin.call(list("/d")).await.unwrap();
+    admin.call(Operation::Mkdir { lfns: vec![lfn("/d/x")], parents: false, mode: None }).await.unwrap();
+    let slow = soon("the slow request", async {
+        loop {
+            match admin.call(Operation::SlowRequests).await.unwrap() {
+                Answer::Requests(slow) if !slow.is_empty() => return slow,
+                Answer::Requests(_) => tokio::task::yield_now().await,
+                other => panic!("{other:?}"),
+            }
+        }
+    })
+    .await;
+    let [one] = &slow[..] else { panic!("{slow:?}") };
+    assert_eq!((one.operation.as_str(), one.subject.as_str(), one.state.as_str()), ("list", "/d", "ended"));
+    let of_execute = one.states.iter().find(|(state, _)| state == "execute").map_or(0, |(_, us)| *us);
+    assert!(of_execute >= 30_000, "{one:?}");
 }

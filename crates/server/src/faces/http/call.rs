@@ -22,6 +22,7 @@ use crate::access::Session;
 use crate::admission::{Held, Room, Step, Turn, UNREAD, Unread, busy, items_of, limit_of};
 use crate::instruments::count;
 use crate::issuers::{Trust, is_foreign};
+use crate::peer::Peer;
 use crate::service::{Cancel, Checked, OperationTask, Requester, Service, step_id};
 
 /// Header with the revision of the catalogue that an answer shows at least.
@@ -140,8 +141,11 @@ impl Call {
     }
 
     /// Admits a request of a client whose credentials were judged.
-    pub(crate) fn of(conversation: &Conversation, client: Client) -> Result<Self> {
+    pub(crate) fn of(conversation: &Conversation, mut client: Client) -> Result<Self> {
         let service = Arc::clone(&conversation.face.service);
+        if let Peer::Network(address) = &conversation.peer {
+            client.requester.host = Some(address.ip());
+        }
         let held = service.admit(&client.requester, 1)?;
         Ok(Call {
             client,

@@ -144,7 +144,7 @@ impl Shell {
     ) -> exacat_model::Result<Self> {
         let service = Arc::clone(&face.service);
         let caller = face.certificates.caller(&service.catalogue, &shown).await?;
-        let requester = service.requester(caller);
+        let requester = service.requester(caller).at(peer.ip());
         let mut shell = Shell {
             commands,
             base: Arc::clone(&requester.caller),
@@ -250,7 +250,7 @@ impl Shell {
             None => (*self.base).clone(),
             Some(name) => service.catalogue.become_user(&self.base, name).await?,
         };
-        self.requester = service.requester(caller);
+        self.requester = service.requester(caller).at(self.peer.ip());
         self.home = self.find_home().await?;
         self.standing.lock().role = role;
         Ok(())
@@ -366,7 +366,7 @@ impl Shell {
         };
         self.base = Arc::new(base);
         if caller != *self.requester.caller {
-            self.requester = service.requester(caller);
+            self.requester = service.requester(caller).at(self.peer.ip());
         }
         self.checked = checked;
         Ok(())

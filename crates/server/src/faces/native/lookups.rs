@@ -21,7 +21,7 @@ use exacat_wire::native::{encode_error, encode_outcome};
 use futures::FutureExt;
 
 use super::reply::{Given, Measure, Outbox, Target, Waiting};
-use crate::activity::Tracking;
+use crate::activity::{Facts, Tracking};
 use crate::admission::{Room, UNREAD, busy};
 use crate::instruments::{Ended, OperationIndex};
 use crate::service::{EncodedItems, EndedRequests, Requester, Service};
@@ -225,7 +225,10 @@ impl Lookups {
             let shape: Vec<usize> = group.parts.iter().map(|part| part.items).collect();
             let caller = Arc::clone(&requester.caller);
             let again = (shape.len() > 1).then(|| group.items.clone());
-            let mut tracking = entry.take().unwrap_or_else(|| outbox.service.board.entry());
+            let mut tracking = entry.take().unwrap_or_else(|| {
+                let facts = Facts { requester: Some(requester.clone()), ..Facts::default() };
+                outbox.service.board.entry(facts)
+            });
             tracking.begin(operation, since);
             let mut work = Box::pin(tracking.track(async move {
                 let outcome = group.items.look_up(&service, &caller, group.consistency).await;

@@ -16,7 +16,7 @@ use exacat_wire::native::{AnswerBatchWriter, encode_error, encode_outcome};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
-use crate::activity::Tracking;
+use crate::activity::{Facts, Tracking};
 use crate::admission::{Room, UNREAD, busy};
 use crate::instruments::{Ended, OperationIndex};
 use crate::service::{EndedRequests, Requester, Service};
@@ -129,8 +129,8 @@ impl Waiting {
     }
 
     /// Begins the record of the request's states.
-    pub(crate) fn begin(&self) -> Tracking {
-        self.outbox.service.board.begin(self.measure.operation, self.measure.since)
+    pub(crate) fn begin(&self, facts: Facts) -> Tracking {
+        self.outbox.service.board.begin(self.measure.operation, self.measure.since, facts)
     }
 
     pub(crate) fn frame_bytes_max(&self) -> usize {

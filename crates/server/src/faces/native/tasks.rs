@@ -103,7 +103,7 @@ async fn enter(
 
 /// Runs one operation.
 pub(super) async fn run(job: Job) {
-    let tracking = job.waiting.begin();
+    let tracking = job.waiting.begin(job.work.facts());
     tracking.track(run_now(job)).await;
 }
 
@@ -215,7 +215,7 @@ fn kind(work: &OperationTask) -> Option<Kind> {
 }
 
 async fn register_each(jobs: Vec<Job>, kind: Kind) {
-    let Some(tracking) = jobs.first().map(|job| job.waiting.begin()) else { return };
+    let Some(tracking) = jobs.first().map(|job| job.waiting.begin(job.work.facts())) else { return };
     tracking.track(register_each_now(jobs, kind)).await;
 }
 
@@ -258,7 +258,7 @@ pub(super) async fn stream(
     streams: (Held, Held),
 ) {
     let Job { waiting, work, rooms, held, alive } = job;
-    let tracking = waiting.begin();
+    let tracking = waiting.begin(work.facts());
     let answered = async {
         match pages(&waiting, work, &rooms, request, &credit, deadline).await {
             Ok(parts) => {

@@ -31,10 +31,10 @@ pub(super) struct KnownClient {
 }
 
 impl KnownClient {
-    async fn open(service: &Service, shown: Shown) -> Result<Self> {
+    async fn open(service: &Service, shown: Shown, peer: IpAddr) -> Result<Self> {
         let checked = service.checking();
         let caller = caller(service, &shown).await?;
-        Ok(KnownClient { requester: service.requester(caller), checked, shown })
+        Ok(KnownClient { requester: service.requester(caller).at(peer), checked, shown })
     }
 
     /// Authenticates a client by its credentials.
@@ -46,10 +46,10 @@ impl KnownClient {
         let refused = |why: String| Error::new(ErrorKind::Unauthenticated, why);
         match credentials {
             Credentials::Token(token) => {
-                KnownClient::open(&face.service, Shown::Token(token.to_owned())).await
+                KnownClient::open(&face.service, Shown::Token(token.to_owned()), peer).await
             }
             Credentials::Unix(user) if is_trusted(face, peer) => {
-                KnownClient::open(&face.service, Shown::Subject(format!("{UNIX}{user}"))).await
+                KnownClient::open(&face.service, Shown::Subject(format!("{UNIX}{user}")), peer).await
             }
             Credentials::Unix(_) => {
                 Err(refused(format!("{peer} is not trusted to name accounts: show a token")))
@@ -66,11 +66,11 @@ impl KnownClient {
     /// anonymous reads are allowed.
     pub(crate) async fn by_place(face: &Face, peer: IpAddr) -> Result<Option<Self>> {
         let subject = format!("{HOST}{}", peer.to_canonical());
-        match KnownClient::open(&face.service, Shown::Subject(subject)).await {
+        match KnownClient::open(&face.service, Shown::Subject(subject), peer).await {
             Ok(known) => Ok(Some(known)),
             Err(error) if error.kind != ErrorKind::Unauthenticated => Err(error),
             Err(_) if face.service.anonymous_reads => {
-                KnownClient::open(&face.service, Shown::Nothing).await.map(Some)
+                KnownClient::open(&face.service, Shown::Nothing, peer).await.map(Some)
             }
             Err(_) => Ok(None),
         }
@@ -81,7 +81,8 @@ impl KnownClient {
         let checked = service.checking();
         let caller = caller(service, &self.shown).await?;
         if caller != *self.requester.caller {
-            self.requester = service.requester(caller);
+            let host = self.requester.host;
+            self.requester = Requester { host, ..service.requester(caller) };
         }
         self.checked = checked;
         Ok(())

@@ -512,6 +512,15 @@ fn service() -> Vec<Endpoint> {
             |arguments| Ok(Operation::Position { after: position(arguments.given("after")?)? }))),
         endpoint!("GET" "/status" getStatus "Returns metrics of the service, for an operator.",
             &[], None, items::<json::StatusOut<'_>>(), |_| Ok(Operation::Status)),
+        endpoint!("GET" "/requests" listRequests
+            "Lists the requests that this server works on, the oldest first, for an operator.",
+            &[], None, items::<json::RequestOut<'_>>(), |_| Ok(Operation::Sessions)),
+        endpoint!("DELETE" "/requests/{name}" cancelRequest
+            "Cancels a request that this server works on; a change that was begun goes on to its end.",
+            &[], None, one::<json::DoneOut<'_>>(), |arguments| Ok(Operation::SessionKill { id: arguments.name()? })),
+        endpoint!("GET" "/slow-requests" listSlowRequests
+            "Lists requests of this server that took long, the last first, for an operator.",
+            &[], None, items::<json::RequestOut<'_>>(), |_| Ok(Operation::SlowRequests)),
         endpoint!("POST" "/fsck" checkCatalogue "Recomputes every counter and index, and compares.",
             &[], None, one::<json::AuditOut<'_>>(), |_| Ok(Operation::Fsck)),
         endpoint!("POST" "/clock/confirm" confirmClock

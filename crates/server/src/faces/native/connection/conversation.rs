@@ -60,7 +60,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return true;
         }
         match session.check_again(&self.service).await {
-            Ok(()) => true,
+            // The entry has the user of before.
+            Ok(()) => {
+                self.lookup_entry = None;
+                true
+            }
             // The store cannot tell now. The next request checks again, and the store refuses this
             // one anyway.
             Err(error) if error.kind.is_retryable() => true,

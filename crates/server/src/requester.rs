@@ -1,0 +1,24 @@
+//! The caller of a connection, with its share of the server and its host.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use exacat_catalogue::Caller;
+
+use crate::admission::UserShare;
+
+/// The caller of a connection, with its share of the server.
+#[derive(Clone)]
+pub(crate) struct Requester {
+    pub caller: Arc<Caller>,
+    pub share: Arc<UserShare>,
+    /// Its host; none for a process on the server's machine, and for the server itself.
+    pub host: Option<IpAddr>,
+}
+
+impl Requester {
+    /// Notes the host.
+    pub(crate) fn at(self, host: IpAddr) -> Self {
+        Requester { host: Some(host), ..self }
+    }
+}
