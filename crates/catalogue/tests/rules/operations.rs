@@ -301,6 +301,7 @@ pub(crate) fn outcome(answer: &Result<Answer>) -> String {
         Answer::Purged { .. } => "ok, more".to_owned(),
         Answer::Fsck(audit) => format!("ok {}", audit.findings_total),
         Answer::Status(parts) => format!("ok {}", parts.len()),
+        Answer::Requests(items) => format!("ok {}", items.len()),
         Answer::Snapshots(items) => format!("ok {}", items.len()),
         Answer::SnapshotChecked(check) => format!("ok {}", check.problems.len()),
         Answer::Differences { items, .. } => format!("ok {}", items.len()),

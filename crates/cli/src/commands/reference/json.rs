@@ -34,7 +34,7 @@ const ENTRY: Printed = &[("", object::<json::EntryOut<'_>>)];
 const STATUS: Printed = &[("", object::<json::StatusOut<'_>>)];
 
 /// Objects of each command.
-const COMMANDS: [(&[&str], Printed); 55] = [
+const COMMANDS: [(&[&str], Printed); 57] = [
     (&["ls", "stat", "archive ls", "se files"], ENTRY),
     (
         &["find", "tag find"],
@@ -123,6 +123,8 @@ const COMMANDS: [(&[&str], Printed); 55] = [
         ],
     ),
     (&["status", "clock show", "clock confirm"], STATUS),
+    (&["sessions", "slow"], &[("", object::<json::RequestOut<'_>>)]),
+    (&["sessions kill"], DONE),
     (&["snapshot create", "snapshot ls"], &[("", object::<json::SnapshotOut<'_>>)]),
     (&["snapshot diff"], &[("", object::<json::DifferenceOut<'_>>)]),
     (&["snapshot drop"], &[("", object::<snapshots::DroppedView<'_>>)]),
