@@ -62,11 +62,11 @@ fn for_each_command(command: &Command, words: &str, visit: &mut impl FnMut(&str,
             continue;
         }
         let words = format!("{words} {}", child.get_name());
-        if child.has_subcommands() {
-            for_each_command(child, &words, visit);
-        } else {
+        // A command whose subcommands are optional does something by itself.
+        if !child.is_subcommand_required_set() {
             visit(&words, child);
         }
+        for_each_command(child, &words, visit);
     }
 }
 

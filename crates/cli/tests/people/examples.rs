@@ -120,6 +120,7 @@ const ORDER: &[&str] = &[
     "generate",
     "fsck",
     "status",
+    "sessions",
     "sessions kill",
     "slow",
     "clock show",
@@ -158,7 +159,8 @@ fn helps() -> BTreeMap<String, String> {
                 open.push(format!("{path} {name}").trim_start().to_owned());
             }
         }
-        if path.is_empty() || below.is_none() {
+        // A command whose subcommands are optional does something by itself.
+        if path.is_empty() || below.is_none() || text.contains(" [COMMAND]\n") {
             helps.insert(path, text);
         }
     }
