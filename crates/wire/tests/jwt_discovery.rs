@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use exacat_model::ErrorKind;
-use exacat_wire::jwt::discovery::{check_issuer, discovery_urls, jwks_uri};
+use exacat_wire::jwt::discovery::{check_issuer, discovery_urls, endpoints, jwks_uri};
 use exacat_wire::jwt::limits::{DISCOVERY_BYTES_MAX, ISSUER_BYTES_MAX, URL_BYTES_MAX};
 use serde_json::json;
 
@@ -145,5 +145,29 @@ fn malformed_description_is_refused() {
     }
     for at in 0..good.len() {
         assert!(jwks_uri(&good.as_bytes()[..at], ISSUER, true).is_err(), "cut at {at}");
+    }
+}
+
+/// Property: places where people sign in are https, without a fragment, and of exactly this issuer.
+#[test]
+fn places_of_sign_in_are_checked_as_the_keys_are() {
+    let document = |issuer: &str, authorization: &str, token: &str| {
+        format!(
+            r#"{{"issuer":"{issuer}","authorization_endpoint":"{authorization}","token_endpoint":"{token}"}}"#
+        )
+    };
+    let found = endpoints(document(ISSUER, "https://h/a?x=1", "https://h/t").as_bytes(), ISSUER).unwrap();
+    assert_eq!((found.authorization.as_str(), found.token.as_str()), ("https://h/a?x=1", "https://h/t"));
+    for bad in [
+        document("https://other.example", "https://h/a", "https://h/t"),
+        document(ISSUER, "http://h/a", "https://h/t"),
+        document(ISSUER, "https://h/a", "http://127.0.0.1/t"),
+        document(ISSUER, "javascript:alert(1)", "https://h/t"),
+        document(ISSUER, "https://h/a#x", "https://h/t"),
+        document(ISSUER, "https://h/a\\r\\nX: y", "https://h/t"),
+        format!(r#"{{"issuer":"{ISSUER}","authorization_endpoint":"https://h/a"}}"#),
+        "[]".to_owned(),
+    ] {
+        assert_eq!(endpoints(bad.as_bytes(), ISSUER).unwrap_err().kind, ErrorKind::Invalid, "{bad}");
     }
 }

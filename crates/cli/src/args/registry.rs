@@ -327,6 +327,8 @@ Examples:
   exacat issuer add https://wlcg.example.org/ --audience \\
       https://catalogue.example.org --base /demo --user admin
   exacat issuer add https://login.example.org --profile oidc --audience exacat
+  exacat issuer add https://sso.example.org --profile oidc --audience exacat \\
+      --client-id exacat
   exacat user set admin --subject 'token:https://login.example.org#alice'")]
     Add {
         /// URL of the issuer, as in the claim iss
@@ -347,6 +349,13 @@ Examples:
         /// Authorities of the issuer's certificate, in PEM [default: those of the system]
         #[arg(long, value_name = "FILE")]
         ca: Option<std::path::PathBuf>,
+        /// Client id of this server at the issuer: people sign in to the web pages there; an accepted
+        /// audience too
+        #[arg(long, value_name = "ID")]
+        client_id: Option<String>,
+        /// File with the secret of that client; a public client has none
+        #[arg(long, value_name = "FILE", requires = "client_id")]
+        client_secret_file: Option<std::path::PathBuf>,
     },
     /// Trust an issuer no more
     #[command(after_help = "\

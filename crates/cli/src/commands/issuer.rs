@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use exacat_model::{AccountName, Error, Lfn};
-use exacat_server::issuers::{IssuerSettings, Profile, check, list, save};
+use exacat_server::issuers::{IssuerClient, IssuerSettings, Profile, check, list, save};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -29,7 +29,12 @@ pub(crate) fn issuer(command: IssuerCommand, connection: &Connection, style: Sty
     let mut all = list(&path).map_err(about)?;
     let mut out = Out::new(style);
     match command {
-        IssuerCommand::Add { url, audience, base, profile, user, ca } => {
+        IssuerCommand::Add { url, mut audience, base, profile, user, ca, client_id, client_secret_file } => {
+            let secret = client_secret_file.map(secret_in).transpose()?;
+            let client = client_id.map(|id| IssuerClient { id, secret });
+            if let Some(client) = client.as_ref().filter(|client| !audience.contains(&client.id)) {
+                audience.push(client.id.clone());
+            }
             let settings = IssuerSettings {
                 url,
                 audiences: audience,
@@ -41,6 +46,7 @@ pub(crate) fn issuer(command: IssuerCommand, connection: &Connection, style: Sty
                 },
                 user: user.map(|user| AccountName::parse(&user).map(|name| name.to_string())).transpose()?,
                 ca: ca.map(absolute).transpose()?,
+                client,
             };
             check(&settings)?;
             if all.iter().any(|known| known.url == settings.url) {
@@ -68,6 +74,13 @@ pub(crate) fn issuer(command: IssuerCommand, connection: &Connection, style: Sty
     }
     out.flush()?;
     Ok(0)
+}
+
+/// Reads a secret from a file.
+fn secret_in(path: PathBuf) -> Result<String, Failure> {
+    let text = std::fs::read_to_string(&path)
+        .map_err(|error| Failure::local(format!("{}: {error}", path.display())))?;
+    Ok(text.trim().to_owned())
 }
 
 /// Returns an absolute path: the server may run elsewhere.
@@ -100,6 +113,9 @@ pub(crate) struct IssuerView<'a> {
     /// File of authorities that may have signed its certificate; null for those of the system.
     #[schema(required)]
     ca: Option<String>,
+    /// Id of the client with which people sign in to the web pages; left out without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client: Option<&'a str>,
 }
 
 fn show(out: &mut Out, all: &[IssuerSettings]) -> Result<(), Failure> {
@@ -112,6 +128,7 @@ fn show(out: &mut Out, all: &[IssuerSettings]) -> Result<(), Failure> {
                 base: &issuer.base_path,
                 user: issuer.user.as_deref(),
                 ca: issuer.ca.as_ref().map(|path| path.display().to_string()),
+                client: issuer.client.as_ref().map(|client| client.id.as_str()),
             })
         });
     }

@@ -53,7 +53,7 @@ fn issuer_is_added_listed_and_removed_while_the_server_runs() {
         "issuer add {ISSUER} --audience https://catalogue.example.org --audience any --base /demo --user admin"
     ));
     assert_eq!(added, [json!({"item": ISSUER, "done": true})]);
-    service.ok("issuer add https://login.example.org --profile oidc --audience exacat");
+    service.ok("issuer add https://login.example.org --profile oidc --audience exacat --client-id pages");
     assert_eq!(
         service.json("issuer ls"),
         [
@@ -63,7 +63,7 @@ fn issuer_is_added_listed_and_removed_while_the_server_runs() {
             }),
             json!({
                 "issuer": "https://login.example.org", "profile": "oidc", "base": "/", "user": null, "ca": null,
-                "audiences": ["exacat"],
+                "audiences": ["exacat", "pages"], "client": "pages",
             }),
         ]
     );
@@ -71,7 +71,7 @@ fn issuer_is_added_listed_and_removed_while_the_server_runs() {
     let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(rows[0], ["ISSUER", "PROFILE", "BASE", "USER", "AUDIENCES"]);
     assert_eq!(rows[1], [ISSUER, "wlcg", "/demo", "admin", "https://catalogue.example.org", "any"]);
-    assert_eq!(rows[2], ["https://login.example.org", "oidc", "/", "-", "exacat"]);
+    assert_eq!(rows[2], ["https://login.example.org", "oidc", "/", "-", "exacat", "pages"]);
     let mode = std::fs::metadata(service.data().join("issuers.json")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     // The server asks the new issuer for its keys, in vain.
@@ -82,6 +82,8 @@ fn issuer_is_added_listed_and_removed_while_the_server_runs() {
         ("issuer add http://plain.example.org --audience x".into(), "use https"),
         ("issuer add https://a.example.org?x --audience x".into(), "query"),
         ("issuer add https://a.example.org --audience x --base demo".into(), "demo"),
+        ("issuer add https://a.example.org --audience x --client-id y".into(), "profile oidc"),
+        ("issuer add https://a.example.org --audience x --client-secret-file y".into(), "--client-id"),
         ("issuer rm https://never.example.org".into(), "no such issuer"),
     ] {
         let words: Vec<&str> = line.split_whitespace().collect();

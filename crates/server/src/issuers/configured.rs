@@ -1,5 +1,6 @@
 //! The file of issuers: what the operator trusts.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use exacat_model::{AccountName, Error, ErrorKind, Lfn, Result};
@@ -58,6 +59,26 @@ pub struct IssuerSettings {
     /// Authorities that may have signed the issuer's certificate; none for those of the system.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<PathBuf>,
+    /// Client with which people sign in to the pages; none if they cannot at this issuer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<IssuerClient>,
+}
+
+/// A client that an issuer knows this server as.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IssuerClient {
+    /// Its id, which is an accepted audience.
+    pub id: String,
+    /// Its secret; none for a public client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<String>,
+}
+
+impl fmt::Debug for IssuerClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IssuerClient").field("id", &self.id).finish_non_exhaustive()
+    }
 }
 
 impl IssuerSettings {
@@ -90,6 +111,14 @@ pub fn check(settings: &IssuerSettings) -> Result<()> {
     settings.account()?;
     if settings.audiences.is_empty() || settings.audiences.iter().any(String::is_empty) {
         return Err(Error::invalid("an issuer needs at least one audience, and none that is empty"));
+    }
+    if let Some(client) = &settings.client {
+        if settings.profile != Profile::Oidc {
+            return Err(Error::invalid("people sign in at an issuer with the profile oidc only"));
+        }
+        if !settings.audiences.contains(&client.id) {
+            return Err(Error::invalid("the id of the client is not among the accepted audiences"));
+        }
     }
     if settings.audiences.len() > AUDIENCES_MAX {
         return Err(Error::limit("the number of audiences", settings.audiences.len(), AUDIENCES_MAX));

@@ -6,6 +6,7 @@
 
 mod configured;
 mod fetch;
+mod sign_in;
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -15,11 +16,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use exacat_catalogue::{Activity, Caller, Catalogue, Grant};
 use exacat_model::{Error, ErrorKind, Result, TimeMs};
+use exacat_wire::jwt::discovery::Endpoints;
 use exacat_wire::jwt::{self, KeySet, Refusal, Verified};
 use parking_lot::Mutex;
 use ring::digest::{SHA256, digest};
 
-pub use configured::{IssuerSettings, Profile, check, list, save};
+pub use configured::{IssuerClient, IssuerSettings, Profile, check, list, save};
+pub(crate) use sign_in::CodeFlow;
 
 /// Interval at which the file of issuers is looked at.
 const FILE_LOOKED_EVERY: Duration = Duration::from_secs(1);
@@ -50,6 +53,8 @@ struct Issuer {
 #[derive(Default)]
 struct Keys {
     set: Option<Arc<KeySet>>,
+    /// Places where people sign in, fetched with the keys.
+    endpoints: Option<Endpoints>,
     fetched: TimeMs,
     tried: Option<TimeMs>,
 }
@@ -264,9 +269,10 @@ impl Issuer {
     /// Fetches the keys. The last good ones stay while the issuer is away.
     async fn fetch(&self, now: TimeMs) {
         match fetch::keys(&self.rules.url, self.settings.ca.as_deref()).await {
-            Ok(set) => {
+            Ok((set, endpoints)) => {
                 let mut keys = self.keys.lock();
                 keys.set = Some(Arc::new(set));
+                keys.endpoints = endpoints;
                 keys.fetched = now;
             }
             Err(error) => tracing::warn!(%error, issuer = self.rules.url, "no keys of an issuer"),

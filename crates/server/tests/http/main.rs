@@ -21,6 +21,7 @@ mod judging;
 mod listing;
 mod origins;
 mod pages;
+mod pages_issuers;
 mod pages_operations;
 mod pages_sessions;
 mod paths;

@@ -24,13 +24,13 @@ use crate::world::{World, lfn};
 const AUDIENCE: &str = "https://catalogue.example.org";
 
 /// A key of the issuer.
-struct Key {
+pub(crate) struct Key {
     id: String,
     pair: EcdsaKeyPair,
 }
 
 impl Key {
-    fn new(id: &str) -> Self {
+    pub(crate) fn new(id: &str) -> Self {
         let random = SystemRandom::new();
         let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
         let pair =
@@ -52,34 +52,62 @@ impl Key {
         format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
     }
 
-    fn token(&self, claims: &Value) -> String {
+    pub(crate) fn token(&self, claims: &Value) -> String {
         self.sign(&json!({"alg": "ES256", "kid": self.id, "typ": "JWT"}), claims)
     }
 }
 
 /// An OpenID provider.
-struct Provider {
-    url: String,
+pub(crate) struct Provider {
+    pub url: String,
     ca: PathBuf,
-    served: Arc<Served>,
+    pub served: Arc<Served>,
     _place: tempfile::TempDir,
 }
 
 /// The documents of a provider, and its state.
 #[derive(Default)]
-struct Served {
+pub(crate) struct Served {
     keys: Mutex<Value>,
     /// In place of its keys' own address.
     jwks_uri: Mutex<Option<String>>,
     /// Its description is elsewhere.
     redirects: AtomicBool,
     is_down: AtomicBool,
+    /// Answer to a code.
+    pub tokens: Mutex<Value>,
+    /// Last request with a code.
+    pub redeemed: Mutex<String>,
     /// Requests that arrived.
     requests: AtomicU64,
 }
 
+/// Reads a request with its body.
+async fn request(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
+    let mut request = Vec::new();
+    let mut part = [0; 4096];
+    loop {
+        let read = stream.read(&mut part).await.unwrap_or(0);
+        request.extend_from_slice(&part[..read]);
+        let text = String::from_utf8_lossy(&request).into_owned();
+        let Some((head, body)) = text.split_once("\r\n\r\n") else {
+            if read == 0 {
+                return text;
+            }
+            continue;
+        };
+        let length = head
+            .to_ascii_lowercase()
+            .split_once("content-length: ")
+            .and_then(|(_, rest)| rest.split("\r\n").next().and_then(|length| length.parse::<usize>().ok()));
+        if read == 0 || body.len() >= length.unwrap_or(0) {
+            return text;
+        }
+    }
+}
+
 impl Provider {
-    async fn start(keys: &[&Key]) -> Self {
+    pub(crate) async fn start(keys: &[&Key]) -> Self {
         let place = tempfile::tempdir().unwrap();
         let key = rcgen::KeyPair::generate().unwrap();
         let parameters = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
@@ -108,13 +136,19 @@ impl Provider {
                 }
                 let Ok(mut stream) = acceptor.accept(stream).await else { continue };
                 served.requests.fetch_add(1, Ordering::SeqCst);
-                let mut request = vec![0; 4096];
-                let read = stream.read(&mut request).await.unwrap_or(0);
-                let request = String::from_utf8_lossy(&request[..read]).into_owned();
+                let request = request(&mut stream).await;
                 let body = match request.split(' ').nth(1) {
                     Some("/.well-known/openid-configuration") => {
                         let uri = served.jwks_uri.lock().clone().unwrap_or_else(|| format!("{issuer}/jwks"));
-                        json!({"issuer": issuer, "jwks_uri": uri}).to_string()
+                        json!({
+                            "issuer": issuer, "jwks_uri": uri, "token_endpoint": format!("{issuer}/token"),
+                            "authorization_endpoint": format!("{issuer}/authorize"),
+                        })
+                        .to_string()
+                    }
+                    Some("/token") => {
+                        served.redeemed.lock().clone_from(&request);
+                        served.tokens.lock().to_string()
                     }
                     Some("/jwks") => served.keys.lock().to_string(),
                     _ => String::new(),
@@ -141,7 +175,7 @@ impl Provider {
         *self.served.keys.lock() = json!({"keys": keys.iter().map(|key| key.public()).collect::<Vec<_>>()});
     }
 
-    fn settings(&self, profile: Profile) -> IssuerSettings {
+    pub(crate) fn settings(&self, profile: Profile) -> IssuerSettings {
         IssuerSettings {
             url: self.url.clone(),
             audiences: vec![AUDIENCE.to_owned()],
@@ -149,6 +183,7 @@ impl Provider {
             profile,
             user: None,
             ca: Some(self.ca.clone()),
+            client: None,
         }
     }
 

@@ -4,7 +4,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use exacat_model::{Error, Result};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::json;
 use super::limits::{DISCOVERY_BYTES_MAX, ISSUER_BYTES_MAX, URL_BYTES_MAX};
@@ -36,9 +36,9 @@ pub fn discovery_urls(issuer: &str) -> Vec<String> {
     }
 }
 
-/// Returns the URL of the JWKS in an issuer's description. The description must be about exactly
-/// this issuer: otherwise one issuer could hand out the keys of another.
-pub fn jwks_uri(document: &[u8], issuer: &str, loopback_http: bool) -> Result<String> {
+/// Returns the description of an issuer. It must be about exactly this issuer: otherwise one issuer could
+/// hand out the keys of another.
+fn described(document: &[u8], issuer: &str) -> Result<Map<String, Value>> {
     if document.len() > DISCOVERY_BYTES_MAX {
         let what = "the length of an issuer's description in bytes";
         return Err(Error::limit(what, document.len(), DISCOVERY_BYTES_MAX));
@@ -48,23 +48,50 @@ pub fn jwks_uri(document: &[u8], issuer: &str, loopback_http: bool) -> Result<St
             "the description of the issuer {issuer} is no JSON object, or repeats a name; check its URL"
         )));
     };
-    let text = |name: &str| document.get(name).and_then(Value::as_str);
-    if text("issuer") != Some(issuer) {
+    if document.get("issuer").and_then(Value::as_str) != Some(issuer) {
         return Err(Error::invalid(format!(
             "the description of the issuer {issuer} is about another one; configure the exact URL"
         )));
     }
-    let Some(url) = text("jwks_uri") else {
-        return Err(Error::invalid(format!("the description of the issuer {issuer} has no jwks_uri")));
+    Ok(document)
+}
+
+/// Returns a URL in an issuer's description.
+fn url_in(document: &Map<String, Value>, name: &str, issuer: &str, loopback_http: bool) -> Result<String> {
+    let Some(url) = document.get(name).and_then(Value::as_str) else {
+        return Err(Error::invalid(format!("the description of the issuer {issuer} has no {name}")));
     };
     if url.len() > URL_BYTES_MAX {
-        return Err(Error::limit("the length of a jwks_uri in bytes", url.len(), URL_BYTES_MAX));
+        return Err(Error::limit(&format!("the length of a {name} in bytes"), url.len(), URL_BYTES_MAX));
     }
     if url.contains('#') {
-        return Err(Error::invalid(format!("the jwks_uri {url:?} has a fragment")));
+        return Err(Error::invalid(format!("the {name} {url:?} has a fragment")));
     }
     check_url(url, loopback_http)?;
     Ok(url.to_owned())
+}
+
+/// Returns the URL of the JWKS in an issuer's description.
+pub fn jwks_uri(document: &[u8], issuer: &str, loopback_http: bool) -> Result<String> {
+    url_in(&described(document, issuer)?, "jwks_uri", issuer, loopback_http)
+}
+
+/// Places of an issuer where people sign in (OpenID Connect).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoints {
+    /// URL where a browser goes to.
+    pub authorization: String,
+    /// URL where a code becomes tokens.
+    pub token: String,
+}
+
+/// Returns the places of an issuer where people sign in, as its description has them.
+pub fn endpoints(document: &[u8], issuer: &str) -> Result<Endpoints> {
+    let document = described(document, issuer)?;
+    Ok(Endpoints {
+        authorization: url_in(&document, "authorization_endpoint", issuer, false)?,
+        token: url_in(&document, "token_endpoint", issuer, false)?,
+    })
 }
 
 /// Checks scheme, host, port and characters of a URL.

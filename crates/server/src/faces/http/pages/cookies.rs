@@ -11,6 +11,8 @@ pub(super) enum Cookie {
     Session,
     /// Secret of a form before there is a session.
     Form,
+    /// Secrets of a sign-in at an issuer, until the browser comes back.
+    Flow,
 }
 
 impl Cookie {
@@ -20,6 +22,8 @@ impl Cookie {
             (Cookie::Session, false) => "exacat-plain",
             (Cookie::Form, true) => "__Host-exacat-form",
             (Cookie::Form, false) => "exacat-plain-form",
+            (Cookie::Flow, true) => "__Host-exacat-flow",
+            (Cookie::Flow, false) => "exacat-plain-flow",
         }
     }
 

@@ -11,6 +11,7 @@ mod download;
 mod entry;
 mod figures;
 mod frame;
+mod oidc;
 mod overview;
 mod search;
 mod secrets;
@@ -50,6 +51,8 @@ const FORMS: &str = "GET, HEAD, POST";
 enum Page {
     Asset,
     SignIn,
+    Issuer,
+    Back,
     SignOut,
     Home,
     Browse,
@@ -72,9 +75,11 @@ enum Page {
 }
 
 /// Pages with one path, and their methods.
-const PATHS: [(&str, &str, Page); 15] = [
+const PATHS: [(&str, &str, Page); 17] = [
     ("/", READS, Page::Home),
     (sign_in::PATH, FORMS, Page::SignIn),
+    (sign_in::ISSUER_PATH, "GET", Page::Issuer),
+    (oidc::BACK, "GET", Page::Back),
     ("/sign-out", "POST", Page::SignOut),
     ("/search", READS, Page::Search),
     ("/trash", READS, Page::Trash),
@@ -145,16 +150,17 @@ async fn answer_page(
 ) -> Response<Body> {
     let mut frame = Frame { here: here(head), ..Frame::default() };
     let mut key = None;
-    let answered = if page == Page::SignIn {
-        sign_in::sign_in(conversation, head, body).await
-    } else {
-        match Visit::open(conversation, head).await {
+    let answered = match page {
+        Page::SignIn => sign_in::sign_in(conversation, head, body).await,
+        Page::Issuer => oidc::start(conversation, head).await,
+        Page::Back => oidc::finish(conversation, head).await,
+        _ => match Visit::open(conversation, head).await {
             Ok(visit) => {
                 (frame, key) = (visit.frame.clone(), visit.key);
                 run(visit, body, (page, lfn)).await
             }
             Err(error) => Err(error),
-        }
+        },
     };
     let error = match answered {
         Ok(response) => return response,
@@ -198,7 +204,7 @@ async fn run(
         Page::Account => accounts::account(visit).await,
         Page::Action => actions::action(visit, body, rest).await,
         Page::SignOut => sign_in::sign_out(visit, body).await,
-        Page::SignIn | Page::Asset => Err(visit::unfitting()),
+        Page::SignIn | Page::Issuer | Page::Back | Page::Asset => Err(visit::unfitting()),
     }
 }
 

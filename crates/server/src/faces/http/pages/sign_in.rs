@@ -14,14 +14,17 @@ use super::super::Conversation;
 use super::super::answers::Body;
 use super::super::call::{Client, prove};
 use super::cookies::Cookie;
-use super::frame::{Frame, page, redirect};
-use super::secrets::{is_same, secret};
+use super::frame::{Frame, Link, page, redirect};
+use super::secrets::{is_same, key_of, secret};
+use super::text::{visible, with};
 use super::visit::{Fields, Visit, form, is_safe};
 use crate::faces::errors::http_status;
 use crate::instruments::count;
 
 /// Path of the page.
 pub(super) const PATH: &str = "/sign-in";
+/// Path that leads to an issuer.
+pub(super) const ISSUER_PATH: &str = "/sign-in/issuer";
 /// Most bytes of the place to come back to.
 const NEXT_BYTES_MAX: usize = 16 << 10;
 
@@ -35,10 +38,11 @@ struct SignIn {
     form: String,
     next: String,
     has_certificate: bool,
+    issuers: Vec<Link>,
 }
 
 /// Returns the place to come back to: a path of this server, or `/`.
-fn place(text: Option<&str>) -> &str {
+pub(super) fn place(text: Option<&str>) -> &str {
     let is_ours = |text: &&str| {
         // Browsers take a backslash for a slash, and leave out tabs and line ends.
         text.starts_with('/')
@@ -63,11 +67,12 @@ fn show(
     let status = problem.as_ref().map_or(200, |problem| http_status(problem.kind));
     let shown = SignIn {
         frame: Frame { title: "Sign in".to_owned(), ..Frame::default() },
-        problem: problem.map_or_else(String::new, |problem| super::text::visible(&problem.message)),
+        problem: problem.map_or_else(String::new, |problem| visible(&problem.message)),
         is_safe: is_safe(conversation),
         form: form.clone(),
         next: next.to_owned(),
         has_certificate: conversation.certificate.is_some(),
+        issuers: issuers(conversation, next)?,
     };
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = page(status, &shown, None)?;
@@ -75,7 +80,17 @@ fn show(
     Ok(response)
 }
 
-fn add_cookie(response: &mut Response<Body>, cookie: &str) {
+/// Returns links to the issuers where people sign in.
+fn issuers(conversation: &Conversation, next: &str) -> Result<Vec<Link>> {
+    let Some(issuers) = conversation.face.service.issuers.get() else { return Ok(Vec::new()) };
+    let link = |url: String| {
+        let href = with(with(ISSUER_PATH.to_owned(), "issuer", &url), "next", next);
+        Link::new(url, href)
+    };
+    Ok(issuers.sign_in_urls()?.into_iter().map(link).collect())
+}
+
+pub(super) fn add_cookie(response: &mut Response<Body>, cookie: &str) {
     if let Ok(mut value) = HeaderValue::from_str(cookie) {
         value.set_sensitive(true);
         response.headers_mut().append(SET_COOKIE, value);
@@ -94,8 +109,7 @@ pub(super) async fn sign_in(
     }
     let fields = form(conversation, head, body).await?;
     let next = place(fields.get("next"));
-    let (face, is_tls) = (&conversation.face, conversation.is_tls);
-    let known = Cookie::Form.read(&head.headers, is_tls).unwrap_or_default();
+    let known = Cookie::Form.read(&head.headers, conversation.is_tls).unwrap_or_default();
     if !is_same(known, fields.get("form").unwrap_or_default()) {
         let error = Error::denied("the form is too old, or this browser keeps no cookies: try once more");
         return show(conversation, head, next, Some(error));
@@ -111,25 +125,39 @@ pub(super) async fn sign_in(
             None => Err(Error::new(ErrorKind::Unauthenticated, "paste a token")),
         },
     };
-    let opened = proved.and_then(|client| {
-        let name = client.caller().name().map_or_else(String::new, ToString::to_string);
-        let now = face.service.catalogue.now();
-        let id = face.sessions.open(client, needs_certificate, is_tls, now)?;
-        tracing::info!(user = name, peer = %conversation.peer, "signed in to the pages");
-        Ok(id)
-    });
-    let id = match opened {
-        Ok(id) => id,
-        Err(error) => {
-            if error.kind == ErrorKind::Unauthenticated {
-                count(&face.service.instruments.counts.authentications_refused);
-            }
-            return show(conversation, head, next, Some(error));
-        }
-    };
+    match proved.and_then(|client| open(conversation, head, (client, needs_certificate), next)) {
+        Ok(response) => Ok(response),
+        Err(error) => failed(conversation, head, next, error),
+    }
+}
+
+/// Shows why nobody was signed in.
+pub(super) fn failed(
+    conversation: &Conversation,
+    head: &Parts,
+    next: &str,
+    error: Error,
+) -> Result<Response<Body>> {
+    if error.kind == ErrorKind::Unauthenticated {
+        count(&conversation.face.service.instruments.counts.authentications_refused);
+    }
+    show(conversation, head, next, Some(error))
+}
+
+/// Opens a session, and leads to the page that the person wanted.
+pub(super) fn open(
+    conversation: &Conversation,
+    head: &Parts,
+    (client, needs_certificate): (Client, bool),
+    next: &str,
+) -> Result<Response<Body>> {
+    let (face, is_tls) = (&conversation.face, conversation.is_tls);
+    let name = client.caller().name().map_or_else(String::new, ToString::to_string);
+    let id = face.sessions.open(client, needs_certificate, is_tls, face.service.catalogue.now())?;
+    tracing::info!(user = name, peer = %conversation.peer, "signed in to the pages");
     // The session before, if there is one, ends: nothing that a browser sent becomes the new id.
     if let Some(old) = Cookie::Session.read(&head.headers, is_tls) {
-        face.sessions.end(&super::secrets::key_of(old));
+        face.sessions.end(&key_of(old));
     }
     let mut response = redirect(next);
     add_cookie(&mut response, &Cookie::Session.set(&id, is_tls));
