@@ -49,12 +49,6 @@ parse!(
     Role,
 );
 
-impl Parse for u64 {
-    fn parse_text(text: &str) -> Result<Self> {
-        text.parse().map_err(|_| Error::invalid(format!("not a whole number: {text:.100?}")))
-    }
-}
-
 impl Parse for OnTimeline<TrashId> {
     fn parse_text(text: &str) -> Result<Self> {
         text.parse()

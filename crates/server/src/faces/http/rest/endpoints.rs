@@ -204,6 +204,11 @@ fn guid(arguments: &Arguments) -> Result<Guid> {
     arguments.name()
 }
 
+/// Reads the number of a request.
+fn request(text: &str) -> Result<u64> {
+    text.parse().map_err(|_| Error::invalid(format!("not the number of a request: {text:.60?}")))
+}
+
 /// Reads the id of a token.
 fn token(text: &str) -> Result<TokenId> {
     let bad = || Error::invalid(format!("not the id of a token, 16 hex digits: {text:.60?}"));
@@ -515,9 +520,9 @@ fn service() -> Vec<Endpoint> {
         endpoint!("GET" "/requests" listRequests
             "Lists the requests that this server works on, the oldest first, for an operator.",
             &[], None, items::<json::RequestOut<'_>>(), |_| Ok(Operation::Sessions)),
-        endpoint!("DELETE" "/requests/{name}" cancelRequest
+        endpoint!("DELETE" "/requests/{id}" cancelRequest
             "Cancels a request that this server works on; a change that was begun goes on to its end.",
-            &[], None, one::<json::DoneOut<'_>>(), |arguments| Ok(Operation::SessionKill { id: arguments.name()? })),
+            &[], None, one::<json::DoneOut<'_>>(), |arguments| Ok(Operation::SessionKill { id: request(arguments.text()?)? })),
         endpoint!("GET" "/slow-requests" listSlowRequests
             "Lists requests of this server that took long, the last first, for an operator.",
             &[], None, items::<json::RequestOut<'_>>(), |_| Ok(Operation::SlowRequests)),

@@ -286,6 +286,7 @@ pub(super) fn path_text(
         ("lfn", _) => ("LFN without its first slash, its components percent-encoded.", None, "demo/data"),
         ("guid", _) => ("GUID of the reservation.", None, "01a20b0c-cdad-75f4-af3d-5016166cc5bd"),
         ("id", "tokens") => ("Id, as listed.", Some("^[0-9a-fA-F]{16}$"), "3f9a1c00d2e14b6f"),
+        ("id", "requests") => ("Number, as listed.", Some("^[0-9]{1,18}$"), "1234"),
         ("id", _) => ("Id, as listed.", Some("^[0-9]{1,18}\\.[0-9a-f]{6,32}$"), "17.3f9a1c"),
         ("owner", _) => ("`user:NAME` or `group:NAME`.", Some(OWNER), "user:demo"),
         (_, "ses") => ("Name of the storage element.", Some(texts::SE), "DEMO::DISK::SE1"),
