@@ -107,7 +107,8 @@ async fn states_add_up_to_the_life_of_requests() {
     let life: f64 = times.lives.values().sum();
     let unaccounted = times.of("unaccounted");
     assert!(unaccounted <= UNACCOUNTED_MAX * life, "{unaccounted} s of {life} s: {:?}", times.states);
-    for state in ["decode", "execute", "encode", "decide", "commit_queue", "log_sync", "history_read"] {
+    // Waits that may be over before they are looked at are not among these.
+    for state in ["decode", "execute", "encode", "decide", "commit_queue", "log_sync"] {
         assert!(times.of(state) > 0.0, "no time in {state}: {:?}", times.states);
     }
     server.shutdown();
