@@ -154,9 +154,11 @@ impl Board {
         let mut running = self.running();
         running.sort_by_key(|(_, _, life)| std::cmp::Reverse(*life));
         running.truncate(REQUESTS_SHOWN_MAX);
-        let shown = running.iter().map(|(request, state, life)| {
-            let shown = request.shown(state.name(), &request.activity.so_far(), *life);
-            RequestShown { began: before(now, *life), ..shown }
+        let shown = running.iter().map(|(request, state, _)| {
+            // Read once: the states are to add up to the life that is shown.
+            let times = request.activity.so_far();
+            let life = Duration::from_nanos(times.iter().sum());
+            RequestShown { began: before(now, life), ..request.shown(state.name(), &times, life) }
         });
         shown.collect()
     }
