@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`make bench-http`: the REST API, WebDAV and pages of a server of its own, as fast as one machine lets them be.
+"""`make bench-http`: speed of the REST API, WebDAV and pages of a server of its own, on one machine.
 
 Usage: bench-http.py EXACAT-BINARY [--files N] [--rounds N] [--seconds N] [--only TEXT]
 

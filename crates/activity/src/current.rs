@@ -18,7 +18,7 @@ thread_local! {
 }
 
 /// Returns the request that the thread works on.
-pub fn current() -> Option<Arc<Activity>> {
+fn current() -> Option<Arc<Activity>> {
     CURRENT.with_borrow(Clone::clone)
 }
 
@@ -42,7 +42,7 @@ impl Drop for Restored {
 }
 
 /// Runs `work` for a request.
-pub fn within<T>(activity: &Arc<Activity>, work: impl FnOnce() -> T) -> T {
+fn within<T>(activity: &Arc<Activity>, work: impl FnOnce() -> T) -> T {
     let _restored = Restored(CURRENT.replace(Some(Arc::clone(activity))));
     work()
 }

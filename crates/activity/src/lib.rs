@@ -17,5 +17,5 @@ mod current;
 mod state;
 
 pub use activity::{Activity, Times};
-pub use current::{Tracked, blocking, current, handed, on, phase, split, tracked, within};
+pub use current::{Tracked, blocking, handed, on, phase, split, tracked};
 pub use state::{Class, RequestState};

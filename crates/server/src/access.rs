@@ -97,12 +97,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::instruments::Instruments;
-    use crate::settings::Limits;
-    use crate::workers::WorkerBook;
     use exacat_catalogue::{Catalogue, Settings};
+    use exacat_model::Operation;
     use exacat_model::operation::UserSettings;
-    use exacat_model::{Guid, Operation};
     use exacat_store::SystemClock;
     use exacat_testkit::memory::MemoryStore;
 
@@ -110,10 +107,7 @@ mod tests {
         let clock = Arc::new(SystemClock);
         let store = Arc::new(MemoryStore::new(clock.clone()));
         let catalogue = Catalogue::open(store, clock, Settings::default()).await.unwrap();
-        let instruments = Arc::new(Instruments::new());
-        let limits = Arc::new(Limits::default());
-        let id = Guid::parse("01234567-89ab-7def-8123-456789abcdef").unwrap();
-        Service::new(catalogue, limits, instruments, WorkerBook::new(), id, false)
+        Service::alone(catalogue)
     }
 
     async fn who(service: &Service, uid: u32, act_as: Option<&str>) -> Result<String> {

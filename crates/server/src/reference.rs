@@ -4,12 +4,9 @@ use std::sync::Arc;
 
 use exacat_activity::{Class, RequestState};
 use exacat_catalogue::Catalogue;
-use exacat_model::{Error, ErrorKind, Guid, Result};
+use exacat_model::{Error, ErrorKind, Result};
 
-use crate::instruments::Instruments;
 use crate::service::Service;
-use crate::settings::Limits;
-use crate::workers::WorkerBook;
 
 /// A family of metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,16 +21,7 @@ pub struct Metric {
 
 /// Returns the metrics of a server of this catalogue, in the order of `/metrics`.
 pub async fn metrics(catalogue: Arc<Catalogue>) -> Result<Vec<Metric>> {
-    let instruments = Arc::new(Instruments::new());
-    let service = Service::new(
-        catalogue,
-        Arc::new(Limits::default()),
-        instruments,
-        WorkerBook::new(),
-        Guid([0; 16]),
-        false,
-    );
-    let text = service.scrape().await.text();
+    let text = Service::alone(catalogue).scrape().await.text();
     let text = text.map_err(|error| Error::new(ErrorKind::Internal, format!("metrics: {error}")))?;
     let mut metrics: Vec<Metric> = Vec::new();
     for line in text.lines() {

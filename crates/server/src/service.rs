@@ -115,19 +115,21 @@ pub(crate) struct EndedRequests {
     pub time: Duration,
 }
 
-/// Operations about the requests of this server.
-enum OfServer {
+/// Operations whose answers the server completes.
+enum Completion {
+    Status,
     Sessions,
     Slow,
     Kill(u64),
 }
 
-impl OfServer {
+impl Completion {
     fn of(operation: &Operation) -> Option<Self> {
         match operation {
-            Operation::Sessions => Some(OfServer::Sessions),
-            Operation::SlowRequests => Some(OfServer::Slow),
-            Operation::SessionKill { id } => Some(OfServer::Kill(*id)),
+            Operation::Status => Some(Completion::Status),
+            Operation::Sessions => Some(Completion::Sessions),
+            Operation::SlowRequests => Some(Completion::Slow),
+            Operation::SessionKill { id } => Some(Completion::Kill(*id)),
             _ => None,
         }
     }
@@ -176,6 +178,12 @@ impl Service {
             uploads: OnceLock::new(),
             issuers: OnceLock::new(),
         })
+    }
+
+    /// Makes the service of a catalogue without faces and workers, with the default limits.
+    pub(crate) fn alone(catalogue: Arc<Catalogue>) -> Arc<Self> {
+        let (limits, instruments) = (Arc::default(), Arc::new(Instruments::new()));
+        Service::new(catalogue, limits, instruments, WorkerBook::new(), Guid([0; 16]), false)
     }
 
     /// Returns the phase of life, to read and to wait for.
@@ -252,34 +260,33 @@ impl Service {
         consistency: Option<Consistency>,
     ) -> Result<Answer> {
         let name = operation.name();
-        let of_server = OfServer::of(&operation);
+        let completion = Completion::of(&operation);
         let catalogue = self.catalogue.at(consistency, &operation);
         let outcome = AssertUnwindSafe(catalogue.execute(caller, id, operation)).catch_unwind().await;
         let outcome = match outcome {
-            Ok(Ok(Answer::Status(mut parts))) => {
-                parts.extend(self.status_parts());
-                Ok(Answer::Status(parts))
-            }
-            Ok(outcome) => self.completed(caller, of_server, outcome),
+            Ok(outcome) => self.completed(caller, completion, outcome),
             Err(panic) => Err(self.panicked(&panic)),
         };
         self.shown(caller, name, outcome)
     }
 
-    /// Completes the answer of an operation about requests of this server: the catalogue permitted it.
+    /// Completes an answer by what only the server knows, if the catalogue permitted the operation.
     fn completed(
         &self,
         caller: &Caller,
-        of_server: Option<OfServer>,
+        completion: Option<Completion>,
         outcome: Result<Answer>,
     ) -> Result<Answer> {
-        match (of_server, outcome) {
-            (Some(OfServer::Sessions), Ok(_)) => {
-                Ok(Answer::Requests(self.board.sessions(self.catalogue.now())))
+        let now = || self.catalogue.now();
+        match (completion, outcome) {
+            (Some(Completion::Status), Ok(Answer::Status(mut parts))) => {
+                parts.extend(self.status_parts());
+                Ok(Answer::Status(parts))
             }
-            (Some(OfServer::Slow), Ok(_)) => Ok(Answer::Requests(self.board.slow(self.catalogue.now()))),
+            (Some(Completion::Sessions), Ok(_)) => Ok(Answer::Requests(self.board.sessions(now()))),
+            (Some(Completion::Slow), Ok(_)) => Ok(Answer::Requests(self.board.slow(now()))),
             // The catalogue has no requests, so that is its answer to a permitted caller.
-            (Some(OfServer::Kill(id)), Err(error)) if error.kind == ErrorKind::NotFound => {
+            (Some(Completion::Kill(id)), Err(error)) if error.kind == ErrorKind::NotFound => {
                 self.board.cancel(id)?;
                 let user = caller.name().map_or("", |name| name.as_str());
                 tracing::info!(request = id, user, "cancelled a request");

@@ -190,13 +190,17 @@ impl Board {
 
     /// Keeps a request that ended, if it was slow.
     fn keep_slow(&self, request: &ActiveRequest, times: &Times, life: u64, now: Instant) {
+        let after = if request.facts.is_long { self.slow_after.long } else { self.slow_after.short };
+        // Nearly all requests end here.
+        if Duration::from_nanos(life) < after {
+            return;
+        }
         let of_client = |state: &RequestState| matches!(state.class(), Class::Idle | Class::Network);
         let waited: u64 = RequestState::ALL
             .iter()
             .filter(|state| of_client(state))
             .map(|state| times[*state as usize])
             .sum();
-        let after = if request.facts.is_long { self.slow_after.long } else { self.slow_after.short };
         if Duration::from_nanos(life.saturating_sub(waited)) < after {
             return;
         }

@@ -10,15 +10,12 @@ use crate::world::World;
 /// Makes a storage element that the server reaches by root://.
 async fn element(world: &World) -> Element {
     let element = Element::start().await;
+    let prefix = Some(format!("root://127.0.0.1:{}//data", element.port));
     let se = SeSettings {
-        name: exacat_model::SeName::parse("SITE::SE").unwrap(),
-        number: None,
-        prefix: Some(format!("root://127.0.0.1:{}//data", element.port)),
+        prefix,
         qos: Some(Vec::new()),
-        status: None,
-        distances: Vec::new(),
-        https: None,
         only_new: true,
+        ..exacat_testkit::settings::se("SITE::SE")
     };
     world.admin(Operation::SeSet(se)).await;
     element

@@ -202,6 +202,25 @@ async fn page_is_small_while_unread_answers_use_up_the_room() {
     is_given_back(&world).await;
 }
 
+/// Returns the requests in the lane of heavy reads.
+async fn heavy(world: &World) -> u64 {
+    world.figure("server", "lane_running_heavy").await + world.figure("server", "lane_waiting_heavy").await
+}
+
+/// Begins listings of `/d` by clients that read nothing, half of them as lines. Returns once all are in
+/// the lane of heavy reads.
+async fn lazy_listers(world: &World, clients: u64, limit: u32) -> Vec<Web> {
+    let mut lazy = Vec::new();
+    for number in 0..clients {
+        let mut web = Web::lazy(world).await;
+        let headers = if number % 2 == 0 { [LINES].as_slice() } else { &[] };
+        web.begin("GET", &format!("/api/v1/children/d?limit={limit}"), headers).await;
+        lazy.push(web);
+    }
+    eventually_so("all pages to be asked for", async || heavy(world).await == clients).await;
+    lazy
+}
+
 /// Room is taken before a page is made, so pages that are made at once fit as well.
 #[tokio::test(flavor = "multi_thread")]
 async fn unread_pages_of_many_clients_stay_within_the_bound() {
@@ -211,17 +230,9 @@ async fn unread_pages_of_many_clients_stay_within_the_bound() {
     world.files("/d", 10_000).await;
     let held = async |name: &str| world.figure("server", name).await;
     world.hooks.hold_lists.send_replace(true);
-    let mut lazy = Vec::new();
-    for number in 0..CLIENTS {
-        let mut web = Web::lazy(&world).await;
-        let headers = if number % 2 == 0 { [LINES].as_slice() } else { &[] };
-        web.begin("GET", "/api/v1/children/d?limit=10000", headers).await;
-        lazy.push(web);
-    }
-    let lane = async || held("lane_running_heavy").await + held("lane_waiting_heavy").await;
-    eventually_so("all pages to be asked for", async || lane().await == CLIENTS).await;
+    let mut lazy = lazy_listers(&world, CLIENTS, 10_000).await;
     world.hooks.hold_lists.send_replace(false);
-    eventually_so("all first pages to be made", async || lane().await == 0).await;
+    eventually_so("all first pages to be made", async || heavy(&world).await == 0).await;
     for _ in 0..50 {
         let unread = held("held_unread-bytes").await;
         assert!(unread <= UNREAD_MAX, "{unread} bytes of answers that nobody reads");
@@ -248,15 +259,7 @@ async fn unread_pages_of_large_entries_stay_within_the_bound() {
     let files = world.large_files("/d", 24).await;
     let held = async |name: &str| world.figure("server", name).await;
     world.hooks.hold_lists.send_replace(true);
-    let mut lazy = Vec::new();
-    for number in 0..CLIENTS {
-        let mut web = Web::lazy(&world).await;
-        let headers = if number % 2 == 0 { [LINES].as_slice() } else { &[] };
-        web.begin("GET", "/api/v1/children/d?limit=1000", headers).await;
-        lazy.push(web);
-    }
-    let lane = async || held("lane_running_heavy").await + held("lane_waiting_heavy").await;
-    eventually_so("all pages to be asked for", async || lane().await == CLIENTS).await;
+    let mut lazy = lazy_listers(&world, CLIENTS, 1000).await;
     world.hooks.hold_lists.send_replace(false);
     is_held(&world, 8 << 20).await;
     for _ in 0..50 {

@@ -10,16 +10,9 @@ use crate::world::World;
 const OPERATORS: [&str; 4] = ["/overview", "/overview/events", "/snapshots", "/action/check"];
 
 async fn storage_element(world: &World) {
-    let se = SeSettings {
-        name: SeName::parse("S::E").unwrap(),
-        number: None,
-        prefix: Some("https://se.example.org/data".to_owned()),
-        qos: Some(Vec::new()),
-        status: None,
-        distances: Vec::new(),
-        https: None,
-        only_new: true,
-    };
+    let prefix = Some("https://se.example.org/data".to_owned());
+    let se =
+        SeSettings { prefix, qos: Some(Vec::new()), only_new: true, ..exacat_testkit::settings::se("S::E") };
     world.admin(Operation::SeSet(se)).await;
 }
 

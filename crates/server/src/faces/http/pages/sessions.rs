@@ -115,22 +115,18 @@ mod tests {
     use std::sync::Arc;
 
     use exacat_catalogue::{Caller, Catalogue, Settings};
-    use exacat_model::{AccountName, ErrorKind, GroupId, Guid, Lfn, User};
+    use exacat_model::{AccountName, ErrorKind, GroupId, Lfn, User};
     use exacat_store::SystemClock;
     use exacat_testkit::memory::MemoryStore;
 
     use super::*;
-    use crate::instruments::Instruments;
     use crate::service::Service;
-    use crate::settings::Limits;
-    use crate::workers::WorkerBook;
 
     async fn service() -> Arc<Service> {
         let clock = Arc::new(SystemClock);
         let store = Arc::new(MemoryStore::new(clock.clone()));
         let catalogue = Catalogue::open(store, clock, Settings::default()).await.unwrap();
-        let (limits, instruments) = (Arc::new(Limits::default()), Arc::new(Instruments::new()));
-        Service::new(catalogue, limits, instruments, WorkerBook::new(), Guid([0; 16]), false)
+        Service::alone(catalogue)
     }
 
     fn client(service: &Service, number: u32) -> Client {

@@ -47,15 +47,6 @@ impl Names {
             }
             Operation::Lfns { guids } => Names::Guids(guids.clone()),
             Operation::Move { from, to } => Names::Move(from.clone(), to.clone()),
-            Operation::Remove { lfn, .. }
-            | Operation::Link { lfn, .. }
-            | Operation::List { lfn, .. }
-            | Operation::Find { lfn, .. }
-            | Operation::Log { lfn, .. }
-            | Operation::CollectionCreate { lfn, .. }
-            | Operation::CollectionEdit { lfn, .. }
-            | Operation::CollectionMembers { lfn, .. }
-            | Operation::UploadReserve { lfn, .. } => subject(lfn),
             Operation::TrashRestore { id, .. }
             | Operation::TrashRestorePart { id, .. }
             | Operation::TrashPurge { id, .. } => subject(id),
@@ -78,7 +69,10 @@ impl Names {
             Operation::Backup { directory, .. } => subject(directory),
             Operation::ArchiveMembers { archive, .. } => Names::Files(vec![archive.clone()]),
             Operation::SessionKill { id } => subject(id),
-            other => subject(&other.name()),
+            other => match other.subject() {
+                Some(lfn) => subject(lfn),
+                None => subject(&other.name()),
+            },
         }
     }
 
