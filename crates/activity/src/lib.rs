@@ -14,8 +14,10 @@
 
 mod activity;
 mod current;
+mod distribution;
 mod state;
 
 pub use activity::{Activity, Times};
 pub use current::{Tracked, blocking, handed, on, phase, split, tracked};
+pub use distribution::{Distribution, Recorded, TIME_US_MAX};
 pub use state::{Class, RequestState};

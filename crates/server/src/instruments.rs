@@ -1,31 +1,19 @@
 //! Metrics of the server: one meter per operation, several counters, and the texts made from them.
 //!
 //! A request counts once, by operation and outcome, with the time from its receipt to its answer.
-//! The server keeps times twice. Buckets serve Prometheus. A histogram with 1 % precision up to the
-//! highest percentiles serves `exacat status`.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use exacat_activity::{Distribution, TIME_US_MAX};
 use exacat_model::answer::StatusPart;
 use exacat_model::{Error, ErrorKind, Operation};
-use hdrhistogram::Histogram;
-use parking_lot::Mutex;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
 use crate::cancel::is_cancelled;
 
-/// Longest distinguished time, in microseconds; longer ones count as this.
-pub(crate) const TIME_US_MAX: u64 = 3_600_000_000;
-/// Precision of times, in decimal digits.
-const TIME_DIGITS: u8 = 2;
-/// Upper ends of the buckets of request times, in microseconds; one more bucket has the rest.
-const BUCKETS_US: [u64; 15] = [
-    50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000,
-    30_000_000,
-];
 /// Number of outcomes: success, each kind of error by its number, and cancelled.
 const OUTCOMES: usize = CANCELLED + 1;
 /// Index of requests whose client went away or cancelled them.
@@ -103,36 +91,11 @@ impl OperationIndex {
     }
 }
 
-/// Times by bucket, as Prometheus has them, and their sum.
-#[derive(Default)]
-pub(crate) struct TimeBuckets {
-    counts: [AtomicU64; BUCKETS_US.len() + 1],
-    sum_us: AtomicU64,
-}
-
-impl TimeBuckets {
-    /// Records `count` times of `us` microseconds.
-    pub(crate) fn record(&self, us: u64, count: u64) {
-        self.sum_us.fetch_add(us.saturating_mul(count), Ordering::Relaxed);
-        self.counts[BUCKETS_US.partition_point(|end| *end < us)].fetch_add(count, Ordering::Relaxed);
-    }
-
-    /// Returns the sum in seconds, the count, and the count of each bucket with its upper end.
-    pub(crate) fn cumulative(&self) -> (f64, u64, Vec<(f64, u64)>) {
-        let ends = BUCKETS_US.iter().map(|end| *end as f64 / 1e6).chain([f64::MAX]);
-        let counts = self.counts.iter().map(|count| count.load(Ordering::Relaxed));
-        let buckets: Vec<(f64, u64)> = ends.zip(counts).collect();
-        let total = buckets.iter().map(|(_, count)| count).sum();
-        (self.sum_us.load(Ordering::Relaxed) as f64 / 1e6, total, buckets)
-    }
-}
-
 /// Metrics of one operation.
 struct Meter {
     outcomes: [AtomicU64; OUTCOMES],
     items: AtomicU64,
-    buckets: TimeBuckets,
-    times_us: Mutex<Option<Histogram<u64>>>,
+    times: Distribution,
 }
 
 impl Meter {
@@ -140,8 +103,7 @@ impl Meter {
         Meter {
             outcomes: std::array::from_fn(|_| AtomicU64::new(0)),
             items: AtomicU64::new(0),
-            buckets: TimeBuckets::default(),
-            times_us: Mutex::new(None),
+            times: Distribution::default(),
         }
     }
 
@@ -227,17 +189,10 @@ impl Instruments {
         time: Duration,
     ) {
         let meter = &self.meters[operation.0];
-        let us = u64::try_from(time.as_micros()).unwrap_or(TIME_US_MAX).min(TIME_US_MAX);
+        let us = u64::try_from(time.as_micros()).unwrap_or(TIME_US_MAX);
         meter.outcomes[ended.place()].fetch_add(count, Ordering::Relaxed);
         meter.items.fetch_add(items, Ordering::Relaxed);
-        meter.buckets.record(us, count);
-        let mut times = meter.times_us.lock();
-        if times.is_none() {
-            *times = Histogram::new_with_bounds(1, TIME_US_MAX, TIME_DIGITS).ok();
-        }
-        if let Some(times) = times.as_mut() {
-            times.saturating_record_n(us, count);
-        }
+        meter.times.record(us, count);
     }
 
     /// Returns the metrics of each operation that was requested, for the status.
@@ -255,11 +210,9 @@ impl Instruments {
             metrics.push((format!("{name}_requests"), count));
             metrics.push((format!("{name}_failed"), failed));
             metrics.push((format!("{name}_items"), meter.items.load(Ordering::Relaxed)));
-            if let Some(times) = meter.times_us.lock().as_ref() {
-                for (which, quantile) in [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)] {
-                    metrics.push((format!("{name}_{which}_us"), times.value_at_quantile(quantile)));
-                }
-                metrics.push((format!("{name}_max_us"), times.max()));
+            let times = meter.times.now();
+            for (which, quantile) in [("p50", 0.5), ("p99", 0.99), ("p999", 0.999), ("max", 1.0)] {
+                metrics.push((format!("{name}_{which}_us"), times.quantile_us(quantile)));
             }
         }
         StatusPart { part: "operations".to_owned(), metrics, notes: Vec::new() }
@@ -320,7 +273,7 @@ impl Instruments {
             MetricType::Histogram,
         )?;
         for (name, meter) in asked() {
-            let (sum, total, buckets) = meter.buckets.cumulative();
+            let (sum, total, buckets) = meter.times.now().for_prometheus();
             family
                 .encode_family(&[("operation", *name)])?
                 .encode_histogram::<NoLabelSet>(sum, total, &buckets, None)?;

@@ -12,6 +12,7 @@ mod data_server;
 mod directory;
 mod envelopes;
 pub mod faces;
+mod gauges;
 mod instruments;
 pub mod issuers;
 mod life;

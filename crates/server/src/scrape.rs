@@ -125,7 +125,8 @@ fn encode_store(encoder: &mut DescriptorEncoder<'_>, store: &StoreStatus) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::instruments::{Ended, OperationIndex, TIME_US_MAX};
+    use crate::instruments::{Ended, OperationIndex};
+    use exacat_activity::TIME_US_MAX;
     use exacat_model::{ErrorKind, Operation};
     use std::time::Duration;
 

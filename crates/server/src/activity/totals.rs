@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use exacat_activity::{RequestState, Times};
+use exacat_activity::{Distribution, RequestState, Times};
 use exacat_model::Operation;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
-use crate::instruments::{OperationIndex, TimeBuckets};
+use crate::instruments::OperationIndex;
 
 /// Sums of one operation.
 #[derive(Default)]
@@ -18,23 +18,18 @@ struct OperationTotals {
     states: [AtomicU64; RequestState::COUNT],
 }
 
-/// Times of one state in requests that were in it.
-#[derive(Default)]
-struct StateTimes {
-    buckets: TimeBuckets,
-}
-
 /// Sums of all ended requests.
 pub(crate) struct Totals {
     operations: Vec<OperationTotals>,
-    states: [StateTimes; RequestState::COUNT],
+    /// Times of each wait, in requests that were in it.
+    waits: [Distribution; RequestState::COUNT],
 }
 
 impl Default for Totals {
     fn default() -> Self {
         Totals {
             operations: Operation::NAMES.iter().map(|_| OperationTotals::default()).collect(),
-            states: Default::default(),
+            waits: Default::default(),
         }
     }
 }
@@ -58,7 +53,7 @@ impl Totals {
         for (state, time) in RequestState::ALL.iter().zip(times).filter(|(_, time)| **time > 0) {
             totals.states[*state as usize].fetch_add(*time, Ordering::Relaxed);
             if !state.is_on_cpu() {
-                self.states[*state as usize].buckets.record(time / 1000, 1);
+                self.waits[*state as usize].record(time / 1000, 1);
             }
         }
     }
@@ -122,8 +117,8 @@ impl Totals {
             None,
             MetricType::Histogram,
         )?;
-        for (state, times) in RequestState::ALL.iter().zip(&self.states) {
-            let (sum, count, buckets) = times.buckets.cumulative();
+        for (state, times) in RequestState::ALL.iter().zip(&self.waits) {
+            let (sum, count, buckets) = times.now().for_prometheus();
             if count > 0 {
                 family
                     .encode_family(&[("state", state.name())])?
