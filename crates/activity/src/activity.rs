@@ -1,7 +1,8 @@
 //! The state of one request, and the time it spent in each.
 
-use std::sync::OnceLock;
+use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::state::RequestState;
@@ -21,6 +22,9 @@ fn nanos(at: Instant) -> u64 {
 /// Times in each state, in nanoseconds, by the number of the state.
 pub type Times = [u64; RequestState::COUNT];
 
+/// The identity of a request, for the code that made it.
+pub type Owner = Arc<dyn Any + Send + Sync>;
+
 /// The present state of a request, and the times of the states before.
 ///
 /// One word has the state and its beginning, so that a sampler reads both at once. Threads that work
@@ -31,6 +35,7 @@ pub struct Activity {
     word: AtomicU64,
     began: AtomicU64,
     times: [AtomicU64; RequestState::COUNT],
+    owner: Option<Owner>,
 }
 
 fn word(state: RequestState, since: u64) -> u64 {
@@ -42,6 +47,16 @@ fn state_of(word: u64) -> RequestState {
 }
 
 impl Activity {
+    /// Makes the states of a request with this identity.
+    pub fn of(owner: Owner) -> Self {
+        Activity { owner: Some(owner), ..Activity::default() }
+    }
+
+    /// Returns the identity that the request was made with.
+    pub fn owner(&self) -> Option<&Owner> {
+        self.owner.as_ref()
+    }
+
     /// Begins a request that was received at `since`. An activity may serve one request after another.
     pub fn begin(&self, state: RequestState, since: Instant) {
         let since = nanos(since);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pin_project_lite::pin_project;
 
-use crate::activity::Activity;
+use crate::activity::{Activity, Owner};
 use crate::state::RequestState;
 
 thread_local! {
@@ -20,6 +20,11 @@ thread_local! {
 /// Returns the request that the thread works on.
 fn current() -> Option<Arc<Activity>> {
     CURRENT.with_borrow(Clone::clone)
+}
+
+/// Returns the identity of the request that the thread works on.
+pub fn owner() -> Option<Owner> {
+    CURRENT.with_borrow(|current| current.as_ref().and_then(|activity| activity.owner().cloned()))
 }
 
 /// Enters a state of the current request. Returns the one before.

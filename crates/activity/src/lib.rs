@@ -17,7 +17,7 @@ mod current;
 mod distribution;
 mod state;
 
-pub use activity::{Activity, Times};
-pub use current::{Tracked, blocking, handed, on, phase, split, tracked};
+pub use activity::{Activity, Owner, Times};
+pub use current::{Tracked, blocking, handed, on, owner, phase, split, tracked};
 pub use distribution::{Distribution, Recorded, TIME_US_MAX};
 pub use state::{Class, RequestState};

@@ -8,6 +8,7 @@ mod connect;
 mod context;
 mod failure;
 mod input;
+mod log;
 mod offline;
 mod ordering;
 mod output;

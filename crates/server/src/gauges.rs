@@ -11,6 +11,9 @@ use crate::service::Service;
 impl Service {
     /// Returns the present values of the gauges.
     fn gauges(&self) -> Vec<Gauge> {
+        // The log has its own count, because it is there before the server.
+        let lost = self.log_lines_lost.get().map_or(0, |lost| lost.load(Ordering::Relaxed));
+        self.instruments.counts.log_lines_lost.store(lost, Ordering::Relaxed);
         let admission = &self.admission;
         let mut gauges = vec![
             gauge("exacat_up_seconds", "Time since the start", self.started.elapsed().as_secs()),

@@ -152,6 +152,7 @@ counts! {
     xrootd_writes "exacat_xrootd_writes" "Files opened by them for writing, and sent to a storage element",
     xrootd_committed "exacat_xrootd_writes_committed" "Files of them that were found whole at the storage element, and committed",
     xrootd_given_up "exacat_xrootd_writes_given_up" "Files of them that were found to be others than were reserved, and given up",
+    log_lines_lost "exacat_log_lines_lost" "Log lines that could not be written, as on a full disk",
     coalesced "exacat_coalesced_requests" "Pipelined look-ups and registrations carried out together with others",
 }
 

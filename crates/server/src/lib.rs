@@ -10,6 +10,7 @@ pub mod admission;
 mod cancel;
 mod data_server;
 mod directory;
+mod ended;
 mod envelopes;
 pub mod faces;
 mod gauges;
@@ -31,6 +32,7 @@ mod tls;
 mod uploads;
 mod workers;
 
+pub use activity::{RequestIdentity, current_request};
 pub use life::{Addresses, RunningServer, Server, StopHandle};
 pub use open_files::{OPEN_FILES_KEPT, connections_within, raise_open_files};
 pub use settings::{

@@ -186,6 +186,7 @@ async fn start_on(
         settings.catalogue.anonymous_reads,
     );
     let _first = service.issuers.set(Issuers::new(directory.issuers()));
+    let _first = service.log_lines_lost.set(Arc::clone(&settings.log_lines_lost));
     let places = Places::open(settings.networks.clone())?;
     let envelopes = match addresses.jalien.or(addresses.xrootd).or(addresses.http) {
         Some(address) => {

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use exacat_catalogue::Caller;
+use tracing::field::DisplayValue;
 
 use crate::admission::UserShare;
 
@@ -20,5 +21,15 @@ impl Requester {
     /// Notes the host.
     pub(crate) fn at(self, host: IpAddr) -> Self {
         Requester { host: Some(host), ..self }
+    }
+
+    /// Returns the user's name, for the log.
+    pub(crate) fn user(&self) -> &str {
+        self.caller.name().map_or("", |name| name.as_str())
+    }
+
+    /// Returns the client's host, for the log.
+    pub(crate) fn client(&self) -> Option<DisplayValue<IpAddr>> {
+        self.host.map(tracing::field::display)
     }
 }

@@ -3,9 +3,9 @@
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use exacat_activity::{RequestState, handed, on, tracked};
 use exacat_catalogue::{Caller, Catalogue};
@@ -20,9 +20,10 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 
-use crate::activity::{Board, Facts, SlowAfter};
+use crate::activity::{Board, Facts, SlowAfter, current_request};
 use crate::admission::{Admission, Class, Held, Lane, Step, busy};
 pub(crate) use crate::cancel::{CANCELLED, Cancel, cancelled};
+pub(crate) use crate::ended::EndedRequests;
 use crate::instruments::{Ended, Instruments, OperationIndex, count};
 use crate::issuers::Issuers;
 use crate::paced::Paced;
@@ -66,8 +67,9 @@ pub(crate) struct Service {
     pub anonymous_reads: bool,
     pub started: Instant,
     phase: watch::Sender<Phase>,
-    requests: AtomicU64,
     slow_lines: Paced,
+    /// Log lines that could not be written; counted by the log.
+    pub log_lines_lost: OnceLock<Arc<AtomicU64>>,
     /// Uploads whose clients report no end, which own the service.
     pub uploads: OnceLock<Weak<dyn UploadChecks>>,
     /// Issuers of tokens other than this catalogue.
@@ -100,18 +102,6 @@ impl OperationTask {
             cancel: Some(Arc::clone(&self.cancel)),
         }
     }
-}
-
-/// Requests of one operation that ended alike.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct EndedRequests {
-    pub operation: OperationIndex,
-    pub outcome: Ended,
-    pub requests: u64,
-    /// Items of all of them.
-    pub items: u64,
-    /// Time that each took.
-    pub time: Duration,
 }
 
 /// Operations whose answers the server completes.
@@ -172,8 +162,8 @@ impl Service {
             anonymous_reads,
             started: Instant::now(),
             phase: watch::Sender::new(Phase::Serving),
-            requests: AtomicU64::new(0),
             slow_lines: Paced::default(),
+            log_lines_lost: OnceLock::new(),
             uploads: OnceLock::new(),
             issuers: OnceLock::new(),
         })
@@ -213,11 +203,6 @@ impl Service {
     /// True while the server accepts requests.
     pub(crate) fn is_serving(&self) -> bool {
         *self.phase.borrow() == Phase::Serving
-    }
-
-    /// Returns a number for log lines and for errors to report.
-    pub(crate) fn next_request(&self) -> u64 {
-        self.requests.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Counts `count` requests as in flight, of the server and of the user.
@@ -263,19 +248,14 @@ impl Service {
         let catalogue = self.catalogue.at(consistency, &operation);
         let outcome = AssertUnwindSafe(catalogue.execute(caller, id, operation)).catch_unwind().await;
         let outcome = match outcome {
-            Ok(outcome) => self.completed(caller, completion, outcome),
+            Ok(outcome) => self.completed(completion, outcome),
             Err(panic) => Err(self.panicked(&panic)),
         };
         self.shown(caller, name, outcome)
     }
 
     /// Completes an answer by what only the server knows, if the catalogue permitted the operation.
-    fn completed(
-        &self,
-        caller: &Caller,
-        completion: Option<Completion>,
-        outcome: Result<Answer>,
-    ) -> Result<Answer> {
+    fn completed(&self, completion: Option<Completion>, outcome: Result<Answer>) -> Result<Answer> {
         let now = || self.catalogue.now();
         match (completion, outcome) {
             (Some(Completion::Status), Ok(Answer::Status(mut parts))) => {
@@ -287,8 +267,7 @@ impl Service {
             // The catalogue has no requests, so that is its answer to a permitted caller.
             (Some(Completion::Kill(id)), Err(error)) if error.kind == ErrorKind::NotFound => {
                 self.board.cancel(id)?;
-                let user = caller.name().map_or("", |name| name.as_str());
-                tracing::info!(request = id, user, "cancelled a request");
+                tracing::info!(cancelled = id, "cancelled a request");
                 Ok(Answer::Done { revision: self.catalogue.store().seen_revision() })
             }
             (_, outcome) => outcome,
@@ -380,9 +359,21 @@ impl Service {
         if error.kind != ErrorKind::Internal && error.kind != ErrorKind::Corrupt {
             return;
         }
-        let request = self.next_request();
+        let request = match current_request() {
+            Some(current) => current.number(),
+            None => self.board.next_number(),
+        };
         let user = caller.name().map_or("", |name| name.as_str());
-        tracing::error!(request, operation, user, kind = error.kind.name(), detail = %error, "request failed");
+        let client = current_request().and_then(|current| current.client()).map(tracing::field::display);
+        tracing::error!(
+            request,
+            user,
+            client,
+            operation,
+            kind = error.kind.name(),
+            detail = %error,
+            "request failed"
+        );
         if error.kind == ErrorKind::Internal {
             error.message = format!("internal error: report it, with request {request} of the server's log");
         }
@@ -562,15 +553,22 @@ impl Service {
     /// Runs an operation like [`Service::run`], counts it, and returns its outcome when the work is
     /// over.
     pub(crate) async fn ask(self: &Arc<Self>, work: OperationTask) -> Result<Answer> {
+        self.ask_numbered(work).await.1
+    }
+
+    /// Runs an operation like [`Service::ask`]. Returns the number of the request too.
+    pub(crate) async fn ask_numbered(self: &Arc<Self>, work: OperationTask) -> (u64, Result<Answer>) {
         let (index, items) = (OperationIndex::of(&work.operation), work.operation.items() as u64);
         let requester = work.requester.clone();
         let began = Instant::now();
         let tracking = self.board.begin(index, began, work.facts());
         let mut told = None;
         tracking.track(self.run(work, |outcome| told = Some(outcome))).await;
+        let request = tracking.number();
         drop(tracking);
         let outcome = told.unwrap_or_else(|| Err(Error::new(ErrorKind::Unavailable, "the server stops")));
         let ended = EndedRequests {
+            request: Some(request),
             operation: index,
             outcome: Ended::of(&outcome),
             requests: 1,
@@ -578,7 +576,7 @@ impl Service {
             time: began.elapsed(),
         };
         self.ended(&requester, ended);
-        outcome
+        (request, outcome)
     }
 
     /// Boxed [`Service::ask`]: a check of uploads makes requests, and a request may wait for a
@@ -589,22 +587,14 @@ impl Service {
 
     /// Records ended requests, and logs slow ones.
     pub(crate) fn ended(&self, requester: &Requester, ended: EndedRequests) {
-        let EndedRequests { operation, outcome, requests, items, time } = ended;
+        let EndedRequests { operation, outcome, requests, items, time, .. } = ended;
         self.instruments.record(operation, outcome, requests, items, time);
+        ended.log(requester);
         if time >= self.limits.slow_request {
             count(&self.instruments.counts.slow);
             // One stall delays many requests; their lines must not fill the log.
             let Some(unwritten) = self.slow_lines.line(Instant::now()) else { return };
-            tracing::warn!(
-                operation = operation.name(),
-                user = requester.caller.name().map_or("", |name| name.as_str()),
-                outcome = outcome.name(),
-                requests,
-                items,
-                ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
-                others_not_logged = unwritten,
-                "slow request"
-            );
+            ended.log_as_slow(requester, unwritten);
         }
     }
 }

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use exacat_model::limits::FRAME_BYTES_MAX;
@@ -82,6 +83,8 @@ pub struct ServerSettings {
     pub workers: WorkerSettings,
     /// The clock.
     pub clock: Arc<dyn Clock>,
+    /// Log lines that could not be written so far, for the metrics.
+    pub log_lines_lost: Arc<AtomicU64>,
 }
 
 impl ServerSettings {
@@ -115,6 +118,7 @@ impl ServerSettings {
             limits: Limits::default(),
             workers: WorkerSettings::default(),
             clock: Arc::new(WatchedClock::of_system(CLOCK_JUMP)),
+            log_lines_lost: Arc::default(),
         }
     }
 }

@@ -207,8 +207,9 @@ pub(crate) struct CopyArgs {
 /// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
-    /// For people
+    /// For people; human means the same
     #[default]
+    #[value(alias = "human")]
     Text,
     /// For machines
     Json,
@@ -226,6 +227,7 @@ SIGTERM ends it, after the requests in flight.
 Examples:
   exacat serve
   exacat serve --listen 127.0.0.1:0 --data ~/try --log debug
+  exacat serve --data ~/fourth --log-file ~/exacat.log --log-format json
   exacat serve --listen 127.0.0.1:0 --http 127.0.0.1:0 --data ~/second
   exacat serve --http 0.0.0.0:7421 --http-plain=10.1.0.0/16
   exacat serve --listen 127.0.0.1:0 --data ~/third --history-keep 90d
@@ -449,6 +451,12 @@ pub(crate) struct ServeArgs {
     /// Format of log lines
     #[arg(long, value_enum, default_value_t)]
     pub log_format: LogFormat,
+    /// File that log lines are appended to, in place of standard error
+    ///
+    /// After a rotation SIGHUP makes the server open the file again. Lines that cannot be written, as
+    /// on a full disk, are counted, and the service goes on.
+    #[arg(long, value_name = "FILE")]
+    pub log_file: Option<PathBuf>,
     #[command(flatten)]
     pub reach: ClusterArgs,
 }

@@ -14,12 +14,12 @@ use exacat_store_cassandra::CassandraSettings;
 use exacat_store_embedded::HistoryKept;
 use serde::Serialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing_subscriber::EnvFilter;
 use utoipa::ToSchema;
 
-use crate::args::{self, Connection, LogFormat, ServeArgs, StoreArg};
+use crate::args::{self, Connection, ServeArgs, StoreArg};
 use crate::connect::data_directory;
 use crate::failure::{Failure, say};
+use crate::log::ServiceLog;
 use crate::output::{Align, Out, Style, Table};
 use crate::parse;
 
@@ -29,8 +29,11 @@ const LOOPBACK: [&str; 2] = ["127.0.0.0/8", "::1/128"];
 /// `exacat serve`
 pub(crate) async fn serve(args: ServeArgs, connection: &Connection, style: Style) -> Result<u8, Failure> {
     let directory = data_directory(connection)?;
-    let settings = settings(&args, connection, &directory)?;
-    log(&args)?;
+    let mut settings = settings(&args, connection, &directory)?;
+    let log = ServiceLog::start(&args)?;
+    settings.log_lines_lost = log.lines_lost();
+    // It ends with the process.
+    tokio::spawn(log.follow_rotations());
     let mut signals = Signals::new()?;
     let server = tokio::select! {
         started = Server::start(settings) => started.map_err(|error| Failure::about(shown(&directory), error))?,
@@ -251,25 +254,6 @@ fn xrootd(args: &ServeArgs) -> Result<Option<XrootdSettings>, Failure> {
     let checksums = args.xrootd_checksums.iter().map(checksums).collect::<Result<_, _>>()?;
     let name = args.xrootd_name.clone();
     Ok(Some(XrootdSettings { name, trusted, checksums, ..XrootdSettings::new(address) }))
-}
-
-fn log(args: &ServeArgs) -> Result<(), Failure> {
-    let filter = EnvFilter::try_new(&args.log)
-        .map_err(|error| Failure::local(format!("--log: not a level or list of levels: {error}")))?;
-    // A full disk behind standard error must not end the server: by default a line that cannot be
-    // written is reported there, and that report panics.
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .log_internal_errors(false);
-    let started = match args.log_format {
-        LogFormat::Text => {
-            let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
-            subscriber.with_ansi(colours).try_init()
-        }
-        LogFormat::Json => subscriber.json().try_init(),
-    };
-    started.map_err(|error| Failure::local(format!("cannot start the log: {error}")))
 }
 
 /// Addresses of a service that has started.

@@ -56,8 +56,8 @@ fn read() -> Documented {
 pub(super) fn check(args: &[String], value: &Value) {
     let value = value.as_object().expect("an object");
     let is_at = |words: &str, place: &[String]| {
-        let mut words = words.split(' ').zip(place);
-        words.all(|(word, arg)| word == arg)
+        let words: Vec<&str> = words.split(' ').collect();
+        place.len() >= words.len() && words.iter().zip(place).all(|(word, arg)| word == arg)
     };
     let command = (0..args.len()).find_map(|place| {
         let of = DOCUMENTED.commands.keys().filter(|words| is_at(words, &args[place..]));

@@ -3,6 +3,7 @@
 //! A request is on the board from its receipt to its end. Look-ups that a connection carries out
 //! together are one entry, and their time counts once.
 
+mod identity;
 mod totals;
 
 use std::collections::{HashMap, VecDeque};
@@ -18,6 +19,7 @@ use parking_lot::Mutex;
 use crate::cancel::Cancel;
 use crate::instruments::OperationIndex;
 use crate::requester::Requester;
+pub use identity::{RequestIdentity, current_request};
 pub(crate) use totals::Totals;
 
 /// Parts of the board, so that threads rarely wait for each other.
@@ -104,10 +106,10 @@ impl Board {
 
     /// Makes an entry that is at rest.
     pub(crate) fn entry(self: &Arc<Self>, facts: Facts) -> Tracking {
-        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        let request =
-            ActiveRequest { number, operation: AtomicUsize::default(), activity: Arc::default(), facts };
-        let request = Arc::new(request);
+        let number = self.next_number();
+        let identity = RequestIdentity::new(number, facts.requester.as_ref());
+        let activity = Arc::new(Activity::of(Arc::new(identity)));
+        let request = Arc::new(ActiveRequest { number, operation: AtomicUsize::default(), activity, facts });
         self.shard(number).lock().insert(number, Arc::clone(&request));
         Tracking { board: Arc::clone(self), request, is_running: false }
     }
@@ -122,6 +124,11 @@ impl Board {
         let mut tracking = self.entry(facts);
         tracking.begin(operation, since);
         tracking
+    }
+
+    /// Returns a number for a request, in lists, log lines and errors.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     fn shard(&self, number: u64) -> &Mutex<HashMap<u64, Arc<ActiveRequest>>> {
@@ -245,6 +252,11 @@ impl Tracking {
             self.board.totals.add(operation, &times, life);
             self.board.keep_slow(&self.request, &times, life, now);
         }
+    }
+
+    /// Returns the number of the request.
+    pub(crate) fn number(&self) -> u64 {
+        self.request.number
     }
 
     /// Returns the states of the request.

@@ -19,6 +19,7 @@ mod hostile;
 mod http2;
 mod judging;
 mod listing;
+mod logged;
 mod origins;
 mod pages;
 mod pages_issuers;

@@ -11,11 +11,11 @@ use crate::tokens::{Key, Provider};
 use crate::web::{Answer, Web};
 use crate::world::World;
 
-const CLIENT: &str = "exacat pages";
-const SECRET: &str = "s:e/c ret";
+pub(crate) const CLIENT: &str = "exacat pages";
+pub(crate) const SECRET: &str = "s:e/c ret";
 
 /// Starts a world whose people sign in at an issuer.
-async fn world(provider: &Provider) -> World {
+pub(crate) async fn world(provider: &Provider) -> World {
     let world = World::new().await;
     let settings = IssuerSettings {
         audiences: vec![CLIENT.to_owned()],
@@ -29,19 +29,19 @@ async fn world(provider: &Provider) -> World {
 }
 
 /// Returns a parameter of a URL, decoded.
-fn parameter(url: &str, name: &str) -> String {
+pub(crate) fn parameter(url: &str, name: &str) -> String {
     let query = url.split_once('?').unwrap().1;
     let value = query.split('&').find_map(|pair| pair.strip_prefix(&format!("{name}="))).unwrap();
     exacat_wire::percent::decode(value, true).unwrap()
 }
 
 /// A sign-in under way: the URL of the issuer, and the cookie that the browser keeps.
-struct Begun {
-    url: String,
-    cookie: String,
+pub(crate) struct Begun {
+    pub url: String,
+    pub cookie: String,
 }
 
-async fn begin(web: &mut Web, provider: &Provider) -> Begun {
+pub(crate) async fn begin(web: &mut Web, provider: &Provider) -> Begun {
     let target = format!("/sign-in/issuer?issuer={}&next=/browse/d", encoded(&provider.url));
     let answer = web.get(&target).await;
     assert_eq!(answer.status, 303, "{}", answer.text());
@@ -53,7 +53,7 @@ async fn begin(web: &mut Web, provider: &Provider) -> Begun {
     Begun { url: answer.header("location").to_owned(), cookie: set.split(';').next().unwrap().to_owned() }
 }
 
-fn claims(world: &World, provider: &Provider, begun: &Begun) -> Value {
+pub(crate) fn claims(world: &World, provider: &Provider, begun: &Begun) -> Value {
     let now = world.server.catalogue().now().0 / 1000;
     json!({
         "iss": provider.url, "sub": "alice-1", "aud": CLIENT, "iat": now - 10, "exp": now + 600,
@@ -61,11 +61,11 @@ fn claims(world: &World, provider: &Provider, begun: &Begun) -> Value {
     })
 }
 
-async fn finish(web: &mut Web, begun: &Begun, query: &str) -> Answer {
+pub(crate) async fn finish(web: &mut Web, begun: &Begun, query: &str) -> Answer {
     web.ask("GET", &format!("/sign-in/back?{query}"), &[("Cookie", &begun.cookie)], "").await
 }
 
-fn session(answer: &Answer) -> Option<&str> {
+pub(crate) fn session(answer: &Answer) -> Option<&str> {
     let cookie = answer.cookies.iter().find(|cookie| cookie.starts_with("exacat-plain="))?;
     cookie.split(';').next()
 }

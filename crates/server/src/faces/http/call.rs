@@ -118,6 +118,8 @@ pub(super) struct Call {
     version: Option<Revision>,
     /// Number of changes so far: each has an operation id of its own.
     steps: u64,
+    /// Number of the last request; 0 before the first.
+    last: u64,
     _held: Arc<(Held, Held)>,
 }
 
@@ -156,6 +158,7 @@ impl Call {
             deadline: Instant::now() + service.limits.deadline_max,
             unread: conversation.unread.clone(),
             steps: 0,
+            last: 0,
             service,
             _held: Arc::new(held),
         })
@@ -164,6 +167,16 @@ impl Call {
     /// Returns the caller.
     pub(crate) fn caller(&self) -> &Caller {
         self.client.caller()
+    }
+
+    /// Returns the number of the last request, for the log.
+    pub(crate) fn number(&self) -> u64 {
+        self.last
+    }
+
+    /// Returns the client's user and host, for the log.
+    pub(crate) fn requester(&self) -> &Requester {
+        &self.client.requester
     }
 
     /// Waits until the catalogue has a revision, and checks its timeline if one is named.
@@ -235,12 +248,17 @@ impl Call {
             uploads_checked: false,
         };
         if !writes {
-            return self.service.ask(work).await;
+            let (number, outcome) = self.service.ask_numbered(work).await;
+            self.last = number;
+            return outcome;
         }
         // A task of its own: a change must not be dropped in the middle because the client has gone.
         let service = Arc::clone(&self.service);
-        match tokio::spawn(async move { service.ask(work).await }).await {
-            Ok(outcome) => outcome,
+        match tokio::spawn(async move { service.ask_numbered(work).await }).await {
+            Ok((number, outcome)) => {
+                self.last = number;
+                outcome
+            }
             Err(error) => Err(Error::new(ErrorKind::Unknown, format!("the work on it was lost: {error}"))),
         }
     }
@@ -313,6 +331,7 @@ impl Call {
             unread: self.unread.clone(),
             version: self.version,
             steps,
+            last: 0,
             _held: Arc::clone(&self._held),
         }
     }

@@ -209,7 +209,7 @@ impl Lookups {
                     None => Err(busy("items looked up at once")),
                 }
             });
-            let mut hand_out = HandOut { outbox, requester, operation, since, out };
+            let mut hand_out = HandOut { outbox, requester, request: None, operation, since, out };
             let held = match held {
                 Ok(held) => held,
                 Err(error) => {
@@ -230,6 +230,7 @@ impl Lookups {
                 outbox.service.board.entry(facts)
             });
             tracking.begin(operation, since);
+            hand_out.request = Some(tracking.number());
             let mut work = Box::pin(tracking.track(async move {
                 let outcome = group.items.look_up(&service, &caller, group.consistency).await;
                 match (&outcome, again) {
@@ -344,6 +345,8 @@ fn take_apart(outcome: Result<LookupOutcome>, shape: &[usize]) -> Vec<Result<Giv
 struct HandOut<'a> {
     outbox: &'a Outbox,
     requester: &'a Requester,
+    /// Number of the look-up; none if it was refused.
+    request: Option<u64>,
     operation: OperationIndex,
     since: Instant,
     out: &'a mut Vec<u8>,
@@ -360,7 +363,9 @@ impl HandOut<'_> {
     ) {
         let service = &self.outbox.service;
         let (time, operation) = (now.saturating_duration_since(self.since), self.operation);
-        let ended = |outcome, requests, items| EndedRequests { operation, outcome, requests, items, time };
+        let request = self.request;
+        let ended =
+            |outcome, requests, items| EndedRequests { request, operation, outcome, requests, items, time };
         // Record requests with the same outcome together.
         let mut alike: Option<(Ended, u64, u64)> = None;
         for (part, outcome) in parts.into_iter().zip(outcomes) {
@@ -415,6 +420,7 @@ impl HandOut<'_> {
                 operation: self.operation,
                 items: part.items as u64,
                 since: self.since,
+                request: self.request,
             };
             Waiting::new(part.target, self.outbox.clone(), measure)
         };

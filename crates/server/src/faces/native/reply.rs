@@ -74,7 +74,7 @@ impl Outbox {
     pub(crate) fn put(&self, reply: Reply) {
         // If the channel is closed, the connection is gone, and nobody waits.
         if let Err(mpsc::error::TrySendError::Full(reply)) = self.sender.try_send(reply) {
-            tracing::error!(request = reply.ended, "a reply did not fit: the connection's bounds are wrong");
+            tracing::error!(frame = reply.ended, "a reply did not fit: the connection's bounds are wrong");
         }
     }
 }
@@ -86,13 +86,16 @@ pub(super) struct Measure {
     pub operation: OperationIndex,
     pub items: u64,
     pub since: Instant,
+    /// Number of the request; none before it is on the board.
+    pub request: Option<u64>,
 }
 
 impl Measure {
     pub(crate) fn ended(&self, service: &Service, outcome: Ended) {
-        let Measure { operation, items, .. } = *self;
+        let Measure { operation, items, request, .. } = *self;
         let time = self.since.elapsed();
-        service.ended(&self.requester, EndedRequests { operation, outcome, requests: 1, items, time });
+        service
+            .ended(&self.requester, EndedRequests { request, operation, outcome, requests: 1, items, time });
     }
 }
 
@@ -129,8 +132,15 @@ impl Waiting {
     }
 
     /// Begins the record of the request's states.
-    pub(crate) fn begin(&self, facts: Facts) -> Tracking {
-        self.outbox.service.board.begin(self.measure.operation, self.measure.since, facts)
+    pub(crate) fn begin(&mut self, facts: Facts) -> Tracking {
+        let tracking = self.outbox.service.board.begin(self.measure.operation, self.measure.since, facts);
+        self.is_of(&tracking);
+        tracking
+    }
+
+    /// Gives the request its number.
+    pub(crate) fn is_of(&mut self, tracking: &Tracking) {
+        self.measure.request = Some(tracking.number());
     }
 
     pub(crate) fn frame_bytes_max(&self) -> usize {
@@ -194,8 +204,16 @@ impl Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         if self.target.is_some() {
-            let request = self.outbox.service.next_request();
-            tracing::error!(request, operation = self.measure.operation.name(), "request lost its task");
+            let service = &self.outbox.service;
+            let request = self.measure.request.unwrap_or_else(|| service.board.next_number());
+            let requester = &self.measure.requester;
+            tracing::error!(
+                request,
+                user = requester.user(),
+                client = requester.client(),
+                operation = self.measure.operation.name(),
+                "request lost its task"
+            );
             self.send(Err(Error::new(
                 ErrorKind::Internal,
                 format!("internal error: report it, with request {request} of the server's log"),

@@ -102,7 +102,7 @@ async fn enter(
 }
 
 /// Runs one operation.
-pub(super) async fn run(job: Job) {
+pub(super) async fn run(mut job: Job) {
     let tracking = job.waiting.begin(job.work.facts());
     tracking.track(run_now(job)).await;
 }
@@ -214,8 +214,9 @@ fn kind(work: &OperationTask) -> Option<Kind> {
     }
 }
 
-async fn register_each(jobs: Vec<Job>, kind: Kind) {
-    let Some(tracking) = jobs.first().map(|job| job.waiting.begin(job.work.facts())) else { return };
+async fn register_each(mut jobs: Vec<Job>, kind: Kind) {
+    let Some(tracking) = jobs.first_mut().map(|job| job.waiting.begin(job.work.facts())) else { return };
+    jobs.iter_mut().for_each(|job| job.waiting.is_of(&tracking));
     tracking.track(register_each_now(jobs, kind)).await;
 }
 
@@ -257,7 +258,7 @@ pub(super) async fn stream(
     deadline: Option<Instant>,
     streams: (Held, Held),
 ) {
-    let Job { waiting, work, rooms, held, alive } = job;
+    let Job { mut waiting, work, rooms, held, alive } = job;
     let tracking = waiting.begin(work.facts());
     let answered = async {
         match pages(&waiting, work, &rooms, request, &credit, deadline).await {

@@ -182,10 +182,19 @@ pub(super) async fn action(
     let fields = visit.form(body).await?;
     let of = fields.get("of").unwrap_or_default();
     let operation = (action.make)(&fields)?;
-    let user = visit.frame.user.clone().unwrap_or_default();
     let outcome = visit.call.ask(operation).await;
     let ended = outcome.as_ref().map_or_else(|error| error.kind.name(), |_| "done");
-    tracing::info!(user, action = name, of, with = fields.get("as"), outcome = ended, "action of a page");
+    let requester = visit.call.requester();
+    tracing::info!(
+        request = visit.call.number(),
+        user = requester.user(),
+        client = requester.client(),
+        action = name,
+        of,
+        with = fields.get("as"),
+        outcome = ended,
+        "action of a page"
+    );
     let (done, parts) = told(outcome?)?;
     TablesPage {
         frame: visit.frame.titled(action.title, action.back),

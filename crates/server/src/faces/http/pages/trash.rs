@@ -92,7 +92,13 @@ pub(super) async fn restore(mut visit: Visit<'_>, body: &mut Option<Incoming>) -
         Answer::Done { .. } => {}
         _ => return Err(unfitting()),
     }
-    let user = visit.frame.user.as_deref().unwrap_or_default();
-    tracing::info!(user, item = %id, "restored from the trash, by a page");
+    let requester = visit.call.requester();
+    tracing::info!(
+        request = visit.call.number(),
+        user = requester.user(),
+        client = requester.client(),
+        item = %id,
+        "restored from the trash, by a page"
+    );
     Ok(redirect(&restored.map_or_else(|| "/trash".to_owned(), |lfn| url("/entry", &lfn.of_anything()))))
 }

@@ -193,7 +193,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             )));
             return;
         };
-        tracing::debug!(peer = %self.peer, client = hello.client, version, "hello");
+        tracing::debug!(peer = %self.peer, program = hello.client, version, "hello");
         self.features = hello.common_features();
         let limits = &self.service.limits;
         let saturated = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);

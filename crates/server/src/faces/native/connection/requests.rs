@@ -220,6 +220,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn refuse_operation(&self, operation: &Operation, received: Instant, error: &Error) {
         if let Stage::Open(session) = &self.stage {
             let ended = EndedRequests {
+                request: None,
                 operation: OperationIndex::of(operation),
                 outcome: Ended::Failed(error.kind),
                 requests: 1,
@@ -245,6 +246,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         };
         let requester = session.requester.clone();
         let measure = Measure {
+            request: None,
             requester: requester.clone(),
             operation: OperationIndex::of(&operation),
             items: operation.items() as u64,
