@@ -4,7 +4,7 @@ CARGO ?= cargo
 RUN_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test check drawings drawings-check fmt clippy subjects dependencies doc fuzz fuzz-seeds bench bench-engine bench-cassandra bench-faces bench-http bench-peers cluster-up cluster-down test-cluster test-cluster-secure test-clients test-pages test-hostile test-long test-crash test-faults test-real clean prerequisites install reference
+.PHONY: help run build test check drawings drawings-check fmt clippy subjects dependencies doc fuzz fuzz-seeds bench bench-engine bench-cassandra bench-faces bench-http bench-peers cluster-up cluster-down test-cluster test-cluster-secure test-otel test-clients test-pages test-hostile test-long test-crash test-faults test-real clean prerequisites install reference
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -107,6 +107,10 @@ test-crash: prerequisites ## kill -9 loops of the real server at length
 test-faults: prerequisites ## failing disks, flipped bits, power cuts, repairs, random merges at length; EXACAT_TEST_SEED repeats one
 	EXACAT_TEST_ROUNDS=$(EXACAT_TEST_ROUNDS) $(CARGO) test --release --locked -p exacat-store-embedded --lib -- \
 	    fault crash damage repairing restoring schedules fuzzed
+
+test-otel: prerequisites ## traces, in a build with the feature otel
+	$(CARGO) test --locked --workspace --features exacat-server/otel --test traces
+	$(CARGO) test --locked --workspace --features exacat-server/otel --lib traces::
 
 CLIENTS_ARGS ?=
 test-clients: build ## the real alien.py, xrdcp, gfal2, uproot, XCache, curl, davix, rclone, litmus against a server, with xrootd as storage where it is installed

@@ -153,6 +153,7 @@ counts! {
     xrootd_committed "exacat_xrootd_writes_committed" "Files of them that were found whole at the storage element, and committed",
     xrootd_given_up "exacat_xrootd_writes_given_up" "Files of them that were found to be others than were reserved, and given up",
     log_lines_lost "exacat_log_lines_lost" "Log lines that could not be written, as on a full disk",
+    trace_spans_lost "exacat_trace_spans_lost" "Spans of traces that the collector did not take",
     coalesced "exacat_coalesced_requests" "Pipelined look-ups and registrations carried out together with others",
 }
 

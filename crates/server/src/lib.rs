@@ -29,6 +29,8 @@ mod scrape;
 mod service;
 pub mod settings;
 mod tls;
+#[cfg(feature = "otel")]
+mod traces;
 mod uploads;
 mod workers;
 
@@ -37,5 +39,5 @@ pub use life::{Addresses, RunningServer, Server, StopHandle};
 pub use open_files::{OPEN_FILES_KEPT, connections_within, raise_open_files};
 pub use settings::{
     CertificateFiles, ChecksumServer, EnvelopeSettings, HttpSettings, JalienSettings, Limits, Network,
-    ServerSettings, StoreChoice, WorkerSettings, XrootdSettings,
+    ServerSettings, StoreChoice, TraceSettings, WorkerSettings, XrootdSettings,
 };

@@ -187,6 +187,7 @@ async fn start_on(
     );
     let _first = service.issuers.set(Issuers::new(directory.issuers()));
     let _first = service.log_lines_lost.set(Arc::clone(&settings.log_lines_lost));
+    let exporting = trace(&settings, &service)?;
     let places = Places::open(settings.networks.clone())?;
     let envelopes = match addresses.jalien.or(addresses.xrootd).or(addresses.http) {
         Some(address) => {
@@ -288,6 +289,7 @@ async fn start_on(
         service: Arc::clone(&service),
         faces,
         watchers,
+        exporting,
         working,
         all_ended,
         directory,
@@ -295,6 +297,27 @@ async fn start_on(
     };
     let ended = tokio::spawn(taking_down.when_stopped());
     Ok(RunningServer { addresses, service, ended: Some(ended) })
+}
+
+/// Starts traces, if they are configured. Returns the task that sends them.
+#[cfg(feature = "otel")]
+fn trace(settings: &ServerSettings, service: &Arc<Service>) -> Result<Option<JoinHandle<()>>> {
+    let Some(traces) = &settings.traces else { return Ok(None) };
+    let (traces, exporting) =
+        crate::traces::Traces::start(traces, Arc::clone(&service.instruments), service.phase())?;
+    let _first = service.board.traces.set(traces);
+    Ok(Some(exporting))
+}
+
+/// Refuses traces, which this program was built without.
+#[cfg(not(feature = "otel"))]
+fn trace(settings: &ServerSettings, _service: &Arc<Service>) -> Result<Option<JoinHandle<()>>> {
+    match &settings.traces {
+        None => Ok(None),
+        Some(_) => {
+            Err(Error::invalid("this program was built without traces: build it with --features otel"))
+        }
+    }
 }
 
 /// Saves the trusted time at intervals while the server runs, and once when it stops.
@@ -451,6 +474,8 @@ struct TakingDown {
     service: Arc<Service>,
     faces: JoinSet<()>,
     watchers: Option<JoinHandle<()>>,
+    /// Sends traces, and the last ones when all requests have ended.
+    exporting: Option<JoinHandle<()>>,
     working: JoinSet<()>,
     all_ended: mpsc::Receiver<()>,
     directory: DataDirectory,
@@ -490,6 +515,9 @@ impl TakingDown {
         self.working.shutdown().await;
         if let Some(watchers) = &self.watchers {
             watchers.abort();
+        }
+        if let Some(exporting) = self.exporting.take() {
+            let _ = tokio::time::timeout(LAST_WORDS, exporting).await;
         }
         let closed = self.service.catalogue.store().close().await;
         if let Err(error) = directory::remove(&self.directory.addresses()) {

@@ -15,6 +15,9 @@ pub(crate) struct Requester {
     pub share: Arc<UserShare>,
     /// Its host; none for a process on the server's machine, and for the server itself.
     pub host: Option<IpAddr>,
+    /// Trace of the client that its request belongs to.
+    #[cfg(feature = "otel")]
+    pub trace: Option<crate::traces::TraceContext>,
 }
 
 impl Requester {

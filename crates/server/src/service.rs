@@ -231,7 +231,13 @@ impl Service {
     /// Returns a caller with its share of the server.
     pub(crate) fn requester(&self, caller: Caller) -> Requester {
         let share = self.admission.user(caller.user(), caller.name());
-        Requester { share, caller: Arc::new(caller), host: None }
+        Requester {
+            share,
+            caller: Arc::new(caller),
+            host: None,
+            #[cfg(feature = "otel")]
+            trace: None,
+        }
     }
 
     /// Carries out an operation at once, without queue or deadline. A panic becomes an error. The
@@ -564,9 +570,10 @@ impl Service {
         let tracking = self.board.begin(index, began, work.facts());
         let mut told = None;
         tracking.track(self.run(work, |outcome| told = Some(outcome))).await;
-        let request = tracking.number();
-        drop(tracking);
         let outcome = told.unwrap_or_else(|| Err(Error::new(ErrorKind::Unavailable, "the server stops")));
+        let request = tracking.number();
+        tracking.note(Ended::of(&outcome));
+        drop(tracking);
         let ended = EndedRequests {
             request: Some(request),
             operation: index,
@@ -590,6 +597,7 @@ impl Service {
         let EndedRequests { operation, outcome, requests, items, time, .. } = ended;
         self.instruments.record(operation, outcome, requests, items, time);
         ended.log(requester);
+        self.board.note_current(outcome);
         if time >= self.limits.slow_request {
             count(&self.instruments.counts.slow);
             // One stall delays many requests; their lines must not fill the log.

@@ -83,6 +83,8 @@ pub struct ServerSettings {
     pub workers: WorkerSettings,
     /// The clock.
     pub clock: Arc<dyn Clock>,
+    /// Traces of requests; none without a collector. They need the feature `otel`.
+    pub traces: Option<TraceSettings>,
     /// Log lines that could not be written so far, for the metrics.
     pub log_lines_lost: Arc<AtomicU64>,
 }
@@ -118,6 +120,7 @@ impl ServerSettings {
             limits: Limits::default(),
             workers: WorkerSettings::default(),
             clock: Arc::new(WatchedClock::of_system(CLOCK_JUMP)),
+            traces: None,
             log_lines_lost: Arc::default(),
         }
     }
@@ -144,6 +147,15 @@ impl HttpSettings {
     pub fn new(address: SocketAddr) -> Self {
         HttpSettings { address, plain: Vec::new(), origins: Vec::new(), authorities: None, map: None }
     }
+}
+
+/// Settings of traces.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TraceSettings {
+    /// URL of the collector, which speaks OTLP over HTTP.
+    pub url: String,
+    /// Part of the requests that are sampled, from 0 to 1, if their clients do not decide.
+    pub ratio: f64,
 }
 
 /// Settings of JAliEn's protocol.

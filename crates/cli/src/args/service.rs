@@ -457,6 +457,14 @@ pub(crate) struct ServeArgs {
     /// on a full disk, are counted, and the service goes on.
     #[arg(long, value_name = "FILE")]
     pub log_file: Option<PathBuf>,
+    /// Collector of traces (OTLP over HTTP), as http://127.0.0.1:4318/v1/traces; only if the program was
+    /// built with --features otel
+    #[arg(long, value_name = "URL")]
+    pub traces: Option<String>,
+    /// Part of the requests that are traced, from 0 to 1, if their clients do not decide by the header
+    /// traceparent
+    #[arg(long, value_name = "RATIO", default_value_t = 0.01, requires = "traces")]
+    pub trace_ratio: f64,
     #[command(flatten)]
     pub reach: ClusterArgs,
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use exacat_model::{AccountName, Lfn, Mode, SnapshotName};
 use exacat_server::{
     Addresses, CertificateFiles, ChecksumServer, HttpSettings, JalienSettings, Network, Server,
-    ServerSettings, StoreChoice, XrootdSettings, connections_within, raise_open_files,
+    ServerSettings, StoreChoice, TraceSettings, XrootdSettings, connections_within, raise_open_files,
 };
 use exacat_store::{CLOCK_JUMP_RANGE, WatchedClock};
 use exacat_store_cassandra::CassandraSettings;
@@ -172,6 +172,12 @@ fn settings(args: &ServeArgs, connection: &Connection, directory: &Path) -> Resu
     settings.limits.connections_unauthenticated_max = args.unauthenticated;
     settings.limits.connections_unauthenticated_per_address_max = args.unauthenticated_per_address;
     settings.limits.handshake_time = Duration::from_millis(parse::duration_ms(&args.handshake_time)?);
+    if let Some(url) = &args.traces {
+        if !(0.0..=1.0).contains(&args.trace_ratio) {
+            return Err(Failure::local("--trace-ratio: a number from 0 to 1"));
+        }
+        settings.traces = Some(TraceSettings { url: url.clone(), ratio: args.trace_ratio });
+    }
     let unread = parse::bytes(&args.unread).map_err(|error| Failure::local(format!("--unread: {error}")))?;
     settings.limits.unread_bytes_max = usize::try_from(unread).unwrap_or(usize::MAX);
     for text in &args.weight {

@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use exacat_activity::{Activity, Class, RequestState, Times, Tracked, tracked};
+use exacat_activity::{Activity, Class, Owner, RequestState, Times, Tracked, tracked};
 use exacat_model::answer::RequestShown;
 use exacat_model::{Error, ErrorKind, Lfn, Result, TimeMs};
 use parking_lot::Mutex;
 
 use crate::cancel::Cancel;
-use crate::instruments::OperationIndex;
+use crate::instruments::{Ended, OperationIndex};
 use crate::requester::Requester;
 pub use identity::{RequestIdentity, current_request};
 pub(crate) use totals::Totals;
@@ -37,6 +37,9 @@ pub(crate) struct Board {
     /// Slow requests, with the times of their ends.
     slow: Mutex<VecDeque<(Instant, RequestShown)>>,
     slow_after: SlowAfter,
+    /// Takes ended requests for traces.
+    #[cfg(feature = "otel")]
+    pub traces: std::sync::OnceLock<crate::traces::Traces>,
 }
 
 /// Durations from which requests are kept as slow. Waits for the client do not count.
@@ -70,6 +73,8 @@ pub(crate) struct ActiveRequest {
     number: u64,
     operation: AtomicUsize,
     activity: Arc<Activity>,
+    #[cfg(feature = "otel")]
+    identity: Arc<RequestIdentity>,
     facts: Facts,
 }
 
@@ -107,9 +112,15 @@ impl Board {
     /// Makes an entry that is at rest.
     pub(crate) fn entry(self: &Arc<Self>, facts: Facts) -> Tracking {
         let number = self.next_number();
-        let identity = RequestIdentity::new(number, facts.requester.as_ref());
-        let activity = Arc::new(Activity::of(Arc::new(identity)));
-        let request = Arc::new(ActiveRequest { number, operation: AtomicUsize::default(), activity, facts });
+        let identity = Arc::new(RequestIdentity::new(number, facts.requester.as_ref()));
+        let request = Arc::new(ActiveRequest {
+            number,
+            operation: AtomicUsize::default(),
+            activity: Arc::new(Activity::of(Arc::clone(&identity) as Owner)),
+            #[cfg(feature = "otel")]
+            identity,
+            facts,
+        });
         self.shard(number).lock().insert(number, Arc::clone(&request));
         Tracking { board: Arc::clone(self), request, is_running: false }
     }
@@ -195,6 +206,34 @@ impl Board {
         Ok(())
     }
 
+    /// Notes the outcome of the request that the thread works on, for its trace.
+    pub(crate) fn note_current(&self, _outcome: Ended) {
+        #[cfg(feature = "otel")]
+        if self.traces.get().is_some()
+            && let Some(current) = current_request()
+        {
+            current.note(_outcome);
+        }
+    }
+
+    /// Hands a request that ended to the traces.
+    #[cfg(feature = "otel")]
+    fn trace(&self, request: &ActiveRequest, operation: OperationIndex, times: &Times, life: u64) {
+        let Some(traces) = self.traces.get() else { return };
+        let requester = request.facts.requester.as_ref();
+        traces.ended(&crate::traces::EndedSpan {
+            context: requester.and_then(|requester| requester.trace),
+            operation,
+            request: request.number,
+            items: request.facts.items,
+            user: request.identity.user(),
+            client: request.identity.client(),
+            outcome: request.identity.outcome(),
+            times,
+            life: Duration::from_nanos(life),
+        });
+    }
+
     /// Keeps a request that ended, if it was slow.
     fn keep_slow(&self, request: &ActiveRequest, times: &Times, life: u64, now: Instant) {
         let after = if request.facts.is_long { self.slow_after.long } else { self.slow_after.short };
@@ -251,7 +290,15 @@ impl Tracking {
             let operation = OperationIndex::at(self.request.operation.load(Ordering::Relaxed));
             self.board.totals.add(operation, &times, life);
             self.board.keep_slow(&self.request, &times, life, now);
+            #[cfg(feature = "otel")]
+            self.board.trace(&self.request, operation, &times, life);
         }
+    }
+
+    /// Notes the outcome of the request, for its trace.
+    pub(crate) fn note(&self, _outcome: Ended) {
+        #[cfg(feature = "otel")]
+        self.request.identity.note(_outcome);
     }
 
     /// Returns the number of the request.

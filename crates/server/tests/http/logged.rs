@@ -71,9 +71,7 @@ async fn secrets_are_in_no_line() {
     let bad = secret("unknown token", format!("exa_{:016x}_{}", 7, "Q7x".repeat(14)));
     let pair = secret("password", "pa55word-of-a-person".to_owned());
     let basic = secret("basic", STANDARD.encode(format!("alice:{pair}")));
-    for value in
-        [format!("Bearer {bad}"), format!("Basic {basic}"), bad.clone(), format!("bearer  {bad}")]
-    {
+    for value in [format!("Bearer {bad}"), format!("Basic {basic}"), bad.clone(), format!("bearer  {bad}")] {
         let answer = stranger.ask("GET", "/api/v1/entries/d", &[("Authorization", &value)], "").await;
         assert!(matches!(answer.status, 400 | 401), "{value}: {}", answer.status);
     }

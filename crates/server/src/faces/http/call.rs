@@ -130,7 +130,7 @@ impl Call {
     /// Judges the credentials of a request, and admits it.
     pub(crate) async fn open(conversation: &Conversation, headers: &HeaderMap) -> Result<Self> {
         let service = &conversation.face.service;
-        let mut call = Call::of(conversation, client(conversation, headers).await?)?;
+        let mut call = Call::of(conversation, client(conversation, headers).await?)?.traced(headers);
         call.consistency = text_of(headers, &CONSISTENCY)?.map(Consistency::parse).transpose()?;
         call.id = text_of(headers, &IDEMPOTENCY_KEY)?.map(operation_id).transpose()?;
         if let Some(id) = call.id {
@@ -140,6 +140,20 @@ impl Call {
             call.wait_for(wanted).await?;
         }
         Ok(call)
+    }
+
+    /// Makes the request a part of the client's trace, if it names one.
+    #[cfg(feature = "otel")]
+    pub(crate) fn traced(mut self, headers: &HeaderMap) -> Self {
+        let named = headers.get("traceparent").and_then(|value| value.to_str().ok());
+        self.client.requester.trace = named.and_then(crate::traces::TraceContext::parse);
+        self
+    }
+
+    /// Returns the same request: this program was built without traces.
+    #[cfg(not(feature = "otel"))]
+    pub(crate) fn traced(self, _headers: &HeaderMap) -> Self {
+        self
     }
 
     /// Admits a request of a client whose credentials were judged.

@@ -245,7 +245,9 @@ impl Lookups {
                     drop(held);
                     let now = Instant::now();
                     tracking.activity().enter_at(RequestState::Encode, now);
-                    hand_out.all(group.parts, outcomes, &mut taken, now);
+                    if let Some(outcome) = hand_out.all(group.parts, outcomes, &mut taken, now) {
+                        tracking.note(outcome);
+                    }
                     tracking.end(Instant::now());
                     *entry = Some(tracking);
                 }
@@ -353,14 +355,14 @@ struct HandOut<'a> {
 }
 
 impl HandOut<'_> {
-    /// Delivers all outcomes now.
+    /// Delivers all outcomes now, and returns the last one.
     fn all(
         &mut self,
         parts: Vec<RequestShare>,
         outcomes: Vec<Result<Given>>,
         taken: &mut Taken,
         now: Instant,
-    ) {
+    ) -> Option<Ended> {
         let service = &self.outbox.service;
         let (time, operation) = (now.saturating_duration_since(self.since), self.operation);
         let request = self.request;
@@ -403,9 +405,9 @@ impl HandOut<'_> {
                 encode_error(self.out, request, &busy(UNREAD));
             }
         }
-        if let Some((kind, requests, items)) = alike {
-            service.ended(self.requester, ended(kind, requests, items));
-        }
+        let (kind, requests, items) = alike?;
+        service.ended(self.requester, ended(kind, requests, items));
+        Some(kind)
     }
 
     /// Prepares delivery later, by a task.

@@ -88,7 +88,7 @@ impl<'a> Visit<'a> {
             here: here(head),
             ..Frame::default()
         };
-        let call = Call::of(conversation, client)?;
+        let call = Call::of(conversation, client)?.traced(&head.headers);
         Ok(Visit { conversation, head, query, call, frame, key })
     }
 
