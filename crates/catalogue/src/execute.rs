@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 
 use crate::Catalogue;
 use crate::caller::Caller;
-use crate::fsck::{request_cancelled, requests_seen};
+use crate::fsck::{activity_seen, request_cancelled, requests_seen};
 use crate::quota::QuotaLimits;
 use crate::repeat::{check_id, fingerprint};
 use crate::steps;
@@ -202,6 +202,7 @@ impl Catalogue {
             // The server has the requests: it completes the answers that this permits.
             Operation::Sessions => requests_seen(caller, "listing requests in progress"),
             Operation::SlowRequests => requests_seen(caller, "listing slow requests"),
+            Operation::Activity { from, to, parts, .. } => activity_seen(caller, (from, to), parts),
             Operation::SessionKill { id } => {
                 self.admit_writer(caller)?;
                 request_cancelled(caller, id)

@@ -8,10 +8,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use exacat_model::answer::StatusPart;
-use exacat_model::limits::PAGE_ITEMS_MAX;
+use exacat_model::limits::{ACTIVITY_PARTS_MAX, PAGE_ITEMS_MAX};
 use exacat_model::{
     Answer, Audit, Deletion, DeletionId, DirId, Entry, EntryId, Error, GroupId, Location, Name, QuotaOf,
-    Record, RecordKey, RecordKind, Reservation, Result, Revision, SeNumber, SeStatus, UserId,
+    Record, RecordKey, RecordKind, Reservation, Result, Revision, SeNumber, SeStatus, TimeMs, UserId,
 };
 use exacat_store::UsageOf;
 use futures::FutureExt;
@@ -104,6 +104,24 @@ impl Catalogue {
 pub(crate) fn requests_seen(caller: &Caller, what: &str) -> Result<Answer> {
     caller.check_operator(what)?;
     Ok(Answer::Requests(Vec::new()))
+}
+
+/// Permits to see where the time of the server went, which the server knows.
+pub(crate) fn activity_seen(
+    caller: &Caller,
+    (from, to): (Option<TimeMs>, Option<TimeMs>),
+    parts: u32,
+) -> Result<Answer> {
+    caller.check_operator("reading the activity of the server")?;
+    if parts == 0 || parts > ACTIVITY_PARTS_MAX {
+        return Err(Error::invalid(format!("{parts} parts: give 1 to {ACTIVITY_PARTS_MAX}")));
+    }
+    if let (Some(from), Some(to)) = (from, to)
+        && from > to
+    {
+        return Err(Error::invalid(format!("the period ends at {to}, before it begins, at {from}")));
+    }
+    Ok(Answer::Activity(Vec::new()))
 }
 
 /// Permits to cancel a request of the server. Without a server there is none: it answers instead.

@@ -9,6 +9,7 @@ use crate::guid::Guid;
 use crate::lfn::Lfn;
 use crate::mutation::{DeletionId, Reservation, TrashId};
 use crate::operation::{Cursor, FileRef, Owner, Registered};
+use crate::period::{Period, RequestShown};
 use crate::se::{Se, SeName};
 use crate::snapshot::{BackupProgress, Difference, Snapshot, SnapshotCheck};
 use crate::tag::Tag;
@@ -252,44 +253,6 @@ pub struct StatusPart {
 
 canonical_struct!(StatusPart { part, metrics, notes });
 
-/// A request that a server works on, or that took long.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RequestShown {
-    /// Its number, since the start of the server.
-    pub id: u64,
-    /// Name of its operation.
-    pub operation: String,
-    /// Number of its items.
-    pub items: u64,
-    /// Its user; none if anonymous.
-    pub user: Option<AccountName>,
-    /// Address of its client; empty for a process on the server's machine.
-    pub client: String,
-    /// First path that it names; empty if none.
-    pub subject: String,
-    /// Time of its receipt.
-    pub began: TimeMs,
-    /// Microseconds from its receipt, to now or to its end.
-    pub life_us: u64,
-    /// Present state; `ended` for one that ended.
-    pub state: String,
-    /// Microseconds in each state that it was in; the sum is its life.
-    pub states: Vec<(String, u64)>,
-}
-
-canonical_struct!(RequestShown {
-    id,
-    operation,
-    items,
-    user,
-    client,
-    subject,
-    began,
-    life_us,
-    state,
-    states
-});
-
 /// Answer of the catalogue to an operation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
@@ -442,6 +405,8 @@ pub enum Answer {
     },
     /// Requests of this server.
     Requests(Vec<RequestShown>),
+    /// Activity of this server, one period after the other.
+    Activity(Vec<Period>),
 }
 
 canonical_enum!(Answer {
@@ -477,6 +442,7 @@ canonical_enum!(Answer {
     30 => Differences { items, next },
     31 => BackedUp { progress, next },
     32 => Requests(items),
+    33 => Activity(items),
 });
 
 // Answers move through queues and tables by value: the large and rare ones are boxed.

@@ -20,6 +20,7 @@ pub mod limits;
 mod measured;
 pub mod mutation;
 pub mod operation;
+pub mod period;
 pub mod pfn;
 pub mod query;
 pub mod registry;

@@ -89,6 +89,8 @@ pub const OPERATION_AGE_MAX_MS: u64 = 15 * 60_000;
 pub const OPERATION_AHEAD_MAX_MS: u64 = 10_000;
 /// Bytes of one frame of the native protocol, in both directions.
 pub const FRAME_BYTES_MAX: usize = 16 << 20;
+/// Parts of the time for which one request asks where it went: a day in parts of six minutes.
+pub const ACTIVITY_PARTS_MAX: u32 = 240;
 /// Memory in bytes for the lists of one request, without the content of their items. Ten times the
 /// need of the longest request that is accepted.
 pub const REQUEST_MEMORY_MAX: usize = 64 << 20;

@@ -22,6 +22,7 @@ use crate::query::Filter;
 use crate::se::SeName;
 use crate::snapshot::SnapshotName;
 use crate::tag::{Tag, TagKey};
+use crate::time::TimeMs;
 use crate::timeline::{LogPosition, OnTimeline};
 
 pub use crate::arguments::{
@@ -484,6 +485,17 @@ pub enum Operation {
     },
     /// Lists requests that took long, the last one first, with the time in each of their states.
     SlowRequests,
+    /// Returns where the time of this server went: between two moments, or in equal parts between them.
+    Activity {
+        /// Beginning; none for `seconds` before the end.
+        from: Option<TimeMs>,
+        /// End; none for now.
+        to: Option<TimeMs>,
+        /// Length of a period without a beginning.
+        seconds: u32,
+        /// Number of parts, from 1 to [`ACTIVITY_PARTS_MAX`](crate::limits::ACTIVITY_PARTS_MAX).
+        parts: u32,
+    },
 }
 
 canonical_enum!(Operation {
@@ -547,6 +559,7 @@ canonical_enum!(Operation {
     58 => Sessions,
     59 => SessionKill { id },
     60 => SlowRequests,
+    61 => Activity { from, to, seconds, parts },
 });
 
 // Operations move by value too: the large and rare fields are boxed.
@@ -708,6 +721,7 @@ operations! {
     Sessions []                        "sessions"            reads  Items other   whole,
     SessionKill []                     "session-kill"        reads  Items other   whole,
     SlowRequests []                    "slow-requests"       reads  Items other   whole,
+    Activity []                        "activity"            reads  Items other   whole,
 }
 
 impl Operation {

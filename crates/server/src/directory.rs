@@ -11,6 +11,7 @@
 //! DATA/admin.token    an admin's token, for the owner only      (made at the first start)
 //! DATA/jalien/        JAliEn's protocol: authority of tokens, keys of envelopes, an admin's token
 //! DATA/uploads/       uploads in progress over XRootD's protocol, for the owner only
+//! DATA/activity/      activity of the server, minute by minute, for the owner only
 //! DATA/exacat.sock    the local socket                          (while a server runs)
 //! DATA/server.json    the addresses a server listens on         (while a server runs)
 //! DATA/views/NAME/    lock, socket and addresses of a server of the snapshot NAME
@@ -92,7 +93,7 @@ impl DataDirectory {
             make_private(&path, 0)?;
         }
         // The store protects its own files.
-        for name in ["jalien", "uploads"] {
+        for name in ["jalien", "uploads", "activity"] {
             make_tree_private(&self.path.join(name))?;
         }
         Ok(())
@@ -128,14 +129,15 @@ impl DataDirectory {
         self.private("uploads")
     }
 
+    /// Returns the directory of the server's activity; makes it if it is missing. A server of a snapshot
+    /// has its own.
+    pub(crate) fn activity(&self) -> Result<PathBuf> {
+        private(self.path.join("activity"))
+    }
+
     /// Returns a subdirectory for the owner only; makes it if it is missing.
     fn private(&self, name: &str) -> Result<PathBuf> {
-        let path = self.data.join(name);
-        let mut builder = std::fs::DirBuilder::new();
-        builder.recursive(true).mode(0o700);
-        builder.create(&path).map_err(|error| failed("make the directory", &path, &error))?;
-        make_private(&path, 0)?;
-        Ok(path)
+        private(self.data.join(name))
     }
 
     /// Returns the file of the issuers of other tokens.
@@ -207,6 +209,15 @@ impl DataDirectory {
             )),
         }
     }
+}
+
+/// Makes a directory for the owner only, if it is missing.
+fn private(path: PathBuf) -> Result<PathBuf> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700);
+    builder.create(&path).map_err(|error| failed("make the directory", &path, &error))?;
+    make_private(&path, 0)?;
+    Ok(path)
 }
 
 /// Refuses to change the rights of a directory that has contents other than a server's.

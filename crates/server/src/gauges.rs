@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use exacat_model::TimeMs;
 use exacat_model::answer::StatusPart;
 
+use crate::activity::{Moment, Sampler};
 use crate::scrape::{Gauge, Scrape};
 use crate::service::Service;
 
@@ -22,6 +24,11 @@ impl Service {
                 "exacat_output_bytes",
                 "Bytes of answers that wait for their clients to read",
                 self.instruments.output_bytes.load(Ordering::Relaxed),
+            ),
+            gauge(
+                "exacat_activity_minutes_unwritten",
+                "Minutes of the server's activity that could not be written to the disk",
+                self.history.unwritten(),
             ),
             gauge("exacat_users", "Users with a connection", admission.users() as u64),
         ];
@@ -92,10 +99,7 @@ impl Service {
             .gauges()
             .into_iter()
             .filter(|gauge| !gauge.name.starts_with("exacat_worker"))
-            .map(|gauge| {
-                let name = gauge.name.trim_start_matches("exacat_");
-                (gauge.label.map_or(name.to_owned(), |(_, value)| format!("{name}_{value}")), gauge.value)
-            })
+            .map(Gauge::named)
             .collect();
         metrics.extend(self.instruments.counts_metrics());
         let notes = vec![format!("exacat {}, catalogue {}", env!("CARGO_PKG_VERSION"), self.catalogue_id)];
@@ -104,6 +108,26 @@ impl Service {
             self.instruments.operations_part(),
             self.workers.part(),
         ]
+    }
+
+    /// Returns the store's own metrics; none if it gives none now.
+    pub(crate) async fn store_metrics(&self) -> Vec<(String, u64)> {
+        match self.catalogue.store().status().await {
+            Ok(status) => {
+                let mut metrics = status.metrics;
+                metrics.push(("entries".to_owned(), status.entries));
+                metrics.push(("revision".to_owned(), status.revision.0));
+                metrics
+            }
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// Returns the sums of the server at this moment.
+    pub(crate) fn moment(&self, sampler: &mut Sampler, now: TimeMs) -> Moment {
+        let mut metrics = self.instruments.counts_metrics();
+        metrics.extend(self.gauges().into_iter().map(Gauge::named));
+        sampler.read(now, &self.instruments, &self.board, metrics)
     }
 
     /// Returns all metrics for Prometheus.

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use exacat_activity::{Distribution, TIME_US_MAX};
+use exacat_activity::{Distribution, Recorded, TIME_US_MAX};
 use exacat_model::answer::StatusPart;
 use exacat_model::{Error, ErrorKind, Operation};
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
@@ -112,6 +112,15 @@ impl Meter {
     }
 }
 
+/// Sums of an operation's requests since the start.
+pub(crate) struct MeterSums {
+    pub name: &'static str,
+    pub requests: u64,
+    pub failed: u64,
+    pub items: u64,
+    pub times: Recorded,
+}
+
 macro_rules! counts {
     ($( $name:ident $metric:literal $help:literal ),* $(,)?) => {
         /// Counters that only increase.
@@ -197,22 +206,31 @@ impl Instruments {
         meter.times.record(us, count);
     }
 
+    /// Returns the sums of each operation that was requested.
+    pub(crate) fn sums(&self) -> impl Iterator<Item = MeterSums> {
+        let requested = Operation::NAMES.iter().zip(&self.meters).filter(|(_, meter)| meter.count() > 0);
+        requested.map(|(name, meter)| {
+            let requests = meter.count();
+            let no_failures = [Ended::Well, Ended::Cancelled].map(Ended::place);
+            let no_failures = no_failures.map(|place| meter.outcomes[place].load(Ordering::Relaxed));
+            MeterSums {
+                name,
+                requests,
+                // Outcomes are read one after the other, while requests end.
+                failed: requests.saturating_sub(no_failures.iter().sum()),
+                items: meter.items.load(Ordering::Relaxed),
+                times: meter.times.now(),
+            }
+        })
+    }
+
     /// Returns the metrics of each operation that was requested, for the status.
     pub(crate) fn operations_part(&self) -> StatusPart {
         let mut metrics = Vec::new();
-        for (name, meter) in Operation::NAMES.iter().zip(&self.meters) {
-            let count = meter.count();
-            if count == 0 {
-                continue;
-            }
-            let no_failures = [Ended::Well, Ended::Cancelled].map(Ended::place);
-            let no_failures = no_failures.map(|place| meter.outcomes[place].load(Ordering::Relaxed));
-            // Outcomes are read one after the other, while requests end.
-            let failed = count.saturating_sub(no_failures.iter().sum());
-            metrics.push((format!("{name}_requests"), count));
+        for MeterSums { name, requests, failed, items, times } in self.sums() {
+            metrics.push((format!("{name}_requests"), requests));
             metrics.push((format!("{name}_failed"), failed));
-            metrics.push((format!("{name}_items"), meter.items.load(Ordering::Relaxed)));
-            let times = meter.times.now();
+            metrics.push((format!("{name}_items"), items));
             for (which, quantile) in [("p50", 0.5), ("p99", 0.99), ("p999", 0.999), ("max", 1.0)] {
                 metrics.push((format!("{name}_{which}_us"), times.quantile_us(quantile)));
             }

@@ -24,6 +24,7 @@ mod phase;
 mod places;
 mod randomness;
 pub mod reference;
+pub mod report;
 mod requester;
 mod scrape;
 mod service;

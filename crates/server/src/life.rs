@@ -16,13 +16,14 @@ use rustls::server::danger::ClientCertVerifier;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::MissedTickBehavior;
 use tokio_rustls::TlsAcceptor;
 
+use crate::activity::{History, SAMPLE_EVERY, Sampler};
 use crate::data_server::WebClient;
 use crate::directory::{self, DataDirectory, failed};
 use crate::envelopes::Envelopes;
 use crate::faces::{http, jalien, native, xrootd};
-use crate::instruments::Instruments;
 use crate::issuers::Issuers;
 use crate::places::Places;
 use crate::service::{Phase, Service, UploadChecks};
@@ -177,10 +178,14 @@ async fn start_on(
     let catalogue_id = first_start(&catalogue, &settings, &directory).await?;
     let (listeners, addresses) = listen(&settings, &directory).await?;
     let workers = WorkerBook::new();
+    let kept = match settings.limits.activity_bytes_max {
+        0 => None,
+        bytes => Some((directory.activity()?, bytes)),
+    };
     let service = Service::new(
         Arc::clone(&catalogue),
         Arc::new(settings.limits.clone()),
-        Arc::new(Instruments::new()),
+        Arc::new(History::new(settings.clock.trusted(), kept)),
         Arc::clone(&workers),
         catalogue_id,
         settings.catalogue.anonymous_reads,
@@ -276,6 +281,7 @@ async fn start_on(
         working = workers.start(&catalogue, &settings.workers, &service.phase());
     }
     working.spawn(keep_time(Arc::clone(&settings.clock), Arc::clone(&service)));
+    working.spawn(keep_activity(Arc::clone(&settings.clock), Arc::clone(&service)));
     tracing::info!(
         native = addresses.native.map(tracing::field::display),
         socket = addresses.socket.as_ref().map(|path| tracing::field::display(path.display().to_string())),
@@ -316,6 +322,34 @@ fn trace(settings: &ServerSettings, _service: &Arc<Service>) -> Result<Option<Jo
         None => Ok(None),
         Some(_) => {
             Err(Error::invalid("this program was built without traces: build it with --features otel"))
+        }
+    }
+}
+
+/// Keeps the activity of the server each second, and once more when it stops.
+async fn keep_activity(clock: Arc<dyn Clock>, service: Arc<Service>) {
+    let mut sampler = Sampler::default();
+    let mut ticks = tokio::time::interval(SAMPLE_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        // Before the sums are read: a stop that comes meanwhile is followed by one more reading.
+        let is_last = !service.is_serving();
+        if sampler.store_is_due() && !is_last {
+            sampler.store(service.store_metrics().await);
+        }
+        let now = clock.trusted();
+        service.history.sample(now, &service.board);
+        let moment = service.moment(&mut sampler, now);
+        if let Some(minute) = service.history.moment(moment, &service.board, is_last) {
+            let history = Arc::clone(&service.history);
+            let _ended = tokio::task::spawn_blocking(move || history.write(&minute)).await;
+        }
+        if is_last {
+            return;
+        }
+        tokio::select! {
+            () = service.reached(Phase::Stopping) => {}
+            _ = ticks.tick() => {}
         }
     }
 }

@@ -22,6 +22,14 @@ pub(crate) struct Gauge {
     pub value: u64,
 }
 
+impl Gauge {
+    /// Returns its name in the status, and its value.
+    pub(crate) fn named(self) -> (String, u64) {
+        let name = self.name.trim_start_matches("exacat_");
+        (self.label.map_or(name.to_owned(), |(_, value)| format!("{name}_{value}")), self.value)
+    }
+}
+
 /// All metrics at one moment, for Prometheus.
 pub(crate) struct Scrape {
     pub instruments: Arc<Instruments>,

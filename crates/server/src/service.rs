@@ -14,13 +14,13 @@ use exacat_model::codec::Encode;
 use exacat_model::operation::Extent;
 use exacat_model::operation::{Existing, FileRef, NewFile};
 use exacat_model::{
-    AccountName, Answer, Consistency, Error, ErrorKind, Guid, Operation, OperationId, Result,
+    AccountName, Answer, Consistency, Error, ErrorKind, Guid, Operation, OperationId, Result, TimeMs,
 };
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 
-use crate::activity::{Board, Facts, SlowAfter, current_request};
+use crate::activity::{Asked, Board, Facts, History, SlowAfter, current_request};
 use crate::admission::{Admission, Class, Held, Lane, Step, busy};
 pub(crate) use crate::cancel::{CANCELLED, Cancel, cancelled};
 pub(crate) use crate::ended::EndedRequests;
@@ -62,6 +62,7 @@ pub(crate) struct Service {
     pub admission: Arc<Admission>,
     pub instruments: Arc<Instruments>,
     pub board: Arc<Board>,
+    pub history: Arc<History>,
     pub workers: Arc<WorkerBook>,
     pub catalogue_id: Guid,
     pub anonymous_reads: bool,
@@ -110,6 +111,7 @@ enum Completion {
     Sessions,
     Slow,
     Kill(u64),
+    Activity { from: Option<TimeMs>, to: Option<TimeMs>, seconds: u32, parts: u32 },
 }
 
 impl Completion {
@@ -119,6 +121,9 @@ impl Completion {
             Operation::Sessions => Some(Completion::Sessions),
             Operation::SlowRequests => Some(Completion::Slow),
             Operation::SessionKill { id } => Some(Completion::Kill(*id)),
+            Operation::Activity { from, to, seconds, parts } => {
+                Some(Completion::Activity { from: *from, to: *to, seconds: *seconds, parts: *parts })
+            }
             _ => None,
         }
     }
@@ -145,7 +150,7 @@ impl Service {
     pub(crate) fn new(
         catalogue: Arc<Catalogue>,
         limits: Arc<Limits>,
-        instruments: Arc<Instruments>,
+        history: Arc<History>,
         workers: Arc<WorkerBook>,
         catalogue_id: Guid,
         anonymous_reads: bool,
@@ -155,7 +160,8 @@ impl Service {
             catalogue,
             admission: Admission::new(Arc::clone(&limits)),
             limits,
-            instruments,
+            instruments: Arc::new(Instruments::new()),
+            history,
             board: Arc::new(Board::new(slow_after)),
             workers,
             catalogue_id,
@@ -171,8 +177,8 @@ impl Service {
 
     /// Makes the service of a catalogue without faces and workers, with the default limits.
     pub(crate) fn alone(catalogue: Arc<Catalogue>) -> Arc<Self> {
-        let (limits, instruments) = (Arc::default(), Arc::new(Instruments::new()));
-        Service::new(catalogue, limits, instruments, WorkerBook::new(), Guid([0; 16]), false)
+        let history = Arc::new(History::new(catalogue.now(), None));
+        Service::new(catalogue, Arc::default(), history, WorkerBook::new(), Guid([0; 16]), false)
     }
 
     /// Returns the phase of life, to read and to wait for.
@@ -254,14 +260,14 @@ impl Service {
         let catalogue = self.catalogue.at(consistency, &operation);
         let outcome = AssertUnwindSafe(catalogue.execute(caller, id, operation)).catch_unwind().await;
         let outcome = match outcome {
-            Ok(outcome) => self.completed(completion, outcome),
+            Ok(outcome) => self.completed(completion, outcome).await,
             Err(panic) => Err(self.panicked(&panic)),
         };
         self.shown(caller, name, outcome)
     }
 
     /// Completes an answer by what only the server knows, if the catalogue permitted the operation.
-    fn completed(&self, completion: Option<Completion>, outcome: Result<Answer>) -> Result<Answer> {
+    async fn completed(&self, completion: Option<Completion>, outcome: Result<Answer>) -> Result<Answer> {
         let now = || self.catalogue.now();
         match (completion, outcome) {
             (Some(Completion::Status), Ok(Answer::Status(mut parts))) => {
@@ -269,6 +275,12 @@ impl Service {
                 Ok(Answer::Status(parts))
             }
             (Some(Completion::Sessions), Ok(_)) => Ok(Answer::Requests(self.board.sessions(now()))),
+            (Some(Completion::Activity { from, to, seconds, parts }), Ok(_)) => {
+                let to = to.unwrap_or_else(now);
+                let from = from.unwrap_or(TimeMs(to.0.saturating_sub(u64::from(seconds) * 1000)));
+                let periods = self.history.periods(Asked { from, to, parts }, &self.board, now());
+                Ok(Answer::Activity(on(RequestState::HistoryRead, periods).await?))
+            }
             (Some(Completion::Slow), Ok(_)) => Ok(Answer::Requests(self.board.slow(now()))),
             // The catalogue has no requests, so that is its answer to a permitted caller.
             (Some(Completion::Kill(id)), Err(error)) if error.kind == ErrorKind::NotFound => {
@@ -674,6 +686,7 @@ fn for_each_error(answer: &mut Answer, see: &mut impl FnMut(&mut Error)) {
         | Answer::Fsck(_)
         | Answer::Status(_)
         | Answer::Requests(_)
+        | Answer::Activity(_)
         | Answer::Snapshot(_)
         | Answer::Snapshots(_)
         | Answer::SnapshotChecked(_)

@@ -367,6 +367,9 @@ pub struct Limits {
     pub slow_request: Duration,
     /// Time after which a page of a long list, a bulk write or a check is kept as slow.
     pub slow_long_request: Duration,
+    /// Bytes of the files with the server's activity, minute by minute; the oldest are removed. 0
+    /// keeps the activity in memory only.
+    pub activity_bytes_max: u64,
 }
 
 /// Most threads of the heavy lane by default, whatever the machine has.
@@ -423,6 +426,7 @@ impl Default for Limits {
             stop_time: Duration::from_secs(10),
             slow_request: Duration::from_secs(1),
             slow_long_request: Duration::from_secs(10),
+            activity_bytes_max: 256 << 20,
         }
     }
 }

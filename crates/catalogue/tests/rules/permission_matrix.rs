@@ -21,7 +21,7 @@ const TARGETS: [Target; 5] = [
 ];
 
 /// Operations independent of the target: run on the first only.
-const WITHOUT_TARGET: [&str; 36] = [
+const WITHOUT_TARGET: [&str; 37] = [
     "whoami",
     "position",
     "trash-list",
@@ -48,6 +48,7 @@ const WITHOUT_TARGET: [&str; 36] = [
     "sessions",
     "session-kill",
     "slow-requests",
+    "activity",
     "clock-confirm",
     "snapshot-create",
     "snapshot-list",

@@ -287,6 +287,10 @@ pub(crate) enum Command {
     Sessions(SessionsArgs),
     /// Show requests that took long, with the state that they spent most time in
     Slow(SlowArgs),
+    /// Watch the server: rates, latencies, waits, requests, users
+    Top(TopArgs),
+    /// Show where the time went between two moments, or compare two periods
+    Report(ReportArgs),
     /// Show whether the server trusts its machine's clock, and confirm the clock
     #[command(subcommand)]
     Clock(ClockCommand),

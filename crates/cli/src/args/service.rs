@@ -564,6 +564,58 @@ Examples:
   exacat --json slow | jq '.states'")]
 pub(crate) struct SlowArgs {}
 
+/// `exacat top`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Keys: 1 to 9 and Tab choose the table, arrows scroll, < and > choose the column
+to sort by, / filters rows, space pauses, r renews, + and - change the
+interval, ? shows help, q ends. It reads only, and takes the role operator or
+admin: a token for reading is enough.
+
+Examples:
+  exacat top --once
+  exacat --json top --once | jq '.period.states[0]'")]
+pub(crate) struct TopArgs {
+    /// Time between two readings
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = crate::parse::seconds)]
+    pub interval: u64,
+    /// Print one reading, and end
+    #[arg(long)]
+    pub once: bool,
+}
+
+/// `exacat report`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+The server keeps the sums of each second for two minutes, and those of each
+minute for weeks. A report is of whole seconds or minutes, and tells which.
+States that took most of the time come first; the page of states of requests
+says what to do about each. It takes the role operator or admin.
+
+A period is FROM..TO. A time is RFC 3339, a date, a duration before now, or
+'now'.
+
+Examples:
+  exacat report
+  exacat report --from 10m
+  exacat report --from 2h --to 1h --html report.html
+  exacat report 20m..10m 10m..now
+  exacat --json report | jq -r '.findings[]'")]
+pub(crate) struct ReportArgs {
+    /// Beginning
+    #[arg(long, value_name = "TIME", default_value = "1h", conflicts_with = "periods")]
+    pub from: String,
+    /// End
+    #[arg(long, value_name = "TIME", default_value = "now", conflicts_with = "periods")]
+    pub to: String,
+    /// Write the report as one HTML page to FILE
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Compare two periods, side by side
+    #[arg(value_name = "PERIOD", num_args = 2)]
+    pub periods: Vec<String>,
+}
+
 /// `exacat clock`
 #[derive(Subcommand, Debug)]
 pub(crate) enum ClockCommand {

@@ -17,6 +17,7 @@ mod lookup;
 mod moving;
 mod reference;
 mod register;
+mod report;
 mod requests;
 mod schema;
 mod serve;
@@ -25,6 +26,7 @@ mod sets;
 mod snapshots;
 mod storage;
 mod tags;
+mod top;
 mod trash;
 mod upload;
 
@@ -178,6 +180,8 @@ async fn dispatch(context: &mut Context, command: Command, global: &Global) -> R
         Command::Fsck(_) => boxed(service::fsck(context)),
         Command::Status(_) => boxed(service::status(context)),
         Command::Sessions(args) => boxed(requests::sessions(context, args)),
+        Command::Top(args) => boxed(top::top(context, args)),
+        Command::Report(args) => boxed(report::report(context, args)),
         Command::Slow(_) => boxed(requests::slow(context)),
         Command::Clock(command) => boxed(service::clock(context, command)),
         Command::Snapshot(command) => boxed(snapshots::snapshot(context, command)),

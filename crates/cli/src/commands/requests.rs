@@ -1,6 +1,6 @@
 //! `sessions`, `slow`: requests in progress, and requests that took long.
 
-use exacat_model::answer::RequestShown;
+use exacat_model::period::RequestShown;
 use exacat_model::{Answer, Operation};
 use exacat_wire::json;
 

@@ -75,11 +75,7 @@ pub(crate) fn duration(ms: u64) -> String {
 
 /// Formats a short time in its largest fitting unit: `850us`, `12.5ms`, `3.2s`.
 pub(crate) fn microseconds(us: u64) -> String {
-    match us {
-        0..1_000 => format!("{us}us"),
-        1_000..1_000_000 => format!("{}.{}ms", us / 1_000, us % 1_000 / 100),
-        _ => format!("{}.{}s", us / 1_000_000, us % 1_000_000 / 100_000),
-    }
+    exacat_server::report::short_time(us)
 }
 
 /// Columns of a long listing; the last is the name.

@@ -123,6 +123,8 @@ const ORDER: &[&str] = &[
     "sessions",
     "sessions kill",
     "slow",
+    "top",
+    "report",
     "clock show",
     "clock confirm",
     "completions",

@@ -3,7 +3,15 @@
 //! A request is on the board from its receipt to its end. Look-ups that a connection carries out
 //! together are one entry, and their time counts once.
 
+mod findings;
+mod history;
 mod identity;
+mod journal;
+mod moment;
+mod samples;
+mod summing;
+mod sums;
+mod threads;
 mod totals;
 
 use std::collections::{HashMap, VecDeque};
@@ -12,14 +20,17 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use exacat_activity::{Activity, Class, Owner, RequestState, Times, Tracked, tracked};
-use exacat_model::answer::RequestShown;
+use exacat_model::period::RequestShown;
 use exacat_model::{Error, ErrorKind, Lfn, Result, TimeMs};
 use parking_lot::Mutex;
 
 use crate::cancel::Cancel;
 use crate::instruments::{Ended, OperationIndex};
 use crate::requester::Requester;
+pub(crate) use history::{Asked, History, SAMPLE_EVERY};
 pub use identity::{RequestIdentity, current_request};
+pub(crate) use moment::Moment;
+pub(crate) use sums::Sampler;
 pub(crate) use totals::Totals;
 
 /// Parts of the board, so that threads rarely wait for each other.
@@ -34,12 +45,20 @@ pub(crate) struct Board {
     shards: [Mutex<HashMap<u64, Arc<ActiveRequest>>>; SHARDS],
     numbers: AtomicU64,
     pub totals: Totals,
-    /// Slow requests, with the times of their ends.
-    slow: Mutex<VecDeque<(Instant, RequestShown)>>,
+    slow: Mutex<SlowRequests>,
     slow_after: SlowAfter,
     /// Takes ended requests for traces.
     #[cfg(feature = "otel")]
     pub traces: std::sync::OnceLock<crate::traces::Traces>,
+}
+
+/// Slow requests that ended.
+#[derive(Default)]
+struct SlowRequests {
+    /// Number of all since the start of the server.
+    count: u64,
+    /// The last ones, with the times of their ends.
+    last: VecDeque<(Instant, RequestShown)>,
 }
 
 /// Durations from which requests are kept as slow. Waits for the client do not count.
@@ -76,9 +95,26 @@ pub(crate) struct ActiveRequest {
     #[cfg(feature = "otel")]
     identity: Arc<RequestIdentity>,
     facts: Facts,
+    /// First path of look-ups of a connection, which follow one another.
+    looked_up: Mutex<Option<Lfn>>,
 }
 
 impl ActiveRequest {
+    fn operation(&self) -> OperationIndex {
+        OperationIndex::at(self.operation.load(Ordering::Relaxed))
+    }
+
+    /// Returns the first path that it names.
+    fn subject(&self) -> Option<Lfn> {
+        self.facts.subject.clone().or_else(|| self.looked_up.lock().clone())
+    }
+
+    /// Returns the directory that it works in: that of a list itself, that above an entry.
+    fn directory(&self) -> Option<Lfn> {
+        let subject = self.subject()?;
+        if self.facts.is_long { Some(subject) } else { Some(subject.parent().unwrap_or(subject)) }
+    }
+
     /// Shows it to an operator, without the time at which it began.
     fn shown(&self, state: &str, times: &Times, life: Duration) -> RequestShown {
         let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
@@ -86,7 +122,7 @@ impl ActiveRequest {
         let states = RequestState::ALL.iter().zip(times).filter(|(_, time)| **time > 0);
         RequestShown {
             id: self.number,
-            operation: OperationIndex::at(self.operation.load(Ordering::Relaxed)).name().to_owned(),
+            operation: self.operation().name().to_owned(),
             items: facts.items,
             user: facts.requester.as_ref().and_then(|requester| requester.caller.name().cloned()),
             client: facts
@@ -94,7 +130,7 @@ impl ActiveRequest {
                 .as_ref()
                 .and_then(|one| one.host)
                 .map_or_else(String::new, |host| host.to_string()),
-            subject: facts.subject.as_ref().map_or_else(String::new, ToString::to_string),
+            subject: self.subject().map_or_else(String::new, |lfn| lfn.to_string()),
             began: TimeMs(0),
             life_us: us(life),
             state: state.to_owned(),
@@ -120,6 +156,7 @@ impl Board {
             #[cfg(feature = "otel")]
             identity,
             facts,
+            looked_up: Mutex::default(),
         });
         self.shard(number).lock().insert(number, Arc::clone(&request));
         Tracking { board: Arc::clone(self), request, is_running: false }
@@ -183,12 +220,16 @@ impl Board {
 
     /// Returns slow requests that ended, the last one first. It is `now`.
     pub(crate) fn slow(&self, now: TimeMs) -> Vec<RequestShown> {
+        self.slow.lock().last.iter().rev().map(|slow| dated(slow, now)).collect()
+    }
+
+    /// Returns slow requests that ended after the first `seen` ones, as far as they are kept, and the
+    /// number of all. It is `now`.
+    fn slow_since(&self, seen: u64, now: TimeMs) -> (Vec<RequestShown>, u64) {
         let slow = self.slow.lock();
-        let shown = slow.iter().rev().map(|(ended, shown)| {
-            let age = ended.elapsed() + Duration::from_micros(shown.life_us);
-            RequestShown { began: before(now, age), ..shown.clone() }
-        });
-        shown.collect()
+        let new = usize::try_from(slow.count.saturating_sub(seen)).unwrap_or(usize::MAX);
+        let old = slow.last.len().saturating_sub(new);
+        (slow.last.iter().skip(old).map(|slow| dated(slow, now)).collect(), slow.count)
     }
 
     /// Cancels a request in progress.
@@ -252,11 +293,18 @@ impl Board {
         }
         let shown = request.shown(ENDED, times, Duration::from_nanos(life));
         let mut slow = self.slow.lock();
-        if slow.len() >= REQUESTS_SHOWN_MAX {
-            slow.pop_front();
+        slow.count += 1;
+        if slow.last.len() >= REQUESTS_SHOWN_MAX {
+            slow.last.pop_front();
         }
-        slow.push_back((now, shown));
+        slow.last.push_back((now, shown));
     }
+}
+
+/// Returns a request that ended, with the time at which it began. It is `now`.
+fn dated((ended, shown): &(Instant, RequestShown), now: TimeMs) -> RequestShown {
+    let age = ended.elapsed() + Duration::from_micros(shown.life_us);
+    RequestShown { began: before(now, age), ..shown.clone() }
 }
 
 /// Returns the time so long before `now`.
@@ -281,6 +329,12 @@ impl Tracking {
         self.request.activity.begin(RequestState::Decode, since);
         self.request.activity.enter(RequestState::Execute);
         self.is_running = true;
+    }
+
+    /// Begins look-ups of a connection; the first path, if it has one, tells where they are.
+    pub(crate) fn begin_look_up(&mut self, operation: OperationIndex, since: Instant, first: Option<&Lfn>) {
+        *self.request.looked_up.lock() = first.cloned();
+        self.begin(operation, since);
     }
 
     /// Ends the request at this time.

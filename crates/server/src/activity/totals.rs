@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use exacat_activity::{Distribution, RequestState, Times};
+use exacat_activity::{Distribution, Recorded, RequestState, Times};
 use exacat_model::Operation;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -44,6 +44,14 @@ pub(crate) struct OperationTimes {
     pub states: Times,
 }
 
+impl OperationTimes {
+    /// Returns the states that have time, by name, in nanoseconds.
+    pub(crate) fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let states = RequestState::ALL.iter().zip(self.states);
+        states.filter(|(_, time)| *time > 0).map(|(state, time)| (state.name(), time))
+    }
+}
+
 impl Totals {
     /// Adds an ended request.
     pub(crate) fn add(&self, operation: OperationIndex, times: &Times, life: u64) {
@@ -70,6 +78,13 @@ impl Totals {
                 states: std::array::from_fn(|state| load(&totals.states[state])),
             })
             .collect()
+    }
+
+    /// Returns the times of each wait that had requests.
+    pub(crate) fn waits(&self) -> impl Iterator<Item = (&'static str, Recorded)> {
+        let waits =
+            RequestState::ALL.iter().zip(&self.waits).map(|(state, times)| (state.name(), times.now()));
+        waits.filter(|(_, times)| times.count() > 0)
     }
 
     #[cfg(test)]
@@ -117,13 +132,11 @@ impl Totals {
             None,
             MetricType::Histogram,
         )?;
-        for (state, times) in RequestState::ALL.iter().zip(&self.waits) {
-            let (sum, count, buckets) = times.now().for_prometheus();
-            if count > 0 {
-                family
-                    .encode_family(&[("state", state.name())])?
-                    .encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
-            }
+        for (state, times) in self.waits() {
+            let (sum, count, buckets) = times.for_prometheus();
+            family
+                .encode_family(&[("state", state)])?
+                .encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
         }
         let mut family = encoder.encode_descriptor(
             "exacat_requests_in_state",

@@ -8,6 +8,7 @@
 )]
 
 mod access;
+mod activity;
 mod admission;
 mod client;
 mod clock_jump;

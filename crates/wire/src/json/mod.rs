@@ -5,6 +5,7 @@
 //! numbers (sums of bytes may exceed 64 bits), times RFC 3339 in UTC, modes octal text, GUIDs and
 //! checksums (`algorithm:hex`) text. New fields may come; present ones stay.
 
+mod activity;
 mod entries;
 mod history;
 mod items;
@@ -15,6 +16,7 @@ mod ses;
 pub mod texts;
 mod writer;
 
+pub use activity::*;
 pub use entries::*;
 pub use history::*;
 pub use items::*;

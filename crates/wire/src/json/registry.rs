@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use exacat_model::answer::{DeletionAt, QuotaInfo, RequestShown, SeUsage, StatusPart, TokenInfo, UserInfo};
+use exacat_model::answer::{DeletionAt, QuotaInfo, SeUsage, StatusPart, TokenInfo, UserInfo};
 use exacat_model::operation::Owner;
 use exacat_model::{AccountName, Guid, Lfn, TimeMs, TokenId};
 use serde::Serialize;
@@ -208,52 +208,6 @@ pub fn quota(info: &QuotaInfo) -> QuotaOut {
         limits: LimitsOut { files: info.files, bytes: info.bytes, replica_bytes: info.replica_bytes },
         used: usage(&info.used),
         reserved: usage(&info.reserved),
-    }
-}
-
-/// A request that a server works on, or that took long.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Request)]
-pub struct RequestOut<'a> {
-    /// Number of the request since the start of the server.
-    pub id: u64,
-    /// Operation.
-    pub operation: &'a str,
-    /// Number of its items.
-    pub items: u64,
-    /// User; left out if anonymous.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub user: Option<&'a str>,
-    /// Address of the client; left out for a process on the server's machine.
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub client: &'a str,
-    /// First path that it names; left out if none.
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub subject: &'a str,
-    /// Time of its receipt.
-    #[schema(value_type = String, format = "date-time")]
-    pub began: Shown<TimeMs>,
-    /// Microseconds since its receipt, or to its end.
-    pub life_us: u64,
-    /// Present state; `ended` for one that ended.
-    pub state: &'a str,
-    /// Microseconds in each state that it was in; the sum is its life.
-    pub states: BTreeMap<&'a str, u64>,
-}
-
-/// Converts a request of a server.
-pub fn request(shown: &RequestShown) -> RequestOut<'_> {
-    RequestOut {
-        id: shown.id,
-        operation: &shown.operation,
-        items: shown.items,
-        user: shown.user.as_ref().map(AccountName::as_str),
-        client: &shown.client,
-        subject: &shown.subject,
-        began: Shown(shown.began),
-        life_us: shown.life_us,
-        state: &shown.state,
-        states: shown.states.iter().map(|(state, us)| (state.as_str(), *us)).collect(),
     }
 }
 

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use super::{cell, for_each_command, paragraph, whole};
 use crate::commands::{
-    attributes, by_se, copy, cp, digest, exchange, fsck, issuer, moving, schema, serve, snapshots, trash,
+    attributes, by_se, copy, cp, digest, exchange, fsck, issuer, moving, schema, serve, snapshots, top, trash,
 };
 use crate::failure::Reported;
 
@@ -34,7 +34,7 @@ const ENTRY: Printed = &[("", object::<json::EntryOut<'_>>)];
 const STATUS: Printed = &[("", object::<json::StatusOut<'_>>)];
 
 /// Objects of each command.
-const COMMANDS: [(&[&str], Printed); 57] = [
+const COMMANDS: [(&[&str], Printed); 59] = [
     (&["ls", "stat", "archive ls", "se files"], ENTRY),
     (
         &["find", "tag find"],
@@ -125,6 +125,8 @@ const COMMANDS: [(&[&str], Printed); 57] = [
     (&["status", "clock show", "clock confirm"], STATUS),
     (&["sessions", "slow"], &[("", object::<json::RequestOut<'_>>)]),
     (&["sessions kill"], DONE),
+    (&["report"], &[("", object::<json::PeriodOut<'_>>)]),
+    (&["top"], &[("", object::<top::ReadingOut<'_>>)]),
     (&["snapshot create", "snapshot ls"], &[("", object::<json::SnapshotOut<'_>>)]),
     (&["snapshot diff"], &[("", object::<json::DifferenceOut<'_>>)]),
     (&["snapshot drop"], &[("", object::<snapshots::DroppedView<'_>>)]),

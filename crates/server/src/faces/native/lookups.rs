@@ -67,6 +67,18 @@ pub(super) enum Gathered {
 }
 
 impl Items {
+    /// Returns the first path; none for GUIDs.
+    fn first(&self) -> Option<&Lfn> {
+        match self {
+            Items::Stat { lfns, .. } => lfns.first(),
+            Items::Whereis { files, .. } => match files.first()? {
+                FileRef::Lfn(lfn) => Some(lfn),
+                FileRef::Guid(_) => None,
+            },
+            Items::Lfns { .. } => None,
+        }
+    }
+
     fn of(operation: Operation) -> std::result::Result<(Items, usize), Box<Operation>> {
         Ok(match operation {
             Operation::Stat { lfns, follow } => {
@@ -229,7 +241,7 @@ impl Lookups {
                 let facts = Facts { requester: Some(requester.clone()), ..Facts::default() };
                 outbox.service.board.entry(facts)
             });
-            tracking.begin(operation, since);
+            tracking.begin_look_up(operation, since, group.items.first());
             hand_out.request = Some(tracking.number());
             let mut work = Box::pin(tracking.track(async move {
                 let outcome = group.items.look_up(&service, &caller, group.consistency).await;

@@ -15,6 +15,9 @@ use super::PAGE_ITEMS_MAX;
 use super::arguments::Arguments;
 use super::schemas::{Schema, schema};
 
+/// Seconds of activity that a client gets without telling their number.
+const ACTIVITY_SECONDS: u32 = 3600;
+
 /// A parameter of a query.
 #[derive(Debug)]
 pub(super) struct Parameter {
@@ -526,6 +529,20 @@ fn service() -> Vec<Endpoint> {
         endpoint!("GET" "/slow-requests" listSlowRequests
             "Lists requests of this server that took long, the last first, for an operator.",
             &[], None, items::<json::RequestOut<'_>>(), |_| Ok(Operation::SlowRequests)),
+        endpoint!("GET" "/activity" getActivity
+        "Returns where the time of this server went, between two moments or in equal parts, for an operator.",
+        &[
+            parameter("from", "string", "Beginning; without it, `seconds` before the end."),
+            parameter("to", "string", "End; without it, now."),
+            parameter("seconds", "integer", "Length without `from`, 3600 by default."),
+            parameter("parts", "integer", "Number of equal parts, from 1 to 240; 1 by default."),
+        ],
+        None, items::<json::PeriodOut<'_>>(), |arguments| Ok(Operation::Activity {
+            from: arguments.parsed("from")?,
+            to: arguments.parsed("to")?,
+            seconds: arguments.number("seconds")?.unwrap_or(ACTIVITY_SECONDS),
+            parts: arguments.number("parts")?.unwrap_or(1),
+        })),
         endpoint!("POST" "/fsck" checkCatalogue "Recomputes every counter and index, and compares.",
             &[], None, one::<json::AuditOut<'_>>(), |_| Ok(Operation::Fsck)),
         endpoint!("POST" "/clock/confirm" confirmClock

@@ -326,6 +326,7 @@ impl Renderer<'_> {
             Answer::Fsck(audit) => out.push(&json::audit(&audit)),
             Answer::Status(parts) => parts.iter().try_for_each(|part| out.push(&json::status(part))),
             Answer::Requests(items) => items.iter().try_for_each(|item| out.push(&json::request(item))),
+            Answer::Activity(items) => items.iter().try_for_each(|item| out.push(&json::period(item))),
             Answer::Snapshot(snapshot) => out.push(&json::snapshot(&snapshot)),
             Answer::Snapshots(items) => items.iter().try_for_each(|item| out.push(&json::snapshot(item))),
             Answer::SnapshotChecked(check) => out.push(&json::snapshot_check(&self.names.text(0), &check)),

@@ -19,8 +19,8 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::access::own_uid;
+use crate::activity::History;
 use crate::admission::{Entrance, Step};
-use crate::instruments::Instruments;
 use crate::settings::Limits;
 use crate::workers::WorkerBook;
 
@@ -76,9 +76,9 @@ impl World {
         let store = Arc::new(MemoryStore::new(clock.shared()));
         let fronted = Arc::new(Fronted::new(Front(Arc::clone(&hooks)), store));
         let catalogue = Catalogue::open(fronted, clock.shared(), Settings::default()).await.unwrap();
-        let instruments = Arc::new(Instruments::new());
+        let history = Arc::new(History::new(catalogue.now(), None));
         let service =
-            Service::new(catalogue, Arc::new(limits), instruments, WorkerBook::new(), Guid([7; 16]), false);
+            Service::new(catalogue, Arc::new(limits), history, WorkerBook::new(), Guid([7; 16]), false);
         World { service, hooks }
     }
 

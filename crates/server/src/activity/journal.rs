@@ -1,0 +1,267 @@
+//! Minutes on disk: files of the data directory, of which the oldest are removed.
+//!
+//! ```text
+//! DATA/activity/START.minutes    START is the time of its first minute, in milliseconds
+//!   8 bytes   EXACAMI1
+//!   frames    length (u32, little-endian), CRC-32 of the bytes (u32), a minute compressed by zstd
+//! ```
+//!
+//! A file is written by one run of the server. Its last frame may be cut. The files help to explain
+//! the past, and the catalogue does not need them: they are not synced, and may be removed.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufReader, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use exacat_model::TimeMs;
+use exacat_model::codec::{Decode, Encode, Reader};
+
+use super::samples::Minute;
+
+/// First bytes of a file: the name and the version of its format.
+const MAGIC: &[u8; 8] = b"EXACAMI1";
+const EXTENSION: &str = "minutes";
+/// Bytes at which the next file begins.
+const FILE_BYTES: u64 = 4 << 20;
+/// Most bytes of a minute, compressed or not. A minute with all its samples has about 1 MB.
+const MINUTE_BYTES_MAX: usize = 32 << 20;
+/// Free space of the disk that the files leave to the catalogue, in bytes.
+const FREE_BYTES_MIN: u64 = 256 << 20;
+const ZSTD_LEVEL: i32 = 3;
+
+/// Writes minutes to the files of a directory.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    directory: PathBuf,
+    bytes_max: u64,
+    /// The file in use, and its length.
+    file: Option<(File, u64)>,
+}
+
+impl Journal {
+    /// Makes the journal of a directory, which has at most `bytes_max` bytes and the last minute.
+    pub(crate) fn new(directory: PathBuf, bytes_max: u64) -> Self {
+        Journal { directory, bytes_max, file: None }
+    }
+
+    /// Appends a minute, and removes the oldest files if there are too many bytes.
+    pub(crate) fn append(&mut self, minute: &Minute) -> io::Result<()> {
+        let space = rustix::fs::statvfs(&self.directory)?;
+        if space.f_bavail.saturating_mul(space.f_frsize) < FREE_BYTES_MIN {
+            let what = format!(
+                "the disk has less than {} MiB free, which the catalogue needs",
+                FREE_BYTES_MIN >> 20
+            );
+            return Err(io::Error::new(io::ErrorKind::StorageFull, what));
+        }
+        let mut bytes = Vec::new();
+        minute.encode(&mut bytes);
+        if bytes.len() > MINUTE_BYTES_MAX {
+            return Err(io::Error::other("a minute has too many bytes"));
+        }
+        let packed = zstd::encode_all(bytes.as_slice(), ZSTD_LEVEL)?;
+        let mut frame = Vec::with_capacity(packed.len() + 8);
+        frame.extend((packed.len() as u32).to_le_bytes());
+        frame.extend(crc32fast::hash(&packed).to_le_bytes());
+        frame.extend(packed);
+        // After an error the file has a part of a frame: the next minute begins another one.
+        let (mut file, length) = match self.file.take() {
+            Some((file, length)) if length < FILE_BYTES => (file, length),
+            _ => (self.begin(minute.from)?, MAGIC.len() as u64),
+        };
+        file.write_all(&frame)?;
+        self.file = Some((file, length + frame.len() as u64));
+        self.remove_oldest()
+    }
+
+    fn begin(&self, from: TimeMs) -> io::Result<File> {
+        // Another run of the server may have begun a file at the same time by a clock that went back.
+        for start in from.0.. {
+            let path = self.directory.join(format!("{start:013}.{EXTENSION}"));
+            match OpenOptions::new().create_new(true).append(true).mode(0o600).open(path) {
+                Ok(mut file) => return file.write_all(MAGIC).map(|()| file),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::Error::other("no name is left for a file"))
+    }
+
+    fn remove_oldest(&self) -> io::Result<()> {
+        let files = files(&self.directory)?;
+        let mut bytes: u64 = files.iter().map(|(_, _, bytes)| bytes).sum();
+        // The last one is in use.
+        for (_, path, length) in files.iter().take(files.len().saturating_sub(1)) {
+            if bytes <= self.bytes_max {
+                break;
+            }
+            fs::remove_file(path)?;
+            bytes -= length;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the files of a directory, the oldest first: start, path and bytes.
+fn files(directory: &Path) -> io::Result<Vec<(TimeMs, PathBuf, u64)>> {
+    let mut files = Vec::new();
+    for item in fs::read_dir(directory)? {
+        let path = item?.path();
+        let start = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse().ok());
+        if let Some(start) = start
+            && path.extension().is_some_and(|extension| extension == EXTENSION)
+        {
+            let bytes = fs::metadata(&path)?.len();
+            files.push((TimeMs(start), path, bytes));
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Reads the minutes that end after `from` and begin before `to`, and the one before them. Returns
+/// false if a file is damaged; what follows in it is left out.
+pub(crate) fn read(
+    directory: &Path,
+    (from, to): (TimeMs, TimeMs),
+    see: &mut dyn FnMut(Minute),
+) -> io::Result<bool> {
+    let files = files(directory)?;
+    let first = files.partition_point(|(start, ..)| *start <= from).saturating_sub(1);
+    let (mut is_whole, mut before) = (true, None);
+    for (start, path, _) in files.iter().skip(first) {
+        if *start >= to {
+            break;
+        }
+        let mut file = match File::open(path) {
+            Ok(file) => BufReader::new(file),
+            // Removed as the oldest meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        let mut magic = [0; MAGIC.len()];
+        if file.read_exact(&mut magic).is_err() || &magic != MAGIC {
+            is_whole = false;
+            continue;
+        }
+        loop {
+            match next(&mut file) {
+                Ok(Some(minute)) if minute.end.at <= from => before = Some(minute),
+                Ok(Some(minute)) if minute.from < to => {
+                    if let Some(before) = before.take() {
+                        see(before);
+                    }
+                    see(minute);
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(_) => {
+                    is_whole = false;
+                    break;
+                }
+            }
+        }
+    }
+    Ok(is_whole)
+}
+
+/// Reads the next minute; none at the end, which may be inside a frame.
+fn next(file: &mut impl Read) -> io::Result<Option<Minute>> {
+    let mut head = [0; 8];
+    let read = |file: &mut dyn Read, bytes: &mut [u8]| match file.read_exact(bytes) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        other => other.map(|()| true),
+    };
+    if !read(file, &mut head)? {
+        return Ok(None);
+    }
+    let [a, b, c, d, crc @ ..] = head;
+    let length = u32::from_le_bytes([a, b, c, d]) as usize;
+    if length > MINUTE_BYTES_MAX {
+        return Err(io::Error::other("the length of a minute is wrong"));
+    }
+    let mut packed = vec![0; length];
+    if !read(file, &mut packed)? {
+        return Ok(None);
+    }
+    if crc32fast::hash(&packed) != u32::from_le_bytes(crc) {
+        return Err(io::Error::other("the checksum of a minute is wrong"));
+    }
+    let bytes = zstd::bulk::decompress(&packed, MINUTE_BYTES_MAX)?;
+    Minute::decode(&mut Reader::new(&bytes)).map(Some).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::activity::moment::{Moment, Run};
+
+    fn minute(from: u64) -> Minute {
+        let end = Moment { at: TimeMs(from + 60_000), ..Moment::start(Run(1)) };
+        // Names that do not compress, so that the sizes of files are known.
+        let name = (0..2000).map(|at: u64| (from * 31 + at * at * 7).to_string()).collect();
+        Minute { from: TimeMs(from), end, names: vec![name], ..Minute::default() }
+    }
+
+    fn starts(directory: &Path, from: u64, to: u64) -> (Vec<u64>, bool) {
+        let mut starts = Vec::new();
+        let whole = read(directory, (TimeMs(from), TimeMs(to)), &mut |one| starts.push(one.from.0)).unwrap();
+        (starts, whole)
+    }
+
+    /// Minutes of several runs of the server are read in order, with the one before the period.
+    #[test]
+    fn minutes_are_read_back() {
+        let directory = tempfile::tempdir().unwrap();
+        for run in 0..3 {
+            let mut journal = Journal::new(directory.path().to_owned(), 1 << 30);
+            (0..3).for_each(|at| journal.append(&minute((run * 3 + at) * 60_000)).unwrap());
+        }
+        let all: Vec<u64> = (0..9).map(|at| at * 60_000).collect();
+        assert_eq!(starts(directory.path(), 0, u64::MAX), (all.clone(), true));
+        assert_eq!(starts(directory.path(), 4 * 60_000 + 1, 6 * 60_000 + 1), (all[3..7].to_vec(), true));
+        assert_eq!(starts(directory.path(), 100 * 60_000, u64::MAX), (Vec::new(), true));
+    }
+
+    /// A cut end loses the last minute only, and a damaged one is told; other files are read.
+    #[test]
+    fn damage_costs_the_rest_of_one_file() {
+        let directory = tempfile::tempdir().unwrap();
+        for run in 0..2 {
+            let mut journal = Journal::new(directory.path().to_owned(), 1 << 30);
+            (0..3).for_each(|at| journal.append(&minute((run * 3 + at) * 60_000)).unwrap());
+        }
+        let first = files(directory.path()).unwrap()[0].1.clone();
+        let bytes = fs::read(&first).unwrap();
+        fs::write(&first, &bytes[..bytes.len() - 1]).unwrap();
+        assert_eq!(starts(directory.path(), 0, u64::MAX), (vec![0, 60_000, 180_000, 240_000, 300_000], true));
+        for at in [0, 8, 9, 12, 20, bytes.len() / 2] {
+            let mut bad = bytes.clone();
+            bad[at] ^= 0x80;
+            fs::write(&first, bad).unwrap();
+            let (starts, _) = starts(directory.path(), 0, u64::MAX);
+            assert!(starts.ends_with(&[180_000, 240_000, 300_000]), "{at}: {starts:?}");
+            assert!(starts.len() < 6, "{at}");
+        }
+    }
+
+    /// The oldest files go, the one in use stays, and files of others are left alone.
+    #[test]
+    fn files_have_a_bounded_size() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("note.txt"), "keep").unwrap();
+        for run in 0..20 {
+            let mut journal = Journal::new(directory.path().to_owned(), 20_000);
+            journal.append(&minute(run * 60_000)).unwrap();
+        }
+        let files = files(directory.path()).unwrap();
+        let bytes: u64 = files.iter().map(|(_, _, bytes)| bytes).sum();
+        assert!(bytes <= 20_000 && files.len() > 1, "{files:?}");
+        assert_eq!(files.last().unwrap().0, TimeMs(19 * 60_000));
+        assert!(directory.path().join("note.txt").exists());
+        let mut journal = Journal::new(directory.path().to_owned(), 0);
+        journal.append(&minute(20 * 60_000)).unwrap();
+        assert_eq!(starts(directory.path(), 0, u64::MAX).0, [20 * 60_000]);
+    }
+}

@@ -1,0 +1,526 @@
+//! Report of a period, or of two side by side: tables for the terminal, for pages, and for a file.
+
+use std::collections::BTreeMap;
+
+use askama::Template;
+use exacat_activity::{Class, RequestState};
+use exacat_model::period::{OperationPeriod, Period, RequestShown, SampleShare};
+
+/// Requests of most time that a report shows.
+const SLOWEST_SHOWN: usize = 10;
+
+/// A table of a report.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Section {
+    /// Title.
+    pub title: &'static str,
+    /// Note about its columns; may be empty.
+    pub note: &'static str,
+    /// Headings; true for numbers, which are aligned to the right.
+    pub columns: Vec<(String, bool)>,
+    /// Rows.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// Formats a short time in its largest fitting unit: `850us`, `12.5ms`, `3.2s`.
+pub fn short_time(us: u64) -> String {
+    match us {
+        0..1_000 => format!("{us}us"),
+        1_000..1_000_000 => format!("{}.{}ms", us / 1_000, us % 1_000 / 100),
+        _ => format!("{}.{}s", us / 1_000_000, us % 1_000_000 / 100_000),
+    }
+}
+
+/// Formats a number in at most five characters: `0.125`, `17`, `2.5k`, `310M`.
+fn number(value: f64) -> String {
+    let mut value = value;
+    for unit in ["", "k", "M", "G", "T", "P"] {
+        if value < 999.5 {
+            return match unit {
+                "" if value == value.trunc() => format!("{value:.0}"),
+                "" if value < 0.995 => format!("{value:.3}"),
+                _ if value < 9.95 => format!("{value:.1}{unit}"),
+                _ => format!("{value:.0}{unit}"),
+            };
+        }
+        value /= 1000.0;
+    }
+    format!("{value:.0}E")
+}
+
+fn count(value: u64) -> String {
+    number(value as f64)
+}
+
+fn percent(part: u64, of: u64) -> String {
+    match part as f64 * 100.0 / of.max(1) as f64 {
+        percent if percent > 0.0 && percent < 9.95 => format!("{percent:.1} %"),
+        percent => format!("{percent:.0} %"),
+    }
+}
+
+fn per_second(value: u64, period: &Period) -> f64 {
+    value as f64 / period.seconds().max(0.001)
+}
+
+fn class_is_idle(state: &str) -> bool {
+    let known = RequestState::ALL.iter().find(|one| one.name() == state);
+    known.is_some_and(|state| state.class() == Class::Idle)
+}
+
+/// Returns the time of all requests, without waits that their clients wished.
+fn busy_us(period: &Period) -> u64 {
+    period.states.iter().filter(|one| !class_is_idle(&one.state)).map(|one| one.time_us).sum()
+}
+
+fn section<const N: usize>(title: &'static str, note: &'static str, columns: [(&str, bool); N]) -> Section {
+    let columns = columns.map(|(name, is_number)| (name.to_owned(), is_number)).into();
+    Section { title, note, columns, rows: Vec::new() }
+}
+
+/// A figure of the load: its name, and its value in a period.
+type LoadFigure = (&'static str, fn(&Period) -> f64);
+
+/// The load, each a number per second or an average.
+const LOAD: [LoadFigure; 9] = [
+    ("requests/s", |period| per_second(period.operations.iter().map(|one| one.requests).sum(), period)),
+    ("items/s", |period| per_second(period.operations.iter().map(|one| one.items).sum(), period)),
+    ("failed/s", |period| per_second(period.operations.iter().map(|one| one.failed).sum(), period)),
+    ("changes/s", |period| per_second(period.increase("changes_total").unwrap_or(0), period)),
+    ("received bytes/s", |period| per_second(period.increase("received_bytes").unwrap_or(0), period)),
+    ("sent bytes/s", |period| per_second(period.increase("sent_bytes").unwrap_or(0), period)),
+    ("active requests", |period| busy_us(period) as f64 / 1e6 / period.seconds().max(0.001)),
+    ("processors used", |period| {
+        period.threads.iter().map(|one| one.cpu_us).sum::<u64>() as f64 / 1e6 / period.seconds().max(0.001)
+    }),
+    ("threads in queue for one", |period| {
+        period.threads.iter().map(|one| one.queue_us).sum::<u64>() as f64 / 1e6 / period.seconds().max(0.001)
+    }),
+];
+
+/// Returns the tables of a report: of one period, or of two to be compared.
+pub fn sections(first: &Period, second: Option<&Period>) -> Vec<Section> {
+    let mut sections = match second {
+        None => vec![load(first), states(first), operations(first)],
+        Some(second) => compared(first, second),
+    };
+    if second.is_none() {
+        let shares =
+            [("Users", &first.users), ("Clients", &first.clients), ("Directories", &first.directories)];
+        sections.extend(shares.map(|(title, shares)| shares_of(title, shares, first)));
+        sections.extend([threads(first), metrics(first), slowest(&first.slow)]);
+    }
+    sections.retain(|section| !section.rows.is_empty());
+    sections
+}
+
+/// Returns the load of a period: names of figures, and their values.
+pub fn load_figures(period: &Period) -> Vec<(&'static str, String)> {
+    LOAD.iter().map(|(name, of)| (*name, number(of(period)))).collect()
+}
+
+fn load(period: &Period) -> Section {
+    let mut section = section("Load", "", [("FIGURE", false), ("VALUE", true)]);
+    section.rows.extend(load_figures(period).into_iter().map(|(name, value)| vec![name.to_owned(), value]));
+    section
+}
+
+fn states(period: &Period) -> Section {
+    let note = "SHARE is of the time of all requests, without waits that clients wished. REQUESTS were in the \
+                wait.";
+    let mut section = section(
+        "Where the time went",
+        note,
+        [
+            ("STATE", false),
+            ("CLASS", false),
+            ("REQUESTS", true),
+            ("TIME", true),
+            ("AVERAGE", true),
+            ("P99", true),
+            ("MAX", true),
+            ("SHARE", true),
+        ],
+    );
+    let busy = busy_us(period);
+    section.rows.extend(period.states.iter().map(|one| {
+        let is_counted = one.requests > 0;
+        let of_requests = |us: u64| if is_counted { short_time(us) } else { "-".to_owned() };
+        vec![
+            one.state.clone(),
+            one.class.clone(),
+            if is_counted { count(one.requests) } else { "-".to_owned() },
+            short_time(one.time_us),
+            of_requests(one.time_us / one.requests.max(1)),
+            of_requests(one.p99_us),
+            of_requests(one.max_us),
+            if class_is_idle(&one.state) { "-".to_owned() } else { percent(one.time_us, busy) },
+        ]
+    }));
+    section
+}
+
+/// Returns the state with most of the time of some states, and its share.
+fn most<'a>(states: impl IntoIterator<Item = &'a (String, u64)>, all: u64) -> String {
+    let longest = states.into_iter().max_by_key(|(_, us)| *us);
+    longest.map_or_else(String::new, |(state, us)| format!("{state} {}", percent(*us, all)))
+}
+
+fn operations(period: &Period) -> Section {
+    let mut section = section(
+        "Operations",
+        "P50, P99 and MAX are of the time from receipt to answer, at most 15 % too long.",
+        [
+            ("OPERATION", false),
+            ("REQUESTS", true),
+            ("FAILED", true),
+            ("ITEMS", true),
+            ("P50", true),
+            ("P99", true),
+            ("MAX", true),
+            ("MOST TIME IN", false),
+        ],
+    );
+    section.rows.extend(period.operations.iter().map(|one| {
+        vec![
+            one.name.clone(),
+            count(one.requests),
+            count(one.failed),
+            count(one.items),
+            short_time(one.p50_us),
+            short_time(one.p99_us),
+            short_time(one.max_us),
+            most(&one.states, one.life_us),
+        ]
+    }));
+    section
+}
+
+fn shares_of(title: &'static str, shares: &[SampleShare], period: &Period) -> Section {
+    let heading = match title {
+        "Users" => "USER",
+        "Clients" => "CLIENT",
+        _ => "DIRECTORY",
+    };
+    let note = "ACTIVE is the average number of requests in progress, from one sample a second.";
+    let columns = [("ACTIVE", true), ("SHARE", true), ("MOSTLY IN", false), (heading, false)];
+    let mut section = section(title, note, columns);
+    let all = shares.iter().map(|one| one.requests).sum();
+    section.rows.extend(shares.iter().map(|one| {
+        vec![
+            format!("{:.2}", one.requests as f64 / period.samples.max(1) as f64),
+            percent(one.requests, all),
+            one.state.clone(),
+            if one.name.is_empty() { "-".to_owned() } else { one.name.clone() },
+        ]
+    }));
+    section
+}
+
+fn threads(period: &Period) -> Section {
+    let mut section = section(
+        "Threads",
+        "By the kernel's counters. In QUEUE a thread was ready, and no processor was free.",
+        [("ROLE", false), ("THREADS", true), ("ON CPU", true), ("QUEUE", true), ("WAITING", true)],
+    );
+    section.rows.extend(period.threads.iter().map(|one| {
+        let all = one.cpu_us + one.queue_us + one.wait_us;
+        let part = |us| percent(us, all);
+        vec![one.role.clone(), count(one.threads), part(one.cpu_us), part(one.queue_us), part(one.wait_us)]
+    }));
+    section
+}
+
+/// Says whether a metric is one of a distribution since the start of the server, which no period has.
+fn is_percentile(name: &str) -> bool {
+    ["_p50", "_p99", "_p999", "_max", "_p50_us", "_p99_us", "_p999_us", "_max_us"]
+        .iter()
+        .any(|end| name.ends_with(end))
+}
+
+fn metrics(period: &Period) -> Section {
+    let mut section = section(
+        "Engine, disk and server",
+        "Metrics that changed in the period.",
+        [("METRIC", false), ("FROM", true), ("TO", true), ("CHANGE", true), ("PER SECOND", true)],
+    );
+    let changed = period.metrics.iter().filter(|one| one.from != one.to && !is_percentile(&one.name));
+    section.rows.extend(changed.map(|one| {
+        let (change, sign) = (one.to.abs_diff(one.from), if one.to < one.from { "-" } else { "" });
+        vec![
+            one.name.clone(),
+            count(one.from),
+            count(one.to),
+            format!("{sign}{}", count(change)),
+            format!("{sign}{}", number(per_second(change, period))),
+        ]
+    }));
+    section.rows.sort();
+    section
+}
+
+/// Formats the states of a request, the longest first: `log_sync 80 %, execute 20 %`.
+fn states_shown(request: &RequestShown) -> String {
+    let mut states: Vec<&(String, u64)> = request.states.iter().collect();
+    states.sort_by_key(|(_, us)| std::cmp::Reverse(*us));
+    let shown = states.iter().map(|(state, us)| format!("{state} {}", percent(*us, request.life_us)));
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+fn slowest(slow: &[RequestShown]) -> Section {
+    let mut section = section(
+        "Slowest requests",
+        "Those that took long, by the server's thresholds.",
+        [
+            ("ID", true),
+            ("BEGAN", false),
+            ("OPERATION", false),
+            ("USER", false),
+            ("TIME", true),
+            ("STATES", false),
+            ("PATH", false),
+        ],
+    );
+    section.rows.extend(slow.iter().take(SLOWEST_SHOWN).map(|one| {
+        vec![
+            one.id.to_string(),
+            one.began.to_string(),
+            one.operation.clone(),
+            one.user.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
+            short_time(one.life_us),
+            states_shown(one),
+            one.subject.clone(),
+        ]
+    }));
+    section
+}
+
+/// Returns how much larger the second value is.
+fn ratio(first: f64, second: f64) -> String {
+    if first <= 0.0 { "-".to_owned() } else { format!("{:.2}", second / first) }
+}
+
+fn compared(first: &Period, second: &Period) -> Vec<Section> {
+    let columns = |name: &'static str| [(name, false), ("A", true), ("B", true), ("B/A", true)];
+    let mut load = section("Load", "", columns("FIGURE"));
+    load.rows.extend(LOAD.iter().map(|(name, of)| {
+        let (a, b) = (of(first), of(second));
+        vec![(*name).to_owned(), number(a), number(b), ratio(a, b)]
+    }));
+    let mut states =
+        section("Where the time went", "Requests in the state at a time, on average.", columns("STATE"));
+    let in_states = |period: &Period| -> BTreeMap<String, f64> {
+        let states = period.states.iter();
+        states.map(|one| (one.state.clone(), per_second(one.time_us, period) / 1e6)).collect()
+    };
+    states.rows.extend(paired(&in_states(first), &in_states(second), |value| format!("{value:.3}")));
+    let mut sections = vec![load, states];
+    let figures: [(&'static str, fn(&OperationPeriod, &Period) -> f64, fn(f64) -> String); 3] = [
+        ("Requests per second", |one, period| per_second(one.requests, period), number),
+        ("Median time from receipt to answer", |one, _| one.p50_us as f64, |us| short_time(us as u64)),
+        ("99th percentile of that time", |one, _| one.p99_us as f64, |us| short_time(us as u64)),
+    ];
+    for (title, of, shown) in figures {
+        let mut section = section(title, "", columns("OPERATION"));
+        let values = |period: &Period| -> BTreeMap<String, f64> {
+            period.operations.iter().map(|one| (one.name.clone(), of(one, period))).collect()
+        };
+        section.rows.extend(paired(&values(first), &values(second), shown));
+        sections.push(section);
+    }
+    let mut metrics = section("Engine, disk and server", "Increase per second.", columns("METRIC"));
+    let increases = |period: &Period| -> BTreeMap<String, f64> {
+        let names = period.metrics.iter().filter(|one| one.to > one.from && !is_percentile(&one.name));
+        names.map(|one| (one.name.clone(), per_second(one.to - one.from, period))).collect()
+    };
+    metrics.rows.extend(paired(&increases(first), &increases(second), number));
+    sections.push(metrics);
+    sections
+}
+
+/// Returns a row for each name of two periods, with both values and their ratio; the largest first.
+fn paired(
+    first: &BTreeMap<String, f64>,
+    second: &BTreeMap<String, f64>,
+    shown: impl Fn(f64) -> String,
+) -> Vec<Vec<String>> {
+    let value = |of: &BTreeMap<String, f64>, name: &str| of.get(name).copied().unwrap_or(0.0);
+    let mut names: Vec<&String> = first.keys().chain(second.keys()).collect();
+    names.sort();
+    names.dedup();
+    names.sort_by(|a, b| {
+        let largest = |name: &str| value(first, name).max(value(second, name));
+        largest(b).total_cmp(&largest(a))
+    });
+    let row = |name: &String| {
+        let (a, b) = (value(first, name), value(second, name));
+        vec![name.clone(), shown(a), shown(b), ratio(a, b)]
+    };
+    names.into_iter().map(row).collect()
+}
+
+/// Returns the lines above the tables: which time a report is about.
+pub fn heading(period: &Period) -> String {
+    let starts = match period.starts {
+        0 => String::new(),
+        1 => ", in which the server was started".to_owned(),
+        times => format!(", in which the server was started {times} times"),
+    };
+    let seconds = period.seconds();
+    format!("{} to {}, {seconds:.0} s{starts}; {} samples", period.from, period.to, period.samples)
+}
+
+/// Part of the time in one class, for the bar at the top of a page.
+pub struct ClassShare {
+    /// Class.
+    pub class: String,
+    /// Thousandths of the time before it.
+    pub x: u64,
+    /// Its thousandths of the time.
+    pub width: u64,
+    /// Its part in words.
+    pub percent: String,
+}
+
+/// Returns the parts of the time by class, without waits that clients wished.
+pub fn classes(period: &Period) -> Vec<ClassShare> {
+    let mut times: BTreeMap<&str, u64> = BTreeMap::new();
+    for one in period.states.iter().filter(|one| !class_is_idle(&one.state)) {
+        *times.entry(&one.class).or_default() += one.time_us;
+    }
+    let all: u64 = times.values().sum();
+    let mut times: Vec<(&str, u64)> = times.into_iter().collect();
+    times.sort_by_key(|(_, us)| std::cmp::Reverse(*us));
+    let mut x = 0;
+    let share = |(class, us): (&str, u64)| {
+        let width = us * 1000 / all.max(1);
+        let share = ClassShare { class: class.to_owned(), x, width, percent: percent(us, all) };
+        x += width;
+        share
+    };
+    times.into_iter().map(share).collect()
+}
+
+/// A report as one page without other files.
+#[derive(Template)]
+#[template(path = "report.html")]
+struct ReportPage {
+    headings: Vec<(&'static str, String)>,
+    findings: Vec<(&'static str, Vec<String>)>,
+    classes: Vec<(&'static str, Vec<ClassShare>)>,
+    sections: Vec<Section>,
+}
+
+/// Returns the report as one HTML page, which needs no other file.
+pub fn html(first: &Period, second: Option<&Period>) -> Result<String, String> {
+    let periods: Vec<(&'static str, &Period)> = match second {
+        None => vec![("", first)],
+        Some(second) => vec![("A", first), ("B", second)],
+    };
+    let page = ReportPage {
+        headings: periods.iter().map(|(name, period)| (*name, heading(period))).collect(),
+        findings: periods.iter().map(|(name, period)| (*name, period.findings.clone())).collect(),
+        classes: periods.iter().map(|(name, period)| (*name, classes(period))).collect(),
+        sections: sections(first, second),
+    };
+    page.render().map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exacat_model::TimeMs;
+    use exacat_model::period::{MetricPeriod, StatePeriod, ThreadPeriod};
+
+    fn period(sync_us: u64) -> Period {
+        let states = vec![("log_sync".to_owned(), sync_us), ("execute".to_owned(), 1_000)];
+        let state = |state: &str, class: &str, requests, time_us| StatePeriod {
+            state: state.to_owned(),
+            class: class.to_owned(),
+            requests,
+            time_us,
+            p99_us: 5_000,
+            max_us: 6_000,
+        };
+        let operation = OperationPeriod {
+            name: "register".to_owned(),
+            requests: 20_000,
+            life_us: sync_us + 1_000,
+            states,
+            ..OperationPeriod::default()
+        };
+        Period {
+            from: TimeMs(0),
+            to: TimeMs(10_000),
+            samples: 10,
+            operations: vec![operation],
+            states: vec![
+                state("change", "idle", 5, 1 << 40),
+                state("log_sync", "commit", 10, sync_us),
+                state("execute", "cpu", 0, 1_000),
+            ],
+            threads: vec![ThreadPeriod {
+                role: "exacat-writer".to_owned(),
+                threads: 1,
+                cpu_us: 1,
+                queue_us: 1,
+                wait_us: 2,
+            }],
+            metrics: vec![MetricPeriod {
+                name: "log_written_bytes".to_owned(),
+                from: 5_000_000,
+                to: 15_000_000,
+            }],
+            users: vec![SampleShare {
+                name: "<b>alice".to_owned(),
+                requests: 20,
+                state: "log_sync".to_owned(),
+            }],
+            findings: vec!["75 % is <i>log_sync</i>".to_owned()],
+            ..Period::default()
+        }
+    }
+
+    fn row<'a>(sections: &'a [Section], title: &str, name: &str) -> &'a [String] {
+        let section = sections.iter().find(|one| one.title == title).unwrap();
+        section.rows.iter().find(|row| row.iter().any(|cell| cell == name)).unwrap()
+    }
+
+    /// Each table has the figures of the period; waits that a client wished have no share.
+    #[test]
+    fn tables_have_the_figures_of_the_period() {
+        let sections = sections(&period(3_000), None);
+        let states = ["log_sync", "commit", "10", "3.0ms", "300us", "5.0ms", "6.0ms", "75 %"];
+        assert_eq!(row(&sections, "Where the time went", "log_sync"), states);
+        assert_eq!(row(&sections, "Where the time went", "change")[7], "-");
+        assert_eq!(row(&sections, "Where the time went", "execute")[2], "-");
+        assert_eq!(row(&sections, "Load", "requests/s")[1], "2.0k");
+        assert_eq!(row(&sections, "Operations", "register")[7], "log_sync 75 %");
+        assert_eq!(row(&sections, "Users", "<b>alice")[..3], ["2.00", "100 %", "log_sync"]);
+        assert_eq!(row(&sections, "Threads", "exacat-writer")[2..], ["25 %", "25 %", "50 %"]);
+        let metric = ["log_written_bytes", "5.0M", "15M", "10M", "1.0M"];
+        assert_eq!(row(&sections, "Engine, disk and server", "log_written_bytes"), metric);
+        assert!(sections.iter().all(|one| one.rows.iter().all(|row| row.len() == one.columns.len())));
+    }
+
+    #[test]
+    fn two_periods_are_side_by_side() {
+        let (first, second) = (period(3_000), period(6_000));
+        let sections = sections(&first, Some(&second));
+        assert_eq!(row(&sections, "Where the time went", "log_sync"), ["log_sync", "0.000", "0.001", "2.00"]);
+        assert_eq!(row(&sections, "Requests per second", "register")[3], "1.00");
+        assert!(sections.iter().all(|one| one.rows.iter().all(|row| row.len() == 4)));
+    }
+
+    /// The page is one file: it loads nothing, and shows markup in names as text.
+    #[test]
+    fn page_is_whole_and_harmless() {
+        for second in [None, Some(&period(6_000))] {
+            let page = html(&period(3_000), second).unwrap();
+            for text in ["<script", "src=", "href=", "@import", "url(", "<b>alice", "<i>log_sync"] {
+                assert!(!page.contains(text), "{text}");
+            }
+            assert!(page.contains("&#60;i&#62;log_sync"), "{page}");
+        }
+    }
+}
