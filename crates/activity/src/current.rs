@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pin_project_lite::pin_project;
 
-use crate::activity::{Activity, Owner};
+use crate::activity::{Activity, IS_ON, Owner};
 use crate::state::RequestState;
 
 thread_local! {
@@ -97,6 +97,9 @@ impl<F: Future> Future for Tracked<F> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
+        if !IS_ON {
+            return this.future.poll(context);
+        }
         if let Some(phase) = this.phase.take() {
             this.activity.enter(phase);
         }

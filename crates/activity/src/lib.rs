@@ -17,7 +17,7 @@ mod current;
 mod distribution;
 mod state;
 
-pub use activity::{Activity, Owner, Times};
+pub use activity::{Activity, IS_ON, Owner, Times};
 pub use current::{Tracked, blocking, handed, on, owner, phase, split, tracked};
 pub use distribution::{Distribution, Recorded, TIME_US_MAX};
 pub use state::{Class, RequestState};

@@ -477,8 +477,7 @@ pub enum Operation {
     },
     /// Lists the requests that the server works on, the oldest first.
     Sessions,
-    /// Cancels a request that the server works on. A change that was begun goes on to its end. It
-    /// changes no entry, so it needs no operation id, but it needs a token that may write.
+    /// Cancels a request; a begun change goes on. It needs no operation id, but a token that may write.
     SessionKill {
         /// Number of the request, as listed.
         id: u64,

@@ -28,7 +28,7 @@ const SECONDS_KEPT: usize = 120;
 /// Memory for minutes, in bytes. A minute with few requests in progress has 20 kB.
 const MINUTES_MEMORY_MAX: usize = 32 << 20;
 
-/// What the server did, over time.
+/// Activity of a server over time.
 pub(crate) struct History {
     run: Run,
     processors: u64,

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use exacat_activity::{Activity, Class, Owner, RequestState, Times, Tracked, tracked};
+use exacat_activity::{Activity, Class, IS_ON, Owner, RequestState, Times, Tracked, tracked};
 use exacat_model::period::RequestShown;
 use exacat_model::{Error, ErrorKind, Lfn, Result, TimeMs};
 use parking_lot::Mutex;
@@ -333,13 +333,15 @@ impl Tracking {
 
     /// Begins look-ups of a connection; the first path, if it has one, tells where they are.
     pub(crate) fn begin_look_up(&mut self, operation: OperationIndex, since: Instant, first: Option<&Lfn>) {
-        *self.request.looked_up.lock() = first.cloned();
+        if IS_ON {
+            *self.request.looked_up.lock() = first.cloned();
+        }
         self.begin(operation, since);
     }
 
     /// Ends the request at this time.
     pub(crate) fn end(&mut self, now: Instant) {
-        if std::mem::take(&mut self.is_running) {
+        if std::mem::take(&mut self.is_running) && IS_ON {
             let (times, life) = self.request.activity.end(now);
             let operation = OperationIndex::at(self.request.operation.load(Ordering::Relaxed));
             self.board.totals.add(operation, &times, life);

@@ -30,7 +30,7 @@ pub(crate) struct SampledRequest {
 
 canonical_struct!(SampledRequest { after_ms, operation, state, user, client, directory, life_ms, weight });
 
-/// What the server keeps of a minute.
+/// Activity of a minute.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Minute {
     pub from: TimeMs,

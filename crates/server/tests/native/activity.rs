@@ -1,4 +1,4 @@
-//! Where the time went: periods of a server have exactly its requests, over restarts too.
+//! Periods of a server: they have exactly its requests, over restarts too.
 
 use std::path::Path;
 

@@ -225,7 +225,7 @@ mod tests {
     fn screen_shows_load_classes_and_table() {
         let screen = text(&mut view(), 80, 20);
         for part in [
-            "requests/s 2.0k",
+            "requests/s 1.9k",
             "# commit 75 %  = cpu 25 %",
             "log_sync",
             "750.0ms",
