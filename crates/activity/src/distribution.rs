@@ -21,6 +21,30 @@ const PROMETHEUS_US: [u64; 15] = [
     30_000_000,
 ];
 
+/// Upper ends of the buckets of sizes that Prometheus gets; one more has the rest.
+const PROMETHEUS_SIZES: [u64; 13] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000];
+
+/// A distribution for Prometheus. The buckets of all times are the same, and so are those of all sizes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ForPrometheus {
+    /// Sum, in seconds for times.
+    pub sum: f64,
+    /// Upper end and count of each bucket; the last one ends at `f64::MAX`.
+    pub buckets: Vec<(f64, u64)>,
+}
+
+/// Number of buckets of times for Prometheus.
+pub const TIME_BUCKETS: usize = PROMETHEUS_US.len() + 1;
+
+/// Returns the number of the bucket for Prometheus that has this time.
+pub fn time_bucket(us: u64) -> usize {
+    bucket_of(&PROMETHEUS_US, us)
+}
+
+fn bucket_of(ends: &[u64], value: u64) -> usize {
+    ends.partition_point(|end| *end < value)
+}
+
 const fn ends() -> [u64; BUCKETS] {
     let mut ends = [TIME_US_MAX; BUCKETS];
     let (mut place, mut factor) = (0, 1);
@@ -143,15 +167,28 @@ impl Recorded {
         self.buckets.retain(|(_, count)| *count > 0);
     }
 
-    /// Returns the sum in seconds, the count, and the count of each bucket of Prometheus with its upper
-    /// end in seconds.
-    pub fn for_prometheus(&self) -> (f64, u64, Vec<(f64, u64)>) {
-        let mut counts = [0; PROMETHEUS_US.len() + 1];
+    /// Returns the count of each bucket with these upper ends, which are among those of [`ENDS_US`]. One
+    /// more has the rest.
+    fn in_buckets(&self, ends: &[u64]) -> Vec<u64> {
+        let mut counts = vec![0; ends.len() + 1];
         for (place, count) in &self.buckets {
-            counts[PROMETHEUS_US.partition_point(|end| *end < end_us(*place))] += count;
+            counts[bucket_of(ends, end_us(*place))] += count;
         }
+        counts
+    }
+
+    /// Returns the buckets for Prometheus, of times.
+    pub fn times_for_prometheus(&self) -> ForPrometheus {
         let ends = PROMETHEUS_US.iter().map(|end| *end as f64 / 1e6).chain([f64::MAX]);
-        (self.sum_us as f64 / 1e6, self.count(), ends.zip(counts).collect())
+        let buckets = ends.zip(self.in_buckets(&PROMETHEUS_US)).collect();
+        ForPrometheus { sum: self.sum_us as f64 / 1e6, buckets }
+    }
+
+    /// Returns the buckets for Prometheus, of sizes that were recorded in place of times.
+    pub fn sizes_for_prometheus(&self) -> ForPrometheus {
+        let ends = PROMETHEUS_SIZES.iter().map(|end| *end as f64).chain([f64::MAX]);
+        let buckets = ends.zip(self.in_buckets(&PROMETHEUS_SIZES)).collect();
+        ForPrometheus { sum: self.sum_us as f64, buckets }
     }
 }
 
@@ -172,7 +209,7 @@ mod tests {
             assert!(pair[0] < pair[1], "{pair:?}");
             assert!(pair[1] <= 10 || pair[1] * 100 <= pair[0] * 115, "{pair:?}");
         }
-        assert!(PROMETHEUS_US.iter().all(|end| ENDS_US.contains(end)));
+        assert!(PROMETHEUS_US.iter().chain(&PROMETHEUS_SIZES).all(|end| ENDS_US.contains(end)));
     }
 
     #[test]
@@ -184,8 +221,15 @@ mod tests {
         let times = distribution.now();
         assert_eq!(times.count(), 7);
         assert_eq!(times.sum_us(), 202 + 2 * TIME_US_MAX);
-        let (_, count, buckets) = times.for_prometheus();
-        assert_eq!((count, buckets[0].1, buckets[1].1, buckets[15].1), (7, 3, 2, 2));
+        let buckets = times.times_for_prometheus().buckets;
+        assert_eq!((buckets[0].1, buckets[1].1, buckets[15].1), (3, 2, 2));
+        let sizes = times.sizes_for_prometheus();
+        assert_eq!(
+            (sizes.sum, sizes.buckets[0], sizes.buckets[5]),
+            (times.sum_us() as f64, (1.0, 2), (50.0, 1))
+        );
+        // A time above an end is in the bucket after it, for exemplars as for counts.
+        assert_eq!((time_bucket(50), time_bucket(51), time_bucket(u64::MAX)), (0, 1, TIME_BUCKETS - 1));
         assert_eq!((times.quantile_us(0.0), times.quantile_us(0.5)), (1, 55));
         assert_eq!((times.quantile_us(1.0), times.max_us()), (TIME_US_MAX, TIME_US_MAX));
         assert_eq!(Recorded::default().quantile_us(0.5), 0);

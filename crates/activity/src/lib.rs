@@ -19,5 +19,5 @@ mod state;
 
 pub use activity::{Activity, IS_ON, Owner, Times};
 pub use current::{Tracked, blocking, handed, on, owner, phase, split, tracked};
-pub use distribution::{Distribution, Recorded, TIME_US_MAX};
+pub use distribution::{Distribution, ForPrometheus, Recorded, TIME_BUCKETS, TIME_US_MAX, time_bucket};
 pub use state::{Class, RequestState};

@@ -8,10 +8,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use exacat_model::answer::StatusPart;
-use exacat_model::limits::{ACTIVITY_PARTS_MAX, PAGE_ITEMS_MAX};
+use exacat_model::limits::{ACTIVITY_PARTS_MAX, PAGE_ITEMS_MAX, READ_BATCH_MAX};
 use exacat_model::{
     Answer, Audit, Deletion, DeletionId, DirId, Entry, EntryId, Error, GroupId, Location, Name, QuotaOf,
-    Record, RecordKey, RecordKind, Reservation, Result, Revision, SeNumber, SeStatus, TimeMs, UserId,
+    Record, RecordKey, RecordKind, Reservation, Result, Revision, Se, SeNumber, SeStatus, TimeMs, Usage,
+    UserId,
 };
 use exacat_store::UsageOf;
 use futures::FutureExt;
@@ -28,6 +29,26 @@ const LISTINGS_AT_ONCE: usize = 8;
 /// read.
 const DUE_COUNTED_MAX: usize = 1000;
 
+/// Sums of the tree, and of storage elements.
+#[derive(Clone, Debug)]
+pub struct Sums {
+    /// Everything in the tree.
+    pub tree: Usage,
+    /// Storage elements by number.
+    pub ses: Vec<SeSums>,
+}
+
+/// Sums of a storage element.
+#[derive(Clone, Debug)]
+pub struct SeSums {
+    /// The storage element.
+    pub se: Arc<Se>,
+    /// Replicas that take space.
+    pub replicas: Usage,
+    /// Its deletion queue.
+    pub deletions: Usage,
+}
+
 impl Catalogue {
     pub(crate) async fn fsck(&self, caller: &Caller) -> Result<Answer> {
         caller.check_operator("to check the catalogue")?;
@@ -39,6 +60,24 @@ impl Catalogue {
         check.deletions(&mut audit).await?;
         check.entries(&mut audit).await?;
         Ok(Answer::Fsck(audit))
+    }
+
+    /// Returns the sums of the tree and of at most so many storage elements, for metrics.
+    pub async fn sums(&self, ses_max: usize) -> Result<Sums> {
+        let names = self.registry.names();
+        let ses = names.ses.values().filter(|se| !is_gone(se.name.as_str()));
+        let ses: Vec<Arc<Se>> = ses.take(ses_max).cloned().collect();
+        let mut of = vec![UsageOf::Directory(DirId::ROOT)];
+        of.extend(ses.iter().flat_map(|se| [UsageOf::Se(se.number), UsageOf::Deletions(se.number)]));
+        let mut usage = Vec::new();
+        for some in of.chunks(READ_BATCH_MAX) {
+            usage.extend(self.store.usage(some).await?.into_iter().map(|account| account.usage));
+        }
+        let mut usage = usage.into_iter();
+        let mut next = || usage.next().unwrap_or_default();
+        let tree = next();
+        let ses = ses.into_iter().map(|se| SeSums { se, replicas: next(), deletions: next() });
+        Ok(Sums { tree, ses: ses.collect() })
     }
 
     pub(crate) async fn status(&self, caller: &Caller) -> Result<Answer> {
@@ -92,7 +131,7 @@ impl Catalogue {
         let catalogue = StatusPart { part: "catalogue".to_owned(), metrics: named(metrics), notes };
         let store = self.store.status().await?;
         let mut metrics = named([("revision", store.revision.0), ("entries", store.entries)]);
-        metrics.extend(store.metrics);
+        metrics.extend(store.named());
         let mut notes = vec![format!("the store is of kind {}", store.kind)];
         notes.extend(store.warnings);
         let store = StatusPart { part: "store".to_owned(), metrics, notes };

@@ -51,6 +51,7 @@ use exacat_model::{
 use exacat_store::{Clock, Outcome, Refusal, Request, Store};
 
 pub use caller::Caller;
+pub use fsck::{SeSums, Sums};
 pub use grants::{Activity, Grant};
 pub use register::DirectoryCache;
 pub use repeat::fingerprint;

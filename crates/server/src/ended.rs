@@ -1,23 +1,7 @@
-//! Requests that ended, and the log lines about them.
+//! Log lines about requests that ended.
 
-use std::time::Duration;
-
-use crate::instruments::{Ended, OperationIndex};
+use crate::instruments::EndedRequests;
 use crate::requester::Requester;
-
-/// Requests of one operation that ended alike.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct EndedRequests {
-    /// Number on the board; none if it was refused before it was there.
-    pub request: Option<u64>,
-    pub operation: OperationIndex,
-    pub outcome: Ended,
-    pub requests: u64,
-    /// Items of all of them.
-    pub items: u64,
-    /// Time that each took.
-    pub time: Duration,
-}
 
 impl EndedRequests {
     /// Writes the line that each request has at the level of debugging.

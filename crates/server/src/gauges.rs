@@ -1,36 +1,39 @@
-//! The server's own gauges at one moment, for Prometheus and for `exacat status`.
+//! The server's metrics at one moment, for Prometheus and for `exacat status`.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use exacat_model::TimeMs;
+use exacat_catalogue::Catalogue;
 use exacat_model::answer::StatusPart;
+use exacat_model::{Consistency, Error, ErrorKind, Result, SeStatus, TimeMs};
+use exacat_store::Sample;
 
 use crate::activity::{Moment, Sampler};
-use crate::scrape::{Gauge, Scrape};
+use crate::metric_table as table;
 use crate::service::Service;
+
+/// Time in which the store must give its metrics. Without them a scrape has only those of the server.
+const STORE_TIME: Duration = Duration::from_secs(2);
+/// Most storage elements with metrics of their own: each has seven series.
+const SES_SHOWN_MAX: usize = 256;
+
+fn too_late() -> Error {
+    Error::new(ErrorKind::Unavailable, format!("it does not answer within {STORE_TIME:?}"))
+}
 
 impl Service {
     /// Returns the present values of the gauges.
-    fn gauges(&self) -> Vec<Gauge> {
+    fn gauges(&self) -> Vec<Sample> {
         // The log has its own count, because it is there before the server.
         let lost = self.log_lines_lost.get().map_or(0, |lost| lost.load(Ordering::Relaxed));
         self.instruments.counts.log_lines_lost.store(lost, Ordering::Relaxed);
         let admission = &self.admission;
-        let mut gauges = vec![
-            gauge("exacat_up_seconds", "Time since the start", self.started.elapsed().as_secs()),
-            gauge("exacat_serving", "1 while it serves, 0 while it stops", u64::from(self.is_serving())),
-            gauge(
-                "exacat_output_bytes",
-                "Bytes of answers that wait for their clients to read",
-                self.instruments.output_bytes.load(Ordering::Relaxed),
-            ),
-            gauge(
-                "exacat_activity_minutes_unwritten",
-                "Minutes of the server's activity that could not be written to the disk",
-                self.history.unwritten(),
-            ),
-            gauge("exacat_users", "Users with a connection", admission.users() as u64),
+        let mut samples = vec![
+            table::UP.is(self.started.elapsed().as_secs()),
+            table::SERVING.is(u64::from(self.is_serving())),
+            table::OUTPUT.is(self.instruments.output_bytes.load(Ordering::Relaxed)),
+            table::UNWRITTEN.is(self.history.unwritten()),
+            table::USERS.is(admission.users() as u64),
         ];
         let bounds = [
             ("connections", &admission.connections.network),
@@ -44,64 +47,22 @@ impl Service {
             ("waits", &admission.waits),
             ("audits", &admission.audits),
         ];
-        for (name, bound) in bounds {
-            gauges.push(labelled("exacat_held", "In progress, by bound", "bound", name, bound.now() as u64));
-        }
-        for (name, bound) in bounds {
-            gauges.push(labelled("exacat_held_max", "The bounds", "bound", name, bound.max() as u64));
-        }
-        for (name, bound) in bounds {
-            gauges.push(labelled(
-                "exacat_refused_at_bound",
-                "Refused because a bound was reached",
-                "bound",
-                name,
-                bound.refused(),
-            ));
-        }
+        samples.extend(bounds.map(|(name, bound)| table::HELD.of(name, bound.now() as u64)));
+        samples.extend(bounds.map(|(name, bound)| table::HELD_MAX.of(name, bound.max() as u64)));
+        samples.extend(bounds.map(|(name, bound)| table::REFUSED.of(name, bound.refused())));
         let lanes = [("heavy", &admission.heavy), ("bulk", &admission.bulk)];
-        for (name, lane) in lanes {
-            let running = lane.metrics().0 as u64;
-            gauges.push(labelled("exacat_lane_running", "Running, by lane", "lane", name, running));
-        }
-        for (name, lane) in lanes {
-            let waiting = lane.metrics().1 as u64;
-            gauges.push(labelled(
-                "exacat_lane_waiting",
-                "Waiting for a slot, by lane",
-                "lane",
-                name,
-                waiting,
-            ));
-        }
-        for (name, lane) in lanes {
-            gauges.push(labelled(
-                "exacat_lane_refused",
-                "Refused because the queue was full, by lane",
-                "lane",
-                name,
-                lane.refused(),
-            ));
-        }
-        gauges.push(Gauge {
-            name: "exacat_clock_ahead_seconds",
-            help: "Seconds by which the machine's clock is ahead of the time that is trusted; 0 if it is believed",
-            label: None,
-            value: self.catalogue.clock_jump().map_or(0, |jump| jump.ahead_ms() / 1000),
-        });
-        gauges.extend(self.workers.gauges());
-        gauges
+        samples.extend(lanes.map(|(name, lane)| table::LANE_RUNNING.of(name, lane.metrics().0 as u64)));
+        samples.extend(lanes.map(|(name, lane)| table::LANE_WAITING.of(name, lane.metrics().1 as u64)));
+        samples.extend(lanes.map(|(name, lane)| table::LANE_REFUSED.of(name, lane.refused())));
+        let ahead = self.catalogue.clock_jump().map_or(0, |jump| jump.ahead_ms() / 1000);
+        samples.push(table::CLOCK_AHEAD.is(ahead));
+        samples
     }
 
     /// Returns the server's own parts of the status.
     pub(crate) fn status_parts(&self) -> Vec<StatusPart> {
-        let mut metrics: Vec<(String, u64)> = self
-            .gauges()
-            .into_iter()
-            .filter(|gauge| !gauge.name.starts_with("exacat_worker"))
-            .map(Gauge::named)
-            .collect();
-        metrics.extend(self.instruments.counts_metrics());
+        let samples = self.gauges().into_iter().chain(self.instruments.counts.samples());
+        let metrics = samples.flat_map(|sample| sample.shown()).collect();
         let notes = vec![format!("exacat {}, catalogue {}", env!("CARGO_PKG_VERSION"), self.catalogue_id)];
         vec![
             StatusPart { part: "server".to_owned(), metrics, notes },
@@ -114,7 +75,7 @@ impl Service {
     pub(crate) async fn store_metrics(&self) -> Vec<(String, u64)> {
         match self.catalogue.store().status().await {
             Ok(status) => {
-                let mut metrics = status.metrics;
+                let mut metrics = status.named();
                 metrics.push(("entries".to_owned(), status.entries));
                 metrics.push(("revision".to_owned(), status.revision.0));
                 metrics
@@ -125,29 +86,71 @@ impl Service {
 
     /// Returns the sums of the server at this moment.
     pub(crate) fn moment(&self, sampler: &mut Sampler, now: TimeMs) -> Moment {
-        let mut metrics = self.instruments.counts_metrics();
-        metrics.extend(self.gauges().into_iter().map(Gauge::named));
+        let samples = self.gauges().into_iter().chain(self.instruments.counts.samples());
+        let metrics = samples.flat_map(|sample| sample.shown()).collect();
         sampler.read(now, &self.instruments, &self.board, metrics)
     }
 
     /// Returns all metrics for Prometheus.
-    pub(crate) async fn scrape(&self) -> Scrape {
-        let store = match self.catalogue.store().status().await {
-            Ok(status) => Some(status),
-            Err(error) => {
-                tracing::warn!(%error, "the store gives no metrics");
-                None
+    pub(crate) async fn samples(&self) -> Vec<Sample> {
+        let mut samples = self.instruments.samples();
+        samples.extend(self.board.totals.samples(&self.board.in_states()));
+        samples.extend(self.gauges());
+        let is_ready = self.is_serving() && self.catalogue.store().failure().is_none();
+        samples.push(table::READY.is(u64::from(is_ready)));
+        samples.push(table::BUILD.of(env!("CARGO_PKG_VERSION"), 1));
+        samples.extend(self.workers.samples());
+        samples.extend(crate::process::samples());
+        for thread in self.history.threads() {
+            let role = || thread.role.clone();
+            samples.push(table::THREADS.of(role(), thread.threads));
+            samples.push(table::THREAD_CPU.of(role(), thread.cpu_us));
+            samples.push(table::THREAD_QUEUE.of(role(), thread.queue_us));
+            samples.push(table::THREAD_WAIT.of(role(), thread.wait_us));
+        }
+        let keys_age = self.issuers.get().and_then(|issuers| issuers.keys_age_ms(self.catalogue.now()));
+        samples.extend(keys_age.map(|age| table::ISSUER_KEYS_AGE.is(age)));
+        // On a cluster a scrape costs no read of the log head while the last one is fresh.
+        let catalogue = self.catalogue.bounded_to(Some(Consistency::Quorum));
+        let of_store = async { Ok((catalogue.store().status().await?, self.of_catalogue(catalogue).await?)) };
+        match tokio::time::timeout(STORE_TIME, of_store).await.unwrap_or_else(|_| Err(too_late())) {
+            Ok((status, of_catalogue)) => {
+                samples.extend([
+                    table::STORE_ENTRIES.is(status.entries),
+                    table::STORE_REVISION.is(status.revision.0),
+                    table::STORE_WARNINGS.is(status.warnings.len() as u64),
+                ]);
+                samples.extend(status.metrics);
+                samples.extend(of_catalogue);
             }
-        };
-        let (instruments, board) = (Arc::clone(&self.instruments), Arc::clone(&self.board));
-        Scrape { instruments, board, gauges: self.gauges(), store }
+            Err(error) => tracing::warn!(%error, "the store gives no metrics"),
+        }
+        samples
     }
-}
 
-fn gauge(name: &'static str, help: &'static str, value: u64) -> Gauge {
-    Gauge { name, help, label: None, value }
-}
-
-fn labelled(name: &'static str, help: &'static str, label: &'static str, which: &str, value: u64) -> Gauge {
-    Gauge { name, help, label: Some((label, which.to_owned())), value }
+    /// Returns the metrics of the catalogue's contents.
+    async fn of_catalogue(&self, catalogue: &Catalogue) -> Result<Vec<Sample>> {
+        let small = |value: u128| u64::try_from(value).unwrap_or(u64::MAX);
+        let sums = catalogue.sums(SES_SHOWN_MAX).await?;
+        let mut samples = vec![
+            table::FILES.is(sums.tree.files),
+            table::REPLICAS.is(sums.tree.replicas),
+            table::FILE_BYTES.is(small(sums.tree.bytes + sums.tree.member_bytes)),
+            table::REPLICA_BYTES.is(small(sums.tree.replica_bytes)),
+        ];
+        for one in sums.ses {
+            let name = one.se.name.to_string();
+            samples.extend([
+                table::SE_FILES.of(name.clone(), one.replicas.replicas),
+                table::SE_BYTES.of(name.clone(), small(one.replicas.replica_bytes)),
+                table::SE_DELETIONS.of(name.clone(), one.deletions.replicas),
+                table::SE_DELETION_BYTES.of(name.clone(), small(one.deletions.replica_bytes)),
+                table::SE_ONLINE.of(name.clone(), u64::from(one.se.status == SeStatus::Online)),
+            ]);
+            let (redirects, failures) = self.instruments.visits.of(one.se.number);
+            samples.push(table::SE_REDIRECTS.of(name.clone(), redirects));
+            samples.push(table::SE_FAILURES.of(name, failures));
+        }
+        Ok(samples)
+    }
 }

@@ -6,13 +6,14 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use exacat_activity::{Distribution, Recorded, TIME_US_MAX};
+use exacat_activity::{Distribution, Recorded, TIME_BUCKETS, TIME_US_MAX, time_bucket};
 use exacat_model::answer::StatusPart;
 use exacat_model::{Error, ErrorKind, Operation};
-use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
-use prometheus_client::metrics::MetricType;
+use exacat_store::{Buckets, Clock, Exemplar, Metric, MetricKind, MetricUnit, Sample, SystemClock};
 
 use crate::cancel::is_cancelled;
+use crate::metric_table;
+use crate::visits::Visits;
 
 /// Number of outcomes: success, each kind of error by its number, and cancelled.
 const OUTCOMES: usize = CANCELLED + 1;
@@ -96,6 +97,45 @@ struct Meter {
     outcomes: [AtomicU64; OUTCOMES],
     items: AtomicU64,
     times: Distribution,
+    exemplars: [LastRequest; TIME_BUCKETS],
+}
+
+/// The last request in a bucket of times. Threads write its words one by one. So a reader may get the
+/// number of one request and the time of another, both of this bucket.
+#[derive(Default)]
+struct LastRequest {
+    /// Its number plus one; 0 for none.
+    request: AtomicU64,
+    us: AtomicU64,
+    at_ms: AtomicU64,
+}
+
+impl LastRequest {
+    fn set(&self, request: u64, us: u64, at_ms: u64) {
+        self.us.store(us, Ordering::Relaxed);
+        self.at_ms.store(at_ms, Ordering::Relaxed);
+        self.request.store(request.saturating_add(1), Ordering::Relaxed);
+    }
+
+    fn now(&self) -> Option<Exemplar> {
+        let request = self.request.load(Ordering::Relaxed).checked_sub(1)?;
+        let (value, at_ms) = (self.us.load(Ordering::Relaxed), self.at_ms.load(Ordering::Relaxed));
+        Some(Exemplar { request, value, at_ms })
+    }
+}
+
+/// Requests of one operation that ended alike.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EndedRequests {
+    /// Number on the board; none if it was refused before it was there.
+    pub request: Option<u64>,
+    pub operation: OperationIndex,
+    pub outcome: Ended,
+    pub requests: u64,
+    /// Items of all of them.
+    pub items: u64,
+    /// Time that each took.
+    pub time: Duration,
 }
 
 impl Meter {
@@ -104,6 +144,7 @@ impl Meter {
             outcomes: std::array::from_fn(|_| AtomicU64::new(0)),
             items: AtomicU64::new(0),
             times: Distribution::default(),
+            exemplars: Default::default(),
         }
     }
 
@@ -122,7 +163,19 @@ pub(crate) struct MeterSums {
 }
 
 macro_rules! counts {
-    ($( $name:ident $metric:literal $help:literal ),* $(,)?) => {
+    ($( $name:ident $unit:ident $metric:literal $help:literal ),* $(,)?) => {
+        /// Descriptions of the counters.
+        static COUNTED: &[Metric] = &[$(
+            Metric {
+                kind: MetricKind::Counter,
+                unit: MetricUnit::$unit,
+                name: concat!("exacat_", $metric),
+                labels: &[],
+                status: $metric,
+                help: $help,
+            },
+        )*];
+
         /// Counters that only increase.
         #[derive(Default)]
         pub(crate) struct Counts {
@@ -130,40 +183,42 @@ macro_rules! counts {
         }
 
         impl Counts {
-            fn all(&self) -> Vec<(&'static str, &'static str, u64)> {
-                vec![$( ($metric, $help, self.$name.load(Ordering::Relaxed)), )*]
+            /// Returns the counters at this moment.
+            pub(crate) fn samples(&self) -> Vec<Sample> {
+                let values = [$( self.$name.load(Ordering::Relaxed), )*];
+                COUNTED.iter().zip(values).map(|(metric, value)| metric.is(value)).collect()
             }
         }
     };
 }
 
 counts! {
-    bytes_in "exacat_received_bytes" "Bytes received from clients",
-    bytes_out "exacat_sent_bytes" "Bytes sent to clients",
-    connections_accepted "exacat_connections_accepted" "Connections accepted",
-    connections_refused "exacat_connections_refused" "Connections refused because there were too many",
-    handshakes_failed "exacat_handshakes_failed" "Connections that ended before they were authenticated",
-    authentications_refused "exacat_authentications_refused" "Credentials that were not accepted",
-    revalidations_refused "exacat_revalidations_refused" "Open connections whose credentials ceased to be valid",
-    frames_refused "exacat_frames_refused" "Frames that were not well-formed",
-    stalled "exacat_connections_stalled" "Connections closed because the client did not read its answers",
-    idle "exacat_connections_idle_closed" "Connections closed because nothing came for long",
-    panics "exacat_request_panics" "Requests that ended in an internal error",
-    slow "exacat_slow_requests" "Requests that took longer than the configured time",
-    commands "exacat_jalien_commands" "Commands of clients of the protocol of JAliEn",
-    commands_failed "exacat_jalien_commands_failed" "Commands of them that failed",
-    resumed "exacat_jalien_resumed" "Clients of it that came back after their connection broke, with the request they had no answer to",
-    xrootd_requests "exacat_xrootd_requests" "Requests of clients of the protocol of XRootD",
-    xrootd_failed "exacat_xrootd_requests_failed" "Requests of them that were refused",
-    xrootd_waits "exacat_xrootd_waits" "Requests of them that were told to come again later",
-    xrootd_redirects "exacat_xrootd_redirects" "Files opened by them, and sent to a storage element",
-    xrootd_retried "exacat_xrootd_retried" "Files opened by them once more, after a storage element failed",
-    xrootd_writes "exacat_xrootd_writes" "Files opened by them for writing, and sent to a storage element",
-    xrootd_committed "exacat_xrootd_writes_committed" "Files of them that were found whole at the storage element, and committed",
-    xrootd_given_up "exacat_xrootd_writes_given_up" "Files of them that were found to be others than were reserved, and given up",
-    log_lines_lost "exacat_log_lines_lost" "Log lines that could not be written, as on a full disk",
-    trace_spans_lost "exacat_trace_spans_lost" "Spans of traces that the collector did not take",
-    coalesced "exacat_coalesced_requests" "Pipelined look-ups and registrations carried out together with others",
+    bytes_in Bytes "received_bytes" "Bytes received from clients",
+    bytes_out Bytes "sent_bytes" "Bytes sent to clients",
+    connections_accepted Count "connections_accepted" "Connections accepted",
+    connections_refused Count "connections_refused" "Connections refused because there were too many",
+    handshakes_failed Count "handshakes_failed" "Connections that ended before they were authenticated",
+    authentications_refused Count "authentications_refused" "Credentials that were not accepted",
+    revalidations_refused Count "revalidations_refused" "Open connections whose credentials ceased to be valid",
+    frames_refused Count "frames_refused" "Frames that were not well-formed",
+    stalled Count "connections_stalled" "Connections closed because the client did not read its answers",
+    idle Count "connections_idle_closed" "Connections closed because nothing came for long",
+    panics Count "request_panics" "Requests that ended in an internal error",
+    slow Count "slow_requests" "Requests that took longer than the configured time",
+    commands Count "jalien_commands" "Commands of clients of the protocol of JAliEn",
+    commands_failed Count "jalien_commands_failed" "Commands of them that failed",
+    resumed Count "jalien_resumed" "Clients of it that came back after their connection broke, with the request they had no answer to",
+    xrootd_requests Count "xrootd_requests" "Requests of clients of the protocol of XRootD",
+    xrootd_failed Count "xrootd_requests_failed" "Requests of them that were refused",
+    xrootd_waits Count "xrootd_waits" "Requests of them that were told to come again later",
+    xrootd_redirects Count "xrootd_redirects" "Files opened by them, and sent to a storage element",
+    xrootd_retried Count "xrootd_retried" "Files opened by them once more, after a storage element failed",
+    xrootd_writes Count "xrootd_writes" "Files opened by them for writing, and sent to a storage element",
+    xrootd_committed Count "xrootd_writes_committed" "Files of them that were found whole at the storage element, and committed",
+    xrootd_given_up Count "xrootd_writes_given_up" "Files of them that were found to be others than were reserved, and given up",
+    log_lines_lost Count "log_lines_lost" "Log lines that could not be written, as on a full disk",
+    trace_spans_lost Count "trace_spans_lost" "Spans of traces that the collector did not take",
+    coalesced Count "coalesced_requests" "Pipelined look-ups and registrations carried out together with others",
 }
 
 /// All metrics.
@@ -173,6 +228,12 @@ pub(crate) struct Instruments {
     pub counts: Counts,
     /// Bytes of answers that wait for their clients, on all connections.
     pub output_bytes: AtomicU64,
+    /// Counts by storage element.
+    pub visits: Visits,
+    /// Findings of the last check of the catalogue, plus one; 0 for no check.
+    findings: AtomicU64,
+    /// End of the server's certificate, in seconds since 1970; 0 for none.
+    pub certificate_end: AtomicU64,
 }
 
 /// Increments a counter.
@@ -186,24 +247,27 @@ impl Instruments {
             meters: Operation::NAMES.iter().map(|_| Meter::new()).collect(),
             counts: Counts::default(),
             output_bytes: AtomicU64::new(0),
+            visits: Visits::default(),
+            findings: AtomicU64::new(0),
+            certificate_end: AtomicU64::new(0),
         }
     }
 
-    /// Records `count` requests of an operation over `items` items with this outcome, each after
-    /// `time`.
-    pub(crate) fn record(
-        &self,
-        operation: OperationIndex,
-        ended: Ended,
-        count: u64,
-        items: u64,
-        time: Duration,
-    ) {
-        let meter = &self.meters[operation.0];
-        let us = u64::try_from(time.as_micros()).unwrap_or(TIME_US_MAX);
-        meter.outcomes[ended.place()].fetch_add(count, Ordering::Relaxed);
-        meter.items.fetch_add(items, Ordering::Relaxed);
-        meter.times.record(us, count);
+    /// Records the findings of a check of the catalogue.
+    pub(crate) fn fsck(&self, findings: u64) {
+        self.findings.store(findings.saturating_add(1), Ordering::Relaxed);
+    }
+
+    /// Records ended requests.
+    pub(crate) fn record(&self, ended: &EndedRequests) {
+        let meter = &self.meters[ended.operation.0];
+        let us = u64::try_from(ended.time.as_micros()).unwrap_or(TIME_US_MAX).min(TIME_US_MAX);
+        meter.outcomes[ended.outcome.place()].fetch_add(ended.requests, Ordering::Relaxed);
+        meter.items.fetch_add(ended.items, Ordering::Relaxed);
+        meter.times.record(us, ended.requests);
+        if let Some(request) = ended.request {
+            meter.exemplars[time_bucket(us)].set(request, us, wall_clock_ms());
+        }
     }
 
     /// Returns the sums of each operation that was requested.
@@ -237,15 +301,6 @@ impl Instruments {
         }
         StatusPart { part: "operations".to_owned(), metrics, notes: Vec::new() }
     }
-
-    /// Returns the counters, for the status.
-    pub(crate) fn counts_metrics(&self) -> Vec<(String, u64)> {
-        self.counts
-            .all()
-            .into_iter()
-            .map(|(metric, _, value)| (metric.trim_start_matches("exacat_").to_owned(), value))
-            .collect()
-    }
 }
 
 impl fmt::Debug for Instruments {
@@ -255,56 +310,40 @@ impl fmt::Debug for Instruments {
 }
 
 impl Instruments {
-    /// Writes the metrics of operations, and the counters.
-    pub(crate) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+    /// Returns the metrics of operations, and the counters.
+    pub(crate) fn samples(&self) -> Vec<Sample> {
+        let mut samples = Vec::new();
         let asked = || Operation::NAMES.iter().zip(&self.meters).filter(|(_, meter)| meter.count() > 0);
-        let mut family = encoder.encode_descriptor(
-            "exacat_requests",
-            "Requests by operation and outcome",
-            None,
-            MetricType::Counter,
-        )?;
         for (name, meter) in asked() {
             for (number, count) in meter.outcomes.iter().enumerate() {
                 let count = count.load(Ordering::Relaxed);
-                let outcome = Ended::at(number).name();
                 if count > 0 {
-                    family
-                        .encode_family(&[("operation", *name), ("outcome", outcome)])?
-                        .encode_counter::<NoLabelSet, u64, u64>(&count, None)?;
+                    let labels = [(*name).into(), Ended::at(number).name().into()];
+                    samples.push(metric_table::REQUESTS.with(labels, count));
                 }
             }
+            samples.push(metric_table::ITEMS.of(*name, meter.items.load(Ordering::Relaxed)));
+            let exemplars = meter.exemplars.iter().map(LastRequest::now).collect();
+            let buckets = Buckets { exemplars, ..Buckets::of_times(&meter.times.now()) };
+            samples.push(metric_table::REQUEST_TIME.in_buckets(Some((*name).into()), buckets));
         }
-        let mut family = encoder.encode_descriptor(
-            "exacat_request_items",
-            "Items asked for, by operation",
-            None,
-            MetricType::Counter,
-        )?;
-        for (name, meter) in asked() {
-            family
-                .encode_family(&[("operation", *name)])?
-                .encode_counter::<NoLabelSet, u64, u64>(&meter.items.load(Ordering::Relaxed), None)?;
-        }
-        let mut family = encoder.encode_descriptor(
-            "exacat_request_seconds",
-            "Time from receipt to answer, by operation",
-            None,
-            MetricType::Histogram,
-        )?;
-        for (name, meter) in asked() {
-            let (sum, total, buckets) = meter.times.now().for_prometheus();
-            family
-                .encode_family(&[("operation", *name)])?
-                .encode_histogram::<NoLabelSet>(sum, total, &buckets, None)?;
-        }
-        for (name, help, value) in self.counts.all() {
-            encoder
-                .encode_descriptor(name, help, None, MetricType::Counter)?
-                .encode_counter::<NoLabelSet, u64, u64>(&value, None)?;
-        }
-        Ok(())
+        samples.extend(self.counts.samples());
+        let findings = self.findings.load(Ordering::Relaxed).checked_sub(1);
+        samples.extend(findings.map(|findings| metric_table::FSCK_FINDINGS.is(findings)));
+        let certificate_end = self.certificate_end.load(Ordering::Relaxed);
+        samples.extend((certificate_end > 0).then(|| metric_table::CERTIFICATE_END.is(certificate_end)));
+        samples
     }
+}
+
+/// Returns the descriptions of the counters.
+pub(crate) fn counted() -> &'static [Metric] {
+    COUNTED
+}
+
+/// Returns the time in milliseconds since 1970, for a reader of exemplars; nothing depends on it.
+fn wall_clock_ms() -> u64 {
+    SystemClock.now().0
 }
 
 #[cfg(test)]

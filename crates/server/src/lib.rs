@@ -17,11 +17,13 @@ mod gauges;
 mod instruments;
 pub mod issuers;
 mod life;
+mod metric_table;
 mod open_files;
 mod paced;
 mod peer;
 mod phase;
 mod places;
+mod process;
 mod randomness;
 pub mod reference;
 pub mod report;
@@ -33,6 +35,7 @@ mod tls;
 #[cfg(feature = "otel")]
 mod traces;
 mod uploads;
+mod visits;
 mod workers;
 
 pub use activity::{RequestIdentity, current_request};

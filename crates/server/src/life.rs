@@ -190,6 +190,9 @@ async fn start_on(
         catalogue_id,
         settings.catalogue.anonymous_reads,
     );
+    if let Some(end) = tls::certificate_end(&settings, &directory) {
+        service.instruments.certificate_end.store(end, std::sync::atomic::Ordering::Relaxed);
+    }
     let _first = service.issuers.set(Issuers::new(directory.issuers()));
     let _first = service.log_lines_lost.set(Arc::clone(&settings.log_lines_lost));
     let exporting = trace(&settings, &service)?;

@@ -25,6 +25,14 @@ pub fn raise_open_files() -> Option<usize> {
     Some(usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX))
 }
 
+/// Returns the limit of open files; none if the system does not say.
+pub(crate) fn open_files_max() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure is valid, and lives as long as the call.
+    let result = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    (result == 0).then_some(limit.rlim_cur)
+}
+
 /// Returns the number of connections that this many open files allow: `asked`, or an error if that
 /// is too many. Without `asked`, as many as there are files for, up to the default.
 pub fn connections_within(open_files: usize, asked: Option<usize>, default: usize) -> Result<usize> {

@@ -1,43 +1,19 @@
 //! Facts about the server for the pages of the reference: metrics, and the document of the REST API.
 
-use std::sync::Arc;
-
 use exacat_activity::{Class, RequestState};
-use exacat_catalogue::Catalogue;
-use exacat_model::{Error, ErrorKind, Result};
+use exacat_store::Metric;
 
-use crate::service::Service;
+use crate::instruments::counted;
+use crate::metric_table;
 
-/// A family of metrics.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Metric {
-    /// Name at `/metrics`.
-    pub name: String,
-    /// Type for Prometheus.
-    pub kind: String,
-    /// Meaning.
-    pub meaning: String,
-}
-
-/// Returns the metrics of a server of this catalogue, in the order of `/metrics`.
-pub async fn metrics(catalogue: Arc<Catalogue>) -> Result<Vec<Metric>> {
-    let text = Service::alone(catalogue).scrape().await.text();
-    let text = text.map_err(|error| Error::new(ErrorKind::Internal, format!("metrics: {error}")))?;
-    let mut metrics: Vec<Metric> = Vec::new();
-    for line in text.lines() {
-        let described = line.strip_prefix("# HELP ").and_then(|rest| rest.split_once(' '));
-        if let Some((name, meaning)) = described {
-            let meaning = meaning.trim_end_matches('.').to_owned();
-            metrics.push(Metric { name: name.to_owned(), kind: String::new(), meaning });
-        }
-        let typed = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' '));
-        if let Some((name, kind)) = typed
-            && let Some(metric) = metrics.iter_mut().find(|metric| metric.name == name)
-        {
-            kind.clone_into(&mut metric.kind);
-        }
-    }
-    Ok(metrics)
+/// Returns the tables of metrics: those of the server, and of each store.
+pub fn metrics() -> [(&'static str, Vec<&'static Metric>); 3] {
+    let server = metric_table::METRICS.iter().copied().chain(counted()).collect();
+    [
+        ("the server", server),
+        ("the embedded store", exacat_store_embedded::METRICS.to_vec()),
+        ("the Cassandra store", exacat_store_cassandra::METRICS.to_vec()),
+    ]
 }
 
 /// Returns the page of the states of requests: a table of names, classes, meanings and remedies.
@@ -65,4 +41,54 @@ pub fn states_page() -> String {
 /// Returns the OpenAPI document of the REST API.
 pub fn api_document() -> String {
     crate::faces::http::document()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use exacat_store::MetricKind;
+
+    use super::*;
+
+    /// Every metric has help and a name by the rules of Prometheus, which ends in its base unit. A name
+    /// stands for one metric, in a table and among the stores.
+    #[test]
+    fn tables_of_metrics_follow_the_rules() {
+        let mut known: BTreeMap<&str, &Metric> = BTreeMap::new();
+        let mut shown = BTreeSet::new();
+        for (of, table) in metrics() {
+            let mut names = BTreeSet::new();
+            for metric in table {
+                let name = metric.name;
+                assert!(names.insert(name), "{of}: {name} is there twice");
+                let words = name.split('_').all(|word| {
+                    !word.is_empty()
+                        && word.chars().all(|one| one.is_ascii_lowercase() || one.is_ascii_digit())
+                });
+                assert!(words && !metric.help.is_empty() && !metric.help.ends_with('.'), "{name}");
+                let unit = metric.unit.base().map(|(unit, _)| unit);
+                for base in ["seconds", "bytes"] {
+                    let ends = name.ends_with(&format!("_{base}"));
+                    assert_eq!(unit == Some(base), ends, "{name}: {unit:?}");
+                }
+                let reserved = ["_total", "_count", "_sum", "_bucket"];
+                assert!(reserved.iter().all(|end| !name.ends_with(end)), "{name}");
+                assert!(
+                    metric.labels.iter().all(|label| !["le", "quantile", "job"].contains(label)),
+                    "{name}"
+                );
+                assert!(!metric.status.contains("{}") || !metric.labels.is_empty(), "{name}");
+                assert!(metric.status.is_empty() || shown.insert((of, metric.status)), "{}", metric.status);
+                let is_store = name.starts_with("exacat_store_");
+                assert!(of == "the server" || is_store, "{name} is no metric of a store");
+                // Stores that count the same count it under the same description, but for the help.
+                if let Some(same) = known.insert(name, metric) {
+                    let facts = |metric: &Metric| (metric.kind, metric.unit, metric.labels.to_vec());
+                    assert_eq!(facts(same), facts(metric), "{name}");
+                }
+            }
+        }
+        assert!(known.values().any(|metric| metric.kind == MetricKind::Histogram));
+    }
 }

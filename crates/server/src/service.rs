@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use crate::activity::{Asked, Board, Facts, History, SlowAfter, current_request};
 use crate::admission::{Admission, Class, Held, Lane, Step, busy};
 pub(crate) use crate::cancel::{CANCELLED, Cancel, cancelled};
-pub(crate) use crate::ended::EndedRequests;
+pub(crate) use crate::instruments::EndedRequests;
 use crate::instruments::{Ended, Instruments, OperationIndex, count};
 use crate::issuers::Issuers;
 use crate::paced::Paced;
@@ -176,6 +176,7 @@ impl Service {
     }
 
     /// Makes the service of a catalogue without faces and workers, with the default limits.
+    #[cfg(test)]
     pub(crate) fn alone(catalogue: Arc<Catalogue>) -> Arc<Self> {
         let history = Arc::new(History::new(catalogue.now(), None));
         Service::new(catalogue, Arc::default(), history, WorkerBook::new(), Guid([0; 16]), false)
@@ -363,6 +364,7 @@ impl Service {
         let mut hide = |error: &mut Error| self.hide(caller, operation, error);
         match &mut outcome {
             Err(error) => hide(error),
+            Ok(Answer::Fsck(audit)) => self.instruments.fsck(audit.findings_total),
             Ok(answer) => for_each_error(answer, &mut hide),
         }
         outcome
@@ -606,11 +608,10 @@ impl Service {
 
     /// Records ended requests, and logs slow ones.
     pub(crate) fn ended(&self, requester: &Requester, ended: EndedRequests) {
-        let EndedRequests { operation, outcome, requests, items, time, .. } = ended;
-        self.instruments.record(operation, outcome, requests, items, time);
+        self.instruments.record(&ended);
         ended.log(requester);
-        self.board.note_current(outcome);
-        if time >= self.limits.slow_request {
+        self.board.note_current(ended.outcome);
+        if ended.time >= self.limits.slow_request {
             count(&self.instruments.counts.slow);
             // One stall delays many requests; their lines must not fill the log.
             let Some(unwritten) = self.slow_lines.line(Instant::now()) else { return };

@@ -10,6 +10,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::{ClientConfig, RootCertStore};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
+use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::directory::{DataDirectory, read, write_private, write_public};
 use crate::settings::{CertificateFiles, ServerSettings};
@@ -84,6 +85,15 @@ pub(crate) fn acceptor_of_http(
     verifier: Option<Arc<dyn ClientCertVerifier>>,
 ) -> Result<TlsAcceptor> {
     load(&certificate(settings, directory)?, &[HTTP2, HTTP], verifier)
+}
+
+/// Returns the end of the server's certificate, in seconds since 1970; none without one.
+pub(crate) fn certificate_end(settings: &ServerSettings, directory: &DataDirectory) -> Option<u64> {
+    let chain =
+        settings.certificate.as_ref().map_or_else(|| directory.certificate(), |files| files.chain.clone());
+    let leaf = CertificateDer::pem_file_iter(chain).ok()?.next()?.ok()?;
+    let (_, leaf) = X509Certificate::from_der(&leaf).ok()?;
+    u64::try_from(leaf.validity().not_after.timestamp()).ok()
 }
 
 fn certificate(settings: &ServerSettings, directory: &DataDirectory) -> Result<CertificateFiles> {
@@ -181,6 +191,8 @@ mod tests {
         acceptor(&settings, &directory).unwrap();
         assert_eq!((read(&directory.certificate()).unwrap(), read(&directory.key()).unwrap()), made);
         std::fs::remove_file(directory.key()).unwrap();
+        let in_2026 = 1_767_225_600;
+        assert!(certificate_end(&settings, &directory).is_some_and(|end| end > in_2026));
         acceptor(&settings, &directory).unwrap();
         assert_ne!(read(&directory.certificate()).unwrap(), made.0);
     }

@@ -8,20 +8,21 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use exacat_catalogue::Catalogue;
 use exacat_catalogue::workers::StepReport;
 use exacat_model::answer::StatusPart;
 use exacat_model::{Error, ErrorKind, Result};
+use exacat_store::Sample;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use crate::metric_table;
 use crate::phase::Phase;
 use crate::randomness;
-use crate::scrape::Gauge;
 use crate::settings::WorkerSettings;
 
 /// The step of a worker.
@@ -37,6 +38,7 @@ pub(crate) struct Worker {
     errors: AtomicU64,
     errors_in_a_row: AtomicU64,
     running: AtomicU64,
+    took_us: AtomicU64,
     last_error: Mutex<Option<String>>,
 }
 
@@ -109,9 +111,7 @@ impl WorkerBook {
     pub(crate) fn part(&self) -> StatusPart {
         let mut part = StatusPart { part: "workers".to_owned(), ..StatusPart::default() };
         for worker in &self.workers {
-            for (what, value) in worker.metrics() {
-                part.metrics.push((format!("{}_{what}", worker.name), value));
-            }
+            part.metrics.extend(worker.samples().iter().flat_map(Sample::shown));
             if !*worker.enabled.borrow() {
                 part.notes.push(format!("{} is stopped", worker.name));
             }
@@ -122,28 +122,9 @@ impl WorkerBook {
         part
     }
 
-    /// Returns the workers' gauges, for Prometheus.
-    pub(crate) fn gauges(&self) -> Vec<Gauge> {
-        const METRICS: [(&str, &str, &str); 5] = [
-            ("steps", "exacat_worker_steps", "Steps done, by worker"),
-            ("done", "exacat_worker_done", "Things done, by worker"),
-            ("errors", "exacat_worker_errors", "Steps that failed, by worker"),
-            ("errors_in_a_row", "exacat_worker_errors_in_a_row", "Steps that failed since one went well"),
-            ("running", "exacat_worker_running", "1 while in a step"),
-        ];
-        let mut gauges = Vec::new();
-        for (what, name, help) in METRICS {
-            for worker in &self.workers {
-                let value = worker.metrics().into_iter().find(|(have, _)| *have == what);
-                gauges.push(Gauge {
-                    name,
-                    help,
-                    label: Some(("worker", worker.name.to_owned())),
-                    value: value.map_or(0, |(_, value)| value),
-                });
-            }
-        }
-        gauges
+    /// Returns the metrics of all workers.
+    pub(crate) fn samples(&self) -> Vec<Sample> {
+        self.workers.iter().flat_map(|worker| worker.samples()).collect()
     }
 }
 
@@ -158,18 +139,20 @@ impl Worker {
             errors: AtomicU64::new(0),
             errors_in_a_row: AtomicU64::new(0),
             running: AtomicU64::new(0),
+            took_us: AtomicU64::new(0),
             last_error: Mutex::new(None),
         })
     }
 
-    fn metrics(&self) -> [(&'static str, u64); 5] {
+    fn samples(&self) -> [Sample; 6] {
         let load = |value: &AtomicU64| value.load(Ordering::Relaxed);
         [
-            ("steps", load(&self.steps)),
-            ("done", load(&self.done)),
-            ("errors", load(&self.errors)),
-            ("errors_in_a_row", load(&self.errors_in_a_row)),
-            ("running", load(&self.running)),
+            metric_table::WORKER_STEPS.of(self.name, load(&self.steps)),
+            metric_table::WORKER_DONE.of(self.name, load(&self.done)),
+            metric_table::WORKER_ERRORS.of(self.name, load(&self.errors)),
+            metric_table::WORKER_IN_A_ROW.of(self.name, load(&self.errors_in_a_row)),
+            metric_table::WORKER_RUNNING.of(self.name, load(&self.running)),
+            metric_table::WORKER_TIME.of(self.name, load(&self.took_us)),
         ]
     }
 
@@ -198,6 +181,7 @@ impl Worker {
     /// Runs one step, and returns the wait before the next.
     async fn step_once(&self, catalogue: &Arc<Catalogue>, settings: &WorkerSettings) -> Duration {
         self.running.store(1, Ordering::Relaxed);
+        let began = Instant::now();
         let step = AssertUnwindSafe((self.step)(Arc::clone(catalogue))).catch_unwind();
         let runtime = tokio::runtime::Handle::current();
         let most = settings.step_time_max;
@@ -215,6 +199,8 @@ impl Worker {
             Err(Error::new(ErrorKind::Internal, format!("a step was lost: {error}")))
         });
         self.running.store(0, Ordering::Relaxed);
+        let took = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.took_us.fetch_add(took, Ordering::Relaxed);
         self.steps.fetch_add(1, Ordering::Relaxed);
         match report {
             Ok(report) => {

@@ -3,6 +3,7 @@
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use exacat_activity::{RequestState, on};
 use exacat_model::{Error, ErrorKind, Result, Revision};
@@ -28,7 +29,7 @@ use crate::limits::{
     ELSEWHERE_AFTER_MAX, ELSEWHERE_AFTER_MIN, READ_ATTEMPTS_MAX, SLICE_ROWS, STATEMENT_TIMEOUT,
     STATEMENTS_IN_FLIGHT,
 };
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Sent};
 use crate::nodes::Nodes;
 use crate::retry::Attempts;
 use crate::routing::{AroundUnresponsive, Patience};
@@ -207,17 +208,20 @@ impl Cluster {
         statement: impl Future<Output = std::result::Result<T, impl std::fmt::Display>>,
     ) -> Result<T> {
         use RequestState::{ClusterAppend, ClusterRead};
-        let (what, counter, state): (_, fn(&Metrics), _) = match kind {
-            StatementKind::Read => ("read", Metrics::read, ClusterRead),
-            StatementKind::Write => ("write", Metrics::write, ClusterAppend),
-            StatementKind::Conditional => ("append to the log", Metrics::conditional, ClusterAppend),
+        let (what, counted, state) = match kind {
+            StatementKind::Read => ("read", Sent::Read, ClusterRead),
+            StatementKind::Write => ("write", Sent::Write, ClusterAppend),
+            StatementKind::Conditional => ("append to the log", Sent::Conditional, ClusterAppend),
         };
         let fate = self.faults.as_ref().map_or(Fate::Answered, |faults| faults.fate(kind));
         if fate == Fate::LostBefore {
             return Err(failed(what, "a test lost the statement"));
         }
-        counter(&self.metrics);
-        let answer = on(state, statement).await.map_err(|error| failed(what, error))?;
+        self.metrics.sent(counted);
+        let began = Instant::now();
+        let answer = on(state, statement).await;
+        self.metrics.took(counted, began.elapsed());
+        let answer = answer.map_err(|error| failed(what, error))?;
         match fate {
             Fate::LostAfter => Err(failed(what, "a test lost the answer")),
             Fate::Answered | Fate::LostBefore => Ok(answer),

@@ -10,6 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use exacat_model::Consistency;
+use exacat_store::Sample;
+
+use crate::metric_table as table;
 
 const LEVELS: usize = Consistency::ALL.len();
 
@@ -82,22 +85,19 @@ impl Freshness {
         level != Consistency::Latest && self.age(level, now).is_some_and(|age| age <= self.stale_max)
     }
 
-    /// Metrics for the operator, by name.
-    pub(crate) fn metrics(&self, now: Instant) -> Vec<(String, u64)> {
+    /// Metrics for the operator.
+    pub(crate) fn metrics(&self, now: Instant) -> Vec<Sample> {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let mut metrics: Vec<(String, u64)> = Consistency::ALL
-            .iter()
-            .zip(&self.requested)
-            .map(|(level, count)| {
-                (format!("answers_{}", level.name().replace('-', "_")), count.load(Relaxed))
-            })
+        let levels = Consistency::ALL.iter().zip(&self.requested);
+        let mut metrics: Vec<Sample> = levels
+            .map(|(level, count)| table::ANSWERED.of(level.name().replace('-', "_"), count.load(Relaxed)))
             .collect();
         metrics.extend([
-            ("answers_without_head_read".to_owned(), self.without_head_read.load(Relaxed)),
-            ("head_reads_below_quorum".to_owned(), self.weak_head_reads.load(Relaxed)),
-            ("stale_max_ms".to_owned(), millis(self.stale_max)),
+            table::WITHOUT_HEAD.is(self.without_head_read.load(Relaxed)),
+            table::WEAK_HEAD.is(self.weak_head_reads.load(Relaxed)),
+            table::STALE_LIMIT.is(millis(self.stale_max)),
         ]);
-        metrics.extend(self.age(Consistency::Quorum, now).map(|age| ("head_age_ms".to_owned(), millis(age))));
+        metrics.extend(self.age(Consistency::Quorum, now).map(|age| table::HEAD_AGE.is(millis(age))));
         metrics
     }
 }
@@ -147,7 +147,7 @@ mod tests {
         fresh.note_head_read(Consistency::One, fresh.opened);
         let figure = |fresh: &Freshness, name: &str| {
             let metrics = fresh.metrics(fresh.opened + Duration::from_millis(30));
-            metrics.iter().find(|(this, _)| this == name).map(|(_, value)| *value)
+            metrics.iter().flat_map(Sample::shown).find(|(this, _)| this == name).map(|(_, value)| value)
         };
         assert_eq!(figure(&fresh, "answers_one"), Some(2));
         assert_eq!(figure(&fresh, "answers_local_quorum"), Some(0));

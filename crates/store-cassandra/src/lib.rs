@@ -40,6 +40,7 @@ mod layout;
 mod limits;
 mod log;
 mod maintenance;
+mod metric_table;
 mod metrics;
 mod nodes;
 mod opening;
@@ -65,6 +66,7 @@ mod working;
 
 pub use access::ClusterAccess;
 pub use cluster::{Fate, Faults, StatementKind};
+pub use metric_table::METRICS;
 pub use schema::{SchemaStatus, check_schema, clear_schema, create_schema, drop_schema, upgrade_schema};
 pub use settings::{CassandraSettings, PeersAt};
 pub use store::CassandraStore;

@@ -1,18 +1,44 @@
 //! Metrics for the operator: statements by kind, and outcomes of appends.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use exacat_activity::Distribution;
+use exacat_store::{Buckets, Sample};
+
+use crate::metric_table as table;
+
+/// Kinds of statements.
+#[derive(Clone, Copy)]
+pub(crate) enum Sent {
+    /// A read.
+    Read,
+    /// A plain write.
+    Write,
+    /// A conditional batch.
+    Conditional,
+}
+
+const KINDS: [(Sent, &str); 3] =
+    [(Sent::Read, "reads"), (Sent::Write, "writes"), (Sent::Conditional, "conditional_batches")];
+
+/// Statements of one kind.
+#[derive(Default)]
+struct Statements {
+    sent: AtomicU64,
+    times: Distribution,
+}
 
 /// Counters since this server was started.
 #[derive(Default)]
 pub(crate) struct Metrics {
-    reads: AtomicU64,
+    statements: [Statements; KINDS.len()],
     reads_again: AtomicU64,
     rounds: AtomicU64,
-    writes: AtomicU64,
-    conditional: AtomicU64,
     lost: AtomicU64,
     unknown: AtomicU64,
     groups: AtomicU64,
+    group_changes: Distribution,
     changes: AtomicU64,
     flushed: AtomicU64,
     waited: AtomicU64,
@@ -24,9 +50,15 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Counts a read that was sent.
-    pub(crate) fn read(&self) {
-        self.reads.fetch_add(1, Relaxed);
+    /// Counts a statement that was sent.
+    pub(crate) fn sent(&self, kind: Sent) {
+        self.statements[kind as usize].sent.fetch_add(1, Relaxed);
+    }
+
+    /// Counts the time of a statement, answered or not.
+    pub(crate) fn took(&self, kind: Sent, time: Duration) {
+        let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        self.statements[kind as usize].times.record(us, 1);
     }
 
     /// Counts a round of fetches: all needed rows at once.
@@ -37,16 +69,6 @@ impl Metrics {
     /// Counts a read that failed and was repeated.
     pub(crate) fn read_again(&self) {
         self.reads_again.fetch_add(1, Relaxed);
-    }
-
-    /// Counts a plain write that was sent.
-    pub(crate) fn write(&self) {
-        self.writes.fetch_add(1, Relaxed);
-    }
-
-    /// Counts a conditional batch that was sent.
-    pub(crate) fn conditional(&self) {
-        self.conditional.fetch_add(1, Relaxed);
     }
 
     /// Counts an append that lost against another server's.
@@ -62,6 +84,7 @@ impl Metrics {
     /// Counts a group of `changes` changes that is in the log.
     pub(crate) fn group(&self, changes: usize) {
         self.groups.fetch_add(1, Relaxed);
+        self.group_changes.record(changes as u64, 1);
         self.changes.fetch_add(changes as u64, Relaxed);
     }
 
@@ -105,27 +128,31 @@ impl Metrics {
         self.audited.fetch_add(rows as u64, Relaxed);
     }
 
-    /// Lists all metrics by name.
-    pub(crate) fn list(&self) -> Vec<(String, u64)> {
-        [
-            ("reads", &self.reads),
-            ("reads_repeated", &self.reads_again),
-            ("rounds_fetched", &self.rounds),
-            ("writes", &self.writes),
-            ("conditional_batches", &self.conditional),
-            ("appends_lost", &self.lost),
-            ("appends_unknown", &self.unknown),
-            ("groups", &self.groups),
-            ("changes", &self.changes),
-            ("flushes", &self.flushed),
-            ("appends_waited_for_flush", &self.waited),
-            ("appends_backed_off", &self.backed_off),
-            ("requests_forwarded_out", &self.out),
-            ("requests_forwarded_in", &self.inward),
-            ("log_diverged", &self.diverged),
-            ("fsck_rows_read", &self.audited),
-        ]
-        .map(|(name, counter)| (name.to_owned(), counter.load(Relaxed)))
-        .to_vec()
+    /// Lists all metrics.
+    pub(crate) fn list(&self) -> Vec<Sample> {
+        let load = |value: &AtomicU64| value.load(Relaxed);
+        let mut list = Vec::new();
+        for ((_, name), statements) in KINDS.iter().zip(&self.statements) {
+            list.push(table::STATEMENTS_SENT.of(*name, load(&statements.sent)));
+            let times = Buckets::of_times(&statements.times.now());
+            list.push(table::STATEMENT_TIME.in_buckets(Some((*name).into()), times));
+        }
+        list.extend([
+            table::READS_REPEATED.is(load(&self.reads_again)),
+            table::ROUNDS.is(load(&self.rounds)),
+            table::APPENDS.of("lost", load(&self.lost)),
+            table::APPENDS.of("unknown", load(&self.unknown)),
+            table::GROUPS.is(load(&self.groups)),
+            table::CHANGES.is(load(&self.changes)),
+            table::GROUP.in_buckets(None, Buckets::of_sizes(&self.group_changes.now())),
+            table::FLUSHES.is(load(&self.flushed)),
+            table::APPENDS.of("waited_for_flush", load(&self.waited)),
+            table::APPENDS.of("backed_off", load(&self.backed_off)),
+            table::FORWARDED.of("out", load(&self.out)),
+            table::FORWARDED.of("in", load(&self.inward)),
+            table::DIVERGED.is(load(&self.diverged)),
+            table::FSCK_ROWS.is(load(&self.audited)),
+        ]);
+        list
     }
 }

@@ -5,12 +5,15 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use exacat_activity::Distribution;
+use exacat_store::{Buckets, Sample};
 use parking_lot::RwLock;
-use scylla::errors::{RequestAttemptError, RequestError};
+use scylla::errors::{DbError, RequestAttemptError, RequestError};
 use scylla::observability::history::{AttemptId, HistoryListener, RequestId, SpeculativeId};
 use scylla::policies::retry::RetryDecision;
 
 use crate::limits::{NODES_SHOWN_MAX, UNRESPONSIVE_AFTER, UNRESPONSIVE_TRIED_EVERY};
+use crate::metric_table as table;
 
 /// Bits of an attempt's id for its node. The other bits are the time it began.
 const NODE_BITS: u32 = 8;
@@ -84,7 +87,7 @@ struct Node {
     address: SocketAddr,
     asked: AtomicU64,
     failed: AtomicU64,
-    times: Times,
+    times: Distribution,
     /// Time of the first statement after its last answer, in µs; 0 if none waits.
     waiting_since: AtomicU64,
     /// Time of the last statement that was sent although the node seemed unresponsive.
@@ -97,7 +100,7 @@ impl Node {
             address,
             asked: AtomicU64::new(0),
             failed: AtomicU64::new(0),
-            times: Times::default(),
+            times: Distribution::default(),
             waiting_since: AtomicU64::new(0),
             tried: AtomicU64::new(0),
         }
@@ -119,7 +122,7 @@ fn micros(duration: Duration) -> u64 {
 pub(crate) struct Nodes {
     began: Instant,
     nodes: RwLock<Vec<Node>>,
-    all: Times,
+    all: Distribution,
     /// Times of the last some thousand answers, and their 99th percentile.
     recent: Times,
     recent_count: AtomicU64,
@@ -127,6 +130,7 @@ pub(crate) struct Nodes {
     requests: AtomicU64,
     speculative: AtomicU64,
     retried: AtomicU64,
+    errors: [AtomicU64; AttemptFailure::ALL.len()],
 }
 
 impl Default for Nodes {
@@ -134,24 +138,16 @@ impl Default for Nodes {
         Nodes {
             began: Instant::now(),
             nodes: RwLock::default(),
-            all: Times::default(),
+            all: Distribution::default(),
             recent: Times::default(),
             recent_count: AtomicU64::new(0),
             usual_us: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             speculative: AtomicU64::new(0),
             retried: AtomicU64::new(0),
+            errors: Default::default(),
         }
     }
-}
-
-/// Statistics of one node for the operator.
-pub(crate) struct NodeStatus {
-    pub address: SocketAddr,
-    pub asked: u64,
-    pub failed: u64,
-    pub p50_us: u64,
-    pub p99_us: u64,
 }
 
 impl Nodes {
@@ -180,7 +176,7 @@ impl Nodes {
     fn ended(&self, attempt: AttemptId, failed: bool) {
         let place = attempt.0 & ((1 << NODE_BITS) - 1);
         let micros = self.now().saturating_sub((attempt.0 >> NODE_BITS) as u64);
-        self.all.add(micros);
+        self.all.record(micros, 1);
         self.recent.add(micros);
         let count = self.recent_count.fetch_add(1, Relaxed) + 1;
         if count.is_multiple_of(RECENT_LOOKED_AT) {
@@ -190,7 +186,7 @@ impl Nodes {
             self.recent.halve();
         }
         if let Some(node) = self.nodes.read().get(place) {
-            node.times.add(micros);
+            node.times.record(micros, 1);
             // An error is an answer too: the node is responsive.
             node.waiting_since.store(0, Relaxed);
             node.failed.fetch_add(u64::from(failed), Relaxed);
@@ -235,34 +231,79 @@ impl Nodes {
         avoided.unwrap_or(false)
     }
 
-    /// Metrics of all nodes together, by name.
-    pub(crate) fn metrics(&self) -> Vec<(String, u64)> {
-        [
-            ("statements", self.requests.load(Relaxed)),
-            ("statements_retried", self.retried.load(Relaxed)),
-            ("statements_speculative", self.speculative.load(Relaxed)),
-            (
-                "nodes_unresponsive",
-                self.nodes.read().iter().filter(|node| node.is_unresponsive(self.now())).count() as u64,
-            ),
-            ("answer_us_p50", self.all.of_thousand(500)),
-            ("answer_us_p99", self.all.of_thousand(990)),
-        ]
-        .map(|(name, value)| (name.to_owned(), value))
-        .to_vec()
+    /// Metrics of all nodes together.
+    pub(crate) fn metrics(&self) -> Vec<Sample> {
+        let load = |value: &AtomicU64| value.load(Relaxed);
+        let unresponsive = self.nodes.read().iter().filter(|node| node.is_unresponsive(self.now())).count();
+        let mut list = vec![
+            table::DRIVER_STATEMENTS.is(load(&self.requests)),
+            table::RETRIED.is(load(&self.retried)),
+            table::SPECULATIVE.is(load(&self.speculative)),
+            table::UNRESPONSIVE.is(unresponsive as u64),
+            table::ANSWERS.in_buckets(None, Buckets::of_times(&self.all.now())),
+        ];
+        let errors = AttemptFailure::ALL.iter().zip(&self.errors);
+        list.extend(errors.map(|((_, name), count)| table::STATEMENT_ERRORS.of(*name, load(count))));
+        list
     }
 
-    /// Lists each node that ever got a statement.
-    pub(crate) fn list(&self) -> Vec<NodeStatus> {
-        let nodes = self.nodes.read();
-        let status = |node: &Node| NodeStatus {
-            address: node.address,
-            asked: node.asked.load(Relaxed),
-            failed: node.failed.load(Relaxed),
-            p50_us: node.times.of_thousand(500),
-            p99_us: node.times.of_thousand(990),
+    /// Metrics of each node that ever got a statement.
+    pub(crate) fn metrics_of_each(&self) -> Vec<Sample> {
+        let of = |node: &Node| {
+            let name = node.address.to_string();
+            let times = Buckets::of_times(&node.times.now());
+            [
+                table::NODE_STATEMENTS.of(name.clone(), node.asked.load(Relaxed)),
+                table::NODE_FAILURES.of(name.clone(), node.failed.load(Relaxed)),
+                table::NODE_TIME.in_buckets(Some(name.into()), times),
+            ]
         };
-        nodes.iter().map(status).collect()
+        self.nodes.read().iter().flat_map(of).collect()
+    }
+
+    fn failed(&self, failure: AttemptFailure) {
+        self.errors[failure as usize].fetch_add(1, Relaxed);
+    }
+}
+
+/// Reasons of failures, as an operator acts on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AttemptFailure {
+    /// Replicas did not answer the coordinator in time.
+    TimedOut,
+    /// Too few replicas are alive.
+    Unavailable,
+    /// A node has too much to do.
+    Overloaded,
+    /// The connection broke.
+    Connection,
+    Other,
+    /// No answer within the time of a statement.
+    GaveUp,
+}
+
+impl AttemptFailure {
+    const ALL: [(AttemptFailure, &'static str); 6] = [
+        (AttemptFailure::TimedOut, "timed_out"),
+        (AttemptFailure::Unavailable, "unavailable"),
+        (AttemptFailure::Overloaded, "overloaded"),
+        (AttemptFailure::Connection, "connection"),
+        (AttemptFailure::Other, "other"),
+        (AttemptFailure::GaveUp, "gave_up"),
+    ];
+
+    fn of(error: &RequestAttemptError) -> Self {
+        match error {
+            RequestAttemptError::DbError(error, _) => match error {
+                DbError::ReadTimeout { .. } | DbError::WriteTimeout { .. } => AttemptFailure::TimedOut,
+                DbError::Unavailable { .. } | DbError::IsBootstrapping => AttemptFailure::Unavailable,
+                DbError::Overloaded | DbError::RateLimitReached { .. } => AttemptFailure::Overloaded,
+                _ => AttemptFailure::Other,
+            },
+            RequestAttemptError::BrokenConnectionError(_) => AttemptFailure::Connection,
+            RequestAttemptError::UnableToAllocStreamId => AttemptFailure::Overloaded,
+            _ => AttemptFailure::Other,
+        }
     }
 }
 
@@ -276,7 +317,11 @@ impl HistoryListener for Nodes {
 
     fn log_request_success(&self, _: RequestId) {}
 
-    fn log_request_error(&self, _: RequestId, _: &RequestError) {}
+    fn log_request_error(&self, _: RequestId, error: &RequestError) {
+        if let RequestError::RequestTimeout(_) = error {
+            self.failed(AttemptFailure::GaveUp);
+        }
+    }
 
     fn log_new_speculative_fiber(&self, _: RequestId) -> SpeculativeId {
         self.speculative.fetch_add(1, Relaxed);
@@ -296,8 +341,9 @@ impl HistoryListener for Nodes {
         self.ended(attempt, false);
     }
 
-    fn log_attempt_error(&self, attempt: AttemptId, _: &RequestAttemptError, decision: &RetryDecision) {
+    fn log_attempt_error(&self, attempt: AttemptId, error: &RequestAttemptError, decision: &RetryDecision) {
         self.ended(attempt, true);
+        self.failed(AttemptFailure::of(error));
         if matches!(decision, RetryDecision::RetrySameTarget(_) | RetryDecision::RetryNextTarget(_)) {
             self.retried.fetch_add(1, Relaxed);
         }
@@ -377,15 +423,17 @@ mod tests {
         let error = RequestAttemptError::UnableToAllocStreamId;
         nodes.log_attempt_error(attempt, &error, &RetryDecision::RetryNextTarget(None));
         nodes.log_new_speculative_fiber(RequestId(0));
-        let list = nodes.list();
-        assert_eq!(list.len(), NODES_SHOWN_MAX);
-        let (one, last) = (&list[3], list.last().unwrap());
-        assert_eq!((one.address, one.asked, one.failed), (address(3), 2, 1));
-        assert_eq!((last.asked, last.failed), (1, 0));
-        let metrics = nodes.metrics();
+        let metrics: Vec<(String, u64)> =
+            nodes.metrics().iter().chain(&nodes.metrics_of_each()).flat_map(Sample::shown).collect();
         let figure = |name: &str| metrics.iter().find(|(this, _)| this == name).unwrap().1;
+        let listed =
+            metrics.iter().filter(|(name, _)| name.ends_with("_us_p99") && name.starts_with("node_"));
+        assert_eq!(listed.count(), NODES_SHOWN_MAX);
+        assert_eq!((figure("node_10_0_0_3_9042_statements"), figure("node_10_0_0_3_9042_failed")), (2, 1));
+        assert_eq!((figure("node_10_0_0_63_9042_statements"), figure("node_10_0_0_63_9042_failed")), (1, 0));
         assert_eq!(figure("statements"), NODES_SHOWN_MAX as u64 + 2);
         assert_eq!((figure("statements_retried"), figure("statements_speculative")), (1, 1));
+        assert_eq!((figure("statement_errors_overloaded"), figure("statement_errors_other")), (1, 0));
     }
 
     #[test]

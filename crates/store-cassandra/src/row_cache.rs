@@ -17,11 +17,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use exacat_model::{At, DirId, EntryId, Record, RecordKey, Revision, SeNumber, UserId};
+use exacat_store::Sample;
 
 use crate::filter::Filter;
 use crate::limits::{LISTED_ONCE_MAX, LISTED_ROWS_MAX, ROWS_PER_GUESS};
+use crate::metric_table;
 use crate::rows::{AfterImage, Changed, Key, Row, Totals, member_bounds};
 
 struct CachedRow {
@@ -83,8 +86,27 @@ pub(crate) struct Bounds {
     pub partition_rows: u64,
 }
 
+/// Kinds of rows, as look-ups are counted.
+const KINDS: [&str; 3] = ["entries", "places", "other_rows"];
+
+fn kind(key: &Key) -> usize {
+    match key {
+        Key::Entry(_) => 0,
+        Key::Place(_) => 1,
+        _ => 2,
+    }
+}
+
+/// Look-ups of rows of one kind.
+#[derive(Default)]
+struct LookedUp {
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
 /// Row cache; see the module.
 pub(crate) struct RowCache {
+    looked_up: [LookedUp; KINDS.len()],
     rows: BTreeMap<Key, CachedRow>,
     head: Revision,
     /// Tail of the log at the head; none while it is unknown.
@@ -113,6 +135,7 @@ impl RowCache {
     /// Makes an empty cache at a flushed position.
     pub(crate) fn new(flushed: Revision, bounds: Bounds) -> Self {
         RowCache {
+            looked_up: Default::default(),
             rows: BTreeMap::new(),
             head: flushed,
             tail: None,
@@ -173,6 +196,14 @@ impl RowCache {
     /// Looks a key up: none if the cache does not know it; otherwise its row, or none if it has
     /// none.
     pub(crate) fn get(&self, key: &Key) -> Option<Option<Arc<Row>>> {
+        let found = self.look_up(key);
+        let looked_up = &self.looked_up[kind(key)];
+        let count = if found.is_some() { &looked_up.hits } else { &looked_up.misses };
+        count.fetch_add(1, Relaxed);
+        found
+    }
+
+    fn look_up(&self, key: &Key) -> Option<Option<Arc<Row>>> {
         if let Some(slot) = self.rows.get(key) {
             return Some(slot.row.clone());
         }
@@ -306,19 +337,22 @@ impl RowCache {
     }
 
     /// Metrics for the operator.
-    pub(crate) fn metrics(&self) -> Vec<(String, u64)> {
+    pub(crate) fn metrics(&self) -> Vec<Sample> {
         let (keys, room) = self.filter.as_ref().map_or((0, 0), |filter| (filter.keys(), filter.room()));
         let layouts = self.rows.range(Key::Layout(DirId(0))..=Key::Layout(DirId(u64::MAX)));
         let spread = layouts.filter(|(_, slot)| slot.row.is_some()).count() as u64;
-        [
-            ("changes_not_flushed", self.head.0.saturating_sub(self.flushed.0)),
-            ("filter_keys", keys),
-            ("filter_keys_max", room),
-            ("filter_in_use", u64::from(self.filter_whole)),
-            ("directories_spread", spread),
-        ]
-        .map(|(name, value)| (name.to_owned(), value))
-        .to_vec()
+        let mut list = vec![
+            metric_table::NOT_FLUSHED.is(self.head.0.saturating_sub(self.flushed.0)),
+            metric_table::FILTER_KEYS.is(keys),
+            metric_table::FILTER_LIMIT.is(room),
+            metric_table::FILTER_IN_USE.is(u64::from(self.filter_whole)),
+            metric_table::SPREAD.is(spread),
+        ];
+        for (kind, looked_up) in KINDS.iter().zip(&self.looked_up) {
+            list.push(metric_table::CACHE_HITS.of(*kind, looked_up.hits.load(Relaxed)));
+            list.push(metric_table::CACHE_MISSES.of(*kind, looked_up.misses.load(Relaxed)));
+        }
+        list
     }
 
     /// Marks the filter as complete: it has every key of the tables.

@@ -26,6 +26,7 @@ use crate::intake::Intake;
 use crate::layout::SE_SHARDS;
 use crate::limits::POLL_EVERY;
 use crate::maintenance::Maintenance;
+use crate::metric_table;
 use crate::peers::{self, Serving};
 use crate::reader::Reader;
 use crate::row_cache::RowCache;
@@ -423,35 +424,26 @@ impl Store for CassandraStore {
     }
 
     async fn status(&self) -> Result<StoreStatus> {
-        let (head, totals, cache) =
-            self.reader.answer(|view| Ok((view.cache.head(), totals(view), view.cache.len()))).await?;
+        let (head, totals, cache) = self
+            .reader
+            .answer_at(self.level, |view| Ok((view.cache.head(), totals(view), view.cache.len())))
+            .await?;
         let mut metrics = vec![
-            ("trash_items".to_owned(), totals.trash),
-            ("reservations".to_owned(), totals.reservations),
-            ("deletions".to_owned(), totals.deletions),
-            ("rows_cached".to_owned(), cache as u64),
+            metric_table::TRASH_ITEMS.is(totals.trash),
+            metric_table::RESERVATIONS.is(totals.reservations),
+            metric_table::DELETIONS.is(totals.deletions),
+            metric_table::ROWS_CACHED.is(cache as u64),
+            metric_table::ROWS_CACHED_LIMIT.is(self.follower.settings.cache_rows as u64),
         ];
         let cluster = &self.follower.cluster;
-        metrics.push(("rows_cached_max".to_owned(), self.follower.settings.cache_rows as u64));
         metrics.extend(self.follower.cache(|cache| cache.metrics()));
         metrics.extend(cluster.metrics.list());
         metrics.extend(cluster.nodes.metrics());
         metrics.extend(self.follower.freshness.metrics(Instant::now()));
         let (all, away) = cluster.nodes_away();
-        metrics.push(("nodes".to_owned(), all));
-        metrics.push(("nodes_away".to_owned(), away.len() as u64));
-        for node in cluster.nodes.list() {
-            let name = node.address.to_string().replace(|one: char| !one.is_ascii_alphanumeric(), "_");
-            metrics.extend(
-                [
-                    ("statements", node.asked),
-                    ("failed", node.failed),
-                    ("us_p50", node.p50_us),
-                    ("us_p99", node.p99_us),
-                ]
-                .map(|(what, value)| (format!("node_{name}_{what}"), value)),
-            );
-        }
+        metrics.push(metric_table::NODES.is(all));
+        metrics.push(metric_table::NODES_AWAY.is(away.len() as u64));
+        metrics.extend(cluster.nodes.metrics_of_each());
         let warning = |node: &String| {
             format!("node {node} of the cluster is not connected: repair the keyspace once it is back")
         };

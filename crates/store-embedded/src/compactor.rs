@@ -21,6 +21,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::keyspace;
 use crate::load::{Piece, rows_of};
+use crate::metrics::Work;
 use crate::page::Row;
 use crate::run::Run;
 use crate::settings::{
@@ -402,11 +403,12 @@ impl CompactorThread {
 
     /// Writes a memtable into a run. After a failure it notes the reason and waits a moment.
     fn write(&mut self, frozen: &Frozen) {
-        let begun = Instant::now();
+        let shared = Arc::clone(&self.shared);
+        let running = shared.metrics.begin(Work::Flush);
         let written = self.try_write(frozen);
         let mut slot = self.queue.slot.lock();
         match written {
-            Ok(()) => {
+            Ok(number) => {
                 slot.frozen.pop_front();
                 self.queue.waiting.store(slot.frozen.len(), Ordering::Release);
                 if slot.trouble.take().is_some() {
@@ -414,7 +416,7 @@ impl CompactorThread {
                 }
                 self.queue.changed.notify_all();
                 drop(slot);
-                self.shared.metrics.flushed(frozen.rows() as u64, begun.elapsed());
+                running.done(frozen.rows() as u64, self.run_set.bytes_of(number));
                 self.note_debt();
             }
             Err(error) => {
@@ -429,7 +431,8 @@ impl CompactorThread {
         }
     }
 
-    fn try_write(&mut self, frozen: &Frozen) -> Result<(), Error> {
+    /// Writes a memtable into a run, and returns the run's number.
+    fn try_write(&mut self, frozen: &Frozen) -> Result<u64, Error> {
         let begun = self.run_set.begin(frozen.rows() as u64)?;
         let number = begun.number;
         let written = write_memtable(&frozen.memtable, frozen.resident(), begun.writer);
@@ -440,7 +443,7 @@ impl CompactorThread {
         self.shared.history.set_floor(frozen.revision);
         // One lock for both steps: a reader sees the rows in the memtable or in the run, never in neither.
         self.shared.state.write().table.install(Arc::clone(self.run_set.version()), true);
-        Ok(())
+        Ok(number)
     }
 
     /// Makes a run of a bulk load, if there is one.
@@ -454,10 +457,11 @@ impl CompactorThread {
             slot.load.take()
         };
         let Some(LoadJob { rows_max, pieces, done }) = job else { return false };
-        let begun = Instant::now();
+        let shared = Arc::clone(&self.shared);
+        let running = shared.metrics.begin(Work::Flush);
         let loaded = self.load_run(rows_max, &pieces);
-        if let Ok(rows) = &loaded {
-            self.shared.metrics.flushed(*rows, begun.elapsed());
+        if let Ok((number, rows)) = &loaded {
+            running.done(*rows, self.run_set.bytes_of(*number));
             self.note_debt();
         }
         // The queue is closed before the outcome is sent.
@@ -466,7 +470,8 @@ impl CompactorThread {
         true
     }
 
-    fn load_run(&mut self, rows_max: u64, pieces: &Receiver<Piece>) -> Result<u64, Error> {
+    /// Makes a run, and returns its number and its rows.
+    fn load_run(&mut self, rows_max: u64, pieces: &Receiver<Piece>) -> Result<(u64, u64), Error> {
         let Begun { number, mut writer } = self.run_set.begin(rows_max)?;
         let wrong = |error: std::io::Error| {
             Error::new(ErrorKind::Unavailable, format!("cannot write a run: {error}"))
@@ -492,7 +497,7 @@ impl CompactorThread {
         self.run_set.add(number, rows, frozen.revision, frozen.time)?;
         self.shared.history.set_floor(frozen.revision);
         self.shared.state.write().table.install(Arc::clone(self.run_set.version()), true);
-        Ok(rows)
+        Ok((number, rows))
     }
 
     /// Merges some runs of fewer than `rows_max` rows in all; `below` says whether older runs
@@ -502,7 +507,8 @@ impl CompactorThread {
         if rows >= rows_max {
             return Ok(false);
         }
-        let began = Instant::now();
+        let shared = Arc::clone(&self.shared);
+        let running = shared.metrics.begin(Work::Compaction);
         let begun = self.run_set.begin(rows)?;
         let numbers: Vec<u64> = runs.iter().map(|run| run.number()).collect();
         // Urgent work may run inside of this compaction, and must leave these runs alone.
@@ -534,7 +540,7 @@ impl CompactorThread {
                 // old runs, which stay open.
                 self.run_set.put_in_place_of(&runs, begun.number, rows)?;
                 self.shared.state.write().table.install(Arc::clone(self.run_set.version()), false);
-                self.shared.metrics.merged(rows, began.elapsed());
+                running.done(rows, self.run_set.bytes_of(begun.number));
                 self.shared.metrics.clear("compaction");
                 self.note_debt();
                 Ok(true)

@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use exacat_model::limits::PAGE_MEMORY_MAX;
 use exacat_model::{Change, EntryId, Error, ErrorKind, Revision};
-use exacat_store::{Trail, TrailEnd};
+use exacat_store::{Sample, Trail, TrailEnd};
 use parking_lot::RwLock;
 
 use crate::archive::{Archive, Notifier};
 use crate::disk::Disk;
 use crate::file_error::corrupt;
+use crate::metric_table;
 use crate::record::{self, Head};
 use crate::segment::CatalogueId;
 use crate::segment_file::Form;
@@ -119,13 +120,13 @@ impl History {
     }
 
     /// Returns the metrics of the log.
-    pub(crate) fn metrics(&self) -> [(&'static str, u64); 4] {
+    pub(crate) fn metrics(&self) -> [Sample; 4] {
         let bytes = self.bytes(|_| true);
         [
-            ("log_files", bytes.files),
-            ("log_plain_bytes", bytes.plain),
-            ("log_compressed_bytes", bytes.archived),
-            ("history_oldest_revision", self.oldest().0),
+            metric_table::LOG_SEGMENTS.is(bytes.files),
+            metric_table::LOG_SIZE.of("plain", bytes.plain),
+            metric_table::LOG_SIZE.of("compressed", bytes.archived),
+            metric_table::HISTORY_OLDEST.is(self.oldest().0),
         ]
     }
 

@@ -1,14 +1,14 @@
-//! Metrics of the writer, for an operator.
+//! Counters and distributions of the writer and of background work, and warnings.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use exacat_activity::Distribution;
 use exacat_model::Revision;
-use hdrhistogram::Histogram;
+use exacat_store::{Buckets, Sample};
 use parking_lot::Mutex;
 
-/// One minute, the maximum of the distribution: longer syncs count as one minute.
-const SYNC_US_MAX: u64 = 60_000_000;
+use crate::metric_table as table;
 
 /// Counters and distributions since the store was opened.
 pub(crate) struct Metrics {
@@ -18,42 +18,84 @@ pub(crate) struct Metrics {
     /// Number of requests remembered, and the memory for them.
     pub operations: AtomicU64,
     pub operations_bytes: AtomicU64,
-    distributions: Mutex<Distributions>,
-    /// Writing of memtables: rows, number, time; below the same for compactions.
-    flushes: RunWork,
-    compactions: RunWork,
+    sync: Distribution,
+    group_requests: Distribution,
+    work: [WorkDone; Work::ALL.len()],
+    stalls: [Stalls; Stall::ALL.len()],
     /// Number of files in bulk loads.
     pub loaded: AtomicU64,
     operations_from: AtomicU64,
     warnings: Mutex<Vec<String>>,
 }
 
-struct Distributions {
-    sync_us: Option<Histogram<u64>>,
-    group_requests: Option<Histogram<u64>>,
+/// Kinds of background work.
+#[derive(Clone, Copy)]
+pub(crate) enum Work {
+    /// Writing of a memtable or a bulk load into a sorted run.
+    Flush,
+    /// Compaction of sorted runs into one.
+    Compaction,
+    /// Compression of a segment of the log.
+    Archive,
 }
 
-/// Work on runs since the store was opened.
+impl Work {
+    const ALL: [(Work, &'static str); 3] =
+        [(Work::Flush, "flushes"), (Work::Compaction, "compactions"), (Work::Archive, "archives")];
+}
+
+/// Reasons for the writer to wait.
+#[derive(Clone, Copy)]
+pub(crate) enum Stall {
+    /// Compaction lags behind.
+    Debt,
+    /// Too many memtables wait to be written.
+    Memtables,
+}
+
+impl Stall {
+    const ALL: [(Stall, &'static str); 2] = [(Stall::Debt, "debt"), (Stall::Memtables, "memtables")];
+}
+
+/// Background work of one kind since the store was opened.
 #[derive(Default)]
-struct RunWork {
+struct WorkDone {
     times: AtomicU64,
     rows: AtomicU64,
-    took_ms: AtomicU64,
+    bytes: AtomicU64,
+    took_us: AtomicU64,
+    running: AtomicU64,
 }
 
-impl RunWork {
-    fn add(&self, rows: u64, took: Duration) {
-        self.times.fetch_add(1, Ordering::Relaxed);
-        self.rows.fetch_add(rows, Ordering::Relaxed);
-        self.took_ms.fetch_add(u64::try_from(took.as_millis()).unwrap_or(0), Ordering::Relaxed);
-    }
+#[derive(Default)]
+struct Stalls {
+    times: AtomicU64,
+    took_us: AtomicU64,
+}
 
-    fn list(&self, name: &str) -> [(String, u64); 3] {
-        [
-            (format!("{name}_total"), self.times.load(Ordering::Relaxed)),
-            (format!("{name}_rows_total"), self.rows.load(Ordering::Relaxed)),
-            (format!("{name}_ms_total"), self.took_ms.load(Ordering::Relaxed)),
-        ]
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Background work in progress. Its time counts, however it ends.
+pub(crate) struct Running<'m> {
+    work: &'m WorkDone,
+    began: Instant,
+}
+
+impl Running<'_> {
+    /// Counts the work, with what it wrote.
+    pub(crate) fn done(self, rows: u64, bytes: u64) {
+        self.work.times.fetch_add(1, Ordering::Relaxed);
+        self.work.rows.fetch_add(rows, Ordering::Relaxed);
+        self.work.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.work.took_us.fetch_add(micros(self.began.elapsed()), Ordering::Relaxed);
+        self.work.running.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -65,12 +107,10 @@ impl Metrics {
             log_bytes: AtomicU64::new(0),
             operations: AtomicU64::new(0),
             operations_bytes: AtomicU64::new(0),
-            distributions: Mutex::new(Distributions {
-                sync_us: Histogram::new_with_bounds(1, SYNC_US_MAX, 3).ok(),
-                group_requests: Histogram::new_with_bounds(1, 1 << 20, 3).ok(),
-            }),
-            flushes: RunWork::default(),
-            compactions: RunWork::default(),
+            sync: Distribution::default(),
+            group_requests: Distribution::default(),
+            work: Default::default(),
+            stalls: Default::default(),
             loaded: AtomicU64::new(0),
             operations_from: AtomicU64::new(0),
             warnings: Mutex::new(Vec::new()),
@@ -80,23 +120,22 @@ impl Metrics {
     /// Counts a group that became durable.
     pub(crate) fn group(&self, requests: usize, bytes: usize, sync: Duration) {
         self.log_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        let mut distributions = self.distributions.lock();
-        if let Some(histogram) = &mut distributions.sync_us {
-            histogram.saturating_record(u64::try_from(sync.as_micros()).unwrap_or(SYNC_US_MAX));
-        }
-        if let Some(histogram) = &mut distributions.group_requests {
-            histogram.saturating_record(requests as u64);
-        }
+        self.sync.record(micros(sync), 1);
+        self.group_requests.record(requests as u64, 1);
     }
 
-    /// Counts a memtable that was written into a run.
-    pub(crate) fn flushed(&self, rows: u64, took: Duration) {
-        self.flushes.add(rows, took);
+    /// Begins background work.
+    pub(crate) fn begin(&self, work: Work) -> Running<'_> {
+        let work = &self.work[work as usize];
+        work.running.fetch_add(1, Ordering::Relaxed);
+        Running { work, began: Instant::now() }
     }
 
-    /// Counts a compaction of runs into one.
-    pub(crate) fn merged(&self, rows: u64, took: Duration) {
-        self.compactions.add(rows, took);
+    /// Counts a wait of the writer.
+    pub(crate) fn stalled(&self, why: Stall, time: Duration) {
+        let stalls = &self.stalls[why as usize];
+        stalls.times.fetch_add(1, Ordering::Relaxed);
+        stalls.took_us.fetch_add(micros(time), Ordering::Relaxed);
     }
 
     /// Returns the first revision whose operations are remembered.
@@ -124,28 +163,32 @@ impl Metrics {
         self.warnings.lock().clone()
     }
 
-    /// Returns all metrics by name.
-    pub(crate) fn list(&self) -> Vec<(String, u64)> {
+    /// Returns all metrics.
+    pub(crate) fn list(&self) -> Vec<Sample> {
+        let load = |value: &AtomicU64| value.load(Ordering::Relaxed);
         let mut list = vec![
-            ("requests_total".to_owned(), self.requests.load(Ordering::Relaxed)),
-            ("changes_total".to_owned(), self.changes.load(Ordering::Relaxed)),
-            ("requests_remembered".to_owned(), self.operations.load(Ordering::Relaxed)),
-            ("memory_requests_remembered_bytes".to_owned(), self.operations_bytes.load(Ordering::Relaxed)),
-            ("log_written_bytes".to_owned(), self.log_bytes.load(Ordering::Relaxed)),
-            ("loaded_total".to_owned(), self.loaded.load(Ordering::Relaxed)),
+            table::REQUESTS.is(load(&self.requests)),
+            table::CHANGES.is(load(&self.changes)),
+            table::REMEMBERED.is(load(&self.operations)),
+            table::MEMORY.of("requests_remembered", load(&self.operations_bytes)),
+            table::LOG_WRITTEN.is(load(&self.log_bytes)),
+            table::LOADED.is(load(&self.loaded)),
         ];
-        list.extend(self.flushes.list("flushes"));
-        list.extend(self.compactions.list("compactions"));
-        let distributions = self.distributions.lock();
-        let both = [("sync_us", &distributions.sync_us), ("group_requests", &distributions.group_requests)];
-        for (name, histogram) in both {
-            let Some(histogram) = histogram else { continue };
-            list.push((format!("{name}_count"), histogram.len()));
-            for (suffix, quantile) in [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)] {
-                list.push((format!("{name}_{suffix}"), histogram.value_at_quantile(quantile)));
-            }
-            list.push((format!("{name}_max"), histogram.max()));
+        for ((_, name), work) in Work::ALL.iter().zip(&self.work) {
+            list.extend([
+                table::WORK_DONE.of(*name, load(&work.times)),
+                table::WORK_ROWS.of(*name, load(&work.rows)),
+                table::WORK_BYTES.of(*name, load(&work.bytes)),
+                table::WORK_TIME.of(*name, load(&work.took_us) / 1000),
+                table::WORK_RUNNING.of(*name, load(&work.running)),
+            ]);
         }
+        for ((_, name), stalls) in Stall::ALL.iter().zip(&self.stalls) {
+            list.push(table::STALLS.of(*name, load(&stalls.times)));
+            list.push(table::STALL_TIME.of(*name, load(&stalls.took_us)));
+        }
+        list.push(table::SYNC.in_buckets(None, Buckets::of_times(&self.sync.now())));
+        list.push(table::GROUP.in_buckets(None, Buckets::of_sizes(&self.group_requests.now())));
         list
     }
 }

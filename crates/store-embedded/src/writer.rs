@@ -28,6 +28,7 @@ use crate::committer::{CommitGroup, Committer, Waiting};
 use crate::compactor::{Compactor, Pending};
 use crate::defect::Defect;
 use crate::log::Log;
+use crate::metrics::Stall;
 use crate::older::{self, OlderRecords};
 use crate::record::{Head, RecordWriter, encode_effect};
 use crate::run::Held;
@@ -196,7 +197,7 @@ impl Writer {
             self.stand_by();
             self.freeze_if_due();
             // Slows the writer down while compaction lags, so that runs do not pile up.
-            self.stalling(|writer| writer.compactor.slow_down());
+            self.stalling(Stall::Debt, |writer| writer.compactor.slow_down());
         }
         self.wait_until_durable();
         None
@@ -435,7 +436,7 @@ impl Writer {
         // The memtable outgrows its size only while the disk has no room for runs. This bound keeps
         // memory finite.
         if rows > self.settings.memtable_rows.saturating_mul(MEMTABLE_GROWTH_MAX).max(2 * BATCH_MUTATIONS_MAX)
-            && let Err(error) = self.stalling(|writer| writer.compactor.wait_for_room())
+            && let Err(error) = self.stalling(Stall::Memtables, |writer| writer.compactor.wait_for_room())
         {
             return Err(format!("changes cannot be put into runs, free some space: {error}"));
         }
@@ -549,13 +550,14 @@ impl Writer {
     // ---- memtables ----
 
     /// Waits for compaction, and notes that for the requests that wait meanwhile.
-    fn stalling<T>(&mut self, wait: impl FnOnce(&mut Self) -> T) -> T {
+    fn stalling<T>(&mut self, why: Stall, wait: impl FnOnce(&mut Self) -> T) -> T {
         let began = Instant::now();
         let waited = wait(self);
         let ended = Instant::now();
         // Passing through takes microseconds, and is no wait.
         if ended - began >= STALL_NOTED {
             self.group.stalled = Some((ended, ended - began));
+            self.shared.metrics.stalled(why, ended - began);
         }
         waited
     }
@@ -570,7 +572,7 @@ impl Writer {
         };
         // Without room on the disk the memtable grows on, up to the bound at which requests are
         // refused.
-        if due && self.stalling(|writer| writer.compactor.wait_for_room()).is_ok() {
+        if due && self.stalling(Stall::Memtables, |writer| writer.compactor.wait_for_room()).is_ok() {
             self.freeze();
         }
     }

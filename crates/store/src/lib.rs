@@ -11,6 +11,7 @@ mod clock;
 pub mod contract;
 mod judged;
 mod kept_time;
+mod metric;
 mod outcome;
 mod read;
 pub mod rules;
@@ -20,6 +21,7 @@ pub use clock::{
     CLOCK_JUMP, CLOCK_JUMP_RANGE, Clock, ClockJump, SystemClock, SystemUptime, Uptime, WatchedClock,
 };
 pub use judged::{Judged, JudgedEntry};
+pub use metric::{Buckets, Exemplar, Metric, MetricKind, MetricUnit, MetricValue, Sample};
 pub use outcome::{ApplyError, Outcome, Refusal, Request};
 pub use read::{
     Account, Ancestor, Ancestors, ChangePage, Due, EntryLocation, Files, FoundFile, Located, Page,

@@ -8,6 +8,8 @@ use exacat_model::{
 };
 use smallvec::SmallVec;
 
+use crate::metric::Sample;
+
 /// Refuses a read of more keys than permitted.
 pub fn within_batch(keys: usize) -> exacat_model::Result<()> {
     if keys > READ_BATCH_MAX {
@@ -365,10 +367,20 @@ pub struct StoreStatus {
     pub revision: Revision,
     /// Entries in the tree and the trash, the root not counted.
     pub entries: u64,
-    /// Named metrics with their unit in the name (`log_bytes`, `sync_us_p99` …).
-    pub metrics: Vec<(String, u64)>,
+    /// Its metrics.
+    pub metrics: Vec<Sample>,
     /// Warnings for an operator, in words; empty if all is well.
     pub warnings: Vec<String>,
 }
 
-canonical_struct!(StoreStatus { kind, revision, entries, metrics, warnings });
+impl StoreStatus {
+    /// Returns the metrics by their names in a status (`log_plain_bytes`, `sync_us_p99` …).
+    pub fn named(&self) -> Vec<(String, u64)> {
+        self.metrics.iter().flat_map(Sample::shown).collect()
+    }
+
+    /// Returns a metric by its name in a status.
+    pub fn named_one(&self, name: &str) -> Option<u64> {
+        self.named().into_iter().find(|(known, _)| known == name).map(|(_, value)| value)
+    }
+}

@@ -27,8 +27,7 @@ pub fn ring() -> String {
 
 /// Returns one of a store's metrics.
 pub fn figure_of(status: &StoreStatus, name: &str) -> u64 {
-    let found = status.metrics.iter().find(|(figure, _)| figure == name);
-    found.map(|(_, value)| *value).unwrap_or_else(|| panic!("no figure {name}"))
+    status.named_one(name).unwrap_or_else(|| panic!("no figure {name}"))
 }
 
 /// Returns the present value of a metric.

@@ -342,10 +342,10 @@ async fn run(bench: &Bench, settings: &CassandraSettings) {
     let figure = |figures: Vec<(String, u64)>, name: &str| {
         figures.into_iter().find(|(this, _)| this == name).map_or(0, |(_, value)| value)
     };
-    let before = store.status().await.unwrap().metrics;
+    let before = store.status().await.unwrap().named();
     let both = creating(vec![store.clone(), other.clone()], vec![one]);
     let two = bench.measure("**create**, one directory, two servers, one just opened", 256, 1, both).await;
-    let after = store.status().await.unwrap().metrics;
+    let after = store.status().await.unwrap().named();
     let told: Vec<String> = [
         "groups",
         "changes",

@@ -177,8 +177,7 @@ async fn snapshots(store: &Arc<dyn Store>, data: &Path, report: &mut Report<'_>)
 
 async fn sizes(store: &dyn Store, data: &Path, filled: &Filled, report: &mut Report<'_>) -> Result<()> {
     let status = store.status().await?;
-    let figure =
-        |name: &str| status.metrics.iter().find(|(other, _)| other == name).map_or(0, |(_, value)| *value);
+    let figure = |name: &str| status.named_one(name).unwrap_or(0);
     let runs: PathBuf = data.join("runs");
     let (in_runs, in_log) = (bytes_in(&runs), bytes_in(&data.join("log")));
     let each = |bytes: u64| bytes as f64 / filled.files.max(1) as f64;

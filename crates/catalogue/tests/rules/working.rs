@@ -299,6 +299,20 @@ async fn the_status_has_the_figures() {
     }
 }
 
+/// The sums have no more storage elements than their caller asks for, and each its own.
+#[tokio::test]
+async fn sums_have_a_bounded_number_of_storage_elements() {
+    let f = Fixture::new().await;
+    f.plant_file("/alice/file", 1, 0o644, 10, vec![derived(1, ReplicaState::Available)]).await;
+    let sums = f.catalogue.sums(3).await.unwrap();
+    assert_eq!((sums.tree.files, sums.tree.replicas, sums.ses.len()), (1, 1, 3));
+    for one in &sums.ses {
+        let expected = u64::from(one.se.number == SeNumber(1));
+        assert_eq!((one.replicas.replicas, one.deletions.replicas), (expected, 0), "{}", one.se.name);
+    }
+    assert_eq!(f.catalogue.sums(100).await.unwrap().ses.len(), 4);
+}
+
 /// Goal: a metric that is not counted to its end says so.
 #[tokio::test]
 async fn the_status_says_where_it_stops_counting() {

@@ -4,14 +4,11 @@ mod json;
 
 use std::fmt::Write;
 use std::path::Path;
-use std::sync::Arc;
 
 use clap::{Arg, Command, CommandFactory};
-use exacat_catalogue::{Catalogue, Settings};
-use exacat_model::{Error, ErrorKind};
+use exacat_model::ErrorKind;
 use exacat_server::faces::errors::{errno, http_status, xrootd};
-use exacat_store::{Store, SystemClock};
-use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore};
+use exacat_store::MetricKind;
 
 use crate::args::{Cli, ReferenceArgs};
 use crate::failure::{
@@ -31,7 +28,7 @@ pub(crate) async fn reference(args: &ReferenceArgs) -> Result<u8, Failure> {
     let pages = [
         ("cli.md", commands_page()),
         ("configuration.md", configuration_page()),
-        ("metrics.md", metrics_page().await?),
+        ("metrics.md", metrics_page()),
         ("waits.md", exacat_server::reference::states_page()),
         ("errors.md", errors_page()),
         ("json.md", json::page()?),
@@ -220,33 +217,38 @@ fn configuration_page() -> String {
     page
 }
 
-async fn metrics_page() -> Result<String, Failure> {
-    let directory = tempfile::tempdir().map_err(|error| local(&std::env::temp_dir(), &error))?;
-    let settings =
-        EmbeddedSettings { directory: directory.path().join("data"), ..EmbeddedSettings::default() };
-    let clock = Arc::new(SystemClock);
-    let opened = tokio::task::spawn_blocking({
-        let clock = clock.clone();
-        move || EmbeddedStore::open(settings, clock)
-    });
-    let failed = |error: &dyn std::fmt::Display| Error::new(ErrorKind::Internal, error.to_string());
-    let store: Arc<dyn Store> = opened.await.map_err(|error| failed(&error))??;
-    let metrics = store.status().await?.metrics;
-    let catalogue = Catalogue::open(store, clock, Settings::default()).await?;
+fn metrics_page() -> String {
     let mut page = String::from(
-        "# Metrics\n\nThe server answers `GET /metrics` on the address of `--http`. `exacat status` shows the same \
-         metrics\nwithout the prefix `exacat_`.\n\n| metric | type | meaning |\n|---|---|---|\n",
+        "# Metrics\n\nThe server answers `GET /metrics` on the address of `--http`: OpenMetrics for a client that asks for \
+         it\nby `Accept`, otherwise the text format 0.0.4. Names end in the base unit. Histograms of times have\nthe same \
+         buckets, and so have those of sizes. `exacat status` has many of these metrics as whole\nnumbers, under the name \
+         in the last column; `{}` is the value of the first label.\n",
     );
-    for metric in exacat_server::reference::metrics(catalogue).await? {
-        let _ = writeln!(page, "| `{}` | {} | {} |", metric.name, metric.kind, cell(&metric.meaning));
+    for (of, metrics) in exacat_server::reference::metrics() {
+        let _ = write!(
+            page,
+            "\n## Metrics of {of}\n\n| metric | type | labels | meaning | in `exacat status` |\n|---|---|---|---|---|\n"
+        );
+        for metric in metrics {
+            let kind = match metric.kind {
+                MetricKind::Counter => "counter",
+                MetricKind::Gauge => "gauge",
+                MetricKind::Histogram => "histogram",
+            };
+            let ends = if metric.kind == MetricKind::Histogram {
+                "_count`, `_sum`, `_p50`, `_p99`, `_p999`, `_max"
+            } else {
+                ""
+            };
+            let status = match metric.status {
+                "" => String::new(),
+                status => format!("`{status}{ends}`"),
+            };
+            let (name, labels) = (metric.full_name(), metric.labels.join(", "));
+            let _ = writeln!(page, "| `{name}` | {kind} | {labels} | {} | {status} |", cell(metric.help));
+        }
     }
-    page.push_str(
-        "\n## Figures of the embedded store\n\nValues of the label `metric` of `exacat_store_metric`:\n\n",
-    );
-    for (name, _) in metrics {
-        let _ = writeln!(page, "- `{name}`");
-    }
-    Ok(page)
+    page
 }
 
 fn errors_page() -> String {

@@ -141,32 +141,38 @@ fn systemd_unit_is_valid_and_its_command_serves() {
     assert_eq!(service.stop(), Some(0));
 }
 
-// Each metric in the rules is one that a server has.
+/// Each metric that the rules, the page and the dashboards name is one of the reference. Each alert has its
+/// paragraph, a test in which it fires, and one in which it stays quiet.
 #[test]
-fn metrics_of_the_alert_rules_are_those_of_a_server() {
-    if !has("curl", "--version") {
-        return;
-    }
-    let service = crate::service::Service::start_with(&["--http", "127.0.0.1:0", "--http-plain"]);
-    service.ok("mkdir /a");
-    service.ok("stat /a");
-    let address = service.addresses["http"].as_str().unwrap().replace("https:", "http:");
-    let metrics = Command::new("curl").args(["-sSf", &format!("{address}/metrics")]).output().unwrap();
-    let metrics = String::from_utf8(metrics.stdout).unwrap();
-    let text = std::fs::read_to_string(pages().join("exacat.rules.yml")).unwrap();
-    let page = std::fs::read_to_string(pages().join("monitor.md")).unwrap();
-    let named = |text: &str, start: &str| -> Vec<String> {
+fn monitoring_files_name_metrics_of_the_reference() {
+    let known: Vec<String> = exacat_server::reference::metrics()
+        .into_iter()
+        .flat_map(|(_, metrics)| metrics)
+        .map(exacat_store::Metric::full_name)
+        .collect();
+    let read = |name: &str| std::fs::read_to_string(pages().join(name)).unwrap();
+    let boards =
+        ["single-server", "cluster", "storage-elements"].map(|name| format!("dashboards/{name}.json"));
+    for name in ["exacat.rules.yml", "monitor.md"].into_iter().chain(boards.iter().map(String::as_str)) {
+        let text = read(name);
         let is_name = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_';
-        let names = text.split(start).skip(1);
-        names.map(|rest| rest.split(|letter| !is_name(letter)).next().unwrap().to_owned()).collect()
-    };
-    for text in [&text, &page] {
-        for name in named(text, "exacat_").into_iter().filter(|name| !name.is_empty()) {
-            assert!(metrics.contains(&format!("\nexacat_{name}")), "exacat_{name}");
+        for rest in text.split("exacat_").skip(1) {
+            let metric = format!("exacat_{}", rest.split(|letter| !is_name(letter)).next().unwrap());
+            if metric == "exacat_" {
+                continue;
+            }
+            let family = ["_bucket", "_sum", "_count"].iter().find_map(|end| metric.strip_suffix(end));
+            let is_known = |name: &str| known.iter().any(|metric| metric == name);
+            assert!(is_known(&metric) || family.is_some_and(is_known), "{name}: {metric}");
         }
-        for name in named(text, "metric=\"") {
-            assert!(metrics.contains(&format!("metric=\"{name}\"")), "{name}");
-        }
+    }
+    let (rules, tests, page) = (read("exacat.rules.yml"), read("exacat.rules.test.yml"), read("monitor.md"));
+    for alert in rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")) {
+        assert!(page.contains(&format!("\n### {alert}\n")), "{alert} has no paragraph");
+        let tests: Vec<&str> =
+            tests.split("alertname: ").filter(|test| test.starts_with(&format!("{alert}\n"))).collect();
+        let quiet = tests.iter().filter(|test| test.contains("exp_alerts: []")).count();
+        assert!(quiet >= 1 && tests.len() > quiet, "{alert}: {} tests, {quiet} of them quiet", tests.len());
     }
 }
 

@@ -220,8 +220,7 @@ async fn compare(
             assert_eq!(found.len(), wanted.len(), "{about} {round}");
             let audit = on_disk.store.audit().await.unwrap();
             assert_eq!(audit.findings, [], "{about} {round}");
-            let metrics = on_disk.store.status().await.unwrap().metrics;
-            loaded += metrics.iter().find(|(name, _)| name == "loaded_total").map_or(0, |(_, count)| *count);
+            loaded += on_disk.store.status().await.unwrap().named_one("loaded_total").unwrap();
             on_disk = on_disk.opened_again().await;
             let again = content(&*on_disk.store, guids).await;
             assert_eq!(

@@ -151,7 +151,13 @@ fn refused(period: &Period) -> Option<String> {
 }
 
 fn cache(period: &Period) -> Option<String> {
-    let (hits, misses) = (period.increase("cache_hits_total")?, period.increase("cache_misses_total")?);
+    // One of each kind of cached thing.
+    let all = |end: &str| -> u64 {
+        let kinds =
+            period.metrics.iter().filter(|one| one.name.starts_with("cache_") && one.name.ends_with(end));
+        kinds.map(|one| one.to.saturating_sub(one.from)).sum()
+    };
+    let (hits, misses) = (all("_hits_total"), all("_misses_total"));
     let hit = share(hits, hits + misses);
     (hits + misses >= CACHE_READS_MIN && hit < CACHE_SHARE_MIN).then(|| {
         format!("The cache answered only {} of the reads of blocks: give it more memory.", percent(hit))
@@ -244,7 +250,11 @@ mod tests {
     fn failures_cache_and_one_user_are_findings() {
         let mut bad = period(&[]);
         bad.operations[0].failed = 2;
-        bad.metrics = vec![metric("cache_hits_total", 700), metric("cache_misses_total", 300)];
+        bad.metrics = vec![
+            metric("cache_pages_hits_total", 500),
+            metric("cache_blocks_hits_total", 200),
+            metric("cache_pages_misses_total", 300),
+        ];
         let share = |name: &str, requests| SampleShare {
             name: name.to_owned(),
             requests,

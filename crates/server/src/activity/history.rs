@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 
 use super::Board;
 use super::journal::{self, Journal};
-use super::moment::{Moment, Run};
+use super::moment::{Moment, Run, ThreadSum};
 use super::samples::{Minute, OpenMinute, SAMPLED_MAX, SLOW_KEPT_MAX, Seen};
 use super::summing::Summing;
 
@@ -80,6 +80,11 @@ impl History {
     /// Returns the number of minutes that could not be written to the disk.
     pub(crate) fn unwritten(&self) -> u64 {
         self.unwritten.load(Ordering::Relaxed)
+    }
+
+    /// Returns the times of the server's threads by role, as they were within the last second.
+    pub(crate) fn threads(&self) -> Vec<ThreadSum> {
+        self.kept.lock().seconds.back().map_or_else(Vec::new, |moment| moment.threads.clone())
     }
 
     /// Takes a sample of the requests in progress.

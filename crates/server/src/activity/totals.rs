@@ -1,14 +1,13 @@
 //! Sums of the states of ended requests, by operation.
 
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use exacat_activity::{Distribution, Recorded, RequestState, Times};
 use exacat_model::Operation;
-use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
-use prometheus_client::metrics::MetricType;
+use exacat_store::{Buckets, Sample};
 
 use crate::instruments::OperationIndex;
+use crate::metric_table;
 
 /// Sums of one operation.
 #[derive(Default)]
@@ -92,63 +91,24 @@ impl Totals {
         self.operations[operation.number()].ended.load(Ordering::Relaxed)
     }
 
-    /// Writes the metrics, with the number of requests in each state now.
-    pub(crate) fn encode(
-        &self,
-        encoder: &mut DescriptorEncoder<'_>,
-        in_states: &[u64; RequestState::COUNT],
-    ) -> Result<(), fmt::Error> {
-        let seconds = |nanos: u64| nanos as f64 / 1e9;
-        let operations = self.now();
-        let mut family = encoder.encode_descriptor(
-            "exacat_request_life_seconds",
-            "Time of ended requests from receipt to end, by operation; requests carried out together count once",
-            None,
-            MetricType::Counter,
-        )?;
-        for one in &operations {
-            family
-                .encode_family(&[("operation", one.name)])?
-                .encode_counter::<NoLabelSet, f64, u64>(&seconds(one.life), None)?;
-        }
-        let mut family = encoder.encode_descriptor(
-            "exacat_request_state_seconds",
-            "Time of ended requests in each state, by operation, state and class; the sum is their life",
-            None,
-            MetricType::Counter,
-        )?;
-        for one in &operations {
+    /// Returns the metrics, with the number of requests in each state now.
+    pub(crate) fn samples(&self, in_states: &[u64; RequestState::COUNT]) -> Vec<Sample> {
+        let mut samples = Vec::new();
+        for one in self.now() {
+            samples.push(metric_table::LIFE.of(one.name, one.life));
             for (state, time) in RequestState::ALL.iter().zip(&one.states).filter(|(_, time)| **time > 0) {
-                let labels =
-                    [("operation", one.name), ("state", state.name()), ("class", state.class().name())];
-                family
-                    .encode_family(&labels)?
-                    .encode_counter::<NoLabelSet, f64, u64>(&seconds(*time), None)?;
+                let labels = [one.name.into(), state.name().into(), state.class().name().into()];
+                samples.push(metric_table::STATE_TIME.with(labels, *time));
             }
         }
-        let mut family = encoder.encode_descriptor(
-            "exacat_wait_seconds",
-            "Time of a request in a wait, for requests that were in it, by state",
-            None,
-            MetricType::Histogram,
-        )?;
         for (state, times) in self.waits() {
-            let (sum, count, buckets) = times.for_prometheus();
-            family
-                .encode_family(&[("state", state)])?
-                .encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
+            let buckets = Buckets::of_times(&times);
+            samples.push(metric_table::WAIT_TIME.in_buckets(Some(state.into()), buckets));
         }
-        let mut family = encoder.encode_descriptor(
-            "exacat_requests_in_state",
-            "Requests in progress, by state and class",
-            None,
-            MetricType::Gauge,
-        )?;
         for (state, count) in RequestState::ALL.iter().zip(in_states) {
-            family
-                .encode_family(&[("state", state.name()), ("class", state.class().name())])?
-                .encode_gauge(count)?;
+            let labels = [state.name().into(), state.class().name().into()];
+            samples.push(metric_table::IN_STATE.with(labels, *count));
         }
-        Ok(())
+        samples
     }
 }

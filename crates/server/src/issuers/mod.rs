@@ -124,6 +124,16 @@ impl Issuers {
         self.configured().is_ok_and(|all| all.iter().any(|issuer| Arc::ptr_eq(issuer, &trust.0)))
     }
 
+    /// Returns the age of the oldest keys of a configured issuer, in milliseconds; none without keys.
+    pub(crate) fn keys_age_ms(&self, now: TimeMs) -> Option<u64> {
+        let configured = self.configured.lock();
+        let age = |issuer: &Arc<Issuer>| {
+            let keys = issuer.keys.lock();
+            keys.set.as_ref().map(|_| now.0.saturating_sub(keys.fetched.0))
+        };
+        configured.all.iter().filter_map(age).max()
+    }
+
     async fn proof(&self, token: &str, now: TimeMs) -> Result<Proof> {
         let all = self.configured()?;
         let now_seconds = now.0 / 1000;

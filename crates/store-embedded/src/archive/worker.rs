@@ -15,6 +15,7 @@ use super::packer::Packer;
 use super::{BLOCK_BYTES, retention};
 use crate::file_error::cannot_write;
 use crate::identity::Layout;
+use crate::metrics::Work;
 use crate::segment_file::{Form, Segment};
 use crate::settings::{EmbeddedSettings, HistoryKept};
 use crate::shared::Shared;
@@ -77,9 +78,12 @@ impl ArchiveWork {
             return ArchiveStep::Idle;
         }
         if let Some(packer) = &mut self.packer {
+            let shared = Arc::clone(&self.shared);
+            let running = shared.metrics.begin(Work::Archive);
             match packer.step() {
                 Ok(false) => {}
                 Ok(true) => {
+                    running.done(0, packer.segment().bytes(&*self.shared.disk, true));
                     self.packer = None;
                     if self.failed.is_empty() {
                         self.shared.metrics.clear(ARCHIVE);

@@ -13,7 +13,11 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
+use exacat_store::Sample;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+
+use crate::metric_table;
+use crate::striped::Striped;
 
 /// Weight of a part in addition to its bytes.
 const OVERHEAD_BYTES: u64 = 64;
@@ -21,6 +25,9 @@ const OVERHEAD_BYTES: u64 = 64;
 const USES_MAX: u8 = 3;
 /// Entries of the ring whose runs are gone, in addition to the number of parts.
 const GONE_MAX: usize = 1024;
+
+/// Kinds of cached parts.
+const CACHED: [&str; 2] = ["pages", "blocks"];
 
 /// Bytes of a part.
 pub(super) type Bytes = Arc<[u8]>;
@@ -33,6 +40,9 @@ struct Shared {
     bytes: AtomicU64,
     /// Number of parts in the cache.
     parts: AtomicUsize,
+    /// Uses of pages and of blocks, and reads of them from the disk.
+    hits: [Striped; CACHED.len()],
+    misses: [Striped; CACHED.len()],
     ring: Mutex<VecDeque<(Weak<CacheSlots>, u32)>>,
 }
 
@@ -110,13 +120,31 @@ impl Cache {
             bytes_max,
             bytes: AtomicU64::new(0),
             parts: AtomicUsize::new(0),
+            hits: Default::default(),
+            misses: Default::default(),
             ring: Mutex::default(),
         }))
     }
 
-    /// Returns the maximum number of bytes.
-    pub(crate) fn bytes_max(&self) -> u64 {
-        self.0.bytes_max
+    /// Counts a part of this kind that was found.
+    #[inline]
+    pub(super) fn hit(&self, kind: usize) {
+        self.0.hits[kind].increment();
+    }
+
+    /// Counts a part of this kind that is read from the disk.
+    pub(super) fn miss(&self, kind: usize) {
+        self.0.misses[kind].increment();
+    }
+
+    /// Returns the metrics of the cache, without its bytes.
+    pub(crate) fn metrics(&self) -> Vec<Sample> {
+        let mut list = vec![metric_table::CACHE_LIMIT.is(self.0.bytes_max)];
+        for (kind, (hits, misses)) in CACHED.iter().zip(self.0.hits.iter().zip(&self.0.misses)) {
+            list.push(metric_table::CACHE_HITS.of(*kind, hits.now()));
+            list.push(metric_table::CACHE_MISSES.of(*kind, misses.now()));
+        }
+        list
     }
 
     /// Returns the bytes in the cache.

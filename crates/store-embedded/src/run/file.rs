@@ -27,6 +27,16 @@ pub(super) enum RunPart {
     Block(u32),
 }
 
+impl RunPart {
+    /// Returns the number of its kind, as the page cache counts.
+    pub(super) fn kind(self) -> usize {
+        match self {
+            RunPart::Page(_) => 0,
+            RunPart::Block(_) => 1,
+        }
+    }
+}
+
 /// A complete run.
 pub(crate) struct Run {
     /// Name for errors.
@@ -275,6 +285,7 @@ impl Run {
 
     /// Reads a part from the file, checks it, and puts it into the cache.
     pub(super) fn read_into(&self, cache: &Cache, part: RunPart) -> Result<Bytes, Error> {
+        cache.miss(part.kind());
         let read = self.read(part)?;
         let slots = self.slots.get_or_init(|| cache.slots(self.index.pages() + self.footer.blocks as usize));
         if cache.has(slots) {

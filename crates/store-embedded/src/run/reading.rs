@@ -79,6 +79,7 @@ impl<'r> Reading<'r> {
     pub(super) fn get<'p>(&self, run: &'p Arc<Run>, part: RunPart) -> Result<CachedBytes<'p>, Defect> {
         let Some(cache) = self.cache else { return Ok(CachedBytes::Own(run.read(part)?)) };
         if let Some(found) = run.cached(cache, part) {
+            cache.hit(part.kind());
             return Ok(found);
         }
         if let Some(held) = self.held {

@@ -31,9 +31,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use exacat_model::{DirId, Guid, Record, RecordKey, RecordKind, Reservation, Revision, SeNumber, TimeMs};
+use exacat_store::Sample;
 use exacat_store::rules::{self, Top};
 
 use crate::defect::Defect;
+use crate::metric_table;
 use crate::page::RowRoom;
 use crate::run::Cache;
 use crate::table::{Table, Version};
@@ -204,34 +206,33 @@ impl State {
     // ---- metrics ----
 
     /// Returns the memory taken, by part; ignores small parts.
-    pub(crate) fn memory(&self) -> Vec<(&'static str, u64)> {
+    pub(crate) fn memory(&self) -> [(&'static str, u64); 6] {
         let pairs: usize = self.accounts.ses.values().map(|se| se.directories.len()).sum();
         let frozen: u64 = self.table.frozen().iter().map(|memtable| memtable.bytes()).sum();
         let runs: usize = self.table.version().runs.iter().map(|run| run.memory_bytes()).sum();
-        vec![
-            ("memory_memtable_bytes", self.table.active().bytes()),
-            ("memory_frozen_bytes", frozen),
-            ("memory_runs_bytes", runs as u64),
-            ("memory_cache_bytes", self.table.cache().bytes()),
-            ("memory_cache_bytes_max", self.table.cache().bytes_max()),
-            ("memory_directories_bytes", self.directories.bytes()),
-            ("memory_se_directories_bytes", (pairs * 12) as u64),
+        [
+            ("memtable", self.table.active().bytes()),
+            ("frozen", frozen),
+            ("runs", runs as u64),
+            ("cache", self.table.cache().bytes()),
+            ("directories", self.directories.bytes()),
+            ("se_directories", (pairs * 12) as u64),
         ]
     }
 
     /// Returns counts for a status.
-    pub(crate) fn counts(&self) -> Vec<(&'static str, u64)> {
+    pub(crate) fn counts(&self) -> Vec<Sample> {
         let runs = &self.table.version().runs;
         let rows: u64 = runs.iter().map(|run| run.rows().0).sum();
         vec![
-            ("directories", self.directories.len().saturating_sub(1)),
-            ("trash_items", self.trash_items),
-            ("reservations", self.reservations.len() as u64),
-            ("records", self.records.len() as u64),
-            ("rows_in_memory", self.table.active().rows() as u64),
-            ("memtables_being_written", self.table.frozen().len() as u64),
-            ("runs", runs.len() as u64),
-            ("rows_in_runs", rows),
+            metric_table::DIRECTORIES.is(self.directories.len().saturating_sub(1)),
+            metric_table::TRASH_ITEMS.is(self.trash_items),
+            metric_table::RESERVATIONS.is(self.reservations.len() as u64),
+            metric_table::RECORDS.is(self.records.len() as u64),
+            metric_table::MEMTABLE_ROWS.is(self.table.active().rows() as u64),
+            metric_table::MEMTABLES_FROZEN.is(self.table.frozen().len() as u64),
+            metric_table::RUNS.is(runs.len() as u64),
+            metric_table::RUN_ROWS.is(rows),
         ]
     }
 }

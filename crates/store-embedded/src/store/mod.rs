@@ -31,6 +31,7 @@ use crate::command::{Answered, Command, Weighed};
 use crate::compactor::Pending;
 use crate::defect::Defect;
 use crate::history::KeptChanges;
+use crate::metric_table;
 use crate::older::Older;
 use crate::random::random_u64;
 use crate::run::{Cache, Held};
@@ -546,19 +547,20 @@ impl Store for EmbeddedStore {
         let free = self.shared.disk.free_bytes(&self.settings.directory).unwrap_or(0);
         let waiting =
             self.commands.as_ref().map_or(0, |commands| commands.max_capacity() - commands.capacity());
-        let memory_total: u64 = memory.iter().map(|(_, bytes)| bytes).sum();
-        let named = |(name, value): (&'static str, u64)| (name.to_owned(), value);
-        let mut list: Vec<(String, u64)> = counts.into_iter().map(named).collect();
-        list.extend(memory.into_iter().map(named));
-        list.push(("memory_hints_bytes".to_owned(), self.shared.hints.bytes()));
-        list.push(("memory_bytes".to_owned(), memory_total + self.shared.hints.bytes()));
-        list.extend(self.shared.history.metrics().map(named));
+        let hints = self.shared.hints.bytes();
+        let memory_sum = memory.iter().map(|(_, bytes)| bytes).sum::<u64>() + hints;
+        let mut list = counts;
+        list.extend(memory.map(|(part, bytes)| metric_table::MEMORY.of(part, bytes)));
+        list.push(metric_table::MEMORY.of("hints", hints));
+        list.push(metric_table::MEMORY_SUM.is(memory_sum));
+        list.extend(self.shared.cache.metrics());
+        list.extend(self.shared.history.metrics());
         let version = Arc::clone(self.shared.state.read().table.version());
         list.extend(version.metrics());
         let mut warnings = metrics.warnings();
         warnings.extend(crate::compactor::debt_warning(version.owed()));
-        list.push(("disk_free_bytes".to_owned(), free));
-        list.push(("queue_requests".to_owned(), waiting as u64));
+        list.push(metric_table::DISK_FREE.is(free));
+        list.push(metric_table::QUEUE.is(waiting as u64));
         list.extend(metrics.list());
         Ok(StoreStatus {
             kind: "embedded".to_owned(),

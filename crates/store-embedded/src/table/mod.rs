@@ -22,9 +22,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use exacat_model::{DirId, Error, ErrorKind, Guid};
+use exacat_store::Sample;
 
 use crate::defect::Defect;
 use crate::memtable::Memtable;
+use crate::metric_table;
 use crate::page::Row;
 use crate::run::{Cache, Held, Reading, Run, RunWriter};
 
@@ -41,23 +43,24 @@ pub(crate) struct Version {
 }
 
 impl Version {
-    /// Returns metrics: runs and rows of each tier, bytes on disk, the compaction debt in runs.
-    pub(crate) fn metrics(&self) -> Vec<(String, u64)> {
-        let mut tiers: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
-        let mut bytes = 0;
+    /// Returns metrics: runs, rows and bytes of each tier, bytes of all, the compaction debt in runs.
+    pub(crate) fn metrics(&self) -> Vec<Sample> {
+        let mut tiers: BTreeMap<u32, [u64; 3]> = BTreeMap::new();
         for run in &self.runs {
-            let (runs, rows) = tiers.entry(run_set::tier(run.rows().0)).or_default();
+            let [runs, rows, bytes] = tiers.entry(run_set::tier(run.rows().0)).or_default();
             *runs += 1;
             *rows += run.rows().0;
-            bytes += run.bytes();
+            *bytes += run.bytes();
         }
         let mut list = Vec::new();
-        for (tier, (runs, rows)) in tiers {
-            list.push((format!("tier_{tier}_runs"), runs));
-            list.push((format!("tier_{tier}_rows"), rows));
+        for (tier, [runs, rows, bytes]) in &tiers {
+            let tier = tier.to_string();
+            list.push(metric_table::TIER_RUNS.of(tier.clone(), *runs));
+            list.push(metric_table::TIER_ROWS.of(tier.clone(), *rows));
+            list.push(metric_table::TIER_BYTES.of(tier, *bytes));
         }
-        list.push(("runs_bytes".to_owned(), bytes));
-        list.push(("compaction_debt_runs".to_owned(), self.owed() as u64));
+        list.push(metric_table::RUNS_BYTES.is(tiers.values().map(|[.., bytes]| bytes).sum()));
+        list.push(metric_table::DEBT.is(self.owed() as u64));
         list
     }
 

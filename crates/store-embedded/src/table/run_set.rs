@@ -169,6 +169,12 @@ impl RunSet {
         &self.version
     }
 
+    /// Returns the size on disk of a run that counts.
+    pub(crate) fn bytes_of(&self, number: u64) -> u64 {
+        let run = self.version.runs.iter().find(|run| run.number() == number);
+        run.map_or(0, |run| run.bytes())
+    }
+
     /// Returns the newest change in a complete run outside of the manifest, and that run's file.
     pub(crate) fn newest_unnamed(&self) -> Option<(PathBuf, Revision)> {
         let newest = newest_unnamed(&*self.disk, &self.directory, &self.identity, &self.manifest);

@@ -109,7 +109,7 @@ async fn the_history_is_the_same_before_during_and_after() {
             assert_eq!(page.oldest, Revision(1));
         }
         let status = store.status().await.unwrap();
-        let figure = |name: &str| status.metrics.iter().find(|(other, _)| other == name).unwrap().1;
+        let figure = |name: &str| status.named_one(name).unwrap();
         let bytes = |ending| disk.files(ending).iter().map(|path| disk.bytes(path).len() as u64).sum::<u64>();
         assert_eq!(figure("log_files"), segments as u64);
         assert_eq!(figure("log_plain_bytes"), bytes(".log"));

@@ -117,7 +117,7 @@ async fn memtables_become_runs_and_runs_are_merged() {
     }
     store.flush().await.unwrap();
     let status = store.status().await.unwrap();
-    let figure = |name: &str| status.metrics.iter().find(|(other, _)| other == name).unwrap().1;
+    let figure = |name: &str| status.named_one(name).unwrap();
     assert!(figure("flushes_total") >= 15, "{}", figure("flushes_total"));
     assert_eq!((figure("rows_in_memory"), figure("memtables_being_written")), (0, 0));
     assert!(figure("runs") <= 24, "{}", figure("runs"));

@@ -283,6 +283,6 @@ async fn requests_wait_for_a_place_in_the_queue() {
     }
     assert_eq!(history(&store, 1000).await.len(), 200);
     let status = store.status().await.unwrap();
-    let most = status.metrics.iter().find(|(name, _)| name == "group_requests_max").unwrap().1;
+    let most = status.named_one("group_requests_max").unwrap();
     assert!(most <= 64, "a group of {most} out of a queue of 4 and 64 KiB");
 }

@@ -104,7 +104,7 @@ async fn bytes_are_kept_up_to_the_limit_and_not_one_more() {
     let files = disk.files(".logz").len() + disk.files(".log").len();
     assert_eq!(files, before.len() - 1);
     let status = store.status().await.unwrap();
-    let figure = |name: &str| status.metrics.iter().find(|(other, _)| other == name).unwrap().1;
+    let figure = |name: &str| status.named_one(name).unwrap();
     assert_eq!(figure("history_oldest_revision"), before[1]);
     assert_eq!(figure("log_plain_bytes") + figure("log_compressed_bytes"), log_bytes(&disk));
 }

@@ -113,12 +113,7 @@ async fn whatever_is_merged_when_the_state_is_that_of_the_reference() {
         }
         compare(&*store, &reference).await;
         assert_sound(&store).await;
-        let status = store.status().await.unwrap();
-        merged += status
-            .metrics
-            .iter()
-            .find(|(name, _)| name == "compactions_total")
-            .map_or(0, |(_, count)| *count);
+        merged += store.status().await.unwrap().named_one("compactions_total").unwrap();
         let digest = store.digest().await.unwrap();
         drop(store);
         assert_eq!(open().digest().await.unwrap(), digest);

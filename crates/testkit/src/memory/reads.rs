@@ -212,6 +212,13 @@ pub(super) fn traces(state: &State, of: &[Trace]) -> Result<Traces> {
     Ok(Traces { found: of.iter().map(leads_to).collect(), since: Revision(0) })
 }
 
+exacat_store::metrics! {
+    TRASH_ITEMS Gauge Count "exacat_store_trash_items" [] "trash_items" "Items in the trash";
+    RESERVATIONS Gauge Count "exacat_store_reservations" [] "reservations" "Upload reservations";
+    DELETIONS Gauge Count "exacat_store_deletions" [] "deletions" "Replicas in the deletion queues";
+    RECORDS Gauge Count "exacat_store_records" [] "records" "Accounts, storage elements, tokens and other records";
+}
+
 pub(super) fn status(state: &State) -> StoreStatus {
     let count = |number: usize| number as u64;
     StoreStatus {
@@ -219,11 +226,10 @@ pub(super) fn status(state: &State) -> StoreStatus {
         revision: state.revision,
         entries: count(state.all().count()),
         metrics: vec![
-            ("trash_items".to_owned(), count(state.trash.len())),
-            ("reservations".to_owned(), count(state.reservations.len())),
-            ("deletions".to_owned(), count(state.deletions.len())),
-            ("records".to_owned(), count(state.records.len())),
-            ("changes".to_owned(), count(state.changes.len())),
+            TRASH_ITEMS.is(count(state.trash.len())),
+            RESERVATIONS.is(count(state.reservations.len())),
+            DELETIONS.is(count(state.deletions.len())),
+            RECORDS.is(count(state.records.len())),
         ],
         warnings: Vec::new(),
     }

@@ -355,7 +355,7 @@ async fn nodes_die_and_stop_and_no_client_notices() {
     }
     assert!(load.errors.lock().is_empty(), "{:?}", load.errors.lock());
     for server in &servers {
-        let metrics = server.status().await.expect("status").metrics;
+        let metrics = server.status().await.expect("status").named();
         let wanted =
             ["statements", "reads_repeated", "appends_lost", "appends_unknown", "requests_forwarded_out"];
         let shown = metrics.iter().filter(|(name, _)| {

@@ -57,10 +57,7 @@ async fn a_directory_grows_through_its_sizes() {
             assert_eq!(outcome_name(&done.expect("done")[0]), "Applied");
         }
     }
-    let spread = |metrics: &[(String, u64)]| {
-        metrics.iter().find(|(name, _)| name == "directories_spread").map(|(_, value)| *value)
-    };
-    assert_eq!(spread(&writer.status().await.expect("status").metrics), Some(1));
+    assert_eq!(writer.status().await.expect("status").named_one("directories_spread"), Some(1));
     writer.close().await.expect("it closes, with everything in the tables");
     for pages in [7, 100, 1000] {
         let reader = catalogue.one_more().await;

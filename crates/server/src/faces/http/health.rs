@@ -6,17 +6,21 @@ use std::time::Duration;
 use hyper::{Method, Response, StatusCode};
 
 use super::answers::{Body, TEXT, not_allowed, text};
+use crate::scrape::{self, Format};
 use crate::service::Service;
 
 /// Time in which the store must answer for the server to be ready.
 const READY_TIME: Duration = Duration::from_secs(2);
-/// Content type of the metrics, for Prometheus.
-const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// The paths.
 pub(super) const PATHS: [&str; 4] = ["/metrics", "/healthz", "/livez", "/readyz"];
 
 /// Answers a request for a path of monitoring; none for any other path.
-pub(super) async fn answer(service: &Service, method: &Method, path: &str) -> Option<Response<Body>> {
+pub(super) async fn answer(
+    service: &Service,
+    method: &Method,
+    path: &str,
+    accept: &str,
+) -> Option<Response<Body>> {
     if !PATHS.contains(&path) {
         return None;
     }
@@ -24,13 +28,16 @@ pub(super) async fn answer(service: &Service, method: &Method, path: &str) -> Op
         return Some(not_allowed("GET, HEAD"));
     }
     Some(match path {
-        "/metrics" => match service.scrape().await.text() {
-            Ok(metrics) => text(StatusCode::OK, METRICS_TYPE, metrics),
-            Err(error) => {
-                tracing::error!(%error, "metrics cannot be written");
-                text(StatusCode::INTERNAL_SERVER_ERROR, TEXT, "metrics cannot be written\n".into())
+        "/metrics" => {
+            let format = Format::accepted(accept);
+            match scrape::text(service.samples().await, format) {
+                Ok(metrics) => text(StatusCode::OK, format.content_type(), metrics),
+                Err(error) => {
+                    tracing::error!(%error, "metrics cannot be written");
+                    text(StatusCode::INTERNAL_SERVER_ERROR, TEXT, "metrics cannot be written\n".into())
+                }
             }
-        },
+        }
         "/healthz" => match healthy(service).await {
             Ok(()) => text(StatusCode::OK, TEXT, "healthy\n".into()),
             Err(why) => text(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("not healthy: {why}\n")),

@@ -30,7 +30,7 @@ use exacat_model::Error;
 use exacat_wire::json::SeNames;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{CONNECTION, EXPECT, HeaderValue};
+use hyper::header::{ACCEPT, CONNECTION, EXPECT, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
@@ -425,7 +425,8 @@ async fn answer_to(
 ) -> Response<Body> {
     let service = &conversation.face.service;
     let path = head.uri.path();
-    if let Some(response) = health::answer(service, &head.method, path).await {
+    let accept = head.headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if let Some(response) = health::answer(service, &head.method, path, accept).await {
         return response;
     }
     let refused = if conversation.slot.is_none() {

@@ -149,6 +149,7 @@ pub(super) fn returning(context: &RequestContext, asked: &RawPath<'_>) -> Outcom
             && with.face.service.catalogue.storage_element_numbered(*last).is_some()
         {
             with.face.places.failed(*last, with.peer);
+            with.face.service.instruments.visits.failed(*last);
         }
     }
     Ok((lfn, tried))
@@ -200,6 +201,7 @@ pub(super) async fn open(context: &RequestContext, asked: &RawPath<'_>) -> Outco
     };
     tried.push(offer.se.number);
     count(&counts.xrootd_redirects);
+    with.face.service.instruments.visits.redirected(offer.se.number);
     redirect(context, &lfn, &whereis, &offer, &tried)
 }
 

@@ -120,6 +120,7 @@ pub(super) async fn open(context: &RequestContext, how: u16, asked: &RawPath<'_>
     };
     uploads.add(written).await?;
     count(&face.service.instruments.counts.xrootd_redirects);
+    face.service.instruments.visits.redirected(se.number);
     let mut tried = wish.tried;
     tried.push(se.number);
     let fields = format!(
