@@ -4,7 +4,7 @@ CARGO ?= cargo
 RUN_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test check drawings drawings-check fmt clippy subjects dependencies doc fuzz fuzz-seeds bench bench-engine bench-cassandra bench-faces bench-http bench-peers bench-activity demo-tuning cluster-up cluster-down test-cluster test-cluster-secure test-otel test-clients test-pages test-hostile test-long test-crash test-faults test-real clean prerequisites install reference
+.PHONY: help run build test check drawings drawings-check fmt clippy subjects dependencies doc fuzz fuzz-seeds bench bench-engine bench-cassandra bench-faces bench-http bench-peers bench-activity demo-tuning cluster-up cluster-down test-cluster test-cluster-secure test-otel test-clients test-pages test-monitoring test-hostile test-long test-crash test-faults test-real clean prerequisites install reference
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -127,6 +127,10 @@ PAGES_ARGS ?=
 test-pages: build ## the web pages in a headless Chromium, checked by axe-core; PAGES_ARGS='--shots DIR --only large' keeps screenshots
 	python3 scripts/test-pages.py target/release/exacat $(PAGES_ARGS)
 
+MONITORING_ARGS ?=
+test-monitoring: build ## metrics, alert rules and dashboards with the real Prometheus, which it installs; MONITORING_ARGS='--cassandra HOSTS'
+	@scripts/test-monitoring.sh target/release/exacat $(MONITORING_ARGS)
+
 HOSTILE_ARGS ?=
 test-hostile: build ## clients that mean no good, 10 000 idle ones too: memory, and how a good one fares beside them; HOSTILE_ARGS='--seconds 30'
 	python3 scripts/test-hostile.py target/release/exacat $(HOSTILE_ARGS)
@@ -149,6 +153,7 @@ test-cluster: prerequisites ## the Cassandra store on a ring that it starts and 
 	        *,*,*) $(CARGO) test --locked -p exacat-testkit --test cassandra-nodes -- --include-ignored --nocapture --test-threads 1 || code=$$? ;; \
 	        *) echo "tests that kill nodes: not run, they need CLUSTER_NODES=3" ;; esac; \
 	    $(CARGO) test --locked -p exacat-cli --test cluster -- --include-ignored --nocapture --skip on_secure_cluster || code=$$?; \
+	    scripts/test-monitoring.sh target/debug/exacat --cassandra $$EXACAT_CASSANDRA || code=$$?; \
 	    cluster/down.sh $(CLUSTER_DIR); exit $$code
 
 SECURE_DIR ?= target/cluster-secure
