@@ -203,10 +203,12 @@ def searches(browser, service, shots):
     person.open("/search")
     person.page.get_by_label("Below directory").fill("/demo")
     person.page.get_by_label("Name (shell pattern)").fill("*.root")
-    person.page.get_by_label("Kind").select_option("file")
+    person.page.get_by_label("file", exact=True).check()
+    person.page.get_by_label("link", exact=True).check()
     person.page.get_by_role("button", name="Search").click()
     person.check("a search")
     expect("files are found", person.page.locator("tbody tr").count() > 10, person.text())
+    expect("the kinds stay", person.page.get_by_label("link", exact=True).is_checked(), person.page.url)
     expect("the conditions stay", person.page.get_by_label("Name (shell pattern)").input_value() == "*.root")
     person.page.get_by_label("Tags").fill("==")
     person.page.get_by_role("button", name="Search").click()
@@ -235,7 +237,7 @@ def refuses(browser, service, shots):
     person = Person(browser, service, shots)
     person.sign_in(service.jane)
     expect("no links of operators", person.page.get_by_role("link", name="Overview").count() == 0)
-    for path in ["/browse/secret", "/entry/secret/plan.txt", "/overview", "/snapshots"]:
+    for path in ["/browse/secret", "/entry/secret/plan.txt", "/overview", "/snapshots", "/requests", "/slow"]:
         status = person.open(path).status
         expect(f"{path} is refused", status == 403 and "Permission denied" in person.text(), status)
     person.open("/account")
@@ -289,7 +291,7 @@ def operates(browser, service, shots):
     person.page.wait_for_function("before => document.querySelector('[data-figure=up]').textContent !== before", arg=before,
                                   timeout=20_000)
     person.check("the live overview")
-    for path in ["/storage", "/quotas", "/users", "/tokens", "/snapshots", "/compare?before=before-test",
+    for path in ["/storage", "/quotas", "/users", "/tokens", "/snapshots", "/requests", "/slow", "/compare?before=before-test",
                  "/compare?revision=0&under=/demo"]:
         expect(path, person.open(path).status == 200, person.text())
     person.open("/snapshots")
@@ -316,7 +318,8 @@ def without_script(browser, service, shots):
     person.page.get_by_label("Token").fill(service.token)
     person.page.get_by_role("button", name="Sign in", exact=True).click()
     person.page.wait_for_url("**/browse/demo")
-    for path in ["/browse/demo", "/overview", "/search?name=*.root", "/trash", "/snapshots"]:
+    for path in ["/browse/demo", "/overview", "/search?name=*.root", "/trash", "/snapshots", "/requests",
+                 "/slow"]:
         expect(path, person.page.goto(person.base + path).status == 200 and len(person.text()) > 50, person.text())
         if shots:
             text = "".join(letter if letter.isalnum() else "-" for letter in path).strip("-")
@@ -330,7 +333,7 @@ def dark(browser, service, shots):
     if shots:
         (shots / "dark").mkdir(exist_ok=True)
     person.sign_in(service.token)
-    for path in ["/browse/demo", "/overview", "/usage/", "/trash", "/entry/demo/gone.root", "/action/check",
+    for path in ["/browse/demo", "/overview", "/usage/", "/trash", "/entry/demo/gone.root", "/action/check", "/requests",
                  "/action/snapshot-drop?of=x", "/browse/nothing"]:
         person.open(path)
     person.close()

@@ -1,4 +1,4 @@
-//! Snapshots and backups: admins request them, the store makes them.
+//! Snapshots and backups: admins request them, operators see which there are, the store makes them.
 
 use exacat_model::{Answer, Cursor, Error, OperationId, Result, SnapshotName};
 use exacat_store::Snapshots;
@@ -9,6 +9,10 @@ use crate::caller::Caller;
 impl Catalogue {
     fn snapshots(&self, caller: &Caller, what: &str) -> Result<&dyn Snapshots> {
         caller.check_admin(what)?;
+        self.with_snapshots(what)
+    }
+
+    fn with_snapshots(&self, what: &str) -> Result<&dyn Snapshots> {
         self.store.as_snapshots().ok_or_else(|| {
             Error::invalid(format!(
                 "{what} needs a store with snapshots: this one has none, or is a snapshot"
@@ -26,8 +30,11 @@ impl Catalogue {
         Ok(Answer::Snapshot(Box::new(snapshots.snapshot(id, name).await?)))
     }
 
+    /// Lists snapshots. Operators may too: the list has revisions and sizes, and no names of entries.
     pub(crate) async fn snapshot_list(&self, caller: &Caller) -> Result<Answer> {
-        Ok(Answer::Snapshots(self.snapshots(caller, "to see the snapshots")?.snapshots().await?))
+        const WHAT: &str = "to see the snapshots";
+        caller.check_operator(WHAT)?;
+        Ok(Answer::Snapshots(self.with_snapshots(WHAT)?.snapshots().await?))
     }
 
     pub(crate) async fn snapshot_drop(

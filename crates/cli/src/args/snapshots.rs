@@ -11,7 +11,8 @@ pub(crate) enum SnapshotCommand {
     #[command(after_help = "\
 Takes a moment, whatever the size of the catalogue: nothing is copied. The
 snapshot takes space as the catalogue changes. It is on the same disk: 'exacat
-backup' makes copies elsewhere. All commands of snapshots need the role admin.
+backup' makes copies elsewhere. Commands of snapshots need the role admin; an
+operator may list them.
 
 Examples:
   exacat snapshot create before-upgrade

@@ -350,6 +350,8 @@ async fn search_finds_by_conditions() {
         ("regex=a/f0*$", vec!["/d/a/f000000"]),
         ("kind=directory&lfn=/d", vec!["/d/a", "/d/b"]),
         ("lfn=/d&owner=admin&kind=file&depth_max=1", vec![]),
+        ("lfn=/d/b&kind=file&kind=directory&kind=", vec!["/d/b/f000000"]),
+        ("lfn=/d&kind=link&kind=directory", vec!["/d/a", "/d/b"]),
         ("name=f000000&size_unknown=yes", vec!["/d/a/f000000", "/d/b/f000000"]),
         ("name=f000000&size_min=1", vec![]),
         ("modified_before=1999-01-01", vec![]),
@@ -361,9 +363,15 @@ async fn search_finds_by_conditions() {
         let paths: Vec<&str> = paths.collect();
         assert_eq!(paths, wanted, "{query}");
     }
-    for bad in
-        ["size_min=x", "tags=%3D%3D", "name=a&regex=b", "modified_from=soon", "owner=nobody", "lfn=x&name=y"]
-    {
+    for bad in [
+        "size_min=x",
+        "tags=%3D%3D",
+        "name=a&regex=b",
+        "modified_from=soon",
+        "owner=nobody",
+        "lfn=x&name=y",
+        "kind=file&kind=x",
+    ] {
         let status = person.get(&format!("/search?{bad}")).await.status;
         assert!(matches!(status, 400 | 404), "{bad}: {status}");
     }

@@ -1,13 +1,18 @@
 //! Pages of operators: figures, live events, actions and their confirmation, tables as CSV.
 
-use exacat_model::operation::SeSettings;
-use exacat_model::{Answer as Answered, Operation, Role, SeName, SeStatus};
+use std::time::Duration;
 
+use exacat_model::operation::SeSettings;
+use exacat_model::{Answer as Answered, Cursor, Operation, Role, SeName, SeStatus};
+use exacat_testkit::waiting::found;
+
+use crate::client::Client;
 use crate::pages::{FORM, Person, field};
 use crate::web::Web;
-use crate::world::World;
+use crate::world::{World, lfn};
 
-const OPERATORS: [&str; 4] = ["/overview", "/overview/events", "/snapshots", "/action/check"];
+const OPERATORS: [&str; 6] =
+    ["/overview", "/overview/events", "/requests", "/slow", "/snapshots", "/action/check"];
 
 async fn storage_element(world: &World) {
     let prefix = Some("https://se.example.org/data".to_owned());
@@ -24,7 +29,7 @@ async fn pages_of_operators_refuse_others() {
     storage_element(&world).await;
     let token = world.new_user("jane").await;
     let mut jane = Person::with_token(&world, &token).await;
-    for target in ["/overview", "/overview/events", "/snapshots"] {
+    for target in ["/overview", "/overview/events", "/requests", "/slow", "/snapshots"] {
         assert_eq!(jane.get(target).await.status, 403, "{target}");
     }
     let answer = jane.post("/action/check", &[]).await;
@@ -39,6 +44,9 @@ async fn pages_of_operators_refuse_others() {
     assert!(page.text().contains("The service is healthy."));
     assert!(page.text().contains("data-figure=\"files\">3</dd>"), "{}", page.text());
     assert!(page.text().contains("<bdi>stat</bdi>"), "the table of operations");
+    // The store of this world has no snapshots, and an operator may know.
+    let page = jane.get("/snapshots").await;
+    assert!(page.status == 400 && page.text().contains("needs a store with snapshots"), "{}", page.text());
     let mut admin = Person::admin(&world).await;
     for (target, wanted) in [
         ("/storage", "S::E"),
@@ -152,4 +160,73 @@ async fn live_figures_end_with_the_session() {
         last = String::from_utf8(chunk).unwrap();
     }
     assert_eq!(last, "event: end\ndata: {}\n\n");
+}
+
+/// Property: an operator sees each request in progress with its states, cancels one by a confirmed form, and
+/// finds nothing to cancel afterwards.
+#[tokio::test(flavor = "multi_thread")]
+async fn operator_sees_and_cancels_a_request() {
+    let world = World::new().await;
+    world.files("/d", 3).await;
+    let token = world.new_user("jane").await;
+    let mut jane = Person::with_token(&world, &token).await;
+    let mut admin = Person::admin(&world).await;
+    let mut waits = Client::with_token(&world, &token).await;
+    world.hooks.hold_lists.send_replace(true);
+    let list = Operation::List { lfn: lfn("/d"), cursor: Cursor(Vec::new()), limit: 10 };
+    let request = waits.ask(list).await;
+    let row = found("the request on the page", async || {
+        let csv = admin.get("/requests?csv=requests").await.text().to_owned();
+        csv.lines().find(|line| line.contains("\"list\"") && line.contains("\"jane\"")).map(str::to_owned)
+    })
+    .await;
+    let number = row.split('"').nth(1).unwrap().to_owned();
+    assert!(row.contains("\"127.0.0.1\"") || row.contains("\"\""), "{row}");
+    let page = admin.get(&format!("/requests?id={number}")).await;
+    assert!(page.status == 200 && page.text().contains("/action/request-kill?of="), "{}", page.text());
+    assert!(page.text().contains("<bdi>execute</bdi>"), "its states: {}", page.text());
+    let target = format!("/action/request-kill?of={number}");
+    let page = admin.get(&target).await;
+    assert!(page.text().contains(&format!("Cancel the request {number}?")), "{}", page.text());
+    assert_eq!(jane.post("/action/request-kill", &[("of", &number)]).await.status, 403);
+    for bad in ["x", "-1", "18446744073709551616"] {
+        assert_eq!(admin.post("/action/request-kill", &[("of", bad)]).await.status, 400, "{bad}");
+    }
+    assert_eq!(admin.post("/action/request-kill", &[("of", &number)]).await.status, 200);
+    assert!(waits.outcome(request).await.is_err());
+    assert_eq!(admin.post("/action/request-kill", &[("of", &number)]).await.status, 404);
+    assert_eq!(admin.get("/requests?id=0").await.status, 404);
+    assert_eq!(admin.get("/requests?id=x").await.status, 400);
+}
+
+/// Property: a slow request is shown with its states in words, as a bar, as a table and as CSV; its path is
+/// text, whatever is in it.
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_requests_have_their_states() {
+    let world = World::with_limits(|limits| {
+        (limits.slow_request, limits.slow_long_request) = (Duration::from_nanos(1), Duration::from_nanos(1));
+    })
+    .await;
+    let mut admin = Person::admin(&world).await;
+    world.directory("/<script>").await;
+    assert_eq!(admin.get("/browse/%3Cscript%3E").await.status, 200);
+    let page = admin.get("/slow").await;
+    let text = page.text();
+    assert!(
+        page.status == 200 && text.contains("/&#60;script&#62;") && !text.contains("<bdi>/<script"),
+        "{text}"
+    );
+    assert!(text.contains("<rect class=\"of-cpu\"") && text.contains("execute\u{a0}"), "{text}");
+    let csv = admin.get("/slow?csv=slow").await;
+    let row = csv.text().lines().find(|line| line.contains("\"/<script>\"")).unwrap();
+    assert!(row.contains("execute="), "{row}");
+    let number = row.split('"').nth(1).unwrap();
+    let page = admin.get(&format!("/slow?id={number}")).await;
+    assert!(
+        page.text().contains("<bdi>execute</bdi>") && !page.text().contains("request-kill"),
+        "{}",
+        page.text()
+    );
+    let csv = admin.get(&format!("/slow?id={number}&csv=states")).await;
+    assert!(csv.text().starts_with("\"State\",\"Class\",\"Time\",\"Share\""), "{}", csv.text());
 }

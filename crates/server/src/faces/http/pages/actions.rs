@@ -38,7 +38,7 @@ struct Action {
     make: fn(&Fields) -> Result<Operation>,
 }
 
-const ACTIONS: [Action; 7] = [
+const ACTIONS: [Action; 8] = [
     Action {
         name: "snapshot-take",
         title: "Take a snapshot",
@@ -93,6 +93,21 @@ const ACTIONS: [Action; 7] = [
         loses: true,
         back: "/overview",
         make: |_| Ok(Operation::ClockConfirm),
+    },
+    Action {
+        name: "request-kill",
+        title: "Cancel a request",
+        question: "Cancel the request {}? A read ends at once; a change that was begun goes on to its end.",
+        verb: "Cancel the request",
+        input: "",
+        choices: &[],
+        loses: true,
+        back: "/requests",
+        make: |fields| {
+            let text = fields.get("of").unwrap_or_default();
+            let bad = |_| Error::invalid(format!("not the number of a request: {text:.60?}"));
+            Ok(Operation::SessionKill { id: text.parse().map_err(bad)? })
+        },
     },
     Action {
         name: "token-revoke",

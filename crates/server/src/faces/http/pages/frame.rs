@@ -109,6 +109,7 @@ impl Frame {
         let known = [("Trash", "/trash"), ("Quotas", "/quotas"), ("Tokens", "/tokens")];
         let operators = [
             ("Overview", "/overview"),
+            ("Requests", "/requests"),
             ("Storage", "/storage"),
             ("Snapshots", "/snapshots"),
             ("Users", "/users"),

@@ -13,6 +13,7 @@ mod figures;
 mod frame;
 mod oidc;
 mod overview;
+mod requests;
 mod search;
 mod secrets;
 mod sessions;
@@ -65,6 +66,8 @@ enum Page {
     Compare,
     Overview,
     Events,
+    Requests,
+    Slow,
     Storage,
     Snapshots,
     Quotas,
@@ -75,7 +78,7 @@ enum Page {
 }
 
 /// Pages with one path, and their methods.
-const PATHS: [(&str, &str, Page); 17] = [
+const PATHS: [(&str, &str, Page); 19] = [
     ("/", READS, Page::Home),
     (sign_in::PATH, FORMS, Page::SignIn),
     (sign_in::ISSUER_PATH, "GET", Page::Issuer),
@@ -87,6 +90,8 @@ const PATHS: [(&str, &str, Page); 17] = [
     ("/compare", READS, Page::Compare),
     ("/overview", READS, Page::Overview),
     ("/overview/events", "GET", Page::Events),
+    (requests::ACTIVE, READS, Page::Requests),
+    (requests::SLOW, READS, Page::Slow),
     ("/storage", READS, Page::Storage),
     ("/snapshots", READS, Page::Snapshots),
     ("/quotas", READS, Page::Quotas),
@@ -196,6 +201,8 @@ async fn run(
         Page::Compare => compare::compare(visit).await,
         Page::Overview => overview::overview(visit).await,
         Page::Events => overview::events(visit).await,
+        Page::Requests => requests::active(visit).await,
+        Page::Slow => requests::slow(visit).await,
         Page::Storage => storage::storage(visit).await,
         Page::Snapshots => snapshots::snapshots(visit).await,
         Page::Quotas => accounts::quotas(visit).await,

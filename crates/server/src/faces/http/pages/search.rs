@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use askama::Template;
 use exacat_model::{Answer, Error, Lfn, Result};
-use exacat_wire::json::requests::Parsed;
+use exacat_wire::json::requests::{Parse, Parsed};
 use exacat_wire::json::search::FindIn;
 use hyper::{Response, StatusCode};
 
@@ -31,16 +31,30 @@ struct Field {
     kind: &'static str,
     example: &'static str,
     choices: Choices,
-    value: String,
+    /// Values that were chosen; several only for boxes.
+    values: Vec<String>,
 }
 
-const KINDS: Choices = &[
-    ("", "any"),
-    ("file", "file"),
-    ("directory", "directory"),
-    ("collection", "collection"),
-    ("link", "link"),
-];
+impl Field {
+    fn value(&self) -> &str {
+        self.values.first().map_or("", String::as_str)
+    }
+
+    fn has(&self, choice: &&str) -> bool {
+        self.values.iter().any(|value| value == choice)
+    }
+
+    /// True for a field whose choices are boxes to tick.
+    fn is_many(&self) -> bool {
+        self.name == KIND
+    }
+}
+
+/// Name of the field with kinds of entries.
+const KIND: &str = "kind";
+
+const KINDS: Choices =
+    &[("file", "file"), ("directory", "directory"), ("collection", "collection"), ("link", "link")];
 const SIZES: Choices = &[("", "known or not"), ("yes", "unknown only")];
 
 /// The fields: name, label, type, example, choices.
@@ -48,7 +62,7 @@ const FIELDS: [(&str, &str, &str, &str, Choices); 17] = [
     ("lfn", "Below directory", "text", "/", &[]),
     ("name", "Name (shell pattern)", "text", "*.root", &[]),
     ("regex", "or path (regular expression)", "text", "run[0-9]+/", &[]),
-    ("kind", "Kind", "text", "", KINDS),
+    (KIND, "Kinds (none for any)", "text", "", KINDS),
     ("size_min", "Bytes, at least", "number", "", &[]),
     ("size_max", "Bytes, at most", "number", "", &[]),
     ("size_unknown", "Size", "text", "", SIZES),
@@ -83,7 +97,7 @@ pub(super) async fn search(mut visit: Visit<'_>) -> Result<Response<Body>> {
         kind,
         example,
         choices,
-        value: visit.query.get(name).unwrap_or_default().to_owned(),
+        values: visit.query.all(name).map(str::to_owned).collect(),
     });
     let mut shown = SearchPage {
         frame: visit.frame.titled("Search", "/search"),
@@ -98,7 +112,7 @@ pub(super) async fn search(mut visit: Visit<'_>) -> Result<Response<Body>> {
     }
     let cursor = visit.query.cursor(LIST)?;
     let here = FIELDS.iter().fold("/search".to_owned(), |url, (name, ..)| {
-        with(url, name, visit.query.get(name).unwrap_or_default())
+        visit.query.all(name).fold(url, |url, value| with(url, name, value))
     });
     let conditions = conditions(&visit.query)?;
     let mut operation = find_operation(&mut visit.call, conditions, cursor.clone(), ROWS).await?;
@@ -138,7 +152,7 @@ fn conditions(fields: &Fields) -> Result<FindIn> {
         lfn: Parsed(fields.parsed("lfn")?.unwrap_or_else(Lfn::root)),
         name: text("name"),
         regex: text("regex"),
-        kinds: fields.parsed("kind")?.map(Parsed).into_iter().collect(),
+        kinds: fields.all(KIND).map(|kind| Parse::parse_text(kind).map(Parsed)).collect::<Result<_>>()?,
         size_min: number(fields, "size_min")?,
         size_max: number(fields, "size_max")?,
         size_unknown: fields.get("size_unknown").is_some(),

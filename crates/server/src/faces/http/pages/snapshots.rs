@@ -26,7 +26,9 @@ pub(super) async fn snapshots(mut visit: Visit<'_>) -> Result<Response<Body>> {
     let Answer::Snapshots(all) = visit.call.ask(Operation::SnapshotList).await? else {
         return Err(unfitting());
     };
-    let columns = [
+    // Operators read the list; the catalogue lets admins alone act on it, and compare.
+    let may_act = visit.call.caller().is_admin();
+    let mut columns = vec![
         ("Name", ""),
         ("Taken (UTC)", TIME),
         ("Revision", NUMBER),
@@ -34,16 +36,16 @@ pub(super) async fn snapshots(mut visit: Visit<'_>) -> Result<Response<Body>> {
         ("Bytes", NUMBER),
         ("Own bytes", WIDE_NUMBER),
         ("State", WIDE),
-        ("Compare", ""),
-        ("Check", ""),
-        ("Drop", ""),
     ];
+    if may_act {
+        columns.extend([("Compare", ""), ("Check", ""), ("Drop", "")]);
+    }
     let mut table = Table::new("Snapshots", &columns);
     table.empty = "There is no snapshot.";
     for snapshot in &all {
         let name = snapshot.name.as_str();
         let action = |kind: &str| with(format!("/action/{kind}"), "of", name);
-        table.push([
+        let mut row = vec![
             Cell::text(name),
             Cell::time(snapshot.time),
             Cell::count(snapshot.revision.0),
@@ -51,10 +53,15 @@ pub(super) async fn snapshots(mut visit: Visit<'_>) -> Result<Response<Body>> {
             Cell::bytes(snapshot.bytes),
             Cell::bytes(snapshot.own_bytes),
             Cell::text(snapshot.problem.as_deref().unwrap_or("sound")),
-            Cell::text("Compare").linked(with("/compare".to_owned(), "before", name)),
-            Cell::text("Check").linked(action("snapshot-verify")),
-            Cell::text("Drop").linked(action("snapshot-drop")),
-        ]);
+        ];
+        if may_act {
+            row.extend([
+                Cell::text("Compare").linked(with("/compare".to_owned(), "before", name)),
+                Cell::text("Check").linked(action("snapshot-verify")),
+                Cell::text("Drop").linked(action("snapshot-drop")),
+            ]);
+        }
+        table.push(row);
     }
     let now = visit.call.revision().await?;
     let timelines = visit.call.service.catalogue.store().timelines();
@@ -63,7 +70,8 @@ pub(super) async fn snapshots(mut visit: Visit<'_>) -> Result<Response<Body>> {
         Section::new("All snapshots", table).named("snapshots"),
         Section { picture, ..Section::new("Timelines", lines).named("timelines") },
     ];
-    let links = vec![Link::new("Take a snapshot", "/action/snapshot-take")];
+    let links =
+        if may_act { vec![Link::new("Take a snapshot", "/action/snapshot-take")] } else { Vec::new() };
     let intro = "A snapshot keeps the catalogue at one revision. A restore starts a new timeline.".to_owned();
     let frame = visit.frame.titled("Snapshots", "/snapshots");
     TablesPage { frame, intro, links, parts, ..TablesPage::default() }.answer(&visit, None)

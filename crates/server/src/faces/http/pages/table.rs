@@ -32,6 +32,17 @@ pub(super) struct Cell {
     pub href: String,
     /// Length of a bar, in thousandths; none for no bar.
     pub share: Option<u32>,
+    /// Pieces of a bar; none for no bar.
+    pub pieces: Vec<Piece>,
+}
+
+/// A piece of a bar, in thousandths.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece {
+    pub start: u32,
+    pub width: u32,
+    /// Name of its colour in the style sheet.
+    pub class: &'static str,
 }
 
 impl Cell {
@@ -70,6 +81,11 @@ impl Cell {
     /// Adds a link.
     pub(crate) fn linked(self, href: impl Into<String>) -> Self {
         Cell { href: href.into(), ..self }
+    }
+
+    /// Sets the value in CSV, and in the title.
+    pub(crate) fn exactly(self, exact: String) -> Self {
+        Cell { exact, ..self }
     }
 
     /// Adds a bar for `part` of `whole`.

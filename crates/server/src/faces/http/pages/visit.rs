@@ -41,6 +41,12 @@ impl Fields {
         value.filter(|value| !value.trim().is_empty())
     }
 
+    /// Returns the values of a field that may be there several times, without blank ones.
+    pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        let values = self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str());
+        values.filter(|value| !value.trim().is_empty())
+    }
+
     /// Returns a field that the model parses.
     pub(crate) fn parsed<T: Parse>(&self, name: &str) -> Result<Option<T>> {
         self.get(name).map(T::parse_text).transpose()
