@@ -291,8 +291,8 @@ def operates(browser, service, shots):
     person.page.wait_for_function("before => document.querySelector('[data-figure=up]').textContent !== before", arg=before,
                                   timeout=20_000)
     person.check("the live overview")
-    for path in ["/storage", "/quotas", "/users", "/tokens", "/snapshots", "/requests", "/slow", "/compare?before=before-test",
-                 "/compare?revision=0&under=/demo"]:
+    for path in ["/storage", "/quotas", "/users", "/tokens", "/snapshots", "/requests", "/slow", "/waits",
+                 "/reports", "/compare?before=before-test", "/compare?revision=0&under=/demo"]:
         expect(path, person.open(path).status == 200, person.text())
     person.open("/snapshots")
     person.page.get_by_role("link", name="Take a snapshot").click()
@@ -319,7 +319,7 @@ def without_script(browser, service, shots):
     person.page.get_by_role("button", name="Sign in", exact=True).click()
     person.page.wait_for_url("**/browse/demo")
     for path in ["/browse/demo", "/overview", "/search?name=*.root", "/trash", "/snapshots", "/requests",
-                 "/slow"]:
+                 "/slow", "/waits", "/reports"]:
         expect(path, person.page.goto(person.base + path).status == 200 and len(person.text()) > 50, person.text())
         if shots:
             text = "".join(letter if letter.isalnum() else "-" for letter in path).strip("-")
@@ -333,7 +333,8 @@ def dark(browser, service, shots):
     if shots:
         (shots / "dark").mkdir(exist_ok=True)
     person.sign_in(service.token)
-    for path in ["/browse/demo", "/overview", "/usage/", "/trash", "/entry/demo/gone.root", "/action/check", "/requests",
+    for path in ["/browse/demo", "/overview", "/usage/", "/trash", "/entry/demo/gone.root", "/action/check",
+                 "/requests", "/waits", "/reports",
                  "/action/snapshot-drop?of=x", "/browse/nothing"]:
         person.open(path)
     person.close()

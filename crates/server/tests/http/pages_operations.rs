@@ -11,8 +11,16 @@ use crate::pages::{FORM, Person, field};
 use crate::web::Web;
 use crate::world::{World, lfn};
 
-const OPERATORS: [&str; 6] =
-    ["/overview", "/overview/events", "/requests", "/slow", "/snapshots", "/action/check"];
+const OPERATORS: [&str; 8] = [
+    "/overview",
+    "/overview/events",
+    "/requests",
+    "/slow",
+    "/waits",
+    "/reports",
+    "/snapshots",
+    "/action/check",
+];
 
 async fn storage_element(world: &World) {
     let prefix = Some("https://se.example.org/data".to_owned());
@@ -29,7 +37,7 @@ async fn pages_of_operators_refuse_others() {
     storage_element(&world).await;
     let token = world.new_user("jane").await;
     let mut jane = Person::with_token(&world, &token).await;
-    for target in ["/overview", "/overview/events", "/requests", "/slow", "/snapshots"] {
+    for target in &OPERATORS[..7] {
         assert_eq!(jane.get(target).await.status, 403, "{target}");
     }
     let answer = jane.post("/action/check", &[]).await;
@@ -229,4 +237,29 @@ async fn slow_requests_have_their_states() {
     );
     let csv = admin.get(&format!("/slow?id={number}&csv=states")).await;
     assert!(csv.text().starts_with("\"State\",\"Class\",\"Time\",\"Share\""), "{}", csv.text());
+}
+
+/// Property: waits over time and reports are pages, tables and CSV; a time that is none is refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn activity_is_shown_over_time() {
+    let world = World::new().await;
+    world.files("/d", 3).await;
+    let mut admin = Person::admin(&world).await;
+    assert_eq!(admin.get("/browse/d").await.status, 200);
+    for (target, wanted) in [
+        ("/waits", "role=\"img\""),
+        ("/waits?span=86400", "value=\"86400\" selected"),
+        ("/waits?span=7", "value=\"600\" selected"),
+        ("/waits?csv=waits", "\"From (UTC)\",\"Requests\",\"cpu\",\"commit\""),
+        ("/reports", "<h2>Load</h2>"),
+        ("/reports?csv=Load", "\"FIGURE\",\"VALUE\""),
+    ] {
+        let page = admin.get(target).await;
+        assert!(page.status == 200 && page.text().contains(wanted), "{target}: {}", page.text());
+    }
+    for bad in
+        ["/waits?to=soon", "/reports?from=x", "/reports?from=2026-01-02&to=2026-01-01", "/reports?csv=x"]
+    {
+        assert!(matches!(admin.get(bad).await.status, 400 | 404), "{bad}");
+    }
 }

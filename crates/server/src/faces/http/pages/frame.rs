@@ -110,6 +110,7 @@ impl Frame {
         let operators = [
             ("Overview", "/overview"),
             ("Requests", "/requests"),
+            ("Waits", "/waits"),
             ("Storage", "/storage"),
             ("Snapshots", "/snapshots"),
             ("Users", "/users"),

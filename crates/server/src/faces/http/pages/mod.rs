@@ -26,6 +26,7 @@ mod text;
 mod trash;
 mod usage;
 mod visit;
+mod waits;
 
 use std::sync::Arc;
 
@@ -68,6 +69,8 @@ enum Page {
     Events,
     Requests,
     Slow,
+    Waits,
+    Reports,
     Storage,
     Snapshots,
     Quotas,
@@ -78,7 +81,7 @@ enum Page {
 }
 
 /// Pages with one path, and their methods.
-const PATHS: [(&str, &str, Page); 19] = [
+const PATHS: [(&str, &str, Page); 21] = [
     ("/", READS, Page::Home),
     (sign_in::PATH, FORMS, Page::SignIn),
     (sign_in::ISSUER_PATH, "GET", Page::Issuer),
@@ -92,6 +95,8 @@ const PATHS: [(&str, &str, Page); 19] = [
     ("/overview/events", "GET", Page::Events),
     (requests::ACTIVE, READS, Page::Requests),
     (requests::SLOW, READS, Page::Slow),
+    (waits::WAITS, READS, Page::Waits),
+    (waits::REPORTS, READS, Page::Reports),
     ("/storage", READS, Page::Storage),
     ("/snapshots", READS, Page::Snapshots),
     ("/quotas", READS, Page::Quotas),
@@ -203,6 +208,8 @@ async fn run(
         Page::Events => overview::events(visit).await,
         Page::Requests => requests::active(visit).await,
         Page::Slow => requests::slow(visit).await,
+        Page::Waits => waits::waits(visit).await,
+        Page::Reports => waits::reports(visit).await,
         Page::Storage => storage::storage(visit).await,
         Page::Snapshots => snapshots::snapshots(visit).await,
         Page::Quotas => accounts::quotas(visit).await,

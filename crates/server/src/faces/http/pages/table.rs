@@ -1,5 +1,6 @@
 //! Tables of pages. The same table is HTML and CSV.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 
 use askama::Template;
@@ -17,9 +18,9 @@ pub(super) const WIDE_TIME: &str = "wide time";
 pub(super) const CODE: &str = "code";
 
 /// A column.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Column {
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     pub class: &'static str,
 }
 
@@ -122,7 +123,15 @@ pub(super) struct Table {
 impl Table {
     /// Starts a table with these columns, each with its class.
     pub(crate) fn new(caption: impl Into<String>, columns: &[(&'static str, &'static str)]) -> Self {
-        let columns = columns.iter().map(|(name, class)| Column { name, class });
+        Table::named(caption, columns.iter().copied())
+    }
+
+    /// Starts a table whose columns have names that are made.
+    pub(crate) fn named(
+        caption: impl Into<String>,
+        columns: impl IntoIterator<Item = (impl Into<Cow<'static, str>>, &'static str)>,
+    ) -> Self {
+        let columns = columns.into_iter().map(|(name, class)| Column { name: name.into(), class });
         Table {
             caption: caption.into(),
             columns: columns.collect(),
@@ -152,7 +161,7 @@ impl Table {
             }
             out.push_str("\r\n");
         };
-        line(&mut self.columns.iter().map(|column| column.name));
+        line(&mut self.columns.iter().map(|column| &*column.name));
         for row in &self.rows {
             line(
                 &mut row
