@@ -12,7 +12,7 @@ exacat_store::metrics! {
     SERVING Gauge Count "exacat_serving" [] "serving" "1 while it serves, 0 while it stops";
     READY Gauge Count "exacat_ready" [] "" "1 while the store takes changes, 0 after its log failed or while the server stops";
     OUTPUT Gauge Bytes "exacat_output_bytes" [] "output_bytes" "Bytes of answers that wait for their clients to read";
-    UNWRITTEN Gauge Count "exacat_activity_minutes_unwritten" [] "activity_minutes_unwritten" "Minutes of the server's activity that could not be written to the disk";
+    UNWRITTEN Gauge Count "exacat_activity_unwritten" [] "activity_minutes_unwritten" "Minutes of the server's activity that could not be written to the disk";
     USERS Gauge Count "exacat_users" [] "users" "Users with a connection";
     HELD Gauge Count "exacat_held" ["bound"] "held_{}" "In progress, by bound";
     HELD_MAX Gauge Count "exacat_held_max" ["bound"] "held_max_{}" "The bounds";
