@@ -1,5 +1,6 @@
 //! `report`: where the time of a server went between two moments, or in two periods side by side.
 
+use std::io::Write;
 use std::path::Path;
 
 use exacat_model::limits::ACTIVITY_PARTS_MAX;
@@ -8,6 +9,7 @@ use exacat_model::{Answer, Error, Operation, TimeMs};
 use exacat_server::report::{Section, heading, html, sections};
 use exacat_wire::json;
 
+use super::exchange::{of_output, open_output};
 use crate::args::ReportArgs;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -37,7 +39,7 @@ pub(crate) async fn report(context: &mut Context, args: ReportArgs) -> Result<()
         _ => return Err(Failure::local("give no period, or two")),
     };
     if let Some(file) = &args.html {
-        return write_page(&mut context.out, file, first, second);
+        return write_page(&mut context.out, file, first, second).await;
     }
     let out = &mut context.out;
     if out.style.json {
@@ -65,10 +67,19 @@ pub(crate) async fn activity(
     }
 }
 
-fn write_page(out: &mut Out, file: &Path, first: &Period, second: Option<&Period>) -> Result<(), Failure> {
+async fn write_page(
+    out: &mut Out,
+    file: &Path,
+    first: &Period,
+    second: Option<&Period>,
+) -> Result<(), Failure> {
     let page = html(first, second).map_err(Failure::local)?;
-    std::fs::write(file, page)
-        .map_err(|error| Failure::local(format!("cannot write {}: {error}", file.display())))?;
+    let output = open_output(file).await?;
+    let written = output.writer().and_then(|mut writer| {
+        let written = writer.write_all(page.as_bytes());
+        written.map_err(|error| exacat_exchange::Error::file("write", file, error))
+    });
+    written.and_then(|()| output.finish()).map_err(|error| of_output(error, file))?;
     if out.style.quiet {
         return Ok(());
     }

@@ -24,6 +24,8 @@ const MAGIC: &[u8; 8] = b"EXACAMI1";
 const EXTENSION: &str = "minutes";
 /// Bytes at which the next file begins.
 const FILE_BYTES: u64 = 4 << 20;
+/// Files of a directory: a server that is started again and again makes small ones.
+const FILES_MAX: usize = 4096;
 /// Most bytes of a minute, compressed or not. A minute with all its samples has about 1 MB.
 const MINUTE_BYTES_MAX: usize = 32 << 20;
 /// Free space of the disk that the files leave to the catalogue, in bytes.
@@ -35,8 +37,8 @@ const ZSTD_LEVEL: i32 = 3;
 pub(crate) struct Journal {
     directory: PathBuf,
     bytes_max: u64,
-    /// The file in use, and its length.
-    file: Option<(File, u64)>,
+    /// The file in use, its path and its length.
+    file: Option<(File, PathBuf, u64)>,
 }
 
 impl Journal {
@@ -61,26 +63,38 @@ impl Journal {
             return Err(io::Error::other("a minute has too many bytes"));
         }
         let packed = zstd::encode_all(bytes.as_slice(), ZSTD_LEVEL)?;
-        let mut frame = Vec::with_capacity(packed.len() + 8);
+        let mut frame = Vec::with_capacity(packed.len() + MAGIC.len() + 8);
+        // After an error the file has a part of a frame: the next minute begins another one.
+        let in_use = self.file.take().filter(|(_, _, length)| *length < FILE_BYTES);
+        let (mut file, path, length) = match in_use {
+            Some(in_use) => in_use,
+            None => {
+                frame.extend(MAGIC);
+                let (file, path) = self.begin(minute.from)?;
+                (file, path, 0)
+            }
+        };
         frame.extend((packed.len() as u32).to_le_bytes());
         frame.extend(crc32fast::hash(&packed).to_le_bytes());
         frame.extend(packed);
-        // After an error the file has a part of a frame: the next minute begins another one.
-        let (mut file, length) = match self.file.take() {
-            Some((file, length)) if length < FILE_BYTES => (file, length),
-            _ => (self.begin(minute.from)?, MAGIC.len() as u64),
-        };
-        file.write_all(&frame)?;
-        self.file = Some((file, length + frame.len() as u64));
-        self.remove_oldest()
+        if let Err(error) = file.write_all(&frame) {
+            if length == 0 {
+                // Nothing is in it, and the next minute makes a file of its own.
+                let _stays = fs::remove_file(&path);
+            }
+            return Err(error);
+        }
+        self.remove_oldest(&path)?;
+        self.file = Some((file, path, length + frame.len() as u64));
+        Ok(())
     }
 
-    fn begin(&self, from: TimeMs) -> io::Result<File> {
+    fn begin(&self, from: TimeMs) -> io::Result<(File, PathBuf)> {
         // Another run of the server may have begun a file at the same time by a clock that went back.
         for start in from.0.. {
             let path = self.directory.join(format!("{start:013}.{EXTENSION}"));
-            match OpenOptions::new().create_new(true).append(true).mode(0o600).open(path) {
-                Ok(mut file) => return file.write_all(MAGIC).map(|()| file),
+            match OpenOptions::new().create_new(true).append(true).mode(0o600).open(&path) {
+                Ok(file) => return Ok((file, path)),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
@@ -88,16 +102,17 @@ impl Journal {
         Err(io::Error::other("no name is left for a file"))
     }
 
-    fn remove_oldest(&self) -> io::Result<()> {
+    /// Removes the oldest files but the one in use, until the others are few enough.
+    fn remove_oldest(&self, in_use: &Path) -> io::Result<()> {
         let files = files(&self.directory)?;
-        let mut bytes: u64 = files.iter().map(|(_, _, bytes)| bytes).sum();
-        // The last one is in use.
-        for (_, path, length) in files.iter().take(files.len().saturating_sub(1)) {
-            if bytes <= self.bytes_max {
+        let (mut bytes, mut count) = (files.iter().map(|(_, _, bytes)| bytes).sum::<u64>(), files.len());
+        for (_, path, length) in files.iter().filter(|(_, path, _)| path != in_use) {
+            if bytes <= self.bytes_max && count <= FILES_MAX {
                 break;
             }
             fs::remove_file(path)?;
             bytes -= length;
+            count -= 1;
         }
         Ok(())
     }
@@ -260,8 +275,23 @@ mod tests {
         assert!(bytes <= 20_000 && files.len() > 1, "{files:?}");
         assert_eq!(files.last().unwrap().0, TimeMs(19 * 60_000));
         assert!(directory.path().join("note.txt").exists());
+        // A clock that was ahead at an earlier run: the file in use is not the last one.
+        fs::write(directory.path().join("9999999999999.minutes"), vec![0; 30_000]).unwrap();
         let mut journal = Journal::new(directory.path().to_owned(), 0);
         journal.append(&minute(20 * 60_000)).unwrap();
         assert_eq!(starts(directory.path(), 0, u64::MAX).0, [20 * 60_000]);
+    }
+
+    /// Files are few, however often a server is started, and a minute that finds no room leaves no file.
+    #[test]
+    fn files_have_a_bounded_number() {
+        let directory = tempfile::tempdir().unwrap();
+        for start in 0..=FILES_MAX + 10 {
+            fs::write(directory.path().join(format!("{start:013}.minutes")), "").unwrap();
+        }
+        let mut journal = Journal::new(directory.path().to_owned(), 1 << 30);
+        journal.append(&minute(1 << 40)).unwrap();
+        assert_eq!(files(directory.path()).unwrap().len(), FILES_MAX);
+        assert_eq!(starts(directory.path(), 0, u64::MAX).0, [1 << 40]);
     }
 }
