@@ -300,6 +300,9 @@ fn ratio(first: f64, second: f64) -> String {
     if first <= 0.0 { "-".to_owned() } else { format!("{:.2}", second / first) }
 }
 
+/// A figure of operations to compare: its title, its value in a period, and how it is shown.
+type OperationFigure = (&'static str, fn(&OperationPeriod, &Period) -> f64, fn(f64) -> String);
+
 fn compared(first: &Period, second: &Period) -> Vec<Section> {
     let columns = |name: &'static str| [(name, false), ("A", true), ("B", true), ("B/A", true)];
     let mut load = section("Load", "", columns("FIGURE"));
@@ -315,7 +318,7 @@ fn compared(first: &Period, second: &Period) -> Vec<Section> {
     };
     states.rows.extend(paired(&in_states(first), &in_states(second), |value| format!("{value:.3}")));
     let mut sections = vec![load, states];
-    let figures: [(&'static str, fn(&OperationPeriod, &Period) -> f64, fn(f64) -> String); 3] = [
+    let figures: [OperationFigure; 3] = [
         ("Requests per second", |one, period| per_second(one.requests, period), number),
         ("Median time from receipt to answer", |one, _| one.p50_us as f64, |us| short_time(us as u64)),
         ("99th percentile of that time", |one, _| one.p99_us as f64, |us| short_time(us as u64)),

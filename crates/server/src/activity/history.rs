@@ -166,7 +166,7 @@ impl History {
         let summing = Summing::new((asked.from, asked.to), asked.parts, self.processors);
         let mut summing = match &self.directory {
             Some(directory) if asked.from < memory_from => {
-                self.from_disk(directory.clone(), (asked.from, memory_from.min(asked.to)), summing).await?
+                self.read_disk(directory.clone(), (asked.from, memory_from.min(asked.to)), summing).await?
             }
             _ => summing,
         };
@@ -187,7 +187,7 @@ impl History {
         Ok(summing.periods())
     }
 
-    async fn from_disk(
+    async fn read_disk(
         &self,
         directory: PathBuf,
         (from, to): (TimeMs, TimeMs),

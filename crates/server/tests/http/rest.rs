@@ -120,6 +120,7 @@ async fn every_endpoint_answers_as_its_document_says() {
         ("listRequests", "", "", json!(null)),
         ("cancelRequest", "1099511627776", "", json!(null)),
         ("listSlowRequests", "", "", json!(null)),
+        ("getActivity", "", "?seconds=60&parts=2", json!(null)),
         ("checkCatalogue", "", "", json!(null)),
         ("confirmClock", "", "", json!(null)),
         ("newOperationId", "", "", json!(null)),
