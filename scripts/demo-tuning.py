@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`make demo-tuning`: a load with four faults, removed one by one; `exacat report` names the top wait at each step.
+"""`make demo-tuning`: a load with four faults, removed one by one; the report names the top wait each time.
 
 Usage: demo-tuning.py EXACAT-BINARY [--entries N] [--seconds N]
 

@@ -151,6 +151,11 @@ impl RequestState {
         self.class() == Class::Cpu
     }
 
+    /// Returns the state with this name, as metrics and reports have it.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|state| state.name() == name)
+    }
+
     /// Returns the state with this number; the last one if there is none.
     pub(crate) fn at(number: usize) -> Self {
         Self::ALL.get(number).copied().unwrap_or(RequestState::Unaccounted)
@@ -171,6 +176,7 @@ mod tests {
         for (number, state) in RequestState::ALL.iter().enumerate() {
             assert_eq!(*state as usize, number);
             assert_eq!(RequestState::at(number), *state);
+            assert_eq!(RequestState::named(state.name()), Some(*state));
             assert!(state.name().bytes().all(|byte| byte == b'_' || byte.is_ascii_lowercase()));
         }
         assert!(RequestState::ALL.iter().filter(|state| !state.is_on_cpu()).count() <= 20);

@@ -12,6 +12,7 @@
 //! hold.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::limits::REQUEST_MEMORY_MAX;
 
@@ -391,6 +392,19 @@ impl<T: Decode> Decode for Box<T> {
     #[inline]
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(Box::new(T::decode(reader)?))
+    }
+}
+
+impl<T: Encode> Encode for Arc<T> {
+    #[inline]
+    fn encode(&self, out: &mut Vec<u8>) {
+        (**self).encode(out);
+    }
+}
+impl<T: Decode> Decode for Arc<T> {
+    #[inline]
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Arc::new(T::decode(reader)?))
     }
 }
 

@@ -59,10 +59,15 @@ impl Service {
         samples
     }
 
+    /// Returns the gauges and the counters, by their names in a status.
+    fn own_metrics(&self) -> Vec<(String, u64)> {
+        let samples = self.gauges().into_iter().chain(self.instruments.counts.samples());
+        samples.flat_map(|sample| sample.shown()).collect()
+    }
+
     /// Returns the server's own parts of the status.
     pub(crate) fn status_parts(&self) -> Vec<StatusPart> {
-        let samples = self.gauges().into_iter().chain(self.instruments.counts.samples());
-        let metrics = samples.flat_map(|sample| sample.shown()).collect();
+        let metrics = self.own_metrics();
         let notes = vec![format!("exacat {}, catalogue {}", env!("CARGO_PKG_VERSION"), self.catalogue_id)];
         vec![
             StatusPart { part: "server".to_owned(), metrics, notes },
@@ -86,9 +91,7 @@ impl Service {
 
     /// Returns the sums of the server at this moment.
     pub(crate) fn moment(&self, sampler: &mut Sampler, now: TimeMs) -> Moment {
-        let samples = self.gauges().into_iter().chain(self.instruments.counts.samples());
-        let metrics = samples.flat_map(|sample| sample.shown()).collect();
-        sampler.read(now, &self.instruments, &self.board, metrics)
+        sampler.read(now, &self.instruments, &self.board, self.own_metrics())
     }
 
     /// Returns all metrics for Prometheus.

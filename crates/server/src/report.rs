@@ -64,8 +64,7 @@ fn per_second(value: u64, period: &Period) -> f64 {
 }
 
 fn class_is_idle(state: &str) -> bool {
-    let known = RequestState::ALL.iter().find(|one| one.name() == state);
-    known.is_some_and(|state| state.class() == Class::Idle)
+    RequestState::named(state).is_some_and(|state| state.class() == Class::Idle)
 }
 
 /// Returns the time of all requests, without waits that their clients wished.

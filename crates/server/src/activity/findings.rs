@@ -43,13 +43,9 @@ fn time(us: f64) -> String {
     }
 }
 
-fn state_named(name: &str) -> Option<RequestState> {
-    RequestState::ALL.iter().copied().find(|state| state.name() == name)
-}
-
 /// Time of an operation without waits that its client wished.
 fn busy_us(operation: &OperationPeriod) -> u64 {
-    let idle = |name: &str| state_named(name).is_some_and(|state| state.class() == Class::Idle);
+    let idle = |name: &str| RequestState::named(name).is_some_and(|state| state.class() == Class::Idle);
     operation.states.iter().filter(|(name, _)| !idle(name)).map(|(_, us)| us).sum()
 }
 
@@ -89,7 +85,7 @@ fn times(count: u64) -> String {
 
 /// Returns the state with most of an operation's time, with what to do about it.
 fn operation_finding(operation: &OperationPeriod, busy: u64, period: &Period) -> Option<String> {
-    let known = operation.states.iter().filter_map(|(name, us)| Some((state_named(name)?, *us)));
+    let known = operation.states.iter().filter_map(|(name, us)| Some((RequestState::named(name)?, *us)));
     let (state, us) = known.filter(|(state, _)| state.class() != Class::Idle).max_by_key(|(_, us)| *us)?;
     if share(us, busy) < STATE_SHARE_MIN || state == RequestState::Unaccounted {
         return None;

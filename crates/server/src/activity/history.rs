@@ -133,7 +133,7 @@ impl History {
         minute.slow = slow;
         minute.slow.sort_by_key(|one| std::cmp::Reverse(one.life_us));
         minute.slow.truncate(SLOW_KEPT_MAX);
-        minute.end = Moment::clone(&moment);
+        minute.end = Arc::clone(&moment);
         let minute = Arc::new(minute);
         kept.memory += minute.memory();
         kept.minutes.push_back(Arc::clone(&minute));
@@ -175,7 +175,7 @@ impl History {
         summing.start(memory_from, self.run);
         for minute in &minutes {
             if minute.end.at < seconds_from {
-                summing.moment(&Arc::new(minute.end.clone()));
+                summing.moment(&minute.end);
             }
             if minute.end.at > asked.from && minute.from < asked.to {
                 summing.minute(minute);
@@ -200,7 +200,7 @@ impl History {
             let _reader = reader;
             let read = journal::read(&directory, (from, to), &mut |minute| {
                 summing.start(minute.from, minute.end.run);
-                summing.moment(&Arc::new(minute.end.clone()));
+                summing.moment(&minute.end);
                 summing.minute(&minute);
             });
             read.map(|is_whole| (is_whole, summing))

@@ -211,9 +211,10 @@ fn next(file: &mut impl Read) -> io::Result<Option<Minute>> {
 mod tests {
     use super::*;
     use crate::activity::moment::{Moment, Run};
+    use std::sync::Arc;
 
     fn minute(from: u64) -> Minute {
-        let end = Moment { at: TimeMs(from + 60_000), ..Moment::start(Run(1)) };
+        let end = Arc::new(Moment { at: TimeMs(from + 60_000), ..Moment::start(Run(1)) });
         // Names that do not compress, so that the sizes of files are known.
         let name = (0..2000).map(|at: u64| (from * 31 + at * at * 7).to_string()).collect();
         Minute { from: TimeMs(from), end, names: vec![name], ..Minute::default() }

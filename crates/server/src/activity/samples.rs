@@ -1,6 +1,7 @@
 //! Samples of the requests in progress, with all else that the server keeps of one minute.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use exacat_model::period::RequestShown;
 use exacat_model::{TimeMs, canonical_struct};
@@ -35,7 +36,7 @@ canonical_struct!(SampledRequest { after_ms, operation, state, user, client, dir
 pub(crate) struct Minute {
     pub from: TimeMs,
     /// The sums at its end.
-    pub end: Moment,
+    pub end: Arc<Moment>,
     /// Operations, states, users, clients and directories.
     pub names: Vec<String>,
     pub requests: Vec<SampledRequest>,
@@ -82,7 +83,7 @@ pub(crate) struct OpenMinute {
 impl OpenMinute {
     /// Begins a minute.
     pub(crate) fn new(from: TimeMs, run: Run) -> Self {
-        let end = Moment { at: from, ..Moment::start(run) };
+        let end = Arc::new(Moment { at: from, ..Moment::start(run) });
         OpenMinute { minute: Minute { from, end, ..Minute::default() }, numbers: HashMap::new() }
     }
 

@@ -70,11 +70,6 @@ impl Shares {
     }
 }
 
-/// Returns the state with this name.
-fn state_named(name: &str) -> Option<RequestState> {
-    RequestState::ALL.iter().copied().find(|state| state.name() == name)
-}
-
 impl Summing {
     /// Prepares the sums of equal parts of a stretch of time.
     pub(crate) fn new((from, to): (TimeMs, TimeMs), parts: u32, processors: u64) -> Self {
@@ -103,7 +98,7 @@ impl Summing {
             let at = TimeMs(minute.from.0 + u64::from(request.after_ms));
             let state = minute.name(request.state);
             let Some(part) = self.part_at(at) else { continue };
-            if state_named(state).is_some_and(|state| state.class() == Class::Idle) {
+            if RequestState::named(state).is_some_and(|state| state.class() == Class::Idle) {
                 continue;
             }
             let weight = u64::from(request.weight);
@@ -276,7 +271,9 @@ fn states(sum: &Moment) -> Vec<StatePeriod> {
             let wait = sum.waits.iter().find(|wait| wait.state == name).map(|wait| &wait.times.0);
             StatePeriod {
                 state: name.to_owned(),
-                class: state_named(name).map_or("unaccounted", |state| state.class().name()).to_owned(),
+                class: RequestState::named(name)
+                    .map_or("unaccounted", |state| state.class().name())
+                    .to_owned(),
                 requests: wait.map_or(0, |times| times.count()),
                 time_us: ns / 1000,
                 p99_us: wait.map_or(0, |times| times.quantile_us(0.99)),

@@ -126,11 +126,6 @@ fn subject(request: &RequestShown) -> Cell {
     }
 }
 
-/// Returns the known state of a name.
-fn known(name: &str) -> Option<RequestState> {
-    RequestState::ALL.iter().copied().find(|state| state.name() == name)
-}
-
 /// Makes the table of requests; those in progress have their state, and a link to cancel each.
 fn listed(caption: &str, all: &[RequestShown], are_active: bool) -> Table {
     let mut columns = vec![
@@ -173,7 +168,7 @@ fn listed(caption: &str, all: &[RequestShown], are_active: bool) -> Table {
 /// States that a cell names; the bar has all of them.
 const STATES_NAMED: usize = 3;
 
-/// Makes the cell of the states of a request: the longest in words, all as a bar, all in microseconds as CSV.
+/// Makes the cell of the states of a request: the longest in words, all as a bar, all as CSV in microseconds.
 fn bar(request: &RequestShown) -> Cell {
     let life = request.states.iter().map(|(_, us)| *us).sum::<u64>().max(1);
     let mut longest: Vec<&(String, u64)> = request.states.iter().collect();
@@ -192,7 +187,7 @@ fn bar(request: &RequestShown) -> Cell {
         let place = |us: u64| u32::try_from(u128::from(us) * 1000 / u128::from(life)).unwrap_or(1000);
         let (start, end) = (place(at), place(at.saturating_add(*us)));
         at = at.saturating_add(*us);
-        let class = known(state).map_or(Class::Unaccounted, RequestState::class);
+        let class = RequestState::named(state).map_or(Class::Unaccounted, RequestState::class);
         pieces.push(Piece { start, width: end.saturating_sub(start), class: class.name() });
     }
     let mut cell = Cell::text(text).exactly(exact);
@@ -226,7 +221,7 @@ fn states(caption: &str, all: &[(String, u64)]) -> Table {
     let mut all: Vec<&(String, u64)> = all.iter().collect();
     all.sort_by_key(|(_, us)| std::cmp::Reverse(*us));
     for (name, us) in all {
-        let state = known(name);
+        let state = RequestState::named(name);
         let share = u128::from(*us) * 1000 / sum.max(1);
         table.push([
             Cell::text(name),

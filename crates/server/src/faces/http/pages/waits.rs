@@ -157,10 +157,8 @@ fn classes() -> impl Iterator<Item = Class> {
 
 /// Returns the average of the requests in progress in states of a class.
 fn active(period: &Period, class: Class) -> f64 {
-    let of_class = |name: &str| {
-        let state = RequestState::ALL.iter().find(|state| state.name() == name);
-        state.map_or(Class::Unaccounted, |state| state.class()) == class
-    };
+    let of_class =
+        |name: &str| RequestState::named(name).map_or(Class::Unaccounted, RequestState::class) == class;
     let times = period.states.iter().filter(|one| of_class(&one.state)).map(|one| one.time_us);
     times.sum::<u64>() as f64 / 1e6 / period.seconds().max(0.001)
 }
