@@ -62,6 +62,7 @@ def before_call(context, case, kwargs):
 REFUSED = [401, 403, 404, 409, 412, 413, 429, 503, 507]
 # Rules between fields, and languages of patterns and expressions: JSON Schema has no words for them, so 400 is true here.
 WITH_RULES = {
+    "GET /api/v1/activity": "months have their days, a time is after 1970, and a period does not end before it begins",
     "POST /api/v1/find": "patterns, regular expressions and expressions over tags have grammars",
     "PATCH /api/v1/entries/{lfn}": "at least one attribute",
     "PUT /api/v1/files/{lfn}": "two checksums of one kind contradict, an archive is named in one way",

@@ -92,7 +92,7 @@ pub(crate) async fn writes(target: &Arc<Target>, files: u64, report: &mut Report
     }
     // The last tenth is created one by one, the rest in batches of a directory each. Batches are
     // first, so that single creates meet directories that exist.
-    let single = (files / 10).min(100_000) / FILES_PER_DIRECTORY * FILES_PER_DIRECTORY;
+    let single = (files / 10).min(500_000) / FILES_PER_DIRECTORY * FILES_PER_DIRECTORY;
     let batched = files - single;
     let load = Load { lanes: CONNECTIONS, depth: 2, calls: batched / BATCH, items_per_call: BATCH };
     let make = |call: u64| workload::register(call * BATCH, (call + 1) * BATCH);

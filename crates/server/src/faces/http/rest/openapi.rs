@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use exacat_model::limits::ACTIVITY_PARTS_MAX;
 use exacat_model::{Consistency, Error, ErrorKind};
 use exacat_wire::json::texts;
 use serde_json::{Map, Value, json};
@@ -42,6 +43,9 @@ const TAG: &str = "^\"[0-9]{1,19}(\\.[0-9a-f]{16})?\"$";
 const TAGS: &str = "^(\\*|(W/)?\"[!#-+\\--~]*\"( *, *(W/)?\"[!#-+\\--~]*\")*)$";
 /// Pattern of places in the history.
 const POSITION: &str = "^[0-9]{1,18}(\\.[0-9a-f]{6,32})?$";
+/// Pattern of moments: seconds since 1970, a date, or RFC 3339.
+const TIME: &str = "^([0-9]{1,11}|[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])\
+    (T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-5][0-9]))?)$";
 
 /// Examples of answers by the name of their schema.
 static EXAMPLES: LazyLock<Map<String, Value>> =
@@ -323,6 +327,9 @@ fn query_schema(parameter: &Parameter) -> Value {
         "mode" => text(texts::MODE),
         "under" => text(texts::LFN),
         "after" => text(POSITION),
+        "from" | "to" => text(TIME),
+        "seconds" => json!({"type": "integer", "minimum": 0, "maximum": u32::MAX}),
+        "parts" => json!({"type": "integer", "minimum": 1, "maximum": ACTIVITY_PARTS_MAX}),
         _ => json!({"type": parameter.kind}),
     }
 }
