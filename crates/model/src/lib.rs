@@ -14,6 +14,7 @@ pub mod entry;
 pub mod error;
 pub mod expansion;
 pub mod guid;
+pub mod history;
 mod hex;
 pub mod lfn;
 pub mod limits;
@@ -41,6 +42,7 @@ pub use entry::{
 };
 pub use error::{Error, ErrorKind, Result};
 pub use guid::Guid;
+pub use history::{FieldRef, FieldType, FieldValue};
 pub use lfn::{Lfn, Name};
 pub use measured::Measured;
 pub use mutation::{
