@@ -1,6 +1,72 @@
-//! Values of the history of elements: five types, exact in every bit.
+//! Vocabulary of the history of elements: groups, and values of five types, exact in every bit.
 
 use std::fmt;
+
+use crate::account::AccountName;
+use crate::error::{Error, Result};
+use crate::limits::HISTORY_GROUP_NAME_BYTES_MAX;
+use crate::operation::Owner;
+use crate::time::TimeMs;
+use crate::{canonical_struct, canonical_text};
+
+/// Name of a group of elements, which clients of InfluxDB call a database.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupName(Box<str>);
+
+canonical_text!(GroupName, "bad name of a group of elements");
+
+impl GroupName {
+    /// Checks `text` and converts it to a name: printable, without a slash, quotes and backslashes.
+    pub fn parse(text: &str) -> Result<Self> {
+        if text.len() > HISTORY_GROUP_NAME_BYTES_MAX {
+            return Err(Error::limit(
+                "the length of a group's name in bytes",
+                text.len(),
+                HISTORY_GROUP_NAME_BYTES_MAX,
+            ));
+        }
+        let good =
+            |letter: char| !letter.is_control() && !letter.is_whitespace() && !"/\\\"'`:".contains(letter);
+        if text.is_empty() || text.starts_with(['-', '.']) || !text.chars().all(good) {
+            return Err(Error::invalid(format!(
+                "not a valid name of a group of elements (no blanks, no / \\ \" ' ` or :): {text:.100?}"
+            )));
+        }
+        Ok(GroupName(text.into()))
+    }
+
+    /// Returns the name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for GroupName {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+/// Settings of a group of elements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupSettings {
+    /// Its name.
+    pub name: GroupName,
+    /// The user who may change its settings; none for administrators only.
+    pub owner: Option<AccountName>,
+    /// Users and groups who may read it; empty for everybody.
+    pub readers: Vec<Owner>,
+    /// Users and groups who may write to it, besides its owner.
+    pub writers: Vec<Owner>,
+    /// Days that values are kept; 0 for ever.
+    pub retention_days: u32,
+    /// Largest number of elements.
+    pub elements_max: u32,
+    /// Time at which it was made.
+    pub created: TimeMs,
+}
+
+canonical_struct!(GroupSettings { name, owner, readers, writers, retention_days, elements_max, created });
 
 /// Type of a field. A field never changes its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -14,8 +14,8 @@ pub mod entry;
 pub mod error;
 pub mod expansion;
 pub mod guid;
-pub mod history;
 mod hex;
+pub mod history;
 pub mod lfn;
 pub mod limits;
 mod measured;
@@ -42,7 +42,7 @@ pub use entry::{
 };
 pub use error::{Error, ErrorKind, Result};
 pub use guid::Guid;
-pub use history::{FieldRef, FieldType, FieldValue};
+pub use history::{FieldRef, FieldType, FieldValue, GroupName, GroupSettings};
 pub use lfn::{Lfn, Name};
 pub use measured::Measured;
 pub use mutation::{

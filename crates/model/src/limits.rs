@@ -91,6 +91,8 @@ pub const OPERATION_AHEAD_MAX_MS: u64 = 10_000;
 pub const FRAME_BYTES_MAX: usize = 16 << 20;
 /// Parts of the time for which one request asks where it went: a day in parts of six minutes.
 pub const ACTIVITY_PARTS_MAX: u32 = 240;
+/// Bytes of the name of a group of elements.
+pub const HISTORY_GROUP_NAME_BYTES_MAX: usize = 64;
 /// Memory in bytes for the lists of one request, without the content of their items. Ten times the
 /// need of the longest request that is accepted.
 pub const REQUEST_MEMORY_MAX: usize = 64 << 20;

@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::compactor::Pending;
 use crate::load::LoadWork;
-use crate::log_end::LogPosition;
+use exacat_log::log_end::LogPosition;
 
 /// Result of one request.
 pub(crate) type Answered = Result<Vec<Outcome>, ApplyError>;

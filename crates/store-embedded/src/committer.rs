@@ -19,9 +19,9 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use crate::command::{Answered, Command, CommitTimes, Replies};
-use crate::log::LogPlace;
-use crate::settings::COMMIT_GROUP_BYTES_MAX;
 use crate::shared::Shared;
+use exacat_log::COMMIT_GROUP_BYTES_MAX;
+use exacat_log::LogPlace;
 
 /// Answers to requests that came together and wait until their group is durable.
 pub(crate) struct Waiting {

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use exacat_model::codec::DecodeError;
 use exacat_model::{Change, DirId, Entry, Error, ErrorKind, Result, Revision};
 
-use crate::archive::{Archive, is_archived};
-use crate::disk::DiskFile;
-use crate::file_error::corrupt;
+use crate::changes::read_changes;
 use crate::manifest::Manifest;
 use crate::page::{Page, Row};
-use crate::record::{read_changes, read_head};
 use crate::run::{Cache, Reading, Run};
-use crate::segment::{HEADER_BYTES, Header, Records};
+use exacat_disk::DiskFile;
+use exacat_disk::corrupt;
+use exacat_log::archive::{Archive, is_archived};
+use exacat_log::record::read_head;
+use exacat_log::segment::{HEADER_BYTES, Header, Records};
 
 /// Reads the changes in the bytes of one log segment, plain or archived, and checks that they
 /// follow each other; `give` gets each. It needs no store: it is for tools that look into a log,
@@ -154,12 +155,12 @@ pub fn read_row(
     let mut all = [0; 56];
     let known = numbers.len().min(all.len());
     all[..known].copy_from_slice(&numbers[..known]);
-    let number = |at: usize| crate::record::u64_at(&all, at);
+    let number = |at: usize| exacat_disk::fixed::u64_at(&all, at);
     let row = Row {
         parent: DirId::ROOT,
         name,
         shape,
-        id: crate::record::part(&all, 0),
+        id: exacat_disk::fixed::part(&all, 0),
         size: number(16),
         job: number(24),
         created: number(32),

@@ -12,15 +12,17 @@ use exacat_model::{Change, EntryId, Error, ErrorKind, Revision};
 use exacat_store::{Sample, Trail, TrailEnd};
 use parking_lot::RwLock;
 
-use crate::archive::{Archive, Notifier};
-use crate::disk::Disk;
-use crate::file_error::corrupt;
+use crate::archive::Notifier;
+use crate::changes;
 use crate::metric_table;
-use crate::record::{self, Head};
-use crate::segment::CatalogueId;
-use crate::segment_file::Form;
-use crate::segment_file::Segment;
-use crate::segment_reader::SegmentReader;
+use exacat_disk::Disk;
+use exacat_disk::corrupt;
+use exacat_log::Form;
+use exacat_log::Segment;
+use exacat_log::SegmentReader;
+use exacat_log::archive::Archive;
+use exacat_log::record::{self, Head};
+use exacat_log::segment::CatalogueId;
 
 /// Result of a request for changes.
 #[derive(Debug)]
@@ -170,7 +172,7 @@ impl History {
         }
         let read = self.read_records(from, up_to, |name, offset, body| {
             bytes += body.len();
-            record::read_changes(body, from, |change| {
+            changes::read_changes(body, from, |change| {
                 if change.revision <= up_to && changes.len() < limit {
                     changes.push(change);
                 }
@@ -237,7 +239,7 @@ impl History {
                 let name = reader.name().to_owned();
                 let body = reader.body(offset)?;
                 let (mut found, bytes) = (None, body.len());
-                record::read_changes(body, revision, |change| {
+                changes::read_changes(body, revision, |change| {
                     found = Some((change, bytes));
                     Ok(false)
                 })
@@ -256,7 +258,7 @@ impl History {
     pub(crate) fn record(&self, first_revision: Revision) -> Result<Option<Vec<Change>>, Error> {
         let mut changes = Vec::new();
         let is_kept = self.read_records(first_revision, first_revision, |name, offset, body| {
-            record::read_changes(body, first_revision, |change| {
+            changes::read_changes(body, first_revision, |change| {
                 changes.push(change);
                 Ok(true)
             })

@@ -22,11 +22,11 @@ use std::path::{Path, PathBuf};
 use exacat_model::{Error, ErrorKind, Revision, Timeline, TimelineId, Timelines};
 
 use crate::checked_text::{check_checksum, check_version, with_checksum};
-use crate::disk::{Disk, read_text, replace_small};
-use crate::file_error::{cannot_read, cannot_write};
-use crate::random::random_u64;
-use crate::segment::{BegunFor, CatalogueId};
 use crate::settings::ORIGINS_MAX;
+use exacat_disk::random_u64;
+use exacat_disk::{Disk, read_text, replace_small};
+use exacat_disk::{cannot_read, cannot_write};
+use exacat_log::segment::{BegunFor, CatalogueId};
 
 /// Version of the directory's layout that this release makes.
 const VERSION: u32 = 2;

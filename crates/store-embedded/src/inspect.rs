@@ -9,23 +9,23 @@ use std::sync::Arc;
 
 use exacat_model::{Audit, Change, Error, ErrorKind, Result, Revision};
 
-use crate::archive::Archive;
-use crate::disk::{Disk, read_whole};
-use crate::file_error::{cannot_read, corrupt};
 use crate::identity::Layout;
-use crate::random::random_u64;
-use crate::record::Head;
 use crate::recovery::{apply_replayed, check_record, check_segment, recover};
 use crate::repair::problems_of;
 use crate::replay;
 use crate::replay::Replay;
 use crate::run::{Cache, Run};
-use crate::segment::{CatalogueId, Ending, HEADER_BYTES, Header, Records};
-use crate::segment_file::{Form, Segment};
 use crate::settings::EmbeddedSettings;
 use crate::snapshot::switch::check_finished;
 use crate::state::State;
 use crate::table::RunSet;
+use exacat_disk::random_u64;
+use exacat_disk::{Disk, read_whole};
+use exacat_disk::{cannot_read, corrupt};
+use exacat_log::archive::Archive;
+use exacat_log::record::Head;
+use exacat_log::segment::{CatalogueId, Ending, HEADER_BYTES, Header, Records};
+use exacat_log::{Form, Segment};
 
 /// Maximum log bytes that are replayed from the start: the resulting state is all in memory.
 const REPLAYED_BYTES_MAX: u64 = 1 << 30;
@@ -73,7 +73,7 @@ pub(crate) fn inspect(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Inspecti
     let catalogue = identity.id;
     let _lock = layout.lock(&**disk)?;
     check_finished(&**disk, &layout)?;
-    let segments = replay::list_segments(&**disk, &layout.log(), false)?;
+    let segments = exacat_log::replay::list_segments(&**disk, &layout.log(), false)?;
     let mut scan = Scan::default();
     for (at, segment) in segments.iter().enumerate() {
         if let Err(error) = scan.segment(&**disk, catalogue, segment, at + 1 == segments.len()) {

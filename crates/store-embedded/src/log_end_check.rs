@@ -3,13 +3,13 @@
 
 use std::path::PathBuf;
 
-use exacat_model::{Error, ErrorKind, Result, Revision};
+use exacat_model::{Result, Revision};
 
-use crate::disk::Disk;
 use crate::identity::Layout;
-use crate::log_end::{FILE, HELP, LogEnd, read};
-use crate::segment::{self, CatalogueId};
 use crate::snapshot;
+use exacat_disk::Disk;
+use exacat_log::log_end::{LogEnd, check_length, check_witness, ends_early};
+use exacat_log::segment::CatalogueId;
 
 /// Refuses a log that ends before a change which was durable once.
 pub(crate) fn check(
@@ -21,26 +21,8 @@ pub(crate) fn check(
     unnamed_run: Option<(PathBuf, Revision)>,
 ) -> Result<()> {
     let directory = layout.log();
-    let place = end.map_or_else(
-        || directory.display().to_string(),
-        |end| {
-            let file = directory.join(segment::file_name(end.position.segment));
-            format!("{} at byte {}", file.display(), end.position.offset)
-        },
-    );
-    let early = |witness: String, known: Revision| {
-        let (last, known) = (revision.0, known.0);
-        let what = format!(
-            "{place}: the log ends with change {last}, but {witness} says that change {known} was durable: the end of the log \
-             is missing or damaged; {HELP}"
-        );
-        Error::new(ErrorKind::Corrupt, what)
-    };
-    if let Some(witness) = read(disk, &directory, catalogue)?
-        && witness.revision > revision
-    {
-        return Err(early(directory.join(FILE).display().to_string(), witness.revision));
-    }
+    let early = |witness: String, known| ends_early(&directory, end, revision, &witness, known);
+    check_witness(disk, &directory, catalogue, end, revision)?;
     if let Some((file, known)) = unnamed_run
         && known > revision
     {
@@ -50,15 +32,5 @@ pub(crate) fn check(
     if let Some((name, known)) = snapshot::later_than(disk, layout, catalogue, last, revision)? {
         return Err(early(format!("the snapshot {name}"), known));
     }
-    match end {
-        // A segment keeps its reserved length until it is sealed, so a shorter file was cut off.
-        Some(end) if end.bytes < end.header.reserved => {
-            let (bytes, reserved) = (end.bytes, end.header.reserved);
-            let what = format!(
-                "{place}: the file has {bytes} bytes, but {reserved} were reserved: its end was cut off; {HELP}"
-            );
-            Err(Error::new(ErrorKind::Corrupt, what))
-        }
-        _ => Ok(()),
-    }
+    check_length(&directory, end)
 }

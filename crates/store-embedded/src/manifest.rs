@@ -12,9 +12,9 @@ use std::path::Path;
 
 use exacat_model::{Error, ErrorKind, Revision, TimeMs};
 
-use crate::disk::{Disk, read_whole, replace_small};
-use crate::file_error::{cannot_read, cannot_write};
-use crate::record::u64_at;
+use exacat_disk::fixed::u64_at;
+use exacat_disk::{Disk, read_whole, replace_small};
+use exacat_disk::{cannot_read, cannot_write};
 
 const MAGIC: [u8; 8] = *b"exacatMF";
 /// Version of the format that this release writes.

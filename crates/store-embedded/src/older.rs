@@ -15,12 +15,12 @@ use std::sync::Arc;
 use exacat_model::limits::{OPERATION_AGE_MAX_MS, OPERATION_AHEAD_MAX_MS};
 use exacat_model::{Error, OperationId, Result, Revision, TimeMs};
 
-use crate::disk::{Disk, DiskFile, remove_tree};
-use crate::file_error::{cannot_read, cannot_write, corrupt};
 use crate::history::History;
 use crate::identity::Layout;
-use crate::segment_file::Segment;
 use crate::settings::OLDER_RUN_IDS;
+use exacat_disk::{Disk, DiskFile, remove_tree};
+use exacat_disk::{cannot_read, cannot_write, corrupt};
+use exacat_log::Segment;
 
 /// Bytes of an id and the first revision of its record.
 const ENTRY_BYTES: usize = 24;

@@ -4,21 +4,21 @@ use std::sync::Arc;
 
 use exacat_model::{Change, Error, ErrorKind, Result, Revision};
 
-use crate::disk::Disk;
-use crate::file_error::cannot_write;
-use crate::file_error::corrupt;
 use crate::identity::Layout;
-use crate::log_end::{self, LogEnd};
 use crate::log_end_check;
-use crate::random::random_u64;
-use crate::record::Head;
 use crate::replay::{self, Replay};
 use crate::run::Cache;
-use crate::segment::{self, CatalogueId, Ending, Header};
-use crate::segment_file::Segment;
 use crate::settings::EmbeddedSettings;
 use crate::state::{Operations, State};
 use crate::table::{RunSet, write_memtable};
+use exacat_disk::Disk;
+use exacat_disk::cannot_write;
+use exacat_disk::corrupt;
+use exacat_disk::random_u64;
+use exacat_log::Segment;
+use exacat_log::log_end::{self, LogEnd};
+use exacat_log::record::Head;
+use exacat_log::segment::{CatalogueId, Header};
 
 /// Result of a recovery.
 pub(crate) struct Recovered {
@@ -53,7 +53,7 @@ pub(crate) fn recover(
     clean: bool,
 ) -> Result<Recovered> {
     let (seed, cache) = (random_u64()?, Arc::new(Cache::new(settings.cache_bytes)));
-    let segments = replay::list_segments(&**disk, &layout.log(), clean)?;
+    let segments = exacat_log::replay::list_segments(&**disk, &layout.log(), clean)?;
     let mut operations = Operations::new(settings.operations_remembered);
     let state = if run_set.version().runs.is_empty() {
         State::new(seed, cache)?
@@ -78,16 +78,7 @@ pub(crate) fn recover(
             format!("the log ends before the runs do: a part of it is missing; {}", log_end::HELP),
         ));
     }
-    if let Some(LogEnd { position, ending: Ending::Sealed, .. }) = end {
-        let next = into.state.revision.0 + 1;
-        return Err(corrupt(
-            &segment::file_name(position.segment),
-            position.offset,
-            format!(
-                "the segment is sealed, but the one after it, which begins with change {next}, is missing"
-            ),
-        ));
-    }
+    log_end::check_followed(end.as_ref(), into.state.revision)?;
     log_end_check::check(&**disk, layout, catalogue, end.as_ref(), into.state.revision, unnamed)?;
     let Builder { state, operations, run_set, .. } = into;
     Ok(Recovered { state, operations, run_set, end, segments })

@@ -9,25 +9,9 @@ use exacat_model::{Error, Result};
 /// Mutations applied per acquisition of the write lock: bounds the time that a reader waits for the
 /// writer.
 pub(crate) const MUTATIONS_PER_LOCK: usize = 32;
-/// Maximum bytes of one log record. Beyond [`RECORD_SPLIT_BYTES`] a request continues in another
-/// record. No single effect has more than some 20 MiB (the befores and afters of an update).
-pub(crate) const RECORD_BYTES_MAX: usize = 64 << 20;
-/// Length at which a record ends; the request continues in the next one.
-pub(crate) const RECORD_SPLIT_BYTES: usize = 8 << 20;
 /// Maximum log space reserved before a request begins: more than any one effect takes. A request
 /// that needs more reserves it on the way.
 pub(crate) const RESERVE_BYTES_MAX: usize = 64 << 20;
-/// Maximum log bytes written and synced together (one more request may begin below it).
-pub(crate) const COMMIT_GROUP_BYTES_MAX: usize = 8 << 20;
-/// Maximum log bytes of one commit group. One record of a further request may be added to
-/// [`COMMIT_GROUP_BYTES_MAX`], and its last effect may be large. A longer end that forms no whole group is
-/// damage.
-pub(crate) const GROUP_WRITTEN_BYTES_MAX: usize = COMMIT_GROUP_BYTES_MAX + RECORD_SPLIT_BYTES + (32 << 20);
-/// Maximum number of files with ends that were cut off the log. The engine removes the oldest, and
-/// the server logs that.
-pub(crate) const CUTS_KEPT_MAX: usize = 16;
-/// Bytes of a segment copied per read.
-pub(crate) const COPY_PIECE_BYTES: usize = 1 << 20;
 /// Maximum number of requests answered by one sync.
 pub(crate) const COMMIT_GROUP_REQUESTS_MAX: usize = 4096;
 /// Idle time before the end mark is written. From then on damage to the last group is
@@ -37,8 +21,6 @@ pub(crate) const MARK_IDLE: Duration = Duration::from_millis(100);
 pub(crate) const SEGMENT_BYTES_MIN: u64 = 4096;
 /// Maximum bytes of a segment: recovery holds the last segment in memory.
 pub(crate) const SEGMENT_BYTES_MAX: u64 = 1 << 30;
-/// Log bytes between two points of the index from revision to offset.
-pub(crate) const INDEX_EVERY_BYTES: u64 = 256 << 10;
 /// Maximum number of items read for one page of a listing that skips some. Then the page ends
 /// early, and the next one continues.
 pub(crate) const SCANNED_PER_PAGE_MAX: usize = 50_000;

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use exacat_model::{Error, ErrorKind, OperationId, Result, TimeMs};
 use parking_lot::{Mutex, RwLock};
 
-use crate::disk::Disk;
 use crate::durability::Durability;
 use crate::history::History;
 use crate::metrics::Metrics;
 use crate::older::Older;
 use crate::run::Cache;
 use crate::state::{Hints, State};
+use exacat_disk::Disk;
 
 /// State shared by the readers and the writer.
 pub(crate) struct Shared {

@@ -5,12 +5,13 @@
 use exacat_model::{Change, Error, ErrorKind, Fingerprint, Result};
 use exacat_store::rules::Stamp;
 
+use crate::changes::encode_effect;
 use crate::command::Command;
 use crate::defect::Defect;
-use crate::record::{Head, RecordWriter, encode_effect};
-use crate::settings::{COMMIT_GROUP_BYTES_MAX, RECORD_SPLIT_BYTES};
 use crate::store::EmbeddedStore;
 use crate::writer::Writer;
+use exacat_log::record::{Head, RecordWriter};
+use exacat_log::{COMMIT_GROUP_BYTES_MAX, RECORD_SPLIT_BYTES};
 
 impl EmbeddedStore {
     /// Takes over changes that follow the last change here. All of them are durable once this

@@ -23,21 +23,23 @@ use parking_lot::RwLockWriteGuard;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::archive::Archivist;
+use crate::changes::encode_effect;
 use crate::command::{Answered, Command, CommitTimes, Weighed};
 use crate::committer::{CommitGroup, Committer, Waiting};
 use crate::compactor::{Compactor, Pending};
 use crate::defect::Defect;
-use crate::log::Log;
 use crate::metrics::Stall;
 use crate::older::{self, OlderRecords};
-use crate::record::{Head, RecordWriter, encode_effect};
 use crate::run::Held;
 use crate::settings::{
-    ASK_AGAIN_MAX, COMMIT_GROUP_BYTES_MAX, COMMIT_GROUP_REQUESTS_MAX, EmbeddedSettings, MEMTABLE_GROWTH_MAX,
-    MUTATIONS_PER_LOCK, RECORD_SPLIT_BYTES, RESERVE_BYTES_MAX,
+    ASK_AGAIN_MAX, COMMIT_GROUP_REQUESTS_MAX, EmbeddedSettings, MEMTABLE_GROWTH_MAX, MUTATIONS_PER_LOCK,
+    RESERVE_BYTES_MAX,
 };
 use crate::shared::Shared;
 use crate::state::{Operations, State};
+use exacat_log::Log;
+use exacat_log::record::{Head, RecordWriter};
+use exacat_log::{COMMIT_GROUP_BYTES_MAX, RECORD_SPLIT_BYTES};
 
 /// State of the writer thread.
 pub(crate) struct Writer {

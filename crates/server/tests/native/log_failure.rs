@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use exacat_model::{Answer, ErrorKind, Operation};
 use exacat_server::{RunningServer, Server, ServerSettings};
 use exacat_store::SystemClock;
-use exacat_store_embedded::disk::{Disk, DiskFile, RealDisk};
+use exacat_disk::{Disk, DiskFile, RealDisk};
 use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore};
 
 use crate::client::soon;

@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 use exacat_model::{Error, ErrorKind, Revision, TimeMs};
 
-use super::format::{BLOCK_HEAD_BYTES, Block, encode_end, encode_header};
-use super::reader::Archive;
-use crate::disk::{Disk, DiskFile};
-use crate::file_error::{cannot_read, cannot_write, corrupt};
 use crate::history::History;
-use crate::segment::UNFINISHED;
-use crate::segment::{HEADER_BYTES, begun_seal_in, seal_in};
-use crate::segment_file::{Form, Segment};
-use crate::segment_reader::SegmentReader;
+use exacat_disk::{Disk, DiskFile};
+use exacat_disk::{cannot_read, cannot_write, corrupt};
+use exacat_log::SegmentReader;
+use exacat_log::archive::Archive;
+use exacat_log::archive::format::{BLOCK_HEAD_BYTES, Block, encode_end, encode_header};
+use exacat_log::segment::UNFINISHED;
+use exacat_log::segment::{HEADER_BYTES, begun_seal_in, seal_in};
+use exacat_log::{Form, Segment};
 
 /// Minimum bytes written and synced at once: the log's own sync never waits behind much more.
 const SLICE_BYTES: usize = 2 << 20;

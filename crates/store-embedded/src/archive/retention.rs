@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use exacat_model::{Error, TimeMs};
 
-use crate::file_error::cannot_write;
 use crate::history::History;
-use crate::segment_file::{Form, Segment};
-use crate::segment_reader::SegmentReader;
 use crate::settings::HistoryKept;
+use exacat_disk::cannot_write;
+use exacat_log::SegmentReader;
+use exacat_log::{Form, Segment};
 
 const DAY_MS: u64 = 24 * 3600 * 1000;
 

@@ -12,13 +12,14 @@ use exacat_store::Clock;
 
 use super::notifier::Notifier;
 use super::packer::Packer;
-use super::{BLOCK_BYTES, retention};
-use crate::file_error::cannot_write;
+use super::retention;
 use crate::identity::Layout;
 use crate::metrics::Work;
-use crate::segment_file::{Form, Segment};
 use crate::settings::{EmbeddedSettings, HistoryKept};
 use crate::shared::Shared;
+use exacat_disk::cannot_write;
+use exacat_log::archive::BLOCK_BYTES;
+use exacat_log::{Form, Segment};
 
 /// Period of checks without a wake-up: a segment may be too old by now, and a failed step may
 /// succeed.

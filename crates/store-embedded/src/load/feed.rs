@@ -26,16 +26,15 @@ use super::twice::Repeated;
 use super::{LoadWork, Loader, Piece, Taken, Total};
 use crate::compactor::RunLoad;
 use crate::defect::Defect;
-use crate::file_error::cannot_write;
-use crate::random::random_u64;
-use crate::record::{Head, RecordWriter};
 use crate::run::{Cache, Reading};
-use crate::settings::{
-    COMMIT_GROUP_BYTES_MAX, LOAD_BLOCK_BYTES, LOAD_CHANGES_PER_RECORD, LOAD_SWITCHED_OFF, RECORD_SPLIT_BYTES,
-};
+use crate::settings::{LOAD_BLOCK_BYTES, LOAD_CHANGES_PER_RECORD, LOAD_SWITCHED_OFF};
 use crate::state::{Gathered, Item, State};
 use crate::table::{Version, View};
 use crate::writer::Writer;
+use exacat_disk::cannot_write;
+use exacat_disk::random_u64;
+use exacat_log::record::{Head, RecordWriter};
+use exacat_log::{COMMIT_GROUP_BYTES_MAX, RECORD_SPLIT_BYTES};
 
 /// Decides whether a file is plain.
 struct Judge {

@@ -30,10 +30,10 @@ use exacat_model::{GroupId, NewEntry, Result, Usage, UserId};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::disk::{Disk, remove_tree};
-use crate::file_error::cannot_write;
 use crate::identity::Layout;
 use crate::page::RowRoom;
+use exacat_disk::cannot_write;
+use exacat_disk::{Disk, remove_tree};
 
 pub(crate) use piece::{Piece, rows_of};
 pub(crate) use row::Placed;

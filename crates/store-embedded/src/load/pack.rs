@@ -93,7 +93,7 @@ mod tests {
 
     use super::super::row::{Placed, name_and_number};
     use super::*;
-    use crate::tests::simulated::Random;
+    use exacat_testkit::simulated::Random;
 
     fn any_file(random: &mut Random, number: u64) -> NewEntry {
         let name = format!("{}-{number}", "n".repeat(1 + random.next(240) as usize));

@@ -15,7 +15,7 @@ use exacat_model::codec::{put_bytes, put_varint};
 use exacat_model::{DirId, GroupId, Guid, Revision, SeNumber, TimeMs, Usage, UserId};
 
 use crate::page::Row;
-use crate::record::{part, u32_at, u64_at};
+use exacat_disk::fixed::{part, u32_at, u64_at};
 
 pub(super) const HEAD_BYTES: usize = 96;
 const PLACE_BYTES: usize = 3;

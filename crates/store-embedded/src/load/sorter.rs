@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::row::{Placed, name_and_number};
-use crate::disk::{Disk, DiskFile};
+use exacat_disk::{Disk, DiskFile};
 
 /// Approximate bytes of a block of a part on disk, written and read at once.
 const BLOCK_BYTES: usize = 1 << 20;
@@ -348,7 +348,7 @@ mod tests {
     use super::super::pack::pack;
     use super::*;
     use crate::page::RowRoom;
-    use crate::tests::simulated::{Random, SimulatedDisk};
+    use exacat_testkit::simulated::{Random, SimulatedDisk};
 
     fn file(directory: u64, name: &str, number: u64) -> NewEntry {
         match crate::tests::file(DirId(directory), name, number) {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use exacat_model::Guid;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::disk::{Disk, DiskFile};
+use exacat_disk::{Disk, DiskFile};
 
 /// Share of the memory for sorting that GUIDs get, as a divisor.
 const SHARE: usize = 4;
@@ -130,7 +130,7 @@ impl Repeated {
 mod tests {
     use super::*;
     use crate::tests::guid;
-    use crate::tests::simulated::SimulatedDisk;
+    use exacat_testkit::simulated::SimulatedDisk;
 
     #[test]
     fn guids_that_are_there_twice_are_found_whatever_the_memory() {

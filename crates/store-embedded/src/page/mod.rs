@@ -28,7 +28,7 @@ pub(crate) use build::PageBuilder;
 pub(crate) use read::{Page, PageHead, Walk};
 pub(crate) use row::{Row, RowRoom, Trashed};
 
-use crate::record::{part, u32_at, u64_at};
+use exacat_disk::fixed::{part, u32_at, u64_at};
 
 /// Maximum rows of a page. More rows make pages smaller and look-ups slower.
 pub(crate) const ROWS_MAX: usize = 128;

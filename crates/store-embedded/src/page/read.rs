@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 
 use super::row::{Row, is_gone};
 use super::{Damaged, HEAD_BYTES, Head, NUMBERS, ROWS_MAX, TAIL_BYTES, WHOLE_EVERY, checksum, mark};
-use crate::record::u64_at;
+use exacat_disk::fixed::u64_at;
 
 /// Bytes of a processor's cache line.
 const LINE_BYTES: usize = 64;

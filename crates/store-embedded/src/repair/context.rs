@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::disk::Disk;
 use crate::identity::{Identity, Layout};
-use crate::segment::CatalogueId;
 use crate::settings::EmbeddedSettings;
+use exacat_disk::Disk;
+use exacat_log::segment::CatalogueId;
 
 /// Context of a repair.
 pub(crate) struct RepairContext<'g> {

@@ -14,14 +14,15 @@ use exacat_model::{ErrorKind, Result, Revision};
 use super::context::RepairContext;
 use super::sources::{SegmentCopy, Sources, segment_of};
 use super::{ProgressCallback, RepairProgress, names_in};
-use crate::archive::{Archive, ENDING as ARCHIVED, is_archived};
-use crate::disk::{Disk, read_whole};
-use crate::file_error::cannot_read;
-use crate::log_end;
+use crate::changes::read_changes;
 use crate::manifest::Manifest;
-use crate::record::{read_changes, read_head};
-use crate::segment::{CatalogueId, Ending, HEADER_BYTES, Header, Records, VERSION};
 use crate::table::newest_unnamed;
+use exacat_disk::cannot_read;
+use exacat_disk::{Disk, read_whole};
+use exacat_log::archive::{Archive, ENDING as ARCHIVED, is_archived};
+use exacat_log::log_end;
+use exacat_log::record::read_head;
+use exacat_log::segment::{CatalogueId, Ending, HEADER_BYTES, Header, Records, VERSION};
 
 /// Bytes of a recovered segment.
 #[derive(Clone, Debug)]
@@ -449,7 +450,7 @@ fn up_to(bytes: &[u8], salt: u64) -> Vec<u8> {
 /// Reads a whole segment. An error means that nothing of it is usable.
 fn look(name: &str, bytes: &[u8], catalogue: CatalogueId, first: Revision, is_last: bool) -> Result<Seen> {
     let other =
-        || crate::file_error::corrupt(name, 16, "the segment is another catalogue's, or has another's name");
+        || exacat_disk::corrupt(name, 16, "the segment is another catalogue's, or has another's name");
     let before = Revision(first.0.saturating_sub(1));
     if is_archived(bytes) || name.ends_with(ARCHIVED) {
         let mut archive = Archive::open(Box::new(crate::decode::InMemory(bytes.to_vec())), name.to_owned())?;
@@ -524,7 +525,7 @@ fn header_in(name: &str, bytes: &[u8]) -> Result<Header> {
 
 /// Checks that a record follows the last one, and that its changes can be decoded.
 fn take_record(name: &str, at: u64, body: &[u8], last: &mut Revision) -> Result<()> {
-    let bad = |what: String| crate::file_error::corrupt(name, at, what);
+    let bad = |what: String| exacat_disk::corrupt(name, at, what);
     let head = read_head(body).map_err(|error| bad(error.to_string()))?;
     if head.first_revision.0 != last.0 + 1 || head.count == 0 {
         return Err(bad(format!("change {} follows where {} should", head.first_revision.0, last.0 + 1)));

@@ -38,12 +38,12 @@ use self::plan::Plan;
 use self::prepare::Made;
 use self::runs::Runs;
 use self::sources::Sources;
-use crate::disk::{Disk, exists, list_if_there, remove_tree};
-use crate::file_error::cannot_write;
 use crate::identity::{Identity, Layout};
-use crate::replay::list_segments;
 use crate::settings::{EmbeddedSettings, LOSSES_LISTED_MAX};
 use crate::snapshot::switch;
+use exacat_disk::cannot_write;
+use exacat_disk::{Disk, exists, list_if_there, remove_tree};
+use exacat_log::replay::list_segments;
 
 /// Options of a repair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -247,12 +247,12 @@ pub(crate) fn problems_of(
 fn names_in(disk: &dyn Disk, directory: &Path) -> Result<Vec<String>> {
     let names = list_if_there(disk, directory);
     let mut names =
-        names.map_err(|error| crate::file_error::cannot_read(&directory.display().to_string(), &error))?;
+        names.map_err(|error| exacat_disk::cannot_read(&directory.display().to_string(), &error))?;
     names.sort();
     Ok(names)
 }
 
 /// Returns the segments in a log's directory; none if the directory does not exist.
-fn segments_in(disk: &dyn Disk, directory: &Path) -> Result<Vec<Arc<crate::segment_file::Segment>>> {
+fn segments_in(disk: &dyn Disk, directory: &Path) -> Result<Vec<Arc<exacat_log::Segment>>> {
     if names_in(disk, directory)?.is_empty() { Ok(Vec::new()) } else { list_segments(disk, directory, false) }
 }

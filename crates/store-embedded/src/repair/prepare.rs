@@ -15,20 +15,20 @@ use super::recover_rows;
 use super::runs::{Way, check};
 use super::sources::OlderState;
 use super::{Losses, ProgressCallback, RepairProgress, segments_in};
-use crate::archive::ENDING as ARCHIVED;
-use crate::disk::{remove_tree, write_small};
-use crate::file_error::{cannot_read, cannot_write};
 use crate::identity::Identity;
-use crate::log::{Log, LogSettings};
 use crate::manifest::{Manifest, RunNamed};
 use crate::recovery::Builder;
 use crate::run::Cache;
-use crate::segment::{self, put_seal};
 use crate::settings::SNAPSHOT_CACHE_BYTES;
 use crate::snapshot::cut::cut;
 use crate::snapshot::view::{ReadEnd, build, flush_built};
 use crate::state::State;
 use crate::table::{RunSet, begin_run, next_number, run_file_name, scratch_name};
+use exacat_disk::{cannot_read, cannot_write};
+use exacat_disk::{remove_tree, write_small};
+use exacat_log::archive::ENDING as ARCHIVED;
+use exacat_log::segment::{self, put_seal};
+use exacat_log::{Log, LogSettings};
 
 /// Bytes per read while copying.
 const COPY_BYTES: usize = 1 << 20;
@@ -490,6 +490,7 @@ impl Plan<'_> {
             directory: log.clone(),
             begun_for: identity.begun_for(),
             segment_bytes: self.context.settings.segment_bytes,
+            in_background: !cfg!(test),
         };
         Log::create(settings, next, self.clock.trusted().max(state.time), state.digest())?;
         for directory in [&self.runs_place(), &log] {

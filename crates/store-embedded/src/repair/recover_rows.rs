@@ -19,20 +19,20 @@ use super::plan::Plan;
 use super::runs::Way;
 use super::{Losses, ProgressCallback, RepairProgress, segments_in};
 use crate::defect::Defect;
-use crate::file_error::{cannot_read, cannot_write};
 use crate::keyspace;
 use crate::manifest::Manifest;
 use crate::page::{Row, Trashed};
-use crate::random::random_u64;
-use crate::record::Head;
 use crate::recovery::{Builder, flush};
 use crate::replay;
 use crate::replay::Replay;
 use crate::run::{Cache, Gap, Reading, Run};
-use crate::segment::Header;
 use crate::settings::SNAPSHOT_CACHE_BYTES;
 use crate::state::{Above, Directory, Operations, State, decoded, deletion_of};
 use crate::table::{From, RunSet, Version, View, run_file_name};
+use exacat_disk::random_u64;
+use exacat_disk::{cannot_read, cannot_write};
+use exacat_log::record::Head;
+use exacat_log::segment::Header;
 
 /// Name of the directory in `/` for directories of unknown name.
 const LOST_AND_FOUND: &str = "lost+found";
@@ -126,7 +126,7 @@ pub(super) fn recover_rows(
     flush(&mut into.state, &into.operations, &mut into.run_set)?;
     into.run_set.sweep()?;
     let gathered = gathered_place(plan);
-    crate::disk::remove_tree(&**disk, &gathered).map_err(|error| cannot_write(&gathered, &error))?;
+    exacat_disk::remove_tree(&**disk, &gathered).map_err(|error| cannot_write(&gathered, &error))?;
     Ok(into)
 }
 

@@ -8,13 +8,13 @@ use exacat_model::{ErrorKind, Result, Revision};
 use super::context::RepairContext;
 use super::sources::{Sources, has_manifest};
 use super::{ProgressCallback, RepairProgress, names_in};
-use crate::disk::Disk;
-use crate::file_error::cannot_read;
 use crate::identity::Identity;
 use crate::manifest::{Manifest, RunNamed};
 use crate::run::{Run, Scanned};
 use crate::state::State;
 use crate::table::{number_of, run_file_name};
+use exacat_disk::Disk;
+use exacat_disk::cannot_read;
 
 /// Way to recover a run.
 pub(super) enum Way {
@@ -129,7 +129,7 @@ fn is_version_flipped(disk: &dyn Disk, directory: &Path, context: &RepairContext
     let path = directory.join(crate::manifest::NAME);
     let unreadable = |error: std::io::Error| cannot_read(&path.display().to_string(), &error);
     let file = disk.open_to_read(&path).map_err(unreadable)?;
-    let bytes = crate::disk::read_whole(&*file).map_err(unreadable)?;
+    let bytes = exacat_disk::read_whole(&*file).map_err(unreadable)?;
     Ok(Manifest::is_of_this_version_but_for_its_number(&bytes, context.catalogue()))
 }
 

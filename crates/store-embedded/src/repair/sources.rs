@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use exacat_model::{Error, ErrorKind, Result, Revision, Timelines};
 
 use super::names_in;
-use crate::disk::{Disk, exists};
 use crate::identity::{FILE as CATALOGUE, Identity, Layout};
 use crate::manifest::{Manifest, NAME as MANIFEST};
 use crate::run::head_of;
-use crate::segment::{CatalogueId, ENDING, Header, parse_file_name};
 use crate::snapshot::header_of_file;
 use crate::table::{number_of, run_file_name};
+use exacat_disk::{Disk, exists};
+use exacat_log::segment::{CatalogueId, ENDING, Header, parse_file_name};
 
 /// A file that may be an intact copy of a run.
 #[derive(Clone, Debug)]
@@ -245,13 +245,13 @@ fn add_timelines(timelines: &mut Timelines, headers: &[Header]) {
 
 /// Returns the first revision in the name of a segment's file, plain or archived.
 pub(super) fn segment_of(name: &str) -> Option<Revision> {
-    parse_file_name(name, ENDING).or_else(|| parse_file_name(name, crate::archive::ENDING))
+    parse_file_name(name, ENDING).or_else(|| parse_file_name(name, exacat_log::archive::ENDING))
 }
 
 /// Says whether only the version of CATALOGUE is damaged. A file of a later release has other lines
 /// as well.
 pub(super) fn is_version_flipped(disk: &dyn Disk, data: &Layout) -> bool {
-    let text = crate::disk::read_text(disk, &data.root().join(CATALOGUE)).ok().flatten();
+    let text = exacat_disk::read_text(disk, &data.root().join(CATALOGUE)).ok().flatten();
     text.is_some_and(|text| crate::identity::is_of_a_known_version_but_for_its_number(&text))
 }
 

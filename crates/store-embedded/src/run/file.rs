@@ -11,11 +11,11 @@ use super::guids;
 use super::index::PageIndex;
 use super::writer::RunHead;
 use super::{FOOTER_BYTES, Footer, HEADER_BYTES, Hashes, MAGIC, Section, VERSION};
-use crate::disk::DiskFile;
-use crate::file_error::cannot_read;
-use crate::header;
 use crate::page::{Damaged, Page};
-use crate::record::u64_at;
+use exacat_disk::DiskFile;
+use exacat_disk::cannot_read;
+use exacat_disk::fixed::u64_at;
+use exacat_disk::header;
 
 /// Number of a run, and an offset in it.
 pub(super) type Key = (u64, u64);

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use exacat_model::Guid;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::disk::DiskFile;
 use crate::page::Damaged;
+use exacat_disk::DiskFile;
 
 /// Buckets per block.
 const BUCKETS: usize = 64;
@@ -286,7 +286,7 @@ pub(crate) fn find(bytes: &[u8], hash: u64, blocks: u32) -> impl Iterator<Item =
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::{Disk, RealDisk};
+    use exacat_disk::{Disk, RealDisk};
 
     fn guid(number: u64) -> Guid {
         let mut guid = [7; 16];

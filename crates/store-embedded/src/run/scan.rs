@@ -11,10 +11,10 @@ use exacat_model::{DirId, Error, ErrorKind};
 use super::file::read_exactly;
 use super::writer::{RunHead, RunWriter};
 use super::{FOOTER_BYTES, Footer, HEADER_BYTES, VERSION};
-use crate::disk::DiskFile;
-use crate::file_error::cannot_read;
 use crate::page::{HEAD_BYTES, PAGE_BYTES_MAX, Page};
-use crate::record::u32_at;
+use exacat_disk::DiskFile;
+use exacat_disk::cannot_read;
+use exacat_disk::fixed::u32_at;
 
 /// Pages begin at multiples of this.
 const ALIGNMENT: u64 = 8;

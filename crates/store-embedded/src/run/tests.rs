@@ -8,9 +8,9 @@ use exacat_model::{DirId, ErrorKind, Guid, Revision};
 use super::reader::RowAt;
 use super::{Cache, Reading, Run, RunHead, RunWriter};
 use crate::defect::Defect;
-use crate::disk::{Disk, DiskFile, RealDisk};
 use crate::page::tests::{Model, Random, check_row, entry};
 use crate::page::{Row, RowRoom};
+use exacat_disk::{Disk, DiskFile, RealDisk};
 
 const HEAD: RunHead = RunHead { catalogue: [5; 16], number: 17, salt: 0x1234_5678_9abc };
 

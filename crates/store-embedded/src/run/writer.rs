@@ -12,8 +12,8 @@ use super::filter::Filter;
 use super::guids::{self, Blocks, RowPlace, Sorter};
 use super::index::PageIndex;
 use super::{FOOTER_BYTES, Footer, HEADER_BYTES, Hashes, MAGIC, Section, VERSION};
-use crate::disk::DiskFile;
 use crate::page::{PageBuilder, Row};
+use exacat_disk::DiskFile;
 
 /// Bytes written and synced at once.
 const SLICE_BYTES: usize = 2 << 20;

@@ -15,14 +15,13 @@ use super::cut::cut;
 use super::label::Label;
 use super::take::{cannot_link, link_runs};
 use super::{existing, layout_of};
-use crate::disk::{Disk, list_if_there, remove_tree, write_small};
-use crate::file_error::{cannot_read, cannot_write};
 use crate::identity::{Identity, Layout};
-use crate::log::{Log, LogSettings};
 use crate::manifest::Manifest;
-use crate::replay;
-use crate::segment::{self, CatalogueId, HEADER_BYTES, Header};
 use crate::settings::EmbeddedSettings;
+use exacat_disk::{Disk, list_if_there, remove_tree, write_small};
+use exacat_disk::{cannot_read, cannot_write};
+use exacat_log::segment::{self, CatalogueId, HEADER_BYTES, Header};
+use exacat_log::{Log, LogSettings};
 
 /// Marker file in a directory in which a clone is being made, and which belongs to no catalogue
 /// yet.
@@ -104,7 +103,7 @@ pub(crate) fn clone_snapshot(
 
 /// Copies a snapshot's part of the log as the log of the clone.
 fn copy_log(disk: &dyn Disk, from: &Layout, clone: &Layout, label: &Label, id: CatalogueId) -> Result<()> {
-    let segments = replay::list_segments(disk, &from.log(), false)?;
+    let segments = exacat_log::replay::list_segments(disk, &from.log(), false)?;
     for (at, segment) in segments.iter().enumerate() {
         if segment.first_revision > label.revision {
             break;
@@ -162,6 +161,7 @@ fn make(
         directory: clone.log(),
         begun_for: identity.begun_for(),
         segment_bytes: settings.segment_bytes,
+        in_background: !cfg!(test),
     };
     Log::create(log, next, clock.trusted().max(label.time), label.digest)?;
     disk.sync_directory(&clone.runs()).map_err(cannot)?;

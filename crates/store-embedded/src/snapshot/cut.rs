@@ -8,14 +8,15 @@ use std::sync::Arc;
 use exacat_model::{Change, Error, ErrorKind, Result, Revision};
 
 use super::line::file_of;
-use crate::archive::is_archived;
-use crate::disk::{Disk, read_whole};
-use crate::file_error::{cannot_read, corrupt};
-use crate::record::{self, Head, RecordWriter, encode_effect};
+use crate::changes::{self, encode_effect};
 use crate::replay;
 use crate::replay::Replay;
-use crate::segment::{CatalogueId, HEADER_BYTES, Header, Records};
-use crate::segment_file::Segment;
+use exacat_disk::{Disk, read_whole};
+use exacat_disk::{cannot_read, corrupt};
+use exacat_log::Segment;
+use exacat_log::archive::is_archived;
+use exacat_log::record::{self, Head, RecordWriter};
+use exacat_log::segment::{CatalogueId, HEADER_BYTES, Header, Records};
 
 /// Returns the bytes of the first of these segments, plain, up to a change that it has.
 pub(crate) fn cut(
@@ -61,7 +62,7 @@ fn shortened(
 ) -> Result<Vec<u8>> {
     let (mut group, mut effect) = (Vec::new(), Vec::new());
     let mut shorter = RecordWriter::begin(&mut group, head);
-    let read = record::read_changes(body, Revision(0), |change| {
+    let read = changes::read_changes(body, Revision(0), |change| {
         let is_kept = change.revision <= up_to;
         if is_kept {
             encode_effect(&change.effect, &mut effect);

@@ -10,14 +10,14 @@ use std::sync::Arc;
 
 use exacat_model::{Change, Error, ErrorKind, Result, Revision};
 
-use crate::archive::{Archive, is_archived};
-use crate::disk::{Disk, exists};
-use crate::file_error::{cannot_read, cannot_write};
-use crate::record::Head;
 use crate::replay;
 use crate::replay::Replay;
-use crate::segment::{CatalogueId, HEADER_BYTES, Header};
-use crate::segment_file::Segment;
+use exacat_disk::{Disk, exists};
+use exacat_disk::{cannot_read, cannot_write};
+use exacat_log::Segment;
+use exacat_log::archive::{Archive, is_archived};
+use exacat_log::record::Head;
+use exacat_log::segment::{CatalogueId, HEADER_BYTES, Header};
 
 /// Returns the path of a segment's file, plain or archived.
 pub(super) fn file_of(disk: &dyn Disk, segment: &Segment) -> Result<PathBuf> {

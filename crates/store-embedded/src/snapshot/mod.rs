@@ -53,8 +53,8 @@ pub(crate) use witness::later_than;
 
 use exacat_model::{Error, ErrorKind, Result, SnapshotName};
 
-use crate::disk::Disk;
 use crate::identity::Layout;
+use exacat_disk::Disk;
 
 /// Returns the layout of the snapshot with this name.
 pub(crate) fn layout_of(data: &Layout, name: &SnapshotName) -> Layout {
@@ -104,8 +104,8 @@ mod for_tests {
     pub(crate) use super::clone::clone_snapshot as clone_on;
     pub(crate) use super::restore::restore as restore_on;
     pub(crate) use super::view::verify as verify_at;
-    use crate::disk::Disk;
     use crate::identity::Layout;
+    use exacat_disk::Disk;
 
     pub(crate) fn list_at(disk: &Arc<dyn Disk>, data: &Path) -> Result<Vec<Snapshot>> {
         super::take::list(&**disk, &Layout::new(data))

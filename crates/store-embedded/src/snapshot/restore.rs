@@ -23,17 +23,16 @@ use super::line::{Line, line, link_segment};
 use super::take::{self, cannot_link, link_runs};
 use super::view::{ReadEnd, build, flush_built};
 use super::{existing, switch};
-use crate::disk::{Disk, list_if_there, write_small};
-use crate::file_error::{cannot_read, cannot_write};
 use crate::identity::{Identity, Layout};
-use crate::log::{Log, LogSettings};
 use crate::manifest::Manifest;
-use crate::replay;
 use crate::run::Cache;
-use crate::segment;
-use crate::segment_file::Segment;
 use crate::settings::{EmbeddedSettings, SNAPSHOT_CACHE_BYTES};
 use crate::table::RunSet;
+use exacat_disk::{Disk, list_if_there, write_small};
+use exacat_disk::{cannot_read, cannot_write};
+use exacat_log::Segment;
+use exacat_log::segment;
+use exacat_log::{Log, LogSettings};
 
 /// Point to which a catalogue is restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,9 +145,9 @@ impl RestoreWork<'_> {
         for directory in [&runs, &log] {
             disk.create_directory(directory).map_err(|error| cannot_write(directory, &error))?;
         }
-        let own = replay::list_segments(disk, &self.from.log(), false)?;
+        let own = exacat_log::replay::list_segments(disk, &self.from.log(), false)?;
         let on = match list_if_there(disk, &self.on.log()) {
-            Ok(_) => replay::list_segments(disk, &self.on.log(), false).unwrap_or_default(),
+            Ok(_) => exacat_log::replay::list_segments(disk, &self.on.log(), false).unwrap_or_default(),
             Err(error) => return Err(cannot_read(&self.on.log().display().to_string(), &error)),
         };
         let line = line(disk, self.identity.id, &own, self.label.revision, &on);
@@ -196,6 +195,7 @@ impl RestoreWork<'_> {
             directory: log.clone(),
             begun_for: identity.begun_for(),
             segment_bytes: self.settings.segment_bytes,
+            in_background: !cfg!(test),
         };
         Log::create(settings, next, created, state.digest())?;
         Layout::new(&self.data.prepared()).write_identity(disk, &identity)?;

@@ -14,9 +14,9 @@ use super::diff::Diff;
 use super::label::Label;
 use super::take::{self, LogPart, Pinned};
 use crate::identity::{Identity, Layout};
-use crate::log_end::LogPosition;
 use crate::settings::SNAPSHOT_REQUESTS_REMEMBERED;
 use crate::shared::Shared;
+use exacat_log::log_end::LogPosition;
 
 /// Snapshots, comparisons and backups of an open store.
 pub(crate) struct SnapshotService {

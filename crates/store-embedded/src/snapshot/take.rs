@@ -12,15 +12,15 @@ use exacat_model::{Error, ErrorKind, Result, Revision, Snapshot, SnapshotName};
 use super::backup::Copy;
 use super::label::{self, Label};
 use super::layout_of;
-use crate::disk::{Disk, exists, list_if_there, remove_tree};
-use crate::file_error::{cannot_read, cannot_write};
 use crate::identity::{Identity, Layout};
-use crate::log_end::LogPosition;
 use crate::manifest::{self, Manifest};
-use crate::segment;
-use crate::segment::UNFINISHED;
 use crate::settings::{SNAPSHOT_TRIES_MAX, SNAPSHOTS_MAX};
 use crate::table::run_file_name;
+use exacat_disk::{Disk, exists, list_if_there, remove_tree};
+use exacat_disk::{cannot_read, cannot_write};
+use exacat_log::log_end::LogPosition;
+use exacat_log::segment;
+use exacat_log::segment::UNFINISHED;
 
 /// Endings of the names of log files: plain, and archived.
 const SEGMENT_ENDINGS: [&str; 2] = [".log", ".logz"];

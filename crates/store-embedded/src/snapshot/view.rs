@@ -10,20 +10,20 @@ use exacat_model::{Change, Error, ErrorKind, Result, Revision, SnapshotCheck, Ti
 
 use super::label::Label;
 use super::{header_of_file, take};
-use crate::disk::Disk;
-use crate::file_error::cannot_read;
 use crate::identity::{Identity, Layout};
-use crate::random::random_u64;
-use crate::record::Head;
 use crate::recovery::{Builder, flush};
 use crate::replay;
 use crate::replay::Replay;
 use crate::run::Cache;
-use crate::segment::{CatalogueId, Header};
-use crate::segment_file::Segment;
 use crate::settings::SNAPSHOT_CACHE_BYTES;
 use crate::state::{Operations, State};
 use crate::table::RunSet;
+use exacat_disk::Disk;
+use exacat_disk::cannot_read;
+use exacat_disk::random_u64;
+use exacat_log::Segment;
+use exacat_log::record::Head;
+use exacat_log::segment::{CatalogueId, Header};
 
 /// Point at which reading a log ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,7 +150,7 @@ pub(crate) fn open_labelled(
         _ => error,
     };
     let run_set = RunSet::look_at(Arc::clone(disk), &layout.runs(), identity.clone()).map_err(about)?;
-    let segments = replay::list_segments(&**disk, &layout.log(), false)?;
+    let segments = exacat_log::replay::list_segments(&**disk, &layout.log(), false)?;
     let settings = (Arc::new(Cache::new(cache_bytes)), usize::MAX);
     let end = ReadEnd::Revision(label.revision);
     let built =

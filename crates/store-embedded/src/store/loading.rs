@@ -6,9 +6,9 @@ use exacat_model::{Error, ErrorKind, Result, UserId};
 
 use super::EmbeddedStore;
 use crate::command::Command;
-use crate::disk::remove_tree;
-use crate::file_error::cannot_write;
 use crate::load::{LoadSettings, LoadWork, Loader};
+use exacat_disk::cannot_write;
+use exacat_disk::remove_tree;
 
 impl EmbeddedStore {
     /// Begins to gather files for a load. There can be only one at a time.

@@ -33,12 +33,12 @@ use crate::defect::Defect;
 use crate::history::KeptChanges;
 use crate::metric_table;
 use crate::older::Older;
-use crate::random::random_u64;
 use crate::run::{Cache, Held};
 use crate::settings::{ASK_AGAIN_MAX, EmbeddedSettings, SNAPSHOT_CACHE_BYTES};
 use crate::shared::Shared;
 use crate::snapshot::SnapshotService;
 use crate::state::{AsOf, Lookup, MovedSince, Operations, REPLICAS_CURSOR_BYTES_MAX, ReplicasPage, State};
+use exacat_disk::random_u64;
 
 /// Audits the state in the runs once all of `pending` is in them; blocks no other request. None if
 /// the runs cannot be written.

@@ -8,7 +8,6 @@ use exacat_model::{Error, Result, Snapshot, SnapshotCheck, SnapshotName};
 use exacat_store::Clock;
 
 use super::EmbeddedStore;
-use crate::disk::{Disk, RealDisk};
 use crate::history::History;
 use crate::identity::Layout;
 use crate::inspect::{Inspection, inspect};
@@ -21,6 +20,7 @@ use crate::snapshot::{
     SnapshotService, clone_snapshot, existing, has_backups, layout_of, list_backups, restore, restore_backup,
     take, verify_backups, view,
 };
+use exacat_disk::{Disk, RealDisk};
 
 impl EmbeddedStore {
     /// Opens a snapshot of the catalogue in the settings' directory as a read-only store. The

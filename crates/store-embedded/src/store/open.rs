@@ -10,22 +10,22 @@ use super::EmbeddedStore;
 use crate::archive::Archivist;
 use crate::committer::{CommitGroup, Committer, Marking};
 use crate::compactor::Compactor;
-use crate::disk::{Disk, RealDisk};
 use crate::history::History;
 use crate::identity::{Identity, Layout};
 use crate::load;
-use crate::log::{Log, LogSettings};
-use crate::log_end::LogEnd;
 use crate::older::{self, Older};
 use crate::recovery::{Recovered, recover};
-use crate::replay::list_segments;
-use crate::segment::{self, Ending};
 use crate::settings::{EmbeddedSettings, MARK_IDLE};
 use crate::shared::Shared;
 use crate::snapshot::{self, SnapshotService};
 use crate::state::State;
 use crate::table::RunSet;
 use crate::writer::Writer;
+use exacat_disk::{Disk, RealDisk};
+use exacat_log::log_end::LogEnd;
+use exacat_log::replay::list_segments;
+use exacat_log::segment::{self, Ending};
+use exacat_log::{Log, LogSettings};
 
 impl EmbeddedStore {
     /// Opens the catalogue in the settings' directory, or creates one if there is none. The time is
@@ -71,6 +71,7 @@ impl EmbeddedStore {
             directory: layout.log(),
             begun_for: identity.begun_for(),
             segment_bytes: settings.segment_bytes,
+            in_background: !cfg!(test),
         };
         if recovered.state.revision > Revision(0) {
             // The clock must know the last change before anything gets a time.

@@ -19,7 +19,6 @@ use exacat_store::Snapshots;
 use super::EmbeddedStore;
 use crate::blocking::on_blocking_thread;
 use crate::command::Command;
-use crate::disk::Disk;
 use crate::identity::Layout;
 use crate::settings::{BACKUP_IDLE_MS, DIFFS_OPEN_MAX, SNAPSHOT_CACHE_BYTES};
 use crate::snapshot::backup::Backing;
@@ -28,6 +27,7 @@ use crate::snapshot::existing;
 use crate::snapshot::service::{OpenDiff, RunningBackup};
 use crate::snapshot::take::{self, LogPart, Pinned};
 use crate::snapshot::view::{self, View};
+use exacat_disk::Disk;
 
 /// Directory of a snapshot in the making. Dropping this removes it, unless it got another name or
 /// owner.

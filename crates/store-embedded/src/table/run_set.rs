@@ -11,13 +11,13 @@ use std::sync::Arc;
 use exacat_model::{Error, ErrorKind, Revision, TimeMs};
 
 use super::Version;
-use crate::disk::{Disk, DiskFile, list_if_there};
-use crate::file_error::{cannot_read, cannot_write};
 use crate::identity::Identity;
 use crate::manifest::{Manifest, RunNamed};
-use crate::random::random_u64;
 use crate::run::{Run, RunHead, RunWriter, newest_in};
-use crate::segment::CatalogueId;
+use exacat_disk::random_u64;
+use exacat_disk::{Disk, DiskFile, list_if_there};
+use exacat_disk::{cannot_read, cannot_write};
+use exacat_log::segment::CatalogueId;
 
 /// Ending of the name of a run's file.
 const RUN: &str = ".run";

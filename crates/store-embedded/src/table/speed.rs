@@ -18,11 +18,11 @@ use exacat_model::{
 };
 
 use super::{From, Table, Version, merge_runs, write_memtable};
-use crate::disk::{Disk, DiskFile, RealDisk};
 use crate::memtable::Memtable;
 use crate::page::RowRoom;
 use crate::run::{Cache, Held, Run, RunHead, RunWriter};
 use crate::state::{Above, Directory, Hints, State};
+use exacat_disk::{Disk, DiskFile, RealDisk};
 
 /// Allocator of the server: allocation is a good part of making an entry.
 #[global_allocator]

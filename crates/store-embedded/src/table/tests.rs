@@ -8,12 +8,12 @@ use exacat_model::{DirId, Entry, Guid, Revision};
 
 use super::run_set::Begun;
 use super::{From, RunSet, Version, View, merge_runs, write_memtable};
-use crate::disk::{Disk, RealDisk};
 use crate::memtable::Memtable;
 use crate::page::tests::{Model, Random, check_row, entry};
 use crate::page::{Row, RowRoom};
 use crate::run::{Cache, Reading, Run, RunHead, RunWriter};
-use crate::tests::simulated::{Fault, Random as SimulatedRandom, SimulatedDisk};
+use exacat_disk::{Disk, RealDisk};
+use exacat_testkit::simulated::{Fault, Random as SimulatedRandom, SimulatedDisk};
 
 struct Bench<'d> {
     directory: &'d Path,

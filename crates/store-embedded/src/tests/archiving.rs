@@ -9,19 +9,20 @@ use std::sync::Arc;
 use exacat_model::{Change, ErrorKind, Revision};
 use exacat_store::{Clock, Store};
 
-use super::simulated::{Fault, Random, SimulatedDisk};
 use super::workload::Workload;
 use super::{TestClock, assert_sound, history, open_without_runs as open, settings, try_open, without_runs};
 use crate::EmbeddedStore;
-use crate::archive::{Archive, ArchiveStep, ArchiveWork};
-use crate::disk::Disk;
+use crate::archive::{ArchiveStep, ArchiveWork};
 use crate::history::History;
 use crate::identity::Layout;
 use crate::inspect::inspect;
-use crate::record::Head;
 use crate::replay;
 use crate::replay::Replay;
-use crate::segment::Header;
+use exacat_disk::Disk;
+use exacat_log::archive::Archive;
+use exacat_log::record::Head;
+use exacat_log::segment::Header;
+use exacat_testkit::simulated::{Fault, Random, SimulatedDisk};
 
 /// Returns the work of a store's archive, in blocks of a few records.
 pub(crate) fn work(store: &EmbeddedStore) -> ArchiveWork {
@@ -232,7 +233,7 @@ fn history_on(disk: &SimulatedDisk) -> History {
     let layout = Layout::new(Path::new("/data"));
     let shared = disk.shared();
     let catalogue = layout.read_identity(&*shared).unwrap().unwrap().id;
-    let segments = replay::list_segments(&*shared, &layout.log(), false).unwrap();
+    let segments = exacat_log::replay::list_segments(&*shared, &layout.log(), false).unwrap();
     History::new(shared, catalogue, segments)
 }
 
@@ -444,7 +445,7 @@ async fn a_replay_may_begin_after_any_change() {
     let shared = disk.shared();
     let layout = Layout::new(Path::new("/data"));
     let catalogue = layout.read_identity(&*shared).unwrap().unwrap().id;
-    let segments = replay::list_segments(&*shared, &layout.log(), true).unwrap();
+    let segments = exacat_log::replay::list_segments(&*shared, &layout.log(), true).unwrap();
     let replay = |segments: &[_], start| {
         let mut into = Collector::default();
         replay::replay(&*shared, catalogue, segments, start, &mut into).map(|end| (into, end.unwrap()))

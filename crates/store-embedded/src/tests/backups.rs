@@ -8,7 +8,6 @@ use exacat_model::{BackupProgress, Change, Cursor, DirId, ErrorKind, Result, Rev
 use exacat_store::{Snapshots, Store};
 
 use super::restoring::open_at;
-use super::simulated::{Fault, Random, SimulatedDisk};
 use super::snapshots::{digests, drive, name, new_id, whole};
 use super::workload::Workload;
 use super::{TestClock, apply, assert_sound, history, mkdir, open, settings};
@@ -16,6 +15,7 @@ use crate::snapshot::{
     BackupSource, RestorePoint, Restored, list_backups_on, restore_backup_on, verify_backups_on,
 };
 use crate::{EmbeddedSettings, EmbeddedStore};
+use exacat_testkit::simulated::{Fault, Random, SimulatedDisk};
 
 const SAFE: &str = "/safe/place";
 

@@ -4,9 +4,9 @@
 use exacat_model::{DirId, ErrorKind, Revision};
 use exacat_store::{Outcome, Store};
 
-use super::simulated::SimulatedDisk;
 use super::{TestClock, apply, assert_sound, file, history, mkdir, open, request, settings, try_open};
 use crate::{EmbeddedSettings, EmbeddedStore};
+use exacat_testkit::simulated::SimulatedDisk;
 
 #[tokio::test]
 async fn a_directory_is_one_process_s_at_a_time() {

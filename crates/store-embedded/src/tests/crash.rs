@@ -4,10 +4,10 @@
 use exacat_model::{Change, Revision};
 use exacat_store::{Outcome, Store};
 
-use super::simulated::{Fault, Random, SimulatedDisk};
 use super::workload::Workload;
 use super::{assert_sound, history, open, try_open, without_runs};
 use crate::EmbeddedStore;
+use exacat_testkit::simulated::{Fault, Random, SimulatedDisk};
 
 /// Sends requests until the disk is dead or `requests` are answered; returns the last answered
 /// revision.

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use exacat_model::{Change, DirId, ErrorKind};
 use exacat_store::Store;
 
-use super::simulated::SimulatedDisk;
 use super::workload::Workload;
 use super::{apply, assert_sound, file, history, mkdir, open, open_without_runs, try_open};
 use crate::inspect::inspect;
-use crate::record;
-use crate::segment::{HEADER_BYTES, Header, Records};
+use exacat_log::record;
+use exacat_log::segment::{HEADER_BYTES, Header, Records};
+use exacat_testkit::simulated::SimulatedDisk;
 
 /// Returns the start and the end of each record in a segment.
 fn records_of(disk: &SimulatedDisk, path: &Path) -> Vec<(usize, usize)> {

@@ -9,7 +9,6 @@ use exacat_store::{Snapshots, Store};
 use super::archiving::{run as run_archive, work as archive_of};
 use super::backups::{back_up_to, restore_of};
 use super::restoring::open_at;
-use super::simulated::{Fault, Random, SimulatedDisk};
 use super::snapshots::{Whole, drive, name, new_id, open_snapshot, whole};
 use super::workload::Workload;
 use super::{TestClock, assert_sound, history, open, seeds, settings, try_open};
@@ -17,6 +16,7 @@ use crate::inspect::inspect;
 use crate::repair::{RepairOptions, repair};
 use crate::snapshot::{clone_on, verify_at, verify_backups_on};
 use crate::{EmbeddedSettings, EmbeddedStore};
+use exacat_testkit::simulated::{Fault, Random, SimulatedDisk};
 
 /// State before the damage.
 struct Before {

@@ -5,9 +5,9 @@ use std::io;
 use exacat_model::{DirId, EntryId, ErrorKind, Lfn};
 use exacat_store::{ApplyError, Outcome, ResolutionEnd, Store};
 
-use super::simulated::{Fault, SimulatedDisk};
 use super::workload::Workload;
 use super::{apply, assert_sound, file, history, mkdir, open, request, try_open};
+use exacat_testkit::simulated::{Fault, SimulatedDisk};
 
 async fn is_there(store: &dyn Store, path: &str) -> bool {
     let resolution = store.resolve(&[Lfn::parse(path).unwrap()]).await.unwrap().remove(0);

@@ -3,8 +3,8 @@
 //! encoded to the same bytes.
 
 use super::seeds;
-use super::simulated::Random;
 use crate::{read_manifest, read_page, read_row, read_run, read_segment, read_text};
+use exacat_testkit::simulated::Random;
 
 const LOG: &[u8] = include_bytes!("golden/log-v1.segment");
 const ARCHIVED: &[u8] = include_bytes!("golden/archive-v1.segment");
@@ -93,8 +93,8 @@ fn runs_of_any_bytes() {
 #[test]
 fn pages_of_any_bytes() {
     const HEADER_BYTES: usize = 64;
-    let salt = crate::record::u64_at(RUN, 40);
-    let length = crate::record::u32_at(RUN, HEADER_BYTES + 4) as usize;
+    let salt = exacat_disk::fixed::u64_at(RUN, 40);
+    let length = exacat_disk::fixed::u32_at(RUN, HEADER_BYTES + 4) as usize;
     let page = &RUN[HEADER_BYTES..HEADER_BYTES + length];
     let mut rows = 0;
     read_page(page, salt, HEADER_BYTES as u64, |_, _, _| rows += 1).unwrap();

@@ -16,13 +16,14 @@ use exacat_model::{
     Tag, TimeMs, TimelineId, UserId,
 };
 
-use super::simulated::SimulatedDisk;
 use crate::archive::Packer;
-use crate::disk::Disk;
+use crate::changes::{encode_effect, read_changes};
 use crate::history::History;
-use crate::record::{Head, RecordWriter, encode_effect, read_changes, read_head};
-use crate::segment::{Ending, HEADER_BYTES, Header, Records};
-use crate::segment_file::Segment;
+use exacat_disk::Disk;
+use exacat_log::Segment;
+use exacat_log::record::{Head, RecordWriter, read_head};
+use exacat_log::segment::{Ending, HEADER_BYTES, Header, Records};
+use exacat_testkit::simulated::SimulatedDisk;
 
 const GOLDEN_V1: &[u8] = include_bytes!("golden/log-v1.segment");
 const GOLDEN: &[u8] = include_bytes!("golden/log-v2.segment");
@@ -151,7 +152,7 @@ fn mark_and_header_of_version_2_are_read_and_written_as_they_were() {
     let header = Header { version: 2, reserved: 64 << 20, ..header() };
     assert_eq!(Header::decode("golden", MARKED).unwrap(), header);
     let mut written = header.encode().to_vec();
-    written.extend(crate::record::mark(header.salt, Revision(41)));
+    written.extend(exacat_log::record::mark(header.salt, Revision(41)));
     written.resize(MARKED.len(), 0);
     assert_eq!(written, MARKED);
     let mut records = Records::new(MARKED, header.salt, HEADER_BYTES);

@@ -11,12 +11,12 @@ use exacat_model::{
 use exacat_store::{Outcome, Store, UsageOf};
 use parking_lot::Mutex;
 
-use super::simulated::{Fault, Random, SimulatedDisk};
 use super::workload::Workload;
 use super::{
     apply, assert_sound, guid, history, mkdir, open, operation, remove, request, se, try_open, without_runs,
 };
 use crate::{EmbeddedStore, LoadSettings};
+use exacat_testkit::simulated::{Fault, Random, SimulatedDisk};
 
 /// Settings with small runs and little memory, so that there are several runs and sorted parts.
 const SMALL: LoadSettings = LoadSettings { sort_bytes: 8 << 10, run_rows: 70 };

@@ -8,11 +8,11 @@ use std::time::Duration;
 use exacat_model::{Change, DirId, ErrorKind};
 use exacat_store::{Snapshots, Store};
 
-use super::simulated::SimulatedDisk;
 use super::snapshots::{name, new_id};
 use super::{TestClock, apply, assert_sound, file, history, mark, mkdir, open, settings, try_open};
-use crate::segment::{HEADER_BYTES, Header, Records};
 use crate::{EmbeddedSettings, EmbeddedStore};
+use exacat_log::segment::{HEADER_BYTES, Header, Records};
+use exacat_testkit::simulated::SimulatedDisk;
 
 /// Sends a few requests in one segment, each synced by itself.
 async fn drive(store: &EmbeddedStore) -> Vec<Change> {
@@ -55,7 +55,7 @@ async fn flipped_bit_in_last_group_before_mark_is_corrupt() {
         let path = segment(&disk);
         let (start, end, is_marked) = last_record(&disk.bytes(&path));
         assert!(is_marked, "closed: {is_closed}");
-        let mark_at = end - crate::record::MARK_BYTES;
+        let mark_at = end - exacat_log::record::MARK_BYTES;
         for at in start..mark_at {
             for bit in 0..8 {
                 let damaged = disk.copy();
@@ -385,7 +385,7 @@ async fn cut_off_ends_are_kept_up_to_a_bound() {
     let kept = || {
         disk.files("").into_iter().filter(|path| path.to_string_lossy().contains("/cut-")).collect::<Vec<_>>()
     };
-    for round in 0..crate::settings::CUTS_KEPT_MAX as u64 + 3 {
+    for round in 0..exacat_log::CUTS_KEPT_MAX as u64 + 3 {
         let store = super::open_without_runs(&disk);
         apply(&store, 1 + round, vec![mkdir(DirId::ROOT, &format!("d{round}"))]).await;
         drop(store);
@@ -395,8 +395,8 @@ async fn cut_off_ends_are_kept_up_to_a_bound() {
     }
     drop(open(&disk));
     let names: Vec<String> = kept().iter().map(|path| path.display().to_string()).collect();
-    assert_eq!(names.len(), crate::settings::CUTS_KEPT_MAX);
-    let newest = crate::settings::CUTS_KEPT_MAX + 3;
+    assert_eq!(names.len(), exacat_log::CUTS_KEPT_MAX);
+    let newest = exacat_log::CUTS_KEPT_MAX + 3;
     assert!(names.last().unwrap().contains(&format!("cut-{newest:06}-")), "{names:?}");
 }
 
@@ -470,7 +470,7 @@ async fn evidence_under_load_needs_no_sync() {
             .unwrap()
             .unwrap()
             .id;
-        while crate::log_end::read(&*disk.shared(), directory, id).unwrap().unwrap().revision.0 < 5 {
+        while exacat_log::log_end::read(&*disk.shared(), directory, id).unwrap().unwrap().revision.0 < 5 {
             tokio::task::yield_now().await;
         }
     };
@@ -496,6 +496,6 @@ async fn empty_segment_of_an_older_version_is_replaced() {
     let changes = drive(&store).await;
     drop(store);
     assert_eq!(disk.files(".log").len(), 1);
-    assert_eq!(Header::decode("test", &disk.bytes(&path)).unwrap().version, crate::segment::VERSION);
+    assert_eq!(Header::decode("test", &disk.bytes(&path)).unwrap().version, exacat_log::segment::VERSION);
     assert_eq!(history(&open(&disk), 100).await, changes);
 }

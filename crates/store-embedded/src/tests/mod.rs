@@ -18,7 +18,6 @@ mod repairing;
 mod restoring;
 mod retention;
 pub(crate) mod schedules;
-pub(crate) mod simulated;
 mod snapshots;
 mod timelines;
 mod workload;
@@ -33,7 +32,7 @@ use exacat_model::{
 use exacat_store::{Clock, Outcome, Request, Store};
 
 use crate::{EmbeddedSettings, EmbeddedStore};
-use simulated::SimulatedDisk;
+use exacat_testkit::simulated::SimulatedDisk;
 
 /// Returns this many seeds, times the number in `EXACAT_TEST_ROUNDS`; or the one in
 /// `EXACAT_TEST_SEED`, which a failed test has printed.

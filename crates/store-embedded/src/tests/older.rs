@@ -8,11 +8,11 @@ use exacat_model::{DirId, EntryId, Fingerprint, Lfn, Mutation, OperationId, Revi
 use exacat_store::{ApplyError, Clock, Outcome, Request, ResolutionEnd, Store};
 
 use super::archiving::run;
-use super::simulated::{Random, SimulatedDisk};
 use super::{TestClock, file, mkdir, remove, settings};
 use crate::archive::ArchiveWork;
 use crate::older::{Older, OlderRecords};
 use crate::{EmbeddedSettings, EmbeddedStore, HistoryKept};
+use exacat_testkit::simulated::{Random, SimulatedDisk};
 
 /// Number of requests in memory.
 const REMEMBERED: usize = 8;

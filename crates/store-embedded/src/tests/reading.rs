@@ -9,10 +9,10 @@ use std::task::{Context, Poll, Waker};
 use exacat_model::{DirId, EntryId, Lfn};
 use exacat_store::{Files, Resolution, ResolutionEnd, Store};
 
-use super::simulated::SimulatedDisk;
 use super::workload::Workload;
 use super::{at, file, guid, mkdir, open, open_without_runs, request, seeds};
 use crate::EmbeddedStore;
+use exacat_testkit::simulated::SimulatedDisk;
 
 /// Returns the result of a future, if it needs no waiting.
 fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {

@@ -9,12 +9,12 @@ use exacat_store::{Snapshots, Store};
 
 use super::backups::back_up_to;
 use super::restoring::open_at;
-use super::simulated::{Fault, Random, SimulatedDisk};
 use super::snapshots::{Whole, drive, entries, name, new_id, whole};
 use super::workload::Workload;
 use super::{TestClock, apply, assert_sound, file, history, mkdir, open, remove, settings, try_open};
 use crate::inspect::inspect;
 use crate::repair::{RepairOptions, Repaired, repair as repair_on};
+use exacat_testkit::simulated::{Fault, Random, SimulatedDisk};
 
 fn repair(disk: &SimulatedDisk, from: Option<&str>, accept_loss: bool) -> Result<Repaired> {
     let options = RepairOptions { from: from.map(PathBuf::from), accept_loss };
@@ -68,8 +68,9 @@ fn forget_history(disk: &SimulatedDisk) {
     let manifest = crate::manifest::Manifest::load(&*disk.shared(), Path::new("/data/runs"), identity(disk));
     let revision = manifest.unwrap().unwrap().revision;
     let segments = below(disk, "/data/log", ".log");
-    let first =
-        |path: &Path| crate::segment::parse_file_name(path.file_name().unwrap().to_str().unwrap(), ".log");
+    let first = |path: &Path| {
+        exacat_log::segment::parse_file_name(path.file_name().unwrap().to_str().unwrap(), ".log")
+    };
     let needed = segments.iter().rposition(|path| first(path).unwrap().0 <= revision.0 + 1).unwrap();
     segments[..needed].iter().for_each(|path| disk.vanish(path));
 }
@@ -111,7 +112,7 @@ async fn repair_begins_a_timeline_only_if_something_is_lost() {
 
     let disk = start.copy();
     let segment = below(&disk, "/data/log", ".log").pop().unwrap();
-    disk.damage(&segment, |bytes| bytes[crate::segment::HEADER_BYTES + 20] ^= 4);
+    disk.damage(&segment, |bytes| bytes[exacat_log::segment::HEADER_BYTES + 20] ^= 4);
     let repaired = repair(&disk, None, true).unwrap();
     assert!(repaired.done && repaired.losses_total > 0, "{repaired:?}");
     let timelines = open(&disk).timelines();
@@ -424,7 +425,7 @@ async fn files_of_a_directory_that_nobody_knows_are_in_lost_and_found() {
     disk.vanish(&runs[0]);
     disk.damage(&runs[1], |bytes| {
         let footer = bytes.len() - 192;
-        let pages_end = crate::record::u64_at(bytes, footer + 40) as usize;
+        let pages_end = exacat_disk::fixed::u64_at(bytes, footer + 40) as usize;
         bytes[pages_end - 60] ^= 1;
     });
     let log = below(&disk, "/data/log", ".log").remove(0);

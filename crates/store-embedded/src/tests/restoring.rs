@@ -8,12 +8,12 @@ use std::sync::Arc;
 use exacat_model::{Change, DirId, ErrorKind, Result, Revision, TimeMs};
 use exacat_store::{Snapshots, Store};
 
-use super::simulated::{Fault, Random, SimulatedDisk};
 use super::snapshots::{digests, drive, drive_as, name, new_id, open_snapshot, whole};
 use super::workload::Workload;
 use super::{TestClock, apply, assert_sound, history, mkdir, open, settings, try_open};
 use crate::snapshot::{RestorePoint, RestoreRequest, Restored, clone_on, restore_on};
 use crate::{Cloned, EmbeddedSettings, EmbeddedStore};
+use exacat_testkit::simulated::{Fault, Random, SimulatedDisk};
 
 pub(crate) fn clone(disk: &SimulatedDisk, of: &str, into: &str) -> Result<Cloned> {
     clone_from(disk, "/data", of, into)

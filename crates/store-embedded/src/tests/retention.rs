@@ -9,16 +9,16 @@ use exacat_model::{Change, DirId, ErrorKind, Mutation, Revision, SeNumber, TimeM
 use exacat_store::{ApplyError, Clock, Outcome, Store};
 
 use super::archiving::run;
-use super::simulated::{Fault, Random, SimulatedDisk};
 use super::{
     TestClock, apply, assert_sound, at, file, mkdir, open_without_runs as open, request, se, settings,
     try_open, without_runs,
 };
 use crate::archive::{ArchiveStep, ArchiveWork};
 use crate::inspect::inspect;
-use crate::segment::HEADER_BYTES;
-use crate::segment_reader::SegmentReader;
 use crate::{EmbeddedSettings, EmbeddedStore, HistoryKept};
+use exacat_log::SegmentReader;
+use exacat_log::segment::HEADER_BYTES;
+use exacat_testkit::simulated::{Fault, Random, SimulatedDisk};
 
 /// A clock that stands at the time it was set to.
 #[derive(Default)]

@@ -9,13 +9,13 @@ use exacat_store::{Store, UsageOf};
 use exacat_testkit::memory::MemoryStore;
 use parking_lot::Mutex;
 
-use super::simulated::{Random, SimulatedDisk};
 use super::workload::Workload;
 use super::{TestClock, assert_sound, seeds, settings};
 use crate::command::Command;
 use crate::run::Run;
 use crate::table::RunSet;
 use crate::{EmbeddedSettings, EmbeddedStore};
+use exacat_testkit::simulated::{Random, SimulatedDisk};
 
 /// Schedule of the compactor: by the run set, or random.
 pub(crate) struct Schedule(Option<Mutex<Random>>);

@@ -10,11 +10,11 @@ use exacat_model::{
 };
 use exacat_store::{ApplyError, EntryLocation, ResolutionEnd, Snapshots, Store};
 
-use super::simulated::{Fault, Random, SimulatedDisk};
 use super::workload::Workload;
 use super::{TestClock, apply, assert_sound, history, mkdir, open, request, settings};
 use crate::EmbeddedStore;
 use crate::settings::SNAPSHOTS_MAX;
+use exacat_testkit::simulated::{Fault, Random, SimulatedDisk};
 
 pub(crate) fn name(text: &str) -> SnapshotName {
     SnapshotName::parse(text).unwrap()
@@ -287,7 +287,7 @@ async fn a_snapshot_says_what_it_alone_holds() {
     store.snapshot(new_id(), &name("a")).await.unwrap();
     let fresh = store.snapshots().await.unwrap().remove(0);
     // It alone has the header of the segment that began with it.
-    let header = crate::segment::HEADER_BYTES as u64;
+    let header = exacat_log::segment::HEADER_BYTES as u64;
     assert!(fresh.bytes > header && fresh.own_bytes == header, "{fresh:?}");
     for path in disk.files("") {
         if path.starts_with("/data/log") || path.starts_with("/data/runs") {

@@ -8,11 +8,11 @@ use exacat_store::{Snapshots, Store};
 
 use super::backups::{back_up_to, restore_of};
 use super::restoring::{clone, open_at, restore, restore_with};
-use super::simulated::SimulatedDisk;
 use super::snapshots::{name, new_id};
 use super::{apply, assert_sound, mkdir, open, settings};
 use crate::EmbeddedStore;
 use crate::snapshot::RestorePoint;
+use exacat_testkit::simulated::SimulatedDisk;
 
 /// Makes so many directories in separate requests.
 async fn make(store: &EmbeddedStore, numbers: std::ops::Range<u64>) {
@@ -25,7 +25,7 @@ fn timeline_of_last_segment(disk: &SimulatedDisk) -> TimelineId {
     let path = disk.files("").into_iter().rfind(|path| {
         path.starts_with("/data/log") && path.extension().is_some_and(|ending| ending == "log")
     });
-    crate::segment::Header::decode("test", &disk.bytes(&path.unwrap())).unwrap().timeline
+    exacat_log::segment::Header::decode("test", &disk.bytes(&path.unwrap())).unwrap().timeline
 }
 
 /// Says whether this revision of that timeline is part of the present history.
@@ -172,14 +172,14 @@ async fn catalogue_without_timelines_has_one_that_follows_from_its_id() {
     let old = format!("exacat catalogue\nversion 1\n{id}\n");
     let old = crate::checked_text::with_checksum(old);
     let shared = disk.shared();
-    crate::disk::replace_small(&*shared, Path::new("/data"), "CATALOGUE", old.as_bytes()).unwrap();
+    exacat_disk::replace_small(&*shared, Path::new("/data"), "CATALOGUE", old.as_bytes()).unwrap();
     let segment = disk.files(".log").remove(0);
     let v1 = |disk: &SimulatedDisk| {
         disk.damage(&segment, |bytes| {
-            let header = crate::segment::Header::decode("test", bytes).unwrap();
+            let header = exacat_log::segment::Header::decode("test", bytes).unwrap();
             let timeline = TimelineId::of_catalogue(header.catalogue);
-            let header = crate::segment::Header { version: 1, reserved: 0, timeline, ..header };
-            bytes[..crate::segment::HEADER_BYTES].copy_from_slice(&header.encode());
+            let header = exacat_log::segment::Header { version: 1, reserved: 0, timeline, ..header };
+            bytes[..exacat_log::segment::HEADER_BYTES].copy_from_slice(&header.encode());
         });
     };
     v1(&disk);

@@ -7,8 +7,8 @@ use exacat_model::{
 };
 use exacat_store::Request;
 
-use super::simulated::Random;
 use super::{at, guid, mkdir, new_entry, remove, request, se};
+use exacat_testkit::simulated::Random;
 
 /// Makes requests. It ignores their outcomes: refusals are part of the workload.
 pub(crate) struct Workload {

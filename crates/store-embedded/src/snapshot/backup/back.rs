@@ -10,15 +10,15 @@ use exacat_store::Clock;
 use super::copy::Copy;
 use super::files::{self, BackupFile, BackupPart};
 use super::{BackupInfo, CATALOGUE, MANIFEST, Shelter};
-use crate::disk::{Disk, exists, list_if_there, read_whole, write_small};
-use crate::file_error::{cannot_read, cannot_write};
 use crate::identity::Layout;
-use crate::segment;
 use crate::settings::EmbeddedSettings;
 use crate::snapshot::label::Label;
 use crate::snapshot::restore::{RestorePoint, RestoreProgress, RestoreWork, Restored};
 use crate::snapshot::{switch, take};
 use crate::table::run_file_name;
+use exacat_disk::{Disk, exists, list_if_there, read_whole, write_small};
+use exacat_disk::{cannot_read, cannot_write};
+use exacat_log::segment;
 
 /// Bytes copied between two progress reports.
 const REPORT_BYTES: u64 = 16 << 20;
@@ -159,7 +159,7 @@ fn check_empty(disk: &dyn Disk, data: &Layout) -> Result<()> {
             return Err(Error::new(ErrorKind::Exists, what));
         }
     }
-    crate::disk::remove_tree(disk, &data.prepared()).map_err(|error| cannot_write(data.root(), &error))
+    exacat_disk::remove_tree(disk, &data.prepared()).map_err(|error| cannot_write(data.root(), &error))
 }
 
 #[allow(clippy::too_many_arguments, reason = "all of them are what a restore is about")]

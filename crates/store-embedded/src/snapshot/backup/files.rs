@@ -15,10 +15,10 @@ use std::path::Path;
 use exacat_model::{Error, ErrorKind, Result};
 
 use crate::checked_text::{check_checksum, check_version, with_checksum};
-use crate::disk::{Disk, read_text};
-use crate::file_error::cannot_read;
 use crate::identity::parse_hex;
 use crate::settings::BACKUP_FILES_MAX;
+use exacat_disk::cannot_read;
+use exacat_disk::{Disk, read_text};
 
 pub(super) const NAME: &str = "FILES";
 const VERSION: u32 = 1;

@@ -29,10 +29,10 @@ use exacat_model::{Error, ErrorKind, Result, Revision, SnapshotName, TimeMs};
 
 use super::label::Label;
 use crate::checked_text::{check_checksum, check_version, with_checksum};
-use crate::disk::{Disk, list_if_there, read_text, replace_small};
-use crate::file_error::{cannot_read, cannot_write};
 use crate::identity::{hex, parse_hex};
-use crate::segment::CatalogueId;
+use exacat_disk::{Disk, list_if_there, read_text, replace_small};
+use exacat_disk::{cannot_read, cannot_write};
+use exacat_log::segment::CatalogueId;
 
 const FILE: &str = "BACKUPS";
 const VERSION: u32 = 1;

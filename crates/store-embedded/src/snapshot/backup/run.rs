@@ -9,19 +9,19 @@ use exacat_model::{BackupProgress, Error, ErrorKind, Result, Revision, SnapshotN
 use super::copy::Copy;
 use super::files::{self, BackupFile, BackupPart};
 use super::{LOCK, Shelter, cannot_use};
-use crate::archive::is_archived;
-use crate::disk::{Disk, exists, read_whole, remove_tree, write_small};
-use crate::file_error::{cannot_read, cannot_write, corrupt};
 use crate::identity::Layout;
-use crate::record;
 use crate::run::{Run, head_of};
-use crate::segment::{HEADER_BYTES, Header, Records};
-use crate::segment_file::Segment;
 use crate::settings::{BACKUP_FILES_MAX, BACKUP_STEP_BYTES};
 use crate::snapshot::label::Label;
 use crate::snapshot::line::header_of;
 use crate::snapshot::take::{Pinned, discard, log_files};
 use crate::table::run_file_name;
+use exacat_disk::{Disk, exists, read_whole, remove_tree, write_small};
+use exacat_disk::{cannot_read, cannot_write, corrupt};
+use exacat_log::Segment;
+use exacat_log::archive::is_archived;
+use exacat_log::record;
+use exacat_log::segment::{HEADER_BYTES, Header, Records};
 
 /// A file that the backup will have.
 struct Planned {

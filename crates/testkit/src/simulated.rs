@@ -17,16 +17,17 @@ use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::disk::{Disk, DiskFile};
+use exacat_disk::{Disk, DiskFile};
 
 const SECTOR: usize = 512;
 
 /// A small generator of random numbers; the seed fixes all of them.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(pub u64);
+pub struct Random(pub u64);
 
 impl Random {
-    pub(crate) fn next(&mut self, bound: u64) -> u64 {
+    /// Returns the next number below a bound.
+    pub fn next(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -34,7 +35,8 @@ impl Random {
         (z ^ (z >> 31)) % bound.max(1)
     }
 
-    pub(crate) fn chance(&mut self, of: u64) -> bool {
+    /// Returns true once in `of` times.
+    pub fn chance(&mut self, of: u64) -> bool {
         self.next(of) == 0
     }
 }
@@ -82,7 +84,7 @@ struct Pending {
 
 /// Fault to inject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub enum Fault {
     /// The operation with this number fails in this way, once.
     Once(u64, io::ErrorKind),
     /// The read with this number, of any file, fails once.
@@ -122,7 +124,7 @@ struct Shared {
 
 /// The disk; clones are the same disk.
 #[derive(Clone, Default)]
-pub(crate) struct SimulatedDisk(Arc<Shared>);
+pub struct SimulatedDisk(Arc<Shared>);
 
 impl Inner {
     /// Counts an operation that changes something, and injects the fault.
@@ -154,62 +156,65 @@ fn write(bytes: &mut Vec<u8>, offset: usize, data: &[u8]) {
 }
 
 impl SimulatedDisk {
-    pub(crate) fn new() -> Self {
+    /// Creates an empty disk.
+    pub fn new() -> Self {
         Self::default()
     }
 
-    pub(crate) fn shared(&self) -> Arc<dyn Disk> {
+    /// Returns the disk as its users take it.
+    pub fn shared(&self) -> Arc<dyn Disk> {
         Arc::new(self.clone())
     }
 
     /// Returns the number of operations so far that changed something.
-    pub(crate) fn operations(&self) -> u64 {
+    pub fn operations(&self) -> u64 {
         self.0.inner.lock().operations
     }
 
     /// Returns the number of reads so far.
-    pub(crate) fn reads(&self) -> u64 {
+    pub fn reads(&self) -> u64 {
         self.0.inner.lock().reads
     }
 
-    pub(crate) fn set_fault(&self, fault: Option<Fault>) {
+    /// Sets the fault to inject.
+    pub fn set_fault(&self, fault: Option<Fault>) {
         self.0.inner.lock().fault = fault;
     }
 
     /// Says whether the power is off.
-    pub(crate) fn is_dead(&self) -> bool {
+    pub fn is_dead(&self) -> bool {
         self.0.inner.lock().dead
     }
 
     /// Makes every reservation of space fail, or work again.
-    pub(crate) fn set_full(&self, full: bool) {
+    pub fn set_full(&self, full: bool) {
         self.0.inner.lock().full = full;
     }
 
     /// Removes the space for runs, or gives it back.
-    pub(crate) fn refuse_runs(&self, refuse: bool) {
+    pub fn refuse_runs(&self, refuse: bool) {
         self.0.inner.lock().refuse_runs = refuse;
     }
 
     /// Makes a directory a file system of its own.
-    pub(crate) fn mount(&self, directory: &Path) {
+    pub fn mount(&self, directory: &Path) {
         self.0.inner.lock().devices.push(directory.to_owned());
     }
 
     /// Holds all syncs, or releases them.
-    pub(crate) fn hold_syncs(&self, hold: bool) {
+    pub fn hold_syncs(&self, hold: bool) {
         self.0.inner.lock().hold_syncs = hold;
         self.0.changed.notify_all();
     }
 
     /// Holds all reads, or releases them.
-    pub(crate) fn hold_reads(&self, hold: bool) {
+    pub fn hold_reads(&self, hold: bool) {
         self.0.inner.lock().hold_reads = hold;
         self.0.changed.notify_all();
     }
 
     /// Waits until a read is held.
-    pub(crate) fn wait_for_held_read(&self) {
+    pub fn wait_for_held_read(&self) {
         let mut inner = self.0.inner.lock();
         while inner.reads_waiting == 0 {
             let timeout = std::time::Duration::from_secs(30);
@@ -218,12 +223,12 @@ impl SimulatedDisk {
     }
 
     /// Says whether a sync is held.
-    pub(crate) fn is_syncing(&self) -> bool {
+    pub fn is_syncing(&self) -> bool {
         self.0.inner.lock().syncs_waiting > 0
     }
 
     /// Waits until a sync is held.
-    pub(crate) fn wait_for_held_sync(&self) {
+    pub fn wait_for_held_sync(&self) {
         let mut inner = self.0.inner.lock();
         while inner.syncs_waiting == 0 {
             let timeout = std::time::Duration::from_secs(30);
@@ -232,7 +237,7 @@ impl SimulatedDisk {
     }
 
     /// Returns the disk that a power cut leaves now; one of many, chosen by `random`.
-    pub(crate) fn image(&self, random: &mut Random) -> SimulatedDisk {
+    pub fn image(&self, random: &mut Random) -> SimulatedDisk {
         let inner = self.0.inner.lock();
         let mut names = inner.durable_names.clone();
         let kept = random.next(inner.name_changes.len() as u64 + 1) as usize;
@@ -273,7 +278,7 @@ impl SimulatedDisk {
     }
 
     /// Returns an independent copy of the disk.
-    pub(crate) fn copy(&self) -> SimulatedDisk {
+    pub fn copy(&self) -> SimulatedDisk {
         let inner = self.0.inner.lock();
         let contents = inner
             .contents
@@ -290,14 +295,14 @@ impl SimulatedDisk {
     }
 
     /// Returns the files whose names have this ending, in order.
-    pub(crate) fn files(&self, ending: &str) -> Vec<PathBuf> {
+    pub fn files(&self, ending: &str) -> Vec<PathBuf> {
         let inner = self.0.inner.lock();
         let files = inner.names.iter().filter(|(_, number)| **number != DIRECTORY).map(|(path, _)| path);
         files.filter(|path| path.to_string_lossy().ends_with(ending)).cloned().collect()
     }
 
     /// Changes a file's bytes unnoticed.
-    pub(crate) fn damage(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+    pub fn damage(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
         let mut inner = self.0.inner.lock();
         let number = inner.names[path];
         let content = &mut inner.contents[number];
@@ -306,13 +311,13 @@ impl SimulatedDisk {
     }
 
     /// Returns a file's bytes.
-    pub(crate) fn bytes(&self, path: &Path) -> Vec<u8> {
+    pub fn bytes(&self, path: &Path) -> Vec<u8> {
         let inner = self.0.inner.lock();
         inner.contents[inner.names[path]].volatile.clone()
     }
 
     /// Removes a file unnoticed.
-    pub(crate) fn vanish(&self, path: &Path) {
+    pub fn vanish(&self, path: &Path) {
         let mut inner = self.0.inner.lock();
         inner.names.remove(path);
         inner.durable_names.remove(path);

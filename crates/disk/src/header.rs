@@ -4,7 +4,7 @@
 use exacat_model::{Error, ErrorKind};
 
 use crate::file_error::corrupt;
-use crate::record::part;
+use crate::fixed::part;
 
 const VERSION_AT: usize = 8;
 
@@ -16,7 +16,7 @@ fn fits(header: &[u8]) -> bool {
 /// Fails unless the header of `file` is whole, and of a version up to `known`. A later version is
 /// refused, not called damaged: only a newer release can judge its content. A wrong version in an
 /// otherwise known header is damage.
-pub(crate) fn check(file: &str, header: &[u8], known: u16) -> Result<(), Error> {
+pub fn check(file: &str, header: &[u8], known: u16) -> Result<(), Error> {
     let version = u16::from_le_bytes(part(header, VERSION_AT));
     if version > known {
         let mut as_known = header.to_vec();

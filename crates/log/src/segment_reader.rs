@@ -4,11 +4,11 @@
 use exacat_model::{Error, Revision};
 
 use crate::archive::Archive;
-use crate::disk::{Disk, DiskFile};
-use crate::file_error::{cannot_read, corrupt};
 use crate::record::{self, FRAME_BYTES, HEAD_BYTES_MAX, Head, Salt};
 use crate::segment::{CatalogueId, HEADER_BYTES, Header, SEAL_ROOM, begun_seal_in, seal_in};
 use crate::segment_file::{Form, Segment};
+use exacat_disk::{Disk, DiskFile};
+use exacat_disk::{cannot_read, corrupt};
 
 /// Bytes per read.
 const READ_BYTES: usize = 256 << 10;
@@ -25,7 +25,7 @@ enum Source {
 }
 
 /// Reads records of one segment, by offset, in large pieces.
-pub(crate) struct SegmentReader {
+pub struct SegmentReader {
     source: Source,
     name: String,
     header: Header,
@@ -36,11 +36,7 @@ pub(crate) struct SegmentReader {
 
 impl SegmentReader {
     /// Opens a segment in its present form; none if retention has removed it.
-    pub(crate) fn open(
-        disk: &dyn Disk,
-        segment: &Segment,
-        catalogue: CatalogueId,
-    ) -> Result<Option<Self>, Error> {
+    pub fn open(disk: &dyn Disk, segment: &Segment, catalogue: CatalogueId) -> Result<Option<Self>, Error> {
         // The lock is held until the file is open. Afterwards the name may go, but the open file
         // stays readable.
         let form = segment.form();
@@ -70,20 +66,22 @@ impl SegmentReader {
     }
 
     /// Returns the name for errors.
-    pub(crate) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         &self.name
     }
 
-    pub(crate) fn header(&self) -> &Header {
+    /// Returns the header.
+    pub fn header(&self) -> &Header {
         &self.header
     }
 
-    pub(crate) fn salt(&self) -> Salt {
+    /// Returns the salt of its records.
+    pub fn salt(&self) -> Salt {
         self.header.salt
     }
 
     /// Returns the archived segment, if this reads one.
-    pub(crate) fn archive(&self) -> Option<&Archive> {
+    pub fn archive(&self) -> Option<&Archive> {
         match &self.source {
             Source::Plain(_) => None,
             Source::Archived(archive) => Some(archive),
@@ -91,7 +89,7 @@ impl SegmentReader {
     }
 
     /// Returns the offset from which to search for the change of this revision.
-    pub(crate) fn start_for(&self, segment: &Segment, revision: Revision) -> u64 {
+    pub fn start_for(&self, segment: &Segment, revision: Revision) -> u64 {
         match self.archive() {
             None => segment.start_for(revision),
             Some(archive) => {
@@ -103,7 +101,7 @@ impl SegmentReader {
 
     /// Returns up to `count` of the segment's bytes from `offset`; fewer if the segment, or its
     /// block, ends before.
-    pub(crate) fn bytes(&mut self, offset: u64, count: usize) -> Result<&[u8], Error> {
+    pub fn bytes(&mut self, offset: u64, count: usize) -> Result<&[u8], Error> {
         let inside = offset.checked_sub(self.start).and_then(|skip| usize::try_from(skip).ok());
         let skip = match (inside, &mut self.source) {
             (Some(skip), _) if skip + count <= self.buffer.len() => skip,
@@ -150,7 +148,7 @@ impl SegmentReader {
 
     /// Returns offset and head of the record of changes there, or behind end marks there. None at
     /// the end.
-    pub(crate) fn next_head(&mut self, offset: u64) -> Result<Option<(u64, Head)>, Error> {
+    pub fn next_head(&mut self, offset: u64) -> Result<Option<(u64, Head)>, Error> {
         let mut at = offset;
         while let Some(frame) = self.frame(at)? {
             if !frame.is_mark {
@@ -162,7 +160,7 @@ impl SegmentReader {
     }
 
     /// Returns the checked bytes of an end mark there; none if there is something else.
-    pub(crate) fn mark(&mut self, offset: u64) -> Result<Option<&[u8]>, Error> {
+    pub fn mark(&mut self, offset: u64) -> Result<Option<&[u8]>, Error> {
         match self.frame(offset)? {
             Some(frame) if frame.is_mark => self.record(offset).map(Some),
             _ => Ok(None),
@@ -179,12 +177,12 @@ impl SegmentReader {
     }
 
     /// Returns the bytes from the record there to the next; 0 at the end.
-    pub(crate) fn stride(&mut self, offset: u64) -> Result<u64, Error> {
+    pub fn stride(&mut self, offset: u64) -> Result<u64, Error> {
         Ok(self.frame(offset)?.map_or(0, |frame| frame.stride() as u64))
     }
 
     /// Returns all bytes of the record there, checked, with its padding.
-    pub(crate) fn record(&mut self, offset: u64) -> Result<&[u8], Error> {
+    pub fn record(&mut self, offset: u64) -> Result<&[u8], Error> {
         let stride = self.stride(offset)?;
         let (salt, name) = (self.salt(), self.name.clone());
         let bytes = self.bytes(offset, usize::try_from(stride).unwrap_or(usize::MAX))?;
@@ -195,7 +193,7 @@ impl SegmentReader {
     }
 
     /// Returns the body of the record there, checked.
-    pub(crate) fn body(&mut self, offset: u64) -> Result<&[u8], Error> {
+    pub fn body(&mut self, offset: u64) -> Result<&[u8], Error> {
         let salt = self.salt();
         let body = record::read(salt, self.record(offset)?).map(|(_, body)| body);
         Ok(body.unwrap_or_default())

@@ -3,7 +3,7 @@
 use exacat_model::{Error, ErrorKind};
 
 /// Returns random bits from the operating system.
-pub(crate) fn random_u64() -> Result<u64, Error> {
+pub fn random_u64() -> Result<u64, Error> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes)
         .map_err(|error| Error::new(ErrorKind::Unavailable, format!("no random numbers: {error}")))?;

@@ -25,15 +25,16 @@ use std::time::{Duration, Instant};
 use exacat_model::{Error, ErrorKind, Result, Revision};
 use parking_lot::Mutex;
 
-use crate::disk::{Disk, DiskFile, write_small};
-use crate::file_error::{cannot_read, cannot_write, corrupt};
-use crate::record::{Salt, part, u64_at};
+use crate::limits::{COPY_PIECE_BYTES, CUTS_KEPT_MAX};
+use crate::record::Salt;
 use crate::segment::{self, CatalogueId, Ending, Header, UNFINISHED};
 use crate::segment_file::Segment;
-use crate::settings::{COPY_PIECE_BYTES, CUTS_KEPT_MAX};
+use exacat_disk::fixed::{part, u64_at};
+use exacat_disk::{Disk, DiskFile, write_small};
+use exacat_disk::{cannot_read, cannot_write, corrupt};
 
 /// Name of the file in the log's directory.
-pub(crate) const FILE: &str = "END";
+pub const FILE: &str = "END";
 const MAGIC: [u8; 8] = *b"exacatEN";
 const VERSION: u16 = 1;
 /// Bytes of a slot that have a meaning. A slot takes a sector, which the disk writes completely or
@@ -46,13 +47,13 @@ const FILE_BYTES: u64 = 8192;
 const CUT: &str = "cut-";
 
 /// Commands that help where the log ends too early.
-pub(crate) const HELP: &str = "nothing was changed. Put the damaged file back if there is a copy, or see what can be recovered with \
+pub const HELP: &str = "nothing was changed. Put the damaged file back if there is a copy, or see what can be recovered with \
                     'exacat fsck --offline --repair' (with --from DIR from a backup), or restore a snapshot or a backup with \
                     'exacat restore'";
 
 /// Position in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LogPosition {
+pub struct LogPosition {
     /// First revision of the segment, which names it.
     pub segment: Revision,
     /// Bytes from the start of the segment.
@@ -61,8 +62,10 @@ pub(crate) struct LogPosition {
 
 /// End of the log, as a replay found it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LogEnd {
+pub struct LogEnd {
+    /// End of the last whole record.
     pub position: LogPosition,
+    /// Judgement of the bytes behind it.
     pub ending: Ending,
     /// Header of the last segment.
     pub header: Header,
@@ -74,9 +77,10 @@ pub(crate) struct LogEnd {
 
 /// Evidence of how far the log was durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Witness {
+pub struct Witness {
     /// Segment of the last change, by its first revision.
     pub segment: Revision,
+    /// Salt of that segment.
     pub salt: Salt,
     /// End of the segment's records.
     pub offset: u64,
@@ -150,13 +154,87 @@ fn newest(disk: &dyn Disk, directory: &Path, catalogue: CatalogueId) -> Result<O
 }
 
 /// Reads from END how far the log in this directory was durable.
-pub(crate) fn read(disk: &dyn Disk, directory: &Path, catalogue: CatalogueId) -> Result<Option<Witness>> {
+pub fn read(disk: &dyn Disk, directory: &Path, catalogue: CatalogueId) -> Result<Option<Witness>> {
     Ok(newest(disk, directory, catalogue)?.map(|(_, witness)| witness))
+}
+
+/// Returns the error of a log that ends before a change which a witness knows.
+pub fn ends_early(
+    directory: &Path,
+    end: Option<&LogEnd>,
+    revision: Revision,
+    witness: &str,
+    known: Revision,
+) -> Error {
+    let (place, last, known) = (place_of(directory, end), revision.0, known.0);
+    let what = format!(
+        "{place}: the log ends with change {last}, but {witness} says that change {known} was durable: the end of the log is \
+         missing or damaged; {HELP}"
+    );
+    Error::new(ErrorKind::Corrupt, what)
+}
+
+fn place_of(directory: &Path, end: Option<&LogEnd>) -> String {
+    match end {
+        None => directory.display().to_string(),
+        Some(end) => {
+            let file = directory.join(segment::file_name(end.position.segment));
+            format!("{} at byte {}", file.display(), end.position.offset)
+        }
+    }
+}
+
+/// Refuses a log that ends before the change that END notes.
+pub fn check_witness(
+    disk: &dyn Disk,
+    directory: &Path,
+    catalogue: CatalogueId,
+    end: Option<&LogEnd>,
+    revision: Revision,
+) -> Result<()> {
+    match read(disk, directory, catalogue)? {
+        Some(witness) if witness.revision > revision => {
+            let name = directory.join(FILE).display().to_string();
+            Err(ends_early(directory, end, revision, &name, witness.revision))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a last segment that is sealed: the one after it is missing.
+pub fn check_followed(end: Option<&LogEnd>, revision: Revision) -> Result<()> {
+    match end {
+        Some(end) if end.ending == Ending::Sealed => {
+            let next = revision.0 + 1;
+            Err(corrupt(
+                &segment::file_name(end.position.segment),
+                end.position.offset,
+                format!(
+                    "the segment is sealed, but the one after it, which begins with change {next}, is missing"
+                ),
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a last segment that is shorter than its reserved length, which it keeps until it is sealed.
+pub fn check_length(directory: &Path, end: Option<&LogEnd>) -> Result<()> {
+    match end {
+        Some(end) if end.bytes < end.header.reserved => {
+            let (place, bytes, reserved) = (place_of(directory, Some(end)), end.bytes, end.header.reserved);
+            let what = format!(
+                "{place}: the file has {bytes} bytes, but {reserved} were reserved: its end was cut off; {HELP}"
+            );
+            Err(Error::new(ErrorKind::Corrupt, what))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The file END, open for writing. END is a witness, not the log: if it cannot be written the log
 /// goes on without it.
-pub(crate) struct EndFile {
+pub struct EndFile {
     catalogue: CatalogueId,
     inner: Mutex<Inner>,
 }
@@ -170,7 +248,7 @@ struct Inner {
 
 impl EndFile {
     /// Opens or creates the file.
-    pub(crate) fn open(disk: &dyn Disk, directory: &Path, catalogue: CatalogueId) -> Self {
+    pub fn open(disk: &dyn Disk, directory: &Path, catalogue: CatalogueId) -> Self {
         let path = directory.join(FILE);
         // An unreadable file begins anew: opening has judged its content before (`log_end_check`).
         let sequence = newest(disk, directory, catalogue).ok().flatten().map_or(0, |(sequence, _)| sequence);
@@ -190,12 +268,12 @@ impl EndFile {
     }
 
     /// Writes how far the log is durable, and syncs the file.
-    pub(crate) fn write(&self, witness: Witness) {
+    pub fn write(&self, witness: Witness) {
         self.put(&mut self.inner.lock(), witness, true);
     }
 
     /// Writes the same without a sync, at most once per `every`.
-    pub(crate) fn note(&self, witness: Witness, every: Duration) {
+    pub fn note(&self, witness: Witness, every: Duration) {
         let mut inner = self.inner.lock();
         let now = Instant::now();
         let is_due = match inner.written {
@@ -231,7 +309,7 @@ fn warn(file: &str, error: &io::Error) {
 }
 
 /// Result of cutting off an end that forms no whole commit group.
-pub(crate) struct CutOff {
+pub struct CutOff {
     /// Segment, open for writing.
     pub file: Box<dyn DiskFile>,
     /// Name of the file with the bytes that were cut off.
@@ -242,12 +320,7 @@ pub(crate) struct CutOff {
 /// bytes to a file of their own, then overwrites them with zeros, durably. A whole record left
 /// behind new ones might one day pass for one of theirs. A segment with a second name, such as a
 /// snapshot's, is not written to: a copy replaces it.
-pub(crate) fn cut_off(
-    disk: &dyn Disk,
-    directory: &Path,
-    segment: &Segment,
-    end: &LogEnd,
-) -> Result<Option<CutOff>> {
+pub fn cut_off(disk: &dyn Disk, directory: &Path, segment: &Segment, end: &LogEnd) -> Result<Option<CutOff>> {
     let Ending::Torn(bytes) = end.ending else { return Ok(None) };
     let offset = end.position.offset;
     let name = segment.path.display().to_string();
@@ -332,7 +405,7 @@ mod tests {
 
     #[test]
     fn slot_of_version_1_is_read_as_it_was_written() {
-        const GOLDEN: &[u8] = include_bytes!("tests/golden/end-v1.slot");
+        const GOLDEN: &[u8] = include_bytes!("golden/end-v1.slot");
         assert_eq!(witness().encode(CATALOGUE, 9), GOLDEN);
         assert_eq!(Witness::decode("END", GOLDEN, CATALOGUE).unwrap(), Some((9, witness())));
     }

@@ -4,39 +4,40 @@
 use exacat_model::{Error, Revision, TimeMs};
 
 use super::BLOCK_BYTES;
-use crate::file_error::corrupt;
-use crate::header;
-use crate::record::{ALIGNMENT, FRAME_BYTES, MARK_BYTES, Salt, part, u32_at, u64_at};
+use crate::limits::RECORD_BYTES_MAX;
+use crate::record::{ALIGNMENT, FRAME_BYTES, MARK_BYTES, Salt};
 use crate::segment::{self, Header};
-use crate::settings::RECORD_BYTES_MAX;
+use exacat_disk::corrupt;
+use exacat_disk::fixed::{part, u32_at, u64_at};
+use exacat_disk::header;
 
 const MAGIC: [u8; 8] = *b"exacatLZ";
 const VERSION: u16 = 1;
 /// Bytes before the first block.
-pub(super) const HEADER_BYTES: usize = 128;
+pub(crate) const HEADER_BYTES: usize = 128;
 /// Offset of the plain segment's own header in the header.
 const SEGMENT_AT: usize = 16;
 /// Bytes of a block before the compressed part.
-pub(super) const BLOCK_HEAD_BYTES: usize = 40;
+pub const BLOCK_HEAD_BYTES: usize = 40;
 /// Bytes of a block's head that the index repeats.
 const FIELDS_BYTES: usize = BLOCK_HEAD_BYTES - 4;
 /// Bytes of the index per block.
-pub(super) const ENTRY_BYTES: usize = 8 + FIELDS_BYTES;
+pub(crate) const ENTRY_BYTES: usize = 8 + FIELDS_BYTES;
 /// Bytes after the index.
-pub(super) const FOOTER_BYTES: usize = 40;
+pub(crate) const FOOTER_BYTES: usize = 40;
 const END_MAGIC: [u8; 8] = *b"exacatLE";
 /// Maximum bytes of records in one block: it ends with the record that fills it, and the end mark
 /// behind that.
-pub(super) const PLAIN_BYTES_MAX: usize =
+pub(crate) const PLAIN_BYTES_MAX: usize =
     BLOCK_BYTES + FRAME_BYTES + RECORD_BYTES_MAX + ALIGNMENT + MARK_BYTES;
 
 /// Says whether this is the start of an archived segment, not of a plain one.
-pub(crate) fn is_archived(bytes: &[u8]) -> bool {
+pub fn is_archived(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC)
 }
 
 /// Encodes the header: the magic number, the version, and the plain segment's header unchanged.
-pub(super) fn encode_header(segment: &[u8; segment::HEADER_BYTES]) -> [u8; HEADER_BYTES] {
+pub fn encode_header(segment: &[u8; segment::HEADER_BYTES]) -> [u8; HEADER_BYTES] {
     let mut bytes = [0; HEADER_BYTES];
     bytes[0..8].copy_from_slice(&MAGIC);
     bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
@@ -48,7 +49,7 @@ pub(super) fn encode_header(segment: &[u8; segment::HEADER_BYTES]) -> [u8; HEADE
 }
 
 /// Decodes the plain segment's header in the header.
-pub(super) fn decode_header(file: &str, bytes: &[u8]) -> Result<Header, Error> {
+pub(crate) fn decode_header(file: &str, bytes: &[u8]) -> Result<Header, Error> {
     if bytes.len() < HEADER_BYTES || !is_archived(bytes) {
         return Err(corrupt(file, 0, "this is no archived log segment, or it is cut off"));
     }
@@ -65,16 +66,18 @@ pub(super) fn decode_header(file: &str, bytes: &[u8]) -> Result<Header, Error> {
 
 /// A block: whole records, one after the other, compressed together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Block {
+pub struct Block {
     /// Offset in the file.
     pub at: u64,
     /// Bytes of its zstd frame.
     pub packed_bytes: u32,
     /// Bytes of its records.
     pub plain_bytes: u32,
+    /// Number of its records.
     pub records: u32,
     /// Revision of its first change.
     pub first_revision: Revision,
+    /// Revision of its last change.
     pub last_revision: Revision,
     /// Offset of its records in the plain segment.
     pub offset: u64,
@@ -82,17 +85,17 @@ pub(crate) struct Block {
 
 impl Block {
     /// Returns the offset of the next block in the file.
-    pub(crate) fn end(&self) -> u64 {
+    pub fn end(&self) -> u64 {
         self.at + BLOCK_HEAD_BYTES as u64 + u64::from(self.packed_bytes)
     }
 
     /// Returns the offset of the next block's records in the plain segment.
-    pub(crate) fn offset_end(&self) -> u64 {
+    pub fn offset_end(&self) -> u64 {
         self.offset + u64::from(self.plain_bytes)
     }
 
     /// Says whether this can be the block after `before`, or the first one of the segment.
-    pub(crate) fn follows(&self, before: Option<&Block>, header: &Header) -> bool {
+    pub fn follows(&self, before: Option<&Block>, header: &Header) -> bool {
         let (at, offset, first) = match before {
             Some(before) => (before.end(), before.offset_end(), before.last_revision.0.checked_add(1)),
             None => (HEADER_BYTES as u64, segment::HEADER_BYTES as u64, Some(header.first_revision.0)),
@@ -130,19 +133,19 @@ impl Block {
 
     /// Fills in the head before the compressed part. The checksum includes the salt and the offset,
     /// so that no other block of this or another segment passes for it.
-    pub(crate) fn encode_head(&self, salt: Salt, block: &mut [u8]) {
+    pub fn encode_head(&self, salt: Salt, block: &mut [u8]) {
         block[4..BLOCK_HEAD_BYTES].copy_from_slice(&self.fields());
         let crc = checksum(salt, self.at, &block[4..]);
         block[..4].copy_from_slice(&crc.to_le_bytes());
     }
 
     /// Decodes the head of a block at this offset, unchecked.
-    pub(crate) fn decode_head(at: u64, head: &[u8; BLOCK_HEAD_BYTES]) -> Self {
+    pub fn decode_head(at: u64, head: &[u8; BLOCK_HEAD_BYTES]) -> Self {
         Self::of(at, &head[4..])
     }
 
     /// Says whether these bytes are the whole block.
-    pub(crate) fn is(&self, salt: Salt, block: &[u8]) -> bool {
+    pub fn is(&self, salt: Salt, block: &[u8]) -> bool {
         block.len() as u64 == self.end() - self.at
             && block[4..BLOCK_HEAD_BYTES] == self.fields()
             && u32_at(block, 0) == checksum(salt, self.at, &block[4..])
@@ -159,7 +162,7 @@ fn checksum(salt: Salt, at: u64, bytes: &[u8]) -> u32 {
 
 /// Position of the index, and facts about the whole segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Footer {
+pub(crate) struct Footer {
     /// Offset of the index.
     pub index_at: u64,
     pub blocks: u32,
@@ -189,7 +192,7 @@ impl Footer {
 }
 
 /// Encodes the end of the file: the index of these blocks, and the footer.
-pub(super) fn encode_end(salt: Salt, blocks: &[Block], last_time: TimeMs, out: &mut Vec<u8>) {
+pub fn encode_end(salt: Salt, blocks: &[Block], last_time: TimeMs, out: &mut Vec<u8>) {
     let index_at = blocks.last().map_or(HEADER_BYTES as u64, Block::end);
     let start = out.len();
     for block in blocks {
@@ -210,7 +213,7 @@ pub(super) fn encode_end(salt: Salt, blocks: &[Block], last_time: TimeMs, out: &
 }
 
 /// Decodes the blocks of an index; none if it is damaged, or contradicts itself.
-pub(super) fn decode_index(footer: &Footer, header: &Header, index: &[u8]) -> Option<Vec<Block>> {
+pub(crate) fn decode_index(footer: &Footer, header: &Header, index: &[u8]) -> Option<Vec<Block>> {
     if index.len() != footer.index_bytes()
         || footer.index_checksum != checksum(header.salt, footer.index_at, index)
     {

@@ -9,13 +9,13 @@ use exacat_model::{Error, Revision, TimeMs};
 use super::format::{
     BLOCK_HEAD_BYTES, Block, FOOTER_BYTES, Footer, HEADER_BYTES, decode_header, decode_index,
 };
-use crate::disk::DiskFile;
-use crate::file_error::{cannot_read, corrupt};
 use crate::record::read_head;
 use crate::segment::{self, Header, Records};
+use exacat_disk::DiskFile;
+use exacat_disk::{cannot_read, corrupt};
 
 /// An open archived segment.
-pub(crate) struct Archive {
+pub struct Archive {
     file: Box<dyn DiskFile>,
     name: String,
     header: Header,
@@ -31,7 +31,7 @@ pub(crate) struct Archive {
 
 impl Archive {
     /// Opens an archived segment: two small reads, and its index.
-    pub(crate) fn open(file: Box<dyn DiskFile>, name: String) -> Result<Self, Error> {
+    pub fn open(file: Box<dyn DiskFile>, name: String) -> Result<Self, Error> {
         let unreadable = |error: std::io::Error| cannot_read(&name, &error);
         let mut head = [0; HEADER_BYTES];
         let read = file.read_at(&mut head, 0).map_err(unreadable)?;
@@ -56,48 +56,50 @@ impl Archive {
         Ok(Archive { file, name, header, blocks, last_time, index_damage, packed, plain, unpacker })
     }
 
-    pub(crate) fn name(&self) -> &str {
+    /// Returns the name for errors.
+    pub fn name(&self) -> &str {
         &self.name
     }
 
     /// Returns the plain segment's header.
-    pub(crate) fn header(&self) -> &Header {
+    pub fn header(&self) -> &Header {
         &self.header
     }
 
-    pub(crate) fn blocks(&self) -> &[Block] {
+    /// Returns its blocks, in order.
+    pub fn blocks(&self) -> &[Block] {
         &self.blocks
     }
 
     /// Returns the time of the last record; none if only reading the records could tell.
-    pub(crate) fn last_time(&self) -> Option<TimeMs> {
+    pub fn last_time(&self) -> Option<TimeMs> {
         self.last_time
     }
 
     /// Returns the damage of the index, if there is any.
-    pub(crate) fn index_damage(&self) -> Option<&Error> {
+    pub fn index_damage(&self) -> Option<&Error> {
         self.index_damage.as_ref()
     }
 
     /// Returns the block with the record at this offset of the plain segment, or the first one
     /// after it. The number of blocks if the offset is behind all.
-    pub(crate) fn block_at(&self, offset: u64) -> usize {
+    pub fn block_at(&self, offset: u64) -> usize {
         self.blocks.partition_point(|block| block.offset_end() <= offset)
     }
 
     /// Returns the block with this change, or the first one after it. The number of blocks if the
     /// change is behind all.
-    pub(crate) fn block_of(&self, revision: Revision) -> usize {
+    pub fn block_of(&self, revision: Revision) -> usize {
         self.blocks.partition_point(|block| block.last_revision < revision)
     }
 
     /// Returns the end of the records in the plain segment.
-    pub(crate) fn offset_end(&self) -> u64 {
+    pub fn offset_end(&self) -> u64 {
         self.blocks.last().map_or(segment::HEADER_BYTES as u64, Block::offset_end)
     }
 
     /// Checks that no blocks are missing at the end: the segment has all changes before `next`.
-    pub(crate) fn check_reaches(&self, next: Revision) -> Result<(), Error> {
+    pub fn check_reaches(&self, next: Revision) -> Result<(), Error> {
         if self.blocks.last().is_some_and(|last| last.last_revision.0.checked_add(1) == Some(next.0)) {
             return Ok(());
         }
@@ -109,7 +111,7 @@ impl Archive {
     }
 
     /// Returns the error for a damaged block.
-    pub(crate) fn damaged(&self, number: usize, what: impl std::fmt::Display) -> Error {
+    pub fn damaged(&self, number: usize, what: impl std::fmt::Display) -> Error {
         let Some(block) = self.blocks.get(number) else {
             return corrupt(&self.name, 0, format!("block {number} is missing"));
         };
@@ -118,7 +120,7 @@ impl Archive {
     }
 
     /// Unpacks a block's records.
-    pub(crate) fn unpack(&mut self, number: usize, into: &mut Vec<u8>) -> Result<(), Error> {
+    pub fn unpack(&mut self, number: usize, into: &mut Vec<u8>) -> Result<(), Error> {
         into.clear();
         let Some(block) = self.blocks.get(number).copied() else {
             return Err(self.damaged(number, "is missing"));
@@ -149,7 +151,7 @@ impl Archive {
 impl Archive {
     /// Passes the bodies of a block's records to `give`, each with its offset in the plain segment.
     /// Begins with the record at `from`, or with the block's first.
-    pub(crate) fn records(
+    pub fn records(
         &mut self,
         number: usize,
         from: u64,

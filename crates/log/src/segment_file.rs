@@ -7,13 +7,13 @@ use exacat_model::Revision;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::archive;
-use crate::disk::Disk;
+use crate::limits::INDEX_EVERY_BYTES;
 use crate::segment::{self, HEADER_BYTES};
-use crate::settings::INDEX_EVERY_BYTES;
+use exacat_disk::Disk;
 
 /// Form of a segment on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub enum Form {
     /// Plain, as the writer wrote it.
     Plain,
     /// Compressed.
@@ -26,7 +26,8 @@ pub(crate) enum Form {
 const UNKNOWN: u64 = u64::MAX;
 
 /// One segment, with the facts that readers need.
-pub(crate) struct Segment {
+pub struct Segment {
+    /// Revision of its first record, which names it.
     pub first_revision: Revision,
     /// Path of the plain file, which may be gone.
     pub path: PathBuf,
@@ -39,11 +40,12 @@ pub(crate) struct Segment {
 
 impl Segment {
     /// Creates a plain segment.
-    pub(crate) fn new(log_directory: &Path, first_revision: Revision) -> Self {
+    pub fn new(log_directory: &Path, first_revision: Revision) -> Self {
         Self::in_form(log_directory, first_revision, Form::Plain)
     }
 
-    pub(crate) fn in_form(log_directory: &Path, first_revision: Revision, form: Form) -> Self {
+    /// Creates a segment in a form.
+    pub fn in_form(log_directory: &Path, first_revision: Revision, form: Form) -> Self {
         Segment {
             first_revision,
             path: log_directory.join(segment::file_name(first_revision)),
@@ -54,12 +56,12 @@ impl Segment {
     }
 
     /// Locks and returns the form on the disk, which stays the same while the guard is held.
-    pub(crate) fn form(&self) -> RwLockReadGuard<'_, Form> {
+    pub fn form(&self) -> RwLockReadGuard<'_, Form> {
         self.form.read()
     }
 
     /// Locks the form to change it: no reader opens the segment meanwhile.
-    pub(crate) fn form_to_change(&self) -> RwLockWriteGuard<'_, Form> {
+    pub fn form_to_change(&self) -> RwLockWriteGuard<'_, Form> {
         let form = self.form.write();
         // Another form has another length.
         self.bytes.store(UNKNOWN, Ordering::Relaxed);
@@ -67,16 +69,17 @@ impl Segment {
     }
 
     /// Returns the path of the archived file, whether it exists or not.
-    pub(crate) fn archived_path(&self) -> PathBuf {
+    pub fn archived_path(&self) -> PathBuf {
         self.path.with_extension(&archive::ENDING[1..])
     }
 
     /// Returns the name for errors.
-    pub(crate) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         self.name_in(*self.form())
     }
 
-    pub(crate) fn name_in(&self, form: Form) -> String {
+    /// Returns the name for errors of a form.
+    pub fn name_in(&self, form: Form) -> String {
         match form {
             Form::Plain | Form::Gone => self.path.display().to_string(),
             Form::Archived => self.archived_path().display().to_string(),
@@ -84,7 +87,7 @@ impl Segment {
     }
 
     /// Adds a record to the index, unless it has one nearby.
-    pub(crate) fn note(&self, first_revision: Revision, offset: u64) {
+    pub fn note(&self, first_revision: Revision, offset: u64) {
         let mut index = self.index.lock();
         if index.last().is_none_or(|(_, last)| *last + INDEX_EVERY_BYTES <= offset) {
             index.push((first_revision, offset));
@@ -92,19 +95,19 @@ impl Segment {
     }
 
     /// Drops the index, which an archived segment does not need.
-    pub(crate) fn forget_notes(&self) {
+    pub fn forget_notes(&self) {
         *self.index.lock() = Vec::new();
     }
 
     /// Returns the offset from which to search for the change of this revision.
-    pub(crate) fn start_for(&self, revision: Revision) -> u64 {
+    pub fn start_for(&self, revision: Revision) -> u64 {
         let index = self.index.lock();
         let before = index.partition_point(|(first, _)| *first <= revision);
         before.checked_sub(1).map_or(HEADER_BYTES as u64, |at| index[at].1)
     }
 
     /// Returns the length of its file; 0 if unknown. The length of a sealed file is read once.
-    pub(crate) fn bytes(&self, disk: &dyn Disk, is_sealed: bool) -> u64 {
+    pub fn bytes(&self, disk: &dyn Disk, is_sealed: bool) -> u64 {
         let known = self.bytes.load(Ordering::Relaxed);
         if is_sealed && known != UNKNOWN {
             return known;

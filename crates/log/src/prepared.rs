@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use crate::disk::{Disk, DiskFile};
 use crate::segment::UNFINISHED;
+use exacat_disk::{Disk, DiskFile};
 
 /// Zeros that are written and synced at once. A commit group in flight waits for no more than
 /// these.
@@ -22,8 +22,8 @@ const STEP_BYTES: usize = 4 << 20;
 
 /// An empty segment: its open file, and the unfinished name of that.
 pub(crate) struct Blank {
-    pub file: Box<dyn DiskFile>,
-    pub path: PathBuf,
+    pub(crate) file: Box<dyn DiskFile>,
+    pub(crate) path: PathBuf,
 }
 
 enum Stage {
@@ -41,16 +41,24 @@ pub(crate) struct Preparer {
     disk: Arc<dyn Disk>,
     path: PathBuf,
     segment_bytes: u64,
+    /// False in tests that count disk operations, and need them in a fixed order.
+    in_background: bool,
     stage: Stage,
 }
 
 impl Preparer {
     /// Creates a preparer for segments of this length.
-    pub(crate) fn new(disk: Arc<dyn Disk>, directory: &Path, segment_bytes: u64) -> Self {
+    pub(crate) fn new(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        segment_bytes: u64,
+        in_background: bool,
+    ) -> Self {
         Preparer {
             disk,
             path: directory.join(format!("next{UNFINISHED}")),
             segment_bytes,
+            in_background,
             stage: Stage::Idle,
         }
     }
@@ -68,8 +76,7 @@ impl Preparer {
             Ok(making) => Stage::Making(making),
             Err(error) => self.refused(&error),
         };
-        // Tests that count disk operations need them in a fixed order.
-        if cfg!(test) {
+        if !self.in_background {
             self.wait();
         }
     }
@@ -143,14 +150,14 @@ fn write_zeros(disk: &dyn Disk, path: &Path, bytes: u64) -> io::Result<Box<dyn D
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::{RealDisk, exists, read_whole};
+    use exacat_disk::{RealDisk, exists, read_whole};
 
     #[test]
     fn a_segment_is_made_once_for_each_that_is_taken() {
         let place = tempfile::tempdir().unwrap();
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
         let bytes = STEP_BYTES as u64 + 4096;
-        let mut preparer = Preparer::new(Arc::clone(&disk), place.path(), bytes);
+        let mut preparer = Preparer::new(Arc::clone(&disk), place.path(), bytes, false);
         assert!(preparer.take(1).is_none(), "none was asked for");
         for _ in 0..2 {
             preparer.begin();
@@ -173,7 +180,7 @@ mod tests {
     fn one_that_cannot_be_made_is_tried_again_with_the_next() {
         let place = tempfile::tempdir().unwrap();
         let missing = place.path().join("missing");
-        let mut preparer = Preparer::new(Arc::new(RealDisk), &missing, 4096);
+        let mut preparer = Preparer::new(Arc::new(RealDisk), &missing, 4096, false);
         preparer.begin();
         std::fs::create_dir(&missing).unwrap();
         preparer.begin();

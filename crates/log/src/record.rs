@@ -1,21 +1,22 @@
-//! Log records: encode and decode the changes of one request. `docs/internals/log-format.md` has
+//! Log records: encode and decode the request that a record belongs to, and its frame. `docs/internals/log-format.md` has
 //! every byte.
 //!
 //! These are pure functions. `segment.rs` knows the positions of records.
 
-use exacat_model::codec::{Decode, DecodeError, Encode, Reader, put_bytes, put_varint};
-use exacat_model::{Change, Effect, Fingerprint, OperationId, Revision, TimeMs, UserId};
+use exacat_disk::fixed::u32_at;
+use exacat_model::codec::{Decode, DecodeError, Reader, put_bytes, put_varint};
+use exacat_model::{Fingerprint, OperationId, Revision, TimeMs, UserId};
 
-use crate::settings::RECORD_BYTES_MAX;
+use crate::limits::RECORD_BYTES_MAX;
 
 /// Records begin at multiples of this, so that a search in damaged bytes is quick.
-pub(crate) const ALIGNMENT: usize = 8;
+pub const ALIGNMENT: usize = 8;
 /// Bytes before a record's body.
-pub(crate) const FRAME_BYTES: usize = 16;
+pub const FRAME_BYTES: usize = 16;
 /// Bytes before the changes in a body of changes, without a fingerprint.
 const HEAD_BYTES: usize = 40;
 /// Maximum bytes before the changes in a body of changes.
-pub(crate) const HEAD_BYTES_MAX: usize = HEAD_BYTES + size_of::<u64>();
+pub const HEAD_BYTES_MAX: usize = HEAD_BYTES + size_of::<u64>();
 /// Flag in the number of changes: a fingerprint follows it.
 const FINGERPRINTED: u32 = 1 << 31;
 /// A record of changes.
@@ -26,22 +27,25 @@ const TYPE_MARK: u8 = 2;
 /// Bytes of an end mark's body: the revision of the last change before it.
 const MARK_BODY_BYTES: usize = 8;
 /// Bytes of an end mark.
-pub(crate) const MARK_BYTES: usize = FRAME_BYTES + MARK_BODY_BYTES;
+pub const MARK_BYTES: usize = FRAME_BYTES + MARK_BODY_BYTES;
 
 /// Salt of a segment, mixed into every checksum of its records. Each segment has a random one. So a
 /// client cannot send bytes that pass for a record, and no record of another file passes for one of
 /// this.
-pub(crate) type Salt = u64;
+pub type Salt = u64;
 
 /// The request that a record belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Head {
+pub struct Head {
     /// Revision of the first change; the others follow without gap.
     pub first_revision: Revision,
+    /// Time of the commit.
     pub time: TimeMs,
+    /// Id that recognises a repeated request.
     pub operation: OperationId,
     /// Unknown for a request without one, and in logs of the first format.
     pub fingerprint: Fingerprint,
+    /// User of the request.
     pub who: UserId,
     /// Number of changes.
     pub count: u32,
@@ -49,14 +53,14 @@ pub(crate) struct Head {
 
 impl Head {
     /// Returns the revision of the last change.
-    pub(crate) fn last_revision(&self) -> Revision {
+    pub fn last_revision(&self) -> Revision {
         Revision(self.first_revision.0.saturating_add(u64::from(self.count).saturating_sub(1)))
     }
 }
 
 /// Position of a record, as its frame has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Frame {
+pub struct Frame {
     /// Bytes of the body.
     pub body_bytes: usize,
     /// Bytes from the start of the group that the record was written with.
@@ -67,26 +71,9 @@ pub(crate) struct Frame {
 
 impl Frame {
     /// Returns the bytes from this record's start to the next one's.
-    pub(crate) fn stride(&self) -> usize {
+    pub fn stride(&self) -> usize {
         (FRAME_BYTES + self.body_bytes).next_multiple_of(ALIGNMENT)
     }
-}
-
-/// Returns `N` bytes of a head of fixed layout. The caller has checked that the head has them.
-pub(crate) fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    let mut part = [0; N];
-    part.copy_from_slice(&bytes[at..at + N]);
-    part
-}
-
-/// Returns a number of such a head.
-pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(part(bytes, at))
-}
-
-/// Returns a number of such a head.
-pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(part(bytes, at))
 }
 
 fn checksum(salt: Salt, record: &[u8]) -> u32 {
@@ -99,7 +86,7 @@ fn checksum(salt: Salt, record: &[u8]) -> u32 {
 }
 
 /// Reads the frame at the start of `bytes`; none if no record can begin with it.
-pub(crate) fn read_frame(bytes: &[u8]) -> Option<Frame> {
+pub fn read_frame(bytes: &[u8]) -> Option<Frame> {
     let frame = bytes.get(..FRAME_BYTES)?;
     let body_bytes = u32_at(frame, 0) as usize;
     let is_mark = frame[12] == TYPE_MARK;
@@ -117,7 +104,7 @@ pub(crate) fn read_frame(bytes: &[u8]) -> Option<Frame> {
 }
 
 /// Returns an end mark behind the change of this revision.
-pub(crate) fn mark(salt: Salt, last: Revision) -> [u8; MARK_BYTES] {
+pub fn mark(salt: Salt, last: Revision) -> [u8; MARK_BYTES] {
     let mut record = [0; MARK_BYTES];
     record[0..4].copy_from_slice(&(MARK_BODY_BYTES as u32).to_le_bytes());
     record[12] = TYPE_MARK;
@@ -129,7 +116,7 @@ pub(crate) fn mark(salt: Salt, last: Revision) -> [u8; MARK_BYTES] {
 
 /// Reads and checks the record at the start of `bytes`: its frame and its body. None if there is no
 /// valid one.
-pub(crate) fn read(salt: Salt, bytes: &[u8]) -> Option<(Frame, &[u8])> {
+pub fn read(salt: Salt, bytes: &[u8]) -> Option<(Frame, &[u8])> {
     let frame = read_frame(bytes)?;
     let record = bytes.get(..FRAME_BYTES + frame.body_bytes)?;
     let padding = bytes.get(record.len()..frame.stride())?;
@@ -139,9 +126,15 @@ pub(crate) fn read(salt: Salt, bytes: &[u8]) -> Option<(Frame, &[u8])> {
 }
 
 /// Reads the request that a record belongs to.
-pub(crate) fn read_head(body: &[u8]) -> Result<Head, DecodeError> {
+pub fn read_head(body: &[u8]) -> Result<Head, DecodeError> {
+    split_head(body).map(|(head, _)| head)
+}
+
+/// Reads the request that a record belongs to, and returns the bytes behind it: the changes.
+pub fn split_head(body: &[u8]) -> Result<(Head, &[u8]), DecodeError> {
     let mut reader = Reader::new(body);
-    head_of(&mut reader)
+    let head = head_of(&mut reader)?;
+    Ok((head, reader.rest()))
 }
 
 fn fixed_u64(reader: &mut Reader<'_>) -> Result<u64, DecodeError> {
@@ -165,37 +158,8 @@ fn head_of(reader: &mut Reader<'_>) -> Result<Head, DecodeError> {
     Ok(Head { first_revision, time, operation, fingerprint, who, count: count & !FINGERPRINTED })
 }
 
-/// Reads the changes of a record from revision `from` on, and passes each to `give` until that
-/// returns false.
-pub(crate) fn read_changes<E: From<DecodeError>>(
-    body: &[u8],
-    from: Revision,
-    mut give: impl FnMut(Change) -> Result<bool, E>,
-) -> Result<(), E> {
-    let mut reader = Reader::new(body);
-    let head = head_of(&mut reader)?;
-    for number in 0..u64::from(head.count) {
-        let index = u32::decode(&mut reader)?;
-        let effect = reader.bytes()?;
-        // Revisions of a record are consecutive, so the record has only the first.
-        let revision = Revision(head.first_revision.0.wrapping_add(number));
-        // Skipped effects are not decoded: a reader often begins in the middle of a long record.
-        if revision < from {
-            continue;
-        }
-        let effect = Effect::from_bytes(effect)?;
-        let (time, who, operation) = (head.time, head.who, head.operation);
-        if !give(Change { revision, time, who, operation, index, effect })? {
-            return Ok(());
-        }
-    }
-    // Bytes behind the last change prove that the count is wrong.
-    reader.finish()?;
-    Ok(())
-}
-
 /// A record being written at the end of a group's bytes.
-pub(crate) struct RecordWriter {
+pub struct RecordWriter {
     /// Offset in the group's bytes at which the record begins.
     start: usize,
     /// Number of changes so far.
@@ -206,7 +170,7 @@ pub(crate) struct RecordWriter {
 
 impl RecordWriter {
     /// Begins a record at the end of `group`, whose bytes begin with a record too.
-    pub(crate) fn begin(group: &mut Vec<u8>, head: Head) -> Self {
+    pub fn begin(group: &mut Vec<u8>, head: Head) -> Self {
         let start = group.len();
         group.extend_from_slice(&[0; FRAME_BYTES]);
         group.extend_from_slice(&head.first_revision.0.to_le_bytes());
@@ -226,19 +190,25 @@ impl RecordWriter {
     }
 
     /// Adds a change: the index of its mutation in the request, and its encoded effect.
-    pub(crate) fn add(&mut self, group: &mut Vec<u8>, index: u32, effect: &[u8]) {
+    pub fn add(&mut self, group: &mut Vec<u8>, index: u32, effect: &[u8]) {
         put_varint(group, u64::from(index));
         put_bytes(group, effect);
         self.count += 1;
     }
 
+    /// Adds a change that needs no index and no length: the only one of its record.
+    pub fn add_whole(&mut self, group: &mut Vec<u8>, content: &[u8]) {
+        group.extend_from_slice(content);
+        self.count += 1;
+    }
+
     /// Returns the bytes of the record so far.
-    pub(crate) fn bytes(&self, group: &[u8]) -> usize {
+    pub fn bytes(&self, group: &[u8]) -> usize {
         group.len() - self.start
     }
 
     /// Completes the record: count, length, checksum, padding.
-    pub(crate) fn end(self, group: &mut Vec<u8>, salt: Salt) {
+    pub fn end(self, group: &mut Vec<u8>, salt: Salt) {
         let body_bytes = group.len() - self.start - FRAME_BYTES;
         let record = &mut group[self.start..];
         // Both fit into 32 bits: a group has COMMIT_GROUP_BYTES_MAX and one request, a record
@@ -256,17 +226,11 @@ impl RecordWriter {
 
     /// Returns the maximum number of bytes that an effect of this length adds to a record, with
     /// padding.
-    pub(crate) fn bytes_of(effect_bytes: usize) -> usize {
+    pub fn bytes_of(effect_bytes: usize) -> usize {
         // A varint of 32 bits takes up to 5 bytes: the index, and the length of the effect.
         effect_bytes + 5 + 5 + ALIGNMENT
     }
 
     /// Bytes of an empty record.
-    pub(crate) const EMPTY_BYTES: usize = FRAME_BYTES + HEAD_BYTES_MAX;
-}
-
-/// Encodes an effect alone.
-pub(crate) fn encode_effect(effect: &Effect, out: &mut Vec<u8>) {
-    out.clear();
-    effect.encode(out);
+    pub const EMPTY_BYTES: usize = FRAME_BYTES + HEAD_BYTES_MAX;
 }

@@ -89,7 +89,7 @@ pub trait DiskFile: Send + Sync {
 }
 
 /// Reads a whole file.
-pub(crate) fn read_whole(file: &dyn DiskFile) -> io::Result<Vec<u8>> {
+pub fn read_whole(file: &dyn DiskFile) -> io::Result<Vec<u8>> {
     let length = usize::try_from(file.length()?).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
     let mut bytes = vec![0; length];
     let read = file.read_at(&mut bytes, 0)?;
@@ -98,7 +98,7 @@ pub(crate) fn read_whole(file: &dyn DiskFile) -> io::Result<Vec<u8>> {
 }
 
 /// Says whether a file or directory exists.
-pub(crate) fn exists(disk: &dyn Disk, path: &Path) -> io::Result<bool> {
+pub fn exists(disk: &dyn Disk, path: &Path) -> io::Result<bool> {
     match disk.open_to_read(path) {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -109,7 +109,7 @@ pub(crate) fn exists(disk: &dyn Disk, path: &Path) -> io::Result<bool> {
 }
 
 /// Returns the names in a directory; none if the directory does not exist.
-pub(crate) fn list_if_there(disk: &dyn Disk, directory: &Path) -> io::Result<Vec<String>> {
+pub fn list_if_there(disk: &dyn Disk, directory: &Path) -> io::Result<Vec<String>> {
     match disk.list(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         other => other,
@@ -117,7 +117,7 @@ pub(crate) fn list_if_there(disk: &dyn Disk, directory: &Path) -> io::Result<Vec
 }
 
 /// Removes a file, or a directory with everything in it; a missing one is fine.
-pub(crate) fn remove_tree(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+pub fn remove_tree(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     match disk.list(path) {
         Ok(names) => {
             for name in names {
@@ -133,14 +133,14 @@ pub(crate) fn remove_tree(disk: &dyn Disk, path: &Path) -> io::Result<()> {
 
 /// Writes a small file and makes its bytes durable. Its name is durable once the caller has synced
 /// the directory.
-pub(crate) fn write_small(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub fn write_small(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let file = disk.create(path)?;
     file.write_at(bytes, 0)?;
     file.sync()
 }
 
 /// Replaces a small file, atomically and durably.
-pub(crate) fn replace_small(disk: &dyn Disk, directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+pub fn replace_small(disk: &dyn Disk, directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let unfinished = directory.join(format!("{name}.unfinished"));
     write_small(disk, &unfinished, bytes)?;
     disk.rename(&unfinished, &directory.join(name))?;
@@ -148,7 +148,7 @@ pub(crate) fn replace_small(disk: &dyn Disk, directory: &Path, name: &str, bytes
 }
 
 /// Returns the text of a small file; none if the file does not exist.
-pub(crate) fn read_text(disk: &dyn Disk, path: &Path) -> io::Result<Option<String>> {
+pub fn read_text(disk: &dyn Disk, path: &Path) -> io::Result<Option<String>> {
     match disk.open_to_read(path) {
         Ok(file) => Ok(Some(String::from_utf8_lossy(&read_whole(&*file)?).into_owned())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

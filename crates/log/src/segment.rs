@@ -6,37 +6,40 @@
 
 use exacat_model::{Error, Revision, TimeMs, TimelineId};
 
-use crate::file_error::corrupt;
-use crate::header;
-use crate::record::{self, ALIGNMENT, FRAME_BYTES, Frame, MARK_BYTES, Salt, part, u32_at};
-use crate::settings::GROUP_WRITTEN_BYTES_MAX;
+use crate::limits::GROUP_WRITTEN_BYTES_MAX;
+use crate::record::{self, ALIGNMENT, FRAME_BYTES, Frame, MARK_BYTES, Salt};
+use exacat_disk::corrupt;
+use exacat_disk::fixed::{part, u32_at};
+use exacat_disk::header;
 
 /// Bytes before a segment's first record.
-pub(crate) const HEADER_BYTES: usize = 96;
+pub const HEADER_BYTES: usize = 96;
 const MAGIC: [u8; 8] = *b"exacatLG";
 /// Version of the format that this release writes. From version 2 on there are end marks, and the
 /// header has the timeline and the reserved space; version 1 has zeros in their place.
-pub(crate) const VERSION: u16 = 2;
+pub const VERSION: u16 = 2;
 /// First version whose header has the timeline.
 const VERSION_WITH_TIMELINE: u16 = 2;
 /// Ending of the unfinished name that a segment has until its beginning, or archiving, is durable.
-pub(crate) const UNFINISHED: &str = ".unfinished";
+pub const UNFINISHED: &str = ".unfinished";
 /// Unit in bytes of the reserved space in the header, which is rounded down.
-pub(crate) const RESERVED_UNIT: u64 = 4096;
+pub const RESERVED_UNIT: u64 = 4096;
 
 /// Random number that identifies a catalogue.
-pub(crate) type CatalogueId = [u8; 16];
+pub type CatalogueId = [u8; 16];
 
 /// Header of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Header {
+pub struct Header {
     /// Version of the segment's format.
     pub version: u16,
+    /// Catalogue that it belongs to.
     pub catalogue: CatalogueId,
     /// Revision of its first record.
     pub first_revision: Revision,
     /// Time at which it was begun.
     pub created: TimeMs,
+    /// Salt of its records.
     pub salt: Salt,
     /// Digest of the state before its first record.
     pub digest: u128,
@@ -49,13 +52,16 @@ pub(crate) struct Header {
 
 /// Catalogue and timeline of new segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BegunFor {
+pub struct BegunFor {
+    /// Catalogue that they belong to.
     pub catalogue: CatalogueId,
+    /// Timeline that they are begun on.
     pub timeline: TimelineId,
 }
 
 impl Header {
-    pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
+    /// Encodes the header.
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[0..8].copy_from_slice(&MAGIC);
         bytes[8..10].copy_from_slice(&self.version.to_le_bytes());
@@ -77,7 +83,8 @@ impl Header {
         bytes
     }
 
-    pub(crate) fn decode(file: &str, bytes: &[u8]) -> Result<Self, Error> {
+    /// Decodes and checks the header of a file.
+    pub fn decode(file: &str, bytes: &[u8]) -> Result<Self, Error> {
         let bytes =
             bytes.get(..HEADER_BYTES).ok_or_else(|| corrupt(file, 0, "the segment's header is cut off"))?;
         // The magic comes before the version: a foreign file is not the segment of a newer release.
@@ -109,16 +116,16 @@ impl Header {
 }
 
 /// Ending of the name of a plain segment, after the revision.
-pub(crate) const ENDING: &str = ".log";
+pub const ENDING: &str = ".log";
 
 /// Returns the name of the segment whose first record has this revision.
-pub(crate) fn file_name(first_revision: Revision) -> String {
+pub fn file_name(first_revision: Revision) -> String {
     format!("{:020}{ENDING}", first_revision.0)
 }
 
 /// Returns the revision in a segment's name, before the `ending` of its form; none if the name has
 /// another form.
-pub(crate) fn parse_file_name(name: &str, ending: &str) -> Option<Revision> {
+pub fn parse_file_name(name: &str, ending: &str) -> Option<Revision> {
     let digits = name.strip_suffix(ending)?;
     // Exactly 20 digits, so that the order of the names is the order of the revisions.
     let well_formed = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -127,7 +134,7 @@ pub(crate) fn parse_file_name(name: &str, ending: &str) -> Option<Revision> {
 
 /// End of a segment's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub enum Ending {
     /// Records up to the end of the segment, or zeros behind them.
     Clean,
     /// Bytes that form no whole commit group; their number up to the last that is not zero. A power
@@ -151,14 +158,14 @@ const SEAL_BYTES: usize = 24;
 /// Bytes of a sector, which the disk writes completely or not at all.
 const SECTOR_BYTES: usize = 512;
 /// Maximum bytes of a seal, with the zeros before it.
-pub(crate) const SEAL_ROOM: usize = 2 * SEAL_BYTES;
+pub const SEAL_ROOM: usize = 2 * SEAL_BYTES;
 
 /// Bytes kept free behind each group, for an end mark and a seal.
-pub(crate) const TAIL_ROOM: usize = MARK_BYTES + SEAL_ROOM;
+pub const TAIL_ROOM: usize = MARK_BYTES + SEAL_ROOM;
 
 /// Returns the offset of the seal of a segment whose records end at `records_end`: behind them,
 /// within one sector.
-pub(crate) fn seal_at(records_end: usize) -> usize {
+pub fn seal_at(records_end: usize) -> usize {
     let in_sector = records_end % SECTOR_BYTES;
     if in_sector + SEAL_BYTES > SECTOR_BYTES {
         records_end.next_multiple_of(SECTOR_BYTES)
@@ -168,7 +175,7 @@ pub(crate) fn seal_at(records_end: usize) -> usize {
 }
 
 /// Returns the seal of a segment of this salt; the segment after it begins with `next`.
-pub(crate) fn seal(salt: Salt, next: Revision) -> [u8; SEAL_BYTES] {
+pub fn seal(salt: Salt, next: Revision) -> [u8; SEAL_BYTES] {
     let mut bytes = [0; SEAL_BYTES];
     bytes[..8].copy_from_slice(&SEAL_MAGIC);
     bytes[8..16].copy_from_slice(&next.0.to_le_bytes());
@@ -187,7 +194,7 @@ fn seal_checksum(salt: Salt, seal: &[u8]) -> u32 {
 
 /// Looks for a whole seal in the bytes behind the last record, which is at `offset` of the segment.
 /// Returns the end of the seal in them.
-pub(crate) fn seal_in(salt: Salt, offset: usize, bytes: &[u8]) -> Option<usize> {
+pub fn seal_in(salt: Salt, offset: usize, bytes: &[u8]) -> Option<usize> {
     let begin = seal_at(offset) - offset;
     let seal = bytes.get(begin..begin + SEAL_BYTES)?;
     let is_one = seal[..8] == SEAL_MAGIC
@@ -200,7 +207,7 @@ pub(crate) fn seal_in(salt: Salt, offset: usize, bytes: &[u8]) -> Option<usize> 
 /// Looks for the beginning of a seal that was not wholly written: a failed write may leave any
 /// beginning of it. The result counts only if another segment follows. Otherwise the bytes may be a
 /// client's, from a torn group.
-pub(crate) fn begun_seal_in(offset: usize, bytes: &[u8]) -> Option<usize> {
+pub fn begun_seal_in(offset: usize, bytes: &[u8]) -> Option<usize> {
     let begin = seal_at(offset) - offset;
     let (before, seal) = bytes.split_at_checked(begin)?;
     let seal = &seal[..seal.len().min(SEAL_BYTES)];
@@ -211,13 +218,13 @@ pub(crate) fn begun_seal_in(offset: usize, bytes: &[u8]) -> Option<usize> {
 }
 
 /// Appends the seal to the bytes of a segment, which end with its last record.
-pub(crate) fn put_seal(bytes: &mut Vec<u8>, salt: Salt, next: Revision) {
+pub fn put_seal(bytes: &mut Vec<u8>, salt: Salt, next: Revision) {
     bytes.resize(seal_at(bytes.len()), 0);
     bytes.extend_from_slice(&seal(salt, next));
 }
 
 /// Iterator over the records of a segment.
-pub(crate) struct Records<'a> {
+pub struct Records<'a> {
     bytes: &'a [u8],
     salt: Salt,
     at: usize,
@@ -227,23 +234,23 @@ pub(crate) struct Records<'a> {
 
 impl<'a> Records<'a> {
     /// Reads from `offset` of a segment's bytes.
-    pub(crate) fn new(bytes: &'a [u8], salt: Salt, offset: usize) -> Self {
+    pub fn new(bytes: &'a [u8], salt: Salt, offset: usize) -> Self {
         Records { bytes, salt, at: offset, is_marked: false }
     }
 
     /// Returns the offset of the next record, or of the end of the records.
-    pub(crate) fn offset(&self) -> usize {
+    pub fn offset(&self) -> usize {
         self.at
     }
 
     /// Says whether the records ended with an end mark.
-    pub(crate) fn is_marked(&self) -> bool {
+    pub fn is_marked(&self) -> bool {
         self.is_marked
     }
 
     /// Returns the next valid record of changes: its offset and its body. None at the end, or at
     /// damage. Passes over end marks.
-    pub(crate) fn next_record(&mut self) -> Option<(usize, &'a [u8])> {
+    pub fn next_record(&mut self) -> Option<(usize, &'a [u8])> {
         loop {
             let at = self.at;
             let (frame, body) = record::read(self.salt, self.bytes.get(at..)?)?;
@@ -265,7 +272,7 @@ impl<'a> Records<'a> {
     /// - A valid record of a *later* group, or an end mark, proves that the bytes here were synced
     ///   once, and are damaged now.
     /// - In an earlier segment all bytes were synced, so any other end is damage.
-    pub(crate) fn ending(&self, file: &str, is_last: bool) -> Result<Ending, Error> {
+    pub fn ending(&self, file: &str, is_last: bool) -> Result<Ending, Error> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         if rest.iter().all(|byte| *byte == 0) {
             return Ok(Ending::Clean);

@@ -7,16 +7,16 @@ use std::path::Path;
 use exacat_model::{Error, ErrorKind};
 
 /// Returns the error for a file that the disk failed to read.
-pub(crate) fn cannot_read(file: &str, error: &io::Error) -> Error {
+pub fn cannot_read(file: &str, error: &io::Error) -> Error {
     Error::new(ErrorKind::Unavailable, format!("cannot read {file}: {error}"))
 }
 
 /// Returns the error for a file that the disk failed to write.
-pub(crate) fn cannot_write(path: &Path, error: &io::Error) -> Error {
+pub fn cannot_write(path: &Path, error: &io::Error) -> Error {
     Error::new(ErrorKind::Unavailable, format!("cannot write {}: {error}", path.display()))
 }
 
 /// Returns an error that names the place in a file.
-pub(crate) fn corrupt(file: &str, offset: u64, what: impl Display) -> Error {
+pub fn corrupt(file: &str, offset: u64, what: impl Display) -> Error {
     Error::new(ErrorKind::Corrupt, format!("{file} at byte {offset}: {what}"))
 }

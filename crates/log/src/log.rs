@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use exacat_model::{Error, Revision, TimeMs};
 
-use crate::disk::{Disk, DiskFile};
-use crate::file_error::cannot_write;
 use crate::log_end::{self, EndFile, LogEnd, LogPosition, Witness};
 use crate::prepared::{Blank, Preparer};
-use crate::random::random_u64;
 use crate::record::{self, MARK_BYTES, Salt};
 use crate::segment::{self, BegunFor, HEADER_BYTES, Header, TAIL_ROOM, UNFINISHED, VERSION, seal_at};
 use crate::segment_file::Segment;
+use exacat_disk::cannot_write;
+use exacat_disk::random_u64;
+use exacat_disk::{Disk, DiskFile};
 
 /// A segment that was begun, and its file.
 type Begun = (Arc<Segment>, Arc<dyn DiskFile>);
@@ -33,7 +33,7 @@ struct BeginError {
 }
 
 /// LogPosition in the log that was assigned to a commit group.
-pub(crate) struct LogPlace {
+pub struct LogPlace {
     file: Arc<dyn DiskFile>,
     segment: Arc<Segment>,
     salt: Salt,
@@ -44,7 +44,7 @@ pub(crate) struct LogPlace {
 impl LogPlace {
     /// Writes a group and makes it durable: one write, one sync. After an error the state of the
     /// bytes is unknown.
-    pub(crate) fn write(&self, group: &[u8], first_revision: Revision) -> io::Result<()> {
+    pub fn write(&self, group: &[u8], first_revision: Revision) -> io::Result<()> {
         self.file.write_at(group, self.offset)?;
         self.file.sync()?;
         self.segment.note(first_revision, self.offset);
@@ -53,14 +53,14 @@ impl LogPlace {
 
     /// Notes in `END` that a group of `bytes`, up to this change, is durable; at most once per
     /// `every`.
-    pub(crate) fn note_durable(&self, bytes: usize, revision: Revision, every: Duration) {
+    pub fn note_durable(&self, bytes: usize, revision: Revision, every: Duration) {
         let (segment, salt, offset) = (self.segment.first_revision, self.salt, self.offset + bytes as u64);
         self.end.note(Witness { segment, salt, offset, revision }, every);
     }
 }
 
 /// The end of the log, where the one writer appends.
-pub(crate) struct Log {
+pub struct Log {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
     begun_for: BegunFor,
@@ -84,23 +84,29 @@ pub(crate) struct Log {
 }
 
 /// Place of a log, and the size of its segments.
-pub(crate) struct LogSettings {
+pub struct LogSettings {
+    /// Disk of all files.
     pub disk: Arc<dyn Disk>,
+    /// Directory of the segments.
     pub directory: PathBuf,
+    /// Owner of new segments.
     pub begun_for: BegunFor,
+    /// Bytes of one segment, reserved when it begins.
     pub segment_bytes: u64,
+    /// Prepares segments on a thread of their own; false only in tests that count disk operations.
+    pub in_background: bool,
 }
 
 impl Log {
     /// Opens the last segment, which ends with change `last`, to append to it. Cuts off an end that
     /// forms no whole commit group, and returns the name of the file that has the bytes.
-    pub(crate) fn open(
+    pub fn open(
         settings: LogSettings,
         segment: Arc<Segment>,
         end: LogEnd,
         last: Revision,
     ) -> Result<(Self, Option<String>), Error> {
-        let LogSettings { disk, directory, begun_for, segment_bytes } = settings;
+        let LogSettings { disk, directory, begun_for, segment_bytes, in_background } = settings;
         let wrong = |error: &io::Error| cannot_write(&segment.path, error);
         let (file, kept_as) = match log_end::cut_off(&*disk, &directory, &segment, &end)? {
             Some(cut) => (cut.file, Some(cut.kept_as)),
@@ -112,7 +118,7 @@ impl Log {
             tracing::warn!(file = segment.name(), %error, "cannot reserve space for the log");
         }
         let reserved = file.length().map_err(|error| wrong(&error))?;
-        let preparer = Preparer::new(Arc::clone(&disk), &directory, segment_bytes);
+        let preparer = Preparer::new(Arc::clone(&disk), &directory, segment_bytes, in_background);
         let witness = Arc::new(EndFile::open(&*disk, &directory, begun_for.catalogue));
         let log = Log {
             disk,
@@ -140,12 +146,12 @@ impl Log {
     }
 
     /// Says whether the segment has no record.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.offset == HEADER_BYTES as u64
     }
 
     /// Returns the end of the records.
-    pub(crate) fn position(&self) -> LogPosition {
+    pub fn position(&self) -> LogPosition {
         LogPosition { segment: self.segment.first_revision, offset: self.offset }
     }
 
@@ -193,13 +199,13 @@ impl Log {
 
     /// Creates the first segment of a log. The log is new, or continues with this change after a
     /// state with this digest.
-    pub(crate) fn create(
+    pub fn create(
         settings: LogSettings,
         first_revision: Revision,
         created: TimeMs,
         digest: u128,
     ) -> Result<Self, Error> {
-        let LogSettings { disk, directory, begun_for, segment_bytes } = settings;
+        let LogSettings { disk, directory, begun_for, segment_bytes, in_background } = settings;
         let salt = random_u64()?;
         let BegunFor { catalogue, timeline } = begun_for;
         let reserved = length(segment_bytes, 0);
@@ -207,7 +213,7 @@ impl Log {
         let header = Header { version, catalogue, timeline, first_revision, created, salt, digest, reserved };
         let begun = Self::begin_segment(&*disk, &directory, header, reserved, None);
         let (segment, file) = begun.map_err(|begin| begin.error)?;
-        let preparer = Preparer::new(Arc::clone(&disk), &directory, segment_bytes);
+        let preparer = Preparer::new(Arc::clone(&disk), &directory, segment_bytes, in_background);
         let end = Arc::new(EndFile::open(&*disk, &directory, begun_for.catalogue));
         let offset = HEADER_BYTES as u64;
         let log = Log {
@@ -230,13 +236,13 @@ impl Log {
     }
 
     /// Stops appending to the last segment, because the next one begins on another timeline.
-    pub(crate) fn begin_anew(&mut self) {
+    pub fn begin_anew(&mut self) {
         self.is_old = true;
     }
 
     /// Seals the segment and begins the next with space for `bytes`. Its first record will have
     /// this revision. A failure loses nothing, and the caller may retry.
-    pub(crate) fn roll(
+    pub fn roll(
         &mut self,
         first_revision: Revision,
         created: TimeMs,
@@ -296,24 +302,24 @@ impl Log {
     }
 
     /// Says whether space is reserved for a group of `bytes`.
-    pub(crate) fn fits(&self, bytes: usize) -> bool {
+    pub fn fits(&self, bytes: usize) -> bool {
         // `TAIL_ROOM` is always left for an end mark and a seal.
         !self.is_old && self.offset + (bytes + TAIL_ROOM) as u64 <= self.reserved
     }
 
     /// Says whether the segment has an older format or timeline, so that the next must begin.
-    pub(crate) fn is_old(&self) -> bool {
+    pub fn is_old(&self) -> bool {
         self.is_old
     }
 
     /// Returns the salt of records written now.
-    pub(crate) fn salt(&self) -> Salt {
+    pub fn salt(&self) -> Salt {
         self.salt
     }
 
     /// Assigns the position of the next group, which has `bytes`. Groups placed before must be
     /// durable before this one is written.
-    pub(crate) fn place(&mut self, bytes: usize) -> LogPlace {
+    pub fn place(&mut self, bytes: usize) -> LogPlace {
         let (file, segment) = (Arc::clone(&self.file), Arc::clone(&self.segment));
         let end = Arc::clone(&self.end);
         let place = LogPlace { file, segment, salt: self.salt, offset: self.offset, end };
@@ -331,7 +337,7 @@ impl Log {
     /// Writes an end mark behind the last group and makes it durable; `last` is the revision of its
     /// last change. False if no mark is needed or there is no room. All groups must be durable.
     /// After an error the end of the file is unknown.
-    pub(crate) fn mark(&mut self, last: Revision) -> io::Result<bool> {
+    pub fn mark(&mut self, last: Revision) -> io::Result<bool> {
         // `fits` leaves room for the mark, except where the segment was given up.
         if self.is_marked || self.is_old || self.offset + TAIL_ROOM as u64 > self.reserved {
             return Ok(false);
@@ -347,7 +353,7 @@ impl Log {
     }
 
     /// Returns the segment being written.
-    pub(crate) fn segment(&self) -> &Arc<Segment> {
+    pub fn segment(&self) -> &Arc<Segment> {
         &self.segment
     }
 }
