@@ -1,0 +1,430 @@
+//! An open chunk of a run: reads and decodes its pages.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use exacat_disk::{DiskFile, corrupt};
+use exacat_model::{Error, FieldType};
+use pco::data_types::Number;
+
+use super::checked;
+use super::chunk::{ChunkHead, ELEMENT_NUMBERS, ELEMENT_ROWS, FIRST_FIELD, Packing, Place, SHAPES, TIMES};
+use super::index::{ChunkEntry, PageEntry, read_exactly};
+use super::numbers::Unpacker;
+use super::texts::Block;
+use super::wanted::Fields;
+use crate::columns::{Column, Columns, ElementRows, Texts, Values};
+
+/// Bytes that a reader fetches at once of a column whose next pages it needs too.
+const READ_BYTES: u64 = 256 << 10;
+
+/// A run's file, as its chunks are read from it.
+pub(super) struct Source<'r> {
+    pub name: &'r str,
+    pub file: &'r dyn DiskFile,
+    pub salt: u64,
+}
+
+/// A page's elements and times.
+pub(super) struct Keys {
+    pub elements: Vec<ElementRows>,
+    pub times: Vec<i64>,
+}
+
+/// Tables of packed columns, by column, made when a page is first decoded.
+#[derive(Default)]
+struct Tables {
+    words: HashMap<usize, Unpacker<u32>>,
+    integers: HashMap<usize, Unpacker<i64>>,
+    unsigned: HashMap<usize, Unpacker<u64>>,
+    floats: HashMap<usize, Unpacker<f64>>,
+}
+
+/// Numbers as columns have them.
+trait Stored: Number {
+    fn from_word(word: u64) -> Option<Self>;
+    fn tables(tables: &mut Tables) -> &mut HashMap<usize, Unpacker<Self>>;
+}
+
+impl Stored for u32 {
+    fn from_word(word: u64) -> Option<Self> {
+        u32::try_from(word).ok()
+    }
+    fn tables(tables: &mut Tables) -> &mut HashMap<usize, Unpacker<Self>> {
+        &mut tables.words
+    }
+}
+
+impl Stored for i64 {
+    fn from_word(word: u64) -> Option<Self> {
+        Some(word as i64)
+    }
+    fn tables(tables: &mut Tables) -> &mut HashMap<usize, Unpacker<Self>> {
+        &mut tables.integers
+    }
+}
+
+impl Stored for u64 {
+    fn from_word(word: u64) -> Option<Self> {
+        Some(word)
+    }
+    fn tables(tables: &mut Tables) -> &mut HashMap<usize, Unpacker<Self>> {
+        &mut tables.unsigned
+    }
+}
+
+impl Stored for f64 {
+    fn from_word(word: u64) -> Option<Self> {
+        Some(f64::from_bits(word))
+    }
+    fn tables(tables: &mut Tables) -> &mut HashMap<usize, Unpacker<Self>> {
+        &mut tables.floats
+    }
+}
+
+/// An open chunk.
+pub(super) struct OpenChunk {
+    pub entry: ChunkEntry,
+    head: ChunkHead,
+    tables: Tables,
+    /// Bytes read of each column: their offset, and the bytes.
+    buffers: HashMap<usize, (u64, Vec<u8>)>,
+    /// Blocks of texts by column and number.
+    blocks: HashMap<(usize, usize), Block>,
+    /// Pages that the reader needs, ascending.
+    needed: Vec<usize>,
+}
+
+impl OpenChunk {
+    /// Reads the head of a chunk, of which the reader needs these pages.
+    pub(super) fn open(source: &Source<'_>, entry: ChunkEntry, needed: Vec<usize>) -> Result<Self, Error> {
+        let bytes = read_exactly(source.name, source.file, entry.at, entry.head_bytes as usize)?;
+        let damaged = |what: &dyn std::fmt::Display| corrupt(source.name, entry.at, what);
+        let content = checked(source.salt, entry.at, &bytes);
+        let content = content.ok_or_else(|| damaged(&"the head of a chunk fails its checksum"))?;
+        let head = ChunkHead::decode(content, &entry).map_err(|error| damaged(&error))?;
+        let (tables, buffers, blocks) = (Tables::default(), HashMap::new(), HashMap::new());
+        Ok(OpenChunk { entry, head, tables, buffers, blocks, needed })
+    }
+
+    fn damaged(&self, source: &Source<'_>, column: usize, page: usize) -> Error {
+        let part = match column {
+            ELEMENT_NUMBERS | ELEMENT_ROWS => "of elements".to_owned(),
+            TIMES => "of times".to_owned(),
+            SHAPES => "of shapes".to_owned(),
+            field => match self.head.fields.get(field - FIRST_FIELD) {
+                Some(field) => format!("of field {}", field.number),
+                None => "of an unknown field".to_owned(),
+            },
+        };
+        let at = self.head.columns[column].pages.get(page).map_or(self.entry.at, |place| place.at);
+        corrupt(source.name, at, format!("a page {part} is damaged"))
+    }
+
+    /// Returns the content of a part, checked; none if it is damaged.
+    fn part<'b>(
+        &'b mut self,
+        source: &Source<'_>,
+        column: usize,
+        place: Place,
+        read_to: u64,
+    ) -> Result<Option<&'b [u8]>, Error> {
+        let end = place.at + u64::from(place.bytes);
+        let buffer = self.buffers.entry(column).or_default();
+        if place.at < buffer.0 || end > buffer.0 + buffer.1.len() as u64 {
+            let bytes = (read_to.max(end) - place.at) as usize;
+            *buffer = (place.at, read_exactly(source.name, source.file, place.at, bytes)?);
+        }
+        let start = (place.at - buffer.0) as usize;
+        Ok(checked(source.salt, place.at, &buffer.1[start..start + place.bytes as usize]))
+    }
+
+    /// Returns the end of the pages of a column that are needed from `page` on without a gap.
+    fn needed_to(&self, column: usize, page: usize) -> u64 {
+        let pages = &self.head.columns[column].pages;
+        let end = |page: usize| pages[page].at + u64::from(pages[page].bytes);
+        let from = self.needed.partition_point(|needed| *needed < page);
+        let adjacent = self.needed[from..].iter().zip(page..).take_while(|(needed, page)| *needed == page);
+        let within =
+            adjacent.map(|(page, _)| end(*page)).take_while(|end| *end <= pages[page].at + READ_BYTES);
+        within.last().unwrap_or_else(|| end(page))
+    }
+
+    /// Decodes the first `wanted` of the `count` values that a page of a column has.
+    fn numbers<T: Stored>(
+        &mut self,
+        source: &Source<'_>,
+        column: usize,
+        page: usize,
+        (count, wanted): (usize, usize),
+    ) -> Result<Vec<T>, Error> {
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let head = &self.head.columns[column];
+        if let Packing::Constant(word) = head.packing {
+            let value = T::from_word(word).ok_or_else(|| self.damaged(source, column, page))?;
+            return Ok(vec![value; wanted]);
+        }
+        let Packing::Pco(table) = &head.packing else { return Err(self.damaged(source, column, page)) };
+        if !T::tables(&mut self.tables).contains_key(&column) {
+            let Some(unpacker) = Unpacker::new(table) else {
+                return Err(self.damaged(source, column, page));
+            };
+            T::tables(&mut self.tables).insert(column, unpacker);
+        }
+        let (place, read_to) = (head.pages[page], self.needed_to(column, page));
+        let mut tables = std::mem::take(&mut self.tables);
+        let content = self.part(source, column, place, read_to);
+        let unpacker = T::tables(&mut tables).get_mut(&column);
+        let values = content.map(|content| unpacker?.page(content?, count, wanted));
+        self.tables = tables;
+        values?.ok_or_else(|| self.damaged(source, column, page))
+    }
+
+    fn booleans(
+        &mut self,
+        source: &Source<'_>,
+        column: usize,
+        page: usize,
+        (count, wanted): (usize, usize),
+    ) -> Result<Vec<bool>, Error> {
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let head = &self.head.columns[column];
+        match head.packing {
+            Packing::Constant(word @ 0..=1) => return Ok(vec![word == 1; wanted]),
+            Packing::Bits => {}
+            _ => return Err(self.damaged(source, column, page)),
+        }
+        let (place, read_to) = (head.pages[page], self.needed_to(column, page));
+        let bits = self.part(source, column, place, read_to)?;
+        match bits.filter(|bits| bits.len() == count.div_ceil(8)) {
+            Some(bits) => Ok((0..wanted).map(|at| bits[at / 8] >> (at % 8) & 1 == 1).collect()),
+            None => Err(self.damaged(source, column, page)),
+        }
+    }
+
+    /// Decodes the elements and times of a page, and checks them against the index.
+    pub(super) fn keys(
+        &mut self,
+        source: &Source<'_>,
+        page: usize,
+        index: &PageEntry,
+    ) -> Result<Keys, Error> {
+        let rows = self.entry.page_rows(page);
+        let count = self.head.elements[page] as usize;
+        let numbers = self.numbers::<u32>(source, ELEMENT_NUMBERS, page, (count, count))?;
+        let counts = self.numbers::<u32>(source, ELEMENT_ROWS, page, (count, count))?;
+        let mut elements: Vec<ElementRows> = Vec::with_capacity(count);
+        let mut end = 0u32;
+        for (element, count) in numbers.into_iter().zip(counts) {
+            let ascends = elements.last().is_none_or(|last| last.element < element);
+            let next = end.checked_add(count).filter(|next| ascends && *next > end);
+            end = next.ok_or_else(|| self.damaged(source, ELEMENT_NUMBERS, page))?;
+            elements.push(ElementRows { element, end });
+        }
+        if end as usize != rows {
+            return Err(self.damaged(source, ELEMENT_ROWS, page));
+        }
+        let mut times = self.numbers::<i64>(source, TIMES, page, (rows, rows))?;
+        let factor = 10i64.pow(u32::from(self.head.ten));
+        let mut overflows = false;
+        if factor != 1 {
+            for time in &mut times {
+                let (product, beyond) = time.overflowing_mul(factor);
+                (*time, overflows) = (product, overflows | beyond);
+            }
+        }
+        let mut start = 0;
+        let ascend = elements.iter().all(|element| {
+            let of = &times[start..element.end as usize];
+            start = element.end as usize;
+            of.is_sorted_by(|one, other| one < other)
+        });
+        let first = elements.first().map(|element| (element.element, times[0]));
+        let last = elements.last().map(|element| (element.element, times[rows - 1]));
+        if overflows || !ascend || first != Some(index.first) || last != Some(index.last) {
+            return Err(self.damaged(source, TIMES, page));
+        }
+        Ok(Keys { elements, times })
+    }
+
+    /// Returns some rows of a page with the wanted fields. `wanted` are ascending ranges of rows.
+    pub(super) fn columns(
+        &mut self,
+        source: &Source<'_>,
+        page: usize,
+        keys: Keys,
+        wanted: &[Range<usize>],
+        fields: &Fields,
+    ) -> Result<Columns, Error> {
+        let rows = self.entry.page_rows(page);
+        let mut columns = Vec::new();
+        let shape_of = match self.head.shapes.len() {
+            1 => None,
+            _ => {
+                let shape_of = self.numbers::<u32>(source, SHAPES, page, (rows, rows))?;
+                if shape_of.iter().any(|shape| *shape as usize >= self.head.shapes.len()) {
+                    return Err(self.damaged(source, SHAPES, page));
+                }
+                Some(shape_of)
+            }
+        };
+        for at in 0..self.head.fields.len() {
+            let field = self.head.fields[at];
+            if !fields.has(field.number) {
+                continue;
+            }
+            // Rows of the page that have the field; none: all.
+            let has = |shape: &[u32]| shape.binary_search(&(at as u32)).is_ok();
+            let of = match &shape_of {
+                None if self.head.shapes.first().is_some_and(|shape| has(shape)) => None,
+                None => Some(Vec::new()),
+                Some(shape_of) => {
+                    let having: Vec<bool> = self.head.shapes.iter().map(|shape| has(shape)).collect();
+                    let of = (0..rows as u32).zip(shape_of).filter(|(_, shape)| having[**shape as usize]);
+                    let of: Vec<u32> = of.map(|(row, _)| row).collect();
+                    (of.len() < rows).then_some(of)
+                }
+            };
+            let (listed, places) = chosen(of.as_deref(), wanted);
+            let count = of.as_ref().map_or(rows, Vec::len);
+            let last = places.last().map_or(0, |last| last.end);
+            if last == 0 {
+                continue;
+            }
+            let values = self.values(source, FIRST_FIELD + at, page, (count, last), &places)?;
+            columns.push(Column { field: field.number, rows: listed, values });
+        }
+        let [range] = wanted else {
+            return Ok(select(keys, wanted, columns));
+        };
+        if *range == (0..rows) {
+            return Ok(Columns::from_parts(keys.elements, keys.times, columns));
+        }
+        Ok(select(keys, wanted, columns))
+    }
+
+    /// Decodes the values at some places of a page, `last` of whose `count` values are decoded.
+    fn values(
+        &mut self,
+        source: &Source<'_>,
+        column: usize,
+        page: usize,
+        counts: (usize, usize),
+        places: &[Range<usize>],
+    ) -> Result<Values, Error> {
+        Ok(match self.head.fields[column - FIRST_FIELD].kind {
+            FieldType::Float => Values::Float(picked(self.numbers(source, column, page, counts)?, places)),
+            FieldType::Integer => {
+                Values::Integer(picked(self.numbers(source, column, page, counts)?, places))
+            }
+            FieldType::Unsigned => {
+                Values::Unsigned(picked(self.numbers(source, column, page, counts)?, places))
+            }
+            FieldType::Boolean => {
+                Values::Boolean(picked(self.booleans(source, column, page, counts)?, places))
+            }
+            FieldType::Text => {
+                let indices = picked(self.numbers(source, column, page, counts)?, places);
+                Values::Text(self.texts(source, column, page, indices)?)
+            }
+        })
+    }
+
+    /// Reads the texts of these numbers.
+    fn texts(
+        &mut self,
+        source: &Source<'_>,
+        column: usize,
+        page: usize,
+        mut indices: Vec<u32>,
+    ) -> Result<Texts, Error> {
+        let mut used = indices.clone();
+        used.sort_unstable();
+        used.dedup();
+        let (mut distinct, mut ends) = (String::new(), Vec::with_capacity(used.len()));
+        let (mut block, mut first) = (0, 0u64);
+        let blocks = self.head.columns[column].blocks.clone();
+        for index in &used {
+            while blocks.get(block).is_some_and(|head| first + u64::from(head.texts) <= u64::from(*index)) {
+                first += u64::from(blocks[block].texts);
+                block += 1;
+            }
+            let Some(head) = blocks.get(block) else { return Err(self.damaged(source, column, page)) };
+            if !self.blocks.contains_key(&(column, block)) {
+                let read_to = head.place.at + u64::from(head.place.bytes);
+                // Blocks are between the pages of their column and those of the next.
+                let content = self.part(source, usize::MAX, head.place, read_to)?;
+                let unpacked = content.and_then(|content| Block::unpack(content, head.texts, head.raw));
+                let Some(unpacked) = unpacked else {
+                    return Err(corrupt(source.name, head.place.at, "a block of texts is damaged"));
+                };
+                self.blocks.insert((column, block), unpacked);
+            }
+            let text = self.blocks.get(&(column, block));
+            let text = text.and_then(|block| block.get((u64::from(*index) - first) as usize));
+            let Some(text) = text else { return Err(self.damaged(source, column, page)) };
+            distinct.push_str(text);
+            ends.push(distinct.len() as u32);
+        }
+        for index in &mut indices {
+            *index = used.partition_point(|used| used < index) as u32;
+        }
+        let texts = Texts::from_parts(distinct, ends, indices);
+        texts.ok_or_else(|| self.damaged(source, column, page))
+    }
+}
+
+/// Returns the chosen rows among those that have a value, numbered as they are chosen (none: all chosen
+/// rows have one), and the places of their values.
+fn chosen(of: Option<&[u32]>, wanted: &[Range<usize>]) -> (Option<Vec<u32>>, Vec<Range<usize>>) {
+    let Some(of) = of else { return (None, wanted.to_vec()) };
+    let (mut listed, mut places, mut before) = (Vec::new(), Vec::new(), 0);
+    for range in wanted {
+        let start = of.partition_point(|row| (*row as usize) < range.start);
+        let end = start + of[start..].partition_point(|row| (*row as usize) < range.end);
+        listed.extend(of[start..end].iter().map(|row| (*row as usize - range.start + before) as u32));
+        places.push(start..end);
+        before += range.len();
+    }
+    places.retain(|places| !places.is_empty());
+    ((listed.len() < before).then_some(listed), places)
+}
+
+/// Keeps the values at some ascending places.
+fn picked<T: Copy>(mut values: Vec<T>, places: &[Range<usize>]) -> Vec<T> {
+    let mut kept = 0;
+    for range in places {
+        if kept != range.start {
+            values.copy_within(range.clone(), kept);
+        }
+        kept += range.len();
+    }
+    values.truncate(kept);
+    values
+}
+
+/// Keeps some rows of a page.
+fn select(keys: Keys, wanted: &[Range<usize>], columns: Vec<Column>) -> Columns {
+    let mut elements: Vec<ElementRows> = Vec::new();
+    let mut before = 0;
+    for range in wanted {
+        let first = keys.elements.partition_point(|element| element.end as usize <= range.start);
+        for element in &keys.elements[first..] {
+            let end = (element.end as usize).min(range.end);
+            let kept = (end - range.start + before) as u32;
+            match elements.last_mut() {
+                Some(last) if last.element == element.element => last.end = kept,
+                _ => elements.push(ElementRows { element: element.element, end: kept }),
+            }
+            if end == range.end {
+                break;
+            }
+        }
+        before += range.len();
+    }
+    Columns::from_parts(elements, picked(keys.times, wanted), columns)
+}
