@@ -100,3 +100,21 @@ pub const REQUEST_MEMORY_MAX: usize = 64 << 20;
 pub const PATTERN_BYTES_MAX: usize = 1024;
 /// Links followed while one path is resolved.
 pub const LINKS_FOLLOWED_MAX: usize = 16;
+/// Bytes of one line of line protocol, without its newline.
+pub const HISTORY_LINE_BYTES_MAX: usize = 1 << 20;
+/// Bytes of the key of an element, and of a key with the name of a field and 4 bytes, as InfluxDB.
+pub const HISTORY_KEY_BYTES_MAX: usize = 65_535;
+/// Tags in the key of an element.
+pub const HISTORY_TAGS_MAX: usize = 256;
+/// Fields of one line.
+pub const HISTORY_FIELDS_MAX: usize = 4096;
+/// Bytes of a text value, before escapes are resolved. InfluxDB documents this limit.
+pub const HISTORY_TEXT_BYTES_MAX: usize = 64 << 10;
+/// Bytes of the text of one query in InfluxQL, with all its statements.
+pub const INFLUX_QUERY_BYTES_MAX: usize = 64 << 10;
+/// Statements of one query in InfluxQL.
+pub const INFLUX_STATEMENTS_MAX: usize = 64;
+/// Nesting of the parentheses in a condition of InfluxQL.
+pub const INFLUX_NESTING_MAX: usize = 32;
+/// Memory in bytes of one compiled regular expression of InfluxQL.
+pub const INFLUX_PATTERN_MEMORY_MAX: usize = 1 << 20;
