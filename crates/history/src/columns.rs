@@ -164,6 +164,16 @@ impl Values {
         }
     }
 
+    fn clear(&mut self) {
+        match self {
+            Values::Float(values) => values.clear(),
+            Values::Integer(values) => values.clear(),
+            Values::Unsigned(values) => values.clear(),
+            Values::Boolean(values) => values.clear(),
+            Values::Text(texts) => *texts = Texts::default(),
+        }
+    }
+
     /// Appends a value; false if it has another type.
     #[inline]
     fn push(&mut self, value: FieldRef<'_>) -> bool {
@@ -425,9 +435,19 @@ impl Columns {
         }
     }
 
-    /// Removes all rows.
+    /// Removes all rows, and keeps the memory for further ones.
     pub fn clear(&mut self) {
-        *self = Columns::default();
+        self.elements.clear();
+        self.times.clear();
+        for column in &mut self.columns {
+            column.rows = None;
+            column.values.clear();
+        }
+    }
+
+    /// Removes columns without a value, as a use of the same memory before may have left them.
+    pub(crate) fn drop_empty_columns(&mut self) {
+        self.columns.retain(|column| !column.values.is_empty());
     }
 }
 

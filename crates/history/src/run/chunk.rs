@@ -30,6 +30,10 @@ pub(super) enum Packing {
     Pco(Vec<u8>),
     /// 2: pages of bits, the first value in the lowest bit.
     Bits,
+    /// 3: pages of steps: a number of equal values, a varint, and the value as 64 bits.
+    Steps,
+    /// 4: pages of 64 bits for each value.
+    Words,
 }
 
 /// Part of a file.
@@ -108,6 +112,8 @@ impl ChunkHead {
                     put_bytes(&mut out, table);
                 }
                 Packing::Bits => out.push(2),
+                Packing::Steps => out.push(3),
+                Packing::Words => out.push(4),
             }
             for page in &column.pages {
                 put_varint(&mut out, u64::from(page.bytes));
@@ -179,6 +185,8 @@ impl ChunkHead {
             }
             1 => Packing::Pco(reader.bytes()?.to_vec()),
             2 => Packing::Bits,
+            3 => Packing::Steps,
+            4 => Packing::Words,
             _ => return Err(reader.error("a column packed in an unknown way")),
         };
         let mut head = ColumnHead { packing, pages: Vec::new(), blocks: Vec::new() };

@@ -2,14 +2,19 @@
 
 use std::collections::HashMap;
 
+use exacat_model::codec::put_varint;
 use exacat_model::{Error, ErrorKind};
 
 use super::chunk::{BlockHead, ChunkHead, ColumnHead, FIRST_FIELD, Packing, Place, SUM_BYTES, TEN_MAX};
 use super::index::{ChunkEntry, PageEntry};
-use super::numbers::{self, Packing as Way};
+use super::numbers::{self, Way};
 use super::{PAGE_ROWS, checksum, texts};
 use crate::columns::{Column, Columns, Values};
 use crate::row::Field;
+
+/// Values that one change of a column stands for, on average, where it is stored as steps: then steps
+/// are smaller than what pco makes of them, and cost next to nothing.
+const STEP_ROWS_MIN: usize = 64;
 
 /// A packed chunk.
 pub(super) struct PackedChunk {
@@ -21,28 +26,32 @@ pub(super) struct PackedChunk {
 /// Column in preparation: its head without places, its pages, and its blocks of texts.
 struct Prepared {
     packing: Packing,
-    /// One for each page of the chunk; empty where it has no value. None at all for a constant.
-    pages: Vec<Vec<u8>>,
+    /// One for each page of the chunk; none where it has no value. None at all for a constant.
+    pages: Vec<Option<Vec<u8>>>,
     blocks: Vec<texts::PackedBlock>,
 }
 
-/// Packs rows into a chunk of the run with this salt, whose first byte is at `at`.
+/// Packs rows into a chunk of the run with this salt, whose first byte is at `at`. The level is that of
+/// pco; without one, numbers are stored as they are.
 pub(super) fn pack(
     rows: &Columns,
     salt: u64,
     at: u64,
     first_page: usize,
-    level: usize,
+    level: Option<usize>,
 ) -> Result<PackedChunk, Error> {
     let prepared = prepare(rows, level).ok_or_else(|| {
         Error::new(ErrorKind::Internal, "internal error: a column of a history cannot be packed")
     })?;
     let (mut head, columns) = prepared;
     for column in &columns {
-        let pages = column.pages.iter().map(|page| place(page)).collect();
+        let pages = column.pages.iter().map(|page| place(page.as_deref())).collect();
         let blocks = column.blocks.iter();
-        let blocks =
-            blocks.map(|block| BlockHead { texts: block.texts, raw: block.raw, place: place(&block.bytes) });
+        let blocks = blocks.map(|block| BlockHead {
+            texts: block.texts,
+            raw: block.raw,
+            place: place(Some(&block.bytes)),
+        });
         head.columns.push(ColumnHead { packing: column.packing.clone(), pages, blocks: blocks.collect() });
     }
     let mut bytes = Vec::new();
@@ -54,7 +63,7 @@ pub(super) fn pack(
     };
     let head_bytes = put(&head.encode());
     for column in &columns {
-        for page in column.pages.iter().filter(|page| !page.is_empty()) {
+        for page in column.pages.iter().flatten() {
             put(page);
         }
         for block in &column.blocks {
@@ -75,9 +84,8 @@ pub(super) fn pack(
 }
 
 /// Returns the stored length of a part; its offset follows from the parts before it.
-fn place(part: &[u8]) -> Place {
-    let sum = if part.is_empty() { 0 } else { SUM_BYTES };
-    Place { at: 0, bytes: (part.len() + sum) as u32 }
+fn place(part: Option<&[u8]>) -> Place {
+    Place { at: 0, bytes: part.map_or(0, |part| part.len() + SUM_BYTES) as u32 }
 }
 
 /// Returns the rows of each page.
@@ -86,7 +94,7 @@ fn pages_of(rows: &Columns) -> impl Iterator<Item = std::ops::Range<usize>> + Cl
     (0..count).step_by(PAGE_ROWS).map(move |start| start..(start + PAGE_ROWS).min(count))
 }
 
-fn prepare(rows: &Columns, level: usize) -> Option<(ChunkHead, Vec<Prepared>)> {
+fn prepare(rows: &Columns, level: Option<usize>) -> Option<(ChunkHead, Vec<Prepared>)> {
     let (numbers, counts, elements) = elements_of(rows);
     let (ten, times) = divided(rows.times());
     let per_page: Vec<usize> = pages_of(rows).map(|page| page.len()).collect();
@@ -217,21 +225,75 @@ impl Word for f64 {
     }
 }
 
-fn packed<T: Word>(values: &[T], per_page: &[usize], way: Way, level: usize) -> Option<Prepared> {
-    let first = values.first()?.word();
-    if values.iter().all(|value| value.word() == first) {
-        return Some(Prepared { packing: Packing::Constant(first), pages: Vec::new(), blocks: Vec::new() });
+/// Packs a column of numbers in the way that suits it.
+fn packed<T: Word>(values: &[T], per_page: &[usize], way: Way, level: Option<usize>) -> Option<Prepared> {
+    let words = values.iter().map(|value| value.word());
+    if let Some(prepared) = rarely_changing(words.clone(), per_page) {
+        return Some(prepared);
     }
+    let Some(level) = level else { return Some(as_words(words, per_page)) };
     let packed = numbers::pack(values, per_page, way, level)?;
     let mut with_values = packed.pages.into_iter();
-    let mut pages = Vec::with_capacity(per_page.len());
-    for count in per_page {
-        pages.push(if *count == 0 { Vec::new() } else { with_values.next()? });
-    }
+    let page = |count: &usize| if *count > 0 { with_values.next() } else { None };
+    let pages = per_page.iter().map(page).collect();
     Some(Prepared { packing: Packing::Pco(packed.table), pages, blocks: Vec::new() })
 }
 
-fn field(rows: &Columns, column: &Column, level: usize) -> Option<Prepared> {
+/// Packs a column of one value, or of values that stay the same for long, as qualities do; none if it
+/// is another column.
+fn rarely_changing(words: impl Iterator<Item = u64> + Clone, per_page: &[usize]) -> Option<Prepared> {
+    let first = words.clone().next()?;
+    let changes = words.clone().skip(1).zip(words.clone()).filter(|(next, word)| next != word).count();
+    if changes == 0 {
+        return Some(Prepared { packing: Packing::Constant(first), pages: Vec::new(), blocks: Vec::new() });
+    }
+    if changes * STEP_ROWS_MIN > per_page.iter().sum() {
+        return None;
+    }
+    let pages = paged(words, per_page, |words, out| {
+        let (mut last, mut length) = (None, 0);
+        let mut put = |last: Option<u64>, length: u64| {
+            if let Some(word) = last {
+                put_varint(out, length);
+                out.extend_from_slice(&word.to_le_bytes());
+            }
+        };
+        for word in words {
+            if last != Some(word) {
+                put(last, length);
+                (last, length) = (Some(word), 0);
+            }
+            length += 1;
+        }
+        put(last, length);
+    });
+    Some(Prepared { packing: Packing::Steps, pages, blocks: Vec::new() })
+}
+
+fn as_words(words: impl Iterator<Item = u64>, per_page: &[usize]) -> Prepared {
+    let pages = paged(words, per_page, |words, out| {
+        for word in words {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+    });
+    Prepared { packing: Packing::Words, pages, blocks: Vec::new() }
+}
+
+/// Makes the pages that have a value.
+fn paged<I: Iterator<Item = u64>>(
+    mut words: I,
+    per_page: &[usize],
+    encode: impl Fn(&mut dyn Iterator<Item = u64>, &mut Vec<u8>),
+) -> Vec<Option<Vec<u8>>> {
+    let mut page = |count: &usize| {
+        let mut out = Vec::new();
+        encode(&mut words.by_ref().take(*count), &mut out);
+        (*count > 0).then_some(out)
+    };
+    per_page.iter().map(&mut page).collect()
+}
+
+fn field(rows: &Columns, column: &Column, level: Option<usize>) -> Option<Prepared> {
     let per_page: Vec<usize> = pages_of(rows).map(|page| column.places(&page).len()).collect();
     match &column.values {
         Values::Float(values) => packed(values, &per_page, Way::Any, level),
@@ -258,18 +320,19 @@ fn field(rows: &Columns, column: &Column, level: usize) -> Option<Prepared> {
 }
 
 fn bits(values: &[bool], per_page: &[usize]) -> Prepared {
-    let first = values.first().copied().unwrap_or_default();
-    if values.iter().all(|value| *value == first) {
-        let packing = Packing::Constant(u64::from(first));
-        return Prepared { packing, pages: Vec::new(), blocks: Vec::new() };
+    let words = values.iter().map(|value| u64::from(*value));
+    if let Some(prepared) = rarely_changing(words.clone(), per_page) {
+        return prepared;
     }
-    let (mut pages, mut at) = (Vec::with_capacity(per_page.len()), 0);
-    for count in per_page {
-        let page = values[at..at + count].chunks(8);
-        let byte =
-            |values: &[bool]| values.iter().rev().fold(0u8, |byte, value| byte << 1 | u8::from(*value));
-        pages.push(page.map(byte).collect());
-        at += count;
-    }
+    let pages = paged(words, per_page, |words, out| {
+        for (at, bit) in words.enumerate() {
+            if at % 8 == 0 {
+                out.push(0);
+            }
+            if let Some(byte) = out.last_mut() {
+                *byte |= (bit as u8) << (at % 8);
+            }
+        }
+    });
     Prepared { packing: Packing::Bits, pages, blocks: Vec::new() }
 }

@@ -17,6 +17,7 @@ mod open;
 mod reader;
 mod scan;
 mod texts;
+mod verify;
 mod wanted;
 mod writer;
 

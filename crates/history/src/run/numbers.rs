@@ -16,7 +16,7 @@ pub(super) struct Packed {
 
 /// Way to pack a column.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Packing {
+pub(super) enum Way {
     /// Ascending or slowly changing whole numbers: their differences.
     Differences,
     /// Small numbers in no order.
@@ -26,21 +26,16 @@ pub(super) enum Packing {
 }
 
 /// Packs the values of a chunk, `per_page` of them in each page. None if pco refuses them.
-pub(super) fn pack<T: Number>(
-    values: &[T],
-    per_page: &[usize],
-    packing: Packing,
-    level: usize,
-) -> Option<Packed> {
+pub(super) fn pack<T: Number>(values: &[T], per_page: &[usize], way: Way, level: usize) -> Option<Packed> {
     let pages = per_page.iter().copied().filter(|count| *count > 0).collect();
     let mut config =
         ChunkConfig::default().with_compression_level(level).with_paging_spec(PagingSpec::Exact(pages));
-    config = match packing {
-        Packing::Differences => {
+    config = match way {
+        Way::Differences => {
             config.with_mode_spec(ModeSpec::Classic).with_delta_spec(DeltaSpec::TryConsecutive(1))
         }
-        Packing::Plain => config.with_mode_spec(ModeSpec::Classic).with_delta_spec(DeltaSpec::NoOp),
-        Packing::Any => config,
+        Way::Plain => config.with_mode_spec(ModeSpec::Classic).with_delta_spec(DeltaSpec::NoOp),
+        Way::Any => config,
     };
     let file = FileCompressor::default();
     let mut chunk = file.chunk_compressor(values, &config).ok()?;

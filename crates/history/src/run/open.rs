@@ -1,9 +1,11 @@
 //! An open chunk of a run: reads and decodes its pages.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ops::Range;
 
 use exacat_disk::{DiskFile, corrupt};
+use exacat_model::codec::Reader;
 use exacat_model::{Error, FieldType};
 use pco::data_types::Number;
 
@@ -40,18 +42,23 @@ struct Tables {
     floats: HashMap<usize, Unpacker<f64>>,
 }
 
-/// Numbers as columns have them.
-trait Stored: Number {
+/// Number of a page's values, and of those that are wanted from its start.
+type Counts = (usize, usize);
+
+/// Values as columns have them.
+trait Stored: Copy {
     fn from_word(word: u64) -> Option<Self>;
-    fn tables(tables: &mut Tables) -> &mut HashMap<usize, Unpacker<Self>>;
+
+    /// Decodes a page of a column that pco packed with this table; none if it is damaged.
+    fn unpack(tables: &mut Tables, at: (usize, &[u8]), page: &[u8], counts: Counts) -> Option<Vec<Self>>;
 }
 
 impl Stored for u32 {
     fn from_word(word: u64) -> Option<Self> {
         u32::try_from(word).ok()
     }
-    fn tables(tables: &mut Tables) -> &mut HashMap<usize, Unpacker<Self>> {
-        &mut tables.words
+    fn unpack(tables: &mut Tables, at: (usize, &[u8]), page: &[u8], counts: Counts) -> Option<Vec<Self>> {
+        unpack(&mut tables.words, at, page, counts)
     }
 }
 
@@ -59,8 +66,8 @@ impl Stored for i64 {
     fn from_word(word: u64) -> Option<Self> {
         Some(word as i64)
     }
-    fn tables(tables: &mut Tables) -> &mut HashMap<usize, Unpacker<Self>> {
-        &mut tables.integers
+    fn unpack(tables: &mut Tables, at: (usize, &[u8]), page: &[u8], counts: Counts) -> Option<Vec<Self>> {
+        unpack(&mut tables.integers, at, page, counts)
     }
 }
 
@@ -68,8 +75,8 @@ impl Stored for u64 {
     fn from_word(word: u64) -> Option<Self> {
         Some(word)
     }
-    fn tables(tables: &mut Tables) -> &mut HashMap<usize, Unpacker<Self>> {
-        &mut tables.unsigned
+    fn unpack(tables: &mut Tables, at: (usize, &[u8]), page: &[u8], counts: Counts) -> Option<Vec<Self>> {
+        unpack(&mut tables.unsigned, at, page, counts)
     }
 }
 
@@ -77,9 +84,66 @@ impl Stored for f64 {
     fn from_word(word: u64) -> Option<Self> {
         Some(f64::from_bits(word))
     }
-    fn tables(tables: &mut Tables) -> &mut HashMap<usize, Unpacker<Self>> {
-        &mut tables.floats
+    fn unpack(tables: &mut Tables, at: (usize, &[u8]), page: &[u8], counts: Counts) -> Option<Vec<Self>> {
+        unpack(&mut tables.floats, at, page, counts)
     }
+}
+
+impl Stored for bool {
+    fn from_word(word: u64) -> Option<Self> {
+        (word <= 1).then_some(word == 1)
+    }
+    fn unpack(_: &mut Tables, _: (usize, &[u8]), _: &[u8], _: Counts) -> Option<Vec<Self>> {
+        None
+    }
+}
+
+fn unpack<T: Number>(
+    tables: &mut HashMap<usize, Unpacker<T>>,
+    (column, table): (usize, &[u8]),
+    page: &[u8],
+    (count, wanted): Counts,
+) -> Option<Vec<T>> {
+    let unpacker = match tables.entry(column) {
+        Entry::Occupied(made) => made.into_mut(),
+        Entry::Vacant(free) => free.insert(Unpacker::new(table)?),
+    };
+    unpacker.page(page, count, wanted)
+}
+
+/// Decodes a page of steps.
+fn stepped<T: Stored>(page: &[u8], (count, wanted): Counts) -> Option<Vec<T>> {
+    let mut reader = Reader::new(page);
+    let (mut values, mut known) = (Vec::with_capacity(wanted), 0);
+    while known < count {
+        let length = usize::try_from(reader.varint().ok()?).ok()?;
+        let word = u64::from_le_bytes(*reader.take(8).ok()?.first_chunk()?);
+        if length == 0 || length > count - known {
+            return None;
+        }
+        known += length;
+        values.resize(known.min(wanted), T::from_word(word)?);
+    }
+    reader.is_empty().then_some(values)
+}
+
+/// Decodes a page of 64 bits for each value.
+fn from_words<T: Stored>(page: &[u8], (count, wanted): Counts) -> Option<Vec<T>> {
+    let (words, rest) = page.as_chunks::<8>();
+    let fits = words.len() == count && rest.is_empty();
+    words[..wanted.min(words.len())]
+        .iter()
+        .map(|word| T::from_word(u64::from_le_bytes(*word)))
+        .collect::<Option<_>>()
+        .filter(|_| fits)
+}
+
+/// Decodes a page of bits.
+fn from_bits<T: Stored>(page: &[u8], (count, wanted): Counts) -> Option<Vec<T>> {
+    if page.len() != count.div_ceil(8) {
+        return None;
+    }
+    (0..wanted).map(|at| T::from_word(u64::from(page[at / 8] >> (at % 8) & 1))).collect()
 }
 
 /// An open chunk.
@@ -121,14 +185,14 @@ impl OpenChunk {
         corrupt(source.name, at, format!("a page {part} is damaged"))
     }
 
-    /// Returns the content of a part, checked; none if it is damaged.
-    fn part<'b>(
-        &'b mut self,
+    /// Returns the content of a part, checked (none if it is damaged), and the head.
+    fn part(
+        &mut self,
         source: &Source<'_>,
         column: usize,
         place: Place,
         read_to: u64,
-    ) -> Result<Option<&'b [u8]>, Error> {
+    ) -> Result<(Option<&[u8]>, &ChunkHead), Error> {
         let end = place.at + u64::from(place.bytes);
         let buffer = self.buffers.entry(column).or_default();
         if place.at < buffer.0 || end > buffer.0 + buffer.1.len() as u64 {
@@ -136,7 +200,8 @@ impl OpenChunk {
             *buffer = (place.at, read_exactly(source.name, source.file, place.at, bytes)?);
         }
         let start = (place.at - buffer.0) as usize;
-        Ok(checked(source.salt, place.at, &buffer.1[start..start + place.bytes as usize]))
+        let part = checked(source.salt, place.at, &buffer.1[start..start + place.bytes as usize]);
+        Ok((part, &self.head))
     }
 
     /// Returns the end of the pages of a column that are needed from `page` on without a gap.
@@ -156,54 +221,28 @@ impl OpenChunk {
         source: &Source<'_>,
         column: usize,
         page: usize,
-        (count, wanted): (usize, usize),
+        counts: Counts,
     ) -> Result<Vec<T>, Error> {
-        if count == 0 {
+        if counts.0 == 0 {
             return Ok(Vec::new());
         }
         let head = &self.head.columns[column];
         if let Packing::Constant(word) = head.packing {
             let value = T::from_word(word).ok_or_else(|| self.damaged(source, column, page))?;
-            return Ok(vec![value; wanted]);
-        }
-        let Packing::Pco(table) = &head.packing else { return Err(self.damaged(source, column, page)) };
-        if !T::tables(&mut self.tables).contains_key(&column) {
-            let Some(unpacker) = Unpacker::new(table) else {
-                return Err(self.damaged(source, column, page));
-            };
-            T::tables(&mut self.tables).insert(column, unpacker);
+            return Ok(vec![value; counts.1]);
         }
         let (place, read_to) = (head.pages[page], self.needed_to(column, page));
         let mut tables = std::mem::take(&mut self.tables);
-        let content = self.part(source, column, place, read_to);
-        let unpacker = T::tables(&mut tables).get_mut(&column);
-        let values = content.map(|content| unpacker?.page(content?, count, wanted));
+        let read = self.part(source, column, place, read_to);
+        let values = read.map(|(part, head)| match &head.columns[column].packing {
+            Packing::Pco(table) => T::unpack(&mut tables, (column, table), part?, counts),
+            Packing::Steps => stepped(part?, counts),
+            Packing::Words => from_words(part?, counts),
+            Packing::Bits => from_bits(part?, counts),
+            Packing::Constant(_) => None,
+        });
         self.tables = tables;
         values?.ok_or_else(|| self.damaged(source, column, page))
-    }
-
-    fn booleans(
-        &mut self,
-        source: &Source<'_>,
-        column: usize,
-        page: usize,
-        (count, wanted): (usize, usize),
-    ) -> Result<Vec<bool>, Error> {
-        if count == 0 {
-            return Ok(Vec::new());
-        }
-        let head = &self.head.columns[column];
-        match head.packing {
-            Packing::Constant(word @ 0..=1) => return Ok(vec![word == 1; wanted]),
-            Packing::Bits => {}
-            _ => return Err(self.damaged(source, column, page)),
-        }
-        let (place, read_to) = (head.pages[page], self.needed_to(column, page));
-        let bits = self.part(source, column, place, read_to)?;
-        match bits.filter(|bits| bits.len() == count.div_ceil(8)) {
-            Some(bits) => Ok((0..wanted).map(|at| bits[at / 8] >> (at % 8) & 1 == 1).collect()),
-            None => Err(self.damaged(source, column, page)),
-        }
     }
 
     /// Decodes the elements and times of a page, and checks them against the index.
@@ -313,7 +352,7 @@ impl OpenChunk {
         source: &Source<'_>,
         column: usize,
         page: usize,
-        counts: (usize, usize),
+        counts: Counts,
         places: &[Range<usize>],
     ) -> Result<Values, Error> {
         Ok(match self.head.fields[column - FIRST_FIELD].kind {
@@ -325,7 +364,7 @@ impl OpenChunk {
                 Values::Unsigned(picked(self.numbers(source, column, page, counts)?, places))
             }
             FieldType::Boolean => {
-                Values::Boolean(picked(self.booleans(source, column, page, counts)?, places))
+                Values::Boolean(picked(self.numbers(source, column, page, counts)?, places))
             }
             FieldType::Text => {
                 let indices = picked(self.numbers(source, column, page, counts)?, places);
@@ -357,7 +396,7 @@ impl OpenChunk {
             if !self.blocks.contains_key(&(column, block)) {
                 let read_to = head.place.at + u64::from(head.place.bytes);
                 // Blocks are between the pages of their column and those of the next.
-                let content = self.part(source, usize::MAX, head.place, read_to)?;
+                let (content, _) = self.part(source, usize::MAX, head.place, read_to)?;
                 let unpacked = content.and_then(|content| Block::unpack(content, head.texts, head.raw));
                 let Some(unpacked) = unpacked else {
                     return Err(corrupt(source.name, head.place.at, "a block of texts is damaged"));

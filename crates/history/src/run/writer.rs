@@ -5,9 +5,9 @@ use std::path::Path;
 use exacat_disk::{DiskFile, cannot_write};
 use exacat_model::{Error, ErrorKind};
 
-use super::encode;
 use super::index::{Footer, Index, RunHead, RunSummary};
 use super::{CHUNK_BYTES, CHUNK_ROWS_MAX, FOOTER_BYTES, HEADER_BYTES, PAGE_ROWS, checksum, day_of};
+use super::{encode, verify};
 use crate::columns::{Columns, RowKey};
 use crate::row::Field;
 use crate::sorted::SortedRows;
@@ -110,11 +110,21 @@ impl<'f> RunWriter<'f> {
     }
 
     fn end_chunk(&mut self) -> Result<(), Error> {
-        let rows = std::mem::take(&mut self.rows);
+        let mut rows = std::mem::take(&mut self.rows);
+        rows.drop_empty_columns();
         if rows.is_empty() {
             return Ok(());
         }
-        let packed = encode::pack(&rows, self.head.salt, self.at, self.index.pages.len(), self.level)?;
+        let (salt, at, page) = (self.head.salt, self.at, self.index.pages.len());
+        let mut packed = encode::pack(&rows, salt, at, page, Some(self.level));
+        if !packed.as_ref().is_ok_and(|packed| verify::is_read_back(&rows, packed, salt)) {
+            // A defect of the packer, or a fault of the memory. Rows are worth more than space.
+            packed = encode::pack(&rows, salt, at, page, None);
+        }
+        let packed = packed?;
+        if !verify::is_read_back(&rows, &packed, salt) {
+            return Err(internal("a chunk of a history is not read back as it was written"));
+        }
         self.write(&packed.bytes)?;
         self.index.chunks.push(packed.entry);
         self.index.pages.extend(packed.pages);
@@ -123,6 +133,8 @@ impl<'f> RunWriter<'f> {
             let field = Field { number: column.field, kind: column.values.kind() };
             self.index.count(field, column.values.len() as u64);
         }
+        rows.clear();
+        self.rows = rows;
         Ok(())
     }
 
