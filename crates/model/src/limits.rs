@@ -116,5 +116,10 @@ pub const INFLUX_QUERY_BYTES_MAX: usize = 64 << 10;
 pub const INFLUX_STATEMENTS_MAX: usize = 64;
 /// Nesting of the parentheses in a condition of InfluxQL.
 pub const INFLUX_NESTING_MAX: usize = 32;
-/// Memory in bytes of one compiled regular expression of InfluxQL.
+/// Regular expressions of one query in InfluxQL.
+pub const INFLUX_PATTERNS_MAX: usize = 64;
+/// Memory in bytes of a short regular expression of InfluxQL, compiled.
 pub const INFLUX_PATTERN_MEMORY_MAX: usize = 1 << 20;
+/// Memory in bytes that each byte of a regular expression adds to [`INFLUX_PATTERN_MEMORY_MAX`]. Dashboards
+/// send lists of hundreds of names, which take 80 bytes for each of theirs.
+pub const INFLUX_PATTERN_MEMORY_PER_BYTE: usize = 256;

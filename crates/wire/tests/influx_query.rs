@@ -3,7 +3,9 @@
 
 mod random;
 
-use exacat_model::limits::{INFLUX_NESTING_MAX, INFLUX_QUERY_BYTES_MAX, INFLUX_STATEMENTS_MAX};
+use exacat_model::limits::{
+    INFLUX_NESTING_MAX, INFLUX_PATTERNS_MAX, INFLUX_QUERY_BYTES_MAX, INFLUX_STATEMENTS_MAX,
+};
 use exacat_wire::influx::query::{
     Argument, Bound, Clause, Column, ColumnKind, Condition, Fill, Function, Group, Instant, Interval, Key,
     Limits, Policy, Select, SourceName, Statement, TagTest, parse,
@@ -392,6 +394,9 @@ fn queries_are_bounded() {
     assert!(parse(&nested(INFLUX_NESTING_MAX)).is_ok());
     assert!(refused(&nested(INFLUX_NESTING_MAX + 1)).contains("nest deeper than 32"));
     assert!(refused(&nested(30_000)).contains("nest deeper"));
+    let patterns = |count| format!("SHOW SERIES FROM {}", vec!["/a/"; count].join(","));
+    assert!(parse(&patterns(INFLUX_PATTERNS_MAX)).is_ok());
+    assert!(refused(&patterns(INFLUX_PATTERNS_MAX + 1)).contains("at most 64 regular expressions"));
     // A message has the start of what it found only.
     assert!(refused(&format!("SELECT v {}", "x".repeat(60_000))).len() < 300);
 }

@@ -8,6 +8,8 @@
 //! - Characters between the end of a text and the next comma are refused. InfluxDB drops the last one.
 //! - Unsigned integers (`1u`) are read, as by InfluxDB 2.
 //! - Bytes that are no UTF-8 make their line an error.
+//!
+//! A text without its end takes the rest of the body with it, here as there: what follows may be its content.
 
 use std::ops::Range;
 
@@ -17,7 +19,7 @@ use exacat_model::limits::{
 };
 use memchr::{memchr, memchr2};
 
-use super::number::{number, time};
+use super::number::{Scalar, number, time};
 use super::precision::Precision;
 use super::reason::{LineError, Reason};
 use super::series::{canonical_series, push_without_escapes};
@@ -51,7 +53,7 @@ impl<'b> Piece<'b> {
 /// Value of a field as it was scanned.
 #[derive(Clone, Debug)]
 enum Scanned<'b> {
-    Scalar(FieldRef<'static>),
+    Scalar(Scalar),
     Text(Piece<'b>),
 }
 
@@ -61,8 +63,8 @@ pub struct Lines<'b> {
     body: &'b [u8],
     /// Place of the next line.
     at: usize,
-    /// Place of a quote or backslash, with none between `at` and it. Out of date if before `at`.
-    special: Option<usize>,
+    /// Place of a quote, with none between `at` and it. Out of date if before `at`.
+    quote: Option<usize>,
     precision: Precision,
     fields: Vec<(Piece<'b>, Scanned<'b>)>,
     unescaped: String,
@@ -106,7 +108,7 @@ impl<'s> Iterator for Fields<'_, 's> {
     fn next(&mut self) -> Option<Self::Item> {
         let (name, value) = self.rest.next()?;
         let value = match value {
-            Scanned::Scalar(value) => *value,
+            Scanned::Scalar(value) => value.value(),
             Scanned::Text(piece) => FieldRef::Text(piece.get(self.unescaped)),
         };
         Some((name.get(self.unescaped), value))
@@ -127,9 +129,31 @@ fn skip_blanks(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Returns the place of the newline that ends a line with quotes or backslashes: the first one outside of
-/// texts. A backslash takes the next byte with it. Texts are only in values: behind the tags, where there are
-/// more `=` than commas.
+/// Returns the place of the first byte of a name that has a meaning: `=`, comma, blank or backslash.
+fn skip_plain(bytes: &[u8], mut at: usize) -> usize {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    while let Some(eight) = bytes.get(at..).and_then(<[u8]>::first_chunk) {
+        let word = u64::from_le_bytes(*eight);
+        // The lowest marked byte is one of them. Those above it may be marked wrongly.
+        let marks = b"=, \\".iter().fold(0, |marks, byte| {
+            let zero_if_equal = word ^ (ONES * u64::from(*byte));
+            marks | (zero_if_equal.wrapping_sub(ONES) & !zero_if_equal)
+        });
+        let marks = marks & (ONES << 7);
+        if marks != 0 {
+            return at + marks.trailing_zeros() as usize / 8;
+        }
+        at += 8;
+    }
+    while bytes.get(at).is_some_and(|byte| !matches!(byte, b'=' | b',' | b' ' | b'\\')) {
+        at += 1;
+    }
+    at
+}
+
+/// Returns the place of the newline that ends a line with quotes: the first one outside of texts. A backslash
+/// takes the next byte with it. Texts are only in values: behind the tags, where there are more `=` than
+/// commas.
 fn end_of_line(rest: &[u8], start: usize) -> usize {
     let (mut at, mut in_fields, mut is_quoted, mut equals, mut commas) =
         (start, false, false, 0usize, 0usize);
@@ -167,11 +191,11 @@ fn end_of_series(line: &str) -> Result<usize, Reason> {
 }
 
 /// Reads one of the names of true and false, which a comma, a blank or the end follows.
-fn boolean(bytes: &[u8]) -> Result<(FieldRef<'static>, usize), Reason> {
+fn boolean(bytes: &[u8]) -> Result<(Scalar, usize), Reason> {
     let length = memchr2(b',', b' ', bytes).unwrap_or(bytes.len());
     match &bytes[..length] {
-        b"t" | b"T" | b"true" | b"True" | b"TRUE" => Ok((FieldRef::Boolean(true), length)),
-        b"f" | b"F" | b"false" | b"False" | b"FALSE" => Ok((FieldRef::Boolean(false), length)),
+        b"t" | b"T" | b"true" | b"True" | b"TRUE" => Ok((Scalar::boolean(true), length)),
+        b"f" | b"F" | b"false" | b"False" | b"FALSE" => Ok((Scalar::boolean(false), length)),
         _ => Err(Reason::InvalidBoolean),
     }
 }
@@ -202,8 +226,8 @@ fn end_of_text(bytes: &[u8], start: usize) -> Result<(usize, bool), Reason> {
 impl<'b> Lines<'b> {
     /// Begins at the start of a body whose times have a precision.
     pub fn new(body: &'b [u8], precision: Precision) -> Self {
-        let special = memchr2(b'"', b'\\', body);
-        Lines { body, at: 0, special, precision, fields: Vec::new(), unescaped: String::new() }
+        let quote = memchr(b'"', body);
+        Lines { body, at: 0, quote, precision, fields: Vec::new(), unescaped: String::new() }
     }
 
     /// Takes the next line from the body, without its end and the blanks before it.
@@ -211,11 +235,11 @@ impl<'b> Lines<'b> {
         let rest = &self.body[self.at..];
         let start = skip_blanks(rest, 0);
         let mut end = memchr(b'\n', rest).unwrap_or(rest.len());
-        if self.special.is_some_and(|special| special < self.at) {
-            self.special = memchr2(b'"', b'\\', rest).map(|place| self.at + place);
+        if self.quote.is_some_and(|quote| quote < self.at) {
+            self.quote = memchr(b'"', rest).map(|place| self.at + place);
         }
-        let has_special = self.special.is_some_and(|special| special < self.at + end);
-        if has_special && rest.get(start) != Some(&b'#') {
+        let has_quote = self.quote.is_some_and(|quote| quote < self.at + end);
+        if has_quote && rest.get(start) != Some(&b'#') {
             end = end_of_line(rest, start);
         }
         self.at = (self.at + end + 1).min(self.body.len());
@@ -283,6 +307,7 @@ impl<'b> Lines<'b> {
             let mut start = at;
             let mut has_escape = false;
             loop {
+                at = skip_plain(bytes, at);
                 match bytes.get(at) {
                     Some(b'=') => break,
                     None | Some(b' ') => return Err(Reason::InvalidFieldFormat),
@@ -290,11 +315,11 @@ impl<'b> Lines<'b> {
                         is_malformed = true;
                         start = at + 1;
                     }
-                    Some(b'\\') => {
+                    // A backslash takes the next byte with it.
+                    Some(_) => {
                         has_escape = true;
                         at += usize::from(at + 1 < bytes.len());
                     }
-                    Some(_) => {}
                 }
                 at += 1;
             }

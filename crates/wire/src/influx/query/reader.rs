@@ -1,5 +1,7 @@
 //! Parts that several statements share: names, numbers, lists, sources.
 
+use exacat_model::limits::INFLUX_PATTERNS_MAX;
+
 use super::duration::duration;
 use super::lexer::{Lexer, Place, QueryError, Token};
 use super::statement::{Limits, Pattern, Source, SourceName};
@@ -11,11 +13,13 @@ pub(super) type Read<T> = Result<T, QueryError>;
 #[derive(Debug)]
 pub(super) struct Reader<'q> {
     lexer: Lexer<'q>,
+    /// Number of regular expressions so far.
+    patterns: usize,
 }
 
 impl<'q> Reader<'q> {
     pub(super) fn new(text: &'q str) -> Self {
-        Reader { lexer: Lexer::new(text) }
+        Reader { lexer: Lexer::new(text), patterns: 0 }
     }
 
     /// Takes the next token.
@@ -96,6 +100,11 @@ impl<'q> Reader<'q> {
     /// Reads a regular expression if one is next.
     pub(super) fn pattern(&mut self) -> Read<Option<Pattern>> {
         let Some((text, place)) = self.lexer.pattern()? else { return Ok(None) };
+        self.patterns += 1;
+        if self.patterns > INFLUX_PATTERNS_MAX {
+            let message = format!("a query has at most {INFLUX_PATTERNS_MAX} regular expressions");
+            return Err(self.error(&message, place));
+        }
         Pattern::new(text).map(Some).map_err(|error| self.error(&error, place))
     }
 

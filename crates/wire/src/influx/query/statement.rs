@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use regex::RegexBuilder;
 
-use exacat_model::limits::INFLUX_PATTERN_MEMORY_MAX;
+use exacat_model::limits::{INFLUX_PATTERN_MEMORY_MAX, INFLUX_PATTERN_MEMORY_PER_BYTE};
 
 /// A statement. The list is closed.
 #[derive(Clone, Debug, PartialEq)]
@@ -154,7 +154,8 @@ pub struct Pattern {
 impl Pattern {
     /// Compiles it. The syntax is that of the crate `regex`, which is nearly that of InfluxDB.
     pub(super) fn new(text: String) -> Result<Self, String> {
-        match RegexBuilder::new(&text).size_limit(INFLUX_PATTERN_MEMORY_MAX).build() {
+        let limit = INFLUX_PATTERN_MEMORY_MAX + INFLUX_PATTERN_MEMORY_PER_BYTE * text.len();
+        match RegexBuilder::new(&text).size_limit(limit).build() {
             Ok(regex) => Ok(Pattern { text, regex }),
             Err(regex::Error::CompiledTooBig(limit)) => {
                 Err(format!("error parsing regexp: compiled it takes more than {limit} bytes"))
@@ -507,11 +508,15 @@ mod tests {
         assert!(!Condition::All(vec![refuses, is]).holds(&value));
     }
 
-    /// An expression that takes too much memory is refused.
+    /// A list of names as long as a query is compiled, and a short expression of much memory is refused.
     #[test]
     fn patterns_are_bounded() {
-        assert!(Pattern::new("a{1000}".into()).is_ok());
-        assert!(Pattern::new("a{1000}{1000}".into()).unwrap_err().contains("bytes"));
+        let names: Vec<String> =
+            (0..1500).map(|n| format!("System1:dcs/det2/hv/ch{n:06}.actual.vMon")).collect();
+        let list = Pattern::new(format!("^({})$", names.join("|"))).unwrap();
+        assert!(list.matches(&names[1499]) && !list.matches("System1"));
+        assert!(Pattern::new(r"\w{5}".into()).is_ok());
+        assert!(Pattern::new(r"\w{50}".into()).unwrap_err().contains("takes more than"));
         assert!(Pattern::new("(".into()).unwrap_err().starts_with("error parsing regexp: "));
     }
 
