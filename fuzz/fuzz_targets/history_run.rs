@@ -52,7 +52,7 @@ fn read(bytes: Vec<u8>) {
         for row in 0..rows.rows() {
             rows.row(row).for_each(drop);
         }
-        let _ = run.latest(rows.key(0).0, i64::MAX, &Fields::Set([1].into()));
+        let _ = run.latest(Fields::Set([1].into())).before(rows.key(0).0, i64::MAX);
     }
 }
 

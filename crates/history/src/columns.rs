@@ -257,13 +257,16 @@ pub struct Columns {
     times: Vec<i64>,
     /// In ascending order of their fields.
     columns: Vec<Column>,
+    /// Number of columns that have a value in each row.
+    full: usize,
 }
 
 impl Columns {
     /// Makes rows of these columns, which the caller has checked: elements and times are sorted, the
     /// last end of an element is the number of rows, and fields ascend.
     pub(crate) fn from_parts(elements: Vec<ElementRows>, times: Vec<i64>, columns: Vec<Column>) -> Self {
-        Columns { elements, times, columns }
+        let full = columns.iter().filter(|column| column.rows.is_none()).count();
+        Columns { elements, times, columns, full }
     }
 
     /// Returns the number of rows.
@@ -348,6 +351,7 @@ impl Columns {
             Ok(at) => at,
             Err(at) => {
                 let rows = (!self.times.is_empty()).then(Vec::new);
+                self.full += usize::from(rows.is_none());
                 self.columns.insert(at, Column { field, rows, values: Values::of(kind) });
                 at
             }
@@ -369,11 +373,12 @@ impl Columns {
         (element, time): RowKey,
         values: impl IntoIterator<Item = (FieldNumber, FieldRef<'v>)>,
     ) -> Result<(), Error> {
-        let row = self.times.len() as u32;
+        let (row, mut full) = (self.times.len() as u32, 0);
         for (field, value) in values {
             let column = self.column_for(field, value.kind());
-            if let Some(rows) = &mut column.rows {
-                rows.push(row);
+            match &mut column.rows {
+                Some(rows) => rows.push(row),
+                None => full += 1,
             }
             if !column.values.push(value) {
                 return Err(conflict(field, column.values.kind(), value.kind()));
@@ -381,7 +386,7 @@ impl Columns {
         }
         self.times.push(time);
         self.extend_element(element, row + 1);
-        self.note_absent(row as usize);
+        self.note_absent(full);
         Ok(())
     }
 
@@ -391,14 +396,16 @@ impl Columns {
         if rows.is_empty() {
             return Ok(());
         }
-        let base = self.times.len();
+        let (base, mut full) = (self.times.len(), 0);
         for column in &from.columns {
             let places = column.places(&rows);
             if places.is_empty() {
                 continue;
             }
             let own = self.column_for(column.field, column.values.kind());
-            if own.rows.is_some() || places.len() < rows.len() {
+            if own.rows.is_none() && places.len() == rows.len() {
+                full += 1;
+            } else {
                 let listed = own.list_rows();
                 match &column.rows {
                     None => listed.extend((base..base + rows.len()).map(|row| row as u32)),
@@ -421,18 +428,22 @@ impl Columns {
                 break;
             }
         }
-        self.note_absent(base);
+        self.note_absent(full);
         Ok(())
     }
 
-    /// Lists the rows of columns that had a value in each row before `base`, and have not any more.
-    fn note_absent(&mut self, base: usize) {
+    /// Lists the rows of columns that had a value in each earlier row, and lack one in the new rows.
+    /// `full` columns still have a value in each row.
+    fn note_absent(&mut self, full: usize) {
+        if full == self.full {
+            return;
+        }
         for column in &mut self.columns {
             if column.rows.is_none() && column.values.len() < self.times.len() {
-                debug_assert_eq!(column.values.len(), base);
                 column.list_rows();
             }
         }
+        self.full = full;
     }
 
     /// Removes all rows, and keeps the memory for further ones.
@@ -443,11 +454,13 @@ impl Columns {
             column.rows = None;
             column.values.clear();
         }
+        self.full = self.columns.len();
     }
 
     /// Removes columns without a value, as a use of the same memory before may have left them.
     pub(crate) fn drop_empty_columns(&mut self) {
         self.columns.retain(|column| !column.values.is_empty());
+        self.full = self.columns.iter().filter(|column| column.rows.is_none()).count();
     }
 }
 

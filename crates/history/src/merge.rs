@@ -124,5 +124,14 @@ impl SortedRows for Merge<'_> {
     }
 }
 
+/// Returns the latest row of an element among those that its sources have, the newest source first.
+/// Rows of the same time are merged.
+pub fn latest_row(rows: Vec<Columns>) -> Result<Option<Columns>, Error> {
+    let Some(latest) = rows.iter().filter_map(Columns::last).max() else { return Ok(None) };
+    let of_that_time = rows.into_iter().filter(|row| row.last() == Some(latest));
+    let sources = of_that_time.map(|row| Box::new(vec![row].into_iter()) as Box<dyn SortedRows>);
+    Merge::new(sources).next_rows()
+}
+
 #[cfg(test)]
 mod tests;

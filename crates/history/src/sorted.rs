@@ -18,6 +18,13 @@ pub trait SortedRows: Send {
     fn next_rows(&mut self) -> Result<Option<Columns>, Error>;
 }
 
+/// Batches in memory.
+impl SortedRows for std::vec::IntoIter<Columns> {
+    fn next_rows(&mut self) -> Result<Option<Columns>, Error> {
+        Ok(self.next())
+    }
+}
+
 /// Rows in memory, as columns. The rows of one identity are adjacent, the earliest arrival first, and
 /// become one row.
 pub struct ByRow<'a, I: Iterator<Item = RowRef<'a>>, S: ?Sized> {

@@ -93,15 +93,6 @@ impl Arrivals {
     }
 }
 
-/// Rows in memory as a source.
-pub(crate) struct InMemory(pub(crate) std::vec::IntoIter<Columns>);
-
-impl SortedRows for InMemory {
-    fn next_rows(&mut self) -> Result<Option<Columns>, Error> {
-        Ok(self.0.next())
-    }
-}
-
 /// Reads a source to its end.
 pub(crate) fn all_of(source: &mut dyn SortedRows) -> Result<Vec<Columns>, Error> {
     let mut all = Vec::new();

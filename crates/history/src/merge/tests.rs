@@ -5,10 +5,10 @@ use fastrand::Rng;
 
 use super::*;
 use crate::columns::Values;
-use crate::test_rows::{Arrivals, InMemory, Model, all_of, to_model};
+use crate::test_rows::{Arrivals, Model, all_of, to_model};
 
 fn source(batches: Vec<Columns>) -> Box<dyn SortedRows> {
-    Box::new(InMemory(batches.into_iter()))
+    Box::new(batches.into_iter())
 }
 
 /// Any sources, overlapping or not, give the rows that a map has into which they were written one
@@ -85,4 +85,15 @@ fn fields_of_some_rows_stay_with_their_rows() {
     assert_eq!(column.rows.as_deref(), Some(&[4, 5][..]));
     assert!(matches!(&column.values, Values::Integer(values) if values == &[4, 5]));
     assert!(merged[0].column(2).unwrap().rows.is_none());
+}
+
+/// The latest row of several sources is that of the largest time, whichever source has it, merged field
+/// by field where several have it.
+#[test]
+fn latest_row_is_that_of_the_largest_time() {
+    assert_eq!(latest_row(Vec::new()).unwrap(), None);
+    let sources = || vec![rows(1, 7..8, 1), rows(1, 9..10, 2), rows(1, 9..10, 1), rows(1, 8..9, 3)];
+    let found = latest_row(sources()).unwrap().unwrap();
+    assert_eq!(found.key(0), (1, 9));
+    assert!(found.row(0).map(|(field, _)| field).eq([1, 2]));
 }

@@ -182,16 +182,28 @@ fn shapes_of(rows: &Columns) -> (Vec<Vec<u32>>, Vec<u32>) {
             });
         }
     }
-    let (mut numbers, mut shapes) = (vec![u32::MAX; next as usize], Vec::new());
-    for (row, shape) in shape_of.iter_mut().enumerate() {
+    let (mut numbers, mut first_rows) = (vec![u32::MAX; next as usize], Vec::new());
+    for (row, shape) in (0u32..).zip(&mut shape_of) {
         let number = &mut numbers[*shape as usize];
         if *number == u32::MAX {
-            *number = shapes.len() as u32;
-            let has = |column: &Column| !column.places(&(row..row + 1)).is_empty();
-            let fields = rows.columns().iter().zip(0u32..).filter(|(column, _)| has(column));
-            shapes.push(fields.map(|(_, place)| place).collect());
+            *number = first_rows.len() as u32;
+            first_rows.push(row);
         }
         *shape = *number;
+    }
+    let mut shapes = vec![Vec::new(); first_rows.len()];
+    for (column, place) in rows.columns().iter().zip(0u32..) {
+        match &column.rows {
+            None => shapes.iter_mut().for_each(|shape| shape.push(place)),
+            Some(of) => {
+                for row in of {
+                    let shape = shape_of[*row as usize] as usize;
+                    if first_rows[shape] == *row {
+                        shapes[shape].push(place);
+                    }
+                }
+            }
+        }
     }
     (shapes, shape_of)
 }

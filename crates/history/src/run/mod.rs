@@ -12,6 +12,7 @@
 mod chunk;
 mod encode;
 mod index;
+mod latest;
 mod numbers;
 mod open;
 mod reader;
@@ -25,6 +26,7 @@ mod writer;
 mod tests;
 
 pub use index::{FieldCount, RunHead, RunSummary};
+pub use latest::Latest;
 pub use reader::Run;
 pub use scan::Scan;
 pub use wanted::{Elements, Fields, Wanted};

@@ -1,7 +1,7 @@
 //! An open chunk of a run: reads and decodes its pages.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use exacat_disk::{DiskFile, corrupt};
@@ -301,33 +301,7 @@ impl OpenChunk {
     ) -> Result<Columns, Error> {
         let rows = self.entry.page_rows(page);
         let mut columns = Vec::new();
-        let shape_of = match self.head.shapes.len() {
-            1 => None,
-            _ => {
-                let shape_of = self.numbers::<u32>(source, SHAPES, page, (rows, rows))?;
-                if shape_of.iter().any(|shape| *shape as usize >= self.head.shapes.len()) {
-                    return Err(self.damaged(source, SHAPES, page));
-                }
-                Some(shape_of)
-            }
-        };
-        for at in 0..self.head.fields.len() {
-            let field = self.head.fields[at];
-            if !fields.has(field.number) {
-                continue;
-            }
-            // Rows of the page that have the field; none: all.
-            let has = |shape: &[u32]| shape.binary_search(&(at as u32)).is_ok();
-            let of = match &shape_of {
-                None if self.head.shapes.first().is_some_and(|shape| has(shape)) => None,
-                None => Some(Vec::new()),
-                Some(shape_of) => {
-                    let having: Vec<bool> = self.head.shapes.iter().map(|shape| has(shape)).collect();
-                    let of = (0..rows as u32).zip(shape_of).filter(|(_, shape)| having[**shape as usize]);
-                    let of: Vec<u32> = of.map(|(row, _)| row).collect();
-                    (of.len() < rows).then_some(of)
-                }
-            };
+        for (at, of) in self.rows_with(source, page, fields)? {
             let (listed, places) = chosen(of.as_deref(), wanted);
             let count = of.as_ref().map_or(rows, Vec::len);
             let last = places.last().map_or(0, |last| last.end);
@@ -335,7 +309,7 @@ impl OpenChunk {
                 continue;
             }
             let values = self.values(source, FIRST_FIELD + at, page, (count, last), &places)?;
-            columns.push(Column { field: field.number, rows: listed, values });
+            columns.push(Column { field: self.head.fields[at].number, rows: listed, values });
         }
         let [range] = wanted else {
             return Ok(select(keys, wanted, columns));
@@ -344,6 +318,50 @@ impl OpenChunk {
             return Ok(Columns::from_parts(keys.elements, keys.times, columns));
         }
         Ok(select(keys, wanted, columns))
+    }
+
+    /// Returns the wanted fields that a row of the page has, by their places in the head, with these rows
+    /// (none: all). The work is that for the values of the page, however many fields the chunk has.
+    fn rows_with(
+        &mut self,
+        source: &Source<'_>,
+        page: usize,
+        fields: &Fields,
+    ) -> Result<BTreeMap<usize, Option<Vec<u32>>>, Error> {
+        let rows = self.entry.page_rows(page);
+        let mut of_shape: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        if self.head.shapes.len() == 1 {
+            of_shape.insert(0, Vec::new());
+        } else {
+            let shape_of = self.numbers::<u32>(source, SHAPES, page, (rows, rows))?;
+            for (shape, row) in shape_of.into_iter().zip(0u32..) {
+                of_shape.entry(shape).or_default().push(row);
+            }
+        }
+        let is_one = of_shape.len() == 1;
+        let mut found: BTreeMap<usize, Option<Vec<u32>>> = BTreeMap::new();
+        for (shape, of) in of_shape {
+            let shape = self.head.shapes.get(shape as usize);
+            for field in shape.ok_or_else(|| self.damaged(source, SHAPES, page))? {
+                let field = *field as usize;
+                if !fields.has(self.head.fields[field].number) {
+                    continue;
+                }
+                match is_one {
+                    true => _ = found.insert(field, None),
+                    false => found.entry(field).or_default().get_or_insert_default().extend(&of),
+                }
+            }
+        }
+        for of in found.values_mut() {
+            if let Some(listed) = of {
+                match listed.len() == rows {
+                    true => *of = None,
+                    false => listed.sort_unstable(),
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// Decodes the values at some places of a page, `last` of whose `count` values are decoded.

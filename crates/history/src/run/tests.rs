@@ -10,7 +10,7 @@ use fastrand::Rng;
 
 use super::*;
 use crate::columns::Columns;
-use crate::test_rows::{Arrivals, InMemory, Model, all_of, to_model, value};
+use crate::test_rows::{Arrivals, Model, all_of, to_model, value};
 
 const DAY: i32 = -3;
 const HEAD: RunHead = RunHead { group: 7, day: DAY, salt: 0x1234_5678_9abc };
@@ -32,7 +32,7 @@ fn some_time(random: &mut Rng) -> i64 {
 fn write(path: &Path, batches: Vec<Columns>, level: usize) -> Result<RunSummary, Error> {
     let file = RealDisk.create(path).unwrap();
     let mut writer = RunWriter::new(path, &*file, HEAD, level)?;
-    writer.append_all(&mut InMemory(batches.into_iter()))?;
+    writer.append_all(&mut batches.into_iter())?;
     writer.finish()
 }
 
@@ -152,9 +152,15 @@ fn run_gives_back_what_a_map_has() {
             let found = to_model(&all_of(&mut run.scan(wanted.clone())).unwrap());
             assert!(found == only(&model, &wanted), "seed {seed}: {wanted:?}");
             let (element, time) = (random.u32(..elements), some_time(random));
-            let found = run.latest(element, time, &wanted.fields).unwrap();
+            let found = run.latest(wanted.fields.clone()).before(element, time).unwrap();
             let expected = latest_of(&model, element, time, &wanted.fields);
             assert!(found.map(|row| to_model(&[row])) == expected, "seed {seed}: {element} {time}");
+        }
+        let (fields, time) = (Fields::Set([1, 4, 9].into()), some_time(random));
+        let mut latest = run.latest(fields.clone());
+        for element in (0..elements).chain([0, elements + 5, u32::MAX]) {
+            let found = latest.before(element, time).unwrap().map(|row| to_model(&[row]));
+            assert!(found == latest_of(&model, element, time, &fields), "seed {seed}: {element} {time}");
         }
     }
 }
@@ -391,7 +397,7 @@ fn large_distinct_texts_end_a_chunk() {
     assert_eq!(run.index().chunks.len(), 2);
     for row in [0, PAGE_ROWS - 1, rows - 1] {
         let time = start_of_day() + row as i64 * 1_000_000;
-        let found = run.latest(1, time, &Fields::All).unwrap().unwrap();
+        let found = run.latest(Fields::All).before(1, time).unwrap().unwrap();
         assert_eq!(found.row(0).next(), Some((3, FieldRef::Text(&text(row)))));
     }
 }
@@ -406,6 +412,60 @@ fn largest_text_is_read_back() {
     write(&path, vec![written], 4).unwrap();
     let read = all_of(&mut open(&path).unwrap().scan(Wanted::all())).unwrap();
     assert!((0..3).all(|row| read[0].row(row).next() == Some((3, FieldRef::Text(&text(row))))));
+}
+
+/// The smallest and largest element and time are numbers like others.
+#[test]
+fn smallest_and_largest_identities_are_read_back() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("run");
+    for time in [i64::MIN, i64::MAX] {
+        let head = RunHead { day: day_of(time), ..HEAD };
+        let other = if time < 0 { time + 1 } else { time - 1 };
+        let mut rows = Columns::default();
+        for element in [0, 1, u32::MAX - 1, u32::MAX] {
+            for time in [time.min(other), time.max(other)] {
+                rows.push((element, time), [(u32::MAX, FieldRef::Boolean(true))]).unwrap();
+            }
+        }
+        let file = RealDisk.create(&path).unwrap();
+        let mut writer = RunWriter::new(&path, &*file, head, 4).unwrap();
+        writer.append(&rows).unwrap();
+        writer.finish().unwrap();
+        let file = Arc::from(RealDisk.open_to_read(&path).unwrap());
+        let run = Arc::new(Run::open("run", file, head.group, head.day).unwrap());
+        let model = to_model(&[rows]);
+        for times in [i64::MIN..=i64::MAX, time..=time, other..=other, i64::MIN..=0, 0..=i64::MAX] {
+            for elements in [Elements::All, Elements::one(u32::MAX), Elements::Set([0, u32::MAX].into())] {
+                let wanted = Wanted { elements, times: times.clone(), fields: Fields::All };
+                let found = to_model(&all_of(&mut run.scan(wanted.clone())).unwrap());
+                assert!(found == only(&model, &wanted), "{wanted:?}");
+            }
+        }
+        for (element, before) in [(u32::MAX, i64::MAX), (u32::MAX, time), (0, other), (0, i64::MIN)] {
+            let found = run.latest(Fields::All).before(element, before).unwrap();
+            assert!(found.map(|row| to_model(&[row])) == latest_of(&model, element, before, &Fields::All));
+        }
+    }
+}
+
+/// A chunk with thousands of fields, each in a few rows, costs readers the values of a page, not its
+/// fields times its rows.
+#[test]
+fn many_fields_of_few_rows_are_read_back() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("run");
+    let mut rows = Columns::default();
+    for row in 0..20_000u32 {
+        let values = [(row % 3000, FieldRef::Integer(7)), (5000 + row % 7, FieldRef::Text("on"))];
+        rows.push((row / 100, start_of_day() + i64::from(row)), values).unwrap();
+    }
+    let model = to_model(std::slice::from_ref(&rows));
+    write(&path, vec![rows], 4).unwrap();
+    let run = open(&path).unwrap();
+    assert!(to_model(&all_of(&mut run.scan(Wanted::all())).unwrap()) == model);
+    let wanted = Wanted { fields: Fields::Set([17, 5003].into()), ..Wanted::all() };
+    assert!(to_model(&all_of(&mut run.scan(wanted.clone())).unwrap()) == only(&model, &wanted));
 }
 
 /// Rows out of order, repeated, or of another day are refused, and so is a run without a row.
