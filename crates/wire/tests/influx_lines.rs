@@ -129,6 +129,7 @@ fn errors_are_those_of_influxdb() {
         ("cpu", "missing fields"),
         ("cpu,host==", "missing fields"),
         ("=", "missing fields"),
+        ("cpu,a=1,a=2", "missing fields"),
         ("cpu,host=serverA value=\"test", "unbalanced quotes"),
         ("cpu,host=serverA value=\"test\"\"", "unbalanced quotes"),
         (",a=b v=1", "missing measurement"),
@@ -168,6 +169,9 @@ fn errors_are_those_of_influxdb() {
         ("cpu value=1 9223372036854775806 12", "point is invalid"),
         // exacat's own: InfluxDB drops the last character.
         ("cpu v=\"a\"b", "invalid field format"),
+        ("cpu v=\"a\"=\"b\"", "invalid field format"),
+        ("cpu v=\"a\"\\,w=\"b\"", "invalid field format"),
+        ("cpu a,v=\"b", "invalid field format"),
         ("cpu a\\\\=1", "invalid field format"),
     ] {
         let expected = Err(format!("unable to parse '{line}': {reason}"));

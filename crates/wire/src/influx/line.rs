@@ -186,8 +186,11 @@ fn end_of_series(line: &str) -> Result<usize, Reason> {
         }
         at += 1;
     }
-    // Nothing but a series: its own fault comes first.
-    canonical_series(line, &mut String::new()).and(Err(Reason::MissingFields))
+    // Nothing but a series: its own fault comes first, but for the one that InfluxDB finds later.
+    match canonical_series(line, &mut String::new()) {
+        Ok(()) | Err(Reason::DuplicateTags) => Err(Reason::MissingFields),
+        Err(reason) => Err(reason),
+    }
 }
 
 /// Reads one of the names of true and false, which a comma, a blank or the end follows.
@@ -212,6 +215,7 @@ fn end_of_text(bytes: &[u8], start: usize) -> Result<(usize, bool), Reason> {
             None | Some(b',' | b' ') if !is_quoted => break,
             None => return Err(Reason::UnbalancedQuotes),
             Some(b'"') => is_quoted = !is_quoted,
+            Some(b'=' | b'\\') if !is_quoted => return Err(Reason::InvalidFieldFormat),
             Some(b'\\') => {
                 has_escape = true;
                 at += usize::from(at + 1 < bytes.len());
@@ -337,6 +341,8 @@ impl<'b> Lines<'b> {
                     at += length;
                     Scanned::Scalar(value)
                 }
+                // With too many commas before it, a quote begins no text.
+                Some(b'"') if is_malformed => return Err(Reason::InvalidFieldFormat),
                 Some(b'"') => {
                     let (end, has_escape) = end_of_text(bytes, at)?;
                     let text = &line[at + 1..end - 1];
