@@ -258,7 +258,7 @@ fn summed<T: Sample>(values: &[T]) -> (u64, T, T, T::Sum) {
 
 /// Course that is known up to a time.
 #[derive(Clone, Copy)]
-enum Known {
+enum KnownCourse {
     /// The integral is not wanted.
     Not,
     /// A line from here on; none before the first sample.
@@ -271,7 +271,7 @@ enum Known {
 /// [`Course::Samples`] only those with a row.
 pub struct Aggregator<T: Sample> {
     intervals: Intervals,
-    known: Known,
+    known: KnownCourse,
     /// Value that holds.
     held: Option<T>,
     /// Last time of the current interval.
@@ -293,12 +293,12 @@ impl<T: Sample> Aggregator<T> {
         }
         let (start, last) = intervals.ends(first);
         let (known, held) = match course {
-            Course::Samples => (Known::Not, None),
+            Course::Samples => (KnownCourse::Not, None),
             Course::Line { before } => {
                 let before = before.filter(|(_, value)| value.is_number());
-                (Known::Line(before.map(|(time, value)| (time, value.to_f64()))), None)
+                (KnownCourse::Line(before.map(|(time, value)| (time, value.to_f64()))), None)
             }
-            Course::Holds { before } => (Known::Holds(intervals.from, before.is_some()), before),
+            Course::Holds { before } => (KnownCourse::Holds(intervals.from, before.is_some()), before),
         };
         Ok(Aggregator { intervals, known, held, last, current: Aggregate::of(start) })
     }
@@ -345,7 +345,7 @@ impl<T: Sample> Aggregator<T> {
 
     /// Completes the range.
     pub fn finish(mut self, complete: &mut impl FnMut(Aggregate<T>)) {
-        if let Known::Holds(_, true) = self.known {
+        if let KnownCourse::Holds(_, true) = self.known {
             let end = self.intervals.to;
             while self.last < end {
                 self.hold_to_end();
@@ -358,7 +358,7 @@ impl<T: Sample> Aggregator<T> {
 
     fn emit(&mut self, complete: &mut impl FnMut(Aggregate<T>)) {
         let is_empty = self.current.count == 0 && self.current.covered == 0.0;
-        if !is_empty || matches!(self.known, Known::Holds(_, true)) {
+        if !is_empty || matches!(self.known, KnownCourse::Holds(_, true)) {
             complete(self.current);
         }
     }
@@ -373,13 +373,13 @@ impl<T: Sample> Aggregator<T> {
     /// Goes on to the interval of a later row.
     fn go_to(&mut self, time: i64, value: T, complete: &mut impl FnMut(Aggregate<T>)) {
         match self.known {
-            Known::Holds(_, true) => {
+            KnownCourse::Holds(_, true) => {
                 while self.last < time {
                     self.hold_to_end();
                     self.next(complete);
                 }
             }
-            Known::Line(Some(_)) if value.is_number() => {
+            KnownCourse::Line(Some(_)) if value.is_number() => {
                 while self.last < time {
                     self.line_to_end(time, value.to_f64());
                     self.next(complete);
@@ -404,9 +404,9 @@ impl<T: Sample> Aggregator<T> {
         let end = self.last.min(self.intervals.to);
         // The interval ends a nanosecond after its last time.
         let end = end.saturating_add(1);
-        if let Known::Holds(since, true) = self.known {
+        if let KnownCourse::Holds(since, true) = self.known {
             self.hold(since, end);
-            self.known = Known::Holds(end, true);
+            self.known = KnownCourse::Holds(end, true);
         }
     }
 
@@ -424,18 +424,18 @@ impl<T: Sample> Aggregator<T> {
 
     /// Adds the line to the end of the interval, on its way to a sample of a later one.
     fn line_to_end(&mut self, time: i64, value: f64) {
-        let Known::Line(Some((start, from))) = self.known else { return };
+        let KnownCourse::Line(Some((start, from))) = self.known else { return };
         let end = self.last.saturating_add(1);
         let part = seconds(start, end) / seconds(start, time);
         let there = if part.is_finite() { from + (value - from) * part } else { value };
         self.line(end, there);
-        self.known = Known::Line(Some((end, there)));
+        self.known = KnownCourse::Line(Some((end, there)));
     }
 
     /// Adds the line from the last known point to this one; the part before the range is cut off.
     #[inline]
     fn line(&mut self, time: i64, value: f64) {
-        let Known::Line(Some((mut start, mut from))) = self.known else { return };
+        let KnownCourse::Line(Some((mut start, mut from))) = self.known else { return };
         let begin = self.intervals.from;
         if start < begin {
             if time <= begin {
@@ -453,23 +453,23 @@ impl<T: Sample> Aggregator<T> {
     #[inline]
     fn integrate(&mut self, times: &[i64], values: &[T]) {
         match self.known {
-            Known::Not => {}
-            Known::Holds(mut since, mut known) => {
+            KnownCourse::Not => {}
+            KnownCourse::Holds(mut since, mut known) => {
                 for (time, value) in times.iter().zip(values) {
                     if known {
                         self.hold(since, *time);
                     }
                     (since, known, self.held) = (*time, true, Some(*value));
                 }
-                self.known = Known::Holds(since, known);
+                self.known = KnownCourse::Holds(since, known);
             }
-            Known::Line(_) => {
+            KnownCourse::Line(_) => {
                 for (time, value) in times.iter().zip(values) {
                     let point = value.is_number().then(|| (*time, value.to_f64()));
                     if let Some((time, value)) = point {
                         self.line(time, value);
                     }
-                    self.known = Known::Line(point);
+                    self.known = KnownCourse::Line(point);
                 }
             }
         }

@@ -175,7 +175,7 @@ impl Values {
     }
 
     /// Appends a value; false if it has another type.
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, value: FieldRef<'_>) -> bool {
         match (self, value) {
             (Values::Float(values), FieldRef::Float(value)) => values.push(value),
@@ -345,18 +345,23 @@ impl Columns {
         self.columns.iter().filter_map(move |column| Some((column.field, column.value(row)?)))
     }
 
-    /// Returns the column of a field for further values. A new column has no value of earlier rows.
-    fn column_for(&mut self, field: FieldNumber, kind: FieldType) -> &mut Column {
-        let at = match self.columns.binary_search_by_key(&field, |column| column.field) {
-            Ok(at) => at,
-            Err(at) => {
-                let rows = (!self.times.is_empty()).then(Vec::new);
-                self.full += usize::from(rows.is_none());
-                self.columns.insert(at, Column { field, rows, values: Values::of(kind) });
-                at
-            }
-        };
-        &mut self.columns[at]
+    /// Returns the place of a field's column for further values. A new column has no value of earlier
+    /// rows. The column is mostly the one behind that of the field before, `next`.
+    #[inline]
+    fn column_for(&mut self, field: FieldNumber, kind: FieldType, next: usize) -> usize {
+        match self.columns.get(next) {
+            Some(column) if column.field == field => next,
+            _ => self.search_column_for(field, kind),
+        }
+    }
+
+    fn search_column_for(&mut self, field: FieldNumber, kind: FieldType) -> usize {
+        self.columns.binary_search_by_key(&field, |column| column.field).unwrap_or_else(|at| {
+            let rows = (!self.times.is_empty()).then(Vec::new);
+            self.full += usize::from(rows.is_none());
+            self.columns.insert(at, Column { field, rows, values: Values::of(kind) });
+            at
+        })
     }
 
     fn extend_element(&mut self, element: ElementNumber, end: u32) {
@@ -373,9 +378,11 @@ impl Columns {
         (element, time): RowKey,
         values: impl IntoIterator<Item = (FieldNumber, FieldRef<'v>)>,
     ) -> Result<(), Error> {
-        let (row, mut full) = (self.times.len() as u32, 0);
+        let (row, mut full, mut next) = (self.times.len() as u32, 0, 0);
         for (field, value) in values {
-            let column = self.column_for(field, value.kind());
+            let at = self.column_for(field, value.kind(), next);
+            next = at + 1;
+            let column = &mut self.columns[at];
             match &mut column.rows {
                 Some(rows) => rows.push(row),
                 None => full += 1,
@@ -396,13 +403,15 @@ impl Columns {
         if rows.is_empty() {
             return Ok(());
         }
-        let (base, mut full) = (self.times.len(), 0);
+        let (base, mut full, mut next) = (self.times.len(), 0, 0);
         for column in &from.columns {
             let places = column.places(&rows);
             if places.is_empty() {
                 continue;
             }
-            let own = self.column_for(column.field, column.values.kind());
+            let at = self.column_for(column.field, column.values.kind(), next);
+            next = at + 1;
+            let own = &mut self.columns[at];
             if own.rows.is_none() && places.len() == rows.len() {
                 full += 1;
             } else {

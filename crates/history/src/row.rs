@@ -8,7 +8,7 @@
 
 use std::cmp::Ordering;
 
-use exacat_model::codec::{DecodeError, Reader};
+use exacat_model::codec::DecodeError;
 use exacat_model::{Error, FieldRef, FieldType};
 
 /// Number of an element in its group.
@@ -103,33 +103,34 @@ pub fn put_row<'v>(
     Ok(())
 }
 
-/// Reads one value of a type, and checks it.
-fn read_value<'a>(reader: &mut Reader<'a>, kind: FieldType) -> Result<FieldRef<'a>, DecodeError> {
-    let mut eight = || {
-        let mut bytes = [0; 8];
-        bytes.copy_from_slice(reader.take(8)?);
-        Ok::<_, DecodeError>(u64::from_le_bytes(bytes))
-    };
-    Ok(match kind {
-        FieldType::Float => FieldRef::Float(f64::from_bits(eight()?)),
-        FieldType::Integer => FieldRef::Integer(eight()? as i64),
-        FieldType::Unsigned => FieldRef::Unsigned(eight()?),
-        FieldType::Boolean => match reader.byte()? {
-            0 => FieldRef::Boolean(false),
-            1 => FieldRef::Boolean(true),
-            _ => return Err(reader.error("a boolean is 0 or 1")),
+/// Splits one value of a type from the start of bytes, and checks it. In line: a value that a call
+/// returned through memory would cost more than its decoding.
+#[inline(always)]
+fn split_value(bytes: &[u8], kind: FieldType) -> Result<(FieldRef<'_>, &[u8]), &'static str> {
+    let word = || bytes.split_first_chunk::<8>().map(|(word, rest)| (u64::from_le_bytes(*word), rest));
+    let split = match kind {
+        FieldType::Float => word().map(|(word, rest)| (FieldRef::Float(f64::from_bits(word)), rest)),
+        FieldType::Integer => word().map(|(word, rest)| (FieldRef::Integer(word as i64), rest)),
+        FieldType::Unsigned => word().map(|(word, rest)| (FieldRef::Unsigned(word), rest)),
+        FieldType::Boolean => match bytes.split_first() {
+            Some((byte @ 0..=1, rest)) => Some((FieldRef::Boolean(*byte == 1), rest)),
+            Some(_) => return Err("a boolean is 0 or 1"),
+            None => None,
         },
-        FieldType::Text => {
-            let mut length = [0; 4];
-            length.copy_from_slice(reader.take(4)?);
-            let length = u32::from_le_bytes(length) as usize;
-            if length > TEXT_BYTES_MAX {
-                return Err(reader.error("a text beyond its limit"));
-            }
-            let text = std::str::from_utf8(reader.take(length)?);
-            FieldRef::Text(text.map_err(|_| reader.error("text is not UTF-8"))?)
-        }
-    })
+        FieldType::Text => return split_text(bytes),
+    };
+    split.ok_or("bytes end inside a value")
+}
+
+fn split_text(bytes: &[u8]) -> Result<(FieldRef<'_>, &[u8]), &'static str> {
+    let (length, rest) = bytes.split_first_chunk::<4>().ok_or("bytes end inside a value")?;
+    let length = u32::from_le_bytes(*length) as usize;
+    if length > TEXT_BYTES_MAX {
+        return Err("a text beyond its limit");
+    }
+    let (text, rest) = rest.split_at_checked(length).ok_or("bytes end inside a value")?;
+    let text = std::str::from_utf8(text).map_err(|_| "text is not UTF-8")?;
+    Ok((FieldRef::Text(text), rest))
 }
 
 impl<'a> RowRef<'a> {
@@ -145,30 +146,27 @@ impl<'a> RowRef<'a> {
 
     /// Reads a row of untrusted bytes, checks all of it, and returns it with the bytes behind it.
     pub fn read(bytes: &'a [u8], shapes: &(impl Shapes + ?Sized)) -> Result<(Self, &'a [u8]), DecodeError> {
-        let mut reader = Reader::new(bytes);
-        let Some(mut row) = RowRef::at(reader.take(HEAD_BYTES)?) else {
-            return Err(reader.error("bytes end inside a row"));
-        };
+        let error = |reason, rest: &[u8]| DecodeError { reason, remaining: rest.len() };
+        let Some(mut row) = RowRef::at(bytes) else { return Err(error("bytes end inside a row", bytes)) };
         let Some(fields) = shapes.fields(row.shape) else {
-            return Err(reader.error("a row of an unknown shape"));
+            return Err(error("a row of an unknown shape", bytes));
         };
-        let all = reader.rest();
+        let mut rest = row.values;
         for field in fields {
-            read_value(&mut reader, field.kind)?;
+            rest = split_value(rest, field.kind).map_err(|reason| error(reason, rest))?.1;
         }
-        let used = all.len() - reader.remaining();
-        if HEAD_BYTES + used > ROW_BYTES_MAX {
-            return Err(reader.error("a row beyond its limit"));
+        if bytes.len() - rest.len() > ROW_BYTES_MAX {
+            return Err(error("a row beyond its limit", rest));
         }
-        row.values = &all[..used];
-        Ok((row, reader.rest()))
+        row.values = &row.values[..row.values.len() - rest.len()];
+        Ok((row, rest))
     }
 
     /// Returns the values with their fields. They end early where the bytes are damaged, which checked
     /// bytes never are.
     #[inline]
     pub fn values<'f>(&self, fields: &'f [Field]) -> RowValues<'a, 'f> {
-        RowValues { reader: Reader::new(self.values), fields: fields.iter() }
+        RowValues { bytes: self.values, fields: fields.iter() }
     }
 
     /// Compares the identities of two rows: element, then time.
@@ -181,7 +179,7 @@ impl<'a> RowRef<'a> {
 /// Values of a row, each with its field.
 #[derive(Clone, Debug)]
 pub struct RowValues<'a, 'f> {
-    reader: Reader<'a>,
+    bytes: &'a [u8],
     fields: std::slice::Iter<'f, Field>,
 }
 
@@ -191,7 +189,9 @@ impl<'a> Iterator for RowValues<'a, '_> {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         let field = *self.fields.next()?;
-        read_value(&mut self.reader, field.kind).ok().map(|value| (field, value))
+        let (value, rest) = split_value(self.bytes, field.kind).ok()?;
+        self.bytes = rest;
+        Some((field, value))
     }
 }
 

@@ -38,7 +38,7 @@ pub(super) enum Packing {
 
 /// Part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct FilePlace {
     pub at: u64,
     pub bytes: u32,
 }
@@ -51,7 +51,7 @@ pub(super) struct BlockHead {
     /// Bytes before they are packed.
     pub raw: u32,
     /// Packed bytes, with the checksum.
-    pub place: Place,
+    pub place: FilePlace,
 }
 
 /// A column of a chunk.
@@ -59,7 +59,7 @@ pub(super) struct BlockHead {
 pub(super) struct ColumnHead {
     pub packing: Packing,
     /// Pages with their checksums, one for each page of the chunk. A page without a value has no bytes.
-    pub pages: Vec<Place>,
+    pub pages: Vec<FilePlace>,
     /// Blocks of the distinct texts; a column of texts has their numbers.
     pub blocks: Vec<BlockHead>,
 }
@@ -173,7 +173,7 @@ impl ChunkHead {
         next: &mut u64,
     ) -> Result<ColumnHead, DecodeError> {
         let mut place = |reader: &mut Reader<'_>| {
-            let place = Place { at: *next, bytes: word(reader)? };
+            let place = FilePlace { at: *next, bytes: word(reader)? };
             *next += u64::from(place.bytes);
             Ok::<_, DecodeError>(place)
         };

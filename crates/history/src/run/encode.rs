@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use exacat_model::codec::put_varint;
 use exacat_model::{Error, ErrorKind};
 
-use super::chunk::{BlockHead, ChunkHead, ColumnHead, FIRST_FIELD, Packing, Place, SUM_BYTES, TEN_MAX};
+use super::chunk::{BlockHead, ChunkHead, ColumnHead, FIRST_FIELD, FilePlace, Packing, SUM_BYTES, TEN_MAX};
 use super::index::{ChunkEntry, PageEntry};
 use super::numbers::{self, Way};
 use super::{PAGE_ROWS, checksum, texts};
@@ -84,8 +84,8 @@ pub(super) fn pack(
 }
 
 /// Returns the stored length of a part; its offset follows from the parts before it.
-fn place(part: Option<&[u8]>) -> Place {
-    Place { at: 0, bytes: part.map_or(0, |part| part.len() + SUM_BYTES) as u32 }
+fn place(part: Option<&[u8]>) -> FilePlace {
+    FilePlace { at: 0, bytes: part.map_or(0, |part| part.len() + SUM_BYTES) as u32 }
 }
 
 /// Returns the rows of each page.

@@ -10,7 +10,9 @@ use exacat_model::{Error, FieldType};
 use pco::data_types::Number;
 
 use super::checked;
-use super::chunk::{ChunkHead, ELEMENT_NUMBERS, ELEMENT_ROWS, FIRST_FIELD, Packing, Place, SHAPES, TIMES};
+use super::chunk::{
+    ChunkHead, ELEMENT_NUMBERS, ELEMENT_ROWS, FIRST_FIELD, FilePlace, Packing, SHAPES, TIMES,
+};
 use super::index::{ChunkEntry, PageEntry, read_exactly};
 use super::numbers::Unpacker;
 use super::texts::Block;
@@ -190,7 +192,7 @@ impl OpenChunk {
         &mut self,
         source: &Source<'_>,
         column: usize,
-        place: Place,
+        place: FilePlace,
         read_to: u64,
     ) -> Result<(Option<&[u8]>, &ChunkHead), Error> {
         let end = place.at + u64::from(place.bytes);
