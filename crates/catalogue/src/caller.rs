@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use exacat_model::operation::Owner;
 use exacat_model::{
-    AccountName, Entry, EntryId, Error, ErrorKind, Expect, Fingerprint, GroupId, Lfn, Mode, Operation,
-    RecordKey, Result, Revision, Role, TimeMs, TokenId, User, UserId,
+    AccountName, Entry, EntryId, Error, ErrorKind, Expect, Fingerprint, GroupId, GroupSettings, Lfn, Mode,
+    Operation, RecordKey, Result, Revision, Role, TimeMs, TokenId, User, UserId,
 };
 use exacat_store::{Ancestor, Judged, JudgedEntry};
 
@@ -387,4 +388,54 @@ impl Caller {
         self.check_scope(&Lfn::root())?;
         if self.is_admin() { Ok(()) } else { Err(Error::denied(format!("{what} takes the role admin"))) }
     }
+
+    /// Refuses a caller who may not use a group of elements in this way. `group_id` returns the number of
+    /// a user group; none if there is none of the name.
+    pub(crate) fn check_elements(
+        &self,
+        group: &GroupSettings,
+        access: ElementAccess,
+        anonymous_reads: bool,
+        group_id: impl Fn(&AccountName) -> Option<GroupId>,
+    ) -> Result<()> {
+        let is_among = |owners: &[Owner]| {
+            owners.iter().any(|owner| match owner {
+                Owner::User(name) => self.facts.name.as_ref() == Some(name),
+                Owner::Group(name) => group_id(name).is_some_and(|id| self.is_in(id)),
+            })
+        };
+        let is_open = access == ElementAccess::Read && group.readers.is_empty();
+        if !(is_open && anonymous_reads) {
+            self.check_known()?;
+        }
+        // Scopes and grants are about paths of files, so a token that has any gives no right here.
+        self.check_scope(&Lfn::root())?;
+        if access != ElementAccess::Read && !self.may_write() {
+            return Err(Error::denied("this token is for reading only"));
+        }
+        let owns = self.is_operator() || (group.owner.is_some() && self.facts.name == group.owner);
+        let may = match access {
+            ElementAccess::Read => is_open || is_among(&group.readers) || is_among(&group.writers),
+            ElementAccess::Write => is_among(&group.writers),
+            ElementAccess::Own => false,
+        };
+        let what = match access {
+            ElementAccess::Read => "read",
+            ElementAccess::Write => "write to",
+            ElementAccess::Own => "change",
+        };
+        let name = &group.name;
+        if owns || may { Ok(()) } else { Err(Error::denied(format!("group {name}: you may not {what} it"))) }
+    }
+}
+
+/// Use of a group of elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ElementAccess {
+    /// Read values, names and settings.
+    Read,
+    /// Write values.
+    Write,
+    /// Change settings, or remove the group.
+    Own,
 }

@@ -20,6 +20,7 @@ mod accounts;
 mod attributes;
 mod collections;
 mod directories;
+mod elements;
 mod find;
 mod fsck;
 mod history;
@@ -50,7 +51,7 @@ use exacat_model::{
 };
 use exacat_store::{Clock, Outcome, Refusal, Request, Store};
 
-pub use caller::Caller;
+pub use caller::{Caller, ElementAccess};
 pub use fsck::{SeSums, Sums};
 pub use grants::{Activity, Grant};
 pub use register::DirectoryCache;

@@ -269,6 +269,11 @@ impl Columns {
         Columns { elements, times, columns, full }
     }
 
+    /// Removes the columns of fields that are not wanted. Rows stay, also those without a value.
+    pub(crate) fn keep_fields(&mut self, is_wanted: impl Fn(FieldNumber) -> bool) {
+        self.columns.retain(|column| is_wanted(column.field));
+    }
+
     /// Returns the number of rows.
     #[inline]
     pub fn rows(&self) -> usize {

@@ -1,12 +1,62 @@
 //! The history of elements: values by name and time, written at hundreds of thousands a second, kept
 //! for decades.
+//!
+//! ```text
+//!  lines ─► ingest: names to numbers ─► batch ─► committer: log, one sync ─► memtable, latest values ─► answer
+//!                                                                              │
+//!                                                        full ─► flush: runs, one for each day ─► merged runs ─► …
+//! ```
+//! An *element* is a series of rows: a measurement with tags. A *row* has a time and the values of some
+//! *fields*; the set of fields is its *shape*. All of these have numbers inside their *group*, given at
+//! first sight. A later row of the same element and time wins, field by field.
+//!
+//! Read on in the order of the data:
+//!
+//! - [`names`] numbers names, [`ingest`] looks them up, and [`batch`] has the encoded rows.
+//! - [`committer`] makes batches durable, in the log of `exacat_log`; [`item`] is what its records have.
+//! - [`memtable`] and [`latest`] have the newest rows in memory.
+//! - [`flush`] writes them to [`run`]s; [`manifest`] names the files that count.
+//! - [`compaction`] merges runs of a day.
+//! - [`reading`] merges memory and runs for readers; [`aggregate`] sums up.
+//! - [`engine`] is the open history, and [`open`] opens it.
+#![forbid(unsafe_code)]
 
 pub mod aggregate;
+mod batch;
+mod checked_file;
 pub mod columns;
+mod committer;
+mod compaction;
+mod engine;
+mod flush;
+mod group;
+mod ingest;
+mod item;
+mod latest;
+mod limits;
+mod manifest;
+mod memtable;
 pub mod merge;
+mod names;
+mod open;
+mod reading;
 pub mod row;
 pub mod run;
+mod run_list;
 pub mod sorted;
 
 #[cfg(test)]
 mod test_rows;
+
+pub use batch::Batch;
+pub use committer::CommitMetrics;
+pub use engine::{History, HistorySettings};
+pub use group::Group;
+pub use ingest::{Ingest, Refused};
+pub use latest::LatestValue;
+pub use limits::*;
+pub use names::{NamedField, Names};
+pub use reading::ValueAt;
+
+#[cfg(test)]
+mod tests;

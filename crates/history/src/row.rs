@@ -79,21 +79,9 @@ pub fn put_row<'v>(
     out.extend_from_slice(&element.to_le_bytes());
     out.extend_from_slice(&shape.to_le_bytes());
     out.extend_from_slice(&time.to_le_bytes());
-    for value in values {
-        match value {
-            FieldRef::Float(value) => out.extend_from_slice(&value.to_bits().to_le_bytes()),
-            FieldRef::Integer(value) => out.extend_from_slice(&value.to_le_bytes()),
-            FieldRef::Unsigned(value) => out.extend_from_slice(&value.to_le_bytes()),
-            FieldRef::Boolean(value) => out.push(u8::from(value)),
-            FieldRef::Text(text) => {
-                if text.len() > TEXT_BYTES_MAX {
-                    out.truncate(start);
-                    return Err(Error::limit("bytes of a text value", text.len(), TEXT_BYTES_MAX));
-                }
-                out.extend_from_slice(&(text.len() as u32).to_le_bytes());
-                out.extend_from_slice(text.as_bytes());
-            }
-        }
+    if let Err(error) = put_values(out, values) {
+        out.truncate(start);
+        return Err(error);
     }
     let bytes = out.len() - start;
     if bytes > ROW_BYTES_MAX {
@@ -103,10 +91,33 @@ pub fn put_row<'v>(
     Ok(())
 }
 
+/// Appends the bytes of values. A text beyond its limit is refused, and then some may be appended.
+pub(crate) fn put_values<'v>(
+    out: &mut Vec<u8>,
+    values: impl IntoIterator<Item = FieldRef<'v>>,
+) -> Result<(), Error> {
+    for value in values {
+        match value {
+            FieldRef::Float(value) => out.extend_from_slice(&value.to_bits().to_le_bytes()),
+            FieldRef::Integer(value) => out.extend_from_slice(&value.to_le_bytes()),
+            FieldRef::Unsigned(value) => out.extend_from_slice(&value.to_le_bytes()),
+            FieldRef::Boolean(value) => out.push(u8::from(value)),
+            FieldRef::Text(text) => {
+                if text.len() > TEXT_BYTES_MAX {
+                    return Err(Error::limit("bytes of a text value", text.len(), TEXT_BYTES_MAX));
+                }
+                out.extend_from_slice(&(text.len() as u32).to_le_bytes());
+                out.extend_from_slice(text.as_bytes());
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Splits one value of a type from the start of bytes, and checks it. In line: a value that a call
 /// returned through memory would cost more than its decoding.
 #[inline(always)]
-fn split_value(bytes: &[u8], kind: FieldType) -> Result<(FieldRef<'_>, &[u8]), &'static str> {
+pub(crate) fn split_value(bytes: &[u8], kind: FieldType) -> Result<(FieldRef<'_>, &[u8]), &'static str> {
     let word = || bytes.split_first_chunk::<8>().map(|(word, rest)| (u64::from_le_bytes(*word), rest));
     let split = match kind {
         FieldType::Float => word().map(|(word, rest)| (FieldRef::Float(f64::from_bits(word)), rest)),

@@ -129,6 +129,11 @@ impl DataDirectory {
         self.private("uploads")
     }
 
+    /// Returns the directory of the history of elements, which its engine makes.
+    pub(crate) fn elements(&self) -> PathBuf {
+        self.data.join("history")
+    }
+
     /// Returns the directory of the server's activity; makes it if it is missing. A server of a snapshot
     /// has its own.
     pub(crate) fn activity(&self) -> Result<PathBuf> {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use exacat_catalogue::Catalogue;
+use exacat_history::{History as Elements, HistorySettings};
 use exacat_model::{AccountName, Answer, Error, ErrorKind, Guid, Lfn, Operation, Result};
 use exacat_store::{Clock, Store};
 use exacat_store_cassandra::{CassandraStore, check_schema};
@@ -195,6 +196,9 @@ async fn start_on(
     }
     let _first = service.issuers.set(Issuers::new(directory.issuers()));
     let _first = service.log_lines_lost.set(Arc::clone(&settings.log_lines_lost));
+    if settings.elements {
+        let _first = service.elements.set(open_elements(&settings, &directory).await?);
+    }
     let exporting = trace(&settings, &service)?;
     let places = Places::open(settings.networks.clone())?;
     let envelopes = match addresses.jalien.or(addresses.xrootd).or(addresses.http) {
@@ -306,6 +310,20 @@ async fn start_on(
     };
     let ended = tokio::spawn(taking_down.when_stopped());
     Ok(RunningServer { addresses, service, ended: Some(ended) })
+}
+
+/// Opens the history of elements.
+async fn open_elements(settings: &ServerSettings, directory: &DataDirectory) -> Result<Arc<Elements>> {
+    if settings.snapshot.is_some() {
+        return Err(Error::invalid("a server of a snapshot has no history of elements: leave --history out"));
+    }
+    let clock = Arc::clone(&settings.clock);
+    let elements = HistorySettings::new(directory.elements(), Arc::new(move || clock.trusted()));
+    let opened = tokio::task::spawn_blocking(move || Elements::open(elements)).await;
+    let opened = opened.map_err(|error| {
+        Error::new(ErrorKind::Internal, format!("the history of elements could not be opened: {error}"))
+    })?;
+    opened.map(Arc::new)
 }
 
 /// Starts traces, if they are configured. Returns the task that sends them.
@@ -555,6 +573,9 @@ impl TakingDown {
         }
         if let Some(exporting) = self.exporting.take() {
             let _ = tokio::time::timeout(LAST_WORDS, exporting).await;
+        }
+        if let Some(elements) = self.service.elements.get().cloned() {
+            let _closed = tokio::task::spawn_blocking(move || elements.close()).await;
         }
         let closed = self.service.catalogue.store().close().await;
         if let Err(error) = directory::remove(&self.directory.addresses()) {

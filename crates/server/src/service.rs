@@ -71,6 +71,8 @@ pub(crate) struct Service {
     slow_lines: Paced,
     /// Log lines that could not be written; counted by the log.
     pub log_lines_lost: OnceLock<Arc<AtomicU64>>,
+    /// The history of elements, if it is on.
+    pub elements: OnceLock<Arc<exacat_history::History>>,
     /// Uploads whose clients report no end, which own the service.
     pub uploads: OnceLock<Weak<dyn UploadChecks>>,
     /// Issuers of tokens other than this catalogue.
@@ -170,6 +172,7 @@ impl Service {
             phase: watch::Sender::new(Phase::Serving),
             slow_lines: Paced::default(),
             log_lines_lost: OnceLock::new(),
+            elements: OnceLock::new(),
             uploads: OnceLock::new(),
             issuers: OnceLock::new(),
         })

@@ -47,6 +47,8 @@ pub struct ServerSettings {
     pub cache_bytes: u64,
     /// The part of the history that the embedded store keeps.
     pub history: HistoryKept,
+    /// True if the server keeps the history of elements.
+    pub elements: bool,
     /// The snapshot to serve, for reading, in place of the catalogue in the data directory.
     pub snapshot: Option<SnapshotName>,
     /// Address of the native protocol over TLS; none disables it. Port 0 takes a free one.
@@ -103,6 +105,7 @@ impl ServerSettings {
             store: StoreChoice::Embedded,
             cache_bytes: EmbeddedSettings::default().cache_bytes,
             history: HistoryKept::All,
+            elements: false,
             snapshot: None,
             native: Some(loopback),
             socket: true,

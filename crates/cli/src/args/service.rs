@@ -370,6 +370,10 @@ pub(crate) struct ServeArgs {
     /// again or an operator confirms it: exacat clock confirm.
     #[arg(long, value_name = "DURATION", default_value = "1d")]
     pub clock_jump: String,
+    /// Keep the history of elements: values by name and time, in the interface of InfluxDB on the HTTP
+    /// listener
+    #[arg(long)]
+    pub history: bool,
     /// History of changes to keep: all, a number of days or weeks, or a size of log files
     ///
     /// The server removes older changes a whole log file at a time, the oldest first. Files that

@@ -118,6 +118,7 @@ fn settings(args: &ServeArgs, connection: &Connection, directory: &Path) -> Resu
     }
     settings.cache_bytes =
         parse::bytes(&args.cache).map_err(|error| Failure::local(format!("--cache: {error}")))?;
+    settings.elements = args.history;
     settings.history = parse::history_kept(&args.history_keep)
         .map_err(|error| Failure::local(format!("--history-keep: {error}")))?;
     if let StoreChoice::Cassandra(cluster) = &mut settings.store {

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use exacat_disk::{Disk, DiskFile, RealDisk};
 use exacat_model::{Answer, ErrorKind, Operation};
 use exacat_server::{RunningServer, Server, ServerSettings};
 use exacat_store::SystemClock;
-use exacat_disk::{Disk, DiskFile, RealDisk};
 use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore};
 
 use crate::client::soon;

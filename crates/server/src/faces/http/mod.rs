@@ -11,6 +11,7 @@ mod dav;
 mod finding;
 mod health;
 mod http2;
+mod influx;
 mod monitoring;
 mod origins;
 mod pages;
@@ -460,6 +461,9 @@ async fn answer_to(
             Ok(told) => answers::answer(StatusCode::OK, answers::JSON, told),
             Err(error) => problem(&error, None),
         };
+    }
+    if let Some(response) = influx::answer(conversation, head, body).await {
+        return response;
     }
     if let Some(response) = pages::answer(conversation, head, body).await {
         return response;

@@ -1,0 +1,552 @@
+//! The history, open: groups, commits, flushes, and the threads that do them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+
+use exacat_disk::{Disk, cannot_write};
+use exacat_log::Form;
+use exacat_log::replay::list_segments;
+use exacat_model::{Error, ErrorKind, GroupName, GroupSettings, Result, Revision, TimeMs};
+use parking_lot::{Condvar, Mutex, RwLock};
+
+use crate::batch::Batch;
+use crate::checked_file::HistoryId;
+use crate::committer::{Appender, CommitMetrics, Queue, Taken, Work, commit_once};
+use crate::flush::{FilePlaces, FlushJob, write_memtable};
+use crate::group::Group;
+use crate::item::{GroupId, Item};
+use crate::limits::{
+    ELEMENTS_MAX, FROZEN_MAX, GROUPS_MAX, LATEST_EVERY, LOG_KEPT_BYTES_DEFAULT, MEMTABLE_BYTES,
+    NAME_FILES_MAX,
+};
+use crate::manifest::{GroupEntry, Layout, Manifest};
+use crate::names::NameCounts;
+
+/// Settings of a history.
+#[derive(Clone)]
+pub struct HistorySettings {
+    /// Its directory; created if missing.
+    pub directory: PathBuf,
+    /// Bytes of one segment of its log.
+    pub segment_bytes: u64,
+    /// Bytes of rows in memory after which they are written to runs.
+    pub memtable_bytes: usize,
+    /// Bytes of log that are kept although the runs have its rows, to restore a moment.
+    pub log_kept_bytes: u64,
+    /// Trusted time of now.
+    pub now: Arc<dyn Fn() -> TimeMs + Send + Sync>,
+    /// Runs threads; false in tests that need disk operations in a fixed order.
+    pub in_background: bool,
+}
+
+impl HistorySettings {
+    /// Returns the defaults for a directory.
+    pub fn new(directory: PathBuf, now: Arc<dyn Fn() -> TimeMs + Send + Sync>) -> Self {
+        HistorySettings {
+            directory,
+            segment_bytes: 64 << 20,
+            memtable_bytes: MEMTABLE_BYTES,
+            log_kept_bytes: LOG_KEPT_BYTES_DEFAULT,
+            now,
+            in_background: true,
+        }
+    }
+}
+
+/// Groups by number and by name.
+#[derive(Default)]
+pub(crate) struct Groups {
+    pub by_id: BTreeMap<GroupId, Arc<Group>>,
+    pub by_name: BTreeMap<GroupName, GroupId>,
+    pub next: GroupId,
+}
+
+impl Groups {
+    pub(crate) fn insert(&mut self, group: Arc<Group>) {
+        self.next = self.next.max(group.id + 1);
+        self.by_name.insert(group.settings.read().name.clone(), group.id);
+        self.by_id.insert(group.id, group);
+    }
+
+    pub(crate) fn remove(&mut self, id: GroupId) {
+        if let Some(group) = self.by_id.remove(&id) {
+            group.drop_it();
+            self.by_name.remove(&group.settings.read().name);
+        }
+    }
+}
+
+/// Names of a group that files have.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NameFiles {
+    pub counts: NameCounts,
+}
+
+/// Files that count, and how far the names of each group are in them.
+pub(crate) struct Files {
+    pub manifest: Manifest,
+    pub names: BTreeMap<GroupId, NameFiles>,
+    /// Flushes since the latest values were written.
+    pub flushes: u32,
+}
+
+/// Flushes that wait or are in work.
+#[derive(Default)]
+pub(crate) struct Flushes {
+    waiting: Vec<FlushJob>,
+    in_work: bool,
+    closing: bool,
+    /// Reason why the last flush failed; it is tried again.
+    failed: Option<Arc<str>>,
+}
+
+pub(crate) struct Shared {
+    pub disk: Arc<dyn Disk>,
+    pub layout: Layout,
+    pub id: HistoryId,
+    pub settings: HistorySettings,
+    pub groups: RwLock<Groups>,
+    pub queue: Queue,
+    pub appender: Mutex<Appender>,
+    pub metrics: CommitMetrics,
+    /// Bytes of rows in the active memtables.
+    pub active_bytes: AtomicUsize,
+    pub files: Mutex<Files>,
+    pub flushes: Mutex<Flushes>,
+    pub flushed: Condvar,
+    pub flush_count: AtomicU64,
+    pub closed: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn places(&self) -> FilePlaces<'_> {
+        FilePlaces { disk: &self.disk, layout: &self.layout, history: self.id }
+    }
+
+    /// Freezes the active memtables if they are large, or if `always`. The caller holds the lock of the
+    /// log, so the memtables have exactly the rows up to its end.
+    fn freeze(&self, appender: &Appender, always: bool) {
+        if !always && self.active_bytes.load(Ordering::Relaxed) < self.settings.memtable_bytes {
+            return;
+        }
+        let groups: Vec<Arc<Group>> = self.groups.read().by_id.values().cloned().collect();
+        let mut memtables = Vec::new();
+        for group in groups {
+            let mut rows = group.rows.write();
+            if rows.active.read().rows() > 0 {
+                let frozen = std::mem::take(&mut rows.active);
+                rows.frozen.push(Arc::clone(&frozen));
+                drop(rows);
+                memtables.push((group, frozen));
+            }
+        }
+        self.active_bytes.store(0, Ordering::Relaxed);
+        let mut flushes = self.flushes.lock();
+        flushes.waiting.push(FlushJob { place: appender.end, memtables });
+        drop(flushes);
+        self.flushed.notify_all();
+    }
+
+    /// Waits while as many memtables as may wait for a flush do so.
+    fn wait_for_flush(&self) {
+        let mut flushes = self.flushes.lock();
+        while flushes.waiting.len() >= FROZEN_MAX && !flushes.closing {
+            self.flushed.wait(&mut flushes);
+        }
+    }
+
+    /// Does one flush. What the disk refuses is tried again by the next call.
+    fn flush(&self, job: &FlushJob) -> Result<()> {
+        let places = self.places();
+        let mut written = Vec::new();
+        let mut files = self.files.lock();
+        let mut manifest = files.manifest.clone();
+        for (group, memtable) in &job.memtables {
+            if group.is_dropped() {
+                continue;
+            }
+            let mut next = || {
+                manifest.next_file += 1;
+                manifest.next_file - 1
+            };
+            written.push((group, write_memtable(&places, group, memtable, &mut next)?));
+        }
+        let groups: Vec<Arc<Group>> = self.groups.read().by_id.values().cloned().collect();
+        let with_latest = files.flushes + 1 >= LATEST_EVERY || self.closed.load(Ordering::Acquire);
+        let mut entries = Vec::with_capacity(groups.len());
+        let mut names = BTreeMap::new();
+        for group in &groups {
+            let old = manifest.groups.iter().find(|entry| entry.id == group.id);
+            let mut entry = old.cloned().unwrap_or_else(|| GroupEntry {
+                id: group.id,
+                settings: group.settings(),
+                names: Vec::new(),
+                latest: None,
+                runs: Vec::new(),
+            });
+            entry.settings = group.settings();
+            let mut next = || {
+                manifest.next_file += 1;
+                manifest.next_file - 1
+            };
+            let mut from = files.names.get(&group.id).map_or_else(NameCounts::default, |files| files.counts);
+            if from != group.names.read().counts() {
+                if entry.names.len() >= NAME_FILES_MAX {
+                    entry.names.clear();
+                    from = NameCounts::default();
+                }
+                let number = next();
+                from = places.write_names(number, group, &from)?;
+                entry.names.push(number);
+            }
+            names.insert(group.id, NameFiles { counts: from });
+            if with_latest {
+                let number = next();
+                places.write_latest(number, group)?;
+                entry.latest = Some(number);
+            }
+            entries.push(entry);
+        }
+        for (group, runs) in &written {
+            if let Some(entry) = entries.iter_mut().find(|entry| entry.id == group.id) {
+                entry.runs.extend(runs.iter().map(|(run, _)| run.clone()));
+            }
+        }
+        manifest.groups = entries;
+        manifest.next_group = self.groups.read().next;
+        manifest.set_place(job.place);
+        places.sync()?;
+        manifest.write(&*self.disk, &self.layout.root, self.id)?;
+        for (group, runs) in written {
+            let mut rows = group.rows.write();
+            let mut list = (*rows.runs).clone();
+            for (entry, run) in runs {
+                list.add(entry.day(), run);
+            }
+            rows.runs = Arc::new(list);
+            rows.frozen.retain(|frozen| !job.memtables.iter().any(|(_, done)| Arc::ptr_eq(frozen, done)));
+        }
+        let old = std::mem::replace(&mut files.manifest, manifest);
+        files.names = names;
+        files.flushes = if with_latest { 0 } else { files.flushes + 1 };
+        self.remove_unnamed(&old, &files.manifest);
+        drop(files);
+        self.trim_log(job.place.revision);
+        Ok(())
+    }
+
+    /// Removes the files that the old manifest names and the new one does not. An open run stays
+    /// readable until its last reader has closed it.
+    pub(crate) fn remove_unnamed(&self, old: &Manifest, new: &Manifest) {
+        let kept = new.files(&self.layout);
+        for path in old.files(&self.layout).difference(&kept) {
+            if let Err(error) = self.disk.remove(path) {
+                // The next opening removes it.
+                tracing::warn!(file = %path.display(), %error, "cannot remove a replaced file of the history");
+            }
+        }
+    }
+
+    /// Removes log segments whose rows are in the runs, beyond the space that is kept.
+    fn trim_log(&self, flushed: Revision) {
+        let segments = match list_segments(&*self.disk, &self.layout.log(), false) {
+            Ok(segments) => segments,
+            Err(error) => {
+                tracing::warn!(%error, "cannot list the log of the history");
+                return;
+            }
+        };
+        let mut kept = 0;
+        // From the newest: a segment ends where the next one begins.
+        let mut begin_of_next = None::<Revision>;
+        for segment in segments.iter().rev() {
+            let is_flushed = begin_of_next.is_some_and(|next| next.0 <= flushed.0 + 1);
+            begin_of_next = Some(segment.first_revision);
+            kept += segment.bytes(&*self.disk, is_flushed);
+            if !is_flushed || kept <= self.settings.log_kept_bytes {
+                continue;
+            }
+            if let Err(error) = self.disk.remove(&segment.path) {
+                tracing::warn!(file = %segment.path.display(), %error, "cannot remove a log segment of the history");
+                return;
+            }
+            *segment.form_to_change() = Form::Gone;
+        }
+    }
+
+    /// Body of the thread that flushes.
+    fn flush_loop(&self) {
+        loop {
+            let job = {
+                let mut flushes = self.flushes.lock();
+                loop {
+                    if !flushes.waiting.is_empty() {
+                        break;
+                    }
+                    if flushes.closing {
+                        return;
+                    }
+                    self.flushed.wait(&mut flushes);
+                }
+                flushes.in_work = true;
+                FlushJob { place: flushes.waiting[0].place, memtables: flushes.waiting[0].memtables.clone() }
+            };
+            let done = self.flush(&job);
+            let mut flushes = self.flushes.lock();
+            flushes.in_work = false;
+            match done {
+                Ok(()) => {
+                    self.flush_count.fetch_add(1, Ordering::Release);
+                    flushes.waiting.remove(0);
+                    flushes.failed = None;
+                    self.flushed.notify_all();
+                }
+                Err(error) => {
+                    tracing::error!(%error, "the history cannot write its runs; it tries again");
+                    flushes.failed = Some(error.message.as_str().into());
+                    self.flushed.notify_all();
+                    if flushes.closing {
+                        return;
+                    }
+                    self.flushed.wait_for(&mut flushes, FLUSH_RETRY);
+                }
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Body of the thread that merges runs.
+    fn merge_loop(&self) {
+        loop {
+            let seen = self.flush_count.load(Ordering::Acquire);
+            while let Some(job) = self.next_merge() {
+                if self.closed.load(Ordering::Acquire) {
+                    return;
+                }
+                if let Err(error) = self.merge(&job) {
+                    tracing::warn!(%error, "the history cannot merge runs; it tries again after the next flush");
+                    break;
+                }
+            }
+            let mut flushes = self.flushes.lock();
+            while self.flush_count.load(Ordering::Acquire) == seen {
+                if flushes.closing || self.closed.load(Ordering::Acquire) {
+                    return;
+                }
+                // A day may be past by now.
+                if self.flushed.wait_for(&mut flushes, MERGE_LOOK).timed_out() {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Time after which runs are looked at, although nothing was flushed.
+const MERGE_LOOK: std::time::Duration = std::time::Duration::from_secs(600);
+
+/// Delay before a flush that failed is tried again.
+const FLUSH_RETRY: std::time::Duration = std::time::Duration::from_millis(500);
+
+/// A history, open.
+pub struct History {
+    pub(crate) shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    _lock: Box<dyn Send + Sync>,
+}
+
+impl History {
+    /// Starts the threads of an open history.
+    pub(crate) fn start(shared: Arc<Shared>, is_marked: bool, lock: Box<dyn Send + Sync>) -> Result<Self> {
+        let history = History { shared, threads: Mutex::default(), _lock: lock };
+        if history.shared.settings.in_background {
+            history.spawn("exacat-history", move |shared| {
+                let now = Arc::clone(&shared.settings.now);
+                let mut taken = Taken::new(is_marked);
+                loop {
+                    shared.wait_for_flush();
+                    let applied = |appender: &Appender, bytes: usize| {
+                        shared.active_bytes.fetch_add(bytes, Ordering::Relaxed);
+                        shared.freeze(appender, false);
+                    };
+                    if !commit_once(
+                        &shared.queue,
+                        &shared.appender,
+                        &shared.metrics,
+                        &*now,
+                        &mut taken,
+                        &applied,
+                    ) {
+                        return;
+                    }
+                }
+            })?;
+            history.spawn("exacat-hist-run", Shared::flush_loop)?;
+            history.spawn("exacat-hist-mrg", Shared::merge_loop)?;
+        }
+        Ok(history)
+    }
+
+    fn spawn(&self, name: &str, work: impl FnOnce(&Shared) + Send + 'static) -> Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(move || work(&shared));
+        let thread = spawned.map_err(|error| {
+            Error::new(ErrorKind::Unavailable, format!("no thread for the history: {error}"))
+        })?;
+        self.threads.lock().push(thread);
+        Ok(())
+    }
+
+    /// Returns the group of this name.
+    pub fn group(&self, name: &GroupName) -> Result<Arc<Group>> {
+        let groups = self.shared.groups.read();
+        let found = groups.by_name.get(name).and_then(|id| groups.by_id.get(id)).cloned();
+        found.ok_or_else(|| Error::not_found(format!("group {name}: there is no such group of elements")))
+    }
+
+    /// Returns the groups, by name.
+    pub fn groups(&self) -> Vec<Arc<Group>> {
+        let groups = self.shared.groups.read();
+        groups.by_name.values().filter_map(|id| groups.by_id.get(id)).cloned().collect()
+    }
+
+    /// Creates a group, or changes the settings of the one of this name.
+    pub async fn set_group(&self, settings: GroupSettings) -> Result<Arc<Group>> {
+        if settings.elements_max > ELEMENTS_MAX {
+            let (asked, max) = (settings.elements_max as usize, ELEMENTS_MAX as usize);
+            return Err(Error::limit("the number of elements of a group", asked, max));
+        }
+        let (group, is_new) = {
+            let mut groups = self.shared.groups.write();
+            match groups.by_name.get(&settings.name).and_then(|id| groups.by_id.get(id)).cloned() {
+                Some(group) => {
+                    *group.settings.write() = settings.clone();
+                    (group, false)
+                }
+                None if groups.by_id.len() >= GROUPS_MAX => {
+                    return Err(Error::limit("the number of groups of elements", GROUPS_MAX + 1, GROUPS_MAX));
+                }
+                None => {
+                    let group = Arc::new(Group::new(groups.next, settings.clone()));
+                    groups.insert(Arc::clone(&group));
+                    (group, true)
+                }
+            }
+        };
+        let mut items = Vec::new();
+        Item::Settings { group: group.id, settings: Box::new(settings) }.encode(&mut items);
+        let done = self.commit_work(Work::Items(items)).await;
+        if done.is_err() && is_new {
+            self.shared.groups.write().remove(group.id);
+        }
+        done.map(|()| group)
+    }
+
+    /// Removes a group with all its values.
+    pub async fn drop_group(&self, name: &GroupName) -> Result<()> {
+        let group = self.group(name)?;
+        let mut items = Vec::new();
+        Item::Dropped { group: group.id }.encode(&mut items);
+        self.commit_work(Work::Items(items)).await?;
+        self.shared.groups.write().remove(group.id);
+        Ok(())
+    }
+
+    /// Makes the rows of a batch durable and visible. An unknown outcome may be repeated: the same
+    /// values at the same times change nothing.
+    pub async fn commit(&self, batch: Batch) -> Result<()> {
+        if batch.count() == 0 {
+            return Ok(());
+        }
+        self.commit_work(Work::Rows(batch)).await
+    }
+
+    async fn commit_work(&self, work: Work) -> Result<()> {
+        let answer = self.shared.queue.add(work, &self.shared.metrics)?;
+        answer.await.unwrap_or_else(|_| {
+            let what = "internal error: the committer of the history ended; the outcome is unknown";
+            Err(Error::new(ErrorKind::Unknown, what))
+        })
+    }
+
+    /// Writes all rows in memory to runs, and waits until that is done.
+    pub fn flush(&self) -> Result<()> {
+        let shared = &self.shared;
+        {
+            let appender = shared.appender.lock();
+            shared.freeze(&appender, true);
+        }
+        let mut flushes = shared.flushes.lock();
+        while !flushes.waiting.is_empty() {
+            if let Some(why) = &flushes.failed {
+                return Err(Error::new(ErrorKind::Unavailable, why.to_string()));
+            }
+            shared.flushed.wait(&mut flushes);
+        }
+        Ok(())
+    }
+
+    /// Returns the bytes of batches that wait for the log.
+    pub fn queued_bytes(&self) -> usize {
+        self.shared.queue.bytes()
+    }
+
+    /// Returns the counters of the committer.
+    pub fn metrics(&self) -> &CommitMetrics {
+        &self.shared.metrics
+    }
+
+    /// Returns trusted time of now.
+    pub fn now(&self) -> TimeMs {
+        (self.shared.settings.now)()
+    }
+
+    /// Writes what waits, then all rows in memory to runs, and ends the threads.
+    pub fn close(&self) {
+        let shared = &self.shared;
+        shared.queue.close();
+        shared.closed.store(true, Ordering::Release);
+        let mut threads = std::mem::take(&mut *self.threads.lock()).into_iter();
+        let join = |thread: Option<JoinHandle<()>>| {
+            if thread.is_some_and(|thread| thread.join().is_err()) {
+                tracing::error!("a thread of the history panicked");
+            }
+        };
+        // The committer first: it may still freeze memtables.
+        join(threads.next());
+        if let Err(error) = self.flush() {
+            tracing::warn!(%error, "the history is closed with rows in its log only");
+        }
+        shared.flushes.lock().closing = true;
+        shared.flushed.notify_all();
+        threads.for_each(|thread| join(Some(thread)));
+        if shared.queue.failed().is_some() {
+            return;
+        }
+        let mut appender = shared.appender.lock();
+        let last = appender.end.revision;
+        if let Err(error) = appender.log.mark(last) {
+            tracing::warn!(%error, "the end of the history's log cannot be marked");
+        }
+    }
+}
+
+impl Drop for History {
+    fn drop(&mut self) {
+        if !self.shared.closed.load(Ordering::Acquire) {
+            self.close();
+        }
+    }
+}
+
+/// Creates the directories of a history.
+pub(crate) fn create_directories(disk: &dyn Disk, layout: &Layout) -> Result<()> {
+    for directory in [layout.root.clone(), layout.log(), layout.files()] {
+        disk.create_directory(&directory).map_err(|error| cannot_write(&directory, &error))?;
+    }
+    disk.sync_directory(&layout.root).map_err(|error| cannot_write(&layout.root, &error))
+}

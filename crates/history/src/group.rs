@@ -1,0 +1,78 @@
+//! A group of elements: its settings, names, and rows in memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use exacat_model::GroupSettings;
+use parking_lot::RwLock;
+
+use crate::item::GroupId;
+use crate::latest::Latest;
+use crate::memtable::Memtable;
+use crate::names::Names;
+use crate::run_list::RunList;
+
+/// Rows of a group: in memory and in runs.
+#[derive(Default)]
+pub(crate) struct Rows {
+    /// Takes new rows. A reader that began before it is frozen goes on to read it.
+    pub active: Arc<RwLock<Memtable>>,
+    /// Memtables that are being written to runs, the oldest first.
+    pub frozen: Vec<Arc<RwLock<Memtable>>>,
+    /// Runs of each day.
+    pub runs: Arc<RunList>,
+    /// Latest values.
+    pub latest: Latest,
+}
+
+/// A group of elements.
+pub struct Group {
+    pub(crate) id: GroupId,
+    pub(crate) settings: RwLock<GroupSettings>,
+    pub(crate) names: RwLock<Names>,
+    pub(crate) rows: RwLock<Rows>,
+    /// Oldest time that the retention keeps, in nanoseconds.
+    oldest: AtomicI64,
+    dropped: AtomicBool,
+}
+
+impl Group {
+    pub(crate) fn new(id: GroupId, settings: GroupSettings) -> Self {
+        Group {
+            id,
+            settings: RwLock::new(settings),
+            names: RwLock::new(Names::new(id)),
+            rows: RwLock::default(),
+            oldest: AtomicI64::new(i64::MIN),
+            dropped: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns its settings.
+    pub fn settings(&self) -> GroupSettings {
+        self.settings.read().clone()
+    }
+
+    /// Returns the oldest time that its retention keeps, in nanoseconds.
+    pub(crate) fn oldest_kept(&self) -> i64 {
+        self.oldest.load(Ordering::Relaxed)
+    }
+
+    /// Says whether it was dropped. Rows that are still on their way to it are lost with it.
+    pub fn is_dropped(&self) -> bool {
+        self.dropped.load(Ordering::Acquire)
+    }
+
+    /// Removes the runs of the days before one. Rows of these days in memory stay until they are
+    /// flushed; readers leave them out by the retention.
+    pub(crate) fn drop_days(&self, first_kept: i32) {
+        let mut rows = self.rows.write();
+        let mut list = (*rows.runs).clone();
+        list.remove_before(first_kept);
+        rows.runs = Arc::new(list);
+    }
+
+    pub(crate) fn drop_it(&self) {
+        self.dropped.store(true, Ordering::Release);
+    }
+}

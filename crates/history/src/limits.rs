@@ -1,0 +1,38 @@
+//! Limits of the history.
+
+use std::time::Duration;
+
+/// Groups of one history.
+pub const GROUPS_MAX: usize = 1024;
+/// Elements of a group unless its settings say otherwise.
+pub const ELEMENTS_MAX_DEFAULT: u32 = 2_000_000;
+/// Elements that settings of a group may permit at most.
+pub const ELEMENTS_MAX: u32 = 50_000_000;
+/// Fields of a group: pairs of a measurement and a name.
+pub const FIELDS_MAX: usize = 100_000;
+/// Sets of fields that occur together in a row of a group.
+pub const SHAPES_MAX: usize = 100_000;
+/// Measurements of a group.
+pub const MEASUREMENTS_MAX: usize = 100_000;
+/// Bytes of rows that one batch may have.
+pub const BATCH_BYTES_MAX: usize = 32 << 20;
+/// Bytes of batches that wait for the log or are being written; a further batch is refused as busy.
+pub const QUEUED_BYTES_MAX: usize = 64 << 20;
+/// Largest lead of a row's time over the server's clock.
+pub const FUTURE_MAX: Duration = Duration::from_secs(600);
+/// Bytes of rows in memory after which they are written to sorted runs.
+pub const MEMTABLE_BYTES: usize = 128 << 20;
+/// Frozen memtables of all groups that may wait to be written; beyond it writers wait.
+pub const FROZEN_MAX: usize = 2;
+/// Elements whose latest values are copied for a file while writers wait.
+pub const LATEST_PIECE: usize = 16_384;
+/// Flushes after which the latest values are written to a file. Opening reads the runs of later flushes.
+pub const LATEST_EVERY: u32 = 4;
+/// Files of names of a group, beyond which a flush writes all names to one.
+pub const NAME_FILES_MAX: usize = 16;
+/// Adjacent runs of one size class that are merged to one.
+pub const MERGE_RUNS_MIN: usize = 8;
+/// A past day is merged to one run if the rows outside of its largest run are at least this part of it.
+pub const PAST_SHARE: u64 = 4;
+/// Space of the log that is kept behind the place that the runs are complete up to.
+pub const LOG_KEPT_BYTES_DEFAULT: u64 = 4 << 30;

@@ -1,0 +1,346 @@
+//! Opens a history: identity, manifest, names, latest values, runs, and the log after them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+
+use exacat_disk::{Disk, RealDisk, cannot_read, cannot_write, corrupt, random_u64, read_text, replace_small};
+use exacat_log::log_end::{self, LogEnd};
+use exacat_log::record::{Head, split_head};
+use exacat_log::replay::{Receiver, list_segments, replay, undecodable};
+use exacat_log::segment::{BegunFor, Ending, Header};
+use exacat_log::{Log, LogSettings, Segment};
+use exacat_model::codec::Reader;
+use exacat_model::{Error, ErrorKind, Result, Revision, TimelineId};
+use parking_lot::{Mutex, RwLock};
+
+use crate::batch::each_checked_row;
+use crate::checked_file::{FileKind, HistoryId};
+use crate::committer::{Appender, CommitMetrics, Queue, RecordPlace};
+use crate::engine::{
+    Files, Flushes, Groups, History, HistorySettings, NameFiles, Shared, create_directories,
+};
+use crate::group::Group;
+use crate::item::Item;
+use crate::latest::Latest;
+use crate::manifest::{Layout, Manifest};
+use crate::row::RowRef;
+use crate::run::Wanted;
+use crate::sorted::SortedRows;
+
+/// File with the identity of a history.
+const IDENTITY: &str = "HISTORY";
+/// First line of that file, without its version.
+const IDENTITY_TITLE: &str = "exacat history";
+/// Version of the layout of a history's directory.
+const LAYOUT_VERSION: u32 = 1;
+
+impl History {
+    /// Opens the history of a directory on the machine's disk; a new one if the directory is empty.
+    pub fn open(settings: HistorySettings) -> Result<Self> {
+        Self::open_on(Arc::new(RealDisk), settings)
+    }
+
+    /// Opens a history on a disk.
+    pub fn open_on(disk: Arc<dyn Disk>, settings: HistorySettings) -> Result<Self> {
+        let layout = Layout { root: settings.directory.clone() };
+        create_directories(&*disk, &layout)?;
+        let lock_path = layout.root.join("LOCK");
+        let lock = disk.lock(&lock_path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::WouldBlock => Error::new(
+                ErrorKind::Unavailable,
+                format!("{}: another process has this history open", layout.root.display()),
+            ),
+            _ => cannot_write(&lock_path, &error),
+        })?;
+        disk.make_private(&layout.root, true).map_err(|error| cannot_write(&layout.root, &error))?;
+        let id = identify(&*disk, &layout)?;
+        let manifest = Manifest::read(&*disk, &layout.root, id)?.unwrap_or_default();
+        let groups = Groups { next: manifest.next_group, ..Groups::default() };
+        let files = Files { manifest, names: BTreeMap::new(), flushes: 0 };
+        let segments = list_segments(&*disk, &layout.log(), true)?;
+        let place = files.manifest.place();
+        if segments.is_empty() && place.revision > Revision(0) {
+            let what = format!("{}: there are runs, but no log: restore it", layout.root.display());
+            return Err(Error::new(ErrorKind::Corrupt, what));
+        }
+        let mut opening = Opening { disk: &disk, layout: &layout, id, groups, files, place, active_bytes: 0 };
+        opening.load()?;
+        if let Some(last) = segments.last() {
+            make_durable(&*disk, last)?;
+        }
+        let end = replay(&*disk, id, &segments, place.revision, &mut opening)?;
+        let (log_directory, at) = (layout.log(), opening.place.revision);
+        log_end::check_followed(end.as_ref(), at)?;
+        log_end::check_witness(&*disk, &log_directory, id, end.as_ref(), at)?;
+        log_end::check_length(&log_directory, end.as_ref())?;
+        let (log, is_marked) = open_log(&disk, &settings, &opening, end, &segments)?;
+        opening.sweep()?;
+        let Opening { groups, files, place, active_bytes, .. } = opening;
+        let shared = Shared {
+            disk: Arc::clone(&disk),
+            layout,
+            id,
+            settings,
+            groups: RwLock::new(groups),
+            queue: Queue::default(),
+            appender: Mutex::new(Appender::new(log, place)),
+            metrics: CommitMetrics::default(),
+            active_bytes: AtomicUsize::new(active_bytes),
+            files: Mutex::new(files),
+            flushes: Mutex::new(Flushes::default()),
+            flushed: parking_lot::Condvar::new(),
+            flush_count: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
+        };
+        History::start(Arc::new(shared), is_marked, lock)
+    }
+}
+
+/// Returns the identity of the history; a new one if the directory is empty.
+fn identify(disk: &dyn Disk, layout: &Layout) -> Result<HistoryId> {
+    let path = layout.root.join(IDENTITY);
+    let name = path.display().to_string();
+    if let Some(text) = read_text(disk, &path).map_err(|error| cannot_read(&name, &error))? {
+        return parse_identity(&text).map_err(|what| corrupt(&name, 0, what));
+    }
+    let has_files = |directory: &std::path::Path| {
+        disk.list(directory).map(|names| !names.is_empty()).map_err(|error| cannot_read(&name, &error))
+    };
+    if has_files(&layout.log())? || has_files(&layout.files())? {
+        let what = format!("{name} is missing, but there are files of a history: restore it");
+        return Err(Error::new(ErrorKind::Corrupt, what));
+    }
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&random_u64()?.to_le_bytes());
+    id[8..].copy_from_slice(&random_u64()?.to_le_bytes());
+    let text = identity_text(id);
+    replace_small(disk, &layout.root, IDENTITY, text.as_bytes())
+        .map_err(|error| cannot_write(&path, &error))?;
+    Ok(id)
+}
+
+fn identity_text(id: HistoryId) -> String {
+    let id = u128::from_be_bytes(id);
+    let body = format!("{IDENTITY_TITLE}, layout {LAYOUT_VERSION}\nid {id:032x}\n");
+    format!("{body}crc {:08x}\n", crc32fast::hash(body.as_bytes()))
+}
+
+fn parse_identity(text: &str) -> std::result::Result<HistoryId, &'static str> {
+    let (first, rest) = text.split_once('\n').ok_or("the file is cut off")?;
+    let version = first.strip_prefix(IDENTITY_TITLE).and_then(|rest| rest.strip_prefix(", layout "));
+    let version: u32 = version.and_then(|text| text.parse().ok()).ok_or("this is no file of a history")?;
+    if version > LAYOUT_VERSION {
+        return Err("the layout is that of a newer release: use it");
+    }
+    let id = rest.lines().next().and_then(|line| line.strip_prefix("id ")).ok_or("the id is missing")?;
+    let id = u128::from_str_radix(id, 16).map_err(|_| "the id is no number")?.to_be_bytes();
+    // Compared as a whole: no byte may change unnoticed.
+    if identity_text(id) == text { Ok(id) } else { Err("the content fails its checksum") }
+}
+
+/// Syncs the last segment: a killed process may have left bytes that are readable and not durable.
+fn make_durable(disk: &dyn Disk, last: &Segment) -> Result<()> {
+    let synced = disk.open_to_write(&last.path).and_then(|file| file.sync());
+    synced.map_err(|error| cannot_write(&last.path, &error))
+}
+
+/// Opens the log to append to it; a new one if there is none. Returns it, and whether it ends with a mark.
+fn open_log(
+    disk: &Arc<dyn Disk>,
+    settings: &HistorySettings,
+    opening: &Opening<'_>,
+    end: Option<LogEnd>,
+    segments: &[Arc<Segment>],
+) -> Result<(Log, bool)> {
+    let log_settings = LogSettings {
+        disk: Arc::clone(disk),
+        directory: opening.layout.log(),
+        begun_for: BegunFor { catalogue: opening.id, timeline: TimelineId::of_catalogue(opening.id) },
+        segment_bytes: settings.segment_bytes,
+        in_background: settings.in_background,
+    };
+    let (Some(end), Some(last)) = (end, segments.last()) else {
+        let log = Log::create(log_settings, Revision(1), (settings.now)(), opening.place.digest)?;
+        return Ok((log, true));
+    };
+    let is_torn = matches!(end.ending, Ending::Torn(_));
+    let (mut log, kept_as) = Log::open(log_settings, Arc::clone(last), end, opening.place.revision)?;
+    if let Some(kept_as) = kept_as {
+        tracing::warn!(
+            file = kept_as,
+            "the log of the history ended with a torn write; its bytes were kept and cut off, nobody has an answer for them"
+        );
+    }
+    if is_torn {
+        log.begin_anew();
+    }
+    Ok((log, end.is_marked))
+}
+
+/// State of an opening: what the files have, then the log after them.
+struct Opening<'a> {
+    disk: &'a Arc<dyn Disk>,
+    layout: &'a Layout,
+    id: HistoryId,
+    groups: Groups,
+    files: Files,
+    /// Last record that was taken in.
+    place: RecordPlace,
+    /// Bytes of rows in memory.
+    active_bytes: usize,
+}
+
+impl Opening<'_> {
+    fn places(&self) -> crate::flush::FilePlaces<'_> {
+        crate::flush::FilePlaces { disk: self.disk, layout: self.layout, history: self.id }
+    }
+
+    /// Loads the groups that the manifest names.
+    fn load(&mut self) -> Result<()> {
+        for entry in self.files.manifest.groups.clone() {
+            let group = Group::new(entry.id, entry.settings);
+            self.load_names(&group, &entry.names)?;
+            let counts = group.names.read().counts();
+            let places = self.places();
+            let mut latest = Latest::default();
+            if let Some(number) = entry.latest {
+                let path = self.layout.latest(number);
+                let content = places.head(FileKind::Latest, entry.id).read(&**self.disk, &path)?;
+                let names = group.names.read();
+                latest = Latest::decode(&content, &*names, counts.elements)
+                    .map_err(|error| corrupt(&path.display().to_string(), 64, error))?;
+            }
+            let mut rows = group.rows.write();
+            let mut list = (*rows.runs).clone();
+            for run in &entry.runs {
+                let opened = places.open_run(run.number, entry.id, run.day())?.with_newest(run.newest);
+                if opened.run.head().salt != run.salt {
+                    let path = self.layout.run(run.number).display().to_string();
+                    return Err(corrupt(&path, 24, "this is another run than the manifest names"));
+                }
+                // The file of latest values has those of the runs before it.
+                if entry.latest.is_none_or(|number| run.newest > number) {
+                    let names = group.names.read();
+                    let mut scan = opened.run.scan(Wanted::all());
+                    while let Some(columns) = scan.next_rows()? {
+                        latest.apply_columns(&columns, &names)?;
+                    }
+                }
+                list.add(run.day(), opened);
+            }
+            rows.runs = Arc::new(list);
+            rows.latest = latest;
+            drop(rows);
+            self.files.names.insert(entry.id, NameFiles { counts });
+            self.groups.insert(Arc::new(group));
+        }
+        Ok(())
+    }
+
+    fn load_names(&self, group: &Group, numbers: &[u64]) -> Result<()> {
+        let mut names = group.names.write();
+        for number in numbers {
+            let path = self.layout.names(*number);
+            let content = self.places().head(FileKind::Names, group.id).read(&**self.disk, &path)?;
+            let name = path.display().to_string();
+            let mut reader = Reader::new(&content);
+            while !reader.is_empty() {
+                let item = Item::decode(&mut reader).map_err(|error| corrupt(&name, 64, error))?;
+                names.learn(&item)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes files that the manifest does not name: those of a flush that was interrupted.
+    fn sweep(&self) -> Result<()> {
+        let directory = self.layout.files();
+        let kept = self.files.manifest.files(self.layout);
+        let names = self.disk.list(&directory);
+        for name in names.map_err(|error| cannot_read(&directory.display().to_string(), &error))? {
+            let path = directory.join(name);
+            if !kept.contains(&path) {
+                self.disk.remove(&path).map_err(|error| cannot_write(&path, &error))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take_in(
+        &mut self,
+        item: &Item<'_>,
+    ) -> Result<std::result::Result<(), exacat_model::codec::DecodeError>> {
+        let id = item.group();
+        match item {
+            Item::Settings { settings, .. } => match self.groups.by_id.get(&id).cloned() {
+                Some(group) => *group.settings.write() = (**settings).clone(),
+                None => self.groups.insert(Arc::new(Group::new(id, (**settings).clone()))),
+            },
+            Item::Dropped { .. } => self.groups.remove(id),
+            _ => {
+                let Some(group) = self.groups.by_id.get(&id).cloned() else {
+                    // The group was dropped while these rows waited.
+                    return Ok(Ok(()));
+                };
+                match item {
+                    Item::Rows { count, bytes, .. } => {
+                        let names = group.names.read();
+                        let mut rows = group.rows.write();
+                        let active = Arc::clone(&rows.active);
+                        let mut active = active.write();
+                        let elements = names.element_count() as u32;
+                        self.active_bytes += bytes.len();
+                        return Ok(each_checked_row(
+                            bytes,
+                            *count,
+                            &*names,
+                            elements,
+                            |row: RowRef<'_>, bytes| {
+                                active.push(&row, bytes);
+                                rows.latest.apply(&row, &*names);
+                            },
+                        ));
+                    }
+                    Item::DaysDropped { first_kept, .. } => group.drop_days(*first_kept),
+                    _ => group.names.write().learn(item)?,
+                }
+            }
+        }
+        Ok(Ok(()))
+    }
+}
+
+impl Receiver for Opening<'_> {
+    fn segment(&mut self, file: &str, header: &Header) -> Result<()> {
+        let next = self.place.revision.0 + 1;
+        if header.first_revision.0 != next {
+            return Err(corrupt(file, 32, format!("the segment begins with another record than {next}")));
+        }
+        if header.digest != self.place.digest {
+            return Err(corrupt(
+                file,
+                56,
+                "the records before this segment are not those it was begun after",
+            ));
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, file: &str, offset: u64, head: Head, body: &[u8]) -> Result<()> {
+        let next = self.place.revision.0 + 1;
+        if head.first_revision.0 != next || head.count != 1 {
+            let got = head.first_revision.0;
+            return Err(corrupt(file, offset, format!("record {got} follows where {next} should")));
+        }
+        let (_, content) = split_head(body).map_err(|error| undecodable(file, offset, &error))?;
+        let mut reader = Reader::new(content);
+        while !reader.is_empty() {
+            let item = Item::decode(&mut reader).map_err(|error| undecodable(file, offset, &error))?;
+            let taken = self.take_in(&item).map_err(|error| corrupt(file, offset, error.message))?;
+            taken.map_err(|error| undecodable(file, offset, &error))?;
+        }
+        self.place = self.place.after(head.first_revision, head.time, content);
+        Ok(())
+    }
+}

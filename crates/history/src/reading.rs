@@ -1,0 +1,181 @@
+//! Reads a group: rows in memory and in runs as one sorted stream, latest values, values at an instant.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use exacat_model::{FieldValue, Result};
+use parking_lot::RwLock;
+
+use crate::columns::Columns;
+use crate::group::Group;
+use crate::memtable::{DAY_NS, Memtable, day_of};
+use crate::merge::Merge;
+use crate::row::{ElementNumber, FieldNumber, RowRef};
+use crate::run::{Elements, Fields, Wanted};
+use crate::sorted::{BATCH_ROWS, ByRow, SortedRows};
+
+/// A value at an instant: the last one up to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValueAt {
+    /// Its field.
+    pub field: FieldNumber,
+    /// Time at which it was set.
+    pub time: i64,
+    /// The value.
+    pub value: FieldValue,
+}
+
+/// Rows of a memtable. Each batch reads it anew: it may still be growing, and a lock is held for one
+/// batch only.
+struct OfMemtable {
+    group: Arc<Group>,
+    memtable: Arc<RwLock<Memtable>>,
+    wanted: Wanted,
+    /// Element to go on with; none at the end.
+    next: Option<ElementNumber>,
+    /// Time from which that element's rows are still to be read.
+    from: i64,
+}
+
+impl SortedRows for OfMemtable {
+    fn next_rows(&mut self) -> Result<Option<Columns>> {
+        let names = self.group.names.read();
+        let memtable = self.memtable.read();
+        let (start, end) = (*self.wanted.times.start(), *self.wanted.times.end());
+        let mut rows: Vec<RowRef<'_>> = Vec::new();
+        while let Some(element) = self.next.and_then(|from| self.wanted.elements.next_from(from)) {
+            if element >= memtable.elements() {
+                self.next = None;
+                break;
+            }
+            let before = rows.len();
+            memtable.collect(element, self.from.max(start), end, &mut rows);
+            let room = BATCH_ROWS.saturating_sub(before);
+            if rows.len() - before > room.max(1) {
+                // An element with many rows goes on in the next batch, which begins at a time of its own.
+                let mut cut = before + room.max(1);
+                while cut < rows.len() && rows[cut].time == rows[cut - 1].time {
+                    cut += 1;
+                }
+                if let Some(rest) = rows.get(cut) {
+                    (self.next, self.from) = (Some(element), rest.time);
+                    rows.truncate(cut);
+                    break;
+                }
+            }
+            (self.next, self.from) = (element.checked_add(1), i64::MIN);
+            if rows.len() >= BATCH_ROWS {
+                break;
+            }
+        }
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        let (mut sorted, mut batch) = (ByRow::new(rows, &*names), Columns::default());
+        while let Some(part) = sorted.next_rows()? {
+            batch.append(&part, 0..part.rows())?;
+        }
+        batch.keep_fields(|field| self.wanted.fields.has(field));
+        Ok(Some(batch))
+    }
+}
+
+impl Group {
+    /// Returns the wanted rows, merged field by field from memory and runs, in the order of element and
+    /// time. Rows that become durable meanwhile may be among them.
+    pub fn scan(self: &Arc<Self>, wanted: &Wanted) -> Result<Box<dyn SortedRows>> {
+        let (active, frozen, runs) = {
+            let rows = self.rows.read();
+            (Arc::clone(&rows.active), rows.frozen.clone(), Arc::clone(&rows.runs))
+        };
+        let wanted = self.kept(wanted.clone());
+        // The newest first: its values win.
+        let memory = std::iter::once(active).chain(frozen.into_iter().rev()).map(|memtable| {
+            let (group, wanted) = (Arc::clone(self), wanted.clone());
+            Box::new(OfMemtable { group, memtable, wanted, next: Some(0), from: i64::MIN })
+                as Box<dyn SortedRows>
+        });
+        let mut sources: Vec<Box<dyn SortedRows>> = memory.collect();
+        let days = day_of(*wanted.times.start())..=day_of(*wanted.times.end());
+        if wanted.times.is_empty() {
+            return Ok(Box::new(Merge::new(Vec::new())));
+        }
+        // Times of a day are those of one element after the other, so each day is a source of its own.
+        for runs in runs.days().range(days).map(|(_, runs)| runs).rev() {
+            for run in runs.iter().rev() {
+                sources.push(Box::new(run.run.scan(wanted.clone())));
+            }
+        }
+        Ok(Box::new(Merge::new(sources)))
+    }
+
+    /// Leaves out times that the retention has ended.
+    fn kept(&self, wanted: Wanted) -> Wanted {
+        let oldest = self.oldest_kept();
+        Wanted { times: oldest.max(*wanted.times.start())..=*wanted.times.end(), ..wanted }
+    }
+
+    /// Passes the latest values of an element to `give`, in the order of their fields.
+    pub fn latest(&self, element: ElementNumber, mut give: impl FnMut(ValueAt)) {
+        let oldest = self.oldest_kept();
+        let names = self.names.read();
+        let rows = self.rows.read();
+        rows.latest.read(element, &*names, |field, time, value| {
+            if time >= oldest {
+                give(ValueAt { field, time, value: value.to_value() });
+            }
+        });
+    }
+
+    /// Returns the value of each field of an element that held at an instant.
+    pub fn at(self: &Arc<Self>, element: ElementNumber, time: i64) -> Result<Vec<ValueAt>> {
+        let (mut found, mut missing) = (Vec::new(), BTreeSet::new());
+        self.latest(element, |value| {
+            if value.time <= time {
+                found.push(value);
+            } else {
+                missing.insert(value.field);
+            }
+        });
+        // Days from the one of the instant backwards, until each field has a value.
+        let oldest = self.oldest_kept();
+        let days: Vec<i32> = self.days_up_to(day_of(time)).collect();
+        for day in days {
+            if missing.is_empty() || i64::from(day).saturating_mul(DAY_NS).saturating_add(DAY_NS) <= oldest {
+                break;
+            }
+            let from = i64::from(day).saturating_mul(DAY_NS).max(oldest);
+            let to = from.saturating_add(DAY_NS - 1).min(time);
+            let fields: Arc<[FieldNumber]> = missing.iter().copied().collect();
+            let wanted =
+                Wanted { elements: Elements::one(element), times: from..=to, fields: Fields::Set(fields) };
+            let mut scan = self.scan(&wanted)?;
+            let mut last: Vec<ValueAt> = Vec::new();
+            while let Some(columns) = scan.next_rows()? {
+                for column in columns.columns() {
+                    let Some(at) = column.values.len().checked_sub(1) else { continue };
+                    let row = column.rows.as_ref().map_or(at, |rows| rows[at] as usize);
+                    let (time, value) = (columns.times()[row], column.values.get(at).to_value());
+                    last.retain(|known| known.field != column.field);
+                    last.push(ValueAt { field: column.field, time, value });
+                }
+            }
+            last.iter().for_each(|value| {
+                missing.remove(&value.field);
+            });
+            found.extend(last);
+        }
+        found.sort_by_key(|value| value.field);
+        Ok(found)
+    }
+
+    /// Returns the days with rows up to a day, the latest first.
+    fn days_up_to(&self, day: i32) -> impl Iterator<Item = i32> {
+        let rows = self.rows.read();
+        let mut days: BTreeSet<i32> = rows.runs.days().range(..=day).map(|(day, _)| *day).collect();
+        for memtable in rows.frozen.iter().chain(std::iter::once(&rows.active)) {
+            days.extend(memtable.read().days().range(..=day).map(|(day, _)| *day));
+        }
+        days.into_iter().rev()
+    }
+}
