@@ -244,7 +244,10 @@ impl Latest {
                         let time = i64::from_le_bytes(<[u8; 8]>::decode(&mut reader)?);
                         let kind = exacat_model::FieldType::from_number(reader.byte()?);
                         let kind = kind.ok_or_else(|| reader.error("unknown type of a field"))?;
-                        let value = split_value(reader.bytes()?, kind).map_err(|reason| reader.error(reason))?.0.to_value();
+                        let value = split_value(reader.bytes()?, kind)
+                            .map_err(|reason| reader.error(reason))?
+                            .0
+                            .to_value();
                         fields.push(LatestValue { field: Field { number, kind }, time, value });
                     }
                     if !fields.is_sorted_by_key(|one| one.field.number) {
