@@ -2,13 +2,21 @@
 //! bounds.
 #![no_main]
 
+use std::sync::LazyLock;
+
 use exacat_model::limits::INFLUX_STATEMENTS_MAX;
-use exacat_wire::influx::query::{Statement, column_names, parse};
+use exacat_wire::influx::query::{Parameters, Statement, column_names, parse_with};
 use libfuzzer_sys::fuzz_target;
+
+/// Values that a text may name as `$a` to `$e`.
+static PARAMETERS: LazyLock<Parameters> = LazyLock::new(|| {
+    let json = r#"{"a":"x'","b":-9223372036854775808,"c":1.5,"d":{"duration":"1h"},"e":{"identifier":"v"}}"#;
+    Parameters::from_json(json).expect("an object of values")
+});
 
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    let statements = match parse(text) {
+    let statements = match parse_with(text, &PARAMETERS) {
         Ok(statements) => statements,
         Err(error) => {
             let text = error.to_string();

@@ -112,6 +112,8 @@ pub const HISTORY_FIELDS_MAX: usize = 4096;
 pub const HISTORY_TEXT_BYTES_MAX: usize = 64 << 10;
 /// Bytes of the text of one query in InfluxQL, with all its statements.
 pub const INFLUX_QUERY_BYTES_MAX: usize = 64 << 10;
+/// Bytes that parameters may add to a query in InfluxQL.
+pub const INFLUX_PARAMETERS_BYTES_MAX: usize = 1 << 20;
 /// Statements of one query in InfluxQL.
 pub const INFLUX_STATEMENTS_MAX: usize = 64;
 /// Nesting of the parentheses in a condition of InfluxQL.

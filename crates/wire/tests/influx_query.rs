@@ -4,11 +4,12 @@
 mod random;
 
 use exacat_model::limits::{
-    INFLUX_NESTING_MAX, INFLUX_PATTERNS_MAX, INFLUX_QUERY_BYTES_MAX, INFLUX_STATEMENTS_MAX,
+    INFLUX_NESTING_MAX, INFLUX_PARAMETERS_BYTES_MAX, INFLUX_PATTERNS_MAX, INFLUX_QUERY_BYTES_MAX,
+    INFLUX_STATEMENTS_MAX,
 };
 use exacat_wire::influx::query::{
     Argument, Bound, Clause, Column, ColumnKind, Condition, Fill, Function, Group, Instant, Interval, Key,
-    Limits, Policy, Select, SourceName, Statement, TagTest, parse,
+    Limits, Parameters, Policy, Select, SourceName, Statement, TagTest, parse, parse_with,
 };
 use random::Random;
 
@@ -228,6 +229,39 @@ fn conditions_are_read() {
     assert_eq!(tags(r#""a\"b" <> 'it\'s\n\\'"#), quoted);
 }
 
+/// The values that the Python client binds stand where the text names them, and are never read as text of
+/// the query.
+#[test]
+fn parameters_stand_for_their_values() {
+    let json = r#"{"a": "x' OR 'y", "t": -5, "l": 7, "d": {"duration": "1h30m"}, "n": {"duration": 5},
+        "f": {"identifier": "a b"}, "x": 1.5, "y": true, "s": {"string": ""}, "i": {"integer": 3}}"#;
+    let parameters = Parameters::from_json(json).unwrap();
+    let text = "SELECT mean($f) FROM m WHERE a = $a AND b != $s AND time > $t AND time < now() - $d + $n \
+        GROUP BY time($d) fill($x) LIMIT $l OFFSET $i";
+    let Statement::Select(select) = parse_with(text, &parameters).unwrap().remove(0) else { panic!() };
+    assert_eq!(select.columns, [aggregate(Function::Mean, "a b")]);
+    let empty = Condition::Tag { key: "b".into(), test: TagTest::IsNot(String::new()) };
+    assert_eq!(select.filter.tags, Some(Condition::All(vec![tag("a", "x' OR 'y"), empty])));
+    assert_eq!(select.filter.range(0), (-4, 5 - 5400 * SECOND - 1));
+    assert_eq!((select.fill, select.limits), (Fill::Number(1.5), Limits { limit: Some(7), offset: 3 }));
+    let error = |text| parse_with(text, &parameters).unwrap_err().to_string();
+    assert!(error("SELECT v FROM m WHERE a = $y").contains("found TRUE, expected string"));
+    assert!(error("SELECT v FROM m WHERE a = $z").contains("found $z, expected string"));
+    assert!(error("SELECT v FROM m LIMIT $t").contains("unable to parse integer"));
+    for (json, part) in [
+        ("[]", "error parsing query parameters: "),
+        ("{\"a\": [1]}", "unable to bind the value of \"a\""),
+        ("{\"a\": {\"regex\": \"x\"}}", "unable to bind the value of \"a\""),
+        ("{\"a\": null}", "unable to bind the value of \"a\""),
+    ] {
+        let error = Parameters::from_json(json).unwrap_err().to_string();
+        assert!(error.contains(part), "{json}: {error}");
+    }
+    assert!(Parameters::from_json("").is_ok());
+    let lowest = Parameters::from_json(&format!("{{\"t\": {}}}", i64::MIN)).unwrap();
+    assert!(parse_with("SELECT v FROM m WHERE time > -$t", &lowest).is_ok());
+}
+
 /// Several statements, with empty ones between them.
 #[test]
 fn statements_are_separated() {
@@ -397,6 +431,15 @@ fn queries_are_bounded() {
     let patterns = |count| format!("SHOW SERIES FROM {}", vec!["/a/"; count].join(","));
     assert!(parse(&patterns(INFLUX_PATTERNS_MAX)).is_ok());
     assert!(refused(&patterns(INFLUX_PATTERNS_MAX + 1)).contains("at most 64 regular expressions"));
+    let value = |bytes| format!("{{\"a\":\"{}\"}}", "x".repeat(bytes));
+    assert!(Parameters::from_json(&value(INFLUX_QUERY_BYTES_MAX - 8)).is_ok());
+    assert!(
+        Parameters::from_json(&value(INFLUX_QUERY_BYTES_MAX - 7)).unwrap_err().to_string().contains("65537")
+    );
+    let parameters = Parameters::from_json(&value(INFLUX_PARAMETERS_BYTES_MAX / 32)).unwrap();
+    let many = |count| format!("SELECT v FROM m WHERE {}", vec!["a=$a"; count].join(" OR "));
+    assert!(parse_with(&many(32), &parameters).is_ok());
+    assert!(parse_with(&many(33), &parameters).unwrap_err().to_string().contains("more than 1048576"));
     // A message has the start of what it found only.
     assert!(refused(&format!("SELECT v {}", "x".repeat(60_000))).len() < 300);
 }

@@ -3,9 +3,9 @@
 use exacat_model::limits::INFLUX_NESTING_MAX;
 
 use super::duration::{duration, time};
-use super::lexer::Token;
 use super::reader::{Read, Reader};
 use super::statement::{Bound, Condition, Filter, Instant, TagTest};
+use super::token::Token;
 
 /// Reads `WHERE …` if it is next.
 pub(super) fn filter(reader: &mut Reader<'_>) -> Read<Filter> {
@@ -126,7 +126,7 @@ fn instant(reader: &mut Reader<'_>) -> Read<Instant> {
         reader.expect(")")?;
         Instant::FromNow(0)
     } else {
-        Instant::At(if is_negative { -nanoseconds } else { nanoseconds })
+        Instant::At(if is_negative { nanoseconds.saturating_neg() } else { nanoseconds })
     };
     loop {
         let sign = if reader.take("+") {

@@ -1,24 +1,7 @@
 //! Tokens of InfluxQL, with their places.
 
-use exacat_model::limits::INFLUX_QUERY_BYTES_MAX;
-
-/// Bytes of a token in a message.
-const SHOWN_BYTES_MAX: usize = 200;
-
-/// Refused query. Its text is the one that InfluxDB answers with status 400.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("error parsing query: {0}")]
-pub struct QueryError(String);
-
-impl QueryError {
-    pub(super) fn new(message: impl Into<String>) -> Self {
-        QueryError(message.into())
-    }
-
-    pub(super) fn too_long(length: usize) -> Self {
-        QueryError(format!("the query has {length} bytes, more than {INFLUX_QUERY_BYTES_MAX}"))
-    }
-}
+use super::parameters::Parameters;
+use super::token::{Place, QueryError, SHOWN_BYTES_MAX, Token};
 
 /// Words that are no names unless they are quoted.
 const KEYWORDS: [&str; 80] = [
@@ -110,51 +93,11 @@ const SIGNS: [&str; 25] = [
     ")", ",", ";", ":", ".", "!",
 ];
 
-/// Place of a token, for messages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
-    line: usize,
-    column: usize,
-}
-
-/// A word of the language.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Token {
-    /// A keyword in capitals, a sign, or `EOF`.
-    Fixed(&'static str),
-    /// A name, quoted or not.
-    Name(String),
-    /// A text in single quotes.
-    Text(String),
-    /// Digits.
-    Integer(String),
-    /// Digits with a point.
-    Number(String),
-    /// Digits and letters.
-    Duration(String),
-    /// A text without its end, or with an unknown escape, or a character that begins nothing.
-    Bad(String),
-}
-
-impl Token {
-    /// The token as a message shows it.
-    pub(super) fn shown(&self) -> &str {
-        let (text, kind) = match self {
-            Token::Fixed(text) => (*text, "EOF"),
-            Token::Name(text) => (text.as_str(), "IDENT"),
-            Token::Text(text) => (text.as_str(), "STRING"),
-            Token::Integer(text) | Token::Number(text) => (text.as_str(), "NUMBER"),
-            Token::Duration(text) => (text.as_str(), "DURATIONVAL"),
-            Token::Bad(text) => (text.as_str(), "BADSTRING"),
-        };
-        if text.is_empty() { kind } else { &text[..text.floor_char_boundary(SHOWN_BYTES_MAX)] }
-    }
-}
-
 /// Reads tokens from a text. A copy is a place to come back to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lexer<'q> {
     text: &'q str,
+    parameters: &'q Parameters,
     place: Place,
     /// Place of the character before.
     before: Place,
@@ -163,8 +106,9 @@ pub(super) struct Lexer<'q> {
 }
 
 impl<'q> Lexer<'q> {
-    pub(super) fn new(text: &'q str) -> Self {
-        Lexer { text, place: Place::default(), before: Place::default(), counts_end_twice: false }
+    pub(super) fn new(text: &'q str, parameters: &'q Parameters) -> Self {
+        let place = Place::default();
+        Lexer { text, parameters, place, before: place, counts_end_twice: false }
     }
 
     /// Returns the next character without taking it. A carriage return is a newline.
@@ -238,11 +182,10 @@ impl<'q> Lexer<'q> {
                 let before = self.before;
                 return (self.quoted().map_or_else(Token::Bad, Token::Text), before);
             }
-            // A bound parameter.
             Some('$') => {
                 self.bump();
                 let name = self.take_while(|char| char.is_ascii_alphanumeric() || char == '_');
-                Token::Bad(format!("${name}"))
+                self.parameters.get(name).cloned().unwrap_or_else(|| Token::Bad(format!("${name}")))
             }
             Some(char) => self.sign(char),
         };
@@ -328,13 +271,13 @@ impl<'q> Lexer<'q> {
     /// Returns an error with a place.
     pub(super) fn error(&self, message: &str, place: Place) -> QueryError {
         let shown = &message[..message.floor_char_boundary(SHOWN_BYTES_MAX)];
-        QueryError(format!("{shown} at line {}, char {}", place.line + 1, place.column + 1))
+        QueryError::new(format!("{shown} at line {}, char {}", place.line + 1, place.column + 1))
     }
 
     /// Returns the error for a token in place of an expected one.
     pub(super) fn unexpected(&self, found: &Token, expected: &[&str], place: Place) -> QueryError {
         let (line, column) = (place.line + 1, place.column + 1);
         let (found, expected) = (found.shown(), expected.join(", "));
-        QueryError(format!("found {found}, expected {expected} at line {line}, char {column}"))
+        QueryError::new(format!("found {found}, expected {expected} at line {line}, char {column}"))
     }
 }

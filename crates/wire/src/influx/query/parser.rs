@@ -3,20 +3,27 @@
 use exacat_model::limits::{INFLUX_QUERY_BYTES_MAX, INFLUX_STATEMENTS_MAX};
 
 use super::condition::filter;
-use super::lexer::{QueryError, Token};
+use super::parameters::Parameters;
 use super::reader::{Read, Reader};
 use super::select::select;
 use super::statement::{Clause, Filter, Key, Policy, Source, Statement};
+use super::token::{QueryError, Token};
 
 /// First words of statements.
 const STATEMENTS: [&str; 5] = ["SELECT", "SHOW", "CREATE", "DROP", "ALTER"];
 
-/// Reads the statements of a query, at least one. They are separated by `;`.
+/// Reads the statements of a query without parameters, at least one. They are separated by `;`.
 pub fn parse(text: &str) -> Result<Vec<Statement>, QueryError> {
+    parse_with(text, &Parameters::default())
+}
+
+/// Reads the statements of a query, at least one, with the values of its parameters.
+pub fn parse_with(text: &str, parameters: &Parameters) -> Result<Vec<Statement>, QueryError> {
     if text.len() > INFLUX_QUERY_BYTES_MAX {
         return Err(QueryError::too_long(text.len()));
     }
-    let mut reader = Reader::new(text);
+    parameters.check(text)?;
+    let mut reader = Reader::new(text, parameters);
     let mut statements = Vec::new();
     let mut is_separated = true;
     loop {

@@ -3,8 +3,10 @@
 use exacat_model::limits::INFLUX_PATTERNS_MAX;
 
 use super::duration::duration;
-use super::lexer::{Lexer, Place, QueryError, Token};
+use super::lexer::Lexer;
+use super::parameters::Parameters;
 use super::statement::{Limits, Pattern, Source, SourceName};
+use super::token::{Place, QueryError, Token};
 
 /// Result of reading a part.
 pub(super) type Read<T> = Result<T, QueryError>;
@@ -18,8 +20,8 @@ pub(super) struct Reader<'q> {
 }
 
 impl<'q> Reader<'q> {
-    pub(super) fn new(text: &'q str) -> Self {
-        Reader { lexer: Lexer::new(text), patterns: 0 }
+    pub(super) fn new(text: &'q str, parameters: &'q Parameters) -> Self {
+        Reader { lexer: Lexer::new(text, parameters), patterns: 0 }
     }
 
     /// Takes the next token.

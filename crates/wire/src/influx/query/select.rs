@@ -1,11 +1,11 @@
 //! Reads `SELECT`: columns, sources, conditions, groups, order and limits.
 
 use super::condition::filter;
-use super::lexer::{QueryError, Token};
 use super::reader::{Read, Reader};
 use super::statement::{
     Argument, Column, ColumnKind, Fill, Filter, Function, Group, Interval, Limits, Select, Source,
 };
+use super::token::{QueryError, Token};
 
 /// Unit of an integral that has none.
 const INTEGRAL_UNIT: i64 = 1_000_000_000;
