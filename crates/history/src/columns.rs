@@ -61,8 +61,28 @@ impl Texts {
         &self.indices
     }
 
-    fn push(&mut self, text: &str) {
-        let Texts { distinct, ends, indices, known } = self;
+    /// Appends some values of another column.
+    fn append(&mut self, from: &Texts, range: Range<usize>) {
+        let indices = &from.indices[range];
+        if indices.len() < from.distinct() {
+            for index in indices {
+                let number = self.number(from.distinct_text(*index));
+                self.indices.push(number);
+            }
+            return;
+        }
+        // Each distinct text is looked up once.
+        let mut numbers = vec![None; from.distinct()];
+        for index in indices {
+            let number = &mut numbers[*index as usize];
+            let number = *number.get_or_insert_with(|| self.number(from.distinct_text(*index)));
+            self.indices.push(number);
+        }
+    }
+
+    /// Returns the number of a distinct text, and adds it if it is new.
+    fn number(&mut self, text: &str) -> u32 {
+        let Texts { distinct, ends, known, .. } = self;
         let (table, hasher) = &mut **known.get_or_insert_with(|| {
             let (mut table, hasher) = (HashTable::new(), RandomState::new());
             for index in 0..ends.len() as u32 {
@@ -73,14 +93,13 @@ impl Texts {
         });
         let hash = hasher.hash_one(text);
         if let Some(index) = table.find(hash, |index| text_in(distinct, ends, *index) == text) {
-            indices.push(*index);
-            return;
+            return *index;
         }
         let index = ends.len() as u32;
         distinct.push_str(text);
         ends.push(distinct.len() as u32);
         table.insert_unique(hash, index, |index| hasher.hash_one(text_in(distinct, ends, *index)));
-        indices.push(index);
+        index
     }
 }
 
@@ -182,7 +201,10 @@ impl Values {
             (Values::Integer(values), FieldRef::Integer(value)) => values.push(value),
             (Values::Unsigned(values), FieldRef::Unsigned(value)) => values.push(value),
             (Values::Boolean(values), FieldRef::Boolean(value)) => values.push(value),
-            (Values::Text(texts), FieldRef::Text(text)) => texts.push(text),
+            (Values::Text(texts), FieldRef::Text(text)) => {
+                let number = texts.number(text);
+                texts.indices.push(number);
+            }
             _ => return false,
         }
         true
@@ -195,11 +217,7 @@ impl Values {
             (Values::Integer(values), Values::Integer(from)) => values.extend_from_slice(&from[range]),
             (Values::Unsigned(values), Values::Unsigned(from)) => values.extend_from_slice(&from[range]),
             (Values::Boolean(values), Values::Boolean(from)) => values.extend_from_slice(&from[range]),
-            (Values::Text(texts), Values::Text(from)) => {
-                for index in &from.indices[range] {
-                    texts.push(from.distinct_text(*index));
-                }
-            }
+            (Values::Text(texts), Values::Text(from)) => texts.append(from, range),
             _ => return false,
         }
         true
