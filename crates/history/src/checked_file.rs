@@ -1,7 +1,8 @@
 //! Small files that are written whole: manifest, names, latest values. Compressed, with a checksum.
 //!
 //! ```text
-//! 0 magic 8 · 8 version u16 · 10 kind u16 · 12 group u32 · 16 history 16 · 32 length u64 · 40 zeros 20 · 60 CRC of bytes 0 to 59
+//! 0 magic 8 · 8 version u16 · 10 kind u16 · 12 group u32 · 16 history 16 · 32 length u64 · 40 zeros 20
+//! 60 CRC of bytes 0 to 59
 //! 64 content, zstd · CRC of the content as in the file
 //! ```
 //! The length is that of the content before it was compressed. `history` is the random id of the

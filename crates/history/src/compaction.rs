@@ -64,8 +64,7 @@ impl SortedRows for Interruptible<'_> {
 impl Shared {
     /// Returns the next merge that is worth its work.
     pub(crate) fn next_merge(&self) -> Option<MergeJob> {
-        let now = (self.settings.now)().0;
-        let today = day_of(i64::try_from(now).unwrap_or(i64::MAX).saturating_mul(1_000_000));
+        let today = day_of(self.now_ns());
         let groups: Vec<Arc<Group>> = self.groups.read().by_id.values().cloned().collect();
         for group in groups {
             let runs = Arc::clone(&group.rows.read().runs);

@@ -109,6 +109,8 @@ pub(crate) struct Shared {
     pub id: HistoryId,
     pub settings: HistorySettings,
     pub groups: RwLock<Groups>,
+    /// Held while a group is made, changed or dropped.
+    pub group_changes: tokio::sync::Mutex<()>,
     pub queue: Queue,
     pub appender: Mutex<Appender>,
     pub metrics: CommitMetrics,
@@ -323,6 +325,9 @@ impl Shared {
     fn merge_loop(&self) {
         loop {
             let seen = self.flush_count.load(Ordering::Acquire);
+            if let Err(error) = self.retain() {
+                tracing::warn!(%error, "days beyond the retention cannot be removed yet");
+            }
             while let Some(job) = self.next_merge() {
                 if self.closed.load(Ordering::Acquire) {
                     return;
@@ -420,34 +425,44 @@ impl History {
             let (asked, max) = (settings.elements_max as usize, ELEMENTS_MAX as usize);
             return Err(Error::limit("the number of elements of a group", asked, max));
         }
-        let (group, is_new) = {
+        // One change of groups at a time, and visible only once it is durable: the log has the settings of
+        // a group before any of its rows.
+        let _one = self.shared.group_changes.lock().await;
+        let known = {
             let mut groups = self.shared.groups.write();
             match groups.by_name.get(&settings.name).and_then(|id| groups.by_id.get(id)).cloned() {
-                Some(group) => {
-                    *group.settings.write() = settings.clone();
-                    (group, false)
-                }
+                Some(group) => Ok(group),
                 None if groups.by_id.len() >= GROUPS_MAX => {
                     return Err(Error::limit("the number of groups of elements", GROUPS_MAX + 1, GROUPS_MAX));
                 }
                 None => {
-                    let group = Arc::new(Group::new(groups.next, settings.clone()));
-                    groups.insert(Arc::clone(&group));
-                    (group, true)
+                    groups.next += 1;
+                    Err(groups.next - 1)
                 }
             }
         };
+        let id = known.as_ref().map_or_else(|id| *id, |group| group.id);
         let mut items = Vec::new();
-        Item::Settings { group: group.id, settings: Box::new(settings) }.encode(&mut items);
-        let done = self.commit_work(Work::Items(items)).await;
-        if done.is_err() && is_new {
-            self.shared.groups.write().remove(group.id);
-        }
-        done.map(|()| group)
+        Item::Settings { group: id, settings: Box::new(settings.clone()) }.encode(&mut items);
+        self.commit_work(Work::Items(items)).await?;
+        let group = match known {
+            Ok(group) => {
+                *group.settings.write() = settings;
+                group
+            }
+            Err(id) => {
+                let group = Arc::new(Group::new(id, settings));
+                self.shared.groups.write().insert(Arc::clone(&group));
+                group
+            }
+        };
+        group.apply_retention(self.shared.now_ns());
+        Ok(group)
     }
 
     /// Removes a group with all its values.
     pub async fn drop_group(&self, name: &GroupName) -> Result<()> {
+        let _one = self.shared.group_changes.lock().await;
         let group = self.group(name)?;
         let mut items = Vec::new();
         Item::Dropped { group: group.id }.encode(&mut items);

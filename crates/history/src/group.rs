@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use exacat_model::GroupSettings;
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockReadGuard};
 
 use crate::item::GroupId;
 use crate::latest::Latest;
@@ -53,9 +53,18 @@ impl Group {
         self.settings.read().clone()
     }
 
+    /// Locks its names to read them. New names wait meanwhile.
+    pub fn names(&self) -> RwLockReadGuard<'_, Names> {
+        self.names.read()
+    }
+
     /// Returns the oldest time that its retention keeps, in nanoseconds.
     pub(crate) fn oldest_kept(&self) -> i64 {
         self.oldest.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_oldest_kept(&self, oldest: i64) {
+        self.oldest.store(oldest, Ordering::Relaxed);
     }
 
     /// Says whether it was dropped. Rows that are still on their way to it are lost with it.

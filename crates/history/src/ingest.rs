@@ -14,9 +14,9 @@ use smallvec::SmallVec;
 use crate::batch::Batch;
 use crate::group::Group;
 use crate::item::MeasurementNumber;
-use crate::limits::FUTURE_MAX;
-use crate::memtable::DAY_NS;
+use crate::limits::{BATCH_BYTES, FUTURE_MAX};
 use crate::names::Names;
+use crate::retention::oldest_kept;
 use crate::row::{ElementNumber, FieldNumber, ShapeNumber};
 
 /// Lines after the last new name for which a batch keeps the exclusive lock of the names.
@@ -25,6 +25,9 @@ const EXCLUSIVE_LINES: u32 = 1000;
 const MESSAGES_MAX: usize = 16;
 /// Sets of fields that a batch remembers, in their order as sent.
 const MEMOS_MAX: usize = 8;
+
+/// Name that neither a tag nor a field may have.
+const TIME: &str = "time";
 
 /// Outcome of a request with lines. Rows that are not refused are in the batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,7 +57,7 @@ impl Refused {
 
     /// Returns the error text of InfluxDB 1.8; none if every line was taken. `written` is the number of
     /// rows in the batch.
-    pub fn message(&self, written: u32) -> Option<String> {
+    pub fn message(&self, written: u64) -> Option<String> {
         let mut texts = self.unparsed.clone();
         let more = self.unparsed_count - texts.len() as u64;
         if more > 0 {
@@ -133,8 +136,7 @@ impl<'g> Ingest<'g> {
             (settings.retention_days, settings.elements_max)
         };
         let lead = i64::try_from(FUTURE_MAX.as_nanos()).unwrap_or(i64::MAX);
-        let oldest =
-            if days == 0 { i64::MIN } else { now.saturating_sub(i64::from(days).saturating_mul(DAY_NS)) };
+        let oldest = oldest_kept(now, days);
         Ingest {
             group,
             batch: Batch::new(Arc::clone(group)),
@@ -149,12 +151,14 @@ impl<'g> Ingest<'g> {
         }
     }
 
-    /// Adds all lines of a body.
-    pub fn lines(&mut self, body: &[u8], precision: Precision) -> Refused {
-        let mut refused = Refused::default();
-        let mut lines = Lines::new(body, precision);
-        self.batch.rows.reserve(body.len() / 3);
-        while let Some(line) = lines.next_line() {
+    /// Adds lines of a body from a place on, until the batch is full. Returns the place of the next line:
+    /// the end of the body, if all are added.
+    pub fn lines(&mut self, body: &[u8], place: usize, precision: Precision, refused: &mut Refused) -> usize {
+        let mut lines = Lines::from(body, place, precision);
+        self.batch.rows.reserve((body.len() - place.min(body.len())).min(BATCH_BYTES) / 3);
+        while self.batch.rows.len() < BATCH_BYTES
+            && let Some(line) = lines.next_line()
+        {
             let line = match line {
                 Ok(line) => line,
                 Err(error) => {
@@ -162,7 +166,12 @@ impl<'g> Ingest<'g> {
                     continue;
                 }
             };
-            let fields: SmallVec<[_; 8]> = line.fields().collect();
+            // As in InfluxDB: a field of this name is passed over.
+            let fields: SmallVec<[_; 8]> = line.fields().filter(|(name, _)| *name != TIME).collect();
+            if fields.is_empty() {
+                refused.drop_line(|| format!("input field \"{TIME}\" on {} is invalid", line.series));
+                continue;
+            }
             let time = line.time.unwrap_or(self.now);
             let done = self.row(line.series, &fields, time, |names, key| {
                 canonical_series(line.series, key).map_err(|reason| line.error(reason).to_string())?;
@@ -175,7 +184,7 @@ impl<'g> Ingest<'g> {
             }
         }
         self.held = None;
-        refused
+        lines.place()
     }
 
     /// Adds one row of an element with a canonical key.
@@ -261,6 +270,12 @@ fn define_element(names: &mut Names, key: &str, max: u32) -> std::result::Result
     let dropped = |error: Error| LeftOut::Dropped(error.message);
     if names.element_count() >= max as usize {
         return Err(LeftOut::Dropped(format!("max-series-per-database limit exceeded: ({max})")));
+    }
+    if split.1.iter().any(|(tag, _)| tag == TIME) {
+        let of = &split.0;
+        return Err(LeftOut::Dropped(format!(
+            "invalid tag key: input tag \"{TIME}\" on measurement \"{of}\" is invalid"
+        )));
     }
     let measurement = names.define_measurement(&split.0).map_err(dropped)?;
     names.define_element(measurement, key, max).map_err(dropped)

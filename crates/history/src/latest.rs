@@ -7,7 +7,7 @@
 //! ```text
 //! for each element with values: number varint
 //!   of a row:    1 · shape varint · time i64 · length and bytes of the values
-//!   of fields:   2 · count varint · for each: field varint · time i64 · type u8 · length and bytes of the value
+//!   of fields:   2 · count varint · for each: field varint · time i64 · type u8 · length and bytes
 //! ```
 
 use exacat_model::codec::{Decode, DecodeError, Reader, put_bytes, put_varint};

@@ -2,9 +2,9 @@
 //! for decades.
 //!
 //! ```text
-//!  lines ─► ingest: names to numbers ─► batch ─► committer: log, one sync ─► memtable, latest values ─► answer
-//!                                                                              │
-//!                                                        full ─► flush: runs, one for each day ─► merged runs ─► …
+//!  lines ─► ingest: names to numbers ─► batch ─► committer: log, one sync ─► memory ─► answer
+//!                                                                             │
+//!                          full ─► flush: runs, one for each day ─► merged runs ─► …
 //! ```
 //! An *element* is a series of rows: a measurement with tags. A *row* has a time and the values of some
 //! *fields*; the set of fields is its *shape*. All of these have numbers inside their *group*, given at
@@ -16,7 +16,7 @@
 //! - [`committer`] makes batches durable, in the log of `exacat_log`; [`item`] is what its records have.
 //! - [`memtable`] and [`latest`] have the newest rows in memory.
 //! - [`flush`] writes them to [`run`]s; [`manifest`] names the files that count.
-//! - [`compaction`] merges runs of a day.
+//! - [`compaction`] merges runs of a day; [`retention`] removes whole days.
 //! - [`reading`] merges memory and runs for readers; [`aggregate`] sums up.
 //! - [`engine`] is the open history, and [`open`] opens it.
 #![forbid(unsafe_code)]
@@ -40,6 +40,7 @@ pub mod merge;
 mod names;
 mod open;
 mod reading;
+mod retention;
 pub mod row;
 pub mod run;
 mod run_list;

@@ -14,8 +14,10 @@ pub const FIELDS_MAX: usize = 100_000;
 pub const SHAPES_MAX: usize = 100_000;
 /// Measurements of a group.
 pub const MEASUREMENTS_MAX: usize = 100_000;
-/// Bytes of rows that one batch may have.
-pub const BATCH_BYTES_MAX: usize = 32 << 20;
+/// Bytes of rows at which a batch of lines is full: the rest of a request is a further batch.
+pub const BATCH_BYTES: usize = 4 << 20;
+/// Bytes of rows that one batch may have: a full one, and a row.
+pub const BATCH_BYTES_MAX: usize = 16 << 20;
 /// Bytes of batches that wait for the log or are being written; a further batch is refused as busy.
 pub const QUEUED_BYTES_MAX: usize = 64 << 20;
 /// Largest lead of a row's time over the server's clock.

@@ -121,6 +121,12 @@ impl Names {
         self.element_measurements.get(number as usize).copied().unwrap_or_default()
     }
 
+    /// Returns the elements of a measurement.
+    pub fn elements_of(&self, measurement: MeasurementNumber) -> impl Iterator<Item = ElementNumber> {
+        let of = self.element_measurements.iter().enumerate();
+        of.filter(move |(_, number)| **number == measurement).map(|(element, _)| element as u32)
+    }
+
     /// Returns the element of a key.
     pub fn element(&self, key: &[u8]) -> Option<ElementNumber> {
         self.element_numbers.find(xxh3_64(key), |number| self.keys.bytes(*number) == key).copied()

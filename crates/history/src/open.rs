@@ -83,6 +83,7 @@ impl History {
             id,
             settings,
             groups: RwLock::new(groups),
+            group_changes: tokio::sync::Mutex::default(),
             queue: Queue::default(),
             appender: Mutex::new(Appender::new(log, place)),
             metrics: CommitMetrics::default(),
@@ -93,6 +94,9 @@ impl History {
             flush_count: AtomicU64::new(0),
             closed: AtomicBool::new(false),
         };
+        for group in shared.groups.read().by_id.values() {
+            group.apply_retention(shared.now_ns());
+        }
         History::start(Arc::new(shared), is_marked, lock)
     }
 }

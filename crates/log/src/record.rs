@@ -1,5 +1,5 @@
-//! Log records: encode and decode the request that a record belongs to, and its frame. `docs/internals/log-format.md` has
-//! every byte.
+//! Log records: encode and decode the request that a record belongs to, and its frame.
+//! `docs/internals/log-format.md` has every byte.
 //!
 //! These are pure functions. `segment.rs` knows the positions of records.
 

@@ -12,7 +12,7 @@
 //! [`memory`] is the slow and obvious reference, the oracle of these tests.
 //!
 //! A [`StoreFactory`] puts a store under test. The tests of other crates use [`TestClock`], a store
-//! with a front ([`fronted`]), a [`simulated`] disk, and [`settings`] to begin with. [`waiting`] polls conditions.
+//! with a front ([`fronted`]), a [`simulated`] disk, and [`settings`]. [`waiting`] polls conditions.
 //!
 //! The environment variable `EXACAT_TEST_ROUNDS` sets the length of the tests: see [`rounds`].
 

@@ -1,7 +1,8 @@
 //! `make bench-history`: durable values a second, over HTTP in line protocol or in this process.
 //!
 //! ```text
-//! bench-history --url http://127.0.0.1:8086 --pid PID [--elements 10000] [--rows 3000000] [--batch 1000] [--connections 50]
+//! bench-history --url http://127.0.0.1:8086 --pid PID [--elements 10000] [--rows 3000000]
+//!     [--batch 1000] [--connections 50]
 //! bench-history --in-process DIRECTORY [the same]
 //! ```
 //! The same generator drives any server that takes InfluxDB's line protocol at `/write?db=bench`. Values
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use exacat_history::{History, HistorySettings, Ingest};
+use exacat_history::{History, HistorySettings, Ingest, Refused};
 use exacat_model::{GroupName, GroupSettings, TimeMs};
 use exacat_wire::influx::Precision;
 use hdrhistogram::Histogram;
@@ -32,7 +33,7 @@ const START_MS: u64 = 1_763_000_000_000;
 /// Longest wait for an answer.
 const ANSWER_TIME: Duration = Duration::from_secs(120);
 
-/// What is asked for.
+/// Options of the command line.
 #[derive(Clone, Debug)]
 struct Asked {
     url: Option<String>,
@@ -302,9 +303,10 @@ fn main() {
                     (Arc::clone(&history), Arc::clone(&group), runtime.handle().clone());
                 Box::new(move |body: &[u8]| {
                     let mut ingest = Ingest::new(&group, (START_MS + 7_200_000) as i64 * 1_000_000);
-                    let refused = ingest.lines(body, Precision::Milliseconds);
+                    let mut refused = Refused::default();
+                    let place = ingest.lines(body, 0, Precision::Milliseconds, &mut refused);
                     let batch = ingest.finish();
-                    assert_eq!(refused.message(batch.count()), None);
+                    assert_eq!((refused.message(u64::from(batch.count())), place), (None, body.len()));
                     handle.block_on(history.commit(batch)).is_ok()
                 }) as Box<dyn FnMut(&[u8]) -> bool + Send>
             };

@@ -54,10 +54,10 @@ fn bad_lines_are_refused_in_influxdbs_words() {
     let history = open(&disk).unwrap();
     let group = make_group(&history, "g");
     let told = |body: &str| {
-        let mut ingest = Ingest::new(&group, NOW);
-        let refused = ingest.lines(body.as_bytes(), Precision::Nanoseconds);
+        let (mut ingest, mut refused) = (Ingest::new(&group, NOW), Refused::default());
+        ingest.lines(body.as_bytes(), 0, Precision::Nanoseconds, &mut refused);
         let batch = ingest.finish();
-        let message = refused.message(batch.count());
+        let message = refused.message(u64::from(batch.count()));
         wait(history.commit(batch)).unwrap();
         message
     };
@@ -82,7 +82,12 @@ fn bad_lines_are_refused_in_influxdbs_words() {
         told(&many.join("\n")).unwrap(),
         "partial write: max-series-per-database limit exceeded: (1000) dropped=2"
     );
-    assert_eq!(read(&group).len(), 3 + 999);
+    assert_eq!(
+        told("ev,time=x v=1 9").unwrap(),
+        "partial write: invalid tag key: input tag \"time\" on measurement \"ev\" is invalid dropped=1"
+    );
+    assert_eq!(told("ev,e=a time=1,v=9 9"), None);
+    assert_eq!(read(&group).len(), 3 + 999 + 1);
 }
 
 /// A group keeps its settings and its values apart from others, and after it is dropped nothing is left.
@@ -104,4 +109,47 @@ fn groups_are_apart_and_are_dropped_whole() {
     assert_eq!(names, ["one", "other"]);
     assert!(read(&history.group(&GroupName::parse("one").unwrap()).unwrap()).is_empty());
     assert_eq!(read(&history.group(&GroupName::parse("other").unwrap()).unwrap()).len(), 1);
+}
+
+/// Days that the retention has ended are not shown, and their files are removed. Opening does not bring
+/// them back.
+#[test]
+fn days_beyond_the_retention_are_removed() {
+    let disk = SimulatedDisk::new();
+    let history = open(&disk).unwrap();
+    let group = make_group(&history, "g");
+    let day = 86_400_000_000_000;
+    let body: String = (0..5).map(|age| format!("ev v={age} {}\n", NOW - age * day)).collect();
+    write(&history, &group, &body).unwrap();
+    history.flush().unwrap();
+    wait(history.set_group(GroupSettings { retention_days: 2, ..group_settings("g") })).unwrap();
+    history.shared.retain().unwrap();
+    let kept = |group: &Arc<Group>| read(group).into_values().collect::<Vec<_>>();
+    let wanted: Vec<FieldValue> = [2.0, 1.0, 0.0].map(FieldValue::Float).into();
+    assert_eq!(kept(&group), wanted);
+    assert_eq!(history.shared.files.lock().manifest.groups[0].runs.len(), 3);
+    let refused = write(&history, &group, &format!("ev v=9 {}", NOW - 3 * day)).unwrap();
+    assert_eq!(refused.dropped.as_deref(), Some("points beyond retention policy"));
+    drop(group);
+    drop(history);
+    let history = open(&disk).unwrap();
+    assert_eq!(kept(&history.group(&GroupName::parse("g").unwrap()).unwrap()), wanted);
+}
+
+/// A body of more rows than a batch has is written in several batches, each line once.
+#[test]
+fn long_body_makes_several_batches() {
+    let disk = SimulatedDisk::new();
+    let history = History::open_on(
+        disk.shared(),
+        HistorySettings { segment_bytes: 1 << 20, memtable_bytes: 64 << 20, ..settings() },
+    )
+    .unwrap();
+    let group = make_group(&history, "g");
+    // A short line has a longer row.
+    let count = crate::limits::BATCH_BYTES / 26 + 1000;
+    let body: String = (0..count).map(|number| format!("m f=1 {number}\n")).collect();
+    write(&history, &group, &body).unwrap();
+    assert_eq!(history.metrics().batches.load(std::sync::atomic::Ordering::Relaxed), 2);
+    assert_eq!(read(&group).len(), count);
 }

@@ -60,9 +60,15 @@ fn make_group(history: &History, name: &str) -> Arc<Group> {
 
 /// Writes lines, and waits for the answer.
 fn write(history: &History, group: &Arc<Group>, body: &str) -> Result<Refused> {
-    let mut ingest = Ingest::new(group, NOW);
-    let refused = ingest.lines(body.as_bytes(), Precision::Nanoseconds);
-    wait(history.commit(ingest.finish())).map(|()| refused)
+    let (mut refused, mut place) = (Refused::default(), 0);
+    loop {
+        let mut ingest = Ingest::new(group, NOW);
+        place = ingest.lines(body.as_bytes(), place, Precision::Nanoseconds, &mut refused);
+        wait(history.commit(ingest.finish()))?;
+        if place == body.len() {
+            return Ok(refused);
+        }
+    }
 }
 
 /// Reads all values of a group.

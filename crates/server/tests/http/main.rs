@@ -17,6 +17,7 @@ mod dav;
 mod element;
 mod hostile;
 mod http2;
+mod influx;
 mod judging;
 mod listing;
 mod logged;

@@ -230,8 +230,19 @@ fn end_of_text(bytes: &[u8], start: usize) -> Result<(usize, bool), Reason> {
 impl<'b> Lines<'b> {
     /// Begins at the start of a body whose times have a precision.
     pub fn new(body: &'b [u8], precision: Precision) -> Self {
-        let quote = memchr(b'"', body);
-        Lines { body, at: 0, quote, precision, fields: Vec::new(), unescaped: String::new() }
+        Self::from(body, 0, precision)
+    }
+
+    /// Goes on in a body from a [`place`](Self::place) behind a line.
+    pub fn from(body: &'b [u8], place: usize, precision: Precision) -> Self {
+        let at = place.min(body.len());
+        let quote = memchr(b'"', &body[at..]).map(|quote| at + quote);
+        Lines { body, at, quote, precision, fields: Vec::new(), unescaped: String::new() }
+    }
+
+    /// Returns the place behind the last line.
+    pub fn place(&self) -> usize {
+        self.at
     }
 
     /// Takes the next line from the body, without its end and the blanks before it.

@@ -4,6 +4,10 @@
 //! and an outcome that nobody knows are 503 with Retry-After: a client that gets another refusal throws
 //! its values away.
 
+mod query;
+mod select;
+mod show;
+mod sums;
 mod write;
 
 use std::sync::Arc;
@@ -107,6 +111,7 @@ pub(super) async fn answer(
         "/health" => Ok(health()),
         "/write" => request.write(body, write::Form::V1).await,
         "/api/v2/write" => request.write(body, write::Form::V2).await,
+        "/query" => request.query(body).await,
         path if path.starts_with("/api/v2/") => Ok(made(StatusCode::NOT_FOUND, TEXT, "404 page not found\n")),
         _ => return None,
     };

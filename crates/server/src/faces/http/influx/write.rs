@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use exacat_catalogue::ElementAccess;
-use exacat_history::Ingest;
+use exacat_history::{Ingest, Refused};
 use exacat_model::{Error, ErrorKind, Result};
 use exacat_wire::influx::Precision;
 use flate2::read::MultiGzDecoder;
@@ -80,22 +80,24 @@ impl Asked<'_> {
             }
         };
         let now = i64::try_from(self.history.now().0).unwrap_or(i64::MAX).saturating_mul(1_000_000);
-        let is_long = bytes.len() > BODY_BYTES_AT_ONCE;
-        let turned = {
-            let group = Arc::clone(&group);
-            move || {
+        let (mut refused, mut place, mut written) = (Refused::default(), 0, 0);
+        while place < bytes.len() {
+            let (group, bytes, is_long) =
+                (Arc::clone(&group), bytes.clone(), bytes.len() > BODY_BYTES_AT_ONCE);
+            let turned = move || {
                 let mut ingest = Ingest::new(&group, now);
-                let refused = ingest.lines(&bytes, precision);
-                (ingest.finish(), refused)
-            }
-        };
-        let (batch, refused) = if is_long {
-            tokio::task::spawn_blocking(turned).await.map_err(|_| internal())?
-        } else {
-            turned()
-        };
-        let message = refused.message(batch.count());
-        self.history.commit(batch).await?;
+                let next = ingest.lines(&bytes, place, precision, &mut refused);
+                (ingest.finish(), next, refused)
+            };
+            let batch;
+            (batch, place, refused) = match is_long {
+                true => tokio::task::spawn_blocking(turned).await.map_err(|_| internal())?,
+                false => turned(),
+            };
+            written += u64::from(batch.count());
+            self.history.commit(batch).await?;
+        }
+        let message = refused.message(written);
         drop(room);
         match message {
             None => Ok(empty(StatusCode::NO_CONTENT)),

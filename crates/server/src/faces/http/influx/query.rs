@@ -1,0 +1,268 @@
+//! `/query`: the statements of InfluxQL that clients send, each judged and answered by itself.
+
+use std::sync::Arc;
+
+use exacat_catalogue::ElementAccess;
+use exacat_history::{Group, History};
+use exacat_model::{Error, ErrorKind, GroupName, GroupSettings};
+use exacat_wire::influx::query::{Policy, Statement, parse};
+use exacat_wire::influx::{AnswerWriter, Format, Precision};
+use hyper::body::Incoming;
+use hyper::header::{ACCEPT, CONTENT_TYPE};
+use hyper::{Method, Response, StatusCode};
+
+use super::super::answers::{Body, JSON, answer as made, in_room};
+use super::super::call::{Call, whole};
+use super::super::query::pairs;
+use super::{Asked, Parameters, Refusal, select, show};
+
+/// Bytes of a form with a query.
+const FORM_BYTES_MAX: usize = 1 << 20;
+/// Content type of CSV.
+const CSV: &str = "text/csv";
+/// Nanoseconds of a day: retention is kept in days.
+const DAY_NS: i64 = 86_400_000_000_000;
+
+/// A statement that failed: its text in the answer.
+pub(super) struct Failed(pub String);
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Failed(error.message)
+    }
+}
+
+/// Outcome of a statement.
+pub(super) type Done = Result<(), Failed>;
+
+impl Asked<'_> {
+    /// Answers the statements of a query.
+    pub(super) async fn query(&self, body: &mut Option<Incoming>) -> Result<Response<Body>, Refusal> {
+        let mut parameters = self.parameters()?;
+        let is_form = self.head.headers.get(CONTENT_TYPE).is_some_and(|value| {
+            value.as_bytes().to_ascii_lowercase().starts_with(b"application/x-www-form-urlencoded")
+        });
+        match (&self.head.method, body.take()) {
+            (&Method::GET | &Method::HEAD, _) => {}
+            (&Method::POST, Some(form)) => {
+                let (bytes, _room) = whole(&self.conversation.face.service, form, FORM_BYTES_MAX).await?;
+                if is_form {
+                    let text = std::str::from_utf8(&bytes).map_err(|_| not_text())?;
+                    parameters.0.extend(pairs(text)?);
+                }
+            }
+            (&Method::POST, None) => {}
+            _ => return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "a query is GET or POST")),
+        }
+        let bad = |text: String| Refusal::new(StatusCode::BAD_REQUEST, text);
+        let text = parameters.get("q").unwrap_or_default();
+        if text.trim().is_empty() {
+            return Err(bad("missing required parameter \"q\"".to_owned()));
+        }
+        let statements = parse(text).map_err(|error| bad(error.to_string()))?;
+        let call = self.call(&parameters).await?;
+        let format = format_of(self, &parameters);
+        let epoch = parameters.get("epoch").and_then(Precision::of_epoch);
+        let database = parameters.get("db").unwrap_or_default().to_owned();
+        let now = i64::try_from(self.history.now().0).unwrap_or(i64::MAX).saturating_mul(1_000_000);
+        let mut writer = AnswerWriter::new(format, epoch);
+        for (number, statement) in statements.into_iter().enumerate() {
+            writer.begin_result(number);
+            let done = match changes(&statement) {
+                true => self.change(&call, &database, statement).await,
+                false => {
+                    let context = self.context(&call, &database, &statement)?;
+                    match context {
+                        Err(failed) => Err(failed),
+                        Ok(groups) => {
+                            let reading = Reading { groups, now, database: database.clone() };
+                            let work = move || {
+                                let mut writer = writer;
+                                let done = read(&reading, &statement, &mut writer);
+                                (writer, done)
+                            };
+                            let ended = tokio::task::spawn_blocking(work).await;
+                            let done;
+                            (writer, done) = ended.map_err(|_| internal())?;
+                            done
+                        }
+                    }
+                }
+            };
+            writer.end_result(false, done.err().as_ref().map(|failed| failed.0.as_str()));
+        }
+        let bytes = writer.finish();
+        let room = call.room_of_whole(bytes.len())?;
+        let body = match room {
+            Some(room) => in_room(bytes, room),
+            None => bytes.into(),
+        };
+        Ok(made(StatusCode::OK, if format == Format::Csv { CSV } else { JSON }, body))
+    }
+
+    /// Finds the groups that a statement reads, as far as the client may read them.
+    fn context(
+        &self,
+        call: &Call,
+        database: &str,
+        statement: &Statement,
+    ) -> Result<Result<Vec<Arc<Group>>, Failed>, Refusal> {
+        let catalogue = &call.service.catalogue;
+        let may_read = |group: &Arc<Group>| {
+            catalogue.check_elements(call.caller(), &group.settings(), ElementAccess::Read)
+        };
+        if *statement == Statement::ShowDatabases {
+            return Ok(Ok(self
+                .history
+                .groups()
+                .into_iter()
+                .filter(|group| may_read(group).is_ok())
+                .collect()));
+        }
+        let mut names = show::databases(statement);
+        if names.is_empty() {
+            names.push(database.to_owned());
+        }
+        let mut groups = Vec::new();
+        for name in names {
+            if name.is_empty() {
+                return Ok(Err(Failed("database name required".to_owned())));
+            }
+            let group = GroupName::parse(&name).ok().and_then(|name| self.history.group(&name).ok());
+            let Some(group) = group else {
+                return Ok(Err(Failed(format!("database not found: {name}"))));
+            };
+            may_read(&group)?;
+            groups.push(group);
+        }
+        Ok(Ok(groups))
+    }
+
+    /// Does a statement that changes groups.
+    async fn change(&self, call: &Call, database: &str, statement: Statement) -> Done {
+        let catalogue = &call.service.catalogue;
+        match statement {
+            Statement::CreateDatabase { name, policy } => {
+                let name = GroupName::parse(&name)?;
+                if let Ok(group) = self.history.group(&name) {
+                    // It is there already: clients send this at each start.
+                    catalogue.check_elements(call.caller(), &group.settings(), ElementAccess::Read)?;
+                    return Ok(());
+                }
+                catalogue.check_new_elements(call.caller())?;
+                let settings = GroupSettings {
+                    name,
+                    owner: call.caller().name().cloned(),
+                    readers: Vec::new(),
+                    writers: Vec::new(),
+                    retention_days: days_of(&policy)?.unwrap_or(0),
+                    elements_max: exacat_history::ELEMENTS_MAX_DEFAULT,
+                    created: self.history.now(),
+                };
+                apart(&self.history, settings).await?;
+                Ok(())
+            }
+            Statement::DropDatabase { name } => {
+                let name = GroupName::parse(&name)?;
+                let Ok(group) = self.history.group(&name) else { return Ok(()) };
+                catalogue.check_elements(call.caller(), &group.settings(), ElementAccess::Own)?;
+                let (history, dropped) = (Arc::clone(&self.history), name.clone());
+                let work = tokio::spawn(async move { history.drop_group(&dropped).await });
+                work.await.map_err(|_| internal())??;
+                tracing::warn!(group = %name, user = ?call.caller().name(), "a group of elements was dropped");
+                Ok(())
+            }
+            Statement::CreateRetentionPolicy { database, policy }
+            | Statement::AlterRetentionPolicy { database, policy } => {
+                self.set_policy(call, &database, &policy).await
+            }
+            Statement::DropRetentionPolicy { name, .. } => {
+                Err(Failed(format!("{name}: a database has one retention policy here, which stays")))
+            }
+            _ => Err(Failed(format!("internal error: no change of {database}"))),
+        }
+    }
+
+    async fn set_policy(&self, call: &Call, database: &str, policy: &Policy) -> Done {
+        let not_found = || Failed(format!("database not found: {database}"));
+        let name = GroupName::parse(database).map_err(|_| not_found())?;
+        let group = self.history.group(&name).map_err(|_| not_found())?;
+        let mut settings = group.settings();
+        call.service.catalogue.check_elements(call.caller(), &settings, ElementAccess::Own)?;
+        if let Some(days) = days_of(policy)? {
+            settings.retention_days = days;
+            apart(&self.history, settings).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Changes a group in a task of its own: the change must not be dropped in the middle because the client
+/// has gone.
+async fn apart(history: &Arc<History>, settings: GroupSettings) -> exacat_model::Result<()> {
+    let history = Arc::clone(history);
+    let work = tokio::spawn(async move { history.set_group(settings).await });
+    work.await.map_err(|_| internal())?.map(|_| ())
+}
+
+/// Groups that a statement reads.
+pub(super) struct Reading {
+    /// Its groups, in the order of their databases in the statement.
+    pub groups: Vec<Arc<Group>>,
+    /// Nanoseconds of now.
+    pub now: i64,
+    /// Database of the request.
+    pub database: String,
+}
+
+impl Reading {
+    /// Returns the group of a database; that of the request without a name.
+    pub(super) fn group(&self, database: Option<&str>) -> Result<&Arc<Group>, Failed> {
+        let name = database.unwrap_or(&self.database);
+        let found = self.groups.iter().find(|group| group.settings().name.as_str() == name);
+        found
+            .or(if self.groups.len() == 1 { self.groups.first() } else { None })
+            .ok_or_else(|| Failed(format!("database not found: {name}")))
+    }
+}
+
+fn read(reading: &Reading, statement: &Statement, writer: &mut AnswerWriter) -> Done {
+    match statement {
+        Statement::Select(select) => select::select(reading, select, writer),
+        other => show::show(reading, other, writer),
+    }
+}
+
+fn changes(statement: &Statement) -> bool {
+    matches!(
+        statement,
+        Statement::CreateDatabase { .. }
+            | Statement::DropDatabase { .. }
+            | Statement::CreateRetentionPolicy { .. }
+            | Statement::AlterRetentionPolicy { .. }
+            | Statement::DropRetentionPolicy { .. }
+    )
+}
+
+/// Returns the days of a retention; none if it has no duration. Parts of a day count as one.
+fn days_of(policy: &Policy) -> Result<Option<u32>, Failed> {
+    let Some(duration) = policy.duration else { return Ok(None) };
+    let days = duration.max(0).div_euclid(DAY_NS) + i64::from(duration.max(0) % DAY_NS > 0);
+    u32::try_from(days).map(Some).map_err(|_| Failed("the retention is too long".to_owned()))
+}
+
+fn format_of(asked: &Asked<'_>, parameters: &Parameters) -> Format {
+    let accept = asked.head.headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if accept.contains("application/csv") || accept.contains(CSV) {
+        return Format::Csv;
+    }
+    Format::Json { is_pretty: parameters.get("pretty") == Some("true") }
+}
+
+fn not_text() -> Error {
+    Error::invalid("the form of the query is not UTF-8")
+}
+
+fn internal() -> Error {
+    Error::new(ErrorKind::Internal, "internal error: the work on a query ended")
+}
