@@ -4,7 +4,11 @@
 //! Where sources do not overlap, batches pass through as they are. Where they do, stretches of rows are
 //! copied column by column, and only rows of one identity are merged value by value.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use exacat_model::Error;
+use smallvec::SmallVec;
 
 use crate::columns::{Columns, RowKey};
 use crate::row::{MergedValues, merge_later};
@@ -19,8 +23,6 @@ struct Input<'s> {
     batch: Columns,
     /// Next row of the batch.
     at: usize,
-    /// Identity of the next row; none at the end.
-    key: Option<RowKey>,
     /// Bytes of a row of the batch, on average.
     row_bytes: usize,
 }
@@ -33,7 +35,6 @@ impl Input<'_> {
             (self.batch, self.at) = (self.source.next_rows()?.unwrap_or_default(), 0);
             self.row_bytes = 1 + self.batch.bytes() / self.batch.rows().max(1);
         }
-        self.key = (self.at < self.batch.rows()).then(|| self.batch.key(self.at));
         Ok(())
     }
 }
@@ -42,83 +43,80 @@ impl Input<'_> {
 pub struct Merge<'s> {
     /// The newest first.
     inputs: Vec<Input<'s>>,
+    /// Identity of the next row of each input that has one, and the input; the smallest is on top, and of
+    /// the same identity the newest.
+    order: BinaryHeap<Reverse<(RowKey, usize)>>,
     begun: bool,
 }
 
 impl<'s> Merge<'s> {
     /// Merges sources, the newest first.
     pub fn new(sources: impl IntoIterator<Item = Box<dyn SortedRows + 's>>) -> Self {
-        let input = |source| Input { source, batch: Columns::default(), at: 0, key: None, row_bytes: 0 };
-        Merge { inputs: sources.into_iter().map(input).collect(), begun: false }
+        let input = |source| Input { source, batch: Columns::default(), at: 0, row_bytes: 0 };
+        Merge { inputs: sources.into_iter().map(input).collect(), order: BinaryHeap::new(), begun: false }
     }
 
-    fn begin(&mut self) -> Result<(), Error> {
-        self.begun = true;
-        for input in &mut self.inputs {
-            input.go_to(0)?;
+    /// Moves an input to a later row of its batch, or to its next batch, and puts it in order.
+    fn go_to(&mut self, number: usize, row: usize) -> Result<(), Error> {
+        let input = &mut self.inputs[number];
+        input.go_to(row)?;
+        if input.at < input.batch.rows() {
+            self.order.push(Reverse((input.batch.key(input.at), number)));
         }
         Ok(())
     }
 
-    /// Returns the newest source with the smallest key, and the smallest key of the other sources.
-    fn smallest(&self) -> Option<(usize, Option<RowKey>)> {
-        let mut found: Option<(usize, RowKey)> = None;
-        let mut next: Option<RowKey> = None;
-        for (number, input) in self.inputs.iter().enumerate() {
-            let Some(key) = input.key else { continue };
-            match found {
-                Some((_, smallest)) if smallest <= key => next = Some(next.map_or(key, |next| next.min(key))),
-                _ => {
-                    next = found.map(|(_, key)| key);
-                    found = Some((number, key));
-                }
-            }
+    /// Takes the inputs with the smallest identity from the order, the newest first.
+    fn take_smallest(&mut self) -> Option<(RowKey, SmallVec<[usize; 4]>)> {
+        let Reverse((key, number)) = self.order.pop()?;
+        let mut numbers = SmallVec::from_slice(&[number]);
+        while let Some(Reverse((_, number))) = self.order.peek().filter(|next| next.0.0 == key) {
+            numbers.push(*number);
+            self.order.pop();
         }
-        found.map(|(number, _)| (number, next))
-    }
-
-    /// Appends the next row, which several sources have, and moves behind it.
-    fn merge_row(&mut self, key: RowKey, out: &mut Columns) -> Result<usize, Error> {
-        let has = |input: &&Input<'_>| input.key == Some(key);
-        let mut merged = MergedValues::new();
-        for input in self.inputs.iter().rev().filter(has) {
-            merge_later(&mut merged, input.batch.row(input.at));
-        }
-        out.push(key, merged)?;
-        let mut bytes = 0;
-        for input in self.inputs.iter_mut().filter(|input| input.key == Some(key)) {
-            bytes += input.row_bytes;
-            input.go_to(input.at + 1)?;
-        }
-        Ok(bytes)
+        Some((key, numbers))
     }
 }
 
 impl SortedRows for Merge<'_> {
     fn next_rows(&mut self) -> Result<Option<Columns>, Error> {
         if !self.begun {
-            self.begin()?;
+            self.begun = true;
+            for number in 0..self.inputs.len() {
+                self.go_to(number, 0)?;
+            }
         }
         let (mut out, mut bytes) = (Columns::default(), 0);
         while out.rows() < BATCH_ROWS && bytes < BATCH_BYTES {
-            let Some((number, next)) = self.smallest() else { break };
-            let input = &mut self.inputs[number];
-            if let (Some(key), true) = (input.key, input.key == next) {
-                bytes += self.merge_row(key, &mut out)?;
+            let Some((key, numbers)) = self.take_smallest() else { break };
+            if let [number] = numbers[..] {
+                let input = &mut self.inputs[number];
+                let rows = input.batch.rows();
+                let end =
+                    self.order.peek().map_or(rows, |Reverse((next, _))| input.batch.find(input.at, *next));
+                if input.at == 0 && end == rows && (out.is_empty() || rows >= WORTH_HANDING_ON) {
+                    if out.is_empty() {
+                        out = std::mem::take(&mut input.batch);
+                        self.go_to(number, 0)?;
+                    } else {
+                        self.order.push(Reverse((key, number)));
+                    }
+                    break;
+                }
+                bytes += input.row_bytes * (end - input.at);
+                out.append(&input.batch, input.at..end)?;
+                self.go_to(number, end)?;
                 continue;
             }
-            let rows = input.batch.rows();
-            let end = next.map_or(rows, |next| input.batch.find(input.at, next));
-            if input.at == 0 && end == rows && (out.is_empty() || rows >= WORTH_HANDING_ON) {
-                if out.is_empty() {
-                    out = std::mem::take(&mut input.batch);
-                    input.go_to(0)?;
-                }
-                break;
+            let mut merged = MergedValues::new();
+            for input in numbers.iter().rev().map(|number| &self.inputs[*number]) {
+                merge_later(&mut merged, input.batch.row(input.at));
+                bytes += input.row_bytes;
             }
-            bytes += input.row_bytes * (end - input.at);
-            out.append(&input.batch, input.at..end)?;
-            input.go_to(end)?;
+            out.push(key, merged)?;
+            for number in numbers {
+                self.go_to(number, self.inputs[number].at + 1)?;
+            }
         }
         Ok((!out.is_empty()).then_some(out))
     }

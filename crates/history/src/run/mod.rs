@@ -9,6 +9,7 @@
 //! demand. Each part has a checksum with the run's salt and the part's place, so nothing else passes
 //! for it. `docs/internals/history-format.md` draws every byte.
 
+mod check;
 mod chunk;
 mod encode;
 mod index;

@@ -19,8 +19,9 @@ use super::texts::Block;
 use super::wanted::Fields;
 use crate::columns::{Column, Columns, ElementRows, Texts, Values};
 
-/// Bytes that a reader fetches at once of a column whose next pages it needs too.
-const READ_BYTES: u64 = 256 << 10;
+/// Bytes that a reader fetches at once of a column whose next pages it needs too. Small, because a range
+/// of years has a reader for each day.
+const READ_BYTES: u64 = 64 << 10;
 
 /// A run's file, as its chunks are read from it.
 pub(super) struct Source<'r> {

@@ -53,6 +53,11 @@ impl Run {
             + size_of_val(self.index.fields.as_slice())
     }
 
+    /// Returns its name in errors.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     pub(super) fn index(&self) -> &Index {
         &self.index
     }

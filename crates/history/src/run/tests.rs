@@ -147,6 +147,7 @@ fn run_gives_back_what_a_map_has() {
             assert_eq!(run.kind(count.field.number), Some(count.field.kind));
         }
         assert!(to_model(&all_of(&mut run.scan(Wanted::all())).unwrap()) == model, "seed {seed}");
+        run.check().unwrap();
         for _ in 0..60 {
             let wanted = some_wanted(random, elements);
             let found = to_model(&all_of(&mut run.scan(wanted.clone())).unwrap());
@@ -236,6 +237,31 @@ fn fuzzed_parts_give_rows_or_an_error() {
         let sum = checksum(HEAD.salt, start as u64, &fuzzed[start..end - 4]);
         fuzzed[end - 4..end].copy_from_slice(&sum.to_le_bytes());
         let _ = open_bytes(fuzzed).and_then(|run| all_of(&mut run.scan(Wanted::all())));
+    }
+}
+
+/// Counts of the index and footer that are not those of the rows are found by a check, even if all
+/// checksums are right.
+#[test]
+fn wrong_counts_are_found_by_a_check() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("run");
+    small_run(&path);
+    let intact = std::fs::read(&path).unwrap();
+    assert!(open_bytes(intact.clone()).unwrap().check().is_ok());
+    let footer = intact.len() - FOOTER_BYTES;
+    let index = u64::from_le_bytes(*intact[footer + 32..].first_chunk().unwrap()) as usize;
+    // Elements, smallest and largest time, values of the last field.
+    for at in [footer + 52, footer + 64, footer + 72, footer - 8] {
+        let mut wrong = intact.clone();
+        wrong[at] ^= 1;
+        let sum = checksum(HEAD.salt, index as u64, &wrong[index..footer]);
+        wrong[footer + 80..footer + 84].copy_from_slice(&sum.to_le_bytes());
+        let end = wrong.len() - 4;
+        let sum = checksum(HEAD.salt, footer as u64, &wrong[footer..end]);
+        wrong[end..].copy_from_slice(&sum.to_le_bytes());
+        let run = open_bytes(wrong).unwrap();
+        assert_eq!(run.check().err().map(|error| error.kind), Some(ErrorKind::Corrupt), "byte {at}");
     }
 }
 
