@@ -250,6 +250,10 @@ def single_server():
                 [(rate("exacat_thread_cpu_seconds_total", by="role"), "{{role}}")], stack=True)
     board.panel("Run queue by thread role", "Seconds in which threads were ready, and no processor was free: slow storage may be this.",
                 "short", [(rate("exacat_thread_runqueue_seconds_total", by="role"), "{{role}}")], stack=True)
+    board.panel("Stretches on a processor", "Length at p99 by thread role: means of a thread in a second.", "s",
+                [(quantile(0.99, "exacat_thread_on_cpu_stretch_seconds", by="role"), "{{role}}")])
+    board.panel("Stretches off a processor", "Length at p50 by thread role, in the queue or waiting: means of a thread in a second.", "s",
+                [(quantile(0.5, "exacat_thread_off_cpu_stretch_seconds", by="role"), "{{role}}")])
     board.panel("Threads", "By role.", "short", [("sum by (role) (exacat_threads{$S})", "{{role}}")])
     board.panel("Processor time", "Processor seconds of the process in a second.", "short", [
         (rate("process_cpu_seconds_total"), "used"), ("max (exacat_processors{$S})", "processors")])
@@ -432,8 +436,8 @@ def storage_elements():
                 [("max by (se) (deriv(exacat_se_replicas{$S}[$R]))", "{{se}}")], width=12)
     board.stat("Replicas per file", "Average.", "short", "max (exacat_replicas{$S}) / max (exacat_files{$S})")
     board.stat("Offline or read-only", "Storage elements that take no uploads.", "short", "count (max by (se) (exacat_se_online{$S}) == 0) or vector(0)")
-    board.row("Clients", "Of XRootD.")
-    board.panel("Redirects", "Clients sent to a storage element, a second.", "ops", [(rate("exacat_se_redirects_total", by="se"), "{{se}}")], width=12)
+    board.row("Clients", "Of XRootD and HTTP.")
+    board.panel("Redirects", "Clients sent to a storage element, a second.", "ops", [(rate("exacat_se_redirects_total", by="se, protocol"), "{{se}} by {{protocol}}")], width=12)
     board.panel("Failures", "That clients reported, a second.", "ops", [(rate("exacat_se_failures_total", by="se"), "{{se}}")], width=12)
     board.panel("Uploads", "Files opened for writing, committed, given up.", "ops", [
         (rate("exacat_xrootd_writes_total"), "opened"), (rate("exacat_xrootd_writes_committed_total"), "committed"),

@@ -145,6 +145,13 @@ impl Recorded {
         self.buckets.last().map_or(0, |(place, _)| end_us(*place))
     }
 
+    /// Records `count` times of `us` microseconds.
+    pub fn record(&mut self, us: u64, count: u64) {
+        let us = us.min(TIME_US_MAX);
+        let place = ENDS_US.partition_point(|end| *end < us) as u8;
+        self.add(&Recorded { buckets: vec![(place, count)], sum_us: us.saturating_mul(count) });
+    }
+
     /// Adds the times of another distribution.
     pub fn add(&mut self, other: &Recorded) {
         self.sum_us = self.sum_us.saturating_add(other.sum_us);

@@ -107,6 +107,9 @@ states! {
     Admission "admission" Queue
         "A long read or a bulk write waits for its turn among others of its kind."
         "Many long requests at a time: see the users with most of them. Raise the slots of the lane."
+    Throttle "throttle" Queue
+        "The request waits because an operator limits its user, its group, or everybody."
+        "exacat throttle ls shows the limits. The client can send fewer items a second."
     Scheduler "scheduler" Queue
         "The request waits for a thread for long work."
         "The processors are busy, or many long requests run at a time."

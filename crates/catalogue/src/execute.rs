@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 
 use crate::Catalogue;
 use crate::caller::Caller;
-use crate::fsck::{activity_seen, request_cancelled, requests_seen};
+use crate::fsck::{activity_seen, request_cancelled, requests_seen, throttles_seen};
 use crate::quota::QuotaLimits;
 use crate::repeat::{check_id, fingerprint};
 use crate::steps;
@@ -206,6 +206,15 @@ impl Catalogue {
             Operation::SessionKill { id } => {
                 self.admit_writer(caller)?;
                 request_cancelled(caller, id)
+            }
+            Operation::ThrottleSet { owner, items_per_second } => {
+                self.admit_writer(caller)?;
+                self.throttle_set(caller, owner.as_ref(), items_per_second)
+            }
+            Operation::ThrottleList => throttles_seen(caller),
+            Operation::Drain { .. } => {
+                self.admit_writer(caller)?;
+                self.drained(caller)
             }
             Operation::Position { after } => self.position(after).await,
             Operation::SnapshotCreate { name } => boxed(self.snapshot_create(caller, id, &name)).await,

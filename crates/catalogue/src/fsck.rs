@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use exacat_model::answer::StatusPart;
 use exacat_model::limits::{ACTIVITY_PARTS_MAX, PAGE_ITEMS_MAX, READ_BATCH_MAX};
+use exacat_model::operation::Owner;
 use exacat_model::{
     Answer, Audit, Deletion, DeletionId, DirId, Entry, EntryId, Error, GroupId, Location, Name, QuotaOf,
     Record, RecordKey, RecordKind, Reservation, Result, Revision, Se, SeNumber, SeStatus, TimeMs, Usage,
@@ -167,6 +168,39 @@ pub(crate) fn activity_seen(
 pub(crate) fn request_cancelled(caller: &Caller, id: u64) -> Result<Answer> {
     caller.check_operator("cancelling a request")?;
     Err(Error::not_found(format!("request {id}: it is not in progress on this server")))
+}
+
+/// Permits to see the throttles of the server, which the server knows.
+pub(crate) fn throttles_seen(caller: &Caller) -> Result<Answer> {
+    caller.check_operator("listing the throttles of the server")?;
+    Ok(Answer::Throttles(Vec::new()))
+}
+
+impl Catalogue {
+    /// Permits to set a throttle of the server, which the server then does.
+    pub(crate) fn throttle_set(
+        &self,
+        caller: &Caller,
+        owner: Option<&Owner>,
+        items_per_second: Option<u32>,
+    ) -> Result<Answer> {
+        caller.check_operator("throttling users")?;
+        match (owner, items_per_second) {
+            (_, Some(0)) => {
+                return Err(Error::invalid("0 items a second: give at least 1, or drain the server"));
+            }
+            (Some(owner), Some(_)) => drop(self.account_of(owner)?),
+            // A throttle of an account that is gone can be ended.
+            _ => {}
+        }
+        Ok(Answer::Done { revision: self.store.seen_revision() })
+    }
+
+    /// Permits to drain the server, which the server then does.
+    pub(crate) fn drained(&self, caller: &Caller) -> Result<Answer> {
+        caller.check_operator("draining the server")?;
+        Ok(Answer::Done { revision: self.store.seen_revision() })
+    }
 }
 
 fn named<const N: usize>(metrics: [(&str, u64); N]) -> Vec<(String, u64)> {

@@ -4,7 +4,8 @@ use exacat_model::answer::QuotaInfo;
 use exacat_model::limits::{GROUPS_PER_USER_MAX, READ_BATCH_MAX};
 use exacat_model::operation::Owner;
 use exacat_model::{
-    Answer, Error, ErrorKind, ExpectRecord, Mutation, OperationId, Quota, QuotaOf, Record, RecordKey, Result,
+    Answer, Error, ErrorKind, ExpectRecord, Mutation, OperationId, Quota, QuotaOf, Record, RecordKey,
+    RecordKind, Result, Usage,
 };
 use exacat_store::{Outcome, Refusal, UsageOf};
 
@@ -56,6 +57,44 @@ impl Catalogue {
             None => return Err(Error::new(ErrorKind::Internal, "the store gave no outcome")),
         };
         Ok(Answer::Done { revision: self.revision_of(&outcome).await? })
+    }
+
+    /// Returns the account with this name.
+    pub fn account_of(&self, owner: &Owner) -> Result<QuotaOf> {
+        quota_of(&self.registry.names(), owner)
+    }
+
+    /// Returns the usage of at most so many users and groups that have a quota.
+    pub async fn limited_usage(&self, owners_max: usize) -> Result<Vec<(Owner, Usage)>> {
+        let names = self.registry.names();
+        let (mut owners, mut after) = (Vec::new(), None);
+        while owners.len() < owners_max {
+            let page = self.store.records(RecordKind::Quota, after, READ_BATCH_MAX).await?;
+            after = page.items.last().map(|entry| entry.key);
+            for entry in &page.items {
+                let Record::Quota(quota) = &entry.record else { continue };
+                owners.extend(match quota.of {
+                    QuotaOf::User(id) => {
+                        names.users.get(&id).map(|user| (Owner::User(user.name.clone()), UsageOf::User(id)))
+                    }
+                    QuotaOf::Group(id) => names
+                        .groups
+                        .get(&id)
+                        .map(|group| (Owner::Group(group.name.clone()), UsageOf::Group(id))),
+                });
+            }
+            if !page.more || page.items.is_empty() {
+                break;
+            }
+        }
+        owners.truncate(owners_max);
+        let mut all = Vec::with_capacity(owners.len());
+        for some in owners.chunks(READ_BATCH_MAX) {
+            let of: Vec<UsageOf> = some.iter().map(|(_, of)| *of).collect();
+            let usage = self.store.usage(&of).await?.into_iter().map(|account| account.usage);
+            all.extend(some.iter().map(|(owner, _)| owner.clone()).zip(usage));
+        }
+        Ok(all)
     }
 
     pub(crate) async fn quota_get(&self, caller: &Caller, owners: Vec<Owner>) -> Result<Answer> {

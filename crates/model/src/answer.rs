@@ -253,6 +253,23 @@ pub struct StatusPart {
 
 canonical_struct!(StatusPart { part, metrics, notes });
 
+/// Throttle of a server: the items that it accepts in a second.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Throttle {
+    /// User or group; none for all but operators together.
+    pub owner: Option<Owner>,
+    /// Maximum items per second.
+    pub items_per_second: u32,
+    /// Requests that wait for their turn now.
+    pub waiting: u64,
+    /// Requests that have waited.
+    pub delayed: u64,
+    /// Requests that were refused, because the wait would have been too long.
+    pub refused: u64,
+}
+
+canonical_struct!(Throttle { owner, items_per_second, waiting, delayed, refused });
+
 /// Answer of the catalogue to an operation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
@@ -407,6 +424,8 @@ pub enum Answer {
     Requests(Vec<RequestShown>),
     /// Activity of this server, one period after the other.
     Activity(Vec<Period>),
+    /// Throttles of a server.
+    Throttles(Vec<Throttle>),
 }
 
 canonical_enum!(Answer {
@@ -443,6 +462,7 @@ canonical_enum!(Answer {
     31 => BackedUp { progress, next },
     32 => Requests(items),
     33 => Activity(items),
+    34 => Throttles(items),
 });
 
 // Answers move through queues and tables by value: the large and rare ones are boxed.

@@ -10,6 +10,7 @@ pub mod change;
 pub mod checksum;
 pub mod codec;
 pub mod consistency;
+mod cursor;
 pub mod entry;
 pub mod error;
 pub mod expansion;
@@ -37,6 +38,7 @@ pub use answer::{Answer, Audit, Finding};
 pub use change::{Change, Deletion, Effect, FieldChange, Previous, TrashItem};
 pub use checksum::{Checksum, ChecksumAlgorithm, Checksums};
 pub use consistency::Consistency;
+pub use cursor::Cursor;
 pub use entry::{
     At, Body, DirId, Entry, EntryId, File, Kind, Location, Replica, ReplicaState, Revision, Usage,
 };
@@ -49,7 +51,7 @@ pub use mutation::{
     DeletionId, Edit, Expect, ExpectRecord, Fingerprint, Mutation, NewBody, NewEntry, OperationId,
     PurgeTarget, Reservation, ReservedReplica, TrashId,
 };
-pub use operation::{Cursor, FileRef, Operation};
+pub use operation::{FileRef, Operation};
 pub use pfn::Pfn;
 pub use query::{Comparison, Filter, Matcher, Pattern, TagExpression};
 pub use registry::{Record, RecordKey, RecordKind};

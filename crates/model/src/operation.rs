@@ -13,8 +13,7 @@
 use crate::account::{AccountName, Mode, TokenId};
 use crate::canonical_enum;
 use crate::checksum::Checksums;
-use crate::codec::{Decode, DecodeError, Encode, Reader};
-use crate::error::{Error, ErrorKind};
+use crate::codec::Decode;
 use crate::guid::Guid;
 use crate::lfn::Lfn;
 use crate::mutation::{DeletionId, TrashId};
@@ -25,60 +24,12 @@ use crate::tag::{Tag, TagKey};
 use crate::time::TimeMs;
 use crate::timeline::{LogPosition, OnTimeline};
 
+pub use crate::cursor::Cursor;
+
 pub use crate::arguments::{
     Attribute, Existing, FileRef, NewFile, NewReplica, Owner, Registered, ReplicaEdit, SeChoice, SeSettings,
     UserSettings,
 };
-
-/// Position in a long answer; empty at the start.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cursor(pub Vec<u8>);
-
-impl Encode for Cursor {
-    fn encode(&self, out: &mut Vec<u8>) {
-        crate::codec::put_bytes(out, &self.0);
-    }
-}
-impl Decode for Cursor {
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Cursor(reader.bytes()?.to_vec()))
-    }
-}
-
-impl Encode for Error {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.push(self.kind as u8);
-        self.message.encode(out);
-    }
-}
-impl Decode for Error {
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let kind =
-            ErrorKind::from_number(reader.byte()?).ok_or_else(|| reader.error("unknown kind of error"))?;
-        Ok(Error { kind, message: String::decode(reader)? })
-    }
-}
-
-impl<T: Encode> Encode for Result<T, Error> {
-    fn encode(&self, out: &mut Vec<u8>) {
-        match self {
-            Ok(value) => {
-                out.push(0);
-                value.encode(out);
-            }
-            Err(error) => error.encode(out),
-        }
-    }
-}
-impl<T: Decode> Decode for Result<T, Error> {
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        if reader.rest().first() == Some(&0) {
-            reader.byte()?;
-            return Ok(Ok(T::decode(reader)?));
-        }
-        Ok(Err(Error::decode(reader)?))
-    }
-}
 
 /// Request to the catalogue.
 #[derive(Clone, Debug, PartialEq)]
@@ -495,6 +446,22 @@ pub enum Operation {
         /// Number of parts, from 1 to [`ACTIVITY_PARTS_MAX`](crate::limits::ACTIVITY_PARTS_MAX).
         parts: u32,
     },
+    /// Sets a throttle of this server, or ends it. It lasts until the server ends. It needs no operation id,
+    /// but a token that may write.
+    ThrottleSet {
+        /// User or group; none for all but operators together.
+        owner: Option<Owner>,
+        /// Maximum items per second; none to end the throttle.
+        items_per_second: Option<u32>,
+    },
+    /// Lists the throttles of this server.
+    ThrottleList,
+    /// Drains this server: it finishes requests in progress, and refuses new ones of network clients until
+    /// it is resumed or ends. It needs no operation id, but a token that may write.
+    Drain {
+        /// Accept requests again.
+        resume: bool,
+    },
 }
 
 canonical_enum!(Operation {
@@ -559,6 +526,9 @@ canonical_enum!(Operation {
     59 => SessionKill { id },
     60 => SlowRequests,
     61 => Activity { from, to, seconds, parts },
+    62 => ThrottleSet { owner, items_per_second },
+    63 => ThrottleList,
+    64 => Drain { resume },
 });
 
 // Operations move by value too: the large and rare fields are boxed.
@@ -587,6 +557,9 @@ macro_rules! operations {
         impl Operation {
             /// The names of all operations, in order.
             pub const NAMES: [&'static str; [$($name),*].len()] = [$($name),*];
+
+            /// Whether each of them changes anything, in the same order.
+            pub const CHANGING: [bool; Self::NAMES.len()] = [$(operations!(@ $access)),*];
 
             /// Returns the name in metrics, logs and tables.
             pub fn name(&self) -> &'static str {
@@ -721,6 +694,9 @@ operations! {
     SessionKill []                     "session-kill"        reads  Items other   whole,
     SlowRequests []                    "slow-requests"       reads  Items other   whole,
     Activity []                        "activity"            reads  Items other   whole,
+    ThrottleSet []                     "throttle-set"        reads  Items other   whole,
+    ThrottleList []                    "throttle-list"       reads  Items other   whole,
+    Drain []                           "drain"               reads  Items other   whole,
 }
 
 impl Operation {
@@ -757,6 +733,7 @@ impl Operation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::Encode;
 
     /// Goal: an operation counts the fields that its line names, and its pages start at its cursor.
     #[test]

@@ -163,9 +163,28 @@ pub struct ThreadPeriod {
     pub queue_us: u64,
     /// Microseconds in which they waited for something else.
     pub wait_us: u64,
+    /// Times at which one of them was put on a processor.
+    pub stretches: u64,
+    /// Length of the stretches on a processor, in microseconds: mean of a thread in a second.
+    pub on: Stretches,
+    /// The same of the stretches off it, in the queue or waiting.
+    pub off: Stretches,
 }
 
-canonical_struct!(ThreadPeriod { role, threads, cpu_us, queue_us, wait_us });
+canonical_struct!(ThreadPeriod { role, threads, cpu_us, queue_us, wait_us, stretches, on, off });
+
+/// Distribution of lengths of time, in microseconds: ends of buckets, at most 15 % too long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stretches {
+    /// Median.
+    pub p50_us: u64,
+    /// 99th percentile.
+    pub p99_us: u64,
+    /// Longest.
+    pub max_us: u64,
+}
+
+canonical_struct!(Stretches { p50_us, p99_us, max_us });
 
 /// A metric at the two ends of a period.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

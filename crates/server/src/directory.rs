@@ -93,7 +93,7 @@ impl DataDirectory {
             make_private(&path, 0)?;
         }
         // The store protects its own files.
-        for name in ["jalien", "uploads", "activity"] {
+        for name in ["jalien", "uploads", "activity", "contents"] {
             make_tree_private(&self.path.join(name))?;
         }
         Ok(())
@@ -138,6 +138,11 @@ impl DataDirectory {
     /// has its own.
     pub(crate) fn activity(&self) -> Result<PathBuf> {
         private(self.path.join("activity"))
+    }
+
+    /// Returns the directory of the catalogue's contents over time; makes it if it is missing.
+    pub(crate) fn contents(&self) -> Result<PathBuf> {
+        self.private("contents")
     }
 
     /// Returns a subdirectory for the owner only; makes it if it is missing.

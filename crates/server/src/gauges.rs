@@ -4,17 +4,22 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use exacat_catalogue::Catalogue;
-use exacat_model::answer::StatusPart;
+use exacat_model::answer::{StatusPart, Throttle};
 use exacat_model::{Consistency, Error, ErrorKind, Result, SeStatus, TimeMs};
-use exacat_store::Sample;
+use exacat_store::{Buckets, Sample};
+use exacat_wire::json;
 
 use crate::activity::{Moment, Sampler};
+use crate::contents::Sample as Contents;
+use crate::machine::Disk;
 use crate::metric_table as table;
 use crate::service::Service;
 
 /// Time in which the store must give its metrics. Without them a scrape has only those of the server.
 const STORE_TIME: Duration = Duration::from_secs(2);
-/// Most storage elements with metrics of their own: each has seven series.
+/// Most owners whose usage is kept over time.
+const OWNERS_KEPT_MAX: usize = 1000;
+/// Most storage elements with metrics of their own: each has eight series.
 const SES_SHOWN_MAX: usize = 256;
 
 fn too_late() -> Error {
@@ -34,6 +39,7 @@ impl Service {
             table::OUTPUT.is(self.instruments.output_bytes.load(Ordering::Relaxed)),
             table::UNWRITTEN.is(self.history.unwritten()),
             table::USERS.is(admission.users() as u64),
+            table::DRAINED.is(u64::from(self.is_drained())),
         ];
         let bounds = [
             ("connections", &admission.connections.network),
@@ -54,6 +60,13 @@ impl Service {
         samples.extend(lanes.map(|(name, lane)| table::LANE_RUNNING.of(name, lane.metrics().0 as u64)));
         samples.extend(lanes.map(|(name, lane)| table::LANE_WAITING.of(name, lane.metrics().1 as u64)));
         samples.extend(lanes.map(|(name, lane)| table::LANE_REFUSED.of(name, lane.refused())));
+        let throttles = admission.throttles.list();
+        let sum = |of: fn(&Throttle) -> u64| throttles.iter().map(of).sum::<u64>();
+        samples.extend([
+            table::THROTTLES.is(throttles.len() as u64),
+            table::THROTTLED.of("waited", sum(|one| one.delayed)),
+            table::THROTTLED.of("refused", sum(|one| one.refused)),
+        ]);
         let ahead = self.catalogue.clock_jump().map_or(0, |jump| jump.ahead_ms() / 1000);
         samples.push(table::CLOCK_AHEAD.is(ahead));
         samples
@@ -68,7 +81,13 @@ impl Service {
     /// Returns the server's own parts of the status.
     pub(crate) fn status_parts(&self) -> Vec<StatusPart> {
         let metrics = self.own_metrics();
-        let notes = vec![format!("exacat {}, catalogue {}", env!("CARGO_PKG_VERSION"), self.catalogue_id)];
+        let mut notes =
+            vec![format!("exacat {}, catalogue {}", env!("CARGO_PKG_VERSION"), self.catalogue_id)];
+        if self.is_drained() {
+            notes.push(
+                "drained: it refuses requests of network clients until exacat drain --resume".to_owned(),
+            );
+        }
         vec![
             StatusPart { part: "server".to_owned(), metrics, notes },
             self.instruments.operations_part(),
@@ -99,17 +118,24 @@ impl Service {
         let mut samples = self.instruments.samples();
         samples.extend(self.board.totals.samples(&self.board.in_states()));
         samples.extend(self.gauges());
-        let is_ready = self.is_serving() && self.catalogue.store().failure().is_none();
+        let is_ready = self.closed_to_network().is_none() && self.catalogue.store().failure().is_none();
         samples.push(table::READY.is(u64::from(is_ready)));
         samples.push(table::BUILD.of(env!("CARGO_PKG_VERSION"), 1));
         samples.extend(self.workers.samples());
         samples.extend(crate::process::samples());
+        if let Some(servers) = self.servers.get() {
+            let disk = Disk::of(servers.data());
+            samples.extend([table::DATA_DISK.is(disk.size), table::DATA_DISK_FREE.is(disk.free)]);
+        }
         for thread in self.history.threads() {
             let role = || thread.role.clone();
             samples.push(table::THREADS.of(role(), thread.threads));
             samples.push(table::THREAD_CPU.of(role(), thread.cpu_us));
             samples.push(table::THREAD_QUEUE.of(role(), thread.queue_us));
             samples.push(table::THREAD_WAIT.of(role(), thread.wait_us));
+            for (metric, times) in [(&table::THREAD_ON, &thread.on.0), (&table::THREAD_OFF, &thread.off.0)] {
+                samples.push(metric.in_buckets(Some(role().into()), Buckets::of_times(times)));
+            }
         }
         let keys_age = self.issuers.get().and_then(|issuers| issuers.keys_age_ms(self.catalogue.now()));
         samples.extend(keys_age.map(|age| table::ISSUER_KEYS_AGE.is(age)));
@@ -131,6 +157,20 @@ impl Service {
         samples
     }
 
+    /// Returns the contents of the catalogue now.
+    pub(crate) async fn contents_now(&self, now: TimeMs) -> Result<Contents> {
+        let catalogue = self.catalogue.bounded_to(Some(Consistency::Quorum));
+        let sums = catalogue.sums(SES_SHOWN_MAX).await?;
+        let owners = catalogue.limited_usage(OWNERS_KEPT_MAX).await?;
+        Ok(Contents {
+            at: now,
+            entries: catalogue.store().status().await?.entries,
+            whole: sums.tree,
+            ses: sums.ses.into_iter().map(|one| (one.se.name.to_string(), one.replicas)).collect(),
+            owners: owners.into_iter().map(|(owner, usage)| (json::owner(&owner), usage)).collect(),
+        })
+    }
+
     /// Returns the metrics of the catalogue's contents.
     async fn of_catalogue(&self, catalogue: &Catalogue) -> Result<Vec<Sample>> {
         let small = |value: u128| u64::try_from(value).unwrap_or(u64::MAX);
@@ -150,9 +190,13 @@ impl Service {
                 table::SE_DELETION_BYTES.of(name.clone(), small(one.deletions.replica_bytes)),
                 table::SE_ONLINE.of(name.clone(), u64::from(one.se.status == SeStatus::Online)),
             ]);
-            let (redirects, failures) = self.instruments.visits.of(one.se.number);
-            samples.push(table::SE_REDIRECTS.of(name.clone(), redirects));
-            samples.push(table::SE_FAILURES.of(name, failures));
+            let visited = self.instruments.visits.of(one.se.number);
+            let redirects = |protocol: &'static str, count| {
+                table::SE_REDIRECTS.with([name.clone().into(), protocol.into()], count)
+            };
+            samples.push(redirects("xrootd", visited.by_xrootd));
+            samples.push(redirects("http", visited.by_http));
+            samples.push(table::SE_FAILURES.of(name, visited.failures));
         }
         Ok(samples)
     }

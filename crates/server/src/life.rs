@@ -21,12 +21,15 @@ use tokio::time::MissedTickBehavior;
 use tokio_rustls::TlsAcceptor;
 
 use crate::activity::{History, SAMPLE_EVERY, Sampler};
+use crate::contents::{self, Contents};
 use crate::data_server::WebClient;
 use crate::directory::{self, DataDirectory, failed};
 use crate::envelopes::Envelopes;
 use crate::faces::{http, jalien, native, xrootd};
 use crate::issuers::Issuers;
 use crate::places::Places;
+use crate::server_states::show_state;
+use crate::servers::Servers;
 use crate::service::{Phase, Service, UploadChecks};
 use crate::settings::{ServerSettings, StoreChoice};
 use crate::tls;
@@ -37,6 +40,8 @@ use crate::workers::WorkerBook;
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Interval at which a running server saves the trusted time.
 const TIME_KEPT_EVERY: Duration = Duration::from_secs(600);
+/// Pause after a sample of the contents that could not be taken.
+const CONTENTS_AGAIN: Duration = Duration::from_secs(600);
 /// Most bytes of a Unix socket's path in the kernel.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
@@ -199,6 +204,12 @@ async fn start_on(
     if settings.elements {
         let _first = service.elements.set(open_elements(&settings, &directory).await?);
     }
+    let port = addresses.native.or(addresses.http).or(addresses.xrootd).or(addresses.jalien);
+    let servers = Servers::new(settings.directory.clone(), port.map(|address| address.port()));
+    let _first = service.servers.set(servers);
+    if settings.limits.activity_bytes_max > 0 && catalogue.store().read_only().is_none() {
+        let _first = service.contents.set(Arc::new(Contents::new(directory.contents()?)));
+    }
     let exporting = trace(&settings, &service)?;
     let places = Places::open(settings.networks.clone())?;
     let envelopes = match addresses.jalien.or(addresses.xrootd).or(addresses.http) {
@@ -288,6 +299,8 @@ async fn start_on(
         working = workers.start(&catalogue, &settings.workers, &service.phase());
     }
     working.spawn(keep_time(Arc::clone(&settings.clock), Arc::clone(&service)));
+    working.spawn(keep_contents(Arc::clone(&settings.clock), Arc::clone(&service)));
+    working.spawn(show_state(Arc::clone(&service)));
     working.spawn(keep_activity(Arc::clone(&settings.clock), Arc::clone(&service)));
     tracing::info!(
         native = addresses.native.map(tracing::field::display),
@@ -371,6 +384,35 @@ async fn keep_activity(clock: Arc<dyn Clock>, service: Arc<Service>) {
         tokio::select! {
             () = service.reached(Phase::Stopping) => {}
             _ = ticks.tick() => {}
+        }
+    }
+}
+
+/// Keeps the contents of the catalogue each hour.
+async fn keep_contents(clock: Arc<dyn Clock>, service: Arc<Service>) {
+    let Some(contents) = service.contents.get() else { return };
+    loop {
+        let (due, now) = (Arc::clone(contents), clock.trusted());
+        let due = tokio::task::spawn_blocking(move || due.due_in(now)).await;
+        tokio::select! {
+            () = service.reached(Phase::Stopping) => return,
+            () = tokio::time::sleep(due.unwrap_or(contents::SAMPLE_EVERY)) => {}
+        }
+        let taken = async {
+            let sample = service.contents_now(clock.trusted()).await?;
+            let contents = Arc::clone(contents);
+            let writing = tokio::task::spawn_blocking(move || contents.write(&sample));
+            let written =
+                writing.await.map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
+            written.map_err(|error| Error::new(ErrorKind::Unavailable, error.to_string()))
+        };
+        if let Err(error) = taken.await {
+            tracing::warn!(%error, "no sample of the contents is kept; the catalogue goes on");
+            // Without a sample the next one is due at once.
+            tokio::select! {
+                () = service.reached(Phase::Stopping) => return,
+                () = tokio::time::sleep(CONTENTS_AGAIN) => {}
+            }
         }
     }
 }

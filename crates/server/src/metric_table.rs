@@ -13,6 +13,9 @@ exacat_store::metrics! {
     READY Gauge Count "exacat_ready" [] "" "1 while the store takes changes, 0 after its log failed or while the server stops";
     OUTPUT Gauge Bytes "exacat_output_bytes" [] "output_bytes" "Bytes of answers that wait for their clients to read";
     UNWRITTEN Gauge Count "exacat_activity_unwritten" [] "activity_minutes_unwritten" "Minutes of the server's activity that could not be written to the disk";
+    DRAINED Gauge Count "exacat_drained" [] "drained" "1 while an operator drains the server";
+    THROTTLES Gauge Count "exacat_throttles" [] "throttles" "Throttles that operators have set";
+    THROTTLED Gauge Count "exacat_throttled_requests" ["outcome"] "throttled_{}" "Requests that the present throttles delayed (waited) or refused";
     USERS Gauge Count "exacat_users" [] "users" "Users with a connection";
     HELD Gauge Count "exacat_held" ["bound"] "held_{}" "In progress, by bound";
     HELD_MAX Gauge Count "exacat_held_max" ["bound"] "held_max_{}" "The bounds";
@@ -33,6 +36,8 @@ exacat_store::metrics! {
     FSCK_FINDINGS Gauge Count "exacat_fsck_findings" [] "" "Findings of the last check of the catalogue since the start";
     CERTIFICATE_END Gauge Seconds "exacat_certificate_end_time_seconds" [] "" "End of the certificate that the server shows, since 1970";
     ISSUER_KEYS_AGE Gauge Millis "exacat_issuer_keys_age_seconds" [] "" "Age of the oldest keys of an issuer of tokens; they are refused after 24 hours";
+    DATA_DISK Gauge Bytes "exacat_data_disk_size_bytes" [] "" "Size of the data directory's disk";
+    DATA_DISK_FREE Gauge Bytes "exacat_data_disk_free_bytes" [] "" "Free bytes of the data directory's disk";
     PROCESSORS Gauge Count "exacat_processors" [] "" "Processors that the process may use";
     MEMORY_LIMIT Gauge Bytes "exacat_memory_limit_bytes" [] "" "Memory that the process may take: that of the machine, or the bound of its control group";
     FILES Gauge Count "exacat_files" [] "" "Files in the tree, those in archives not counted";
@@ -44,12 +49,14 @@ exacat_store::metrics! {
     SE_DELETIONS Gauge Count "exacat_se_deletions" ["se"] "" "Replicas that wait for their deletion, by storage element";
     SE_DELETION_BYTES Gauge Bytes "exacat_se_deletion_bytes" ["se"] "" "Bytes of these replicas";
     SE_ONLINE Gauge Count "exacat_se_online" ["se"] "" "1 if a storage element is online, 0 if it is read-only or offline";
-    SE_REDIRECTS Counter Count "exacat_se_redirects" ["se"] "" "Clients of XRootD sent to a storage element";
+    SE_REDIRECTS Counter Count "exacat_se_redirects" ["se", "protocol"] "" "Clients sent to a storage element, by protocol: xrootd or http";
     SE_FAILURES Counter Count "exacat_se_failures" ["se"] "" "Failures of a storage element that clients of XRootD reported";
     THREADS Gauge Count "exacat_threads" ["role"] "" "Threads, by role";
     THREAD_CPU Counter Micros "exacat_thread_cpu_seconds" ["role"] "" "Time of threads on a processor, by role";
     THREAD_QUEUE Counter Micros "exacat_thread_runqueue_seconds" ["role"] "" "Time of threads that were ready to run, without a free processor, by role";
     THREAD_WAIT Counter Micros "exacat_thread_wait_seconds" ["role"] "" "Time of threads that waited for something else, by role";
+    THREAD_ON Histogram Micros "exacat_thread_on_cpu_stretch_seconds" ["role"] "" "Length of the stretches of threads on a processor, by role: means of a thread in a second, by the kernel's counters";
+    THREAD_OFF Histogram Micros "exacat_thread_off_cpu_stretch_seconds" ["role"] "" "Length of the stretches of threads off a processor, in the queue or waiting, by role: means of a thread in a second";
     PROCESS_CPU Counter Millis "process_cpu_seconds" [] "" "Processor time of the process, user and system";
     PROCESS_RESIDENT Gauge Bytes "process_resident_memory_bytes" [] "" "Memory of the process that is in RAM";
     PROCESS_VIRTUAL Gauge Bytes "process_virtual_memory_bytes" [] "" "Address space of the process";

@@ -107,7 +107,7 @@ pub fn sections(first: &Period, second: Option<&Period>) -> Vec<Section> {
         let shares =
             [("Users", &first.users), ("Clients", &first.clients), ("Directories", &first.directories)];
         sections.extend(shares.map(|(title, shares)| shares_of(title, shares, first)));
-        sections.extend([threads(first), metrics(first), slowest(&first.slow)]);
+        sections.extend([threads(first), stretches(first), metrics(first), slowest(&first.slow)]);
     }
     sections.retain(|section| !section.rows.is_empty());
     sections
@@ -226,6 +226,31 @@ fn threads(period: &Period) -> Section {
         let all = one.cpu_us + one.queue_us + one.wait_us;
         let part = |us| percent(us, all);
         vec![one.role.clone(), count(one.threads), part(one.cpu_us), part(one.queue_us), part(one.wait_us)]
+    }));
+    section
+}
+
+fn stretches(period: &Period) -> Section {
+    let mut section = section(
+        "Stretches of threads",
+        "Time from being put on a processor to leaving it (ON), and to coming back (OFF). The kernel counts \
+         stretches and their sum, so each is the mean of a thread in a second: a single long one within a second \
+         of many short ones is not seen.",
+        [
+            ("ROLE", false),
+            ("STRETCHES/S", true),
+            ("ON p50", true),
+            ("ON p99", true),
+            ("ON MAX", true),
+            ("OFF p50", true),
+            ("OFF p99", true),
+            ("OFF MAX", true),
+        ],
+    );
+    section.rows.extend(period.threads.iter().filter(|one| one.stretches > 0).map(|one| {
+        let [on, off] = [&one.on, &one.off].map(|one| [one.p50_us, one.p99_us, one.max_us].map(short_time));
+        let rate = number(per_second(one.stretches, period));
+        [vec![one.role.clone(), rate], on.to_vec(), off.to_vec()].concat()
     }));
     section
 }
@@ -432,7 +457,7 @@ pub fn html(first: &Period, second: Option<&Period>) -> Result<String, String> {
 mod tests {
     use super::*;
     use exacat_model::TimeMs;
-    use exacat_model::period::{MetricPeriod, StatePeriod, ThreadPeriod};
+    use exacat_model::period::{MetricPeriod, StatePeriod, Stretches, ThreadPeriod};
 
     fn period(sync_us: u64) -> Period {
         let states = vec![("log_sync".to_owned(), sync_us), ("execute".to_owned(), 1_000)];
@@ -467,6 +492,9 @@ mod tests {
                 cpu_us: 1,
                 queue_us: 1,
                 wait_us: 2,
+                stretches: 40,
+                on: Stretches { p50_us: 20, p99_us: 5_000, max_us: 6_000 },
+                off: Stretches::default(),
             }],
             metrics: vec![MetricPeriod {
                 name: "log_written_bytes".to_owned(),
@@ -500,6 +528,7 @@ mod tests {
         assert_eq!(row(&sections, "Operations", "register")[7], "log_sync 75 %");
         assert_eq!(row(&sections, "Users", "<b>alice")[..3], ["2.00", "100 %", "log_sync"]);
         assert_eq!(row(&sections, "Threads", "exacat-writer")[2..], ["25 %", "25 %", "50 %"]);
+        assert_eq!(row(&sections, "Stretches of threads", "exacat-writer")[1..4], ["4", "20us", "5.0ms"]);
         let metric = ["log_written_bytes", "5.0M", "15M", "10M", "1.0M"];
         assert_eq!(row(&sections, "Engine, disk and server", "log_written_bytes"), metric);
         assert!(sections.iter().all(|one| one.rows.iter().all(|row| row.len() == one.columns.len())));

@@ -11,8 +11,7 @@ use exacat_activity::{RequestState, handed, on, tracked};
 use exacat_catalogue::{Caller, Catalogue};
 use exacat_model::answer::WhereisRef;
 use exacat_model::codec::Encode;
-use exacat_model::operation::Extent;
-use exacat_model::operation::{Existing, FileRef, NewFile};
+use exacat_model::operation::{Existing, Extent, FileRef, NewFile, Owner};
 use exacat_model::{
     AccountName, Answer, Consistency, Error, ErrorKind, Guid, Operation, OperationId, Result, TimeMs,
 };
@@ -21,14 +20,16 @@ use futures::future::BoxFuture;
 use tokio::sync::watch;
 
 use crate::activity::{Asked, Board, Facts, History, SlowAfter, current_request};
-use crate::admission::{Admission, Class, Held, Lane, Step, busy};
+use crate::admission::{Admission, Class, Held, Lane, Step, busy, is_about_the_server, items_of};
 pub(crate) use crate::cancel::{CANCELLED, Cancel, cancelled};
+use crate::contents::Contents;
 pub(crate) use crate::instruments::EndedRequests;
 use crate::instruments::{Ended, Instruments, OperationIndex, count};
 use crate::issuers::Issuers;
 use crate::paced::Paced;
 pub(crate) use crate::phase::Phase;
 pub(crate) use crate::requester::Requester;
+use crate::servers::Servers;
 use crate::settings::Limits;
 use crate::workers::WorkerBook;
 
@@ -68,6 +69,8 @@ pub(crate) struct Service {
     pub anonymous_reads: bool,
     pub started: Instant,
     phase: watch::Sender<Phase>,
+    /// True while an operator drains the server.
+    drained: watch::Sender<bool>,
     slow_lines: Paced,
     /// Log lines that could not be written; counted by the log.
     pub log_lines_lost: OnceLock<Arc<AtomicU64>>,
@@ -77,6 +80,10 @@ pub(crate) struct Service {
     pub uploads: OnceLock<Weak<dyn UploadChecks>>,
     /// Issuers of tokens other than this catalogue.
     pub issuers: OnceLock<Arc<Issuers>>,
+    /// Contents of the catalogue over time; none if the server keeps none.
+    pub contents: OnceLock<Arc<Contents>>,
+    /// This server among the servers of the catalogue.
+    pub servers: OnceLock<Servers>,
 }
 
 /// An operation to run.
@@ -114,6 +121,9 @@ enum Completion {
     Slow,
     Kill(u64),
     Activity { from: Option<TimeMs>, to: Option<TimeMs>, seconds: u32, parts: u32 },
+    ThrottleSet { owner: Option<Owner>, items_per_second: Option<u32> },
+    Throttles,
+    Drain { resume: bool },
 }
 
 impl Completion {
@@ -126,10 +136,20 @@ impl Completion {
             Operation::Activity { from, to, seconds, parts } => {
                 Some(Completion::Activity { from: *from, to: *to, seconds: *seconds, parts: *parts })
             }
+            Operation::ThrottleSet { owner, items_per_second } => {
+                Some(Completion::ThrottleSet { owner: owner.clone(), items_per_second: *items_per_second })
+            }
+            Operation::ThrottleList => Some(Completion::Throttles),
+            Operation::Drain { resume } => Some(Completion::Drain { resume: *resume }),
             _ => None,
         }
     }
 }
+
+/// Reason of a server that stops.
+const STOPS: &str = "the server stops";
+/// Reason of a server that an operator drains.
+const DRAINED: &str = "the server is drained: use another server, or try again later";
 
 /// Name of the operation in the log.
 const REGISTER: &str = "register";
@@ -170,11 +190,14 @@ impl Service {
             anonymous_reads,
             started: Instant::now(),
             phase: watch::Sender::new(Phase::Serving),
+            drained: watch::Sender::new(false),
             slow_lines: Paced::default(),
             log_lines_lost: OnceLock::new(),
             elements: OnceLock::new(),
             uploads: OnceLock::new(),
             issuers: OnceLock::new(),
+            contents: OnceLock::new(),
+            servers: OnceLock::new(),
         })
     }
 
@@ -210,9 +233,35 @@ impl Service {
         });
     }
 
-    /// True while the server accepts requests.
+    /// True until the server stops.
     pub(crate) fn is_serving(&self) -> bool {
         *self.phase.borrow() == Phase::Serving
+    }
+
+    /// Returns the reason if the server accepts no requests of network clients.
+    pub(crate) fn closed_to_network(&self) -> Option<Error> {
+        let why = match (self.is_serving(), *self.drained.borrow()) {
+            (true, false) => return None,
+            (true, true) => DRAINED,
+            (false, _) => STOPS,
+        };
+        Some(Error::new(ErrorKind::Unavailable, why))
+    }
+
+    /// True while an operator drains the server.
+    pub(crate) fn is_drained(&self) -> bool {
+        *self.drained.borrow()
+    }
+
+    /// Returns once the server accepts no requests of network clients.
+    pub(crate) fn closing_to_network(&self) -> impl Future<Output = ()> + Send + use<> {
+        let (stopping, mut drained) = (self.reached(Phase::Stopping), self.drained.subscribe());
+        async move {
+            tokio::select! {
+                () = stopping => {}
+                _ = drained.wait_for(|drained| *drained) => {}
+            }
+        }
     }
 
     /// Counts `count` requests as in flight, of the server and of the user.
@@ -292,8 +341,44 @@ impl Service {
                 tracing::info!(cancelled = id, "cancelled a request");
                 Ok(Answer::Done { revision: self.catalogue.store().seen_revision() })
             }
+            (Some(Completion::Throttles), Ok(_)) => Ok(Answer::Throttles(self.admission.throttles.list())),
+            (Some(Completion::ThrottleSet { owner, items_per_second }), Ok(done)) => {
+                // Ending one needs no account: it may be gone.
+                let account = owner.as_ref().and_then(|owner| self.catalogue.account_of(owner).ok());
+                tracing::info!(
+                    owner = exacat_wire::json::throttled(owner.as_ref()),
+                    items_per_second,
+                    "throttle set"
+                );
+                self.admission.throttles.set(owner, account, items_per_second)?;
+                Ok(done)
+            }
+            (Some(Completion::Drain { resume }), Ok(done)) => {
+                self.drained.send_replace(!resume);
+                tracing::info!(resume, requests = self.admission.requests.now(), "drained or resumed");
+                Ok(done)
+            }
             (_, outcome) => outcome,
         }
+    }
+
+    /// Waits for the turn of a request of a user that an operator throttles.
+    async fn throttled(&self, work: &OperationTask) -> Result<()> {
+        let (caller, operation) = (&*work.requester.caller, &work.operation);
+        if is_about_the_server(operation) || operation.extent() == Extent::Wait {
+            return Ok(());
+        }
+        let items = operation.items().max(1) as u64;
+        let Some(waiting) = self.admission.throttles.enter(caller, items, work.deadline)? else {
+            return Ok(());
+        };
+        let turn = async {
+            tokio::select! {
+                () = tokio::time::sleep_until(waiting.until.into()) => Ok(()),
+                () = work.cancel.cancelled() => Err(cancelled()),
+            }
+        };
+        on(RequestState::Throttle, turn).await
     }
 
     /// Looks up file locations at once, like [`Service::execute`], and encodes each answer as soon
@@ -429,6 +514,19 @@ impl Service {
             let check = tokio::time::timeout_at(work.deadline.into(), uploads.check_before(&work));
             let _ = on(RequestState::StorageElement, check).await;
         }
+        let is_throttled = self.admission.throttles.concern(&work.requester.caller);
+        if is_throttled && let Err(error) = self.throttled(&work).await {
+            return deliver(Err(error));
+        }
+        let caller = Arc::clone(&work.requester.caller);
+        let deliver = |outcome: Result<Answer>| {
+            // The rows of a page count too.
+            if is_throttled && let Ok(answer) = &outcome {
+                let rows = u64::from(items_of(answer)).saturating_sub(1);
+                self.admission.throttles.charge(&caller, rows);
+            }
+            deliver(outcome);
+        };
         let OperationTask { requester, id, operation, consistency, deadline, cancel, step, .. } = work;
         let writes = operation.writes();
         match Class::of(&operation, &self.limits) {
@@ -691,6 +789,7 @@ fn for_each_error(answer: &mut Answer, see: &mut impl FnMut(&mut Error)) {
         | Answer::Status(_)
         | Answer::Requests(_)
         | Answer::Activity(_)
+        | Answer::Throttles(_)
         | Answer::Snapshot(_)
         | Answer::Snapshots(_)
         | Answer::SnapshotChecked(_)

@@ -55,6 +55,7 @@ mod routing;
 mod row_cache;
 mod rows;
 mod schema;
+mod server_states;
 mod settings;
 mod slice;
 mod slices;

@@ -36,6 +36,7 @@ exacat_store::metrics! {
     WEAK_HEAD Counter Count "exacat_store_head_reads_below_quorum" [] "head_reads_below_quorum" "Reads of the log head from fewer replicas than a quorum";
     STALE_LIMIT Gauge Millis "exacat_store_stale_limit_seconds" [] "stale_max_ms" "Age of the log head up to which a bounded-staleness answer needs no read";
     HEAD_AGE Gauge Millis "exacat_store_head_age_seconds" [] "head_age_ms" "Age of the last read of the log head at QUORUM";
+    CLOCK_DIFFERENCE Gauge Millis "exacat_store_clock_difference_seconds" [] "clock_difference_ms" "Difference of the machine's clock and that of a node, either way, beyond the time of the answer";
     NODES Gauge Count "exacat_store_nodes" [] "nodes" "Nodes of the cluster";
     NODES_AWAY Gauge Count "exacat_store_nodes_away" [] "nodes_away" "Nodes that this server is not connected to";
     NODE_STATEMENTS Counter Count "exacat_store_node_statements" ["node"] "node_{}_statements" "Attempts of statements, by node; the first 64 nodes";

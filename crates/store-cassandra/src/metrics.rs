@@ -47,6 +47,8 @@ pub(crate) struct Metrics {
     out: AtomicU64,
     inward: AtomicU64,
     diverged: AtomicU64,
+    /// Difference of clocks in milliseconds, plus one; 0 before it is known.
+    clock: AtomicU64,
 }
 
 impl Metrics {
@@ -128,6 +130,11 @@ impl Metrics {
         self.audited.fetch_add(rows as u64, Relaxed);
     }
 
+    /// Notes the difference of the machine's clock and that of a node, in milliseconds.
+    pub(crate) fn clock_differs(&self, by_ms: u64) {
+        self.clock.store(by_ms.saturating_add(1), Relaxed);
+    }
+
     /// Lists all metrics.
     pub(crate) fn list(&self) -> Vec<Sample> {
         let load = |value: &AtomicU64| value.load(Relaxed);
@@ -153,6 +160,7 @@ impl Metrics {
             table::DIVERGED.is(load(&self.diverged)),
             table::FSCK_ROWS.is(load(&self.audited)),
         ]);
+        list.extend(load(&self.clock).checked_sub(1).map(|ms| table::CLOCK_DIFFERENCE.is(ms)));
         list
     }
 }

@@ -18,8 +18,11 @@ use crate::{flush, log};
 
 /// Versions of the tables, with the statements that lead to each from the one before. The first has
 /// all tables of its time. Keyspaces of versions before it were never released.
-const VERSIONS: [(u32, &str); 2] =
-    [(5, include_str!("../schema/5.cql")), (6, include_str!("../schema/6.cql"))];
+const VERSIONS: [(u32, &str); 3] = [
+    (5, include_str!("../schema/5.cql")),
+    (6, include_str!("../schema/6.cql")),
+    (7, include_str!("../schema/7.cql")),
+];
 /// Version of this program.
 const VERSION: u32 = VERSIONS[VERSIONS.len() - 1].0;
 

@@ -32,6 +32,7 @@ use crate::reader::Reader;
 use crate::row_cache::RowCache;
 use crate::rows::{Key, Row};
 use crate::schema::status_of;
+use crate::server_states::{self, OwnState};
 use crate::settings::CassandraSettings;
 use crate::slice::Slice;
 use crate::slices::{self, Enough, Item};
@@ -53,6 +54,7 @@ pub struct CassandraStore {
     level: Consistency,
     /// A single timeline: servers know of no restore of a cluster.
     timelines: Arc<Timelines>,
+    own_state: Arc<OwnState>,
 }
 
 impl CassandraStore {
@@ -95,6 +97,7 @@ impl CassandraStore {
             preparing,
             level: Consistency::Latest,
             timelines: Arc::new(Timelines::new(TimelineId::of_catalogue(catalogue))),
+            own_state: Arc::default(),
         }))
     }
 
@@ -467,7 +470,16 @@ impl Store for CassandraStore {
             preparing: self.preparing.clone(),
             level,
             timelines: self.timelines.clone(),
+            own_state: self.own_state.clone(),
         }))
+    }
+
+    async fn show_state(&self, state: &[u8]) -> Result<()> {
+        self.own_state.show(&self.follower, state).await
+    }
+
+    async fn states_of_others(&self, limit: usize) -> Result<Vec<Vec<u8>>> {
+        server_states::of_others(&self.follower, limit).await
     }
 
     fn records_seen(&self) -> u64 {

@@ -228,6 +228,18 @@ pub trait Store: Send + Sync + 'static {
         std::future::pending().await
     }
 
+    /// Shows the state of this server to the other servers of the catalogue, for a minute. A store that
+    /// only one server uses does nothing.
+    async fn show_state(&self, _state: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    /// Returns the states that other servers of the catalogue have shown in the last minute, at most so
+    /// many.
+    async fn states_of_others(&self, _limit: usize) -> Result<Vec<Vec<u8>>> {
+        Ok(Vec::new())
+    }
+
     /// Returns the snapshots and backups, if the store has a disk of its own for them.
     fn as_snapshots(&self) -> Option<&dyn Snapshots> {
         None

@@ -16,6 +16,12 @@ pub trait Snapshots: Send + Sync {
     /// Keeps the present state under a name. Refuses a name that a snapshot has.
     async fn snapshot(&self, id: OperationId, name: &SnapshotName) -> Result<Snapshot>;
 
+    /// Returns the id of the catalogue, then those of the catalogues that it was cloned from, the nearest
+    /// first. No catalogue knows its clones.
+    fn ancestry(&self) -> Vec<[u8; 16]> {
+        Vec::new()
+    }
+
     /// Lists all snapshots, the oldest state first.
     async fn snapshots(&self) -> Result<Vec<Snapshot>>;
 

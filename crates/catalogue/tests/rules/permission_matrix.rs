@@ -21,7 +21,7 @@ const TARGETS: [Target; 5] = [
 ];
 
 /// Operations independent of the target: run on the first only.
-const WITHOUT_TARGET: [&str; 37] = [
+const WITHOUT_TARGET: [&str; 40] = [
     "whoami",
     "position",
     "trash-list",
@@ -49,6 +49,9 @@ const WITHOUT_TARGET: [&str; 37] = [
     "session-kill",
     "slow-requests",
     "activity",
+    "throttle-set",
+    "throttle-list",
+    "drain",
     "clock-confirm",
     "snapshot-create",
     "snapshot-list",

@@ -1,5 +1,6 @@
 //! Arguments of the command line, and their help. `commands` carries the commands out.
 
+mod control;
 mod copying;
 mod exchange;
 mod names;
@@ -9,6 +10,7 @@ mod sets;
 mod snapshots;
 mod writing;
 
+pub(crate) use control::*;
 pub(crate) use copying::*;
 pub(crate) use exchange::*;
 pub(crate) use names::*;
@@ -287,6 +289,11 @@ pub(crate) enum Command {
     Sessions(SessionsArgs),
     /// Show requests that took long, with the state that they spent most time in
     Slow(SlowArgs),
+    /// Limit how much users may ask of this server
+    #[command(subcommand)]
+    Throttle(ThrottleCommand),
+    /// Let the server finish its requests and refuse new ones, or resume it
+    Drain(DrainArgs),
     /// Watch the server: rates, latencies, waits, requests, users
     Top(TopArgs),
     /// Show where the time went between two moments, or compare two periods

@@ -4,6 +4,7 @@
 mod accounts;
 mod attributes;
 mod by_se;
+mod control;
 mod copy;
 mod cp;
 mod digest;
@@ -182,6 +183,8 @@ async fn dispatch(context: &mut Context, command: Command, global: &Global) -> R
         Command::Sessions(args) => boxed(requests::sessions(context, args)),
         Command::Top(args) => boxed(top::top(context, args)),
         Command::Report(args) => boxed(report::report(context, args)),
+        Command::Throttle(command) => boxed(control::throttle(context, command)),
+        Command::Drain(args) => boxed(control::drain(context, args)),
         Command::Slow(_) => boxed(requests::slow(context)),
         Command::Clock(command) => boxed(service::clock(context, command)),
         Command::Snapshot(command) => boxed(snapshots::snapshot(context, command)),

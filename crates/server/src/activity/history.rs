@@ -87,6 +87,19 @@ impl History {
         self.kept.lock().seconds.back().map_or_else(Vec::new, |moment| moment.threads.clone())
     }
 
+    /// Returns the sums of about the last `time`, with its beginning; none before there are two moments.
+    pub(crate) fn lately(&self, time: Duration) -> Option<(TimeMs, Moment)> {
+        let kept = self.kept.lock();
+        let last = kept.seconds.back()?;
+        let from = last.at.0.saturating_sub(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        // After a step of the clock, the last moment before it.
+        let earlier = || kept.seconds.iter().filter(|moment| moment.at < last.at);
+        let first = earlier().find(|moment| moment.at.0 >= from).or_else(|| earlier().next_back())?;
+        let mut between = Moment::clone(last);
+        between.subtract(first);
+        Some((first.at, between))
+    }
+
     /// Takes a sample of the requests in progress.
     pub(crate) fn sample(&self, now: TimeMs, board: &Board) {
         let running = board.running();

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! DATA/activity/START.minutes    START is the time of its first minute, in milliseconds
-//!   8 bytes   EXACAMI1
-//!   frames    length (u32, little-endian), CRC-32 of the bytes (u32), a minute compressed by zstd
+//!   8 bytes   EXACAMI2
+//!   frames    each with a minute
 //! ```
 //!
 //! A file is written by one run of the server. Its last frame may be cut. The files help to explain
@@ -18,9 +18,10 @@ use exacat_model::TimeMs;
 use exacat_model::codec::{Decode, Encode, Reader};
 
 use super::samples::Minute;
+use crate::frames;
 
 /// First bytes of a file: the name and the version of its format.
-const MAGIC: &[u8; 8] = b"EXACAMI1";
+const MAGIC: &[u8; 8] = b"EXACAMI2";
 const EXTENSION: &str = "minutes";
 /// Bytes at which the next file begins.
 const FILE_BYTES: u64 = 4 << 20;
@@ -28,9 +29,6 @@ const FILE_BYTES: u64 = 4 << 20;
 const FILES_MAX: usize = 4096;
 /// Most bytes of a minute, compressed or not. A minute with all its samples has about 1 MB.
 const MINUTE_BYTES_MAX: usize = 32 << 20;
-/// Free space of the disk that the files leave to the catalogue, in bytes.
-const FREE_BYTES_MIN: u64 = 256 << 20;
-const ZSTD_LEVEL: i32 = 3;
 
 /// Writes minutes to the files of a directory.
 #[derive(Debug)]
@@ -49,21 +47,13 @@ impl Journal {
 
     /// Appends a minute, and removes the oldest files if there are too many bytes.
     pub(crate) fn append(&mut self, minute: &Minute) -> io::Result<()> {
-        let space = rustix::fs::statvfs(&self.directory)?;
-        if space.f_bavail.saturating_mul(space.f_frsize) < FREE_BYTES_MIN {
-            let what = format!(
-                "the disk has less than {} MiB free, which the catalogue needs",
-                FREE_BYTES_MIN >> 20
-            );
-            return Err(io::Error::new(io::ErrorKind::StorageFull, what));
-        }
+        frames::check_room(&self.directory)?;
         let mut bytes = Vec::new();
         minute.encode(&mut bytes);
         if bytes.len() > MINUTE_BYTES_MAX {
             return Err(io::Error::other("a minute has too many bytes"));
         }
-        let packed = zstd::encode_all(bytes.as_slice(), ZSTD_LEVEL)?;
-        let mut frame = Vec::with_capacity(packed.len() + MAGIC.len() + 8);
+        let mut frame = Vec::new();
         // After an error the file has a part of a frame: the next minute begins another one.
         let in_use = self.file.take().filter(|(_, _, length)| *length < FILE_BYTES);
         let (mut file, path, length) = match in_use {
@@ -74,9 +64,7 @@ impl Journal {
                 (file, path, 0)
             }
         };
-        frame.extend((packed.len() as u32).to_le_bytes());
-        frame.extend(crc32fast::hash(&packed).to_le_bytes());
-        frame.extend(packed);
+        frames::push(&mut frame, &bytes)?;
         if let Err(error) = file.write_all(&frame) {
             if length == 0 {
                 // Nothing is in it, and the next minute makes a file of its own.
@@ -183,27 +171,7 @@ pub(crate) fn read(
 
 /// Reads the next minute; none at the end, which may be inside a frame.
 fn next(file: &mut impl Read) -> io::Result<Option<Minute>> {
-    let mut head = [0; 8];
-    let read = |file: &mut dyn Read, bytes: &mut [u8]| match file.read_exact(bytes) {
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
-        other => other.map(|()| true),
-    };
-    if !read(file, &mut head)? {
-        return Ok(None);
-    }
-    let [a, b, c, d, crc @ ..] = head;
-    let length = u32::from_le_bytes([a, b, c, d]) as usize;
-    if length > MINUTE_BYTES_MAX {
-        return Err(io::Error::other("the length of a minute is wrong"));
-    }
-    let mut packed = vec![0; length];
-    if !read(file, &mut packed)? {
-        return Ok(None);
-    }
-    if crc32fast::hash(&packed) != u32::from_le_bytes(crc) {
-        return Err(io::Error::other("the checksum of a minute is wrong"));
-    }
-    let bytes = zstd::bulk::decompress(&packed, MINUTE_BYTES_MAX)?;
+    let Some(bytes) = frames::next(file, MINUTE_BYTES_MAX)? else { return Ok(None) };
     Minute::decode(&mut Reader::new(&bytes)).map(Some).map_err(io::Error::other)
 }
 

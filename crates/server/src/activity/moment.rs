@@ -61,9 +61,13 @@ pub(crate) struct ThreadSum {
     pub cpu_us: u64,
     pub queue_us: u64,
     pub wait_us: u64,
+    pub stretches: u64,
+    /// Lengths of the stretches on a processor, and off it.
+    pub on: Times,
+    pub off: Times,
 }
 
-canonical_struct!(ThreadSum { role, threads, cpu_us, queue_us, wait_us });
+canonical_struct!(ThreadSum { role, threads, cpu_us, queue_us, wait_us, stretches, on, off });
 
 /// A distribution with canonical bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -129,6 +133,9 @@ impl Moment {
             now.cpu_us = now.cpu_us.saturating_sub(before.cpu_us);
             now.queue_us = now.queue_us.saturating_sub(before.queue_us);
             now.wait_us = now.wait_us.saturating_sub(before.wait_us);
+            now.stretches = now.stretches.saturating_sub(before.stretches);
+            now.on.0.subtract(&before.on.0);
+            now.off.0.subtract(&before.off.0);
         }
     }
 
@@ -160,6 +167,9 @@ impl Moment {
                     sum.cpu_us += one.cpu_us;
                     sum.queue_us += one.queue_us;
                     sum.wait_us += one.wait_us;
+                    sum.stretches += one.stretches;
+                    sum.on.0.add(&one.on.0);
+                    sum.off.0.add(&one.off.0);
                 }
                 None => self.threads.push(one),
             }

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use exacat_activity::{Class, RequestState};
+use exacat_activity::{Class, Recorded, RequestState};
 use exacat_model::TimeMs;
 use exacat_model::period::{
-    MetricPeriod, OperationPeriod, Period, RequestShown, SampleShare, StatePeriod, ThreadPeriod,
+    MetricPeriod, OperationPeriod, Period, RequestShown, SampleShare, StatePeriod, Stretches, ThreadPeriod,
 };
 
 use super::findings::findings;
@@ -218,6 +218,9 @@ impl Part {
                     cpu_us: one.cpu_us,
                     queue_us: one.queue_us,
                     wait_us: one.wait_us,
+                    stretches: one.stretches,
+                    on: stretches(&one.on.0),
+                    off: stretches(&one.off.0),
                 })
                 .collect(),
             metrics: sum.metrics.into_iter().map(metric).collect(),
@@ -231,6 +234,10 @@ impl Part {
         period.findings = findings(&period);
         period
     }
+}
+
+fn stretches(times: &Recorded) -> Stretches {
+    Stretches { p50_us: times.quantile_us(0.5), p99_us: times.quantile_us(0.99), max_us: times.max_us() }
 }
 
 fn operations(sums: Vec<super::moment::OperationSum>) -> Vec<OperationPeriod> {

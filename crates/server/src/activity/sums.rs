@@ -71,6 +71,9 @@ impl Sampler {
             cpu_us: us(times.cpu),
             queue_us: us(times.queue),
             wait_us: us(times.wait),
+            stretches: times.stretches,
+            on: Times(times.on.clone()),
+            off: Times(times.off.clone()),
         });
         let (waits, threads) = (waits.collect(), threads.collect());
         Moment { at, operations, waits, threads, metrics, ..Moment::default() }

@@ -5,6 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use exacat_activity::Recorded;
+
 /// Times of the threads of one role since the first reading.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RoleTimes {
@@ -16,14 +18,46 @@ pub(crate) struct RoleTimes {
     pub queue: Duration,
     /// Waiting for something else.
     pub wait: Duration,
+    /// Times at which one of them was put on a processor.
+    pub stretches: u64,
+    /// Microseconds of the stretches on a processor, and of those off it. The kernel has no length of each
+    /// stretch, so these are means of a thread between two readings, as often as it had stretches.
+    pub on: Recorded,
+    pub off: Recorded,
+}
+
+/// Counters of a thread, as the kernel has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Schedule {
+    cpu: Duration,
+    queue: Duration,
+    stretches: u64,
 }
 
 /// Counters of one thread at the last reading.
 struct Seen {
     role: String,
-    cpu: Duration,
-    queue: Duration,
+    schedule: Schedule,
     at: Instant,
+}
+
+impl RoleTimes {
+    /// Adds what a thread did since it was seen.
+    fn add(&mut self, seen: &Seen, now_at: Schedule, now: Instant) {
+        let on = now_at.cpu.saturating_sub(seen.schedule.cpu);
+        let queue = now_at.queue.saturating_sub(seen.schedule.queue);
+        let off = now.saturating_duration_since(seen.at).saturating_sub(on);
+        self.cpu += on;
+        self.queue += queue;
+        self.wait += off.saturating_sub(queue);
+        let stretches = now_at.stretches.saturating_sub(seen.schedule.stretches);
+        self.stretches += stretches;
+        if stretches > 0 {
+            let mean = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX) / stretches;
+            self.on.record(mean(on), stretches);
+            self.off.record(mean(off), stretches);
+        }
+    }
 }
 
 /// Sums over threads, also over those that ended. What a thread did after its last reading is not in
@@ -47,29 +81,25 @@ impl ThreadTimes {
         for task in listed.flatten() {
             let Some(id) = task.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
             // A thread may end between the list and the reading.
-            let Some((cpu, queue)) = schedule(&task.path()) else { continue };
+            let Some(now_at) = schedule(&task.path()) else { continue };
             let known = before.remove(&id);
-            let known = known.filter(|seen| seen.cpu <= cpu && seen.queue <= queue);
+            // A number that the kernel gave to another thread has smaller counters.
+            let known = known.filter(|Seen { schedule: Schedule { cpu, queue, stretches }, .. }| {
+                *cpu <= now_at.cpu && *queue <= now_at.queue && *stretches <= now_at.stretches
+            });
             let seen = match known {
                 Some(seen) => seen,
                 None => {
                     let Ok(role) = fs::read_to_string(task.path().join("comm")) else { continue };
-                    let role = role.trim_end().to_owned();
-                    Seen {
-                        role,
-                        cpu: Duration::ZERO,
-                        queue: Duration::ZERO,
-                        at: now - (cpu + queue).min(SECOND),
-                    }
+                    let at = now - (now_at.cpu + now_at.queue).min(SECOND);
+                    let schedule = Schedule { cpu: Duration::ZERO, queue: Duration::ZERO, stretches: 0 };
+                    Seen { role: role.trim_end().to_owned(), schedule, at }
                 }
             };
             let role = self.roles.entry(seen.role.clone()).or_default();
-            let (on_cpu, queued) = (cpu.saturating_sub(seen.cpu), queue.saturating_sub(seen.queue));
             role.threads += 1;
-            role.cpu += on_cpu;
-            role.queue += queued;
-            role.wait += now.saturating_duration_since(seen.at).saturating_sub(on_cpu + queued);
-            self.threads.insert(id, Seen { role: seen.role, cpu, queue, at: now });
+            role.add(&seen, now_at, now);
+            self.threads.insert(id, Seen { role: seen.role, schedule: now_at, at: now });
         }
     }
 
@@ -82,11 +112,13 @@ impl ThreadTimes {
 /// Longest life that a thread is given at its first reading.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Returns the time of a thread on a processor, and in the queue for one.
-fn schedule(task: &Path) -> Option<(Duration, Duration)> {
+/// Returns the counters of a thread.
+fn schedule(task: &Path) -> Option<Schedule> {
     let text = fs::read_to_string(task.join("schedstat")).ok()?;
-    let mut nanos = text.split_ascii_whitespace().map_while(|number| number.parse().ok());
-    Some((Duration::from_nanos(nanos.next()?), Duration::from_nanos(nanos.next()?)))
+    let mut numbers = text.split_ascii_whitespace().map_while(|number| number.parse().ok());
+    let mut time = || numbers.next().map(Duration::from_nanos);
+    let (cpu, queue) = (time()?, time()?);
+    Some(Schedule { cpu, queue, stretches: numbers.next()? })
 }
 
 #[cfg(test)]
@@ -94,9 +126,13 @@ mod tests {
     use super::*;
 
     fn thread(tasks: &Path, id: &str, role: &str, cpu_ms: u64, queue_ms: u64) {
+        thread_with(tasks, id, role, (cpu_ms, queue_ms, 7));
+    }
+
+    fn thread_with(tasks: &Path, id: &str, role: &str, (cpu_ms, queue_ms, stretches): (u64, u64, u64)) {
         fs::create_dir_all(tasks.join(id)).unwrap();
         fs::write(tasks.join(id).join("comm"), format!("{role}\n")).unwrap();
-        let text = format!("{} {} 7\n", cpu_ms * 1_000_000, queue_ms * 1_000_000);
+        let text = format!("{} {} {stretches}\n", cpu_ms * 1_000_000, queue_ms * 1_000_000);
         fs::write(tasks.join(id).join("schedstat"), text).unwrap();
     }
 
@@ -126,6 +162,25 @@ mod tests {
         let role = |role: &str| times.roles()[role].clone();
         assert_eq!((role("reader").threads, role("reader").cpu.as_millis()), (0, 1_000));
         assert_eq!((role("writer").threads, role("writer").cpu.as_millis()), (2, 410));
+    }
+
+    /// Stretches count as often as there were, with their mean in a second; a thread without one has none.
+    #[test]
+    fn stretches_are_means_of_a_second() {
+        let tasks = tempfile::tempdir().unwrap();
+        let (tasks, mut times, start) = (tasks.path(), ThreadTimes::default(), Instant::now());
+        thread_with(tasks, "1", "busy", (0, 0, 0));
+        thread_with(tasks, "2", "idle", (0, 0, 0));
+        times.read_from(tasks, start);
+        thread_with(tasks, "1", "busy", (400, 100, 100));
+        times.read_from(tasks, start + SECOND);
+        let busy = &times.roles()["busy"];
+        assert_eq!((busy.stretches, busy.on.count(), busy.off.count()), (100, 100, 100));
+        assert_eq!((busy.on.sum_us(), busy.off.sum_us()), (400_000, 600_000));
+        assert!((4000..=4600).contains(&busy.on.quantile_us(0.5)), "4 ms each");
+        assert!((6000..=6900).contains(&busy.off.max_us()), "6 ms between two of them");
+        let idle = &times.roles()["idle"];
+        assert_eq!((idle.stretches, idle.on.count(), idle.wait), (0, 0, SECOND));
     }
 
     /// The kernel has the counters of the threads of this process.

@@ -18,6 +18,7 @@
 mod bounded;
 mod connections;
 mod lane;
+mod throttle;
 mod unread;
 
 use std::collections::HashMap;
@@ -31,6 +32,8 @@ pub use bounded::{Bounded, Held};
 pub(crate) use connections::network_of;
 pub use connections::{ByAddress, ConnectionSlot, ConnectionSlots, Entrance, RefusalSlot};
 pub use lane::{Entered, Lane, Step, Turn, UserKey};
+pub(crate) use throttle::is_about_the_server;
+pub use throttle::{THROTTLE_WAIT_MAX, THROTTLES_MAX, Throttles};
 pub(crate) use unread::{Room, UNREAD, Unread, items_of, limit_of};
 
 use crate::settings::Limits;
@@ -95,6 +98,8 @@ pub struct Admission {
     pub heavy: Arc<Lane>,
     /// Lane of bulk writes.
     pub bulk: Arc<Lane>,
+    /// Throttles of users.
+    pub throttles: Throttles,
     limits: Arc<Limits>,
     users: Mutex<HashMap<UserKey, Weak<UserShare>>>,
 }
@@ -124,6 +129,7 @@ impl Admission {
             unread_bytes: Bounded::new(limits.unread_bytes_max),
             heavy: Lane::new(limits.heavy_slots, limits.heavy_queue_max, limits.heavy_queue_per_user_max),
             bulk: Lane::new(limits.bulk_slots, limits.bulk_queue_max, limits.bulk_queue_per_user_max),
+            throttles: Throttles::default(),
             limits,
             users: Mutex::new(HashMap::new()),
         })

@@ -11,13 +11,15 @@ use crate::pages::{FORM, Person, field};
 use crate::web::Web;
 use crate::world::{World, lfn};
 
-const OPERATORS: [&str; 8] = [
+const OPERATORS: [&str; 10] = [
     "/overview",
     "/overview/events",
     "/requests",
     "/slow",
     "/waits",
     "/reports",
+    "/servers",
+    "/contents",
     "/snapshots",
     "/action/check",
 ];
@@ -37,7 +39,7 @@ async fn pages_of_operators_refuse_others() {
     storage_element(&world).await;
     let token = world.new_user("jane").await;
     let mut jane = Person::with_token(&world, &token).await;
-    for target in &OPERATORS[..7] {
+    for target in &OPERATORS[..9] {
         assert_eq!(jane.get(target).await.status, 403, "{target}");
     }
     let answer = jane.post("/action/check", &[]).await;
@@ -262,4 +264,117 @@ async fn activity_is_shown_over_time() {
     {
         assert!(matches!(admin.get(bad).await.status, 400 | 404), "{bad}");
     }
+}
+
+/// Property: a server has a row with its rates and its machine, then a total and an average; the numbers are
+/// those of its requests.
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_have_rows_with_their_machines() {
+    let world = World::new().await;
+    world.files("/d", 3).await;
+    let mut admin = Person::admin(&world).await;
+    let row = found("rates of the requests on the page", async || {
+        assert_eq!(admin.get("/browse/d").await.status, 200);
+        world.clock.turn(20);
+        let csv = admin.get("/servers?csv=rates").await.text().to_owned();
+        let rows: Vec<&str> = csv.lines().collect();
+        assert_eq!(rows.len(), 4, "{csv}");
+        assert!(rows[2].starts_with("\"Total\",\"\",\"\",") && rows[3].starts_with("\"Average\","), "{csv}");
+        let cells: Vec<String> = rows[1].trim_matches('"').split("\",\"").map(str::to_owned).collect();
+        let rate = |cell: &str| cell.parse::<f64>().unwrap() > 0.0;
+        (rate(&cells[3]) && rate(&cells[4]) && cells[6] != "0").then_some(cells)
+    })
+    .await;
+    assert_eq!((row[1].as_str(), row[9].as_str()), ("serving", env!("CARGO_PKG_VERSION")), "{row:?}");
+    let page = admin.get("/servers").await;
+    let own = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    assert!(page.text().contains(own.trim()), "the kernel: {}", page.text());
+    let csv = admin.get("/servers?csv=memory").await;
+    let size = csv.text().lines().nth(1).unwrap().split("\",\"").nth(1).unwrap().parse::<u64>().unwrap();
+    assert!(size > 1 << 20, "{}", csv.text());
+}
+
+/// Property: the contents over time are those of the whole, of a storage element, and of an owner with a
+/// quota, as pictures, tables and CSV.
+#[tokio::test(flavor = "multi_thread")]
+async fn contents_are_shown_over_time() {
+    let world = World::new().await;
+    world.files("/d", 3).await;
+    storage_element(&world).await;
+    let owner = exacat_model::operation::Owner::User(exacat_model::AccountName::parse("admin").unwrap());
+    let quota = Operation::QuotaSet { owner, files: Some(10), bytes: None, replica_bytes: None };
+    world.admin(quota).await;
+    let mut admin = Person::admin(&world).await;
+    for (target, wanted) in [
+        ("/contents", "role=\"img\""),
+        ("/contents", "<option value=\"se:S::E\">S::E</option>"),
+        ("/contents?of=user:admin&span=365", "Usage of user:admin"),
+        ("/contents?of=se:S::E", "Replicas on S::E"),
+        ("/contents?span=4", "value=\"7\" selected"),
+        ("/contents?csv=contents", "\",\"4\",\"1\",\"3\",\"0\",\"0\",\"0\""),
+        ("/contents?of=user:admin&csv=contents", "\",\"\",\"2\",\"3\",\"0\",\"0\",\"0\""),
+    ] {
+        let page = admin.get(target).await;
+        assert!(page.status == 200 && page.text().contains(wanted), "{target}: {}", page.text());
+    }
+    for bad in ["/contents?of=se:X", "/contents?of=user:jane", "/contents?of=%3Cscript%3E"] {
+        let page = admin.get(bad).await;
+        assert!(page.status == 404 && !page.text().contains("<script>"), "{bad}: {}", page.text());
+    }
+    // The sample of the start is kept.
+    let contents = world.directory.path().join("data/contents");
+    found("a file of samples", async || std::fs::read_dir(&contents).ok()?.next().map(drop)).await;
+}
+
+/// Property: an operator throttles a user and drains the server by confirmed forms; a drained server has the
+/// pages that resume it, and refuses the others with a time to come back.
+#[tokio::test(flavor = "multi_thread")]
+async fn operator_throttles_and_drains_by_forms() {
+    let world = World::new().await;
+    let token = world.new_user("jane").await;
+    let mut jane = Person::with_token(&world, &token).await;
+    let mut admin = Person::admin(&world).await;
+    let set = [("of", "user:jane"), ("number", "20")];
+    assert_eq!(jane.post("/action/throttle-set", &set).await.status, 403);
+    assert!(admin.get("/action/throttle-set").await.text().contains("name=\"number\""));
+    assert_eq!(admin.post("/action/throttle-set", &set).await.status, 200);
+    for bad in [
+        [("of", "user:jane"), ("number", "x")],
+        [("of", "jane"), ("number", "1")],
+        [("of", ""), ("number", "1")],
+    ] {
+        assert_eq!(admin.post("/action/throttle-set", &bad).await.status, 400, "{bad:?}");
+    }
+    assert_eq!(admin.post("/action/throttle-set", &[("of", "user:x"), ("number", "1")]).await.status, 404);
+    let csv = admin.get("/throttles?csv=throttles").await;
+    assert!(csv.text().contains("\"user:jane\",\"20\",\"0\",\"0\",\"0\""), "{}", csv.text());
+    let page = admin.get("/throttles").await;
+    assert!(page.text().contains("/action/throttle-clear?of=user%3Ajane"), "{}", page.text());
+    assert_eq!(jane.get("/throttles").await.status, 403);
+    assert_eq!(admin.post("/action/throttle-clear", &[("of", "user:jane")]).await.status, 200);
+    assert_eq!(admin.post("/action/throttle-clear", &[("of", "user:jane")]).await.status, 404);
+
+    assert!(admin.get("/overview").await.text().contains("/action/drain\""));
+    assert_eq!(jane.post("/action/drain", &[]).await.status, 403);
+    assert_eq!(admin.get("/browse/").await.status, 200);
+    assert_eq!(admin.post("/action/drain", &[]).await.status, 200);
+    let mut web = Web::anonymous(&world).await;
+    for refused in ["/browse/", "/api/v1/whoami", "/dav/", "/search"] {
+        let mut web = Web::anonymous(&world).await;
+        let answer = web.get(refused).await;
+        assert_eq!((answer.status, answer.header("retry-after")), (503, "1"), "{refused}: {}", answer.text());
+        assert!(answer.text().contains("drained"), "{refused}: {}", answer.text());
+    }
+    assert_eq!(web.get("/readyz").await.status, 503);
+    let page = admin.get("/overview").await;
+    assert!(page.status == 200 && page.text().contains("/action/drain-resume"), "{}", page.text());
+    assert!(admin.get("/servers?csv=rates").await.text().contains("\"drained\""));
+    assert_eq!(admin.post("/action/drain-resume", &[]).await.status, 200);
+    assert_eq!(admin.get("/browse/").await.status, 200);
+    // The same by the REST API, which a drained server has for that alone.
+    let mut api = Web::admin(&world).await;
+    assert_eq!(api.ask("PUT", "/api/v1/drain", &[], "").await.status, 200);
+    let mut api = Web::admin(&world).await;
+    assert_eq!(api.ask("DELETE", "/api/v1/drain", &[], "").await.status, 200);
+    assert_eq!(api.get("/api/v1/whoami").await.status, 200);
 }

@@ -267,3 +267,18 @@ async fn commands_are_counted_and_operations_measured() {
     alien.done("timing", &["on"]).await;
     assert!(alien.call("pwd", &[]).await["metadata"]["timing_ms"].is_string());
 }
+
+/// A drained server closes idle connections so that their clients go elsewhere, and lets no new one in.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn drained_server_sends_clients_away() {
+    let world = world().await;
+    let mut admin = crate::client::Client::admin(&world).await;
+    let mut alien = Alien::admin(&world).await;
+    alien.done("pwd", &[]).await;
+    let drain = |resume| exacat_model::Operation::Drain { resume };
+    admin.call(drain(false)).await.unwrap();
+    assert_eq!(alien.end().await, Some(1012), "restart");
+    assert!(Alien::connect(&world, Some(&Pair::admin(&world))).await.is_err());
+    admin.call(drain(true)).await.unwrap();
+    Alien::admin(&world).await.done("pwd", &[]).await;
+}

@@ -12,6 +12,7 @@ mod activity;
 mod admission;
 mod client;
 mod clock_jump;
+mod control;
 mod handshake;
 mod large;
 mod life;

@@ -231,3 +231,23 @@ async fn who_asks_a_server_that_is_busy_is_told_to_wait() {
     answered.sort_by_key(|answer| answer.stream.0);
     assert_eq!(answered.map(|answer| (answer.stream, answer.status)), [(one, 0), (two, 0)]);
 }
+
+/// A drained server asks open connections to wait, and lets no new one in; both go on once it is resumed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn drained_server_lets_clients_wait() {
+    let world = world().await;
+    let mut admin = crate::client::Client::admin(&world).await;
+    let mut root = Root::admin(&world).await;
+    root.done(request::MKDIR, PARENTS, "/d").await;
+    admin.call(Operation::Drain { resume: false }).await.unwrap();
+    let told = root.on(request::STAT, "/d").await;
+    assert_eq!(told.status, status::WAIT, "{told:?}");
+    assert_eq!(told.bytes[..4], 10u32.to_be_bytes());
+    root.done(request::PING, [0; 16], "").await;
+    let mut other = Root::raw(&world).await;
+    other.greet(0).await;
+    assert_eq!(other.login().await.error().0, error::OVERLOADED);
+    admin.call(Operation::Drain { resume: true }).await.unwrap();
+    assert_eq!(root.stat("/d").await.status, status::OK);
+    Root::admin(&world).await.stat("/d").await;
+}

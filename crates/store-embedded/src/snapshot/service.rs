@@ -60,6 +60,11 @@ impl SnapshotService {
         &self.data
     }
 
+    /// Returns the id of the catalogue, then those of its origins, the nearest first.
+    pub(crate) fn ancestry(&self) -> Vec<[u8; 16]> {
+        [&[self.identity.id], self.identity.origins.as_slice()].concat()
+    }
+
     pub(crate) fn new(data: Layout, identity: Identity, clock: Arc<dyn Clock>) -> Self {
         SnapshotService {
             data,

@@ -240,6 +240,10 @@ fn cursor_of(token: u64) -> Cursor {
 
 #[async_trait]
 impl Snapshots for EmbeddedStore {
+    fn ancestry(&self) -> Vec<[u8; 16]> {
+        self.service().ancestry()
+    }
+
     async fn snapshot(&self, id: OperationId, name: &SnapshotName) -> Result<Snapshot> {
         let (service, disk) = (Arc::clone(self.service()), self.disk());
         let _alone = on(RequestState::Snapshot, service.ancestor.lock()).await;

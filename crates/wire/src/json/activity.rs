@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use exacat_model::period::{OperationPeriod, Period, RequestShown, SampleShare, StatePeriod, ThreadPeriod};
+use exacat_model::period::{
+    OperationPeriod, Period, RequestShown, SampleShare, StatePeriod, Stretches, ThreadPeriod,
+};
 use exacat_model::{AccountName, TimeMs};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -149,6 +151,24 @@ pub struct ThreadPeriodOut<'a> {
     pub queue_us: u64,
     /// Microseconds in which they waited for something else.
     pub wait_us: u64,
+    /// Times at which one of them was put on a processor.
+    pub stretches: u64,
+    /// Length of the stretches on a processor: mean of a thread in a second.
+    pub on: StretchesOut,
+    /// The same of the stretches off it, in the queue or waiting.
+    pub off: StretchesOut,
+}
+
+/// Distribution of lengths of time: ends of buckets, at most 15 % too long.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Stretches)]
+pub struct StretchesOut {
+    /// Median in microseconds.
+    pub p50_us: u64,
+    /// 99th percentile.
+    pub p99_us: u64,
+    /// Longest.
+    pub max_us: u64,
 }
 
 /// A metric at both ends of a period.
@@ -228,7 +248,14 @@ fn thread(one: &ThreadPeriod) -> ThreadPeriodOut<'_> {
         cpu_us: one.cpu_us,
         queue_us: one.queue_us,
         wait_us: one.wait_us,
+        stretches: one.stretches,
+        on: stretches(&one.on),
+        off: stretches(&one.off),
     }
+}
+
+fn stretches(one: &Stretches) -> StretchesOut {
+    StretchesOut { p50_us: one.p50_us, p99_us: one.p99_us, max_us: one.max_us }
 }
 
 fn share(one: &SampleShare) -> SampleShareOut<'_> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use exacat_model::answer::{DeletionAt, QuotaInfo, SeUsage, StatusPart, TokenInfo, UserInfo};
+use exacat_model::answer::{DeletionAt, QuotaInfo, SeUsage, StatusPart, Throttle, TokenInfo, UserInfo};
 use exacat_model::operation::Owner;
 use exacat_model::{AccountName, Guid, Lfn, TimeMs, TokenId};
 use serde::Serialize;
@@ -198,6 +198,41 @@ pub fn owner(owner: &Owner) -> String {
     match owner {
         Owner::User(name) => format!("user:{name}"),
         Owner::Group(name) => format!("group:{name}"),
+    }
+}
+
+/// Text of all users that a throttle limits together.
+pub const EVERYBODY: &str = "everybody";
+
+/// Formats the users that a throttle limits: `user:NAME`, `group:NAME` or `everybody`.
+pub fn throttled(owner: Option<&Owner>) -> String {
+    owner.map_or_else(|| EVERYBODY.to_owned(), self::owner)
+}
+
+/// A throttle of a server.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Throttle)]
+pub struct ThrottleOut {
+    /// `user:NAME`, `group:NAME`, or `everybody` for all but operators together.
+    pub owner: String,
+    /// Maximum items per second.
+    pub items_per_second: u32,
+    /// Requests that wait for their turn now.
+    pub waiting: u64,
+    /// Requests that have waited.
+    pub delayed: u64,
+    /// Requests that were refused, because the wait would have been too long.
+    pub refused: u64,
+}
+
+/// Converts a throttle.
+pub fn throttle(throttle: &Throttle) -> ThrottleOut {
+    ThrottleOut {
+        owner: throttled(throttle.owner.as_ref()),
+        items_per_second: throttle.items_per_second,
+        waiting: throttle.waiting,
+        delayed: throttle.delayed,
+        refused: throttle.refused,
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use exacat_model::operation::{
-    Attribute, Existing, FileRef, NewFile, NewReplica, ReplicaEdit, SeChoice, SeSettings, UserSettings,
+    Attribute, Existing, FileRef, NewFile, NewReplica, Owner, ReplicaEdit, SeChoice, SeSettings, UserSettings,
 };
 use exacat_model::{
     AccountName, Checksum, Checksums, DeletionId, Error, Guid, Kind, Lfn, Mode, OnTimeline, Pfn,
@@ -48,6 +48,21 @@ parse!(
     Kind,
     Role,
 );
+
+impl Parse for Owner {
+    fn parse_text(text: &str) -> Result<Self> {
+        match text.split_once(':') {
+            Some(("user", name)) => Ok(Owner::User(AccountName::parse(name)?)),
+            Some(("group", name)) => Ok(Owner::Group(AccountName::parse(name)?)),
+            _ => Err(Error::invalid(format!("an owner is user:NAME or group:NAME, not {text:.60?}"))),
+        }
+    }
+}
+
+/// Reads the users that a throttle limits: `user:NAME`, `group:NAME` or `everybody`.
+pub fn throttled(text: &str) -> Result<Option<Owner>> {
+    if text == super::EVERYBODY { Ok(None) } else { Owner::parse_text(text).map(Some) }
+}
 
 impl Parse for OnTimeline<TrashId> {
     fn parse_text(text: &str) -> Result<Self> {
@@ -761,6 +776,15 @@ pub struct QuotaIn {
     pub bytes: Option<u64>,
     /// Bytes of replicas.
     pub replica_bytes: Option<u64>,
+}
+
+/// Limit of a throttle.
+#[derive(Debug, serde::Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewThrottle, examples(json!({"items_per_second": 100})))]
+pub struct ThrottleIn {
+    /// Maximum items per second, at least 1.
+    pub items_per_second: u32,
 }
 
 /// A directory of backups.

@@ -34,7 +34,7 @@ const ENTRY: Printed = &[("", object::<json::EntryOut<'_>>)];
 const STATUS: Printed = &[("", object::<json::StatusOut<'_>>)];
 
 /// Objects of each command.
-const COMMANDS: [(&[&str], Printed); 59] = [
+const COMMANDS: [(&[&str], Printed); 60] = [
     (&["ls", "stat", "archive ls", "se files"], ENTRY),
     (
         &["find", "tag find"],
@@ -124,7 +124,8 @@ const COMMANDS: [(&[&str], Printed); 59] = [
     ),
     (&["status", "clock show", "clock confirm"], STATUS),
     (&["sessions", "slow"], &[("", object::<json::RequestOut<'_>>)]),
-    (&["sessions kill"], DONE),
+    (&["sessions kill", "throttle set", "throttle clear", "drain"], DONE),
+    (&["throttle ls"], &[("", object::<json::ThrottleOut>)]),
     (&["report"], &[("", object::<json::PeriodOut<'_>>)]),
     (&["top"], &[("", object::<top::ReadingOut<'_>>)]),
     (&["snapshot create", "snapshot ls"], &[("", object::<json::SnapshotOut<'_>>)]),

@@ -66,6 +66,9 @@ async fn ready(service: &Service) -> Result<(), &'static str> {
     if !service.is_serving() {
         return Err("the server stops");
     }
+    if service.is_drained() {
+        return Err("the server is drained");
+    }
     match tokio::time::timeout(READY_TIME, service.catalogue.store().revision()).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => {

@@ -432,10 +432,11 @@ async fn answer_to(
     }
     let refused = if conversation.slot.is_none() {
         Some(busy("connections"))
-    } else if !service.is_serving() {
-        Some(Error::new(exacat_model::ErrorKind::Unavailable, "the server stops"))
-    } else {
+    } else if service.is_serving() && (pages::is_of_operators(path) || path == rest::DRAIN) {
+        // Operators look at a drained server, and resume it.
         None
+    } else {
+        service.closed_to_network()
     };
     if let Some(error) = refused {
         let mut response = answers::problem_as(StatusCode::SERVICE_UNAVAILABLE, &error);

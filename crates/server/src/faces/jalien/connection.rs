@@ -25,7 +25,6 @@ use super::shell::Shell;
 use crate::admission::Bounded;
 use crate::instruments::count;
 use crate::randomness;
-use crate::service::Phase;
 
 /// Bytes read at once.
 pub(super) const READ_BYTES: usize = 8 << 10;
@@ -146,17 +145,18 @@ impl Connection {
     ) -> ConnectionEnd {
         let limits = Arc::clone(&self.face.service.limits);
         let own = Bounded::new(limits.jalien_request_bytes_max);
-        let stopping = self.face.service.reached(Phase::Stopping);
+        let stopping = self.face.service.closing_to_network();
         tokio::pin!(stopping);
         loop {
             let idle = self.last_request + limits.jalien_idle_time;
-            let room = ask.capacity() > 0 && own.now() < own.max() && self.face.service.is_serving();
-            if self.waiting == 0 && !self.face.service.is_serving() {
-                return ConnectionEnd::Say(CloseCode::Restart, "the server stops");
+            let is_open = self.face.service.closed_to_network().is_none();
+            let room = ask.capacity() > 0 && own.now() < own.max() && is_open;
+            if self.waiting == 0 && !is_open {
+                return ConnectionEnd::Say(CloseCode::Restart, "the server stops or is drained");
             }
             tokio::select! {
                 biased;
-                () = &mut stopping, if self.face.service.is_serving() => {}
+                () = &mut stopping, if is_open => {}
                 Some(part) = parts.recv() => {
                     if let Some(end) = self.send(part, &mut parts).await {
                         return end;

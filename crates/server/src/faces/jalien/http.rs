@@ -197,8 +197,8 @@ async fn open(
     {
         return Err(Error::invalid("a websocket is expected here"));
     }
-    if !face.service.is_serving() {
-        return Err(Error::new(ErrorKind::Unavailable, "the server stops"));
+    if let Some(error) = face.service.closed_to_network() {
+        return Err(error);
     }
     let shown: Shown = face.certificates.judge(chain, face.clock.now())?;
     let agent: String = agent.chars().filter(|one| !one.is_control()).take(AGENT_BYTES_MAX).collect();

@@ -423,6 +423,12 @@ impl Connection {
                 response::write_error(&mut self.out, stream, error::OVERLOADED, &busy.message);
                 Some(ConnectionEnd::Said("no slot for the connection"))
             }
+            (Request::Login { .. }, _) if self.face.service.is_drained() => {
+                let why =
+                    self.face.service.closed_to_network().map_or_else(String::new, |error| error.message);
+                response::write_error(&mut self.out, stream, error::OVERLOADED, &why);
+                Some(ConnectionEnd::Said("the server is drained"))
+            }
             (Request::Login { user, about, .. }, Stage::Login) => self.login(stream, user, about, put).await,
             (Request::Auth(credentials), Stage::Auth { user, about }) => {
                 let (user, about) = (user.clone(), about.clone());

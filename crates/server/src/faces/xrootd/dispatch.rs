@@ -13,6 +13,8 @@ use crate::instruments::count;
 
 /// Seconds after which a client that must wait repeats its request.
 const WAIT_SECONDS: u32 = 1;
+/// Seconds after which it asks a drained server again.
+const DRAINED_SECONDS: u32 = 10;
 
 /// Answers a request; returns the last part of its answer.
 pub(super) async fn answer(with: Arc<Conversation>, header: RequestHeader, carried: Bytes) -> ResponsePart {
@@ -24,7 +26,7 @@ pub(super) async fn answer(with: Arc<Conversation>, header: RequestHeader, carri
         Ok(response) => write(&mut out, header.stream, response),
         Err(refusal) => {
             match &refusal {
-                Refusal::Wait(_) => count(&counts.xrootd_waits),
+                Refusal::Wait(_) | Refusal::Drained(_) => count(&counts.xrootd_waits),
                 Refusal::Error(..) => count(&counts.xrootd_failed),
             }
             refuse(&mut out, header.stream, &refusal);
@@ -50,6 +52,7 @@ fn write(out: &mut Vec<u8>, stream: StreamId, answer: Response) {
 pub(super) fn refuse(out: &mut Vec<u8>, stream: StreamId, refusal: &Refusal) {
     match refusal {
         Refusal::Wait(sentence) => response::write_wait(out, stream, WAIT_SECONDS, sentence),
+        Refusal::Drained(sentence) => response::write_wait(out, stream, DRAINED_SECONDS, sentence),
         Refusal::Error(number, sentence) => response::write_error(out, stream, *number, sentence),
     }
 }
@@ -62,6 +65,12 @@ async fn admitted(with: &Arc<Conversation>, header: &RequestHeader, carried: &By
     };
     let held = service.admit(&with.requester, 1)?;
     let request = Request::parse(header, carried)?;
+    if service.is_drained()
+        && !matches!(request, Request::Ping | Request::EndSession | Request::Set)
+        && let Some(error) = service.closed_to_network()
+    {
+        return Err(Refusal::Drained(error.message));
+    }
     let deadline = Instant::now() + service.limits.deadline_max;
     let context = RequestContext {
         with: Arc::clone(with),

@@ -17,6 +17,7 @@ use super::request::{Outcome, Refusal, RequestContext, Response, unexpected};
 use crate::data_server::Target;
 use crate::envelopes::{Access, Subject, is_own_place};
 use crate::instruments::count;
+use crate::visits::SentBy;
 
 /// Field with the file's LFN: a client that comes back may send the PFN's path in place of it.
 const LFN_FIELD: &str = "exacat.lfn";
@@ -201,7 +202,7 @@ pub(super) async fn open(context: &RequestContext, asked: &RawPath<'_>) -> Outco
     };
     tried.push(offer.se.number);
     count(&counts.xrootd_redirects);
-    with.face.service.instruments.visits.redirected(offer.se.number);
+    with.face.service.instruments.visits.redirected(offer.se.number, SentBy::Xrootd);
     redirect(context, &lfn, &whereis, &offer, &tried)
 }
 

@@ -18,6 +18,7 @@ use crate::data_server::Target;
 use crate::envelopes::{Access, Subject, is_own_place};
 use crate::instruments::count;
 use crate::uploads::Written;
+use crate::visits::SentBy;
 
 /// Field with the size of the file in bytes, as clients send it.
 const SIZE_FIELD: &str = "oss.asize";
@@ -120,7 +121,7 @@ pub(super) async fn open(context: &RequestContext, how: u16, asked: &RawPath<'_>
     };
     uploads.add(written).await?;
     count(&face.service.instruments.counts.xrootd_redirects);
-    face.service.instruments.visits.redirected(se.number);
+    face.service.instruments.visits.redirected(se.number, SentBy::Xrootd);
     let mut tried = wish.tried;
     tried.push(se.number);
     let fields = format!(

@@ -58,6 +58,8 @@ pub(super) struct Conversation {
 pub(super) enum Refusal {
     /// Not now; the client repeats it a little later.
     Wait(String),
+    /// Not on a server that is drained; the client repeats it, and meanwhile loses the server if it stops.
+    Drained(String),
     /// An error number and a text.
     Error(u32, String),
 }

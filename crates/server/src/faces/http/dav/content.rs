@@ -28,6 +28,7 @@ use super::listing::revision_text;
 use super::{Outcome, PREFIX, Refused, Request};
 use crate::data_server::{self, Target, WebFile};
 use crate::envelopes::{Access, Subject, is_own_place};
+use crate::visits::SentBy;
 
 /// Most bytes of a file that the server relays.
 pub(super) const RELAY_BYTES_MAX: u64 = 16 << 20;
@@ -234,6 +235,14 @@ impl Storage<'_> {
         whereis.replicas.iter().filter_map(online).collect()
     }
 
+    /// Sends a client to a copy, by a URL of it.
+    pub(crate) fn redirect(&self, to: &FileCopy, url: &str) -> Response<Body> {
+        self.call.service.instruments.visits.redirected(to.se.number, SentBy::Http);
+        let mut response = empty(StatusCode::TEMPORARY_REDIRECT);
+        set(&mut response, LOCATION, url);
+        response
+    }
+
     /// Reads a small file whole.
     pub(crate) async fn read(
         &self,
@@ -305,9 +314,7 @@ async fn content(request: &mut Request<'_>, stat: &Stat, whereis: &Whereis) -> O
     let (storage, of) = (request.storage(), Content::of(&stat.lfn, whereis));
     for place in storage.places(whereis) {
         if let Some(url) = place.location(&storage, Access::Read, &of)? {
-            let mut response = empty(StatusCode::TEMPORARY_REDIRECT);
-            set(&mut response, LOCATION, &url);
-            return Ok(response);
+            return Ok(storage.redirect(&place, &url));
         }
     }
     let bytes = relayed(&storage, &stat.lfn, whereis).await?;

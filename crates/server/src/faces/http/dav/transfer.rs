@@ -8,12 +8,12 @@ use std::time::Duration;
 use exacat_model::answer::{Stat, Upload};
 use exacat_model::{ChecksumAlgorithm, Checksums, Error, ErrorKind, Kind, Lfn, SeName, TimeMs};
 use exacat_wire::webdav::Destination;
-use hyper::header::{HeaderName, HeaderValue, LOCATION};
+use hyper::header::{HeaderName, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
 use tokio::sync::mpsc;
 
 use super::super::Conversation;
-use super::super::answers::{Body, BodyPart, CancelOnDrop, answer, empty, set};
+use super::super::answers::{Body, BodyPart, CancelOnDrop, answer, empty};
 use super::super::call::{Call, decoded};
 use super::content::{Content, FileCopy, places, with_proof};
 use super::upload::{Wish, commit, give_up, is_web, written};
@@ -105,9 +105,7 @@ pub(super) async fn push(mut request: Request<'_>) -> Outcome {
     let storage = request.storage();
     for place in storage.places(&whereis) {
         if let Some(url) = place.location(&storage, Access::Read, &Content::of(&stat.lfn, &whereis))? {
-            let mut response = empty(StatusCode::TEMPORARY_REDIRECT);
-            set(&mut response, LOCATION, &url);
-            return Ok(response);
+            return Ok(storage.redirect(&place, &url));
         }
     }
     Err(no_web(&stat.lfn))

@@ -9,9 +9,7 @@ use exacat_model::operation::SeChoice;
 use exacat_model::{Answer, Checksums, Error, ErrorKind, Guid, Kind, Lfn, Operation, Result, Se, SeName};
 use exacat_wire::webdav::headers::{read_digest, read_repr_digest};
 use hyper::StatusCode;
-use hyper::header::{
-    CONNECTION, CONTENT_LENGTH, ETAG, EXPECT, HeaderValue, IF_MATCH, IF_NONE_MATCH, LOCATION,
-};
+use hyper::header::{CONNECTION, CONTENT_LENGTH, ETAG, EXPECT, HeaderValue, IF_MATCH, IF_NONE_MATCH};
 
 use super::super::Conversation;
 use super::super::answers::{empty, problem_as, set};
@@ -217,9 +215,7 @@ async fn redirect(request: &mut Request<'_>, lfn: &Lfn, size: u64, checksums: Ch
         place.location(&request.storage(), Access::Write, &Content::reserved(&upload.reservation))?;
     let location = location.ok_or_else(super::unfitting)?;
     uploads.add(written(&upload, &place)).await?;
-    let mut response = empty(StatusCode::TEMPORARY_REDIRECT);
-    set(&mut response, LOCATION, &location);
-    Ok(response)
+    Ok(request.storage().redirect(&place, &location))
 }
 
 /// Writes a new file to a storage element, reads it back, and registers it. Goes on if the client goes

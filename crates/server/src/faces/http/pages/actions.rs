@@ -5,7 +5,7 @@ use askama::Template;
 use exacat_model::operation::SeSettings;
 use exacat_model::{Answer, Error, Operation, Result, SeStatus, TokenId};
 use exacat_wire::json;
-use exacat_wire::json::requests::Parse;
+use exacat_wire::json::requests::{Parse, throttled};
 use hyper::body::Incoming;
 use hyper::{Method, Response, StatusCode};
 
@@ -31,6 +31,8 @@ struct Action {
     input: &'static str,
     /// Choices beside the subject.
     choices: &'static [&'static str],
+    /// Label of a number beside the subject; empty without one.
+    number: &'static str,
     /// True if it loses something.
     loses: bool,
     /// The page that leads here.
@@ -38,7 +40,7 @@ struct Action {
     make: fn(&Fields) -> Result<Operation>,
 }
 
-const ACTIONS: [Action; 8] = [
+const ACTIONS: [Action; 12] = [
     Action {
         name: "snapshot-take",
         title: "Take a snapshot",
@@ -46,6 +48,7 @@ const ACTIONS: [Action; 8] = [
         verb: "Take it",
         input: "Name of the snapshot",
         choices: &[],
+        number: "",
         loses: false,
         back: "/snapshots",
         make: |fields| Ok(Operation::SnapshotCreate { name: fields.required("of")? }),
@@ -57,6 +60,7 @@ const ACTIONS: [Action; 8] = [
         verb: "Drop it",
         input: "",
         choices: &[],
+        number: "",
         loses: true,
         back: "/snapshots",
         make: |fields| Ok(Operation::SnapshotDrop { name: fields.required("of")? }),
@@ -68,6 +72,7 @@ const ACTIONS: [Action; 8] = [
         verb: "Check it",
         input: "",
         choices: &[],
+        number: "",
         loses: false,
         back: "/snapshots",
         make: |fields| Ok(Operation::SnapshotVerify { name: fields.required("of")? }),
@@ -79,6 +84,7 @@ const ACTIONS: [Action; 8] = [
         verb: "Check it",
         input: "",
         choices: &[],
+        number: "",
         loses: false,
         back: "/overview",
         make: |_| Ok(Operation::Fsck),
@@ -90,6 +96,7 @@ const ACTIONS: [Action; 8] = [
         verb: "Accept it",
         input: "",
         choices: &[],
+        number: "",
         loses: true,
         back: "/overview",
         make: |_| Ok(Operation::ClockConfirm),
@@ -101,6 +108,7 @@ const ACTIONS: [Action; 8] = [
         verb: "Cancel the request",
         input: "",
         choices: &[],
+        number: "",
         loses: true,
         back: "/requests",
         make: |fields| {
@@ -110,12 +118,73 @@ const ACTIONS: [Action; 8] = [
         },
     },
     Action {
+        name: "throttle-set",
+        title: "Throttle users",
+        question: "The server lets requests wait beyond so many items a second, and refuses them beyond 10 s of \
+                   waiting. A group and everybody share the items. Operators are not part of everybody. The \
+                   throttle lasts until the server ends.",
+        verb: "Throttle them",
+        input: "user:NAME, group:NAME, or everybody",
+        choices: &[],
+        number: "Items a second",
+        loses: true,
+        back: "/throttles",
+        make: |fields| {
+            let owner = throttled(fields.get("of").unwrap_or_default())?;
+            let text = fields.get("number").unwrap_or_default();
+            let bad = |_| Error::invalid(format!("not a number of items a second: {text:.60?}"));
+            Ok(Operation::ThrottleSet { owner, items_per_second: Some(text.parse().map_err(bad)?) })
+        },
+    },
+    Action {
+        name: "throttle-clear",
+        title: "End a throttle",
+        question: "End the throttle of {}?",
+        verb: "End it",
+        input: "",
+        choices: &[],
+        number: "",
+        loses: false,
+        back: "/throttles",
+        make: |fields| {
+            let owner = throttled(fields.get("of").unwrap_or_default())?;
+            Ok(Operation::ThrottleSet { owner, items_per_second: None })
+        },
+    },
+    Action {
+        name: "drain",
+        title: "Drain the server",
+        question: "The server finishes the requests in progress, and refuses new ones of clients, until you resume \
+                   it or it ends. Clients with other servers use those. Pages of operators and the \
+                   administrator's socket stay open.",
+        verb: "Drain it",
+        input: "",
+        choices: &[],
+        number: "",
+        loses: true,
+        back: "/overview",
+        make: |_| Ok(Operation::Drain { resume: false }),
+    },
+    Action {
+        name: "drain-resume",
+        title: "Resume the server",
+        question: "Accept requests of clients again?",
+        verb: "Resume it",
+        input: "",
+        choices: &[],
+        number: "",
+        loses: false,
+        back: "/overview",
+        make: |_| Ok(Operation::Drain { resume: true }),
+    },
+    Action {
         name: "token-revoke",
         title: "Revoke a token",
         question: "Revoke the token {}? It is invalid at once, and does not come back.",
         verb: "Revoke it",
         input: "",
         choices: &[],
+        number: "",
         loses: true,
         back: "/tokens",
         make: |fields| {
@@ -132,6 +201,7 @@ const ACTIONS: [Action; 8] = [
         verb: "Change it",
         input: "",
         choices: &["online", "read-only", "offline"],
+        number: "",
         loses: false,
         back: "/storage",
         make: |fields| {
@@ -160,6 +230,7 @@ struct ConfirmPage {
     hidden: Vec<(&'static str, String)>,
     input: &'static str,
     choices: &'static [&'static str],
+    number: &'static str,
     class: &'static str,
     verb: &'static str,
     back: &'static str,
@@ -188,6 +259,7 @@ pub(super) async fn action(
             hidden: if of.is_empty() { Vec::new() } else { vec![("of", of.to_owned())] },
             input: action.input,
             choices: action.choices,
+            number: action.number,
             class: if action.loses { "bad" } else { "" },
             verb: action.verb,
             back: action.back,
@@ -206,7 +278,7 @@ pub(super) async fn action(
         client = requester.client(),
         action = name,
         of,
-        with = fields.get("as"),
+        with = fields.get("as").or(fields.get("number")),
         outcome = ended,
         "action of a page"
     );

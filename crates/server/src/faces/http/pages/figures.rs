@@ -8,7 +8,7 @@ use exacat_model::answer::StatusPart;
 
 use super::frame::Section;
 use super::table::{Cell, NUMBER, Table, WIDE_NUMBER};
-use super::text::{bytes, count};
+use super::text::{bytes, count, span};
 
 /// Most runs of a tier that the picture shows one by one.
 const BLOCKS_MAX: u64 = 24;
@@ -82,17 +82,6 @@ pub(super) struct Figure {
 fn rate(now: u64, before: u64, seconds: f64) -> u128 {
     // A rate fits: the counters have 64 bits.
     (now.saturating_sub(before) as f64 / seconds.max(0.001)) as u128
-}
-
-/// Returns a span of time in its two largest units.
-fn span(seconds: u64) -> String {
-    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
-    match (days, hours, minutes) {
-        (0, 0, 0) => format!("{seconds} s"),
-        (0, 0, _) => format!("{minutes} min {} s", seconds % 60),
-        (0, ..) => format!("{hours} h {minutes} min"),
-        _ => format!("{days} d {hours} h"),
-    }
 }
 
 /// Returns the figures. Rates are those since `before`, or since the start.
@@ -317,6 +306,5 @@ mod tests {
         let at = Instant::now() - std::time::Duration::from_secs(4);
         let text = shown(Some(Sample { at, requests: 100, failed: 0, items: 0, sent: 0 }));
         assert!(["99", "100"].contains(&text.as_str()), "{text}");
-        assert_eq!([span(59), span(3599), span(90_000)], ["59 s", "59 min 59 s", "1 d 1 h"]);
     }
 }

@@ -111,6 +111,8 @@ impl Frame {
             ("Overview", "/overview"),
             ("Requests", "/requests"),
             ("Waits", "/waits"),
+            ("Servers", "/servers"),
+            ("Contents", "/contents"),
             ("Storage", "/storage"),
             ("Snapshots", "/snapshots"),
             ("Users", "/users"),

@@ -6,16 +6,20 @@ mod actions;
 mod assets;
 mod browse;
 mod compare;
+mod contents;
 mod cookies;
 mod download;
 mod entry;
 mod figures;
+mod form_page;
 mod frame;
 mod oidc;
 mod overview;
+mod plot;
 mod requests;
 mod search;
 mod secrets;
+mod servers;
 mod sessions;
 mod sign_in;
 mod snapshots;
@@ -23,6 +27,7 @@ mod storage;
 mod table;
 mod tables;
 mod text;
+mod throttles;
 mod trash;
 mod usage;
 mod visit;
@@ -71,6 +76,9 @@ enum Page {
     Slow,
     Waits,
     Reports,
+    Servers,
+    Contents,
+    Throttles,
     Storage,
     Snapshots,
     Quotas,
@@ -81,7 +89,7 @@ enum Page {
 }
 
 /// Pages with one path, and their methods.
-const PATHS: [(&str, &str, Page); 21] = [
+const PATHS: [(&str, &str, Page); 24] = [
     ("/", READS, Page::Home),
     (sign_in::PATH, FORMS, Page::SignIn),
     (sign_in::ISSUER_PATH, "GET", Page::Issuer),
@@ -97,6 +105,9 @@ const PATHS: [(&str, &str, Page); 21] = [
     (requests::SLOW, READS, Page::Slow),
     (waits::WAITS, READS, Page::Waits),
     (waits::REPORTS, READS, Page::Reports),
+    (servers::PATH, READS, Page::Servers),
+    (contents::PATH, READS, Page::Contents),
+    (throttles::PATH, READS, Page::Throttles),
     ("/storage", READS, Page::Storage),
     ("/snapshots", READS, Page::Snapshots),
     ("/quotas", READS, Page::Quotas),
@@ -129,6 +140,33 @@ fn find(path: &str) -> Option<(Page, &'static str, &str)> {
         let lfn = path.strip_prefix(known)?;
         (lfn.is_empty() || lfn.starts_with('/')).then_some((*page, READS, lfn))
     })
+}
+
+/// True for pages by which operators look at a server and resume it, so that a drained server has them.
+pub(super) fn is_of_operators(path: &str) -> bool {
+    use Page::{
+        Action, Asset, Back, Events, Issuer, Overview, Requests, Servers, SignIn, SignOut, Slow, Throttles,
+        Waits,
+    };
+    matches!(
+        find(path),
+        Some((
+            Asset
+                | SignIn
+                | Issuer
+                | Back
+                | SignOut
+                | Overview
+                | Events
+                | Requests
+                | Slow
+                | Waits
+                | Servers
+                | Throttles
+                | Action,
+            ..
+        ))
+    )
 }
 
 /// Answers a request for a page; none for a path that has no page.
@@ -210,6 +248,9 @@ async fn run(
         Page::Slow => requests::slow(visit).await,
         Page::Waits => waits::waits(visit).await,
         Page::Reports => waits::reports(visit).await,
+        Page::Servers => servers::servers(visit).await,
+        Page::Contents => contents::contents(visit).await,
+        Page::Throttles => throttles::throttles(visit).await,
         Page::Storage => storage::storage(visit).await,
         Page::Snapshots => snapshots::snapshots(visit).await,
         Page::Quotas => accounts::quotas(visit).await,
@@ -232,6 +273,12 @@ mod tests {
         assert_eq!(find("/"), Some((Page::Home, READS, "")));
         assert_eq!(find("/browse"), Some((Page::Browse, READS, "")));
         assert_eq!(find("/browse/a/%2e"), Some((Page::Browse, READS, "/a/%2e")));
+        assert!(is_of_operators("/overview") && is_of_operators("/action/drain-resume"));
+        assert!(
+            !is_of_operators("/")
+                && !is_of_operators("/browse/overview")
+                && !is_of_operators("/api/v1/status")
+        );
         for none in ["/browsex", "/trash/", "/Search", "/api", "", "/metrics", "//"] {
             assert_eq!(find(none), None, "{none}");
         }

@@ -73,6 +73,11 @@ pub(super) async fn overview(mut visit: Visit<'_>) -> Result<Response<Body>> {
             Link::new("Check the catalogue", "/action/check"),
             Link::new("Take a snapshot", "/action/snapshot-take"),
             Link::new("Confirm the clock", "/action/clock-confirm"),
+            Link::new("Throttles", "/throttles"),
+            match visit.call.service.is_drained() {
+                true => Link::new("Resume the server", "/action/drain-resume"),
+                false => Link::new("Drain the server", "/action/drain"),
+            },
         ],
         figures: figures(status, None),
         parts: sections,

@@ -8,7 +8,7 @@ use hyper::Response;
 
 use super::super::answers::Body;
 use super::frame::{Link, Section};
-use super::table::{Cell, NUMBER, TIME, Table, WIDE, WIDE_NUMBER};
+use super::table::{CODE, Cell, NUMBER, TIME, Table, WIDE, WIDE_NUMBER};
 use super::tables::TablesPage;
 use super::text::with;
 use super::visit::{Visit, unfitting};
@@ -66,15 +66,35 @@ pub(super) async fn snapshots(mut visit: Visit<'_>) -> Result<Response<Body>> {
     let now = visit.call.revision().await?;
     let timelines = visit.call.service.catalogue.store().timelines();
     let (picture, lines) = tree(timelines.all(), &all, now);
-    let parts = vec![
+    let mut parts = vec![
         Section::new("All snapshots", table).named("snapshots"),
         Section { picture, ..Section::new("Timelines", lines).named("timelines") },
     ];
+    if let Some(store) = visit.call.service.catalogue.store().as_snapshots() {
+        parts.push(Section::new("Catalogues", ancestry(&store.ancestry())).named("catalogues"));
+    }
     let links =
         if may_act { vec![Link::new("Take a snapshot", "/action/snapshot-take")] } else { Vec::new() };
-    let intro = "A snapshot keeps the catalogue at one revision. A restore starts a new timeline.".to_owned();
+    let intro = "A snapshot keeps the catalogue at one revision. A restore or a clone starts a new timeline. A \
+                 catalogue knows those that it was cloned from, and never its own clones: each clone names its \
+                 origins on its own page."
+        .to_owned();
     let frame = visit.frame.titled("Snapshots", "/snapshots");
     TablesPage { frame, intro, links, parts, ..TablesPage::default() }.answer(&visit, None)
+}
+
+/// Returns the catalogue and those that it was cloned from.
+fn ancestry(all: &[[u8; 16]]) -> Table {
+    let mut table = Table::new("This catalogue and its origins", &[("Catalogue", CODE), ("Relation", "")]);
+    for (number, id) in all.iter().enumerate() {
+        let relation = match number {
+            0 => "this catalogue",
+            1 => "origin of this catalogue",
+            _ => "origin of the one above",
+        };
+        table.push([Cell::text(format!("{:032x}", u128::from_be_bytes(*id))), Cell::text(relation)]);
+    }
+    table
 }
 
 /// Draws timelines as lines from the revision where each parted, with its snapshots; and says the same in

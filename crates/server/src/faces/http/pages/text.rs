@@ -63,6 +63,17 @@ pub(super) fn bytes(number: u128) -> String {
     }
 }
 
+/// Returns a span of time in its two largest units.
+pub(super) fn span(seconds: u64) -> String {
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min {} s", seconds % 60),
+        (0, ..) => format!("{hours} h {minutes} min"),
+        _ => format!("{days} d {hours} h"),
+    }
+}
+
 /// Returns a moment in UTC, to the second.
 pub(super) fn time(time: TimeMs) -> String {
     let civil = time.civil();
@@ -131,5 +142,10 @@ mod tests {
         assert_eq!(url, "/browse/a%20b/%22%3C%3E%26%27%0D%0A%3F%23%25/%C5%BC?next=/x%3Fy%3D1%26z");
         assert_eq!(with("/a?b".into(), "c", ""), "/a?b");
         assert_eq!(time(TimeMs(0)), "1970-01-01 00:00:00");
+    }
+
+    #[test]
+    fn spans_have_their_two_largest_units() {
+        assert_eq!([span(59), span(3599), span(90_000)], ["59 s", "59 min 59 s", "1 d 1 h"]);
     }
 }

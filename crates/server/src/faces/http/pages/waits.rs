@@ -3,16 +3,15 @@
 
 use std::fmt::Write as _;
 
-use askama::Template;
 use exacat_activity::{Class, RequestState};
 use exacat_model::period::Period;
 use exacat_model::{Answer, Operation, Result, TimeMs};
-use hyper::{Response, StatusCode};
+use hyper::Response;
 
 use super::super::answers::Body;
-use super::frame::{Frame, Link, Section, page};
+use super::form_page::{Field, FormPage, choices};
+use super::frame::{Link, Section};
 use super::table::{Cell, NUMBER, TIME, Table, WIDE_NUMBER};
-use super::tables::{as_csv, link_csv};
 use super::text::{time, visible};
 use super::visit::{Visit, unfitting};
 use crate::report::{heading, sections};
@@ -37,38 +36,6 @@ const WIDTH: u64 = 1000;
 const HEIGHT: u64 = 260;
 const MARGIN: u64 = 40;
 
-/// A field of a form.
-struct Field {
-    name: &'static str,
-    label: &'static str,
-    example: &'static str,
-    choices: &'static [(&'static str, &'static str)],
-    value: String,
-}
-
-/// A form that chooses a time, and what it shows.
-#[derive(Template)]
-#[template(path = "activity.html")]
-struct ActivityPage {
-    frame: Frame,
-    action: &'static str,
-    fields: Vec<Field>,
-    links: Vec<Link>,
-    told: String,
-    findings: Vec<String>,
-    parts: Vec<Section>,
-}
-
-impl ActivityPage {
-    fn answer(mut self, visit: &Visit<'_>) -> Result<Response<Body>> {
-        if let Some(answer) = as_csv(visit, &self.parts) {
-            return answer;
-        }
-        link_csv(visit, &mut self.parts);
-        page(StatusCode::OK, &self, None)
-    }
-}
-
 async fn periods(visit: &mut Visit<'_>, operation: Operation) -> Result<Vec<Period>> {
     match visit.call.ask(operation).await? {
         Answer::Activity(periods) => Ok(periods),
@@ -86,16 +53,16 @@ pub(super) async fn waits(mut visit: Visit<'_>) -> Result<Response<Body>> {
     let found = periods(&mut visit, Operation::Activity { from: None, to, seconds, parts: PARTS }).await?;
     let table = over_time(&found);
     let fields = vec![
-        Field { name: "span", label: "Last", example: "", choices: &SPANS, value: span.to_owned() },
+        Field { name: "span", label: "Last", example: "", choices: choices(&SPANS), value: span.to_owned() },
         Field {
             name: "to",
             label: "Until (UTC; empty for now)",
             example: "2026-01-31 12:00:00",
-            choices: &[],
+            choices: Vec::new(),
             value: visit.query.get("to").unwrap_or_default().to_owned(),
         },
     ];
-    ActivityPage {
+    FormPage {
         frame: visit.frame.titled("Waits", WAITS),
         action: WAITS,
         fields,
@@ -119,7 +86,7 @@ pub(super) async fn reports(mut visit: Visit<'_>) -> Result<Response<Body>> {
         name,
         label,
         example: "2026-01-31 12:00:00",
-        choices: &[],
+        choices: Vec::new(),
         value: visit.query.get(name).unwrap_or_default().to_owned(),
     };
     let fields = vec![
@@ -138,7 +105,7 @@ pub(super) async fn reports(mut visit: Visit<'_>) -> Result<Response<Body>> {
         }
         parts.push(Section::new(section.title, table).named(section.title));
     }
-    ActivityPage {
+    FormPage {
         frame: visit.frame.titled("Report", WAITS),
         action: REPORTS,
         fields,

@@ -3,11 +3,11 @@
 
 use exacat_model::operation::{FileRef, Owner};
 use exacat_model::{
-    AccountName, Cursor, Error, Guid, Lfn, LogPosition, Mode, OnTimeline, Operation, Result, SeName,
-    SnapshotName, TokenId, TrashId,
+    Cursor, Error, Guid, Lfn, LogPosition, Mode, OnTimeline, Operation, Result, SeName, SnapshotName,
+    TokenId, TrashId,
 };
 use exacat_wire::json;
-use exacat_wire::json::requests::{self, NewFileIn, ReplicaEditsIn};
+use exacat_wire::json::requests::{self, NewFileIn, Parse as _, ReplicaEditsIn, throttled};
 use exacat_wire::json::search::FindIn;
 use utoipa::ToSchema;
 
@@ -219,14 +219,6 @@ fn token(text: &str) -> Result<TokenId> {
         return Err(bad());
     }
     Ok(TokenId(u64::from_str_radix(text, 16).map_err(|_| bad())?))
-}
-
-fn owner(text: &str) -> Result<Owner> {
-    match text.split_once(':') {
-        Some(("user", name)) => Ok(Owner::User(AccountName::parse(name)?)),
-        Some(("group", name)) => Ok(Owner::Group(AccountName::parse(name)?)),
-        _ => Err(Error::invalid(format!("an owner is user:NAME or group:NAME, not {text:.60?}"))),
-    }
 }
 
 /// Returns the place in the history that a request starts after.
@@ -489,13 +481,13 @@ fn registry() -> Vec<Endpoint> {
             "`user:NAME` or `group:NAME`, any number of them; the caller and its groups if left out.")],
         None, items::<json::QuotaOut>(),
         |arguments| {
-            Ok(Operation::QuotaGet { owners: arguments.each("owner").map(owner).collect::<Result<_>>()? })
+            Ok(Operation::QuotaGet { owners: arguments.each("owner").map(Owner::parse_text).collect::<Result<_>>()? })
         }),
         endpoint!("PUT" "/quotas/{owner}" setQuota "Sets limits of `user:NAME` or `group:NAME`.",
         &[], body::<requests::QuotaIn>(), one::<json::DoneOut<'_>>(),
         |arguments| {
             let requests::QuotaIn { files, bytes, replica_bytes } = arguments.json()?;
-            Ok(Operation::QuotaSet { owner: owner(arguments.text()?)?, files, bytes, replica_bytes })
+            Ok(Operation::QuotaSet { owner: Owner::parse_text(arguments.text()?)?, files, bytes, replica_bytes })
         }),
         endpoint!("GET" "/whoami" whoami "Returns the client's identity and rights.",
             &[], None, one::<json::WhoamiOut<'_>>(), |_| Ok(Operation::Whoami)),
@@ -529,6 +521,24 @@ fn service() -> Vec<Endpoint> {
         endpoint!("GET" "/slow-requests" listSlowRequests
             "Lists requests of this server that took long, the last first, for an operator.",
             &[], None, items::<json::RequestOut<'_>>(), |_| Ok(Operation::SlowRequests)),
+        endpoint!("GET" "/throttles" listThrottles "Lists the throttles of this server, for an operator.",
+            &[], None, items::<json::ThrottleOut>(), |_| Ok(Operation::ThrottleList)),
+        endpoint!("PUT" "/throttles/{owner}" setThrottle
+        "Limits the items a second of `user:NAME`, `group:NAME` or `everybody` on this server, until it ends.",
+        &[], body::<requests::ThrottleIn>(), one::<json::DoneOut<'_>>(),
+        |arguments| {
+            let requests::ThrottleIn { items_per_second } = arguments.json()?;
+            let owner = throttled(arguments.text()?)?;
+            Ok(Operation::ThrottleSet { owner, items_per_second: Some(items_per_second) })
+        }),
+        endpoint!("DELETE" "/throttles/{owner}" endThrottle "Ends a throttle of this server.",
+            &[], None, one::<json::DoneOut<'_>>(),
+            |arguments| Ok(Operation::ThrottleSet { owner: throttled(arguments.text()?)?, items_per_second: None })),
+        endpoint!("PUT" "/drain" drainServer
+            "Drains this server: it refuses new requests of clients, except for the end of the drain.",
+            &[], None, one::<json::DoneOut<'_>>(), |_| Ok(Operation::Drain { resume: false })),
+        endpoint!("DELETE" "/drain" resumeServer "Lets this server accept requests again.",
+            &[], None, one::<json::DoneOut<'_>>(), |_| Ok(Operation::Drain { resume: true })),
         endpoint!("GET" "/activity" getActivity
         "Returns where the time of this server went, between two moments or in equal parts, for an operator.",
         &[

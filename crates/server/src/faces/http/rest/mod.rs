@@ -40,6 +40,8 @@ use streams::{Bulk, Changes};
 
 /// Start of the paths of this API.
 pub(super) const PREFIX: &str = "/api/v1";
+/// Path that also a drained server has.
+pub(super) const DRAIN: &str = "/api/v1/drain";
 /// Items of a page, if the request gives no limit.
 const PAGE_ITEMS: u32 = 1000;
 /// Most items of a page.

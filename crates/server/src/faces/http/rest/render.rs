@@ -69,6 +69,7 @@ impl Names {
             Operation::Backup { directory, .. } => subject(directory),
             Operation::ArchiveMembers { archive, .. } => Names::Files(vec![archive.clone()]),
             Operation::SessionKill { id } => subject(id),
+            Operation::ThrottleSet { owner, .. } => Names::Subject(json::throttled(owner.as_ref())),
             other => match other.subject() {
                 Some(lfn) => subject(lfn),
                 None => subject(&other.name()),
@@ -326,6 +327,7 @@ impl Renderer<'_> {
             Answer::Fsck(audit) => out.push(&json::audit(&audit)),
             Answer::Status(parts) => parts.iter().try_for_each(|part| out.push(&json::status(part))),
             Answer::Requests(items) => items.iter().try_for_each(|item| out.push(&json::request(item))),
+            Answer::Throttles(items) => items.iter().try_for_each(|item| out.push(&json::throttle(item))),
             Answer::Activity(items) => items.iter().try_for_each(|item| out.push(&json::period(item))),
             Answer::Snapshot(snapshot) => out.push(&json::snapshot(&snapshot)),
             Answer::Snapshots(items) => items.iter().try_for_each(|item| out.push(&json::snapshot(item))),

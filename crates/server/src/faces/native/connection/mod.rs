@@ -168,7 +168,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let outbox =
             Outbox { sender, service: Arc::clone(&service), frame_bytes_max: limits.frame_bytes_max };
         Connection {
-            stopping: Box::pin(service.reached(Phase::Stopping)),
+            // The administrator's socket stays open while the server is drained.
+            stopping: match peer {
+                Peer::Network(_) => Box::pin(service.closing_to_network()),
+                Peer::Local { .. } => Box::pin(service.reached(Phase::Stopping)),
+            },
             ended: Box::pin(service.reached(Phase::Ended)),
             timer: Box::pin(tokio::time::sleep_until(opened + limits.handshake_time)),
             request_bytes: Bounded::new(limits.request_bytes_per_connection_max),
@@ -428,7 +432,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn look_at_phase(&mut self, context: &mut Context<'_>) -> bool {
         let stops = self.closing == Closing::No && self.stopping.as_mut().poll(context).is_ready();
         if stops {
-            self.say_goodbye("the server stops");
+            let why = self.service.closed_to_network().map_or_else(String::new, |error| error.message);
+            self.say_goodbye(&why);
         }
         if self.closing != Closing::No
             && self.closing != Closing::Now

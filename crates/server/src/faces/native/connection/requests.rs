@@ -39,7 +39,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Err(Error::invalid(format!("request {request} is in flight already")));
         }
         if self.closing != Closing::No {
-            return Err(Error::new(ErrorKind::Unavailable, "the server stops: nothing was done"));
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                "the server stops or is drained: nothing was done",
+            ));
         }
         if self.in_flight.len() >= self.service.limits.requests_per_connection_max {
             return Err(busy("requests of one connection that are not answered yet"));
@@ -59,10 +62,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         received + deadline_ms.map_or(longest, |ms| Duration::from_millis(ms.into()).min(longest))
     }
 
+    /// True if the caller's requests may have to wait, so that each is a task of its own.
+    fn is_throttled(&self) -> bool {
+        match &self.stage {
+            Stage::Open(session) => self.service.admission.throttles.concern(&session.requester.caller),
+            _ => false,
+        }
+    }
+
     /// True if the operation can be answered at once, with others of its kind. The code that runs
     /// operations handles a deadline that has passed.
     fn is_quick(&self, operation: &Operation, deadline_ms: Option<u32>) -> bool {
         self.closing == Closing::No
+            && !self.is_throttled()
             && deadline_ms != Some(0)
             && matches!(
                 operation,
@@ -285,7 +297,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         received: Instant,
         cancel: Arc<Cancel>,
     ) {
-        let goes_together = tasks::goes_together(&asked.operation);
+        let goes_together = tasks::goes_together(&asked.operation) && !self.is_throttled();
         let Some(job) = self.job(target, asked, deadline, received, cancel) else { return };
         if goes_together {
             self.together.push(job);
