@@ -8,7 +8,7 @@ use std::ops::{AddAssign, Range};
 
 use exacat_model::Error;
 
-use crate::columns::{Columns, Values};
+use crate::columns::{Columns, Values, near};
 use crate::row::FieldNumber;
 
 /// Intervals of one request.
@@ -336,7 +336,7 @@ impl<T: Sample> Aggregator<T> {
             if *time > self.last {
                 self.go_to(*time, *value, complete);
             }
-            let end = at + within(&times[at..], self.last);
+            let end = at + near(&times[at..], |time| *time <= self.last);
             self.integrate(&times[at..end], &values[at..end]);
             self.current.add(&times[at..end], &values[at..end]);
             at = end;
@@ -478,18 +478,6 @@ impl<T: Sample> Aggregator<T> {
 
 fn seconds(from: i64, to: i64) -> f64 {
     to.wrapping_sub(from) as u64 as f64 * SECONDS
-}
-
-/// Returns the number of times up to `last`, by doubling steps: intervals mostly have few rows.
-#[inline]
-fn within(times: &[i64], last: i64) -> usize {
-    let mut step = 1;
-    while times.get(step).is_some_and(|time| *time <= last) {
-        step *= 2;
-    }
-    let start = step / 2;
-    let end = times.len().min(step);
-    start + times[start..end].partition_point(|time| *time <= last)
 }
 
 #[cfg(test)]

@@ -232,6 +232,18 @@ impl PartialEq for Values {
     }
 }
 
+/// Returns the number of items at the start for which the condition holds, by doubling steps: the answer
+/// is mostly near.
+#[inline]
+pub(crate) fn near<T>(items: &[T], holds: impl Fn(&T) -> bool) -> usize {
+    let mut step = 1;
+    while items.get(step).is_some_and(&holds) {
+        step *= 2;
+    }
+    let (start, end) = (step / 2, items.len().min(step));
+    start + items[start..end].partition_point(holds)
+}
+
 /// Values of one field.
 #[derive(Clone, Debug)]
 pub struct Column {
@@ -352,15 +364,20 @@ impl Columns {
 
     /// Returns the first row from `from` on whose identity is not below `key`.
     pub fn find(&self, from: usize, key: RowKey) -> usize {
-        let element = self.elements.partition_point(|rows| rows.element < key.0);
+        self.find_behind(0, key).max(from)
+    }
+
+    /// Returns the first row whose identity is not below `key`. The search begins with an element that is
+    /// not behind the key's, by its place.
+    pub(crate) fn find_behind(&self, element: usize, key: RowKey) -> usize {
+        let element = element + near(&self.elements[element..], |rows| rows.element < key.0);
         let start = if element == 0 { 0 } else { self.elements[element - 1].end as usize };
-        let found = match self.elements.get(element) {
+        match self.elements.get(element) {
             Some(rows) if rows.element == key.0 => {
-                start + self.times[start..rows.end as usize].partition_point(|time| *time < key.1)
+                start + near(&self.times[start..rows.end as usize], |time| *time < key.1)
             }
             _ => start,
-        };
-        found.max(from)
+        }
     }
 
     /// Returns the values of a row, in ascending order of their fields.

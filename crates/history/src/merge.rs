@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 use exacat_model::Error;
 use smallvec::SmallVec;
 
-use crate::columns::{Columns, RowKey};
+use crate::columns::{Columns, RowKey, near};
 use crate::row::{MergedValues, merge_later};
 use crate::sorted::{BATCH_BYTES, BATCH_ROWS, SortedRows};
 
@@ -23,6 +23,8 @@ struct Input<'s> {
     batch: Columns,
     /// Next row of the batch.
     at: usize,
+    /// Place of that row's element in the batch.
+    element: usize,
     /// Bytes of a row of the batch, on average.
     row_bytes: usize,
 }
@@ -31,8 +33,9 @@ impl Input<'_> {
     /// Moves to a later row of the batch, or to the next batch.
     fn go_to(&mut self, row: usize) -> Result<(), Error> {
         self.at = row;
+        self.element += near(&self.batch.elements()[self.element..], |of| of.end as usize <= row);
         if row == self.batch.rows() {
-            (self.batch, self.at) = (self.source.next_rows()?.unwrap_or_default(), 0);
+            (self.batch, self.at, self.element) = (self.source.next_rows()?.unwrap_or_default(), 0, 0);
             self.row_bytes = 1 + self.batch.bytes() / self.batch.rows().max(1);
         }
         Ok(())
@@ -52,7 +55,7 @@ pub struct Merge<'s> {
 impl<'s> Merge<'s> {
     /// Merges sources, the newest first.
     pub fn new(sources: impl IntoIterator<Item = Box<dyn SortedRows + 's>>) -> Self {
-        let input = |source| Input { source, batch: Columns::default(), at: 0, row_bytes: 0 };
+        let input = |source| Input { source, batch: Columns::default(), at: 0, element: 0, row_bytes: 0 };
         Merge { inputs: sources.into_iter().map(input).collect(), order: BinaryHeap::new(), begun: false }
     }
 
@@ -60,8 +63,8 @@ impl<'s> Merge<'s> {
     fn go_to(&mut self, number: usize, row: usize) -> Result<(), Error> {
         let input = &mut self.inputs[number];
         input.go_to(row)?;
-        if input.at < input.batch.rows() {
-            self.order.push(Reverse((input.batch.key(input.at), number)));
+        if let Some(of) = input.batch.elements().get(input.element) {
+            self.order.push(Reverse(((of.element, input.batch.times()[input.at]), number)));
         }
         Ok(())
     }
@@ -92,11 +95,13 @@ impl SortedRows for Merge<'_> {
             if let [number] = numbers[..] {
                 let input = &mut self.inputs[number];
                 let rows = input.batch.rows();
-                let end =
-                    self.order.peek().map_or(rows, |Reverse((next, _))| input.batch.find(input.at, *next));
+                let end = self
+                    .order
+                    .peek()
+                    .map_or(rows, |Reverse((next, _))| input.batch.find_behind(input.element, *next));
                 if input.at == 0 && end == rows && (out.is_empty() || rows >= WORTH_HANDING_ON) {
                     if out.is_empty() {
-                        out = std::mem::take(&mut input.batch);
+                        (out, input.element) = (std::mem::take(&mut input.batch), 0);
                         self.go_to(number, 0)?;
                     } else {
                         self.order.push(Reverse((key, number)));
