@@ -4,7 +4,7 @@ CARGO ?= cargo
 RUN_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test check drawings drawings-check fmt clippy subjects dependencies doc fuzz fuzz-seeds bench bench-engine bench-cassandra bench-faces bench-http bench-peers bench-activity demo-tuning cluster-up cluster-down test-cluster test-cluster-secure test-otel test-clients test-pages test-monitoring test-hostile test-long test-crash test-faults test-real clean prerequisites install reference
+.PHONY: help run build test check drawings drawings-check fmt clippy subjects dependencies doc fuzz fuzz-seeds bench bench-engine bench-cassandra bench-faces bench-http bench-peers bench-activity bench-history demo-tuning cluster-up cluster-down test-cluster test-cluster-secure test-otel test-clients test-pages test-monitoring test-hostile test-long test-crash test-faults test-real clean prerequisites install reference
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -88,6 +88,11 @@ HTTP_ARGS ?=
 bench-activity: build ## the cost of the states of requests, beside a build without them; BENCH_ARGS='--rounds 5'
 	$(CARGO) build --release --locked --package exacat-cli --features unmeasured --target-dir target/unmeasured
 	python3 scripts/bench-activity.py target/release/exacat target/unmeasured/release/exacat $(BENCH_ARGS)
+
+HISTORY_ARGS ?=
+bench-history: build ## durable values of elements a second, beside InfluxDB and VictoriaMetrics; HISTORY_ARGS='--peers'
+	$(CARGO) build --release --locked -p exacat-bench --bin bench-history
+	python3 scripts/bench-history.py target/release/exacat target/release/bench-history $(HISTORY_ARGS)
 
 demo-tuning: build ## a load with four faults, removed one by one; the report names the top wait each time
 	python3 scripts/demo-tuning.py target/release/exacat $(DEMO_ARGS)
