@@ -97,7 +97,7 @@ async fn lines_are_written_and_read_back() {
     let ms = |time: i64| time / 1_000_000;
     let answer = query(&mut web, "SELECT v, q FROM ev").await;
     let values =
-        json!([[ms(one), 1.0, 0], [ms(two), 2.0, null], [ms(two), 5.0, null], [ms(three), 7.0, null]]);
+        json!([[ms(one), 1, 0], [ms(two), 2, null], [ms(two), 5, null], [ms(three), 7, null]]);
     let series = &answer.json()["results"][0]["series"][0];
     assert_eq!(
         (&series["name"], &series["columns"], &series["values"]),
@@ -109,7 +109,7 @@ async fn lines_are_written_and_read_back() {
     let json = answer.json();
     let all = json["results"][0]["series"].as_array().unwrap_or_else(|| panic!("{json}"));
     assert_eq!(all.len(), 2, "{json}");
-    assert_eq!((&all[0]["tags"], &all[0]["values"][0][1]), (&json!({"e": "a"}), &json!(1.0)));
+    assert_eq!((&all[0]["tags"], &all[0]["values"][0][1]), (&json!({"e": "a"}), &json!(1)));
     let answer = query(&mut web, "SHOW TAG VALUES FROM ev WITH KEY = e").await;
     assert_eq!(
         answer.json()["results"][0]["series"][0]["values"],
@@ -123,7 +123,7 @@ async fn lines_are_written_and_read_back() {
         json!([["autogen", "0s", "168h0m0s", 1, true]])
     );
     let answer = query(&mut web, "SELECT last(v) FROM ev WHERE e = 'a'").await;
-    assert_eq!(answer.json()["results"][0]["series"][0]["values"], json!([[ms(two), 2.0]]));
+    assert_eq!(answer.json()["results"][0]["series"][0]["values"], json!([[ms(two), 2]]));
     let answer = query(&mut web, "SELECT v FROM ev WHERE e = 'nothing'").await;
     assert_eq!(answer.json(), json!({"results": [{"statement_id": 0}]}));
     let headers = [("Accept", "application/csv")];
@@ -214,5 +214,5 @@ async fn values_are_there_after_a_restart() {
     let world = world.restarted().await;
     let mut web = Web::admin(&world).await;
     let answer = query(&mut web, "SELECT v FROM ev").await;
-    assert_eq!(answer.json()["results"][0]["series"][0]["values"], json!([[time / 1_000_000, 1.0]]));
+    assert_eq!(answer.json()["results"][0]["series"][0]["values"], json!([[time / 1_000_000, 1]]));
 }

@@ -5,6 +5,7 @@
 //! its values away.
 
 mod query;
+mod reading;
 mod select;
 mod show;
 mod sums;

@@ -14,6 +14,7 @@ use hyper::{Method, Response, StatusCode};
 use super::super::answers::{Body, JSON, answer as made, in_room};
 use super::super::call::{Call, whole};
 use super::super::query::pairs;
+use super::reading::{Done, Failed, Reading};
 use super::{Asked, Parameters, Refusal, select, show};
 
 /// Bytes of a form with a query.
@@ -22,18 +23,6 @@ const FORM_BYTES_MAX: usize = 1 << 20;
 const CSV: &str = "text/csv";
 /// Nanoseconds of a day: retention is kept in days.
 const DAY_NS: i64 = 86_400_000_000_000;
-
-/// A statement that failed: its text in the answer.
-pub(super) struct Failed(pub String);
-
-impl From<Error> for Failed {
-    fn from(error: Error) -> Self {
-        Failed(error.message)
-    }
-}
-
-/// Outcome of a statement.
-pub(super) type Done = Result<(), Failed>;
 
 impl Asked<'_> {
     /// Answers the statements of a query.
@@ -203,27 +192,6 @@ async fn apart(history: &Arc<History>, settings: GroupSettings) -> exacat_model:
     let history = Arc::clone(history);
     let work = tokio::spawn(async move { history.set_group(settings).await });
     work.await.map_err(|_| internal())?.map(|_| ())
-}
-
-/// Groups that a statement reads.
-pub(super) struct Reading {
-    /// Its groups, in the order of their databases in the statement.
-    pub groups: Vec<Arc<Group>>,
-    /// Nanoseconds of now.
-    pub now: i64,
-    /// Database of the request.
-    pub database: String,
-}
-
-impl Reading {
-    /// Returns the group of a database; that of the request without a name.
-    pub(super) fn group(&self, database: Option<&str>) -> Result<&Arc<Group>, Failed> {
-        let name = database.unwrap_or(&self.database);
-        let found = self.groups.iter().find(|group| group.settings().name.as_str() == name);
-        found
-            .or(if self.groups.len() == 1 { self.groups.first() } else { None })
-            .ok_or_else(|| Failed(format!("database not found: {name}")))
-    }
 }
 
 fn read(reading: &Reading, statement: &Statement, writer: &mut AnswerWriter) -> Done {

@@ -11,7 +11,7 @@ use exacat_wire::influx::query::{
 };
 use exacat_wire::influx::{AnswerWriter, Cell};
 
-use super::query::{Done, Failed, Reading};
+use super::reading::{Done, Failed, Reading};
 use super::show::{Tags, each_element, measurements, value_of};
 use super::sums::{self, Sums};
 

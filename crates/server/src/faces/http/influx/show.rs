@@ -10,7 +10,7 @@ use exacat_wire::influx::query::{
 };
 use exacat_wire::influx::{AnswerWriter, Cell, split_series};
 
-use super::query::{Done, Failed, Reading};
+use super::reading::{Done, Failed, Reading};
 
 /// Name of the one retention policy of each database.
 const POLICY: &str = "autogen";
