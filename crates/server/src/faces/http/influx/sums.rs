@@ -3,7 +3,7 @@
 use exacat_model::{FieldRef, FieldType, FieldValue};
 use exacat_wire::influx::query::Function;
 
-/// What the values of an interval add up to.
+/// Sums of the values of an interval.
 #[derive(Clone, Debug)]
 pub(super) struct Sums {
     kind: FieldType,
