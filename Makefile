@@ -125,7 +125,7 @@ test-otel: prerequisites ## traces, in a build with the feature otel
 	$(CARGO) test --locked --workspace --features exacat-server/otel --lib traces::
 
 CLIENTS_ARGS ?=
-test-clients: build ## the real alien.py, xrdcp, gfal2, uproot, XCache, curl, davix, rclone, litmus against a server, with xrootd as storage where it is installed
+test-clients: build ## the real alien.py, xrdcp, gfal2, uproot, XCache, curl, davix, rclone, litmus, Python's clients of InfluxDB against a server, with xrootd as storage where it is installed
 	python3 scripts/test-clients.py target/release/exacat $(CLIENTS_ARGS)
 
 PAGES_ARGS ?=

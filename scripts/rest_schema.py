@@ -95,12 +95,12 @@ def config(port):
 
 
 class Server:
-    def __init__(self, exacat, place):
+    def __init__(self, exacat, place, *more):
         self.exacat, self.place, self.data = exacat, place, place / "data"
         log = open(place / "exacat.log", "wb")
         self.port = free_port()
         command = [exacat, "--data", str(self.data), "serve", "--listen", "none", "--http", f"127.0.0.1:{self.port}",
-                   "--http-plain"]
+                   "--http-plain", *more]
         self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
         wait_until("exacat serves", lambda: (self.data / "server.json").exists())
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`make test-clients`: drives the real alien.py against a server, interactive and scripted, and the clients of XRootD
-(`clients_of_xrootd.py`) and of HTTP (`clients_of_http.py`), with stock xrootd servers as storage elements if
-there are any. It installs what it needs into a temporary place and says in plain words what it left out.
+(`clients_of_xrootd.py`), of HTTP (`clients_of_http.py`) and of InfluxDB (`clients_influx.py`), with stock xrootd servers as
+storage elements if there are any. It installs what it needs into a temporary place and says in plain words what it left out.
 
 Usage: test-clients.py EXACAT-BINARY [--keep] [--xrootd-root DIR] [--venv DIR] [--only TEXT]
 """
@@ -23,6 +23,7 @@ import tempfile
 import time
 import urllib.request
 
+import clients_influx
 import clients_of_http
 import clients_of_xrootd
 import rest_schema
@@ -502,7 +503,7 @@ def need_storage(rig):
 
 
 TRIED = [token, strangers, names, session, own, scripted, copies, contents, envelopes, upstream, *clients_of_xrootd.TRIED,
-         *clients_of_http.TRIED, rest_schema.rest]
+         *clients_of_http.TRIED, *clients_influx.TRIED, rest_schema.rest]
 
 
 def main():
