@@ -194,6 +194,12 @@ impl Shared {
                 manifest.next_file += 1;
                 manifest.next_file - 1
             };
+            // Before the names: values that arrive meanwhile may have new ones.
+            if with_latest {
+                let number = next();
+                places.write_latest(number, group)?;
+                entry.latest = Some(number);
+            }
             let mut from = files.names.get(&group.id).map_or_else(NameCounts::default, |files| files.counts);
             if from != group.names.read().counts() {
                 if entry.names.len() >= NAME_FILES_MAX {
@@ -205,11 +211,6 @@ impl Shared {
                 entry.names.push(number);
             }
             names.insert(group.id, NameFiles { counts: from });
-            if with_latest {
-                let number = next();
-                places.write_latest(number, group)?;
-                entry.latest = Some(number);
-            }
             entries.push(entry);
         }
         for (group, runs) in &written {

@@ -42,7 +42,7 @@ enum Slot {
         time: i64,
         values: SmallVec<[u8; INLINE_BYTES]>,
     },
-    Fields(Box<Vec<LatestValue>>),
+    Fields(Vec<LatestValue>),
 }
 
 /// Latest values of the elements of a group.
@@ -88,7 +88,7 @@ impl Latest {
                 let known = RowRef { element: row.element, shape: *shape, time: *time, values };
                 merge(&mut fields, &known, shapes.fields(*shape).unwrap_or_default());
                 merge(&mut fields, row, shapes.fields(row.shape).unwrap_or_default());
-                *slot = Slot::Fields(Box::new(fields));
+                *slot = Slot::Fields(fields);
             }
             Slot::Fields(fields) => merge(fields, row, shapes.fields(row.shape).unwrap_or_default()),
         }
@@ -141,13 +141,13 @@ impl Latest {
         }
         let slot = &mut self.slots[at];
         let mut fields = match std::mem::take(slot) {
-            Slot::Empty => Box::default(),
+            Slot::Empty => Vec::new(),
             Slot::Fields(fields) => fields,
             Slot::Row { shape, time, values } => {
                 let row = RowRef { element, shape, time, values: &values };
                 let mut fields = Vec::new();
                 merge(&mut fields, &row, shapes.fields(shape).unwrap_or_default());
-                Box::new(fields)
+                fields
             }
         };
         put_latest(&mut fields, value);
@@ -253,7 +253,7 @@ impl Latest {
                     if !fields.is_sorted_by_key(|one| one.field.number) {
                         return Err(reader.error("fields are not in order"));
                     }
-                    Slot::Fields(Box::new(fields))
+                    Slot::Fields(fields)
                 }
                 _ => return Err(reader.error("unknown form of latest values")),
             };

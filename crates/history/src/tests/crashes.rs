@@ -127,6 +127,49 @@ fn full_disk_refuses_and_goes_on() {
     assert_eq!(read(&history.group(&GroupName::parse("g").unwrap()).unwrap()).len(), count);
 }
 
+/// While memtables are flushed, elements that arrive meanwhile are whole in every image of the disk: it
+/// opens, and has all that was answered before.
+#[test]
+fn new_elements_during_flushes_are_whole() {
+    for seed in 0..4 * rounds() {
+        let disk = SimulatedDisk::new();
+        let history = open(&disk).unwrap();
+        let group = make_group(&history, "g");
+        let answered = parking_lot::Mutex::new(Vec::new());
+        let ended = std::sync::atomic::AtomicBool::new(false);
+        let images = std::thread::scope(|scope| {
+            for writer in 0..2 {
+                let (history, group, answered, ended) = (&history, &group, &answered, &ended);
+                scope.spawn(move || {
+                    for number in 0..400 {
+                        if ended.load(std::sync::atomic::Ordering::Relaxed) {
+                            return;
+                        }
+                        let key = format!("w{writer},e={number}");
+                        write(history, group, &format!("{key} v={number} 1")).unwrap();
+                        answered.lock().push(key);
+                    }
+                });
+            }
+            let mut images = Vec::new();
+            for round in 0..12 {
+                history.flush().unwrap();
+                let before = answered.lock().clone();
+                images.push((disk.image(&mut Random(seed * 100 + round)), before));
+            }
+            ended.store(true, std::sync::atomic::Ordering::Relaxed);
+            images
+        });
+        for (image, before) in images {
+            let history = open(&image).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            let found = read(&history.group(&GroupName::parse("g").unwrap()).unwrap());
+            for key in before {
+                assert!(found.contains_key(&(key.clone(), "v".into(), 1)), "seed {seed}: {key} is lost");
+            }
+        }
+    }
+}
+
 fn element_room(group: &Arc<Group>, more: usize) -> bool {
     group.names.read().element_count() + more <= 900
 }

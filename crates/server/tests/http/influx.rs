@@ -96,8 +96,7 @@ async fn lines_are_written_and_read_back() {
     web.token = Some(token);
     let ms = |time: i64| time / 1_000_000;
     let answer = query(&mut web, "SELECT v, q FROM ev").await;
-    let values =
-        json!([[ms(one), 1, 0], [ms(two), 2, null], [ms(two), 5, null], [ms(three), 7, null]]);
+    let values = json!([[ms(one), 1, 0], [ms(two), 2, null], [ms(two), 5, null], [ms(three), 7, null]]);
     let series = &answer.json()["results"][0]["series"][0];
     assert_eq!(
         (&series["name"], &series["columns"], &series["values"]),
@@ -124,6 +123,18 @@ async fn lines_are_written_and_read_back() {
     );
     let answer = query(&mut web, "SELECT last(v) FROM ev WHERE e = 'a'").await;
     assert_eq!(answer.json()["results"][0]["series"][0]["values"], json!([[ms(two), 2]]));
+    let answer = query(&mut web, "SELECT count(v), sum(v), mean(v) FROM ev WHERE e = 'c'").await;
+    assert_eq!(answer.json()["results"][0]["series"][0]["values"][0], json!([0, 1, 7, 7]));
+    let answer = query(&mut web, "SELECT v FROM ev WHERE v = 'text'").await;
+    assert_eq!(
+        answer.json()["results"][0]["error"],
+        "v is a field: conditions on fields are not answered here"
+    );
+    let parameters = url_encoded("{\"of\": \"b\"}");
+    let target =
+        format!("/query?db=det&params={parameters}&q={}", url_encoded("SELECT v FROM ev WHERE e = $of"));
+    let answer = web.ask("POST", &target, &[], "").await;
+    assert_eq!(answer.json()["results"][0]["series"][0]["values"][0][1], 5, "{answer:?}");
     let answer = query(&mut web, "SELECT v FROM ev WHERE e = 'nothing'").await;
     assert_eq!(answer.json(), json!({"results": [{"statement_id": 0}]}));
     let headers = [("Accept", "application/csv")];

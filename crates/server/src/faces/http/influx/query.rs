@@ -5,7 +5,7 @@ use std::sync::Arc;
 use exacat_catalogue::ElementAccess;
 use exacat_history::{Group, History};
 use exacat_model::{Error, ErrorKind, GroupName, GroupSettings};
-use exacat_wire::influx::query::{Policy, Statement, parse};
+use exacat_wire::influx::query::{Parameters as ParameterValues, Policy, Statement, parse_with};
 use exacat_wire::influx::{AnswerWriter, Format, Precision};
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT, CONTENT_TYPE};
@@ -48,7 +48,9 @@ impl Asked<'_> {
         if text.trim().is_empty() {
             return Err(bad("missing required parameter \"q\"".to_owned()));
         }
-        let statements = parse(text).map_err(|error| bad(error.to_string()))?;
+        let values = ParameterValues::from_json(parameters.get("params").unwrap_or_default());
+        let values = values.map_err(|error| bad(error.to_string()))?;
+        let statements = parse_with(text, &values).map_err(|error| bad(error.to_string()))?;
         let call = self.call(&parameters).await?;
         let format = format_of(self, &parameters);
         let epoch = parameters.get("epoch").and_then(Precision::of_epoch);

@@ -7,7 +7,7 @@ use exacat_history::run::{Elements, Fields, Wanted};
 use exacat_history::{Group, Names};
 use exacat_model::{FieldRef, FieldType, FieldValue};
 use exacat_wire::influx::query::{
-    Argument, ColumnKind, Fill, Function, Group as GroupBy, Select, column_names,
+    Argument, ColumnKind, Condition, Fill, Function, Group as GroupBy, Select, column_names,
 };
 use exacat_wire::influx::{AnswerWriter, Cell};
 
@@ -66,6 +66,9 @@ fn of_measurement(
 ) -> Done {
     let (series, columns) = {
         let names = group.names();
+        if let Some(condition) = &select.filter.tags {
+            refuse_fields(&names, measurement, condition)?;
+        }
         let (series, keys) = series_of(&names, select, measurement);
         let columns = columns_of(&names, select, measurement, &keys)?;
         (series, columns)
@@ -109,6 +112,19 @@ fn of_measurement(
         writer.end_series(false);
     }
     Ok(())
+}
+
+/// Refuses a condition on a field: only tags and times are looked at here.
+fn refuse_fields(names: &Names, measurement: u32, condition: &Condition) -> Done {
+    match condition {
+        Condition::All(parts) | Condition::Any(parts) => {
+            parts.iter().try_for_each(|part| refuse_fields(names, measurement, part))
+        }
+        Condition::Tag { key, .. } if names.field(measurement, key).is_some() => {
+            Err(Failed(format!("{key} is a field: conditions on fields are not answered here")))
+        }
+        Condition::Tag { .. } => Ok(()),
+    }
 }
 
 /// Returns the elements of a measurement by the tags that they are grouped by, and all keys of tags.
@@ -318,7 +334,7 @@ impl OneSeries<'_> {
 
     /// Returns the aggregates, one row for each interval.
     fn aggregates(&self) -> Result<Vec<Row>, Failed> {
-        let fields: Vec<(u32, FieldType)> = self
+        let mut fields: Vec<(u32, FieldType)> = self
             .columns
             .iter()
             .filter_map(|column| match column.content {
@@ -326,6 +342,9 @@ impl OneSeries<'_> {
                 _ => None,
             })
             .collect();
+        // Several aggregates of one field share its sums.
+        fields.sort_unstable_by_key(|(number, _)| *number);
+        fields.dedup();
         let is_integral =
             |column: &Column| matches!(column.content, Content::Aggregate(Function::Integral { .. }, ..));
         if self.elements.len() > 1 && self.columns.iter().any(is_integral) {
