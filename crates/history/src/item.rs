@@ -8,7 +8,7 @@
 //! 5 shape             group · number · count · field numbers
 //! 6 element           group · number · measurement · key
 //! 7 rows              group · count · length · row bytes
-//! 8 days dropped      group · first day that stays, zigzag
+//! 8 days dropped      group · first day that stays: size varint, then 1 if it is before 1970, else 0
 //! ```
 //! Numbers are varints, texts have their length before them. An item is one byte for its kind, then
 //! its content. Names are numbered from 0 without gap, so a reader checks that nothing is missing.
