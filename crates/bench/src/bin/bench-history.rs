@@ -12,6 +12,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
+    clippy::disallowed_methods,
     reason = "a program for those who work on this, which tells figures"
 )]
 
@@ -89,10 +90,10 @@ fn mixed(number: u64) -> u64 {
 
 /// Writes the line of an element at a step.
 fn put_line(out: &mut Vec<u8>, element: u64, step: u64, interval_ms: u64) {
-    let random = mixed(element << 24 ^ step);
+    let random = mixed((element << 24) ^ step);
     let sub = ["hv", "lv", "gas", "temp"][(element % 4) as usize];
     let time = START_MS + step * interval_ms + element % interval_ms.max(1);
-    let quality = if random % 2000 == 0 { 1 } else { 0 };
+    let quality = u8::from(random.is_multiple_of(2000));
     write!(out, "ev,e=SYS1:dcs/det{}/{sub}/ch{element:06}.actual.vMon v=", element % 18).unwrap();
     let wrote = match element % 20 {
         // A random walk in steps of 0.01: the sum of few random bits is near enough.
@@ -105,7 +106,7 @@ fn put_line(out: &mut Vec<u8>, element: u64, step: u64, interval_ms: u64) {
         ),
         10..13 => write!(out, "{}", 2048 + random % 16),
         13..16 => write!(out, "{}", step * 7 + element),
-        16..18 => write!(out, "{}", (mixed(element ^ step / 40) % 4)),
+        16..18 => write!(out, "{}", (mixed(element ^ (step / 40)) % 4)),
         _ => write!(out, "{}", f64::from_bits(0x3fe0_0000_0000_0000 | random >> 12)),
     };
     wrote.unwrap();
@@ -226,12 +227,15 @@ fn show(asked: &Asked, one: &Measured) {
     );
 }
 
+/// Sends a batch; false if the server was busy.
+type Sending = Box<dyn FnMut(&[u8]) -> bool + Send>;
+
 /// Sends the rows `from..to` by `send`, from as many threads as there are connections.
 fn drive(
     asked: &Asked,
     what: &str,
     (from, to): (u64, u64),
-    connect: &(dyn Fn() -> Box<dyn FnMut(&[u8]) -> bool + Send> + Sync),
+    connect: &(dyn Fn() -> Sending + Sync),
 ) -> Measured {
     let next = AtomicU64::new(from);
     let times = Mutex::new(Histogram::<u64>::new(3).unwrap());
@@ -305,7 +309,7 @@ fn main() {
                     let batch = ingest.finish();
                     assert_eq!((refused.message(u64::from(batch.count())), place), (None, body.len()));
                     handle.block_on(history.commit(batch)).is_ok()
-                }) as Box<dyn FnMut(&[u8]) -> bool + Send>
+                }) as Sending
             };
             if range.0 < range.1 {
                 show(&asked, &drive(&asked, what, range, &connect));
@@ -321,8 +325,7 @@ fn main() {
     for (what, range) in parts {
         let connect = || {
             let mut http = Http::open(&url);
-            Box::new(move |body: &[u8]| http.post("/write?db=bench&precision=ms", body) != 503)
-                as Box<dyn FnMut(&[u8]) -> bool + Send>
+            Box::new(move |body: &[u8]| http.post("/write?db=bench&precision=ms", body) != 503) as Sending
         };
         if range.0 < range.1 {
             show(&asked, &drive(&asked, what, range, &connect));

@@ -525,9 +525,9 @@ fn fill_linear(rows: &mut [Row], at: usize, number: &dyn Fn(f64) -> FieldValue) 
     for row in 0..rows.len() {
         let Some(value) = rows[row].1[at].as_ref().and_then(as_float) else { continue };
         if let Some((from, start)) = before {
-            for between in from + 1..row {
-                let part = (between - from) as f64 / (row - from) as f64;
-                rows[between].1[at] = Some(number(start + (value - start) * part));
+            let steps = (row - from) as f64;
+            for (step, between) in (1..).zip(&mut rows[from + 1..row]) {
+                between.1[at] = Some(number(start + (value - start) * (f64::from(step) / steps)));
             }
         }
         before = Some((row, value));
