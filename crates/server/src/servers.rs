@@ -64,7 +64,9 @@ impl ServerState {
 
     /// Reads a state that another server has shown; none if it is none.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
-        serde_json::from_slice(bytes).ok().filter(|_| bytes.len() <= STATE_BYTES_MAX)
+        // A list would be read as the values of the fields in their order.
+        let is_object = bytes.first() == Some(&b'{');
+        serde_json::from_slice(bytes).ok().filter(|_| is_object && bytes.len() <= STATE_BYTES_MAX)
     }
 }
 
