@@ -174,16 +174,22 @@ def check(exacat, place, venv, examples=EXAMPLES, seed=1):
         server.run("user", "add", "plain")
         lines = []
         # It revokes tokens that it saw in answers, its own among them: that operation comes last, under a new token. The
-        # links between answers and requests (stateful) would do the same.
+        # links between answers and requests (stateful) would do the same. A drained server answers 503 to everything
+        # else, so the drain is driven last too, together with its end.
         phases, admin = "examples,coverage,fuzzing", ["--lifetime", "1h", "--write"]
+        last = ["revokeToken", "drainServer", "resumeServer"]
+        others = [word for name in last for word in ("--exclude-operation-id", name)]
+        drains = [word for name in last[1:] for word in ("--include-operation-id", name)]
         for name, words, phases, more in [
-            ("administrator", admin, phases, ["--exclude-operation-id", "revokeToken"]),
-            ("plain user", [*admin, "--user", "plain"], phases, ["--exclude-operation-id", "revokeToken"]),
+            ("administrator", admin, phases, others),
+            ("plain user", [*admin, "--user", "plain"], phases, others),
             ("revocation", admin, phases, ["--include-operation-id", "revokeToken"]),
+            ("drain", admin, phases, drains),
             ("nobody", None, "examples,coverage", []),
         ]:
             token = server.token(*words) if words else None
             lines.append(f"{name}: {drive(program, server, name, token, phases, more, examples, seed)}")
+            server.run("drain", "--resume")
         if server.process.poll() is not None:
             raise Failed(f"exacat ended with status {server.process.returncode}")
         return lines

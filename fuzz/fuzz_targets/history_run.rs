@@ -3,10 +3,9 @@
 //! format.
 #![no_main]
 
-use std::io;
 use std::sync::Arc;
 
-use exacat_disk::DiskFile;
+use exacat_disk::InMemory;
 use exacat_history::run::{Fields, Run, Wanted};
 use exacat_history::sorted::SortedRows;
 use libfuzzer_sys::fuzz_target;
@@ -17,35 +16,8 @@ const DAY: i32 = -3;
 const HEADER_BYTES: usize = 64;
 const FOOTER_BYTES: usize = 128;
 
-/// A file in memory.
-struct InMemory(Vec<u8>);
-
-impl DiskFile for InMemory {
-    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
-        let from = self.0.get(usize::try_from(offset).unwrap_or(usize::MAX)..).unwrap_or_default();
-        let count = from.len().min(into.len());
-        into[..count].copy_from_slice(&from[..count]);
-        Ok(count)
-    }
-    fn write_at(&self, _: &[u8], _: u64) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-    fn sync(&self) -> io::Result<()> {
-        Ok(())
-    }
-    fn preallocate(&self, _: u64) -> io::Result<()> {
-        Ok(())
-    }
-    fn set_length(&self, _: u64) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-    fn length(&self) -> io::Result<u64> {
-        Ok(self.0.len() as u64)
-    }
-}
-
 fn read(bytes: Vec<u8>) {
-    let Ok(run) = Run::open("run", Arc::new(InMemory(bytes)), GROUP, DAY) else { return };
+    let Ok(run) = Run::open("run", Arc::new(InMemory::new(bytes)), GROUP, DAY) else { return };
     let run = Arc::new(run);
     let mut scan = run.scan(Wanted::all());
     while let Ok(Some(rows)) = scan.next_rows() {

@@ -13,6 +13,13 @@ fn fits(header: &[u8]) -> bool {
     *sum == crc32fast::hash(said).to_le_bytes()
 }
 
+/// Writes the checksum of all before it to the last bytes of a header.
+pub fn seal(header: &mut [u8]) {
+    if let Some((said, sum)) = header.split_last_chunk_mut::<4>() {
+        *sum = crc32fast::hash(said).to_le_bytes();
+    }
+}
+
 /// Fails unless the header of `file` is whole, and of a version up to `known`. A later version is
 /// refused, not called damaged: only a newer release can judge its content. A wrong version in an
 /// otherwise known header is damage.

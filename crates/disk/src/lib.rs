@@ -9,6 +9,7 @@ mod disk;
 mod file_error;
 pub mod fixed;
 pub mod header;
+mod in_memory;
 mod random;
 
 pub use disk::{
@@ -16,4 +17,5 @@ pub use disk::{
     write_small,
 };
 pub use file_error::{cannot_read, cannot_write, corrupt};
+pub use in_memory::InMemory;
 pub use random::random_u64;

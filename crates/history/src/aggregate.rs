@@ -61,45 +61,31 @@ impl Sample for f64 {
     }
 }
 
-impl Sample for i64 {
-    type Sum = i128;
-    const ENDS: (i64, i64) = (i64::MIN, i64::MAX);
+macro_rules! whole_numbers {
+    ($($type:ident $variant:ident),*) => {$(
+        impl Sample for $type {
+            type Sum = i128;
+            const ENDS: ($type, $type) = ($type::MIN, $type::MAX);
 
-    #[inline(always)]
-    fn to_f64(self) -> f64 {
-        self as f64
-    }
-    #[inline(always)]
-    fn to_sum(self) -> i128 {
-        i128::from(self)
-    }
-    fn sum_to_f64(sum: i128) -> f64 {
-        sum as f64
-    }
-    fn of(values: &Values) -> Option<&[i64]> {
-        if let Values::Integer(values) = values { Some(values) } else { None }
-    }
+            #[inline(always)]
+            fn to_f64(self) -> f64 {
+                self as f64
+            }
+            #[inline(always)]
+            fn to_sum(self) -> i128 {
+                i128::from(self)
+            }
+            fn sum_to_f64(sum: i128) -> f64 {
+                sum as f64
+            }
+            fn of(values: &Values) -> Option<&[$type]> {
+                if let Values::$variant(values) = values { Some(values) } else { None }
+            }
+        }
+    )*};
 }
 
-impl Sample for u64 {
-    type Sum = i128;
-    const ENDS: (u64, u64) = (u64::MIN, u64::MAX);
-
-    #[inline(always)]
-    fn to_f64(self) -> f64 {
-        self as f64
-    }
-    #[inline(always)]
-    fn to_sum(self) -> i128 {
-        i128::from(self)
-    }
-    fn sum_to_f64(sum: i128) -> f64 {
-        sum as f64
-    }
-    fn of(values: &Values) -> Option<&[u64]> {
-        if let Values::Unsigned(values) = values { Some(values) } else { None }
-    }
-}
+whole_numbers!(i64 Integer, u64 Unsigned);
 
 /// Course of a value between two rows.
 #[derive(Clone, Copy, Debug, PartialEq)]

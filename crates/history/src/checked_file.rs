@@ -51,8 +51,7 @@ impl FileHead {
         bytes[12..16].copy_from_slice(&self.group.to_le_bytes());
         bytes[16..32].copy_from_slice(&self.history);
         bytes[32..40].copy_from_slice(&length.to_le_bytes());
-        let sum = crc32fast::hash(&bytes[..HEADER_BYTES - 4]);
-        bytes[HEADER_BYTES - 4..].copy_from_slice(&sum.to_le_bytes());
+        header::seal(&mut bytes);
         bytes
     }
 

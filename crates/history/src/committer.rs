@@ -365,7 +365,10 @@ fn content_of(work: &Work) -> Content {
         Work::Rows(batch) => {
             let mut bytes = Vec::with_capacity(batch.rows.len() + 32);
             // The names of the rows were defined before the batch came here: they are pending, or written.
-            batch.group.names.write().take_pending(&mut bytes);
+            // Most batches have known names only, and must not wait for the readers of these.
+            if batch.group.names.read().has_pending() {
+                batch.group.names.write().take_pending(&mut bytes);
+            }
             let definitions = bytes.len();
             let (group, count, rows) = (batch.group.id, batch.count, batch.rows.as_slice());
             Item::Rows { group, count, bytes: rows }.encode(&mut bytes);

@@ -11,9 +11,8 @@ use crate::engine::Shared;
 use crate::group::Group;
 use crate::limits::{MERGE_RUNS_MIN, PAST_SHARE};
 use crate::manifest::RunEntry;
-use crate::memtable::day_of;
 use crate::merge::Merge;
-use crate::run::{COMPACTION_LEVEL, RunHead, Wanted};
+use crate::run::{COMPACTION_LEVEL, RunHead, Wanted, day_of};
 use crate::run_list::NumberedRun;
 use crate::sorted::SortedRows;
 
@@ -65,8 +64,7 @@ impl Shared {
     /// Returns the next merge that is worth its work.
     pub(crate) fn next_merge(&self) -> Option<MergeJob> {
         let today = day_of(self.now_ns());
-        let groups: Vec<Arc<Group>> = self.groups.read().by_id.values().cloned().collect();
-        for group in groups {
+        for group in self.all_groups() {
             let runs = Arc::clone(&group.rows.read().runs);
             for (day, runs) in runs.days() {
                 let rows: Vec<u64> = runs.iter().map(|run| run.run.summary().rows).collect();
@@ -81,11 +79,7 @@ impl Shared {
 
     /// Does a merge, and puts its run in the place of the merged ones.
     pub(crate) fn merge(&self, job: &MergeJob) -> Result<()> {
-        let number = {
-            let mut files = self.files.lock();
-            files.manifest.next_file += 1;
-            files.manifest.next_file - 1
-        };
+        let number = self.files.lock().manifest.take_number();
         let head = RunHead { group: job.group.id, day: job.day, salt: random_u64()? };
         let sources =
             job.runs.iter().rev().map(|run| Box::new(run.run.scan(Wanted::all())) as Box<dyn SortedRows>);

@@ -79,25 +79,18 @@ impl Groups {
     }
 }
 
-/// Names of a group that files have.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct NameFiles {
-    pub counts: NameCounts,
-}
-
 /// Files that count, and how far the names of each group are in them.
 pub(crate) struct Files {
     pub manifest: Manifest,
-    pub names: BTreeMap<GroupId, NameFiles>,
+    pub names: BTreeMap<GroupId, NameCounts>,
     /// Flushes since the latest values were written.
     pub flushes: u32,
 }
 
-/// Flushes that wait or are in work.
+/// Flushes that wait; the first one is in work.
 #[derive(Default)]
 pub(crate) struct Flushes {
-    waiting: Vec<FlushJob>,
-    in_work: bool,
+    pub waiting: Vec<FlushJob>,
     closing: bool,
     /// Reason why the last flush failed; it is tried again.
     failed: Option<Arc<str>>,
@@ -128,15 +121,19 @@ impl Shared {
         FilePlaces { disk: &self.disk, layout: &self.layout, history: self.id }
     }
 
+    /// Returns all groups, so that no lock is held while they are worked on.
+    pub(crate) fn all_groups(&self) -> Vec<Arc<Group>> {
+        self.groups.read().by_id.values().cloned().collect()
+    }
+
     /// Freezes the active memtables if they are large, or if `always`. The caller holds the lock of the
     /// log, so the memtables have exactly the rows up to its end.
     fn freeze(&self, appender: &Appender, always: bool) {
         if !always && self.active_bytes.load(Ordering::Relaxed) < self.settings.memtable_bytes {
             return;
         }
-        let groups: Vec<Arc<Group>> = self.groups.read().by_id.values().cloned().collect();
         let mut memtables = Vec::new();
-        for group in groups {
+        for group in self.all_groups() {
             let mut rows = group.rows.write();
             if rows.active.read().rows() > 0 {
                 let frozen = std::mem::take(&mut rows.active);
@@ -152,10 +149,11 @@ impl Shared {
         self.flushed.notify_all();
     }
 
-    /// Waits while as many memtables as may wait for a flush do so.
+    /// Waits while as many memtables as may wait for a flush do so. While the history is closed there is no
+    /// bound: a disk without space for runs must not hold up the end, and few batches are left.
     fn wait_for_flush(&self) {
         let mut flushes = self.flushes.lock();
-        while flushes.waiting.len() >= FROZEN_MAX && !flushes.closing {
+        while flushes.waiting.len() >= FROZEN_MAX && !self.closed.load(Ordering::Acquire) {
             self.flushed.wait(&mut flushes);
         }
     }
@@ -170,13 +168,10 @@ impl Shared {
             if group.is_dropped() {
                 continue;
             }
-            let mut next = || {
-                manifest.next_file += 1;
-                manifest.next_file - 1
-            };
+            let mut next = || manifest.take_number();
             written.push((group, write_memtable(&places, group, memtable, &mut next)?));
         }
-        let groups: Vec<Arc<Group>> = self.groups.read().by_id.values().cloned().collect();
+        let groups = self.all_groups();
         let with_latest = files.flushes + 1 >= LATEST_EVERY || self.closed.load(Ordering::Acquire);
         let mut entries = Vec::with_capacity(groups.len());
         let mut names = BTreeMap::new();
@@ -190,27 +185,23 @@ impl Shared {
                 runs: Vec::new(),
             });
             entry.settings = group.settings();
-            let mut next = || {
-                manifest.next_file += 1;
-                manifest.next_file - 1
-            };
             // Before the names: values that arrive meanwhile may have new ones.
             if with_latest {
-                let number = next();
+                let number = manifest.take_number();
                 places.write_latest(number, group)?;
                 entry.latest = Some(number);
             }
-            let mut from = files.names.get(&group.id).map_or_else(NameCounts::default, |files| files.counts);
+            let mut from = files.names.get(&group.id).copied().unwrap_or_default();
             if from != group.names.read().counts() {
                 if entry.names.len() >= NAME_FILES_MAX {
                     entry.names.clear();
                     from = NameCounts::default();
                 }
-                let number = next();
+                let number = manifest.take_number();
                 from = places.write_names(number, group, &from)?;
                 entry.names.push(number);
             }
-            names.insert(group.id, NameFiles { counts: from });
+            names.insert(group.id, from);
             entries.push(entry);
         }
         for (group, runs) in &written {
@@ -294,12 +285,10 @@ impl Shared {
                     }
                     self.flushed.wait(&mut flushes);
                 }
-                flushes.in_work = true;
-                FlushJob { place: flushes.waiting[0].place, memtables: flushes.waiting[0].memtables.clone() }
+                flushes.waiting[0].clone()
             };
             let done = self.flush(&job);
             let mut flushes = self.flushes.lock();
-            flushes.in_work = false;
             match done {
                 Ok(()) => {
                     self.flush_count.fetch_add(1, Ordering::Release);
@@ -319,9 +308,7 @@ impl Shared {
             }
         }
     }
-}
 
-impl Shared {
     /// Body of the thread that merges runs.
     fn merge_loop(&self) {
         loop {
@@ -340,7 +327,7 @@ impl Shared {
             }
             let mut flushes = self.flushes.lock();
             while self.flush_count.load(Ordering::Acquire) == seen {
-                if flushes.closing || self.closed.load(Ordering::Acquire) {
+                if self.closed.load(Ordering::Acquire) {
                     return;
                 }
                 // A day may be past by now.
@@ -521,11 +508,21 @@ impl History {
         (self.shared.settings.now)()
     }
 
+    /// Returns it in nanoseconds, as rows have it.
+    pub fn now_ns(&self) -> i64 {
+        self.shared.now_ns()
+    }
+
     /// Writes what waits, then all rows in memory to runs, and ends the threads.
     pub fn close(&self) {
         let shared = &self.shared;
         shared.queue.close();
-        shared.closed.store(true, Ordering::Release);
+        {
+            // Under the lock, so that no thread looks at the flag and then misses the notice.
+            let _flushes = shared.flushes.lock();
+            shared.closed.store(true, Ordering::Release);
+        }
+        shared.flushed.notify_all();
         let mut threads = std::mem::take(&mut *self.threads.lock()).into_iter();
         let join = |thread: Option<JoinHandle<()>>| {
             if thread.is_some_and(|thread| thread.join().is_err()) {

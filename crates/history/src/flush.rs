@@ -10,14 +10,15 @@ use crate::checked_file::{FileHead, FileKind, HistoryId};
 use crate::committer::RecordPlace;
 use crate::group::Group;
 use crate::manifest::{Layout, RunEntry};
-use crate::memtable::{DAY_NS, Memtable};
+use crate::memtable::Memtable;
 use crate::names::NameCounts;
 use crate::row::RowRef;
-use crate::run::{FLUSH_LEVEL, Run, RunHead, RunWriter};
+use crate::run::{FLUSH_LEVEL, Run, RunHead, RunWriter, span_of};
 use crate::run_list::NumberedRun;
 use crate::sorted::{ByRow, SortedRows};
 
 /// Memtables of one moment, to be written to runs.
+#[derive(Clone)]
 pub(crate) struct FlushJob {
     /// The log up to here is in the files once the job is done.
     pub place: RecordPlace,
@@ -138,8 +139,7 @@ struct OfDay<'a> {
 
 impl<'a> OfDay<'a> {
     fn new(memtable: &'a Memtable, day: i32) -> Self {
-        let from = i64::from(day).saturating_mul(DAY_NS);
-        let to = from.saturating_add(DAY_NS - 1);
+        let (from, to) = span_of(day);
         OfDay { memtable, from, to, element: 0, rows: Vec::new().into_iter() }
     }
 }

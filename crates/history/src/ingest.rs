@@ -82,6 +82,15 @@ enum Held<'g> {
     Exclusive(RwLockWriteGuard<'g, Names>),
 }
 
+impl Held<'_> {
+    fn names(&self) -> &Names {
+        match self {
+            Held::Shared(names) => names,
+            Held::Exclusive(names) => names,
+        }
+    }
+}
+
 /// Fields of a line in the order as sent, and their shape.
 struct Memo {
     measurement: MeasurementNumber,
@@ -222,10 +231,7 @@ impl<'g> Ingest<'g> {
             }
             let held = self.held.get_or_insert_with(|| Held::Shared(group.names.read()));
             self.since_new += 1;
-            let names = match held {
-                Held::Shared(names) => &**names,
-                Held::Exclusive(names) => &**names,
-            };
+            let names = held.names();
             let mut element = names.element(raw.as_bytes());
             if element.is_none() {
                 self.key.clear();
@@ -289,26 +295,22 @@ fn shape_of(
     element: ElementNumber,
     fields: &[(&str, FieldRef<'_>)],
 ) -> std::result::Result<usize, LeftOut> {
-    let names = match held {
-        Held::Shared(names) => &**names,
-        Held::Exclusive(names) => &**names,
-    };
-    let measurement = names.measurement_of(element);
+    let measurement = held.names().measurement_of(element);
     if let Some(at) = memos.iter().position(|memo| memo.fits(measurement, fields)) {
         return Ok(at);
     }
     let mut numbered: Vec<(FieldNumber, usize)> = Vec::with_capacity(fields.len());
     for (at, (name, value)) in fields.iter().enumerate() {
-        let number = match (names_of(held).field(measurement, name), &mut *held) {
+        let number = match (held.names().field(measurement, name), &mut *held) {
             (Some(number), _) => number,
             (None, Held::Shared(_)) => return Err(LeftOut::NeedsNames),
             (None, Held::Exclusive(names)) => names
                 .define_field(measurement, name, value.kind())
                 .map_err(|error| LeftOut::Dropped(error.message))?,
         };
-        let known = names_of(held).fields()[number as usize].kind;
+        let known = held.names().fields()[number as usize].kind;
         if known != value.kind() {
-            let of = &names_of(held).measurements()[measurement as usize];
+            let of = &held.names().measurements()[measurement as usize];
             return Err(LeftOut::Dropped(format!(
                 "field type conflict: input field \"{name}\" on measurement \"{of}\" is type {}, already exists as type {known}",
                 value.kind()
@@ -326,7 +328,7 @@ fn shape_of(
         same
     });
     let of: Vec<FieldNumber> = numbered.iter().map(|(number, _)| *number).collect();
-    let shape = match (names_of(held).shape(&of), &mut *held) {
+    let shape = match (held.names().shape(&of), &mut *held) {
         (Some(shape), _) => shape,
         (None, Held::Shared(_)) => return Err(LeftOut::NeedsNames),
         (None, Held::Exclusive(names)) => {
@@ -344,11 +346,4 @@ fn shape_of(
         order: numbered.iter().map(|(_, at)| *at).collect(),
     });
     Ok(memos.len() - 1)
-}
-
-fn names_of<'h>(held: &'h Held<'_>) -> &'h Names {
-    match held {
-        Held::Shared(names) => names,
-        Held::Exclusive(names) => names,
-    }
 }

@@ -45,6 +45,22 @@ enum Slot {
     Fields(Vec<LatestValue>),
 }
 
+impl Slot {
+    /// Divides a row into the latest value of each field.
+    fn into_fields(self, element: ElementNumber, shapes: &impl Shapes) -> Vec<LatestValue> {
+        match self {
+            Slot::Empty => Vec::new(),
+            Slot::Fields(fields) => fields,
+            Slot::Row { shape, time, values } => {
+                let mut fields = Vec::new();
+                let row = RowRef { element, shape, time, values: &values };
+                merge(&mut fields, &row, shapes.fields(shape).unwrap_or_default());
+                fields
+            }
+        }
+    }
+}
+
 /// Latest values of the elements of a group.
 #[derive(Default)]
 pub(crate) struct Latest {
@@ -69,11 +85,7 @@ fn put_latest(fields: &mut Vec<LatestValue>, value: LatestValue) {
 impl Latest {
     /// Takes a row in. Of two rows of the same time the later arrival counts.
     pub(crate) fn apply(&mut self, row: &RowRef<'_>, shapes: &impl Shapes) {
-        let at = row.element as usize;
-        if at >= self.slots.len() {
-            self.slots.resize_with(at + 1, Slot::default);
-        }
-        let slot = &mut self.slots[at];
+        let slot = self.slot(row.element);
         match slot {
             Slot::Empty => *slot = Slot::Row { shape: row.shape, time: row.time, values: row.values.into() },
             Slot::Row { shape, time, values } if *shape == row.shape => {
@@ -83,14 +95,11 @@ impl Latest {
                     values.extend_from_slice(row.values);
                 }
             }
-            Slot::Row { shape, time, values } => {
-                let mut fields = Vec::new();
-                let known = RowRef { element: row.element, shape: *shape, time: *time, values };
-                merge(&mut fields, &known, shapes.fields(*shape).unwrap_or_default());
+            other => {
+                let mut fields = std::mem::take(other).into_fields(row.element, shapes);
                 merge(&mut fields, row, shapes.fields(row.shape).unwrap_or_default());
-                *slot = Slot::Fields(fields);
+                *other = Slot::Fields(fields);
             }
-            Slot::Fields(fields) => merge(fields, row, shapes.fields(row.shape).unwrap_or_default()),
         }
     }
 
@@ -135,23 +144,18 @@ impl Latest {
     }
 
     fn apply_value(&mut self, element: ElementNumber, value: LatestValue, shapes: &impl Shapes) {
+        let slot = self.slot(element);
+        let mut fields = std::mem::take(slot).into_fields(element, shapes);
+        put_latest(&mut fields, value);
+        *slot = Slot::Fields(fields);
+    }
+
+    fn slot(&mut self, element: ElementNumber) -> &mut Slot {
         let at = element as usize;
         if at >= self.slots.len() {
             self.slots.resize_with(at + 1, Slot::default);
         }
-        let slot = &mut self.slots[at];
-        let mut fields = match std::mem::take(slot) {
-            Slot::Empty => Vec::new(),
-            Slot::Fields(fields) => fields,
-            Slot::Row { shape, time, values } => {
-                let row = RowRef { element, shape, time, values: &values };
-                let mut fields = Vec::new();
-                merge(&mut fields, &row, shapes.fields(shape).unwrap_or_default());
-                fields
-            }
-        };
-        put_latest(&mut fields, value);
-        *slot = Slot::Fields(fields);
+        &mut self.slots[at]
     }
 
     /// Passes the latest values of an element to `give`, in the order of their fields.

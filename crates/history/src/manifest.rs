@@ -88,6 +88,12 @@ impl Manifest {
         }
     }
 
+    /// Takes the number of a new file.
+    pub(crate) fn take_number(&mut self) -> u64 {
+        self.next_file += 1;
+        self.next_file - 1
+    }
+
     pub(crate) fn set_place(&mut self, place: RecordPlace) {
         self.revision = place.revision.0;
         self.digest = place.digest.to_le_bytes();

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::row::{ElementNumber, RowRef};
+use crate::run::day_of;
 
 /// Units of places: rows begin at multiples of this.
 const ALIGNMENT: usize = 8;
@@ -18,15 +19,6 @@ const CHUNK_UNITS: u32 = (CHUNK_BYTES / ALIGNMENT) as u32;
 const LINK_BYTES: usize = 8;
 /// Place of no row.
 const NONE: u32 = u32::MAX;
-
-/// Nanoseconds of a day.
-pub(crate) const DAY_NS: i64 = 86_400_000_000_000;
-
-/// Returns the day of a time, counted from 1970-01-01 in UTC.
-pub(crate) fn day_of(time: i64) -> i32 {
-    // At most 106 752 days before or after 1970.
-    time.div_euclid(DAY_NS) as i32
-}
 
 /// Rows in the order of arrival.
 #[derive(Default)]
@@ -174,12 +166,5 @@ mod tests {
         }
         let lengths: Vec<usize> = memtable.chain(0).map(|row| row.values.len() - 4).collect();
         assert_eq!(lengths, [5, CHUNK_BYTES].repeat(5));
-    }
-
-    /// A day begins at midnight, also before 1970.
-    #[test]
-    fn days_begin_at_midnight() {
-        assert_eq!([day_of(-1), day_of(0), day_of(DAY_NS - 1), day_of(DAY_NS)], [-1, 0, 0, 1]);
-        assert_eq!(day_of(i64::MIN), -106_752);
     }
 }

@@ -1,8 +1,8 @@
 //! Merges sources of sorted rows into one, field by field: where several sources have a row of one
 //! element and time, the newest source that has a field decides it.
 //!
-//! Where sources do not overlap, batches pass through as they are. Where they do, stretches of rows are
-//! copied column by column, and only rows of one identity are merged value by value.
+//! Batches of sources that do not overlap pass through as they are. Otherwise stretches of rows are copied
+//! column by column, and only rows of one identity are merged value by value.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

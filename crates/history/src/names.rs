@@ -38,15 +38,13 @@ struct Keys {
 
 impl Keys {
     fn get(&self, number: ElementNumber) -> &str {
-        let Some((piece, offset, length)) = self.places.get(number as usize) else { return "" };
-        let bytes = &self.pieces[*piece as usize][*offset as usize..][..*length as usize];
         // Only whole texts are added.
-        std::str::from_utf8(bytes).unwrap_or_default()
+        std::str::from_utf8(self.bytes(number)).unwrap_or_default()
     }
 
     fn bytes(&self, number: ElementNumber) -> &[u8] {
-        let (piece, offset, length) = self.places[number as usize];
-        &self.pieces[piece as usize][offset as usize..][..length as usize]
+        let Some((piece, offset, length)) = self.places.get(number as usize) else { return &[] };
+        &self.pieces[*piece as usize][*offset as usize..][..*length as usize]
     }
 
     fn push(&mut self, key: &str) {
@@ -256,6 +254,11 @@ impl Names {
         let keys = &self.keys;
         let hash = |number: &ElementNumber| xxh3_64(keys.bytes(*number));
         self.element_numbers.insert_unique(xxh3_64(key.as_bytes()), number, hash);
+    }
+
+    /// Says whether there are definitions that the log does not have yet.
+    pub(crate) fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
     }
 
     /// Takes the encoded definitions that the log does not have yet.

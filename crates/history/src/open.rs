@@ -17,9 +17,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::batch::each_checked_row;
 use crate::checked_file::{FileKind, HistoryId};
 use crate::committer::{Appender, CommitMetrics, Queue, RecordPlace};
-use crate::engine::{
-    Files, Flushes, Groups, History, HistorySettings, NameFiles, Shared, create_directories,
-};
+use crate::engine::{Files, Flushes, Groups, History, HistorySettings, Shared, create_directories};
 use crate::group::Group;
 use crate::item::Item;
 use crate::latest::Latest;
@@ -67,7 +65,7 @@ impl History {
         let mut opening = Opening { disk: &disk, layout: &layout, id, groups, files, place, active_bytes: 0 };
         opening.load()?;
         if let Some(last) = segments.last() {
-            make_durable(&*disk, last)?;
+            last.make_durable(&*disk)?;
         }
         let end = replay(&*disk, id, &segments, place.revision, &mut opening)?;
         let (log_directory, at) = (layout.log(), opening.place.revision);
@@ -141,12 +139,6 @@ fn parse_identity(text: &str) -> std::result::Result<HistoryId, &'static str> {
     let id = u128::from_str_radix(id, 16).map_err(|_| "the id is no number")?.to_be_bytes();
     // Compared as a whole: no byte may change unnoticed.
     if identity_text(id) == text { Ok(id) } else { Err("the content fails its checksum") }
-}
-
-/// Syncs the last segment: a killed process may have left bytes that are readable and not durable.
-fn make_durable(disk: &dyn Disk, last: &Segment) -> Result<()> {
-    let synced = disk.open_to_write(&last.path).and_then(|file| file.sync());
-    synced.map_err(|error| cannot_write(&last.path, &error))
 }
 
 /// Opens the log to append to it; a new one if there is none. Returns it, and whether it ends with a mark.
@@ -236,7 +228,7 @@ impl Opening<'_> {
             rows.runs = Arc::new(list);
             rows.latest = latest;
             drop(rows);
-            self.files.names.insert(entry.id, NameFiles { counts });
+            self.files.names.insert(entry.id, counts);
             self.groups.insert(Arc::new(group));
         }
         Ok(())

@@ -8,10 +8,10 @@ use parking_lot::RwLock;
 
 use crate::columns::Columns;
 use crate::group::Group;
-use crate::memtable::{DAY_NS, Memtable, day_of};
+use crate::memtable::Memtable;
 use crate::merge::Merge;
 use crate::row::{ElementNumber, FieldNumber, RowRef};
-use crate::run::{Elements, Fields, Wanted};
+use crate::run::{Elements, Fields, Wanted, day_of, span_of};
 use crate::sorted::{BATCH_ROWS, ByRow, SortedRows};
 
 /// A value at an instant: the last one up to it.
@@ -141,29 +141,29 @@ impl Group {
         let oldest = self.oldest_kept();
         let days: Vec<i32> = self.days_up_to(day_of(time)).collect();
         for day in days {
-            if missing.is_empty() || i64::from(day).saturating_mul(DAY_NS).saturating_add(DAY_NS) <= oldest {
+            let (first, last) = span_of(day);
+            if missing.is_empty() || last < oldest {
                 break;
             }
-            let from = i64::from(day).saturating_mul(DAY_NS).max(oldest);
-            let to = from.saturating_add(DAY_NS - 1).min(time);
+            let (from, to) = (first.max(oldest), last.min(time));
             let fields: Arc<[FieldNumber]> = missing.iter().copied().collect();
             let wanted =
                 Wanted { elements: Elements::one(element), times: from..=to, fields: Fields::Set(fields) };
             let mut scan = self.scan(&wanted)?;
-            let mut last: Vec<ValueAt> = Vec::new();
+            let mut of_day: Vec<ValueAt> = Vec::new();
             while let Some(columns) = scan.next_rows()? {
                 for column in columns.columns() {
                     let Some(at) = column.values.len().checked_sub(1) else { continue };
                     let row = column.rows.as_ref().map_or(at, |rows| rows[at] as usize);
                     let (time, value) = (columns.times()[row], column.values.get(at).to_value());
-                    last.retain(|known| known.field != column.field);
-                    last.push(ValueAt { field: column.field, time, value });
+                    of_day.retain(|known| known.field != column.field);
+                    of_day.push(ValueAt { field: column.field, time, value });
                 }
             }
-            last.iter().for_each(|value| {
+            of_day.iter().for_each(|value| {
                 missing.remove(&value.field);
             });
-            found.extend(last);
+            found.extend(of_day);
         }
         found.sort_by_key(|value| value.field);
         Ok(found)

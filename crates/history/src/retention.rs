@@ -11,7 +11,7 @@ use crate::committer::Work;
 use crate::engine::Shared;
 use crate::group::Group;
 use crate::item::Item;
-use crate::memtable::{DAY_NS, day_of};
+use crate::run::{DAY_NANOSECONDS, day_of, span_of};
 
 /// Returns the oldest time that a retention keeps, in nanoseconds: the begin of a day, so that whole days
 /// are removed.
@@ -19,8 +19,8 @@ pub(crate) fn oldest_kept(now: i64, retention_days: u32) -> i64 {
     if retention_days == 0 {
         return i64::MIN;
     }
-    let oldest = now.saturating_sub(i64::from(retention_days).saturating_mul(DAY_NS));
-    i64::from(day_of(oldest)).saturating_mul(DAY_NS)
+    let oldest = now.saturating_sub(i64::from(retention_days).saturating_mul(DAY_NANOSECONDS));
+    span_of(day_of(oldest)).0
 }
 
 impl Group {
@@ -41,8 +41,7 @@ impl Shared {
     /// Removes the days of all groups that their retention has ended.
     pub(crate) fn retain(&self) -> Result<()> {
         let now = self.now_ns();
-        let groups: Vec<Arc<Group>> = self.groups.read().by_id.values().cloned().collect();
-        for group in groups {
+        for group in self.all_groups() {
             let oldest = group.apply_retention(now);
             let runs = Arc::clone(&group.rows.read().runs);
             let first_kept = day_of(oldest);
@@ -81,8 +80,8 @@ mod tests {
     /// Whole days are kept, and without a retention all.
     #[test]
     fn retention_ends_at_midnight() {
-        let noon = 20_000 * DAY_NS + DAY_NS / 2;
-        assert_eq!(oldest_kept(noon, 1), 19_999 * DAY_NS);
+        let noon = 20_000 * DAY_NANOSECONDS + DAY_NANOSECONDS / 2;
+        assert_eq!(oldest_kept(noon, 1), 19_999 * DAY_NANOSECONDS);
         assert_eq!(oldest_kept(noon, 20_000), 0);
         assert_eq!(oldest_kept(noon, 0), i64::MIN);
     }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use exacat_disk::{Disk, DiskFile, cannot_write, random_u64};
 use exacat_model::{Error, Revision, TimeMs};
 
 use crate::log_end::{self, EndFile, LogEnd, LogPosition, Witness};
@@ -12,9 +13,6 @@ use crate::prepared::{Blank, Preparer};
 use crate::record::{self, MARK_BYTES, Salt};
 use crate::segment::{self, BegunFor, HEADER_BYTES, Header, TAIL_ROOM, UNFINISHED, VERSION, seal_at};
 use crate::segment_file::Segment;
-use exacat_disk::cannot_write;
-use exacat_disk::random_u64;
-use exacat_disk::{Disk, DiskFile};
 
 /// A segment that was begun, and its file.
 type Begun = (Arc<Segment>, Arc<dyn DiskFile>);

@@ -22,6 +22,8 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use exacat_disk::fixed::{part, u64_at};
+use exacat_disk::{Disk, DiskFile, cannot_read, cannot_write, corrupt, header, write_small};
 use exacat_model::{Error, ErrorKind, Result, Revision};
 use parking_lot::Mutex;
 
@@ -29,9 +31,6 @@ use crate::limits::{COPY_PIECE_BYTES, CUTS_KEPT_MAX};
 use crate::record::Salt;
 use crate::segment::{self, CatalogueId, Ending, Header, UNFINISHED};
 use crate::segment_file::Segment;
-use exacat_disk::fixed::{part, u64_at};
-use exacat_disk::{Disk, DiskFile, write_small};
-use exacat_disk::{cannot_read, cannot_write, corrupt};
 
 /// Name of the file in the log's directory.
 pub const FILE: &str = "END";
@@ -98,8 +97,7 @@ impl Witness {
         for (word, at) in words.iter().zip((32..).step_by(8)) {
             bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
         }
-        let sum = crc32fast::hash(&bytes[..HEAD_BYTES - 4]);
-        bytes[HEAD_BYTES - 4..HEAD_BYTES].copy_from_slice(&sum.to_le_bytes());
+        header::seal(&mut bytes[..HEAD_BYTES]);
         bytes
     }
 

@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use crate::segment::UNFINISHED;
 use exacat_disk::{Disk, DiskFile};
+
+use crate::segment::UNFINISHED;
 
 /// Zeros that are written and synced at once. A commit group in flight waits for no more than
 /// these.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use exacat_disk::{Disk, cannot_read, cannot_write, corrupt, read_whole};
 use exacat_model::codec::DecodeError;
 use exacat_model::{Error, ErrorKind, Revision};
 
@@ -12,8 +13,6 @@ use crate::log_end::{self, LogEnd, LogPosition};
 use crate::record::{self, Head};
 use crate::segment::{self, CatalogueId, Ending, HEADER_BYTES, Header, Records, UNFINISHED};
 use crate::{Form, Segment};
-use exacat_disk::{Disk, read_whole};
-use exacat_disk::{cannot_read, cannot_write, corrupt};
 
 /// Lists the segments in the log's directory, in order. With `clean` it removes two kinds of files:
 ///

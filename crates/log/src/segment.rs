@@ -4,13 +4,12 @@
 //! distinguishes two kinds of bad ends. A power cut leaves the last group torn; no caller has its
 //! answer, so it is cut off. Everything else is damage, and is refused.
 
+use exacat_disk::fixed::{part, u32_at};
+use exacat_disk::{corrupt, header};
 use exacat_model::{Error, Revision, TimeMs, TimelineId};
 
 use crate::limits::GROUP_WRITTEN_BYTES_MAX;
 use crate::record::{self, ALIGNMENT, FRAME_BYTES, Frame, MARK_BYTES, Salt};
-use exacat_disk::corrupt;
-use exacat_disk::fixed::{part, u32_at};
-use exacat_disk::header;
 
 /// Bytes before a segment's first record.
 pub const HEADER_BYTES: usize = 96;
@@ -78,8 +77,7 @@ impl Header {
         // A reservation beyond the field is rounded down: the field is a lower bound.
         let units = u32::try_from(self.reserved / RESERVED_UNIT).unwrap_or(u32::MAX);
         bytes[88..92].copy_from_slice(&units.to_le_bytes());
-        let crc = crc32fast::hash(&bytes[..HEADER_BYTES - 4]);
-        bytes[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+        header::seal(&mut bytes);
         bytes
     }
 

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use exacat_model::Revision;
+use exacat_disk::{Disk, cannot_write};
+use exacat_model::{Result, Revision};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::archive;
 use crate::limits::INDEX_EVERY_BYTES;
 use crate::segment::{self, HEADER_BYTES};
-use exacat_disk::Disk;
 
 /// Form of a segment on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +66,18 @@ impl Segment {
         // Another form has another length.
         self.bytes.store(UNKNOWN, Ordering::Relaxed);
         form
+    }
+
+    /// Syncs the segment. A killed process may have left bytes that are readable and not durable; they
+    /// must be durable before anything else has them.
+    pub fn make_durable(&self, disk: &dyn Disk) -> Result<()> {
+        let wrong = |error: std::io::Error| cannot_write(&self.path, &error);
+        match disk.open_to_write(&self.path) {
+            Ok(file) => file.sync().map_err(wrong),
+            // The segment is archived and thus durable; otherwise the replay reports what is missing.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(wrong(error)),
+        }
     }
 
     /// Returns the path of the archived file, whether it exists or not.

@@ -1,14 +1,13 @@
 //! Reads records of one segment by their offset, whether it is plain or archived. The offset is
 //! always that in the plain segment.
 
+use exacat_disk::{Disk, DiskFile, cannot_read, corrupt};
 use exacat_model::{Error, Revision};
 
 use crate::archive::Archive;
 use crate::record::{self, FRAME_BYTES, HEAD_BYTES_MAX, Head, Salt};
 use crate::segment::{CatalogueId, HEADER_BYTES, Header, SEAL_ROOM, begun_seal_in, seal_in};
 use crate::segment_file::{Form, Segment};
-use exacat_disk::{Disk, DiskFile};
-use exacat_disk::{cannot_read, corrupt};
 
 /// Bytes per read.
 const READ_BYTES: usize = 256 << 10;

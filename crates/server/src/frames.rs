@@ -1,8 +1,15 @@
-//! Frames of files that the server appends to beside the catalogue: the length of the bytes (u32,
-//! little-endian), their CRC-32 (u32), and the bytes, compressed by zstd.
+//! Files that the server appends to beside the catalogue, of which the oldest are removed.
+//!
+//! A file is named by the time of its first frame, in milliseconds, and begins with 8 bytes for its format.
+//! A frame has the length of its bytes (u32, little-endian), their CRC-32 (u32), and the bytes, compressed
+//! by zstd. The last frame of a file may be cut.
 
-use std::io::{self, Read};
-use std::path::Path;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufReader, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use exacat_model::TimeMs;
 
 const ZSTD_LEVEL: i32 = 3;
 /// Free space of the disk that such files leave to the catalogue, in bytes.
@@ -18,9 +25,93 @@ pub(crate) fn push(out: &mut Vec<u8>, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// A file: the time in its name, its path, and its bytes.
+pub(crate) type Kept = (TimeMs, PathBuf, u64);
+
+/// Makes a file whose first frame is of a time.
+pub(crate) fn begin(directory: &Path, first: TimeMs, extension: &str) -> io::Result<(File, PathBuf)> {
+    // Another run of the server may have begun a file at the same time by a clock that went back.
+    for start in first.0.. {
+        let path = directory.join(format!("{start:013}.{extension}"));
+        match OpenOptions::new().create_new(true).append(true).mode(0o600).open(&path) {
+            Ok(file) => return Ok((file, path)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::other("no name is left for a file"))
+}
+
+/// Returns the files of a directory with these extensions, the oldest first.
+pub(crate) fn kept(directory: &Path, extensions: &[&str]) -> io::Result<Vec<Kept>> {
+    let mut files = Vec::new();
+    for item in fs::read_dir(directory)? {
+        let path = item?.path();
+        let start = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse().ok());
+        if let Some(start) = start
+            && extensions.iter().any(|extension| has_extension(&path, extension))
+        {
+            let bytes = fs::metadata(&path)?.len();
+            files.push((TimeMs(start), path, bytes));
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// True if a file has an extension.
+pub(crate) fn has_extension(path: &Path, extension: &str) -> bool {
+    path.extension().is_some_and(|own| own == extension)
+}
+
+/// Removes the oldest of these files but the one in use, until all together have few enough bytes and are
+/// few enough.
+pub(crate) fn remove_oldest(
+    files: &[Kept],
+    in_use: &Path,
+    (bytes_max, files_max): (u64, usize),
+) -> io::Result<()> {
+    let (mut bytes, mut count) = (files.iter().map(|(.., bytes)| bytes).sum::<u64>(), files.len());
+    for (_, path, length) in files.iter().filter(|(_, path, _)| path != in_use) {
+        if bytes <= bytes_max && count <= files_max {
+            break;
+        }
+        fs::remove_file(path)?;
+        bytes -= length;
+        count -= 1;
+    }
+    Ok(())
+}
+
+/// Passes the bytes of each frame of a file to `see`, at most `bytes_max`, until that returns false.
+/// Returns false then, and if the file is damaged. A file that was removed meanwhile has no frame.
+pub(crate) fn read(
+    path: &Path,
+    magic: &[u8; 8],
+    bytes_max: usize,
+    see: &mut dyn FnMut(&[u8]) -> bool,
+) -> io::Result<bool> {
+    let mut file = match File::open(path) {
+        Ok(file) => BufReader::new(file),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        Err(error) => return Err(error),
+    };
+    let mut first = [0; 8];
+    if file.read_exact(&mut first).is_err() || first != *magic {
+        return Ok(false);
+    }
+    loop {
+        match next(&mut file, bytes_max) {
+            Ok(Some(bytes)) if see(&bytes) => {}
+            Ok(None) => return Ok(true),
+            Ok(Some(_)) | Err(_) => return Ok(false),
+        }
+    }
+}
+
 /// Reads the bytes of the next frame, at most `bytes_max`, compressed or not; none at the end, which may
 /// be inside a frame.
-pub(crate) fn next(file: &mut impl Read, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
+fn next(file: &mut impl Read, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
     let mut head = [0; 8];
     let read = |file: &mut dyn Read, bytes: &mut [u8]| match file.read_exact(bytes) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),

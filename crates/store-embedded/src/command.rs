@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use exacat_activity::RequestState;
+use exacat_log::log_end::LogPosition;
 use exacat_model::{Audit, Change, Error};
 use exacat_store::{ApplyError, Outcome, Request};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::compactor::Pending;
 use crate::load::LoadWork;
-use exacat_log::log_end::LogPosition;
 
 /// Result of one request.
 pub(crate) type Answered = Result<Vec<Outcome>, ApplyError>;

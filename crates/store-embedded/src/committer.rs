@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use exacat_log::{COMMIT_GROUP_BYTES_MAX, LogPlace};
 use exacat_model::{Error, ErrorKind, Revision};
 use exacat_store::ApplyError;
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -20,8 +21,6 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use crate::command::{Answered, Command, CommitTimes, Replies};
 use crate::shared::Shared;
-use exacat_log::COMMIT_GROUP_BYTES_MAX;
-use exacat_log::LogPlace;
 
 /// Answers to requests that came together and wait until their group is durable.
 pub(crate) struct Waiting {

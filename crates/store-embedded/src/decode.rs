@@ -3,6 +3,10 @@
 
 use std::sync::Arc;
 
+use exacat_disk::{InMemory, corrupt};
+use exacat_log::archive::{Archive, is_archived};
+use exacat_log::record::read_head;
+use exacat_log::segment::{HEADER_BYTES, Header, Records};
 use exacat_model::codec::DecodeError;
 use exacat_model::{Change, DirId, Entry, Error, ErrorKind, Result, Revision};
 
@@ -10,11 +14,6 @@ use crate::changes::read_changes;
 use crate::manifest::Manifest;
 use crate::page::{Page, Row};
 use crate::run::{Cache, Reading, Run};
-use exacat_disk::DiskFile;
-use exacat_disk::corrupt;
-use exacat_log::archive::{Archive, is_archived};
-use exacat_log::record::read_head;
-use exacat_log::segment::{HEADER_BYTES, Header, Records};
 
 /// Reads the changes in the bytes of one log segment, plain or archived, and checks that they
 /// follow each other; `give` gets each. It needs no store: it is for tools that look into a log,
@@ -23,7 +22,7 @@ use exacat_log::segment::{HEADER_BYTES, Header, Records};
 pub fn read_segment(bytes: &[u8], mut give: impl FnMut(Change)) -> Result<()> {
     const FILE: &str = "the segment";
     if is_archived(bytes) {
-        let mut archive = Archive::open(Box::new(InMemory(bytes.to_vec())), FILE.to_owned())?;
+        let mut archive = Archive::open(Box::new(InMemory::new(bytes.to_vec())), FILE.to_owned())?;
         let mut next = archive.header().first_revision;
         for number in 0..archive.blocks().len() {
             archive.records(number, 0, |at, body| read_record(FILE, at, body, &mut next, &mut give))?;
@@ -59,39 +58,6 @@ fn read_record(
     .map_err(|error| corrupt(file, at, error))
 }
 
-/// A file that is entirely in memory.
-pub(crate) struct InMemory(pub Vec<u8>);
-
-impl DiskFile for InMemory {
-    fn read_at(&self, into: &mut [u8], offset: u64) -> std::io::Result<usize> {
-        let from = usize::try_from(offset).unwrap_or(usize::MAX).min(self.0.len());
-        let bytes = &self.0[from..];
-        let count = bytes.len().min(into.len());
-        into[..count].copy_from_slice(&bytes[..count]);
-        Ok(count)
-    }
-
-    fn length(&self) -> std::io::Result<u64> {
-        Ok(self.0.len() as u64)
-    }
-
-    fn write_at(&self, _: &[u8], _: u64) -> std::io::Result<()> {
-        Err(std::io::ErrorKind::ReadOnlyFilesystem.into())
-    }
-
-    fn sync(&self) -> std::io::Result<()> {
-        Ok(())
-    }
-
-    fn preallocate(&self, _: u64) -> std::io::Result<()> {
-        Err(std::io::ErrorKind::ReadOnlyFilesystem.into())
-    }
-
-    fn set_length(&self, _: u64) -> std::io::Result<()> {
-        Err(std::io::ErrorKind::ReadOnlyFilesystem.into())
-    }
-}
-
 /// Reads the rows in the bytes of one run of a catalogue. `give` gets each entry with its directory
 /// and name; none for a removal and for a row that is no entry. It also looks up each GUID, which
 /// must lead back to its row. It needs no store: it is for tools that look into a run, and for fuzz
@@ -102,7 +68,7 @@ pub fn read_run(
     mut give: impl FnMut(DirId, &[u8], Option<Entry>),
 ) -> Result<()> {
     const FILE: &str = "the run";
-    let run = Arc::new(Run::open(FILE, Arc::new(InMemory(bytes.to_vec())), catalogue)?);
+    let run = Arc::new(Run::open(FILE, Arc::new(InMemory::new(bytes.to_vec())), catalogue)?);
     let cache = Cache::new(bytes.len() as u64);
     let reading = Reading::waiting(&cache);
     let mut cursor = run.from(reading, DirId(0), b"", false)?;

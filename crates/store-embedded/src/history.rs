@@ -7,6 +7,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use exacat_disk::{Disk, corrupt};
+use exacat_log::archive::Archive;
+use exacat_log::record::{self, Head};
+use exacat_log::segment::CatalogueId;
+use exacat_log::{Form, Segment, SegmentReader};
 use exacat_model::limits::PAGE_MEMORY_MAX;
 use exacat_model::{Change, EntryId, Error, ErrorKind, Revision};
 use exacat_store::{Sample, Trail, TrailEnd};
@@ -15,14 +20,6 @@ use parking_lot::RwLock;
 use crate::archive::Notifier;
 use crate::changes;
 use crate::metric_table;
-use exacat_disk::Disk;
-use exacat_disk::corrupt;
-use exacat_log::Form;
-use exacat_log::Segment;
-use exacat_log::SegmentReader;
-use exacat_log::archive::Archive;
-use exacat_log::record::{self, Head};
-use exacat_log::segment::CatalogueId;
 
 /// Result of a request for changes.
 #[derive(Debug)]

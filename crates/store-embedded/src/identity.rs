@@ -19,14 +19,12 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use exacat_disk::{Disk, cannot_read, cannot_write, random_u64, read_text, replace_small};
+use exacat_log::segment::{BegunFor, CatalogueId};
 use exacat_model::{Error, ErrorKind, Revision, Timeline, TimelineId, Timelines};
 
 use crate::checked_text::{check_checksum, check_version, with_checksum};
 use crate::settings::ORIGINS_MAX;
-use exacat_disk::random_u64;
-use exacat_disk::{Disk, read_text, replace_small};
-use exacat_disk::{cannot_read, cannot_write};
-use exacat_log::segment::{BegunFor, CatalogueId};
 
 /// Version of the directory's layout that this release makes.
 const VERSION: u32 = 2;

@@ -7,6 +7,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use exacat_disk::{Disk, cannot_read, corrupt, random_u64, read_whole};
+use exacat_log::archive::Archive;
+use exacat_log::record::Head;
+use exacat_log::segment::{CatalogueId, Ending, HEADER_BYTES, Header, Records};
+use exacat_log::{Form, Segment};
 use exacat_model::{Audit, Change, Error, ErrorKind, Result, Revision};
 
 use crate::identity::Layout;
@@ -19,13 +24,6 @@ use crate::settings::EmbeddedSettings;
 use crate::snapshot::switch::check_finished;
 use crate::state::State;
 use crate::table::RunSet;
-use exacat_disk::random_u64;
-use exacat_disk::{Disk, read_whole};
-use exacat_disk::{cannot_read, corrupt};
-use exacat_log::archive::Archive;
-use exacat_log::record::Head;
-use exacat_log::segment::{CatalogueId, Ending, HEADER_BYTES, Header, Records};
-use exacat_log::{Form, Segment};
 
 /// Maximum log bytes that are replayed from the start: the resulting state is all in memory.
 const REPLAYED_BYTES_MAX: u64 = 1 << 30;

@@ -3,13 +3,13 @@
 
 use std::path::PathBuf;
 
+use exacat_disk::Disk;
+use exacat_log::log_end::{LogEnd, check_length, check_witness, ends_early};
+use exacat_log::segment::CatalogueId;
 use exacat_model::{Result, Revision};
 
 use crate::identity::Layout;
 use crate::snapshot;
-use exacat_disk::Disk;
-use exacat_log::log_end::{LogEnd, check_length, check_witness, ends_early};
-use exacat_log::segment::CatalogueId;
 
 /// Refuses a log that ends before a change which was durable once.
 pub(crate) fn check(

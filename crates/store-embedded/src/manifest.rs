@@ -10,11 +10,9 @@
 
 use std::path::Path;
 
-use exacat_model::{Error, ErrorKind, Revision, TimeMs};
-
 use exacat_disk::fixed::u64_at;
-use exacat_disk::{Disk, read_whole, replace_small};
-use exacat_disk::{cannot_read, cannot_write};
+use exacat_disk::{Disk, cannot_read, cannot_write, read_whole, replace_small};
+use exacat_model::{Error, ErrorKind, Revision, TimeMs};
 
 const MAGIC: [u8; 8] = *b"exacatMF";
 /// Version of the format that this release writes.

@@ -12,15 +12,14 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use exacat_disk::{Disk, DiskFile, cannot_read, cannot_write, corrupt, remove_tree};
+use exacat_log::Segment;
 use exacat_model::limits::{OPERATION_AGE_MAX_MS, OPERATION_AHEAD_MAX_MS};
 use exacat_model::{Error, OperationId, Result, Revision, TimeMs};
 
 use crate::history::History;
 use crate::identity::Layout;
 use crate::settings::OLDER_RUN_IDS;
-use exacat_disk::{Disk, DiskFile, remove_tree};
-use exacat_disk::{cannot_read, cannot_write, corrupt};
-use exacat_log::Segment;
 
 /// Bytes of an id and the first revision of its record.
 const ENTRY_BYTES: usize = 24;

@@ -2,6 +2,11 @@
 
 use std::sync::Arc;
 
+use exacat_disk::{Disk, corrupt, random_u64};
+use exacat_log::Segment;
+use exacat_log::log_end::{self, LogEnd};
+use exacat_log::record::Head;
+use exacat_log::segment::{CatalogueId, Header};
 use exacat_model::{Change, Error, ErrorKind, Result, Revision};
 
 use crate::identity::Layout;
@@ -11,14 +16,6 @@ use crate::run::Cache;
 use crate::settings::EmbeddedSettings;
 use crate::state::{Operations, State};
 use crate::table::{RunSet, write_memtable};
-use exacat_disk::Disk;
-use exacat_disk::cannot_write;
-use exacat_disk::corrupt;
-use exacat_disk::random_u64;
-use exacat_log::Segment;
-use exacat_log::log_end::{self, LogEnd};
-use exacat_log::record::Head;
-use exacat_log::segment::{CatalogueId, Header};
 
 /// Result of a recovery.
 pub(crate) struct Recovered {
@@ -65,7 +62,7 @@ pub(crate) fn recover(
         return Err(Error::new(ErrorKind::Corrupt, "there are runs, but no log: restore it"));
     }
     if let (true, Some(last)) = (clean, segments.last()) {
-        make_durable(&**disk, last)?;
+        last.make_durable(&**disk)?;
     }
     let rows_max = if clean { settings.memtable_rows } else { usize::MAX };
     let mut into = Builder { state, operations, run_set, rows_max };
@@ -82,18 +79,6 @@ pub(crate) fn recover(
     log_end_check::check(&**disk, layout, catalogue, end.as_ref(), into.state.revision, unnamed)?;
     let Builder { state, operations, run_set, .. } = into;
     Ok(Recovered { state, operations, run_set, end, segments })
-}
-
-/// Syncs the last segment. A killed process may have left bytes that are readable and not durable;
-/// they must be durable before any run has them.
-fn make_durable(disk: &dyn Disk, last: &Segment) -> Result<()> {
-    let wrong = |error: std::io::Error| cannot_write(&last.path, &error);
-    match disk.open_to_write(&last.path) {
-        Ok(file) => file.sync().map_err(wrong),
-        // The segment is archived and thus durable; otherwise the replay reports what is missing.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(wrong(error)),
-    }
 }
 
 /// Builds a state from the log.

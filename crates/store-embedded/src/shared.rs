@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use exacat_disk::Disk;
 use exacat_model::{Error, ErrorKind, OperationId, Result, TimeMs};
 use parking_lot::{Mutex, RwLock};
 
@@ -12,7 +13,6 @@ use crate::metrics::Metrics;
 use crate::older::Older;
 use crate::run::Cache;
 use crate::state::{Hints, State};
-use exacat_disk::Disk;
 
 /// State shared by the readers and the writer.
 pub(crate) struct Shared {

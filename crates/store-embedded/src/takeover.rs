@@ -2,6 +2,8 @@
 //! another store this way, with everything in it unchanged. The changes are not decided again. The
 //! store only checks that each follows the one before, and fits the state.
 
+use exacat_log::record::{Head, RecordWriter};
+use exacat_log::{COMMIT_GROUP_BYTES_MAX, RECORD_SPLIT_BYTES};
 use exacat_model::{Change, Error, ErrorKind, Fingerprint, Result};
 use exacat_store::rules::Stamp;
 
@@ -10,8 +12,6 @@ use crate::command::Command;
 use crate::defect::Defect;
 use crate::store::EmbeddedStore;
 use crate::writer::Writer;
-use exacat_log::record::{Head, RecordWriter};
-use exacat_log::{COMMIT_GROUP_BYTES_MAX, RECORD_SPLIT_BYTES};
 
 impl EmbeddedStore {
     /// Takes over changes that follow the last change here. All of them are durable once this

@@ -15,6 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use exacat_log::record::{Head, RecordWriter};
+use exacat_log::{COMMIT_GROUP_BYTES_MAX, Log, RECORD_SPLIT_BYTES};
 use exacat_model::limits::BATCH_MUTATIONS_MAX;
 use exacat_model::{Effect, Error, ErrorKind, Fingerprint, Mutation, OperationId, Revision, TimeMs, UserId};
 use exacat_store::rules::{self, Context, Declined, Stamp};
@@ -37,9 +39,6 @@ use crate::settings::{
 };
 use crate::shared::Shared;
 use crate::state::{Operations, State};
-use exacat_log::Log;
-use exacat_log::record::{Head, RecordWriter};
-use exacat_log::{COMMIT_GROUP_BYTES_MAX, RECORD_SPLIT_BYTES};
 
 /// State of the writer thread.
 pub(crate) struct Writer {

@@ -23,6 +23,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use exacat_bench::process::{own_cpu_s, process_cpu_s};
+use exacat_bench::scatter;
 use exacat_history::{History, HistorySettings, Ingest, Refused};
 use exacat_model::{GroupName, GroupSettings, TimeMs};
 use exacat_wire::influx::Precision;
@@ -80,17 +82,9 @@ fn asked() -> Asked {
     asked
 }
 
-/// Returns well mixed bits for a number.
-fn mixed(number: u64) -> u64 {
-    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
 /// Writes the line of an element at a step.
 fn put_line(out: &mut Vec<u8>, element: u64, step: u64, interval_ms: u64) {
-    let random = mixed((element << 24) ^ step);
+    let random = scatter((element << 24) ^ step);
     let sub = ["hv", "lv", "gas", "temp"][(element % 4) as usize];
     let time = START_MS + step * interval_ms + element % interval_ms.max(1);
     let quality = u8::from(random.is_multiple_of(2000));
@@ -102,11 +96,11 @@ fn put_line(out: &mut Vec<u8>, element: u64, step: u64, interval_ms: u64) {
             "{:.2}",
             800.0
                 + element as f64 % 97.0
-                + (0..8).map(|bit| mixed(element ^ (step >> bit) << 20) % 3).sum::<u64>() as f64 / 100.0
+                + (0..8).map(|bit| scatter(element ^ (step >> bit) << 20) % 3).sum::<u64>() as f64 / 100.0
         ),
         10..13 => write!(out, "{}", 2048 + random % 16),
         13..16 => write!(out, "{}", step * 7 + element),
-        16..18 => write!(out, "{}", (mixed(element ^ (step / 40)) % 4)),
+        16..18 => write!(out, "{}", (scatter(element ^ (step / 40)) % 4)),
         _ => write!(out, "{}", f64::from_bits(0x3fe0_0000_0000_0000 | random >> 12)),
     };
     wrote.unwrap();
@@ -121,14 +115,6 @@ fn batch_of(out: &mut Vec<u8>, first: u64, asked: &Asked) {
     for row in first..(first + asked.batch).min(asked.rows) {
         put_line(out, row % asked.elements, row / asked.elements, interval_ms);
     }
-}
-
-/// CPU time of a process in seconds, with that of its ended threads.
-fn cpu_s(pid: &str) -> f64 {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11);
-    // User and system time, in hundredths of a second.
-    fields.take(2).filter_map(|field| field.parse::<f64>().ok()).sum::<f64>() / 100.0
 }
 
 /// A connection that sends batches and waits for each answer.
@@ -241,7 +227,7 @@ fn drive(
     let times = Mutex::new(Histogram::<u64>::new(3).unwrap());
     let refused = AtomicU64::new(0);
     let pid = asked.pid.map(|pid| pid.to_string());
-    let (start, own, server) = (Instant::now(), cpu_s("self"), pid.as_deref().map_or(0.0, cpu_s));
+    let (start, own, server) = (Instant::now(), own_cpu_s(), pid.as_deref().map_or(0.0, process_cpu_s));
     std::thread::scope(|scope| {
         for _ in 0..asked.connections {
             scope.spawn(|| {
@@ -265,8 +251,8 @@ fn drive(
         }
     });
     let wall_s = start.elapsed().as_secs_f64();
-    let own = cpu_s("self") - own;
-    let server = pid.as_deref().map_or(0.0, cpu_s) - server;
+    let own = own_cpu_s() - own;
+    let server = pid.as_deref().map_or(0.0, process_cpu_s) - server;
     let (generator_s, server_s) = if asked.in_process.is_some() { (0.0, own) } else { (own, server) };
     let refused = refused.into_inner();
     Measured {

@@ -40,8 +40,7 @@ impl RunHead {
         bytes[16..20].copy_from_slice(&self.group.to_le_bytes());
         bytes[20..24].copy_from_slice(&self.day.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.salt.to_le_bytes());
-        let sum = crc32fast::hash(&bytes[..HEADER_BYTES - 4]);
-        bytes[HEADER_BYTES - 4..].copy_from_slice(&sum.to_le_bytes());
+        header::seal(&mut bytes);
         bytes
     }
 

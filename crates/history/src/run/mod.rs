@@ -57,6 +57,12 @@ pub fn day_of(time: i64) -> i32 {
     time.div_euclid(DAY_NANOSECONDS) as i32
 }
 
+/// Returns the first and the last time of a UTC day.
+pub(crate) fn span_of(day: i32) -> (i64, i64) {
+    let from = i64::from(day).saturating_mul(DAY_NANOSECONDS);
+    (from, from.saturating_add(DAY_NANOSECONDS - 1))
+}
+
 /// Returns the checksum of a part of the run with this salt, whose first byte is at `at`.
 fn checksum(salt: u64, at: u64, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();

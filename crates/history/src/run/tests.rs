@@ -1,10 +1,9 @@
 //! Compares runs with a plain map of their rows, intact and damaged.
 
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use exacat_disk::{Disk, DiskFile, RealDisk};
+use exacat_disk::{Disk, DiskFile, InMemory, RealDisk};
 use exacat_model::{Error, ErrorKind, FieldRef, FieldType, FieldValue};
 use fastrand::Rng;
 
@@ -41,35 +40,8 @@ fn open(path: &Path) -> Result<Arc<Run>, Error> {
     Run::open("run 17", file, HEAD.group, HEAD.day).map(Arc::new)
 }
 
-/// A file in memory, which nobody writes.
-struct InMemoryFile(Vec<u8>);
-
-impl DiskFile for InMemoryFile {
-    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
-        let from = self.0.get(usize::try_from(offset).unwrap()..).unwrap_or_default();
-        let count = from.len().min(into.len());
-        into[..count].copy_from_slice(&from[..count]);
-        Ok(count)
-    }
-    fn write_at(&self, _: &[u8], _: u64) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-    fn sync(&self) -> io::Result<()> {
-        Ok(())
-    }
-    fn preallocate(&self, _: u64) -> io::Result<()> {
-        Ok(())
-    }
-    fn set_length(&self, _: u64) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-    fn length(&self) -> io::Result<u64> {
-        Ok(self.0.len() as u64)
-    }
-}
-
 fn open_bytes(bytes: Vec<u8>) -> Result<Arc<Run>, Error> {
-    Run::open("run 17", Arc::new(InMemoryFile(bytes)), HEAD.group, HEAD.day).map(Arc::new)
+    Run::open("run 17", Arc::new(InMemory::new(bytes)), HEAD.group, HEAD.day).map(Arc::new)
 }
 
 fn only(model: &Model, wanted: &Wanted) -> Model {
@@ -515,8 +487,14 @@ fn rows_that_no_run_may_have_are_refused() {
     ] {
         assert_eq!(write(&path, wrong, 4).unwrap_err().kind, ErrorKind::Internal);
     }
-    for (time, day) in [(0, 0), (-1, -1), (DAY_NANOSECONDS - 1, 0), (i64::MIN, -106_752), (i64::MAX, 106_751)]
-    {
+    for (time, day) in [
+        (0, 0),
+        (-1, -1),
+        (DAY_NANOSECONDS - 1, 0),
+        (DAY_NANOSECONDS, 1),
+        (i64::MIN, -106_752),
+        (i64::MAX, 106_751),
+    ] {
         assert_eq!(day_of(time), day);
     }
 }

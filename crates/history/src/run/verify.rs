@@ -1,10 +1,9 @@
 //! Reads a packed chunk back before it is written: a compaction removes the runs that it was made of.
 
-use std::io;
 use std::ops::Range;
 use std::slice::from_ref;
 
-use exacat_disk::DiskFile;
+use exacat_disk::InMemory;
 use exacat_model::Error;
 
 use super::PAGE_ROWS;
@@ -13,45 +12,9 @@ use super::open::{OpenChunk, Source};
 use super::wanted::Fields;
 use crate::columns::{Column, Columns, Values};
 
-/// Bytes that are to be written at a place of a file.
-struct Prepared<'b> {
-    at: u64,
-    bytes: &'b [u8],
-}
-
-impl DiskFile for Prepared<'_> {
-    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
-        let from = offset.checked_sub(self.at).and_then(|from| usize::try_from(from).ok());
-        let from = from.and_then(|from| self.bytes.get(from..)).unwrap_or_default();
-        let count = from.len().min(into.len());
-        into[..count].copy_from_slice(&from[..count]);
-        Ok(count)
-    }
-
-    fn write_at(&self, _: &[u8], _: u64) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    fn preallocate(&self, _: u64) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    fn set_length(&self, _: u64) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    fn length(&self) -> io::Result<u64> {
-        Ok(self.at + self.bytes.len() as u64)
-    }
-}
-
 /// Says whether a reader finds exactly these rows in the chunk.
 pub(super) fn is_read_back(rows: &Columns, packed: &PackedChunk, salt: u64) -> bool {
-    let file = Prepared { at: packed.entry.at, bytes: &packed.bytes };
+    let file = InMemory::from(packed.entry.at, &packed.bytes);
     let source = Source { name: "a chunk", file: &file, salt };
     read_back(rows, packed, &source).unwrap_or(false)
 }

@@ -170,6 +170,36 @@ fn new_elements_during_flushes_are_whole() {
     }
 }
 
+/// A history closes although the disk has no space for runs, and its log has all that was answered.
+#[test]
+fn history_closes_without_space_for_runs() {
+    let disk = SimulatedDisk::new();
+    let history =
+        History::open_on(disk.shared(), HistorySettings { memtable_bytes: 1000, ..settings() }).unwrap();
+    let group = make_group(&history, "g");
+    disk.refuse_runs(true);
+    let answered = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let lines =
+                (0..).map(|number| (number, format!("ev,e=n{} v=1 {number}\n", number % 9).repeat(20)));
+            let written = lines.take_while(|(_, body)| write(&history, &group, body).is_ok());
+            written.last().map(|(number, _)| number)
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(exacat_testkit::waiting::eventually("memtables wait", || {
+            history.shared.flushes.lock().waiting.len() >= crate::limits::FROZEN_MAX
+        }));
+        history.close();
+        writer.join().unwrap()
+    });
+    drop(group);
+    drop(history);
+    disk.refuse_runs(false);
+    let history = open(&disk).unwrap();
+    let found = read(&history.group(&GroupName::parse("g").unwrap()).unwrap());
+    assert!(found.len() as i64 > answered.unwrap(), "{} values, {answered:?} answered", found.len());
+}
+
 fn element_room(group: &Arc<Group>, more: usize) -> bool {
     group.names.read().element_count() + more <= 900
 }

@@ -4,7 +4,7 @@ use exacat_testkit::rounds;
 use exacat_testkit::simulated::Random;
 
 use super::*;
-use crate::memtable::DAY_NS;
+use crate::run::DAY_NANOSECONDS;
 
 /// Fields with their types: values of each kind, and sets of fields that vary.
 const FIELDS: [&str; 6] = ["v", "q", "u", "on", "t", "w"];
@@ -24,7 +24,7 @@ fn random_value(random: &mut Random, field: &str) -> (String, FieldValue) {
 pub(super) fn random_line(random: &mut Random, body: &mut String, values: &mut Values) {
     let element = format!("m{},e={}", random.next(2), random.next(40));
     // Few times, so that many rows meet; some days, some of them before 1970.
-    let time = (random.next(4) as i64 - 2) * DAY_NS + random.next(60) as i64;
+    let time = (random.next(4) as i64 - 2) * DAY_NANOSECONDS + random.next(60) as i64;
     let fields: Vec<&str> = match random.next(4) {
         0 => FIELDS.iter().copied().filter(|_| random.chance(2)).collect(),
         _ => vec!["v", "q"],
@@ -66,7 +66,11 @@ fn history_is_that_of_a_plain_map() {
                     history = open(&disk).unwrap();
                     group = history.group(&GroupName::parse("g").unwrap()).unwrap();
                 }
-                2 => check_at(&group, &values, (random.next(4) as i64 - 2) * DAY_NS + random.next(60) as i64),
+                2 => check_at(
+                    &group,
+                    &values,
+                    (random.next(4) as i64 - 2) * DAY_NANOSECONDS + random.next(60) as i64,
+                ),
                 _ => {}
             }
         }

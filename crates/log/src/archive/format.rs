@@ -1,15 +1,14 @@
 //! Encodes and decodes the parts of an archived segment: header, heads of blocks, index and footer.
 //! Pure functions.
 
+use exacat_disk::fixed::{part, u32_at, u64_at};
+use exacat_disk::{corrupt, header};
 use exacat_model::{Error, Revision, TimeMs};
 
 use super::BLOCK_BYTES;
 use crate::limits::RECORD_BYTES_MAX;
 use crate::record::{ALIGNMENT, FRAME_BYTES, MARK_BYTES, Salt};
 use crate::segment::{self, Header};
-use exacat_disk::corrupt;
-use exacat_disk::fixed::{part, u32_at, u64_at};
-use exacat_disk::header;
 
 const MAGIC: [u8; 8] = *b"exacatLZ";
 const VERSION: u16 = 1;
@@ -43,8 +42,7 @@ pub fn encode_header(segment: &[u8; segment::HEADER_BYTES]) -> [u8; HEADER_BYTES
     bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
     bytes[10..12].copy_from_slice(&(HEADER_BYTES as u16).to_le_bytes());
     bytes[SEGMENT_AT..SEGMENT_AT + segment::HEADER_BYTES].copy_from_slice(segment);
-    let crc = crc32fast::hash(&bytes[..HEADER_BYTES - 4]);
-    bytes[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+    header::seal(&mut bytes);
     bytes
 }
 

@@ -4,6 +4,7 @@
 //! block to block, because each has its length. Intact blocks stay readable, and an inspection
 //! reports the damage.
 
+use exacat_disk::{DiskFile, cannot_read, corrupt};
 use exacat_model::{Error, Revision, TimeMs};
 
 use super::format::{
@@ -11,8 +12,6 @@ use super::format::{
 };
 use crate::record::read_head;
 use crate::segment::{self, Header, Records};
-use exacat_disk::DiskFile;
-use exacat_disk::{cannot_read, corrupt};
 
 /// An open archived segment.
 pub struct Archive {

@@ -9,16 +9,15 @@
 //! A file is written by one run of the server. Its last frame may be cut. The files help to explain
 //! the past, and the catalogue does not need them: they are not synced, and may be removed.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufReader, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use exacat_model::TimeMs;
 use exacat_model::codec::{Decode, Encode, Reader};
 
 use super::samples::Minute;
-use crate::frames;
+use crate::frames::{self, Kept};
 
 /// First bytes of a file: the name and the version of its format.
 const MAGIC: &[u8; 8] = b"EXACAMI2";
@@ -60,7 +59,7 @@ impl Journal {
             Some(in_use) => in_use,
             None => {
                 frame.extend(MAGIC);
-                let (file, path) = self.begin(minute.from)?;
+                let (file, path) = frames::begin(&self.directory, minute.from, EXTENSION)?;
                 (file, path, 0)
             }
         };
@@ -72,55 +71,15 @@ impl Journal {
             }
             return Err(error);
         }
-        self.remove_oldest(&path)?;
+        frames::remove_oldest(&files(&self.directory)?, &path, (self.bytes_max, FILES_MAX))?;
         self.file = Some((file, path, length + frame.len() as u64));
-        Ok(())
-    }
-
-    fn begin(&self, from: TimeMs) -> io::Result<(File, PathBuf)> {
-        // Another run of the server may have begun a file at the same time by a clock that went back.
-        for start in from.0.. {
-            let path = self.directory.join(format!("{start:013}.{EXTENSION}"));
-            match OpenOptions::new().create_new(true).append(true).mode(0o600).open(&path) {
-                Ok(file) => return Ok((file, path)),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Err(io::Error::other("no name is left for a file"))
-    }
-
-    /// Removes the oldest files but the one in use, until the others are few enough.
-    fn remove_oldest(&self, in_use: &Path) -> io::Result<()> {
-        let files = files(&self.directory)?;
-        let (mut bytes, mut count) = (files.iter().map(|(_, _, bytes)| bytes).sum::<u64>(), files.len());
-        for (_, path, length) in files.iter().filter(|(_, path, _)| path != in_use) {
-            if bytes <= self.bytes_max && count <= FILES_MAX {
-                break;
-            }
-            fs::remove_file(path)?;
-            bytes -= length;
-            count -= 1;
-        }
         Ok(())
     }
 }
 
-/// Returns the files of a directory, the oldest first: start, path and bytes.
-fn files(directory: &Path) -> io::Result<Vec<(TimeMs, PathBuf, u64)>> {
-    let mut files = Vec::new();
-    for item in fs::read_dir(directory)? {
-        let path = item?.path();
-        let start = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse().ok());
-        if let Some(start) = start
-            && path.extension().is_some_and(|extension| extension == EXTENSION)
-        {
-            let bytes = fs::metadata(&path)?.len();
-            files.push((TimeMs(start), path, bytes));
-        }
-    }
-    files.sort();
-    Ok(files)
+/// Returns the files of a directory, the oldest first.
+fn files(directory: &Path) -> io::Result<Vec<Kept>> {
+    frames::kept(directory, &[EXTENSION])
 }
 
 /// Reads the minutes that end after `from` and begin before `to`, and the one before them. Returns
@@ -137,42 +96,22 @@ pub(crate) fn read(
         if *start >= to {
             break;
         }
-        let mut file = match File::open(path) {
-            Ok(file) => BufReader::new(file),
-            // Removed as the oldest meanwhile.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(error),
-        };
-        let mut magic = [0; MAGIC.len()];
-        if file.read_exact(&mut magic).is_err() || &magic != MAGIC {
-            is_whole = false;
-            continue;
-        }
-        loop {
-            match next(&mut file) {
-                Ok(Some(minute)) if minute.end.at <= from => before = Some(minute),
-                Ok(Some(minute)) if minute.from < to => {
+        is_whole &= frames::read(path, MAGIC, MINUTE_BYTES_MAX, &mut |bytes| {
+            match Minute::decode(&mut Reader::new(bytes)) {
+                Ok(minute) if minute.end.at <= from => before = Some(minute),
+                Ok(minute) if minute.from < to => {
                     if let Some(before) = before.take() {
                         see(before);
                     }
                     see(minute);
                 }
-                Ok(Some(_)) => {}
-                Ok(None) => break,
-                Err(_) => {
-                    is_whole = false;
-                    break;
-                }
+                Ok(_) => {}
+                Err(_) => return false,
             }
-        }
+            true
+        })?;
     }
     Ok(is_whole)
-}
-
-/// Reads the next minute; none at the end, which may be inside a frame.
-fn next(file: &mut impl Read) -> io::Result<Option<Minute>> {
-    let Some(bytes) = frames::next(file, MINUTE_BYTES_MAX)? else { return Ok(None) };
-    Minute::decode(&mut Reader::new(&bytes)).map(Some).map_err(io::Error::other)
 }
 
 #[cfg(test)]

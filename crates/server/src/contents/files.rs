@@ -11,7 +11,7 @@
 //! file of days and the removal of its sources leaves samples twice, which a reader takes once.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ use exacat_model::TimeMs;
 use exacat_model::codec::{Decode, Encode, Reader};
 
 use super::sample::Sample;
-use crate::frames;
+use crate::frames::{self, Kept};
 
 /// First bytes of a file: the name and the version of its format.
 const MAGIC: &[u8; 8] = b"EXACACO1";
@@ -49,9 +49,6 @@ pub(crate) struct Files {
     file: Option<(File, PathBuf, TimeMs)>,
 }
 
-/// A file: its first sample, path, and bytes.
-type Kept = (TimeMs, PathBuf, u64);
-
 impl Files {
     /// Makes the writer of a directory.
     pub(crate) fn new(directory: PathBuf) -> Self {
@@ -68,7 +65,7 @@ impl Files {
             Some(in_use) => in_use,
             None => {
                 bytes.extend(MAGIC);
-                let (file, path) = self.begin(sample.at)?;
+                let (file, path) = frames::begin(&self.directory, sample.at, HOURLY)?;
                 (file, path, sample.at)
             }
         };
@@ -81,29 +78,16 @@ impl Files {
             return Err(error);
         }
         self.thin_out(&path, sample.at)?;
-        self.remove_oldest(&path)?;
+        frames::remove_oldest(&kept(&self.directory)?, &path, (self.bytes_max, FILES_MAX))?;
         self.file = Some((file, path, start));
         Ok(())
-    }
-
-    fn begin(&self, at: TimeMs) -> io::Result<(File, PathBuf)> {
-        // Another run of the server may have begun a file at the same time by a clock that went back.
-        for start in at.0.. {
-            let path = self.directory.join(format!("{start:013}.{HOURLY}"));
-            match OpenOptions::new().create_new(true).append(true).mode(0o600).open(&path) {
-                Ok(file) => return Ok((file, path)),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Err(io::Error::other("no name is left for a file"))
     }
 
     /// Makes one file of days of all files of hours that are old, once a month of them is.
     fn thin_out(&self, in_use: &Path, now: TimeMs) -> io::Result<()> {
         let before = now.0.saturating_sub(HOURLY_FOR_MS);
         let mut hourly: Vec<Kept> = kept(&self.directory)?;
-        hourly.retain(|(_, path, _)| is_of(path, HOURLY) && path != in_use);
+        hourly.retain(|(_, path, _)| frames::has_extension(path, HOURLY) && path != in_use);
         if hourly.first().is_none_or(|(start, ..)| start.0 > before.saturating_sub(FILE_MS)) {
             return Ok(());
         }
@@ -140,21 +124,6 @@ impl Files {
         }
         old.into_iter().try_for_each(fs::remove_file)
     }
-
-    /// Removes the oldest files but the one in use, until the others are few enough.
-    fn remove_oldest(&self, in_use: &Path) -> io::Result<()> {
-        let files = kept(&self.directory)?;
-        let (mut bytes, mut count) = (files.iter().map(|(.., bytes)| bytes).sum::<u64>(), files.len());
-        for (_, path, length) in files.iter().filter(|(_, path, _)| path != in_use) {
-            if bytes <= self.bytes_max && count <= FILES_MAX {
-                break;
-            }
-            fs::remove_file(path)?;
-            bytes -= length;
-            count -= 1;
-        }
-        Ok(())
-    }
 }
 
 fn frame(sample: &Sample) -> io::Result<Vec<u8>> {
@@ -167,25 +136,9 @@ fn frame(sample: &Sample) -> io::Result<Vec<u8>> {
     Ok(frame)
 }
 
-fn is_of(path: &Path, extension: &str) -> bool {
-    path.extension().is_some_and(|own| own == extension)
-}
-
 /// Returns the files of a directory, the oldest first.
 fn kept(directory: &Path) -> io::Result<Vec<Kept>> {
-    let mut files = Vec::new();
-    for item in fs::read_dir(directory)? {
-        let path = item?.path();
-        let start = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse().ok());
-        if let Some(start) = start
-            && (is_of(&path, HOURLY) || is_of(&path, DAILY))
-        {
-            let bytes = fs::metadata(&path)?.len();
-            files.push((TimeMs(start), path, bytes));
-        }
-    }
-    files.sort();
-    Ok(files)
+    frames::kept(directory, &[HOURLY, DAILY])
 }
 
 /// Returns the time of the last sample of the last file; none without one.
@@ -215,27 +168,13 @@ pub(crate) fn read(
 
 /// Reads a file. Returns false if it is damaged.
 fn read_file(path: &Path, see: &mut dyn FnMut(Sample)) -> io::Result<bool> {
-    let mut file = match File::open(path) {
-        Ok(file) => BufReader::new(file),
-        // Removed as the oldest meanwhile.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
-        Err(error) => return Err(error),
-    };
-    let mut magic = [0; MAGIC.len()];
-    if file.read_exact(&mut magic).is_err() || &magic != MAGIC {
-        return Ok(false);
-    }
-    loop {
-        let bytes = match frames::next(&mut file, SAMPLE_BYTES_MAX) {
-            Ok(Some(bytes)) => bytes,
-            Ok(None) => return Ok(true),
-            Err(_) => return Ok(false),
-        };
-        match Sample::decode(&mut Reader::new(&bytes)) {
-            Ok(sample) => see(sample),
-            Err(_) => return Ok(false),
+    frames::read(path, MAGIC, SAMPLE_BYTES_MAX, &mut |bytes| match Sample::decode(&mut Reader::new(bytes)) {
+        Ok(sample) => {
+            see(sample);
+            true
         }
-    }
+        Err(_) => false,
+    })
 }
 
 #[cfg(test)]

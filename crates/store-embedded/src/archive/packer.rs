@@ -5,17 +5,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use exacat_disk::{Disk, DiskFile, cannot_read, cannot_write, corrupt};
+use exacat_log::archive::Archive;
+use exacat_log::archive::format::{BLOCK_HEAD_BYTES, Block, encode_end, encode_header};
+use exacat_log::segment::{HEADER_BYTES, UNFINISHED, begun_seal_in, seal_in};
+use exacat_log::{Form, Segment, SegmentReader};
 use exacat_model::{Error, ErrorKind, Revision, TimeMs};
 
 use crate::history::History;
-use exacat_disk::{Disk, DiskFile};
-use exacat_disk::{cannot_read, cannot_write, corrupt};
-use exacat_log::SegmentReader;
-use exacat_log::archive::Archive;
-use exacat_log::archive::format::{BLOCK_HEAD_BYTES, Block, encode_end, encode_header};
-use exacat_log::segment::UNFINISHED;
-use exacat_log::segment::{HEADER_BYTES, begun_seal_in, seal_in};
-use exacat_log::{Form, Segment};
 
 /// Minimum bytes written and synced at once: the log's own sync never waits behind much more.
 const SLICE_BYTES: usize = 2 << 20;

@@ -3,13 +3,12 @@
 use std::io;
 use std::sync::Arc;
 
+use exacat_disk::cannot_write;
+use exacat_log::{Form, Segment, SegmentReader};
 use exacat_model::{Error, TimeMs};
 
 use crate::history::History;
 use crate::settings::HistoryKept;
-use exacat_disk::cannot_write;
-use exacat_log::SegmentReader;
-use exacat_log::{Form, Segment};
 
 const DAY_MS: u64 = 24 * 3600 * 1000;
 

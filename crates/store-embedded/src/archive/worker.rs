@@ -7,6 +7,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use exacat_disk::cannot_write;
+use exacat_log::archive::BLOCK_BYTES;
+use exacat_log::{Form, Segment};
 use exacat_model::{Error, ErrorKind, Revision};
 use exacat_store::Clock;
 
@@ -17,9 +20,6 @@ use crate::identity::Layout;
 use crate::metrics::Work;
 use crate::settings::{EmbeddedSettings, HistoryKept};
 use crate::shared::Shared;
-use exacat_disk::cannot_write;
-use exacat_log::archive::BLOCK_BYTES;
-use exacat_log::{Form, Segment};
 
 /// Period of checks without a wake-up: a segment may be too old by now, and a failed step may
 /// succeed.

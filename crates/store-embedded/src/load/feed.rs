@@ -13,6 +13,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use exacat_disk::{cannot_write, random_u64};
+use exacat_log::record::{Head, RecordWriter};
+use exacat_log::{COMMIT_GROUP_BYTES_MAX, RECORD_SPLIT_BYTES};
 use exacat_model::limits::DEPTH_MAX;
 use exacat_model::{
     DirId, Error, ErrorKind, Fingerprint, GroupId, OperationId, QuotaOf, RecordKind, Result, SeNumber, UserId,
@@ -31,10 +34,6 @@ use crate::settings::{LOAD_BLOCK_BYTES, LOAD_CHANGES_PER_RECORD, LOAD_SWITCHED_O
 use crate::state::{Gathered, Item, State};
 use crate::table::{Version, View};
 use crate::writer::Writer;
-use exacat_disk::cannot_write;
-use exacat_disk::random_u64;
-use exacat_log::record::{Head, RecordWriter};
-use exacat_log::{COMMIT_GROUP_BYTES_MAX, RECORD_SPLIT_BYTES};
 
 /// Decides whether a file is plain.
 struct Judge {

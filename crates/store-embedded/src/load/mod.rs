@@ -26,14 +26,13 @@ mod twice;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use exacat_disk::{Disk, cannot_write, remove_tree};
 use exacat_model::{GroupId, NewEntry, Result, Usage, UserId};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::identity::Layout;
 use crate::page::RowRoom;
-use exacat_disk::cannot_write;
-use exacat_disk::{Disk, remove_tree};
 
 pub(crate) use piece::{Piece, rows_of};
 pub(crate) use row::Placed;

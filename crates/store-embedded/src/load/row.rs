@@ -11,11 +11,11 @@
 //! revision. A place is an SE's number u16 and whether the replica takes space u8. The format lives
 //! only as long as a load, so it has no version.
 
+use exacat_disk::fixed::{part, u32_at, u64_at};
 use exacat_model::codec::{put_bytes, put_varint};
 use exacat_model::{DirId, GroupId, Guid, Revision, SeNumber, TimeMs, Usage, UserId};
 
 use crate::page::Row;
-use exacat_disk::fixed::{part, u32_at, u64_at};
 
 pub(super) const HEAD_BYTES: usize = 96;
 const PLACE_BYTES: usize = 3;

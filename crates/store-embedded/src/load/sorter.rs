@@ -6,8 +6,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::row::{Placed, name_and_number};
 use exacat_disk::{Disk, DiskFile};
+
+use super::row::{Placed, name_and_number};
 
 /// Approximate bytes of a block of a part on disk, written and read at once.
 const BLOCK_BYTES: usize = 1 << 20;

@@ -9,10 +9,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use exacat_disk::{Disk, DiskFile};
 use exacat_model::Guid;
 use xxhash_rust::xxh3::xxh3_64;
-
-use exacat_disk::{Disk, DiskFile};
 
 /// Share of the memory for sorting that GUIDs get, as a divisor.
 const SHARE: usize = 4;

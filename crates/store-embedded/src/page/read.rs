@@ -3,13 +3,13 @@
 //! Only the requested part is unpacked. The reader checks every offset of a page against the page's
 //! length: bytes that were never a page give an error, not a panic.
 
+use exacat_disk::fixed::u64_at;
 use exacat_model::DirId;
 use exacat_model::codec::Reader;
 use std::cmp::Ordering;
 
 use super::row::{Row, is_gone};
 use super::{Damaged, HEAD_BYTES, Head, NUMBERS, ROWS_MAX, TAIL_BYTES, WHOLE_EVERY, checksum, mark};
-use exacat_disk::fixed::u64_at;
 
 /// Bytes of a processor's cache line.
 const LINE_BYTES: usize = 64;

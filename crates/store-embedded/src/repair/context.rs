@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::identity::{Identity, Layout};
-use crate::settings::EmbeddedSettings;
 use exacat_disk::Disk;
 use exacat_log::segment::CatalogueId;
+
+use crate::identity::{Identity, Layout};
+use crate::settings::EmbeddedSettings;
 
 /// Context of a repair.
 pub(crate) struct RepairContext<'g> {

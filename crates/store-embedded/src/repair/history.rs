@@ -453,7 +453,8 @@ fn look(name: &str, bytes: &[u8], catalogue: CatalogueId, first: Revision, is_la
         || exacat_disk::corrupt(name, 16, "the segment is another catalogue's, or has another's name");
     let before = Revision(first.0.saturating_sub(1));
     if is_archived(bytes) || name.ends_with(ARCHIVED) {
-        let mut archive = Archive::open(Box::new(crate::decode::InMemory(bytes.to_vec())), name.to_owned())?;
+        let mut archive =
+            Archive::open(Box::new(exacat_disk::InMemory::new(bytes.to_vec())), name.to_owned())?;
         let header = *archive.header();
         if header.catalogue != catalogue || header.first_revision != first {
             return Err(other());

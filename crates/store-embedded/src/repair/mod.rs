@@ -29,6 +29,8 @@ mod sources;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use exacat_disk::{Disk, cannot_write, exists, list_if_there, remove_tree};
+use exacat_log::replay::list_segments;
 use exacat_model::{Error, ErrorKind, Finding, Result, Revision, TimeMs};
 use exacat_store::Clock;
 
@@ -41,9 +43,6 @@ use self::sources::Sources;
 use crate::identity::{Identity, Layout};
 use crate::settings::{EmbeddedSettings, LOSSES_LISTED_MAX};
 use crate::snapshot::switch;
-use exacat_disk::cannot_write;
-use exacat_disk::{Disk, exists, list_if_there, remove_tree};
-use exacat_log::replay::list_segments;
 
 /// Options of a repair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -9,6 +9,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use exacat_disk::{cannot_read, cannot_write, random_u64};
+use exacat_log::record::Head;
+use exacat_log::segment::Header;
 use exacat_model::limits::OPERATIONS_REMEMBERED;
 use exacat_model::{
     At, Body, Change, DirId, Effect, Entry, Error, ErrorKind, GroupId, Mode, Name, OperationId, Record,
@@ -29,10 +32,6 @@ use crate::run::{Cache, Gap, Reading, Run};
 use crate::settings::SNAPSHOT_CACHE_BYTES;
 use crate::state::{Above, Directory, Operations, State, decoded, deletion_of};
 use crate::table::{From, RunSet, Version, View, run_file_name};
-use exacat_disk::random_u64;
-use exacat_disk::{cannot_read, cannot_write};
-use exacat_log::record::Head;
-use exacat_log::segment::Header;
 
 /// Name of the directory in `/` for directories of unknown name.
 const LOST_AND_FOUND: &str = "lost+found";

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use exacat_disk::{Disk, cannot_read};
 use exacat_model::{ErrorKind, Result, Revision};
 
 use super::context::RepairContext;
@@ -13,8 +14,6 @@ use crate::manifest::{Manifest, RunNamed};
 use crate::run::{Run, Scanned};
 use crate::state::State;
 use crate::table::{number_of, run_file_name};
-use exacat_disk::Disk;
-use exacat_disk::cannot_read;
 
 /// Way to recover a run.
 pub(super) enum Way {

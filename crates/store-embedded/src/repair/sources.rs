@@ -5,6 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
+use exacat_disk::{Disk, exists};
+use exacat_log::segment::{CatalogueId, ENDING, Header, parse_file_name};
 use exacat_model::{Error, ErrorKind, Result, Revision, Timelines};
 
 use super::names_in;
@@ -13,8 +15,6 @@ use crate::manifest::{Manifest, NAME as MANIFEST};
 use crate::run::head_of;
 use crate::snapshot::header_of_file;
 use crate::table::{number_of, run_file_name};
-use exacat_disk::{Disk, exists};
-use exacat_log::segment::{CatalogueId, ENDING, Header, parse_file_name};
 
 /// A file that may be an intact copy of a run.
 #[derive(Clone, Debug)]

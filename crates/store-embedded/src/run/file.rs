@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
+use exacat_disk::fixed::u64_at;
+use exacat_disk::{DiskFile, cannot_read, header};
 use exacat_model::{Error, ErrorKind, Revision};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -12,10 +14,6 @@ use super::index::PageIndex;
 use super::writer::RunHead;
 use super::{FOOTER_BYTES, Footer, HEADER_BYTES, Hashes, MAGIC, Section, VERSION};
 use crate::page::{Damaged, Page};
-use exacat_disk::DiskFile;
-use exacat_disk::cannot_read;
-use exacat_disk::fixed::u64_at;
-use exacat_disk::header;
 
 /// Number of a run, and an offset in it.
 pub(super) type Key = (u64, u64);

@@ -14,11 +14,11 @@
 use std::io;
 use std::sync::Arc;
 
+use exacat_disk::DiskFile;
 use exacat_model::Guid;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::page::Damaged;
-use exacat_disk::DiskFile;
 
 /// Buckets per block.
 const BUCKETS: usize = 64;

@@ -28,10 +28,9 @@ pub(crate) use reading::{Held, Reading};
 pub(crate) use scan::{Gap, Scanned};
 pub(crate) use writer::{RunHead, RunWriter};
 
+use exacat_disk::fixed::u64_at;
 use exacat_model::{DirId, Guid};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
-
-use exacat_disk::fixed::u64_at;
 
 /// Bytes before the pages.
 const HEADER_BYTES: usize = 64;

@@ -6,15 +6,14 @@
 
 use std::sync::Arc;
 
+use exacat_disk::fixed::u32_at;
+use exacat_disk::{DiskFile, cannot_read};
 use exacat_model::{DirId, Error, ErrorKind};
 
 use super::file::read_exactly;
 use super::writer::{RunHead, RunWriter};
 use super::{FOOTER_BYTES, Footer, HEADER_BYTES, VERSION};
 use crate::page::{HEAD_BYTES, PAGE_BYTES_MAX, Page};
-use exacat_disk::DiskFile;
-use exacat_disk::cannot_read;
-use exacat_disk::fixed::u32_at;
 
 /// Pages begin at multiples of this.
 const ALIGNMENT: u64 = 8;

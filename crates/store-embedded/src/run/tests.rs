@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use exacat_disk::{Disk, DiskFile, RealDisk};
 use exacat_model::{DirId, ErrorKind, Guid, Revision};
 
 use super::reader::RowAt;
@@ -10,7 +11,6 @@ use super::{Cache, Reading, Run, RunHead, RunWriter};
 use crate::defect::Defect;
 use crate::page::tests::{Model, Random, check_row, entry};
 use crate::page::{Row, RowRoom};
-use exacat_disk::{Disk, DiskFile, RealDisk};
 
 const HEAD: RunHead = RunHead { catalogue: [5; 16], number: 17, salt: 0x1234_5678_9abc };
 

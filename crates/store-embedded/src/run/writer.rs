@@ -5,6 +5,7 @@
 use std::io;
 use std::sync::Arc;
 
+use exacat_disk::{DiskFile, header};
 use exacat_model::DirId;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -13,7 +14,6 @@ use super::guids::{self, Blocks, RowPlace, Sorter};
 use super::index::PageIndex;
 use super::{FOOTER_BYTES, Footer, HEADER_BYTES, Hashes, MAGIC, Section, VERSION};
 use crate::page::{PageBuilder, Row};
-use exacat_disk::DiskFile;
 
 /// Bytes written and synced at once.
 const SLICE_BYTES: usize = 2 << 20;
@@ -37,8 +37,7 @@ impl RunHead {
         bytes[16..32].copy_from_slice(&self.catalogue);
         bytes[32..40].copy_from_slice(&self.number.to_le_bytes());
         bytes[40..48].copy_from_slice(&self.salt.to_le_bytes());
-        let sum = crc32fast::hash(&bytes[..HEADER_BYTES - 4]);
-        bytes[HEADER_BYTES - 4..].copy_from_slice(&sum.to_le_bytes());
+        header::seal(&mut bytes);
         bytes
     }
 }

@@ -8,6 +8,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use exacat_disk::{Disk, cannot_read, cannot_write, list_if_there, remove_tree, write_small};
+use exacat_log::segment::{self, CatalogueId, HEADER_BYTES, Header};
+use exacat_log::{Log, LogSettings};
 use exacat_model::{Error, ErrorKind, Result, Revision, SnapshotName};
 use exacat_store::Clock;
 
@@ -18,10 +21,6 @@ use super::{existing, layout_of};
 use crate::identity::{Identity, Layout};
 use crate::manifest::Manifest;
 use crate::settings::EmbeddedSettings;
-use exacat_disk::{Disk, list_if_there, remove_tree, write_small};
-use exacat_disk::{cannot_read, cannot_write};
-use exacat_log::segment::{self, CatalogueId, HEADER_BYTES, Header};
-use exacat_log::{Log, LogSettings};
 
 /// Marker file in a directory in which a clone is being made, and which belongs to no catalogue
 /// yet.

@@ -5,18 +5,17 @@
 
 use std::sync::Arc;
 
+use exacat_disk::{Disk, cannot_read, corrupt, read_whole};
+use exacat_log::Segment;
+use exacat_log::archive::is_archived;
+use exacat_log::record::{self, Head, RecordWriter};
+use exacat_log::segment::{CatalogueId, HEADER_BYTES, Header, Records};
 use exacat_model::{Change, Error, ErrorKind, Result, Revision};
 
 use super::line::file_of;
 use crate::changes::{self, encode_effect};
 use crate::replay;
 use crate::replay::Replay;
-use exacat_disk::{Disk, read_whole};
-use exacat_disk::{cannot_read, corrupt};
-use exacat_log::Segment;
-use exacat_log::archive::is_archived;
-use exacat_log::record::{self, Head, RecordWriter};
-use exacat_log::segment::{CatalogueId, HEADER_BYTES, Header, Records};
 
 /// Returns the bytes of the first of these segments, plain, up to a change that it has.
 pub(crate) fn cut(

@@ -18,13 +18,12 @@
 
 use std::path::Path;
 
+use exacat_disk::{Disk, cannot_read, cannot_write, read_text, write_small};
+use exacat_log::segment::CatalogueId;
 use exacat_model::{Error, ErrorKind, Result, Revision, SnapshotName, TimeMs, TimelineId};
 
 use crate::checked_text::{check_checksum, check_version, with_checksum};
 use crate::identity::{hex, parse_hex};
-use exacat_disk::{Disk, read_text, write_small};
-use exacat_disk::{cannot_read, cannot_write};
-use exacat_log::segment::CatalogueId;
 
 /// Version of the format that this release writes.
 const VERSION: u32 = 2;

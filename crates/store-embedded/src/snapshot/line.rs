@@ -8,16 +8,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use exacat_model::{Change, Error, ErrorKind, Result, Revision};
-
-use crate::replay;
-use crate::replay::Replay;
-use exacat_disk::{Disk, exists};
-use exacat_disk::{cannot_read, cannot_write};
+use exacat_disk::{Disk, cannot_read, cannot_write, exists};
 use exacat_log::Segment;
 use exacat_log::archive::{Archive, is_archived};
 use exacat_log::record::Head;
 use exacat_log::segment::{CatalogueId, HEADER_BYTES, Header};
+use exacat_model::{Change, Error, ErrorKind, Result, Revision};
+
+use crate::replay;
+use crate::replay::Replay;
 
 /// Returns the path of a segment's file, plain or archived.
 pub(super) fn file_of(disk: &dyn Disk, segment: &Segment) -> Result<PathBuf> {

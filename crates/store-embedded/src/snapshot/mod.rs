@@ -51,10 +51,10 @@ pub(crate) use service::SnapshotService;
 pub(crate) use take::sweep;
 pub(crate) use witness::later_than;
 
+use exacat_disk::Disk;
 use exacat_model::{Error, ErrorKind, Result, SnapshotName};
 
 use crate::identity::Layout;
-use exacat_disk::Disk;
 
 /// Returns the layout of the snapshot with this name.
 pub(crate) fn layout_of(data: &Layout, name: &SnapshotName) -> Layout {

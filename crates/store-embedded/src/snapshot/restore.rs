@@ -14,6 +14,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use exacat_disk::{Disk, cannot_read, cannot_write, list_if_there, write_small};
+use exacat_log::{Log, LogSettings, Segment, segment};
 use exacat_model::{Error, ErrorKind, Result, Revision, SnapshotName, TimeMs};
 use exacat_store::Clock;
 
@@ -28,11 +30,6 @@ use crate::manifest::Manifest;
 use crate::run::Cache;
 use crate::settings::{EmbeddedSettings, SNAPSHOT_CACHE_BYTES};
 use crate::table::RunSet;
-use exacat_disk::{Disk, list_if_there, write_small};
-use exacat_disk::{cannot_read, cannot_write};
-use exacat_log::Segment;
-use exacat_log::segment;
-use exacat_log::{Log, LogSettings};
 
 /// Point to which a catalogue is restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use exacat_log::log_end::LogPosition;
 use exacat_model::{OperationId, Result, SnapshotName, TimeMs, Timelines};
 use exacat_store::Clock;
 use parking_lot::Mutex;
@@ -16,7 +17,6 @@ use super::take::{self, LogPart, Pinned};
 use crate::identity::{Identity, Layout};
 use crate::settings::SNAPSHOT_REQUESTS_REMEMBERED;
 use crate::shared::Shared;
-use exacat_log::log_end::LogPosition;
 
 /// Snapshots, comparisons and backups of an open store.
 pub(crate) struct SnapshotService {

@@ -23,12 +23,13 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use exacat_disk::{
+    Disk, cannot_read, cannot_write, exists, list_if_there, read_text, remove_tree, replace_small,
+};
 use exacat_model::{Error, ErrorKind, Result};
 
 use crate::checked_text::{check_checksum, check_version, with_checksum};
 use crate::identity::{FILE as CATALOGUE, Identity, Layout};
-use exacat_disk::{Disk, exists, list_if_there, read_text, remove_tree, replace_small};
-use exacat_disk::{cannot_read, cannot_write};
 
 pub(super) const FILE: &str = "RESTORE";
 const VERSION: u32 = 1;

@@ -7,6 +7,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use exacat_disk::{Disk, cannot_read, cannot_write, exists, list_if_there, remove_tree};
+use exacat_log::log_end::LogPosition;
+use exacat_log::segment;
+use exacat_log::segment::UNFINISHED;
 use exacat_model::{Error, ErrorKind, Result, Revision, Snapshot, SnapshotName};
 
 use super::backup::Copy;
@@ -16,11 +20,6 @@ use crate::identity::{Identity, Layout};
 use crate::manifest::{self, Manifest};
 use crate::settings::{SNAPSHOT_TRIES_MAX, SNAPSHOTS_MAX};
 use crate::table::run_file_name;
-use exacat_disk::{Disk, exists, list_if_there, remove_tree};
-use exacat_disk::{cannot_read, cannot_write};
-use exacat_log::log_end::LogPosition;
-use exacat_log::segment;
-use exacat_log::segment::UNFINISHED;
 
 /// Endings of the names of log files: plain, and archived.
 const SEGMENT_ENDINGS: [&str; 2] = [".log", ".logz"];

@@ -5,6 +5,10 @@
 
 use std::sync::Arc;
 
+use exacat_disk::{Disk, cannot_read, random_u64};
+use exacat_log::Segment;
+use exacat_log::record::Head;
+use exacat_log::segment::{CatalogueId, Header};
 use exacat_model::limits::OPERATIONS_REMEMBERED;
 use exacat_model::{Change, Error, ErrorKind, Result, Revision, SnapshotCheck, TimeMs};
 
@@ -18,12 +22,6 @@ use crate::run::Cache;
 use crate::settings::SNAPSHOT_CACHE_BYTES;
 use crate::state::{Operations, State};
 use crate::table::RunSet;
-use exacat_disk::Disk;
-use exacat_disk::cannot_read;
-use exacat_disk::random_u64;
-use exacat_log::Segment;
-use exacat_log::record::Head;
-use exacat_log::segment::{CatalogueId, Header};
 
 /// Point at which reading a log ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

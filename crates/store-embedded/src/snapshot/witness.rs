@@ -1,13 +1,13 @@
 //! Snapshots as evidence of how far the log of their catalogue went.
 
+use exacat_disk::Disk;
+use exacat_log::record::Salt;
+use exacat_log::segment::CatalogueId;
 use exacat_model::{Result, Revision, SnapshotName, Timelines};
 
 use super::label::Label;
 use super::{header_of_file, layout_of, take};
 use crate::identity::Layout;
-use exacat_disk::Disk;
-use exacat_log::record::Salt;
-use exacat_log::segment::CatalogueId;
 
 /// Looks for a snapshot of a later revision than this one, on the timeline of the log. `last` is
 /// the first revision and salt of the log's last segment. Snapshots of a timeline that a restore

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
+use exacat_disk::{cannot_write, remove_tree};
 use exacat_model::{Error, ErrorKind, Result, UserId};
 
 use super::EmbeddedStore;
 use crate::command::Command;
 use crate::load::{LoadSettings, LoadWork, Loader};
-use exacat_disk::cannot_write;
-use exacat_disk::remove_tree;
 
 impl EmbeddedStore {
     /// Begins to gather files for a load. There can be only one at a time.

@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use exacat_activity::{RequestState, blocking, on, split};
+use exacat_disk::random_u64;
 use exacat_model::limits::{OPERATIONS_REMEMBERED, PAGE_ITEMS_MAX, PAGE_MEMORY_MAX};
 use exacat_model::{
     At, Audit, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, Guid, Lfn, Measured, Name,
@@ -38,7 +39,6 @@ use crate::settings::{ASK_AGAIN_MAX, EmbeddedSettings, SNAPSHOT_CACHE_BYTES};
 use crate::shared::Shared;
 use crate::snapshot::SnapshotService;
 use crate::state::{AsOf, Lookup, MovedSince, Operations, REPLICAS_CURSOR_BYTES_MAX, ReplicasPage, State};
-use exacat_disk::random_u64;
 
 /// Audits the state in the runs once all of `pending` is in them; blocks no other request. None if
 /// the runs cannot be written.

@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use exacat_disk::{Disk, RealDisk};
 use exacat_model::{Error, Result, Snapshot, SnapshotCheck, SnapshotName};
 use exacat_store::Clock;
 
@@ -20,7 +21,6 @@ use crate::snapshot::{
     SnapshotService, clone_snapshot, existing, has_backups, layout_of, list_backups, restore, restore_backup,
     take, verify_backups, view,
 };
-use exacat_disk::{Disk, RealDisk};
 
 impl EmbeddedStore {
     /// Opens a snapshot of the catalogue in the settings' directory as a read-only store. The

@@ -2,6 +2,11 @@
 
 use std::sync::Arc;
 
+use exacat_disk::{Disk, RealDisk};
+use exacat_log::log_end::LogEnd;
+use exacat_log::replay::list_segments;
+use exacat_log::segment::{self, Ending};
+use exacat_log::{Log, LogSettings};
 use exacat_model::{Error, ErrorKind, Result, Revision, TimeMs};
 use exacat_store::Clock;
 use tokio::sync::mpsc;
@@ -21,11 +26,6 @@ use crate::snapshot::{self, SnapshotService};
 use crate::state::State;
 use crate::table::RunSet;
 use crate::writer::Writer;
-use exacat_disk::{Disk, RealDisk};
-use exacat_log::log_end::LogEnd;
-use exacat_log::replay::list_segments;
-use exacat_log::segment::{self, Ending};
-use exacat_log::{Log, LogSettings};
 
 impl EmbeddedStore {
     /// Opens the catalogue in the settings' directory, or creates one if there is none. The time is

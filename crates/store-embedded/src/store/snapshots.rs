@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use exacat_activity::{RequestState, on};
+use exacat_disk::Disk;
 use exacat_model::codec::{Encode, Reader};
 use exacat_model::limits::{DIRECTORY_PATH_BYTES_MAX, PAGE_ITEMS_MAX};
 use exacat_model::{
@@ -27,7 +28,6 @@ use crate::snapshot::existing;
 use crate::snapshot::service::{OpenDiff, RunningBackup};
 use crate::snapshot::take::{self, LogPart, Pinned};
 use crate::snapshot::view::{self, View};
-use exacat_disk::Disk;
 
 /// Directory of a snapshot in the making. Dropping this removes it, unless it got another name or
 /// owner.

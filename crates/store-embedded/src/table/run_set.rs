@@ -8,16 +8,14 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use exacat_disk::{Disk, DiskFile, cannot_read, cannot_write, list_if_there, random_u64};
+use exacat_log::segment::CatalogueId;
 use exacat_model::{Error, ErrorKind, Revision, TimeMs};
 
 use super::Version;
 use crate::identity::Identity;
 use crate::manifest::{Manifest, RunNamed};
 use crate::run::{Run, RunHead, RunWriter, newest_in};
-use exacat_disk::random_u64;
-use exacat_disk::{Disk, DiskFile, list_if_there};
-use exacat_disk::{cannot_read, cannot_write};
-use exacat_log::segment::CatalogueId;
 
 /// Ending of the name of a run's file.
 const RUN: &str = ".run";

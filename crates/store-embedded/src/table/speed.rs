@@ -12,6 +12,7 @@ use std::hint::black_box;
 use std::path::Path;
 use std::sync::Arc;
 
+use exacat_disk::{Disk, DiskFile, RealDisk};
 use exacat_model::{
     At, Body, Checksum, ChecksumAlgorithm, Checksums, DirId, Entry, File, GroupId, Guid, Lfn, Location, Mode,
     Name, Replica, ReplicaState, Revision, SeNumber, TimeMs, UserId,
@@ -22,7 +23,6 @@ use crate::memtable::Memtable;
 use crate::page::RowRoom;
 use crate::run::{Cache, Held, Run, RunHead, RunWriter};
 use crate::state::{Above, Directory, Hints, State};
-use exacat_disk::{Disk, DiskFile, RealDisk};
 
 /// Allocator of the server: allocation is a good part of making an entry.
 #[global_allocator]

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use exacat_disk::{Disk, RealDisk};
 use exacat_model::{DirId, Entry, Guid, Revision};
 
 use super::run_set::Begun;
@@ -12,7 +13,6 @@ use crate::memtable::Memtable;
 use crate::page::tests::{Model, Random, check_row, entry};
 use crate::page::{Row, RowRoom};
 use crate::run::{Cache, Reading, Run, RunHead, RunWriter};
-use exacat_disk::{Disk, RealDisk};
 use exacat_testkit::simulated::{Fault, Random as SimulatedRandom, SimulatedDisk};
 
 struct Bench<'d> {

@@ -6,6 +6,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use exacat_disk::Disk;
+use exacat_log::archive::Archive;
+use exacat_log::record::Head;
+use exacat_log::segment::Header;
 use exacat_model::{Change, ErrorKind, Revision};
 use exacat_store::{Clock, Store};
 
@@ -18,10 +22,6 @@ use crate::identity::Layout;
 use crate::inspect::inspect;
 use crate::replay;
 use crate::replay::Replay;
-use exacat_disk::Disk;
-use exacat_log::archive::Archive;
-use exacat_log::record::Head;
-use exacat_log::segment::Header;
 use exacat_testkit::simulated::{Fault, Random, SimulatedDisk};
 
 /// Returns the work of a store's archive, in blocks of a few records.

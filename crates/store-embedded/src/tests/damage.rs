@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use exacat_log::record;
+use exacat_log::segment::{HEADER_BYTES, Header, Records};
 use exacat_model::{Change, DirId, ErrorKind};
 use exacat_store::Store;
 
 use super::workload::Workload;
 use super::{apply, assert_sound, file, history, mkdir, open, open_without_runs, try_open};
 use crate::inspect::inspect;
-use exacat_log::record;
-use exacat_log::segment::{HEADER_BYTES, Header, Records};
 use exacat_testkit::simulated::SimulatedDisk;
 
 /// Returns the start and the end of each record in a segment.

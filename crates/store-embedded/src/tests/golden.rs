@@ -9,6 +9,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use exacat_disk::Disk;
+use exacat_log::Segment;
+use exacat_log::record::{Head, RecordWriter, read_head};
+use exacat_log::segment::{Ending, HEADER_BYTES, Header, Records};
 use exacat_model::codec::Encode;
 use exacat_model::{
     At, Body, Change, Checksum, Checksums, DirId, Effect, Entry, EntryId, FieldChange, File, Fingerprint,
@@ -19,10 +23,6 @@ use exacat_model::{
 use crate::archive::Packer;
 use crate::changes::{encode_effect, read_changes};
 use crate::history::History;
-use exacat_disk::Disk;
-use exacat_log::Segment;
-use exacat_log::record::{Head, RecordWriter, read_head};
-use exacat_log::segment::{Ending, HEADER_BYTES, Header, Records};
 use exacat_testkit::simulated::SimulatedDisk;
 
 const GOLDEN_V1: &[u8] = include_bytes!("golden/log-v1.segment");

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use exacat_log::segment::{HEADER_BYTES, Header, Records};
 use exacat_model::{Change, DirId, ErrorKind};
 use exacat_store::{Snapshots, Store};
 
 use super::snapshots::{name, new_id};
 use super::{TestClock, apply, assert_sound, file, history, mark, mkdir, open, settings, try_open};
 use crate::{EmbeddedSettings, EmbeddedStore};
-use exacat_log::segment::{HEADER_BYTES, Header, Records};
 use exacat_testkit::simulated::SimulatedDisk;
 
 /// Sends a few requests in one segment, each synced by itself.

@@ -5,6 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use exacat_log::SegmentReader;
+use exacat_log::segment::HEADER_BYTES;
 use exacat_model::{Change, DirId, ErrorKind, Mutation, Revision, SeNumber, TimeMs};
 use exacat_store::{ApplyError, Clock, Outcome, Store};
 
@@ -16,8 +18,6 @@ use super::{
 use crate::archive::{ArchiveStep, ArchiveWork};
 use crate::inspect::inspect;
 use crate::{EmbeddedSettings, EmbeddedStore, HistoryKept};
-use exacat_log::SegmentReader;
-use exacat_log::segment::HEADER_BYTES;
 use exacat_testkit::simulated::{Fault, Random, SimulatedDisk};
 
 /// A clock that stands at the time it was set to.

@@ -784,6 +784,7 @@ pub struct QuotaIn {
 #[schema(as = NewThrottle, examples(json!({"items_per_second": 100})))]
 pub struct ThrottleIn {
     /// Maximum items per second, at least 1.
+    #[schema(minimum = 1)]
     pub items_per_second: u32,
 }
 

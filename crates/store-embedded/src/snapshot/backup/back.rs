@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use exacat_disk::{Disk, cannot_read, cannot_write, exists, list_if_there, read_whole, write_small};
+use exacat_log::segment;
 use exacat_model::{Error, ErrorKind, Result, SnapshotName};
 use exacat_store::Clock;
 
@@ -16,9 +18,6 @@ use crate::snapshot::label::Label;
 use crate::snapshot::restore::{RestorePoint, RestoreProgress, RestoreWork, Restored};
 use crate::snapshot::{switch, take};
 use crate::table::run_file_name;
-use exacat_disk::{Disk, exists, list_if_there, read_whole, write_small};
-use exacat_disk::{cannot_read, cannot_write};
-use exacat_log::segment;
 
 /// Bytes copied between two progress reports.
 const REPORT_BYTES: u64 = 16 << 20;

@@ -3,11 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use exacat_disk::{Disk, DiskFile, cannot_read, cannot_write};
 use exacat_model::{Error, ErrorKind, Result};
 use xxhash_rust::xxh3::Xxh3;
-
-use exacat_disk::{Disk, DiskFile};
-use exacat_disk::{cannot_read, cannot_write};
 
 /// Bytes per read and write.
 const PIECE_BYTES: usize = 1 << 20;

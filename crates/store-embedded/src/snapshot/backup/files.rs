@@ -12,13 +12,12 @@
 
 use std::path::Path;
 
+use exacat_disk::{Disk, cannot_read, read_text};
 use exacat_model::{Error, ErrorKind, Result};
 
 use crate::checked_text::{check_checksum, check_version, with_checksum};
 use crate::identity::parse_hex;
 use crate::settings::BACKUP_FILES_MAX;
-use exacat_disk::cannot_read;
-use exacat_disk::{Disk, read_text};
 
 pub(super) const NAME: &str = "FILES";
 const VERSION: u32 = 1;

@@ -25,14 +25,13 @@ pub(crate) use run::Backing;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use exacat_disk::{Disk, cannot_read, cannot_write, list_if_there, read_text, replace_small};
+use exacat_log::segment::CatalogueId;
 use exacat_model::{Error, ErrorKind, Result, Revision, SnapshotName, TimeMs};
 
 use super::label::Label;
 use crate::checked_text::{check_checksum, check_version, with_checksum};
 use crate::identity::{hex, parse_hex};
-use exacat_disk::{Disk, list_if_there, read_text, replace_small};
-use exacat_disk::{cannot_read, cannot_write};
-use exacat_log::segment::CatalogueId;
 
 const FILE: &str = "BACKUPS";
 const VERSION: u32 = 1;

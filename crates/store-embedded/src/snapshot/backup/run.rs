@@ -4,6 +4,10 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use exacat_disk::{Disk, cannot_read, cannot_write, corrupt, exists, read_whole, remove_tree, write_small};
+use exacat_log::archive::is_archived;
+use exacat_log::segment::{HEADER_BYTES, Header, Records};
+use exacat_log::{Segment, record};
 use exacat_model::{BackupProgress, Error, ErrorKind, Result, Revision, SnapshotName};
 
 use super::copy::Copy;
@@ -16,12 +20,6 @@ use crate::snapshot::label::Label;
 use crate::snapshot::line::header_of;
 use crate::snapshot::take::{Pinned, discard, log_files};
 use crate::table::run_file_name;
-use exacat_disk::{Disk, exists, read_whole, remove_tree, write_small};
-use exacat_disk::{cannot_read, cannot_write, corrupt};
-use exacat_log::Segment;
-use exacat_log::archive::is_archived;
-use exacat_log::record;
-use exacat_log::segment::{HEADER_BYTES, Header, Records};
 
 /// A file that the backup will have.
 struct Planned {

@@ -168,10 +168,14 @@ impl Asked<'_> {
         Call::open(self.conversation, &headers).await
     }
 
+    fn find(&self, name: &str) -> Option<Arc<Group>> {
+        GroupName::parse(name).ok().and_then(|name| self.history.group(&name).ok())
+    }
+
     /// Returns the group of a database's name.
     fn group(&self, name: &str) -> std::result::Result<Arc<Group>, Refusal> {
-        let group = GroupName::parse(name).ok().and_then(|name| self.history.group(&name).ok());
-        group.ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, format!("database not found: \"{name}\"")))
+        self.find(name)
+            .ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, format!("database not found: \"{name}\"")))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use exacat_catalogue::ElementAccess;
+use exacat_history::run::DAY_NANOSECONDS;
 use exacat_history::{Group, History};
 use exacat_model::{Error, ErrorKind, GroupName, GroupSettings};
 use exacat_wire::influx::query::{Parameters as ParameterValues, Policy, Statement, parse_with};
@@ -21,9 +22,6 @@ use super::{Asked, Parameters, Refusal, select, show};
 const FORM_BYTES_MAX: usize = 1 << 20;
 /// Content type of CSV.
 const CSV: &str = "text/csv";
-/// Nanoseconds of a day: retention is kept in days.
-const DAY_NS: i64 = 86_400_000_000_000;
-
 impl Asked<'_> {
     /// Answers the statements of a query.
     pub(super) async fn query(&self, body: &mut Option<Incoming>) -> Result<Response<Body>, Refusal> {
@@ -55,28 +53,20 @@ impl Asked<'_> {
         let format = format_of(self, &parameters);
         let epoch = parameters.get("epoch").and_then(Precision::of_epoch);
         let database = parameters.get("db").unwrap_or_default().to_owned();
-        let now = i64::try_from(self.history.now().0).unwrap_or(i64::MAX).saturating_mul(1_000_000);
+        let now = self.history.now_ns();
         let mut writer = AnswerWriter::new(format, epoch);
         for (number, statement) in statements.into_iter().enumerate() {
             writer.begin_result(number);
-            let done = match changes(&statement) {
-                true => self.change(&call, &database, statement).await,
-                false => {
-                    let context = self.context(&call, &database, &statement)?;
-                    match context {
-                        Err(failed) => Err(failed),
-                        Ok(groups) => {
-                            let reading = Reading { groups, now, database: database.clone() };
-                            let work = move || {
-                                let mut writer = writer;
-                                let done = read(&reading, &statement, &mut writer);
-                                (writer, done)
-                            };
-                            let ended = tokio::task::spawn_blocking(work).await;
-                            let done;
-                            (writer, done) = ended.map_err(|_| internal())?;
-                            done
-                        }
+            let done = if changes(&statement) {
+                self.change(&call, &database, statement).await
+            } else {
+                match self.context(&call, &database, &statement)? {
+                    Err(failed) => Err(failed),
+                    Ok(groups) => {
+                        let reading = Reading { groups, now, database: database.clone() };
+                        let done;
+                        (writer, done) = read_apart(reading, statement, writer).await?;
+                        done
                     }
                 }
             };
@@ -119,8 +109,7 @@ impl Asked<'_> {
             if name.is_empty() {
                 return Ok(Err(Failed("database name required".to_owned())));
             }
-            let group = GroupName::parse(&name).ok().and_then(|name| self.history.group(&name).ok());
-            let Some(group) = group else {
+            let Some(group) = self.find(&name) else {
                 return Ok(Err(Failed(format!("database not found: {name}"))));
             };
             may_read(&group)?;
@@ -176,8 +165,7 @@ impl Asked<'_> {
 
     async fn set_policy(&self, call: &Call, database: &str, policy: &Policy) -> Done {
         let not_found = || Failed(format!("database not found: {database}"));
-        let name = GroupName::parse(database).map_err(|_| not_found())?;
-        let group = self.history.group(&name).map_err(|_| not_found())?;
+        let group = self.find(database).ok_or_else(not_found)?;
         let mut settings = group.settings();
         call.service.catalogue.check_elements(call.caller(), &settings, ElementAccess::Own)?;
         if let Some(days) = days_of(policy)? {
@@ -196,11 +184,20 @@ async fn apart(history: &Arc<History>, settings: GroupSettings) -> exacat_model:
     work.await.map_err(|_| internal())?.map(|_| ())
 }
 
-fn read(reading: &Reading, statement: &Statement, writer: &mut AnswerWriter) -> Done {
-    match statement {
-        Statement::Select(select) => select::select(reading, select, writer),
-        other => show::show(reading, other, writer),
-    }
+/// Answers a statement that reads, on a thread that may wait for the disk.
+async fn read_apart(
+    reading: Reading,
+    statement: Statement,
+    mut writer: AnswerWriter,
+) -> exacat_model::Result<(AnswerWriter, Done)> {
+    let work = move || {
+        let done = match &statement {
+            Statement::Select(select) => select::select(&reading, select, &mut writer),
+            other => show::show(&reading, other, &mut writer),
+        };
+        (writer, done)
+    };
+    tokio::task::spawn_blocking(work).await.map_err(|_| internal())
 }
 
 fn changes(statement: &Statement) -> bool {
@@ -217,7 +214,7 @@ fn changes(statement: &Statement) -> bool {
 /// Returns the days of a retention; none if it has no duration. Parts of a day count as one.
 fn days_of(policy: &Policy) -> Result<Option<u32>, Failed> {
     let Some(duration) = policy.duration else { return Ok(None) };
-    let days = duration.max(0).div_euclid(DAY_NS) + i64::from(duration.max(0) % DAY_NS > 0);
+    let days = duration.max(0).div_euclid(DAY_NANOSECONDS) + i64::from(duration.max(0) % DAY_NANOSECONDS > 0);
     u32::try_from(days).map(Some).map_err(|_| Failed("the retention is too long".to_owned()))
 }
 

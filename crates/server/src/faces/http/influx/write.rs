@@ -79,7 +79,7 @@ impl Asked<'_> {
                 return Err(bad(text));
             }
         };
-        let now = i64::try_from(self.history.now().0).unwrap_or(i64::MAX).saturating_mul(1_000_000);
+        let now = self.history.now_ns();
         let (mut refused, mut place, mut written) = (Refused::default(), 0, 0);
         while place < bytes.len() {
             let (group, bytes, is_long) =
