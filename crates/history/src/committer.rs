@@ -207,6 +207,16 @@ impl Appender {
         Appender { log, end, group: Vec::new(), noted: None }
     }
 
+    /// Begins a segment, unless the present one is empty: nothing is written any more to the files that
+    /// have the records so far. Returns the last of these records.
+    pub(crate) fn seal(&mut self, now: TimeMs) -> Result<RecordPlace> {
+        if !self.log.is_empty() {
+            let next = Revision(self.end.revision.0 + 1);
+            self.log.roll(next, now.max(self.end.time), self.end.digest, 0)?;
+        }
+        Ok(self.end)
+    }
+
     /// Adds a record to the commit group.
     fn add(&mut self, end: &mut RecordPlace, time: TimeMs, content: &[u8]) {
         let revision = Revision(end.revision.0 + 1);

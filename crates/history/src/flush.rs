@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use exacat_disk::{Disk, cannot_write, random_u64};
+use exacat_disk::{Disk, cannot_write, corrupt, random_u64};
 use exacat_model::Result;
+use exacat_model::codec::Reader;
 use parking_lot::RwLock;
 
 use crate::checked_file::{FileHead, FileKind, HistoryId};
 use crate::committer::RecordPlace;
 use crate::group::Group;
+use crate::item::Item;
+use crate::latest::Latest;
 use crate::manifest::{Layout, RunEntry};
 use crate::memtable::Memtable;
 use crate::names::NameCounts;
@@ -92,6 +95,31 @@ impl FilePlaces<'_> {
             next = group.rows.read().latest.encode_piece(from, &mut content);
         }
         self.head(FileKind::Latest, group.id).write(&**self.disk, &self.layout.latest(number), &content)
+    }
+
+    /// Reads files of names into a group.
+    pub(crate) fn load_names(&self, group: &Group, numbers: &[u64]) -> Result<()> {
+        let mut names = group.names.write();
+        for number in numbers {
+            let path = self.layout.names(*number);
+            let content = self.head(FileKind::Names, group.id).read(&**self.disk, &path)?;
+            let name = path.display().to_string();
+            let mut reader = Reader::new(&content);
+            while !reader.is_empty() {
+                let item = Item::decode(&mut reader).map_err(|error| corrupt(&name, 64, error))?;
+                names.learn(&item).map_err(|error| corrupt(&name, 64, error.message))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a file of latest values.
+    pub(crate) fn load_latest(&self, number: u64, group: &Group) -> Result<Latest> {
+        let path = self.layout.latest(number);
+        let content = self.head(FileKind::Latest, group.id).read(&**self.disk, &path)?;
+        let names = group.names.read();
+        Latest::decode(&content, &*names, names.counts().elements)
+            .map_err(|error| corrupt(&path.display().to_string(), 64, error))
     }
 
     pub(crate) fn head(&self, kind: FileKind, group: u32) -> FileHead {

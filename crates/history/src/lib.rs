@@ -18,11 +18,14 @@
 //! - [`flush`] writes them to [`run`]s; [`manifest`] names the files that count.
 //! - [`compaction`] merges runs of a day; [`retention`] removes whole days.
 //! - [`reading`] merges memory and runs for readers; [`aggregate`] sums up.
+//! - [`snapshot`] links the files of a moment, and [`restore`] makes a history from them; [`check`] reads
+//!   everything.
 //! - [`engine`] is the open history, and [`open`] opens it.
 #![forbid(unsafe_code)]
 
 pub mod aggregate;
 mod batch;
+mod check;
 mod checked_file;
 pub mod columns;
 mod committer;
@@ -34,30 +37,38 @@ mod ingest;
 mod item;
 mod latest;
 mod limits;
+mod log_walk;
 mod manifest;
 mod memtable;
 pub mod merge;
+mod moment;
 mod names;
 mod open;
 mod reading;
+mod restore;
 mod retention;
 pub mod row;
 pub mod run;
 mod run_list;
+mod snapshot;
 pub mod sorted;
 
 #[cfg(test)]
 mod test_rows;
 
 pub use batch::Batch;
+pub use check::{Checked, check};
 pub use committer::CommitMetrics;
 pub use engine::{History, HistorySettings};
 pub use group::Group;
 pub use ingest::{Ingest, Refused};
 pub use latest::LatestValue;
 pub use limits::*;
+pub use moment::Moment;
 pub use names::{NamedField, Names};
 pub use reading::ValueAt;
+pub use restore::{Restore, Until, restore};
+pub use snapshot::Pinned;
 
 #[cfg(test)]
 mod tests;

@@ -14,7 +14,7 @@ use crate::checked_file::{FileHead, FileKind, HistoryId};
 use crate::committer::RecordPlace;
 
 /// Name of the manifest in the directory of the history.
-const FILE: &str = "manifest";
+pub(crate) const FILE: &str = "manifest";
 
 /// A run, as the manifest names it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,9 +15,10 @@ use exacat_model::{Error, ErrorKind, Result, Revision, TimelineId};
 use parking_lot::{Mutex, RwLock};
 
 use crate::batch::each_checked_row;
-use crate::checked_file::{FileKind, HistoryId};
+use crate::checked_file::HistoryId;
 use crate::committer::{Appender, CommitMetrics, Queue, RecordPlace};
 use crate::engine::{Files, Flushes, Groups, History, HistorySettings, Shared, create_directories};
+use crate::flush::FilePlaces;
 use crate::group::Group;
 use crate::item::Item;
 use crate::latest::Latest;
@@ -27,7 +28,7 @@ use crate::run::Wanted;
 use crate::sorted::SortedRows;
 
 /// File with the identity of a history.
-const IDENTITY: &str = "HISTORY";
+pub(crate) const IDENTITY: &str = "HISTORY";
 /// First line of that file, without its version.
 const IDENTITY_TITLE: &str = "exacat history";
 /// Version of the layout of a history's directory.
@@ -43,26 +44,17 @@ impl History {
     pub fn open_on(disk: Arc<dyn Disk>, settings: HistorySettings) -> Result<Self> {
         let layout = Layout { root: settings.directory.clone() };
         create_directories(&*disk, &layout)?;
-        let lock_path = layout.root.join("LOCK");
-        let lock = disk.lock(&lock_path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::WouldBlock => Error::new(
-                ErrorKind::Unavailable,
-                format!("{}: another process has this history open", layout.root.display()),
-            ),
-            _ => cannot_write(&lock_path, &error),
-        })?;
+        let lock = lock(&*disk, &layout)?;
         disk.make_private(&layout.root, true).map_err(|error| cannot_write(&layout.root, &error))?;
         let id = identify(&*disk, &layout)?;
         let manifest = Manifest::read(&*disk, &layout.root, id)?.unwrap_or_default();
-        let groups = Groups { next: manifest.next_group, ..Groups::default() };
-        let files = Files { manifest, names: BTreeMap::new(), flushes: 0 };
         let segments = list_segments(&*disk, &layout.log(), true)?;
-        let place = files.manifest.place();
-        if segments.is_empty() && place.revision > Revision(0) {
+        if segments.is_empty() && manifest.revision > 0 {
             let what = format!("{}: there are runs, but no log: restore it", layout.root.display());
             return Err(Error::new(ErrorKind::Corrupt, what));
         }
-        let mut opening = Opening { disk: &disk, layout: &layout, id, groups, files, place, active_bytes: 0 };
+        let place = manifest.place();
+        let mut opening = Opening::new(&disk, &layout, id, manifest);
         opening.load()?;
         if let Some(last) = segments.last() {
             last.make_durable(&*disk)?;
@@ -99,13 +91,33 @@ impl History {
     }
 }
 
-/// Returns the identity of the history; a new one if the directory is empty.
-fn identify(disk: &dyn Disk, layout: &Layout) -> Result<HistoryId> {
+/// Locks a history, so that no other process opens it.
+pub(crate) fn lock(disk: &dyn Disk, layout: &Layout) -> Result<Box<dyn Send + Sync>> {
+    let path = layout.root.join("LOCK");
+    disk.lock(&path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::WouldBlock => Error::new(
+            ErrorKind::Unavailable,
+            format!("{}: another process has this history open", layout.root.display()),
+        ),
+        _ => cannot_write(&path, &error),
+    })
+}
+
+/// Reads the identity of a history; none if there is no such file.
+pub(crate) fn read_identity(disk: &dyn Disk, layout: &Layout) -> Result<Option<HistoryId>> {
     let path = layout.root.join(IDENTITY);
     let name = path.display().to_string();
-    if let Some(text) = read_text(disk, &path).map_err(|error| cannot_read(&name, &error))? {
-        return parse_identity(&text).map_err(|what| corrupt(&name, 0, what));
+    let text = read_text(disk, &path).map_err(|error| cannot_read(&name, &error))?;
+    text.map(|text| parse_identity(&text).map_err(|what| corrupt(&name, 0, what))).transpose()
+}
+
+/// Returns the identity of the history; a new one if the directory is empty.
+fn identify(disk: &dyn Disk, layout: &Layout) -> Result<HistoryId> {
+    if let Some(id) = read_identity(disk, layout)? {
+        return Ok(id);
     }
+    let path = layout.root.join(IDENTITY);
+    let name = path.display().to_string();
     let has_files = |directory: &std::path::Path| {
         disk.list(directory).map(|names| !names.is_empty()).map_err(|error| cannot_read(&name, &error))
     };
@@ -175,37 +187,46 @@ fn open_log(
 }
 
 /// State of an opening: what the files have, then the log after them.
-struct Opening<'a> {
+pub(crate) struct Opening<'a> {
     disk: &'a Arc<dyn Disk>,
     layout: &'a Layout,
     id: HistoryId,
-    groups: Groups,
+    pub groups: Groups,
     files: Files,
     /// Last record that was taken in.
-    place: RecordPlace,
+    pub place: RecordPlace,
     /// Bytes of rows in memory.
     active_bytes: usize,
 }
 
-impl Opening<'_> {
-    fn places(&self) -> crate::flush::FilePlaces<'_> {
-        crate::flush::FilePlaces { disk: self.disk, layout: self.layout, history: self.id }
+impl<'a> Opening<'a> {
+    /// Begins an opening with the files of a manifest.
+    pub(crate) fn new(
+        disk: &'a Arc<dyn Disk>,
+        layout: &'a Layout,
+        id: HistoryId,
+        manifest: Manifest,
+    ) -> Self {
+        let groups = Groups { next: manifest.next_group, ..Groups::default() };
+        let place = manifest.place();
+        let files = Files { manifest, names: BTreeMap::new(), flushes: 0 };
+        Opening { disk, layout, id, groups, files, place, active_bytes: 0 }
+    }
+
+    fn places(&self) -> FilePlaces<'_> {
+        FilePlaces { disk: self.disk, layout: self.layout, history: self.id }
     }
 
     /// Loads the groups that the manifest names.
-    fn load(&mut self) -> Result<()> {
+    pub(crate) fn load(&mut self) -> Result<()> {
         for entry in self.files.manifest.groups.clone() {
             let group = Group::new(entry.id, entry.settings);
-            self.load_names(&group, &entry.names)?;
-            let counts = group.names.read().counts();
             let places = self.places();
+            places.load_names(&group, &entry.names)?;
+            let counts = group.names.read().counts();
             let mut latest = Latest::default();
             if let Some(number) = entry.latest {
-                let path = self.layout.latest(number);
-                let content = places.head(FileKind::Latest, entry.id).read(&**self.disk, &path)?;
-                let names = group.names.read();
-                latest = Latest::decode(&content, &*names, counts.elements)
-                    .map_err(|error| corrupt(&path.display().to_string(), 64, error))?;
+                latest = places.load_latest(number, &group)?;
             }
             let mut rows = group.rows.write();
             let mut list = (*rows.runs).clone();
@@ -230,21 +251,6 @@ impl Opening<'_> {
             drop(rows);
             self.files.names.insert(entry.id, counts);
             self.groups.insert(Arc::new(group));
-        }
-        Ok(())
-    }
-
-    fn load_names(&self, group: &Group, numbers: &[u64]) -> Result<()> {
-        let mut names = group.names.write();
-        for number in numbers {
-            let path = self.layout.names(*number);
-            let content = self.places().head(FileKind::Names, group.id).read(&**self.disk, &path)?;
-            let name = path.display().to_string();
-            let mut reader = Reader::new(&content);
-            while !reader.is_empty() {
-                let item = Item::decode(&mut reader).map_err(|error| corrupt(&name, 64, error))?;
-                names.learn(&item)?;
-            }
         }
         Ok(())
     }

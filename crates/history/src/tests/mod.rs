@@ -3,6 +3,7 @@
 mod crashes;
 mod lines;
 mod model;
+mod moments;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
