@@ -9,19 +9,20 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use exacat_disk::{Disk, cannot_read, corrupt, list_if_there};
+use exacat_disk::{Disk, RealDisk, cannot_read, corrupt, list_if_there};
 use exacat_log::log_end;
+use exacat_log::moment::Moment;
 use exacat_log::replay::{list_segments, replay};
 use exacat_log::segment::Ending;
 use exacat_model::{Error, ErrorKind, FieldValue, Result, Revision, TimeMs};
 
 use crate::checked_file::HistoryId;
+use crate::committer::RecordPlace;
 use crate::flush::FilePlaces;
 use crate::group::Group;
 use crate::latest::Latest;
 use crate::log_walk::Walk;
 use crate::manifest::{GroupEntry, Layout, Manifest, RunEntry};
-use crate::moment::Moment;
 use crate::open::{Opening, lock, read_identity};
 
 /// Result of a check.
@@ -51,8 +52,14 @@ pub struct Checked {
     pub problems: Vec<String>,
 }
 
-/// Checks the history in a directory, which no process may have open; or a snapshot of one.
-pub fn check(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Checked> {
+/// Checks the history in a directory of the machine's disk, which no process may have open; or a snapshot
+/// of one.
+pub fn check(directory: &Path) -> Result<Checked> {
+    check_on(&(Arc::new(RealDisk) as Arc<dyn Disk>), directory)
+}
+
+/// Checks a history on a disk.
+pub(crate) fn check_on(disk: &Arc<dyn Disk>, directory: &Path) -> Result<Checked> {
     let layout = Layout { root: directory.to_owned() };
     let moment = Moment::read(&**disk, directory)?;
     // A snapshot is never opened, so nobody has it locked.
@@ -200,7 +207,7 @@ impl Check<'_> {
         let end = walk.place.unwrap_or_else(|| manifest.place());
         (self.found.revision, self.found.time) = (end.revision, end.time);
         match moment {
-            Some(moment) if self.found.problems.is_empty() && end != moment.place() => {
+            Some(moment) if self.found.problems.is_empty() && end != RecordPlace::of(moment) => {
                 let name = self.layout.root.display().to_string();
                 Err(Error::new(ErrorKind::Corrupt, format!("{name}: its log does not lead to its moment")))
             }

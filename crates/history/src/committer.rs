@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use exacat_log::moment::Moment;
 use exacat_log::record::{Head, RecordWriter};
 use exacat_log::{COMMIT_GROUP_BYTES_MAX, Log};
 use exacat_model::{Error, ErrorKind, Fingerprint, OperationId, Result, Revision, TimeMs, UserId};
@@ -16,6 +17,7 @@ use tokio::sync::oneshot;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::batch::{Batch, each_row};
+use crate::checked_file::HistoryId;
 use crate::group::Group;
 use crate::item::Item;
 use crate::limits::QUEUED_BYTES_MAX;
@@ -83,6 +85,16 @@ pub(crate) struct RecordPlace {
 }
 
 impl RecordPlace {
+    /// Returns the place of a moment.
+    pub(crate) fn of(moment: &Moment) -> Self {
+        RecordPlace { revision: moment.revision, digest: moment.digest, time: moment.time }
+    }
+
+    /// Returns the moment at this place of a history's log.
+    pub(crate) fn moment(&self, log_of: HistoryId) -> Moment {
+        Moment { revision: self.revision, time: self.time, digest: self.digest, log_of }
+    }
+
     /// Returns the place after a record.
     pub(crate) fn after(&self, revision: Revision, time: TimeMs, content: &[u8]) -> Self {
         let mut chain = [0; 32];

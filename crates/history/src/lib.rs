@@ -19,7 +19,7 @@
 //! - [`compaction`] merges runs of a day; [`retention`] removes whole days.
 //! - [`reading`] merges memory and runs for readers; [`aggregate`] sums up.
 //! - [`snapshot`] links the files of a moment, and [`restore`] makes a history from them; [`check`] reads
-//!   everything.
+//!   everything, and [`repair`] replaces damaged files.
 //! - [`engine`] is the open history, and [`open`] opens it.
 #![forbid(unsafe_code)]
 
@@ -41,10 +41,10 @@ mod log_walk;
 mod manifest;
 mod memtable;
 pub mod merge;
-mod moment;
 mod names;
 mod open;
 mod reading;
+mod repair;
 mod restore;
 mod retention;
 pub mod row;
@@ -60,13 +60,14 @@ pub use batch::Batch;
 pub use check::{Checked, check};
 pub use committer::CommitMetrics;
 pub use engine::{History, HistorySettings};
+pub use exacat_log::moment::Moment;
 pub use group::Group;
 pub use ingest::{Ingest, Refused};
 pub use latest::LatestValue;
 pub use limits::*;
-pub use moment::Moment;
 pub use names::{NamedField, Names};
 pub use reading::ValueAt;
+pub use repair::{Repaired, repair};
 pub use restore::{Restore, Until, restore};
 pub use snapshot::Pinned;
 

@@ -8,7 +8,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use exacat_disk::{Disk, cannot_read, cannot_write, exists, list_if_there, read_whole, write_small};
+use exacat_disk::{
+    Disk, RealDisk, cannot_read, cannot_write, exists, list_if_there, read_whole, write_small,
+};
+use exacat_log::moment::Moment;
 use exacat_log::replay::list_segments;
 use exacat_log::segment::{BegunFor, HEADER_BYTES, put_seal};
 use exacat_log::{Log, LogSettings, Segment, segment};
@@ -19,7 +22,6 @@ use crate::committer::RecordPlace;
 use crate::engine::create_directories;
 use crate::log_walk::{Walk, header_of};
 use crate::manifest::{Layout, Manifest};
-use crate::moment::Moment;
 use crate::open::{IDENTITY, read_identity};
 use crate::snapshot::link;
 
@@ -29,7 +31,7 @@ const SEGMENT_BYTES: u64 = 64 << 20;
 /// Moment to which a history is restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// That of the snapshot.
+    /// Moment of the snapshot.
     Taken,
     /// The last record at or before this time.
     Time(TimeMs),
@@ -51,13 +53,18 @@ pub struct Restore<'r> {
     pub copies: bool,
 }
 
-/// Restores a history; returns the last record in it.
-pub fn restore(disk: &Arc<dyn Disk>, request: &Restore<'_>) -> Result<Moment> {
+/// Restores a history on the machine's disk; returns the last record in it.
+pub fn restore(request: &Restore<'_>) -> Result<Moment> {
+    restore_on(&(Arc::new(RealDisk) as Arc<dyn Disk>), request)
+}
+
+/// Restores a history on a disk.
+pub(crate) fn restore_on(disk: &Arc<dyn Disk>, request: &Restore<'_>) -> Result<Moment> {
     let from = Layout { root: request.from.to_owned() };
     let lacks = |what: &str| Error::new(ErrorKind::Corrupt, format!("{}: {what}", from.root.display()));
     let id = read_identity(&**disk, &from)?.ok_or_else(|| lacks("the identity of the history is missing"))?;
     let taken = Moment::read(&**disk, &from.root)?.ok_or_else(|| lacks("the moment is missing"))?;
-    if taken.history != id {
+    if taken.log_of != id {
         return Err(lacks("the moment is another history's"));
     }
     let into = Layout { root: request.into.to_owned() };
@@ -74,7 +81,7 @@ pub fn restore(disk: &Arc<dyn Disk>, request: &Restore<'_>) -> Result<Moment> {
     for directory in [into.files(), into.log(), into.root.clone()] {
         disk.sync_directory(&directory).map_err(|error| cannot_write(&directory, &error))?;
     }
-    Ok(Moment::of(id, end))
+    Ok(end.moment(id))
 }
 
 struct Work<'w> {
@@ -112,12 +119,14 @@ impl Work<'_> {
             joined |= walked.header.first_revision.0 <= manifest.revision + 1;
             self.put(&segment.path, &self.into.log())?;
         }
-        let end = walk.place.unwrap_or_else(|| if own.is_empty() { manifest.place() } else { taken.place() });
+        let end = walk
+            .place
+            .unwrap_or_else(|| if own.is_empty() { manifest.place() } else { RecordPlace::of(taken) });
         if (end.revision, end.digest) != (taken.revision, taken.digest) || (!own.is_empty() && !joined) {
             let what = format!("{}: its log does not lead to its moment", self.from.root.display());
             return Err(Error::new(ErrorKind::Corrupt, what));
         }
-        let mut end = taken.place();
+        let mut end = RecordPlace::of(taken);
         if let Until::Time(until) = self.request.until {
             if until < taken.time {
                 return Err(Error::invalid(format!(

@@ -13,13 +13,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use exacat_disk::{Disk, cannot_write, exists};
+use exacat_log::moment::Moment;
 use exacat_log::replay::list_segments;
 use exacat_model::{Error, ErrorKind, Result};
 
 use crate::committer::RecordPlace;
 use crate::engine::{History, Shared, create_directories};
 use crate::manifest::{self, Layout, Manifest};
-use crate::moment::Moment;
 use crate::open::IDENTITY;
 
 /// Attempts to link files while flushes and merges replace them.
@@ -78,7 +78,7 @@ impl History {
         let place = appender.seal((shared.settings.now)())?;
         for _ in 0..TRIES_MAX {
             if let Some(manifest) = shared.link_moment(&into, place, whole_log)? {
-                let moment = Moment::of(shared.id, place);
+                let moment = place.moment(shared.id);
                 return Ok(Pinned { disk: Arc::clone(&shared.disk), into, manifest, moment });
             }
         }

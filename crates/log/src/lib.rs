@@ -9,6 +9,7 @@
 //! - [`Log`] appends, and prepares the next segment in the background.
 //! - [`log_end`] keeps the evidence beside the log, and cuts off an end that was never durable.
 //! - [`replay`] reads the whole log; [`SegmentReader`] reads single records, plain or archived.
+//! - [`moment`] is the label of a snapshot of a log that is not the catalogue's.
 //! - [`archive`] is the compressed form of a segment.
 #![forbid(unsafe_code)]
 
@@ -16,6 +17,7 @@ pub mod archive;
 mod limits;
 mod log;
 pub mod log_end;
+pub mod moment;
 mod prepared;
 pub mod record;
 pub mod replay;

@@ -56,7 +56,9 @@ pub use pfn::Pfn;
 pub use query::{Comparison, Filter, Matcher, Pattern, TagExpression};
 pub use registry::{Record, RecordKey, RecordKind};
 pub use se::{Se, SeName, SeNumber, SeStatus};
-pub use snapshot::{BackupProgress, Difference, EntryAt, Snapshot, SnapshotCheck, SnapshotName};
+pub use snapshot::{
+    BackupProgress, Difference, EntryAt, Snapshot, SnapshotCheck, SnapshotElements, SnapshotName,
+};
 pub use tag::{Tag, TagKey, TagValue};
 pub use time::{Civil, TimeMs};
 pub use timeline::{HasRevision, LogPosition, OnTimeline, Timeline, TimelineId, TimelineTag, Timelines};

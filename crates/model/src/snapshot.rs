@@ -71,9 +71,33 @@ pub struct Snapshot {
     pub own_bytes: u64,
     /// Reason why it is unusable, if it is damaged. The other fields may then be 0.
     pub problem: Option<String>,
+    /// Values of elements in it; none if its server had no history of elements.
+    pub elements: Option<SnapshotElements>,
 }
 
-canonical_struct!(Snapshot { name, revision, timeline, time, entries, digest, bytes, own_bytes, problem });
+canonical_struct!(Snapshot {
+    name,
+    revision,
+    timeline,
+    time,
+    entries,
+    digest,
+    bytes,
+    own_bytes,
+    problem,
+    elements
+});
+
+/// Part of a snapshot: the values of elements at its moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotElements {
+    /// Last record of the log of values.
+    pub revision: Revision,
+    /// Time of that record.
+    pub time: TimeMs,
+}
+
+canonical_struct!(SnapshotElements { revision, time });
 
 /// Result of reading every page and every record of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 //! DATA/server.lock    held while a server runs
 //! DATA/catalogue.id   id of the catalogue, sent to every client
 //! DATA/store/         the embedded store
+//! DATA/history/       the history of elements
 //! DATA/clock          the trusted time, for the next start
 //! DATA/cluster        address of the cluster that has the catalogue
 //! DATA/server.crt     the certificate that clients trust        (made at the first start)
@@ -21,10 +22,12 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind as IoErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use exacat_model::{Error, ErrorKind, Guid, Result, SnapshotName};
 use exacat_store::Clock;
 
+use crate::beside::ElementsBeside;
 use crate::randomness;
 
 /// A data directory, locked by this process.
@@ -37,6 +40,8 @@ pub(crate) struct DataDirectory {
     /// Lock on the directory. The kernel releases it when the file is closed, also if the process
     /// is killed.
     _lock: File,
+    /// Its history of elements, for snapshots.
+    pub beside: Arc<ElementsBeside>,
 }
 
 /// Mode of files for the owner only.
@@ -65,7 +70,8 @@ impl DataDirectory {
             .map_err(|error| failed("open", &lock_path, &error))?;
         match lock.try_lock() {
             Ok(()) => {
-                let directory = DataDirectory { data: path.clone(), path, _lock: lock };
+                let directory =
+                    DataDirectory { data: path.clone(), path, _lock: lock, beside: Arc::default() };
                 directory.make_secrets_private()?;
                 Ok(directory)
             }

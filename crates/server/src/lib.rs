@@ -7,6 +7,7 @@
 mod access;
 mod activity;
 pub mod admission;
+mod beside;
 mod cancel;
 mod contents;
 mod data_server;
@@ -44,6 +45,7 @@ mod visits;
 mod workers;
 
 pub use activity::{RequestIdentity, current_request};
+pub use beside::ElementsBeside;
 pub use life::{Addresses, RunningServer, Server, StopHandle};
 pub use open_files::{OPEN_FILES_KEPT, connections_within, raise_open_files};
 pub use settings::{

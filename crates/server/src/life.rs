@@ -11,7 +11,7 @@ use exacat_history::{History as Elements, HistorySettings};
 use exacat_model::{AccountName, Answer, Error, ErrorKind, Guid, Lfn, Operation, Result};
 use exacat_store::{Clock, Store};
 use exacat_store_cassandra::{CassandraStore, check_schema};
-use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore};
+use exacat_store_embedded::{Companion, EmbeddedSettings, EmbeddedStore};
 use futures::future::BoxFuture;
 use rustls::server::danger::ClientCertVerifier;
 use tokio::net::{TcpListener, UnixListener};
@@ -158,8 +158,13 @@ async fn open_store(settings: &ServerSettings, directory: &DataDirectory) -> Res
         StoreChoice::Embedded => {
             directory.not_of_a_cluster()?;
             let (history, cache_bytes) = (settings.history, settings.cache_bytes);
-            let embedded =
-                EmbeddedSettings { history, cache_bytes, ..EmbeddedSettings::at(directory.store()) };
+            let companion: Arc<dyn Companion> = Arc::clone(&directory.beside) as _;
+            let embedded = EmbeddedSettings {
+                history,
+                cache_bytes,
+                companion: Some(companion),
+                ..EmbeddedSettings::at(directory.store())
+            };
             let snapshot = settings.snapshot.clone();
             let opened = tokio::task::spawn_blocking(move || match snapshot {
                 None => EmbeddedStore::open(embedded, clock),
@@ -202,7 +207,9 @@ async fn start_on(
     let _first = service.issuers.set(Issuers::new(directory.issuers()));
     let _first = service.log_lines_lost.set(Arc::clone(&settings.log_lines_lost));
     if settings.elements {
-        let _first = service.elements.set(open_elements(&settings, &directory).await?);
+        let elements = open_elements(&settings, &directory).await?;
+        directory.beside.opened(&elements, directory.elements());
+        let _first = service.elements.set(elements);
     }
     let port = addresses.native.or(addresses.http).or(addresses.xrootd).or(addresses.jalien);
     let servers = Servers::new(settings.directory.clone(), port.map(|address| address.port()));

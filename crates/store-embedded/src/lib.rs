@@ -53,6 +53,7 @@ mod checked_text;
 mod command;
 mod committer;
 mod compactor;
+mod companion;
 mod decode;
 mod defect;
 mod durability;
@@ -84,6 +85,7 @@ mod takeover;
 mod writer;
 
 pub use blocking::on_blocking_thread;
+pub use companion::{COMPANION, Companion, CompanionRestore, FinishPart};
 pub use decode::{read_manifest, read_page, read_row, read_run, read_segment, read_text};
 pub use inspect::Inspection;
 pub use load::{LoadSettings, Loader};

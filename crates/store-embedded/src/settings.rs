@@ -1,10 +1,13 @@
 //! Settings of an embedded store, and every limit of the engine.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use exacat_model::limits::OPERATIONS_REMEMBERED;
 use exacat_model::{Error, Result};
+
+use crate::companion::Companion;
 
 /// Mutations applied per acquisition of the write lock: bounds the time that a reader waits for the
 /// writer.
@@ -108,6 +111,8 @@ pub struct EmbeddedSettings {
     /// Archives sealed segments in the background, and removes them by `history`. If false,
     /// segments stay as they are; archived ones stay readable.
     pub archive: bool,
+    /// State beside the catalogue that takes part in its snapshots and restores.
+    pub companion: Option<Arc<dyn Companion>>,
     /// For tests: seed for a random choice of what is compacted when, and where compaction is
     /// interrupted.
     #[cfg(test)]
@@ -128,6 +133,7 @@ impl Default for EmbeddedSettings {
             mark_idle: MARK_IDLE,
             history: HistoryKept::All,
             archive: true,
+            companion: None,
             #[cfg(test)]
             compaction_seed: None,
         }

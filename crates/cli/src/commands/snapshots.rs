@@ -2,15 +2,17 @@
 
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use exacat_model::{
     Answer, BackupProgress, Cursor, Difference, EntryAt, Error, ErrorKind, Operation, Revision, Snapshot,
     SnapshotCheck, SnapshotName,
 };
+use exacat_server::ElementsBeside;
 use exacat_store::SystemClock;
 use exacat_store_embedded::{
-    BackupSource, EmbeddedSettings, EmbeddedStore, RestorePoint, RestoreProgress, Restored,
-    on_blocking_thread,
+    BackupSource, COMPANION, Companion, CompanionRestore, EmbeddedSettings, EmbeddedStore, RestorePoint,
+    RestoreProgress, Restored, on_blocking_thread,
 };
 use exacat_wire::json::{self, DifferenceKind};
 use serde::Serialize;
@@ -72,7 +74,11 @@ pub(crate) fn offline(
         SnapshotCommand::Verify { names, .. } => {
             for text in names {
                 let checked = SnapshotName::parse(text).and_then(|name| {
-                    let check = EmbeddedStore::verify_snapshot_in(&store, &name)?;
+                    let mut check = EmbeddedStore::verify_snapshot_in(&store, &name)?;
+                    let part = store.join("snapshots").join(name.as_str()).join(COMPANION);
+                    if part.is_dir() {
+                        check.problems.extend(ElementsBeside::default().check(&part)?);
+                    }
                     Ok((name, check))
                 });
                 let wrong = match checked {
@@ -103,7 +109,9 @@ async fn create(context: &mut Context, name: &str) -> Result<(), Failure> {
         Answer::Snapshot(_) if context.out.style.quiet => Ok(()),
         Answer::Snapshot(taken) => {
             let (entries, revision) = (plural(taken.entries, "entry"), taken.revision.0);
-            context.out.line(format!("{}: revision {revision}, {entries}", taken.name))
+            let elements = taken.elements.map(|of| format!(", values up to record {}", of.revision.0));
+            let elements = elements.unwrap_or_default();
+            context.out.line(format!("{}: revision {revision}, {entries}{elements}", taken.name))
         }
         other => Err(Failure::unexpected(&other)),
     }
@@ -123,6 +131,7 @@ fn show_list(out: &mut Out, list: &[Snapshot]) -> Result<(), Failure> {
         ("ENTRIES", Align::Right),
         ("SIZE", Align::Right),
         ("OWN", Align::Right),
+        ("VALUES", Align::Left),
     ]);
     for snapshot in list {
         table.row([
@@ -132,6 +141,9 @@ fn show_list(out: &mut Out, list: &[Snapshot]) -> Result<(), Failure> {
             snapshot.entries.to_string(),
             out.size(u128::from(snapshot.bytes)),
             out.size(u128::from(snapshot.own_bytes)),
+            snapshot
+                .elements
+                .map_or_else(String::new, |of| format!("{} of {}", of.revision.0, human::minute(of.time))),
         ]);
     }
     out.table(&table)?;
@@ -204,6 +216,9 @@ pub(crate) struct RestoredView {
     digest: String,
     /// Revision of the oldest change in the history.
     oldest: u64,
+    /// Values of elements, restored to the same moment, if the snapshot has them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    elements: Option<json::SnapshotElementsOut>,
     /// Directory with the replaced copy, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     replaced_copy: Option<String>,
@@ -297,13 +312,30 @@ fn show_difference(out: &mut Out, kind: DifferenceKind, item: &Difference) -> Re
 // ---- clone, restore, backup ----
 
 fn embedded(data: &Path) -> EmbeddedSettings {
-    EmbeddedSettings { directory: data.join("store"), ..EmbeddedSettings::default() }
+    let companion: Arc<dyn Companion> = Arc::new(ElementsBeside::default());
+    EmbeddedSettings {
+        directory: data.join("store"),
+        companion: Some(companion),
+        ..EmbeddedSettings::default()
+    }
 }
 
 /// Makes a data directory, as a server does: for its owner only.
 fn make_private(directory: &Path) -> Result<(), Failure> {
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
     made.map_err(|error| Failure::local(format!("cannot make {}: {error}", directory.display())))
+}
+
+/// Makes a history of elements of its own from the part of a snapshot, if it has one.
+fn clone_elements(data: &Path, name: &SnapshotName, into: &Path) -> exacat_model::Result<()> {
+    let from = data.join("store").join("snapshots").join(name.as_str()).join(COMPANION);
+    if !from.is_dir() {
+        return Ok(());
+    }
+    let none = into.to_owned();
+    let clone =
+        CompanionRestore { from, log_of: none.clone(), present: none.clone(), into: none, until: None };
+    ElementsBeside::default().restore(&clone).map(|_| ())
 }
 
 /// `exacat clone`
@@ -319,11 +351,15 @@ pub(crate) async fn clone(args: CloneArgs, connection: &Connection, style: Style
         return Err(Failure::about(into.display().to_string(), error));
     }
     let store = into.join("store");
+    let elements = into.join(COMPANION);
     let cloned = on_blocking_thread(move || {
+        // First: a clone without its values must not pass for a whole one.
+        clone_elements(&data, &name, &elements)?;
         EmbeddedStore::clone_snapshot(&embedded(&data), &name, &store, &SystemClock)
     })
     .await;
     let cloned = cloned.map_err(|error| {
+        let _made = std::fs::remove_dir_all(into.join(COMPANION));
         if !is_there {
             // The directory is empty again.
             let _kept = std::fs::remove_dir(&into);
@@ -370,6 +406,7 @@ pub(crate) async fn restore(args: RestoreArgs, global: &Global, style: Style) ->
     let from_backups = args.from.contains('/') || args.from == "." || args.from == "..";
     let mut bar = Bar::new(global, "changes");
     let (settings, from) = (embedded(&data), args.from.clone());
+    let data_has_elements = data.join(COMPANION).is_dir();
     let restored = if from_backups {
         if args.log.is_some() {
             return Err(Failure::local("--log is for restoring a snapshot: a backup has its log with it"));
@@ -406,7 +443,7 @@ pub(crate) async fn restore(args: RestoreArgs, global: &Global, style: Style) ->
     let restored =
         restored.map_err(|error| Failure::about(&args.from, meant_directory(&args.from, error)))?;
     let mut out = Out::new(style);
-    show_restored(&mut out, &restored)?;
+    show_restored(&mut out, &restored, data_has_elements)?;
     out.flush()?;
     Ok(0)
 }
@@ -429,7 +466,7 @@ fn show_step(bar: &mut Bar, step: &RestoreProgress) {
     }
 }
 
-fn show_restored(out: &mut Out, restored: &Restored) -> Result<(), Failure> {
+fn show_restored(out: &mut Out, restored: &Restored, has_elements: bool) -> Result<(), Failure> {
     if out.style.json {
         return out.json(&RestoredView {
             revision: restored.revision.0,
@@ -437,6 +474,7 @@ fn show_restored(out: &mut Out, restored: &Restored) -> Result<(), Failure> {
             entries: restored.entries,
             digest: hex(restored.digest),
             oldest: restored.oldest.0,
+            elements: restored.elements.map(|moment| json::elements_at(moment.revision, moment.time)),
             replaced_copy: restored.replaced_copy.as_ref().map(|path| path.display().to_string()),
         });
     }
@@ -445,6 +483,16 @@ fn show_restored(out: &mut Out, restored: &Restored) -> Result<(), Failure> {
     }
     let entries = plural(restored.entries, "entry");
     out.line(format!("restored: revision {}, of {}, {entries}", restored.revision.0, restored.time))?;
+    match restored.elements {
+        Some(moment) => out.line(format!(
+            "values of elements: restored up to record {}, of {}",
+            moment.revision.0, moment.time
+        ))?,
+        None if has_elements => {
+            out.line("values of elements: left as they are, because the source has none")?;
+        }
+        None => {}
+    }
     if let Some(replaced) = &restored.replaced_copy {
         out.line(format!("the replaced copy is in {}: remove it when it is not needed", replaced.display()))?;
     }

@@ -3,14 +3,15 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use exacat_log::moment::Moment;
 use exacat_testkit::rounds;
 use exacat_testkit::simulated::Random;
 
 use super::model::random_line;
 use super::*;
-use crate::check::{Checked, check};
-use crate::moment::Moment;
-use crate::restore::{Restore, Until, restore};
+use crate::check::{Checked, check_on};
+use crate::repair::repair_on;
+use crate::restore::{Restore, Until, restore_on};
 
 const SNAPSHOT: &str = "/snapshots/one";
 const RESTORED: &str = "/restored";
@@ -44,11 +45,11 @@ fn restored(disk: &SimulatedDisk, until: Until, log_of: &str, into: &str) -> Res
         until,
         copies: false,
     };
-    restore(&disk.shared(), &request)
+    restore_on(&disk.shared(), &request)
 }
 
 fn checked(disk: &SimulatedDisk, directory: &str) -> Checked {
-    check(&disk.shared(), Path::new(directory)).unwrap()
+    check_on(&disk.shared(), Path::new(directory)).unwrap()
 }
 
 fn values_in(disk: &SimulatedDisk, directory: &str, clock: &Arc<AtomicU64>) -> Values {
@@ -175,7 +176,7 @@ fn restore_without_its_log_is_refused() {
         until: late,
         copies: true,
     };
-    let parted = restore(&disk.shared(), &request).unwrap_err();
+    let parted = restore_on(&disk.shared(), &request).unwrap_err();
     assert!(parted.message.contains("replaced copy") || parted.message.contains("ends before"), "{parted}");
     // The first snapshot goes on in both logs.
     for log in ["/history", RESTORED] {
@@ -220,7 +221,7 @@ fn check_finds_each_damaged_file() {
             let at = random.next(used);
             file.write_at(&[bytes[at as usize] ^ 0x10], at).unwrap();
             file.sync().unwrap();
-            match check(&image.shared(), Path::new("/history")) {
+            match check_on(&image.shared(), Path::new("/history")) {
                 Ok(found) if used < 20 => drop(found),
                 Ok(found) => {
                     let told = found.problems.iter().any(|problem| problem.contains(&shown));
@@ -234,9 +235,13 @@ fn check_finds_each_damaged_file() {
                 Err(error) => assert!(error.message.contains(&shown), "{shown} at {at}: {error}"),
             }
         }
+        // A log without its oldest segment is one that was trimmed.
+        if shown.ends_with("/log/00000000000000000001.log") {
+            continue;
+        }
         let image = disk.image(&mut random);
         image.shared().remove(path).unwrap();
-        let missing = check(&image.shared(), Path::new("/history"));
+        let missing = check_on(&image.shared(), Path::new("/history"));
         // The log begins with the first record here, so a missing manifest is as before the first flush.
         let is_told = |found: Checked| !found.problems.is_empty() || found.leftovers > 0;
         assert!(missing.is_err() || missing.is_ok_and(is_told), "{shown} removed");
@@ -244,4 +249,88 @@ fn check_finds_each_damaged_file() {
     let stranger = disk.image(&mut random);
     exacat_disk::write_small(&*stranger.shared(), Path::new("/history/files/notes.txt"), b"x").unwrap();
     assert!(checked(&stranger, "/history").problems[0].contains("notes.txt"));
+}
+
+/// Makes a history with a run of each of three days, and its values.
+fn with_runs(disk: &SimulatedDisk, clock: &Arc<AtomicU64>) -> Values {
+    let history = open_with(disk, "/history", clock);
+    let group = make_group(&history, "g");
+    for number in 0..60 {
+        let day = i64::from(number % 3) * 86_400_000_000_000;
+        write(&history, &group, &format!("ev,e=n{} v={number} {}", number % 7, day + i64::from(number)))
+            .unwrap();
+        clock.fetch_add(1000, Ordering::Relaxed);
+    }
+    history.flush().unwrap();
+    take(&history, SNAPSHOT);
+    // Links share damage, so the source of intact files is a copy.
+    let copy = Restore {
+        from: Path::new(SNAPSHOT),
+        log_of: Path::new("/nowhere"),
+        present: Path::new("/nowhere"),
+        into: Path::new("/copy"),
+        until: Until::Taken,
+        copies: true,
+    };
+    restore_on(&disk.shared(), &copy).unwrap();
+    write(&history, &group, "ev,e=late v=1 5").unwrap();
+    history.close();
+    read(&group)
+}
+
+fn damage(disk: &SimulatedDisk, path: &Path) {
+    disk.damage(path, |bytes| {
+        let at = bytes.len() / 2;
+        bytes[at] ^= 0x40;
+    });
+}
+
+/// A damaged file is replaced by an intact copy, or a run is written anew from a whole log: nothing is
+/// lost, the damaged file stays, and the history passes the check.
+#[test]
+fn repair_without_loss_brings_back_every_value() {
+    for with_copy in [true, false] {
+        for ending in [".run", ".names", ".latest"] {
+            let (disk, clock) = (SimulatedDisk::new(), Arc::new(AtomicU64::new(NOW_MS)));
+            let values = with_runs(&disk, &clock);
+            let of_history = |path: &PathBuf| path.starts_with("/history/files");
+            let path = disk.files(ending).into_iter().find(of_history).unwrap();
+            damage(&disk, &path);
+            assert!(!checked(&disk, "/history").problems.is_empty(), "{ending}");
+            let sources = [PathBuf::from("/copy")];
+            let sources = if with_copy { &sources[..] } else { &[] };
+            let done = repair_on(&disk.shared(), Path::new("/history"), sources, false).unwrap();
+            assert_eq!((done.problems.len(), &done.losses[..]), (1, &[][..]), "{ending}: {done:?}");
+            if ending == ".names" && !with_copy {
+                assert!(!done.remaining.is_empty() && done.repairs.is_empty(), "{done:?}");
+                continue;
+            }
+            assert_eq!((done.remaining.len(), done.repairs.len()), (0, 1), "{ending}: {done:?}");
+            assert_eq!(disk.shared().list(Path::new("/history/damaged")).unwrap().len(), 1);
+            assert_eq!(checked(&disk, "/history").problems, [""; 0], "{ending}");
+            assert!(values_in(&disk, "/history", &clock) == values, "{ending}: values are missing");
+        }
+    }
+}
+
+/// A damaged run without a copy and without its part of the log is given up only if the loss is accepted.
+/// The loss is told with group, day, and the time before which values are missing.
+#[test]
+fn repair_with_loss_tells_group_day_and_time() {
+    let (disk, clock) = (SimulatedDisk::new(), Arc::new(AtomicU64::new(NOW_MS)));
+    let values = with_runs(&disk, &clock);
+    let of_history = |path: &PathBuf| path.starts_with("/history/files");
+    let path = disk.files(".run").into_iter().find(of_history).unwrap();
+    damage(&disk, &path);
+    for segment in disk.files(".log").iter().filter(|path| path.starts_with("/history/log")).rev().skip(1) {
+        disk.vanish(segment);
+    }
+    let refused = repair_on(&disk.shared(), Path::new("/history"), &[], false).unwrap();
+    assert!(refused.repairs.is_empty() && refused.remaining.len() == 1, "{refused:?}");
+    assert!(refused.losses[0].contains("group g, day 1970-01-0"), "{refused:?}");
+    let done = repair_on(&disk.shared(), Path::new("/history"), &[], true).unwrap();
+    assert_eq!((&done.losses, done.remaining.len()), (&refused.losses, 0), "{done:?}");
+    assert_eq!(checked(&disk, "/history").problems, [""; 0]);
+    let left = values_in(&disk, "/history", &clock);
+    assert!(left.len() < values.len() && left.iter().all(|(key, value)| values.get(key) == Some(value)));
 }

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use exacat_disk::{Disk, cannot_read, cannot_write, list_if_there, write_small};
+use exacat_log::moment::Moment;
 use exacat_log::{Log, LogSettings, Segment, segment};
 use exacat_model::{Error, ErrorKind, Result, Revision, SnapshotName, TimeMs};
 use exacat_store::Clock;
@@ -25,6 +26,7 @@ use super::line::{Line, line, link_segment};
 use super::take::{self, cannot_link, link_runs};
 use super::view::{ReadEnd, build, flush_built};
 use super::{existing, switch};
+use crate::companion::{COMPANION, CompanionRestore};
 use crate::identity::{Identity, Layout};
 use crate::manifest::Manifest;
 use crate::run::Cache;
@@ -72,6 +74,9 @@ pub struct Restored {
     pub digest: u128,
     /// Oldest change in the history now.
     pub oldest: Revision,
+    /// Values of elements, restored to the same moment; none if the snapshot has none. Then those of the
+    /// data directory stay as they are.
+    pub elements: Option<Moment>,
     /// Replaced copy: the catalogue before the restore, laid out as a data directory; none if there
     /// was no catalogue.
     pub replaced_copy: Option<PathBuf>,
@@ -109,8 +114,11 @@ pub(crate) fn restore(
     let on = Layout::new(log_of.unwrap_or(data.root()));
     let work =
         RestoreWork { disk, settings, data: &data, identity: &identity, from: &from, label: &label, on: &on };
-    let restored =
-        work.prepare(point, clock, progress).inspect_err(|_| take::discard(&**disk, &data.prepared()))?;
+    let restored = work.prepare(point, clock, progress).and_then(|restored| {
+        let elements = work.prepare_companion(point, restored.time)?;
+        Ok(Restored { elements, ..restored })
+    });
+    let restored = restored.inspect_err(|_| take::discard(&**disk, &data.prepared()))?;
     let number = switch::next_replaced(&**disk, &data)?;
     switch::switch(&**disk, &data, number, Some(&identity))?;
     Ok(Restored { replaced_copy: Some(switch::replaced_copy(&data, number)), ..restored })
@@ -205,8 +213,35 @@ impl RestoreWork<'_> {
             entries: state.entries,
             digest: state.digest(),
             oldest: oldest.unwrap_or(next),
+            elements: None,
             replaced_copy: None,
         })
+    }
+
+    /// Prepares the state beside the catalogue as it was at the same moment, if the snapshot has it.
+    pub(super) fn prepare_companion(&self, point: RestorePoint, time: TimeMs) -> Result<Option<Moment>> {
+        let from = self.from.root().join(COMPANION);
+        if take::part_names(&**self.disk, &from)?.is_empty() {
+            return Ok(None);
+        }
+        let Some(companion) = &self.settings.companion else {
+            return Err(Error::new(
+                ErrorKind::Internal,
+                "the snapshot has values of elements, and nobody restores them",
+            ));
+        };
+        let present = switch::place_of(self.data, COMPANION);
+        // A replaced copy has its part inside.
+        let log_of =
+            if self.on.root() == self.data.root() { present.clone() } else { self.on.root().join(COMPANION) };
+        let until = match point {
+            RestorePoint::AsTaken => None,
+            RestorePoint::Revision(revision) if revision == self.label.revision => None,
+            RestorePoint::Revision(_) => Some(time),
+            RestorePoint::Time(time) => Some(time),
+        };
+        let into = self.data.prepared().join(COMPANION);
+        companion.restore(&CompanionRestore { from, log_of, present, into, until }).map(Some)
     }
 
     /// Begins a timeline after the restored point, because revisions after it will be given a

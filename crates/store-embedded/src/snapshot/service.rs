@@ -14,6 +14,7 @@ use super::backup::Backing;
 use super::diff::Diff;
 use super::label::Label;
 use super::take::{self, LogPart, Pinned};
+use crate::companion::Companion;
 use crate::identity::{Identity, Layout};
 use crate::settings::SNAPSHOT_REQUESTS_REMEMBERED;
 use crate::shared::Shared;
@@ -32,6 +33,8 @@ pub(crate) struct SnapshotService {
     /// Comparisons that may continue, the oldest first.
     pub diffs: Mutex<Vec<OpenDiff>>,
     pub backup: tokio::sync::Mutex<Option<RunningBackup>>,
+    /// State beside the catalogue.
+    pub companion: Option<Arc<dyn Companion>>,
 }
 
 /// An open comparison.
@@ -75,7 +78,13 @@ impl SnapshotService {
             done: Mutex::default(),
             diffs: Mutex::default(),
             backup: tokio::sync::Mutex::new(None),
+            companion: None,
         }
+    }
+
+    /// Takes the state beside the catalogue into its snapshots.
+    pub(crate) fn with(self, companion: Option<Arc<dyn Companion>>) -> Self {
+        SnapshotService { companion, ..self }
     }
 
     pub(crate) fn next(&self) -> u64 {

@@ -10,7 +10,8 @@
 //!
 //! ```text
 //!   RESTORE written ► log ► replaced/N/log ► restore.prepared/log ► log
-//!     ► the same for runs (and for CATALOGUE, if it comes from elsewhere) ► RESTORE removed
+//!     ► the same for runs, for the companion's directory beside the catalogue's if it is restored
+//!     (and for CATALOGUE, if it comes from elsewhere) ► RESTORE removed
 //! ```
 //! RESTORE is text:
 //! ```text
@@ -29,6 +30,7 @@ use exacat_disk::{
 use exacat_model::{Error, ErrorKind, Result};
 
 use crate::checked_text::{check_checksum, check_version, with_checksum};
+use crate::companion::COMPANION;
 use crate::identity::{FILE as CATALOGUE, Identity, Layout};
 
 pub(super) const FILE: &str = "RESTORE";
@@ -110,7 +112,7 @@ pub(crate) fn finish_or_undo(disk: &dyn Disk, data: &Layout) -> Result<()> {
     let cannot = |error: io::Error| cannot_write(data.root(), &error);
     if let Some(number) = marked(disk, data)? {
         let replaced_copy = replaced_copy(data, number);
-        for part in ["log", "runs", CATALOGUE] {
+        for part in ["log", "runs", COMPANION, CATALOGUE] {
             take_place(disk, data, &replaced_copy, part).map_err(cannot)?;
         }
         disk.remove(&data.root().join(FILE))
@@ -134,18 +136,30 @@ pub(crate) fn finish_or_undo(disk: &dyn Disk, data: &Layout) -> Result<()> {
     remove_tree(disk, &data.prepared()).map_err(cannot)
 }
 
+/// Returns the place of a part: in the directory of the catalogue, or beside it.
+pub(super) fn place_of(data: &Layout, part: &str) -> PathBuf {
+    match part {
+        COMPANION => data.root().with_file_name(COMPANION),
+        part => data.root().join(part),
+    }
+}
+
+fn sync_names_beside(disk: &dyn Disk, place: &Path) -> io::Result<()> {
+    place.parent().map_or(Ok(()), |directory| disk.sync_directory(directory))
+}
+
 fn take_place(disk: &dyn Disk, data: &Layout, replaced_copy: &Path, part: &str) -> io::Result<()> {
-    let (prepared, place) = (data.prepared().join(part), data.root().join(part));
+    let (prepared, place) = (data.prepared().join(part), place_of(data, part));
     if !exists(disk, &prepared)? {
         return Ok(());
     }
     if exists(disk, &place)? {
         disk.rename(&place, &replaced_copy.join(part))?;
         disk.sync_directory(replaced_copy)?;
-        disk.sync_directory(data.root())?;
+        sync_names_beside(disk, &place)?;
     }
     disk.rename(&prepared, &place)?;
-    disk.sync_directory(data.root())?;
+    sync_names_beside(disk, &place)?;
     disk.sync_directory(&data.prepared())
 }
 

@@ -9,13 +9,15 @@ use std::path::{Path, PathBuf};
 
 use exacat_disk::{Disk, cannot_read, cannot_write, exists, list_if_there, remove_tree};
 use exacat_log::log_end::LogPosition;
+use exacat_log::moment::Moment;
 use exacat_log::segment;
 use exacat_log::segment::UNFINISHED;
-use exacat_model::{Error, ErrorKind, Result, Revision, Snapshot, SnapshotName};
+use exacat_model::{Error, ErrorKind, Result, Revision, Snapshot, SnapshotElements, SnapshotName};
 
 use super::backup::Copy;
 use super::label::{self, Label};
 use super::layout_of;
+use crate::companion::COMPANION;
 use crate::identity::{Identity, Layout};
 use crate::manifest::{self, Manifest};
 use crate::settings::{SNAPSHOT_TRIES_MAX, SNAPSHOTS_MAX};
@@ -251,7 +253,16 @@ pub(crate) fn describe(disk: &dyn Disk, data: &Layout, name: &SnapshotName) -> R
         Err(error) => (None, Some(error.message)),
     };
     let (mut bytes, mut own_bytes) = (0, 0);
-    for directory in [layout.runs(), layout.log()] {
+    let part = layout.root().join(COMPANION);
+    let mut directories = vec![layout.runs(), layout.log()];
+    if !part_names(disk, &part)?.is_empty() {
+        directories.extend([part.join("files"), part.join("log")]);
+    }
+    let elements = Moment::read(disk, &part).unwrap_or_else(|error| {
+        problem.get_or_insert(error.message);
+        None
+    });
+    for directory in directories {
         let held =
             held(disk, &directory).map_err(|error| cannot_read(&directory.display().to_string(), &error));
         match held {
@@ -269,7 +280,13 @@ pub(crate) fn describe(disk: &dyn Disk, data: &Layout, name: &SnapshotName) -> R
         bytes,
         own_bytes,
         problem,
+        elements: elements.map(|moment| SnapshotElements { revision: moment.revision, time: moment.time }),
     }))
+}
+
+/// Lists the companion's part of a snapshot; empty if the snapshot has none.
+pub(crate) fn part_names(disk: &dyn Disk, part: &Path) -> Result<Vec<String>> {
+    list_if_there(disk, part).map_err(|error| cannot_read(&part.display().to_string(), &error))
 }
 
 /// Returns the bytes of the files in a directory, and of those without another name.

@@ -54,7 +54,7 @@ impl EmbeddedStore {
             &format!("{name}, of revision {revision}, taken {time}: it answers, and cannot be changed"),
         );
         let settings = EmbeddedSettings { directory: layout.root().to_owned(), ..settings };
-        let service = SnapshotService::new(layout, view.identity, clock);
+        let service = SnapshotService::new(layout, view.identity, clock).with(settings.companion.clone());
         Ok(Arc::new(EmbeddedStore::of_snapshot(shared, settings, service)))
     }
 

@@ -145,7 +145,7 @@ impl EmbeddedStore {
         let thread = thread.map_err(|error| {
             Error::new(ErrorKind::Unavailable, format!("cannot start the writer: {error}"))
         })?;
-        let service = SnapshotService::new(layout, identity, clock);
+        let service = SnapshotService::new(layout, identity, clock).with(settings.companion.clone());
         Ok(Arc::new(EmbeddedStore::new(shared, settings, sender, thread, service)))
     }
 }

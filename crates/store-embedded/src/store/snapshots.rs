@@ -20,6 +20,7 @@ use exacat_store::Snapshots;
 use super::EmbeddedStore;
 use crate::blocking::on_blocking_thread;
 use crate::command::Command;
+use crate::companion::{COMPANION, FinishPart};
 use crate::identity::Layout;
 use crate::settings::{BACKUP_IDLE_MS, DIFFS_OPEN_MAX, SNAPSHOT_CACHE_BYTES};
 use crate::snapshot::backup::Backing;
@@ -94,28 +95,44 @@ impl EmbeddedStore {
         part: LogPart,
         what: &'static str,
         seal: bool,
-    ) -> Result<(Making, Pinned)> {
+    ) -> Result<(Making, Pinned, Option<FinishPart>)> {
         let (service, disk) = (Arc::clone(self.service()), self.disk());
         let root = take::hidden(&service.data, name.as_str(), service.next(), what);
         let making = Making { disk: Arc::clone(&disk), layout: Layout::new(&root), handed_over: false };
         let layout = making.layout.clone();
-        on(RequestState::Snapshot, on_blocking_thread(move || take::make_empty(&*disk, &layout))).await?;
+        // A lasting snapshot has the state beside the catalogue too, and so has a backup.
+        let whole_log = part == LogPart::Whole;
+        let companion = service.companion.clone().filter(|_| seal || whole_log);
+        let making_part = on_blocking_thread(move || {
+            take::make_empty(&*disk, &layout)?;
+            let Some(companion) = companion else { return Ok(None) };
+            Ok(companion.begin_part(&layout.root().join(COMPANION))?.then_some(companion))
+        });
+        let companion = on(RequestState::Snapshot, making_part).await?;
         let (shared, layout, name) = (Arc::clone(self.shared()), making.layout.clone(), name.clone());
         let pinned = self.ask(move |reply| Command::WhenDurable {
             seal,
             work: Box::new(move |durable| {
-                let pinned = durable.and_then(|end| service.pin(&shared, &layout, &name, part, end));
+                // One moment for both: the catalogue answers nothing until this is done, and the companion
+                // nothing while it is pinned.
+                let pinned = durable.and_then(|end| {
+                    let pinned = service.pin(&shared, &layout, &name, part, end)?;
+                    let place = layout.root().join(COMPANION);
+                    let beside = companion.map(|one| one.pin(&place, whole_log)).transpose()?;
+                    Ok((pinned, beside))
+                });
                 // The caller may have given up; then a later sweep removes the links.
                 let _gone = reply.send(pinned);
             }),
         });
-        Ok((making, on(RequestState::Snapshot, pinned).await??))
+        let (pinned, beside) = on(RequestState::Snapshot, pinned).await??;
+        Ok((making, pinned, beside))
     }
 
     /// Opens the present state for reading of any length.
     async fn view_now(&self) -> Result<View> {
         let name = SnapshotName::parse("now")?;
-        let (making, pinned) = self.pin(&name, LogPart::AfterRuns, "pinned", false).await?;
+        let (making, pinned, _) = self.pin(&name, LogPart::AfterRuns, "pinned", false).await?;
         on(
             RequestState::Snapshot,
             on_blocking_thread(move || {
@@ -192,11 +209,12 @@ impl EmbeddedStore {
         }
         *running = None;
         let name = SnapshotName::parse("backup")?;
-        let (making, pinned) = self.pin(&name, LogPart::Whole, "pinned", false).await?;
+        let (making, pinned, beside) = self.pin(&name, LogPart::Whole, "pinned", false).await?;
         let to = directory.to_owned();
         let backing = on(
             RequestState::Snapshot,
             on_blocking_thread(move || {
+                beside.map_or(Ok(()), |finish| finish())?;
                 let (disk, layout) = (Arc::clone(&making.disk), making.layout.clone());
                 let backing = Backing::begin(disk, &to, layout, pinned)?;
                 // From now on the backup removes the directory.
@@ -253,12 +271,13 @@ impl Snapshots for EmbeddedStore {
             return Ok(snapshot);
         }
         take::check_room(&*disk, &service.data, name)?;
-        let (making, pinned) = self.pin(name, LogPart::AfterRuns, "unfinished", true).await?;
+        let (making, pinned, beside) = self.pin(name, LogPart::AfterRuns, "unfinished", true).await?;
         let (its_service, name) = (Arc::clone(&service), name.clone());
         on(
             RequestState::Snapshot,
             on_blocking_thread(move || {
                 let data = &its_service.data;
+                beside.map_or(Ok(()), |finish| finish())?;
                 take::copy_last_segment(&*disk, &making.layout, pinned.end)?;
                 take::finish(&*disk, &making.layout, &pinned)?;
                 take::name_it(&*disk, data, &making.layout, &name)?;
@@ -297,7 +316,17 @@ impl Snapshots for EmbeddedStore {
         let (service, disk, name) = (Arc::clone(self.service()), self.disk(), name.clone());
         on(
             RequestState::Snapshot,
-            on_blocking_thread(move || view::verify(&disk, &existing(&*disk, &service.data, &name)?)),
+            on_blocking_thread(move || {
+                let layout = existing(&*disk, &service.data, &name)?;
+                let mut check = view::verify(&disk, &layout)?;
+                let part = layout.root().join(COMPANION);
+                if let Some(companion) = &service.companion
+                    && !take::part_names(&*disk, &part)?.is_empty()
+                {
+                    check.problems.extend(companion.check(&part)?);
+                }
+                Ok(check)
+            }),
         )
         .await
     }

@@ -222,9 +222,28 @@ pub struct SnapshotOut<'a> {
     pub bytes: u64,
     /// Bytes of the files that nothing else links.
     pub own_bytes: u64,
+    /// Values of elements in it, if its server had a history of elements.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub elements: Option<SnapshotElementsOut>,
     /// The damage, if there is any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<&'a str>,
+}
+
+/// Values of elements in a snapshot.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = SnapshotElements)]
+pub struct SnapshotElementsOut {
+    /// Last record of the log of values.
+    pub revision: u64,
+    /// Time of that record.
+    #[schema(value_type = String, format = "date-time")]
+    pub time: Shown<TimeMs>,
+}
+
+/// Converts the last record of values.
+pub fn elements_at(revision: exacat_model::Revision, time: TimeMs) -> SnapshotElementsOut {
+    SnapshotElementsOut { revision: revision.0, time: Shown(time) }
 }
 
 /// Converts a snapshot.
@@ -238,6 +257,7 @@ pub fn snapshot(snapshot: &Snapshot) -> SnapshotOut<'_> {
         digest: format!("{:032x}", u128::from_be_bytes(snapshot.digest)),
         bytes: snapshot.bytes,
         own_bytes: snapshot.own_bytes,
+        elements: snapshot.elements.map(|elements| elements_at(elements.revision, elements.time)),
         problem: snapshot.problem.as_deref(),
     }
 }

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use exacat_disk::{Disk, cannot_read, cannot_write, exists, list_if_there, read_whole, write_small};
+use exacat_disk::{Disk, cannot_read, cannot_write, exists, list_if_there};
 use exacat_log::segment;
 use exacat_model::{Error, ErrorKind, Result, SnapshotName};
 use exacat_store::Clock;
 
 use super::copy::Copy;
 use super::files::{self, BackupFile, BackupPart};
-use super::{BackupInfo, CATALOGUE, MANIFEST, Shelter};
+use super::{BackupInfo, CATALOGUE, MANIFEST, Shelter, copy_part_files, copy_small};
+use crate::companion::COMPANION;
 use crate::identity::Layout;
 use crate::settings::EmbeddedSettings;
 use crate::snapshot::label::Label;
@@ -174,7 +175,18 @@ fn prepare(
 ) -> Result<Restored> {
     let from = Layout::new(&data.prepared().join("source"));
     let on = Layout::new(&data.prepared().join("line"));
-    for directory in [from.runs(), from.log(), on.log()] {
+    let own = files::load(&**disk, &shelter.backup(&base.name))?;
+    let has_part = own.iter().any(|file| matches!(file.part, BackupPart::Part(_) | BackupPart::PartLog(_)))
+        || exists(&**disk, &shelter.backup(&base.name).join(COMPANION))
+            .map_err(|error| cannot_read(&shelter.root.display().to_string(), &error))?;
+    let mut directories = vec![from.runs(), from.log(), on.log()];
+    if has_part {
+        for layout in [&from, &on] {
+            directories.push(layout.root().join(BackupPart::Part(0).directory()));
+            directories.push(layout.root().join(BackupPart::PartLog(0).directory()));
+        }
+    }
+    for directory in directories {
         disk.create_directory(&directory).map_err(|error| cannot_write(&directory, &error))?;
     }
     let of_base = shelter.backup(&base.name);
@@ -182,12 +194,18 @@ fn prepare(
         copy_small(&**disk, &of_base.join(name), &into.join(name))?;
     }
     base.write(&**disk, from.root())?;
-    let own = files::load(&**disk, &of_base)?;
+    if has_part {
+        copy_part_files(&**disk, &of_base.join(COMPANION), &from.root().join(COMPANION))?;
+    }
     let further =
         if base.name == last.name { Vec::new() } else { files::load(&**disk, &shelter.backup(&last.name))? };
     let further: Vec<BackupFile> = further
         .into_iter()
-        .filter(|file| matches!(file.part, BackupPart::Log(_)) && !own.contains(file))
+        .filter(|file| match file.part {
+            BackupPart::Log(_) => !own.contains(file),
+            BackupPart::PartLog(_) => has_part && !own.contains(file),
+            BackupPart::Run(_) | BackupPart::Part(_) => false,
+        })
         .collect();
     let bytes = own.iter().chain(&further).map(|file| file.bytes).sum();
     let mut bytes_done = 0;
@@ -215,13 +233,19 @@ fn prepare(
         Error::new(ErrorKind::Corrupt, what)
     })?;
     let work = RestoreWork { disk, settings, data, identity: &identity, from: &from, label: base, on: &on };
-    work.prepare(point, clock, progress)
+    let restored = work.prepare(point, clock, progress)?;
+    let elements = work.prepare_companion(point, restored.time)?;
+    Ok(Restored { elements, ..restored })
 }
 
 /// Returns the name of a backup's file in a data directory.
 fn name_of(file: &BackupFile) -> String {
     match file.part {
         BackupPart::Run(number) => run_file_name(number),
+        BackupPart::Part(_) => {
+            file.name.split_once('-').map_or_else(String::new, |(_, name)| name.to_owned())
+        }
+        BackupPart::PartLog(first) => segment::file_name(exacat_model::Revision(first)),
         BackupPart::Log(first) => {
             let plain = segment::file_name(exacat_model::Revision(first));
             if file.name.ends_with(".logz") { format!("{plain}z") } else { plain }
@@ -249,13 +273,6 @@ fn read_through(
         return Err(Error::new(ErrorKind::Corrupt, what));
     }
     Ok(())
-}
-
-fn copy_small(disk: &dyn Disk, from: &Path, to: &Path) -> Result<()> {
-    let shown = from.display().to_string();
-    let file = disk.open_to_read(from).map_err(|error| cannot_read(&shown, &error))?;
-    let bytes = read_whole(&*file).map_err(|error| cannot_read(&shown, &error))?;
-    write_small(disk, to, &bytes).map_err(|error| cannot_write(to, &error))
 }
 
 pub(crate) fn verify_backups(

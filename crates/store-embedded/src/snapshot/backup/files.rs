@@ -8,7 +8,8 @@
 //! checksum 01234567
 //! ```
 //! A line has the kind of file and its number or first revision. Then follow its name in `runs` or
-//! `log` of the directory, its bytes, and their XXH3-128.
+//! `log` of the directory, its bytes, and their XXH3-128. Version 2 has the files of the companion too,
+//! `part` and `part-log`, in `history/files` and `history/log`. A list without them stays version 1.
 
 use std::path::Path;
 
@@ -20,7 +21,9 @@ use crate::identity::parse_hex;
 use crate::settings::BACKUP_FILES_MAX;
 
 pub(super) const NAME: &str = "FILES";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// Version of a list without files of the companion.
+const VERSION_WITHOUT_PARTS: u32 = 1;
 
 /// Kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,6 +32,10 @@ pub(super) enum BackupPart {
     Run(u64),
     /// A segment, by its first revision.
     Log(u64),
+    /// A file of the companion, by its place in the list.
+    Part(u64),
+    /// A segment of the companion's log, by its first revision.
+    PartLog(u64),
 }
 
 impl BackupPart {
@@ -37,6 +44,8 @@ impl BackupPart {
         match self {
             BackupPart::Run(_) => "runs",
             BackupPart::Log(_) => "log",
+            BackupPart::Part(_) => "history/files",
+            BackupPart::PartLog(_) => "history/log",
         }
     }
 }
@@ -52,11 +61,15 @@ pub(super) struct BackupFile {
 }
 
 pub(super) fn encode(files: &[BackupFile]) -> String {
-    let mut text = format!("exacat backup files\nversion {VERSION}\n");
+    let is_part = |file: &BackupFile| matches!(file.part, BackupPart::Part(_) | BackupPart::PartLog(_));
+    let version = if files.iter().any(is_part) { VERSION } else { VERSION_WITHOUT_PARTS };
+    let mut text = format!("exacat backup files\nversion {version}\n");
     for file in files {
         let (what, number) = match file.part {
             BackupPart::Run(number) => ("run", number),
             BackupPart::Log(first) => ("log", first),
+            BackupPart::Part(number) => ("part", number),
+            BackupPart::PartLog(first) => ("part-log", first),
         };
         text.push_str(&format!("{what} {number} {} {} {:032x}\n", file.name, file.bytes, file.hash));
     }
@@ -88,6 +101,8 @@ fn file_of(line: &str) -> Option<BackupFile> {
     let part = match what {
         "run" => BackupPart::Run(number),
         "log" => BackupPart::Log(number),
+        "part" => BackupPart::Part(number),
+        "part-log" => BackupPart::PartLog(number),
         _ => return None,
     };
     // The name becomes part of a path, so only harmless characters pass.
@@ -127,7 +142,15 @@ mod tests {
                 bytes: 0,
                 hash: u128::MAX,
             },
+            BackupFile { part: BackupPart::Part(3), name: "0a0b0c0d-7.names".to_owned(), bytes: 1, hash: 1 },
+            BackupFile {
+                part: BackupPart::PartLog(9),
+                name: "0a0b0c0d-9-1.log".to_owned(),
+                bytes: 1,
+                hash: 1,
+            },
         ];
+        assert!(encode(&files[..2]).starts_with("exacat backup files\nversion 1\n"));
         let text = encode(&files);
         assert_eq!(decode(&text).unwrap(), files);
         for at in 0..text.len() {
@@ -139,6 +162,6 @@ mod tests {
             let text = encode(&[BackupFile { name: bad.to_owned(), ..files[0].clone() }]);
             assert_eq!(decode(&text).unwrap_err().kind, ErrorKind::Corrupt, "{bad:?}");
         }
-        assert_eq!(decode(&text.replace("version 1", "version 2")).unwrap_err().kind, ErrorKind::Invalid);
+        assert_eq!(decode(&text.replace("version 2", "version 3")).unwrap_err().kind, ErrorKind::Invalid);
     }
 }

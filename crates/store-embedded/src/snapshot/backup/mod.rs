@@ -4,6 +4,8 @@
 //!   DIR/BACKUPS                           identity of the catalogue
 //!   DIR/runs/NUMBER-SALT.run              runs, shared by all backups that have them
 //!   DIR/log/REVISION-SALT-LAST.log        segments up to their last revision, shared as well
+//!   DIR/history/files, DIR/history/log    the same of the companion, under ID-NAME
+//!   DIR/backups/NAME/history/             its small files, as in a snapshot
 //!   DIR/backups/NAME/                     CATALOGUE · manifest · FILES: the list of files
 //!                                         · SNAPSHOT, written last
 //! ```
@@ -20,12 +22,15 @@ mod run;
 pub use back::BackupSource;
 pub(crate) use back::{has_backups, list_backups, restore_backup, verify_backups};
 pub(super) use copy::Copy;
+use files::BackupPart;
 pub(crate) use run::Backing;
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use exacat_disk::{Disk, cannot_read, cannot_write, list_if_there, read_text, replace_small};
+use exacat_disk::{
+    Disk, cannot_read, cannot_write, exists, list_if_there, read_text, read_whole, replace_small, write_small,
+};
 use exacat_log::segment::CatalogueId;
 use exacat_model::{Error, ErrorKind, Result, Revision, SnapshotName, TimeMs};
 
@@ -35,6 +40,8 @@ use crate::identity::{hex, parse_hex};
 
 const FILE: &str = "BACKUPS";
 const VERSION: u32 = 1;
+/// Small files of the companion's part of a snapshot.
+const PART_FILES: [&str; 3] = ["HISTORY", "manifest", "MOMENT"];
 /// Files of a backup in its own directory.
 const MANIFEST: &str = "manifest";
 const CATALOGUE: &str = crate::identity::FILE;
@@ -83,7 +90,7 @@ impl Shelter {
     }
 
     /// Prepares the directory for backups of this catalogue, if it is not prepared yet.
-    fn make(&self, disk: &dyn Disk, catalogue: CatalogueId) -> Result<()> {
+    fn make(&self, disk: &dyn Disk, catalogue: CatalogueId, with_part: bool) -> Result<()> {
         let shown = self.root.display();
         match self.catalogue(disk)? {
             Some(there) if there == catalogue => {}
@@ -106,6 +113,10 @@ impl Shelter {
         let made = || {
             for directory in [&self.root, &self.root.join("runs"), &self.root.join("log"), &self.backups()] {
                 disk.create_directory(directory)?;
+            }
+            if with_part {
+                disk.create_directory(&self.root.join(BackupPart::Part(0).directory()))?;
+                disk.create_directory(&self.root.join(BackupPart::PartLog(0).directory()))?;
             }
             replace_small(disk, &self.root, FILE, encode(catalogue).as_bytes())
         };
@@ -163,11 +174,31 @@ pub(crate) fn files_of_backup(disk: &dyn Disk, directory: &Path) -> Option<Backu
     let mut of = BackupFiles { runs: Vec::new(), log: Vec::new() };
     for file in files::load(disk, directory).ok()? {
         match file.part {
-            files::BackupPart::Run(number) => of.runs.push((number, file.name)),
-            files::BackupPart::Log(first) => of.log.push((first, file.name)),
+            BackupPart::Run(number) => of.runs.push((number, file.name)),
+            BackupPart::Log(first) => of.log.push((first, file.name)),
+            BackupPart::Part(_) | BackupPart::PartLog(_) => {}
         }
     }
     Some(of)
+}
+
+fn copy_small(disk: &dyn Disk, from: &Path, to: &Path) -> Result<()> {
+    let shown = from.display().to_string();
+    let file = disk.open_to_read(from).map_err(|error| cannot_read(&shown, &error))?;
+    let bytes = read_whole(&*file).map_err(|error| cannot_read(&shown, &error))?;
+    write_small(disk, to, &bytes).map_err(|error| cannot_write(to, &error))
+}
+
+/// Copies the small files of a companion's part, as far as they are there: one that never wrote a run has
+/// no manifest.
+fn copy_part_files(disk: &dyn Disk, from: &Path, to: &Path) -> Result<()> {
+    for name in PART_FILES {
+        let path = from.join(name);
+        if exists(disk, &path).map_err(|error| cannot_read(&path.display().to_string(), &error))? {
+            copy_small(disk, &path, &to.join(name))?;
+        }
+    }
+    Ok(())
 }
 
 /// Lock file of a process that writes into a directory of backups.

@@ -1,18 +1,21 @@
 //! Makes a backup in bounded steps, so that the caller sees its progress.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use exacat_disk::{Disk, cannot_read, cannot_write, corrupt, exists, read_whole, remove_tree, write_small};
 use exacat_log::archive::is_archived;
+use exacat_log::moment::Moment;
+use exacat_log::replay::list_segments;
 use exacat_log::segment::{HEADER_BYTES, Header, Records};
 use exacat_log::{Segment, record};
 use exacat_model::{BackupProgress, Error, ErrorKind, Result, Revision, SnapshotName};
 
 use super::copy::Copy;
 use super::files::{self, BackupFile, BackupPart};
-use super::{LOCK, Shelter, cannot_use};
+use super::{LOCK, Shelter, cannot_use, copy_part_files};
+use crate::companion::COMPANION;
 use crate::identity::Layout;
 use crate::run::{Run, head_of};
 use crate::settings::{BACKUP_FILES_MAX, BACKUP_STEP_BYTES};
@@ -76,12 +79,7 @@ impl Drop for Backing {
 
 impl Backing {
     /// Begins a backup of the pinned state at `from`, in a directory for backups.
-    pub(crate) fn begin(
-        disk: Arc<dyn Disk>,
-        directory: &std::path::Path,
-        from: Layout,
-        pinned: Pinned,
-    ) -> Result<Self> {
+    pub(crate) fn begin(disk: Arc<dyn Disk>, directory: &Path, from: Layout, pinned: Pinned) -> Result<Self> {
         let shelter = Shelter::new(directory);
         disk.create_directory(directory).map_err(|error| cannot_use(directory, &error))?;
         let lock = disk.lock(&directory.join(LOCK)).map_err(|error| match error.kind() {
@@ -91,11 +89,16 @@ impl Backing {
             ),
             _ => cannot_use(directory, &error),
         })?;
-        shelter.make(&*disk, pinned.identity.id)?;
+        let part = from.root().join(COMPANION);
+        let moment = Moment::read(&*disk, &part)?;
+        shelter.make(&*disk, pinned.identity.id, moment.is_some())?;
         // The directory itself belongs to the operator. exacat made everything in it, maybe by an
         // older release with other modes.
-        for part in ["runs", "log", "backups"] {
+        for part in ["runs", "log", "backups", COMPANION] {
             let path = shelter.root.join(part);
+            if !exists(&*disk, &path).map_err(|error| cannot_write(&path, &error))? {
+                continue;
+            }
             disk.make_private(&path, true).map_err(|error| cannot_write(&path, &error))?;
         }
         let mut known = HashMap::new();
@@ -111,8 +114,13 @@ impl Backing {
                 known.insert(file.name, (file.bytes, file.hash));
             }
         }
-        let (name, complete) = name_for(&pinned.label, &labels)?;
-        let plan = if complete { Vec::new() } else { plan(&*disk, &from, &pinned, &shelter, &known)? };
+        let (name, complete) = name_for(&pinned.label, &labels, |other| {
+            Ok(Moment::read(&*disk, &shelter.backup(&other.name).join(COMPANION))? == moment)
+        })?;
+        let mut plan = if complete { Vec::new() } else { plan(&*disk, &from, &pinned, &shelter, &known)? };
+        if let (Some(moment), false) = (moment, complete) {
+            plan_part(&*disk, &part, &moment, &mut plan)?;
+        }
         if plan.len() > BACKUP_FILES_MAX {
             return Err(Error::limit("the number of files of a backup", plan.len(), BACKUP_FILES_MAX));
         }
@@ -224,7 +232,8 @@ impl Backing {
                 let read = copy.done() - before;
                 let name = file.from.display().to_string();
                 match file.part {
-                    BackupPart::Log(_) => {
+                    BackupPart::Part(_) => self.keep(hash, !is_there)?,
+                    BackupPart::Log(_) | BackupPart::PartLog(_) => {
                         check_segment(&*self.disk, being_made, &name)?;
                         self.keep(hash, !is_there)?;
                     }
@@ -283,6 +292,13 @@ impl Backing {
         Layout::new(&making).write_identity(disk, &self.pinned.identity)?;
         self.pinned.manifest.save(disk, &making, self.pinned.identity.id)?;
         write_small(disk, &making.join(files::NAME), files::encode(&self.kept).as_bytes()).map_err(cannot)?;
+        let part = self.from.root().join(COMPANION);
+        if Moment::read(disk, &part)?.is_some() {
+            let to = making.join(COMPANION);
+            disk.create_directory(&to).map_err(cannot)?;
+            copy_part_files(disk, &part, &to)?;
+            disk.sync_directory(&to).map_err(cannot)?;
+        }
         label.write(disk, &making)?;
         disk.sync_directory(&making)
             .and_then(|()| disk.rename(&making, &place))
@@ -294,7 +310,7 @@ impl Backing {
 
 /// Returns the error for a log that lost its end: an earlier backup has more of the log's last
 /// segment than the log itself. A restore begins another segment, so this is no other timeline.
-fn ends_early(earlier: &Label, now: &Label, directory: &std::path::Path) -> Error {
+fn ends_early(earlier: &Label, now: &Label, directory: &Path) -> Error {
     let what = format!(
         "the backup {} in {} has change {}, but the log of the catalogue ends with change {}: the end of the log was lost; \
          stop the server, move its data away, and restore that backup with 'exacat restore'",
@@ -308,15 +324,22 @@ fn ends_early(earlier: &Label, now: &Label, directory: &std::path::Path) -> Erro
 
 /// Returns the name of a backup, from its revision. Says whether a backup of this very state
 /// exists.
-fn name_for(label: &Label, there: &[Label]) -> Result<(SnapshotName, bool)> {
+fn name_for(
+    label: &Label,
+    there: &[Label],
+    has_part: impl Fn(&Label) -> Result<bool>,
+) -> Result<(SnapshotName, bool)> {
     let mut name = format!("r{}", label.revision.0);
     for further in 2..=u32::MAX {
         match there.iter().find(|other| other.name.as_str() == name) {
             None => return Ok((SnapshotName::parse(&name)?, false)),
-            Some(same) if (same.revision, same.digest) == (label.revision, label.digest) => {
+            Some(same)
+                if (same.revision, same.digest) == (label.revision, label.digest) && has_part(same)? =>
+            {
                 return Ok((same.name.clone(), true));
             }
-            // The catalogue was restored since, and reached the same revision on another timeline.
+            // The catalogue was restored since, and reached the same revision on another timeline; or
+            // only the state beside it changed.
             Some(_) => name = format!("r{}-{further}", label.revision.0),
         }
     }
@@ -372,13 +395,36 @@ fn plan(
     Ok(plan)
 }
 
-fn length(disk: &dyn Disk, path: &std::path::Path) -> Result<u64> {
+/// Adds the files of the companion's part.
+fn plan_part(disk: &dyn Disk, part: &Path, moment: &Moment, plan: &mut Vec<Planned>) -> Result<()> {
+    // A history that was made anew has the same numbers again, and another id.
+    let id: String = moment.log_of[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+    let list = |directory: &Path| {
+        disk.list(directory).map_err(|error| cannot_read(&directory.display().to_string(), &error))
+    };
+    let (files, log) = (part.join("files"), part.join("log"));
+    for (number, name) in list(&files)?.into_iter().enumerate() {
+        let from = files.join(&name);
+        let (bytes, name) = (length(disk, &from)?, format!("{id}-{name}"));
+        plan.push(Planned { part: BackupPart::Part(number as u64), from, bytes, name });
+    }
+    for segment in list_segments(disk, &log, false)? {
+        let (from, first) = (segment.path.clone(), segment.first_revision.0);
+        // A restore may have cut a segment: then it has the same salt, and another length.
+        let (bytes, salt) = (length(disk, &from)?, header_of(disk, &segment)?.salt);
+        let name = format!("{id}-{first:020}-{salt:016x}-{bytes}.log");
+        plan.push(Planned { part: BackupPart::PartLog(first), from, bytes, name });
+    }
+    Ok(())
+}
+
+fn length(disk: &dyn Disk, path: &Path) -> Result<u64> {
     let length = disk.open_to_read(path).and_then(|file| file.length());
     length.map_err(|error| cannot_read(&path.display().to_string(), &error))
 }
 
 /// Returns the bytes of a plain segment up to the end of the record with this change.
-fn length_up_to(disk: &dyn Disk, path: &std::path::Path, end: Revision) -> Result<u64> {
+fn length_up_to(disk: &dyn Disk, path: &Path, end: Revision) -> Result<u64> {
     let name = path.display().to_string();
     let file = disk.open_to_read(path).map_err(|error| cannot_read(&name, &error))?;
     let bytes = read_whole(&*file).map_err(|error| cannot_read(&name, &error))?;
@@ -396,7 +442,7 @@ fn length_up_to(disk: &dyn Disk, path: &std::path::Path, end: Revision) -> Resul
 }
 
 /// Checks a copied segment; `name` is that of the original.
-fn check_segment(disk: &dyn Disk, path: &std::path::Path, name: &str) -> Result<()> {
+fn check_segment(disk: &dyn Disk, path: &Path, name: &str) -> Result<()> {
     let unreadable = |error: std::io::Error| cannot_read(name, &error);
     let file = disk.open_to_read(path).map_err(unreadable)?;
     let bytes = read_whole(&*file).map_err(unreadable)?;

@@ -1,4 +1,4 @@
-//! The file MOMENT of a snapshot: the last record of the log that the snapshot has.
+//! The file MOMENT of a snapshot of a history: the last record of the log that the snapshot has.
 //!
 //! ```text
 //! exacat history moment, layout 1
@@ -13,38 +13,31 @@
 use std::path::Path;
 
 use exacat_disk::{Disk, cannot_read, cannot_write, corrupt, read_text, write_small};
-use exacat_model::{Result, Revision, TimeMs};
+use exacat_model::{Error, Revision, TimeMs};
 
-use crate::checked_file::HistoryId;
-use crate::committer::RecordPlace;
+use crate::segment::CatalogueId;
 
 /// Name of the file in the directory of a snapshot.
-pub(crate) const FILE: &str = "MOMENT";
+pub const FILE: &str = "MOMENT";
 
-/// Place in the log of a history: what a snapshot or a restored history ends with.
+/// Place in a log: the last record that a snapshot or a restored state has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     /// Last record.
     pub revision: Revision,
     /// Time of that record.
     pub time: TimeMs,
-    pub(crate) digest: u128,
-    pub(crate) history: HistoryId,
+    /// Digest of all records up to it.
+    pub digest: u128,
+    /// Owner of the log.
+    pub log_of: CatalogueId,
 }
 
 impl Moment {
-    pub(crate) fn of(history: HistoryId, place: RecordPlace) -> Self {
-        Moment { revision: place.revision, time: place.time, digest: place.digest, history }
-    }
-
-    pub(crate) fn place(&self) -> RecordPlace {
-        RecordPlace { revision: self.revision, digest: self.digest, time: self.time }
-    }
-
     fn encode(&self) -> String {
         let body = format!(
             "exacat history moment, layout 1\nid {:032x}\nrevision {}\ndigest {:032x}\ntime {}\n",
-            u128::from_be_bytes(self.history),
+            u128::from_be_bytes(self.log_of),
             self.revision.0,
             self.digest,
             self.time.0
@@ -55,16 +48,16 @@ impl Moment {
     fn decode(text: &str) -> Option<Self> {
         let mut lines = text.lines().skip(1);
         let mut field = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
-        let history = u128::from_str_radix(field("id")?, 16).ok()?.to_be_bytes();
+        let log_of = u128::from_str_radix(field("id")?, 16).ok()?.to_be_bytes();
         let revision = Revision(field("revision")?.parse().ok()?);
         let digest = u128::from_str_radix(field("digest")?, 16).ok()?;
         let time = TimeMs(field("time")?.parse().ok()?);
-        let moment = Moment { revision, time, digest, history };
+        let moment = Moment { revision, time, digest, log_of };
         (moment.encode() == text).then_some(moment)
     }
 
     /// Reads the moment of the snapshot in a directory; none if no snapshot is there.
-    pub fn read(disk: &dyn Disk, directory: &Path) -> Result<Option<Self>> {
+    pub fn read(disk: &dyn Disk, directory: &Path) -> Result<Option<Self>, Error> {
         let path = directory.join(FILE);
         let name = path.display().to_string();
         let text = read_text(disk, &path).map_err(|error| cannot_read(&name, &error))?;
@@ -75,7 +68,7 @@ impl Moment {
     }
 
     /// Writes the file; the caller syncs the directory.
-    pub(crate) fn write(&self, disk: &dyn Disk, directory: &Path) -> Result<()> {
+    pub fn write(&self, disk: &dyn Disk, directory: &Path) -> Result<(), Error> {
         let path = directory.join(FILE);
         write_small(disk, &path, self.encode().as_bytes()).map_err(|error| cannot_write(&path, &error))
     }
@@ -92,7 +85,7 @@ mod tests {
             revision: Revision(4711),
             time: TimeMs(1_795_608_000_000),
             digest: 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff,
-            history: 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef_u128.to_be_bytes(),
+            log_of: 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef_u128.to_be_bytes(),
         };
         let text = moment.encode();
         assert_eq!(text, include_str!("golden/moment-v1.txt"));
