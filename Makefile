@@ -114,7 +114,7 @@ test-long: prerequisites ## the random, concurrent and fault tests at length; EX
 	@EXACAT_TEST_ROUNDS=$(EXACAT_TEST_ROUNDS) CARGO="$(CARGO)" scripts/run-tests.py --release --locked --lib --bins --tests --workspace
 
 test-crash: prerequisites ## kill -9 loops of the real server at length
-	EXACAT_TEST_ROUNDS=$(EXACAT_TEST_ROUNDS) $(CARGO) test --release --locked -p exacat-cli --test kill -- --nocapture
+	EXACAT_TEST_ROUNDS=$(EXACAT_TEST_ROUNDS) $(CARGO) test --release --locked -p exacat-cli --test kill --test elements -- --nocapture
 
 test-faults: prerequisites ## failing disks, flipped bits, power cuts, repairs, random merges at length; EXACAT_TEST_SEED repeats one
 	EXACAT_TEST_ROUNDS=$(EXACAT_TEST_ROUNDS) $(CARGO) test --release --locked -p exacat-store-embedded --lib -- \
