@@ -200,6 +200,15 @@ fn damaged_file_is_found_and_nothing_answered_is_missing_after_the_restore() {
     on(&data, "restore one").ok();
     service.restart_with(&OPTIONS);
     has_steps(&service, &Client::of(&service, &token), 10);
+    service.stop();
+    // The first restore of the three replaced a log with all 30 steps.
+    let replaced = data.join("store/replaced/1");
+    on(&data, &format!("restore one --until now --log {}", replaced.display())).ok();
+    service.restart_with(&OPTIONS);
+    has_steps(&service, &Client::of(&service, &token), 30);
+    service.stop();
+    on(&data, "restore one").ok();
+    service.restart_with(&OPTIONS);
     // A clone has the values of its snapshot, and goes on by itself.
     let clone = service.place().join("clone");
     std::fs::create_dir_all(&clone).unwrap();

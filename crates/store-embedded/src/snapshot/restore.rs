@@ -231,9 +231,12 @@ impl RestoreWork<'_> {
             ));
         };
         let present = switch::place_of(self.data, COMPANION);
-        // A replaced copy has its part inside.
-        let log_of =
-            if self.on.root() == self.data.root() { present.clone() } else { self.on.root().join(COMPANION) };
+        // A replaced copy has its part inside, a data directory beside the catalogue.
+        let inside = self.on.root().join(COMPANION);
+        let log_of = match take::part_names(&**self.disk, &inside)?.is_empty() {
+            true => switch::place_of(self.on, COMPANION),
+            false => inside,
+        };
         let until = match point {
             RestorePoint::AsTaken => None,
             RestorePoint::Revision(revision) if revision == self.label.revision => None,
