@@ -46,9 +46,9 @@ fn choose(rows: &[u64], is_past: bool) -> Option<std::ops::Range<usize>> {
 }
 
 /// Source that ends with an error once the history is being closed.
-struct Interruptible<'s> {
-    source: Merge<'s>,
-    closed: &'s AtomicBool,
+pub(crate) struct Interruptible<'s> {
+    pub source: Merge<'s>,
+    pub closed: &'s AtomicBool,
 }
 
 impl SortedRows for Interruptible<'_> {
@@ -68,6 +68,9 @@ impl Shared {
             let runs = Arc::clone(&group.rows.read().runs);
             for (day, runs) in runs.days() {
                 let rows: Vec<u64> = runs.iter().map(|run| run.run.summary().rows).collect();
+                if self.archiving.lock().contains(&(group.id, *day)) {
+                    continue;
+                }
                 // Values of yesterday still arrive in the first hours of today.
                 if let Some(chosen) = choose(&rows, *day < today - 1) {
                     return Some(MergeJob { group, day: *day, runs: runs[chosen].to_vec() });

@@ -1,6 +1,6 @@
 //! The history, open: groups, commits, flushes, and the threads that do them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -12,6 +12,7 @@ use exacat_log::replay::list_segments;
 use exacat_model::{Error, ErrorKind, GroupName, GroupSettings, Result, Revision, TimeMs};
 use parking_lot::{Condvar, Mutex, RwLock};
 
+use crate::archive::{ArchiveMetrics, ArchiveSettings};
 use crate::batch::Batch;
 use crate::checked_file::HistoryId;
 use crate::committer::{Appender, CommitMetrics, Queue, Taken, Work, commit_once};
@@ -24,6 +25,7 @@ use crate::limits::{
 };
 use crate::manifest::{GroupEntry, Layout, Manifest};
 use crate::names::NameCounts;
+use crate::run::day_of;
 
 /// Settings of a history.
 #[derive(Clone)]
@@ -38,6 +40,8 @@ pub struct HistorySettings {
     pub log_kept_bytes: u64,
     /// Trusted time of now.
     pub now: Arc<dyn Fn() -> TimeMs + Send + Sync>,
+    /// Archive of old days; none keeps all days in runs.
+    pub archive: Option<ArchiveSettings>,
     /// Runs threads; false in tests that need disk operations in a fixed order.
     pub in_background: bool,
 }
@@ -51,6 +55,7 @@ impl HistorySettings {
             memtable_bytes: MEMTABLE_BYTES,
             log_kept_bytes: LOG_KEPT_BYTES_DEFAULT,
             now,
+            archive: None,
             in_background: true,
         }
     }
@@ -114,6 +119,11 @@ pub(crate) struct Shared {
     pub flushed: Condvar,
     pub flush_count: AtomicU64,
     pub closed: AtomicBool,
+    /// Days that are on their way to the archive.
+    pub archiving: Mutex<BTreeSet<(GroupId, i32)>>,
+    /// Held while days are archived: each attempt begins with what the one before has done.
+    pub archive_turn: Mutex<()>,
+    pub archive_metrics: ArchiveMetrics,
 }
 
 impl Shared {
@@ -156,6 +166,22 @@ impl Shared {
         while flushes.waiting.len() >= FROZEN_MAX && !self.closed.load(Ordering::Acquire) {
             self.flushed.wait(&mut flushes);
         }
+    }
+
+    /// Writes all rows in memory to runs, and waits until that is done.
+    pub(crate) fn flush_all(&self) -> Result<()> {
+        {
+            let appender = self.appender.lock();
+            self.freeze(&appender, true);
+        }
+        let mut flushes = self.flushes.lock();
+        while !flushes.waiting.is_empty() {
+            if let Some(why) = &flushes.failed {
+                return Err(Error::new(ErrorKind::Unavailable, why.to_string()));
+            }
+            self.flushed.wait(&mut flushes);
+        }
+        Ok(())
     }
 
     /// Does one flush. What the disk refuses is tried again by the next call.
@@ -309,6 +335,34 @@ impl Shared {
         }
     }
 
+    /// Body of the thread that archives days.
+    fn archive_loop(&self) {
+        let mut looked = None;
+        // An opening has other work first.
+        let mut wait = ARCHIVE_FIRST;
+        loop {
+            let begun = std::time::Instant::now();
+            let mut flushes = self.flushes.lock();
+            while begun.elapsed() < wait {
+                if self.closed.load(Ordering::Acquire) {
+                    return;
+                }
+                self.flushed.wait_for(&mut flushes, wait);
+            }
+            drop(flushes);
+            wait = ARCHIVE_LOOK;
+            // A few late rows of an archived day wait for the next day: its files are written anew.
+            let today = day_of(self.now_ns());
+            match self.archive_days(looked.replace(today) != Some(today)) {
+                Err(error) if !self.closed.load(Ordering::Acquire) => {
+                    tracing::warn!(%error, "the history cannot archive days yet; their runs stay, and it tries again");
+                    looked = None;
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// Body of the thread that merges runs.
     fn merge_loop(&self) {
         loop {
@@ -338,6 +392,12 @@ impl Shared {
         }
     }
 }
+
+/// Time after an opening before days are archived.
+const ARCHIVE_FIRST: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// Time after which days are looked at that may be due for the archive, or that failed before.
+const ARCHIVE_LOOK: std::time::Duration = std::time::Duration::from_secs(300);
 
 /// Time after which runs are looked at, although nothing was flushed.
 const MERGE_LOOK: std::time::Duration = std::time::Duration::from_secs(600);
@@ -380,6 +440,9 @@ impl History {
             })?;
             history.spawn("exacat-hist-run", Shared::flush_loop)?;
             history.spawn("exacat-hist-mrg", Shared::merge_loop)?;
+            if history.shared.settings.archive.is_some() {
+                history.spawn("exacat-hist-arc", Shared::archive_loop)?;
+            }
         }
         Ok(history)
     }
@@ -478,19 +541,7 @@ impl History {
 
     /// Writes all rows in memory to runs, and waits until that is done.
     pub fn flush(&self) -> Result<()> {
-        let shared = &self.shared;
-        {
-            let appender = shared.appender.lock();
-            shared.freeze(&appender, true);
-        }
-        let mut flushes = shared.flushes.lock();
-        while !flushes.waiting.is_empty() {
-            if let Some(why) = &flushes.failed {
-                return Err(Error::new(ErrorKind::Unavailable, why.to_string()));
-            }
-            shared.flushed.wait(&mut flushes);
-        }
-        Ok(())
+        self.shared.flush_all()
     }
 
     /// Returns the bytes of batches that wait for the log.
@@ -501,6 +552,21 @@ impl History {
     /// Returns the counters of the committer.
     pub fn metrics(&self) -> &CommitMetrics {
         &self.shared.metrics
+    }
+
+    /// Moves the days to the archive that are due, as a thread does every few minutes.
+    pub fn archive_days(&self) -> Result<()> {
+        self.shared.archive_days(true)
+    }
+
+    /// Removes the days that the retention of groups has ended, as a thread does every few minutes.
+    pub fn remove_ended_days(&self) -> Result<()> {
+        self.shared.retain()
+    }
+
+    /// Returns the counters of the archive; none if there is no archive.
+    pub fn archive_metrics(&self) -> Option<&ArchiveMetrics> {
+        self.shared.settings.archive.as_ref().map(|_| &self.shared.archive_metrics)
     }
 
     /// Returns trusted time of now.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use exacat_model::GroupSettings;
 use parking_lot::{RwLock, RwLockReadGuard};
 
+use crate::archive::ArchivedDays;
 use crate::item::GroupId;
 use crate::latest::Latest;
 use crate::memtable::Memtable;
@@ -21,6 +22,8 @@ pub(crate) struct Rows {
     pub frozen: Vec<Arc<RwLock<Memtable>>>,
     /// Runs of each day.
     pub runs: Arc<RunList>,
+    /// Days in the archive. Runs of such a day have later rows.
+    pub archived: Arc<ArchivedDays>,
     /// Latest values.
     pub latest: Latest,
 }
@@ -72,13 +75,18 @@ impl Group {
         self.dropped.load(Ordering::Acquire)
     }
 
-    /// Removes the runs of the days before one. Rows of these days in memory stay until they are
+    /// Removes the runs and archived files of the days before one. Rows of these days in memory stay until they are
     /// flushed; readers leave them out by the retention.
     pub(crate) fn drop_days(&self, first_kept: i32) {
         let mut rows = self.rows.write();
         let mut list = (*rows.runs).clone();
         list.remove_before(first_kept);
         rows.runs = Arc::new(list);
+        if rows.archived.days.range(..first_kept).next().is_some() {
+            let mut archived = (*rows.archived).clone();
+            archived.days = archived.days.split_off(&first_kept);
+            rows.archived = Arc::new(archived);
+        }
     }
 
     pub(crate) fn drop_it(&self) {

@@ -17,6 +17,7 @@
 //! - [`memtable`] and [`latest`] have the newest rows in memory.
 //! - [`flush`] writes them to [`run`]s; [`manifest`] names the files that count.
 //! - [`compaction`] merges runs of a day; [`retention`] removes whole days.
+//! - [`archiving`] moves old days to an [`archive`].
 //! - [`reading`] merges memory and runs for readers; [`aggregate`] sums up.
 //! - [`snapshot`] links the files of a moment, and [`restore`] makes a history from them; [`check`] reads
 //!   everything, and [`repair`] replaces damaged files.
@@ -24,12 +25,15 @@
 #![forbid(unsafe_code)]
 
 pub mod aggregate;
+mod archive;
+mod archiving;
 mod batch;
 mod check;
 mod checked_file;
 pub mod columns;
 mod committer;
 mod compaction;
+pub mod convention;
 mod engine;
 mod flush;
 mod group;
@@ -56,6 +60,7 @@ pub mod sorted;
 #[cfg(test)]
 mod test_rows;
 
+pub use archive::{Archive, ArchiveMetrics, ArchiveSettings, ArchivedFile};
 pub use batch::Batch;
 pub use check::{Checked, check};
 pub use committer::CommitMetrics;

@@ -36,5 +36,7 @@ pub const NAME_FILES_MAX: usize = 16;
 pub const MERGE_RUNS_MIN: usize = 8;
 /// A past day is merged to one run if the rows outside of its largest run are at least this part of it.
 pub const PAST_SHARE: u64 = 4;
+/// Days that one commit of the archive takes at most.
+pub const ARCHIVE_DAYS_OF_COMMIT: usize = 64;
 /// Space of the log that is kept behind the place that the runs are complete up to.
 pub const LOG_KEPT_BYTES_DEFAULT: u64 = 4 << 30;

@@ -10,6 +10,7 @@ use exacat_disk::{Disk, cannot_read, cannot_write, corrupt, exists};
 use exacat_model::codec::{Decode, Encode, Reader};
 use exacat_model::{GroupSettings, Result, Revision, TimeMs, canonical_struct};
 
+use crate::archive::ArchivedEntries;
 use crate::checked_file::{FileHead, FileKind, HistoryId};
 use crate::committer::RecordPlace;
 
@@ -74,9 +75,10 @@ pub(crate) struct Manifest {
     /// Number of the next group.
     pub next_group: u32,
     pub groups: Vec<GroupEntry>,
+    pub archived: ArchivedEntries,
 }
 
-canonical_struct!(Manifest { revision, digest, time, next_file, next_group, groups });
+canonical_struct!(Manifest { revision, digest, time, next_file, next_group, groups, archived });
 
 impl Manifest {
     /// Returns the place in the log that the files are complete up to.

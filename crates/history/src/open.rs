@@ -14,6 +14,7 @@ use exacat_model::codec::Reader;
 use exacat_model::{Error, ErrorKind, Result, Revision, TimelineId};
 use parking_lot::{Mutex, RwLock};
 
+use crate::archive::{ArchivedDays, ArchivedEntry};
 use crate::batch::each_checked_row;
 use crate::checked_file::HistoryId;
 use crate::committer::{Appender, CommitMetrics, Queue, RecordPlace};
@@ -55,6 +56,7 @@ impl History {
         }
         let place = manifest.place();
         let mut opening = Opening::new(&disk, &layout, id, manifest);
+        opening.archive = settings.archive.as_ref().map(|settings| Arc::clone(&settings.archive));
         opening.load()?;
         if let Some(last) = segments.last() {
             last.make_durable(&*disk)?;
@@ -83,6 +85,9 @@ impl History {
             flushed: parking_lot::Condvar::new(),
             flush_count: AtomicU64::new(0),
             closed: AtomicBool::new(false),
+            archiving: Mutex::default(),
+            archive_turn: Mutex::default(),
+            archive_metrics: crate::archive::ArchiveMetrics::default(),
         };
         for group in shared.groups.read().by_id.values() {
             group.apply_retention(shared.now_ns());
@@ -188,6 +193,7 @@ fn open_log(
 
 /// State of an opening: what the files have, then the log after them.
 pub(crate) struct Opening<'a> {
+    archive: Option<Arc<dyn crate::archive::Archive>>,
     disk: &'a Arc<dyn Disk>,
     layout: &'a Layout,
     id: HistoryId,
@@ -210,7 +216,7 @@ impl<'a> Opening<'a> {
         let groups = Groups { next: manifest.next_group, ..Groups::default() };
         let place = manifest.place();
         let files = Files { manifest, names: BTreeMap::new(), flushes: 0 };
-        Opening { disk, layout, id, groups, files, place, active_bytes: 0 }
+        Opening { archive: None, disk, layout, id, groups, files, place, active_bytes: 0 }
     }
 
     fn places(&self) -> FilePlaces<'_> {
@@ -247,12 +253,20 @@ impl<'a> Opening<'a> {
                 list.add(run.day(), opened);
             }
             rows.runs = Arc::new(list);
+            rows.archived = self.archived_of(entry.id);
             rows.latest = latest;
             drop(rows);
             self.files.names.insert(entry.id, counts);
             self.groups.insert(Arc::new(group));
         }
         Ok(())
+    }
+
+    /// Returns the archived days of a group.
+    fn archived_of(&self, group: u32) -> Arc<ArchivedDays> {
+        let of_group = self.files.manifest.archived.0.iter().filter(|entry| entry.group == group);
+        let day = |entry: &ArchivedEntry| Some((i32::try_from(entry.day).ok()?, entry.files.clone().into()));
+        Arc::new(ArchivedDays { days: of_group.filter_map(day).collect(), archive: self.archive.clone() })
     }
 
     /// Removes files that the manifest does not name: those of a flush that was interrupted.

@@ -84,9 +84,14 @@ impl Group {
     /// Returns the wanted rows, merged field by field from memory and runs, in the order of element and
     /// time. Rows that become durable meanwhile may be among them.
     pub fn scan(self: &Arc<Self>, wanted: &Wanted) -> Result<Box<dyn SortedRows>> {
-        let (active, frozen, runs) = {
+        let (active, frozen, runs, archived) = {
             let rows = self.rows.read();
-            (Arc::clone(&rows.active), rows.frozen.clone(), Arc::clone(&rows.runs))
+            (
+                Arc::clone(&rows.active),
+                rows.frozen.clone(),
+                Arc::clone(&rows.runs),
+                Arc::clone(&rows.archived),
+            )
         };
         let wanted = self.kept(wanted.clone());
         // The newest first: its values win.
@@ -101,11 +106,13 @@ impl Group {
             return Ok(Box::new(Merge::new(Vec::new())));
         }
         // Times of a day are those of one element after the other, so each day is a source of its own.
-        for runs in runs.days().range(days).map(|(_, runs)| runs).rev() {
+        for runs in runs.days().range(days.clone()).map(|(_, runs)| runs).rev() {
             for run in runs.iter().rev() {
                 sources.push(Box::new(run.run.scan(wanted.clone())));
             }
         }
+        // Runs of an archived day have rows that came later.
+        sources.extend(archived.scan(self, days, &wanted)?);
         Ok(Box::new(Merge::new(sources)))
     }
 
@@ -173,6 +180,7 @@ impl Group {
     fn days_up_to(&self, day: i32) -> impl Iterator<Item = i32> {
         let rows = self.rows.read();
         let mut days: BTreeSet<i32> = rows.runs.days().range(..=day).map(|(day, _)| *day).collect();
+        days.extend(rows.archived.days.range(..=day).map(|(day, _)| *day));
         for memtable in rows.frozen.iter().chain(std::iter::once(&rows.active)) {
             days.extend(memtable.read().days().range(..=day).map(|(day, _)| *day));
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use exacat_model::Result;
 
+use crate::archive::ArchivedEntry;
 use crate::committer::Work;
 use crate::engine::Shared;
 use crate::group::Group;
@@ -45,7 +46,10 @@ impl Shared {
             let oldest = group.apply_retention(now);
             let runs = Arc::clone(&group.rows.read().runs);
             let first_kept = day_of(oldest);
-            if runs.days().range(..first_kept).next().is_some() {
+            let archived = Arc::clone(&group.rows.read().archived);
+            if runs.days().range(..first_kept).next().is_some()
+                || archived.days.range(..first_kept).next().is_some()
+            {
                 self.drop_days(&group, first_kept)?;
             }
         }
@@ -62,6 +66,8 @@ impl Shared {
         if let Some(entry) = files.manifest.groups.iter_mut().find(|entry| entry.id == group.id) {
             entry.runs.retain(|run| run.day() >= first_kept);
         }
+        let is_kept = |of: &ArchivedEntry| of.group != group.id || of.day >= i64::from(first_kept);
+        files.manifest.archived.0.retain(is_kept);
         if let Err(error) = files.manifest.write(&*self.disk, &self.layout.root, self.id) {
             files.manifest = old;
             return Err(error);

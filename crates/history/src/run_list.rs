@@ -47,6 +47,15 @@ impl RunList {
         runs.insert(place.min(runs.len()), by);
     }
 
+    /// Removes runs of a day.
+    pub(crate) fn remove(&mut self, day: i32, numbers: &[u64]) {
+        let Some(runs) = self.days.get_mut(&day) else { return };
+        runs.retain(|run| !numbers.contains(&run.number));
+        if runs.is_empty() {
+            self.days.remove(&day);
+        }
+    }
+
     /// Removes the days before one, and returns their runs.
     pub(crate) fn remove_before(&mut self, day: i32) -> Vec<NumberedRun> {
         let kept = self.days.split_off(&day);

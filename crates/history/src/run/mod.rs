@@ -58,7 +58,7 @@ pub fn day_of(time: i64) -> i32 {
 }
 
 /// Returns the first and the last time of a UTC day.
-pub(crate) fn span_of(day: i32) -> (i64, i64) {
+pub fn span_of(day: i32) -> (i64, i64) {
     let from = i64::from(day).saturating_mul(DAY_NANOSECONDS);
     (from, from.saturating_add(DAY_NANOSECONDS - 1))
 }

@@ -24,7 +24,7 @@ impl Elements {
     }
 
     /// Returns the first wanted element from `element` on.
-    pub(crate) fn next_from(&self, element: ElementNumber) -> Option<ElementNumber> {
+    pub fn next_from(&self, element: ElementNumber) -> Option<ElementNumber> {
         match self {
             Elements::All => Some(element),
             Elements::Range(range) => {
@@ -47,7 +47,7 @@ pub enum Fields {
 
 impl Fields {
     /// Says whether a field is wanted.
-    pub(crate) fn has(&self, field: FieldNumber) -> bool {
+    pub fn has(&self, field: FieldNumber) -> bool {
         match self {
             Fields::All => true,
             Fields::Set(set) => set.binary_search(&field).is_ok(),
@@ -74,7 +74,7 @@ impl Wanted {
     }
 
     /// Returns the wanted rows of a page, as ascending ranges.
-    pub(super) fn rows(&self, elements: &[ElementRows], times: &[i64]) -> Vec<Range<usize>> {
+    pub fn rows(&self, elements: &[ElementRows], times: &[i64]) -> Vec<Range<usize>> {
         let mut ranges: Vec<Range<usize>> = Vec::new();
         let all_times = *self.times.start() == i64::MIN && *self.times.end() == i64::MAX;
         if all_times && matches!(self.elements, Elements::All) {

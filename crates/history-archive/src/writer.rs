@@ -1,0 +1,189 @@
+//! Writes the rows of a day to files, and reads each file back before it counts.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use exacat_disk::random_u64;
+use exacat_history::columns::RowKey;
+use exacat_history::run::{Wanted, day_of};
+use exacat_history::sorted::SortedRows;
+use exacat_history::{ArchivedFile, Group};
+use exacat_model::{Error, ErrorKind, Result};
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::file::metadata::KeyValue;
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::place::Place;
+use crate::reader::{FileBytes, FileScan};
+use crate::records::Records;
+use crate::schema::{ROW_GROUP_ROWS, arrow, properties};
+use crate::sum::{Sum, each_row};
+
+/// Bytes of a file, after which a further one is begun. Bounds the memory of the writer.
+pub(crate) const FILE_BYTES: usize = 64 << 20;
+/// Bytes of texts at which a row group ends early.
+const GROUP_TEXT_BYTES: usize = 64 << 20;
+
+fn internal(error: &dyn std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Internal, format!("internal error: a file of the archive: {error}"))
+}
+
+/// Returns the text of a day: `2026-11-25`.
+pub(crate) fn day_text(day: i32) -> String {
+    let unix = jiff::Timestamp::from_second(i64::from(day) * 86_400).unwrap_or_default();
+    unix.to_zoned(jiff::tz::TimeZone::UTC).strftime("%Y-%m-%d").to_string()
+}
+
+/// Returns the text of a name in a path: every byte but letters, digits and `_-.` as `%XX`, as Hive does.
+pub(crate) fn escaped(name: &str) -> String {
+    let mut out = String::new();
+    for byte in name.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' | b'.' => out.push(char::from(byte)),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+/// A file in progress.
+struct Open {
+    writer: ArrowWriter<Vec<u8>>,
+    records: Records,
+    sum: Sum,
+    count: u64,
+    elements: Option<(u32, u32)>,
+    times: Option<(i64, i64)>,
+}
+
+impl Open {
+    fn new() -> Result<Self> {
+        let options = ArrowWriterOptions::new().with_properties(properties()).with_skip_arrow_metadata(true);
+        let writer = ArrowWriter::try_new_with_options(Vec::new(), arrow(), options);
+        let (records, sum) = (Records::default(), Sum::default());
+        let writer = writer.map_err(|error| internal(&error))?;
+        Ok(Open { writer, records, sum, count: 0, elements: None, times: None })
+    }
+
+    fn note(&mut self, (element, time): RowKey) {
+        let (first, _) = self.elements.unwrap_or((element, element));
+        self.elements = Some((first, element));
+        let (from, to) = self.times.unwrap_or((time, time));
+        self.times = Some((from.min(time), to.max(time)));
+    }
+
+    /// Writes the records so far as row groups.
+    fn end_row_group(&mut self) -> Result<()> {
+        if self.records.len() == 0 {
+            return Ok(());
+        }
+        self.count += self.records.len() as u64;
+        let batch = self.records.take()?;
+        self.writer.write(&batch).and_then(|()| self.writer.flush()).map_err(|error| internal(&error))
+    }
+}
+
+/// Writer of a day.
+pub(crate) struct DayWriter<'a> {
+    pub place: &'a Arc<Place>,
+    pub group: &'a Arc<Group>,
+    pub day: i32,
+    /// Bytes of a file.
+    pub file_bytes: usize,
+}
+
+impl DayWriter<'_> {
+    /// Writes all rows, and returns the files.
+    pub(crate) fn write(&self, rows: &mut dyn SortedRows) -> Result<Vec<ArchivedFile>> {
+        let (mut files, mut open) = (Vec::new(), None);
+        while let Some(columns) = rows.next_rows()? {
+            let file: &mut Open = match &mut open {
+                Some(file) => file,
+                none => none.insert(Open::new()?),
+            };
+            {
+                let names = self.group.names();
+                each_row(&columns, |key, values| {
+                    if day_of(key.1) != self.day || names.element_count() <= key.0 as usize {
+                        return Err(internal(&"a row is of another day, or of an unknown element"));
+                    }
+                    file.note(key);
+                    file.sum.add(key, values);
+                    file.records.add(&names, key, values);
+                    Ok(())
+                })?;
+            }
+            if file.records.len() >= ROW_GROUP_ROWS || file.records.text_bytes() >= GROUP_TEXT_BYTES {
+                file.end_row_group()?;
+            }
+            if file.writer.bytes_written() >= self.file_bytes
+                && let Some(full) = open.take()
+            {
+                files.push(self.end_file(full)?);
+            }
+        }
+        if let Some(last) = open {
+            files.push(self.end_file(last)?);
+        }
+        Ok(files)
+    }
+
+    fn end_file(&self, mut file: Open) -> Result<ArchivedFile> {
+        file.end_row_group()?;
+        for (key, value) in file.records.metadata(self.group) {
+            file.writer.append_key_value_metadata(KeyValue::new(key.to_owned(), value));
+        }
+        let (Some(elements), Some(times)) = (file.elements, file.times) else {
+            return Err(internal(&"it has no row"));
+        };
+        let bytes = Bytes::from(file.writer.into_inner().map_err(|error| internal(&error))?);
+        let group = self.group.settings().name;
+        let folder = format!("group={}/day={}", escaped(group.as_str()), day_text(self.day));
+        let path = format!("{folder}/part-{:016x}.parquet", random_u64()?);
+        self.check(&path, &bytes, file.sum)?;
+        if !self.place.put_new(&path, bytes.clone())? {
+            return Err(internal(&"two files have one random name"));
+        }
+        Ok(ArchivedFile {
+            path,
+            bytes: bytes.len() as u64,
+            rows: file.sum.rows,
+            records: file.count,
+            digest: xxh3_128(&bytes).to_le_bytes(),
+            elements,
+            times,
+        })
+    }
+
+    /// Compares a file with the rows that were written to it: the runs with the same rows are removed later.
+    fn check(&self, path: &str, bytes: &Bytes, wanted: Sum) -> Result<()> {
+        let name = self.place.name_of(path);
+        let mut scan =
+            FileScan::open(name, FileBytes::Memory(bytes.clone()), self.group, &Wanted::all(), None)?;
+        let mut sum = Sum::default();
+        while let Some(columns) = scan.next_rows()? {
+            each_row(&columns, |key, values| {
+                sum.add(key, values);
+                Ok(())
+            })?;
+        }
+        if sum == wanted { Ok(()) } else { Err(internal(&"it is not read back as it was written")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Folders have the form of Hive, for any name of a group and any day.
+    #[test]
+    fn folders_have_the_form_of_hive() {
+        assert_eq!(escaped("det2_A-b.c"), "det2_A-b.c");
+        assert_eq!(escaped("é%=x"), "%C3%A9%25%3Dx");
+        assert_eq!(day_text(0), "1970-01-01");
+        assert_eq!(day_text(-1), "1969-12-31");
+        assert_eq!(day_text(20_000), "2024-10-04");
+        assert_eq!((day_text(106_751), day_text(-106_752)), ("2262-04-11".into(), "1677-09-21".into()));
+    }
+}
