@@ -23,6 +23,7 @@ import tempfile
 import time
 import urllib.request
 
+import clients_archive
 import clients_influx
 import clients_of_http
 import clients_of_xrootd
@@ -503,7 +504,8 @@ def need_storage(rig):
 
 
 TRIED = [token, strangers, names, session, own, scripted, copies, contents, envelopes, upstream, *clients_of_xrootd.TRIED,
-         *clients_of_http.TRIED, *clients_influx.TRIED, rest_schema.rest]
+         *clients_of_http.TRIED, *clients_influx.TRIED, *clients_archive.TRIED,
+         rest_schema.rest]
 
 
 def main():

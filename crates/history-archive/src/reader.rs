@@ -332,6 +332,7 @@ impl FileScan {
         // Element, measurement and quality of the record before; its field.
         let mut of_element: Option<(i64, u32, u32, Option<FieldNumber>)> = None;
         let mut of_field: Option<(u32, &str, FieldNumber, FieldType)> = None;
+        let mut found: Vec<(FieldNumber, FieldValue)> = Vec::new();
         for row in 0..batch.num_rows() {
             let number = elements.value(row);
             let (_, element, measurement, quality) = match of_element {
@@ -360,7 +361,7 @@ impl FileScan {
             if self.pending.as_ref().is_none_or(|(of, _)| *of != key) {
                 self.end_row(key, out)?;
             }
-            let mut found: Vec<(FieldNumber, FieldValue)> = Vec::new();
+            found.clear();
             if fields.is_valid(row) {
                 let name = fields.value(row);
                 let (field, kind) = match of_field {
@@ -385,7 +386,7 @@ impl FileScan {
                 self.other_fields(&names, measurement, others.value(row), &mut found)?;
             }
             if let Some((_, known)) = &mut self.pending {
-                for (field, value) in found {
+                for (field, value) in found.drain(..) {
                     if let Err(at) = known.binary_search_by_key(&field, |(of, _)| *of) {
                         known.insert(at, (field, value));
                     }
@@ -397,12 +398,16 @@ impl FileScan {
 
     /// Hands on the pending row, and begins another.
     fn end_row(&mut self, next: RowKey, out: &mut Columns) -> Result<()> {
-        if let Some((key, values)) = self.pending.replace((next, Vec::new())) {
-            if key >= next {
-                return Err(self.damaged("rows are out of order"));
-            }
-            out.push(key, values.iter().map(|(field, value)| (*field, value.borrow())))?;
+        let Some((key, values)) = &mut self.pending else {
+            self.pending = Some((next, Vec::new()));
+            return Ok(());
+        };
+        if *key >= next {
+            return Err(corrupt(&self.name, 0, "rows are out of order"));
         }
+        out.push(*key, values.iter().map(|(field, value)| (*field, value.borrow())))?;
+        *key = next;
+        values.clear();
         Ok(())
     }
 

@@ -338,7 +338,10 @@ async fn open_elements(settings: &ServerSettings, directory: &DataDirectory) -> 
         return Err(Error::invalid("a server of a snapshot has no history of elements: leave --history out"));
     }
     let clock = Arc::clone(&settings.clock);
-    let elements = HistorySettings::new(directory.elements(), Arc::new(move || clock.trusted()));
+    let elements = HistorySettings {
+        archive: settings.elements_archive.clone(),
+        ..HistorySettings::new(directory.elements(), Arc::new(move || clock.trusted()))
+    };
     let opened = tokio::task::spawn_blocking(move || Elements::open(elements)).await;
     let opened = opened.map_err(|error| {
         Error::new(ErrorKind::Internal, format!("the history of elements could not be opened: {error}"))

@@ -49,6 +49,8 @@ pub struct ServerSettings {
     pub history: HistoryKept,
     /// True if the server keeps the history of elements.
     pub elements: bool,
+    /// Archive of old days of the history of elements.
+    pub elements_archive: Option<exacat_history::ArchiveSettings>,
     /// The snapshot to serve, for reading, in place of the catalogue in the data directory.
     pub snapshot: Option<SnapshotName>,
     /// Address of the native protocol over TLS; none disables it. Port 0 takes a free one.
@@ -106,6 +108,7 @@ impl ServerSettings {
             cache_bytes: EmbeddedSettings::default().cache_bytes,
             history: HistoryKept::All,
             elements: false,
+            elements_archive: None,
             snapshot: None,
             native: Some(loopback),
             socket: true,

@@ -374,6 +374,17 @@ pub(crate) struct ServeArgs {
     /// listener
     #[arg(long)]
     pub history: bool,
+    /// Archive old days of the history of elements as Parquet files in a directory or bucket
+    ///
+    /// A directory, or s3://BUCKET/PREFIX with the credentials of the environment: AWS_ACCESS_KEY_ID,
+    /// AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL. A Delta log beside the files names those that
+    /// count. Reads of old days continue through the archive. An archive belongs to one history.
+    #[arg(long, value_name = "DIR|s3://BUCKET/PREFIX", requires = "history")]
+    pub history_archive: Option<String>,
+    /// Age in whole UTC days after which a day is archived
+    #[arg(long, value_name = "DAYS", default_value_t = 30, requires = "history_archive",
+        value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    pub history_archive_after: u32,
     /// History of changes to keep: all, a number of days or weeks, or a size of log files
     ///
     /// The server removes older changes a whole log file at a time, the oldest first. Files that

@@ -4,6 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use exacat_history::ArchiveSettings;
+use exacat_history_archive::{ParquetArchive, Place};
 use exacat_model::{AccountName, Lfn, Mode, SnapshotName};
 use exacat_server::{
     Addresses, CertificateFiles, ChecksumServer, HttpSettings, JalienSettings, Network, Server,
@@ -25,6 +27,14 @@ use crate::parse;
 
 /// Networks of this machine alone.
 const LOOPBACK: [&str; 2] = ["127.0.0.0/8", "::1/128"];
+
+/// Opens the place of the archive of the history of elements.
+fn elements_archive(args: &ServeArgs) -> Result<Option<ArchiveSettings>, Failure> {
+    let Some(place) = &args.history_archive else { return Ok(None) };
+    let place = Place::open(place).map_err(|error| Failure::local(format!("--history-archive: {error}")))?;
+    let archive = Arc::new(ParquetArchive::new(place));
+    Ok(Some(ArchiveSettings { archive, after_days: args.history_archive_after }))
+}
 
 /// `exacat serve`
 pub(crate) async fn serve(args: ServeArgs, connection: &Connection, style: Style) -> Result<u8, Failure> {
@@ -119,6 +129,7 @@ fn settings(args: &ServeArgs, connection: &Connection, directory: &Path) -> Resu
     settings.cache_bytes =
         parse::bytes(&args.cache).map_err(|error| Failure::local(format!("--cache: {error}")))?;
     settings.elements = args.history;
+    settings.elements_archive = elements_archive(args)?;
     settings.history = parse::history_kept(&args.history_keep)
         .map_err(|error| Failure::local(format!("--history-keep: {error}")))?;
     if let StoreChoice::Cassandra(cluster) = &mut settings.store {

@@ -1,0 +1,203 @@
+"""What `make test-clients` tries with readers of the history's archive: DuckDB, pyarrow, pandas and delta-rs read the
+files that `exacat serve --history-archive` writes, and are compared with what the server answers about the same days.
+
+`test-clients.py` runs the functions of TRIED. The part that needs packages runs in the Python of the rig's environment:
+this file is then the program. docs/operating/history.md has the columns. A bucket is tried with moto, a server of S3.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+import urllib.parse
+import urllib.request
+
+import rest_schema
+from clients_rig import Failed, Left, expect, free_port, say, wait_until
+
+PACKAGES = ["duckdb", "pyarrow", "pandas", "deltalake", "pytz", "moto[server]"]
+DAY = 86_400
+# Seconds: noon, five days ago.
+OLD = int(time.time()) // DAY * DAY - 5 * DAY + DAY // 2
+ELEMENTS, ROWS = 20, 50
+
+
+def install(rig):
+    pip = rig.venv / "bin" / "pip"
+    try:
+        done = subprocess.run([str(pip), "install", "-q", *PACKAGES], capture_output=True, text=True, timeout=600)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Left(f"{' '.join(PACKAGES)} cannot be installed here: {error}") from error
+    if done.returncode != 0:
+        raise Left(f"{' '.join(PACKAGES)} cannot be installed here: {done.stderr.strip().splitlines()[-1:]}")
+
+
+def request(server, token, path, body=None):
+    asked = urllib.request.Request(f"http://127.0.0.1:{server.port}{path}", data=body,
+                                   headers={"Authorization": f"Token {token}"})
+    with urllib.request.urlopen(asked, timeout=30) as answer:
+        return answer.read()
+
+
+def query(server, token, text):
+    return json.loads(request(server, token, "/query?" + urllib.parse.urlencode({"db": "dcs", "epoch": "ns", "q": text})))
+
+
+def lines():
+    """Two old days, and today: a float and a quality, a large integer, a text, several fields without a value."""
+    for day in (OLD, OLD + DAY, int(time.time()) - 60):
+        for element in range(ELEMENTS):
+            for row in range(ROWS):
+                nanoseconds = (day * 1000 + row) * 1_000_000 + (7 if row == 3 else 0)
+                yield f"ev,name=a{element} v={element + row / 8},q={row % 3}i {nanoseconds}"
+        yield f"big v={2**63 - 1}i {day}000000000"
+        yield f'txt v="on, \\"off\\"" {day}000000000'
+        yield f"cpu,host=h idle=1.5,user=2 {day}000000000"
+
+
+def serve_and_archive(rig, name, place, environment):
+    """Starts a server with an archive, writes, and stops it; returns the server that was started again, and a token."""
+    directory = rig.place / name
+    directory.mkdir()
+    options = ["--history", "--history-archive", place, "--history-archive-after", "2"]
+    os.environ.update(environment)
+    server = rest_schema.Server(rig.exacat, directory, *options)
+    rig.running.append(server.process)
+    token = server.token("--lifetime", "1h", "--write")
+    request(server, token, "/query?q=CREATE+DATABASE+dcs", b"")
+    request(server, token, "/write?db=dcs", "\n".join(lines()).encode())
+    return server, token
+
+
+def counted(server, token):
+    answer = query(server, token, "SELECT count(v) FROM ev")
+    return answer["results"][0]["series"][0]["values"][0][1]
+
+
+def compare(rig, server, token, place, environment):
+    """Waits for the archive, then compares what the packages read with the server's answers."""
+    expected = {}
+    for element in range(ELEMENTS):
+        text = f"SELECT v, q FROM ev WHERE \"name\" = 'a{element}' AND time < {(OLD + 2 * DAY - DAY // 2) * 10**9}"
+        expected[f"a{element}"] = query(server, token, text)["results"][0]["series"][0]["values"]
+    expect(counted(server, token) == 3 * ELEMENTS * ROWS, "the server reads hot and archived days as one")
+    program = [str(rig.venv / "bin" / "python"), __file__, place]
+    asked = json.dumps({"expected": expected, "rows": ELEMENTS * ROWS * 2 + 8})
+    done = subprocess.run(program, input=asked, capture_output=True, text=True, timeout=300,
+                          env={**os.environ, **environment})
+    if done.returncode != 0:
+        raise Failed(f"readers of the archive: {done.stdout}{done.stderr}")
+    say(done.stdout.strip())
+
+
+def archive_in_a_directory(rig):
+    """The archive in a directory, read by DuckDB, pyarrow, pandas and delta-rs."""
+    install(rig)
+    place = rig.place / "archived"
+    server, token = serve_and_archive(rig, "archive-server", str(place), {})
+    # Days are archived from runs: a stop writes these.
+    server, token = restarted(rig, server, token, str(place))
+    wait_until("days are archived", lambda: any(place.glob("_delta_log/*.json")))
+    compare(rig, server, token, str(place), {})
+
+
+def restarted(rig, server, token, place):
+    server.process.terminate()
+    server.process.wait(60)
+    again = rest_schema.Server(rig.exacat, server.place, "--history", "--history-archive", place,
+                               "--history-archive-after", "2")
+    rig.running.append(again.process)
+    return again, token
+
+
+def archive_in_a_bucket(rig):
+    """The archive in a bucket of moto, a server of S3; its objects are then read as a directory."""
+    install(rig)
+    port = free_port()
+    moto = subprocess.Popen([str(rig.venv / "bin" / "moto_server"), "-p", str(port)], stdout=subprocess.DEVNULL,
+                            stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+    rig.running.append(moto)
+    environment = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_ACCESS_KEY_ID": "exacat", "AWS_REGION": "us-east-1",
+                   "AWS_SECRET_ACCESS_KEY": "exacat", "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+    python = [str(rig.venv / "bin" / "python"), __file__]
+    aside = {**os.environ, **environment}
+
+    def made():
+        return subprocess.run([*python, "make-bucket"], env=aside, capture_output=True, timeout=60).returncode == 0
+
+    wait_until("moto has a bucket", made)
+    place = "s3://history/below/here"
+    server, token = serve_and_archive(rig, "bucket-server", place, environment)
+    server, token = restarted(rig, server, token, place)
+    copy = rig.place / "copied"
+    # Objects of moto stay in its memory, so they are copied until the log has a commit.
+
+    def copied():
+        subprocess.run([*python, "copy-bucket", str(copy)], env=aside, capture_output=True, timeout=60, check=True)
+        return any(copy.glob("_delta_log/*.json"))
+
+    wait_until("days are archived in the bucket", copied)
+    compare(rig, server, token, str(copy), environment)
+
+
+TRIED = [archive_in_a_directory, archive_in_a_bucket]
+
+
+# ---- in the Python that has the packages ------------------------------------------------------------------------------------
+
+
+def read(place, asked):
+    import deltalake
+    import duckdb
+    import pyarrow.dataset
+
+    table = deltalake.DeltaTable(place)
+    frame = table.to_pandas()
+    assert len(frame) == asked["rows"], f"delta-rs reads {len(frame)} rows of {asked['rows']}"
+    columns = ["name", "time", "time_ns", "value", "quality", "field", "integer", "text", "fields", "series"]
+    duck = duckdb.sql(f"SELECT {', '.join(columns)} FROM read_parquet('{place}/**/*.parquet', hive_partitioning=true) "
+                      "WHERE \"group\" = 'dcs'").fetchall()
+    assert len(duck) == asked["rows"], f"DuckDB reads {len(duck)} rows"
+    arrow = pyarrow.dataset.dataset(place, format="parquet", partitioning="hive", exclude_invalid_files=True).to_table()
+    assert arrow.num_rows == asked["rows"], f"pyarrow reads {arrow.num_rows} rows"
+    for name, values in asked["expected"].items():
+        of = frame[(frame["name"] == name) & (frame["series"] == f"ev,name={name}")].sort_values("time")
+        exact = of["time_ns"].where(of["time_ns"].notna(), of["time"].astype("datetime64[ns, UTC]").astype("int64"))
+        found = [[int(time), value, int(quality)] for time, value, quality in zip(exact, of["value"], of["quality"])]
+        found.sort()
+        assert found == values, f"{name}: delta-rs {found[:3]}, the server {values[:3]}"
+        sums = duckdb.sql(f"SELECT sum(value), count(*) FROM read_parquet('{place}/**/*.parquet') WHERE name = '{name}'")
+        assert sums.fetchone() == (sum(row[1] for row in values), len(values)), f"{name}: DuckDB"
+    largest = [row for row in duck if row[0] == "big"]
+    assert len(largest) == 2 and all(int(row[6]) == 2**63 - 1 for row in largest), largest
+    assert {row[7] for row in duck if row[0] == "txt"} == {'on, "off"'}
+    assert {(row[5], row[3]) for row in duck if row[9] is None and row[0].startswith("cpu")} == {("idle", 1.5), ("user", 2.0)}
+    print(f"delta-rs {deltalake.__version__}, DuckDB {duckdb.__version__}, pyarrow and pandas read {len(frame)} rows "
+          "as the server does")
+
+
+def objects():
+    import boto3
+
+    return boto3.client("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"], region_name="us-east-1")
+
+
+def copy_bucket(into):
+    client = objects()
+    for page in client.get_paginator("list_objects_v2").paginate(Bucket="history"):
+        for item in page.get("Contents", []):
+            path = pathlib.Path(into) / item["Key"].removeprefix("below/here/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(client.get_object(Bucket="history", Key=item["Key"])["Body"].read())
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["make-bucket"]:
+            objects().create_bucket(Bucket="history")
+        case ["copy-bucket", into]:
+            copy_bucket(into)
+        case [place]:
+            read(place, json.load(sys.stdin))
