@@ -216,6 +216,14 @@ impl Catalogue {
                 self.admit_writer(caller)?;
                 self.drained(caller)
             }
+            Operation::ElementGroups
+            | Operation::ElementGroupSet { .. }
+            | Operation::ElementGroupDrop { .. }
+            | Operation::ElementList { .. }
+            | Operation::ElementValues { .. }
+            | Operation::ElementRows { .. }
+            | Operation::ElementAggregates { .. }
+            | Operation::ElementWrite { .. } => self.no_elements(caller, &operation),
             Operation::Position { after } => self.position(after).await,
             Operation::SnapshotCreate { name } => boxed(self.snapshot_create(caller, id, &name)).await,
             Operation::SnapshotList => boxed(self.snapshot_list(caller)).await,

@@ -1,6 +1,6 @@
 //! Makes records of rows: the columns of a file.
 //!
-//! A row whose fields have a value in the sense of [`exacat_history::convention`] is one record, with its
+//! A row whose fields have a value in the sense of [`exacat_history::naming`] is one record, with its
 //! other fields as text. Another row is a record for each of its fields. Either way the quality has a column.
 
 use std::collections::{BTreeMap, HashMap};
@@ -11,9 +11,10 @@ use arrow_array::{
     StringArray, TimestampMicrosecondArray,
 };
 use exacat_history::columns::RowKey;
-use exacat_history::convention::{QUALITY_FIELDS, element_name, is_quality, value_field};
+use exacat_history::naming::{is_quality, name_of, value_field};
 use exacat_history::row::{ElementNumber, FieldNumber};
 use exacat_history::{Group, Names};
+use exacat_model::element::QUALITY_FIELDS;
 use exacat_model::{Error, ErrorKind, FieldRef, FieldType, Result};
 
 use crate::other_fields::put_field;
@@ -168,8 +169,8 @@ impl Records {
 
     fn begin_element(&mut self, names: &Names, element: ElementNumber) -> (i32, Option<i32>) {
         let key = names.key(element);
-        let name = element_name(key);
-        let number = self.names.define(name);
+        let name = name_of(key);
+        let number = self.names.define(&name);
         let series = (name != key).then(|| self.series.define(key));
         self.element = Some((element, number, series));
         self.bytes += key.len();

@@ -6,7 +6,7 @@
 
 use std::ops::{AddAssign, Range};
 
-use exacat_model::Error;
+use exacat_model::{Error, FieldValue};
 
 use crate::columns::{Columns, Values, near};
 use crate::row::FieldNumber;
@@ -33,6 +33,10 @@ pub trait Sample: Copy + PartialOrd + Send {
     fn sum_to_f64(sum: Self::Sum) -> f64;
     /// Returns values of this type.
     fn of(values: &Values) -> Option<&[Self]>;
+    /// Returns the number of a value of this type.
+    fn from_value(value: &FieldValue) -> Option<Self>;
+    /// Returns it as a value.
+    fn to_value(self) -> FieldValue;
     /// Says whether it is a number: all but NaN are.
     #[inline(always)]
     #[allow(clippy::eq_op, reason = "NaN differs from itself")]
@@ -59,6 +63,12 @@ impl Sample for f64 {
     fn of(values: &Values) -> Option<&[f64]> {
         if let Values::Float(values) = values { Some(values) } else { None }
     }
+    fn from_value(value: &FieldValue) -> Option<f64> {
+        if let FieldValue::Float(value) = value { Some(*value) } else { None }
+    }
+    fn to_value(self) -> FieldValue {
+        FieldValue::Float(self)
+    }
 }
 
 macro_rules! whole_numbers {
@@ -80,6 +90,12 @@ macro_rules! whole_numbers {
             }
             fn of(values: &Values) -> Option<&[$type]> {
                 if let Values::$variant(values) = values { Some(values) } else { None }
+            }
+            fn from_value(value: &FieldValue) -> Option<$type> {
+                if let FieldValue::$variant(value) = value { Some(*value) } else { None }
+            }
+            fn to_value(self) -> FieldValue {
+                FieldValue::$variant(self)
             }
         }
     )*};
@@ -123,6 +139,17 @@ impl Intervals {
     /// Returns the number of the interval that has a time, counted from the origin.
     fn number(&self, time: i64) -> i128 {
         (i128::from(time) - i128::from(self.origin)).div_euclid(i128::from(self.length))
+    }
+
+    /// Returns the first `count` intervals, at least one, and the time at which those behind them begin;
+    /// none if there are no more.
+    pub(crate) fn first(self, count: usize) -> (Intervals, Option<i64>) {
+        let last = self.number(self.from) + count.max(1) as i128 - 1;
+        let (_, end) = self.ends(last);
+        match end < self.to {
+            true => (Intervals { to: end, ..self }, Some(end + 1)),
+            false => (self, None),
+        }
     }
 
     /// Returns the first and last time of an interval.

@@ -399,6 +399,43 @@ const ARCHIVE_FIRST: std::time::Duration = std::time::Duration::from_secs(10);
 /// Time after which days are looked at that may be due for the archive, or that failed before.
 const ARCHIVE_LOOK: std::time::Duration = std::time::Duration::from_secs(300);
 
+/// State of a history, and its work since it was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HistoryFigures {
+    /// Rows made durable.
+    pub rows: u64,
+    /// Batches made durable.
+    pub batches: u64,
+    /// Syncs of the log.
+    pub syncs: u64,
+    /// Bytes written to the log.
+    pub log_bytes: u64,
+    /// Microseconds in writes and syncs of the log.
+    pub sync_us: u64,
+    /// Batches refused because too much waited.
+    pub refused: u64,
+    /// Bytes of batches that wait for the log.
+    pub queued_bytes: u64,
+    /// Flushes done.
+    pub flushes: u64,
+    /// Memtables that wait for a flush.
+    pub flushes_waiting: u64,
+    /// Groups.
+    pub groups: u64,
+    /// Elements of all groups.
+    pub elements: u64,
+    /// Rows in memory and in the log only.
+    pub rows_in_memory: u64,
+    /// Runs.
+    pub runs: u64,
+    /// Rows in runs.
+    pub run_rows: u64,
+    /// Bytes of runs.
+    pub run_bytes: u64,
+    /// Reasons why it cannot do its work now.
+    pub problems: Vec<String>,
+}
+
 /// Time after which runs are looked at, although nothing was flushed.
 const MERGE_LOOK: std::time::Duration = std::time::Duration::from_secs(600);
 
@@ -567,6 +604,41 @@ impl History {
     /// Returns the counters of the archive; none if there is no archive.
     pub fn archive_metrics(&self) -> Option<&ArchiveMetrics> {
         self.shared.settings.archive.as_ref().map(|_| &self.shared.archive_metrics)
+    }
+
+    /// Returns its state and its work so far in numbers.
+    pub fn figures(&self) -> HistoryFigures {
+        let shared = &self.shared;
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let mut figures = HistoryFigures {
+            rows: count(&shared.metrics.rows),
+            batches: count(&shared.metrics.batches),
+            syncs: count(&shared.metrics.groups),
+            log_bytes: count(&shared.metrics.log_bytes),
+            sync_us: count(&shared.metrics.sync_us),
+            refused: count(&shared.metrics.refused),
+            queued_bytes: shared.queue.bytes() as u64,
+            flushes: shared.flush_count.load(Ordering::Relaxed),
+            ..HistoryFigures::default()
+        };
+        {
+            let flushes = shared.flushes.lock();
+            figures.flushes_waiting = flushes.waiting.len() as u64;
+            figures
+                .problems
+                .extend(flushes.failed.as_ref().map(|why| format!("rows cannot be written to runs: {why}")));
+        }
+        figures.problems.extend(shared.queue.failed().map(|why| format!("its log failed: {why}")));
+        for group in self.groups() {
+            let counts = group.counts();
+            figures.groups += 1;
+            figures.elements += counts.elements;
+            figures.rows_in_memory += counts.rows_in_memory;
+            figures.runs += counts.files;
+            figures.run_rows += counts.rows;
+            figures.run_bytes += counts.bytes;
+        }
+        figures
     }
 
     /// Returns trusted time of now.

@@ -196,6 +196,11 @@ impl<'g> Ingest<'g> {
         lines.place()
     }
 
+    /// Says whether the batch is full: further rows take another one.
+    pub fn is_full(&self) -> bool {
+        self.batch.rows.len() >= BATCH_BYTES
+    }
+
     /// Adds one row of an element with a canonical key.
     pub fn named(&mut self, key: &str, fields: &[(&str, FieldRef<'_>)], time: i64) -> Result<()> {
         let canonical = |names: &Names, out: &mut String| {

@@ -18,7 +18,8 @@
 //! - [`flush`] writes them to [`run`]s; [`manifest`] names the files that count.
 //! - [`compaction`] merges runs of a day; [`retention`] removes whole days.
 //! - [`archiving`] moves old days to an [`archive`].
-//! - [`reading`] merges memory and runs for readers; [`aggregate`] sums up.
+//! - [`reading`] merges memory and runs for readers; [`aggregate`] sums up, and [`instant`] looks back.
+//! - [`naming`] has the conventions of writers; [`pages`] answers requests in pages.
 //! - [`snapshot`] links the files of a moment, and [`restore`] makes a history from them; [`check`] reads
 //!   everything, and [`repair`] replaces damaged files.
 //! - [`engine`] is the open history, and [`open`] opens it.
@@ -33,11 +34,11 @@ mod checked_file;
 pub mod columns;
 mod committer;
 mod compaction;
-pub mod convention;
 mod engine;
 mod flush;
 mod group;
 mod ingest;
+mod instant;
 mod item;
 mod latest;
 mod limits;
@@ -46,7 +47,9 @@ mod manifest;
 mod memtable;
 pub mod merge;
 mod names;
+pub mod naming;
 mod open;
+mod pages;
 mod reading;
 mod repair;
 mod restore;
@@ -64,13 +67,15 @@ pub use archive::{Archive, ArchiveMetrics, ArchiveSettings, ArchivedFile};
 pub use batch::Batch;
 pub use check::{Checked, check};
 pub use committer::CommitMetrics;
-pub use engine::{History, HistorySettings};
+pub use engine::{History, HistoryFigures, HistorySettings};
 pub use exacat_log::moment::Moment;
 pub use group::Group;
 pub use ingest::{Ingest, Refused};
+pub use instant::AtInstant;
 pub use latest::LatestValue;
 pub use limits::*;
 pub use names::{NamedField, Names};
+pub use pages::Page;
 pub use reading::ValueAt;
 pub use repair::{Repaired, repair};
 pub use restore::{Restore, Until, restore};

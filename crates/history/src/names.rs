@@ -12,6 +12,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::item::{GroupId, Item, MeasurementNumber};
 use crate::limits::{FIELDS_MAX, MEASUREMENTS_MAX, SHAPES_MAX};
+use crate::naming::name_of;
 use crate::row::{ElementNumber, Field, FieldNumber, ShapeNumber, Shapes};
 
 /// A field with its name: a column of a measurement.
@@ -72,6 +73,8 @@ pub struct Names {
     /// Measurement of each element.
     element_measurements: Vec<MeasurementNumber>,
     element_numbers: HashTable<ElementNumber>,
+    /// Elements with a name that is not their key, by the hash of the name. Several may have one name.
+    named: HashTable<ElementNumber>,
     /// Encoded definitions that the log does not have yet.
     pending: Vec<u8>,
 }
@@ -100,6 +103,7 @@ impl Names {
             keys: Keys::default(),
             element_measurements: Vec::new(),
             element_numbers: HashTable::new(),
+            named: HashTable::new(),
             pending: Vec::new(),
         }
     }
@@ -128,6 +132,22 @@ impl Names {
     /// Returns the element of a key.
     pub fn element(&self, key: &[u8]) -> Option<ElementNumber> {
         self.element_numbers.find(xxh3_64(key), |number| self.keys.bytes(*number) == key).copied()
+    }
+
+    /// Returns the elements of a name or key, ascending.
+    pub fn named(&self, name: &str) -> Vec<ElementNumber> {
+        let is_named = |number: &&ElementNumber| name_of(self.keys.get(**number)) == name;
+        let mut found: Vec<ElementNumber> =
+            self.named.iter_hash(xxh3_64(name.as_bytes())).filter(is_named).copied().collect();
+        found.extend(self.element(name.as_bytes()));
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// Returns the fields of a shape.
+    pub(crate) fn fields_of(&self, shape: ShapeNumber) -> &[Field] {
+        Shapes::fields(self, shape).unwrap_or_default()
     }
 
     /// Returns the names of the measurements, by their number.
@@ -254,6 +274,11 @@ impl Names {
         let keys = &self.keys;
         let hash = |number: &ElementNumber| xxh3_64(keys.bytes(*number));
         self.element_numbers.insert_unique(xxh3_64(key.as_bytes()), number, hash);
+        let name = name_of(key);
+        if name != key {
+            let hash = |number: &ElementNumber| xxh3_64(name_of(keys.get(*number)).as_bytes());
+            self.named.insert_unique(xxh3_64(name.as_bytes()), number, hash);
+        }
     }
 
     /// Says whether there are definitions that the log does not have yet.

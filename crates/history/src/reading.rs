@@ -1,6 +1,5 @@
 //! Reads a group: rows in memory and in runs as one sorted stream, latest values, values at an instant.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use exacat_model::{FieldValue, Result};
@@ -11,7 +10,7 @@ use crate::group::Group;
 use crate::memtable::Memtable;
 use crate::merge::Merge;
 use crate::row::{ElementNumber, FieldNumber, RowRef};
-use crate::run::{Elements, Fields, Wanted, day_of, span_of};
+use crate::run::{Wanted, day_of};
 use crate::sorted::{BATCH_ROWS, ByRow, SortedRows};
 
 /// A value at an instant: the last one up to it.
@@ -132,58 +131,5 @@ impl Group {
                 give(ValueAt { field, time, value: value.to_value() });
             }
         });
-    }
-
-    /// Returns the value of each field of an element that held at an instant.
-    pub fn at(self: &Arc<Self>, element: ElementNumber, time: i64) -> Result<Vec<ValueAt>> {
-        let (mut found, mut missing) = (Vec::new(), BTreeSet::new());
-        self.latest(element, |value| {
-            if value.time <= time {
-                found.push(value);
-            } else {
-                missing.insert(value.field);
-            }
-        });
-        // Days from the one of the instant backwards, until each field has a value.
-        let oldest = self.oldest_kept();
-        let days: Vec<i32> = self.days_up_to(day_of(time)).collect();
-        for day in days {
-            let (first, last) = span_of(day);
-            if missing.is_empty() || last < oldest {
-                break;
-            }
-            let (from, to) = (first.max(oldest), last.min(time));
-            let fields: Arc<[FieldNumber]> = missing.iter().copied().collect();
-            let wanted =
-                Wanted { elements: Elements::one(element), times: from..=to, fields: Fields::Set(fields) };
-            let mut scan = self.scan(&wanted)?;
-            let mut of_day: Vec<ValueAt> = Vec::new();
-            while let Some(columns) = scan.next_rows()? {
-                for column in columns.columns() {
-                    let Some(at) = column.values.len().checked_sub(1) else { continue };
-                    let row = column.rows.as_ref().map_or(at, |rows| rows[at] as usize);
-                    let (time, value) = (columns.times()[row], column.values.get(at).to_value());
-                    of_day.retain(|known| known.field != column.field);
-                    of_day.push(ValueAt { field: column.field, time, value });
-                }
-            }
-            of_day.iter().for_each(|value| {
-                missing.remove(&value.field);
-            });
-            found.extend(of_day);
-        }
-        found.sort_by_key(|value| value.field);
-        Ok(found)
-    }
-
-    /// Returns the days with rows up to a day, the latest first.
-    fn days_up_to(&self, day: i32) -> impl Iterator<Item = i32> {
-        let rows = self.rows.read();
-        let mut days: BTreeSet<i32> = rows.runs.days().range(..=day).map(|(day, _)| *day).collect();
-        days.extend(rows.archived.days.range(..=day).map(|(day, _)| *day));
-        for memtable in rows.frozen.iter().chain(std::iter::once(&rows.active)) {
-            days.extend(memtable.read().days().range(..=day).map(|(day, _)| *day));
-        }
-        days.into_iter().rev()
     }
 }

@@ -3,6 +3,7 @@
 use crate::account::{AccountName, GroupId, Role, TokenId, UserId};
 use crate::change::{Change, TrashItem};
 use crate::codec::{Encode, put_varint};
+use crate::element::{Element, ElementAggregates, ElementGroup, ElementRows, ElementState};
 use crate::entry::{DirId, Entry, Revision, Usage};
 use crate::error::Error;
 use crate::guid::Guid;
@@ -426,6 +427,45 @@ pub enum Answer {
     Activity(Vec<Period>),
     /// Throttles of a server.
     Throttles(Vec<Throttle>),
+    /// Groups of elements.
+    ElementGroups(Vec<ElementGroup>),
+    /// A page of elements.
+    Elements {
+        /// The elements.
+        items: Vec<Element>,
+        /// Cursor of the next page; none after the last.
+        next: Option<Cursor>,
+    },
+    /// A page of values that hold at an instant.
+    ElementValues {
+        /// The elements with their values.
+        items: Vec<ElementState>,
+        /// Cursor of the next page; none after the last.
+        next: Option<Cursor>,
+    },
+    /// A page of rows.
+    ElementRows {
+        /// Rows of elements. The rows of one may go on in the next page.
+        items: Vec<ElementRows>,
+        /// Cursor of the next page; none after the last.
+        next: Option<Cursor>,
+    },
+    /// A page of aggregates.
+    ElementAggregates {
+        /// Intervals of elements. Those of one may go on in the next page.
+        items: Vec<ElementAggregates>,
+        /// Cursor of the next page; none after the last.
+        next: Option<Cursor>,
+    },
+    /// Rows were written, and are durable.
+    ElementsWritten {
+        /// Rows that were written.
+        rows: u64,
+        /// Rows that were refused.
+        refused: u64,
+        /// The reason why the first of them was.
+        reason: Option<String>,
+    },
 }
 
 canonical_enum!(Answer {
@@ -463,6 +503,12 @@ canonical_enum!(Answer {
     32 => Requests(items),
     33 => Activity(items),
     34 => Throttles(items),
+    35 => ElementGroups(items),
+    36 => Elements { items, next },
+    37 => ElementValues { items, next },
+    38 => ElementRows { items, next },
+    39 => ElementAggregates { items, next },
+    40 => ElementsWritten { rows, refused, reason },
 });
 
 // Answers move through queues and tables by value: the large and rare ones are boxed.
@@ -479,6 +525,10 @@ impl Answer {
             | Answer::Uploads { next, .. }
             | Answer::Deletions { next, .. }
             | Answer::Differences { next, .. }
+            | Answer::Elements { next, .. }
+            | Answer::ElementValues { next, .. }
+            | Answer::ElementRows { next, .. }
+            | Answer::ElementAggregates { next, .. }
             | Answer::BackedUp { next, .. }
             | Answer::Changes { next, .. } => next.as_ref(),
             _ => None,

@@ -325,6 +325,12 @@ impl Decode for String {
     }
 }
 
+impl Decode for Box<str> {
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(reader.text()?.into())
+    }
+}
+
 impl<T: Encode> Encode for Option<T> {
     #[inline]
     fn encode(&self, out: &mut Vec<u8>) {
@@ -382,7 +388,7 @@ impl<T: Decode> Decode for Vec<T> {
     }
 }
 
-impl<T: Encode> Encode for Box<T> {
+impl<T: Encode + ?Sized> Encode for Box<T> {
     #[inline]
     fn encode(&self, out: &mut Vec<u8>) {
         (**self).encode(out);

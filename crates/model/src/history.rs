@@ -47,6 +47,39 @@ impl fmt::Display for GroupName {
     }
 }
 
+/// Moment of a value: nanoseconds since 1970, which may be before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TimeNs(pub i64);
+
+impl TimeNs {
+    /// Reads RFC 3339, a date, a date and time in UTC, or whole seconds since 1970.
+    pub fn parse(text: &str) -> Result<Self> {
+        let bad = || {
+            Error::invalid(format!(
+                "not a time between 1677 and 2262 (RFC 3339, a date, or seconds since 1970): {text:.100?}"
+            ))
+        };
+        let timestamp = if let Ok(seconds) = text.parse::<i64>() {
+            jiff::Timestamp::from_second(seconds).map_err(|_| bad())?
+        } else if let Ok(timestamp) = text.parse::<jiff::Timestamp>() {
+            timestamp
+        } else {
+            let civil: jiff::civil::DateTime = text.parse().map_err(|_| bad())?;
+            civil.to_zoned(jiff::tz::TimeZone::UTC).map_err(|_| bad())?.timestamp()
+        };
+        i64::try_from(timestamp.as_nanosecond()).map(TimeNs).map_err(|_| bad())
+    }
+}
+
+impl fmt::Display for TimeNs {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match jiff::Timestamp::from_nanosecond(i128::from(self.0)) {
+            Ok(timestamp) => write!(out, "{timestamp}"),
+            Err(_) => write!(out, "{} ns", self.0),
+        }
+    }
+}
+
 /// Settings of a group of elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupSettings {
@@ -225,6 +258,24 @@ mod tests {
         assert_ne!(FieldRef::Float(0.0), FieldRef::Float(-0.0));
         assert_ne!(FieldRef::Integer(1), FieldRef::Unsigned(1));
         assert_eq!(FieldRef::Text("a").to_value().borrow(), FieldRef::Text("a"));
+    }
+
+    /// Times are read and printed to the nanosecond, also before 1970, and not beyond 64 bits.
+    #[test]
+    fn times_are_read_and_printed() {
+        for (text, ns) in [
+            ("2025-11-13T02:13:20.000000001Z", 1_763_000_000_000_000_001),
+            ("1969-12-31T23:59:59Z", -1_000_000_000),
+            ("2262-04-11T23:47:16.854775807Z", i64::MAX),
+        ] {
+            assert_eq!(TimeNs::parse(text).unwrap(), TimeNs(ns), "{text}");
+            assert_eq!(TimeNs(ns).to_string(), text);
+        }
+        assert_eq!(TimeNs::parse("1763000000").unwrap(), TimeNs(1_763_000_000_000_000_000));
+        assert_eq!(TimeNs::parse("1970-01-02").unwrap(), TimeNs(86_400_000_000_000));
+        for text in ["", "x", "2262-04-11T23:47:16.854775808Z", "99999999999999"] {
+            assert!(TimeNs::parse(text).is_err(), "{text}");
+        }
     }
 
     /// A stored number of a type is read back as that type.

@@ -11,6 +11,7 @@ pub mod checksum;
 pub mod codec;
 pub mod consistency;
 mod cursor;
+pub mod element;
 pub mod entry;
 pub mod error;
 pub mod expansion;
@@ -22,6 +23,7 @@ pub mod limits;
 mod measured;
 pub mod mutation;
 pub mod operation;
+mod operation_table;
 pub mod period;
 pub mod pfn;
 pub mod query;
@@ -44,7 +46,7 @@ pub use entry::{
 };
 pub use error::{Error, ErrorKind, Result};
 pub use guid::Guid;
-pub use history::{FieldRef, FieldType, FieldValue, GroupName, GroupSettings};
+pub use history::{FieldRef, FieldType, FieldValue, GroupName, GroupSettings, TimeNs};
 pub use lfn::{Lfn, Name};
 pub use measured::Measured;
 pub use mutation::{

@@ -2,8 +2,10 @@
 
 use crate::answer::{Answer, ChangeInfo, DeletionAt, Member, Stat, TagInForce, Upload};
 use crate::change::{Change, Deletion, Effect, FieldChange, TrashItem};
+use crate::element::{Element, ElementAggregates, ElementRows, ElementState, ElementValue};
 use crate::entry::{Body, Entry, File, Location, Replica};
 use crate::guid::Guid;
+use crate::history::FieldValue;
 use crate::lfn::Lfn;
 use crate::mutation::Reservation;
 use crate::registry::Record;
@@ -209,6 +211,46 @@ impl Measured for Difference {
     }
 }
 
+impl Measured for FieldValue {
+    fn bytes(&self) -> usize {
+        size_of::<FieldValue>() + if let FieldValue::Text(text) = self { text.len() } else { 0 }
+    }
+}
+
+impl Measured for Element {
+    fn bytes(&self) -> usize {
+        let fields = self.fields.iter().map(|field| size_of_val(field) + field.0.len());
+        size_of::<Element>() + self.key.len() + self.name.len() + fields.sum::<usize>()
+    }
+}
+
+impl Measured for ElementState {
+    fn bytes(&self) -> usize {
+        let values =
+            self.values.iter().map(|of| size_of::<ElementValue>() + of.field.len() + of.value.bytes());
+        size_of::<ElementState>() + self.key.len() + self.name.len() + values.sum::<usize>()
+    }
+}
+
+impl Measured for ElementRows {
+    fn bytes(&self) -> usize {
+        let value =
+            |value: &Option<FieldValue>| value.as_ref().map_or(size_of::<FieldValue>(), Measured::bytes);
+        let columns = self.columns.iter().map(|column| {
+            size_of_val(column) + column.field.len() + column.values.iter().map(value).sum::<usize>()
+        });
+        let times = size_of_val(self.times.as_slice());
+        size_of::<ElementRows>() + self.key.len() + self.name.len() + times + columns.sum::<usize>()
+    }
+}
+
+impl Measured for ElementAggregates {
+    fn bytes(&self) -> usize {
+        let texts = self.key.len() + self.name.len() + self.field.len();
+        size_of::<ElementAggregates>() + texts + size_of_val(self.intervals.as_slice())
+    }
+}
+
 /// The bytes of a list without its answers for errors, which are short.
 fn sum_of_found<T: Measured, E>(items: &[Result<T, E>]) -> usize {
     items.iter().map(|item| size_of_val(item) + item.as_ref().map_or(0, Measured::bytes)).sum()
@@ -229,6 +271,10 @@ impl Measured for Answer {
             Answer::Deletions { items, .. } => sum(items),
             Answer::Changes { items, .. } => sum(items),
             Answer::Differences { items, .. } => sum(items),
+            Answer::Elements { items, .. } => sum(items),
+            Answer::ElementValues { items, .. } => sum(items),
+            Answer::ElementRows { items, .. } => sum(items),
+            Answer::ElementAggregates { items, .. } => sum(items),
             // Answers of a fixed size, and those that no user's data makes long.
             _ => 0,
         };

@@ -15,13 +15,15 @@ use exacat_model::{ErrorKind, Operation};
 
 const DOCUMENT: &str = include_str!("../../../docs/internals/canonical-bytes.md");
 
-const SOURCES: [&str; 15] = [
+const SOURCES: [&str; 17] = [
     include_str!("../src/account.rs"),
     include_str!("../src/answer.rs"),
     include_str!("../src/arguments.rs"),
     include_str!("../src/change.rs"),
     include_str!("../src/consistency.rs"),
+    include_str!("../src/element.rs"),
     include_str!("../src/entry.rs"),
+    include_str!("../src/history.rs"),
     include_str!("../src/mutation.rs"),
     include_str!("../src/operation.rs"),
     include_str!("../src/period.rs"),

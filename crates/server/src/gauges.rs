@@ -11,6 +11,7 @@ use exacat_wire::json;
 
 use crate::activity::{Moment, Sampler};
 use crate::contents::Sample as Contents;
+use crate::elements;
 use crate::machine::Disk;
 use crate::metric_table as table;
 use crate::service::Service;
@@ -88,11 +89,17 @@ impl Service {
                 "drained: it refuses requests of network clients until exacat drain --resume".to_owned(),
             );
         }
-        vec![
+        let mut parts = vec![
             StatusPart { part: "server".to_owned(), metrics, notes },
             self.instruments.operations_part(),
             self.workers.part(),
-        ]
+        ];
+        if let Some(history) = self.elements.get() {
+            let figures = history.figures();
+            let metrics = elements::samples(&figures).iter().flat_map(Sample::shown).collect();
+            parts.push(StatusPart { part: "history".to_owned(), metrics, notes: figures.problems });
+        }
+        parts
     }
 
     /// Returns the store's own metrics; none if it gives none now.
@@ -118,6 +125,9 @@ impl Service {
         let mut samples = self.instruments.samples();
         samples.extend(self.board.totals.samples(&self.board.in_states()));
         samples.extend(self.gauges());
+        samples.extend(
+            self.elements.get().into_iter().flat_map(|history| elements::samples(&history.figures())),
+        );
         let is_ready = self.closed_to_network().is_none() && self.catalogue.store().failure().is_none();
         samples.push(table::READY.is(u64::from(is_ready)));
         samples.push(table::BUILD.of(env!("CARGO_PKG_VERSION"), 1));

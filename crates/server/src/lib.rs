@@ -7,11 +7,13 @@
 mod access;
 mod activity;
 pub mod admission;
+mod answer_errors;
 mod beside;
 mod cancel;
 mod contents;
 mod data_server;
 mod directory;
+mod elements;
 mod ended;
 mod envelopes;
 pub mod faces;

@@ -21,8 +21,10 @@ use tokio::sync::watch;
 
 use crate::activity::{Asked, Board, Facts, History, SlowAfter, current_request};
 use crate::admission::{Admission, Class, Held, Lane, Step, busy, is_about_the_server, items_of};
+use crate::answer_errors::for_each_error;
 pub(crate) use crate::cancel::{CANCELLED, Cancel, cancelled};
 use crate::contents::Contents;
+use crate::elements;
 pub(crate) use crate::instruments::EndedRequests;
 use crate::instruments::{Ended, Instruments, OperationIndex, count};
 use crate::issuers::Issuers;
@@ -311,7 +313,15 @@ impl Service {
         let name = operation.name();
         let completion = Completion::of(&operation);
         let catalogue = self.catalogue.at(consistency, &operation);
-        let outcome = AssertUnwindSafe(catalogue.execute(caller, id, operation)).catch_unwind().await;
+        let work = async {
+            match self.elements.get() {
+                Some(history) if elements::concerns(&operation) => {
+                    elements::execute(&self.catalogue, history, caller, operation).await
+                }
+                _ => catalogue.execute(caller, id, operation).await,
+            }
+        };
+        let outcome = AssertUnwindSafe(work).catch_unwind().await;
         let outcome = match outcome {
             Ok(outcome) => self.completed(completion, outcome).await,
             Err(panic) => Err(self.panicked(&panic)),
@@ -748,52 +758,5 @@ impl EncodedItems {
     fn push(&mut self, item: &impl Encode) {
         item.encode(&mut self.bytes);
         self.ends.push(self.bytes.len());
-    }
-}
-
-/// Calls `see` for each error inside an answer.
-fn for_each_error(answer: &mut Answer, see: &mut impl FnMut(&mut Error)) {
-    fn all<T>(items: &mut [Result<T>], see: &mut impl FnMut(&mut Error)) {
-        for item in items {
-            if let Err(error) = item {
-                see(error);
-            }
-        }
-    }
-    match answer {
-        Answer::EachDone(items) => all(items, see),
-        Answer::Stats(items) => all(items, see),
-        Answer::Whereis(items) => all(items, see),
-        Answer::Lfns(items) => all(items, see),
-        Answer::Usages(items) => all(items, see),
-        Answer::Registered(items) => all(items, see),
-        Answer::Tags(items) => all(items, see),
-        Answer::CollectionEdited { refused, .. } => refused.iter_mut().for_each(|(_, error)| see(error)),
-        Answer::Done { .. }
-        | Answer::Whoami { .. }
-        | Answer::Entries { .. }
-        | Answer::Removed { .. }
-        | Answer::Trash { .. }
-        | Answer::Purged { .. }
-        | Answer::Members { .. }
-        | Answer::Upload(_)
-        | Answer::Uploads { .. }
-        | Answer::Ses(_)
-        | Answer::Deletions { .. }
-        | Answer::Accounts { .. }
-        | Answer::TokenIssued { .. }
-        | Answer::Tokens(_)
-        | Answer::Quotas(_)
-        | Answer::Changes { .. }
-        | Answer::Fsck(_)
-        | Answer::Status(_)
-        | Answer::Requests(_)
-        | Answer::Activity(_)
-        | Answer::Throttles(_)
-        | Answer::Snapshot(_)
-        | Answer::Snapshots(_)
-        | Answer::SnapshotChecked(_)
-        | Answer::Differences { .. }
-        | Answer::BackedUp { .. } => {}
     }
 }

@@ -3,12 +3,13 @@
 //! [`operation`] has a case for every name in `Operation::NAMES` and fails for an unknown one.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+use exacat_model::element::{AggregateBy, ElementsOf};
 use exacat_model::operation::{
     Attribute, Existing, NewFile, NewReplica, Owner, ReplicaEdit, SeChoice, SeSettings, UserSettings,
 };
 use exacat_model::{
-    Answer, Checksums, Cursor, DeletionId, Edit, FileRef, Filter, GroupId, Guid, Lfn, NewBody, OnTimeline,
-    Operation, ReplicaState, Result, Revision, SeName, Tag, TagKey, TagValue, TokenId, TrashId,
+    Answer, Checksums, Cursor, DeletionId, Edit, FileRef, Filter, GroupId, GroupName, Guid, Lfn, NewBody,
+    OnTimeline, Operation, ReplicaState, Result, Revision, SeName, Tag, TagKey, TagValue, TokenId, TrashId,
 };
 use exacat_testkit::settings;
 
@@ -247,6 +248,32 @@ pub(crate) fn operation(world: &World, name: &str) -> Operation {
         "throttle-set" => Operation::ThrottleSet { owner: None, items_per_second: Some(100) },
         "throttle-list" => Operation::ThrottleList,
         "drain" => Operation::Drain { resume: false },
+        "element-groups" => Operation::ElementGroups,
+        "element-group-set" => Operation::ElementGroupSet { group: element_group(), change: Box::default() },
+        "element-group-drop" => Operation::ElementGroupDrop { group: element_group() },
+        "element-list" => Operation::ElementList { of: elements(), cursor: cursor(), limit: 0 },
+        "element-values" => Operation::ElementValues {
+            of: elements(),
+            at: None,
+            fields: Vec::new(),
+            cursor: cursor(),
+            limit: 0,
+        },
+        "element-rows" => Operation::ElementRows {
+            of: elements(),
+            times: (0, 1),
+            fields: Vec::new(),
+            cursor: cursor(),
+            limit: 0,
+        },
+        "element-aggregates" => Operation::ElementAggregates {
+            of: elements(),
+            times: (0, 1),
+            by: Box::new(AggregateBy { field: None, every: 1, origin: 0, course: Default::default() }),
+            cursor: cursor(),
+            limit: 0,
+        },
+        "element-write" => Operation::ElementWrite { group: element_group(), rows: Vec::new() },
         "clock-confirm" => Operation::ClockConfirm,
         "position" => Operation::Position { after: Revision(0).into() },
         "snapshot-create" => Operation::SnapshotCreate { name: snapshot_name("new") },
@@ -295,6 +322,12 @@ pub(crate) fn outcome(answer: &Result<Answer>) -> String {
             format!("ok {}", items.iter().filter(|member| member.stat.is_some()).count())
         }
         Answer::Uploads { items, .. } => format!("ok {}", items.len()),
+        Answer::ElementGroups(items) => format!("ok {}", items.len()),
+        Answer::Elements { items, .. } => format!("ok {}", items.len()),
+        Answer::ElementValues { items, .. } => format!("ok {}", items.len()),
+        Answer::ElementRows { items, .. } => format!("ok {}", items.len()),
+        Answer::ElementAggregates { items, .. } => format!("ok {}", items.len()),
+        Answer::ElementsWritten { rows, .. } => format!("ok {rows}"),
         Answer::Ses(items) => format!("ok {}", items.len()),
         Answer::Deletions { items, .. } => format!("ok {}", items.len()),
         Answer::Accounts { users, .. } => format!("ok {}", users.len()),
@@ -320,4 +353,12 @@ pub(crate) fn outcome(answer: &Result<Answer>) -> String {
         | Answer::Snapshot(_)
         | Answer::TokenIssued { .. } => "ok".to_owned(),
     }
+}
+
+fn element_group() -> GroupName {
+    GroupName::parse("dcs").unwrap()
+}
+
+fn elements() -> Box<ElementsOf> {
+    Box::new(ElementsOf { group: element_group(), pattern: String::new() })
 }

@@ -21,7 +21,7 @@ const TARGETS: [Target; 5] = [
 ];
 
 /// Operations independent of the target: run on the first only.
-const WITHOUT_TARGET: [&str; 40] = [
+const WITHOUT_TARGET: [&str; 48] = [
     "whoami",
     "position",
     "trash-list",
@@ -52,6 +52,14 @@ const WITHOUT_TARGET: [&str; 40] = [
     "throttle-set",
     "throttle-list",
     "drain",
+    "element-groups",
+    "element-group-set",
+    "element-group-drop",
+    "element-list",
+    "element-values",
+    "element-rows",
+    "element-aggregates",
+    "element-write",
     "clock-confirm",
     "snapshot-create",
     "snapshot-list",

@@ -2,6 +2,7 @@
 
 mod control;
 mod copying;
+mod elements;
 mod exchange;
 mod names;
 mod registry;
@@ -12,6 +13,7 @@ mod writing;
 
 pub(crate) use control::*;
 pub(crate) use copying::*;
+pub(crate) use elements::*;
 pub(crate) use exchange::*;
 pub(crate) use names::*;
 pub(crate) use registry::*;
@@ -251,6 +253,9 @@ pub(crate) enum Command {
     Log(LogArgs),
     /// Show the history of the catalogue, or follow it
     Changes(ChangesArgs),
+    /// Write and read the values of elements
+    #[command(subcommand)]
+    History(HistoryCommand),
     /// Manage storage elements and list their content
     #[command(subcommand)]
     Se(SeCommand),

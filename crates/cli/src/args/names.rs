@@ -1,6 +1,6 @@
 //! Commands that look things up.
 
-use clap::{ArgAction, Args};
+use clap::{ArgAction, Args, ValueEnum};
 
 /// `exacat ls`
 #[derive(Args, Debug)]
@@ -142,6 +142,17 @@ pub(crate) struct Conditions {
     pub depth: Option<u32>,
 }
 
+/// Time of an entry that `find --during` compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DuringBy {
+    /// Time at which it was added to the catalogue
+    Created,
+    /// Time of its last modification
+    Modified,
+    /// Number of the run in its tag run
+    Run,
+}
+
 /// `exacat find`
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -155,6 +166,7 @@ Examples:
   exacat find /demo/sim --type f --sort size --reverse --limit 5 -l
   exacat find /demo --size unknown
   exacat find /demo '/560123-\\d$' --regex -0 | xargs -0 -n 100 exacat stat
+  exacat find /demo --type f --during 'dcs:beam=STABLE' --count
   exacat --json find /demo/user --newer 1h")]
 pub(crate) struct FindArgs {
     /// Directory to search
@@ -164,6 +176,19 @@ pub(crate) struct FindArgs {
     pub pattern: Option<String>,
     #[command(flatten)]
     pub conditions: Conditions,
+    /// Entries of a time in which an element of the history had a value; also != < <= > >=
+    #[arg(long, value_name = "GROUP:ELEMENT=VALUE", help_heading = "Conditions (all must hold)")]
+    pub during: Option<String>,
+    /// Time of an entry for --during, or its tag run: then the element 'run' of the group has
+    /// the number of the present run
+    #[arg(
+        long,
+        requires = "during",
+        default_value = "created",
+        value_name = "WHAT",
+        help_heading = "Conditions (all must hold)"
+    )]
+    pub during_by: DuringBy,
     /// Show everything about each entry
     #[arg(short, long)]
     pub long: bool,

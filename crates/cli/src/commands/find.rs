@@ -8,6 +8,7 @@ use exacat_model::{
 };
 use exacat_wire::json;
 
+use super::during::{During, during};
 use super::listing::{self, Named};
 use crate::args::{Conditions, FindArgs};
 use crate::connect::Pages;
@@ -19,11 +20,16 @@ use exacat_wire::json::SeNames;
 /// `exacat find`
 pub(crate) async fn find(context: &mut Context, args: FindArgs) -> Result<(), Failure> {
     let directory = parse::lfn(&args.directory).map_err(|error| Failure::about(&args.directory, error))?;
-    let filter = filter(context.session.client(), args.pattern.as_deref(), &args.conditions).await?;
+    let mut filter = filter(context.session.client(), args.pattern.as_deref(), &args.conditions).await?;
+    let during = match &args.during {
+        None => None,
+        Some(text) => Some(during(context, text, args.during_by, &mut filter).await?),
+    };
     let mut sorted = listing::sorted(&args.order);
     // The first in another order may come last.
     let limit = if sorted.is_some() && !args.count { None } else { args.order.limit };
     let mut found = FoundEntries::below(context, directory, filter, limit);
+    found.during = during;
     if args.count {
         return count(context, found).await;
     }
@@ -59,6 +65,8 @@ pub(crate) struct FoundEntries {
     directory: Lfn,
     pages: Pages,
     left: u64,
+    /// Times of the entries; none for any.
+    during: Option<During>,
 }
 
 impl FoundEntries {
@@ -72,7 +80,7 @@ impl FoundEntries {
             cursor: Cursor::default(),
             limit: page,
         });
-        FoundEntries { directory, pages, left }
+        FoundEntries { directory, pages, left, during: None }
     }
 
     /// Returns the next page. An empty page is not the end.
@@ -83,6 +91,7 @@ impl FoundEntries {
         match self.pages.next().await {
             Ok(Some(Answer::Entries { mut items, ses, .. })) => {
                 context.learn(&ses);
+                items.retain(|stat| self.during.as_ref().is_none_or(|during| during.has(&stat.entry)));
                 items.truncate(usize::try_from(self.left).unwrap_or(usize::MAX));
                 self.left -= items.len() as u64;
                 Ok(Some(items))

@@ -8,6 +8,8 @@ mod control;
 mod copy;
 mod cp;
 mod digest;
+mod during;
+mod elements;
 mod exchange;
 mod find;
 mod fsck;
@@ -158,6 +160,7 @@ async fn dispatch(context: &mut Context, command: Command, global: &Global) -> R
         Command::Trash(command) => boxed(trash::trash(context, command)),
         Command::Log(args) => boxed(history::log(context, args)),
         Command::Changes(args) => boxed(history::changes(context, args)),
+        Command::History(command) => boxed(elements::history(context, command)),
         Command::Se(command) => boxed(storage::se(context, command)),
         Command::Quota(command) => boxed(accounts::quota(context, command)),
         Command::User(command) => boxed(accounts::user(context, command)),

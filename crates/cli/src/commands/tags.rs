@@ -3,7 +3,7 @@
 use exacat_model::{Answer, Error, Lfn, Operation, Result as ModelResult, TagKey};
 use exacat_wire::json;
 
-use crate::args::{Conditions, FindArgs, TagCommand};
+use crate::args::{Conditions, DuringBy, FindArgs, TagCommand};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{Align, Table, human};
@@ -33,7 +33,20 @@ pub(crate) async fn tag(context: &mut Context, command: TagCommand) -> Result<()
             let mut tags = vec![expression];
             tags.extend(conditions.tags.iter().cloned());
             let conditions = Conditions { tags, ..*conditions };
-            super::find::find(context, FindArgs { directory, pattern, conditions, long, count, order }).await
+            super::find::find(
+                context,
+                FindArgs {
+                    directory,
+                    pattern,
+                    conditions,
+                    long,
+                    count,
+                    order,
+                    during: None,
+                    during_by: DuringBy::Created,
+                },
+            )
+            .await
         }
     }
 }

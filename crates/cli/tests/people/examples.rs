@@ -53,6 +53,14 @@ const ORDER: &[&str] = &[
     "du",
     "log",
     "changes",
+    "history set",
+    "history import",
+    "history ls",
+    "history stat",
+    "history latest",
+    "history at",
+    "history get",
+    "history rm",
     "snapshot create",
     "snapshot ls",
     "snapshot diff",
@@ -206,9 +214,12 @@ impl Machine {
             std::fs::create_dir_all(home.join(directory)).unwrap();
         }
         std::os::unix::fs::symlink(place.path().join("data"), home.join(".local/share/exacat")).unwrap();
-        let service = Service::start_in(place.path(), &[]);
+        let service = Service::start_in(place.path(), &["--history"]);
         service.ok(&format!("generate --entries {SAMPLE_ENTRIES}"));
         let machine = Machine { service, home, _place: place };
+        machine.service.ok("history set dcs");
+        machine.file("beam.lines", "lhc,element=beam value=\"STABLE\" 1795000000000000000\n");
+        machine.service.ok(&format!("history import dcs {}/beam.lines", machine.home.display()));
         let file = "/demo/sim/2026/LHC26a1/560123-0/001/AOD.root";
         let guid = machine.service.json1(&format!("stat {file}"))["guid"].as_str().unwrap().to_owned();
         machine.file("guids.tsv", format!("{guid}\tAOD.root\n"));
@@ -219,6 +230,8 @@ impl Machine {
         machine.file("files.csv", "path,bytes\n/in/c,6\n");
         machine.file("transfers.tsv", "name\tdst\n/t/a\tSITE_ONE\n/t/a\tSITE_TWO\n");
         machine.file("sets.jsonl", "{\"id\":\"/sets/one\",\"title\":\"One\"}\n");
+        machine.file("values.lines", "hv,element=crate1 v=829.5,q=0i 1795000000000000000\n");
+        machine.file("values.csv", "time,element,v,q:integer\n2026-11-20T03:14:07Z,crate3,830.5,0\n");
         machine.file("files.jsonl", "{\"lfn\":\"/demo/lines/a\",\"size\":1}\n");
         machine
     }

@@ -105,7 +105,7 @@ pub(super) fn check(group: &Arc<Group>, values: &Values, random: &mut Random, cl
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
     assert!(found == expected, "seed {seed}, element {key}, {from} to {to}");
-    let at = group.at(element, to).unwrap();
+    let at = group.at_instant(to).of(element, |_| true).unwrap();
     for value in at {
         let name = group.names().fields()[value.field as usize].name.to_string();
         let range = (key.clone(), name.clone(), i64::MIN)..=(key.clone(), name, to);

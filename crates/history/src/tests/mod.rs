@@ -4,6 +4,7 @@ mod crashes;
 mod lines;
 mod model;
 mod moments;
+mod paged;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -121,8 +122,9 @@ fn check_at(group: &Arc<Group>, values: &Values, time: i64) {
     }
     let mut found = BTreeMap::new();
     let count = group.names.read().element_count() as u32;
+    let mut reader = group.at_instant(time);
     for element in 0..count {
-        let at = group.at(element, time).unwrap();
+        let at = reader.of(element, |_| true).unwrap();
         let names = group.names.read();
         for value in at {
             let name = names.fields()[value.field as usize].name.to_string();

@@ -130,6 +130,10 @@ macro_rules! limit {
             | Operation::SeFiles { limit, .. }
             | Operation::SeDeletions { limit, .. }
             | Operation::Log { limit, .. }
+            | Operation::ElementList { limit, .. }
+            | Operation::ElementValues { limit, .. }
+            | Operation::ElementRows { limit, .. }
+            | Operation::ElementAggregates { limit, .. }
             | Operation::Changes { limit, .. } => Some(limit),
             _ => None,
         }
@@ -145,6 +149,10 @@ pub(crate) fn items_of(answer: &Answer) -> u32 {
         Answer::Uploads { items, .. } => items.len(),
         Answer::Deletions { items, .. } => items.len(),
         Answer::Changes { items, .. } => items.len(),
+        Answer::Elements { items, .. } => items.len(),
+        Answer::ElementValues { items, .. } => items.len(),
+        Answer::ElementRows { items, .. } => items.iter().map(|rows| rows.times.len()).sum(),
+        Answer::ElementAggregates { items, .. } => items.iter().map(|of| of.intervals.len()).sum(),
         Answer::Stats(items) => items.len(),
         Answer::Whereis(items) => items.len(),
         Answer::Lfns(items) => items.len(),

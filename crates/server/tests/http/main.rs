@@ -15,6 +15,7 @@ mod dav;
 #[allow(dead_code, reason = "shared with the tests of the protocol of XRootD")]
 #[path = "../xrootd/element.rs"]
 mod element;
+mod elements;
 mod hostile;
 mod http2;
 mod influx;

@@ -62,7 +62,7 @@ async fn file_is_registered_read_changed_moved_removed_and_restored() {
 /// and the answer of each is as its document says.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_endpoint_answers_as_its_document_says() {
-    let world = World::new().await;
+    let world = World::with(|settings| settings.elements = true).await;
     let mut web = Web::admin(&world).await;
     let document = web.get("/api/v1/openapi.json").await.json();
     assert_eq!(document["openapi"], "3.1.0");
@@ -130,6 +130,20 @@ async fn every_endpoint_answers_as_its_document_says() {
         ("confirmClock", "", "", json!(null)),
         ("newOperationId", "", "", json!(null)),
         ("listSnapshots", "", "", json!(null)),
+        ("setElementGroup", "dcs", "", json!({"retention_days": 0})),
+        ("listElementGroups", "", "", json!(null)),
+        (
+            "writeElementRows",
+            "dcs",
+            "",
+            json!({"rows": [{"key": "hv,element=a", "times": ["2025-11-26T03:14:07Z"],
+                "columns": [{"field": "v", "type": "float", "values": [1.5]}]}]}),
+        ),
+        ("listElements", "dcs", "?element=a", json!(null)),
+        ("getElementValues", "dcs", "?at=2025-11-27", json!(null)),
+        ("getElementRows", "dcs", "?from=2025-11-26&field=v", json!(null)),
+        ("getElementAggregates", "dcs", "?from=2025-11-26&to=2025-11-27&every=1h", json!(null)),
+        ("dropElementGroup", "dcs", "", json!(null)),
     ];
     let elsewhere = [
         // Bulk requests: see bulk.rs. Others need an id of an answer, or a store with snapshots.

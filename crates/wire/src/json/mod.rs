@@ -6,6 +6,8 @@
 //! checksums (`algorithm:hex`) text. New fields may come; present ones stay.
 
 mod activity;
+pub mod element_requests;
+mod elements;
 mod entries;
 mod history;
 mod items;
@@ -17,6 +19,7 @@ pub mod texts;
 mod writer;
 
 pub use activity::*;
+pub use elements::*;
 pub use entries::*;
 pub use history::*;
 pub use items::*;

@@ -54,10 +54,19 @@ const CHECKSUM: &str = "^((adler32|crc32c):[0-9a-fA-F]{8}|md5:[0-9a-fA-F]{32}|sh
     sha256:[0-9a-fA-F]{64})$";
 /// Pattern of PFNs: no control characters.
 const PFN: &str = "^[^\\x00-\\x1f\\x7f]+$";
+/// Pattern of moments: seconds since 1970, a date, or RFC 3339.
+pub const TIME: &str = "^([0-9]{1,11}|[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])\
+    (T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-5][0-9]))?)$";
+/// Pattern of users and groups.
+pub const OWNER: &str = "^(user|group):[A-Za-z0-9._@+][A-Za-z0-9._@+-]*$";
+/// Pattern of names of groups of elements.
+pub const ELEMENT_GROUP: &str = "^[^\\s\\x00-\\x1f\\x7f/\\\\\"'`:.-][^\\s\\x00-\\x1f\\x7f/\\\\\"'`:]*$";
 
 texts! {
     Lfn "Path in the catalogue." => |about| text(about, LFN, "/demo/data/run1/f1.root"),
     Account "Name of a user, a group, a site or a quality of service." => |about| text(about, ACCOUNT, "demo"),
+    OwnerName "A user or group." => |about| text(about, OWNER, "group:demo"),
+    Moment "Time, down to the nanosecond." => |about| text(about, TIME, "2026-11-26T03:14:07Z"),
     SeName "Name of a storage element." => |about| text(about, SE, "DEMO::DISK::SE1"),
     Mode "Octal permissions." => |about| text(about, MODE, "640"),
     Checksum "Checksum, `algorithm:hex`." => |about| text(about, CHECKSUM, "adler32:0a1af2bf"),

@@ -11,7 +11,8 @@ use utoipa::ToSchema;
 
 use super::{cell, for_each_command, paragraph, whole};
 use crate::commands::{
-    attributes, by_se, copy, cp, digest, exchange, fsck, issuer, moving, schema, serve, snapshots, top, trash,
+    attributes, by_se, copy, cp, digest, elements, exchange, fsck, issuer, moving, schema, serve, snapshots,
+    top, trash,
 };
 use crate::failure::Reported;
 
@@ -34,7 +35,7 @@ const ENTRY: Printed = &[("", object::<json::EntryOut<'_>>)];
 const STATUS: Printed = &[("", object::<json::StatusOut<'_>>)];
 
 /// Objects of each command.
-const COMMANDS: [(&[&str], Printed); 60] = [
+const COMMANDS: [(&[&str], Printed); 66] = [
     (&["ls", "stat", "archive ls", "se files"], ENTRY),
     (
         &["find", "tag find"],
@@ -126,6 +127,24 @@ const COMMANDS: [(&[&str], Printed); 60] = [
     (&["sessions", "slow"], &[("", object::<json::RequestOut<'_>>)]),
     (&["sessions kill", "throttle set", "throttle clear", "drain"], DONE),
     (&["throttle ls"], &[("", object::<json::ThrottleOut>)]),
+    (
+        &["history ls"],
+        &[
+            ("without a group", object::<json::ElementGroupOut<'_>>),
+            ("with a group", object::<json::ElementOut<'_>>),
+        ],
+    ),
+    (&["history stat"], &[("", object::<json::ElementGroupOut<'_>>)]),
+    (&["history latest", "history at"], &[("", object::<json::ElementStateOut<'_>>)]),
+    (
+        &["history get"],
+        &[
+            ("", object::<json::ElementRowOut<'_>>),
+            ("with `--every`", object::<json::ElementAggregateOut<'_>>),
+        ],
+    ),
+    (&["history set", "history rm"], DONE),
+    (&["history import"], &[("", object::<elements::import::ImportedView<'_>>)]),
     (&["report"], &[("", object::<json::PeriodOut<'_>>)]),
     (&["top"], &[("", object::<top::ReadingOut<'_>>)]),
     (&["snapshot create", "snapshot ls"], &[("", object::<json::SnapshotOut<'_>>)]),

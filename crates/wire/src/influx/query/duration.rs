@@ -4,7 +4,7 @@
 const SECOND: i64 = 1_000_000_000;
 
 /// Reads a duration such as `1h30m`: nanoseconds. The error is InfluxDB's text.
-pub(super) fn duration(text: &str) -> Result<i64, String> {
+pub fn duration(text: &str) -> Result<i64, String> {
     let (mut rest, mut sum) = (text, 0i64);
     while !rest.is_empty() {
         let digits = rest.len() - rest.trim_start_matches(|char: char| char.is_ascii_digit()).len();

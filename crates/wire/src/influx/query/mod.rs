@@ -14,6 +14,7 @@ mod select;
 mod statement;
 mod token;
 
+pub use duration::duration as parse_duration;
 pub use parameters::{Parameters, ParametersError};
 pub use parser::{parse, parse_with};
 pub use statement::{

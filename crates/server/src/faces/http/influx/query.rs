@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use exacat_catalogue::ElementAccess;
+use exacat_history::Group;
 use exacat_history::run::DAY_NANOSECONDS;
-use exacat_history::{Group, History};
-use exacat_model::{Error, ErrorKind, GroupName, GroupSettings};
+use exacat_model::element::GroupChange;
+use exacat_model::{Error, ErrorKind, GroupName};
 use exacat_wire::influx::query::{Parameters as ParameterValues, Policy, Statement, parse_with};
 use exacat_wire::influx::{AnswerWriter, Format, Precision};
 use hyper::body::Incoming;
@@ -17,6 +18,7 @@ use super::super::call::{Call, whole};
 use super::super::query::pairs;
 use super::reading::{Done, Failed, Reading};
 use super::{Asked, Parameters, Refusal, select, show};
+use crate::elements::{drop_group, set_group};
 
 /// Bytes of a form with a query.
 const FORM_BYTES_MAX: usize = 1 << 20;
@@ -129,28 +131,15 @@ impl Asked<'_> {
                     catalogue.check_elements(call.caller(), &group.settings(), ElementAccess::Read)?;
                     return Ok(());
                 }
-                catalogue.check_new_elements(call.caller())?;
-                let settings = GroupSettings {
-                    name,
-                    owner: call.caller().name().cloned(),
-                    readers: Vec::new(),
-                    writers: Vec::new(),
-                    retention_days: days_of(&policy)?.unwrap_or(0),
-                    elements_max: exacat_history::ELEMENTS_MAX_DEFAULT,
-                    created: self.history.now(),
-                };
-                apart(&self.history, settings).await?;
+                let change = GroupChange { retention_days: days_of(&policy)?, ..GroupChange::default() };
+                set_group(catalogue, &self.history, call.caller(), name, change).await?;
                 Ok(())
             }
             Statement::DropDatabase { name } => {
                 let name = GroupName::parse(&name)?;
                 let Ok(group) = self.history.group(&name) else { return Ok(()) };
                 catalogue.check_elements(call.caller(), &group.settings(), ElementAccess::Own)?;
-                let (history, dropped) = (Arc::clone(&self.history), name.clone());
-                let work = tokio::spawn(async move { history.drop_group(&dropped).await });
-                work.await.map_err(|_| internal())??;
-                tracing::warn!(group = %name, user = ?call.caller().name(), "a group of elements was dropped");
-                Ok(())
+                Ok(drop_group(&self.history, call.caller(), name).await?)
             }
             Statement::CreateRetentionPolicy { database, policy }
             | Statement::AlterRetentionPolicy { database, policy } => {
@@ -166,22 +155,11 @@ impl Asked<'_> {
     async fn set_policy(&self, call: &Call, database: &str, policy: &Policy) -> Done {
         let not_found = || Failed(format!("database not found: {database}"));
         let group = self.find(database).ok_or_else(not_found)?;
-        let mut settings = group.settings();
-        call.service.catalogue.check_elements(call.caller(), &settings, ElementAccess::Own)?;
-        if let Some(days) = days_of(policy)? {
-            settings.retention_days = days;
-            apart(&self.history, settings).await?;
-        }
+        let name = group.settings().name;
+        let change = GroupChange { retention_days: days_of(policy)?, ..GroupChange::default() };
+        set_group(&call.service.catalogue, &self.history, call.caller(), name, change).await?;
         Ok(())
     }
-}
-
-/// Changes a group in a task of its own: the change must not be dropped in the middle because the client
-/// has gone.
-async fn apart(history: &Arc<History>, settings: GroupSettings) -> exacat_model::Result<()> {
-    let history = Arc::clone(history);
-    let work = tokio::spawn(async move { history.set_group(settings).await });
-    work.await.map_err(|_| internal())?.map(|_| ())
 }
 
 /// Answers a statement that reads, on a thread that may wait for the disk.

@@ -128,13 +128,13 @@ impl Endpoint {
     }
 }
 
-const fn parameter(name: &'static str, kind: &'static str, about: &'static str) -> Parameter {
+pub(super) const fn parameter(name: &'static str, kind: &'static str, about: &'static str) -> Parameter {
     Parameter { name, kind, about }
 }
 
-const LIMIT: Parameter =
+pub(super) const LIMIT: Parameter =
     parameter("limit", "integer", "Most items of the page, 1 to 10000; 1000 if left out.");
-const CURSOR: Parameter = parameter("cursor", "string", "The `next` of the page before.");
+pub(super) const CURSOR: Parameter = parameter("cursor", "string", "The `next` of the page before.");
 const PAGES: &[Parameter] = &[LIMIT, CURSOR];
 const FOLLOW: Parameter = parameter("follow", "boolean", "Follow a link at the end of the path.");
 const SITE: Parameter =
@@ -168,8 +168,9 @@ macro_rules! endpoint {
         )
     };
 }
+pub(super) use endpoint;
 
-fn body<T: ToSchema>() -> Option<(Schema, bool)> {
+pub(super) fn body<T: ToSchema>() -> Option<(Schema, bool)> {
     Some((schema::<T>, false))
 }
 
@@ -177,15 +178,15 @@ fn optional<T: ToSchema>() -> Option<(Schema, bool)> {
     Some((schema::<T>, true))
 }
 
-fn one<T: ToSchema>() -> Shape {
+pub(super) fn one<T: ToSchema>() -> Shape {
     Shape::One(schema::<T>)
 }
 
-fn items<T: ToSchema>() -> Shape {
+pub(super) fn items<T: ToSchema>() -> Shape {
     Shape::Items(schema::<T>)
 }
 
-fn pages<T: ToSchema>() -> Shape {
+pub(super) fn pages<T: ToSchema>() -> Shape {
     Shape::Pages(schema::<T>)
 }
 
@@ -226,8 +227,8 @@ pub(super) fn position(text: Option<&str>) -> Result<LogPosition> {
     text.unwrap_or("0").parse()
 }
 
-/// Returns all endpoints.
-pub(super) fn endpoints() -> Vec<Endpoint> {
+/// Returns the endpoints of the catalogue and the server.
+pub(super) fn catalogue_endpoints() -> Vec<Endpoint> {
     let mut all = entries();
     all.extend(files());
     all.extend(sets());
@@ -595,51 +596,4 @@ fn service() -> Vec<Endpoint> {
         endpoint!("GET" "/openapi.json" getDocument "Returns the OpenAPI document.",
             &[], None, Shape::Free, View::All, Run::Document),
     ]
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::super::openapi::{body_example, path_text};
-    use super::super::streams::Bulk;
-    use super::super::variables;
-    use super::*;
-
-    fn operations(endpoint: &Endpoint) -> Vec<&'static str> {
-        let (mut lfn, mut text) = (None, None);
-        for name in variables(endpoint.path) {
-            let example = path_text(endpoint, name).2;
-            match name {
-                "lfn" => lfn = Some(Lfn::parse(&format!("/{example}")).unwrap()),
-                _ => text = Some(example.to_owned()),
-            }
-        }
-        let mut arguments = Arguments::new(endpoint.name, lfn, text, "", |_| true).unwrap();
-        let mut schemas = std::collections::BTreeMap::new();
-        let named = endpoint.body.map(|(body, _)| body(&mut schemas));
-        if let Some(name) = named {
-            arguments.body = body_example(endpoint, &schemas, &name).unwrap().to_string().into();
-        }
-        match &endpoint.run {
-            Run::Operation(make) => {
-                let mut names = vec![make(&arguments).unwrap().name()];
-                if endpoint.name == "restoreTrash" {
-                    arguments.body = "{\"lfn\": \"/a\"}".into();
-                    names.push(make(&arguments).unwrap().name());
-                }
-                names
-            }
-            Run::Find => vec!["find"],
-            Run::Changes => vec!["changes"],
-            Run::Lines(lines) => vec![Bulk::new(*lines, &arguments).unwrap().name()],
-            Run::NewId | Run::Document => Vec::new(),
-        }
-    }
-
-    #[test]
-    fn every_operation_of_the_catalogue_is_reachable() {
-        let reachable: BTreeSet<&str> = endpoints().iter().flat_map(operations).collect();
-        assert_eq!(reachable, Operation::NAMES.into_iter().collect());
-    }
 }

@@ -2,11 +2,13 @@
 
 mod arguments;
 mod conditions;
+mod element_endpoints;
 mod endpoints;
 mod openapi;
 mod render;
 mod schemas;
 mod streams;
+mod table;
 
 pub(crate) use openapi::document;
 
@@ -34,9 +36,10 @@ use super::query::cursor_text;
 use crate::admission::limit_of;
 use arguments::Arguments;
 use conditions::{Conditions, content_tag, does_not_apply, entity_tag, is_unchanged, revision_of, tagged};
-use endpoints::{Endpoint, Run, Shape, View, endpoints, limit, position};
+use endpoints::{Endpoint, Run, Shape, View, limit, position};
 use render::{Failures, Names, Objects, Renderer};
 use streams::{Bulk, Changes};
+use table::endpoints;
 
 /// Start of the paths of this API.
 pub(super) const PREFIX: &str = "/api/v1";

@@ -9,8 +9,9 @@ use exacat_wire::json::texts;
 use serde_json::{Map, Value, json};
 
 use super::super::answers::{EVENTS, JSON, LINES, PROBLEM, Problem};
-use super::endpoints::{Endpoint, Parameter, Run, Shape, endpoints};
+use super::endpoints::{Endpoint, Parameter, Run, Shape};
 use super::schemas::{Schemas, schema};
+use super::table::endpoints;
 use super::{PAGE_ITEMS_MAX, PREFIX, variables};
 
 /// Statuses of refusals that any request can have: kind of an error with it, and its meaning.
@@ -43,10 +44,6 @@ const TAG: &str = "^\"[0-9]{1,19}(\\.[0-9a-f]{16})?\"$";
 const TAGS: &str = "^(\\*|(W/)?\"[!#-+\\--~]*\"( *, *(W/)?\"[!#-+\\--~]*\")*)$";
 /// Pattern of places in the history.
 const POSITION: &str = "^[0-9]{1,18}(\\.[0-9a-f]{6,32})?$";
-/// Pattern of moments: seconds since 1970, a date, or RFC 3339.
-const TIME: &str = "^([0-9]{1,11}|[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])\
-    (T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-5][0-9]))?)$";
-
 /// Examples of answers by the name of their schema.
 static EXAMPLES: LazyLock<Map<String, Value>> =
     LazyLock::new(|| serde_json::from_str(include_str!("examples.json")).unwrap_or_default());
@@ -292,15 +289,13 @@ pub(super) fn path_text(
         ("id", "tokens") => ("Id, as listed.", Some("^[0-9a-fA-F]{16}$"), "3f9a1c00d2e14b6f"),
         ("id", "requests") => ("Number, as listed.", Some("^[0-9]{1,18}$"), "1234"),
         ("id", _) => ("Id, as listed.", Some("^[0-9]{1,18}\\.[0-9a-f]{6,32}$"), "17.3f9a1c"),
-        ("owner", _) => ("`user:NAME` or `group:NAME`.", Some(OWNER), "user:demo"),
+        ("owner", _) => ("`user:NAME` or `group:NAME`.", Some(texts::OWNER), "user:demo"),
         (_, "ses") => ("Name of the storage element.", Some(texts::SE), "DEMO::DISK::SE1"),
+        (_, "history") => ("Name of the group of elements.", Some(texts::ELEMENT_GROUP), "dcs"),
         (_, "snapshots") => ("Name of the snapshot.", Some(texts::SNAPSHOT), "demo"),
         _ => ("Name.", Some(texts::ACCOUNT), "demo"),
     }
 }
-
-/// Pattern of owners of quotas.
-const OWNER: &str = "^(user|group):[A-Za-z0-9._@+][A-Za-z0-9._@+-]*$";
 
 fn path_parameter(endpoint: &Endpoint, name: &str) -> Value {
     let (about, pattern, example) = path_text(endpoint, name);
@@ -319,7 +314,7 @@ fn query_schema(parameter: &Parameter) -> Value {
     match parameter.name {
         "limit" => json!({"type": "integer", "minimum": 1, "maximum": PAGE_ITEMS_MAX}),
         "cursor" => text("^[A-Za-z0-9_-]+$"),
-        "owner" => json!({"type": "array", "items": text(OWNER)}),
+        "owner" => json!({"type": "array", "items": text(texts::OWNER)}),
         "existing" => json!({"type": "string", "enum": ["refuse", "same", "merge"]}),
         "site" => text(texts::ACCOUNT),
         "se" => text(texts::SE),
@@ -327,7 +322,10 @@ fn query_schema(parameter: &Parameter) -> Value {
         "mode" => text(texts::MODE),
         "under" => text(texts::LFN),
         "after" => text(POSITION),
-        "from" | "to" => text(TIME),
+        "every" => text("^([1-9][0-9]{0,9}(ns|u|ms|s|m|h|d|w))+$"),
+        "course" => json!({"type": "string", "enum": ["holds", "line", "samples"]}),
+        "field" => json!({"type": "array", "items": {"type": "string"}}),
+        "from" | "to" | "at" => text(texts::TIME),
         "seconds" => json!({"type": "integer", "minimum": 0, "maximum": u32::MAX}),
         "parts" => json!({"type": "integer", "minimum": 1, "maximum": ACTIVITY_PARTS_MAX}),
         _ => json!({"type": parameter.kind}),

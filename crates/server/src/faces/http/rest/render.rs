@@ -69,6 +69,13 @@ impl Names {
             Operation::Backup { directory, .. } => subject(directory),
             Operation::ArchiveMembers { archive, .. } => Names::Files(vec![archive.clone()]),
             Operation::SessionKill { id } => subject(id),
+            Operation::ElementGroupSet { group, .. }
+            | Operation::ElementGroupDrop { group }
+            | Operation::ElementWrite { group, .. } => subject(group),
+            Operation::ElementList { of, .. }
+            | Operation::ElementValues { of, .. }
+            | Operation::ElementRows { of, .. }
+            | Operation::ElementAggregates { of, .. } => subject(&of.group),
             Operation::ThrottleSet { owner, .. } => Names::Subject(json::throttled(owner.as_ref())),
             other => match other.subject() {
                 Some(lfn) => subject(lfn),
@@ -328,6 +335,24 @@ impl Renderer<'_> {
             Answer::Status(parts) => parts.iter().try_for_each(|part| out.push(&json::status(part))),
             Answer::Requests(items) => items.iter().try_for_each(|item| out.push(&json::request(item))),
             Answer::Throttles(items) => items.iter().try_for_each(|item| out.push(&json::throttle(item))),
+            Answer::ElementGroups(items) => {
+                items.iter().try_for_each(|item| out.push(&json::element_group(item)))
+            }
+            Answer::Elements { items, .. } => {
+                items.iter().try_for_each(|item| out.push(&json::element(item)))
+            }
+            Answer::ElementValues { items, .. } => {
+                items.iter().try_for_each(|item| out.push(&json::element_state(item)))
+            }
+            Answer::ElementRows { items, .. } => {
+                items.iter().flat_map(json::element_rows).try_for_each(|row| out.push(&row))
+            }
+            Answer::ElementAggregates { items, .. } => {
+                items.iter().flat_map(json::element_aggregates).try_for_each(|one| out.push(&one))
+            }
+            Answer::ElementsWritten { rows, refused, reason } => {
+                out.push(&json::ElementsWrittenOut { rows, refused, reason: reason.as_deref() })
+            }
             Answer::Activity(items) => items.iter().try_for_each(|item| out.push(&json::period(item))),
             Answer::Snapshot(snapshot) => out.push(&json::snapshot(&snapshot)),
             Answer::Snapshots(items) => items.iter().try_for_each(|item| out.push(&json::snapshot(item))),

@@ -1,0 +1,199 @@
+//! Pages of requests, compared with a plain map.
+
+use std::collections::BTreeSet;
+
+use exacat_model::Cursor;
+use exacat_model::element::{AggregateBy, ElementCourse, ElementInterval};
+use exacat_testkit::rounds;
+use exacat_testkit::simulated::Random;
+
+use super::model::random_line;
+use super::*;
+
+/// Writes random lines, some of them to runs. Returns what is there.
+fn random_history(random: &mut Random, disk: &SimulatedDisk) -> (History, Arc<Group>, Values) {
+    let history = open(disk).unwrap();
+    let group = make_group(&history, "g");
+    let mut values = Values::new();
+    for _ in 0..30 {
+        let mut body = String::new();
+        for _ in 0..random.next(60) {
+            random_line(random, &mut body, &mut values);
+        }
+        write(&history, &group, &body).unwrap();
+        if random.chance(4) {
+            history.flush().unwrap();
+        }
+    }
+    (history, group, values)
+}
+
+/// Collects all pages that `ask` answers. Each cursor leads on.
+fn all_pages<T>(mut ask: impl FnMut(&Cursor) -> (Vec<T>, Option<Cursor>)) -> Vec<T> {
+    let (mut all, mut cursor) = (Vec::new(), Cursor::default());
+    for _ in 0..100_000 {
+        let (items, next) = ask(&cursor);
+        all.extend(items);
+        match next {
+            Some(next) => {
+                assert_ne!(next, cursor, "the page begins where it began");
+                cursor = next;
+            }
+            None => return all,
+        }
+    }
+    panic!("the pages do not end");
+}
+
+/// Pages of rows, of elements and of values have each row, element and value of the map once, whatever
+/// the limit, the pattern and the fields.
+#[test]
+fn pages_have_everything_once() {
+    for seed in 0..2 * rounds() {
+        let mut random = Random(seed);
+        let disk = SimulatedDisk::new();
+        let (_history, group, values) = random_history(&mut random, &disk);
+        let limit = 1 + random.next(30) as usize;
+        let (from, to) = if random.chance(2) { (i64::MIN, i64::MAX) } else { (0, 40) };
+        for (pattern, begin) in [("", ""), ("m0,*", "m0,"), ("m1,e=7", "m1,e=7"), ("m?,e=1*", "m")] {
+            let fits = |key: &str| match pattern {
+                "m1,e=7" => key == pattern,
+                "m?,e=1*" => key[2..].starts_with(",e=1"),
+                _ => key.starts_with(begin),
+            };
+            for (fields, has) in
+                [(vec!["*".to_owned()], ["v", "q", "u", "on", "t", "w"].as_slice()), (vec![], &["v", "q"])]
+            {
+                let wanted: Values = values
+                    .iter()
+                    .filter(|((key, field, time), _)| {
+                        fits(key) && has.contains(&field.as_str()) && (from..=to).contains(time)
+                    })
+                    .map(|(key, value)| (key.clone(), value.clone()))
+                    .collect();
+                let mut found = Values::new();
+                let ask =
+                    |cursor: &Cursor| match group.row_page(pattern, (from, to), &fields, (cursor, limit)) {
+                        Ok(page) => page,
+                        // No element of this name was written.
+                        Err(error) => {
+                            assert_eq!(error.kind, exacat_model::ErrorKind::NotFound);
+                            (Vec::new(), None)
+                        }
+                    };
+                for rows in all_pages(ask) {
+                    assert!(rows.times.len() <= limit && rows.times.is_sorted());
+                    for (at, time) in rows.times.iter().enumerate() {
+                        assert!(rows.row(at).count() > 0);
+                        for (field, value) in rows.row(at) {
+                            let known =
+                                found.insert((rows.key.clone(), field.to_owned(), *time), value.to_value());
+                            assert_eq!(known, None, "{} {field} {time} is there twice", rows.key);
+                        }
+                    }
+                }
+                assert!(found == wanted, "seed {seed}: {:?}", first_difference(&found, &wanted));
+            }
+        }
+        let keys: BTreeSet<String> = values.keys().map(|(key, _, _)| key.clone()).collect();
+        let elements = all_pages(|cursor| group.element_page("*", cursor, limit).unwrap());
+        let listed: Vec<String> = elements.into_iter().map(|element| element.key).collect();
+        assert_eq!(listed.len(), keys.len());
+        assert_eq!(listed.into_iter().collect::<BTreeSet<_>>(), keys);
+        let time = random.next(60) as i64;
+        let all = ["*".to_owned()];
+        let states = all_pages(|cursor| group.value_page("*", Some(time), &all, (cursor, limit)).unwrap());
+        let mut wanted = BTreeMap::new();
+        for ((key, field, of), value) in values.iter().filter(|((_, _, of), _)| *of <= time) {
+            wanted.insert((key.clone(), field.clone()), (*of, value.clone()));
+        }
+        let mut found = BTreeMap::new();
+        for state in states {
+            for value in state.values {
+                found.insert((state.key.clone(), value.field), (value.time, value.value));
+            }
+        }
+        assert!(found == wanted, "at {time}: {:?}", first_difference(&found, &wanted));
+    }
+}
+
+/// Aggregates in pages are those of one page, and those of the rows: count, ends, mean, and the integral of
+/// a value that holds until the next one.
+#[test]
+fn aggregates_in_pages_are_those_of_the_rows() {
+    for seed in 0..2 * rounds() {
+        let mut random = Random(seed);
+        let disk = SimulatedDisk::new();
+        let (_history, group, values) = random_history(&mut random, &disk);
+        let every = 1 + random.next(20) as i64;
+        let (from, to) = (random.next(20) as i64, 20 + random.next(60) as i64);
+        let by = AggregateBy { field: Some("v".to_owned()), every, origin: 3, course: ElementCourse::Holds };
+        let limit = 1 + random.next(9) as usize;
+        let of = |limit| {
+            let mut all: BTreeMap<String, Vec<ElementInterval>> = Default::default();
+            for one in
+                all_pages(|cursor| group.aggregate_page("*", (from, to), &by, (cursor, limit)).unwrap())
+            {
+                assert!(one.intervals.len() <= limit);
+                all.entry(one.key).or_default().extend(one.intervals);
+            }
+            all
+        };
+        let (whole, paged) = (of(10_000), of(limit));
+        assert_eq!(whole.len(), paged.len());
+        for (key, intervals) in &whole {
+            let starts =
+                |of: &[ElementInterval]| of.iter().map(|one| (one.start, one.count)).collect::<Vec<_>>();
+            assert_eq!(starts(intervals), starts(&paged[key]), "seed {seed}: {key}");
+            let rows: Vec<(i64, f64)> = values
+                .iter()
+                .filter(|((of, field, _), _)| of == key && field == "v")
+                .filter_map(|((_, _, time), value)| match value {
+                    FieldValue::Float(value) => Some((*time, *value)),
+                    _ => None,
+                })
+                .collect();
+            let held = |time: i64| rows.iter().rev().find(|(of, _)| *of <= time).map(|(_, value)| *value);
+            for (one, other) in intervals.iter().zip(&paged[key]) {
+                assert!((one.integral - other.integral).abs() < 1e-12);
+                let (start, end) = (one.start.max(from), (one.start + every - 1).min(to));
+                let inside: Vec<f64> = rows
+                    .iter()
+                    .filter(|(of, _)| (start..=end).contains(of))
+                    .map(|(_, value)| *value)
+                    .collect();
+                assert_eq!(one.count, inside.len() as u64, "seed {seed}: {key} from {start}");
+                let mean = (!inside.is_empty()).then(|| inside.iter().sum::<f64>() / inside.len() as f64);
+                assert!(one.mean.zip(mean).is_none_or(|(one, other)| (one - other).abs() < 1e-9));
+                // Each nanosecond has the value that holds then.
+                let integral: f64 = (start..=end).filter_map(held).sum::<f64>() * 1e-9;
+                assert!(
+                    (one.integral - integral).abs() < 1e-12,
+                    "{key} {start}: {} {integral}",
+                    one.integral
+                );
+            }
+        }
+        assert!(!whole.is_empty());
+    }
+}
+
+/// A field without numbers has no aggregates, and the error names it.
+#[test]
+fn texts_have_no_aggregates() {
+    let disk = SimulatedDisk::new();
+    let history = open(&disk).unwrap();
+    let group = make_group(&history, "g");
+    write(&history, &group, "m,e=1 t=\"x\" 1\n").unwrap();
+    let by = |field: Option<&str>| AggregateBy {
+        field: field.map(str::to_owned),
+        every: 10,
+        origin: 0,
+        course: ElementCourse::Samples,
+    };
+    let ask = |by: &AggregateBy| group.aggregate_page("*", (0, 9), by, (&Cursor::default(), 10));
+    assert!(ask(&by(Some("t"))).unwrap_err().message.contains("the type string"));
+    assert_eq!(ask(&by(None)).unwrap(), (Vec::new(), None));
+    let bad = AggregateBy { every: 0, ..by(None) };
+    assert!(ask(&bad).unwrap_err().message.contains("a positive interval"));
+}

@@ -1,0 +1,138 @@
+//! Elements in the REST API: groups and rights, rows that are written, values, rows and aggregates.
+
+use exacat_model::TimeNs;
+use exacat_server::ServerSettings;
+use serde_json::{Value, json};
+
+use crate::web::{Answer, Web};
+use crate::world::World;
+
+const BELOW: &str = "/api/v1/history";
+
+async fn world() -> World {
+    World::with(|settings: &mut ServerSettings| settings.elements = true).await
+}
+
+/// Text of a time some seconds before the clock of the world.
+fn at(world: &World, seconds: i64) -> String {
+    let now = i64::try_from(world.clock.shared().trusted().0).unwrap() / 1000;
+    TimeNs((now - 1000 + seconds) * 1_000_000_000).to_string()
+}
+
+async fn send(web: &mut Web, method: &str, path: &str, body: &Value) -> Answer {
+    let kind = [("Content-Type", "application/json")];
+    web.ask(method, &format!("{BELOW}{path}"), &kind, &body.to_string()).await
+}
+
+fn rows(key: &str, times: &[String], field: &str, values: &Value) -> Value {
+    json!({"key": key, "times": times, "columns": [{"field": field, "type": "float", "values": values}]})
+}
+
+async fn get(web: &mut Web, path: &str) -> Value {
+    let answer = web.get(&format!("{BELOW}{path}")).await;
+    assert_eq!(answer.status, 200, "{path}: {answer:?}");
+    answer.json()
+}
+
+/// Property: a group is made, changed and removed by those who may; others learn nothing of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn groups_are_made_changed_and_removed() {
+    let world = world().await;
+    let (mut admin, mut user) = (Web::admin(&world).await, Web::user(&world, "physicist").await);
+    assert_eq!(send(&mut user, "PUT", "/dcs", &json!({})).await.status, 403);
+    let settings = json!({"readers": ["user:physicist"], "retention_days": 10});
+    assert_eq!(send(&mut admin, "PUT", "/dcs", &settings).await.status, 200);
+    let unknown = json!({"readers": ["user:nobody-of-this-name"]});
+    assert_eq!(send(&mut admin, "PUT", "/dcs", &unknown).await.status, 404, "a reader without account");
+    let shown = get(&mut user, "").await;
+    assert_eq!(shown["items"][0]["name"], "dcs");
+    assert_eq!(shown["items"][0]["readers"], json!(["user:physicist"]), "the refused change did nothing");
+    let body = json!({"rows": [rows("hv,element=a", &[at(&world, 1)], "v", &json!([1.0]))]});
+    assert_eq!(send(&mut user, "POST", "/dcs/rows", &body).await.status, 403, "a reader does not write");
+    // A change keeps what it does not name.
+    assert_eq!(send(&mut admin, "PUT", "/dcs", &json!({"writers": ["user:physicist"]})).await.status, 200);
+    assert_eq!(get(&mut admin, "").await["items"][0]["retention_days"], 10);
+    let answer = send(&mut user, "POST", "/dcs/rows", &body).await;
+    assert_eq!((answer.status, answer.json()), (200, json!({"rows": 1, "refused": 0})));
+    assert_eq!(user.ask("DELETE", &format!("{BELOW}/dcs"), &[], "").await.status, 403);
+    let closed = json!({"readers": ["group:no-such-group"], "writers": []});
+    let refused = send(&mut admin, "PUT", "/dcs", &closed).await.status;
+    assert_eq!(refused, 404, "a group of users that is not there");
+    assert_eq!(send(&mut admin, "PUT", "/other", &json!({"readers": ["user:admin"]})).await.status, 200);
+    assert_eq!(get(&mut user, "").await["items"].as_array().unwrap().len(), 1, "other groups are not listed");
+    let answer = user.get(&format!("{BELOW}/other/values")).await;
+    assert_eq!(answer.status, 403);
+    let answer = admin.ask("DELETE", &format!("{BELOW}/dcs"), &[], "").await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(admin.get(&format!("{BELOW}/dcs/values")).await.status, 404);
+}
+
+/// Property: rows that were answered are read back as rows, as latest values, as values at an instant and
+/// as aggregates, in pages as well; refused rows are counted and leave the others alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_are_written_and_read_in_each_form() {
+    let world = world().await;
+    let mut web = Web::admin(&world).await;
+    send(&mut web, "PUT", "/dcs", &json!({})).await;
+    let times: Vec<String> = [0, 10, 20].map(|seconds| at(&world, seconds)).into();
+    let late = [at(&world, 100_000)];
+    let body = json!({"rows": [
+        rows("hv,element=crate1", &times, "v", &json!([1.0, "NaN", 3.0])),
+        rows("hv,element=crate2", &times[..1], "v", &json!([7.5])),
+        rows("hv,element=crate2", &late, "v", &json!([8.0])),
+        rows("no key,=", &times[..1], "v", &json!([8.0])),
+    ]});
+    let answer = send(&mut web, "POST", "/dcs/rows", &body).await.json();
+    assert_eq!((&answer["rows"], &answer["refused"]), (&json!(4), &json!(2)));
+    assert!(answer["reason"].as_str().unwrap().contains("beyond retention policy"), "{answer}");
+    let found = get(&mut web, "/dcs/rows?element=crate1").await;
+    let values: Vec<_> =
+        found["items"].as_array().unwrap().iter().map(|row| row["values"]["v"].clone()).collect();
+    assert_eq!(values, [json!(1.0), json!("NaN"), json!(3.0)]);
+    // Pages of one row.
+    let (mut count, mut path) = (0, "/dcs/rows?element=crate*&limit=1".to_owned());
+    loop {
+        let page = get(&mut web, &path).await;
+        count += page["items"].as_array().unwrap().len();
+        let Some(next) = page["next"].as_str() else { break };
+        path = format!("/dcs/rows?element=crate*&limit=1&cursor={next}");
+    }
+    assert_eq!(count, 4);
+    let latest = get(&mut web, "/dcs/values?element=crate1").await;
+    assert_eq!(latest["items"][0]["values"]["v"], json!({"time": times[2], "value": 3.0}));
+    let state = get(&mut web, &format!("/dcs/values?at={}", at(&world, 5))).await;
+    assert_eq!(state["items"][0]["values"]["v"]["value"], 1.0);
+    assert_eq!(state["items"][1]["values"]["v"]["value"], 7.5);
+    let elements = get(&mut web, "/dcs/elements?element=crate2").await;
+    assert_eq!(elements["items"][0]["fields"], json!({"v": "float"}));
+    let (from, to) = (at(&world, 0), at(&world, 29));
+    let sums = get(&mut web, &format!("/dcs/aggregates?element=crate2&from={from}&to={to}&every=30s")).await;
+    let covered: f64 =
+        sums["items"].as_array().unwrap().iter().map(|one| one["covered_seconds"].as_f64().unwrap()).sum();
+    assert!((covered - 29.0).abs() < 0.001, "the value holds to the end: {sums}");
+    // JSON lines have the same rows.
+    let lines = web.ask("GET", &format!("{BELOW}/dcs/rows"), &[("Accept", "application/x-ndjson")], "").await;
+    assert_eq!(String::from_utf8(lines.body.to_vec()).unwrap().lines().count(), 4);
+    for (path, status) in [
+        ("/dcs/rows?element=crate9", 404),
+        ("/dcs/rows?from=2026-01-02&to=2026-01-01", 400),
+        ("/dcs/rows?cursor=AAAA", 404),
+        ("/dcs/aggregates?every=0s", 400),
+        ("/dcs/aggregates?every=1s", 413),
+        ("/dcs/aggregates?course=up", 400),
+        ("/none/values", 404),
+    ] {
+        assert_eq!(web.get(&format!("{BELOW}{path}")).await.status, status, "{path}");
+    }
+    let uneven = json!({"rows": [{"key": "m", "times": [], "columns": [{"field": "v", "type": "float", "values": [1]}]}]});
+    assert_eq!(send(&mut web, "POST", "/dcs/rows", &uneven).await.status, 400, "a value without time");
+}
+
+/// Property: a server without a history says so, and what to do.
+#[tokio::test(flavor = "multi_thread")]
+async fn server_without_history_says_so() {
+    let world = World::new().await;
+    let answer = Web::admin(&world).await.get(BELOW).await;
+    assert_eq!(answer.status, 503);
+    assert!(answer.json()["detail"].as_str().unwrap().contains("exacat serve --history"), "{answer:?}");
+}
