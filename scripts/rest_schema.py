@@ -76,6 +76,12 @@ WITH_RULES = {
     "PUT /api/v1/users/{name}": "lists name each thing once",
     "POST /api/v1/tokens": "lifetimes have bounds that an operator sets",
     "PUT /api/v1/links/{lfn}": "a target is not the link itself",
+    "PUT /api/v1/throttles/{owner}": "a whole number has no point",
+    "PUT /api/v1/history/{name}": "lists name each account once, whole numbers have no point",
+    "POST /api/v1/history/{name}/rows": "values have the type of their column, one for each time",
+    "GET /api/v1/history/{name}/values": "times are from 1677 to 2262, and months have their days",
+    "GET /api/v1/history/{name}/rows": "a range of times does not end before it begins",
+    "GET /api/v1/history/{name}/aggregates": "a range of times does not end before it begins",
     "POST /api/v1/move": "a directory does not move below itself",
 }
 

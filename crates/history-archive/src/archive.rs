@@ -7,7 +7,7 @@ use std::time::Duration;
 use exacat_history::columns::Columns;
 use exacat_history::run::Wanted;
 use exacat_history::sorted::SortedRows;
-use exacat_history::{Archive, ArchivedFile, Group};
+use exacat_history::{Archive, ArchivedFile, NamedGroup};
 use exacat_model::{Result, TimeMs};
 use parking_lot::Mutex;
 
@@ -76,7 +76,12 @@ fn cached(metadata: &Mutex<VecDeque<(String, Cached)>>, path: &str) -> Cached {
 }
 
 impl Archive for ParquetArchive {
-    fn write(&self, group: &Arc<Group>, day: i32, rows: &mut dyn SortedRows) -> Result<Vec<ArchivedFile>> {
+    fn write(
+        &self,
+        group: &Arc<dyn NamedGroup>,
+        day: i32,
+        rows: &mut dyn SortedRows,
+    ) -> Result<Vec<ArchivedFile>> {
         DayWriter { place: &self.place, group, day, file_bytes: self.file_bytes }.write(rows)
     }
 
@@ -117,7 +122,12 @@ impl Archive for ParquetArchive {
         Ok(())
     }
 
-    fn scan(&self, group: &Arc<Group>, files: &[ArchivedFile], wanted: &Wanted) -> Box<dyn SortedRows> {
+    fn scan(
+        &self,
+        group: &Arc<dyn NamedGroup>,
+        files: &[ArchivedFile],
+        wanted: &Wanted,
+    ) -> Box<dyn SortedRows> {
         let files = files.iter().filter(|file| may_have(wanted, file.elements, file.times));
         Box::new(DayScan {
             place: Arc::clone(&self.place),
@@ -134,7 +144,7 @@ impl Archive for ParquetArchive {
 struct DayScan {
     place: Arc<Place>,
     metadata: Arc<Mutex<VecDeque<(String, Cached)>>>,
-    group: Arc<Group>,
+    group: Arc<dyn NamedGroup>,
     wanted: Wanted,
     files: VecDeque<ArchivedFile>,
     open: Option<FileScan>,

@@ -14,7 +14,7 @@ use exacat_history::columns::{Columns, RowKey};
 use exacat_history::row::FieldNumber;
 use exacat_history::run::{Elements, Wanted};
 use exacat_history::sorted::{BATCH_ROWS, SortedRows};
-use exacat_history::{Group, Names};
+use exacat_history::{NamedGroup, Names};
 use exacat_model::{Error, FieldType, FieldValue, Result};
 use parking_lot::Mutex;
 use parquet::arrow::ProjectionMask;
@@ -209,7 +209,7 @@ type FieldKeys = HashMap<(u32, Box<str>), Option<(FieldNumber, FieldType)>>;
 pub(crate) struct FileScan {
     name: String,
     blocks: Blocks,
-    group: Arc<Group>,
+    group: Arc<dyn NamedGroup>,
     wanted: Wanted,
     reader: ParquetRecordBatchReader,
     /// Name of the field of quality of each measurement.
@@ -228,7 +228,7 @@ impl FileScan {
     pub(crate) fn open(
         name: String,
         bytes: FileBytes,
-        group: &Arc<Group>,
+        group: &Arc<dyn NamedGroup>,
         wanted: &Wanted,
         known: Option<&Mutex<Option<FileMetadata>>>,
     ) -> Result<Self> {

@@ -13,7 +13,7 @@ use arrow_array::{
 use exacat_history::columns::RowKey;
 use exacat_history::naming::{is_quality, name_of, value_field};
 use exacat_history::row::{ElementNumber, FieldNumber};
-use exacat_history::{Group, Names};
+use exacat_history::{NamedGroup, Names};
 use exacat_model::element::QUALITY_FIELDS;
 use exacat_model::{Error, ErrorKind, FieldRef, FieldType, Result};
 
@@ -253,7 +253,7 @@ impl Records {
     }
 
     /// Returns the names and types of the fields, and the field of quality of each measurement, as JSON.
-    pub(crate) fn metadata(&self, group: &Group) -> [(&'static str, String); 3] {
+    pub(crate) fn metadata(&self, group: &dyn NamedGroup) -> [(&'static str, String); 3] {
         let names = group.names();
         let field = |number: &FieldNumber| {
             let of = &names.fields()[*number as usize];

@@ -7,7 +7,7 @@ use exacat_disk::random_u64;
 use exacat_history::columns::RowKey;
 use exacat_history::run::{Wanted, day_of};
 use exacat_history::sorted::SortedRows;
-use exacat_history::{ArchivedFile, Group};
+use exacat_history::{ArchivedFile, NamedGroup};
 use exacat_model::{Error, ErrorKind, Result};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
@@ -87,7 +87,7 @@ impl Open {
 /// Writer of a day.
 pub(crate) struct DayWriter<'a> {
     pub place: &'a Arc<Place>,
-    pub group: &'a Arc<Group>,
+    pub group: &'a Arc<dyn NamedGroup>,
     pub day: i32,
     /// Bytes of a file.
     pub file_bytes: usize,
@@ -131,7 +131,7 @@ impl DayWriter<'_> {
 
     fn end_file(&self, mut file: Open) -> Result<ArchivedFile> {
         file.end_row_group()?;
-        for (key, value) in file.records.metadata(self.group) {
+        for (key, value) in file.records.metadata(&**self.group) {
             file.writer.append_key_value_metadata(KeyValue::new(key.to_owned(), value));
         }
         let (Some(elements), Some(times)) = (file.elements, file.times) else {

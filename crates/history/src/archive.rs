@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use exacat_model::codec::{Decode, DecodeError, Encode, Reader};
-use exacat_model::{Error, ErrorKind, Result, TimeMs, canonical_struct};
-use parking_lot::Mutex;
+use exacat_model::{Error, ErrorKind, GroupSettings, Result, TimeMs, canonical_struct};
+use parking_lot::{Mutex, RwLockReadGuard};
 
-use crate::group::Group;
+use crate::names::Names;
 use crate::run::{Elements, Wanted};
 use crate::sorted::SortedRows;
 
@@ -37,11 +37,24 @@ pub struct ArchivedFile {
 
 canonical_struct!(ArchivedFile { path, bytes, rows, records, digest, elements, times });
 
+/// A group as the archive needs it: its name, and the names of its elements and fields.
+pub trait NamedGroup: Send + Sync {
+    /// Returns its settings.
+    fn settings(&self) -> GroupSettings;
+    /// Locks its names to read them. New names wait meanwhile.
+    fn names(&self) -> RwLockReadGuard<'_, Names>;
+}
+
 /// Files of the archive. All methods wait for the place of the archive; none runs on an async thread.
 pub trait Archive: Send + Sync {
     /// Writes the rows of a day to new files and makes them durable. No reader of the archive sees them yet.
     /// Files are in the order of their rows, and rows of one element and time are in one file.
-    fn write(&self, group: &Arc<Group>, day: i32, rows: &mut dyn SortedRows) -> Result<Vec<ArchivedFile>>;
+    fn write(
+        &self,
+        group: &Arc<dyn NamedGroup>,
+        day: i32,
+        rows: &mut dyn SortedRows,
+    ) -> Result<Vec<ArchivedFile>>;
 
     /// Makes exactly these files visible to the readers of the archive, in one commit. `history` is the
     /// identity of the caller: an archive has one history only.
@@ -51,7 +64,12 @@ pub trait Archive: Send + Sync {
     fn clean(&self, now: TimeMs) -> Result<()>;
 
     /// Reads the wanted rows of a day's files. A file is opened when its first row is asked for.
-    fn scan(&self, group: &Arc<Group>, files: &[ArchivedFile], wanted: &Wanted) -> Box<dyn SortedRows>;
+    fn scan(
+        &self,
+        group: &Arc<dyn NamedGroup>,
+        files: &[ArchivedFile],
+        wanted: &Wanted,
+    ) -> Box<dyn SortedRows>;
 }
 
 /// Settings of the archive.
@@ -135,7 +153,7 @@ impl ArchivedDays {
     /// Returns the sources of the wanted rows of some days.
     pub(crate) fn scan(
         &self,
-        group: &Arc<Group>,
+        group: &Arc<dyn NamedGroup>,
         days: std::ops::RangeInclusive<i32>,
         wanted: &Wanted,
     ) -> Result<Vec<Box<dyn SortedRows>>> {

@@ -6,7 +6,9 @@ use std::sync::atomic::Ordering;
 
 use exacat_model::Result;
 
-use crate::archive::{ArchiveSettings, ArchivedDays, ArchivedEntries, ArchivedEntry, ArchivedFile};
+use crate::archive::{
+    ArchiveSettings, ArchivedDays, ArchivedEntries, ArchivedEntry, ArchivedFile, NamedGroup,
+};
 use crate::compaction::Interruptible;
 use crate::engine::Shared;
 use crate::group::Group;
@@ -110,9 +112,10 @@ impl Shared {
         let newest_first = runs.iter().rev();
         let mut sources: Vec<Box<dyn SortedRows>> = Vec::new();
         sources.extend(newest_first.map(|run| Box::new(run.run.scan(Wanted::all())) as Box<dyn SortedRows>));
-        sources.extend(archived.scan(group, day..=day, &Wanted::all())?);
+        let named: Arc<dyn NamedGroup> = Arc::clone(group) as _;
+        sources.extend(archived.scan(&named, day..=day, &Wanted::all())?);
         let mut source = Interruptible { source: Merge::new(sources), closed: &self.closed };
-        let files: Arc<[ArchivedFile]> = settings.archive.write(group, day, &mut source)?.into();
+        let files: Arc<[ArchivedFile]> = settings.archive.write(&named, day, &mut source)?.into();
         let runs = runs.iter().map(|run| run.number).collect();
         Ok(Some(Written { group: Arc::clone(group), day, files, runs }))
     }

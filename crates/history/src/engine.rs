@@ -432,6 +432,12 @@ pub struct HistoryFigures {
     pub run_rows: u64,
     /// Bytes of runs.
     pub run_bytes: u64,
+    /// Days of groups that were archived.
+    pub archived_days: u64,
+    /// Rows of these days.
+    pub archived_rows: u64,
+    /// Attempts to archive that failed.
+    pub archive_failures: u64,
     /// Reasons why it cannot do its work now.
     pub problems: Vec<String>,
 }
@@ -629,6 +635,13 @@ impl History {
                 .extend(flushes.failed.as_ref().map(|why| format!("rows cannot be written to runs: {why}")));
         }
         figures.problems.extend(shared.queue.failed().map(|why| format!("its log failed: {why}")));
+        if let Some(archive) = self.archive_metrics() {
+            figures.archived_days = count(&archive.days);
+            figures.archived_rows = count(&archive.rows);
+            figures.archive_failures = count(&archive.failures);
+            let failed = archive.failed();
+            figures.problems.extend(failed.map(|why| format!("old days cannot be archived: {why}")));
+        }
         for group in self.groups() {
             let counts = group.counts();
             figures.groups += 1;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use exacat_model::GroupSettings;
 use parking_lot::{RwLock, RwLockReadGuard};
 
-use crate::archive::ArchivedDays;
+use crate::archive::{ArchivedDays, NamedGroup};
 use crate::item::GroupId;
 use crate::latest::Latest;
 use crate::memtable::Memtable;
@@ -75,8 +75,8 @@ impl Group {
         self.dropped.load(Ordering::Acquire)
     }
 
-    /// Removes the runs and archived files of the days before one. Rows of these days in memory stay until they are
-    /// flushed; readers leave them out by the retention.
+    /// Removes the runs and archived files of the days before one. Rows of these days in memory stay until
+    /// they are flushed; readers leave them out by the retention.
     pub(crate) fn drop_days(&self, first_kept: i32) {
         let mut rows = self.rows.write();
         let mut list = (*rows.runs).clone();
@@ -91,5 +91,15 @@ impl Group {
 
     pub(crate) fn drop_it(&self) {
         self.dropped.store(true, Ordering::Release);
+    }
+}
+
+impl NamedGroup for Group {
+    fn settings(&self) -> GroupSettings {
+        Group::settings(self)
+    }
+
+    fn names(&self) -> RwLockReadGuard<'_, Names> {
+        Group::names(self)
     }
 }

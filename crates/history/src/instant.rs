@@ -6,7 +6,7 @@ use std::sync::Arc;
 use exacat_model::Result;
 use parking_lot::RwLock;
 
-use crate::archive::ArchivedDays;
+use crate::archive::{ArchivedDays, NamedGroup};
 use crate::group::Group;
 use crate::memtable::Memtable;
 use crate::reading::ValueAt;
@@ -129,8 +129,9 @@ impl AtInstant {
             times: first..=end.min(self.time),
             fields: Fields::Set([field].into()),
         };
+        let group: Arc<dyn NamedGroup> = Arc::clone(&self.group) as _;
         let mut last = None;
-        for mut rows in archived.scan(&self.group, day..=day, &wanted)? {
+        for mut rows in archived.scan(&group, day..=day, &wanted)? {
             while let Some(rows) = rows.next_rows()? {
                 let Some(column) = rows.column(field) else { continue };
                 let Some(at) = column.values.len().checked_sub(1) else { continue };

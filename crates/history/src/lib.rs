@@ -63,7 +63,7 @@ pub mod sorted;
 #[cfg(test)]
 mod test_rows;
 
-pub use archive::{Archive, ArchiveMetrics, ArchiveSettings, ArchivedFile};
+pub use archive::{Archive, ArchiveMetrics, ArchiveSettings, ArchivedFile, NamedGroup};
 pub use batch::Batch;
 pub use check::{Checked, check};
 pub use committer::CommitMetrics;

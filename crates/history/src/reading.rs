@@ -5,6 +5,7 @@ use std::sync::Arc;
 use exacat_model::{FieldValue, Result};
 use parking_lot::RwLock;
 
+use crate::archive::NamedGroup;
 use crate::columns::Columns;
 use crate::group::Group;
 use crate::memtable::Memtable;
@@ -111,7 +112,8 @@ impl Group {
             }
         }
         // Runs of an archived day have rows that came later.
-        sources.extend(archived.scan(self, days, &wanted)?);
+        let group: Arc<dyn NamedGroup> = Arc::clone(self) as _;
+        sources.extend(archived.scan(&group, days, &wanted)?);
         Ok(Box::new(Merge::new(sources)))
     }
 

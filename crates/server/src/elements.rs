@@ -1,9 +1,10 @@
 //! Operations on elements: the history answers them, after the catalogue has judged the caller's rights.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use exacat_catalogue::{Caller, Catalogue, ElementAccess};
-use exacat_history::{ELEMENTS_MAX_DEFAULT, Group, History, HistoryFigures, Ingest};
+use exacat_history::{Batch, ELEMENTS_MAX_DEFAULT, Group, History, HistoryFigures, Ingest};
 use exacat_model::element::{ElementRows, GroupChange};
 use exacat_model::limits::{HISTORY_FIELDS_MAX, PAGE_ITEMS_MAX, READ_BATCH_MAX};
 use exacat_model::{Answer, Error, ErrorKind, FieldRef, GroupName, GroupSettings, Operation, Result};
@@ -94,6 +95,21 @@ pub(crate) async fn execute(
             .await
         }
         other => Err(Error::new(ErrorKind::Internal, format!("{} is not about elements", other.name()))),
+    }
+}
+
+/// Time that a write waits to become durable. A disk without space for runs holds writes up.
+const DURABLE_TIME: Duration = Duration::from_secs(30);
+
+/// Makes the rows of a batch durable. Beyond [`DURABLE_TIME`] the outcome is unknown: to send the rows again is
+/// harmless.
+pub(crate) async fn commit(history: &History, batch: Batch) -> Result<()> {
+    match tokio::time::timeout(DURABLE_TIME, history.commit(batch)).await {
+        Ok(done) => done,
+        Err(_) => Err(Error::new(
+            ErrorKind::Unknown,
+            format!("the rows are not durable after {DURABLE_TIME:?}, and may become so: send them again"),
+        )),
     }
 }
 
@@ -205,7 +221,7 @@ async fn write(history: &Arc<History>, group: &Arc<Group>, rows: Vec<ElementRows
         let (batch, next, more, why) = apart(turned).await?;
         (place, refused, reason) = (next, refused + more, reason.or(why));
         written += u64::from(batch.count());
-        history.commit(batch).await?;
+        commit(history, batch).await?;
     }
     Ok(Answer::ElementsWritten { rows: written, refused, reason })
 }
@@ -246,5 +262,8 @@ pub(crate) fn samples(figures: &HistoryFigures) -> Vec<Sample> {
         table::ELEMENT_RUNS.is(figures.runs),
         table::ELEMENT_RUN_ROWS.is(figures.run_rows),
         table::ELEMENT_RUN_BYTES.is(figures.run_bytes),
+        table::ELEMENT_ARCHIVED_DAYS.is(figures.archived_days),
+        table::ELEMENT_ARCHIVED_ROWS.is(figures.archived_rows),
+        table::ELEMENT_ARCHIVE_FAILURES.is(figures.archive_failures),
     ]
 }

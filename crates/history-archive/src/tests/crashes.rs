@@ -29,7 +29,7 @@ fn of_delta(rig: &Rig, group: &Arc<Group>) -> Values {
             elements: (0, u32::MAX),
             times: (i64::MIN, i64::MAX),
         };
-        let mut scan = archive.scan(group, &[file], &Wanted::all());
+        let mut scan = archive.scan(&named(group), &[file], &Wanted::all());
         for (key, value) in read_source(group, &mut *scan).unwrap() {
             assert_eq!(all.insert(key.clone(), value), None, "{key:?} is in two files, one of them {path}");
         }

@@ -75,7 +75,7 @@ fn exact_rows(history: &History) -> (Arc<Group>, Columns) {
 }
 
 fn archived(rig: &Rig, group: &Arc<Group>, rows: Columns) -> Vec<ArchivedFile> {
-    rig.archive().write(group, DAY, &mut vec![rows].into_iter()).unwrap()
+    rig.archive().write(&named(group), DAY, &mut vec![rows].into_iter()).unwrap()
 }
 
 fn bytes_of(rig: &Rig, path: &str) -> bytes::Bytes {
@@ -90,7 +90,7 @@ fn every_bit_comes_back() {
     let (group, rows) = exact_rows(&history);
     let wanted = read_source(&group, &mut vec![rows.clone()].into_iter()).unwrap();
     let files = archived(&rig, &group, rows);
-    let mut scan = rig.archive().scan(&group, &files, &Wanted::all());
+    let mut scan = rig.archive().scan(&named(&group), &files, &Wanted::all());
     let found = read_source(&group, &mut *scan).unwrap();
     assert_eq!(found.len(), wanted.len());
     for (key, value) in &wanted {
@@ -121,7 +121,7 @@ fn golden_file_is_read() {
     assert_eq!(schema(bytes::Bytes::from_static(GOLDEN)), golden);
     let source = crate::reader::FileBytes::Memory(bytes::Bytes::from_static(GOLDEN));
     let mut scan =
-        crate::reader::FileScan::open("golden".into(), source, &group, &Wanted::all(), None).unwrap();
+        crate::reader::FileScan::open("golden".into(), source, &named(&group), &Wanted::all(), None).unwrap();
     assert!(read_source(&group, &mut scan).unwrap() == wanted);
 }
 
@@ -133,7 +133,8 @@ fn damaged_file_never_panics() {
     let (group, _) = exact_rows(&history);
     let read = |bytes: Vec<u8>| {
         let source = crate::reader::FileBytes::Memory(bytes.into());
-        let mut scan = crate::reader::FileScan::open("damaged".into(), source, &group, &Wanted::all(), None)?;
+        let mut scan =
+            crate::reader::FileScan::open("damaged".into(), source, &named(&group), &Wanted::all(), None)?;
         while scan.next_rows()?.is_some() {}
         Ok::<_, exacat_model::Error>(())
     };
@@ -172,12 +173,12 @@ fn one_element_reads_few_pages() {
     }
     let place = Place::of(Arc::clone(&rig.store), "below/here", "memory").unwrap();
     let archive = ParquetArchive::new(place);
-    let files = archive.write(&group, DAY, &mut batches.into_iter()).unwrap();
+    let files = archive.write(&named(&group), DAY, &mut batches.into_iter()).unwrap();
     assert_eq!(files.len(), 1);
     let blocks = files[0].bytes.div_ceil(256 << 10);
     let before = flaky.requests();
     let wanted = Wanted { elements: Elements::one(2345), ..Wanted::all() };
-    let found = read_source(&group, &mut *archive.scan(&group, &files, &wanted)).unwrap();
+    let found = read_source(&group, &mut *archive.scan(&named(&group), &files, &wanted)).unwrap();
     assert_eq!(found.len(), 200);
     let requests = flaky.requests() - before;
     assert!(requests * 2 < blocks, "{requests} requests of {blocks} blocks");
@@ -277,12 +278,12 @@ fn directory_is_an_archive() {
     let history = rig.open().unwrap();
     let (group, rows) = exact_rows(&history);
     let wanted = read_source(&group, &mut vec![rows.clone()].into_iter()).unwrap();
-    let files = archive.write(&group, DAY, &mut vec![rows].into_iter()).unwrap();
+    let files = archive.write(&named(&group), DAY, &mut vec![rows].into_iter()).unwrap();
     archive.publish([1; 16], TimeMs(1), &files).unwrap();
     assert!(path.join("_delta_log/00000000000000000000.json").exists());
     assert!(path.join(&files[0].path).exists());
     let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o700);
-    let found = read_source(&group, &mut *archive.scan(&group, &files, &Wanted::all())).unwrap();
+    let found = read_source(&group, &mut *archive.scan(&named(&group), &files, &Wanted::all())).unwrap();
     assert!(found == wanted);
 }

@@ -81,15 +81,15 @@ fn archive_is_measured() {
             let mut source = batches.clone().into_iter();
             let begun = Instant::now();
             let day = exacat_history::run::day_of(START_NS);
-            let files = archive.write(&group, day, &mut source).unwrap();
+            let files = archive.write(&named(&group), day, &mut source).unwrap();
             let seconds = begun.elapsed().as_secs_f64();
             let begun = Instant::now();
-            let mut scan = archive.scan(&group, &files, &Wanted::all());
+            let mut scan = archive.scan(&named(&group), &files, &Wanted::all());
             while scan.next_rows().unwrap().is_some() {}
             let reading = begun.elapsed().as_secs_f64();
             let begun = Instant::now();
             let wanted = Wanted { elements: Elements::one(elements as u32 / 2), ..Wanted::all() };
-            let mut scan = archive.scan(&group, &files, &wanted);
+            let mut scan = archive.scan(&named(&group), &files, &wanted);
             while scan.next_rows().unwrap().is_some() {}
             let one = begun.elapsed().as_secs_f64();
             let bytes: u64 = files.iter().map(|file| file.bytes).sum();

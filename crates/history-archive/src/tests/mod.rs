@@ -13,7 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use exacat_history::run::{DAY_NANOSECONDS, Wanted};
 use exacat_history::sorted::SortedRows;
-use exacat_history::{Archive, ArchiveSettings, Group, History, HistorySettings, Ingest, Refused};
+use exacat_history::{
+    Archive, ArchiveSettings, Group, History, HistorySettings, Ingest, NamedGroup, Refused,
+};
 use exacat_model::{FieldValue, GroupName, GroupSettings, Result, TimeMs};
 use exacat_testkit::simulated::SimulatedDisk;
 use exacat_wire::influx::Precision;
@@ -113,6 +115,11 @@ fn group_settings(name: &str) -> GroupSettings {
 
 fn make_group(history: &History, name: &str) -> Arc<Group> {
     wait(history.set_group(group_settings(name))).unwrap()
+}
+
+/// Returns a group as the archive takes it.
+fn named(group: &Arc<Group>) -> Arc<dyn NamedGroup> {
+    Arc::clone(group) as _
 }
 
 fn group_of(history: &History, name: &str) -> Arc<Group> {

@@ -16,6 +16,7 @@ use hyper::{Method, Response, StatusCode};
 use super::super::answers::{Body, empty};
 use super::super::call::{BodyRoom, Call, whole};
 use super::{Asked, Refusal};
+use crate::elements::commit;
 
 /// Bytes of a body of lines, as InfluxDB 1.8 has it; inflated ones as well.
 const BODY_BYTES_MAX: usize = 25_000_000;
@@ -95,7 +96,7 @@ impl Asked<'_> {
                 false => turned(),
             };
             written += u64::from(batch.count());
-            self.history.commit(batch).await?;
+            commit(&self.history, batch).await?;
         }
         let message = refused.message(written);
         drop(room);
