@@ -172,7 +172,7 @@ def read(place, asked):
         found.sort()
         assert found == values, f"{name}: delta-rs {found[:3]}, the server {values[:3]}"
         sums = duckdb.sql(f"SELECT sum(value), count(*) FROM read_parquet('{place}/**/*.parquet') WHERE name = '{name}'")
-        assert sums.fetchone() == (sum(row[1] for row in values), len(values)), f"{name}: DuckDB"
+        assert sums.fetchall()[0] == (sum(row[1] for row in values), len(values)), f"{name}: DuckDB"
     largest = [row for row in duck if row[0] == "big"]
     assert len(largest) == 2 and all(int(row[6]) == 2**63 - 1 for row in largest), largest
     assert {row[7] for row in duck if row[0] == "txt"} == {'on, "off"'}

@@ -101,8 +101,8 @@ pub(crate) async fn execute(
 /// Time that a write waits to become durable. A disk without space for runs holds writes up.
 const DURABLE_TIME: Duration = Duration::from_secs(30);
 
-/// Makes the rows of a batch durable. Beyond [`DURABLE_TIME`] the outcome is unknown: to send the rows again is
-/// harmless.
+/// Makes the rows of a batch durable. Beyond [`DURABLE_TIME`] the outcome is unknown: to send the rows again
+/// is harmless.
 pub(crate) async fn commit(history: &History, batch: Batch) -> Result<()> {
     match tokio::time::timeout(DURABLE_TIME, history.commit(batch)).await {
         Ok(done) => done,
