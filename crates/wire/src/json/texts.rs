@@ -60,7 +60,8 @@ pub const TIME: &str = "^([0-9]{1,11}|[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]
 /// Pattern of users and groups.
 pub const OWNER: &str = "^(user|group):[A-Za-z0-9._@+][A-Za-z0-9._@+-]*$";
 /// Pattern of names of groups of elements.
-pub const ELEMENT_GROUP: &str = "^[^\\s\\x00-\\x1f\\x7f-\\x9f/\\\\\"'`:.-][^\\s\\x00-\\x1f\\x7f-\\x9f/\\\\\"'`:]*$";
+pub const ELEMENT_GROUP: &str =
+    "^[^\\s\\x00-\\x1f\\x7f-\\x9f/\\\\\"'`:.-][^\\s\\x00-\\x1f\\x7f-\\x9f/\\\\\"'`:]*$";
 
 texts! {
     Lfn "Path in the catalogue." => |about| text(about, LFN, "/demo/data/run1/f1.root"),
