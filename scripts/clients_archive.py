@@ -1,8 +1,9 @@
-"""What `make test-clients` tries with readers of the history's archive: DuckDB, pyarrow, pandas and delta-rs read the
-files that `exacat serve --history-archive` writes, and are compared with what the server answers about the same days.
+"""What `make test-clients` tries with readers of the history's archive: DuckDB, pyarrow, pandas and delta-rs.
 
-`test-clients.py` runs the functions of TRIED. The part that needs packages runs in the Python of the rig's environment:
-this file is then the program. docs/operating/history.md has the columns. A bucket is tried with moto, a server of S3.
+They read the files that `exacat serve --history-archive` writes, and are compared with what the server answers
+about the same days. `test-clients.py` runs the functions of TRIED. The part that needs packages runs in the
+Python of the rig's environment: this file is then the program. A bucket is tried with moto, a server of S3.
+docs/operating/history.md has the columns.
 """
 
 import json
@@ -15,23 +16,14 @@ import urllib.parse
 import urllib.request
 
 import rest_schema
-from clients_rig import Failed, Left, expect, free_port, say, wait_until
+from clients_rig import Failed, expect, free_port, install, say, wait_until
 
 PACKAGES = ["duckdb", "pyarrow", "pandas", "deltalake", "pytz", "moto[server]"]
+INSTALL_SECONDS = 600
 DAY = 86_400
 # Seconds: noon, five days ago.
 OLD = int(time.time()) // DAY * DAY - 5 * DAY + DAY // 2
 ELEMENTS, ROWS = 20, 50
-
-
-def install(rig):
-    pip = rig.venv / "bin" / "pip"
-    try:
-        done = subprocess.run([str(pip), "install", "-q", *PACKAGES], capture_output=True, text=True, timeout=600)
-    except (OSError, subprocess.SubprocessError) as error:
-        raise Left(f"{' '.join(PACKAGES)} cannot be installed here: {error}") from error
-    if done.returncode != 0:
-        raise Left(f"{' '.join(PACKAGES)} cannot be installed here: {done.stderr.strip().splitlines()[-1:]}")
 
 
 def request(server, token, path, body=None):
@@ -46,7 +38,7 @@ def query(server, token, text):
 
 
 def lines():
-    """Two old days, and today: a float and a quality, a large integer, a text, several fields without a value."""
+    """Two old days and today: float and quality, a large integer, a text, several fields without a value."""
     for day in (OLD, OLD + DAY, int(time.time()) - 60):
         for element in range(ELEMENTS):
             for row in range(ROWS):
@@ -58,7 +50,7 @@ def lines():
 
 
 def serve_and_archive(rig, name, place, environment):
-    """Starts a server with an archive, writes, and stops it; returns the server that was started again, and a token."""
+    """Starts a server with an archive, and writes; returns the server and a token."""
     directory = rig.place / name
     directory.mkdir()
     options = ["--history", "--history-archive", place, "--history-archive-after", "2"]
@@ -94,7 +86,7 @@ def compare(rig, server, token, place, environment):
 
 def archive_in_a_directory(rig):
     """The archive in a directory, read by DuckDB, pyarrow, pandas and delta-rs."""
-    install(rig)
+    install(rig.venv, PACKAGES, INSTALL_SECONDS)
     place = rig.place / "archived"
     server, token = serve_and_archive(rig, "archive-server", str(place), {})
     # Days are archived from runs: a stop writes these.
@@ -114,7 +106,7 @@ def restarted(rig, server, token, place):
 
 def archive_in_a_bucket(rig):
     """The archive in a bucket of moto, a server of S3; its objects are then read as a directory."""
-    install(rig)
+    install(rig.venv, PACKAGES, INSTALL_SECONDS)
     port = free_port()
     moto = subprocess.Popen([str(rig.venv / "bin" / "moto_server"), "-p", str(port)], stdout=subprocess.DEVNULL,
                             stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
@@ -145,7 +137,7 @@ def archive_in_a_bucket(rig):
 TRIED = [archive_in_a_directory, archive_in_a_bucket]
 
 
-# ---- in the Python that has the packages ------------------------------------------------------------------------------------
+# ---- in the Python that has the packages ------------------------------------------------------------
 
 
 def read(place, asked):

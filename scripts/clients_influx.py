@@ -13,14 +13,13 @@ import http.server
 import json
 import os
 import pathlib
-import subprocess
 import sys
 import threading
 import time
 import urllib.parse
 
 import rest_schema
-from clients_rig import Failed, Left, expect, say
+from clients_rig import Failed, expect, install, say
 
 PACKAGES = ["influxdb==5.3.2", "influxdb-client==1.50.0"]
 VERSION = "1.8.10"
@@ -64,21 +63,10 @@ def history(rig):
     return rig.influx
 
 
-def install(rig):
-    """Installs the packages, or says why they cannot be had."""
-    pip = rig.venv / "bin" / "pip"
-    try:
-        done = subprocess.run([str(pip), "install", "-q", *PACKAGES], capture_output=True, text=True, timeout=300)
-    except (OSError, subprocess.SubprocessError) as error:
-        raise Left(f"{' '.join(PACKAGES)} cannot be installed here: {error}") from error
-    if done.returncode != 0:
-        raise Left(f"{' '.join(PACKAGES)} cannot be installed here: {done.stderr.strip().splitlines()[-1:]}")
-
-
 def drive(rig, part):
     """Runs a part of this file in the Python that has the packages."""
     environment = history(rig).environment
-    install(rig)
+    install(rig.venv, PACKAGES)
     told = rig.run([str(rig.venv / "bin" / "python"), str(pathlib.Path(__file__).resolve()), part], env=environment)
     for line in told.splitlines():
         say(f"  {line}")

@@ -16,7 +16,7 @@ import sys
 import time
 import zlib
 
-from clients_rig import PATIENCE, Failed, Left, expect, free_port, is_open, wait_until
+from clients_rig import PATIENCE, Failed, Left, expect, free_port, install, is_open, wait_until
 
 TOP = "/vo"
 HANDSHAKE = struct.pack(">5i", 0, 0, 0, 4, 2012)
@@ -637,6 +637,8 @@ for name, option in [("none.root", "READ"), ("new.root", "CREATE")]:
 print("ROOT says it is fine", ROOT.gROOT.GetVersion(), type(file))
 """
 
+# ROOT's wheel has 250 MB.
+PACKAGES_SECONDS = 1800
 UPROOT = """
 import sys, fsspec, uproot
 root, top = sys.argv[1], sys.argv[2]
@@ -651,11 +653,8 @@ print("uproot says it is fine", uproot.__version__)
 
 
 def packages(rig, *names):
-    venv = rig.venv
-    done = subprocess.run([str(venv / "bin/pip"), "install", "-q", *names], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise Left(f"{' '.join(names)} cannot be installed here: {done.stderr.strip().splitlines()[-1:]}")
-    return venv / "bin/python"
+    install(rig.venv, names, PACKAGES_SECONDS)
+    return rig.venv / "bin/python"
 
 
 def python_client(rig):

@@ -1,6 +1,7 @@
 """What the scripts share that drive real clients: how a failure is said, how something is waited for."""
 
 import socket
+import subprocess
 import time
 
 PATIENCE = 300
@@ -40,3 +41,15 @@ def is_open(port, host="127.0.0.1"):
 def expect(what, holds, told=""):
     if not holds:
         raise Failed(f"{what}\n{told}")
+
+
+def install(venv, packages, seconds=300):
+    """Installs packages into an environment of Python, or says why they cannot be had."""
+    names = " ".join(packages)
+    try:
+        done = subprocess.run([str(venv / "bin" / "pip"), "install", "-q", *packages], capture_output=True, text=True,
+                              timeout=seconds)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Left(f"{names} cannot be installed here: {error}") from error
+    if done.returncode != 0:
+        raise Left(f"{names} cannot be installed here: {done.stderr.strip().splitlines()[-1:]}")

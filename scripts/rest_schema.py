@@ -179,9 +179,9 @@ def check(exacat, place, venv, examples=EXAMPLES, seed=1):
         server.run("generate", "--entries", "200")
         server.run("user", "add", "plain")
         lines = []
-        # It revokes tokens that it saw in answers, its own among them: that operation comes last, under a new token. The
-        # links between answers and requests (stateful) would do the same. A drained server answers 503 to everything
-        # else, so the drain is driven last too, together with its end.
+        # It revokes tokens that it saw in answers, its own among them: that operation comes last, under a new token.
+        # The links between answers and requests (stateful) would do the same. A drained server answers 503 to
+        # everything else, so the drain is driven last too, together with its end.
         phases, admin = "examples,coverage,fuzzing", ["--lifetime", "1h", "--write"]
         last = ["revokeToken", "drainServer", "resumeServer"]
         others = [word for name in last for word in ("--exclude-operation-id", name)]

@@ -272,7 +272,7 @@ fn first_difference(is: &Group, by_rows: &Group) -> Option<String> {
         let same = |field: &u32, value: &(i64, FieldValue)| {
             found.get(field).is_some_and(|found| {
                 // A later value may be in the archive, which is not read here.
-                found.0 == value.0 && is_same(&found.1, &value.1) || has_archive && found.0 > value.0
+                found == value || has_archive && found.0 > value.0
             })
         };
         if wanted.iter().all(|(field, value)| same(field, value)) {
@@ -281,12 +281,4 @@ fn first_difference(is: &Group, by_rows: &Group) -> Option<String> {
         let key = by_rows.names.read().key(element).to_owned();
         Some(format!("the latest values of {key} are not those of its rows"))
     })
-}
-
-/// Compares two values bit by bit.
-fn is_same(one: &FieldValue, other: &FieldValue) -> bool {
-    match (one, other) {
-        (FieldValue::Float(one), FieldValue::Float(other)) => one.to_bits() == other.to_bits(),
-        _ => one == other,
-    }
 }

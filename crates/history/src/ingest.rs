@@ -165,7 +165,7 @@ impl<'g> Ingest<'g> {
     pub fn lines(&mut self, body: &[u8], place: usize, precision: Precision, refused: &mut Refused) -> usize {
         let mut lines = Lines::from(body, place, precision);
         self.batch.rows.reserve((body.len() - place.min(body.len())).min(BATCH_BYTES) / 3);
-        while self.batch.rows.len() < BATCH_BYTES
+        while !self.is_full()
             && let Some(line) = lines.next_line()
         {
             let line = match line {

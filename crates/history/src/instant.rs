@@ -27,6 +27,8 @@ pub struct AtInstant {
     memory: Vec<Arc<RwLock<Memtable>>>,
     runs: Arc<RunList>,
     archived: Arc<ArchivedDays>,
+    /// Days with runs or archived rows up to the instant, the last first.
+    days: Arc<[i32]>,
     /// Readers by the number of their run and the field.
     readers: HashMap<(u64, FieldNumber), Latest>,
 }
@@ -36,6 +38,11 @@ impl Group {
     pub fn at_instant(self: &Arc<Self>, time: i64) -> AtInstant {
         let rows = self.rows.read();
         let memory = std::iter::once(&rows.active).chain(rows.frozen.iter().rev()).cloned().collect();
+        let last = day_of(time);
+        let mut days: Vec<i32> = rows.runs.days().range(..=last).map(|(day, _)| *day).collect();
+        days.extend(rows.archived.days.range(..=last).map(|(day, _)| *day));
+        days.sort_unstable_by(|one, other| other.cmp(one));
+        days.dedup();
         AtInstant {
             group: Arc::clone(self),
             time,
@@ -43,6 +50,7 @@ impl Group {
             memory,
             runs: Arc::clone(&rows.runs),
             archived: Arc::clone(&rows.archived),
+            days: days.into(),
             readers: HashMap::new(),
         }
     }
@@ -57,13 +65,10 @@ impl AtInstant {
     ) -> Result<Vec<ValueAt>> {
         let (mut found, mut missing) = (Vec::new(), Vec::new());
         let group = Arc::clone(&self.group);
-        group.latest(element, |value| {
-            if !is_wanted(value.field) {
-            } else if value.time <= self.time {
-                found.push(value);
-            } else {
-                missing.push(value.field);
-            }
+        group.latest(element, |value| match is_wanted(value.field) {
+            true if value.time <= self.time => found.push(value),
+            true => missing.push(value.field),
+            false => {}
         });
         for field in missing {
             found.extend(self.last(element, field)?);
@@ -76,13 +81,9 @@ impl AtInstant {
     fn last(&mut self, element: ElementNumber, field: FieldNumber) -> Result<Option<ValueAt>> {
         // Of two values of one time, that of the newer source counts: it is looked at first.
         let mut best = self.last_in_memory(element, field);
-        let (runs, archived) = (Arc::clone(&self.runs), Arc::clone(&self.archived));
-        let last = day_of(self.time);
-        let mut days: Vec<i32> = runs.days().range(..=last).map(|(day, _)| *day).collect();
-        days.extend(archived.days.range(..=last).map(|(day, _)| *day));
-        days.sort_unstable_by(|one, other| other.cmp(one));
-        days.dedup();
-        for day in days {
+        let (runs, archived, days) =
+            (Arc::clone(&self.runs), Arc::clone(&self.archived), Arc::clone(&self.days));
+        for day in days.iter().copied() {
             let (_, end) = span_of(day);
             if end < self.oldest || best.as_ref().is_some_and(|best| best.time > end) {
                 break;

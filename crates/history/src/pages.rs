@@ -193,10 +193,7 @@ impl Group {
         let rows_in_memory = in_memory.map(|memtable| memtable.read().rows()).sum();
         let days = rows.runs.days();
         let archived = &rows.archived.days;
-        let first = days.first_key_value().map(|(day, _)| *day).into_iter();
-        let last = days.last_key_value().map(|(day, _)| *day).into_iter();
-        let first = first.chain(archived.first_key_value().map(|(day, _)| *day)).min();
-        let last = last.chain(archived.last_key_value().map(|(day, _)| *day)).max();
+        let all = || days.keys().chain(archived.keys()).map(|day| i64::from(*day));
         let mut shown = ElementGroup {
             settings,
             elements,
@@ -205,7 +202,7 @@ impl Group {
             rows_in_memory,
             bytes: 0,
             files: 0,
-            days: first.zip(last).map(|(first, last)| (i64::from(first), i64::from(last))),
+            days: all().min().zip(all().max()),
         };
         for run in days.values().flatten() {
             shown.files += 1;

@@ -99,6 +99,14 @@ pub struct GroupSettings {
     pub created: TimeMs,
 }
 
+impl GroupSettings {
+    /// Returns the settings of a group without an owner, that everybody may read, for ever.
+    pub fn new(name: GroupName, elements_max: u32, created: TimeMs) -> Self {
+        let (owner, readers, writers) = (None, Vec::new(), Vec::new());
+        GroupSettings { name, owner, readers, writers, retention_days: 0, elements_max, created }
+    }
+}
+
 canonical_struct!(GroupSettings { name, owner, readers, writers, retention_days, elements_max, created });
 
 /// Type of a field. A field never changes its type.

@@ -6,11 +6,11 @@ use crate::operation::{Extent, Operation};
 use crate::timeline::LogPosition;
 
 /// The table of operations. A line has the variant, its fields that list items (with none it has one
-/// item), its name, whether it changes anything, its extent, whether it is a look-up, and the field
-/// with the place where a page starts.
+/// item), its name, whether it changes anything, its extent, whether it is a look-up or about elements,
+/// and the field with the place where a page starts.
 macro_rules! operations {
     ($(
-        $variant:ident [$($list:ident)*] $name:literal $access:ident $extent:ident $look_up:ident $page:ident
+        $variant:ident [$($list:ident)*] $name:literal $access:ident $extent:ident $class:ident $page:ident
     ),* $(,)?) => {
         impl Operation {
             /// The names of all operations, in order.
@@ -48,7 +48,12 @@ macro_rules! operations {
             /// True for the most frequent reads. Such an operation reads the accounts together with
             /// the entries, or needs none.
             pub fn is_look_up(&self) -> bool {
-                match self { $( Operation::$variant { .. } => operations!(@ $look_up), )* }
+                match self { $( Operation::$variant { .. } => operations!(@ $class), )* }
+            }
+
+            /// True for operations on elements, which the history answers.
+            pub fn is_about_elements(&self) -> bool {
+                match self { $( Operation::$variant { .. } => operations!(@history $class), )* }
             }
 
             /// Says whether its answer has pages.
@@ -67,7 +72,10 @@ macro_rules! operations {
     (@ reads) => { false };
     (@ writes) => { true };
     (@ look_up) => { true };
+    (@ element) => { false };
     (@ other) => { false };
+    (@history element) => { true };
+    (@history $other:ident) => { false };
     (@ whole) => { false };
     (@ cursor) => { true };
     (@ after) => { true };
@@ -155,12 +163,12 @@ operations! {
     ThrottleSet []                     "throttle-set"        reads  Items other   whole,
     ThrottleList []                    "throttle-list"       reads  Items other   whole,
     Drain []                           "drain"               reads  Items other   whole,
-    ElementGroups []                   "element-groups"      reads  Long  other   whole,
-    ElementGroupSet []                 "element-group-set"   reads  Items other   whole,
-    ElementGroupDrop []                "element-group-drop"  reads  Items other   whole,
-    ElementList []                     "element-list"        reads  Long  other   cursor,
-    ElementValues []                   "element-values"      reads  Long  other   cursor,
-    ElementRows []                     "element-rows"        reads  Long  other   cursor,
-    ElementAggregates []               "element-aggregates"  reads  Long  other   cursor,
-    ElementWrite [rows]                "element-write"       reads  Items other   whole,
+    ElementGroups []                   "element-groups"      reads  Long  element whole,
+    ElementGroupSet []                 "element-group-set"   reads  Items element whole,
+    ElementGroupDrop []                "element-group-drop"  reads  Items element whole,
+    ElementList []                     "element-list"        reads  Long  element cursor,
+    ElementValues []                   "element-values"      reads  Long  element cursor,
+    ElementRows []                     "element-rows"        reads  Long  element cursor,
+    ElementAggregates []               "element-aggregates"  reads  Long  element cursor,
+    ElementWrite [rows]                "element-write"       reads  Items element whole,
 }

@@ -13,21 +13,6 @@ use exacat_wire::influx::canonical_series;
 
 use crate::metric_table as table;
 
-/// Says whether the history answers an operation.
-pub(crate) fn concerns(operation: &Operation) -> bool {
-    matches!(
-        operation,
-        Operation::ElementGroups
-            | Operation::ElementGroupSet { .. }
-            | Operation::ElementGroupDrop { .. }
-            | Operation::ElementList { .. }
-            | Operation::ElementValues { .. }
-            | Operation::ElementRows { .. }
-            | Operation::ElementAggregates { .. }
-            | Operation::ElementWrite { .. }
-    )
-}
-
 /// Carries an operation out.
 pub(crate) async fn execute(
     catalogue: &Catalogue,
@@ -150,15 +135,8 @@ pub(crate) async fn set_group(
         }
         Err(_) => {
             catalogue.check_new_elements(caller)?;
-            GroupSettings {
-                name,
-                owner: caller.name().cloned(),
-                readers: Vec::new(),
-                writers: Vec::new(),
-                retention_days: 0,
-                elements_max: ELEMENTS_MAX_DEFAULT,
-                created: history.now(),
-            }
+            let new = GroupSettings::new(name, ELEMENTS_MAX_DEFAULT, history.now());
+            GroupSettings { owner: caller.name().cloned(), ..new }
         }
     };
     for owner in change.readers.iter().chain(&change.writers).flatten() {

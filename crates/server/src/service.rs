@@ -315,7 +315,7 @@ impl Service {
         let catalogue = self.catalogue.at(consistency, &operation);
         let work = async {
             match self.elements.get() {
-                Some(history) if elements::concerns(&operation) => {
+                Some(history) if operation.is_about_elements() => {
                     elements::execute(&self.catalogue, history, caller, operation).await
                 }
                 _ => catalogue.execute(caller, id, operation).await,

@@ -180,16 +180,12 @@ async fn list(context: &mut Context, text: &str) -> Result<(), Failure> {
 /// Returns a value as a person reads it.
 fn shown(value: &FieldValue) -> String {
     match value {
-        FieldValue::Float(value) => number(*value),
+        FieldValue::Float(value) => value.to_string(),
         FieldValue::Integer(value) => value.to_string(),
         FieldValue::Unsigned(value) => value.to_string(),
         FieldValue::Boolean(value) => value.to_string(),
         FieldValue::Text(text) => text.escape_debug().to_string(),
     }
-}
-
-fn number(value: f64) -> String {
-    value.to_string()
 }
 
 /// Returns a computed number with few digits.

@@ -102,15 +102,7 @@ fn wait<T>(future: impl Future<Output = T>) -> T {
 }
 
 fn group_settings(name: &str) -> GroupSettings {
-    GroupSettings {
-        name: GroupName::parse(name).unwrap(),
-        owner: None,
-        readers: Vec::new(),
-        writers: Vec::new(),
-        retention_days: 0,
-        elements_max: 1000,
-        created: TimeMs(NOW_MS),
-    }
+    GroupSettings::new(GroupName::parse(name).unwrap(), 1000, TimeMs(NOW_MS))
 }
 
 fn make_group(history: &History, name: &str) -> Arc<Group> {

@@ -41,15 +41,7 @@ fn open(disk: &SimulatedDisk) -> Result<History> {
 }
 
 fn group_settings(name: &str) -> GroupSettings {
-    GroupSettings {
-        name: GroupName::parse(name).unwrap(),
-        owner: None,
-        readers: Vec::new(),
-        writers: Vec::new(),
-        retention_days: 0,
-        elements_max: 1000,
-        created: TimeMs(NOW_MS),
-    }
+    GroupSettings::new(GroupName::parse(name).unwrap(), 1000, TimeMs(NOW_MS))
 }
 
 fn wait<T>(future: impl Future<Output = T>) -> T {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use exacat_model::element::{ElementColumn, ElementRows};
 use exacat_model::limits::HISTORY_LINE_BYTES_MAX;
-use exacat_model::{Answer, Error, FieldRef, FieldType, FieldValue, GroupName, Operation, TimeNs};
+use exacat_model::{Answer, Error, FieldRef, FieldType, FieldValue, GroupName, Measured, Operation, TimeNs};
 use exacat_wire::influx::{Lines, Precision, series_of};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -125,9 +125,9 @@ impl Rows {
             });
             let column = &mut rows.columns[column].values;
             column.resize(before, None);
-            column.push(Some(value.to_value()));
-            self.bytes +=
-                size_of::<FieldValue>() + if let FieldRef::Text(text) = value { text.len() } else { 0 };
+            let value = value.to_value();
+            self.bytes += value.bytes();
+            column.push(Some(value));
         }
         rows.columns.iter_mut().for_each(|column| column.values.resize(before + 1, None));
     }
