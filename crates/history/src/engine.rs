@@ -515,13 +515,25 @@ impl History {
 
     /// Creates a group, or changes the settings of the one of this name.
     pub async fn set_group(&self, settings: GroupSettings) -> Result<Arc<Group>> {
+        let name = settings.name.clone();
+        self.change_group(&name, |_| Ok(settings)).await
+    }
+
+    /// Creates a group, or changes the settings of the one of this name. `change` makes the settings of the
+    /// present ones, if there are any. No other change comes in between.
+    pub async fn change_group(
+        &self,
+        name: &GroupName,
+        change: impl FnOnce(Option<GroupSettings>) -> Result<GroupSettings>,
+    ) -> Result<Arc<Group>> {
+        // One change of groups at a time, and visible only once it is durable: the log has the settings of
+        // a group before any of its rows.
+        let _one = self.shared.group_changes.lock().await;
+        let settings = change(self.group(name).ok().map(|group| group.settings()))?;
         if settings.elements_max > ELEMENTS_MAX {
             let (asked, max) = (settings.elements_max as usize, ELEMENTS_MAX as usize);
             return Err(Error::limit("the number of elements of a group", asked, max));
         }
-        // One change of groups at a time, and visible only once it is durable: the log has the settings of
-        // a group before any of its rows.
-        let _one = self.shared.group_changes.lock().await;
         let known = {
             let mut groups = self.shared.groups.write();
             match groups.by_name.get(&settings.name).and_then(|id| groups.by_id.get(id)).cloned() {

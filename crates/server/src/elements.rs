@@ -127,23 +127,27 @@ pub(crate) async fn set_group(
     name: GroupName,
     change: GroupChange,
 ) -> Result<()> {
-    let default = match history.group(&name) {
+    let new = match history.group(&name) {
         Ok(group) => {
-            let settings = group.settings();
-            catalogue.check_elements(caller, &settings, ElementAccess::Own)?;
-            settings
+            catalogue.check_elements(caller, &group.settings(), ElementAccess::Own)?;
+            None
         }
         Err(_) => {
             catalogue.check_new_elements(caller)?;
-            let new = GroupSettings::new(name, ELEMENTS_MAX_DEFAULT, history.now());
-            GroupSettings { owner: caller.name().cloned(), ..new }
+            let new = GroupSettings::new(name.clone(), ELEMENTS_MAX_DEFAULT, history.now());
+            Some(GroupSettings { owner: caller.name().cloned(), ..new })
         }
     };
     for owner in change.readers.iter().chain(&change.writers).flatten() {
         catalogue.account_of(owner)?;
     }
-    let (history, settings) = (Arc::clone(history), change.apply(default));
-    let work = tokio::spawn(async move { history.set_group(settings).await });
+    let history = Arc::clone(history);
+    // What the change leaves out is that of the settings in force, which another change may just have made.
+    let apply = move |known: Option<GroupSettings>| match known.or(new) {
+        Some(settings) => Ok(change.apply(settings)),
+        None => Err(Error::not_found("the group was dropped meanwhile")),
+    };
+    let work = tokio::spawn(async move { history.change_group(&name, apply).await });
     work.await.map_err(|_| internal())?.map(|_| ())
 }
 

@@ -153,3 +153,28 @@ fn long_body_makes_several_batches() {
     assert_eq!(history.metrics().batches.load(std::sync::atomic::Ordering::Relaxed), 2);
     assert_eq!(read(&group).len(), count);
 }
+
+/// Each of several changes of a group begins with the settings that the one before has made.
+#[test]
+fn changes_of_a_group_keep_those_of_others() {
+    let disk = SimulatedDisk::new();
+    let history = open(&disk).unwrap();
+    let group = make_group(&history, "g");
+    let name = group.settings().name;
+    let change = |set: fn(&mut GroupSettings)| {
+        history.change_group(&name, move |known| {
+            let mut settings = known.unwrap();
+            set(&mut settings);
+            Ok(settings)
+        })
+    };
+    let (one, other) = wait(async {
+        tokio::join!(
+            change(|settings| settings.retention_days = 7),
+            change(|settings| settings.elements_max = 5)
+        )
+    });
+    assert!(one.is_ok() && other.is_ok());
+    let settings = group.settings();
+    assert_eq!((settings.retention_days, settings.elements_max), (7, 5));
+}

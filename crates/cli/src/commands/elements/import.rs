@@ -261,6 +261,15 @@ fn cell(text: &str, kind: FieldType) -> Result<FieldValue, String> {
     })
 }
 
+/// Returns the key of the element in a cell: the cell itself if it is a key, else that of a name.
+fn key_of(measurement: &str, cell: &str) -> Result<String, String> {
+    match cell {
+        "" => Err("a row without an element".to_owned()),
+        key if key.contains(',') => Ok(key.to_owned()),
+        name => series_of(measurement, &[("element", name)]).map_err(|error| error.to_string()),
+    }
+}
+
 async fn csv(file: &Path, measurement: &str, sender: &mut Sender<'_>) -> Result<(), Failure> {
     let mut reader = csv::ReaderBuilder::new().flexible(false).from_reader(open(file)?);
     let failed = |error: csv::Error| Failure::local(format!("{}: {error}", file.display()));
@@ -278,10 +287,7 @@ async fn csv(file: &Path, measurement: &str, sender: &mut Sender<'_>) -> Result<
         let line = record.position().map_or(0, csv::Position::line);
         let row = (|| {
             let TimeNs(time) = TimeNs::parse(&record[time]).map_err(|error| error.message)?;
-            let key = match &record[element] {
-                key if key.contains(',') => key.to_owned(),
-                name => series_of(measurement, &[("element", name)]).map_err(|error| error.to_string())?,
-            };
+            let key = key_of(measurement, &record[element])?;
             let mut values = Vec::new();
             for (role, text) in roles.iter().zip(&record) {
                 if let (Role::Field(name, kind), false) = (role, text.is_empty()) {
@@ -310,6 +316,14 @@ async fn csv(file: &Path, measurement: &str, sender: &mut Sender<'_>) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A cell without an element names none: the measurement alone is another element.
+    #[test]
+    fn cell_without_an_element_is_refused() {
+        assert_eq!(key_of("hv", "a b").as_deref(), Ok(r"hv,element=a\ b"));
+        assert_eq!(key_of("hv", "hv,name=a").as_deref(), Ok("hv,name=a"));
+        assert!(key_of("hv", "").is_err());
+    }
 
     /// Rows of one element are together, and a row without a field has none of its values.
     #[test]
