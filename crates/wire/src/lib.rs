@@ -9,4 +9,5 @@ pub mod jwt;
 pub mod native;
 pub mod percent;
 pub mod webdav;
+pub mod writer;
 pub mod xrootd;
