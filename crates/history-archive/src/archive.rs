@@ -11,9 +11,10 @@ use exacat_history::{Archive, ArchivedFile, NamedGroup};
 use exacat_model::{Result, TimeMs};
 use parking_lot::Mutex;
 
+use crate::blocks::FileBytes;
 use crate::delta::{DeltaLog, FOLDER};
 use crate::place::Place;
-use crate::reader::{FileBytes, FileMetadata, FileScan, may_have};
+use crate::reader::{FileMetadata, FileScan, may_have};
 use crate::writer::{DayWriter, FILE_BYTES};
 
 /// Time for which a file stays that no longer counts: readers may have begun before. Delta's own default.

@@ -7,24 +7,38 @@
 //! Any program that reads Delta tables or Parquet reads it without exacat. The history reads it back
 //! through `exacat_history::Archive`: every row with all its fields, types and bits.
 //!
-//! - [`place`] has the objects of a directory or bucket.
-//! - [`schema`] has the columns; [`records`] makes records of rows, and [`other_fields`] the text of fields
-//!   that have no column.
-//! - [`writer`] writes files, and reads each back; [`reader`] reads them.
+//! - [`place`] has the objects of a directory or bucket, and [`blocks`] the bytes of one.
+//! - [`schema`] has the columns; [`records`] makes records of rows, by [`stretches`] of rows with the same
+//!   fields, and [`other_fields`] the text of fields that have no column.
+//! - [`writer`] writes files, and reads each back; [`reader`] reads them by [`record_columns`].
 //! - [`delta`] is the log of the files that count, and [`archive`] puts all together.
+//!
+//! Two more uses of Arrow and Parquet are here: [`arrow_stream`] is the stream of rows that a server answers,
+//! and [`import`] reads the rows of a Parquet file, an [archived](archived_rows) or [foreign] one.
 #![forbid(unsafe_code)]
 
 mod archive;
+mod archived_rows;
+mod arrow_stream;
+mod blocks;
 mod delta;
+mod foreign;
+mod gathered;
+mod import;
 mod other_fields;
 mod place;
 mod reader;
+mod record_columns;
 mod records;
 mod schema;
+mod stretches;
 mod sum;
 mod writer;
 
 pub use archive::{KEEP_REMOVED, ParquetArchive};
+pub use arrow_stream::{ARROW_STREAM_TYPE, ArrowStream};
+pub use gathered::{IMPORT_BYTES, IMPORT_ROWS, ImportedRows};
+pub use import::{IMPORT_COLUMNS_MAX, ParquetRows};
 pub use place::Place;
 
 #[cfg(test)]

@@ -5,13 +5,10 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::{Decimal128Type, Float64Type, Int64Type, TimestampMicrosecondType};
 use arrow_array::{Array, RecordBatch};
-use bytes::{Buf, Bytes};
 use exacat_disk::corrupt;
-use exacat_history::columns::{Columns, RowKey};
-use exacat_history::row::FieldNumber;
+use exacat_history::columns::{Column, Columns, ElementRows, RowKey, Values};
+use exacat_history::row::{ElementNumber, FieldNumber};
 use exacat_history::run::{Elements, Wanted};
 use exacat_history::sorted::{BATCH_ROWS, SortedRows};
 use exacat_history::{NamedGroup, Names};
@@ -25,120 +22,11 @@ use parquet::arrow::arrow_reader::{
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData};
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
-use parquet::file::reader::{ChunkReader, Length};
 
+use crate::blocks::{Blocks, FileBytes};
 use crate::other_fields::each_field;
-use crate::place::Place;
+use crate::record_columns::RecordColumns;
 use crate::schema::{self, ELEMENT_AT, TIME_AT};
-
-/// Bytes that are fetched at once.
-const BLOCK_BYTES: u64 = 256 << 10;
-/// Blocks that an open file keeps: one for each column, about.
-const BLOCKS_MAX: usize = 16;
-
-/// Source of a file's bytes.
-#[derive(Clone)]
-pub(crate) enum FileBytes {
-    Memory(Bytes),
-    Object { place: Arc<Place>, path: String, length: u64 },
-}
-
-impl FileBytes {
-    fn length(&self) -> u64 {
-        match self {
-            FileBytes::Memory(bytes) => bytes.len() as u64,
-            FileBytes::Object { length, .. } => *length,
-        }
-    }
-
-    fn read(&self, range: Range<u64>) -> Result<Bytes> {
-        match self {
-            FileBytes::Memory(bytes) => Ok(bytes.slice(range.start as usize..range.end as usize)),
-            FileBytes::Object { place, path, .. } => place.read(path, range),
-        }
-    }
-}
-
-/// Blocks of a file, and the error of the place if one of them cannot be had.
-struct Inner {
-    bytes: FileBytes,
-    blocks: Mutex<Vec<(u64, Bytes)>>,
-    failed: Mutex<Option<Error>>,
-}
-
-/// A file as the Parquet library reads it.
-#[derive(Clone)]
-struct Blocks(Arc<Inner>);
-
-impl Blocks {
-    fn new(bytes: FileBytes) -> Self {
-        Blocks(Arc::new(Inner { bytes, blocks: Mutex::default(), failed: Mutex::default() }))
-    }
-
-    fn block(&self, number: u64) -> std::result::Result<Bytes, ParquetError> {
-        let mut blocks = self.0.blocks.lock();
-        if let Some(at) = blocks.iter().position(|(of, _)| *of == number) {
-            let block = blocks.remove(at);
-            let bytes = block.1.clone();
-            blocks.push(block);
-            return Ok(bytes);
-        }
-        let start = number * BLOCK_BYTES;
-        let end = self.0.bytes.length().min(start + BLOCK_BYTES);
-        let bytes = self.0.bytes.read(start..end).map_err(|error| {
-            let shown = ParquetError::General(error.to_string());
-            *self.0.failed.lock() = Some(error);
-            shown
-        })?;
-        if blocks.len() >= BLOCKS_MAX {
-            blocks.remove(0);
-        }
-        blocks.push((number, bytes.clone()));
-        Ok(bytes)
-    }
-
-    fn range(&self, start: u64, length: u64) -> std::result::Result<Bytes, ParquetError> {
-        let eof = || ParquetError::EOF("a part beyond the end of the file".to_owned());
-        let end = start.checked_add(length).filter(|end| *end <= self.0.bytes.length()).ok_or_else(eof)?;
-        if let FileBytes::Memory(bytes) = &self.0.bytes {
-            return Ok(bytes.slice(start as usize..end as usize));
-        }
-        let (first, last) = (start / BLOCK_BYTES, end.saturating_sub(1).max(start) / BLOCK_BYTES);
-        let part = |number: u64, block: &Bytes| {
-            let from = start.saturating_sub(number * BLOCK_BYTES) as usize;
-            let to = (end - number * BLOCK_BYTES).min(block.len() as u64) as usize;
-            if from <= to { Ok(block.slice(from..to)) } else { Err(eof()) }
-        };
-        if first == last {
-            return part(first, &self.block(first)?);
-        }
-        let mut whole = Vec::with_capacity(length as usize);
-        for number in first..=last {
-            whole.extend_from_slice(&part(number, &self.block(number)?)?);
-        }
-        Ok(whole.into())
-    }
-}
-
-impl Length for Blocks {
-    fn len(&self) -> u64 {
-        self.0.bytes.length()
-    }
-}
-
-impl ChunkReader for Blocks {
-    type T = bytes::buf::Reader<Bytes>;
-
-    fn get_read(&self, start: u64) -> std::result::Result<Self::T, ParquetError> {
-        // A reader of a page's head takes a few bytes; a block has them, or the file ends.
-        let length = self.len().saturating_sub(start).min(BLOCK_BYTES);
-        Ok(self.range(start, length)?.reader())
-    }
-
-    fn get_bytes(&self, start: u64, length: usize) -> std::result::Result<Bytes, ParquetError> {
-        self.range(start, length as u64)
-    }
-}
 
 /// Says whether one of the elements of a range is wanted.
 fn has_wanted(elements: &Elements, range: (u32, u32)) -> bool {
@@ -202,8 +90,26 @@ fn selected(metadata: &ParquetMetaData, wanted: &Wanted) -> (Vec<usize>, RowSele
     (groups, RowSelection::from_consecutive_ranges(ranges.into_iter(), total))
 }
 
+/// A field and its type.
+type FieldOf = (FieldNumber, FieldType);
+
 /// Field of a record, by the measurement of its element and its name.
-type FieldKeys = HashMap<(u32, Box<str>), Option<(FieldNumber, FieldType)>>;
+type FieldKeys = HashMap<(u32, Box<str>), Option<FieldOf>>;
+
+/// An element of a record, its measurement, and the field with the quality of that.
+#[derive(Clone, Copy)]
+struct ElementOf {
+    number: ElementNumber,
+    measurement: u32,
+    quality: Option<FieldNumber>,
+}
+
+/// Adjacent records of one field, each of which is a row.
+struct Simple {
+    rows: Range<usize>,
+    field: FieldOf,
+    quality: Option<FieldNumber>,
+}
 
 /// A read of a file.
 pub(crate) struct FileScan {
@@ -217,6 +123,8 @@ pub(crate) struct FileScan {
     keys: FieldKeys,
     /// Row whose last record may be still to come.
     pending: Option<(RowKey, Vec<(FieldNumber, FieldValue)>)>,
+    /// Last row that was read and is not pending.
+    last: Option<RowKey>,
     is_done: bool,
 }
 
@@ -237,16 +145,14 @@ impl FileScan {
             let metadata = match known.and_then(|known| known.lock().clone()) {
                 Some(metadata) => metadata,
                 None => {
-                    let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Required);
+                    let options = ArrowReaderOptions::new()
+                        .with_page_index_policy(PageIndexPolicy::Required)
+                        .with_schema(schema::arrow());
                     ArrowReaderMetadata::load(&blocks, options)?
                 }
             };
             if let Some(known) = known {
                 *known.lock() = Some(metadata.clone());
-            }
-            let is_ours = metadata.schema().fields().iter().map(|field| field.name());
-            if !is_ours.eq(schema::arrow().fields().iter().map(|field| field.name())) {
-                return Err(ParquetError::General("the columns are not those of an archive".to_owned()));
             }
             let (groups, rows) = selected(metadata.metadata(), wanted);
             let names = [schema::NAME, schema::SERIES];
@@ -281,6 +187,7 @@ impl FileScan {
             quality_names,
             keys: FieldKeys::new(),
             pending: None,
+            last: None,
             is_done: false,
         })
     }
@@ -297,7 +204,7 @@ impl FileScan {
             Ok(Err(error)) => error.to_string(),
             Err(_) => "the library stopped at its bytes".to_owned(),
         };
-        match blocks.0.failed.lock().take() {
+        match blocks.failed() {
             Some(error) => Err(error),
             None => Err(corrupt(name, 0, why)),
         }
@@ -309,105 +216,162 @@ impl FileScan {
 
     /// Appends the rows of a batch of records.
     fn append(&mut self, batch: &RecordBatch, out: &mut Columns) -> Result<()> {
-        let column =
-            |name: &str| batch.column_by_name(name).ok_or_else(|| self.damaged("a column is missing"));
-        let elements = column(schema::ELEMENT)?.as_primitive_opt::<Int64Type>();
-        let times = column(schema::TIME)?.as_primitive_opt::<TimestampMicrosecondType>();
-        let times_ns = column(schema::TIME_NS)?.as_primitive_opt::<Int64Type>();
-        let fields = column(schema::FIELD)?.as_string_opt::<i32>();
-        let values = column(schema::VALUE)?.as_primitive_opt::<Float64Type>();
-        let integers = column(schema::INTEGER)?.as_primitive_opt::<Decimal128Type>();
-        let texts = column(schema::TEXT)?.as_string_opt::<i32>();
-        let qualities = column(schema::QUALITY)?.as_primitive_opt::<Int64Type>();
-        let others = column(schema::FIELDS)?.as_string_opt::<i32>();
-        let columns = (|| {
-            Some((elements?, times?, times_ns?, fields?, values?, integers?, texts?, qualities?, others?))
-        })();
-        let Some((elements, times, times_ns, fields, values, integers, texts, qualities, others)) = columns
-        else {
-            return Err(self.damaged("a column has another type"));
-        };
+        let records = RecordColumns::of(batch).ok_or_else(|| self.damaged("a column has another type"))?;
+        let times = records.all_times().ok_or_else(|| self.damaged("a time out of range"))?;
         let group = Arc::clone(&self.group);
         let names = group.names();
-        // Element, measurement and quality of the record before; its field.
-        let mut of_element: Option<(i64, u32, u32, Option<FieldNumber>)> = None;
-        let mut of_field: Option<(u32, &str, FieldNumber, FieldType)> = None;
         let mut found: Vec<(FieldNumber, FieldValue)> = Vec::new();
-        for row in 0..batch.num_rows() {
-            let number = elements.value(row);
-            let (_, element, measurement, quality) = match of_element {
-                Some(of) if of.0 == number => of,
-                _ => {
-                    let element =
-                        u32::try_from(number).ok().filter(|of| (*of as usize) < names.element_count());
-                    let element =
-                        element.ok_or_else(|| self.damaged("an element that the group does not have"))?;
-                    let measurement = names.measurement_of(element);
-                    let quality = self.quality(&names, measurement)?;
-                    *of_element.insert((number, element, measurement, quality))
-                }
-            };
-            let time = match times_ns.is_valid(row) {
-                true => times_ns.value(row),
-                false => {
-                    times.value(row).checked_mul(1000).ok_or_else(|| self.damaged("a time out of range"))?
-                }
-            };
-            let key = (element, time);
-            if self.wanted.elements.next_from(element) != Some(element) || !self.wanted.times.contains(&time)
+        let (mut row, mut of_element, mut of_field) = (0, None, None);
+        while row < times.len() {
+            let of = self.element(&names, records.elements.value(row), &mut of_element)?;
+            let key = (of.number, times[row]);
+            let field = self.field_of_record(&names, (&records, row), of.measurement, &mut of_field)?;
+            if let Some((field, kind)) = field.filter(|(_, kind)| *kind != FieldType::Text)
+                && self.pending.as_ref().is_none_or(|(pending, _)| *pending != key)
             {
-                continue;
-            }
-            if self.pending.as_ref().is_none_or(|(of, _)| *of != key) {
-                self.end_row(key, out)?;
-            }
-            found.clear();
-            if fields.is_valid(row) {
-                let name = fields.value(row);
-                let (field, kind) = match of_field {
-                    Some((of, known, field, kind)) if of == measurement && known == name => (field, kind),
-                    _ => {
-                        let (field, kind) = self.field(&names, measurement, name)?;
-                        of_field = Some((measurement, name, field, kind));
-                        (field, kind)
-                    }
-                };
-                if self.wanted.fields.has(field) {
-                    let value = value_of(kind, row, (values, integers, texts));
-                    found.push((field, value.ok_or_else(|| self.damaged("a value is missing"))?));
+                let end = records.end_of_simple(row, &times, |element| {
+                    names.measurement_of(element) == of.measurement
+                        && (element as usize) < names.element_count()
+                });
+                if end > row {
+                    let simple = Simple { rows: row..end, field: (field, kind), quality: of.quality };
+                    self.append_simple(&records, &times, &simple, out)?;
+                    row = end;
+                    continue;
                 }
             }
-            if let Some(field) =
-                quality.filter(|field| qualities.is_valid(row) && self.wanted.fields.has(*field))
-            {
-                found.push((field, FieldValue::Integer(qualities.value(row))));
-            }
-            if others.is_valid(row) {
-                self.other_fields(&names, measurement, others.value(row), &mut found)?;
-            }
-            if let Some((_, known)) = &mut self.pending {
-                for (field, value) in found.drain(..) {
-                    if let Err(at) = known.binary_search_by_key(&field, |(of, _)| *of) {
-                        known.insert(at, (field, value));
-                    }
+            if self.wanted.elements.next_from(key.0) == Some(key.0) && self.wanted.times.contains(&key.1) {
+                found.clear();
+                if let Some((field, kind)) = field.filter(|(field, _)| self.wanted.fields.has(*field)) {
+                    let value = records.value(kind, row).ok_or_else(|| self.damaged("a value is missing"))?;
+                    found.push((field, value));
                 }
+                let quality = of.quality.filter(|field| self.wanted.fields.has(*field));
+                if let Some(field) = quality.filter(|_| records.qualities.is_valid(row)) {
+                    found.push((field, FieldValue::Integer(records.qualities.value(row))));
+                }
+                if records.others.is_valid(row) {
+                    self.other_fields(&names, of.measurement, records.others.value(row), &mut found)?;
+                }
+                self.add_record(key, &mut found, out)?;
             }
+            row += 1;
         }
         Ok(())
     }
 
-    /// Hands on the pending row, and begins another.
-    fn end_row(&mut self, next: RowKey, out: &mut Columns) -> Result<()> {
-        let Some((key, values)) = &mut self.pending else {
-            self.pending = Some((next, Vec::new()));
-            return Ok(());
+    /// Returns the element of a record; that of the record before is mostly the same.
+    fn element(&self, names: &Names, number: i64, last: &mut Option<ElementOf>) -> Result<ElementOf> {
+        if let Some(of) = last
+            && i64::from(of.number) == number
+        {
+            return Ok(*of);
+        }
+        let element = u32::try_from(number).ok().filter(|of| (*of as usize) < names.element_count());
+        let element = element.ok_or_else(|| self.damaged("an element that the group does not have"))?;
+        let measurement = names.measurement_of(element);
+        let quality = match last {
+            Some(of) if of.measurement == measurement => of.quality,
+            _ => self.quality(names, measurement)?,
         };
-        if *key >= next {
+        Ok(*last.insert(ElementOf { number: element, measurement, quality }))
+    }
+
+    /// Returns the field of a record, if it has one; that of the record before is mostly the same.
+    fn field_of_record(
+        &mut self,
+        names: &Names,
+        (records, row): (&RecordColumns<'_>, usize),
+        measurement: u32,
+        last: &mut Option<(u32, i32, FieldOf)>,
+    ) -> Result<Option<FieldOf>> {
+        if records.fields.is_null(row) {
+            return Ok(None);
+        }
+        let key = records.fields.keys().value(row);
+        if let Some((of, known, field)) = last
+            && (*of, *known) == (measurement, key)
+        {
+            return Ok(Some(*field));
+        }
+        let text = usize::try_from(key).ok().filter(|key| *key < records.field_names.len());
+        let text = text.ok_or_else(|| self.damaged("a field without a name"))?;
+        let field = self.field(names, measurement, records.field_names.value(text))?;
+        *last = Some((measurement, key, field));
+        Ok(Some(field))
+    }
+
+    /// Appends records of one field, each of which is a row.
+    fn append_simple(
+        &mut self,
+        records: &RecordColumns<'_>,
+        times: &[i64],
+        simple: &Simple,
+        out: &mut Columns,
+    ) -> Result<()> {
+        let Simple { rows, field: (field, kind), quality } = simple;
+        let mut elements: Vec<ElementRows> = Vec::new();
+        for (number, end) in records.elements.values()[rows.clone()].iter().zip(1..) {
+            // The caller has checked that it is the number of an element.
+            let element = *number as u32;
+            match elements.last_mut() {
+                Some(last) if last.element == element => last.end = end,
+                _ => elements.push(ElementRows { element, end }),
+            }
+        }
+        let times = times[rows.clone()].to_vec();
+        let mut columns: Vec<Column> = Vec::new();
+        if self.wanted.fields.has(*field) {
+            let values = records.values_of(*kind, rows.clone());
+            let values = values.ok_or_else(|| self.damaged("a value is missing"))?;
+            columns.push(Column { field: *field, rows: None, values });
+        }
+        let quality = quality.filter(|quality| self.wanted.fields.has(*quality));
+        if let Some(field) = quality.filter(|_| records.qualities.is_valid(rows.start)) {
+            let values = Values::Integer(records.qualities.values()[rows.clone()].to_vec());
+            let at = columns.partition_point(|column| column.field < field);
+            columns.insert(at, Column { field, rows: None, values });
+        }
+        let columns = Columns::from_parts(elements, times, columns);
+        let ends = columns.first().zip(columns.last());
+        let (first, last) = ends.ok_or_else(|| self.damaged("no row"))?;
+        self.hand_on(first, out)?;
+        for range in self.wanted.rows(columns.elements(), columns.times()) {
+            out.append(&columns, range)?;
+        }
+        self.last = Some(last);
+        Ok(())
+    }
+
+    /// Hands on the pending row before a row, and checks the order of rows.
+    fn hand_on(&mut self, next: RowKey, out: &mut Columns) -> Result<()> {
+        if let Some((key, values)) = self.pending.take() {
+            out.push(key, values.iter().map(|(field, value)| (*field, value.borrow())))?;
+            self.last = Some(key);
+        }
+        if self.last.is_some_and(|last| last >= next) {
             return Err(corrupt(&self.name, 0, "rows are out of order"));
         }
-        out.push(*key, values.iter().map(|(field, value)| (*field, value.borrow())))?;
-        *key = next;
-        values.clear();
+        Ok(())
+    }
+
+    /// Adds a record, with its values, to the pending row, which it may begin.
+    fn add_record(
+        &mut self,
+        key: RowKey,
+        found: &mut Vec<(FieldNumber, FieldValue)>,
+        out: &mut Columns,
+    ) -> Result<()> {
+        if self.pending.as_ref().is_none_or(|(of, _)| *of != key) {
+            self.hand_on(key, out)?;
+            self.pending = Some((key, Vec::new()));
+        }
+        let Some((_, known)) = &mut self.pending else { return Ok(()) };
+        for (field, value) in found.drain(..) {
+            if let Err(at) = known.binary_search_by_key(&field, |(of, _)| *of) {
+                known.insert(at, (field, value));
+            }
+        }
         Ok(())
     }
 
@@ -418,7 +382,7 @@ impl FileScan {
         number.map(Some).ok_or_else(|| self.damaged("a field of quality that the group does not have"))
     }
 
-    fn field(&mut self, names: &Names, measurement: u32, name: &str) -> Result<(FieldNumber, FieldType)> {
+    fn field(&mut self, names: &Names, measurement: u32, name: &str) -> Result<FieldOf> {
         let known =
             self.keys.entry((measurement, name.into())).or_insert_with(|| field_of(names, measurement, name));
         known.ok_or_else(|| corrupt(&self.name, 0, "a field that the group does not have"))
@@ -443,34 +407,9 @@ impl FileScan {
     }
 }
 
-fn field_of(names: &Names, measurement: u32, name: &str) -> Option<(FieldNumber, FieldType)> {
+fn field_of(names: &Names, measurement: u32, name: &str) -> Option<FieldOf> {
     let number = names.field(measurement, name)?;
     Some((number, names.fields().get(number as usize)?.kind))
-}
-
-type ValueColumns<'a> =
-    (&'a arrow_array::Float64Array, &'a arrow_array::Decimal128Array, &'a arrow_array::StringArray);
-
-/// Returns the value of a record, of a type.
-fn value_of(kind: FieldType, row: usize, (values, integers, texts): ValueColumns<'_>) -> Option<FieldValue> {
-    if kind == FieldType::Text {
-        return texts.is_valid(row).then(|| FieldValue::Text(texts.value(row).into()));
-    }
-    let number = values.is_valid(row).then(|| values.value(row))?;
-    let integer = integers.is_valid(row).then(|| integers.value(row));
-    Some(match kind {
-        FieldType::Float => FieldValue::Float(number),
-        FieldType::Integer => FieldValue::Integer(match integer {
-            Some(integer) => i64::try_from(integer).ok()?,
-            None => number as i64,
-        }),
-        FieldType::Unsigned => FieldValue::Unsigned(match integer {
-            Some(integer) => u64::try_from(integer).ok()?,
-            None => number as u64,
-        }),
-        FieldType::Boolean => FieldValue::Boolean(number != 0.0),
-        FieldType::Text => return None,
-    })
 }
 
 impl SortedRows for FileScan {
@@ -486,8 +425,7 @@ impl SortedRows for FileScan {
                 None => {
                     self.is_done = true;
                     if let Some((key, values)) = self.pending.take() {
-                        let values = values.iter().map(|(field, value)| (*field, value.borrow()));
-                        out.push(key, values)?;
+                        out.push(key, values.iter().map(|(field, value)| (*field, value.borrow())))?;
                     }
                 }
             }

@@ -2,24 +2,28 @@
 //!
 //! A row whose fields have a value in the sense of [`exacat_history::naming`] is one record, with its
 //! other fields as text. Another row is a record for each of its fields. Either way the quality has a column.
+//! Adjacent rows with values of the same fields are added together, column by column.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::Arc;
 
+use arrow_array::builder::{ArrayBuilder, StringBuilder};
 use arrow_array::{
     ArrayRef, Decimal128Array, DictionaryArray, Float64Array, Int32Array, Int64Array, RecordBatch,
-    StringArray, TimestampMicrosecondArray,
+    TimestampMicrosecondArray,
 };
-use exacat_history::columns::RowKey;
+use arrow_buffer::{NullBuffer, NullBufferBuilder};
+use exacat_history::columns::{Column, Columns, Values};
 use exacat_history::naming::{is_quality, name_of, value_field};
 use exacat_history::row::{ElementNumber, FieldNumber};
 use exacat_history::{NamedGroup, Names};
 use exacat_model::element::QUALITY_FIELDS;
-use exacat_model::{Error, ErrorKind, FieldRef, FieldType, Result};
+use exacat_model::{Error, ErrorKind, FieldType, Result};
 
 use crate::other_fields::put_field;
 use crate::schema;
-use crate::sum::Values;
+use crate::stretches::{ColumnPlace, each_stretch};
 
 /// Largest integer up to which a float has each integer.
 const EXACT_MAX: u64 = 1 << 53;
@@ -42,41 +46,100 @@ struct Plan {
 }
 
 impl Plan {
-    fn of(names: &Names, quality: Option<FieldNumber>, values: &Values<'_>) -> Self {
-        let name = |(field, _): &(FieldNumber, FieldRef<'_>)| &*names.fields()[*field as usize].name;
-        let quality = values.iter().position(|(field, _)| Some(*field) == quality);
+    fn of(names: &Names, quality: Option<FieldNumber>, fields: &[FieldNumber]) -> Self {
+        let name = |field: &FieldNumber| &*names.fields()[*field as usize].name;
+        let quality = fields.iter().position(|field| Some(*field) == quality);
         // A quality of another type is a field like others, and never the value of a row.
-        let value = value_field(values.iter().map(name)).filter(|place| !is_quality(name(&values[*place])));
+        let value = value_field(fields.iter().map(name)).filter(|place| !is_quality(name(&fields[*place])));
         let taken = [value, quality];
-        let others = (0..values.len()).filter(|place| !taken.contains(&Some(*place))).collect();
-        let fields = values.iter().map(|(field, _)| *field).collect();
-        Plan { fields, value, quality, others }
+        let others = (0..fields.len()).filter(|place| !taken.contains(&Some(*place))).collect();
+        Plan { fields: fields.to_vec(), value, quality, others }
+    }
+
+    /// Says whether a row is a record for each of its other fields.
+    fn is_of_singles(&self) -> bool {
+        self.value.is_none() && !self.others.is_empty()
+    }
+}
+
+/// Values of a column, some of which are null.
+#[derive(Default)]
+struct Optional<T> {
+    values: Vec<T>,
+    valid: Option<NullBufferBuilder>,
+}
+
+impl<T: Copy + Default> Optional<T> {
+    fn valid(&mut self) -> &mut NullBufferBuilder {
+        self.valid.get_or_insert_with(|| NullBufferBuilder::new(schema::ROW_GROUP_ROWS))
+    }
+
+    fn extend(&mut self, values: impl Iterator<Item = T>) {
+        let before = self.values.len();
+        self.values.extend(values);
+        let added = self.values.len() - before;
+        self.valid().append_n_non_nulls(added);
+    }
+
+    fn extend_nulls(&mut self, count: usize) {
+        self.values.resize(self.values.len() + count, T::default());
+        self.valid().append_n_nulls(count);
+    }
+
+    fn extend_some(&mut self, values: impl Iterator<Item = Option<T>>) {
+        for value in values {
+            self.values.push(value.unwrap_or_default());
+            self.valid().append(value.is_some());
+        }
+    }
+
+    fn take(&mut self) -> (Vec<T>, Option<NullBuffer>) {
+        let valid = self.valid.take().and_then(|mut valid| valid.finish());
+        (std::mem::take(&mut self.values), valid)
     }
 }
 
 /// Distinct texts of a column, by number.
 #[derive(Default)]
 struct Texts {
-    keys: Vec<Option<i32>>,
-    distinct: Vec<Box<str>>,
+    keys: Optional<i32>,
+    distinct: StringBuilder,
+    count: i32,
 }
 
 impl Texts {
     fn define(&mut self, text: &str) -> i32 {
-        self.distinct.push(text.into());
-        self.distinct.len() as i32 - 1
+        self.distinct.append_value(text);
+        self.count += 1;
+        self.count - 1
+    }
+
+    fn extend(&mut self, key: Option<i32>, count: usize) {
+        match key {
+            Some(key) => self.keys.extend(std::iter::repeat_n(key, count)),
+            None => self.keys.extend_nulls(count),
+        }
     }
 
     fn array(&mut self) -> Result<ArrayRef> {
-        let (keys, distinct) = (std::mem::take(&mut self.keys), std::mem::take(&mut self.distinct));
-        let distinct: StringArray = distinct.iter().map(|text| Some(&**text)).collect();
-        let array = DictionaryArray::try_new(Int32Array::from(keys), Arc::new(distinct));
+        let (keys, valid) = self.keys.take();
+        self.count = 0;
+        let array =
+            DictionaryArray::try_new(Int32Array::new(keys.into(), valid), Arc::new(self.distinct.finish()));
         Ok(Arc::new(array.map_err(|error| internal(&error))?))
     }
 }
 
 fn internal(error: &dyn std::fmt::Display) -> Error {
     Error::new(ErrorKind::Internal, format!("internal error: records of the archive: {error}"))
+}
+
+/// Name and series of an element among the distinct texts.
+#[derive(Clone, Copy)]
+struct ElementKeys {
+    element: ElementNumber,
+    name: i32,
+    series: Option<i32>,
 }
 
 /// Records of some rows.
@@ -86,21 +149,21 @@ pub(crate) struct Records {
     names: Texts,
     series: Texts,
     times: Vec<i64>,
-    times_ns: Vec<Option<i64>>,
+    times_ns: Optional<i64>,
     fields: Texts,
-    values: Vec<Option<f64>>,
-    integers: Vec<Option<i128>>,
-    texts: Vec<Option<Box<str>>>,
-    qualities: Vec<Option<i64>>,
-    others: Vec<Option<Box<str>>>,
-    /// Numbers of the present element's name and series.
-    element: Option<(ElementNumber, i32, Option<i32>)>,
+    values: Optional<f64>,
+    integers: Optional<i128>,
+    texts: StringBuilder,
+    qualities: Optional<i64>,
+    others: StringBuilder,
+    /// The present element.
+    element: Option<ElementKeys>,
     /// Number of the name of each field.
     field_keys: HashMap<FieldNumber, i32>,
     /// Distributions by the fields of rows.
-    plans: HashMap<Box<[FieldNumber]>, Plan>,
-    /// Distribution of the last row: most rows are like the one before.
-    last: Option<Plan>,
+    plans: HashMap<Box<[FieldNumber]>, Arc<Plan>>,
+    /// Distribution of the last rows: most rows are like those before.
+    last: Option<Arc<Plan>>,
     /// Field of quality of each measurement: what the file says of it is true of all its rows.
     pub qualities_of: BTreeMap<u32, Option<FieldNumber>>,
     /// Fields of all rows of the file.
@@ -118,136 +181,218 @@ impl Records {
         self.bytes
     }
 
-    /// Adds a row.
-    pub(crate) fn add(&mut self, names: &Names, (element, time): RowKey, values: &Values<'_>) {
-        let (name, series) = match self.element {
-            Some((of, name, series)) if of == element => (name, series),
-            _ => self.begin_element(names, element),
-        };
-        let plan = self.plan(names, element, values);
-        let quality = plan.quality.and_then(|place| match values[place].1 {
-            FieldRef::Integer(value) => Some(value),
-            _ => None,
-        });
-        let is_one = plan.value.is_some() || plan.others.is_empty();
-        let singles: &[usize] = if is_one { &[] } else { &plan.others };
-        let places = plan.value.into_iter().chain(singles.iter().copied());
-        let mut count = 0;
-        for place in places {
-            self.push_value(names, values[place]);
-            count += 1;
-        }
-        if count == 0 {
-            self.fields.keys.push(None);
-            self.values.push(None);
-            self.integers.push(None);
-            self.texts.push(None);
-            count = 1;
-        }
-        let others = (plan.value.is_some() && !plan.others.is_empty()).then(|| {
-            let mut text = String::new();
-            for place in &plan.others {
-                let (field, value) = values[*place];
-                put_field(&mut text, &names.fields()[field as usize].name, value);
+    /// Adds rows.
+    pub(crate) fn add(&mut self, names: &Names, columns: &Columns) -> Result<()> {
+        let mut fields = Vec::new();
+        // Place of the element of a stretch's first row.
+        let mut at = 0;
+        each_stretch(columns, |rows, present| {
+            fields.clear();
+            fields.extend(present.iter().map(|(column, _)| columns.columns()[*column].field));
+            let elements = columns.elements();
+            while elements[at].end as usize <= rows.start {
+                at += 1;
             }
-            text.push('}');
-            self.bytes += text.len();
-            text.into_boxed_str()
-        });
-        let (micros, rest) = (time.div_euclid(1000), time.rem_euclid(1000));
-        for _ in 0..count {
-            self.elements.push(i64::from(element));
-            self.names.keys.push(Some(name));
-            self.series.keys.push(series);
-            self.times.push(micros);
-            self.times_ns.push((rest != 0).then_some(time));
-            self.qualities.push(quality);
+            let plan = self.plan(names, elements[at].element, &fields);
+            let each = if plan.is_of_singles() { plan.others.len() } else { 1 };
+            let mut start = rows.start;
+            for of in &elements[at..] {
+                let end = rows.end.min(of.end as usize);
+                self.add_element(names, of.element, (end - start) * each);
+                start = end;
+                if start == rows.end {
+                    break;
+                }
+            }
+            self.add_times(&columns.times()[rows.clone()], each);
+            let quality = plan.quality.map(|place| present[place]);
+            self.add_qualities(columns, quality, (rows.len(), each));
+            match plan.is_of_singles() {
+                true => {
+                    for row in 0..rows.len() {
+                        for (column, first) in plan.others.iter().map(|place| present[*place]) {
+                            self.add_values(names, &columns.columns()[column], first + row..first + row + 1);
+                        }
+                    }
+                    self.others.append_nulls(rows.len() * each);
+                }
+                false => {
+                    match plan.value.map(|place| present[place]) {
+                        Some((column, first)) => {
+                            self.add_values(names, &columns.columns()[column], first..first + rows.len());
+                        }
+                        None => self.add_no_values(rows.len()),
+                    }
+                    let others: Vec<ColumnPlace> = plan.others.iter().map(|place| present[*place]).collect();
+                    self.add_others(names, columns, &others, rows.len());
+                }
+            }
+            self.last = Some(plan);
+            Ok(())
+        })
+    }
+
+    fn add_element(&mut self, names: &Names, element: ElementNumber, count: usize) {
+        let keys = match self.element {
+            Some(keys) if keys.element == element => keys,
+            _ => {
+                let key = names.key(element);
+                let name = name_of(key);
+                self.bytes += key.len();
+                let series = (name != key).then(|| self.series.define(key));
+                *self.element.insert(ElementKeys { element, name: self.names.define(&name), series })
+            }
+        };
+        self.elements.resize(self.elements.len() + count, i64::from(element));
+        self.names.extend(Some(keys.name), count);
+        self.series.extend(keys.series, count);
+    }
+
+    /// Adds the times of rows, each so many times.
+    fn add_times(&mut self, times: &[i64], each: usize) {
+        let repeated = || times.iter().flat_map(|time| std::iter::repeat_n(*time, each));
+        match each {
+            1 => self.times.extend(times.iter().map(|time| time.div_euclid(1000))),
+            _ => self.times.extend(repeated().map(|time| time.div_euclid(1000))),
         }
-        self.others.resize(self.others.len() + count, others);
-        self.last = Some(plan);
+        match times.iter().all(|time| time % 1000 == 0) {
+            true => self.times_ns.extend_nulls(times.len() * each),
+            false => self.times_ns.extend_some(repeated().map(|time| (time % 1000 != 0).then_some(time))),
+        }
     }
 
-    fn begin_element(&mut self, names: &Names, element: ElementNumber) -> (i32, Option<i32>) {
-        let key = names.key(element);
-        let name = name_of(key);
-        let number = self.names.define(&name);
-        let series = (name != key).then(|| self.series.define(key));
-        self.element = Some((element, number, series));
-        self.bytes += key.len();
-        (number, series)
+    /// Adds the quality of rows, each so many times.
+    fn add_qualities(
+        &mut self,
+        columns: &Columns,
+        quality: Option<ColumnPlace>,
+        (rows, each): (usize, usize),
+    ) {
+        match quality.map(|(column, first)| (&columns.columns()[column].values, first)) {
+            Some((Values::Integer(values), first)) => {
+                let values = values[first..first + rows].iter();
+                self.qualities.extend(values.flat_map(|value| std::iter::repeat_n(*value, each)));
+            }
+            _ => self.qualities.extend_nulls(rows * each),
+        }
     }
 
-    fn plan(&mut self, names: &Names, element: ElementNumber, values: &Values<'_>) -> Plan {
+    fn plan(&mut self, names: &Names, element: ElementNumber, fields: &[FieldNumber]) -> Arc<Plan> {
         if let Some(plan) = self.last.take()
-            && plan.fields.iter().eq(values.iter().map(|(field, _)| field))
+            && plan.fields == fields
         {
             return plan;
         }
-        let fields: Box<[FieldNumber]> = values.iter().map(|(field, _)| *field).collect();
-        if let Some(plan) = self.plans.get(&fields) {
-            return plan.clone();
+        if let Some(plan) = self.plans.get(fields) {
+            return Arc::clone(plan);
         }
         let measurement = names.measurement_of(element);
         let quality = *self.qualities_of.entry(measurement).or_insert_with(|| quality_of(names, measurement));
-        let plan = Plan::of(names, quality, values);
+        let plan = Arc::new(Plan::of(names, quality, fields));
         self.known_fields.extend(fields.iter().map(|field| (*field, ())));
-        self.plans.insert(fields, plan.clone());
+        self.plans.insert(fields.into(), Arc::clone(&plan));
         plan
     }
 
-    fn push_value(&mut self, names: &Names, (field, value): (FieldNumber, FieldRef<'_>)) {
-        let key = match self.field_keys.get(&field) {
+    /// Adds records without a value.
+    fn add_no_values(&mut self, count: usize) {
+        self.fields.extend(None, count);
+        self.values.extend_nulls(count);
+        self.integers.extend_nulls(count);
+        self.texts.append_nulls(count);
+    }
+
+    /// Adds some values of a field.
+    fn add_values(&mut self, names: &Names, column: &Column, places: Range<usize>) {
+        let key = match self.field_keys.get(&column.field) {
             Some(key) => *key,
             None => {
-                let key = self.fields.define(&names.fields()[field as usize].name);
-                self.field_keys.insert(field, key);
+                let key = self.fields.define(&names.fields()[column.field as usize].name);
+                self.field_keys.insert(column.field, key);
                 key
             }
         };
-        self.fields.keys.push(Some(key));
-        let (mut number, mut integer, mut text) = (None, None, None);
-        match value {
-            FieldRef::Float(value) => number = Some(value),
-            FieldRef::Integer(value) => {
-                number = Some(value as f64);
-                integer = (value.unsigned_abs() > EXACT_MAX).then_some(i128::from(value));
+        let count = places.len();
+        self.fields.extend(Some(key), count);
+        let is_large = |size: u64| size > EXACT_MAX;
+        match &column.values {
+            Values::Float(values) => self.values.extend(values[places].iter().copied()),
+            Values::Integer(values) => {
+                let values = &values[places];
+                self.values.extend(values.iter().map(|value| *value as f64));
+                if values.iter().any(|value| is_large(value.unsigned_abs())) {
+                    let large = |value: &i64| is_large(value.unsigned_abs()).then_some(i128::from(*value));
+                    self.integers.extend_some(values.iter().map(large));
+                }
             }
-            FieldRef::Unsigned(value) => {
-                number = Some(value as f64);
-                integer = (value > EXACT_MAX).then_some(i128::from(value));
+            Values::Unsigned(values) => {
+                let values = &values[places];
+                self.values.extend(values.iter().map(|value| *value as f64));
+                if values.iter().any(|value| is_large(*value)) {
+                    let large = |value: &u64| is_large(*value).then_some(i128::from(*value));
+                    self.integers.extend_some(values.iter().map(large));
+                }
             }
-            FieldRef::Boolean(value) => number = Some(f64::from(u8::from(value))),
-            FieldRef::Text(value) => {
-                self.bytes += value.len();
-                text = Some(value.into());
+            Values::Boolean(values) => {
+                self.values.extend(values[places].iter().map(|value| f64::from(u8::from(*value))));
+            }
+            Values::Text(texts) => {
+                self.values.extend_nulls(count);
+                for index in &texts.indices()[places] {
+                    let text = texts.distinct_text(*index);
+                    self.bytes += text.len();
+                    self.texts.append_value(text);
+                }
             }
         }
-        self.values.push(number);
-        self.integers.push(integer);
-        self.texts.push(text);
+        let rows = self.values.values.len();
+        self.integers.extend_nulls(rows - self.integers.values.len());
+        self.texts.append_nulls(rows - self.texts.len());
+    }
+
+    /// Adds the other fields of rows as texts.
+    fn add_others(&mut self, names: &Names, columns: &Columns, others: &[ColumnPlace], rows: usize) {
+        if others.is_empty() {
+            self.others.append_nulls(rows);
+            return;
+        }
+        let mut text = String::new();
+        for row in 0..rows {
+            text.clear();
+            for (column, first) in others {
+                let column = &columns.columns()[*column];
+                let name = &names.fields()[column.field as usize].name;
+                put_field(&mut text, name, column.values.get(first + row));
+            }
+            text.push('}');
+            self.bytes += text.len();
+            self.others.append_value(&text);
+        }
     }
 
     /// Takes the records.
     pub(crate) fn take(&mut self) -> Result<RecordBatch> {
         (self.element, self.bytes) = (None, 0);
         self.field_keys.clear();
-        let integers = Decimal128Array::from(std::mem::take(&mut self.integers))
+        let (times_ns, ns_valid) = self.times_ns.take();
+        let (values, values_valid) = self.values.take();
+        let (integers, integers_valid) = self.integers.take();
+        let (qualities, qualities_valid) = self.qualities.take();
+        let integers = Decimal128Array::new(integers.into(), integers_valid)
             .with_precision_and_scale(schema::INTEGER_DIGITS, 0)
             .map_err(|error| internal(&error))?;
-        let strings =
-            |texts: Vec<Option<Box<str>>>| -> StringArray { texts.iter().map(Option::as_deref).collect() };
         let columns: Vec<ArrayRef> = vec![
             Arc::new(Int64Array::from(std::mem::take(&mut self.elements))),
             self.names.array()?,
             self.series.array()?,
             Arc::new(TimestampMicrosecondArray::from(std::mem::take(&mut self.times)).with_timezone("UTC")),
-            Arc::new(Int64Array::from(std::mem::take(&mut self.times_ns))),
+            Arc::new(Int64Array::new(times_ns.into(), ns_valid)),
             self.fields.array()?,
-            Arc::new(Float64Array::from(std::mem::take(&mut self.values))),
+            Arc::new(Float64Array::new(values.into(), values_valid)),
             Arc::new(integers),
-            Arc::new(strings(std::mem::take(&mut self.texts))),
-            Arc::new(Int64Array::from(std::mem::take(&mut self.qualities))),
-            Arc::new(strings(std::mem::take(&mut self.others))),
+            Arc::new(self.texts.finish()),
+            Arc::new(Int64Array::new(qualities.into(), qualities_valid)),
+            Arc::new(self.others.finish()),
         ];
         RecordBatch::try_new(schema::arrow(), columns).map_err(|error| internal(&error))
     }

@@ -28,12 +28,14 @@ pub(crate) const TIME_AT: usize = 3;
 /// Digits of the column of integers: those of 64 bits without a sign.
 pub(crate) const INTEGER_DIGITS: u8 = 20;
 
-/// Rows of a row group.
+/// Records after which a row group ends. It has those of the last batch of rows, too.
 pub(crate) const ROW_GROUP_ROWS: usize = 128 << 10;
 /// Rows of a page: a read of one element decodes one or two.
 const PAGE_ROWS: usize = 8192;
 /// Bytes of the distinct values of a column in a row group, beyond which they are stored one by one.
 const DICTIONARY_BYTES: usize = 2 << 20;
+/// The same, for names: a row group of a million elements has a name for every few records.
+const NAME_DICTIONARY_BYTES: usize = 16 << 20;
 
 /// Key of the metadata with the names and types of fields, as JSON.
 pub(crate) const METADATA_FIELDS: &str = "exacat.fields";
@@ -92,7 +94,8 @@ pub(crate) fn properties() -> WriterProperties {
     let mut properties = WriterProperties::builder()
         .set_created_by(format!("exacat {}", env!("CARGO_PKG_VERSION")))
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
-        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+        // The writer of a day ends row groups; a rest of a few rows would be one of its own.
+        .set_max_row_group_row_count(Some(2 * ROW_GROUP_ROWS))
         .set_data_page_row_count_limit(PAGE_ROWS)
         .set_dictionary_page_size_limit(DICTIONARY_BYTES)
         .set_statistics_enabled(EnabledStatistics::None)
@@ -105,6 +108,9 @@ pub(crate) fn properties() -> WriterProperties {
         properties = properties
             .set_column_dictionary_enabled(column.clone(), false)
             .set_column_encoding(column, Encoding::DELTA_BINARY_PACKED);
+    }
+    for column in [NAME, SERIES].map(ColumnPath::from) {
+        properties = properties.set_column_dictionary_page_size_limit(column, NAME_DICTIONARY_BYTES);
     }
     for column in [ELEMENT, TIME].map(ColumnPath::from) {
         properties = properties.set_column_statistics_enabled(column, EnabledStatistics::Page);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use exacat_disk::random_u64;
-use exacat_history::columns::RowKey;
+use exacat_history::columns::Columns;
 use exacat_history::run::{Wanted, day_of};
 use exacat_history::sorted::SortedRows;
 use exacat_history::{ArchivedFile, NamedGroup};
@@ -14,11 +14,12 @@ use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::file::metadata::KeyValue;
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::blocks::FileBytes;
 use crate::place::Place;
-use crate::reader::{FileBytes, FileScan};
+use crate::reader::FileScan;
 use crate::records::Records;
 use crate::schema::{ROW_GROUP_ROWS, arrow, properties};
-use crate::sum::{Sum, each_row};
+use crate::sum::Sum;
 
 /// Bytes of a file, after which a further one is begun. Bounds the memory of the writer.
 pub(crate) const FILE_BYTES: usize = 64 << 20;
@@ -66,11 +67,15 @@ impl Open {
         Ok(Open { writer, records, sum, count: 0, elements: None, times: None })
     }
 
-    fn note(&mut self, (element, time): RowKey) {
-        let (first, _) = self.elements.unwrap_or((element, element));
-        self.elements = Some((first, element));
-        let (from, to) = self.times.unwrap_or((time, time));
-        self.times = Some((from.min(time), to.max(time)));
+    /// Notes the elements and times of rows. False if a row is of another day or of an unknown element.
+    fn note(&mut self, columns: &Columns, day: i32, elements: usize) -> bool {
+        let times = columns.times();
+        let (Some((first, _)), Some((last, _))) = (columns.first(), columns.last()) else { return true };
+        let from = times.iter().copied().min().unwrap_or_default();
+        let to = times.iter().copied().max().unwrap_or_default();
+        self.elements = Some((self.elements.map_or(first, |of| of.0), last));
+        self.times = Some(self.times.map_or((from, to), |of| (of.0.min(from), of.1.max(to))));
+        day_of(from) == day && day_of(to) == day && (last as usize) < elements
     }
 
     /// Writes the records so far as row groups.
@@ -104,15 +109,11 @@ impl DayWriter<'_> {
             };
             {
                 let names = self.group.names();
-                each_row(&columns, |key, values| {
-                    if day_of(key.1) != self.day || names.element_count() <= key.0 as usize {
-                        return Err(internal(&"a row is of another day, or of an unknown element"));
-                    }
-                    file.note(key);
-                    file.sum.add(key, values);
-                    file.records.add(&names, key, values);
-                    Ok(())
-                })?;
+                if !file.note(&columns, self.day, names.element_count()) {
+                    return Err(internal(&"a row is of another day, or of an unknown element"));
+                }
+                file.sum.add(&columns);
+                file.records.add(&names, &columns)?;
             }
             if file.records.len() >= ROW_GROUP_ROWS || file.records.text_bytes() >= GROUP_TEXT_BYTES {
                 file.end_row_group()?;
@@ -141,7 +142,7 @@ impl DayWriter<'_> {
         let group = self.group.settings().name;
         let folder = format!("group={}/day={}", escaped(group.as_str()), day_text(self.day));
         let path = format!("{folder}/part-{:016x}.parquet", random_u64()?);
-        self.check(&path, &bytes, file.sum)?;
+        self.check(&path, &bytes, &file.sum)?;
         if !self.place.put_new(&path, bytes.clone())? {
             return Err(internal(&"two files have one random name"));
         }
@@ -157,18 +158,15 @@ impl DayWriter<'_> {
     }
 
     /// Compares a file with the rows that were written to it: the runs with the same rows are removed later.
-    fn check(&self, path: &str, bytes: &Bytes, wanted: Sum) -> Result<()> {
+    fn check(&self, path: &str, bytes: &Bytes, wanted: &Sum) -> Result<()> {
         let name = self.place.name_of(path);
         let mut scan =
             FileScan::open(name, FileBytes::Memory(bytes.clone()), self.group, &Wanted::all(), None)?;
         let mut sum = Sum::default();
         while let Some(columns) = scan.next_rows()? {
-            each_row(&columns, |key, values| {
-                sum.add(key, values);
-                Ok(())
-            })?;
+            sum.add(&columns);
         }
-        if sum == wanted { Ok(()) } else { Err(internal(&"it is not read back as it was written")) }
+        if sum == *wanted { Ok(()) } else { Err(internal(&"it is not read back as it was written")) }
     }
 }
 

@@ -294,7 +294,7 @@ pub struct Columns {
 impl Columns {
     /// Makes rows of these columns, which the caller has checked: elements and times are sorted, the
     /// last end of an element is the number of rows, and fields ascend.
-    pub(crate) fn from_parts(elements: Vec<ElementRows>, times: Vec<i64>, columns: Vec<Column>) -> Self {
+    pub fn from_parts(elements: Vec<ElementRows>, times: Vec<i64>, columns: Vec<Column>) -> Self {
         let full = columns.iter().filter(|column| column.rows.is_none()).count();
         Columns { elements, times, columns, full }
     }

@@ -325,6 +325,46 @@ impl Group {
         Ok((page.finish(), next.map(|next| Place::at(next).cursor())))
     }
 
+    /// Returns the fields that pages of rows show of these elements, with their types, in the order of a row.
+    /// Fields of one name and type are one.
+    pub fn row_fields(&self, pattern: &str, fields: &[String]) -> Result<Vec<(String, FieldType)>> {
+        let (chosen, shown, measurements) = {
+            let names = self.names();
+            let count = names.measurements().len();
+            (Chosen::of(&names, pattern)?, Shown::of(&names, fields), count)
+        };
+        let mut of_measurement = vec![matches!(chosen, Chosen::All); measurements];
+        let mut next = Some(0).filter(|_| of_measurement.contains(&false));
+        while let Some(from) = next {
+            let (elements, behind) = chosen.next(self, from, ELEMENTS_TOGETHER);
+            let names = self.names();
+            for element in elements {
+                if let Some(has) = of_measurement.get_mut(names.measurement_of(element) as usize) {
+                    *has = true;
+                }
+            }
+            next = behind.filter(|_| of_measurement.contains(&false));
+        }
+        let names = self.names();
+        let is_chosen = |of: u32| of_measurement.get(of as usize).copied().unwrap_or_default();
+        let numbered = (0u32..).zip(names.fields());
+        let mut found: Vec<FieldNumber> = numbered
+            .filter(|(number, field)| shown.has(*number) && is_chosen(field.measurement))
+            .map(|(number, _)| number)
+            .collect();
+        shown.sort(&names, &mut found, |field| *field);
+        let mut distinct = BTreeSet::new();
+        let field = |number: FieldNumber| {
+            let field = &names.fields()[number as usize];
+            (field.name.to_string(), field.kind)
+        };
+        Ok(found
+            .into_iter()
+            .map(field)
+            .filter(|(name, kind)| distinct.insert((name.clone(), kind.number())))
+            .collect())
+    }
+
     /// Returns a page of aggregates: the intervals of an element in the order of time.
     pub fn aggregate_page(
         self: &Arc<Self>,

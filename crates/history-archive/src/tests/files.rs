@@ -8,13 +8,13 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use super::*;
 use crate::archive::KEEP_REMOVED;
 
-const GOLDEN: &[u8] = include_bytes!("golden.parquet");
+pub(super) const GOLDEN: &[u8] = include_bytes!("golden.parquet");
 
 /// Day of the rows of the golden file.
 const DAY: i32 = 20_000;
 
 /// Returns a group with elements and fields of all kinds, and rows with values that are easily lost.
-fn exact_rows(history: &History) -> (Arc<Group>, Columns) {
+pub(super) fn exact_rows(history: &History) -> (Arc<Group>, Columns) {
     let group = make_group(history, "exact");
     let lines = "EVENT,name=System1:a.b original_value_float=1,_status64=1i,_user=1i,_ok=true,_text=\"x\" 1\n\
                  EVENT,name=System1:a.b original_value_int=1i,_big=1u 2\ncpu,host=h a=1,b=2i,c=3u,quality=4i 3\n\
@@ -119,7 +119,7 @@ fn golden_file_is_read() {
     let golden = include_str!("golden_schema.txt");
     assert_eq!(schema(bytes_of(&rig, &path)), golden, "{}", schema(bytes_of(&rig, &path)));
     assert_eq!(schema(bytes::Bytes::from_static(GOLDEN)), golden);
-    let source = crate::reader::FileBytes::Memory(bytes::Bytes::from_static(GOLDEN));
+    let source = crate::blocks::FileBytes::Memory(bytes::Bytes::from_static(GOLDEN));
     let mut scan =
         crate::reader::FileScan::open("golden".into(), source, &named(&group), &Wanted::all(), None).unwrap();
     assert!(read_source(&group, &mut scan).unwrap() == wanted);
@@ -132,7 +132,7 @@ fn damaged_file_never_panics() {
     let history = rig.open().unwrap();
     let (group, _) = exact_rows(&history);
     let read = |bytes: Vec<u8>| {
-        let source = crate::reader::FileBytes::Memory(bytes.into());
+        let source = crate::blocks::FileBytes::Memory(bytes.into());
         let mut scan =
             crate::reader::FileScan::open("damaged".into(), source, &named(&group), &Wanted::all(), None)?;
         while scan.next_rows()?.is_some() {}
@@ -182,6 +182,49 @@ fn one_element_reads_few_pages() {
     assert_eq!(found.len(), 200);
     let requests = flaky.requests() - before;
     assert!(requests * 2 < blocks, "{requests} requests of {blocks} blocks");
+}
+
+/// Rows of a long day, made when they are asked for. Each time it checks that the rows before are stored.
+struct LongDay {
+    store: Arc<dyn ObjectStore>,
+    given: usize,
+}
+
+impl SortedRows for LongDay {
+    fn next_rows(&mut self) -> Result<Option<Columns>> {
+        let place = Place::of(Arc::clone(&self.store), "below/here", "memory").unwrap();
+        let stored = place.list("group=g").unwrap().len() * crate::schema::ROW_GROUP_ROWS;
+        assert!(
+            self.given <= stored + crate::schema::ROW_GROUP_ROWS + 4096,
+            "{} rows are held",
+            self.given - stored
+        );
+        if self.given >= 1_000_000 {
+            return Ok(None);
+        }
+        let mut rows = Columns::default();
+        for row in self.given..self.given + 4000 {
+            let time = i64::from(DAY) * DAY_NANOSECONDS + row as i64 * 1_000_000;
+            rows.push((0, time), [(0, exacat_model::FieldRef::Float(row as f64))]).unwrap();
+        }
+        self.given += 4000;
+        Ok(Some(rows))
+    }
+}
+
+/// A day of any length takes the memory of a file: rows are asked for when those before are stored.
+#[test]
+fn long_day_is_never_held() {
+    let rig = Rig::new();
+    let history = rig.open().unwrap();
+    let group = make_group(&history, "g");
+    write(&history, &group, "ev v=1 1").unwrap();
+    // Files are smaller than a row group, so each has one.
+    let archive = rig.archive();
+    let mut rows = LongDay { store: Arc::clone(&rig.store), given: 0 };
+    let files = archive.write(&named(&group), DAY, &mut rows).unwrap();
+    assert_eq!(files.iter().map(|file| file.rows).sum::<u64>(), 1_000_000);
+    assert_eq!(files.len(), 1_000_000usize.div_ceil(crate::schema::ROW_GROUP_ROWS));
 }
 
 /// Days beyond the retention leave the archive, and their files are deleted after the delay. A dropped group

@@ -3,6 +3,7 @@
 mod crashes;
 mod files;
 mod flaky;
+mod imports;
 mod measured;
 mod model;
 

@@ -93,6 +93,17 @@ fn pages_have_everything_once() {
                     }
                 }
                 assert!(found == wanted, "seed {seed}: {:?}", first_difference(&found, &wanted));
+                let known = group.row_fields(pattern, &fields).unwrap_or_default();
+                let distinct: BTreeSet<_> = known.iter().map(|(name, kind)| (name, kind.number())).collect();
+                assert!(
+                    distinct.len() == known.len() && known.iter().all(|(name, _)| has.contains(&&**name))
+                );
+                for ((_, field, _), value) in &wanted {
+                    assert!(
+                        distinct.contains(&(field, value.borrow().kind().number())),
+                        "{pattern}: {field}"
+                    );
+                }
             }
         }
         let keys: BTreeSet<String> = values.keys().map(|(key, _, _)| key.clone()).collect();
