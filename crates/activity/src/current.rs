@@ -76,6 +76,15 @@ pub fn split(from: RequestState, parts: &[(RequestState, Duration)]) {
     });
 }
 
+/// Runs work that was [`handed`] to this thread, for its request, beginning in a phase.
+pub fn at_work<T>(activity: Option<Arc<Activity>>, phase: RequestState, work: impl FnOnce() -> T) -> T {
+    let Some(activity) = activity else { return work() };
+    activity.enter(phase);
+    let result = within(&activity, work);
+    activity.enter(RequestState::Scheduler);
+    result
+}
+
 pin_project! {
     /// A future that works for a request: see [`tracked`].
     pub struct Tracked<F> {

@@ -13,11 +13,13 @@
 //! therefore part of each wait; the counters of threads tell how much of it there is.
 
 mod activity;
+mod commit_times;
 mod current;
 mod distribution;
 mod state;
 
 pub use activity::{Activity, IS_ON, Owner, Times};
-pub use current::{Tracked, blocking, handed, on, owner, phase, split, tracked};
+pub use commit_times::CommitTimes;
+pub use current::{Tracked, at_work, blocking, handed, on, owner, phase, split, tracked};
 pub use distribution::{Distribution, ForPrometheus, Recorded, TIME_BUCKETS, TIME_US_MAX, time_bucket};
 pub use state::{Class, RequestState};

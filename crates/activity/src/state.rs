@@ -84,7 +84,7 @@ states! {
         "The server writes the answer."
         "Ask for smaller pages, or for fewer fields. More processors help."
     Decide "decide" Cpu
-        "The writer thread decides the changes of the commit group, this request's and others'."
+        "The writer thread decides the changes of the commit group, and applies values of elements."
         "One thread decides all changes. Send several files in one register, and fewer other changes."
     CommitQueue "commit_queue" Commit
         "The change waits until the writer thread takes it up."
@@ -99,7 +99,7 @@ states! {
         "The answer of a read waits until the changes that it shows are durable."
         "The read saw a change whose sync is not over: see log_sync."
     PageRead "page_read" Io
-        "The store reads pages of sorted runs from the disk."
+        "The store or the history of elements reads sorted runs from the disk."
         "Give the cache more memory, or use a faster disk. See the cache's hit ratio."
     HistoryRead "history_read" Io
         "The store reads old changes from segments of the log."

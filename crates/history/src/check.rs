@@ -18,12 +18,14 @@ use exacat_model::{Error, ErrorKind, FieldValue, Result, Revision, TimeMs};
 
 use crate::checked_file::HistoryId;
 use crate::committer::RecordPlace;
+use crate::engine::History;
 use crate::flush::FilePlaces;
 use crate::group::Group;
 use crate::latest::Latest;
 use crate::log_walk::Walk;
 use crate::manifest::{GroupEntry, Layout, Manifest, RunEntry};
 use crate::open::{Opening, lock, read_identity};
+use crate::run::Run;
 
 /// Result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -92,6 +94,12 @@ pub(crate) fn check_run(places: &FilePlaces<'_>, group: &Group, entry: &RunEntry
     if run.head().salt != entry.salt {
         return Err(corrupt(&path, 24, "this is another run than the manifest names"));
     }
+    check_rows(&path, group, &run)?;
+    Ok(run.summary().rows)
+}
+
+/// Reads a whole run, and compares it with the names of its group.
+fn check_rows(path: &str, group: &Group, run: &Arc<Run>) -> Result<()> {
     run.check()?;
     let (summary, names) = (run.summary(), group.names.read());
     for count in &summary.fields {
@@ -99,13 +107,33 @@ pub(crate) fn check_run(places: &FilePlaces<'_>, group: &Group, entry: &RunEntry
         if known != Some(count.field.kind) {
             let what =
                 format!("it has values of field {}, whose type or name is another", count.field.number);
-            return Err(corrupt(&path, summary.bytes, what));
+            return Err(corrupt(path, summary.bytes, what));
         }
     }
     if summary.element_range.1 as usize >= names.element_count() {
-        return Err(corrupt(&path, summary.bytes, "it has rows of an element without a name"));
+        return Err(corrupt(path, summary.bytes, "it has rows of an element without a name"));
     }
-    Ok(summary.rows)
+    Ok(())
+}
+
+impl History {
+    /// Reads all runs of the open history: checksums, order, counts, types of fields and names of elements.
+    /// Rows that come meanwhile are not in them. The log and the files of names are read by [`check`].
+    pub fn check_runs(&self) -> Checked {
+        let mut found = Checked::default();
+        for group in self.shared.all_groups() {
+            let runs = Arc::clone(&group.rows.read().runs);
+            found.groups += 1;
+            found.elements += group.names.read().element_count() as u64;
+            for run in runs.days().values().flatten() {
+                let path = self.shared.layout.run(run.number).display().to_string();
+                found.runs += 1;
+                found.rows += run.run.summary().rows;
+                found.problems.extend(check_rows(&path, &group, &run.run).err().map(|error| error.message));
+            }
+        }
+        found
+    }
 }
 
 struct Check<'c> {

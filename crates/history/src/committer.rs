@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use exacat_activity::CommitTimes;
 use exacat_log::moment::Moment;
 use exacat_log::record::{Head, RecordWriter};
 use exacat_log::{COMMIT_GROUP_BYTES_MAX, Log};
@@ -42,11 +43,14 @@ enum Next {
 /// distinguishable from a power cut.
 const MARK_IDLE: Duration = Duration::from_millis(100);
 
+/// Outcome of some work, with the moments in the commit of its group.
+pub(crate) type Answered = (Result<()>, CommitTimes);
+
 /// Work with the place of its answer.
 struct Waiting {
     work: Work,
     bytes: usize,
-    reply: oneshot::Sender<Result<()>>,
+    reply: oneshot::Sender<Answered>,
 }
 
 #[derive(Default)]
@@ -117,6 +121,8 @@ pub struct CommitMetrics {
     pub log_bytes: AtomicU64,
     /// Microseconds in writes and syncs of the log.
     pub sync_us: AtomicU64,
+    /// Microseconds in which the committer waited for a flush.
+    pub stall_us: AtomicU64,
     /// Batches refused because too much waited.
     pub refused: AtomicU64,
 }
@@ -136,7 +142,7 @@ fn busy() -> Error {
 
 impl Queue {
     /// Adds work; refused as busy if too much waits. Returns the place of the answer.
-    pub(crate) fn add(&self, work: Work, metrics: &CommitMetrics) -> Result<oneshot::Receiver<Result<()>>> {
+    pub(crate) fn add(&self, work: Work, metrics: &CommitMetrics) -> Result<oneshot::Receiver<Answered>> {
         let bytes = match &work {
             Work::Rows(batch) => batch.rows.len(),
             Work::Items(items) => items.len(),
@@ -331,18 +337,22 @@ pub(crate) fn commit_once(
             return true;
         }
     }
+    let begun = Instant::now();
+    let mut times = CommitTimes { stalled: taken.stalled, ..CommitTimes::at(begun) };
     taken.is_marked = false;
     taken.contents.clear();
     taken.contents.extend(taken.waiting.iter().map(|waiting| content_of(&waiting.work)));
-    let begun = Instant::now();
+    times.decided = Instant::now();
     // The lock is held until the rows are applied: a flush sees the memory of exactly one place in the log.
     let mut appender = appender.lock();
+    times.written = Instant::now();
     let written = match queue.failed() {
         Some(why) => Err(NotWritten::Refused(Error::new(ErrorKind::Unavailable, why.to_string()))),
         None => appender.write(&taken.contents, now()),
     };
+    times.durable = Instant::now();
     if let Ok(bytes) = &written {
-        metrics.group(*bytes, begun.elapsed());
+        metrics.group(*bytes, times.durable - times.written);
         let mut row_bytes = 0;
         for waiting in &taken.waiting {
             if let Work::Rows(batch) = &waiting.work {
@@ -354,6 +364,7 @@ pub(crate) fn commit_once(
         }
         applied(&appender, row_bytes);
     }
+    times.applied = Instant::now();
     let (end, noted) = (appender.end.revision, appender.noted.take());
     drop(appender);
     let outcome = match written {
@@ -372,7 +383,7 @@ pub(crate) fn commit_once(
     };
     for waiting in taken.waiting.drain(..) {
         queue.bytes.fetch_sub(waiting.bytes, Ordering::AcqRel);
-        let _gone = waiting.reply.send(outcome.clone());
+        let _gone = waiting.reply.send((outcome.clone(), times));
     }
     if let Some((place, bytes)) = noted {
         // Evidence of the log's end, after the answers, so that it delays none.
@@ -413,12 +424,14 @@ fn give_back(taken: &Taken) {
 pub(crate) struct Taken {
     /// True if the log ends with a mark.
     pub is_marked: bool,
+    /// End of the last wait for a flush, and its duration.
+    pub stalled: Option<(Instant, Duration)>,
     waiting: Vec<Waiting>,
     contents: Vec<Content>,
 }
 
 impl Taken {
     pub(crate) fn new(is_marked: bool) -> Self {
-        Taken { is_marked, waiting: Vec::new(), contents: Vec::new() }
+        Taken { is_marked, stalled: None, waiting: Vec::new(), contents: Vec::new() }
     }
 }

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
+use exacat_activity::{RequestState, on, split};
 use exacat_disk::{Disk, cannot_write};
 use exacat_log::Form;
 use exacat_log::replay::list_segments;
@@ -38,6 +40,8 @@ pub struct HistorySettings {
     pub memtable_bytes: usize,
     /// Bytes of log that are kept although the runs have its rows, to restore a moment.
     pub log_kept_bytes: u64,
+    /// Prepares the next segment of the log ahead; false leaves its space to the moment when it begins.
+    pub log_ahead: bool,
     /// Trusted time of now.
     pub now: Arc<dyn Fn() -> TimeMs + Send + Sync>,
     /// Archive of old days; none keeps all days in runs.
@@ -54,6 +58,7 @@ impl HistorySettings {
             segment_bytes: 64 << 20,
             memtable_bytes: MEMTABLE_BYTES,
             log_kept_bytes: LOG_KEPT_BYTES_DEFAULT,
+            log_ahead: true,
             now,
             archive: None,
             in_background: true,
@@ -160,12 +165,21 @@ impl Shared {
     }
 
     /// Waits while as many memtables as may wait for a flush do so. While the history is closed there is no
-    /// bound: a disk without space for runs must not hold up the end, and few batches are left.
-    fn wait_for_flush(&self) {
+    /// bound: a disk without space for runs must not hold up the end, and few batches are left. Returns the
+    /// end of a wait, and its duration.
+    fn wait_for_flush(&self) -> Option<(Instant, Duration)> {
         let mut flushes = self.flushes.lock();
+        let mut begun = None;
         while flushes.waiting.len() >= FROZEN_MAX && !self.closed.load(Ordering::Acquire) {
+            begun.get_or_insert_with(Instant::now);
             self.flushed.wait(&mut flushes);
         }
+        drop(flushes);
+        let took = begun?.elapsed();
+        self.metrics
+            .stall_us
+            .fetch_add(u64::try_from(took.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        Some((Instant::now(), took))
     }
 
     /// Writes all rows in memory to runs, and waits until that is done.
@@ -341,7 +355,7 @@ impl Shared {
         // An opening has other work first.
         let mut wait = ARCHIVE_FIRST;
         loop {
-            let begun = std::time::Instant::now();
+            let begun = Instant::now();
             let mut flushes = self.flushes.lock();
             while begun.elapsed() < wait {
                 if self.closed.load(Ordering::Acquire) {
@@ -394,10 +408,10 @@ impl Shared {
 }
 
 /// Time after an opening before days are archived.
-const ARCHIVE_FIRST: std::time::Duration = std::time::Duration::from_secs(10);
+const ARCHIVE_FIRST: Duration = Duration::from_secs(10);
 
 /// Time after which days are looked at that may be due for the archive, or that failed before.
-const ARCHIVE_LOOK: std::time::Duration = std::time::Duration::from_secs(300);
+const ARCHIVE_LOOK: Duration = Duration::from_secs(300);
 
 /// State of a history, and its work since it was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -412,6 +426,8 @@ pub struct HistoryFigures {
     pub log_bytes: u64,
     /// Microseconds in writes and syncs of the log.
     pub sync_us: u64,
+    /// Microseconds in which batches waited for a flush.
+    pub stall_us: u64,
     /// Batches refused because too much waited.
     pub refused: u64,
     /// Bytes of batches that wait for the log.
@@ -443,10 +459,10 @@ pub struct HistoryFigures {
 }
 
 /// Time after which runs are looked at, although nothing was flushed.
-const MERGE_LOOK: std::time::Duration = std::time::Duration::from_secs(600);
+const MERGE_LOOK: Duration = Duration::from_secs(600);
 
 /// Delay before a flush that failed is tried again.
-const FLUSH_RETRY: std::time::Duration = std::time::Duration::from_millis(500);
+const FLUSH_RETRY: Duration = Duration::from_millis(500);
 
 /// A history, open.
 pub struct History {
@@ -464,7 +480,9 @@ impl History {
                 let now = Arc::clone(&shared.settings.now);
                 let mut taken = Taken::new(is_marked);
                 loop {
-                    shared.wait_for_flush();
+                    if let Some(stall) = shared.wait_for_flush() {
+                        taken.stalled = Some(stall);
+                    }
                     let applied = |appender: &Appender, bytes: usize| {
                         shared.active_bytes.fetch_add(bytes, Ordering::Relaxed);
                         shared.freeze(appender, false);
@@ -587,11 +605,15 @@ impl History {
     }
 
     async fn commit_work(&self, work: Work) -> Result<()> {
+        let sent = Instant::now();
         let answer = self.shared.queue.add(work, &self.shared.metrics)?;
-        answer.await.unwrap_or_else(|_| {
+        let answered = on(RequestState::CommitQueue, answer).await;
+        let (outcome, times) = answered.map_err(|_| {
             let what = "internal error: the committer of the history ended; the outcome is unknown";
-            Err(Error::new(ErrorKind::Unknown, what))
-        })
+            Error::new(ErrorKind::Unknown, what)
+        })?;
+        split(RequestState::CommitQueue, &times.parts(sent));
+        outcome
     }
 
     /// Writes all rows in memory to runs, and waits until that is done.
@@ -634,6 +656,7 @@ impl History {
             syncs: count(&shared.metrics.groups),
             log_bytes: count(&shared.metrics.log_bytes),
             sync_us: count(&shared.metrics.sync_us),
+            stall_us: count(&shared.metrics.stall_us),
             refused: count(&shared.metrics.refused),
             queued_bytes: shared.queue.bytes() as u64,
             flushes: shared.flush_count.load(Ordering::Relaxed),

@@ -17,6 +17,7 @@ use smallvec::SmallVec;
 use crate::columns::Columns;
 use crate::limits::LATEST_PIECE;
 use crate::names::Names;
+use crate::pieces::Pieces;
 use crate::row::{ElementNumber, Field, FieldNumber, RowRef, ShapeNumber, Shapes, put_values, split_value};
 
 /// Bytes of values kept without an allocation: two numbers, and one more.
@@ -64,7 +65,7 @@ impl Slot {
 /// Latest values of the elements of a group.
 #[derive(Default)]
 pub(crate) struct Latest {
-    slots: Vec<Slot>,
+    slots: Pieces<Slot>,
 }
 
 fn merge(fields: &mut Vec<LatestValue>, row: &RowRef<'_>, of: &[Field]) {
@@ -151,11 +152,7 @@ impl Latest {
     }
 
     fn slot(&mut self, element: ElementNumber) -> &mut Slot {
-        let at = element as usize;
-        if at >= self.slots.len() {
-            self.slots.resize_with(at + 1, Slot::default);
-        }
-        &mut self.slots[at]
+        self.slots.reach(element as usize)
     }
 
     /// Passes the latest values of an element to `give`, in the order of their fields.
@@ -180,7 +177,9 @@ impl Latest {
 
     /// Appends the elements from `from` on, up to [`LATEST_PIECE`] of them. Returns the next one.
     pub(crate) fn encode_piece(&self, from: usize, out: &mut Vec<u8>) -> Option<usize> {
-        for (number, slot) in self.slots.iter().enumerate().skip(from).take(LATEST_PIECE) {
+        let next = from + LATEST_PIECE;
+        for number in from..next.min(self.slots.len()) {
+            let Some(slot) = self.slots.get(number) else { break };
             match slot {
                 Slot::Empty => {}
                 Slot::Row { shape, time, values } => {
@@ -206,7 +205,6 @@ impl Latest {
                 }
             }
         }
-        let next = from + LATEST_PIECE;
         (next < self.slots.len()).then_some(next)
     }
 
@@ -261,8 +259,7 @@ impl Latest {
                 }
                 _ => return Err(reader.error("unknown form of latest values")),
             };
-            latest.slots.resize_with(element as usize, Slot::default);
-            latest.slots.push(slot);
+            *latest.slots.reach(element as usize) = slot;
         }
         Ok(latest)
     }

@@ -72,11 +72,49 @@ pub struct Names {
     keys: Keys,
     /// Measurement of each element.
     element_measurements: Vec<MeasurementNumber>,
-    element_numbers: HashTable<ElementNumber>,
+    element_numbers: Numbers,
     /// Elements with a name that is not their key, by the hash of the name. Several may have one name.
-    named: HashTable<ElementNumber>,
+    named: Numbers,
     /// Encoded definitions that the log does not have yet.
     pending: Vec<u8>,
+}
+
+/// Parts of [`Numbers`], each of which grows by itself.
+const PARTS: usize = 64;
+
+/// Elements by the hash of a text of theirs. Writers wait while a table grows, so there are many small ones,
+/// and an entry keeps its hash: to read a million texts again takes a tenth of a second.
+struct Numbers([HashTable<(u32, ElementNumber)>; PARTS]);
+
+impl Default for Numbers {
+    fn default() -> Self {
+        Numbers(std::array::from_fn(|_| HashTable::new()))
+    }
+}
+
+impl Numbers {
+    /// Returns the part of a text, and its hash there.
+    fn place(text: &[u8]) -> (usize, u32) {
+        let hash = xxh3_64(text);
+        ((hash >> 32) as usize % PARTS, hash as u32)
+    }
+
+    /// Fills the bits of a table's hash, of which the upper ones count as well.
+    fn spread(hash: u32) -> u64 {
+        u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    fn add(&mut self, text: &[u8], number: ElementNumber) {
+        let (part, hash) = Self::place(text);
+        self.0[part].insert_unique(Self::spread(hash), (hash, number), |(hash, _)| Self::spread(*hash));
+    }
+
+    /// Returns the elements whose text may be this one.
+    fn of(&self, text: &[u8]) -> impl Iterator<Item = ElementNumber> {
+        let (part, hash) = Self::place(text);
+        let found = self.0[part].iter_hash(Self::spread(hash));
+        found.filter(move |(of, _)| *of == hash).map(|(_, number)| *number)
+    }
 }
 
 /// Refusal of a new name, because the group has as many as it may.
@@ -102,8 +140,8 @@ impl Names {
             shape_numbers: HashMap::new(),
             keys: Keys::default(),
             element_measurements: Vec::new(),
-            element_numbers: HashTable::new(),
-            named: HashTable::new(),
+            element_numbers: Numbers::default(),
+            named: Numbers::default(),
             pending: Vec::new(),
         }
     }
@@ -131,14 +169,13 @@ impl Names {
 
     /// Returns the element of a key.
     pub fn element(&self, key: &[u8]) -> Option<ElementNumber> {
-        self.element_numbers.find(xxh3_64(key), |number| self.keys.bytes(*number) == key).copied()
+        self.element_numbers.of(key).find(|number| self.keys.bytes(*number) == key)
     }
 
     /// Returns the elements of a name or key, ascending.
     pub fn named(&self, name: &str) -> Vec<ElementNumber> {
-        let is_named = |number: &&ElementNumber| name_of(self.keys.get(**number)) == name;
-        let mut found: Vec<ElementNumber> =
-            self.named.iter_hash(xxh3_64(name.as_bytes())).filter(is_named).copied().collect();
+        let is_named = |number: &ElementNumber| name_of(self.keys.get(*number)) == name;
+        let mut found: Vec<ElementNumber> = self.named.of(name.as_bytes()).filter(is_named).collect();
         found.extend(self.element(name.as_bytes()));
         found.sort_unstable();
         found.dedup();
@@ -271,13 +308,10 @@ impl Names {
         let number = self.element_count() as u32;
         self.keys.push(key);
         self.element_measurements.push(measurement);
-        let keys = &self.keys;
-        let hash = |number: &ElementNumber| xxh3_64(keys.bytes(*number));
-        self.element_numbers.insert_unique(xxh3_64(key.as_bytes()), number, hash);
+        self.element_numbers.add(key.as_bytes(), number);
         let name = name_of(key);
         if name != key {
-            let hash = |number: &ElementNumber| xxh3_64(name_of(keys.get(*number)).as_bytes());
-            self.named.insert_unique(xxh3_64(name.as_bytes()), number, hash);
+            self.named.add(name.as_bytes(), number);
         }
     }
 

@@ -9,7 +9,7 @@ use exacat_log::log_end::{self, LogEnd};
 use exacat_log::record::{Head, split_head};
 use exacat_log::replay::{Receiver, list_segments, replay, undecodable};
 use exacat_log::segment::{BegunFor, Ending, Header};
-use exacat_log::{Log, LogSettings, Segment};
+use exacat_log::{Log, LogSettings, Preparation, Segment};
 use exacat_model::codec::Reader;
 use exacat_model::{Error, ErrorKind, Result, Revision, TimelineId};
 use parking_lot::{Mutex, RwLock};
@@ -171,7 +171,11 @@ fn open_log(
         directory: opening.layout.log(),
         begun_for: BegunFor { catalogue: opening.id, timeline: TimelineId::of_catalogue(opening.id) },
         segment_bytes: settings.segment_bytes,
-        in_background: settings.in_background,
+        preparation: match (settings.in_background, settings.log_ahead) {
+            (true, true) => Preparation::Ahead,
+            (false, true) => Preparation::InPlace,
+            (_, false) => Preparation::Never,
+        },
     };
     let (Some(end), Some(last)) = (end, segments.last()) else {
         let log = Log::create(log_settings, Revision(1), (settings.now)(), opening.place.digest)?;

@@ -1,17 +1,20 @@
 //! Reads a group: rows in memory and in runs as one sorted stream, latest values, values at an instant.
 
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use exacat_model::{FieldValue, Result};
 use parking_lot::RwLock;
 
 use crate::archive::NamedGroup;
+use crate::by_days::{ByDays, HELD_ROWS_MAX, SOURCES_MAX};
 use crate::columns::Columns;
 use crate::group::Group;
 use crate::memtable::Memtable;
 use crate::merge::Merge;
 use crate::row::{ElementNumber, FieldNumber, RowRef};
-use crate::run::{Wanted, day_of};
+use crate::run::{DAY_NANOSECONDS, Wanted, day_of};
 use crate::sorted::{BATCH_ROWS, ByRow, SortedRows};
 
 /// A value at an instant: the last one up to it.
@@ -84,6 +87,59 @@ impl Group {
     /// Returns the wanted rows, merged field by field from memory and runs, in the order of element and
     /// time. Rows that become durable meanwhile may be among them.
     pub fn scan(self: &Arc<Self>, wanted: &Wanted) -> Result<Box<dyn SortedRows>> {
+        self.scan_within(wanted, SOURCES_MAX, HELD_ROWS_MAX)
+    }
+
+    /// Returns the wanted rows. Days are read in windows, and at most so many rows held, if they have more
+    /// sources than `sources_max`.
+    pub(crate) fn scan_within(
+        self: &Arc<Self>,
+        wanted: &Wanted,
+        sources_max: usize,
+        held_max: usize,
+    ) -> Result<Box<dyn SortedRows>> {
+        let wanted = self.kept(wanted.clone());
+        let windows = self.windows(&wanted, sources_max);
+        if windows.len() <= 1 {
+            return self.merged(&wanted);
+        }
+        let elements = u32::try_from(self.names.read().element_count()).unwrap_or(u32::MAX);
+        let group = Arc::clone(self);
+        let open = Box::new(move |wanted: &Wanted| group.merged(wanted));
+        Ok(Box::new(ByDays::new(open, wanted, windows, elements, held_max)))
+    }
+
+    /// Divides the wanted times at the ends of days, so that the days of a part have at most `sources_max`
+    /// sources, or are one.
+    fn windows(&self, wanted: &Wanted, sources_max: usize) -> Vec<RangeInclusive<i64>> {
+        let (from, to) = (*wanted.times.start(), *wanted.times.end());
+        if wanted.times.is_empty() {
+            return Vec::new();
+        }
+        let days = day_of(from)..=day_of(to);
+        let rows = self.rows.read();
+        let mut sources: BTreeMap<i32, usize> = BTreeMap::new();
+        for (day, runs) in rows.runs.days().range(days.clone()) {
+            *sources.entry(*day).or_default() += runs.len();
+        }
+        for day in rows.archived.days.range(days).map(|(day, _)| *day) {
+            *sources.entry(day).or_default() += 1;
+        }
+        let (mut windows, mut begin, mut count) = (Vec::new(), from, 0);
+        for (day, more) in sources {
+            let start = i64::from(day) * DAY_NANOSECONDS;
+            if count > 0 && count + more > sources_max && start > begin {
+                windows.push(begin..=start - 1);
+                (begin, count) = (start, 0);
+            }
+            count += more;
+        }
+        windows.push(begin..=to);
+        windows
+    }
+
+    /// Returns the wanted rows by a merge of all their sources.
+    fn merged(self: &Arc<Self>, wanted: &Wanted) -> Result<Box<dyn SortedRows>> {
         let (active, frozen, runs, archived) = {
             let rows = self.rows.read();
             (
@@ -93,7 +149,6 @@ impl Group {
                 Arc::clone(&rows.archived),
             )
         };
-        let wanted = self.kept(wanted.clone());
         // The newest first: its values win.
         let memory = std::iter::once(active).chain(frozen.into_iter().rev()).map(|memtable| {
             let (group, wanted) = (Arc::clone(self), wanted.clone());
@@ -113,7 +168,7 @@ impl Group {
         }
         // Runs of an archived day have rows that came later.
         let group: Arc<dyn NamedGroup> = Arc::clone(self) as _;
-        sources.extend(archived.scan(&group, days, &wanted)?);
+        sources.extend(archived.scan(&group, days, wanted)?);
         Ok(Box::new(Merge::new(sources)))
     }
 

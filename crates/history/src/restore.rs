@@ -14,7 +14,7 @@ use exacat_disk::{
 use exacat_log::moment::Moment;
 use exacat_log::replay::list_segments;
 use exacat_log::segment::{BegunFor, HEADER_BYTES, put_seal};
-use exacat_log::{Log, LogSettings, Segment, segment};
+use exacat_log::{Log, LogSettings, Preparation, Segment, segment};
 use exacat_model::{Error, ErrorKind, Result, Revision, TimeMs, TimelineId};
 
 use crate::checked_file::HistoryId;
@@ -141,7 +141,7 @@ impl Work<'_> {
             directory: self.into.log(),
             begun_for: BegunFor { catalogue: self.id, timeline: TimelineId::of_catalogue(self.id) },
             segment_bytes: SEGMENT_BYTES,
-            in_background: false,
+            preparation: Preparation::InPlace,
         };
         Log::create(settings, Revision(end.revision.0 + 1), end.time, end.digest)?;
         Ok(end)

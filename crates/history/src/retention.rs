@@ -60,7 +60,7 @@ impl Shared {
         let mut items = Vec::new();
         Item::DaysDropped { group: group.id, first_kept }.encode(&mut items);
         let answer = self.queue.add(Work::Items(items), &self.metrics)?;
-        answer.blocking_recv().unwrap_or(Ok(()))?;
+        answer.blocking_recv().map_or(Ok(()), |(outcome, _)| outcome)?;
         let mut files = self.files.lock();
         let old = files.manifest.clone();
         if let Some(entry) = files.manifest.groups.iter_mut().find(|entry| entry.id == group.id) {

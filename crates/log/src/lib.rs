@@ -30,5 +30,6 @@ pub use limits::{
     RECORD_BYTES_MAX, RECORD_SPLIT_BYTES,
 };
 pub use log::{Log, LogPlace, LogSettings};
+pub use prepared::Preparation;
 pub use segment_file::{Form, Segment};
 pub use segment_reader::SegmentReader;

@@ -9,7 +9,7 @@ use exacat_disk::{Disk, DiskFile, cannot_write, random_u64};
 use exacat_model::{Error, Revision, TimeMs};
 
 use crate::log_end::{self, EndFile, LogEnd, LogPosition, Witness};
-use crate::prepared::{Blank, Preparer};
+use crate::prepared::{Blank, Preparation, Preparer};
 use crate::record::{self, MARK_BYTES, Salt};
 use crate::segment::{self, BegunFor, HEADER_BYTES, Header, TAIL_ROOM, UNFINISHED, VERSION, seal_at};
 use crate::segment_file::Segment;
@@ -91,8 +91,8 @@ pub struct LogSettings {
     pub begun_for: BegunFor,
     /// Bytes of one segment, reserved when it begins.
     pub segment_bytes: u64,
-    /// Prepares segments on a thread of their own; false only in tests that count disk operations.
-    pub in_background: bool,
+    /// Preparation of the next segment.
+    pub preparation: Preparation,
 }
 
 impl Log {
@@ -104,7 +104,7 @@ impl Log {
         end: LogEnd,
         last: Revision,
     ) -> Result<(Self, Option<String>), Error> {
-        let LogSettings { disk, directory, begun_for, segment_bytes, in_background } = settings;
+        let LogSettings { disk, directory, begun_for, segment_bytes, preparation } = settings;
         let wrong = |error: &io::Error| cannot_write(&segment.path, error);
         let (file, kept_as) = match log_end::cut_off(&*disk, &directory, &segment, &end)? {
             Some(cut) => (cut.file, Some(cut.kept_as)),
@@ -116,7 +116,7 @@ impl Log {
             tracing::warn!(file = segment.name(), %error, "cannot reserve space for the log");
         }
         let reserved = file.length().map_err(|error| wrong(&error))?;
-        let preparer = Preparer::new(Arc::clone(&disk), &directory, segment_bytes, in_background);
+        let preparer = Preparer::new(Arc::clone(&disk), &directory, segment_bytes, preparation);
         let witness = Arc::new(EndFile::open(&*disk, &directory, begun_for.catalogue));
         let log = Log {
             disk,
@@ -203,7 +203,7 @@ impl Log {
         created: TimeMs,
         digest: u128,
     ) -> Result<Self, Error> {
-        let LogSettings { disk, directory, begun_for, segment_bytes, in_background } = settings;
+        let LogSettings { disk, directory, begun_for, segment_bytes, preparation } = settings;
         let salt = random_u64()?;
         let BegunFor { catalogue, timeline } = begun_for;
         let reserved = length(segment_bytes, 0);
@@ -211,7 +211,7 @@ impl Log {
         let header = Header { version, catalogue, timeline, first_revision, created, salt, digest, reserved };
         let begun = Self::begin_segment(&*disk, &directory, header, reserved, None);
         let (segment, file) = begun.map_err(|begin| begin.error)?;
-        let preparer = Preparer::new(Arc::clone(&disk), &directory, segment_bytes, in_background);
+        let preparer = Preparer::new(Arc::clone(&disk), &directory, segment_bytes, preparation);
         let end = Arc::new(EndFile::open(&*disk, &directory, begun_for.catalogue));
         let offset = HEADER_BYTES as u64;
         let log = Log {

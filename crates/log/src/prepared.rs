@@ -37,13 +37,23 @@ enum Stage {
     Refused,
 }
 
+/// Preparation of the next segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preparation {
+    /// On a thread of its own, while the present segment fills.
+    Ahead,
+    /// By the thread that appends. For tests that count disk operations, and need them in a fixed order.
+    InPlace,
+    /// None: the thread that appends reserves the space when the segment begins.
+    Never,
+}
+
 /// Prepares the next segment.
 pub(crate) struct Preparer {
     disk: Arc<dyn Disk>,
     path: PathBuf,
     segment_bytes: u64,
-    /// False in tests that count disk operations, and need them in a fixed order.
-    in_background: bool,
+    preparation: Preparation,
     stage: Stage,
 }
 
@@ -53,20 +63,20 @@ impl Preparer {
         disk: Arc<dyn Disk>,
         directory: &Path,
         segment_bytes: u64,
-        in_background: bool,
+        preparation: Preparation,
     ) -> Self {
         Preparer {
             disk,
             path: directory.join(format!("next{UNFINISHED}")),
             segment_bytes,
-            in_background,
+            preparation,
             stage: Stage::Idle,
         }
     }
 
     /// Begins to prepare the segment, unless that is under way.
     pub(crate) fn begin(&mut self) {
-        if !matches!(self.stage, Stage::Idle) {
+        if self.preparation == Preparation::Never || !matches!(self.stage, Stage::Idle) {
             return;
         }
         let (disk, path, bytes) = (Arc::clone(&self.disk), self.path.clone(), self.segment_bytes);
@@ -77,7 +87,7 @@ impl Preparer {
             Ok(making) => Stage::Making(making),
             Err(error) => self.refused(&error),
         };
-        if !self.in_background {
+        if self.preparation == Preparation::InPlace {
             self.wait();
         }
     }
@@ -158,7 +168,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
         let bytes = STEP_BYTES as u64 + 4096;
-        let mut preparer = Preparer::new(Arc::clone(&disk), place.path(), bytes, false);
+        let mut preparer = Preparer::new(Arc::clone(&disk), place.path(), bytes, Preparation::InPlace);
         assert!(preparer.take(1).is_none(), "none was asked for");
         for _ in 0..2 {
             preparer.begin();
@@ -181,12 +191,23 @@ mod tests {
     fn one_that_cannot_be_made_is_tried_again_with_the_next() {
         let place = tempfile::tempdir().unwrap();
         let missing = place.path().join("missing");
-        let mut preparer = Preparer::new(Arc::new(RealDisk), &missing, 4096, false);
+        let mut preparer = Preparer::new(Arc::new(RealDisk), &missing, 4096, Preparation::InPlace);
         preparer.begin();
         std::fs::create_dir(&missing).unwrap();
         preparer.begin();
         assert!(preparer.take(4096).is_none(), "the first trial failed, and there was no second");
         preparer.begin();
         assert!(preparer.take(4096).is_some());
+    }
+    /// Without preparation nothing is made, in however many segments.
+    #[test]
+    fn no_segment_is_made_without_preparation() {
+        let place = tempfile::tempdir().unwrap();
+        let mut preparer = Preparer::new(Arc::new(RealDisk), place.path(), 4096, Preparation::Never);
+        for _ in 0..2 {
+            preparer.begin();
+            assert!(preparer.take(4096).is_none());
+        }
+        assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
     }
 }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use exacat_activity::{RequestState, at_work, handed};
 use exacat_catalogue::{Caller, Catalogue, ElementAccess};
 use exacat_history::{Batch, ELEMENTS_MAX_DEFAULT, Group, History, HistoryFigures, Ingest};
 use exacat_model::element::{ElementRows, GroupChange};
 use exacat_model::limits::{HISTORY_FIELDS_MAX, PAGE_ITEMS_MAX, READ_BATCH_MAX};
-use exacat_model::{Answer, Error, ErrorKind, FieldRef, GroupName, GroupSettings, Operation, Result};
+use exacat_model::{Answer, Audit, Error, ErrorKind, FieldRef, GroupName, GroupSettings, Operation, Result};
 use exacat_store::Sample;
 use exacat_wire::influx::canonical_series;
 
@@ -109,9 +110,12 @@ fn page(limit: u32) -> usize {
     }
 }
 
-/// Reads on a thread that may wait for the disk.
-async fn apart<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(|_| internal())?
+/// Works on a thread that may wait for the disk.
+pub(crate) async fn apart<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    let task = handed(|activity| {
+        tokio::task::spawn_blocking(move || at_work(activity, RequestState::Execute, work))
+    });
+    task.await.map_err(|_| internal())?
 }
 
 fn internal() -> Error {
@@ -225,6 +229,19 @@ fn check_form(rows: &ElementRows) -> Result<()> {
     }
 }
 
+/// Reads all runs of the history, and adds what it finds to an audit of the catalogue.
+pub(crate) async fn check(history: Arc<History>, audit: &mut Audit) -> Result<()> {
+    let found = apart(move || Ok(history.check_runs())).await?;
+    let counts =
+        [("elements", found.elements), ("runs of elements", found.runs), ("rows of elements", found.rows)];
+    audit.checked.extend(counts.map(|(what, count)| (what.to_owned(), count)));
+    for problem in found.problems {
+        let (which, detail) = problem.split_once(": ").unwrap_or(("", &problem));
+        audit.find("run of elements", which, detail);
+    }
+    Ok(())
+}
+
 /// Returns the metrics of the history.
 pub(crate) fn samples(figures: &HistoryFigures) -> Vec<Sample> {
     vec![
@@ -233,6 +250,7 @@ pub(crate) fn samples(figures: &HistoryFigures) -> Vec<Sample> {
         table::ELEMENT_SYNCS.is(figures.syncs),
         table::ELEMENT_LOG.is(figures.log_bytes),
         table::ELEMENT_SYNC_TIME.is(figures.sync_us),
+        table::ELEMENT_STALL_TIME.is(figures.stall_us),
         table::ELEMENT_REFUSED.is(figures.refused),
         table::ELEMENT_QUEUED.is(figures.queued_bytes),
         table::ELEMENT_FLUSHES.is(figures.flushes),

@@ -73,7 +73,11 @@ pub(crate) struct OperationIndex(usize);
 
 impl OperationIndex {
     pub(crate) fn of(operation: &Operation) -> Self {
-        let name = operation.name();
+        OperationIndex::named(operation.name())
+    }
+
+    /// Returns the index of the operation with this name; that of the first one if there is none.
+    pub(crate) fn named(name: &str) -> Self {
         OperationIndex(Operation::NAMES.iter().position(|known| *known == name).unwrap_or_default())
     }
 

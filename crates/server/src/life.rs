@@ -210,6 +210,10 @@ async fn start_on(
         let elements = open_elements(&settings, &directory).await?;
         directory.beside.opened(&elements, directory.elements());
         let _first = service.elements.set(elements);
+    } else if catalogue.store().read_only().is_none() && directory.elements().is_dir() {
+        tracing::warn!(
+            "the history of elements in this directory is closed: without --history, snapshots have no values"
+        );
     }
     let port = addresses.native.or(addresses.http).or(addresses.xrootd).or(addresses.jalien);
     let servers = Servers::new(settings.directory.clone(), port.map(|address| address.port()));
@@ -340,6 +344,7 @@ async fn open_elements(settings: &ServerSettings, directory: &DataDirectory) -> 
     let clock = Arc::clone(&settings.clock);
     let elements = HistorySettings {
         archive: settings.elements_archive.clone(),
+        log_ahead: settings.elements_log_ahead,
         ..HistorySettings::new(directory.elements(), Arc::new(move || clock.trusted()))
     };
     let opened = tokio::task::spawn_blocking(move || Elements::open(elements)).await;

@@ -35,6 +35,7 @@ exacat_store::metrics! {
     ELEMENT_SYNCS Counter Count "exacat_history_log_syncs" [] "log_syncs" "Syncs of the history's log: each makes several batches durable";
     ELEMENT_LOG Counter Bytes "exacat_history_log_bytes" [] "log_bytes" "Bytes written to the history's log";
     ELEMENT_SYNC_TIME Counter Micros "exacat_history_log_seconds" [] "log_us" "Time of writes and syncs of the history's log";
+    ELEMENT_STALL_TIME Counter Micros "exacat_history_stall_seconds" [] "stall_us" "Time in which batches waited because rows in memory could not be written to runs fast enough";
     ELEMENT_REFUSED Counter Count "exacat_history_refused" [] "refused" "Batches refused because too much waited for the log";
     ELEMENT_QUEUED Gauge Bytes "exacat_history_queued_bytes" [] "queued_bytes" "Bytes of batches that wait for the history's log";
     ELEMENT_FLUSHES Counter Count "exacat_history_flushes" [] "flushes" "Times that rows in memory were written to runs";

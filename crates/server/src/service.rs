@@ -337,6 +337,12 @@ impl Service {
                 parts.extend(self.status_parts());
                 Ok(Answer::Status(parts))
             }
+            (_, Ok(Answer::Fsck(mut audit))) => {
+                if let Some(history) = self.elements.get() {
+                    elements::check(Arc::clone(history), &mut audit).await?;
+                }
+                Ok(Answer::Fsck(audit))
+            }
             (Some(Completion::Sessions), Ok(_)) => Ok(Answer::Requests(self.board.sessions(now()))),
             (Some(Completion::Activity { from, to, seconds, parts }), Ok(_)) => {
                 let to = to.unwrap_or_else(now);
@@ -374,18 +380,29 @@ impl Service {
 
     /// Waits for the turn of a request of a user that an operator throttles.
     async fn throttled(&self, work: &OperationTask) -> Result<()> {
-        let (caller, operation) = (&*work.requester.caller, &work.operation);
+        let operation = &work.operation;
         if is_about_the_server(operation) || operation.extent() == Extent::Wait {
             return Ok(());
         }
         let items = operation.items().max(1) as u64;
-        let Some(waiting) = self.admission.throttles.enter(caller, items, work.deadline)? else {
+        self.items_throttled(&work.requester.caller, items, work.deadline, &work.cancel).await
+    }
+
+    /// Waits until the throttles of the caller let so many items through.
+    pub(crate) async fn items_throttled(
+        &self,
+        caller: &Caller,
+        items: u64,
+        deadline: Instant,
+        cancel: &Cancel,
+    ) -> Result<()> {
+        let Some(waiting) = self.admission.throttles.enter(caller, items, deadline)? else {
             return Ok(());
         };
         let turn = async {
             tokio::select! {
                 () = tokio::time::sleep_until(waiting.until.into()) => Ok(()),
-                () = work.cancel.cancelled() => Err(cancelled()),
+                () = cancel.cancelled() => Err(cancelled()),
             }
         };
         on(RequestState::Throttle, turn).await
@@ -690,25 +707,41 @@ impl Service {
     /// Runs an operation like [`Service::ask`]. Returns the number of the request too.
     pub(crate) async fn ask_numbered(self: &Arc<Self>, work: OperationTask) -> (u64, Result<Answer>) {
         let (index, items) = (OperationIndex::of(&work.operation), work.operation.items() as u64);
-        let requester = work.requester.clone();
+        let (requester, facts) = (work.requester.clone(), work.facts());
+        let answered = async {
+            let mut told = None;
+            self.run(work, |outcome| told = Some(outcome)).await;
+            let outcome = told.unwrap_or_else(|| Err(Error::new(ErrorKind::Unavailable, "the server stops")));
+            (items, Ended::of(&outcome), outcome)
+        };
+        self.counted(&requester, index, facts, answered).await
+    }
+
+    /// Tracks `work` as a request for an operation, and counts it with its items and its outcome.
+    /// Returns the number of the request, and the result.
+    pub(crate) async fn counted<T>(
+        &self,
+        requester: &Requester,
+        operation: OperationIndex,
+        facts: Facts,
+        work: impl Future<Output = (u64, Ended, T)>,
+    ) -> (u64, T) {
         let began = Instant::now();
-        let tracking = self.board.begin(index, began, work.facts());
-        let mut told = None;
-        tracking.track(self.run(work, |outcome| told = Some(outcome))).await;
-        let outcome = told.unwrap_or_else(|| Err(Error::new(ErrorKind::Unavailable, "the server stops")));
+        let tracking = self.board.begin(operation, began, facts);
+        let (items, outcome, result) = tracking.track(work).await;
         let request = tracking.number();
-        tracking.note(Ended::of(&outcome));
+        tracking.note(outcome);
         drop(tracking);
         let ended = EndedRequests {
             request: Some(request),
-            operation: index,
-            outcome: Ended::of(&outcome),
+            operation,
+            outcome,
             requests: 1,
             items,
             time: began.elapsed(),
         };
-        self.ended(&requester, ended);
-        (request, outcome)
+        self.ended(requester, ended);
+        (request, result)
     }
 
     /// Boxed [`Service::ask`]: a check of uploads makes requests, and a request may wait for a

@@ -49,6 +49,8 @@ pub struct ServerSettings {
     pub history: HistoryKept,
     /// True if the server keeps the history of elements.
     pub elements: bool,
+    /// Prepares the next segment of the log of elements ahead.
+    pub elements_log_ahead: bool,
     /// Archive of old days of the history of elements.
     pub elements_archive: Option<exacat_history::ArchiveSettings>,
     /// The snapshot to serve, for reading, in place of the catalogue in the data directory.
@@ -108,6 +110,7 @@ impl ServerSettings {
             cache_bytes: EmbeddedSettings::default().cache_bytes,
             history: HistoryKept::All,
             elements: false,
+            elements_log_ahead: true,
             elements_archive: None,
             snapshot: None,
             native: Some(loopback),

@@ -1,8 +1,6 @@
 //! Commands to the writer thread.
 
-use std::time::{Duration, Instant};
-
-use exacat_activity::RequestState;
+use exacat_activity::CommitTimes;
 use exacat_log::log_end::LogPosition;
 use exacat_model::{Audit, Change, Error};
 use exacat_store::{ApplyError, Outcome, Request};
@@ -13,40 +11,6 @@ use crate::load::LoadWork;
 
 /// Result of one request.
 pub(crate) type Answered = Result<Vec<Outcome>, ApplyError>;
-
-/// Moments in the commit of a group, which tell a request where its time went.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CommitTimes {
-    /// End of the last wait of the writer for compaction, and its duration.
-    pub stalled: Option<(Instant, Duration)>,
-    /// The writer took up the request.
-    pub taken: Instant,
-    /// The group was decided.
-    pub decided: Instant,
-    /// The group was given to the disk.
-    pub written: Instant,
-    /// The group was durable.
-    pub durable: Instant,
-}
-
-impl CommitTimes {
-    /// Divides the wait of a request that was sent at `sent`. The rest is the wait for the writer.
-    pub(crate) fn parts(&self, sent: Instant) -> [(RequestState, Duration); 4] {
-        // A stall counts for a request from the time at which it waited.
-        let stalled = self.stalled.map_or(Duration::ZERO, |(ended, lasted)| {
-            let before_decided = ended.min(self.decided);
-            lasted.min(before_decided.saturating_duration_since(sent))
-        });
-        let decide = self.decided.saturating_duration_since(self.taken.max(sent));
-        let within = self.stalled.is_some_and(|(ended, _)| ended > self.taken);
-        [
-            (RequestState::Backpressure, stalled),
-            (RequestState::Decide, if within { decide.saturating_sub(stalled) } else { decide }),
-            (RequestState::CommitGroup, self.written.saturating_duration_since(self.decided)),
-            (RequestState::LogSync, self.durable.saturating_duration_since(self.written)),
-        ]
-    }
-}
 
 /// Answers to requests that came together.
 pub(crate) type Replies = (Vec<Answered>, CommitTimes);

@@ -13,13 +13,14 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use exacat_activity::CommitTimes;
 use exacat_log::{COMMIT_GROUP_BYTES_MAX, LogPlace};
 use exacat_model::{Error, ErrorKind, Revision};
 use exacat_store::ApplyError;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
-use crate::command::{Answered, Command, CommitTimes, Replies};
+use crate::command::{Answered, Command, Replies};
 use crate::shared::Shared;
 
 /// Answers to requests that came together and wait until their group is durable.
@@ -258,7 +259,7 @@ fn commit(shared: &Shared, job: CommitJob, every: Duration) -> CommitGroup {
                 *answer = Err(ApplyError::Unknown(why.to_string()));
             }
         }
-        let times = CommitTimes { stalled, taken, decided, written: begun, durable };
+        let times = CommitTimes { stalled, taken, decided, written: begun, durable, applied: durable };
         let _gone = reply.send((answers, times));
     }
     if !group.bytes.is_empty() && failure.is_none() {

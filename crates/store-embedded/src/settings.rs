@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use exacat_log::Preparation;
 use exacat_model::limits::OPERATIONS_REMEMBERED;
 use exacat_model::{Error, Result};
 
@@ -20,6 +21,9 @@ pub(crate) const COMMIT_GROUP_REQUESTS_MAX: usize = 4096;
 /// Idle time before the end mark is written. From then on damage to the last group is
 /// distinguishable from a power cut.
 pub(crate) const MARK_IDLE: Duration = Duration::from_millis(100);
+/// Preparation of the log's next segment. Tests count disk operations.
+pub(crate) const PREPARATION: Preparation =
+    if cfg!(test) { Preparation::InPlace } else { Preparation::Ahead };
 /// Minimum bytes of a segment; small segments are for tests.
 pub(crate) const SEGMENT_BYTES_MIN: u64 = 4096;
 /// Maximum bytes of a segment: recovery holds the last segment in memory.

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use exacat_activity::CommitTimes;
 use exacat_log::record::{Head, RecordWriter};
 use exacat_log::{COMMIT_GROUP_BYTES_MAX, Log, RECORD_SPLIT_BYTES};
 use exacat_model::limits::BATCH_MUTATIONS_MAX;
@@ -26,7 +27,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::archive::Archivist;
 use crate::changes::encode_effect;
-use crate::command::{Answered, Command, CommitTimes, Weighed};
+use crate::command::{Answered, Command, Weighed};
 use crate::committer::{CommitGroup, Committer, Waiting};
 use crate::compactor::{Compactor, Pending};
 use crate::defect::Defect;
@@ -216,9 +217,7 @@ impl Writer {
             if let Command::Apply { requests, reply, permit } = command {
                 let closed = || Err(ApplyError::Unavailable("the store is closed".to_owned()));
                 drop(permit);
-                let now = Instant::now();
-                let times =
-                    CommitTimes { stalled: None, taken: now, decided: now, written: now, durable: now };
+                let times = CommitTimes::at(Instant::now());
                 let _gone = reply.send((requests.iter().map(|_| closed()).collect(), times));
             }
         }

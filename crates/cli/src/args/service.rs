@@ -374,6 +374,12 @@ pub(crate) struct ServeArgs {
     /// listener
     #[arg(long)]
     pub history: bool,
+    /// Make no room for the next segment of the history's log ahead
+    ///
+    /// Values then wait while the file system makes room for each 64 MiB. For a file system that copies
+    /// on write, such as Btrfs or ZFS: it gains nothing from room that was made before.
+    #[arg(long, requires = "history")]
+    pub no_history_preallocation: bool,
     /// Archive old days of the history of elements as Parquet files in a directory or bucket
     ///
     /// A directory, or s3://BUCKET/PREFIX with the credentials of the environment: AWS_ACCESS_KEY_ID,

@@ -129,6 +129,7 @@ fn settings(args: &ServeArgs, connection: &Connection, directory: &Path) -> Resu
     settings.cache_bytes =
         parse::bytes(&args.cache).map_err(|error| Failure::local(format!("--cache: {error}")))?;
     settings.elements = args.history;
+    settings.elements_log_ahead = !args.no_history_preallocation;
     settings.elements_archive = elements_archive(args)?;
     settings.history = parse::history_kept(&args.history_keep)
         .map_err(|error| Failure::local(format!("--history-keep: {error}")))?;

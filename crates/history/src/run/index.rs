@@ -1,5 +1,6 @@
 //! Header, index and footer of a run: what a reader knows before it reads a row.
 
+use exacat_activity::{RequestState, blocking};
 use exacat_disk::fixed::{u32_at, u64_at};
 use exacat_disk::{DiskFile, cannot_read, corrupt, header};
 use exacat_model::{Error, FieldType};
@@ -316,7 +317,8 @@ impl Footer {
 /// Reads so many bytes of a file.
 pub(super) fn read_exactly(name: &str, file: &dyn DiskFile, at: u64, bytes: usize) -> Result<Vec<u8>, Error> {
     let mut read = vec![0; bytes];
-    match file.read_at(&mut read, at).map_err(|error| cannot_read(name, &error))? {
+    let got = blocking(RequestState::PageRead, || file.read_at(&mut read, at));
+    match got.map_err(|error| cannot_read(name, &error))? {
         got if got == bytes => Ok(read),
         got => Err(corrupt(name, at, format!("the file ends {} bytes too early", bytes - got))),
     }

@@ -23,6 +23,21 @@ impl Elements {
         Elements::Range(element..=element)
     }
 
+    /// Returns those within a range.
+    pub fn within(&self, range: RangeInclusive<ElementNumber>) -> Self {
+        match self {
+            Elements::All => Elements::Range(range),
+            Elements::Range(own) => {
+                Elements::Range(*own.start().max(range.start())..=*own.end().min(range.end()))
+            }
+            Elements::Set(set) => {
+                let from = set.partition_point(|element| element < range.start());
+                let to = set.partition_point(|element| element <= range.end());
+                Elements::Set(set.get(from..to).unwrap_or_default().into())
+            }
+        }
+    }
+
     /// Returns the first wanted element from `element` on.
     pub fn next_from(&self, element: ElementNumber) -> Option<ElementNumber> {
         match self {

@@ -251,6 +251,25 @@ fn check_finds_each_damaged_file() {
     assert!(checked(&stranger, "/history").problems[0].contains("notes.txt"));
 }
 
+/// A check of the open history reads its runs, and names the one that is damaged.
+#[test]
+fn check_of_the_open_history_finds_a_damaged_run() {
+    let (disk, clock) = (SimulatedDisk::new(), Arc::new(AtomicU64::new(NOW_MS)));
+    with_runs(&disk, &clock);
+    let history = open_with(&disk, "/history", &clock);
+    let found = history.check_runs();
+    assert_eq!((found.groups, found.runs, found.rows, found.problems.len()), (1, 4, 61, 0), "{found:?}");
+    let names = disk.shared().list(Path::new("/history/files")).unwrap();
+    let run = names.iter().find(|name| name.ends_with(".run")).unwrap();
+    let path = Path::new("/history/files").join(run);
+    let file = disk.shared().open_to_write(&path).unwrap();
+    let bytes = exacat_disk::read_whole(&*disk.shared().open_to_read(&path).unwrap()).unwrap();
+    let at = bytes.len() / 3;
+    file.write_at(&[bytes[at] ^ 1], at as u64).unwrap();
+    let found = history.check_runs();
+    assert!(found.problems.len() == 1 && found.problems[0].contains(run.as_str()), "{found:?}");
+}
+
 /// Makes a history with a run of each of three days, and its values.
 fn with_runs(disk: &SimulatedDisk, clock: &Arc<AtomicU64>) -> Values {
     let history = open_with(disk, "/history", clock);

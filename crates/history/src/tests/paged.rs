@@ -128,6 +128,82 @@ fn pages_have_everything_once() {
     }
 }
 
+/// Days that are read in windows have the rows of one merge, in its order, whatever the elements, times,
+/// sources of a window and rows that are held.
+#[test]
+fn days_in_windows_are_those_of_one_merge() {
+    for seed in 0..8 * rounds() {
+        let mut random = Random(seed);
+        let disk = SimulatedDisk::new();
+        let (history, group, _) = random_history(&mut random, &disk);
+        // Days with few and with many rows, in runs of several flushes and in memory.
+        for flush in 0..3 {
+            let mut lines = String::new();
+            for _ in 0..random.next(400) {
+                let (element, day) = (random.next(40), random.next(12) as i64);
+                let element = if random.chance(3) { 7 } else { element };
+                let time = day * 86_400_000_000_000 + random.next(50) as i64;
+                lines += &format!("m0,e={element} v={flush} {time}\n");
+            }
+            write(&history, &group, &lines).unwrap();
+            if random.chance(2) {
+                history.flush().unwrap();
+            }
+        }
+        for _ in 0..4 {
+            let elements = match random.next(3) {
+                0 => Elements::All,
+                1 => Elements::Range(random.next(10) as u32..=random.next(60) as u32),
+                _ => Elements::Set((0..60).filter(|_| random.chance(3)).collect()),
+            };
+            let day = 86_400_000_000_000;
+            let times = match random.chance(2) {
+                true => i64::MIN..=i64::MAX,
+                false => random.next(5) as i64 * day + 3..=random.next(12) as i64 * day,
+            };
+            let wanted = Wanted { elements, times, fields: Fields::All };
+            let all = |sources_max, held_max| {
+                let mut scan = group.scan_within(&wanted, sources_max, held_max).unwrap();
+                let mut rows = Vec::new();
+                while let Some(part) = scan.next_rows().unwrap() {
+                    for row in 0..part.rows() {
+                        let values: Vec<_> =
+                            part.row(row).map(|(field, value)| (field, value.to_value())).collect();
+                        rows.push((part.key(row), format!("{values:?}")));
+                    }
+                }
+                rows
+            };
+            let merged = all(usize::MAX, usize::MAX);
+            assert!(merged.is_sorted_by(|one, other| one.0 < other.0));
+            for (sources_max, held_max) in [(1, 1), (1, 30), (3, 200), (2, 100_000)] {
+                assert_eq!(
+                    all(sources_max, held_max),
+                    merged,
+                    "seed {seed}: {wanted:?} {sources_max} {held_max}"
+                );
+            }
+        }
+    }
+}
+
+/// Columns of a table are the shown fields, each name and type once.
+#[test]
+fn columns_are_the_shown_fields() {
+    let disk = SimulatedDisk::new();
+    let history = History::open_on(disk.shared(), settings()).unwrap();
+    let group = make_group(&history, "g");
+    write(&history, &group, "a,e=1 v=1,q=0i,note=\"x\" 1\nb,e=1 v=2i 1\nc,e=1 v=3,q=1i 1\n").unwrap();
+    let columns = |fields: &[&str]| -> String {
+        let fields: Vec<String> = fields.iter().map(|field| (*field).to_owned()).collect();
+        let columns = group.columns(&fields);
+        columns.iter().map(|(name, kind)| format!("{name}:{kind}")).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(columns(&[]), "v:float v:integer q:integer");
+    assert_eq!(columns(&["*"]), "v:float v:integer q:integer note:string");
+    assert_eq!(columns(&["note", "none"]), "note:string");
+}
+
 /// Aggregates in pages are those of one page, and those of the rows: count, ends, mean, and the integral of
 /// a value that holds until the next one.
 #[test]

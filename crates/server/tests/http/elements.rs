@@ -128,6 +128,72 @@ async fn rows_are_written_and_read_in_each_form() {
     assert_eq!(send(&mut web, "POST", "/dcs/rows", &uneven).await.status, 400, "a value without time");
 }
 
+async fn csv(web: &mut Web, path: &str) -> Answer {
+    web.ask("GET", &format!("{BELOW}{path}"), &[("Accept", "text/csv")], "").await
+}
+
+/// Property: rows, values and aggregates come as CSV, all pages of them, with a column for each field and
+/// type; rows come back by an import as they were. What has no columns says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn elements_come_as_csv() {
+    let world = world().await;
+    let mut web = Web::admin(&world).await;
+    send(&mut web, "PUT", "/dcs", &json!({})).await;
+    let times: Vec<String> = (0..1500).map(|number| at(&world, number / 10)).collect();
+    let distinct: Vec<String> = times.iter().step_by(10).cloned().collect();
+    let values: Vec<f64> = (0..distinct.len()).map(|number| number as f64 + 0.5).collect();
+    let keys: Vec<String> = (0..20).map(|number| format!("hv,element=crate{number}")).collect();
+    let all: Vec<Value> = keys.iter().map(|key| rows(key, &distinct, "v", &json!(values))).collect();
+    let state = json!({"key": "hv,element=crate0", "times": [times[0]],
+        "columns": [{"field": "state", "type": "string", "values": ["on, \"almost\""]}]});
+    let other = json!({"key": "lv,element=x", "times": [times[0]],
+        "columns": [{"field": "v", "type": "integer", "values": [-7]}]});
+    let body = json!({"rows": all.into_iter().chain([state, other]).collect::<Vec<_>>()});
+    assert_eq!(send(&mut web, "POST", "/dcs/rows", &body).await.json()["refused"], 0);
+    let answer = csv(&mut web, "/dcs/rows").await;
+    assert_eq!((answer.status, answer.header("content-type")), (200, "text/csv"));
+    let text = String::from_utf8(answer.body.to_vec()).unwrap();
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("element,name,time,v:float,v:integer"));
+    let lines: Vec<&str> = lines.collect();
+    assert_eq!(lines.len(), 20 * distinct.len() + 1);
+    assert!(lines.contains(&format!("\"hv,element=crate19\",crate19,{},149.5,", distinct[149]).as_str()));
+    assert!(lines.contains(&format!("\"lv,element=x\",x,{},,-7", times[0]).as_str()), "{lines:?}");
+    let answer = csv(&mut web, "/dcs/rows?element=crate0&field=*&limit=1").await;
+    let text = String::from_utf8(answer.body.to_vec()).unwrap();
+    let quoted = format!("\"hv,element=crate0\",crate0,{},0.5,,\"on, \"\"almost\"\"\"", times[0]);
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("element,name,time,v:float,v:integer,state:string"));
+    assert_eq!(lines.next(), Some(quoted.as_str()));
+    let answer = csv(&mut web, "/dcs/values?element=x").await;
+    let text = String::from_utf8(answer.body.to_vec()).unwrap();
+    assert_eq!(text, format!("element,name,field,time,value\n\"lv,element=x\",x,v,{},-7\n", times[0]));
+    let path = format!("/dcs/aggregates?element=crate1&from={}&to={}&every=1h", times[0], times[1499]);
+    let answer = csv(&mut web, &path).await;
+    let text = String::from_utf8(answer.body.to_vec()).unwrap();
+    assert!(text.starts_with("element,name,field,start,count,first,last,min,max,mean,"), "{text}");
+    assert!(text.contains(",v,"), "{text}");
+    assert_eq!(csv(&mut web, "").await.status, 400, "the list of groups has no columns");
+    assert_eq!(csv(&mut web, "/none/rows").await.status, 404);
+    let mut stranger = Web::user(&world, "stranger").await;
+    send(&mut web, "PUT", "/dcs", &json!({"readers": ["user:admin"]})).await;
+    let refused = csv(&mut stranger, "/dcs/rows").await;
+    assert_eq!((refused.status, refused.header("content-type")), (403, "application/problem+json"));
+}
+
+/// Property: a check of the whole catalogue reads the runs of elements as well.
+#[tokio::test(flavor = "multi_thread")]
+async fn check_reads_the_elements_too() {
+    let world = world().await;
+    let mut web = Web::admin(&world).await;
+    send(&mut web, "PUT", "/dcs", &json!({})).await;
+    let body = json!({"rows": [rows("hv,element=a", &[at(&world, 1)], "v", &json!([1.0]))]});
+    send(&mut web, "POST", "/dcs/rows", &body).await;
+    let audit = web.ask("POST", "/api/v1/fsck", &[], "").await.json();
+    assert_eq!(audit["checked"]["elements"], 1, "{audit}");
+    assert_eq!(audit["checked"]["runs of elements"], 0, "the row is in memory and in the log");
+}
+
 /// Property: a server without a history says so, and what to do.
 #[tokio::test(flavor = "multi_thread")]
 async fn server_without_history_says_so() {

@@ -1,5 +1,6 @@
 //! InfluxDB's interface: writes and queries as its clients send them, and the answers that they need.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 
 use exacat_server::ServerSettings;
@@ -48,6 +49,74 @@ fn error(answer: &Answer) -> String {
     let text = answer.json()["error"].as_str().unwrap_or_else(|| panic!("{answer:?}")).to_owned();
     assert!(!answer.header("x-influxdb-error").is_empty());
     text
+}
+
+/// Returns the seconds of an operation in each state, and in all of them.
+async fn states(web: &mut Web, operation: &str) -> (BTreeMap<String, f64>, f64) {
+    let text = String::from_utf8(web.get("/metrics").await.body.to_vec()).unwrap();
+    let (mut states, mut life) = (BTreeMap::new(), 0.0);
+    for line in text.lines().filter(|line| line.contains(&format!("operation=\"{operation}\""))) {
+        let value: f64 = line.rsplit(' ').next().unwrap().parse().unwrap();
+        if line.starts_with("exacat_request_life_seconds_total{") {
+            life = value;
+        } else if line.starts_with("exacat_request_state_seconds_total{") {
+            let state = line.split_once("state=\"").unwrap().1.split('"').next().unwrap();
+            states.insert(state.to_owned(), value);
+        }
+    }
+    (states, life)
+}
+
+/// Property: writes and queries are requests like others: their states add up to their lives, hardly any
+/// time has no name, and a write waits for the log.
+#[tokio::test(flavor = "multi_thread")]
+async fn time_of_writes_and_queries_has_names() {
+    let world = world().await;
+    let mut web = Web::admin(&world).await;
+    made(&mut web).await;
+    let lines = |round: i64| -> String {
+        (0..2000).map(|row| format!("ev,e=a{row} v={row} {}\n", at(&world, round))).collect()
+    };
+    for round in 0..20 {
+        assert_eq!(write(&mut web, &lines(round)).await.status, 204);
+        assert_eq!(query(&mut web, "SELECT last(v) FROM ev GROUP BY e").await.status, 200);
+    }
+    for (operation, wanted) in
+        [("element-write", ["decode", "log_sync"]), ("element-rows", ["execute", "execute"])]
+    {
+        let (states, life) = states(&mut web, operation).await;
+        let sum: f64 = states.values().sum();
+        assert!(life > 0.0 && (sum - life).abs() <= 0.01 * life, "{operation}: {sum} of {life}");
+        let of = |state: &str| states.get(state).copied().unwrap_or_default();
+        assert!(wanted.iter().all(|state| of(state) > 0.0), "{operation}: {states:?}");
+        assert!(of("unaccounted") <= 0.05 * life, "{operation}: {states:?} of {life}");
+    }
+    let (_, life) = states(&mut web, "mkdir").await;
+    assert_eq!(life, 0.0);
+}
+
+/// Property: a throttle of a user counts rows.
+#[tokio::test(flavor = "multi_thread")]
+async fn throttle_counts_rows() {
+    let world = world().await;
+    let mut web = Web::admin(&world).await;
+    made(&mut web).await;
+    let mut user = Web::user(&world, "detector").await;
+    let writers = [("Content-Type", "application/json")];
+    let settings = "{\"writers\": [\"user:detector\"]}";
+    assert_eq!(web.ask("PUT", "/api/v1/history/det", &writers, settings).await.status, 200);
+    let limit =
+        web.ask("PUT", "/api/v1/throttles/user:detector", &writers, "{\"items_per_second\": 10}").await;
+    assert_eq!(limit.status, 200, "{limit:?}");
+    let lines: String = (0..1000).map(|row| format!("ev,e=a{row} v=1 {}\n", at(&world, 1))).collect();
+    assert_eq!(
+        write(&mut user, &lines).await.status,
+        204,
+        "what goes beyond the rate is paid for afterwards"
+    );
+    let refused = write(&mut user, &lines).await;
+    assert_eq!((refused.status, refused.header("retry-after")), (503, "1"), "{refused:?}");
+    assert_eq!(write(&mut web, &lines).await.status, 204, "others go on");
 }
 
 /// Property: ping and health need no credentials, and tell the version that clients look for.

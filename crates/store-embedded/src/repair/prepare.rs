@@ -490,7 +490,7 @@ impl Plan<'_> {
             directory: log.clone(),
             begun_for: identity.begun_for(),
             segment_bytes: self.context.settings.segment_bytes,
-            in_background: !cfg!(test),
+            preparation: crate::settings::PREPARATION,
         };
         Log::create(settings, next, self.clock.trusted().max(state.time), state.digest())?;
         for directory in [&self.runs_place(), &log] {

@@ -160,7 +160,7 @@ fn make(
         directory: clone.log(),
         begun_for: identity.begun_for(),
         segment_bytes: settings.segment_bytes,
-        in_background: !cfg!(test),
+        preparation: crate::settings::PREPARATION,
     };
     Log::create(log, next, clock.trusted().max(label.time), label.digest)?;
     disk.sync_directory(&clone.runs()).map_err(cannot)?;

@@ -200,7 +200,7 @@ impl RestoreWork<'_> {
             directory: log.clone(),
             begun_for: identity.begun_for(),
             segment_bytes: self.settings.segment_bytes,
-            in_background: !cfg!(test),
+            preparation: crate::settings::PREPARATION,
         };
         Log::create(settings, next, created, state.digest())?;
         Layout::new(&self.data.prepared()).write_identity(disk, &identity)?;

@@ -71,7 +71,7 @@ impl EmbeddedStore {
             directory: layout.log(),
             begun_for: identity.begun_for(),
             segment_bytes: settings.segment_bytes,
-            in_background: !cfg!(test),
+            preparation: crate::settings::PREPARATION,
         };
         if recovered.state.revision > Revision(0) {
             // The clock must know the last change before anything gets a time.

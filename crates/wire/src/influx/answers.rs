@@ -257,7 +257,7 @@ impl AnswerWriter {
 }
 
 /// Writes a cell of CSV, in quotes where Go's writer has them.
-fn csv_text(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn csv_text(out: &mut Vec<u8>, text: &str) {
     let needs_quotes = text == r"\."
         || text.starts_with(char::is_whitespace)
         || text.bytes().any(|byte| matches!(byte, b',' | b'"' | b'\r' | b'\n'));

@@ -15,6 +15,7 @@ pub mod query;
 mod reason;
 mod series;
 
+pub(crate) use answers::csv_text;
 pub use answers::{AnswerWriter, Cell, Format, error_body};
 pub use line::{Fields, Line, Lines};
 pub use precision::{InvalidPrecision, Precision};

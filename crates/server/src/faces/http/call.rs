@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use exacat_activity::{RequestState, on};
 use exacat_catalogue::Caller;
 use exacat_model::limits::{OPERATION_AGE_MAX_MS, OPERATION_AHEAD_MAX_MS, PAGE_MEMORY_MAX};
 use exacat_model::{
@@ -330,6 +331,14 @@ impl Call {
         Pages { call: self, next: Some(operation), items: PAGE_ITEMS_FIRST, row_bytes, step: Step::First }
     }
 
+    /// Waits until the throttles of the client let so many items through.
+    pub(crate) async fn throttled(&self, items: u64) -> Result<()> {
+        match self.service.admission.throttles.concern(self.caller()) {
+            true => self.service.items_throttled(self.caller(), items, self.deadline, &self.cancel).await,
+            false => Ok(()),
+        }
+    }
+
     /// Returns a part of the same request, for work that goes on if the client goes away. Its changes
     /// have operation ids of their own.
     pub(crate) fn again(&mut self) -> Self {
@@ -363,6 +372,15 @@ impl Call {
         }
         let share = &self.client.requester.share;
         Some(self.service.admission.heavy.enter(share.user, share.weight, Step::Next)?.await)
+    }
+
+    /// Takes a turn among long reads. Refuses the request if too many wait.
+    pub(super) async fn long_read(&self) -> Result<Turn> {
+        let share = &self.client.requester.share;
+        let entered = self.service.admission.heavy.enter(share.user, share.weight, Step::First);
+        let entered = entered.ok_or_else(|| busy("long reads that wait their turn"))?;
+        let turn = tokio::time::timeout_at(self.deadline.into(), on(RequestState::Admission, entered)).await;
+        turn.map_err(|_| crate::service::too_late())
     }
 
     /// Waits for room for a part of a long answer with so many rows.
@@ -600,7 +618,8 @@ impl Frames {
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>> {
         loop {
             let until = self.until.min(Instant::now() + self.stall);
-            let frame = tokio::time::timeout_at(until.into(), self.body.frame()).await;
+            let frame = tokio::time::timeout_at(until.into(), self.body.frame());
+            let frame = on(RequestState::ClientRead, frame).await;
             match frame.map_err(|_| stalled())? {
                 None => return Ok(None),
                 Some(Ok(frame)) => {

@@ -27,6 +27,8 @@ use super::Conversation;
 use super::answers::{Body, JSON, TEXT, answer as made, empty};
 use super::call::Call;
 use super::query::pairs;
+use crate::activity::Facts;
+use crate::instruments::{Ended, OperationIndex};
 
 /// Version that clients are told: that of the interface.
 const VERSION: &str = "1.8.10";
@@ -48,15 +50,21 @@ impl Parameters {
     }
 }
 
-/// A refusal: status and text.
+/// A refusal: status, text, and the kind of error that the metrics have.
 pub(super) struct Refusal {
     status: StatusCode,
+    kind: ErrorKind,
     text: String,
 }
 
 impl Refusal {
     pub(super) fn new(status: StatusCode, text: impl Into<String>) -> Self {
-        Refusal { status, text: text.into() }
+        let kind = match status {
+            StatusCode::NOT_FOUND => ErrorKind::NotFound,
+            StatusCode::PAYLOAD_TOO_LARGE => ErrorKind::Limit,
+            _ => ErrorKind::Invalid,
+        };
+        Refusal { status, kind, text: text.into() }
     }
 
     /// Refuses with the status that makes clients do the right thing.
@@ -70,7 +78,7 @@ impl Refusal {
             ErrorKind::Corrupt | ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::BAD_REQUEST,
         };
-        Refusal::new(status, error.message.clone())
+        Refusal { status, kind: error.kind, text: error.message.clone() }
     }
 
     fn response(self) -> Response<Body> {
@@ -179,6 +187,27 @@ impl Asked<'_> {
     }
 }
 
+/// Operation that a write counts as.
+const WRITE: &str = "element-write";
+/// Operation that a query counts as.
+const READ: &str = "element-rows";
+
+/// Tracks and counts `work` as a request for an operation, with the items that it names.
+async fn counted<T>(
+    call: &Call,
+    operation: &str,
+    work: impl Future<Output = (u64, std::result::Result<T, Refusal>)>,
+) -> std::result::Result<T, Refusal> {
+    let facts =
+        Facts { requester: Some(call.requester().clone()), is_long: operation == READ, ..Facts::default() };
+    let work = async {
+        let (items, outcome) = work.await;
+        let ended = outcome.as_ref().map_or_else(|refusal| Ended::Failed(refusal.kind), |_| Ended::Well);
+        (items, ended, outcome)
+    };
+    call.service.counted(call.requester(), OperationIndex::named(operation), facts, work).await.1
+}
+
 fn bad_credentials() -> Error {
     Error::new(ErrorKind::Unauthenticated, "unable to parse authentication credentials")
 }
@@ -204,6 +233,14 @@ fn token_of(value: &HeaderValue) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Requests count as operations that there are.
+    #[test]
+    fn requests_count_as_operations_of_the_list() {
+        for name in [WRITE, READ] {
+            assert_eq!(OperationIndex::named(name).name(), name);
+        }
+    }
 
     /// A token is taken from each form that clients of InfluxDB send.
     #[test]

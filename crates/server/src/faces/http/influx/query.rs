@@ -6,7 +6,7 @@ use exacat_catalogue::ElementAccess;
 use exacat_history::Group;
 use exacat_history::run::DAY_NANOSECONDS;
 use exacat_model::element::GroupChange;
-use exacat_model::{Error, ErrorKind, GroupName};
+use exacat_model::{Error, GroupName};
 use exacat_wire::influx::query::{Parameters as ParameterValues, Policy, Statement, parse_with};
 use exacat_wire::influx::{AnswerWriter, Format, Precision};
 use hyper::body::Incoming;
@@ -17,8 +17,9 @@ use super::super::answers::{Body, JSON, answer as made, in_room};
 use super::super::call::{Call, whole};
 use super::super::query::pairs;
 use super::reading::{Done, Failed, Reading};
-use super::{Asked, Parameters, Refusal, select, show};
-use crate::elements::{drop_group, set_group};
+use super::{Asked, Parameters, READ, Refusal, counted, select, show};
+use crate::admission::Turn;
+use crate::elements::{apart, drop_group, set_group};
 
 /// Bytes of a form with a query.
 const FORM_BYTES_MAX: usize = 1 << 20;
@@ -52,22 +53,35 @@ impl Asked<'_> {
         let values = values.map_err(|error| bad(error.to_string()))?;
         let statements = parse_with(text, &values).map_err(|error| bad(error.to_string()))?;
         let call = self.call(&parameters).await?;
-        let format = format_of(self, &parameters);
+        let work = async { (statements.len() as u64, self.answers(&call, &parameters, &statements).await) };
+        counted(&call, READ, work).await
+    }
+
+    /// Answers each of the statements.
+    async fn answers(
+        &self,
+        call: &Call,
+        parameters: &Parameters,
+        statements: &[Statement],
+    ) -> Result<Response<Body>, Refusal> {
+        let format = format_of(self, parameters);
         let epoch = parameters.get("epoch").and_then(Precision::of_epoch);
         let database = parameters.get("db").unwrap_or_default().to_owned();
         let now = self.history.now_ns();
         let mut writer = AnswerWriter::new(format, epoch);
-        for (number, statement) in statements.into_iter().enumerate() {
+        for (number, statement) in statements.iter().cloned().enumerate() {
             writer.begin_result(number);
             let done = if changes(&statement) {
-                self.change(&call, &database, statement).await
+                self.change(call, &database, statement).await
             } else {
-                match self.context(&call, &database, &statement)? {
+                match self.context(call, &database, &statement)? {
                     Err(failed) => Err(failed),
                     Ok(groups) => {
                         let reading = Reading { groups, now, database: database.clone() };
                         let done;
-                        (writer, done) = read_apart(reading, statement, writer).await?;
+                        call.throttled(1).await?;
+                        let turn = call.long_read().await?;
+                        (writer, done) = read_apart(turn, reading, statement, writer).await?;
                         done
                     }
                 }
@@ -156,7 +170,13 @@ impl Asked<'_> {
         let not_found = || Failed(format!("database not found: {database}"));
         let group = self.find(database).ok_or_else(not_found)?;
         let name = group.settings().name;
-        let change = GroupChange { retention_days: days_of(policy)?, ..GroupChange::default() };
+        let retention_days = days_of(policy)?;
+        if retention_days.is_none() {
+            // Nothing to change, for one who might.
+            let catalogue = &call.service.catalogue;
+            return Ok(catalogue.check_elements(call.caller(), &group.settings(), ElementAccess::Own)?);
+        }
+        let change = GroupChange { retention_days, ..GroupChange::default() };
         set_group(&call.service.catalogue, &self.history, call.caller(), name, change).await?;
         Ok(())
     }
@@ -164,6 +184,7 @@ impl Asked<'_> {
 
 /// Answers a statement that reads, on a thread that may wait for the disk.
 async fn read_apart(
+    turn: Turn,
     reading: Reading,
     statement: Statement,
     mut writer: AnswerWriter,
@@ -173,9 +194,11 @@ async fn read_apart(
             Statement::Select(select) => select::select(&reading, select, &mut writer),
             other => show::show(&reading, other, &mut writer),
         };
-        (writer, done)
+        // The slot is free when the work ends, not when the client goes away.
+        drop(turn);
+        Ok((writer, done))
     };
-    tokio::task::spawn_blocking(work).await.map_err(|_| internal())
+    apart(work).await
 }
 
 fn changes(statement: &Statement) -> bool {
@@ -206,8 +229,4 @@ fn format_of(asked: &Asked<'_>, parameters: &Parameters) -> Format {
 
 fn not_text() -> Error {
     Error::invalid("the form of the query is not UTF-8")
-}
-
-fn internal() -> Error {
-    Error::new(ErrorKind::Internal, "internal error: the work on a query ended")
 }

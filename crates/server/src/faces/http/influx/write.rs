@@ -4,8 +4,9 @@ use std::io::Read;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use exacat_activity::{RequestState, phase};
 use exacat_catalogue::ElementAccess;
-use exacat_history::{Ingest, Refused};
+use exacat_history::{Group, Ingest, Refused};
 use exacat_model::{Error, ErrorKind, Result};
 use exacat_wire::influx::Precision;
 use flate2::read::MultiGzDecoder;
@@ -15,8 +16,8 @@ use hyper::{Method, Response, StatusCode};
 
 use super::super::answers::{Body, empty};
 use super::super::call::{BodyRoom, Call, whole};
-use super::{Asked, Refusal};
-use crate::elements::commit;
+use super::{Asked, Refusal, WRITE, counted};
+use crate::elements::{apart, commit};
 
 /// Bytes of a body of lines, as InfluxDB 1.8 has it; inflated ones as well.
 const BODY_BYTES_MAX: usize = 25_000_000;
@@ -63,6 +64,23 @@ impl Asked<'_> {
             return Err(bad(format!("retention policy not found: {policy}")));
         }
         let Some(body) = body.take() else { return Ok(empty(StatusCode::NO_CONTENT)) };
+        let work = async {
+            let mut rows = 0;
+            let outcome = self.take_lines(&call, &group, (body, precision), &mut rows).await;
+            (rows, outcome)
+        };
+        counted(&call, WRITE, work).await
+    }
+
+    /// Makes the lines of a body durable, and counts them.
+    async fn take_lines(
+        &self,
+        call: &Call,
+        group: &Arc<Group>,
+        (body, precision): (Incoming, Precision),
+        written: &mut u64,
+    ) -> std::result::Result<Response<Body>, Refusal> {
+        let bad = |text: String| Refusal::new(StatusCode::BAD_REQUEST, text);
         let (bytes, mut room) = whole(&call.service, body, BODY_BYTES_MAX).await.map_err(too_large)?;
         let encoding = self.head.headers.get(CONTENT_ENCODING).map(|value| value.as_bytes());
         let bytes = match encoding {
@@ -70,7 +88,7 @@ impl Asked<'_> {
             Some(b"gzip") => {
                 // The inflated bytes take their place before they are made: as many as there may be.
                 room.fit(&call.service, bytes.len() + BODY_BYTES_MAX.min(bytes.len() * INFLATION_EXPECTED))?;
-                inflate(&call, bytes, &mut room).await.map_err(too_large)?
+                inflate(call, bytes, &mut room).await.map_err(too_large)?
             }
             Some(other) => {
                 let text = format!(
@@ -81,24 +99,27 @@ impl Asked<'_> {
             }
         };
         let now = self.history.now_ns();
-        let (mut refused, mut place, mut written) = (Refused::default(), 0, 0);
+        let (mut refused, mut place) = (Refused::default(), 0);
         while place < bytes.len() {
             let (group, bytes, is_long) =
-                (Arc::clone(&group), bytes.clone(), bytes.len() > BODY_BYTES_AT_ONCE);
+                (Arc::clone(group), bytes.clone(), bytes.len() > BODY_BYTES_AT_ONCE);
             let turned = move || {
+                phase(RequestState::Decode);
                 let mut ingest = Ingest::new(&group, now);
                 let next = ingest.lines(&bytes, place, precision, &mut refused);
-                (ingest.finish(), next, refused)
+                Ok((ingest.finish(), next, refused))
             };
             let batch;
             (batch, place, refused) = match is_long {
-                true => tokio::task::spawn_blocking(turned).await.map_err(|_| internal())?,
-                false => turned(),
+                true => apart(turned).await?,
+                false => turned()?,
             };
-            written += u64::from(batch.count());
+            phase(RequestState::Execute);
+            *written += u64::from(batch.count());
+            call.throttled(u64::from(batch.count())).await?;
             commit(&self.history, batch).await?;
         }
-        let message = refused.message(written);
+        let message = refused.message(*written);
         drop(room);
         match message {
             None => Ok(empty(StatusCode::NO_CONTENT)),
@@ -109,10 +130,6 @@ impl Asked<'_> {
 
 /// Times that lines become larger when they are inflated: names repeat.
 const INFLATION_EXPECTED: usize = 8;
-
-fn internal() -> Error {
-    Error::new(ErrorKind::Internal, "internal error: the work on a body of lines ended")
-}
 
 fn too_large(error: Error) -> Refusal {
     match error.kind {
@@ -134,7 +151,7 @@ async fn inflate(call: &Call, bytes: Bytes, room: &mut BodyRoom) -> Result<Bytes
             Err(error) => Err(Error::invalid(format!("the body is no gzip: {error}"))),
         }
     };
-    let inflated = tokio::task::spawn_blocking(inflate).await.map_err(|_| internal())??;
+    let inflated = apart(inflate).await?;
     room.fit(&call.service, inflated.len())?;
     Ok(inflated)
 }

@@ -9,6 +9,7 @@ use exacat_wire::json::element_requests::{ElementGroupIn, NewRowsIn};
 use super::arguments::Arguments;
 use super::endpoints::{
     CURSOR, Endpoint, LIMIT, Parameter, Run, View, body, endpoint, items, limit, one, pages, parameter,
+    tables,
 };
 
 const ELEMENT: Parameter = parameter(
@@ -89,7 +90,7 @@ pub(super) fn element_endpoints() -> Vec<Endpoint> {
         endpoint!("GET" "/history/{name}/values" getElementValues
         "Returns the latest values of elements, or those that held at an instant.",
         &[ELEMENT, parameter("at", "string", "The instant; the latest values if left out."), FIELD, LIMIT, CURSOR],
-        None, pages::<json::ElementStateOut<'_>>(), |arguments| Ok(Operation::ElementValues {
+        None, tables::<json::ElementStateOut<'_>>(), |arguments| Ok(Operation::ElementValues {
             of: elements_of(arguments)?,
             at: arguments.parsed::<TimeNs>("at")?.map(|TimeNs(time)| time),
             fields: fields(arguments),
@@ -99,7 +100,7 @@ pub(super) fn element_endpoints() -> Vec<Endpoint> {
         endpoint!("GET" "/history/{name}/rows" getElementRows
         "Returns rows of elements, each element's in the order of time. `limit` counts rows.",
         &[ELEMENT, FROM, TO, FIELD, LIMIT, CURSOR],
-        None, pages::<json::ElementRowOut<'_>>(), |arguments| Ok(Operation::ElementRows {
+        None, tables::<json::ElementRowOut<'_>>(), |arguments| Ok(Operation::ElementRows {
             of: elements_of(arguments)?,
             times: times(arguments)?,
             fields: fields(arguments),
@@ -128,7 +129,7 @@ pub(super) fn element_endpoints() -> Vec<Endpoint> {
             LIMIT,
             CURSOR,
         ],
-        None, pages::<json::ElementAggregateOut<'_>>(), |arguments| Ok(Operation::ElementAggregates {
+        None, tables::<json::ElementAggregateOut<'_>>(), |arguments| Ok(Operation::ElementAggregates {
             of: elements_of(arguments)?,
             times: times(arguments)?,
             by: aggregate_by(arguments)?,

@@ -36,6 +36,8 @@ pub(super) enum Shape {
     Items(Schema),
     /// As [`Shape::Items`], in pages with a cursor.
     Pages(Schema),
+    /// As [`Shape::Pages`], and as a table.
+    Tables(Schema),
     /// JSON lines: for each line of the request one.
     Lines(Schema),
     /// JSON of no fixed schema.
@@ -188,6 +190,10 @@ pub(super) fn items<T: ToSchema>() -> Shape {
 
 pub(super) fn pages<T: ToSchema>() -> Shape {
     Shape::Pages(schema::<T>)
+}
+
+pub(super) fn tables<T: ToSchema>() -> Shape {
+    Shape::Tables(schema::<T>)
 }
 
 fn lines<T: ToSchema>() -> Shape {

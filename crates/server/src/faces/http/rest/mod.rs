@@ -9,6 +9,7 @@ mod render;
 mod schemas;
 mod streams;
 mod table;
+mod tables;
 
 pub(crate) use openapi::document;
 
@@ -258,7 +259,16 @@ async fn run(
     let names = Names::of(&operation);
     let conditions = Conditions::require(&mut call, headers, &mut operation).await?;
     let about = |error: Error| Refused::about(error, &names, conditions);
-    if matches!(endpoint.answer, Shape::Items(_) | Shape::Pages(_)) {
+    if matches!(endpoint.answer, Shape::Items(_) | Shape::Pages(_) | Shape::Tables(_)) {
+        if wants == Wanted::Csv {
+            let (Shape::Tables(_), Some(history)) = (&endpoint.answer, face.service.elements.get()) else {
+                return Err(Error::invalid("only rows, values and aggregates of elements have CSV").into());
+            };
+            let table = streams::table(call, operation.clone(), Arc::clone(history)).await;
+            let mut response = table.map_err(about)?;
+            set(&mut response, REVISION, &revision.0.to_string());
+            return Ok(response);
+        }
         if wants != Wanted::Page {
             let kind = if wants == Wanted::Stream { STREAM } else { LINES };
             let lines = streams::lines(call, operation.clone(), endpoint.view, face.ses(), kind);
@@ -485,6 +495,7 @@ enum Wanted {
     Lines,
     Stream,
     Events,
+    Csv,
 }
 
 fn wanted(headers: &HeaderMap) -> Wanted {
@@ -495,6 +506,7 @@ fn wanted(headers: &HeaderMap) -> Wanted {
             LINES => return Wanted::Lines,
             STREAM => return Wanted::Stream,
             EVENTS => return Wanted::Events,
+            tables::CSV => return Wanted::Csv,
             JSON => return Wanted::Page,
             _ => {}
         }

@@ -12,6 +12,7 @@ use super::super::answers::{EVENTS, JSON, LINES, PROBLEM, Problem};
 use super::endpoints::{Endpoint, Parameter, Run, Shape};
 use super::schemas::{Schemas, schema};
 use super::table::endpoints;
+use super::tables::CSV;
 use super::{PAGE_ITEMS_MAX, PREFIX, variables};
 
 /// Statuses of refusals that any request can have: kind of an error with it, and its meaning.
@@ -339,13 +340,13 @@ fn reference(name: &str) -> Value {
 fn responses(endpoint: &Endpoint, schemas: &mut Schemas) -> Value {
     let content = match endpoint.answer {
         Shape::One(of) => json!({JSON: {"schema": reference(&of(schemas))}}),
-        Shape::Items(of) | Shape::Pages(of) => {
+        Shape::Items(of) | Shape::Pages(of) | Shape::Tables(of) => {
             let item = reference(&of(schemas));
             let mut page = json!({
                 "type": "object", "required": ["items"],
                 "properties": {"items": {"type": "array", "items": item}},
             });
-            if matches!(endpoint.answer, Shape::Pages(_)) {
+            if matches!(endpoint.answer, Shape::Pages(_) | Shape::Tables(_)) {
                 page["properties"]["next"] = json!({
                     "type": "string", "description": "Cursor of the next page; left out at the end."
                 });
@@ -359,6 +360,9 @@ fn responses(endpoint: &Endpoint, schemas: &mut Schemas) -> Value {
                 JSON: {"schema": page},
                 LINES: {"schema": {"type": "string"}, "itemSchema": item},
             });
+            if matches!(endpoint.answer, Shape::Tables(_)) {
+                content[CSV] = json!({"schema": {"type": "string"}});
+            }
             if matches!(endpoint.run, Run::Changes) {
                 content[EVENTS] = json!({"schema": {"type": "string"}});
             }
@@ -374,7 +378,7 @@ fn responses(endpoint: &Endpoint, schemas: &mut Schemas) -> Value {
     if endpoint.has_tag() {
         headers["ETag"] = header("ETag");
     }
-    if matches!(endpoint.answer, Shape::Pages(_)) {
+    if matches!(endpoint.answer, Shape::Pages(_) | Shape::Tables(_)) {
         headers["Link"] = header("Link");
     }
     let mut responses = json!({"200": {"description": "Done.", "content": content, "headers": headers}});
@@ -418,7 +422,12 @@ mod tests {
             if let Some(name) = body {
                 assert!(body_example(&endpoint, &schemas, &name).is_some(), "{}: {name}", endpoint.name);
             }
-            if let Shape::One(of) | Shape::Items(of) | Shape::Pages(of) | Shape::Lines(of) = endpoint.answer {
+            if let Shape::One(of)
+            | Shape::Items(of)
+            | Shape::Pages(of)
+            | Shape::Tables(of)
+            | Shape::Lines(of) = endpoint.answer
+            {
                 let name = of(&mut schemas);
                 assert!(EXAMPLES.contains_key(&name), "{}: {name}", endpoint.name);
             }

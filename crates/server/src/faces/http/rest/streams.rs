@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use exacat_history::History;
 use exacat_model::codec::Decode;
 use exacat_model::operation::{Existing, FileRef, NewFile, ReplicaEdit};
 use exacat_model::{
@@ -21,6 +22,7 @@ use super::super::call::{BodyRoom, Call, Frames, Pages};
 use super::arguments::{Arguments, json};
 use super::endpoints::{Lines, View};
 use super::render::{Failures, Names, Objects, Renderer};
+use super::tables::{CSV, Table};
 use crate::admission::Room;
 use crate::service::cancelled;
 
@@ -91,6 +93,31 @@ pub(super) async fn lines(
         let renderer = Renderer { names: &names, view, failures: Failures::Request, ses: &ses };
         let outcome = put_pages(&mut pages, first, &renderer, &outlet).await;
         outlet.end(outcome, Objects::lines()).await;
+    });
+    Ok(response)
+}
+
+/// Streams all pages of an operation on elements as a table. A later error breaks the answer off.
+pub(super) async fn table(call: Call, operation: Operation, history: Arc<History>) -> Result<Response<Body>> {
+    let mut pages = call.pages(operation.clone());
+    // The first page judges the client's rights.
+    let mut page = pages.next().await?;
+    let table = Table::of(&operation, &history)?;
+    let (response, outlet) = streamed(&pages.call, CSV);
+    tokio::spawn(async move {
+        let work = async {
+            let mut bytes = table.head();
+            loop {
+                let Some((answer, room)) = page else { return outlet.put(bytes, None).await };
+                table.put(&answer, &mut bytes)?;
+                outlet.put(std::mem::take(&mut bytes), Some(room)).await?;
+                page = pages.next().await?;
+            }
+        };
+        match work.await {
+            Ok(()) => outlet.end(Ok(()), Objects::lines()).await,
+            Err(error) => tracing::debug!(%error, "a table broke off"),
+        }
     });
     Ok(response)
 }
