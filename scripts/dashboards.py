@@ -191,6 +191,32 @@ def contents(board):
                 [("max (deriv(exacat_store_revision{$S}[$R]))", "changes")])
 
 
+def elements(board):
+    board.row("History of elements", "Servers with --history; see docs/operating/history.md.")
+    board.panel("Rows and batches", "Durable ones, a second.", "ops", [
+        (rate("exacat_history_rows_total"), "rows"), (rate("exacat_history_batches_total"), "batches"),
+        (rate("exacat_history_refused_total"), "refused batches")])
+    board.panel("Time of writes and reads", "From receipt to answer, p50 and p99.", "s", [
+        (quantile(share, "exacat_request_seconds", f'operation="{operation}"'), f"{operation} {name}")
+        for operation in ("element-write", "element-rows", "element-values", "element-aggregates")
+        for share, name in ((0.5, "p50"), (0.99, "p99"))])
+    board.panel("Log", "Syncs a second, batches that share one, and mean time of one in ms.", "short", [
+        (rate("exacat_history_log_syncs_total"), "syncs"),
+        (share_of(rate("exacat_history_batches_total"), rate("exacat_history_log_syncs_total")), "batches in a sync"),
+        (share_of(rate("exacat_history_log_seconds_total"), rate("exacat_history_log_syncs_total")) + " * 1000", "ms a sync")])
+    board.panel("Stalls", "Seconds in a second in which batches wait for a flush, and flushes that wait.", "short", [
+        (rate("exacat_history_stall_seconds_total"), "stalled"), ("sum (exacat_history_flushes_waiting{$S})", "flushes waiting")])
+    board.panel("Elements and rows", "Elements, rows in memory, rows in runs.", "short", [
+        ("sum (exacat_history_elements{$S})", "elements"), ("sum (exacat_history_rows_in_memory{$S})", "rows in memory"),
+        ("sum (exacat_history_run_rows{$S})", "rows in runs")])
+    board.panel("Runs", "Sorted runs, and their bytes for each row.", "short", [
+        ("sum (exacat_history_runs{$S})", "runs"),
+        (share_of("sum (exacat_history_run_bytes{$S})", "sum (exacat_history_run_rows{$S})"), "bytes a row")])
+    board.panel("Archive", "Rows archived a second, and attempts that failed.", "ops", [
+        (rate("exacat_history_archived_rows_total"), "rows"), (rate("exacat_history_archive_failures_total"), "failures")])
+    board.stat("Problems", "Things that the history cannot do now: exacat status.", "short", "sum (exacat_history_problems{$S})")
+
+
 def machine(board):
     board.row("Machine (node_exporter)", "Needs node_exporter on the machines.")
     tags = ["node_exporter"]
@@ -331,6 +357,7 @@ def single_server():
     board.panel("XRootD", "Requests a second, and clients sent to a storage element.", "ops", [
         (rate("exacat_xrootd_requests_total"), "requests"), (rate("exacat_xrootd_requests_failed_total"), "refused"),
         (rate("exacat_xrootd_redirects_total"), "redirects"), (rate("exacat_xrootd_waits_total"), "told to wait")])
+    elements(board)
     contents(board)
     machine(board)
     return board

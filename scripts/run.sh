@@ -21,15 +21,20 @@ begun=$(now)
 say "1 of 3: built in $(seconds_since "$begun")"
 data=${XDG_DATA_HOME:-$HOME/.local/share}/exacat
 previous=
+# The history of elements too, unless the options say where everything is.
+history=--history
 for argument in "$@"; do
     [ "$previous" = "--data" ] && data=$argument
-    case $argument in --data=*) data=${argument#--data=} ;; esac
+    case $argument in
+    --data=*) data=${argument#--data=} ;;
+    --history | --snapshot* | --store*) history= ;;
+    esac
     previous=$argument
 done
 
 say "2 of 3: starting the service on $data"
 begun=$(now)
-"$exacat" serve "$@" &
+"$exacat" serve $history "$@" &
 server=$!
 trap 'kill -TERM "$server" 2>/dev/null; wait "$server"; exit' INT TERM
 
@@ -52,6 +57,18 @@ else
     say "3 of 3: the sample catalogue below /demo is there"
 fi
 
+if [ -n "$history" ] && ! "$exacat" history stat demo >/dev/null 2>&1; then
+    # Two hours of a voltage, a temperature and a state, a value each 10 s.
+    awk -v now="$(date +%s)" 'BEGIN {
+        print "element,time,v:float"
+        for (at = now - 7200; at < now; at += 10) {
+            printf "demo/hv1.vMon,%d,%.2f\n", at, 829 + sin(at / 600) * 3
+            printf "demo/crate1.temperature,%d,%.1f\n", at, 31 + cos(at / 1800)
+            printf "demo/hv1.state,%d,%d\n", at, at % 3600 > 600
+        }
+    }' | { "$exacat" history set demo && "$exacat" history import --format csv demo -; }
+fi
+
 cat >&2 <<EOF
 
 exacat serves a catalogue from $data. In another terminal, try:
@@ -63,6 +80,8 @@ exacat serves a catalogue from $data. In another terminal, try:
   exacat find /demo --tag 'year=2026 and type=raw'
   exacat whereis \$(exacat find /demo '*.root' --limit 1)
   exacat se usage
+  exacat history latest 'demo:*'
+  exacat history get demo:demo/hv1.vMon --from '1h ago' --every 10m
   exacat status
   exacat --help
   exacat find --help

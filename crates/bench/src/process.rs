@@ -16,6 +16,17 @@ pub fn process_cpu_s(pid: &str) -> f64 {
     (ticks(11).unwrap_or(0.0) + ticks(12).unwrap_or(0.0)) / 100.0
 }
 
+/// CPU time of a process, of its children, and of those that ended, seconds; 0 if it cannot be read.
+pub fn tree_cpu_s(pid: &str) -> f64 {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return 0.0 };
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    // Fields 14 to 17: its own time, and that of children it has waited for.
+    let own: f64 =
+        fields.split_whitespace().skip(11).take(4).filter_map(|field| field.parse::<f64>().ok()).sum();
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    own / 100.0 + children.split_whitespace().map(process_cpu_s).sum::<f64>()
+}
+
 /// Resident memory of a process, bytes; 0 if it cannot be read.
 pub fn process_memory_bytes(pid: &str) -> u64 {
     let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else { return 0 };
