@@ -26,6 +26,12 @@ pub trait Disk: Send + Sync + 'static {
     /// Creates an empty file, and replaces any file of that name.
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
+    /// Creates an empty file for direct I/O: memory, offsets and lengths of reads and writes are
+    /// multiples of 4096 bytes. A disk without direct I/O gives an ordinary file.
+    fn create_direct(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.create(path)
+    }
+
     /// Renames a file, and replaces any file of the new name; or a directory, and replaces an empty
     /// one. Atomic.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
@@ -187,6 +193,18 @@ impl Disk for RealDisk {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(true).mode(PRIVATE_FILE);
         Ok(Box::new(RealFile(options.open(path)?)))
+    }
+
+    fn create_direct(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true).mode(PRIVATE_FILE);
+        options.custom_flags(rustix::fs::OFlags::DIRECT.bits().cast_signed());
+        match options.open(path) {
+            Ok(file) => Ok(Box::new(RealFile(file))),
+            // The file system has no direct I/O.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => self.create(path),
+            Err(error) => Err(error),
+        }
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

@@ -1,0 +1,106 @@
+//! Index of a volume: its parts with their durable chunks, and the stages of its files.
+
+use std::collections::BTreeMap;
+
+use exacat_wire::writer::{ChunkRecord, Close, FileId};
+
+use crate::item::{FileStage, Item, PartKey, PartOrigin, SealedBy};
+
+/// A part in the index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexedPart {
+    /// Its producer and content.
+    pub origin: PartOrigin,
+    /// Its durable chunks, in order. None are here of a part that was sealed in order: these are
+    /// beside its bytes.
+    pub chunks: Vec<ChunkRecord>,
+    /// Reason why nothing is added any more; none while it is open.
+    pub sealed: Option<SealedBy>,
+}
+
+/// A file in the index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexedFile {
+    /// The producer's close; none if it came to another service.
+    pub close: Option<Close>,
+    /// Stage.
+    pub stage: FileStage,
+    /// Reason of the stage, for a person.
+    pub reason: String,
+}
+
+impl Default for IndexedFile {
+    fn default() -> Self {
+        IndexedFile { close: None, stage: FileStage::Open, reason: String::new() }
+    }
+}
+
+/// The index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Index {
+    /// Parts.
+    pub parts: BTreeMap<PartKey, IndexedPart>,
+    /// Files that are more than open.
+    pub files: BTreeMap<FileId, IndexedFile>,
+}
+
+impl Index {
+    /// Applies an item. An item that does not fit the ones before is damage.
+    pub fn apply(&mut self, item: &Item) -> Result<(), &'static str> {
+        match item {
+            Item::Opened { part, origin } => {
+                let new = IndexedPart { origin: origin.clone(), chunks: Vec::new(), sealed: None };
+                if self.parts.insert(*part, new).is_some() {
+                    return Err("a part begins twice");
+                }
+            }
+            Item::Durable { part, chunks } => {
+                let known = self.parts.get_mut(part).ok_or("chunks of an unknown part")?;
+                if known.sealed.is_some() {
+                    return Err("chunks of a sealed part");
+                }
+                known.chunks.extend_from_slice(chunks);
+            }
+            Item::Sealed { part, by } => {
+                let known = self.parts.get_mut(part).ok_or("the end of an unknown part")?;
+                known.sealed = Some(*by);
+                if *by == SealedBy::Order {
+                    known.chunks = Vec::new();
+                }
+            }
+            Item::Closed(close) => {
+                let file = self.files.entry(close.file).or_default();
+                file.stage = file.stage.max(FileStage::Closed);
+                file.close = Some(close.clone());
+            }
+            Item::Stage { file, stage: FileStage::Removed, .. } => {
+                self.files.remove(file);
+                self.parts.retain(|part, _| part.file != *file);
+            }
+            Item::Stage { file, stage, reason } => {
+                let file = self.files.entry(*file).or_default();
+                file.stage = *stage;
+                file.reason.clone_from(reason);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns items that make the same index.
+    pub fn items(&self) -> Vec<Item> {
+        let mut items = Vec::new();
+        for (part, known) in &self.parts {
+            items.push(Item::Opened { part: *part, origin: known.origin.clone() });
+            if !known.chunks.is_empty() {
+                items.push(Item::Durable { part: *part, chunks: known.chunks.clone() });
+            }
+            items.extend(known.sealed.map(|by| Item::Sealed { part: *part, by }));
+        }
+        for (file, known) in &self.files {
+            items.extend(known.close.clone().map(Item::Closed));
+            let (stage, reason) = (known.stage, known.reason.clone());
+            items.push(Item::Stage { file: *file, stage, reason });
+        }
+        items
+    }
+}

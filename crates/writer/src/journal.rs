@@ -1,0 +1,256 @@
+//! Journal of a volume: the index of chunks, durable before any acknowledgement.
+//!
+//! It is a log of `exacat-log`, one record for each commit group, and a checkpoint from time to time.
+//! Decision record 0070 has the reasons for one log per volume.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use exacat_disk::{Disk, cannot_write, corrupt, replace_small};
+use exacat_log::log_end::{self, LogEnd};
+use exacat_log::record::{Head, RecordWriter, split_head};
+use exacat_log::replay::{Receiver, list_segments, replay, undecodable};
+use exacat_log::segment::{BegunFor, Ending, Header};
+use exacat_log::{Log, LogSettings, Segment};
+use exacat_model::codec::Encode;
+use exacat_model::{
+    Error, ErrorKind, Fingerprint, OperationId, Result, Revision, TimeMs, TimelineId, UserId,
+};
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::index::Index;
+use crate::item::{Item, read_items};
+use crate::limits::CHECKPOINT_EVERY_BYTES;
+use crate::stored::{StoredHead, StoredKind, VolumeId};
+
+/// Name of the checkpoint in the volume's directory.
+const CHECKPOINT: &str = "checkpoint";
+/// Time between two notes of the log's end without a sync.
+const NOTE_EVERY: Duration = Duration::from_millis(100);
+
+/// Last record of the log, and the digest of all up to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct LastRecord {
+    revision: Revision,
+    digest: u128,
+    time: TimeMs,
+}
+
+impl LastRecord {
+    fn followed_by(&self, time: TimeMs, content: &[u8]) -> Self {
+        let mut chain = [0; 32];
+        chain[..16].copy_from_slice(&self.digest.to_le_bytes());
+        chain[16..].copy_from_slice(&xxh3_128(content).to_le_bytes());
+        LastRecord { revision: Revision(self.revision.0 + 1), digest: xxh3_128(&chain), time }
+    }
+}
+
+/// Index and log of a volume, opened to append.
+pub(crate) struct Journal {
+    disk: Arc<dyn Disk>,
+    root: PathBuf,
+    volume: VolumeId,
+    log: Log,
+    last: LastRecord,
+    index: Index,
+    /// Bytes of records since the last checkpoint.
+    since_checkpoint: u64,
+    /// Reason why nothing more is written: the state of the log is unknown.
+    failed: Option<String>,
+}
+
+/// State of a replay.
+struct Replay {
+    index: Index,
+    last: LastRecord,
+    bytes: u64,
+}
+
+impl Receiver for Replay {
+    fn segment(&mut self, file: &str, header: &Header) -> Result<()> {
+        if header.first_revision.0 != self.last.revision.0 + 1 || header.digest != self.last.digest {
+            return Err(corrupt(
+                file,
+                32,
+                "the records before this segment are not those it was begun after",
+            ));
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, file: &str, offset: u64, head: Head, body: &[u8]) -> Result<()> {
+        let wrong = |error| undecodable(file, offset, &error);
+        if head.first_revision.0 != self.last.revision.0 + 1 || head.count != 1 {
+            return Err(corrupt(file, offset, "the record is not the next one"));
+        }
+        let (_, content) = split_head(body).map_err(wrong)?;
+        for item in read_items(content).map_err(wrong)? {
+            self.index.apply(&item).map_err(|what| corrupt(file, offset, what))?;
+        }
+        self.last = self.last.followed_by(head.time, content);
+        self.bytes += body.len() as u64;
+        Ok(())
+    }
+}
+
+impl Journal {
+    /// Returns the directory of the log of a volume.
+    pub(crate) fn directory(root: &Path) -> PathBuf {
+        root.join("index")
+    }
+
+    /// Opens the journal of a volume; a new one if there is none.
+    pub(crate) fn open(
+        disk: Arc<dyn Disk>,
+        root: &Path,
+        volume: VolumeId,
+        segment_bytes: u64,
+        now: TimeMs,
+    ) -> Result<Self> {
+        let directory = Self::directory(root);
+        let checkpoint = StoredHead::read(&*disk, &root.join(CHECKPOINT), StoredKind::Checkpoint)?;
+        let mut opening = Replay { index: Index::default(), last: LastRecord::default(), bytes: 0 };
+        if let Some((head, items)) = checkpoint {
+            let name = root.join(CHECKPOINT).display().to_string();
+            if head.volume != volume {
+                return Err(corrupt(&name, 16, "the checkpoint is another volume's"));
+            }
+            for item in &items {
+                opening.index.apply(item).map_err(|what| corrupt(&name, 0, what))?;
+            }
+            opening.last =
+                LastRecord { revision: Revision(head.revision), digest: head.digest, time: TimeMs(0) };
+        }
+        let segments = list_segments(&*disk, &directory, true)?;
+        if segments.is_empty() && opening.last.revision.0 > 0 {
+            let what = format!("{}: there is a checkpoint, but no log: restore it", root.display());
+            return Err(Error::new(ErrorKind::Corrupt, what));
+        }
+        if let Some(last) = segments.last() {
+            last.make_durable(&*disk)?;
+        }
+        let after = opening.last.revision;
+        let end = replay(&*disk, volume, &segments, after, &mut opening)?;
+        let at = opening.last.revision;
+        log_end::check_followed(end.as_ref(), at)?;
+        log_end::check_witness(&*disk, &directory, volume, end.as_ref(), at)?;
+        log_end::check_length(&directory, end.as_ref())?;
+        let settings = LogSettings {
+            disk: Arc::clone(&disk),
+            directory,
+            begun_for: BegunFor { catalogue: volume, timeline: TimelineId::of_catalogue(volume) },
+            segment_bytes,
+            in_background: false,
+        };
+        let log = open_log(settings, &opening.last, end, &segments, now)?;
+        let Replay { index, last, bytes } = opening;
+        let root = root.to_owned();
+        let since_checkpoint = bytes;
+        Ok(Journal { disk, root, volume, log, last, index, since_checkpoint, failed: None })
+    }
+
+    /// Returns the index of everything durable.
+    pub(crate) fn index(&self) -> &Index {
+        &self.index
+    }
+
+    /// Makes items durable, all or none. After a failure nobody knows which, and nothing more is
+    /// written.
+    pub(crate) fn commit(&mut self, items: &[Item], now: TimeMs) -> Result<()> {
+        if let Some(reason) = &self.failed {
+            return Err(Error::new(ErrorKind::Unavailable, reason.clone()));
+        }
+        let mut content = Vec::new();
+        items.iter().for_each(|item| item.encode(&mut content));
+        // Judged on a copy of nothing: the items come from the service, which knows this index.
+        let outcome = self.append(&content, now);
+        if let Err(error) = &outcome {
+            self.failed = Some(format!("the index of the volume cannot be written: {error}"));
+        } else {
+            for item in items {
+                self.index.apply(item).map_err(|what| Error::new(ErrorKind::Internal, what))?;
+            }
+        }
+        outcome
+    }
+
+    fn append(&mut self, content: &[u8], now: TimeMs) -> Result<()> {
+        let time = now.max(self.last.time);
+        let next = Revision(self.last.revision.0 + 1);
+        let needed = RecordWriter::bytes_of(content.len()) + RecordWriter::EMPTY_BYTES;
+        if !self.log.fits(needed) {
+            self.log.roll(next, time, self.last.digest, needed)?;
+        }
+        let head = Head {
+            first_revision: next,
+            time,
+            operation: OperationId([0; 16]),
+            fingerprint: Fingerprint::UNKNOWN,
+            who: UserId(0),
+            count: 1,
+        };
+        let mut group = Vec::with_capacity(needed);
+        let mut record = RecordWriter::begin(&mut group, head);
+        record.add_whole(&mut group, content);
+        record.end(&mut group, self.log.salt());
+        let place = self.log.place(group.len());
+        place.write(&group, next).map_err(|error| cannot_write(&self.log.segment().path, &error))?;
+        self.last = self.last.followed_by(time, content);
+        place.note_durable(group.len(), next, NOTE_EVERY);
+        self.since_checkpoint += group.len() as u64;
+        Ok(())
+    }
+
+    /// Says whether a checkpoint would shorten the next start.
+    pub(crate) fn wants_checkpoint(&self) -> bool {
+        self.since_checkpoint >= CHECKPOINT_EVERY_BYTES && self.failed.is_none()
+    }
+
+    /// Writes the index to a file, and removes the log before it. A failure loses nothing: the log
+    /// stays.
+    pub(crate) fn checkpoint(&mut self, now: TimeMs) -> Result<()> {
+        let next = Revision(self.last.revision.0 + 1);
+        if !self.log.is_empty() {
+            self.log.roll(next, now.max(self.last.time), self.last.digest, 0)?;
+        }
+        let (revision, digest) = (self.last.revision.0, self.last.digest);
+        let head = StoredHead { volume: self.volume, kind: StoredKind::Checkpoint, revision, digest };
+        let bytes = head.pack(&self.index.items());
+        replace_small(&*self.disk, &self.root, CHECKPOINT, &bytes)
+            .map_err(|error| cannot_write(&self.root.join(CHECKPOINT), &error))?;
+        self.since_checkpoint = 0;
+        let directory = Self::directory(&self.root);
+        for segment in list_segments(&*self.disk, &directory, false)? {
+            if segment.first_revision < next {
+                self.disk.remove(&segment.path).map_err(|error| cannot_write(&segment.path, &error))?;
+            }
+        }
+        self.disk.sync_directory(&directory).map_err(|error| cannot_write(&directory, &error))
+    }
+}
+
+/// Opens the log to append; a new one if there is none.
+fn open_log(
+    settings: LogSettings,
+    last: &LastRecord,
+    end: Option<LogEnd>,
+    segments: &[Arc<Segment>],
+    now: TimeMs,
+) -> Result<Log> {
+    let (Some(end), Some(segment)) = (end, segments.last()) else {
+        return Log::create(settings, Revision(1), now, last.digest);
+    };
+    let is_torn = matches!(end.ending, Ending::Torn(_));
+    let (mut log, kept_as) = Log::open(settings, Arc::clone(segment), end, last.revision)?;
+    if let Some(kept_as) = kept_as {
+        tracing::warn!(
+            file = kept_as,
+            "the index of the volume ended with a torn write; its bytes were kept"
+        );
+    }
+    if is_torn {
+        log.begin_anew();
+    }
+    Ok(log)
+}

@@ -1,0 +1,32 @@
+//! The writer service: chunks of many producers, each durable once, in files that are certified.
+//!
+//! Bytes pass through it in this order (`docs/internals/writer-protocol.md`):
+//!
+//! - [`Volume`] is a directory on a disk: parts of files, and the [`Index`] of their chunks, which is a
+//!   log. It does the [`Work`] of a service, and all its disk access goes through `exacat-disk`.
+//! - [`assemble`] makes the [`Certificate`] of a file from the chunks of its parts.
+//!
+//! Nothing here knows sockets, the time of day, or a rule of the catalogue.
+#![forbid(unsafe_code)]
+
+mod block;
+mod certificate;
+mod chunks;
+mod index;
+mod item;
+mod journal;
+pub mod limits;
+mod ranges;
+mod stored;
+pub mod sums;
+mod volume;
+mod work;
+
+pub use block::{ALIGNMENT, Block, BlockPool};
+pub use certificate::{Certificate, NotWhole, Segment, assemble};
+pub use chunks::{Chunks, Judgement, range_of, record_of};
+pub use index::{Index, IndexedFile, IndexedPart};
+pub use item::{FileStage, Item, PartKey, PartOrigin, SealedBy};
+pub use ranges::Ranges;
+pub use volume::{Recovered, Volume, VolumeSettings};
+pub use work::{BlockWrite, Done, Fault, PartSeal, PartWork, Work};

@@ -1,0 +1,283 @@
+//! Tests of volumes: durable chunks survive crashes, faults and restarts; anything else is told.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use exacat_disk::{Disk, RealDisk};
+use exacat_model::{ErrorKind, Lfn, TimeMs};
+use exacat_testkit::simulated::{Fault, Random, SimulatedDisk};
+use exacat_wire::writer::limits::BLOCK_BYTES;
+use exacat_wire::writer::{ByteRange, ChunkRecord, Description, FileId, ServiceId, WriterId};
+use exacat_writer::sums::{adler32, crc32c};
+use exacat_writer::{
+    Block, BlockPool, BlockWrite, Done, FileStage, Item, PartKey, PartOrigin, PartSeal, PartWork, Recovered,
+    SealedBy, Volume, VolumeSettings, Work,
+};
+
+const NOW: TimeMs = TimeMs(1_790_000_000_000);
+const SERVICE: ServiceId = ServiceId([1; 16]);
+
+fn settings(root: &Path) -> VolumeSettings {
+    VolumeSettings { root: root.to_owned(), service: SERVICE, adopt: false, segment_bytes: 64 << 10 }
+}
+
+fn open(disk: &Arc<dyn Disk>) -> exacat_model::Result<(Volume, Recovered)> {
+    Volume::open(Arc::clone(disk), &settings(Path::new("/volume")), NOW)
+}
+
+fn part(file: u8, epoch: u32) -> PartKey {
+    PartKey { file: FileId([file; 16]), epoch }
+}
+
+fn origin() -> PartOrigin {
+    let lfn = Lfn::parse("/data/f").unwrap();
+    let description = Description { run: "r".into(), stream: "s".into(), lfn, tags: Vec::new() };
+    PartOrigin { writer: WriterId([2; 16]), stream: 3, description }
+}
+
+/// Returns the bytes of a place of a file.
+fn content(part: PartKey, from: u64, length: usize) -> Vec<u8> {
+    (from..from + length as u64).map(|at| (at * 7 + at / 251 + u64::from(part.file.0[0])) as u8).collect()
+}
+
+fn chunk(part: PartKey, sequence: u64, offset: u64, length: u32) -> ChunkRecord {
+    let bytes = content(part, offset, length as usize);
+    ChunkRecord { sequence, offset, length, events: 1, crc32c: crc32c(&bytes), adler32: adler32(&bytes) }
+}
+
+/// Writes of a part on its way: as the service does them, in steps.
+struct Writing {
+    part: PartKey,
+    chunks: Vec<ChunkRecord>,
+    is_created: bool,
+}
+
+impl Writing {
+    fn end(&self) -> u64 {
+        self.chunks.last().map_or(0, ChunkRecord::end)
+    }
+
+    /// Writes a chunk, rewriting the pages around it, and makes it durable. False after a failure.
+    fn write(&mut self, volume: &Volume, block: Block, length: u32) -> (bool, Block) {
+        let (offset, mut block) = (self.end(), block);
+        let start = offset - offset % BLOCK_BYTES as u64;
+        let to = (offset - start) as usize + length as usize;
+        block.bytes_mut()[..to].copy_from_slice(&content(self.part, start, to));
+        let from = (offset - start) as usize / 4096 * 4096;
+        let write = BlockWrite { block, offset: start, from, to: to.next_multiple_of(4096) };
+        let create = !self.is_created;
+        let work = PartWork { part: self.part, create, writes: vec![write], seal: None };
+        let Done::Part { mut blocks, outcome, .. } = volume.run(Work::Part(work), NOW) else {
+            panic!("a part")
+        };
+        let chunk = chunk(self.part, self.chunks.len() as u64, offset, length);
+        let mut items = Vec::new();
+        if create {
+            items.push(Item::Opened { part: self.part, origin: origin() });
+        }
+        items.push(Item::Durable { part: self.part, chunks: vec![chunk] });
+        let is_durable = outcome.is_ok() && commit(volume, items);
+        if is_durable {
+            self.is_created = true;
+            self.chunks.push(chunk);
+        }
+        (is_durable, blocks.pop().unwrap())
+    }
+
+    fn seal(&self, volume: &Volume) -> bool {
+        let items = vec![
+            Item::Opened { part: self.part, origin: origin() },
+            Item::Durable { part: self.part, chunks: self.chunks.clone() },
+        ];
+        let seal = Some(PartSeal { length: self.end(), items });
+        let work = PartWork { part: self.part, create: false, writes: Vec::new(), seal };
+        let Done::Part { outcome, .. } = volume.run(Work::Part(work), NOW) else { panic!("a part") };
+        outcome.is_ok() && commit(volume, vec![Item::Sealed { part: self.part, by: SealedBy::Order }])
+    }
+}
+
+fn commit(volume: &Volume, items: Vec<Item>) -> bool {
+    matches!(volume.run(Work::Commit(items), NOW), Done::Commit(Ok(())))
+}
+
+/// Checks that a volume has these chunks and their bytes, and at most one more of each part.
+fn check(volume: &Volume, recovered: &Recovered, durable: &BTreeMap<PartKey, Vec<ChunkRecord>>, seed: u64) {
+    assert!(recovered.read_only.is_none() && recovered.damaged.is_empty(), "seed {seed}: {recovered:?}");
+    for (part, chunks) in durable.iter().filter(|(_, chunks)| !chunks.is_empty()) {
+        let found = &recovered.chunks[part];
+        assert_eq!(found.get(..chunks.len()), Some(chunks.as_slice()), "seed {seed}: {part:?}");
+        assert!(found.len() <= chunks.len() + 1, "seed {seed}: {part:?}");
+        assert_eq!(volume.damaged_chunks(*part, found), [], "seed {seed}: {part:?}");
+        let end = found.last().unwrap().end();
+        let bytes = volume.read(*part, ByteRange { from: 0, to: end }).unwrap();
+        assert_eq!(bytes, content(*part, 0, end as usize), "seed {seed}: {part:?}");
+        assert!(recovered.index.parts[part].sealed == Some(SealedBy::Order), "seed {seed}");
+    }
+}
+
+/// Property: a power cut at any operation, and another one during the recovery, loses no durable chunk
+/// and changes none. Method: a seed chooses the works, the cut and the sectors that survive it.
+#[test]
+fn durable_chunks_survive_power_cuts() {
+    let mut cuts = 0;
+    for seed in 0..60 {
+        let mut random = Random(seed);
+        let disk = SimulatedDisk::new();
+        let shared = disk.shared();
+        let (volume, _) = open(&shared).unwrap();
+        let begun = disk.operations();
+        disk.set_fault(Some(Fault::PowerCut(begun + 1 + random.next(120))));
+        let mut pool = BlockPool::new(1);
+        let mut block = pool.take().unwrap();
+        let mut writings: Vec<Writing> = (1..=3)
+            .map(|file| Writing { part: part(file, 1), chunks: Vec::new(), is_created: false })
+            .collect();
+        let mut sealed = Vec::new();
+        for _ in 0..40 {
+            let at = random.next(3) as usize;
+            let writing = &mut writings[at];
+            if sealed.contains(&at) {
+                continue;
+            }
+            if random.chance(12) && writing.is_created {
+                if !writing.seal(&volume) {
+                    break;
+                }
+                sealed.push(at);
+            } else {
+                let room = (BLOCK_BYTES as u64 - writing.end() % BLOCK_BYTES as u64) as u32;
+                let length = (1 + random.next(200_000) as u32).min(room);
+                let (is_durable, back) = writing.write(&volume, block, length);
+                block = back;
+                if !is_durable {
+                    break;
+                }
+            }
+            if random.chance(10) && volume.checkpoint(NOW).is_err() {
+                break;
+            }
+        }
+        cuts += u32::from(disk.is_dead());
+        let durable: BTreeMap<_, _> = writings.into_iter().map(|of| (of.part, of.chunks)).collect();
+        // The recovery itself is cut as well, again and again.
+        let mut image = disk.image(&mut random);
+        for _ in 0..3 {
+            image.set_fault(Some(Fault::PowerCut(1 + random.next(12))));
+            drop(open(&image.shared()));
+            image = image.image(&mut random);
+        }
+        let (volume, recovered) =
+            open(&image.shared()).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        check(&volume, &recovered, &durable, seed);
+    }
+    assert!(cuts > 30, "the power fails in the middle: {cuts}");
+}
+
+/// Property: after a failed sync of the index, the volume takes nothing more, and what was durable is
+/// there after the next opening.
+#[test]
+fn failed_commit_ends_the_writing_of_a_volume() {
+    let disk = SimulatedDisk::new();
+    let (volume, _) = open(&disk.shared()).unwrap();
+    let mut writing = Writing { part: part(1, 1), chunks: Vec::new(), is_created: false };
+    let mut pool = BlockPool::new(1);
+    let (is_durable, block) = writing.write(&volume, pool.take().unwrap(), 5000);
+    assert!(is_durable);
+    // A write and its sync, the write of the record, and then its sync.
+    disk.set_fault(Some(Fault::Once(disk.operations() + 4, std::io::ErrorKind::Other)));
+    let (is_durable, block) = writing.write(&volume, block, 5000);
+    assert!(!is_durable);
+    let (is_durable, _) = writing.write(&volume, block, 5000);
+    assert!(!is_durable && !commit(&volume, Vec::new()), "it stays so");
+    drop(volume);
+    let (volume, recovered) = open(&disk.shared()).unwrap();
+    check(&volume, &recovered, &BTreeMap::from([(writing.part, writing.chunks)]), 0);
+}
+
+/// Property: bytes that the disk lost are told, and never reported as durable chunks.
+#[test]
+fn lost_bytes_are_told() {
+    let disk = SimulatedDisk::new();
+    let (volume, _) = open(&disk.shared()).unwrap();
+    let mut pool = BlockPool::new(1);
+    let mut block = pool.take().unwrap();
+    let mut writings = Vec::new();
+    for file in 1..=4 {
+        let mut writing = Writing { part: part(file, 1), chunks: Vec::new(), is_created: false };
+        let (is_durable, back) = writing.write(&volume, block, 9000);
+        assert!(is_durable);
+        block = back;
+        writings.push(writing);
+    }
+    assert!(writings[2].seal(&volume) && writings[3].seal(&volume));
+    let paths: Vec<PathBuf> = writings.iter().map(|of| volume.path(of.part)).collect();
+    drop(volume);
+    disk.vanish(&paths[0]);
+    disk.damage(&paths[1], |bytes| bytes.truncate(8999));
+    let chunks = paths[2].with_file_name(format!("{}.chunks", writings[2].part.file_name()));
+    disk.damage(&chunks, |bytes| bytes[100] ^= 1);
+    disk.damage(&paths[3], |bytes| bytes[100] ^= 1);
+    let (volume, recovered) = open(&disk.shared()).unwrap();
+    let sealed = |at: usize| recovered.index.parts[&writings[at].part].sealed;
+    assert_eq!((sealed(0), sealed(1)), (Some(SealedBy::Loss), Some(SealedBy::Loss)));
+    assert_eq!(recovered.damaged.keys().collect::<Vec<_>>(), [&writings[2].part]);
+    let whole = &recovered.chunks[&writings[3].part];
+    assert_eq!(volume.damaged_chunks(writings[3].part, whole), *whole, "fsck finds the changed byte");
+}
+
+/// Property: files that the index does not name are moved aside, none is removed.
+#[test]
+fn unknown_files_are_moved_aside() {
+    let disk = SimulatedDisk::new();
+    let (volume, _) = open(&disk.shared()).unwrap();
+    let stray = volume.path(part(9, 4));
+    exacat_disk::write_small(&disk, &stray, b"bytes of somebody").unwrap();
+    drop(volume);
+    let (_volume, recovered) = open(&disk.shared()).unwrap();
+    assert_eq!(recovered.unknown, [part(9, 4).file_name()]);
+    assert_eq!(disk.bytes(&Path::new("/volume/unknown").join(part(9, 4).file_name())), b"bytes of somebody");
+}
+
+/// Property: a volume has one owner and one process. Another service must adopt it.
+#[test]
+fn volume_of_another_service_or_process_is_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let first = Volume::open(Arc::clone(&disk), &settings(place.path()), NOW).unwrap();
+    let error = Volume::open(Arc::clone(&disk), &settings(place.path()), NOW).err().unwrap();
+    assert_eq!(error.kind, ErrorKind::Unavailable);
+    drop(first);
+    let other = VolumeSettings { service: ServiceId([7; 16]), ..settings(place.path()) };
+    let error = Volume::open(Arc::clone(&disk), &other, NOW).err().unwrap();
+    assert_eq!(error.kind, ErrorKind::Conflict);
+    drop(Volume::open(Arc::clone(&disk), &VolumeSettings { adopt: true, ..other.clone() }, NOW).unwrap());
+    Volume::open(Arc::clone(&disk), &other, NOW).unwrap();
+    std::fs::write(place.path().join("VOLUME"), "exacat writer volume, layout 2\n").unwrap();
+    assert!(Volume::open(disk, &other, NOW).err().unwrap().to_string().contains("newer release"));
+}
+
+/// Property: a removed file leaves neither bytes nor index, also after a restart. On the machine's disk,
+/// with direct I/O where it has it.
+#[test]
+fn removed_file_leaves_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let (volume, _) = Volume::open(Arc::clone(&disk), &settings(place.path()), NOW).unwrap();
+    let mut writing = Writing { part: part(1, 1), chunks: Vec::new(), is_created: false };
+    let mut pool = BlockPool::new(1);
+    let (is_durable, block) = writing.write(&volume, pool.take().unwrap(), 70_001);
+    let (again, _) = writing.write(&volume, block, 13);
+    assert!(is_durable && again && writing.seal(&volume));
+    let all = ByteRange { from: 0, to: 70_014 };
+    assert_eq!(volume.read(writing.part, all).unwrap(), content(writing.part, 0, 70_014));
+    let work = Work::Remove { file: writing.part.file, parts: vec![writing.part] };
+    assert!(matches!(volume.run(work, NOW), Done::Remove { outcome: Ok(()), .. }));
+    let (file, stage) = (writing.part.file, FileStage::Removed);
+    assert!(commit(&volume, vec![Item::Stage { file, stage, reason: String::new() }]));
+    drop(volume);
+    let (_volume, recovered) = Volume::open(disk, &settings(place.path()), NOW).unwrap();
+    assert!(recovered.index.parts.is_empty() && recovered.index.files.is_empty());
+    assert_eq!(std::fs::read_dir(place.path().join("parts")).unwrap().count(), 0);
+}
