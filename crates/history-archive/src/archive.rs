@@ -12,13 +12,11 @@ use exacat_model::{Result, TimeMs};
 use parking_lot::Mutex;
 
 use crate::blocks::FileBytes;
-use crate::delta::{DeltaLog, FOLDER};
+use crate::delta::{CHECKPOINT_EVERY, DeltaLog, FOLDER, KEEP_REMOVED};
 use crate::place::Place;
 use crate::reader::{FileMetadata, FileScan, may_have};
 use crate::writer::{DayWriter, FILE_BYTES};
 
-/// Time for which a file stays that no longer counts: readers may have begun before. Delta's own default.
-pub const KEEP_REMOVED: Duration = Duration::from_secs(7 * 86_400);
 /// Time between two searches for old files.
 const CLEAN_EVERY: Duration = Duration::from_secs(86_400);
 /// Files whose metadata are kept in memory.
@@ -37,6 +35,7 @@ pub struct ParquetArchive {
     /// Time of the last search for old files.
     cleaned: Mutex<Option<TimeMs>>,
     file_bytes: usize,
+    checkpoint_every: u64,
 }
 
 impl ParquetArchive {
@@ -48,6 +47,7 @@ impl ParquetArchive {
             metadata: Arc::default(),
             cleaned: Mutex::default(),
             file_bytes: FILE_BYTES,
+            checkpoint_every: CHECKPOINT_EVERY,
         }
     }
 
@@ -55,6 +55,12 @@ impl ParquetArchive {
     #[cfg(test)]
     pub(crate) fn with_file_bytes(self, file_bytes: usize) -> Self {
         ParquetArchive { file_bytes, ..self }
+    }
+
+    /// Writes checkpoints after so many commits, for tests.
+    #[cfg(test)]
+    pub(crate) fn with_checkpoints(self, checkpoint_every: u64) -> Self {
+        ParquetArchive { checkpoint_every, ..self }
     }
 }
 
@@ -97,7 +103,7 @@ impl Archive for ParquetArchive {
             return Ok(());
         }
         // After an error the log is read anew: the commit may have been made.
-        state.publish(&self.place, history, now, files)?;
+        state.publish(&self.place, history, now, files, self.checkpoint_every)?;
         *log = Some(state);
         Ok(())
     }
@@ -114,7 +120,7 @@ impl Archive for ParquetArchive {
                 continue;
             }
             // A file that no commit names is of a write that was cut off, or in progress.
-            let since = log.removed.get(&object.path).copied().unwrap_or(object.written_ms);
+            let since = log.removed.get(&object.path).map_or(object.written_ms, |file| file.since);
             if since < before {
                 self.place.delete(&object.path)?;
             }

@@ -91,7 +91,7 @@ impl ArchivedRows {
         let (names, series) = (texts(schema::NAME), texts(schema::SERIES));
         let (names, series) = names.zip(series).ok_or_else(|| damaged("a column of names"))?;
         let times = records.all_times().ok_or_else(|| damaged("a time out of range"))?;
-        for row in from..batch.num_rows() {
+        for (row, time) in times.iter().copied().enumerate().skip(from) {
             let element = records.elements.value(row);
             if self.element.as_ref().is_none_or(|of| of.number != element) {
                 let key = text(series, row).or_else(|| text(names, row));
@@ -101,7 +101,7 @@ impl ArchivedRows {
                 let measurement = measurement.0.into_owned();
                 self.element = Some(Element { number: element, key, measurement });
             }
-            self.add_record(&records, row, times[row], rows).map_err(|error| {
+            self.add_record(&records, row, time, rows).map_err(|error| {
                 Error::new(error.kind, format!("row {}: {}", number + (row - from) as u64, error.message))
             })?;
             if rows.is_full() {

@@ -154,8 +154,8 @@ impl ArrowStream {
         std::mem::take(self.writer.get_mut())
     }
 
-    /// Returns the bytes of a page of rows: of nothing, if it has no row. Values of other fields than those of
-    /// the stream are left out, and rows that have only such values: a field may be new since it began.
+    /// Returns the bytes of a page of rows; none if it has no row. Values of other fields than those of the
+    /// stream are left out, and rows that have only such values: a field may be new since it began.
     pub fn batch(&mut self, page: &[ElementRows]) -> Result<Vec<u8>> {
         let mut builders: Vec<Builder> = self.kinds.iter().map(|kind| Builder::of(*kind)).collect();
         let (mut names, mut keys, mut times) = (Vec::new(), Vec::new(), Vec::new());

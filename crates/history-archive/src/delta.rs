@@ -2,8 +2,12 @@
 //!
 //! Each commit is a file `_delta_log/VERSION.json`, with 20 digits, of one action in JSON on each line. It is
 //! written only if there is none of that version, so two writers never make the same commit.
+//!
+//! After some commits a [checkpoint] has the state so far. Commits stay, for time travel; a reader needs
+//! those behind the newest checkpoint.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bytes::Bytes;
 use exacat_disk::corrupt;
@@ -11,6 +15,7 @@ use exacat_history::ArchivedFile;
 use exacat_model::{Error, ErrorKind, Result, TimeMs};
 use serde_json::{Value, json};
 
+use crate::checkpoint::{self, FileAction, TableState};
 use crate::place::Place;
 use crate::schema;
 use crate::writer::escaped;
@@ -20,17 +25,47 @@ pub(crate) const FOLDER: &str = "_delta_log";
 /// Times that a commit is decided anew because another was made meanwhile.
 const TRIES: usize = 5;
 
+/// Commits after which a checkpoint is written. Delta's own default.
+pub(crate) const CHECKPOINT_EVERY: u64 = 10;
+/// Time for which a file stays that no longer counts: readers may have begun before. Delta's own default.
+pub const KEEP_REMOVED: Duration = Duration::from_secs(7 * 86_400);
+/// Versions of the protocol for readers and writers.
+const PROTOCOL: (i32, i32) = (1, 2);
+/// Object that names the newest checkpoint.
+const LAST_CHECKPOINT: &str = "_delta_log/_last_checkpoint";
+
+/// A file that counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LiveFile {
+    pub bytes: u64,
+    /// Time since when, in milliseconds.
+    added: i64,
+    /// Statistics, as JSON.
+    stats: Box<str>,
+}
+
+/// A file that no longer counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RemovedFile {
+    bytes: u64,
+    /// Time since when, in milliseconds.
+    pub since: i64,
+}
+
 /// State of the log: the sum of its commits.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct DeltaLog {
     /// Version of the next commit.
     next: u64,
-    /// Identity of the table; none before the first commit.
-    id: Option<String>,
-    /// Files that count, with their lengths.
-    pub live: BTreeMap<String, u64>,
-    /// Files that no longer count, with the time since when.
-    pub removed: BTreeMap<String, i64>,
+    /// The action `metaData`; none before the first commit.
+    metadata: Option<Value>,
+    protocol: (i32, i32),
+    /// Files that count.
+    pub live: BTreeMap<String, LiveFile>,
+    /// Files that no longer count.
+    pub removed: BTreeMap<String, RemovedFile>,
+    /// Commits that the newest checkpoint has.
+    in_checkpoint: u64,
 }
 
 /// Returns the identity of the table of a history.
@@ -43,6 +78,10 @@ fn commit_path(version: u64) -> String {
     format!("{FOLDER}/{version:020}.json")
 }
 
+fn checkpoint_path(version: u64) -> String {
+    format!("{FOLDER}/{version:020}.checkpoint.parquet")
+}
+
 /// Returns a path as Delta has it: escaped as in an address.
 fn address_of(path: &str) -> String {
     path.replace('%', "%25")
@@ -53,11 +92,15 @@ fn path_of(address: &str) -> String {
 }
 
 /// Returns the values of the folders of a path: group and day.
-fn partition_values(path: &str) -> Value {
+fn folder_values(path: &str) -> Vec<(&'static str, String)> {
     let folder = |name: &str| {
         path.split('/').find_map(|part| part.strip_prefix(name)?.strip_prefix('=')).unwrap_or_default()
     };
-    json!({"group": unescaped(folder("group")), "day": folder("day")})
+    vec![("group", unescaped(folder("group"))), ("day", folder("day").to_owned())]
+}
+
+fn partition_values(path: &str) -> Value {
+    folder_values(path).into_iter().collect()
 }
 
 /// Returns the name that was [`escaped`].
@@ -123,16 +166,31 @@ fn commit_info(operation: &str, now: TimeMs) -> Value {
 }
 
 impl DeltaLog {
-    /// Reads the log.
+    /// Reads the log: the newest checkpoint that is whole, and the commits behind it.
     pub(crate) fn read(place: &Place) -> Result<Self> {
-        let mut log = DeltaLog::default();
-        let mut versions: Vec<u64> = Vec::new();
+        let (mut commits, mut checkpoints): (Vec<u64>, Vec<u64>) = Default::default();
         for object in place.list(FOLDER)? {
             let name = object.path.strip_prefix(FOLDER).and_then(|rest| rest.strip_prefix('/'));
-            versions.extend(name.and_then(|name| name.strip_suffix(".json")?.parse::<u64>().ok()));
+            let version = |end: &str| name?.strip_suffix(end)?.parse::<u64>().ok();
+            commits.extend(version(".json"));
+            checkpoints.extend(version(".checkpoint.parquet"));
         }
-        versions.sort_unstable();
-        for version in versions {
+        commits.sort_unstable();
+        checkpoints.sort_unstable();
+        let mut log = DeltaLog::default();
+        for version in checkpoints.into_iter().rev() {
+            let path = checkpoint_path(version);
+            match checkpoint::decode(place.read_all(&path)?) {
+                Ok(state) => {
+                    log = DeltaLog::of(version, state);
+                    break;
+                }
+                // The commits say the same, if they are still there.
+                Err(why) => tracing::warn!("{}: {why}; older ones are read instead", place.name_of(&path)),
+            }
+        }
+        let behind = commits.into_iter().filter(|version| *version >= log.in_checkpoint).collect::<Vec<_>>();
+        for version in behind {
             let path = commit_path(version);
             if version != log.next {
                 let what =
@@ -145,34 +203,121 @@ impl DeltaLog {
         Ok(log)
     }
 
+    /// Returns the state that a checkpoint has.
+    fn of(version: u64, state: TableState) -> Self {
+        let length = |bytes: i64| u64::try_from(bytes).unwrap_or_default();
+        let live = |file: FileAction| {
+            let stats = file.stats.into();
+            (path_of(&file.address), LiveFile { bytes: length(file.bytes), added: file.since, stats })
+        };
+        let removed = |file: FileAction| {
+            (path_of(&file.address), RemovedFile { bytes: length(file.bytes), since: file.since })
+        };
+        let next = version.saturating_add(1);
+        DeltaLog {
+            next,
+            metadata: Some(state.metadata),
+            protocol: state.protocol,
+            live: state.live.into_iter().map(live).collect(),
+            removed: state.removed.into_iter().map(removed).collect(),
+            in_checkpoint: next,
+        }
+    }
+
+    /// Returns the state for a checkpoint. Removed files that nobody reads any more are left out.
+    fn state(&self, now: TimeMs) -> TableState {
+        let whole = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        let action = |path: &str, bytes: u64, since: i64| FileAction {
+            address: address_of(path),
+            partition_values: folder_values(path),
+            bytes: whole(bytes),
+            since,
+            stats: String::new(),
+        };
+        let kept = whole(now.0).saturating_sub(KEEP_REMOVED.as_millis() as i64);
+        let live = self.live.iter().map(|(path, file)| FileAction {
+            stats: file.stats.to_string(),
+            ..action(path, file.bytes, file.added)
+        });
+        let removed = self.removed.iter().filter(|(_, file)| file.since >= kept);
+        TableState {
+            metadata: self.metadata.clone().unwrap_or_default(),
+            protocol: self.protocol,
+            live: live.collect(),
+            removed: removed.map(|(path, file)| action(path, file.bytes, file.since)).collect(),
+        }
+    }
+
+    /// Writes a checkpoint, if there are enough commits behind the last one. The commits count without it, so
+    /// a failure is only logged, and the next commit tries again.
+    fn put_checkpoint(&mut self, place: &Place, now: TimeMs, every: u64) {
+        if self.protocol != PROTOCOL || self.next - self.in_checkpoint < every {
+            return;
+        }
+        let version = self.next - 1;
+        let path = checkpoint_path(version);
+        let failed = |why: &dyn std::fmt::Display| {
+            tracing::warn!("{}: {why}; the next commit tries again", place.name_of(&path));
+        };
+        let state = self.state(now);
+        let (actions, bytes) = match checkpoint::encode(&state) {
+            Ok(encoded) => encoded,
+            Err(error) => return failed(&error),
+        };
+        let last = json!({
+            "version": version, "size": actions, "sizeInBytes": bytes.len(), "numOfAddFiles": state.live.len(),
+        });
+        // One of this version has the same state.
+        let put = place.put_new(&path, bytes.into());
+        match put.and_then(|_| place.put(LAST_CHECKPOINT, last.to_string().into())) {
+            Ok(()) => self.in_checkpoint = self.next,
+            Err(error) => failed(&error),
+        }
+    }
+
     /// Applies a commit.
     fn apply(&mut self, bytes: &[u8]) -> std::result::Result<(), String> {
         let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
         for line in text.lines().filter(|line| !line.is_empty()) {
             let action: Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
             let path = |action: &Value| action["path"].as_str().map(path_of).ok_or("a file without a path");
+            let time = |value: &Value| value.as_i64().unwrap_or_default();
             if let Some(add) = action.get("add") {
                 let path = path(add)?;
                 self.removed.remove(&path);
-                self.live.insert(path, add["size"].as_u64().unwrap_or_default());
+                let (bytes, added) =
+                    (add["size"].as_u64().unwrap_or_default(), time(&add["modificationTime"]));
+                let stats = add["stats"].as_str().unwrap_or_default().into();
+                self.live.insert(path, LiveFile { bytes, added, stats });
             } else if let Some(remove) = action.get("remove") {
                 let path = path(remove)?;
-                self.live.remove(&path);
-                self.removed.insert(path, remove["deletionTimestamp"].as_i64().unwrap_or_default());
+                let known = self.live.remove(&path).map(|file| file.bytes);
+                let bytes = known.or(remove["size"].as_u64()).unwrap_or_default();
+                self.removed.insert(path, RemovedFile { bytes, since: time(&remove["deletionTimestamp"]) });
             } else if let Some(metadata) = action.get("metaData") {
-                self.id = metadata["id"].as_str().map(str::to_owned);
+                self.metadata = Some(metadata.clone());
+            } else if let Some(protocol) = action.get("protocol") {
+                let version = |name: &str| protocol[name].as_i64().and_then(|of| of.try_into().ok());
+                let versions = version("minReaderVersion").zip(version("minWriterVersion"));
+                self.protocol = versions.ok_or("a protocol without versions")?;
             }
         }
         self.next += 1;
         Ok(())
     }
 
+    /// Returns the identity of the table; none before the first commit.
+    fn id(&self) -> Option<&str> {
+        self.metadata.as_ref()?["id"].as_str()
+    }
+
     /// Returns the commit after which exactly these files count; none if they do so already.
     fn commit_for(&self, history: [u8; 16], now: TimeMs, files: &[ArchivedFile]) -> Option<Vec<u8>> {
         let wanted: BTreeMap<&str, &ArchivedFile> = files.iter().map(|file| (&*file.path, file)).collect();
         let mut actions = Vec::new();
-        if self.id.is_none() {
-            actions.push(json!({"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}));
+        if self.metadata.is_none() {
+            let (reader, writer) = PROTOCOL;
+            actions.push(json!({"protocol": {"minReaderVersion": reader, "minWriterVersion": writer}}));
             actions.push(json!({"metaData": {
                 "id": table_id(history),
                 "name": "history",
@@ -188,7 +333,7 @@ impl DeltaLog {
         let before = actions.len();
         actions.extend(new.map(|file| add(file, now)));
         let added = actions.len() - before;
-        actions.extend(gone.map(|(path, bytes)| remove(path, *bytes, now)));
+        actions.extend(gone.map(|(path, file)| remove(path, file.bytes, now)));
         if actions.len() == before {
             return None;
         }
@@ -204,9 +349,10 @@ impl DeltaLog {
         history: [u8; 16],
         now: TimeMs,
         files: &[ArchivedFile],
+        checkpoint_every: u64,
     ) -> Result<()> {
         for _ in 0..TRIES {
-            if let Some(id) = self.id.as_ref().filter(|id| **id != table_id(history)) {
+            if let Some(id) = self.id().filter(|id| *id != table_id(history)) {
                 let what =
                     format!("it belongs to another history, {id}: give each history an archive of its own");
                 return Err(Error::new(ErrorKind::Conflict, format!("{}: {what}", place.name_of(FOLDER))));
@@ -215,7 +361,9 @@ impl DeltaLog {
             let applied = bytes.clone();
             if place.put_new(&commit_path(self.next), Bytes::from(bytes))? {
                 let path = commit_path(self.next);
-                return self.apply(&applied).map_err(|what| corrupt(&place.name_of(&path), 0, what));
+                self.apply(&applied).map_err(|what| corrupt(&place.name_of(&path), 0, what))?;
+                self.put_checkpoint(place, now, checkpoint_every);
+                return Ok(());
             }
             // Another commit, or this one whose answer was lost.
             *self = DeltaLog::read(place)?;
@@ -256,6 +404,59 @@ mod tests {
         };
         assert_eq!(actions(&text), actions(golden), "{text}");
         assert_eq!(log.commit_for([0xab; 16], TimeMs(6), &[one]), None);
+    }
+
+    fn place() -> Place {
+        match std::env::var("EXACAT_CHECKPOINT_PLACE") {
+            Ok(directory) => Place::open(&directory).unwrap(),
+            Err(_) => {
+                Place::of(std::sync::Arc::new(object_store::memory::InMemory::new()), "", "memory").unwrap()
+            }
+        }
+    }
+
+    /// A checkpoint follows each tenth commit, and has the same state as the commits. It is read when these
+    /// are gone; a damaged one is not, while they are there. Files that were removed long ago are left out.
+    #[test]
+    fn checkpoint_has_the_state_of_the_commits() {
+        let place = place();
+        let (day, mut log) = (86_400_000, DeltaLog::default());
+        let exists = |path: &str| place.list(FOLDER).unwrap().iter().any(|object| object.path == path);
+        let commit = |log: &mut DeltaLog, number: u64| {
+            // The file before counts, too; the others are removed.
+            let files = [number.saturating_sub(1), number]
+                .map(|number| file(&format!("group=d%C3%A9t/day=2026-01-01/part-{number}.parquet")));
+            let files = if number == 0 { &files[1..] } else { &files[..] };
+            log.publish(&place, [1; 16], TimeMs(day * (100 + number)), files, CHECKPOINT_EVERY).unwrap();
+        };
+        (0..CHECKPOINT_EVERY - 1).for_each(|number| commit(&mut log, number));
+        assert!(!exists(&checkpoint_path(CHECKPOINT_EVERY - 2)) && !exists(LAST_CHECKPOINT));
+        (CHECKPOINT_EVERY - 1..2 * CHECKPOINT_EVERY + 3).for_each(|number| commit(&mut log, number));
+        let (first, newest) = (CHECKPOINT_EVERY - 1, 2 * CHECKPOINT_EVERY - 1);
+        assert!(exists(&checkpoint_path(first)) && exists(&checkpoint_path(newest)));
+        let last: Value = serde_json::from_slice(&place.read_all(LAST_CHECKPOINT).unwrap()).unwrap();
+        let bytes = place.read_all(&checkpoint_path(newest)).unwrap();
+        // Protocol, metadata, two files that count, and those removed in the last seven days.
+        let expected = json!({"version": newest, "size": 12, "sizeInBytes": bytes.len(), "numOfAddFiles": 2});
+        assert_eq!(last, expected);
+        let kept = |log: &DeltaLog| {
+            let since = day as i64 * (100 + newest as i64 - 7);
+            let removed = log.removed.iter().filter(|(_, file)| file.since >= since);
+            let removed: Vec<_> = removed.map(|(path, file)| (path.clone(), *file)).collect();
+            (log.next, log.metadata.clone(), log.protocol, log.live.clone(), removed)
+        };
+        let read = DeltaLog::read(&place).unwrap();
+        assert_eq!(kept(&read), kept(&log));
+        assert_eq!(read.removed.len(), kept(&log).4.len());
+        // Damaged: the older one and the commits behind it say the same.
+        place.put(&checkpoint_path(newest), bytes.slice(..bytes.len() / 2)).unwrap();
+        assert_eq!(kept(&DeltaLog::read(&place).unwrap()), kept(&log));
+        place.put(&checkpoint_path(newest), bytes).unwrap();
+        (0..=newest).for_each(|version| place.delete(&commit_path(version)).unwrap());
+        assert_eq!(kept(&DeltaLog::read(&place).unwrap()), kept(&log));
+        place.delete(&commit_path(newest + 1)).unwrap();
+        let error = DeltaLog::read(&place).unwrap_err();
+        assert!(error.message.contains("the log is not whole"), "{error}");
     }
 
     /// A damaged commit is refused.

@@ -11,7 +11,8 @@
 //! - [`schema`] has the columns; [`records`] makes records of rows, by [`stretches`] of rows with the same
 //!   fields, and [`other_fields`] the text of fields that have no column.
 //! - [`writer`] writes files, and reads each back; [`reader`] reads them by [`record_columns`].
-//! - [`delta`] is the log of the files that count, and [`archive`] puts all together.
+//! - [`delta`] is the log of the files that count, with its state in a [`checkpoint`] now and then;
+//!   [`archive`] puts all together.
 //!
 //! Two more uses of Arrow and Parquet are here: [`arrow_stream`] is the stream of rows that a server answers,
 //! and [`import`] reads the rows of a Parquet file, an [archived](archived_rows) or [foreign] one.
@@ -21,6 +22,7 @@ mod archive;
 mod archived_rows;
 mod arrow_stream;
 mod blocks;
+mod checkpoint;
 mod delta;
 mod foreign;
 mod gathered;
@@ -35,8 +37,9 @@ mod stretches;
 mod sum;
 mod writer;
 
-pub use archive::{KEEP_REMOVED, ParquetArchive};
+pub use archive::ParquetArchive;
 pub use arrow_stream::{ARROW_STREAM_TYPE, ArrowStream};
+pub use delta::KEEP_REMOVED;
 pub use gathered::{IMPORT_BYTES, IMPORT_ROWS, ImportedRows};
 pub use import::{IMPORT_COLUMNS_MAX, ParquetRows};
 pub use place::Place;

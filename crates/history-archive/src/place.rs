@@ -161,6 +161,13 @@ impl Place {
         }
     }
 
+    /// Writes an object, whole and durable, in place of one of this path.
+    pub(crate) fn put(&self, path: &str, bytes: Bytes) -> Result<()> {
+        let (store, at) = (Arc::clone(&self.store), self.path(path)?);
+        let put = self.wait(path, async move { store.put(&at, bytes.into()).await })?;
+        put.map(|_| ()).map_err(|error| self.failed(path, &error))
+    }
+
     /// Deletes an object; a missing one is fine.
     pub(crate) fn delete(&self, path: &str) -> Result<()> {
         let (store, at) = (Arc::clone(&self.store), self.path(path)?);

@@ -19,10 +19,10 @@ fn of_delta(rig: &Rig, group: &Arc<Group>) -> Values {
     let archive = rig.archive();
     let place = Place::of(Arc::clone(&rig.store), "below/here", "memory").unwrap();
     let mut all = Values::new();
-    for (path, bytes) in crate::delta::DeltaLog::read(&place).unwrap().live {
+    for (path, live) in crate::delta::DeltaLog::read(&place).unwrap().live {
         let file = exacat_history::ArchivedFile {
             path: path.clone(),
-            bytes,
+            bytes: live.bytes,
             rows: 0,
             records: 0,
             digest: [0; 16],
@@ -49,7 +49,7 @@ fn some_lines(random: &mut Random, rig: &Rig, values: &mut Values) -> String {
 /// attempt after it archives them, each once for readers of the Delta log.
 #[test]
 fn failing_place_loses_and_doubles_nothing() {
-    let (mut at, mut failures) = (1, 0);
+    let (mut at, mut failures, mut checkpoints) = (1, 0, 0);
     loop {
         let (rig, flaky) = flaky_rig();
         let mut random = Random(7);
@@ -68,7 +68,9 @@ fn failing_place_loses_and_doubles_nothing() {
         let metrics = history.archive_metrics().unwrap();
         assert_eq!(metrics.failed().is_some(), archived.is_err());
         assert!(read(&group, &Wanted::all()).unwrap() == values, "request {at}");
+        checkpoints += rig.forget_commits();
         history.archive_days().unwrap();
+        checkpoints += rig.forget_commits();
         assert!(read(&group, &Wanted::all()).unwrap() == values, "request {at}, repeated");
         let old = exacat_history::run::day_of(rig.clock.now_ns()) - AFTER_DAYS as i32;
         let expected: Values = values
@@ -82,7 +84,7 @@ fn failing_place_loses_and_doubles_nothing() {
             break;
         }
     }
-    assert!(failures > 8, "{failures} failures");
+    assert!(failures > 8 && checkpoints > 8, "{failures} failures, {checkpoints} commits forgotten");
 }
 
 /// The power is cut at any operation of the disk while days are archived. After an opening all values are
@@ -116,6 +118,7 @@ fn power_cuts_lose_and_double_nothing() {
         check(&group, &values, &mut random, &rig.clock, seed);
         history.flush().unwrap();
         history.archive_days().unwrap();
+        rig.forget_commits();
         assert!(read(&group, &Wanted::all()).unwrap() == values, "seed {seed}, archived");
         let old = exacat_history::run::day_of(rig.clock.now_ns()) - AFTER_DAYS as i32;
         let count = values.keys().filter(|key| exacat_history::run::day_of(key.2) < old).count();

@@ -6,7 +6,7 @@ use exacat_history::{ArchivedFile, History};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 
 use super::*;
-use crate::archive::KEEP_REMOVED;
+use crate::delta::KEEP_REMOVED;
 
 pub(super) const GOLDEN: &[u8] = include_bytes!("golden.parquet");
 
@@ -255,7 +255,7 @@ fn ended_days_and_dropped_groups_leave_the_archive() {
     assert_eq!(rig.live().len(), 3);
     let objects = || {
         let place = Place::of(Arc::clone(&rig.store), "below/here", "memory").unwrap();
-        place.list("").unwrap().iter().filter(|object| object.path.ends_with(".parquet")).count()
+        place.list("").unwrap().iter().filter(|object| object.path.starts_with("group=")).count()
     };
     assert_eq!(objects(), 10, "readers may have begun before");
     rig.clock.pass_days(KEEP_REMOVED.as_secs() / 86_400 + 1);

@@ -71,8 +71,8 @@ impl Rig {
 
     fn archive(&self) -> Arc<dyn Archive> {
         let place = Place::of(Arc::clone(&self.store), "below/here", "memory").unwrap();
-        // Several files a day.
-        Arc::new(ParquetArchive::new(place).with_file_bytes(4000))
+        // Several files a day, and a checkpoint after each commit.
+        Arc::new(ParquetArchive::new(place).with_file_bytes(4000).with_checkpoints(1))
     }
 
     fn settings(&self) -> HistorySettings {
@@ -89,6 +89,23 @@ impl Rig {
 
     fn open(&self) -> Result<History> {
         History::open_on(self.disk.shared(), self.settings())
+    }
+
+    /// Removes the commits that the newest checkpoint has, as other programs may do. Returns their number.
+    fn forget_commits(&self) -> usize {
+        let place = Place::of(Arc::clone(&self.store), "below/here", "memory").unwrap();
+        let versions = |end: &str| -> Vec<String> {
+            let names = place.list("_delta_log").unwrap().into_iter();
+            let mut found: Vec<String> =
+                names.filter_map(|object| object.path.strip_suffix(end).map(str::to_owned)).collect();
+            found.sort();
+            found
+        };
+        let newest = versions(".checkpoint.parquet").pop().unwrap_or_default();
+        let mut old = versions(".json");
+        old.retain(|version| *version <= newest);
+        old.iter().for_each(|version| place.delete(&format!("{version}.json")).unwrap());
+        old.len()
     }
 
     /// Returns the files that the Delta log names.
