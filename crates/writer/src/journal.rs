@@ -12,7 +12,7 @@ use exacat_log::log_end::{self, LogEnd};
 use exacat_log::record::{Head, RecordWriter, split_head};
 use exacat_log::replay::{Receiver, list_segments, replay, undecodable};
 use exacat_log::segment::{BegunFor, Ending, Header};
-use exacat_log::{Log, LogSettings, Segment};
+use exacat_log::{Log, LogSettings, Preparation, Segment};
 use exacat_model::codec::Encode;
 use exacat_model::{
     Error, ErrorKind, Fingerprint, OperationId, Result, Revision, TimeMs, TimelineId, UserId,
@@ -141,7 +141,8 @@ impl Journal {
             directory,
             begun_for: BegunFor { catalogue: volume, timeline: TimelineId::of_catalogue(volume) },
             segment_bytes,
-            in_background: false,
+            // A segment is small, and begins rarely.
+            preparation: Preparation::Never,
         };
         let log = open_log(settings, &opening.last, end, &segments, now)?;
         let Replay { index, last, bytes } = opening;
