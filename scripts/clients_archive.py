@@ -1,6 +1,6 @@
-"""What `make test-clients` tries with readers of the history's archive: DuckDB, pyarrow, pandas and delta-rs.
+"""What `make test-clients` tries with readers of the history: DuckDB, pyarrow, pandas and delta-rs.
 
-They read the files that `exacat serve --history-archive` writes, and are compared with what the server answers
+They read the files that `exacat serve --history-archive` writes and the tables that it answers, and are compared with what the server answers
 about the same days. `test-clients.py` runs the functions of TRIED. The part that needs packages runs in the
 Python of the rig's environment: this file is then the program. A bucket is tried with moto, a server of S3.
 docs/operating/history.md has the columns.
@@ -28,7 +28,7 @@ ELEMENTS, ROWS = 20, 50
 
 def request(server, token, path, body=None):
     asked = urllib.request.Request(f"http://127.0.0.1:{server.port}{path}", data=body,
-                                   headers={"Authorization": f"Token {token}"})
+                                   headers={"Authorization": f"Bearer {token}"})
     with urllib.request.urlopen(asked, timeout=30) as answer:
         return answer.read()
 
@@ -134,7 +134,47 @@ def archive_in_a_bucket(rig):
     compare(rig, server, token, str(copy), environment)
 
 
-TRIED = [archive_in_a_directory, archive_in_a_bucket]
+def rows_of(server, token, group, until):
+    asked = urllib.request.Request(f"http://127.0.0.1:{server.port}/api/v1/history/{group}/rows?field=*{until}",
+                                   headers={"Authorization": f"Bearer {token}", "Accept": "application/x-ndjson"})
+    with urllib.request.urlopen(asked, timeout=60) as answer:
+        rows = [json.loads(line) for line in answer]
+    return sorted(rows, key=lambda row: (row["key"], row["time"]))
+
+
+def tables_of_rows(rig):
+    """Rows as CSV and as Arrow, read by pandas and pyarrow; Parquet and CSV, imported again."""
+    install(rig.venv, PACKAGES, INSTALL_SECONDS)
+    place = rig.place / "tables-archive"
+    server, token = serve_and_archive(rig, "tables-server", str(place), {})
+    server, token = restarted(rig, server, token, str(place))
+    wait_until("days are archived", lambda: any(place.glob("_delta_log/*.json")))
+    kinds = {"csv": "text/csv", "arrow": "application/vnd.apache.arrow.stream"}
+    for name, kind in kinds.items():
+        asked = urllib.request.Request(f"http://127.0.0.1:{server.port}/api/v1/history/dcs/rows?field=*",
+                                       headers={"Authorization": f"Bearer {token}", "Accept": kind})
+        with urllib.request.urlopen(asked, timeout=60) as answer:
+            (rig.place / f"rows.{name}").write_bytes(answer.read())
+    program = [str(rig.venv / "bin" / "python"), __file__, "tables", str(rig.place)]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=300)
+    if done.returncode != 0:
+        raise Failed(f"readers of tables: {done.stdout}{done.stderr}")
+    say(done.stdout.strip())
+    # What was exported comes back the same, whatever the form.
+    archived = sorted(str(path) for path in place.rglob("*.parquet") if "group=dcs" in str(path))
+    for group, files, part in (("of-csv", [str(rig.place / "rows.csv")], ""), ("of-archive", archived, OLD + 2 * DAY - DAY // 2)):
+        server.run("history", "set", group)
+        server.run("history", "import", group, *files)
+        until = f"&to={part}" if part else ""
+        first, second = (rows_of(server, token, name, until) for name in ("dcs", group))
+        expect(first == second and len(first) > 0, f"{group}: {len(first)} rows, and {len(second)} after the import")
+    server.run("history", "set", "foreign")
+    server.run("history", "import", "foreign", str(rig.place / "foreign.parquet"))
+    latest = json.loads(request(server, token, "/api/v1/history/foreign/values?element=det1&field=*"))["items"][0]["values"]
+    expect(latest["v"]["value"] == 2.5 and latest["n"]["value"] == 2**63 - 1, f"{latest}")
+
+
+TRIED = [archive_in_a_directory, archive_in_a_bucket, tables_of_rows]
 
 
 # ---- in the Python that has the packages ------------------------------------------------------------
@@ -173,6 +213,30 @@ def read(place, asked):
           "as the server does")
 
 
+def read_tables(place):
+    import pandas
+    import pyarrow
+    import pyarrow.ipc
+    import pyarrow.parquet
+
+    with open(place / "rows.arrow", "rb") as stream:
+        table = pyarrow.ipc.open_stream(stream).read_all()
+    frame = pandas.read_csv(place / "rows.csv")
+    expected = 3 * (ELEMENTS * ROWS + 3)
+    assert table.num_rows == len(frame) == expected, f"{table.num_rows} rows of Arrow, {len(frame)} of CSV, {expected} expected"
+    assert str(table.schema.field("time").type) == "timestamp[ns, tz=UTC]", table.schema
+    numbers = pandas.Series(table.column("v:float").to_pylist(), dtype="float64")
+    assert numbers.equals(frame["v:float"].astype("float64")), "values of Arrow and of CSV differ"
+    times = pandas.to_datetime(frame["time"], format="ISO8601", utc=True)
+    assert (times.astype("datetime64[ns, UTC]").astype("int64") == table.column("time").cast("int64").to_pandas()).all()
+    assert 2**63 - 1 in table.column("v:integer").to_pylist()
+    assert 'on, "off"' in table.column("v:string").to_pylist()
+    foreign = pyarrow.table({"name": ["det1", "det1", "det2"], "v": [1.5, 2.5, 3.5], "n": [1, 2**63 - 1, None],
+                             "time": pyarrow.array([1, 2, 3], pyarrow.timestamp("us", "UTC"))})
+    pyarrow.parquet.write_table(foreign, place / "foreign.parquet")
+    print(f"pyarrow {pyarrow.__version__} reads {table.num_rows} rows of Arrow, pandas {pandas.__version__} the same of CSV")
+
+
 def objects():
     import boto3
 
@@ -194,5 +258,7 @@ if __name__ == "__main__":
             objects().create_bucket(Bucket="history")
         case ["copy-bucket", into]:
             copy_bucket(into)
+        case ["tables", place]:
+            read_tables(pathlib.Path(place))
         case [place]:
             read(place, json.load(sys.stdin))

@@ -2,11 +2,12 @@
 //!
 //! | column | types |
 //! |---|---|
-//! | `name`, else `element` | text: the key of an element, or its name |
+//! | `key`, else `name` or `element` | text: the key of an element; with the others its name, or its key |
 //! | `time`, else `timestamp` | a timestamp of any unit, in UTC if it has no zone; a text |
 //! | `time_ns` | whole nanoseconds since 1970, which win over `time` |
 //! | any other | float, integer, boolean, text; a row without a value leaves it out |
 //!
+//! The name of a field may end in its type, `NAME:TYPE`, as in the tables that a server answers.
 //! Other types are refused: none would come back as it was.
 
 use arrow_array::cast::AsArray;
@@ -16,7 +17,7 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, TimeUnit};
-use exacat_model::{Error, FieldValue, Result, TimeNs};
+use exacat_model::{Error, FieldType, FieldValue, Result, TimeNs};
 use exacat_wire::influx::series_of;
 use parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use parquet::basic::Type as PhysicalType;
@@ -25,6 +26,8 @@ use crate::gathered::Gathered;
 
 /// Names of the column with the element, the better first.
 const ELEMENT_COLUMNS: [&str; 2] = ["name", "element"];
+/// Name of a column with keys, which wins over names.
+const KEY_COLUMN: &str = "key";
 /// Names of the column with the time, the better first.
 const TIME_COLUMNS: [&str; 2] = ["time", "timestamp"];
 /// Name of the column with whole nanoseconds.
@@ -34,6 +37,7 @@ const TIME_NS_COLUMN: &str = "time_ns";
 pub(crate) struct ForeignRows {
     measurement: String,
     element: usize,
+    is_key: bool,
     time: Option<usize>,
     time_ns: Option<usize>,
     fields: Vec<(usize, String)>,
@@ -44,12 +48,21 @@ pub(crate) struct ForeignRows {
 /// Key, time and values of a row.
 type ForeignRow<'r> = (&'r str, i64, Vec<(&'r str, FieldValue)>);
 
-/// Returns the key of an element that a file names: the text itself if it is a key, else that of a name.
-fn key_of(measurement: &str, text: &str) -> std::result::Result<String, String> {
+/// Returns the key of an element that a file names: the text itself if it has the form of a key, else that of
+/// the name.
+pub fn key_of_element(measurement: &str, text: &str) -> std::result::Result<String, String> {
     match text {
         "" => Err("a row without an element".to_owned()),
         key if key.contains(',') => Ok(key.to_owned()),
         name => series_of(measurement, &[("element", name)]).map_err(|error| error.to_string()),
+    }
+}
+
+/// Returns the field of a column: its name without the type that a table of a server has there.
+fn field_of(column: &str) -> &str {
+    match column.rsplit_once(':') {
+        Some((field, kind)) if FieldType::ALL.iter().any(|one| one.name() == kind) => field,
+        _ => column,
     }
 }
 
@@ -82,7 +95,9 @@ impl ForeignRows {
         };
         // The archive has numbers of elements beside their names.
         let named = ELEMENT_COLUMNS.map(|name| place(name).filter(|at| is_text(columns[*at].data_type())));
+        let key = place(KEY_COLUMN).filter(|at| is_text(columns[*at].data_type()));
         let element = match named {
+            _ if key.is_some() => key.unwrap_or_default(),
             [Some(_), Some(_)] => {
                 return invalid(
                     ELEMENT_COLUMNS[1],
@@ -123,7 +138,8 @@ impl ForeignRows {
                 }
             }
         }
-        let used = [Some(element), time, time_ns, place(ELEMENT_COLUMNS[1])];
+        let names = if key.is_some() { place(ELEMENT_COLUMNS[0]) } else { None };
+        let used = [Some(element), time, time_ns, place(ELEMENT_COLUMNS[1]), names];
         let mut fields = Vec::new();
         for (at, column) in columns.iter().enumerate().filter(|(at, _)| !used.contains(&Some(*at))) {
             if !is_kept(column.data_type()) {
@@ -134,14 +150,15 @@ impl ForeignRows {
                 );
                 return invalid(column.name(), what);
             }
-            fields.push((at, column.name().clone()));
+            fields.push((at, field_of(column.name()).to_owned()));
         }
         if fields.is_empty() {
             return Err(Error::invalid(format!(
                 "{name}: there is no column with values beside elements and times"
             )));
         }
-        Ok(ForeignRows { measurement: measurement.to_owned(), element, time, time_ns, fields, last: None })
+        let (measurement, is_key) = (measurement.to_owned(), key.is_some());
+        Ok(ForeignRows { measurement, element, is_key, time, time_ns, fields, last: None })
     }
 
     /// Adds the rows of a batch from one on, until they are full. Returns the number of rows.
@@ -170,7 +187,11 @@ impl ForeignRows {
     fn find_key(&mut self, batch: &RecordBatch, row: usize) -> std::result::Result<(), String> {
         let element = text(batch.column(self.element), row).unwrap_or_default();
         if self.last.as_ref().is_none_or(|(last, _)| last != element) {
-            self.last = Some((element.to_owned(), key_of(&self.measurement, element)?));
+            let key = match self.is_key && !element.is_empty() {
+                true => element.to_owned(),
+                false => key_of_element(&self.measurement, element)?,
+            };
+            self.last = Some((element.to_owned(), key));
         }
         Ok(())
     }

@@ -23,7 +23,7 @@ pub struct ImportedRows {
 
 /// Rows as they are gathered.
 #[derive(Default)]
-pub(crate) struct Gathered {
+pub struct Gathered {
     places: HashMap<String, usize>,
     done: ImportedRows,
     count: usize,
@@ -32,12 +32,7 @@ pub(crate) struct Gathered {
 
 impl Gathered {
     /// Adds values of a row. A row of the same element and time that was added last goes on.
-    pub(crate) fn add(
-        &mut self,
-        key: &str,
-        time: i64,
-        values: impl Iterator<Item = (impl AsRef<str>, FieldValue)>,
-    ) {
+    pub fn add(&mut self, key: &str, time: i64, values: impl Iterator<Item = (impl AsRef<str>, FieldValue)>) {
         let place = match self.places.get(key) {
             Some(place) => *place,
             None => {
@@ -76,12 +71,13 @@ impl Gathered {
         self.done.reason.get_or_insert_with(|| format!("row {row}: {reason}"));
     }
 
-    pub(crate) fn is_full(&self) -> bool {
+    /// Says whether the rows are as many as one request has.
+    pub fn is_full(&self) -> bool {
         self.count >= IMPORT_ROWS || self.bytes >= IMPORT_BYTES
     }
 
     /// Takes the rows; none if there is nothing to tell.
-    pub(crate) fn take(&mut self) -> Option<ImportedRows> {
+    pub fn take(&mut self) -> Option<ImportedRows> {
         let Gathered { mut done, .. } = std::mem::take(self);
         for rows in &mut done.rows {
             let count = rows.times.len();

@@ -40,7 +40,8 @@ mod writer;
 pub use archive::ParquetArchive;
 pub use arrow_stream::{ARROW_STREAM_TYPE, ArrowStream};
 pub use delta::KEEP_REMOVED;
-pub use gathered::{IMPORT_BYTES, IMPORT_ROWS, ImportedRows};
+pub use foreign::key_of_element;
+pub use gathered::{Gathered, IMPORT_BYTES, IMPORT_ROWS, ImportedRows};
 pub use import::{IMPORT_COLUMNS_MAX, ParquetRows};
 pub use place::Place;
 

@@ -19,7 +19,7 @@ use exacat_model::{Cursor, Error, FieldType, Measured, Result};
 use crate::aggregate::{Aggregate, Aggregator, Course, Intervals, Sample};
 use crate::columns::Columns;
 use crate::group::Group;
-use crate::names::{NamedField, Names};
+use crate::names::Names;
 use crate::naming::{Part, name_of, parts};
 use crate::reading::ValueAt;
 use crate::row::{ElementNumber, FieldNumber};
@@ -171,18 +171,6 @@ impl Shown {
         self.parts.get(field as usize).map_or(Part::Other, |(part, _)| *part)
     }
 
-    /// Returns the columns of a table with the shown fields: their names and types, each once.
-    fn columns(&self, names: &Names) -> Vec<(String, FieldType)> {
-        let shown = names.fields().iter().zip(&self.parts).filter(|(_, (_, is_shown))| *is_shown);
-        let of =
-            |(field, (part, _)): (&NamedField, &(Part, bool))| (*part, field.name.to_string(), field.kind);
-        let mut columns: Vec<(Part, String, FieldType)> = shown.map(of).collect();
-        columns.sort_unstable();
-        let mut seen = BTreeSet::new();
-        columns.retain(|(_, name, kind)| seen.insert((name.clone(), *kind)));
-        columns.into_iter().map(|(_, name, kind)| (name, kind)).collect()
-    }
-
     /// Puts fields in the order in which people read them.
     fn sort<T>(&self, names: &Names, items: &mut [T], field: impl Fn(&T) -> FieldNumber) {
         items.sort_by_cached_key(|item| {
@@ -193,13 +181,6 @@ impl Shown {
 }
 
 impl Group {
-    /// Returns the columns of a table of rows: the fields that a request shows, as they are now. A name with
-    /// fields of several types, in several measurements, is a column for each.
-    pub fn columns(&self, fields: &[String]) -> Vec<(String, FieldType)> {
-        let names = self.names();
-        Shown::of(&names, fields).columns(&names)
-    }
-
     /// Returns its settings and counts.
     pub fn counts(&self) -> ElementGroup {
         let settings = self.settings();

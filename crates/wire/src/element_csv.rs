@@ -1,11 +1,11 @@
 //! CSV of elements: rows, values and aggregates, for spreadsheets and scripts.
 //!
 //! ```text
-//! element,name,time,v:float,q:integer
-//! "ev,name=hv1",hv1,2026-11-26T03:14:07.5Z,829.02,0
+//! element,key,time,v:float,q:integer
+//! hv1,"ev,name=hv1",2026-11-26T03:14:07.5Z,829.02,0
 //! ```
-//! Rows have the form that `exacat history import` takes. A cell without a value is empty, and so is an empty
-//! text: the two are one in CSV.
+//! `element` is the name for people. Rows have the form that `exacat history import` takes. A cell without a
+//! value is empty, and so is an empty text: the two are one in CSV.
 
 use std::io::Write as _;
 
@@ -14,12 +14,12 @@ use exacat_model::{FieldRef, FieldType, FieldValue, TimeNs};
 
 use crate::influx::csv_text;
 
-/// Columns of a table of rows after element, name and time: a field and its type.
+/// Columns of a table of rows after element, key and time: a field and its type.
 pub type Columns = [(String, FieldType)];
 
 /// Writes the header of rows.
 pub fn head_of_rows(columns: &Columns, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"element,name,time");
+    out.extend_from_slice(b"element,key,time");
     for (field, kind) in columns {
         out.push(b',');
         csv_text(out, &format!("{field}:{kind}"));
@@ -58,7 +58,7 @@ pub fn columns_of(columns: &Columns, rows: &ElementRows) -> Vec<Option<usize>> {
 
 /// Writes the header of values.
 pub fn head_of_values(out: &mut Vec<u8>) {
-    out.extend_from_slice(b"element,name,field,time,value\n");
+    out.extend_from_slice(b"element,key,field,time,value\n");
 }
 
 /// Writes the values of an element, one in each line.
@@ -75,7 +75,7 @@ pub fn put_values(state: &ElementState, out: &mut Vec<u8>) {
 /// Writes the header of aggregates.
 pub fn head_of_aggregates(out: &mut Vec<u8>) {
     out.extend_from_slice(
-        b"element,name,field,start,count,first,last,min,max,mean,mean_over_time,integral,covered_seconds\n",
+        b"element,key,field,start,count,first,last,min,max,mean,mean_over_time,integral,covered_seconds\n",
     );
 }
 
@@ -107,9 +107,9 @@ pub fn put_aggregates(of: &ElementAggregates, out: &mut Vec<u8>) {
 }
 
 fn put_element(key: &str, name: &str, out: &mut Vec<u8>) {
-    csv_text(out, key);
-    out.push(b',');
     csv_text(out, name);
+    out.push(b',');
+    csv_text(out, key);
     out.push(b',');
 }
 
@@ -169,11 +169,11 @@ mod tests {
         let mut out = Vec::new();
         head_of_rows(&columns, &mut out);
         put_rows(&columns, &rows, &mut out);
-        let element = "\"ev,name=a\\ \"\"b\"\"\",\"a \"\"b\"\"\"";
+        let element = "\"a \"\"b\"\"\",\"ev,name=a\\ \"\"b\"\"\"";
         assert_eq!(
             text(out),
             format!(
-                "element,name,time,v:float,v:string,q:integer\n{element},1970-01-01T00:00:00Z,0.1,,-1\n\
+                "element,key,time,v:float,v:string,q:integer\n{element},1970-01-01T00:00:00Z,0.1,,-1\n\
                  {element},1970-01-01T00:00:01.5Z,-0,,\n{element},1969-12-31T23:59:59.999999999Z,NaN,,\n"
             )
         );
@@ -206,6 +206,6 @@ mod tests {
         let mut out = Vec::new();
         head_of_values(&mut out);
         put_values(&state, &mut out);
-        assert_eq!(text(out), "element,name,field,time,value\nev,ev,s,1970-01-01T00:00:00Z,\"a\nb,\"\n");
+        assert_eq!(text(out), "element,key,field,time,value\nev,ev,s,1970-01-01T00:00:00Z,\"a\nb,\"\n");
     }
 }

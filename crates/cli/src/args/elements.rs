@@ -173,14 +173,17 @@ pub(crate) enum ElementFormat {
     Lines,
     /// A header with time, element and fields, each as NAME or NAME:TYPE
     Csv,
+    /// Parquet: a file of the archive, or columns time, element and fields
+    Parquet,
 }
 
 /// `exacat history import`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A file that ends in .csv is CSV, any other has line protocol. CSV has a column
-'time' (RFC 3339, a date, or seconds since 1970), a column 'element', and a
-column for each field. TYPE is float (default), integer, unsigned, boolean or
+A file that ends in .csv is CSV, one in .parquet is Parquet, any other has line
+protocol. Parquet has the columns of CSV, with types of its own. CSV has a column
+'time' (RFC 3339, a date, or seconds since 1970), a column 'element' or 'key',
+and a column for each field. TYPE is float (default), integer, unsigned, boolean or
 string; an empty cell is no value. The key of an element is the measurement of
 --measurement with the tag 'element', or the cell if that has a comma.
 
@@ -203,7 +206,7 @@ pub(crate) struct HistoryImportArgs {
     /// Unit of the times in line protocol: ns, us, ms or s
     #[arg(long, default_value = "ns", value_name = "UNIT")]
     pub precision: String,
-    /// Measurement of elements in CSV
+    /// Measurement of elements in CSV and Parquet
     #[arg(long, default_value = "values", value_name = "NAME")]
     pub measurement: String,
 }

@@ -196,12 +196,14 @@ fn columns_are_the_shown_fields() {
     write(&history, &group, "a,e=1 v=1,q=0i,note=\"x\" 1\nb,e=1 v=2i 1\nc,e=1 v=3,q=1i 1\n").unwrap();
     let columns = |fields: &[&str]| -> String {
         let fields: Vec<String> = fields.iter().map(|field| (*field).to_owned()).collect();
-        let columns = group.columns(&fields);
+        let columns = group.row_fields("*", &fields).unwrap();
         columns.iter().map(|(name, kind)| format!("{name}:{kind}")).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(columns(&[]), "v:float v:integer q:integer");
     assert_eq!(columns(&["*"]), "v:float v:integer q:integer note:string");
     assert_eq!(columns(&["note", "none"]), "note:string");
+    let of_b = group.row_fields("b,e=1", &[]).unwrap();
+    assert_eq!(of_b, [("v".to_owned(), exacat_model::FieldType::Integer)]);
 }
 
 /// Aggregates in pages are those of one page, and those of the rows: count, ends, mean, and the integral of

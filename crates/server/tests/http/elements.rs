@@ -154,26 +154,39 @@ async fn elements_come_as_csv() {
     assert_eq!((answer.status, answer.header("content-type")), (200, "text/csv"));
     let text = String::from_utf8(answer.body.to_vec()).unwrap();
     let mut lines = text.lines();
-    assert_eq!(lines.next(), Some("element,name,time,v:float,v:integer"));
+    assert_eq!(lines.next(), Some("element,key,time,v:float,v:integer"));
     let lines: Vec<&str> = lines.collect();
     assert_eq!(lines.len(), 20 * distinct.len() + 1);
-    assert!(lines.contains(&format!("\"hv,element=crate19\",crate19,{},149.5,", distinct[149]).as_str()));
-    assert!(lines.contains(&format!("\"lv,element=x\",x,{},,-7", times[0]).as_str()), "{lines:?}");
+    assert!(lines.contains(&format!("crate19,\"hv,element=crate19\",{},149.5,", distinct[149]).as_str()));
+    assert!(lines.contains(&format!("x,\"lv,element=x\",{},,-7", times[0]).as_str()), "{lines:?}");
     let answer = csv(&mut web, "/dcs/rows?element=crate0&field=*&limit=1").await;
     let text = String::from_utf8(answer.body.to_vec()).unwrap();
-    let quoted = format!("\"hv,element=crate0\",crate0,{},0.5,,\"on, \"\"almost\"\"\"", times[0]);
+    let quoted = format!("crate0,\"hv,element=crate0\",{},0.5,,\"on, \"\"almost\"\"\"", times[0]);
     let mut lines = text.lines();
-    assert_eq!(lines.next(), Some("element,name,time,v:float,v:integer,state:string"));
+    assert_eq!(lines.next(), Some("element,key,time,v:float,v:integer,state:string"));
     assert_eq!(lines.next(), Some(quoted.as_str()));
     let answer = csv(&mut web, "/dcs/values?element=x").await;
     let text = String::from_utf8(answer.body.to_vec()).unwrap();
-    assert_eq!(text, format!("element,name,field,time,value\n\"lv,element=x\",x,v,{},-7\n", times[0]));
+    assert_eq!(text, format!("element,key,field,time,value\nx,\"lv,element=x\",v,{},-7\n", times[0]));
     let path = format!("/dcs/aggregates?element=crate1&from={}&to={}&every=1h", times[0], times[1499]);
     let answer = csv(&mut web, &path).await;
     let text = String::from_utf8(answer.body.to_vec()).unwrap();
-    assert!(text.starts_with("element,name,field,start,count,first,last,min,max,mean,"), "{text}");
+    assert!(text.starts_with("element,key,field,start,count,first,last,min,max,mean,"), "{text}");
     assert!(text.contains(",v,"), "{text}");
     assert_eq!(csv(&mut web, "").await.status, 400, "the list of groups has no columns");
+    // A stream of Arrow begins with a schema of these columns, and ends with its mark.
+    let arrow = [("Accept", "application/vnd.apache.arrow.stream")];
+    let answer = web.ask("GET", &format!("{BELOW}/dcs/rows"), &arrow, "").await;
+    assert_eq!((answer.status, answer.header("content-type")), (200, arrow[0].1));
+    assert!(
+        answer.body.starts_with(&[0xff; 4]) && answer.body.ends_with(&[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0])
+    );
+    for column in ["element", "key", "time", "v:float", "v:integer", "crate19"] {
+        let is_in = answer.body.windows(column.len()).any(|part| part == column.as_bytes());
+        assert!(is_in, "{column} is not in the stream");
+    }
+    let refused = web.ask("GET", &format!("{BELOW}/dcs/values"), &arrow, "").await;
+    assert_eq!(refused.status, 400, "values have no columns of their own");
     assert_eq!(csv(&mut web, "/none/rows").await.status, 404);
     let mut stranger = Web::user(&world, "stranger").await;
     send(&mut web, "PUT", "/dcs", &json!({"readers": ["user:admin"]})).await;

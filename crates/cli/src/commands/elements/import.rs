@@ -1,14 +1,13 @@
-//! `history import`: lines or CSV to rows, sent in batches.
+//! `history import`: lines, CSV or Parquet to rows, sent in batches.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
-use exacat_model::element::{ElementColumn, ElementRows};
+use exacat_history_archive::{Gathered, ImportedRows, ParquetRows, key_of_element};
 use exacat_model::limits::HISTORY_LINE_BYTES_MAX;
-use exacat_model::{Answer, Error, FieldRef, FieldType, FieldValue, GroupName, Measured, Operation, TimeNs};
-use exacat_wire::influx::{Lines, Precision, series_of};
+use exacat_model::{Answer, Error, FieldType, FieldValue, GroupName, Operation, TimeNs};
+use exacat_wire::influx::{Lines, Precision};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -18,11 +17,6 @@ use crate::context::Context;
 use crate::failure::{Failure, say};
 use crate::output::human::plural;
 use crate::parse;
-
-/// Rows of a request.
-const ROWS_AT_ONCE: usize = 10_000;
-/// Bytes of keys, texts and values of a request.
-const BYTES_AT_ONCE: usize = 2 << 20;
 
 /// Bytes of lines that are read together.
 const BLOCK_BYTES: usize = 64 << 10;
@@ -47,14 +41,17 @@ pub(crate) async fn import(context: &mut Context, args: HistoryImportArgs) -> Re
     let group = group_name(&args.group)?;
     for file in &args.files {
         let name = file.display().to_string();
-        let is_csv = match args.format {
-            Some(format) => format == ElementFormat::Csv,
-            None => file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv")),
+        let ends_in = |wanted: &str| file.extension().is_some_and(|one| one.eq_ignore_ascii_case(wanted));
+        let by_name = || match (ends_in("csv"), ends_in("parquet")) {
+            (true, _) => ElementFormat::Csv,
+            (_, true) => ElementFormat::Parquet,
+            _ => ElementFormat::Lines,
         };
-        let mut sender = Sender { context, group: &group, rows: Rows::default(), done: Done::default() };
-        let outcome = match is_csv {
-            true => csv(file, &args.measurement, &mut sender).await,
-            false => {
+        let mut sender = Sender { context, group: &group, rows: Gathered::default(), done: Done::default() };
+        let outcome = match args.format.unwrap_or_else(by_name) {
+            ElementFormat::Csv => csv(file, &args.measurement, &mut sender).await,
+            ElementFormat::Parquet => parquet(file, &args.measurement, &mut sender).await,
+            ElementFormat::Lines => {
                 let precision = Precision::of_v2(&args.precision)
                     .map_err(|error| Failure::local(format!("--precision: {error}")))?;
                 lines(file, precision, &mut sender).await
@@ -90,50 +87,11 @@ impl Done {
         self.refused += 1;
         self.reason.get_or_insert_with(|| format!("line {line}: {reason}"));
     }
-}
 
-/// Rows of a request, by the key of their element.
-#[derive(Default)]
-struct Rows {
-    places: HashMap<String, usize>,
-    rows: Vec<ElementRows>,
-    count: usize,
-    bytes: usize,
-}
-
-impl Rows {
-    fn add<'v>(&mut self, key: &str, time: i64, values: impl Iterator<Item = (&'v str, FieldRef<'v>)>) {
-        let place = *self.places.entry(key.to_owned()).or_insert_with(|| {
-            self.bytes += key.len();
-            self.rows.push(ElementRows {
-                key: key.to_owned(),
-                name: String::new(),
-                times: Vec::new(),
-                columns: Vec::new(),
-            });
-            self.rows.len() - 1
-        });
-        let rows = &mut self.rows[place];
-        let before = rows.times.len();
-        rows.times.push(time);
-        self.count += 1;
-        for (field, value) in values {
-            let known = rows.columns.iter().position(|column| column.field == field);
-            let column = known.unwrap_or_else(|| {
-                rows.columns.push(ElementColumn { field: field.to_owned(), values: Vec::new() });
-                rows.columns.len() - 1
-            });
-            let column = &mut rows.columns[column].values;
-            column.resize(before, None);
-            let value = value.to_value();
-            self.bytes += value.bytes();
-            column.push(Some(value));
-        }
-        rows.columns.iter_mut().for_each(|column| column.values.resize(before + 1, None));
-    }
-
-    fn is_full(&self) -> bool {
-        self.count >= ROWS_AT_ONCE || self.bytes >= BYTES_AT_ONCE || self.rows.len() >= ROWS_AT_ONCE
+    fn count(&mut self, rows: u64, refused: u64, reason: Option<String>) {
+        self.rows += rows;
+        self.refused += refused;
+        self.reason = self.reason.take().or(reason);
     }
 }
 
@@ -141,22 +99,29 @@ impl Rows {
 struct Sender<'a> {
     context: &'a mut Context,
     group: &'a GroupName,
-    rows: Rows,
+    rows: Gathered,
     done: Done,
 }
 
 impl Sender<'_> {
+    /// Sends the gathered rows.
     async fn send(&mut self) -> Result<(), Failure> {
-        let Rows { rows, count, .. } = std::mem::take(&mut self.rows);
-        if count == 0 {
+        match self.rows.take() {
+            Some(rows) => self.put(rows).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Sends rows, and counts them with those that none can have.
+    async fn put(&mut self, of: ImportedRows) -> Result<(), Failure> {
+        self.done.count(0, of.refused, of.reason);
+        if of.rows.is_empty() {
             return Ok(());
         }
-        let operation = Operation::ElementWrite { group: self.group.clone(), rows };
+        let operation = Operation::ElementWrite { group: self.group.clone(), rows: of.rows };
         match self.context.call_about(self.group.as_str(), operation).await? {
             Answer::ElementsWritten { rows, refused, reason } => {
-                self.done.rows += rows;
-                self.done.refused += refused;
-                self.done.reason = self.done.reason.take().or(reason);
+                self.done.count(rows, refused, reason);
                 Ok(())
             }
             other => Err(Failure::unexpected(&other)),
@@ -203,7 +168,11 @@ async fn lines(file: &Path, precision: Precision, sender: &mut Sender<'_>) -> Re
             let Some(line) = parsed.next_line() else { break };
             number += 1;
             match line {
-                Ok(line) => sender.rows.add(line.series, line.time.unwrap_or(now), line.fields()),
+                Ok(line) => sender.rows.add(
+                    line.series,
+                    line.time.unwrap_or(now),
+                    line.fields().map(|(field, value)| (field, value.to_value())),
+                ),
                 Err(error) => {
                     let message = error.to_string();
                     let length = text.len() - start;
@@ -229,6 +198,7 @@ async fn lines(file: &Path, precision: Precision, sender: &mut Sender<'_>) -> Re
 /// A column of CSV.
 enum Role {
     Time,
+    Key,
     Element,
     Field(String, FieldType),
 }
@@ -237,6 +207,7 @@ fn role(heading: &str) -> Result<Role, Failure> {
     let (name, kind) = heading.rsplit_once(':').unwrap_or((heading, "float"));
     Ok(match heading {
         "time" => Role::Time,
+        "key" => Role::Key,
         "element" | "name" => Role::Element,
         _ => {
             let kind = FieldType::ALL.into_iter().find(|one| one.name() == kind);
@@ -261,13 +232,14 @@ fn cell(text: &str, kind: FieldType) -> Result<FieldValue, String> {
     })
 }
 
-/// Returns the key of the element in a cell: the cell itself if it is a key, else that of a name.
-fn key_of(measurement: &str, cell: &str) -> Result<String, String> {
-    match cell {
-        "" => Err("a row without an element".to_owned()),
-        key if key.contains(',') => Ok(key.to_owned()),
-        name => series_of(measurement, &[("element", name)]).map_err(|error| error.to_string()),
+async fn parquet(file: &Path, measurement: &str, sender: &mut Sender<'_>) -> Result<(), Failure> {
+    if file.as_os_str() == "-" {
+        return Err(Failure::local("a Parquet file is read from its end: name the file instead of -"));
     }
+    for rows in ParquetRows::open(file, measurement)? {
+        sender.put(rows?).await?;
+    }
+    Ok(())
 }
 
 async fn csv(file: &Path, measurement: &str, sender: &mut Sender<'_>) -> Result<(), Failure> {
@@ -281,13 +253,20 @@ async fn csv(file: &Path, measurement: &str, sender: &mut Sender<'_>) -> Result<
             .ok_or_else(|| Failure::local(format!("{}: the header has no column {what:?}", file.display())))
     };
     let time = place(|role| matches!(role, Role::Time), "time")?;
-    let element = place(|role| matches!(role, Role::Element), "element")?;
+    let key = roles.iter().position(|role| matches!(role, Role::Key));
+    let element = match key {
+        Some(key) => key,
+        None => place(|role| matches!(role, Role::Element), "element")?,
+    };
     let mut record = csv::StringRecord::new();
     while reader.read_record(&mut record).map_err(failed)? {
         let line = record.position().map_or(0, csv::Position::line);
         let row = (|| {
             let TimeNs(time) = TimeNs::parse(&record[time]).map_err(|error| error.message)?;
-            let key = key_of(measurement, &record[element])?;
+            let key = match (key, &record[element]) {
+                (Some(_), key) if !key.is_empty() => key.to_owned(),
+                (_, name) => key_of_element(measurement, name)?,
+            };
             let mut values = Vec::new();
             for (role, text) in roles.iter().zip(&record) {
                 if let (Role::Field(name, kind), false) = (role, text.is_empty()) {
@@ -301,8 +280,7 @@ async fn csv(file: &Path, measurement: &str, sender: &mut Sender<'_>) -> Result<
         })();
         match row {
             Ok((key, time, values)) => {
-                let values = values.iter().map(|(name, value)| (*name, value.borrow()));
-                sender.rows.add(&key, time, values);
+                sender.rows.add(&key, time, values.into_iter());
             }
             Err(reason) => sender.done.refuse(line, reason),
         }
@@ -320,22 +298,8 @@ mod tests {
     /// A cell without an element names none: the measurement alone is another element.
     #[test]
     fn cell_without_an_element_is_refused() {
-        assert_eq!(key_of("hv", "a b").as_deref(), Ok(r"hv,element=a\ b"));
-        assert_eq!(key_of("hv", "hv,name=a").as_deref(), Ok("hv,name=a"));
-        assert!(key_of("hv", "").is_err());
-    }
-
-    /// Rows of one element are together, and a row without a field has none of its values.
-    #[test]
-    fn rows_are_gathered_by_element() {
-        let mut rows = Rows::default();
-        rows.add("m,e=1", 1, [("v", FieldRef::Float(1.0))].into_iter());
-        rows.add("m,e=2", 1, [("v", FieldRef::Float(2.0))].into_iter());
-        rows.add("m,e=1", 2, [("q", FieldRef::Integer(3))].into_iter());
-        assert_eq!(rows.rows.len(), 2);
-        let first = &rows.rows[0];
-        assert_eq!(first.times, [1, 2]);
-        assert_eq!(first.columns[0].values, [Some(FieldValue::Float(1.0)), None]);
-        assert_eq!(first.columns[1].values, [None, Some(FieldValue::Integer(3))]);
+        assert_eq!(key_of_element("hv", "a b").as_deref(), Ok(r"hv,element=a\ b"));
+        assert_eq!(key_of_element("hv", "hv,name=a").as_deref(), Ok("hv,name=a"));
+        assert!(key_of_element("hv", "").is_err());
     }
 }

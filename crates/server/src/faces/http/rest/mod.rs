@@ -27,6 +27,7 @@ use hyper::header::{
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Response, StatusCode};
 
+use self::tables::TableForm;
 use super::Conversation;
 use super::answers::{
     Body, EVENTS, JSON, LINES, answer as whole_answer, empty, in_room, not_allowed, problem, problem_as, set,
@@ -260,11 +261,12 @@ async fn run(
     let conditions = Conditions::require(&mut call, headers, &mut operation).await?;
     let about = |error: Error| Refused::about(error, &names, conditions);
     if matches!(endpoint.answer, Shape::Items(_) | Shape::Pages(_) | Shape::Tables(_)) {
-        if wants == Wanted::Csv {
+        if let Wanted::Table(form) = wants {
             let (Shape::Tables(_), Some(history)) = (&endpoint.answer, face.service.elements.get()) else {
-                return Err(Error::invalid("only rows, values and aggregates of elements have CSV").into());
+                let what = format!("only values of elements come as {}", form.content_type());
+                return Err(Error::invalid(what).into());
             };
-            let table = streams::table(call, operation.clone(), Arc::clone(history)).await;
+            let table = streams::table(call, operation.clone(), Arc::clone(history), form).await;
             let mut response = table.map_err(about)?;
             set(&mut response, REVISION, &revision.0.to_string());
             return Ok(response);
@@ -495,7 +497,7 @@ enum Wanted {
     Lines,
     Stream,
     Events,
-    Csv,
+    Table(TableForm),
 }
 
 fn wanted(headers: &HeaderMap) -> Wanted {
@@ -506,7 +508,8 @@ fn wanted(headers: &HeaderMap) -> Wanted {
             LINES => return Wanted::Lines,
             STREAM => return Wanted::Stream,
             EVENTS => return Wanted::Events,
-            tables::CSV => return Wanted::Csv,
+            tables::CSV => return Wanted::Table(TableForm::Csv),
+            tables::ARROW => return Wanted::Table(TableForm::Arrow),
             JSON => return Wanted::Page,
             _ => {}
         }

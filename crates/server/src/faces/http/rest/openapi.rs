@@ -12,7 +12,7 @@ use super::super::answers::{EVENTS, JSON, LINES, PROBLEM, Problem};
 use super::endpoints::{Endpoint, Parameter, Run, Shape};
 use super::schemas::{Schemas, schema};
 use super::table::endpoints;
-use super::tables::CSV;
+use super::tables::{ARROW, CSV};
 use super::{PAGE_ITEMS_MAX, PREFIX, variables};
 
 /// Statuses of refusals that any request can have: kind of an error with it, and its meaning.
@@ -362,6 +362,9 @@ fn responses(endpoint: &Endpoint, schemas: &mut Schemas) -> Value {
             });
             if matches!(endpoint.answer, Shape::Tables(_)) {
                 content[CSV] = json!({"schema": {"type": "string"}});
+                if endpoint.name == "getElementRows" {
+                    content[ARROW] = json!({"schema": {"type": "string", "format": "binary"}});
+                }
             }
             if matches!(endpoint.run, Run::Changes) {
                 content[EVENTS] = json!({"schema": {"type": "string"}});

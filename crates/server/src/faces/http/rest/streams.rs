@@ -22,7 +22,7 @@ use super::super::call::{BodyRoom, Call, Frames, Pages};
 use super::arguments::{Arguments, json};
 use super::endpoints::{Lines, View};
 use super::render::{Failures, Names, Objects, Renderer};
-use super::tables::{CSV, Table};
+use super::tables::{Table, TableForm};
 use crate::admission::Room;
 use crate::service::cancelled;
 
@@ -98,21 +98,26 @@ pub(super) async fn lines(
 }
 
 /// Streams all pages of an operation on elements as a table. A later error breaks the answer off.
-pub(super) async fn table(call: Call, operation: Operation, history: Arc<History>) -> Result<Response<Body>> {
+pub(super) async fn table(
+    call: Call,
+    operation: Operation,
+    history: Arc<History>,
+    form: TableForm,
+) -> Result<Response<Body>> {
     let mut pages = call.pages(operation.clone());
     // The first page judges the client's rights.
     let mut page = pages.next().await?;
-    let table = Table::of(&operation, &history)?;
-    let (response, outlet) = streamed(&pages.call, CSV);
+    let (mut table, mut bytes) = Table::begin(&operation, &history, form)?;
+    let (response, outlet) = streamed(&pages.call, form.content_type());
     tokio::spawn(async move {
         let work = async {
-            let mut bytes = table.head();
-            loop {
-                let Some((answer, room)) = page else { return outlet.put(bytes, None).await };
+            while let Some((answer, room)) = page {
                 table.put(&answer, &mut bytes)?;
                 outlet.put(std::mem::take(&mut bytes), Some(room)).await?;
                 page = pages.next().await?;
             }
+            bytes.extend(table.end()?);
+            outlet.put(bytes, None).await
         };
         match work.await {
             Ok(()) => outlet.end(Ok(()), Objects::lines()).await,
