@@ -4,6 +4,10 @@
 //!
 //! - [`Volume`] is a directory on a disk: parts of files, and the [`Index`] of their chunks, which is a
 //!   log. It does the [`Work`] of a service, and all its disk access goes through `exacat-disk`.
+//! - [`Service`] is the state machine of one service: messages of connections, outcomes of works and
+//!   time come in, messages and works go out. It writes through a [`BlockPool`].
+//! - [`ServiceTable`] knows the services, and chooses one for a file.
+//! - [`Producer`] is the state machine of the other side: it keeps every event until it is durable.
 //! - [`assemble`] makes the [`Certificate`] of a file from the chunks of its parts.
 //!
 //! Nothing here knows sockets, the time of day, or a rule of the catalogue.
@@ -16,9 +20,13 @@ mod index;
 mod item;
 mod journal;
 pub mod limits;
+mod part;
+mod producer;
 mod ranges;
+mod service;
 mod stored;
 pub mod sums;
+mod table;
 mod volume;
 mod work;
 
@@ -27,6 +35,9 @@ pub use certificate::{Certificate, NotWhole, Segment, assemble};
 pub use chunks::{Chunks, Judgement, range_of, record_of};
 pub use index::{Index, IndexedFile, IndexedPart};
 pub use item::{FileStage, Item, PartKey, PartOrigin, SealedBy};
+pub use producer::{Appended, Closed, Event, Producer, ProducerOutput, ProducerSettings, StreamSettings};
 pub use ranges::Ranges;
+pub use service::{ConnectionId, FileStatus, Output, Service, ServiceSettings};
+pub use table::ServiceTable;
 pub use volume::{Recovered, Volume, VolumeSettings};
 pub use work::{BlockWrite, Done, Fault, PartSeal, PartWork, Work};

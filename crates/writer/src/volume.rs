@@ -287,6 +287,13 @@ impl Volume {
                 moved.push(name);
             }
         }
+        if !moved.is_empty() {
+            // Before anything is made under the old name: the move of a lost file must not take the new
+            // one along after a power cut.
+            for directory in [&unknown, &parts] {
+                self.disk.sync_directory(directory).map_err(|error| cannot_write(directory, &error))?;
+            }
+        }
         Ok(moved)
     }
 

@@ -1,0 +1,459 @@
+//! Part that is being written: places for bytes in blocks, and what is on its way to the disk.
+
+use std::collections::VecDeque;
+
+use exacat_wire::writer::limits::BLOCK_BYTES;
+use exacat_wire::writer::{ByteRange, ChunkHead, ChunkRecord};
+
+use crate::block::{ALIGNMENT, Block, BlockPool};
+use crate::chunks::{Chunks, Judgement, record_of};
+use crate::item::{Item, PartKey, PartOrigin, SealedBy};
+use crate::work::{BlockWrite, PartSeal, PartWork};
+
+/// Block that is being filled.
+#[derive(Debug)]
+struct Filling {
+    block: Block,
+    /// Number of the block in the file.
+    number: u64,
+    /// First byte that is right in memory; aligned. Pages before it are on disk.
+    from: usize,
+    /// Place behind the last byte.
+    to: usize,
+}
+
+impl Filling {
+    /// Makes the write of everything in memory; the rest of the last page is zeros.
+    fn into_write(mut self) -> BlockWrite {
+        let to = self.to.next_multiple_of(ALIGNMENT);
+        self.block.bytes_mut()[self.to..to].fill(0);
+        BlockWrite { block: self.block, offset: self.number * BLOCK_BYTES as u64, from: self.from, to }
+    }
+}
+
+/// End of a part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Chunks are accepted.
+    Open,
+    /// The last bytes are on their way; then the part is sealed.
+    Sealing,
+    /// A write failed. The durable chunks stay.
+    Fenced(String),
+}
+
+/// A part that is being written.
+#[derive(Debug)]
+pub(crate) struct OpenPart {
+    pub key: PartKey,
+    pub origin: PartOrigin,
+    /// Volume that it is on.
+    pub volume: usize,
+    pub chunks: Chunks,
+    pub ending: Ending,
+    /// Time of the first byte that is in no write yet.
+    pub dirty_since: Option<u64>,
+    filling: Option<Filling>,
+    ready: VecDeque<BlockWrite>,
+    /// Number of the first block that is not begun.
+    next_block: u64,
+    /// Blocks reserved in the pool, and those of them that are taken.
+    reserved: usize,
+    held: usize,
+    /// Blocks from `next_block` on that the producer may send.
+    promised: usize,
+    /// Chunks whose bytes are in writes, on their way or done.
+    covered: usize,
+    /// Chunks that the work on its way makes durable; none if there is no work.
+    working: Option<usize>,
+    /// Chunks whose bytes are synced.
+    synced: usize,
+    /// Chunks in a commit, on its way or done.
+    committed: usize,
+    is_created: bool,
+    /// True once an item says that the part exists.
+    is_indexed: bool,
+    /// True once the seal is in the work on its way, or done.
+    is_seal_sent: bool,
+}
+
+impl OpenPart {
+    /// Makes a part whose first chunk comes at `from` or later.
+    pub(crate) fn new(key: PartKey, origin: PartOrigin, volume: usize, from: u64) -> Self {
+        OpenPart {
+            key,
+            origin,
+            volume,
+            chunks: Chunks::default(),
+            ending: Ending::Open,
+            dirty_since: None,
+            filling: None,
+            ready: VecDeque::new(),
+            next_block: from / BLOCK_BYTES as u64,
+            reserved: 0,
+            held: 0,
+            promised: 0,
+            covered: 0,
+            working: None,
+            synced: 0,
+            committed: 0,
+            is_created: false,
+            is_indexed: false,
+            is_seal_sent: false,
+        }
+    }
+
+    /// Returns the place in the file beyond which the producer must not send.
+    pub(crate) fn limit(&self) -> u64 {
+        (self.next_block + self.promised as u64) * BLOCK_BYTES as u64
+    }
+
+    /// Returns the bytes that are not durable.
+    pub(crate) fn queued_bytes(&self) -> u64 {
+        let waiting = &self.chunks.all()[self.chunks.durable_count()..];
+        waiting.iter().map(|chunk| u64::from(chunk.length)).sum()
+    }
+
+    /// Adapts the reservation to `target` blocks, as far as the pool and earlier promises allow, and
+    /// promises the rest. True if the limit has grown.
+    pub(crate) fn grant(&mut self, pool: &mut BlockPool, target: usize) -> bool {
+        if self.ending != Ending::Open {
+            return false;
+        }
+        while self.reserved < target && pool.reserve(1) {
+            self.reserved += 1;
+        }
+        // One block is spare: a flush fills it while the block before it is written.
+        let needed = |part: &OpenPart| part.held + part.promised + 1;
+        while self.reserved > target && needed(self) < self.reserved {
+            self.reserved -= 1;
+            pool.release(1);
+        }
+        let before = self.promised;
+        while needed(self) < self.reserved {
+            self.promised += 1;
+        }
+        self.promised > before
+    }
+
+    /// Judges a chunk, and takes it if it is new. None if it lies beyond the limit.
+    pub(crate) fn take(
+        &mut self,
+        pool: &mut BlockPool,
+        head: &ChunkHead,
+        bytes: &[u8],
+        now: u64,
+    ) -> Option<Judgement> {
+        let chunk = record_of(head);
+        let judgement = self.chunks.judge(&chunk);
+        if judgement != Judgement::New {
+            return Some(judgement);
+        }
+        if head.end() > self.limit() {
+            return None;
+        }
+        self.put(pool, head, bytes)?;
+        self.chunks.add(chunk);
+        self.dirty_since.get_or_insert(now);
+        if self.filling.as_ref().is_some_and(|filling| filling.to == BLOCK_BYTES) {
+            self.end_block(pool);
+        }
+        Some(Judgement::New)
+    }
+
+    fn put(&mut self, pool: &mut BlockPool, head: &ChunkHead, bytes: &[u8]) -> Option<()> {
+        let number = head.block();
+        if self.filling.as_ref().is_some_and(|filling| filling.number != number) {
+            self.end_block(pool);
+        }
+        let start = (head.offset % BLOCK_BYTES as u64) as usize;
+        if self.filling.is_none() {
+            let skipped = usize::try_from(number.checked_sub(self.next_block)?).ok()?;
+            self.promised = self.promised.checked_sub(skipped + 1)?;
+            self.next_block = number + 1;
+            self.held += 1;
+            let from = start / ALIGNMENT * ALIGNMENT;
+            self.filling = Some(Filling { block: pool.take()?, number, from, to: from });
+        }
+        let filling = self.filling.as_mut()?;
+        let memory = filling.block.bytes_mut();
+        memory[filling.to..start].fill(0);
+        memory[start..start + bytes.len()].copy_from_slice(bytes);
+        filling.to = start + bytes.len();
+        Some(())
+    }
+
+    /// Hands the block that is being filled to the next work, unless all its bytes were in an earlier one.
+    fn end_block(&mut self, pool: &mut BlockPool) {
+        if let Some(filling) = self.filling.take() {
+            if self.covered < self.chunks.count() {
+                self.ready.push_back(filling.into_write());
+            } else {
+                self.held = self.held.saturating_sub(1);
+                pool.put(filling.block);
+            }
+        }
+        self.covered = self.chunks.count();
+        self.dirty_since = None;
+    }
+
+    /// Hands the bytes so far to the next work, and goes on with a copy of their last page: the page is
+    /// written again with what follows.
+    pub(crate) fn flush(&mut self, pool: &mut BlockPool) {
+        let is_free = self.working.is_none() && self.ready.is_empty();
+        if self.covered == self.chunks.count() || !is_free || self.held + 1 > self.reserved {
+            return;
+        }
+        let Some(filling) = self.filling.take() else { return };
+        let Some(mut block) = pool.take() else {
+            self.filling = Some(filling);
+            return;
+        };
+        self.held += 1;
+        let (number, to) = (filling.number, filling.to);
+        let from = to / ALIGNMENT * ALIGNMENT;
+        block.bytes_mut()[from..to].copy_from_slice(&filling.block.bytes()[from..to]);
+        self.ready.push_back(filling.into_write());
+        self.filling = Some(Filling { block, number, from, to });
+        self.covered = self.chunks.count();
+        self.dirty_since = None;
+    }
+
+    /// Accepts nothing more, and hands all bytes to the next work.
+    pub(crate) fn begin_seal(&mut self, pool: &mut BlockPool) {
+        if self.ending == Ending::Open {
+            self.ending = Ending::Sealing;
+            self.end_block(pool);
+        }
+    }
+
+    /// Returns the next work; none while one is on its way, or nothing is to be done.
+    pub(crate) fn next_work(&mut self) -> Option<PartWork> {
+        if self.working.is_some() || matches!(self.ending, Ending::Fenced(_)) {
+            return None;
+        }
+        let is_durable = self.chunks.durable_count() == self.chunks.count();
+        let seal =
+            (self.ending == Ending::Sealing && self.ready.is_empty() && is_durable && !self.is_seal_sent)
+                .then(|| PartSeal { length: self.chunks.end(), items: self.all_items() });
+        if self.ready.is_empty() && seal.is_none() {
+            return None;
+        }
+        self.is_seal_sent |= seal.is_some();
+        self.working = Some(self.covered);
+        let create = !self.is_created && seal.is_none();
+        Some(PartWork { part: self.key, create, writes: self.ready.drain(..).collect(), seal })
+    }
+
+    fn opened_item(&self) -> Item {
+        Item::Opened { part: self.key, origin: self.origin.clone() }
+    }
+
+    fn all_items(&self) -> Vec<Item> {
+        vec![self.opened_item(), Item::Durable { part: self.key, chunks: self.chunks.all().to_vec() }]
+    }
+
+    /// Takes the end of the work on its way, and returns items for the next commit.
+    pub(crate) fn work_done(&mut self, pool: &mut BlockPool, blocks: Vec<Block>) -> Vec<Item> {
+        self.is_created = true;
+        self.held = self.held.saturating_sub(blocks.len());
+        blocks.into_iter().for_each(|block| pool.put(block));
+        if let Some(count) = self.working.take() {
+            self.synced = count;
+        }
+        let mut items = Vec::new();
+        let chunks = self.chunks.all().get(self.committed..self.synced).unwrap_or_default().to_vec();
+        if (!chunks.is_empty() || self.is_seal_sent) && !self.is_indexed {
+            self.is_indexed = true;
+            items.push(self.opened_item());
+        }
+        if !chunks.is_empty() {
+            self.committed = self.synced;
+            items.push(Item::Durable { part: self.key, chunks });
+        }
+        if self.is_seal_sent {
+            items.push(Item::Sealed { part: self.key, by: SealedBy::Order });
+        }
+        items
+    }
+
+    /// Takes the failure of the work on its way: the bytes that are not synced are lost. Returns the item
+    /// that ends the part.
+    pub(crate) fn fail(&mut self, pool: &mut BlockPool, blocks: Vec<Block>, reason: String) -> Option<Item> {
+        self.working = None;
+        blocks.into_iter().for_each(|block| pool.put(block));
+        self.fence(pool, reason);
+        self.is_indexed.then_some(Item::Sealed { part: self.key, by: SealedBy::Fault })
+    }
+
+    /// Ends the part with the chunks that are in a commit.
+    pub(crate) fn fence(&mut self, pool: &mut BlockPool, reason: String) {
+        self.ending = Ending::Fenced(reason);
+        self.chunks.keep(self.committed);
+        let filling = self.filling.take().map(|filling| filling.block);
+        let ready = self.ready.drain(..).map(|write| write.block);
+        filling.into_iter().chain(ready).for_each(|block| pool.put(block));
+        self.dirty_since = None;
+        if self.working.is_none() {
+            self.give_up_blocks(pool);
+        }
+    }
+
+    /// Returns the reservation of an ended part to the pool.
+    pub(crate) fn give_up_blocks(&mut self, pool: &mut BlockPool) {
+        pool.release(self.reserved);
+        (self.reserved, self.held, self.promised) = (0, 0, 0);
+    }
+
+    /// Notes that chunks are in a durable commit. Returns their bytes.
+    pub(crate) fn commit_done(&mut self, count: usize) -> Vec<ByteRange> {
+        let before = self.chunks.durable_count();
+        self.chunks.set_durable(count);
+        let new: Vec<ChunkRecord> = self.chunks.durable().get(before..).unwrap_or_default().to_vec();
+        let mut ranges: Vec<ByteRange> = Vec::new();
+        for chunk in new {
+            match ranges.last_mut() {
+                Some(last) if last.to == chunk.offset => last.to = chunk.end(),
+                _ => ranges.push(ByteRange { from: chunk.offset, to: chunk.end() }),
+            }
+        }
+        ranges
+    }
+
+    /// Returns the number of chunks that are in a commit, on its way or done.
+    pub(crate) fn committed_count(&self) -> usize {
+        self.committed
+    }
+
+    /// Says whether work is on its way.
+    pub(crate) fn is_working(&self) -> bool {
+        self.working.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use exacat_model::Lfn;
+    use exacat_wire::writer::{Description, FileId, WriterId};
+
+    use super::*;
+    use crate::sums::{adler32, crc32c};
+
+    fn part(from: u64) -> OpenPart {
+        let lfn = Lfn::parse("/f").unwrap();
+        let description = Description { run: String::new(), stream: String::new(), lfn, tags: Vec::new() };
+        let origin = PartOrigin { writer: WriterId([1; 16]), stream: 0, description };
+        OpenPart::new(PartKey { file: FileId([2; 16]), epoch: 1 }, origin, 0, from)
+    }
+
+    fn head(sequence: u64, offset: u64, bytes: &[u8]) -> ChunkHead {
+        ChunkHead {
+            writer: WriterId([1; 16]),
+            file: FileId([2; 16]),
+            sequence,
+            offset,
+            stream: 0,
+            epoch: 1,
+            length: bytes.len() as u32,
+            events: 0,
+            crc32c: crc32c(bytes),
+            adler32: adler32(bytes),
+        }
+    }
+
+    /// Property: whatever is flushed and when, the writes give the bytes that were put, the pool gets all
+    /// its blocks back, and the part never takes more than it has reserved.
+    #[test]
+    fn writes_give_the_bytes_of_the_chunks() {
+        for seed in 0..100 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let (mut pool, reserved) = (BlockPool::new(4), random.usize(2..=4));
+            let mut part = part(0);
+            let content: Vec<u8> = (0..2_700_000 + random.usize(..500_000)).map(|_| random.u8(..)).collect();
+            let (mut disk, mut at, mut sequence) = (vec![0; content.len() + BLOCK_BYTES], 0, 0);
+            let mut works: Vec<PartWork> = Vec::new();
+            let mut rounds = 0;
+            while at < content.len() || part.chunks.durable_count() < part.chunks.count() {
+                rounds += 1;
+                assert!(rounds < 100_000, "seed {seed}: it stands still");
+                part.grant(&mut pool, reserved);
+                assert!(pool.taken() <= reserved, "seed {seed}");
+                let room = BLOCK_BYTES - at % BLOCK_BYTES;
+                let length = (1 + random.usize(..300_000)).min(room).min(content.len() - at);
+                if random.bool() && length > 0 && (at + length) as u64 <= part.limit() {
+                    let bytes = &content[at..at + length];
+                    let taken = part.take(&mut pool, &head(sequence, at as u64, bytes), bytes, 0);
+                    assert_eq!(taken, Some(Judgement::New), "seed {seed}");
+                    (at, sequence) = (at + length, sequence + 1);
+                }
+                if random.u8(..4) == 0 || at == content.len() {
+                    part.flush(&mut pool);
+                }
+                works.extend(part.next_work());
+                if random.bool()
+                    && let Some(work) = works.pop()
+                {
+                    for write in &work.writes {
+                        assert!(write.from % ALIGNMENT == 0 && write.to % ALIGNMENT == 0);
+                        let start = write.offset as usize;
+                        disk[start + write.from..start + write.to]
+                            .copy_from_slice(&write.block.bytes()[write.from..write.to]);
+                    }
+                    let blocks = work.writes.into_iter().map(|write| write.block).collect();
+                    let items = part.work_done(&mut pool, blocks);
+                    let committed = part.committed;
+                    assert!(!items.is_empty() || committed == part.chunks.durable_count());
+                    let from = part.chunks.durable().last().map_or(0, ChunkRecord::end);
+                    let ranges = part.commit_done(committed);
+                    assert!(ranges.len() <= 1 && ranges.iter().all(|range| range.from == from));
+                    let end = part.chunks.durable().last().map_or(0, ChunkRecord::end) as usize;
+                    assert!(disk[..end] == content[..end], "seed {seed}");
+                }
+            }
+            part.begin_seal(&mut pool);
+            let seal = part.next_work().unwrap();
+            assert_eq!(seal.seal.as_ref().map(|seal| seal.length), Some(content.len() as u64));
+            let blocks = seal.writes.into_iter().map(|write| write.block).collect();
+            assert!(matches!(part.work_done(&mut pool, blocks)[..], [Item::Sealed { .. }]));
+            part.give_up_blocks(&mut pool);
+            assert_eq!((pool.unreserved(), pool.taken()), (4, 0), "seed {seed}");
+        }
+    }
+
+    /// Property: a chunk beyond the limit is not taken, and one that ends at it is.
+    #[test]
+    fn chunk_beyond_the_limit_is_not_taken() {
+        let mut pool = BlockPool::new(2);
+        let mut part = part(0);
+        assert!(part.grant(&mut pool, 2));
+        assert_eq!(part.limit(), BLOCK_BYTES as u64);
+        let last = head(0, BLOCK_BYTES as u64 - 1, b"x");
+        let beyond = head(1, BLOCK_BYTES as u64, b"y");
+        assert_eq!(part.take(&mut pool, &beyond, b"y", 0), None);
+        assert_eq!(part.take(&mut pool, &last, b"x", 0), Some(Judgement::New));
+        assert_eq!(part.take(&mut pool, &beyond, b"y", 0), None);
+    }
+
+    /// Property: a failed work loses what was not committed, and returns all memory.
+    #[test]
+    fn failed_work_keeps_what_is_committed() {
+        let mut pool = BlockPool::new(4);
+        let mut part = part(0);
+        part.grant(&mut pool, 4);
+        part.take(&mut pool, &head(0, 0, b"one"), b"one", 0);
+        part.flush(&mut pool);
+        let work = part.next_work().unwrap();
+        let blocks = work.writes.into_iter().map(|write| write.block).collect();
+        assert_eq!(part.work_done(&mut pool, blocks).len(), 2);
+        part.take(&mut pool, &head(1, 3, b"two"), b"two", 0);
+        part.flush(&mut pool);
+        let work = part.next_work().unwrap();
+        part.take(&mut pool, &head(2, 6, b"six"), b"six", 0);
+        let blocks = work.writes.into_iter().map(|write| write.block).collect();
+        assert!(part.fail(&mut pool, blocks, "EIO".to_owned()).is_some());
+        part.commit_done(1);
+        assert_eq!((part.chunks.count(), part.chunks.durable_count()), (1, 1));
+        assert_eq!((pool.unreserved(), pool.taken()), (4, 0));
+        assert!(part.next_work().is_none());
+    }
+}

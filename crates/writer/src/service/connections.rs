@@ -1,0 +1,335 @@
+//! Connections: greetings, opens and closes of files, and the passing of time.
+
+use exacat_model::TimeMs;
+use exacat_wire::writer::limits::RANGES_MAX;
+use exacat_wire::writer::{
+    Ack, ChunkHead, Close, Frame, Hello, HelloAck, Open, Opened, PROTOCOL_VERSION, Refusal, RefusalClass,
+    Role, WriterId,
+};
+
+use super::certifying::is_certified;
+use super::state::{Connection, ConnectionId, Effect, FileEntry, Output, PartSlot, Peer, Service};
+use super::writing::{first_of, last_of, refused};
+use crate::chunks::range_of;
+use crate::item::{FileStage, Item, PartKey, PartOrigin, SealedBy};
+use crate::limits::CONNECTIONS_MAX;
+use crate::part::{Ending, OpenPart};
+use crate::ranges::Ranges;
+use crate::sums::is_whole;
+
+impl Service {
+    /// Takes a new connection. The caller has judged who may connect.
+    pub fn connected(&mut self, connection: ConnectionId, now: u64) {
+        if self.connections.len() >= CONNECTIONS_MAX {
+            self.refuse(connection, RefusalClass::RetryElsewhere, "the service has too many connections");
+            return;
+        }
+        self.connections.insert(connection, Connection { peer: Peer::Unknown, heard: now });
+    }
+
+    /// Refuses a connection, and ends it.
+    fn refuse(&mut self, connection: ConnectionId, class: RefusalClass, reason: &str) {
+        self.send(connection, Frame::Refusal(Refusal { class, part: None, reason: reason.to_owned() }));
+        self.end(connection);
+    }
+
+    fn end(&mut self, connection: ConnectionId) {
+        self.output.push_back(Output::End(connection));
+        self.connections.remove(&connection);
+    }
+
+    /// Takes the end of a connection.
+    pub fn disconnected(&mut self, connection: ConnectionId, now: u64) {
+        self.connections.remove(&connection);
+        for (writer, (_, of)) in &mut self.writers {
+            if *of == Some(connection) {
+                *of = None;
+                self.attended.insert(*writer, now);
+            }
+        }
+        self.pump(now);
+    }
+
+    /// Takes a frame.
+    pub fn message(&mut self, connection: ConnectionId, frame: Frame, now: u64) {
+        let Some(known) = self.connections.get_mut(&connection) else { return };
+        known.heard = now;
+        match (known.peer, frame) {
+            (Peer::Unknown, Frame::Hello(hello)) => self.greet(connection, &hello, now),
+            (Peer::Producer(writer), Frame::Open(open)) => self.open(connection, writer, open, now),
+            (Peer::Producer(writer), Frame::Close(close)) => self.close(connection, writer, close, now),
+            (Peer::Producer(_), Frame::Flush { file }) => {
+                let keys: Vec<PartKey> =
+                    self.parts.range(first_of(file)..=last_of(file)).map(|(key, _)| *key).collect();
+                for key in keys {
+                    let Service { parts, pool, .. } = self;
+                    if let Some(PartSlot::Open(part)) = parts.get_mut(&key) {
+                        part.flush(pool);
+                        self.changed.insert(key);
+                    }
+                }
+            }
+            (Peer::Service(service), frame) => self.peer_message(service, frame, now),
+            (Peer::Producer(_), Frame::Ping(number)) => self.send(connection, Frame::Pong(number)),
+            (Peer::Producer(_), Frame::Pong(_) | Frame::Goodbye { .. }) => {}
+            _ => self.refuse(connection, RefusalClass::BadRequest, "a message at the wrong moment"),
+        }
+        self.pump(now);
+    }
+
+    /// Takes a chunk. Wrong sums end the connection: the next bytes may be wrong as well.
+    pub fn chunk(&mut self, connection: ConnectionId, head: &ChunkHead, bytes: &[u8], now: u64) {
+        let Some(known) = self.connections.get_mut(&connection) else { return };
+        known.heard = now;
+        let is_writer = known.peer == Peer::Producer(head.writer);
+        if !is_writer {
+            self.refuse(connection, RefusalClass::BadRequest, "a chunk of another producer");
+        } else if !is_whole(head, bytes) {
+            self.refuse(connection, RefusalClass::BadRequest, "a chunk fails its checksums");
+        } else if let Some(answer) = self.take_chunk(head, bytes, now) {
+            self.send(connection, answer);
+        }
+        self.pump(now);
+    }
+
+    fn greet(&mut self, connection: ConnectionId, hello: &Hello, now: u64) {
+        if !hello.is_understood() {
+            self.refuse(connection, RefusalClass::BadRequest, "no common version of the protocol");
+            return;
+        }
+        let peer = match hello.role {
+            Role::Service(service) => Peer::Service(service),
+            Role::Producer { writer, session } => {
+                let (latest, of) = self.writers.get(&writer).copied().unwrap_or((0, None));
+                if latest > session {
+                    self.refuse(connection, RefusalClass::Conflict, "the producer has a later connection");
+                    return;
+                }
+                // Bytes of the earlier connection that are still on their way count for nothing.
+                if let Some(earlier) = of.filter(|earlier| *earlier != connection) {
+                    self.end(earlier);
+                }
+                self.writers.insert(writer, (session, Some(connection)));
+                Peer::Producer(writer)
+            }
+        };
+        if let Some(known) = self.connections.get_mut(&connection) {
+            known.peer = peer;
+        }
+        let ack = HelloAck {
+            version: PROTOCOL_VERSION,
+            service: self.settings.service,
+            name: self.settings.name.clone(),
+            idle_ms_max: self.settings.idle_ms,
+            time: TimeMs(now),
+        };
+        self.send(connection, Frame::HelloAck(ack));
+        let table = self.table();
+        self.send(connection, Frame::Table(table));
+    }
+
+    fn open(&mut self, connection: ConnectionId, writer: WriterId, open: Open, now: u64) {
+        let key = PartKey { file: open.file, epoch: open.epoch };
+        if let Some(certified) = self.certified_frame(open.file) {
+            self.send(connection, certified);
+            return;
+        }
+        if let Err((class, reason)) = self.judge_open(writer, &open) {
+            self.send(connection, refused(class, key, reason));
+            return;
+        }
+        if !self.parts.contains_key(&key) {
+            let Some(volume) = self.volume_for_part() else {
+                let reason = "no volume of the service can be written";
+                self.send(connection, refused(RefusalClass::RetryElsewhere, key, reason));
+                return;
+            };
+            let earlier: Vec<PartKey> =
+                self.parts.range(first_of(open.file)..key).map(|(earlier, _)| *earlier).collect();
+            earlier.into_iter().for_each(|earlier| self.seal(earlier));
+            let from = self.durable_from(open.file, open.from);
+            let origin = PartOrigin { writer, stream: open.stream, description: open.description };
+            let part = OpenPart::new(key, origin, volume, from);
+            self.parts.insert(key, PartSlot::Open(Box::new(part)));
+            self.flush_and_grant(now);
+        }
+        let ranges = self.durable_ranges(open.file).as_slice().iter().take(RANGES_MAX).copied().collect();
+        let limit = self.open_part(key).map_or(0, |part| part.limit());
+        let ack = Ack { file: open.file, epoch: open.epoch, ranges, limit };
+        self.send(connection, Frame::Opened(Opened(ack)));
+    }
+
+    /// Judges an open: a resumption, or the begin of a part.
+    fn judge_open(&self, writer: WriterId, open: &Open) -> Result<(), (RefusalClass, &'static str)> {
+        let last = self.parts.range(first_of(open.file)..=last_of(open.file)).next_back();
+        if let Some((key, slot)) = last {
+            let owner = match slot {
+                PartSlot::Open(part) => part.origin.writer,
+                PartSlot::Sealed(part) => part.origin.writer,
+            };
+            if owner != writer {
+                return Err((RefusalClass::BadRequest, "the file is another producer's"));
+            }
+            if key.epoch > open.epoch {
+                return Err((
+                    RefusalClass::Conflict,
+                    "a later part of the file has begun: this epoch is over",
+                ));
+            }
+            if key.epoch == open.epoch {
+                let is_open = matches!(slot, PartSlot::Open(part) if part.ending == Ending::Open);
+                let ended = (RefusalClass::RetryElsewhere, "the part has ended: begin the next one");
+                return if is_open { Ok(()) } else { Err(ended) };
+            }
+        }
+        if self.is_draining {
+            return Err((RefusalClass::RetryElsewhere, "the service takes no more files"));
+        }
+        if self.open_parts() >= self.pool.count() / 2 {
+            return Err((RefusalClass::RetryElsewhere, "the service has as many files as it has memory for"));
+        }
+        Ok(())
+    }
+
+    /// Returns everything of a file that is durable here.
+    fn durable_ranges(&self, file: exacat_wire::writer::FileId) -> Ranges {
+        let slots = self.parts.range(first_of(file)..=last_of(file)).map(|(_, slot)| slot);
+        let chunks = slots.flat_map(|slot| match slot {
+            PartSlot::Open(part) => part.chunks.durable(),
+            PartSlot::Sealed(part) if part.by == SealedBy::Loss => &[],
+            PartSlot::Sealed(part) => part.chunks.as_slice(),
+        });
+        chunks.map(range_of).collect()
+    }
+
+    /// Returns the first place from `from` on that is not durable here.
+    fn durable_from(&self, file: exacat_wire::writer::FileId, from: u64) -> u64 {
+        let ranges = self.durable_ranges(file);
+        let covering = ranges.as_slice().iter().find(|range| range.from <= from && from < range.to);
+        covering.map_or(from, |range| range.to)
+    }
+
+    fn close(&mut self, connection: ConnectionId, writer: WriterId, close: Close, now: u64) {
+        let key = PartKey { file: close.file, epoch: close.epoch };
+        if let Some(certified) = self.certified_frame(close.file) {
+            self.send(connection, certified);
+            return;
+        }
+        let refusal = |class, reason: &str| refused(class, key, reason);
+        let (volume, answer) = match self.parts.get(&key) {
+            Some(PartSlot::Open(part)) if part.origin.writer == writer => (part.volume, None),
+            Some(PartSlot::Sealed(part)) if part.origin.writer == writer => (part.volume, None),
+            Some(_) => (0, Some(refusal(RefusalClass::BadRequest, "the file is another producer's"))),
+            None => {
+                (0, Some(refusal(RefusalClass::RetryElsewhere, "the part is not here: begin the next one")))
+            }
+        };
+        let is_read_only = self.volumes.get(volume).is_none_or(|volume| volume.read_only.is_some());
+        let answer = answer.or_else(|| {
+            let is_old = self.highest_epoch(close.file) > Some(close.epoch);
+            let is_fenced = matches!(
+                self.parts.get(&key),
+                Some(PartSlot::Open(part)) if matches!(part.ending, Ending::Fenced(_))
+            );
+            if is_old {
+                Some(refusal(
+                    RefusalClass::Conflict,
+                    "a later part of the file has begun: this epoch is over",
+                ))
+            } else if is_read_only || is_fenced {
+                Some(refusal(
+                    RefusalClass::RetryElsewhere,
+                    "the volume cannot be written: begin the next part",
+                ))
+            } else {
+                None
+            }
+        });
+        if let Some(answer) = answer {
+            self.send(connection, answer);
+            return;
+        }
+        let entry = self.files.entry(close.file).or_insert_with(|| FileEntry::new(volume, now));
+        if is_certified(entry) {
+            // Another service certified it, and told no more than that. A file has one producer.
+            entry.close = Some(close);
+            self.seal(key);
+            if let Some(certified) = self.certified_frame(key.file) {
+                self.send(connection, certified);
+            }
+            return;
+        }
+        if entry.close.as_ref() == Some(&close) {
+            return;
+        }
+        entry.stage = FileStage::Closed;
+        entry.volume = volume;
+        (entry.closed_at, entry.is_close_durable) = (now, false);
+        entry.close = Some(close.clone());
+        self.seal(key);
+        // The items of the part come before that of its close.
+        self.commit(volume, vec![Item::Closed(close)], Effect::Closed(key.file));
+    }
+
+    /// Takes no more files, or takes them again.
+    pub fn drain(&mut self, is_draining: bool, now: u64) {
+        self.is_draining = is_draining;
+        self.note_self(now);
+    }
+
+    /// Lets time pass: every few milliseconds.
+    pub fn tick(&mut self, now: u64) {
+        let idle_ms = u64::from(self.settings.idle_ms);
+        let silent = |connection: &Connection| now.saturating_sub(connection.heard) >= idle_ms;
+        let ended: Vec<ConnectionId> =
+            self.connections.iter().filter(|(_, of)| silent(of)).map(|(connection, _)| *connection).collect();
+        for connection in ended {
+            self.end(connection);
+            self.disconnected(connection, now);
+        }
+        self.seal_orphans(now);
+        self.flush_and_grant(now);
+        self.ask_again(now);
+        if now.saturating_sub(self.table_at) >= self.settings.table_every_ms {
+            self.note_self(now);
+            self.table.expire(now, self.settings.gone_ms);
+            let table = self.table();
+            self.output.push_back(Output::Gossip(table.clone()));
+            let producers: Vec<ConnectionId> =
+                self.writers.values().filter_map(|(_, connection)| *connection).collect();
+            producers.into_iter().for_each(|connection| self.send(connection, Frame::Table(table.clone())));
+        }
+        self.pump(now);
+    }
+
+    /// Seals parts whose producer has been away for long, and forgets such producers.
+    fn seal_orphans(&mut self, now: u64) {
+        let orphan_ms = self.settings.orphan_ms;
+        let away: Vec<WriterId> = self
+            .attended
+            .iter()
+            .filter(|(writer, since)| {
+                self.connection_of(**writer).is_some() || now.saturating_sub(**since) >= orphan_ms
+            })
+            .map(|(writer, _)| *writer)
+            .collect();
+        for writer in away {
+            self.attended.remove(&writer);
+            if self.connection_of(writer).is_some() {
+                continue;
+            }
+            self.writers.remove(&writer);
+            let of_writer = |(key, slot): (&PartKey, &PartSlot)| {
+                matches!(slot, PartSlot::Open(part) if part.origin.writer == writer).then_some(*key)
+            };
+            let keys: Vec<PartKey> = self.parts.iter().filter_map(of_writer).collect();
+            keys.into_iter().for_each(|key| self.seal(key));
+        }
+    }
+
+    /// Hands out what the last input has made possible.
+    pub(super) fn pump(&mut self, now: u64) {
+        self.certify_pending(now);
+        self.hand_out();
+    }
+}

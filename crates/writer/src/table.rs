@@ -1,0 +1,160 @@
+//! Table of services as one host knows it, and the choice of a service for a file.
+
+use std::collections::BTreeMap;
+
+use exacat_wire::writer::limits::{BLOCK_BYTES, SERVICES_MAX};
+use exacat_wire::writer::{ServiceId, ServiceRecord, ServiceState, Table};
+
+/// Share of its load, in percent, that another service must be below before a stream moves there.
+const MOVE_BELOW_PERCENT: u64 = 80;
+
+/// The table. Times are of a clock that never goes back.
+#[derive(Clone, Debug, Default)]
+pub struct ServiceTable {
+    records: BTreeMap<ServiceId, (ServiceRecord, u64)>,
+}
+
+/// Returns the load of a service: its queue, and a block for each open file.
+fn load(record: &ServiceRecord) -> u64 {
+    record.queued_bytes.saturating_add(u64::from(record.open_files) * BLOCK_BYTES as u64)
+}
+
+impl ServiceTable {
+    /// Takes newer records from a table.
+    pub fn merge(&mut self, table: &Table, now: u64) {
+        for record in &table.0 {
+            let has_room = self.records.len() < SERVICES_MAX;
+            match self.records.get_mut(&record.service) {
+                Some((known, heard)) if known.version < record.version => {
+                    (*known, *heard) = (record.clone(), now);
+                }
+                Some(_) => {}
+                None if has_room => {
+                    self.records.insert(record.service, (record.clone(), now));
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Marks services as gone that were not heard of for a while.
+    pub fn expire(&mut self, now: u64, gone_ms: u64) {
+        for (record, heard) in self.records.values_mut() {
+            if now.saturating_sub(*heard) >= gone_ms {
+                record.state = ServiceState::Gone;
+            }
+        }
+    }
+
+    /// Returns the record of a service.
+    pub fn get(&self, service: ServiceId) -> Option<&ServiceRecord> {
+        self.records.get(&service).map(|(record, _)| record)
+    }
+
+    /// Returns the table to send.
+    pub fn to_table(&self) -> Table {
+        Table(self.records.values().map(|(record, _)| record.clone()).collect())
+    }
+
+    /// Returns the services that take files, apart from those to avoid.
+    fn candidates(&self, avoid: &[ServiceId]) -> Vec<&ServiceRecord> {
+        let records = self.records.values().map(|(record, _)| record);
+        records.filter(|of| of.state == ServiceState::Up && !avoid.contains(&of.service)).collect()
+    }
+
+    /// Chooses a service for a new file: the less loaded of two at random. The present one stays unless
+    /// the other has clearly less to do.
+    pub fn choose(
+        &self,
+        random: &mut fastrand::Rng,
+        present: Option<ServiceId>,
+        avoid: &[ServiceId],
+    ) -> Option<ServiceId> {
+        let candidates = self.candidates(avoid);
+        let one = random.choice(candidates.iter())?;
+        let mut other = random.choice(candidates.iter())?;
+        let present = candidates.iter().find(|record| Some(record.service) == present);
+        if let Some(present) = present {
+            if load(one).saturating_mul(100) < load(present).saturating_mul(MOVE_BELOW_PERCENT) {
+                return Some(one.service);
+            }
+            return Some(present.service);
+        }
+        if one.service == other.service {
+            // Two different ones, where there are two.
+            other = candidates.iter().find(|record| record.service != one.service).unwrap_or(one);
+        }
+        Some(if load(other) < load(one) { other.service } else { one.service })
+    }
+
+    /// Returns the next service of the table after one, in a circle, apart from those to avoid. One that
+    /// takes no files comes only if there is no other: the table may be old.
+    pub fn next_after(&self, service: Option<ServiceId>, avoid: &[ServiceId]) -> Option<ServiceId> {
+        let mut ids: Vec<ServiceId> = self.records.keys().copied().filter(|of| !avoid.contains(of)).collect();
+        let behind = ids.partition_point(|of| service.is_some_and(|service| *of <= service));
+        ids.rotate_left(behind);
+        let is_up = |of: &&ServiceId| self.get(**of).is_some_and(|record| record.state == ServiceState::Up);
+        ids.iter().find(is_up).or_else(|| ids.first()).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(id: u8, version: u64, queued_bytes: u64) -> ServiceRecord {
+        ServiceRecord {
+            service: ServiceId([id; 16]),
+            version,
+            address: String::new(),
+            state: ServiceState::Up,
+            volumes: 1,
+            free_bytes: 1,
+            queued_bytes,
+            bytes_per_second: 0,
+            open_files: 0,
+        }
+    }
+
+    /// Property: two random choices keep the loads close, and a stream stays without a clear reason.
+    #[test]
+    fn choice_evens_the_load_and_has_hysteresis() {
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut loads = [0_u64; 4];
+        for version in 1..2000 {
+            let mut table = ServiceTable::default();
+            let records = (0..4).map(|at| record(at as u8, version, loads[at] << 20)).collect();
+            table.merge(&Table(records), 0);
+            let chosen = table.choose(&mut random, None, &[]).unwrap();
+            loads[usize::from(chosen.0[0])] += 1;
+        }
+        let (low, high) = (loads.iter().min().unwrap(), loads.iter().max().unwrap());
+        assert!(high - low < 20, "{loads:?}");
+        let mut table = ServiceTable::default();
+        table.merge(&Table(vec![record(0, 1, 1000), record(1, 1, 801)]), 0);
+        let present = Some(ServiceId([0; 16]));
+        assert!(
+            (0..50).all(|_| table.choose(&mut random, present, &[]) == present),
+            "20 % less is too little"
+        );
+        table.merge(&Table(vec![record(1, 2, 799)]), 0);
+        assert!((0..50).any(|_| table.choose(&mut random, present, &[]) != present), "now it moves");
+    }
+
+    #[test]
+    fn old_records_and_silent_services_take_no_files() {
+        let mut table = ServiceTable::default();
+        table.merge(&Table(vec![record(1, 5, 0), record(2, 5, 0)]), 0);
+        table.merge(&Table(vec![record(1, 4, 77)]), 900);
+        assert_eq!(table.get(ServiceId([1; 16])).unwrap().queued_bytes, 0, "an older record changes nothing");
+        table.merge(&Table(vec![record(2, 6, 0)]), 900);
+        table.expire(1000, 1000);
+        let mut random = fastrand::Rng::with_seed(1);
+        assert_eq!(table.choose(&mut random, None, &[]), Some(ServiceId([2; 16])));
+        assert_eq!(table.choose(&mut random, None, &[ServiceId([2; 16])]), None);
+        let (one, two) = (ServiceId([1; 16]), ServiceId([2; 16]));
+        assert_eq!(table.next_after(Some(two), &[]), Some(two), "the silent one comes last");
+        assert_eq!(table.next_after(Some(two), &[two]), Some(one));
+        assert_eq!(table.next_after(Some(two), &[one, two]), None);
+    }
+}

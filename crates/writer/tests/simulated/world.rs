@@ -1,0 +1,672 @@
+//! The simulated world: services on simulated disks, producers, a catalogue, faults, and the checker.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use exacat_model::{Lfn, TimeMs};
+use exacat_testkit::simulated::{Fault, Random, SimulatedDisk};
+use exacat_wire::writer::{
+    ChunkHead, Description, FileId, Frame, FrameDecoder, Received, ServiceId, ServiceRecord, ServiceState,
+    Table, WriterId, encode, encode_chunk,
+};
+use exacat_writer::sums::adler32;
+use exacat_writer::{
+    Appended, Certificate, Closed, Event, Output, PartKey, Producer, ProducerOutput, ProducerSettings,
+    Service, ServiceSettings, ServiceTable, StreamSettings, Volume, VolumeSettings, Work,
+};
+
+use crate::network::{Network, Side};
+
+/// End of the faults, in milliseconds.
+const FAULTS_END: u64 = 5_000;
+/// Time by which everything must be certified.
+const END: u64 = 120_000;
+/// Bytes that a producer keeps at most.
+const MEMORY: usize = 6 << 20;
+
+/// Size and faults of a world.
+#[derive(Clone, Copy)]
+pub(crate) struct Plan {
+    pub services: usize,
+    pub producers: usize,
+    /// Faults in a thousand milliseconds.
+    pub faults: u64,
+    /// Events of each producer.
+    pub events: u64,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Plan { services: 2, producers: 4, faults: 6, events: 60 }
+    }
+}
+
+struct Node {
+    id: ServiceId,
+    disk: SimulatedDisk,
+    running: Option<(Volume, Service)>,
+    incarnation: u64,
+    works: Vec<(u64, usize, Work)>,
+    paused_until: u64,
+    starts_at: u64,
+    clock: u64,
+}
+
+struct Source {
+    producer: Producer,
+    /// Bytes and number of events of each file.
+    written: BTreeMap<FileId, (Vec<u8>, u64)>,
+    events_left: u64,
+    next_event: u64,
+    clock: u64,
+}
+
+/// A connection: its ends, and the chunk that arrives at the service.
+struct Wire {
+    source: usize,
+    number: u64,
+    node: usize,
+    incarnation: u64,
+    to_producer: FrameDecoder,
+    to_service: FrameDecoder,
+    chunk: Option<(ChunkHead, Vec<u8>)>,
+    producer_hears: bool,
+    service_hears: bool,
+}
+
+pub(crate) struct World {
+    seed: u64,
+    plan: Plan,
+    random: Random,
+    now: u64,
+    nodes: Vec<Node>,
+    sources: Vec<Source>,
+    network: Network,
+    wires: BTreeMap<u64, Wire>,
+    next_wire: u64,
+    dials: Vec<(u64, usize, u64, usize)>,
+    tells: Vec<(u64, ServiceId, ServiceId, Frame)>,
+    certifying: Vec<(u64, usize, u64, Certificate)>,
+    catalogue: BTreeMap<FileId, Certificate>,
+}
+
+fn service_id(at: usize) -> ServiceId {
+    ServiceId([at as u8 + 1; 16])
+}
+
+fn start(node: &mut Node, now: u64) {
+    let settings = VolumeSettings {
+        root: Path::new("/volume").to_owned(),
+        service: node.id,
+        adopt: false,
+        segment_bytes: 256 << 10,
+    };
+    node.incarnation += 1;
+    let opened = Volume::open(node.disk.shared(), &settings, TimeMs(1_790_000_000_000 + now));
+    let (volume, recovered) = match opened {
+        Ok(opened) => opened,
+        Err(error) => {
+            // A fault of the disk at the opening: it is tried again.
+            assert!(!error.to_string().contains("damaged"), "{error}");
+            node.starts_at = now + 100;
+            node.disk.set_fault(None);
+            return;
+        }
+    };
+    assert!(recovered.damaged.is_empty(), "{recovered:?}");
+    let settings = ServiceSettings {
+        service: node.id,
+        name: "node".to_owned(),
+        address: String::new(),
+        blocks: 32,
+        flush_ms: 8,
+        idle_ms: 2_000,
+        orphan_ms: 5_000,
+        part_wait_ms: 1_000,
+        ask_every_ms: 200,
+        table_every_ms: 100,
+        gone_ms: 1_000,
+        free_bytes_min: 1 << 20,
+        first_version: now * 1_000,
+    };
+    node.running = Some((volume, Service::new(settings, vec![recovered], now + node.clock)));
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, plan: Plan) -> Self {
+        let mut world = World {
+            seed,
+            plan,
+            random: Random(seed),
+            now: 0,
+            nodes: Vec::new(),
+            sources: Vec::new(),
+            network: Network::new(5),
+            wires: BTreeMap::new(),
+            next_wire: 0,
+            dials: Vec::new(),
+            tells: Vec::new(),
+            certifying: Vec::new(),
+            catalogue: BTreeMap::new(),
+        };
+        for at in 0..plan.services {
+            let mut node = Node {
+                id: service_id(at),
+                disk: SimulatedDisk::new(),
+                running: None,
+                incarnation: 0,
+                works: Vec::new(),
+                paused_until: 0,
+                starts_at: 0,
+                clock: 0,
+            };
+            start(&mut node, 0);
+            world.nodes.push(node);
+        }
+        for at in 0..plan.producers {
+            let source = world.source(at);
+            world.sources.push(source);
+        }
+        world
+    }
+
+    fn source(&mut self, at: usize) -> Source {
+        let mut table = ServiceTable::default();
+        let record = |at: usize| ServiceRecord {
+            service: service_id(at),
+            version: 0,
+            address: String::new(),
+            state: ServiceState::Up,
+            volumes: 1,
+            free_bytes: 1 << 40,
+            queued_bytes: 0,
+            bytes_per_second: 0,
+            open_files: 0,
+        };
+        table.merge(&Table((0..self.plan.services).map(record).collect()), 0);
+        let settings = ProducerSettings {
+            writer: WriterId([at as u8 + 1; 16]),
+            name: format!("producer {at}"),
+            memory_bytes: MEMORY,
+            linger_ms: 5,
+            silence_ms: 700,
+            connect_ms: 300,
+            retry_ms: 200,
+            first_session: 1,
+        };
+        let mut producer = Producer::new(settings, table, self.seed * 100 + at as u64);
+        for stream in 0..2 {
+            let lfn = Lfn::parse(&format!("/run/{at}/{stream}")).unwrap();
+            let description =
+                Description { run: "1".to_owned(), stream: stream.to_string(), lfn, tags: Vec::new() };
+            let settings = StreamSettings {
+                description,
+                file_bytes_max: 1 + self.random.next(3 << 20),
+                file_events_max: 1 + self.random.next(40),
+                file_ms_max: 1 + self.random.next(4_000),
+            };
+            producer.open_stream(stream, settings);
+        }
+        Source { producer, written: BTreeMap::new(), events_left: self.plan.events, next_event: 0, clock: 0 }
+    }
+
+    /// Runs to the end, and checks it.
+    pub(crate) fn run(&mut self) {
+        while !self.is_done() {
+            assert!(self.now < END, "seed {}: {}", self.seed, self.state());
+            self.now += 1;
+            self.step();
+        }
+        let now = self.now;
+        for node in self.nodes.iter_mut().filter(|node| node.running.is_none()) {
+            node.disk.set_fault(None);
+            start(node, now);
+        }
+        self.check();
+    }
+
+    fn is_done(&self) -> bool {
+        self.sources.iter().all(|source| source.events_left == 0 && source.producer.uncertified_files() == 0)
+    }
+
+    fn state(&self) -> String {
+        let mut text = String::new();
+        for source in &self.sources {
+            let (left, files) = (source.events_left, source.producer.uncertified());
+            text.push_str(&format!("\n{left} events left, {files:?}"));
+        }
+        for node in &self.nodes {
+            match &node.running {
+                Some((_, service)) => text.push_str(&format!("\n{:?}", service.files())),
+                None => text.push_str("\nnot running"),
+            }
+        }
+        text
+    }
+
+    fn is_awake(&self, node: usize) -> bool {
+        self.nodes[node].paused_until <= self.now
+    }
+
+    fn step(&mut self) {
+        let is_stormy = self.now < FAULTS_END;
+        if is_stormy && self.random.next(1_000) < self.plan.faults {
+            self.fault();
+        }
+        if self.now == FAULTS_END {
+            self.heal();
+        }
+        for at in 0..self.nodes.len() {
+            if self.nodes[at].running.is_none() && self.nodes[at].starts_at <= self.now {
+                let now = self.now;
+                start(&mut self.nodes[at], now);
+            }
+        }
+        self.dial();
+        self.arrive();
+        self.work();
+        self.tell();
+        self.certify();
+        for at in 0..self.sources.len() {
+            self.produce(at);
+        }
+        for at in 0..self.nodes.len() {
+            if !self.is_awake(at) {
+                continue;
+            }
+            let (now, is_second) = (self.now + self.nodes[at].clock, self.now.is_multiple_of(100));
+            if let Some((_, service)) = &mut self.nodes[at].running {
+                if is_second {
+                    service.free_bytes(0, 1 << 40);
+                }
+                service.tick(now);
+            }
+            self.drain_service(at);
+        }
+    }
+
+    fn fault(&mut self) {
+        let node = self.random.next(self.nodes.len() as u64) as usize;
+        match self.random.next(9) {
+            0 | 1 => {
+                let wires = self.network.all();
+                if !wires.is_empty() {
+                    let wire = wires[wires.len() - 1 - self.random.next(wires.len().min(6) as u64) as usize];
+                    self.network.cut(wire, self.now, &mut self.random);
+                }
+            }
+            2 => self.kill(node, false),
+            3 => self.kill(node, true),
+            4 | 5 => {
+                let kinds = [std::io::ErrorKind::Other, std::io::ErrorKind::StorageFull];
+                let kind = kinds[self.random.next(2) as usize];
+                let disk = &self.nodes[node].disk;
+                disk.set_fault(Some(Fault::Once(disk.operations() + 1 + self.random.next(30), kind)));
+            }
+            6 => self.nodes[node].paused_until = self.now + self.random.next(1_500),
+            7 => self.nodes[node].clock += self.random.next(60_000),
+            _ => {
+                let source = self.random.next(self.sources.len() as u64) as usize;
+                self.sources[source].clock += self.random.next(60_000);
+            }
+        }
+    }
+
+    /// Ends a service at any moment: of the works on their way, some were done.
+    fn kill(&mut self, at: usize, is_power_cut: bool) {
+        let Some((volume, _)) = self.nodes[at].running.take() else { return };
+        for (_, _, work) in std::mem::take(&mut self.nodes[at].works) {
+            if self.random.chance(2) {
+                volume.run(work, TimeMs(self.now));
+            }
+        }
+        drop(volume);
+        self.nodes[at].disk.set_fault(None);
+        if is_power_cut {
+            self.nodes[at].disk = self.nodes[at].disk.image(&mut self.random);
+        }
+        self.nodes[at].starts_at = self.now + self.random.next(1_500);
+        let wires: Vec<u64> =
+            self.wires.iter().filter(|(_, wire)| wire.node == at).map(|(of, _)| *of).collect();
+        for wire in wires {
+            self.network.end(wire, Side::Producer, self.now, &mut self.random);
+        }
+    }
+
+    fn heal(&mut self) {
+        for at in 0..self.nodes.len() {
+            self.nodes[at].paused_until = 0;
+            // A volume that failed is written again after a restart.
+            self.kill(at, false);
+            self.nodes[at].starts_at = self.now + 1;
+        }
+    }
+
+    fn dial(&mut self) {
+        let (due, later): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.dials).into_iter().partition(|of| of.0 <= self.now);
+        self.dials = later;
+        for (_, source, number, node) in due {
+            let now = self.now + self.nodes[node].clock;
+            let incarnation = self.nodes[node].incarnation;
+            let Some((_, service)) = &mut self.nodes[node].running else {
+                let clock = self.sources[source].clock;
+                self.sources[source].producer.disconnected(number, self.now + clock);
+                self.drain_source(source);
+                continue;
+            };
+            self.next_wire += 1;
+            let wire = self.next_wire;
+            service.connected(wire, now);
+            self.network.begin(wire);
+            let ends = Wire {
+                source,
+                number,
+                node,
+                incarnation,
+                to_producer: FrameDecoder::of_begun(),
+                to_service: FrameDecoder::of_accepted(),
+                chunk: None,
+                producer_hears: true,
+                service_hears: true,
+            };
+            self.wires.insert(wire, ends);
+            self.sources[source].producer.connected(number);
+            self.drain_source(source);
+        }
+    }
+
+    fn arrive(&mut self) {
+        loop {
+            let awake: Vec<bool> = (0..self.nodes.len()).map(|at| self.is_awake(at)).collect();
+            let wires = &self.wires;
+            let can_hear = |wire: u64, side: Side| side == Side::Producer || awake[wires[&wire].node];
+            let Some((wire, side, bytes)) = self.network.arrive(self.now, can_hear) else { return };
+            match side {
+                Side::Producer => self.reach_producer(wire, bytes),
+                Side::Service => self.reach_service(wire, bytes),
+            }
+        }
+    }
+
+    fn reach_producer(&mut self, number: u64, bytes: Option<Vec<u8>>) {
+        let wire = self.wires.get_mut(&number).unwrap();
+        if !wire.producer_hears {
+            return;
+        }
+        let source = &mut self.sources[wire.source];
+        let now = self.now + source.clock;
+        match bytes {
+            None => {
+                wire.producer_hears = false;
+                source.producer.disconnected(wire.number, now);
+            }
+            Some(bytes) => {
+                wire.to_producer.feed(&bytes);
+                while let Some(Received::Frame(frame)) = wire.to_producer.next_message().unwrap() {
+                    source.producer.message(wire.number, frame, now);
+                }
+            }
+        }
+        let at = wire.source;
+        self.drain_source(at);
+    }
+
+    fn reach_service(&mut self, number: u64, bytes: Option<Vec<u8>>) {
+        let wire = self.wires.get_mut(&number).unwrap();
+        let node = &mut self.nodes[wire.node];
+        let now = self.now + node.clock;
+        let Some((_, service)) = &mut node.running else { return };
+        if !wire.service_hears || wire.incarnation != node.incarnation {
+            return;
+        }
+        match bytes {
+            None => {
+                wire.service_hears = false;
+                service.disconnected(number, now);
+            }
+            Some(bytes) => {
+                wire.to_service.feed(&bytes);
+                loop {
+                    if let Some((head, content)) = &mut wire.chunk {
+                        let before = content.len();
+                        content.resize(head.length as usize, 0);
+                        let count = wire.to_service.take_chunk_bytes(&mut content[before..]);
+                        content.truncate(before + count);
+                        if content.len() < head.length as usize {
+                            break;
+                        }
+                        service.chunk(number, head, content, now);
+                        wire.chunk = None;
+                    }
+                    match wire.to_service.next_message().unwrap() {
+                        Some(Received::Chunk(head)) => wire.chunk = Some((head, Vec::new())),
+                        Some(Received::Frame(frame)) => service.message(number, frame, now),
+                        None => break,
+                    }
+                }
+            }
+        }
+        let at = wire.node;
+        self.drain_service(at);
+    }
+
+    fn work(&mut self) {
+        for at in 0..self.nodes.len() {
+            if !self.is_awake(at) {
+                continue;
+            }
+            let node = &mut self.nodes[at];
+            let (due, later): (Vec<_>, Vec<_>) =
+                std::mem::take(&mut node.works).into_iter().partition(|(due, _, _)| *due <= self.now);
+            node.works = later;
+            for (_, volume, work) in due {
+                let Some((disk, service)) = &mut node.running else { continue };
+                let done = disk.run(work, TimeMs(1_790_000_000_000 + self.now));
+                service.work_done(volume, done, self.now + node.clock);
+            }
+            self.drain_service(at);
+        }
+    }
+
+    fn tell(&mut self) {
+        let (due, later): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.tells).into_iter().partition(|of| of.0 <= self.now);
+        self.tells = later;
+        for (_, from, to, frame) in due {
+            let at = self.nodes.iter().position(|node| node.id == to).unwrap();
+            if !self.is_awake(at) {
+                continue;
+            }
+            let now = self.now + self.nodes[at].clock;
+            if let Some((_, service)) = &mut self.nodes[at].running {
+                service.peer_message(from, frame, now);
+            }
+            self.drain_service(at);
+        }
+    }
+
+    /// Commits to the catalogue: once for each file. An answer may be lost, or be an error that passes.
+    fn certify(&mut self) {
+        let (due, later): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.certifying).into_iter().partition(|of| of.0 <= self.now);
+        self.certifying = later;
+        for (_, at, incarnation, certificate) in due {
+            let file = certificate.file;
+            let is_refused = self.now < FAULTS_END && self.random.chance(5);
+            if !is_refused {
+                let first = self.catalogue.entry(file).or_insert_with(|| certificate.clone());
+                let same = (first.length, first.adler32, first.events);
+                assert_eq!(
+                    same,
+                    (certificate.length, certificate.adler32, certificate.events),
+                    "one content"
+                );
+            }
+            let now = self.now + self.nodes[at].clock;
+            if self.nodes[at].incarnation == incarnation
+                && let Some((_, service)) = &mut self.nodes[at].running
+            {
+                let outcome = if is_refused { Err((false, "no catalogue".to_owned())) } else { Ok(()) };
+                service.catalogue_answered(file, outcome, now);
+            }
+            self.drain_service(at);
+        }
+    }
+
+    fn produce(&mut self, at: usize) {
+        let length = match self.random.next(40) {
+            0 => self.random.next(1_500_000),
+            1..10 => self.random.next(30_000),
+            _ => self.random.next(2_000),
+        };
+        let (is_event, stream) = (self.random.chance(30), self.random.next(2) as u32);
+        let source = &mut self.sources[at];
+        let now = self.now + source.clock;
+        if is_event && source.events_left > 0 {
+            let number = source.next_event;
+            let event: Vec<u8> =
+                (0..=length).map(|byte| (byte * 31 + number * 7 + at as u64) as u8).collect();
+            if let Appended::Kept(file) = source.producer.append(stream, &event, now) {
+                let (bytes, events) = source.written.entry(file).or_default();
+                bytes.extend_from_slice(&event);
+                *events += 1;
+                source.next_event += 1;
+                source.events_left -= 1;
+            }
+        }
+        if source.events_left == 0 {
+            source.producer.end_file(0, now);
+            source.producer.end_file(1, now);
+        }
+        source.producer.tick(now);
+        assert!(source.producer.kept_bytes() <= MEMORY);
+        self.drain_source(at);
+    }
+
+    fn wire_of(&self, source: usize, number: u64) -> Option<u64> {
+        let mut wires = self.wires.iter();
+        wires.find(|(_, wire)| wire.source == source && wire.number == number).map(|(of, _)| *of)
+    }
+
+    fn drain_source(&mut self, at: usize) {
+        while let Some(output) = self.sources[at].producer.next_output() {
+            let mut bytes = Vec::new();
+            let number = match output {
+                ProducerOutput::Connect(number, service) => {
+                    let node = self.nodes.iter().position(|node| node.id == service).unwrap();
+                    let due = self.now + 1 + self.random.next(20);
+                    self.dials.push((due, at, number, node));
+                    continue;
+                }
+                ProducerOutput::News(Event::File(file, Closed::Failed(reason))) => {
+                    panic!("seed {} at {}: file {file} failed: {reason}", self.seed, self.now);
+                }
+                ProducerOutput::News(Event::File(file, Closed::Certified(_))) => {
+                    assert!(self.catalogue.contains_key(&file), "certified means in the catalogue");
+                    continue;
+                }
+                ProducerOutput::News(Event::Durable(..)) => continue,
+                ProducerOutput::End(number) => {
+                    self.dials.retain(|dial| (dial.1, dial.2) != (at, number));
+                    if let Some(of) = self.wire_of(at, number) {
+                        self.wires.get_mut(&of).unwrap().producer_hears = false;
+                        self.network.end(of, Side::Service, self.now, &mut self.random);
+                    }
+                    continue;
+                }
+                ProducerOutput::Send(number, frame) => {
+                    encode(&mut bytes, &frame);
+                    number
+                }
+                ProducerOutput::SendChunk(number, head, content) => {
+                    encode_chunk(&mut bytes, &head, &content);
+                    number
+                }
+            };
+            if let Some(of) = self.wire_of(at, number) {
+                // In two pieces: a pause may come in the middle of a frame.
+                let cut = self.random.next(bytes.len() as u64) as usize;
+                let rest = bytes.split_off(cut);
+                self.network.send(of, Side::Service, bytes, self.now, &mut self.random);
+                self.network.send(of, Side::Service, rest, self.now, &mut self.random);
+            }
+        }
+    }
+
+    fn drain_service(&mut self, at: usize) {
+        loop {
+            let node = &mut self.nodes[at];
+            let Some((_, service)) = &mut node.running else { return };
+            let Some(output) = service.next_output() else { return };
+            let from = node.id;
+            let due = self.now + 1 + self.random.next(10);
+            match output {
+                Output::Send(wire, frame) => {
+                    let mut bytes = Vec::new();
+                    encode(&mut bytes, &frame);
+                    self.network.send(wire, Side::Producer, bytes, self.now, &mut self.random);
+                }
+                Output::End(wire) => {
+                    self.wires.get_mut(&wire).unwrap().service_hears = false;
+                    self.network.end(wire, Side::Producer, self.now, &mut self.random);
+                }
+                Output::Tell(to, frame) => self.tell_to(due, from, to, frame),
+                Output::Gossip(table) => {
+                    for to in (0..self.nodes.len()).map(service_id).filter(|to| *to != from) {
+                        self.tell_to(due, from, to, Frame::Table(table.clone()));
+                    }
+                }
+                Output::Work(volume, work) => node.works.push((due, volume, work)),
+                Output::Certify(certificate) => {
+                    self.certifying.push((due, at, node.incarnation, *certificate));
+                }
+            }
+        }
+    }
+
+    fn tell_to(&mut self, due: u64, from: ServiceId, to: ServiceId, frame: Frame) {
+        if self.now >= FAULTS_END || !self.random.chance(10) {
+            self.tells.push((due, from, to, frame));
+        }
+    }
+
+    /// Compares the certified files, read from the disks, with the events of the producers.
+    fn check(&self) {
+        let seed = self.seed;
+        let mut files = 0;
+        for source in &self.sources {
+            for (file, (bytes, events)) in &source.written {
+                files += 1;
+                let certificate = &self.catalogue[file];
+                assert_eq!(certificate.length, bytes.len() as u64, "seed {seed}: {file}");
+                assert_eq!(
+                    (certificate.events, certificate.adler32),
+                    (*events, adler32(bytes)),
+                    "seed {seed}"
+                );
+                let mut read = Vec::new();
+                for segment in &certificate.segments {
+                    assert_eq!(segment.range.from, read.len() as u64, "seed {seed}: in order, without gap");
+                    let node = self.nodes.iter().find(|node| node.id == segment.part.service).unwrap();
+                    let (volume, _) = node.running.as_ref().unwrap();
+                    let part = PartKey { file: *file, epoch: segment.part.epoch };
+                    let bytes = volume.read(part, segment.range);
+                    read.extend(bytes.unwrap_or_else(|error| panic!("seed {seed}: {error}")));
+                }
+                assert!(read == *bytes, "seed {seed}: {file} has other bytes");
+            }
+        }
+        assert_eq!(files, self.catalogue.len(), "seed {seed}: no file that nobody wrote");
+    }
+
+    /// Returns the number of chunks that were durable in several parts.
+    pub(crate) fn duplicates(&self) -> u64 {
+        self.catalogue.values().map(|certificate| certificate.duplicates).sum()
+    }
+
+    /// Returns the largest number of parts that a file has.
+    pub(crate) fn parts_per_file_max(&self) -> usize {
+        self.catalogue.values().map(|certificate| certificate.shares().len()).max().unwrap_or(0)
+    }
+}
