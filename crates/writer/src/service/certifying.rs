@@ -135,10 +135,16 @@ impl Service {
         entry.stage = stage;
         entry.reason.clone_from(&reason);
         let volume = entry.volume;
-        self.commit(volume, vec![Item::Stage { file, stage, reason }], Effect::Stage(file));
+        if self.volumes[volume].read_only.is_some() {
+            // The catalogue has the file: the producer learns it, whatever the index here says.
+            self.stage_reached(file);
+        } else {
+            self.commit(volume, vec![Item::Stage { file, stage, reason }], Effect::Stage(file));
+        }
     }
 
-    fn producer_of(&self, file: FileId) -> Option<u64> {
+    /// Returns the connection of the producer of a file.
+    pub(super) fn producer_of(&self, file: FileId) -> Option<u64> {
         let (_, slot) = self.parts.range(first_of(file)..=last_of(file)).next_back()?;
         let writer = match slot {
             PartSlot::Open(part) => part.origin.writer,

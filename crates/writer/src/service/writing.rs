@@ -276,6 +276,7 @@ impl Service {
         state.read_only = Some(reason.to_owned());
         state.items.clear();
         state.effects.clear();
+        self.closes_failed(volume, reason);
         let of_volume = |(key, slot): (&PartKey, &PartSlot)| {
             matches!(slot, PartSlot::Open(part) if part.volume == volume).then_some(*key)
         };
@@ -290,6 +291,25 @@ impl Service {
             }
             if let Some(connection) = self.connection_of(writer) {
                 self.send(connection, refused(RefusalClass::RetryElsewhere, key, reason));
+            }
+        }
+    }
+
+    /// Tells producers that their closes are lost with the index of a volume, and who is certified.
+    fn closes_failed(&mut self, volume: usize, reason: &str) {
+        let of_volume = self.files.iter().filter(|(_, entry)| entry.volume == volume);
+        let files: Vec<(FileId, FileStage, bool)> =
+            of_volume.map(|(file, entry)| (*file, entry.stage, entry.is_close_durable)).collect();
+        for (file, stage, is_close_durable) in files {
+            if stage == FileStage::Closed && !is_close_durable {
+                let epoch = self.highest_epoch(file).unwrap_or(1);
+                if let Some(connection) = self.producer_of(file) {
+                    let key = PartKey { file, epoch };
+                    self.send(connection, refused(RefusalClass::RetryElsewhere, key, reason));
+                }
+                self.files.remove(&file);
+            } else {
+                self.stage_reached(file);
             }
         }
     }
@@ -313,7 +333,8 @@ impl Service {
         }
     }
 
-    fn stage_reached(&mut self, file: FileId) {
+    /// Acts on the stage of a file once the index has it.
+    pub(super) fn stage_reached(&mut self, file: FileId) {
         let Some(entry) = self.files.get_mut(&file) else { return };
         if entry.stage == FileStage::Certified {
             self.tell_certified(file);

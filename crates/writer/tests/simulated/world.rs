@@ -336,6 +336,7 @@ impl World {
     fn heal(&mut self) {
         for at in 0..self.nodes.len() {
             self.nodes[at].paused_until = 0;
+            self.nodes[at].disk.set_fault(None);
             // A volume that failed is written again after a restart.
             self.kill(at, false);
             self.nodes[at].starts_at = self.now + 1;
