@@ -1,0 +1,183 @@
+//! Bad input of producers: each gets a clear refusal, and changes nothing.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::path::Path;
+
+use exacat_model::{Lfn, TimeMs};
+use exacat_testkit::simulated::SimulatedDisk;
+use exacat_wire::writer::limits::BLOCK_BYTES;
+use exacat_wire::writer::{
+    Ack, ByteRange, ChunkHead, Close, Description, FileId, Frame, Hello, Open, PartOwner, RefusalClass, Role,
+    ServiceId, WriterId,
+};
+use exacat_writer::sums::{adler32, crc32c};
+use exacat_writer::{Output, Service, ServiceSettings, Volume, VolumeSettings};
+
+const SERVICE: ServiceId = ServiceId([1; 16]);
+const FILE: FileId = FileId([9; 16]);
+
+/// A service that does its works at once, and the frames that it sent.
+struct Rig {
+    volume: Volume,
+    service: Service,
+    now: u64,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let root = Path::new("/volume").to_owned();
+        let settings = VolumeSettings { root, service: SERVICE, adopt: false, segment_bytes: 64 << 10 };
+        let (volume, recovered) = Volume::open(SimulatedDisk::new().shared(), &settings, TimeMs(5)).unwrap();
+        let settings = ServiceSettings {
+            service: SERVICE,
+            name: "s".to_owned(),
+            address: String::new(),
+            blocks: 8,
+            flush_ms: 5,
+            idle_ms: 60_000,
+            orphan_ms: 60_000,
+            part_wait_ms: 1_000,
+            ask_every_ms: 100,
+            table_every_ms: 100_000,
+            gone_ms: 1_000,
+            free_bytes_min: 0,
+            first_version: 1,
+        };
+        Rig { volume, service: Service::new(settings, vec![recovered], 0), now: 0 }
+    }
+
+    /// Does all work, and returns what was sent on a connection; none stands for its end.
+    fn sent(&mut self, connection: u64) -> Vec<Option<Frame>> {
+        let mut sent = Vec::new();
+        for _ in 0..100 {
+            self.now += 1;
+            self.service.tick(self.now);
+            while let Some(output) = self.service.next_output() {
+                match output {
+                    Output::Send(to, frame) if to == connection => sent.push(Some(frame)),
+                    Output::End(of) if of == connection => sent.push(None),
+                    Output::Work(volume, work) => {
+                        let done = self.volume.run(work, TimeMs(self.now));
+                        self.service.work_done(volume, done, self.now);
+                    }
+                    Output::Certify(certificate) => {
+                        self.service.catalogue_answered(certificate.file, Ok(()), self.now);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        sent
+    }
+
+    fn connect(&mut self, connection: u64, writer: u8, session: u64) -> Vec<Option<Frame>> {
+        self.service.connected(connection, self.now);
+        let role = Role::Producer { writer: WriterId([writer; 16]), session };
+        let hello = Hello { version_min: 1, version_max: 1, role, name: String::new(), token: None };
+        self.tell(connection, Frame::Hello(hello))
+    }
+
+    fn tell(&mut self, connection: u64, frame: Frame) -> Vec<Option<Frame>> {
+        self.service.message(connection, frame, self.now);
+        self.sent(connection)
+    }
+
+    fn chunk(&mut self, connection: u64, head: ChunkHead, bytes: &[u8]) -> Vec<Option<Frame>> {
+        self.service.chunk(connection, &head, bytes, self.now);
+        self.sent(connection)
+    }
+}
+
+fn open(epoch: u32) -> Frame {
+    let lfn = Lfn::parse("/f").unwrap();
+    let description = Description { run: "1".into(), stream: "s".into(), lfn, tags: Vec::new() };
+    Frame::Open(Open { file: FILE, stream: 7, epoch, from: 0, description })
+}
+
+fn head(sequence: u64, offset: u64, bytes: &[u8]) -> ChunkHead {
+    ChunkHead {
+        writer: WriterId([1; 16]),
+        file: FILE,
+        sequence,
+        offset,
+        stream: 7,
+        epoch: 2,
+        length: bytes.len() as u32,
+        events: 1,
+        crc32c: crc32c(bytes),
+        adler32: adler32(bytes),
+    }
+}
+
+fn class_of(sent: &[Option<Frame>]) -> Option<RefusalClass> {
+    sent.iter().flatten().find_map(|frame| match frame {
+        Frame::Refusal(refusal) => Some(refusal.class),
+        _ => None,
+    })
+}
+
+fn acked(sent: &[Option<Frame>]) -> Vec<ByteRange> {
+    let ranges = sent.iter().flatten().filter_map(|frame| match frame {
+        Frame::Ack(Ack { ranges, .. }) => Some(ranges.clone()),
+        _ => None,
+    });
+    ranges.flatten().collect()
+}
+
+/// Property: each kind of bad input is refused with its class, and the file is certified afterwards as if
+/// nothing of it had come.
+#[test]
+fn bad_input_is_refused_and_changes_nothing() {
+    let mut rig = Rig::new();
+    rig.connect(1, 1, 1);
+    rig.connect(2, 2, 1);
+    rig.tell(1, open(2));
+    assert_eq!(acked(&rig.chunk(1, head(0, 0, b"first"), b"first")), [ByteRange { from: 0, to: 5 }]);
+    let good = head(1, 5, b"other");
+    for (what, connection, head, class) in [
+        ("stream", 1, ChunkHead { stream: 8, ..good }, RefusalClass::BadRequest),
+        ("part", 1, ChunkHead { epoch: 3, ..good }, RefusalClass::RetryElsewhere),
+        ("epoch", 1, ChunkHead { epoch: 1, ..good }, RefusalClass::Conflict),
+        ("place", 1, ChunkHead { offset: 4, ..good }, RefusalClass::Conflict),
+        ("sequence", 1, ChunkHead { sequence: 0, ..good }, RefusalClass::Conflict),
+        ("limit", 1, ChunkHead { offset: 64 * BLOCK_BYTES as u64, ..good }, RefusalClass::BadRequest),
+        ("producer", 2, ChunkHead { writer: WriterId([2; 16]), ..good }, RefusalClass::BadRequest),
+    ] {
+        let sent = rig.chunk(connection, head, b"other");
+        assert_eq!(class_of(&sent), Some(class), "{what}: {sent:?}");
+        assert!(!sent.contains(&None) && acked(&sent).is_empty(), "{what}: the connection goes on");
+    }
+    assert_eq!(class_of(&rig.tell(1, open(1))), Some(RefusalClass::Conflict), "an epoch that is over");
+    assert_eq!(class_of(&rig.tell(2, open(3))), Some(RefusalClass::BadRequest), "another's file");
+    // The same chunk again is acknowledged at once.
+    assert_eq!(acked(&rig.chunk(1, head(0, 0, b"first"), b"first")), [ByteRange { from: 0, to: 5 }]);
+    assert_eq!(acked(&rig.chunk(1, good, b"other")), [ByteRange { from: 5, to: 10 }]);
+    let parts = vec![PartOwner { epoch: 2, service: SERVICE }];
+    let sums = adler32(b"firstother");
+    let close = Close { file: FILE, epoch: 2, length: 10, chunks: 2, events: 2, adler32: sums, parts };
+    let sent = rig.tell(1, Frame::Close(close));
+    assert!(sent.iter().any(|frame| matches!(frame, Some(Frame::Certified(_)))), "{sent:?}");
+}
+
+/// Property: bytes that fail their sums, a chunk of a writer that did not greet, and a frame before the
+/// greeting end the connection. So does an earlier session of the same writer, when it comes late.
+#[test]
+fn untrusted_connection_is_ended() {
+    let mut rig = Rig::new();
+    rig.connect(1, 1, 5);
+    rig.tell(1, open(2));
+    let sent = rig.chunk(1, head(0, 0, b"right"), b"wrong");
+    assert_eq!((class_of(&sent), sent.last()), (Some(RefusalClass::BadRequest), Some(&None)));
+    rig.connect(2, 2, 1);
+    assert_eq!(rig.chunk(2, head(0, 0, b"right"), b"right").last(), Some(&None));
+    rig.service.connected(3, rig.now);
+    assert_eq!(rig.tell(3, Frame::Ping(1)).last(), Some(&None));
+    let sent = rig.connect(4, 1, 4);
+    assert_eq!((class_of(&sent), sent.last()), (Some(RefusalClass::Conflict), Some(&None)));
+    assert!(!rig.connect(5, 1, 6).contains(&None));
+    let lost = rig.tell(5, open(2));
+    assert!(
+        lost.iter().flatten().any(|frame| matches!(frame, Frame::Opened(_))),
+        "the part is resumed: {lost:?}"
+    );
+}
