@@ -18,6 +18,8 @@ use crate::sorted::SortedRows;
 pub(crate) const SOURCES_MAX: usize = 64;
 /// Rows of a block of elements that are held.
 pub(crate) const HELD_ROWS_MAX: usize = 500_000;
+/// Bytes of these rows: texts may be long.
+const HELD_BYTES_MAX: usize = 64 << 20;
 /// Elements of the first block: most readers want few rows.
 const FIRST_BLOCK: u32 = 16;
 
@@ -82,12 +84,13 @@ impl ByDays {
 
     /// Reads a block of elements; none if it has more rows than may be held.
     fn held(&self, elements: &Elements) -> Result<Option<Columns>> {
-        let (mut parts, mut rows) = (Vec::new(), 0);
+        let (mut parts, mut rows, mut bytes) = (Vec::new(), 0, 0);
         for window in &self.windows {
             let (mut scan, mut part) = (self.window(window, elements.clone())?, Columns::default());
             while let Some(batch) = scan.next_rows()? {
                 rows += batch.rows();
-                if rows > self.held_max {
+                bytes += batch.bytes();
+                if rows > self.held_max || bytes > HELD_BYTES_MAX {
                     return Ok(None);
                 }
                 part.append(&batch, 0..batch.rows())?;
