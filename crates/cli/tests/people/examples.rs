@@ -221,10 +221,10 @@ impl Machine {
         machine.file("beam.lines", "lhc,element=beam value=\"STABLE\" 1795000000000000000\n");
         machine.service.ok(&format!("history import dcs {}/beam.lines", machine.home.display()));
         // A part of the sample of `make run`.
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
         machine.service.ok("history set demo");
-        machine.file("demo.csv", format!("element,time,v:float\ndemo/hv1.vMon,{},829.5\n", now - 60));
-        machine.service.ok(&format!("history import demo {}/demo.csv", machine.home.display()));
+        // Without a time it is of now.
+        machine.file("demo.lines", "values,element=demo/hv1.vMon v=829.5\n");
+        machine.service.ok(&format!("history import demo {}/demo.lines", machine.home.display()));
         let file = "/demo/sim/2026/LHC26a1/560123-0/001/AOD.root";
         let guid = machine.service.json1(&format!("stat {file}"))["guid"].as_str().unwrap().to_owned();
         machine.file("guids.tsv", format!("{guid}\tAOD.root\n"));
