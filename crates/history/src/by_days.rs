@@ -1,9 +1,9 @@
 //! Reads many days in bounded memory.
 //!
 //! A merge of all sources at once holds a page of each: years of days do not fit. [`ByDays`] reads the days
-//! in windows of a few sources, one window after the other, for one block of elements at a time. It holds
-//! the rows of that block, and adapts the block to their number. An element with more rows than may be held has
-//! its windows handed on as they are read: they follow each other in time.
+//! in windows of a few sources, one window after the other, for one block of elements at a time.
+//! It holds the rows of that block, and adapts the block to their number. An element with more rows than
+//! may be held has its windows handed on as they are read: they follow each other in time.
 
 use std::ops::RangeInclusive;
 
