@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use exacat_disk::{Disk, RealDisk, cannot_read, corrupt, list_if_there};
+use exacat_log::chain::RecordPlace;
 use exacat_log::log_end;
 use exacat_log::moment::Moment;
 use exacat_log::replay::{list_segments, replay};
@@ -17,7 +18,6 @@ use exacat_log::segment::Ending;
 use exacat_model::{Error, ErrorKind, FieldValue, Result, Revision, TimeMs};
 
 use crate::checked_file::HistoryId;
-use crate::committer::RecordPlace;
 use crate::engine::History;
 use crate::flush::FilePlaces;
 use crate::group::Group;

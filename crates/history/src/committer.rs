@@ -9,16 +9,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use exacat_activity::CommitTimes;
-use exacat_log::moment::Moment;
-use exacat_log::record::{Head, RecordWriter};
+use exacat_log::chain::RecordPlace;
 use exacat_log::{COMMIT_GROUP_BYTES_MAX, Log};
-use exacat_model::{Error, ErrorKind, Fingerprint, OperationId, Result, Revision, TimeMs, UserId};
+use exacat_model::{Error, ErrorKind, Result, TimeMs};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
-use xxhash_rust::xxh3::xxh3_128;
 
 use crate::batch::{Batch, each_row};
-use crate::checked_file::HistoryId;
 use crate::group::Group;
 use crate::item::Item;
 use crate::limits::QUEUED_BYTES_MAX;
@@ -78,34 +75,6 @@ pub(crate) struct Appender {
     group: Vec<u8>,
     /// Place and length of the last commit group, until its end is noted beside the log.
     noted: Option<(exacat_log::LogPlace, usize)>,
-}
-
-/// Place in the log: the last record, and the digest of all records up to it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RecordPlace {
-    pub revision: Revision,
-    pub digest: u128,
-    pub time: TimeMs,
-}
-
-impl RecordPlace {
-    /// Returns the place of a moment.
-    pub(crate) fn of(moment: &Moment) -> Self {
-        RecordPlace { revision: moment.revision, digest: moment.digest, time: moment.time }
-    }
-
-    /// Returns the moment at this place of a history's log.
-    pub(crate) fn moment(&self, log_of: HistoryId) -> Moment {
-        Moment { revision: self.revision, time: self.time, digest: self.digest, log_of }
-    }
-
-    /// Returns the place after a record.
-    pub(crate) fn after(&self, revision: Revision, time: TimeMs, content: &[u8]) -> Self {
-        let mut chain = [0; 32];
-        chain[..16].copy_from_slice(&self.digest.to_le_bytes());
-        chain[16..].copy_from_slice(&xxh3_128(content).to_le_bytes());
-        RecordPlace { revision, digest: xxh3_128(&chain), time }
-    }
 }
 
 /// Counters of the committer.
@@ -229,45 +198,24 @@ impl Appender {
     /// have the records so far. Returns the last of these records.
     pub(crate) fn seal(&mut self, now: TimeMs) -> Result<RecordPlace> {
         if !self.log.is_empty() {
-            let next = Revision(self.end.revision.0 + 1);
-            self.log.roll(next, now.max(self.end.time), self.end.digest, 0)?;
+            self.log.roll(self.end.next_revision(), now.max(self.end.time), self.end.digest, 0)?;
         }
         Ok(self.end)
-    }
-
-    /// Adds a record to the commit group.
-    fn add(&mut self, end: &mut RecordPlace, time: TimeMs, content: &[u8]) {
-        let revision = Revision(end.revision.0 + 1);
-        let head = Head {
-            first_revision: revision,
-            time,
-            operation: OperationId([0; 16]),
-            fingerprint: Fingerprint::UNKNOWN,
-            who: UserId(0),
-            count: 1,
-        };
-        let mut record = RecordWriter::begin(&mut self.group, head);
-        record.add_whole(&mut self.group, content);
-        record.end(&mut self.group, self.log.salt());
-        *end = end.after(revision, time, content);
     }
 
     /// Writes the records of some work, and makes them durable. A refusal for lack of space has written
     /// nothing.
     fn write(&mut self, contents: &[Content], now: TimeMs) -> std::result::Result<usize, NotWritten> {
-        // A record has at most its content, its head, and the padding to the next.
-        let bytes =
-            |content: &Content| RecordWriter::bytes_of(content.bytes.len()) + RecordWriter::EMPTY_BYTES;
-        let needed: usize = contents.iter().map(bytes).sum();
+        let needed: usize = contents.iter().map(|content| RecordPlace::bytes_of(content.bytes.len())).sum();
         let time = now.max(self.end.time);
-        let first = Revision(self.end.revision.0 + 1);
+        let first = self.end.next_revision();
         if !self.log.fits(needed) {
             self.log.roll(first, time, self.end.digest, needed).map_err(NotWritten::Refused)?;
         }
         self.group.clear();
         let mut end = self.end;
         for content in contents {
-            self.add(&mut end, time, &content.bytes);
+            end = end.put(&mut self.group, self.log.salt(), time, &content.bytes);
         }
         let place = self.log.place(self.group.len());
         let failed = |error| {
@@ -337,8 +285,7 @@ pub(crate) fn commit_once(
             return true;
         }
     }
-    let begun = Instant::now();
-    let mut times = CommitTimes { stalled: taken.stalled, ..CommitTimes::at(begun) };
+    let mut times = CommitTimes { stalled: taken.stalled, ..CommitTimes::at(Instant::now()) };
     taken.is_marked = false;
     taken.contents.clear();
     taken.contents.extend(taken.waiting.iter().map(|waiting| content_of(&waiting.work)));

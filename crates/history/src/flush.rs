@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use exacat_disk::{Disk, cannot_write, corrupt, random_u64};
+use exacat_log::chain::RecordPlace;
 use exacat_model::Result;
 use exacat_model::codec::Reader;
 use parking_lot::RwLock;
 
 use crate::checked_file::{FileHead, FileKind, HistoryId};
-use crate::committer::RecordPlace;
 use crate::group::Group;
 use crate::item::Item;
 use crate::latest::Latest;

@@ -2,13 +2,13 @@
 
 use exacat_disk::{Disk, cannot_read, corrupt, read_whole};
 use exacat_log::Segment;
+use exacat_log::chain::RecordPlace;
 use exacat_log::record::{Head, split_head};
 use exacat_log::replay::undecodable;
 use exacat_log::segment::{Ending, HEADER_BYTES, Header, Records};
 use exacat_model::{Result, Revision};
 
 use crate::checked_file::HistoryId;
-use crate::committer::RecordPlace;
 
 /// Walk over the segments of a log, each of which must continue the one before.
 pub(crate) struct Walk<'w> {
@@ -60,26 +60,17 @@ impl Walk<'_> {
             let what = format!("records {} to {} are missing before it", place.revision.0 + 1, before.0);
             return Err(corrupt(&name, 32, what));
         }
-        if place.digest != header.digest {
-            return Err(corrupt(
-                &name,
-                56,
-                "the records before this segment are not those it was begun after",
-            ));
-        }
+        place.check_digest(&name, &header)?;
         let mut records = Records::new(&bytes, header.salt, HEADER_BYTES);
         let (mut end, mut is_whole) = (HEADER_BYTES, true);
         while let Some((at, body)) = records.next_record() {
             let (head, content) = split_head(body).map_err(|error| undecodable(&name, at as u64, &error))?;
-            if head.first_revision.0 != place.revision.0 + 1 || head.count != 1 {
-                let (got, next) = (head.first_revision.0, place.revision.0 + 1);
-                return Err(corrupt(&name, at as u64, format!("record {got} follows where {next} should")));
-            }
+            place.check_next(&name, at as u64, &head)?;
             if !take(&head, content)? {
                 (end, is_whole) = (at, false);
                 break;
             }
-            place = place.after(head.first_revision, head.time, content);
+            place = place.after(head.time, content);
             end = records.offset();
         }
         let ending = if is_whole { records.ending(&name, is_last)? } else { Ending::Clean };

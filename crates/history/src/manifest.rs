@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use exacat_disk::{Disk, cannot_read, cannot_write, corrupt, exists};
+use exacat_log::chain::RecordPlace;
 use exacat_model::codec::{Decode, Encode, Reader};
 use exacat_model::{GroupSettings, Result, Revision, TimeMs, canonical_struct};
 
 use crate::archive::ArchivedEntries;
 use crate::checked_file::{FileHead, FileKind, HistoryId};
-use crate::committer::RecordPlace;
 
 /// Name of the manifest in the directory of the history.
 pub(crate) const FILE: &str = "manifest";

@@ -5,19 +5,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 use exacat_disk::{Disk, RealDisk, cannot_read, cannot_write, corrupt, random_u64, read_text, replace_small};
+use exacat_log::chain::RecordPlace;
 use exacat_log::log_end::{self, LogEnd};
 use exacat_log::record::{Head, split_head};
 use exacat_log::replay::{Receiver, list_segments, replay, undecodable};
-use exacat_log::segment::{BegunFor, Ending, Header};
+use exacat_log::segment::{BegunFor, Header};
 use exacat_log::{Log, LogSettings, Preparation, Segment};
 use exacat_model::codec::Reader;
-use exacat_model::{Error, ErrorKind, Result, Revision, TimelineId};
+use exacat_model::{Error, ErrorKind, Result, TimelineId};
 use parking_lot::{Mutex, RwLock};
 
 use crate::archive::{ArchivedDays, ArchivedEntry};
 use crate::batch::each_checked_row;
 use crate::checked_file::HistoryId;
-use crate::committer::{Appender, CommitMetrics, Queue, RecordPlace};
+use crate::committer::{Appender, CommitMetrics, Queue};
 use crate::engine::{Files, Flushes, Groups, History, HistorySettings, Shared, create_directories};
 use crate::flush::FilePlaces;
 use crate::group::Group;
@@ -177,22 +178,14 @@ fn open_log(
             (_, false) => Preparation::Never,
         },
     };
-    let (Some(end), Some(last)) = (end, segments.last()) else {
-        let log = Log::create(log_settings, Revision(1), (settings.now)(), opening.place.digest)?;
-        return Ok((log, true));
-    };
-    let is_torn = matches!(end.ending, Ending::Torn(_));
-    let (mut log, kept_as) = Log::open(log_settings, Arc::clone(last), end, opening.place.revision)?;
-    if let Some(kept_as) = kept_as {
+    let opened = Log::open_or_create(log_settings, &opening.place, end, segments, (settings.now)())?;
+    if let Some(kept_as) = opened.kept_as {
         tracing::warn!(
             file = kept_as,
             "the log of the history ended with a torn write; its bytes were kept and cut off, nobody has an answer for them"
         );
     }
-    if is_torn {
-        log.begin_anew();
-    }
-    Ok((log, end.is_marked))
+    Ok((opened.log, opened.is_marked))
 }
 
 /// State of an opening: what the files have, then the log after them.
@@ -333,26 +326,11 @@ impl<'a> Opening<'a> {
 
 impl Receiver for Opening<'_> {
     fn segment(&mut self, file: &str, header: &Header) -> Result<()> {
-        let next = self.place.revision.0 + 1;
-        if header.first_revision.0 != next {
-            return Err(corrupt(file, 32, format!("the segment begins with another record than {next}")));
-        }
-        if header.digest != self.place.digest {
-            return Err(corrupt(
-                file,
-                56,
-                "the records before this segment are not those it was begun after",
-            ));
-        }
-        Ok(())
+        self.place.check_begin(file, header)
     }
 
     fn record(&mut self, file: &str, offset: u64, head: Head, body: &[u8]) -> Result<()> {
-        let next = self.place.revision.0 + 1;
-        if head.first_revision.0 != next || head.count != 1 {
-            let got = head.first_revision.0;
-            return Err(corrupt(file, offset, format!("record {got} follows where {next} should")));
-        }
+        self.place.check_next(file, offset, &head)?;
         let (_, content) = split_head(body).map_err(|error| undecodable(file, offset, &error))?;
         let mut reader = Reader::new(content);
         while !reader.is_empty() {
@@ -360,7 +338,7 @@ impl Receiver for Opening<'_> {
             let taken = self.take_in(&item).map_err(|error| corrupt(file, offset, error.message))?;
             taken.map_err(|error| undecodable(file, offset, &error))?;
         }
-        self.place = self.place.after(head.first_revision, head.time, content);
+        self.place = self.place.after(head.time, content);
         Ok(())
     }
 }

@@ -163,7 +163,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn walk(&self, segment: &Segment, is_last: bool) -> Result<crate::committer::RecordPlace> {
+    fn walk(&self, segment: &Segment, is_last: bool) -> Result<exacat_log::chain::RecordPlace> {
         let mut walk = Walk { disk: &**self.disk, history: self.id, place: None };
         walk.segment(segment, is_last, &mut |_, _| Ok(true))?;
         Ok(walk.place.unwrap_or_default())

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use exacat_disk::{
     Disk, RealDisk, cannot_read, cannot_write, exists, list_if_there, read_whole, write_small,
 };
+use exacat_log::chain::RecordPlace;
 use exacat_log::moment::Moment;
 use exacat_log::replay::list_segments;
 use exacat_log::segment::{BegunFor, HEADER_BYTES, put_seal};
@@ -18,7 +19,6 @@ use exacat_log::{Log, LogSettings, Preparation, Segment, segment};
 use exacat_model::{Error, ErrorKind, Result, Revision, TimeMs, TimelineId};
 
 use crate::checked_file::HistoryId;
-use crate::committer::RecordPlace;
 use crate::engine::create_directories;
 use crate::log_walk::{Walk, header_of};
 use crate::manifest::{Layout, Manifest};

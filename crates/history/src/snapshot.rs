@@ -13,11 +13,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use exacat_disk::{Disk, cannot_write, exists};
+use exacat_log::chain::RecordPlace;
 use exacat_log::moment::Moment;
 use exacat_log::replay::list_segments;
 use exacat_model::{Error, ErrorKind, Result};
 
-use crate::committer::RecordPlace;
 use crate::engine::{History, Shared, create_directories};
 use crate::manifest::{self, Layout, Manifest};
 use crate::open::IDENTITY;

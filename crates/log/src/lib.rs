@@ -10,10 +10,12 @@
 //! - [`log_end`] keeps the evidence beside the log, and cuts off an end that was never durable.
 //! - [`replay`] reads the whole log; [`SegmentReader`] reads single records, plain or archived.
 //! - [`moment`] is the label of a snapshot of a log that is not the catalogue's.
+//! - [`chain`] is a log whose records have one content each, as those beside the catalogue.
 //! - [`archive`] is the compressed form of a segment.
 #![forbid(unsafe_code)]
 
 pub mod archive;
+pub mod chain;
 mod limits;
 mod log;
 pub mod log_end;
@@ -29,7 +31,7 @@ pub use limits::{
     COMMIT_GROUP_BYTES_MAX, COPY_PIECE_BYTES, CUTS_KEPT_MAX, GROUP_WRITTEN_BYTES_MAX, INDEX_EVERY_BYTES,
     RECORD_BYTES_MAX, RECORD_SPLIT_BYTES,
 };
-pub use log::{Log, LogPlace, LogSettings};
+pub use log::{Log, LogPlace, LogSettings, OpenedLog};
 pub use prepared::Preparation;
 pub use segment_file::{Form, Segment};
 pub use segment_reader::SegmentReader;

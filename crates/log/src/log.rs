@@ -8,10 +8,11 @@ use std::time::Duration;
 use exacat_disk::{Disk, DiskFile, cannot_write, random_u64};
 use exacat_model::{Error, Revision, TimeMs};
 
+use crate::chain::RecordPlace;
 use crate::log_end::{self, EndFile, LogEnd, LogPosition, Witness};
 use crate::prepared::{Blank, Preparation, Preparer};
 use crate::record::{self, MARK_BYTES, Salt};
-use crate::segment::{self, BegunFor, HEADER_BYTES, Header, TAIL_ROOM, UNFINISHED, VERSION, seal_at};
+use crate::segment::{self, BegunFor, Ending, HEADER_BYTES, Header, TAIL_ROOM, UNFINISHED, VERSION, seal_at};
 use crate::segment_file::Segment;
 
 /// A segment that was begun, and its file.
@@ -95,7 +96,37 @@ pub struct LogSettings {
     pub preparation: Preparation,
 }
 
+/// A log that was opened to append.
+pub struct OpenedLog {
+    /// The log.
+    pub log: Log,
+    /// True if it ends with a mark, or is new.
+    pub is_marked: bool,
+    /// File with the bytes of a torn end that was cut off.
+    pub kept_as: Option<String>,
+}
+
 impl Log {
+    /// Opens a log that was replayed up to a place, to append after it; a new one if it has no segment.
+    pub fn open_or_create(
+        settings: LogSettings,
+        place: &RecordPlace,
+        end: Option<LogEnd>,
+        segments: &[Arc<Segment>],
+        now: TimeMs,
+    ) -> Result<OpenedLog, Error> {
+        let (Some(end), Some(last)) = (end, segments.last()) else {
+            let log = Log::create(settings, Revision(1), now, place.digest)?;
+            return Ok(OpenedLog { log, is_marked: true, kept_as: None });
+        };
+        let (is_torn, is_marked) = (matches!(end.ending, Ending::Torn(_)), end.is_marked);
+        let (mut log, kept_as) = Log::open(settings, Arc::clone(last), end, place.revision)?;
+        if is_torn {
+            log.begin_anew();
+        }
+        Ok(OpenedLog { log, is_marked, kept_as })
+    }
+
     /// Opens the last segment, which ends with change `last`, to append to it. Cuts off an end that
     /// forms no whole commit group, and returns the name of the file that has the bytes.
     pub fn open(

@@ -8,16 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use exacat_disk::{Disk, cannot_write, corrupt, replace_small};
-use exacat_log::log_end::{self, LogEnd};
-use exacat_log::record::{Head, RecordWriter, split_head};
+use exacat_log::chain::RecordPlace;
+use exacat_log::log_end;
+use exacat_log::record::{Head, split_head};
 use exacat_log::replay::{Receiver, list_segments, replay, undecodable};
-use exacat_log::segment::{BegunFor, Ending, Header};
-use exacat_log::{Log, LogSettings, Preparation, Segment};
+use exacat_log::segment::{BegunFor, Header};
+use exacat_log::{Log, LogSettings, OpenedLog, Preparation};
 use exacat_model::codec::Encode;
-use exacat_model::{
-    Error, ErrorKind, Fingerprint, OperationId, Result, Revision, TimeMs, TimelineId, UserId,
-};
-use xxhash_rust::xxh3::xxh3_128;
+use exacat_model::{Error, ErrorKind, Result, Revision, TimeMs, TimelineId};
 
 use crate::index::Index;
 use crate::item::{Item, read_items};
@@ -29,30 +27,13 @@ const CHECKPOINT: &str = "checkpoint";
 /// Time between two notes of the log's end without a sync.
 const NOTE_EVERY: Duration = Duration::from_millis(100);
 
-/// Last record of the log, and the digest of all up to it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct LastRecord {
-    revision: Revision,
-    digest: u128,
-    time: TimeMs,
-}
-
-impl LastRecord {
-    fn followed_by(&self, time: TimeMs, content: &[u8]) -> Self {
-        let mut chain = [0; 32];
-        chain[..16].copy_from_slice(&self.digest.to_le_bytes());
-        chain[16..].copy_from_slice(&xxh3_128(content).to_le_bytes());
-        LastRecord { revision: Revision(self.revision.0 + 1), digest: xxh3_128(&chain), time }
-    }
-}
-
 /// Index and log of a volume, opened to append.
 pub(crate) struct Journal {
     disk: Arc<dyn Disk>,
     root: PathBuf,
     volume: VolumeId,
     log: Log,
-    last: LastRecord,
+    last: RecordPlace,
     index: Index,
     /// Bytes of records since the last checkpoint.
     since_checkpoint: u64,
@@ -63,32 +44,23 @@ pub(crate) struct Journal {
 /// State of a replay.
 struct Replay {
     index: Index,
-    last: LastRecord,
+    last: RecordPlace,
     bytes: u64,
 }
 
 impl Receiver for Replay {
     fn segment(&mut self, file: &str, header: &Header) -> Result<()> {
-        if header.first_revision.0 != self.last.revision.0 + 1 || header.digest != self.last.digest {
-            return Err(corrupt(
-                file,
-                32,
-                "the records before this segment are not those it was begun after",
-            ));
-        }
-        Ok(())
+        self.last.check_begin(file, header)
     }
 
     fn record(&mut self, file: &str, offset: u64, head: Head, body: &[u8]) -> Result<()> {
         let wrong = |error| undecodable(file, offset, &error);
-        if head.first_revision.0 != self.last.revision.0 + 1 || head.count != 1 {
-            return Err(corrupt(file, offset, "the record is not the next one"));
-        }
+        self.last.check_next(file, offset, &head)?;
         let (_, content) = split_head(body).map_err(wrong)?;
         for item in read_items(content).map_err(wrong)? {
             self.index.apply(&item).map_err(|what| corrupt(file, offset, what))?;
         }
-        self.last = self.last.followed_by(head.time, content);
+        self.last = self.last.after(head.time, content);
         self.bytes += body.len() as u64;
         Ok(())
     }
@@ -110,7 +82,7 @@ impl Journal {
     ) -> Result<Self> {
         let directory = Self::directory(root);
         let checkpoint = StoredHead::read(&*disk, &root.join(CHECKPOINT), StoredKind::Checkpoint)?;
-        let mut opening = Replay { index: Index::default(), last: LastRecord::default(), bytes: 0 };
+        let mut opening = Replay { index: Index::default(), last: RecordPlace::default(), bytes: 0 };
         if let Some((head, items)) = checkpoint {
             let name = root.join(CHECKPOINT).display().to_string();
             if head.volume != volume {
@@ -120,7 +92,7 @@ impl Journal {
                 opening.index.apply(item).map_err(|what| corrupt(&name, 0, what))?;
             }
             opening.last =
-                LastRecord { revision: Revision(head.revision), digest: head.digest, time: TimeMs(0) };
+                RecordPlace { revision: Revision(head.revision), digest: head.digest, time: TimeMs(0) };
         }
         let segments = list_segments(&*disk, &directory, true)?;
         if segments.is_empty() && opening.last.revision.0 > 0 {
@@ -144,7 +116,14 @@ impl Journal {
             // A segment is small, and begins rarely.
             preparation: Preparation::Never,
         };
-        let log = open_log(settings, &opening.last, end, &segments, now)?;
+        let OpenedLog { log, kept_as, .. } =
+            Log::open_or_create(settings, &opening.last, end, &segments, now)?;
+        if let Some(kept_as) = kept_as {
+            tracing::warn!(
+                file = kept_as,
+                "the index of the volume ended with a torn write; its bytes were kept"
+            );
+        }
         let Replay { index, last, bytes } = opening;
         let root = root.to_owned();
         let since_checkpoint = bytes;
@@ -178,26 +157,16 @@ impl Journal {
 
     fn append(&mut self, content: &[u8], now: TimeMs) -> Result<()> {
         let time = now.max(self.last.time);
-        let next = Revision(self.last.revision.0 + 1);
-        let needed = RecordWriter::bytes_of(content.len()) + RecordWriter::EMPTY_BYTES;
+        let next = self.last.next_revision();
+        let needed = RecordPlace::bytes_of(content.len());
         if !self.log.fits(needed) {
             self.log.roll(next, time, self.last.digest, needed)?;
         }
-        let head = Head {
-            first_revision: next,
-            time,
-            operation: OperationId([0; 16]),
-            fingerprint: Fingerprint::UNKNOWN,
-            who: UserId(0),
-            count: 1,
-        };
         let mut group = Vec::with_capacity(needed);
-        let mut record = RecordWriter::begin(&mut group, head);
-        record.add_whole(&mut group, content);
-        record.end(&mut group, self.log.salt());
+        let last = self.last.put(&mut group, self.log.salt(), time, content);
         let place = self.log.place(group.len());
         place.write(&group, next).map_err(|error| cannot_write(&self.log.segment().path, &error))?;
-        self.last = self.last.followed_by(time, content);
+        self.last = last;
         place.note_durable(group.len(), next, NOTE_EVERY);
         self.since_checkpoint += group.len() as u64;
         Ok(())
@@ -211,7 +180,7 @@ impl Journal {
     /// Writes the index to a file, and removes the log before it. A failure loses nothing: the log
     /// stays.
     pub(crate) fn checkpoint(&mut self, now: TimeMs) -> Result<()> {
-        let next = Revision(self.last.revision.0 + 1);
+        let next = self.last.next_revision();
         if !self.log.is_empty() {
             self.log.roll(next, now.max(self.last.time), self.last.digest, 0)?;
         }
@@ -229,29 +198,4 @@ impl Journal {
         }
         self.disk.sync_directory(&directory).map_err(|error| cannot_write(&directory, &error))
     }
-}
-
-/// Opens the log to append; a new one if there is none.
-fn open_log(
-    settings: LogSettings,
-    last: &LastRecord,
-    end: Option<LogEnd>,
-    segments: &[Arc<Segment>],
-    now: TimeMs,
-) -> Result<Log> {
-    let (Some(end), Some(segment)) = (end, segments.last()) else {
-        return Log::create(settings, Revision(1), now, last.digest);
-    };
-    let is_torn = matches!(end.ending, Ending::Torn(_));
-    let (mut log, kept_as) = Log::open(settings, Arc::clone(segment), end, last.revision)?;
-    if let Some(kept_as) = kept_as {
-        tracing::warn!(
-            file = kept_as,
-            "the index of the volume ended with a torn write; its bytes were kept"
-        );
-    }
-    if is_torn {
-        log.begin_anew();
-    }
-    Ok(log)
 }
