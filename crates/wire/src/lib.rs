@@ -2,6 +2,7 @@
 //! tasks. The owner of a connection feeds bytes in and takes bytes out, so each codec can be tested
 //! and fuzzed on its own.
 
+mod bounded;
 pub mod element_csv;
 pub mod influx;
 pub mod jalien;

@@ -8,11 +8,12 @@ use exacat_model::codec::{Encode, put_bytes};
 use exacat_model::{Answer, Consistency, Error, Operation, OperationId};
 
 use super::frame::{Batch, BatchItem, Frame, FrameType, RequestOptions, flags};
-use super::hello::{Authenticate, Credentials, Hello, HelloAck, Identity, clipped};
+use super::hello::{Authenticate, Credentials, Hello, HelloAck, Identity};
 use super::limits::{
     BATCH_OPERATIONS_MAX, CREDIT_MAX, HANDSHAKE_FRAME_BYTES_MAX, HEADER_BYTES, REASON_BYTES_MAX,
     SECRET_BYTES_MAX,
 };
+use crate::bounded::clipped;
 
 /// Bytes of an error's message on the wire. Longer ones are cut, so that an error always fits.
 const MESSAGE_BYTES_MAX: usize = 4096;

@@ -4,8 +4,9 @@ use bytes::Bytes;
 use exacat_model::codec::{Decode, DecodeError, Reader};
 use exacat_model::{Answer, Consistency, Error, ErrorKind, Operation, OperationId};
 
-use super::hello::{Authenticate, Hello, HelloAck, Identity, bounded_text};
+use super::hello::{Authenticate, Hello, HelloAck, Identity};
 use super::limits::{BATCH_OPERATIONS_MAX, CREDIT_MAX, REASON_BYTES_MAX};
+use crate::bounded::text;
 
 /// Flags of a frame, one bit each. [`FrameType::flags_allowed`] has the flags of each type.
 pub mod flags {
@@ -388,9 +389,9 @@ impl RawFrame {
             FrameType::Error => Frame::Error(Decode::decode(&mut reader)?),
             FrameType::Ping => Frame::Ping(echo(&mut reader)?),
             FrameType::Pong => Frame::Pong(echo(&mut reader)?),
-            FrameType::Goodbye => Frame::Goodbye {
-                reason: bounded_text(&mut reader, REASON_BYTES_MAX, "a reason is too long")?,
-            },
+            FrameType::Goodbye => {
+                Frame::Goodbye { reason: text(&mut reader, REASON_BYTES_MAX, "a reason is too long")? }
+            }
         };
         reader.finish()?;
         Ok(frame)

@@ -5,6 +5,8 @@ use std::fmt;
 use exacat_model::codec::{Decode, DecodeError, Encode, Reader, put_bytes};
 use exacat_model::{AccountName, Guid, Lfn, TimeMs, TimelineId, canonical_struct};
 
+use crate::bounded::{clipped, text};
+
 use super::limits::{FRAME_BYTES_MAX_LEAST, PEER_NAME_BYTES_MAX, SECRET_BYTES_MAX};
 
 /// First bytes of a hello's body, in both directions. A peer of another protocol that connects by
@@ -63,28 +65,12 @@ impl Hello {
     }
 }
 
-/// Returns the longest start of `text` that has at most `bytes_max` bytes and ends between
-/// characters.
-pub(super) fn clipped(text: &str, bytes_max: usize) -> &str {
-    &text[..text.floor_char_boundary(bytes_max)]
-}
-
 fn magic(reader: &mut Reader<'_>) -> Result<(), DecodeError> {
     if <[u8; 8]>::decode(reader)? == MAGIC {
         Ok(())
     } else {
         Err(reader.error("the peer does not speak this protocol"))
     }
-}
-
-/// Reads a text of at most `bytes_max` bytes.
-pub(super) fn bounded_text(
-    reader: &mut Reader<'_>,
-    bytes_max: usize,
-    reason: &'static str,
-) -> Result<String, DecodeError> {
-    let text = reader.text()?;
-    if text.len() > bytes_max { Err(reader.error(reason)) } else { Ok(text.to_owned()) }
 }
 
 impl Encode for Hello {
@@ -104,7 +90,7 @@ impl Decode for Hello {
             version_min: Decode::decode(reader)?,
             version_max: Decode::decode(reader)?,
             features: Decode::decode(reader)?,
-            client: bounded_text(reader, PEER_NAME_BYTES_MAX, "the client's name is too long")?,
+            client: text(reader, PEER_NAME_BYTES_MAX, "the client's name is too long")?,
         };
         if hello.version_min > hello.version_max {
             return Err(reader.error("a range of versions is empty"));
@@ -199,7 +185,7 @@ impl Decode for HelloAck {
             version: Decode::decode(reader)?,
             features: Decode::decode(reader)?,
             limits: Decode::decode(reader)?,
-            server: bounded_text(reader, PEER_NAME_BYTES_MAX, "the server's name is too long")?,
+            server: text(reader, PEER_NAME_BYTES_MAX, "the server's name is too long")?,
             catalogue: Decode::decode(reader)?,
             timeline: Decode::decode(reader)?,
             authentication_required: Decode::decode(reader)?,
@@ -259,11 +245,7 @@ impl Decode for Credentials {
         Ok(match reader.byte()? {
             0 => Credentials::Anonymous,
             1 => Credentials::Local,
-            2 => Credentials::Token(Secret(bounded_text(
-                reader,
-                SECRET_BYTES_MAX,
-                "a token's secret is too long",
-            )?)),
+            2 => Credentials::Token(Secret(text(reader, SECRET_BYTES_MAX, "a token's secret is too long")?)),
             _ => return Err(reader.error("unknown kind of credentials")),
         })
     }

@@ -1,35 +1,6 @@
-//! Fields of messages with bounds: texts, lists, epochs.
+//! Epochs in messages.
 
 use exacat_model::codec::{Decode, DecodeError, Reader};
-
-/// Reads a text of at most `bytes_max` bytes.
-pub(super) fn text(
-    reader: &mut Reader<'_>,
-    bytes_max: usize,
-    reason: &'static str,
-) -> Result<String, DecodeError> {
-    let text = reader.text()?;
-    if text.len() > bytes_max { Err(reader.error(reason)) } else { Ok(text.to_owned()) }
-}
-
-/// Reads a list of at most `items_max` items.
-pub(super) fn list<T: Decode>(
-    reader: &mut Reader<'_>,
-    items_max: usize,
-    reason: &'static str,
-) -> Result<Vec<T>, DecodeError> {
-    let count = reader.length()?;
-    if count > items_max {
-        return Err(reader.error(reason));
-    }
-    (0..count).map(|_| T::decode(reader)).collect()
-}
-
-/// Returns the longest start of `text` that has at most `bytes_max` bytes and ends between
-/// characters.
-pub(super) fn clipped(text: &str, bytes_max: usize) -> &str {
-    &text[..text.floor_char_boundary(bytes_max)]
-}
 
 /// Reads an epoch, which is never 0.
 pub(super) fn epoch(reader: &mut Reader<'_>) -> Result<u32, DecodeError> {

@@ -2,12 +2,12 @@
 
 use exacat_model::codec::{Decode, DecodeError, Encode, Reader};
 
-use super::fields::{clipped, text};
 use super::ids::FileId;
 use super::limits::{BODY_BYTES_MAX, HANDSHAKE_BODY_BYTES_MAX, REASON_BYTES_MAX};
 use super::messages::{Ack, Close, Hello, HelloAck, Open, Opened, Refusal};
 use super::parts::{Certified, PartQuery, PartReport};
 use super::table::Table;
+use crate::bounded::{clipped, text};
 
 /// The types of frames. The number is on the wire: never reuse one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

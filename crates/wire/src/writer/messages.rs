@@ -3,13 +3,14 @@
 use exacat_model::codec::{Decode, DecodeError, Encode, Reader};
 use exacat_model::{Lfn, TagKey, TimeMs};
 
-use super::fields::{clipped, epoch, list, text};
+use super::fields::epoch;
 use super::ids::{FileId, ServiceId, WriterId};
 use super::limits::{
     FILE_BYTES_MAX, LABEL_BYTES_MAX, NAME_BYTES_MAX, PARTS_MAX, RANGES_MAX, REASON_BYTES_MAX,
     TAG_VALUE_BYTES_MAX, TAGS_MAX, TOKEN_BYTES_MAX,
 };
 use super::parts::PartOwner;
+use crate::bounded::{clipped, list, text};
 use crate::native::Secret;
 
 /// First bytes of a hello's body, in both directions.

@@ -2,9 +2,10 @@
 
 use exacat_model::codec::{Decode, DecodeError, Encode, Reader};
 
-use super::fields::{epoch, list};
+use super::fields::epoch;
 use super::ids::{FileId, ServiceId};
 use super::limits::{CHUNK_BYTES_MAX, FILE_BYTES_MAX, PARTS_MAX, REPORT_CHUNKS_MAX};
+use crate::bounded::list;
 
 /// A part of a file, and the service that has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 
 use exacat_model::codec::{Decode, DecodeError, Encode, Reader};
 
-use super::fields::{clipped, list, text};
 use super::ids::ServiceId;
 use super::limits::{ADDRESS_BYTES_MAX, SERVICES_MAX};
+use crate::bounded::{clipped, list, text};
 
 /// State of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
