@@ -204,7 +204,7 @@ def generated(server, generator, options, each=None):
 
 
 def on_server(start, program, work, options=()):
-    """Runs `work` on a new server. Returns the server, the result, and the bytes on its disk after its stop."""
+    """Runs `work` on a new server. Returns the server, the result, and the bytes on disk after its stop."""
     place = pathlib.Path(tempfile.mkdtemp(prefix="exacat-history-"))
     try:
         server = start(program, place, options) if options else start(program, place)
@@ -299,7 +299,7 @@ def large(asked):
         say(f"{size / asked.large:.1f} bytes a row on disk after the stop, {size / 2**30:.1f} GiB, the kept log included")
 
 
-# Steps of the experiment: title, clients, rows of a request, rows, options of the generator and of the server.
+# Steps of the experiment: title, clients, rows of a request, rows, options of generator and server.
 LATE = ("--no-history-preallocation",)
 STEPS = (
     ("single values, one client", 1, 1, 20_000, (), LATE),

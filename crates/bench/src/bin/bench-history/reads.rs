@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 
 use crate::Client;
 use crate::figures::{ReadTimes, histogram, micros};
-use crate::rows::{Rows, name};
+use crate::rows::{Rows, put_name};
 
 /// Rows of a range that is read.
 pub(crate) const RANGE_ROWS: u64 = 300;
@@ -93,7 +93,9 @@ impl Reader {
 }
 
 fn escaped(element: u64) -> String {
-    name(element).replace('/', "%2F").replace(':', "%3A")
+    let mut name = Vec::new();
+    put_name(&mut name, element);
+    String::from_utf8_lossy(&name).replace('/', "%2F").replace(':', "%3A")
 }
 
 /// Returns the last rows of an element, up to a step.

@@ -23,10 +23,10 @@ impl Rows {
     }
 }
 
-/// Returns the name of an element.
-pub(crate) fn name(element: u64) -> String {
+/// Writes the name of an element.
+pub(crate) fn put_name(out: &mut Vec<u8>, element: u64) {
     let sub = ["hv", "lv", "gas", "temp"][(element % 4) as usize];
-    format!("SYS1:dcs/det{}/{sub}/ch{element:06}.actual.vMon", element % 18)
+    write!(out, "SYS1:dcs/det{}/{sub}/ch{element:06}.actual.vMon", element % 18).unwrap();
 }
 
 /// Writes the value of a row.
@@ -52,8 +52,9 @@ impl Rows {
     /// Writes a row in InfluxDB's line protocol, with the time in milliseconds.
     pub(crate) fn put_line(&self, out: &mut Vec<u8>, element: u64, step: u64) {
         let random = scatter((element << 24) ^ step);
-        let sub = ["hv", "lv", "gas", "temp"][(element % 4) as usize];
-        write!(out, "ev,e=SYS1:dcs/det{}/{sub}/ch{element:06}.actual.vMon v=", element % 18).unwrap();
+        out.extend_from_slice(b"ev,e=");
+        put_name(out, element);
+        out.extend_from_slice(b" v=");
         put_value(out, element, step, random);
         let (quality, time) = (u8::from(random.is_multiple_of(2000)), self.time_ms(element, step));
         writeln!(out, ",q={quality}i {time}").unwrap();

@@ -53,7 +53,8 @@ impl Asked<'_> {
         let values = values.map_err(|error| bad(error.to_string()))?;
         let statements = parse_with(text, &values).map_err(|error| bad(error.to_string()))?;
         let call = self.call(&parameters).await?;
-        let work = async { (statements.len() as u64, self.answers(&call, &parameters, &statements).await) };
+        let count = statements.len() as u64;
+        let work = async { (count, self.answers(&call, &parameters, statements).await) };
         counted(&call, READ, work).await
     }
 
@@ -62,14 +63,14 @@ impl Asked<'_> {
         &self,
         call: &Call,
         parameters: &Parameters,
-        statements: &[Statement],
+        statements: Vec<Statement>,
     ) -> Result<Response<Body>, Refusal> {
         let format = format_of(self, parameters);
         let epoch = parameters.get("epoch").and_then(Precision::of_epoch);
         let database = parameters.get("db").unwrap_or_default().to_owned();
         let now = self.history.now_ns();
         let mut writer = AnswerWriter::new(format, epoch);
-        for (number, statement) in statements.iter().cloned().enumerate() {
+        for (number, statement) in statements.into_iter().enumerate() {
             writer.begin_result(number);
             let done = if changes(&statement) {
                 self.change(call, &database, statement).await

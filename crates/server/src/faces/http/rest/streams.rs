@@ -24,6 +24,7 @@ use super::endpoints::{Lines, View};
 use super::render::{Failures, Names, Objects, Renderer};
 use super::tables::{Table, TableForm};
 use crate::admission::Room;
+use crate::elements::apart;
 use crate::service::cancelled;
 
 /// Parts of an answer between the work on it and the connection.
@@ -107,7 +108,8 @@ pub(super) async fn table(
     let mut pages = call.pages(operation.clone());
     // The first page judges the client's rights.
     let mut page = pages.next().await?;
-    let (mut table, mut bytes) = Table::begin(&operation, &history, form)?;
+    // A pattern is compared with all names.
+    let (mut table, mut bytes) = apart(move || Table::begin(&operation, &history, form)).await?;
     let (response, outlet) = streamed(&pages.call, form.content_type());
     tokio::spawn(async move {
         let work = async {
