@@ -8,6 +8,7 @@ show something. Panels that need node_exporter, or a cluster (without --cassandr
 """
 
 import argparse
+import datetime
 import http.client
 import json
 import math
@@ -135,7 +136,7 @@ class Service:
 
     def __init__(self, exacat, place, cassandra):
         self.exacat, self.data, self.port = exacat, place / "data", free_port()
-        serve = ["serve", "--listen", "none", "--http", f"127.0.0.1:{self.port}", "--http-plain"]
+        serve = ["serve", "--listen", "none", "--http", f"127.0.0.1:{self.port}", "--http-plain", "--history"]
         if cassandra:
             address = f"cassandra://{cassandra}/exacat_monitoring_{os.getpid()}"
             copies = min(3, len(cassandra.split(",")))
@@ -149,6 +150,7 @@ class Service:
         self.token = (self.data / "admin.token").read_text().strip()
         self.command("se", "add", "DEMO::DISK::SE1", "--prefix", "root://se1.example.org:1094//data")
         self.command("generate", "--entries", "2000")
+        self.command("history", "set", "load")
         self.is_over, self.fault = threading.Event(), None
         self.thread = threading.Thread(target=self.load)
         self.thread.start()
@@ -179,6 +181,12 @@ class Service:
                 self.rest("GET", f"/children{at}")
                 self.rest("GET", f"/children{at}/missing", wanted=404)
                 self.rest("DELETE", f"/entries{at}/f0")
+                now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+                self.rest("POST", "/history/load/rows", {"rows": [{"key": "hv,element=crate1", "times": [now],
+                          "columns": [{"field": "v", "type": "float", "values": [number]}]}]})
+                for what in ("values", "rows", "aggregates"):
+                    self.rest("GET", f"/history/load/{what}?element=crate1&limit=10" +
+                              ("" if what == "values" else f"&from={time.time() - 10:.0f}&to={time.time():.0f}"))
                 if number % 20 == 1:
                     self.command("find", "/load", "f1")
                     self.command("du", "/load")

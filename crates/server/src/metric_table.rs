@@ -47,7 +47,7 @@ exacat_store::metrics! {
     ELEMENT_RUNS Gauge Count "exacat_history_runs" [] "runs" "Sorted runs of the history";
     ELEMENT_RUN_ROWS Gauge Count "exacat_history_run_rows" [] "run_rows" "Rows in runs; a row that was written again counts once for each run that has it";
     ELEMENT_RUN_BYTES Gauge Bytes "exacat_history_run_bytes" [] "run_bytes" "Bytes of the runs";
-    ELEMENT_ARCHIVED_DAYS Counter Count "exacat_history_archived_days" [] "archived_days" "Days of groups that were moved to the archive of the history";
+    ELEMENT_ARCHIVED_DAYS Counter Count "exacat_history_archivings" [] "archived_days" "Days of groups that were moved to the archive of the history";
     ELEMENT_ARCHIVED_ROWS Counter Count "exacat_history_archived_rows" [] "archived_rows" "Rows of these days";
     ELEMENT_ARCHIVE_FAILURES Counter Count "exacat_history_archive_failures" [] "archive_failures" "Attempts to archive that failed; a later one repeats them";
     STORE_ENTRIES Gauge Count "exacat_store_entries" [] "" "Entries in the tree and the trash";
