@@ -39,5 +39,5 @@ pub use producer::{Appended, Closed, Event, Producer, ProducerOutput, ProducerSe
 pub use ranges::Ranges;
 pub use service::{ConnectionId, FileStatus, Output, Service, ServiceSettings};
 pub use table::ServiceTable;
-pub use volume::{Recovered, Volume, VolumeSettings};
+pub use volume::{Recovered, Volume, VolumeSettings, owner_of};
 pub use work::{BlockWrite, Done, Fault, PartSeal, PartWork, Work};

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use exacat_disk::{
@@ -98,6 +98,15 @@ fn parse_identity(text: &str) -> std::result::Result<(VolumeId, ServiceId), &'st
     let service = ServiceId(number("service ").ok_or("the service is missing")?);
     // Compared as a whole: no byte may change unnoticed.
     if identity_text(id, service) == text { Ok((id, service)) } else { Err("the content fails its checksum") }
+}
+
+/// Returns the service that the volume in a directory belongs to; none if there is no volume yet.
+pub fn owner_of(disk: &dyn Disk, root: &Path) -> Result<Option<ServiceId>> {
+    let path = root.join(IDENTITY);
+    let name = path.display().to_string();
+    let text = read_text(disk, &path).map_err(|error| cannot_read(&name, &error))?;
+    let parsed = text.map(|text| parse_identity(&text).map_err(|what| corrupt(&name, 0, what)));
+    Ok(parsed.transpose()?.map(|(_, service)| service))
 }
 
 /// Returns the identity of a volume; a new one for an empty directory.
