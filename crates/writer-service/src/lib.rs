@@ -1,3 +1,27 @@
 //! The writer service on a machine: its sockets, its threads for the disks, its links to other services,
 //! and the catalogue that it certifies files into. The rules of the service are those of `exacat-writer`.
+//!
+//! Bytes pass through it in this order:
+//!
+//! - [`Server`] opens the volumes, listens, and owns everything else.
+//! - `connection` reads frames and chunks of a producer, and writes what is to be sent.
+//! - `core` has the state machine under one lock, and distributes its outputs.
+//! - `disks` does the works of the volumes: four threads for bytes, one for each index.
+//! - [`Catalogue`] books a file when it is opened, and commits it when it is whole.
 #![forbid(unsafe_code)]
+
+mod catalogue;
+mod certifying;
+mod connection;
+mod core;
+mod disks;
+mod identity;
+pub mod limits;
+mod outgoing;
+mod server;
+mod settings;
+
+pub use catalogue::{Booking, Catalogue, CommitFailure, Credential};
+pub use certifying::{CatalogueSettings, ClientCatalogue};
+pub use server::Server;
+pub use settings::ServerSettings;

@@ -1,0 +1,242 @@
+//! The catalogue over its native protocol: bookings with the rights of producers, commits with those of the
+//! service.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use exacat_client::{CallOptions, Client, ClientSettings, Credentials, Target};
+use exacat_model::operation::{Existing, NewFile, NewReplica, SeChoice};
+use exacat_model::{
+    AccountName, Answer, Checksum, ChecksumAlgorithm, Checksums, Error, ErrorKind, Guid, Operation,
+    OperationId, Pfn, ReplicaState, Result, Role, SeName, Tag, TagKey, TagValue,
+};
+use exacat_wire::writer::{FileId, Open, RefusalClass};
+use exacat_writer::Certificate;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
+
+use crate::catalogue::{Booking, Catalogue, CommitFailure, Credential};
+use crate::limits::CALLERS_MAX;
+
+/// Settings of the way to the catalogue.
+#[derive(Clone, Debug)]
+pub struct CatalogueSettings {
+    /// Servers of the catalogue.
+    pub target: Target,
+    /// Storage element of the files that the services have.
+    pub se: SeName,
+    /// Beginning of the PFN of such a file; its id follows.
+    pub pfn_prefix: String,
+    /// Time for an answer.
+    pub deadline: Duration,
+    /// Lifetime of a booking in seconds; none for the default of the catalogue.
+    pub booking_seconds: Option<u64>,
+}
+
+/// A producer as the catalogue knows it.
+#[derive(Clone, Debug)]
+struct Caller {
+    client: Client,
+    account: AccountName,
+}
+
+/// The catalogue by its client.
+#[derive(Debug)]
+pub struct ClientCatalogue {
+    settings: CatalogueSettings,
+    /// Connection with the rights of the service.
+    own: Client,
+    callers: Mutex<HashMap<[u8; 32], (u64, Caller)>>,
+    /// Counts uses, to find the caller that was used longest ago.
+    uses: std::sync::atomic::AtomicU64,
+}
+
+/// Steps of a file in the catalogue. Each has its own operation id.
+#[derive(Clone, Copy)]
+enum Step {
+    Book,
+    Commit,
+    Release,
+}
+
+/// Returns the operation id of a step of a file: the same at every attempt, and on every service.
+fn operation_id(file: FileId, step: Step) -> OperationId {
+    let mut digest = Sha256::new();
+    digest.update(b"exacat writer");
+    digest.update([step as u8]);
+    digest.update(file.0);
+    let mut id = [0; 16];
+    id.copy_from_slice(&digest.finalize()[..16]);
+    OperationId(id)
+}
+
+/// Returns the GUID of a file.
+fn guid_of(file: FileId) -> Guid {
+    Guid(file.0)
+}
+
+fn tag(key: &str, value: TagValue) -> Result<Tag> {
+    Ok(Tag { key: TagKey::parse(key)?, value })
+}
+
+impl ClientCatalogue {
+    /// Connects with the credentials of the service, which must be those of an administrator.
+    pub async fn connect(settings: CatalogueSettings, credentials: Credentials) -> Result<Self> {
+        let own = Client::connect(settings.target.clone(), credentials, client_settings(&settings)).await?;
+        let caller = own.whoami().await?;
+        if !caller.user.as_ref().is_some_and(|user| user.roles.contains(&Role::Admin)) {
+            let what = "the writer service must be an administrator of the catalogue, because it makes \
+                        files for others: give it such a token";
+            return Err(Error::new(ErrorKind::Denied, what));
+        }
+        let uses = std::sync::atomic::AtomicU64::new(0);
+        Ok(ClientCatalogue { settings, own, callers: Mutex::default(), uses })
+    }
+
+    /// Returns the producer of a credential.
+    async fn caller(&self, credential: &Credential) -> Result<Caller> {
+        let Credential::Token(secret) = credential else {
+            let what = "the producer showed no token: set one";
+            return Err(Error::new(ErrorKind::Unauthenticated, what));
+        };
+        let key: [u8; 32] = Sha256::digest(secret.as_bytes()).into();
+        let used = self.uses.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        if let Some((last, caller)) = self.callers.lock().get_mut(&key) {
+            *last = used;
+            return Ok(caller.clone());
+        }
+        let credentials = Credentials::token(secret.clone());
+        let client =
+            Client::connect(self.settings.target.clone(), credentials, client_settings(&self.settings))
+                .await?;
+        let user = client.whoami().await?.user;
+        let account = user.map(|user| user.name);
+        let account = account.ok_or_else(|| {
+            Error::new(ErrorKind::Unauthenticated, "the token of the producer names no user")
+        })?;
+        let caller = Caller { client, account };
+        let mut callers = self.callers.lock();
+        if callers.len() >= CALLERS_MAX
+            && let Some(oldest) = callers.iter().min_by_key(|(_, (last, _))| *last).map(|(key, _)| *key)
+        {
+            callers.remove(&oldest);
+        }
+        callers.insert(key, (used, caller.clone()));
+        Ok(caller)
+    }
+
+    async fn booked(&self, credential: &Credential, open: &Open) -> Result<String> {
+        let caller = self.caller(credential).await?;
+        let choice = SeChoice { wanted: vec![self.settings.se.clone()], ..SeChoice::default() };
+        let reservation = Operation::UploadReserve {
+            lfn: open.description.lfn.clone(),
+            guid: Some(guid_of(open.file)),
+            size: 0,
+            checksums: Checksums::none(),
+            job: None,
+            choice: Box::new(choice),
+            lifetime_seconds: self.settings.booking_seconds,
+        };
+        caller.client.call_with(reservation, self.options(open.file, Step::Book)).await?;
+        Ok(caller.account.to_string())
+    }
+
+    fn options(&self, file: FileId, step: Step) -> CallOptions {
+        CallOptions { deadline: Some(self.settings.deadline), operation_id: Some(operation_id(file, step)) }
+    }
+
+    fn new_file(&self, certificate: &Certificate) -> Result<NewFile> {
+        let description = &certificate.description;
+        let mut tags: Vec<Tag> = vec![
+            tag("run", TagValue::parse(&description.run)?)?,
+            tag("stream", TagValue::Text(description.stream.clone()))?,
+            tag("events", TagValue::Integer(i64::try_from(certificate.events).unwrap_or(i64::MAX)))?,
+        ];
+        for (key, value) in &description.tags {
+            // The service counts the events and knows the producer: nobody else says it.
+            if tags.iter().all(|known| known.key != *key) {
+                tags.push(Tag { key: key.clone(), value: TagValue::parse(value)? });
+            }
+        }
+        let adler32 = Checksum::new(ChecksumAlgorithm::Adler32, &certificate.adler32.to_be_bytes())?;
+        let pfn = Pfn::parse(&format!("{}{}", self.settings.pfn_prefix, certificate.file))?;
+        let replica =
+            NewReplica { se: self.settings.se.clone(), pfn: Some(pfn), state: ReplicaState::Available };
+        Ok(NewFile {
+            lfn: description.lfn.clone(),
+            guid: Some(guid_of(certificate.file)),
+            size: Some(certificate.length),
+            checksums: Checksums::one(adler32),
+            owner: None,
+            group: None,
+            mode: None,
+            modified: None,
+            expires: None,
+            job: None,
+            tags,
+            replicas: vec![replica],
+            member_of: None,
+        })
+    }
+
+    async fn committed(&self, certificate: &Certificate) -> Result<()> {
+        let file = self.new_file(certificate)?;
+        // `Same`: an attempt whose operation id is forgotten finds its own file.
+        let register = Operation::Register { files: vec![file], parents: true, existing: Existing::Same };
+        match self.own.call_with(register, self.options(certificate.file, Step::Commit)).await? {
+            Answer::Registered(mut answers) if answers.len() == 1 => answers.remove(0).map(|_| ())?,
+            _ => return Err(Error::new(ErrorKind::Internal, "the answer does not fit a registration")),
+        }
+        // The booking has done its work. If this fails it ends by itself.
+        let release = Operation::UploadAbort { guid: guid_of(certificate.file), se: None };
+        if let Err(error) = self.own.call_with(release, self.options(certificate.file, Step::Release)).await
+            && error.kind != ErrorKind::NotFound
+        {
+            tracing::debug!(file = %certificate.file, %error, "a booking is left to expire");
+        }
+        Ok(())
+    }
+}
+
+fn client_settings(settings: &CatalogueSettings) -> ClientSettings {
+    ClientSettings {
+        name: concat!("exacat-writer/", env!("CARGO_PKG_VERSION")).to_owned(),
+        deadline: settings.deadline,
+        ..ClientSettings::default()
+    }
+}
+
+/// Returns the remedy of a booking's failure.
+fn refusal_of(error: &Error) -> RefusalClass {
+    match error.kind {
+        ErrorKind::Exists | ErrorKind::Conflict => RefusalClass::Conflict,
+        kind if kind.is_retryable() || kind == ErrorKind::Unknown || kind == ErrorKind::Internal => {
+            RefusalClass::RetryElsewhere
+        }
+        _ => RefusalClass::BadRequest,
+    }
+}
+
+impl Catalogue for ClientCatalogue {
+    fn book<'a>(&'a self, credential: &'a Credential, open: &'a Open) -> BoxFuture<'a, Booking> {
+        async move {
+            self.booked(credential, open).await.map_err(|error| (refusal_of(&error), error.to_string()))
+        }
+        .boxed()
+    }
+
+    fn commit<'a>(
+        &'a self,
+        certificate: &'a Certificate,
+    ) -> BoxFuture<'a, std::result::Result<(), CommitFailure>> {
+        async move {
+            // No failure is final: an operator can make room, rename what is in the way, or raise a quota.
+            self.committed(certificate)
+                .await
+                .map_err(|error| CommitFailure { is_final: false, reason: error.to_string() })
+        }
+        .boxed()
+    }
+}

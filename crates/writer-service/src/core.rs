@@ -1,0 +1,200 @@
+//! The state machine under one lock, and the distribution of its outputs.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use exacat_model::TimeMs;
+use exacat_wire::writer::{FileId, Frame, Refusal, RefusalClass, ServiceId, Table};
+use exacat_writer::{Certificate, ConnectionId, Output, Service};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+
+use crate::catalogue::{Catalogue, Credential};
+use crate::disks::Disks;
+use crate::limits::{BOOKINGS_MAX, COMMITS_MAX};
+use crate::outgoing::Outgoing;
+
+/// Returns the time of the day, for what is stored.
+#[allow(clippy::disallowed_methods, reason = "the service has the one clock of its machine")]
+pub(crate) fn wall_time() -> TimeMs {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    TimeMs(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Clock that never goes back: the time of the day at the start, and what has passed since.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    begun: Instant,
+    at_begin: u64,
+}
+
+impl Clock {
+    #[allow(clippy::disallowed_methods, reason = "the service has the one clock of its machine")]
+    pub(crate) fn new() -> Self {
+        Clock { begun: Instant::now(), at_begin: wall_time().0 }
+    }
+
+    /// Returns the time in milliseconds.
+    pub(crate) fn now(&self) -> u64 {
+        self.at_begin + u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// A connection as the core sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer {
+    pub(crate) outgoing: Arc<Outgoing>,
+    pub(crate) credential: Credential,
+}
+
+struct State {
+    service: Service,
+    connections: HashMap<ConnectionId, Peer>,
+    next_connection: ConnectionId,
+}
+
+/// Links to other services, as the core needs them.
+pub(crate) trait Neighbours: Send + Sync {
+    /// Sends a frame to a service. It may be lost.
+    fn tell(&self, service: ServiceId, frame: Frame);
+    /// Sends the table to all.
+    fn gossip(&self, table: Table);
+}
+
+/// The service, shared by connections, threads of disks and tasks.
+pub(crate) struct Core {
+    state: Mutex<State>,
+    pub(crate) clock: Clock,
+    disks: Disks,
+    catalogue: Arc<dyn Catalogue>,
+    runtime: Handle,
+    bookings: Arc<Semaphore>,
+    commits: Arc<Semaphore>,
+    neighbours: std::sync::OnceLock<Box<dyn Neighbours>>,
+}
+
+impl Core {
+    pub(crate) fn new(service: Service, clock: Clock, disks: Disks, catalogue: Arc<dyn Catalogue>) -> Self {
+        Core {
+            state: Mutex::new(State { service, connections: HashMap::new(), next_connection: 0 }),
+            clock,
+            disks,
+            catalogue,
+            runtime: Handle::current(),
+            bookings: Arc::new(Semaphore::new(BOOKINGS_MAX)),
+            commits: Arc::new(Semaphore::new(COMMITS_MAX)),
+            neighbours: std::sync::OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn disks(&self) -> &Disks {
+        &self.disks
+    }
+
+    /// Lets the core speak with other services from now on.
+    pub(crate) fn set_neighbours(&self, neighbours: Box<dyn Neighbours>) {
+        let _ = self.neighbours.set(neighbours);
+    }
+
+    /// Does something with the service, and distributes what comes out.
+    pub(crate) fn with<T>(self: &Arc<Self>, act: impl FnOnce(&mut Service, u64) -> T) -> T {
+        let mut state = self.state.lock();
+        let result = act(&mut state.service, self.clock.now());
+        self.distribute(&mut state);
+        result
+    }
+
+    /// Takes a connection. Returns its number.
+    pub(crate) fn connect(self: &Arc<Self>, outgoing: Arc<Outgoing>) -> ConnectionId {
+        let mut state = self.state.lock();
+        state.next_connection += 1;
+        let connection = state.next_connection;
+        state.connections.insert(connection, Peer { outgoing, credential: Credential::None });
+        state.service.connected(connection, self.clock.now());
+        self.distribute(&mut state);
+        connection
+    }
+
+    /// Notes the identity that a connection has shown.
+    pub(crate) fn identify(&self, connection: ConnectionId, credential: Credential) {
+        if let Some(peer) = self.state.lock().connections.get_mut(&connection) {
+            peer.credential = credential;
+        }
+    }
+
+    /// Takes the end of a connection.
+    pub(crate) fn disconnect(self: &Arc<Self>, connection: ConnectionId) {
+        let mut state = self.state.lock();
+        if state.connections.remove(&connection).is_some() {
+            state.service.disconnected(connection, self.clock.now());
+            self.distribute(&mut state);
+        }
+    }
+
+    /// Tells a peer that its bytes are wrong, and ends the connection.
+    pub(crate) fn refuse(self: &Arc<Self>, connection: ConnectionId, reason: String) {
+        let refusal = Refusal { class: RefusalClass::BadRequest, part: None, reason };
+        let mut state = self.state.lock();
+        if let Some(peer) = state.connections.remove(&connection) {
+            peer.outgoing.push(&Frame::Refusal(refusal));
+            peer.outgoing.end();
+            state.service.disconnected(connection, self.clock.now());
+            self.distribute(&mut state);
+        }
+    }
+
+    /// Ends all connections.
+    pub(crate) fn disconnect_all(&self) {
+        self.state.lock().connections.drain().for_each(|(_, peer)| peer.outgoing.end());
+    }
+
+    fn distribute(self: &Arc<Self>, state: &mut State) {
+        while let Some(output) = state.service.next_output() {
+            match output {
+                Output::Send(connection, frame) => {
+                    let Some(peer) = state.connections.get(&connection) else { continue };
+                    if !peer.outgoing.push(&frame) {
+                        tracing::warn!(connection, "a peer takes no bytes: its connection ends");
+                        peer.outgoing.end();
+                        state.connections.remove(&connection);
+                        state.service.disconnected(connection, self.clock.now());
+                    }
+                }
+                Output::End(connection) => {
+                    if let Some(peer) = state.connections.remove(&connection) {
+                        peer.outgoing.end();
+                    }
+                }
+                Output::Tell(service, frame) => {
+                    if let Some(neighbours) = self.neighbours.get() {
+                        neighbours.tell(service, frame);
+                    }
+                }
+                Output::Gossip(table) => {
+                    if let Some(neighbours) = self.neighbours.get() {
+                        neighbours.gossip(table);
+                    }
+                }
+                Output::Work(volume, work) => self.disks.push(volume, work),
+                Output::Certify(certificate) => self.commit(certificate),
+            }
+        }
+    }
+
+    fn commit(self: &Arc<Self>, certificate: Box<Certificate>) {
+        let core = Arc::clone(self);
+        self.runtime.spawn(async move {
+            let Ok(_permit) = core.commits.acquire().await else { return };
+            let file: FileId = certificate.file;
+            let outcome = core.catalogue.commit(&certificate).await;
+            if let Err(failure) = &outcome {
+                tracing::warn!(%file, lfn = %certificate.description.lfn, reason = failure.reason,
+                    "a whole file is not in the catalogue yet");
+            }
+            let outcome = outcome.map_err(|failure| (failure.is_final, failure.reason));
+            core.with(|service, now| service.catalogue_answered(file, outcome, now));
+        });
+    }
+}

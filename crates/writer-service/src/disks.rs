@@ -1,0 +1,128 @@
+//! Threads that do the works of volumes: some for bytes, and one for the index of each volume.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use exacat_model::{Error, ErrorKind, Result};
+use exacat_writer::{Done, Volume, Work};
+use parking_lot::{Condvar, Mutex};
+
+use crate::limits::WRITE_THREADS;
+
+#[derive(Debug)]
+struct Waiting<T> {
+    works: VecDeque<T>,
+    is_closed: bool,
+}
+
+/// Works in their order. A service has at most one for each part, and one commit for each volume.
+#[derive(Debug)]
+struct Queue<T> {
+    waiting: Mutex<Waiting<T>>,
+    changed: Condvar,
+}
+
+impl<T> Queue<T> {
+    fn new() -> Self {
+        Queue {
+            waiting: Mutex::new(Waiting { works: VecDeque::new(), is_closed: false }),
+            changed: Condvar::new(),
+        }
+    }
+
+    fn push(&self, work: T) {
+        self.waiting.lock().works.push_back(work);
+        self.changed.notify_one();
+    }
+
+    fn close(&self) {
+        self.waiting.lock().is_closed = true;
+        self.changed.notify_all();
+    }
+
+    fn pop(&self) -> Option<T> {
+        let mut waiting = self.waiting.lock();
+        loop {
+            if let Some(work) = waiting.works.pop_front() {
+                return Some(work);
+            }
+            if waiting.is_closed {
+                return None;
+            }
+            self.changed.wait(&mut waiting);
+        }
+    }
+}
+
+/// The threads.
+pub(crate) struct Disks {
+    bytes: Arc<Queue<(usize, Work)>>,
+    indices: Vec<Arc<Queue<Work>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Disks {
+    /// Makes the queues of volumes. Works wait until [`Disks::start`].
+    pub(crate) fn new(volumes: usize) -> Self {
+        Disks {
+            bytes: Arc::new(Queue::new()),
+            indices: (0..volumes).map(|_| Arc::new(Queue::new())).collect(),
+            threads: Mutex::default(),
+        }
+    }
+
+    /// Starts the threads. Each outcome is given to `done`.
+    pub(crate) fn start(
+        &self,
+        volumes: &Arc<Vec<Volume>>,
+        done: &Arc<dyn Fn(usize, Done) + Send + Sync>,
+    ) -> Result<()> {
+        let mut threads = self.threads.lock();
+        for number in 0..WRITE_THREADS {
+            let (queue, volumes, done) = (Arc::clone(&self.bytes), Arc::clone(volumes), Arc::clone(done));
+            threads.push(thread(format!("writer-bytes-{number}"), move || {
+                while let Some((volume, work)) = queue.pop() {
+                    if let Some(of) = volumes.get(volume) {
+                        done(volume, of.run(work, crate::core::wall_time()));
+                    }
+                }
+            })?);
+        }
+        for (volume, queue) in self.indices.iter().enumerate() {
+            let (queue, volumes, done) = (Arc::clone(queue), Arc::clone(volumes), Arc::clone(done));
+            threads.push(thread(format!("writer-index-{volume}"), move || {
+                while let Some(work) = queue.pop() {
+                    if let Some(of) = volumes.get(volume) {
+                        done(volume, of.run(work, crate::core::wall_time()));
+                    }
+                }
+            })?);
+        }
+        Ok(())
+    }
+
+    /// Adds a work for a volume.
+    pub(crate) fn push(&self, volume: usize, work: Work) {
+        match (&work, self.indices.get(volume)) {
+            (Work::Commit(_), Some(index)) => index.push(work),
+            _ => self.bytes.push((volume, work)),
+        }
+    }
+
+    /// Ends the threads once they have done what waits.
+    pub(crate) fn stop(&self) {
+        self.bytes.close();
+        self.indices.iter().for_each(|queue| queue.close());
+        for thread in self.threads.lock().drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn thread(name: String, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    std::thread::Builder::new()
+        .name(name)
+        .spawn(body)
+        .map_err(|error| Error::new(ErrorKind::Unavailable, format!("no thread for a disk: {error}")))
+}

@@ -1,0 +1,41 @@
+//! Identity of a service: that of its first volume, and a count of its starts.
+
+use std::path::Path;
+
+use exacat_disk::{Disk, cannot_read, cannot_write, read_text, replace_small};
+use exacat_model::{Error, ErrorKind, Result};
+use exacat_wire::writer::ServiceId;
+use exacat_writer::owner_of;
+
+/// File beside a volume with the number of the service's starts.
+const STARTS: &str = "STARTS";
+
+/// Returns the service that the volumes belong to; a new one if all are empty.
+pub(crate) fn service_of(disk: &dyn Disk, volumes: &[std::path::PathBuf]) -> Result<ServiceId> {
+    for volume in volumes {
+        if let Some(service) = owner_of(disk, volume)? {
+            return Ok(service);
+        }
+    }
+    let mut id = [0; 16];
+    getrandom::fill(&mut id)
+        .map_err(|error| Error::new(ErrorKind::Unavailable, format!("no random numbers: {error}")))?;
+    Ok(ServiceId(id))
+}
+
+/// Counts a start, and returns its number. The clock of the machine may go back; this never does.
+pub(crate) fn count_start(disk: &dyn Disk, volume: &Path) -> Result<u64> {
+    let path = volume.join(STARTS);
+    let text = read_text(disk, &path).map_err(|error| cannot_read(&path.display().to_string(), &error))?;
+    let before = match &text {
+        None => 0,
+        Some(text) => text.trim().parse().map_err(|_| {
+            let what = "not a number of starts: write one that is larger than all before";
+            Error::new(ErrorKind::Corrupt, format!("{}: {what}", path.display()))
+        })?,
+    };
+    let starts = u64::saturating_add(before, 1);
+    replace_small(disk, volume, STARTS, format!("{starts}\n").as_bytes())
+        .map_err(|error| cannot_write(&path, &error))?;
+    Ok(starts)
+}

@@ -1,0 +1,207 @@
+//! The service of a machine: opens its volumes, listens, and ends in order.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use exacat_disk::Disk;
+use exacat_model::{Error, ErrorKind, Result};
+use exacat_wire::writer::ServiceId;
+use exacat_writer::{Done, Service, ServiceSettings, Volume, VolumeSettings};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+use crate::catalogue::Catalogue;
+use crate::connection::serve;
+use crate::core::{Clock, Core, wall_time};
+use crate::disks::Disks;
+use crate::identity::{count_start, service_of};
+use crate::limits::{FREE_SPACE_EVERY, TICK, TLS_TIME_MAX};
+use crate::settings::ServerSettings;
+
+/// A running service.
+pub struct Server {
+    core: Arc<Core>,
+    volumes: Arc<Vec<Volume>>,
+    service: ServiceId,
+    address: SocketAddr,
+    ending: watch::Sender<bool>,
+    tasks: JoinSet<()>,
+}
+
+impl Server {
+    /// Starts a service. It listens when this returns.
+    pub async fn start(
+        settings: ServerSettings,
+        disk: Arc<dyn Disk>,
+        catalogue: Arc<dyn Catalogue>,
+    ) -> Result<Server> {
+        if settings.volumes.is_empty() {
+            return Err(Error::invalid("a writer service needs a volume: give it a directory"));
+        }
+        let service = service_of(&*disk, &settings.volumes)?;
+        let (mut volumes, mut recovered) = (Vec::new(), Vec::new());
+        for root in &settings.volumes {
+            let of = VolumeSettings {
+                root: root.clone(),
+                service,
+                adopt: settings.adopt,
+                segment_bytes: settings.segment_bytes,
+            };
+            let (volume, found) = Volume::open(Arc::clone(&disk), &of, wall_time())?;
+            if let Some(reason) = &found.read_only {
+                tracing::error!(volume = %root.display(), reason, "a volume can only be read");
+            }
+            for name in &found.unknown {
+                tracing::warn!(volume = %root.display(), file = name, "a file that the index does not name is now in unknown/");
+            }
+            volumes.push(volume);
+            recovered.push(found);
+        }
+        let starts = count_start(&*disk, &settings.volumes[0])?;
+        let listener = TcpListener::bind(settings.listen).await.map_err(|error| {
+            Error::new(ErrorKind::Unavailable, format!("cannot listen on {}: {error}", settings.listen))
+        })?;
+        let address = listener.local_addr().map_err(|error| {
+            Error::new(ErrorKind::Internal, format!("the address of the listener is unknown: {error}"))
+        })?;
+        let clock = Clock::new();
+        let of = ServiceSettings {
+            service,
+            name: settings.name.clone(),
+            address: settings.address.clone().unwrap_or_else(|| address.to_string()),
+            blocks: settings.blocks,
+            flush_ms: settings.flush_ms,
+            idle_ms: settings.idle_ms,
+            orphan_ms: settings.orphan_ms,
+            part_wait_ms: 2_000,
+            ask_every_ms: 1_000,
+            table_every_ms: 500,
+            gone_ms: settings.gone_ms,
+            free_bytes_min: settings.free_bytes_min,
+            first_version: starts << 32,
+        };
+        let disks = Disks::new(volumes.len());
+        let core = Arc::new(Core::new(Service::new(of, recovered, clock.now()), clock, disks, catalogue));
+        let volumes = Arc::new(volumes);
+        let weak = Arc::downgrade(&core);
+        let done: Arc<dyn Fn(usize, Done) + Send + Sync> = Arc::new(move |volume, done| {
+            if let Some(core) = weak.upgrade() {
+                core.with(|service, now| service.work_done(volume, done, now));
+            }
+        });
+        core.disks().start(&volumes, &done)?;
+        let (ending, is_ending) = watch::channel(false);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(listen(Arc::clone(&core), listener, settings.tls.clone(), is_ending.clone()));
+        tasks.spawn(tick(Arc::clone(&core), is_ending.clone()));
+        tasks.spawn(watch_space(Arc::clone(&core), Arc::clone(&volumes), is_ending));
+        Ok(Server { core, volumes, service, address, ending, tasks })
+    }
+
+    /// Returns the address that it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns the identity of the service.
+    pub fn service(&self) -> ServiceId {
+        self.service
+    }
+
+    /// Ends the service: no more connections, and all works done that are on their way.
+    pub async fn stop(mut self) {
+        let _ = self.ending.send(true);
+        self.core.disconnect_all();
+        while self.tasks.join_next().await.is_some() {}
+        let (core, volumes) = (Arc::clone(&self.core), Arc::clone(&self.volumes));
+        let stopped = tokio::task::spawn_blocking(move || {
+            core.disks().stop();
+            for volume in volumes.iter() {
+                if let Err(error) = volume.checkpoint(wall_time()) {
+                    tracing::warn!(%error, "no checkpoint of an index; the next start reads its log");
+                }
+            }
+        });
+        let _ = stopped.await;
+    }
+}
+
+async fn listen(
+    core: Arc<Core>,
+    listener: TcpListener,
+    tls: Option<Arc<rustls::ServerConfig>>,
+    mut is_ending: watch::Receiver<bool>,
+) {
+    let tls = tls.map(TlsAcceptor::from);
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = is_ending.changed() => break,
+            Some(_) = connections.join_next() => continue,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                connections.spawn(accept(Arc::clone(&core), stream, tls.clone()));
+            }
+            Err(error) => {
+                // Out of file descriptors: those who are connected go on, and others wait.
+                tracing::warn!(%error, "cannot take a connection");
+                tokio::time::sleep(TICK).await;
+            }
+        }
+    }
+    core.disconnect_all();
+    while connections.join_next().await.is_some() {}
+}
+
+async fn accept(core: Arc<Core>, stream: TcpStream, tls: Option<TlsAcceptor>) {
+    let _ = stream.set_nodelay(true);
+    match tls {
+        None => {
+            let (reader, writer) = stream.into_split();
+            serve(core, reader, writer).await;
+        }
+        Some(tls) => match tokio::time::timeout(TLS_TIME_MAX, tls.accept(stream)).await {
+            Ok(Ok(stream)) => {
+                let (reader, writer) = tokio::io::split(stream);
+                serve(core, reader, writer).await;
+            }
+            Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
+            Err(_) => tracing::debug!("a TLS handshake took too long"),
+        },
+    }
+}
+
+async fn tick(core: Arc<Core>, mut is_ending: watch::Receiver<bool>) {
+    let mut interval = tokio::time::interval(TICK);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    loop {
+        tokio::select! {
+            _ = interval.tick() => core.with(|service, now| service.tick(now)),
+            _ = is_ending.changed() => return,
+        }
+    }
+}
+
+async fn watch_space(core: Arc<Core>, volumes: Arc<Vec<Volume>>, mut is_ending: watch::Receiver<bool>) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(FREE_SPACE_EVERY) => {}
+            _ = is_ending.changed() => return,
+        }
+        for at in 0..volumes.len() {
+            let volumes = Arc::clone(&volumes);
+            let asked = tokio::task::spawn_blocking(move || volumes.get(at).map(Volume::free_bytes)).await;
+            match asked {
+                Ok(Some(Ok(bytes))) => core.with(|service, _| service.free_bytes(at, bytes)),
+                Ok(Some(Err(error))) => {
+                    tracing::warn!(volume = at, %error, "the free space of a volume is unknown")
+                }
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Settings of a writer service on a machine.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Settings of a service.
+#[derive(Clone)]
+pub struct ServerSettings {
+    /// Name, for logs and the table.
+    pub name: String,
+    /// Address to listen on.
+    pub listen: SocketAddr,
+    /// Host and port that producers connect to; none for the address of the listener.
+    pub address: Option<String>,
+    /// Directories of the volumes.
+    pub volumes: Vec<PathBuf>,
+    /// True to take over volumes of another service.
+    pub adopt: bool,
+    /// Blocks of 1 MiB for the bytes of all files.
+    pub blocks: usize,
+    /// Age in milliseconds of bytes at which a block is written before it is full.
+    pub flush_ms: u64,
+    /// Silence in milliseconds after which a connection is closed.
+    pub idle_ms: u32,
+    /// Time in milliseconds without its producer after which a part is sealed.
+    pub orphan_ms: u64,
+    /// Silence in milliseconds after which another service counts as gone.
+    pub gone_ms: u64,
+    /// Free bytes of a volume below which it takes no file.
+    pub free_bytes_min: u64,
+    /// Bytes of a segment of the log of a volume's index.
+    pub segment_bytes: u64,
+    /// TLS of the data path; none for plain connections.
+    pub tls: Option<Arc<rustls::ServerConfig>>,
+}
+
+impl ServerSettings {
+    /// Returns the settings of a service with these volumes.
+    pub fn new(listen: SocketAddr, volumes: Vec<PathBuf>) -> Self {
+        ServerSettings {
+            name: "writer".to_owned(),
+            listen,
+            address: None,
+            volumes,
+            adopt: false,
+            blocks: 512,
+            flush_ms: 8,
+            idle_ms: 10_000,
+            orphan_ms: 60_000,
+            gone_ms: 3_000,
+            free_bytes_min: 1 << 30,
+            segment_bytes: 64 << 20,
+            tls: None,
+        }
+    }
+}
