@@ -122,7 +122,8 @@ impl Pages {
     }
 }
 
-fn target(connection: &Connection) -> std::result::Result<Target, Failure> {
+/// Returns the servers of the catalogue.
+pub(crate) fn target(connection: &Connection) -> std::result::Result<Target, Failure> {
     let Some(server) = &connection.server else {
         let socket = data_directory(connection)?.join("exacat.sock");
         return Ok(Target::new(vec![Endpoint::Unix(socket)])?);
@@ -140,7 +141,8 @@ fn target(connection: &Connection) -> std::result::Result<Target, Failure> {
     Ok(target.trusting(trust))
 }
 
-fn credentials(connection: &Connection, over_socket: bool) -> std::result::Result<Credentials, Failure> {
+/// Returns the credentials to show.
+pub(crate) fn credentials(connection: &Connection, over_socket: bool) -> std::result::Result<Credentials, Failure> {
     let shown = match token(connection)? {
         Some(token) => Credentials::token(token),
         None if over_socket => Credentials::local(),

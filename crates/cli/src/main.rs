@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 
-use args::{Cli, Command};
+use args::{Cli, Command, WriterCommand};
 use failure::{
     Failure, KIND_LOCAL, STATUS_INTERRUPTED, STATUS_LOCAL, STATUS_TERMINATED, report_as_json, said_as_json,
     say,
@@ -70,7 +70,11 @@ fn main() -> ExitCode {
     }
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     runtime.enable_all();
-    let serves = matches!(cli.command, Command::Serve(_));
+    let serves = match &cli.command {
+        Command::Serve(_) => true,
+        Command::Writer(command) => matches!(**command, WriterCommand::Serve(_)),
+        _ => false,
+    };
     if !serves {
         runtime.worker_threads(CLIENT_THREADS);
     }

@@ -9,6 +9,7 @@ mod registry;
 mod service;
 mod sets;
 mod snapshots;
+mod writer;
 mod writing;
 
 pub(crate) use control::*;
@@ -20,6 +21,7 @@ pub(crate) use registry::*;
 pub(crate) use service::*;
 pub(crate) use sets::*;
 pub(crate) use snapshots::*;
+pub(crate) use writer::*;
 pub(crate) use writing::*;
 
 use std::path::PathBuf;
@@ -319,6 +321,9 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Run the service
     Serve(Box<ServeArgs>),
+    /// Take the files of detectors: run a writer service, write to it, look at it
+    #[command(subcommand)]
+    Writer(Box<WriterCommand>),
     /// Copy a whole catalogue, with its history, into another store
     Copy(CopyArgs),
     /// Make and check the tables of a catalogue on a cluster

@@ -204,6 +204,23 @@ pub(crate) struct CopyArgs {
     pub reach: ClusterArgs,
 }
 
+/// Log of a service.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LoggingArgs {
+    /// Log level: error, warn, info, debug, trace, or by part (info,exacat_server=debug)
+    #[arg(long, value_name = "LEVEL", env = "EXACAT_LOG", default_value = "info")]
+    pub log: String,
+    /// Format of log lines
+    #[arg(long, value_enum, default_value_t)]
+    pub log_format: LogFormat,
+    /// File that log lines are appended to, in place of standard error
+    ///
+    /// After a rotation SIGHUP makes the server open the file again. Lines that cannot be written, as
+    /// on a full disk, are counted, and the service goes on.
+    #[arg(long, value_name = "FILE")]
+    pub log_file: Option<PathBuf>,
+}
+
 /// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
@@ -466,18 +483,8 @@ pub(crate) struct ServeArgs {
     /// Time that a stop waits for requests in flight
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     pub stop_time: String,
-    /// Log level: error, warn, info, debug, trace, or by part (info,exacat_server=debug)
-    #[arg(long, value_name = "LEVEL", env = "EXACAT_LOG", default_value = "info")]
-    pub log: String,
-    /// Format of log lines
-    #[arg(long, value_enum, default_value_t)]
-    pub log_format: LogFormat,
-    /// File that log lines are appended to, in place of standard error
-    ///
-    /// After a rotation SIGHUP makes the server open the file again. Lines that cannot be written, as
-    /// on a full disk, are counted, and the service goes on.
-    #[arg(long, value_name = "FILE")]
-    pub log_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub logging: LoggingArgs,
     /// Collector of traces (OTLP over HTTP), as http://127.0.0.1:4318/v1/traces; only if the program was
     /// built with --features otel
     #[arg(long, value_name = "URL")]

@@ -32,6 +32,7 @@ mod tags;
 mod top;
 mod trash;
 mod upload;
+mod writer;
 
 use futures::future::LocalBoxFuture;
 
@@ -58,6 +59,7 @@ pub(crate) async fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Completions(args) => return service::completions(&args),
         Command::Reference(args) => return boxed(async move { reference::reference(&args).await }).await,
         Command::Serve(args) => return boxed(serve::serve(*args, &global.connection, style)).await,
+        Command::Writer(command) => return boxed(writer::writer(*command, global, style)).await,
         Command::Issuer(command) => return issuer::issuer(command, &global.connection, style),
         Command::Schema(command) => return boxed(schema::schema(command, style)).await,
         Command::Copy(args) => return boxed(copy::copy(args, global, style)).await,
@@ -193,6 +195,7 @@ async fn dispatch(context: &mut Context, command: Command, global: &Global) -> R
         Command::Snapshot(command) => boxed(snapshots::snapshot(context, command)),
         Command::Backup(args) => boxed(async move { snapshots::backup(context, &args, global).await }),
         Command::Serve(_)
+        | Command::Writer(_)
         | Command::Schema(_)
         | Command::Copy(_)
         | Command::Bench(_)

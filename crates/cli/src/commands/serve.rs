@@ -40,7 +40,7 @@ fn elements_archive(args: &ServeArgs) -> Result<Option<ArchiveSettings>, Failure
 pub(crate) async fn serve(args: ServeArgs, connection: &Connection, style: Style) -> Result<u8, Failure> {
     let directory = data_directory(connection)?;
     let mut settings = settings(&args, connection, &directory)?;
-    let log = ServiceLog::start(&args)?;
+    let log = ServiceLog::start(&args.logging)?;
     settings.log_lines_lost = log.lines_lost();
     // It ends with the process.
     tokio::spawn(log.follow_rotations());
@@ -86,13 +86,13 @@ fn shown(directory: &Path) -> String {
 }
 
 /// SIGINT and SIGTERM.
-struct Signals {
+pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Signals {
-    fn new() -> Result<Self, Failure> {
+    pub(crate) fn new() -> Result<Self, Failure> {
         let failed = |error: std::io::Error| Failure::local(format!("cannot watch for signals: {error}"));
         Ok(Signals {
             interrupt: signal(SignalKind::interrupt()).map_err(failed)?,
@@ -100,7 +100,7 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> &'static str {
+    pub(crate) async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.interrupt.recv() => "SIGINT",
             _ = self.terminate.recv() => "SIGTERM",

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU64;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-use crate::args::{LogFormat, ServeArgs};
+use crate::args::{LoggingArgs, LogFormat};
 use crate::failure::Failure;
 use lines::Lines;
 use place::LogPlace;
@@ -25,7 +25,7 @@ pub(crate) struct ServiceLog {
 
 impl ServiceLog {
     /// Starts the log.
-    pub(crate) fn start(args: &ServeArgs) -> Result<Self, Failure> {
+    pub(crate) fn start(args: &LoggingArgs) -> Result<Self, Failure> {
         let filter = EnvFilter::try_new(&args.log)
             .map_err(|error| Failure::local(format!("--log: not a level or list of levels: {error}")))?;
         let (place, reopen, colours) = match &args.log_file {
