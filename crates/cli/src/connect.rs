@@ -142,7 +142,10 @@ pub(crate) fn target(connection: &Connection) -> std::result::Result<Target, Fai
 }
 
 /// Returns the credentials to show.
-pub(crate) fn credentials(connection: &Connection, over_socket: bool) -> std::result::Result<Credentials, Failure> {
+pub(crate) fn credentials(
+    connection: &Connection,
+    over_socket: bool,
+) -> std::result::Result<Credentials, Failure> {
     let shown = match token(connection)? {
         Some(token) => Credentials::token(token),
         None if over_socket => Credentials::local(),

@@ -149,11 +149,24 @@ fn host_name() -> Option<String> {
     (!name.is_empty() && name.bytes().all(good)).then(|| name.to_owned())
 }
 
+/// Returns the configuration of a server of any protocol with this certificate.
+pub fn certificate_config(files: &CertificateFiles) -> Result<Arc<rustls::ServerConfig>> {
+    config_of(files, &[], None)
+}
+
 fn load(
     files: &CertificateFiles,
     protocols: &[&[u8]],
     verifier: Option<Arc<dyn ClientCertVerifier>>,
 ) -> Result<TlsAcceptor> {
+    config_of(files, protocols, verifier).map(TlsAcceptor::from)
+}
+
+fn config_of(
+    files: &CertificateFiles,
+    protocols: &[&[u8]],
+    verifier: Option<Arc<dyn ClientCertVerifier>>,
+) -> Result<Arc<rustls::ServerConfig>> {
     let bad = |path: &Path, error: &dyn std::fmt::Display| {
         Error::new(ErrorKind::Invalid, format!("{}: {error}", path.display()))
     };
@@ -174,7 +187,7 @@ fn load(
     };
     let mut config = config.with_single_cert(chain, key).map_err(|error| bad(&files.chain, &error))?;
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-    Ok(TlsAcceptor::from(Arc::new(config)))
+    Ok(Arc::new(config))
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! The service of a machine: opens its volumes, listens, and ends in order.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use exacat_disk::Disk;
 use exacat_model::{Error, ErrorKind, Result};
 use exacat_wire::writer::ServiceId;
+use exacat_writer::limits::CONNECTIONS_MAX;
 use exacat_writer::{Done, Service, ServiceSettings, Volume, VolumeSettings};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -94,7 +95,11 @@ impl Server {
         core.disks().start(&volumes, &done)?;
         let (ending, is_ending) = watch::channel(false);
         let mut tasks = JoinSet::new();
-        tasks.spawn(listen(Arc::clone(&core), listener, settings.tls.clone(), is_ending.clone()));
+        let entrance = Entrance {
+            tls: settings.tls.clone().map(TlsAcceptor::from),
+            plain_from: Arc::clone(&settings.plain_from),
+        };
+        tasks.spawn(listen(Arc::clone(&core), listener, entrance, is_ending.clone()));
         tasks.spawn(tick(Arc::clone(&core), is_ending.clone()));
         tasks.spawn(watch_space(Arc::clone(&core), Arc::clone(&volumes), is_ending));
         Ok(Server { core, volumes, service, address, ending, tasks })
@@ -128,13 +133,19 @@ impl Server {
     }
 }
 
+/// Rules for the connections that come in.
+#[derive(Clone)]
+struct Entrance {
+    tls: Option<TlsAcceptor>,
+    plain_from: Arc<dyn Fn(IpAddr) -> bool + Send + Sync>,
+}
+
 async fn listen(
     core: Arc<Core>,
     listener: TcpListener,
-    tls: Option<Arc<rustls::ServerConfig>>,
+    entrance: Entrance,
     mut is_ending: watch::Receiver<bool>,
 ) {
-    let tls = tls.map(TlsAcceptor::from);
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -143,8 +154,11 @@ async fn listen(
             Some(_) = connections.join_next() => continue,
         };
         match accepted {
-            Ok((stream, _)) => {
-                connections.spawn(accept(Arc::clone(&core), stream, tls.clone()));
+            Ok((_, from)) if connections.len() >= CONNECTIONS_MAX => {
+                tracing::warn!(%from, "a connection is refused: there are {CONNECTIONS_MAX}");
+            }
+            Ok((stream, from)) => {
+                connections.spawn(accept(Arc::clone(&core), stream, from, entrance.clone()));
             }
             Err(error) => {
                 // Out of file descriptors: those who are connected go on, and others wait.
@@ -157,21 +171,47 @@ async fn listen(
     while connections.join_next().await.is_some() {}
 }
 
-async fn accept(core: Arc<Core>, stream: TcpStream, tls: Option<TlsAcceptor>) {
-    let _ = stream.set_nodelay(true);
-    match tls {
-        None => {
-            let (reader, writer) = stream.into_split();
-            serve(core, reader, writer).await;
+/// Says whether the first bytes of a connection are those of TLS. The length of a hello has zeros where a
+/// record of TLS has its version.
+fn is_tls(first: [u8; 3]) -> bool {
+    first[0] == 0x16 && first[1] == 3 && first[2] != 0
+}
+
+/// Returns the first bytes of a connection, which stay unread; none if they do not come.
+async fn first_bytes(stream: &TcpStream) -> Option<[u8; 3]> {
+    let mut first = [0; 3];
+    let peeked = async {
+        loop {
+            match stream.peek(&mut first).await {
+                Ok(0) | Err(_) => return false,
+                Ok(3) => return true,
+                // The rest of so few bytes follows at once, or never.
+                Ok(_) => tokio::time::sleep(TICK).await,
+            }
         }
-        Some(tls) => match tokio::time::timeout(TLS_TIME_MAX, tls.accept(stream)).await {
+    };
+    tokio::time::timeout(TLS_TIME_MAX, peeked).await.ok().filter(|came| *came).map(|_| first)
+}
+
+async fn accept(core: Arc<Core>, stream: TcpStream, from: SocketAddr, entrance: Entrance) {
+    let _ = stream.set_nodelay(true);
+    let Some(first) = first_bytes(&stream).await else { return };
+    match entrance.tls {
+        Some(tls) if is_tls(first) => match tokio::time::timeout(TLS_TIME_MAX, tls.accept(stream)).await {
             Ok(Ok(stream)) => {
                 let (reader, writer) = tokio::io::split(stream);
                 serve(core, reader, writer).await;
             }
-            Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
-            Err(_) => tracing::debug!("a TLS handshake took too long"),
+            Ok(Err(error)) => tracing::debug!(%from, %error, "a TLS handshake failed"),
+            Err(_) => tracing::debug!(%from, "a TLS handshake took too long"),
         },
+        _ if (entrance.plain_from)(from.ip().to_canonical()) => {
+            let (reader, writer) = stream.into_split();
+            serve(core, reader, writer).await;
+        }
+        _ => {
+            tracing::warn!(%from, "a connection without TLS is refused: allow its network, or let it use TLS")
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Settings of a writer service on a machine.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -31,8 +31,10 @@ pub struct ServerSettings {
     pub free_bytes_min: u64,
     /// Bytes of a segment of the log of a volume's index.
     pub segment_bytes: u64,
-    /// TLS of the data path; none for plain connections.
+    /// TLS of the data path; none if there are plain connections only.
     pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// Says from which addresses plain connections are taken.
+    pub plain_from: Arc<dyn Fn(IpAddr) -> bool + Send + Sync>,
 }
 
 impl ServerSettings {
@@ -52,6 +54,7 @@ impl ServerSettings {
             free_bytes_min: 1 << 30,
             segment_bytes: 64 << 20,
             tls: None,
+            plain_from: Arc::new(|address| address.is_loopback()),
         }
     }
 }

@@ -19,7 +19,12 @@ Its storage element must exist there.
 
 Examples:
   exacat se add DEMO::DAQ::WRITER --prefix http://127.0.0.1:27780/content
-  exacat writer serve --volume ~/daq --se DEMO::DAQ::WRITER")]
+  exacat writer serve --volume ~/daq --se DEMO::DAQ::WRITER
+  exacat writer serve --volume ~/daq1 --se DEMO::DAQ::WRITER \\
+      --listen 127.0.0.1:0
+  exacat writer serve --volume /daq1 --volume /daq2 --se DEMO::DAQ::WRITER \\
+      --listen 0.0.0.0:27700 --address daq1.example.org:27700 \\
+      --plain 10.1.0.0/16 --catalogue exacat://catalogue.example.org:7420")]
     Serve(Box<WriterServeArgs>),
 }
 
@@ -56,6 +61,15 @@ pub(crate) struct WriterServeArgs {
     /// Take over volumes of another service, which must not run any more
     #[arg(long)]
     pub adopt: bool,
+    /// Certificate for producers with TLS: its chain in PEM
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub certificate: Option<PathBuf>,
+    /// Its private key in PEM
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    pub key: Option<PathBuf>,
+    /// Network whose producers may connect without TLS, beside those on this machine; may be repeated
+    #[arg(long, value_name = "NETWORK", value_delimiter = ',')]
+    pub plain: Vec<String>,
     #[command(flatten)]
     pub logging: LoggingArgs,
 }

@@ -26,7 +26,7 @@ use crate::output::{Align, Out, Style, Table};
 use crate::parse;
 
 /// Networks of this machine alone.
-const LOOPBACK: [&str; 2] = ["127.0.0.0/8", "::1/128"];
+pub(crate) const LOOPBACK: [&str; 2] = ["127.0.0.0/8", "::1/128"];
 
 /// Opens the place of the archive of the history of elements.
 fn elements_archive(args: &ServeArgs) -> Result<Option<ArchiveSettings>, Failure> {

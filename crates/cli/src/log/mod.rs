@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU64;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-use crate::args::{LoggingArgs, LogFormat};
+use crate::args::{LogFormat, LoggingArgs};
 use crate::failure::Failure;
 use lines::Lines;
 use place::LogPlace;

@@ -20,7 +20,7 @@ const WAIT: Duration = Duration::from_secs(60);
 const CHANGES_APART: Duration = Duration::from_millis(200);
 
 /// Beginnings of examples that do not run here, and the reasons.
-const ELSEWHERE: [(&str, &str); 19] = [
+const ELSEWHERE: [(&str, &str); 21] = [
     ("exacat serve   ", "listens at the standard port, where another server may be"),
     ("exacat serve\n", "listens at the standard port, where another server may be"),
     ("exacat serve --listen 0.0.0.0", "listens to the network, at the standard port"),
@@ -40,6 +40,8 @@ const ELSEWHERE: [(&str, &str); 19] = [
     ("exacat trash restore 1234.3f9a1c --path", "needs entries of another user"),
     ("exacat sessions kill", "needs a request that goes on"),
     ("systemd-run", "needs root"),
+    ("exacat writer serve --volume ~/daq --se DEMO::DAQ::WRITER\n", "listens at the standard port"),
+    ("exacat writer serve --volume /daq1", "listens to the network, at the standard port"),
 ];
 
 /// Commands in an order in which their examples work one after the other.
@@ -142,6 +144,7 @@ const ORDER: &[&str] = &[
     "completions",
     "backup",
     "serve",
+    "writer serve",
     "bench",
     "cp",
     "schema create",
@@ -297,7 +300,7 @@ impl Machine {
         }
         signal(child.id(), "TERM");
         let ended = child.wait_with_output().unwrap();
-        let serves = example.starts_with("exacat serve");
+        let serves = example.starts_with("exacat serve") || example.starts_with("exacat writer serve");
         let expected = if serves { 0 } else { 128 + 15 };
         assert_eq!(
             ended.status.code(),
@@ -362,7 +365,10 @@ fn every_example_runs_on_the_sample_catalogue() {
                 listed.push(*begin);
             } else if is_offline(path, &example) {
                 later.push(example);
-            } else if example.starts_with("exacat serve") || example.contains("--follow") {
+            } else if example.starts_with("exacat serve")
+                || example.starts_with("exacat writer serve")
+                || example.contains("--follow")
+            {
                 machine.run_endless(&example);
             } else {
                 machine.run(&example);

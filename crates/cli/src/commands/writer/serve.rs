@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use exacat_disk::RealDisk;
 use exacat_model::SeName;
+use exacat_server::{CertificateFiles, Network, certificate_config};
 use exacat_writer_service::{CatalogueSettings, ClientCatalogue, Server, ServerSettings};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::args::{Connection, WriterServeArgs};
-use crate::commands::serve::Signals;
+use crate::commands::serve::{LOOPBACK, Signals};
 use crate::connect::{credentials, target};
 use crate::failure::{Failure, say};
 use crate::log::ServiceLog;
@@ -82,6 +83,19 @@ fn settings(args: &WriterServeArgs) -> Result<ServerSettings, Failure> {
     settings.orphan_ms = parse::some_time_ms(&args.orphan).map_err(|error| named("--orphan", error))?;
     settings.address = args.address.clone();
     settings.adopt = args.adopt;
+    if let (Some(chain), Some(key)) = (&args.certificate, &args.key) {
+        let files = CertificateFiles { chain: chain.clone(), key: key.clone() };
+        settings.tls = Some(certificate_config(&files)?);
+    }
+    let network = |text: &str| -> Result<Network, Failure> {
+        text.parse().map_err(|error| Failure::local(format!("--plain: {error}")))
+    };
+    let plain: Vec<Network> = LOOPBACK
+        .into_iter()
+        .chain(args.plain.iter().map(String::as_str))
+        .map(network)
+        .collect::<Result<_, _>>()?;
+    settings.plain_from = Arc::new(move |address| plain.iter().any(|network| network.contains(address)));
     Ok(settings)
 }
 
