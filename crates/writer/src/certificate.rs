@@ -3,9 +3,12 @@
 use std::fmt;
 
 use exacat_wire::writer::limits::PARTS_MAX;
-use exacat_wire::writer::{ByteRange, ChunkRecord, Close, Description, FileId, PartOwner, PartShare};
+use exacat_wire::writer::{
+    ByteRange, ChunkRecord, Close, Description, FileId, PartOwner, PartShare, WriterId,
+};
 
 use crate::chunks::share_a_place;
+use crate::item::PartOrigin;
 use crate::sums::{ADLER32_OF_NOTHING, adler32_of_both};
 
 /// Bytes of a file that one part has.
@@ -22,6 +25,10 @@ pub struct Segment {
 pub struct Certificate {
     /// The file.
     pub file: FileId,
+    /// Producer of the file.
+    pub writer: WriterId,
+    /// Account of the catalogue that will own the file.
+    pub owner: String,
     /// Content of the file.
     pub description: Description,
     /// Bytes.
@@ -84,7 +91,7 @@ impl fmt::Display for NotWhole {
 /// Assembles a file from the chunks of its parts, which are in ascending order of their epochs.
 pub fn assemble(
     close: &Close,
-    description: &Description,
+    origin: &PartOrigin,
     parts: &[(PartOwner, &[ChunkRecord])],
 ) -> Result<Certificate, NotWhole> {
     let mut all: Vec<(ChunkRecord, PartOwner)> = Vec::new();
@@ -94,7 +101,9 @@ pub fn assemble(
     all.sort_by_key(|(chunk, part)| (chunk.offset, part.epoch));
     let mut certificate = Certificate {
         file: close.file,
-        description: description.clone(),
+        writer: origin.writer,
+        owner: origin.owner.clone(),
+        description: origin.description.clone(),
         length: 0,
         events: 0,
         adler32: ADLER32_OF_NOTHING,
@@ -167,9 +176,10 @@ mod tests {
         PartOwner { epoch, service: ServiceId([epoch as u8; 16]) }
     }
 
-    fn description() -> Description {
+    fn origin() -> PartOrigin {
         let lfn = Lfn::parse("/a").unwrap();
-        Description { run: String::new(), stream: String::new(), lfn, tags: Vec::new() }
+        let description = Description { run: String::new(), stream: String::new(), lfn, tags: Vec::new() };
+        PartOrigin { writer: WriterId([1; 16]), stream: 0, owner: "daq".to_owned(), description }
     }
 
     /// Cuts the content into chunks of five bytes.
@@ -217,7 +227,7 @@ mod tests {
                 }
             }
             let parts: Vec<_> = parts.iter().map(|(part, chunks)| (*part, chunks.as_slice())).collect();
-            let certificate = assemble(&close(), &description(), &parts).unwrap();
+            let certificate = assemble(&close(), &origin(), &parts).unwrap();
             assert_eq!(certificate.duplicates, copies - all.len() as u64);
             assert_eq!((certificate.length, certificate.adler32), (48, adler32(CONTENT)));
             let joined = certificate.segments.windows(2).all(|pair| pair[0].range.to == pair[1].range.from);
@@ -230,7 +240,7 @@ mod tests {
     fn file_with_a_gap_a_conflict_or_another_sum_is_not_whole() {
         let all = chunks();
         let judge = |close: &Close, chunks: &[ChunkRecord], second: &[ChunkRecord]| {
-            assemble(close, &description(), &[(part(1), chunks), (part(2), second)]).map(|_| ())
+            assemble(close, &origin(), &[(part(1), chunks), (part(2), second)]).map(|_| ())
         };
         let missing = |from, to| Err(NotWhole::Missing(ByteRange { from, to }));
         assert_eq!(judge(&close(), &all, &[]), Ok(()));

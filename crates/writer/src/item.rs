@@ -2,8 +2,9 @@
 //! has every byte.
 
 use exacat_model::codec::{Decode, DecodeError, Encode, Reader};
+use exacat_model::limits::ACCOUNT_NAME_BYTES_MAX;
 use exacat_model::{canonical_enum, canonical_struct};
-use exacat_wire::writer::{ChunkRecord, Close, Description, FileId, WriterId};
+use exacat_wire::writer::{ChunkRecord, Close, Description, FileId, Open, WriterId};
 
 /// Name of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,11 +31,38 @@ pub struct PartOrigin {
     pub writer: WriterId,
     /// Its number for the stream.
     pub stream: u32,
+    /// Account of the catalogue that will own the file.
+    pub owner: String,
     /// Content of the file.
     pub description: Description,
 }
 
-canonical_struct!(PartOrigin { writer, stream, description });
+impl PartOrigin {
+    /// Makes the origin of a part from its open.
+    pub(crate) fn of(open: &Open, writer: WriterId, owner: String) -> Self {
+        PartOrigin { writer, stream: open.stream, owner, description: open.description.clone() }
+    }
+}
+
+impl Encode for PartOrigin {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.writer.encode(out);
+        self.stream.encode(out);
+        self.owner.encode(out);
+        self.description.encode(out);
+    }
+}
+
+impl Decode for PartOrigin {
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let (writer, stream) = (Decode::decode(reader)?, Decode::decode(reader)?);
+        let owner = String::decode(reader)?;
+        if owner.len() > ACCOUNT_NAME_BYTES_MAX {
+            return Err(reader.error("the name of an account is too long"));
+        }
+        Ok(PartOrigin { writer, stream, owner, description: Decode::decode(reader)? })
+    }
+}
 
 /// Stage of a file, as one of its services knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -10,6 +10,10 @@ pub const PART_CHUNKS_MAX: usize = 32 << 10;
 pub const CHECKPOINT_EVERY_BYTES: u64 = 32 << 20;
 /// Bytes of items in one commit group of the index.
 pub const COMMIT_BYTES_MAX: usize = 4 << 20;
+/// Opens of one service that wait for the catalogue's permission.
+pub const AUTHORIZATIONS_MAX: usize = 1024;
+/// Milliseconds that an open waits for the catalogue's permission. It is refused then, to be retried.
+pub const AUTHORIZATION_MS_MAX: u64 = 10_000;
 /// Connections of one service.
 pub const CONNECTIONS_MAX: usize = 4096;
 /// Files of one producer that are not certified yet.

@@ -342,7 +342,7 @@ mod tests {
     fn part(from: u64) -> OpenPart {
         let lfn = Lfn::parse("/f").unwrap();
         let description = Description { run: String::new(), stream: String::new(), lfn, tags: Vec::new() };
-        let origin = PartOrigin { writer: WriterId([1; 16]), stream: 0, description };
+        let origin = PartOrigin { writer: WriterId([1; 16]), stream: 0, owner: String::new(), description };
         OpenPart::new(PartKey { file: FileId([2; 16]), epoch: 1 }, origin, 0, from)
     }
 

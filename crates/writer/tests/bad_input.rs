@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use exacat_model::limits::ACCOUNT_NAME_BYTES_MAX;
 use exacat_model::{Lfn, TimeMs};
 use exacat_testkit::simulated::SimulatedDisk;
 use exacat_wire::writer::limits::BLOCK_BYTES;
@@ -10,6 +11,7 @@ use exacat_wire::writer::{
     Ack, ByteRange, ChunkHead, Close, Description, FileId, Frame, Hello, Open, PartOwner, RefusalClass, Role,
     ServiceId, WriterId,
 };
+use exacat_writer::limits::{AUTHORIZATION_MS_MAX, AUTHORIZATIONS_MAX};
 use exacat_writer::sums::{adler32, crc32c};
 use exacat_writer::{Output, Service, ServiceSettings, Volume, VolumeSettings};
 
@@ -21,6 +23,10 @@ struct Rig {
     volume: Volume,
     service: Service,
     now: u64,
+    /// Opens that the catalogue was asked about.
+    asked: Vec<(u64, Open)>,
+    /// Answer of the catalogue; none if it is silent.
+    answer: Option<Result<String, (RefusalClass, String)>>,
 }
 
 impl Rig {
@@ -43,7 +49,8 @@ impl Rig {
             free_bytes_min: 0,
             first_version: 1,
         };
-        Rig { volume, service: Service::new(settings, vec![recovered], 0), now: 0 }
+        let service = Service::new(settings, vec![recovered], 0);
+        Rig { volume, service, now: 0, asked: Vec::new(), answer: Some(Ok("daq".to_owned())) }
     }
 
     /// Does all work, and returns what was sent on a connection; none stands for its end.
@@ -59,6 +66,13 @@ impl Rig {
                     Output::Work(volume, work) => {
                         let done = self.volume.run(work, TimeMs(self.now));
                         self.service.work_done(volume, done, self.now);
+                    }
+                    Output::Authorize { connection, open } => {
+                        let file = open.file;
+                        self.asked.push((connection, *open));
+                        if let Some(answer) = self.answer.clone() {
+                            self.service.authorized(connection, file, answer, self.now);
+                        }
                     }
                     Output::Certify(certificate) => {
                         self.service.catalogue_answered(certificate.file, Ok(()), self.now);
@@ -86,6 +100,16 @@ impl Rig {
         self.service.chunk(connection, &head, bytes, self.now);
         self.sent(connection)
     }
+}
+
+fn asked_file(number: u64) -> FileId {
+    FileId((u128::from(number) + 1).to_be_bytes())
+}
+
+/// Opens another file.
+fn open_of(number: u64, epoch: u32) -> Frame {
+    let Frame::Open(open) = open(epoch) else { panic!("an open") };
+    Frame::Open(Open { file: asked_file(number), ..open })
 }
 
 fn open(epoch: u32) -> Frame {
@@ -157,6 +181,66 @@ fn bad_input_is_refused_and_changes_nothing() {
     let close = Close { file: FILE, epoch: 2, length: 10, chunks: 2, events: 2, adler32: sums, parts };
     let sent = rig.tell(1, Frame::Close(close));
     assert!(sent.iter().any(|frame| matches!(frame, Some(Frame::Certified(_)))), "{sent:?}");
+}
+
+fn is_opened(sent: &[Option<Frame>]) -> bool {
+    sent.iter().flatten().any(|frame| matches!(frame, Frame::Opened(_)))
+}
+
+/// Property: the first part of a file here begins once the catalogue permits it, and never before. The
+/// catalogue is asked once, whatever is repeated, and its refusal reaches the producer as it is.
+#[test]
+fn part_begins_with_the_permission_of_the_catalogue() {
+    let mut rig = Rig::new();
+    rig.connect(1, 1, 1);
+    rig.answer = Some(Err((RefusalClass::BadRequest, "not below your directory".to_owned())));
+    let sent = rig.tell(1, open(2));
+    assert!(!is_opened(&sent) && class_of(&sent) == Some(RefusalClass::BadRequest), "{sent:?}");
+    assert!(sent.iter().flatten().any(
+        |frame| matches!(frame, Frame::Refusal(refusal) if refusal.reason == "not below your directory")
+    ));
+    rig.answer = None;
+    assert!(rig.tell(1, open(2)).is_empty() && rig.tell(1, open(3)).is_empty());
+    assert_eq!(class_of(&rig.tell(1, open(2))), Some(RefusalClass::Conflict), "an epoch that is over");
+    let refused = rig.chunk(1, head(0, 0, b"early"), b"early");
+    assert_eq!(class_of(&refused), Some(RefusalClass::RetryElsewhere), "no part is here");
+    rig.service.authorized(1, FILE, Ok("daq".to_owned()), rig.now);
+    let sent = rig.sent(1);
+    let opened = sent.iter().flatten().filter(|frame| matches!(frame, Frame::Opened(_))).count();
+    assert_eq!((opened, rig.asked.len()), (1, 2), "one answer to the latest open: {sent:?}");
+    rig.service.authorized(1, FILE, Ok("another".to_owned()), rig.now);
+    // A further part of the file needs no further permission.
+    assert!(rig.sent(1).is_empty() && is_opened(&rig.tell(1, open(4))));
+    assert_eq!(rig.asked.len(), 2);
+    // The name of an account is bounded, as in the catalogue.
+    for (bytes, is_good) in [(ACCOUNT_NAME_BYTES_MAX + 1, false), (ACCOUNT_NAME_BYTES_MAX, true)] {
+        rig.answer = Some(Ok("x".repeat(bytes)));
+        assert_eq!(is_opened(&rig.tell(1, open_of(1, 1))), is_good);
+    }
+}
+
+/// Property: opens that wait are bounded in number and time, and end with their connection.
+#[test]
+fn opens_that_wait_for_the_catalogue_are_bounded() {
+    let mut rig = Rig::new();
+    rig.answer = None;
+    rig.connect(1, 1, 1);
+    rig.connect(2, 2, 1);
+    for number in 0..AUTHORIZATIONS_MAX as u64 {
+        rig.service.message(1, open_of(number, 1), rig.now);
+    }
+    assert_eq!(class_of(&rig.sent(1)), None);
+    assert_eq!(rig.asked.len(), AUTHORIZATIONS_MAX);
+    let another = 1 << 32;
+    assert_eq!(class_of(&rig.tell(2, open_of(another, 1))), Some(RefusalClass::RetryElsewhere));
+    rig.service.disconnected(1, rig.now);
+    let since = rig.now;
+    assert_eq!(class_of(&rig.tell(2, open_of(another, 1))), None, "their connection has ended");
+    rig.service.authorized(1, asked_file(3), Ok("daq".to_owned()), rig.now);
+    assert_eq!(rig.service.open_parts(), 0, "nobody waits for this answer");
+    rig.now = since + AUTHORIZATION_MS_MAX - 101;
+    assert_eq!(class_of(&rig.sent(2)), None);
+    assert_eq!(class_of(&rig.sent(2)), Some(RefusalClass::RetryElsewhere), "the catalogue is silent");
 }
 
 /// Property: bytes that fail their sums, a chunk of a writer that did not greet, and a frame before the

@@ -34,7 +34,7 @@ fn part(file: u8, epoch: u32) -> PartKey {
 fn origin() -> PartOrigin {
     let lfn = Lfn::parse("/data/f").unwrap();
     let description = Description { run: "r".into(), stream: "s".into(), lfn, tags: Vec::new() };
-    PartOrigin { writer: WriterId([2; 16]), stream: 3, description }
+    PartOrigin { writer: WriterId([2; 16]), stream: 3, owner: "daq".to_owned(), description }
 }
 
 /// Returns the bytes of a place of a file.

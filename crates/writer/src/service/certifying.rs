@@ -2,14 +2,14 @@
 
 use exacat_wire::writer::limits::REPORT_CHUNKS_MAX;
 use exacat_wire::writer::{
-    Certified, ChunkRecord, Close, Description, FileId, Frame, PartOwner, PartQuery, PartReport, PartState,
-    RefusalClass, ServiceId,
+    Certified, ChunkRecord, Close, FileId, Frame, PartOwner, PartQuery, PartReport, PartState, RefusalClass,
+    ServiceId,
 };
 
 use super::state::{Effect, FileEntry, Output, PartSlot, Reported, Service};
 use super::writing::{first_of, last_of, refused};
 use crate::certificate::{NotWhole, assemble};
-use crate::item::{FileStage, Item, PartKey, SealedBy};
+use crate::item::{FileStage, Item, PartKey, PartOrigin, SealedBy};
 
 /// Chunks of the parts of a file, as far as they are known.
 struct Gathered {
@@ -56,11 +56,11 @@ impl Service {
         gathered
     }
 
-    fn description_of(&self, file: FileId) -> Option<Description> {
+    pub(super) fn origin_of(&self, file: FileId) -> Option<&PartOrigin> {
         let (_, slot) = self.parts.range(first_of(file)..=last_of(file)).next_back()?;
         Some(match slot {
-            PartSlot::Open(part) => part.origin.description.clone(),
-            PartSlot::Sealed(part) => part.origin.description.clone(),
+            PartSlot::Open(part) => &part.origin,
+            PartSlot::Sealed(part) => &part.origin,
         })
     }
 
@@ -70,7 +70,7 @@ impl Service {
             return;
         }
         let waited = now.saturating_sub(entry.closed_at);
-        let (Some(close), Some(description)) = (entry.close.clone(), self.description_of(file)) else {
+        let (Some(close), Some(origin)) = (entry.close.clone(), self.origin_of(file).cloned()) else {
             return;
         };
         let gathered = self.gather(&close);
@@ -83,7 +83,7 @@ impl Service {
         }
         let parts: Vec<_> =
             gathered.parts.iter().map(|(owner, chunks)| (*owner, chunks.as_slice())).collect();
-        let outcome = assemble(&close, &description, &parts);
+        let outcome = assemble(&close, &origin, &parts);
         let Some(entry) = self.files.get_mut(&file) else { return };
         match outcome {
             Ok(certificate) => {
@@ -145,12 +145,7 @@ impl Service {
 
     /// Returns the connection of the producer of a file.
     pub(super) fn producer_of(&self, file: FileId) -> Option<u64> {
-        let (_, slot) = self.parts.range(first_of(file)..=last_of(file)).next_back()?;
-        let writer = match slot {
-            PartSlot::Open(part) => part.origin.writer,
-            PartSlot::Sealed(part) => part.origin.writer,
-        };
-        self.connection_of(writer)
+        self.connection_of(self.origin_of(file)?.writer)
     }
 
     /// Takes the answer of the catalogue. A failure that is not final is tried again.

@@ -1,20 +1,16 @@
 //! Connections: greetings, opens and closes of files, and the passing of time.
 
 use exacat_model::TimeMs;
-use exacat_wire::writer::limits::RANGES_MAX;
 use exacat_wire::writer::{
-    Ack, ChunkHead, Close, Frame, Hello, HelloAck, Open, Opened, PROTOCOL_VERSION, Refusal, RefusalClass,
-    Role, WriterId,
+    ChunkHead, Close, Frame, Hello, HelloAck, PROTOCOL_VERSION, Refusal, RefusalClass, Role, WriterId,
 };
 
 use super::certifying::is_certified;
 use super::state::{Connection, ConnectionId, Effect, FileEntry, Output, PartSlot, Peer, Service};
 use super::writing::{first_of, last_of, refused};
-use crate::chunks::range_of;
-use crate::item::{FileStage, Item, PartKey, PartOrigin, SealedBy};
+use crate::item::{FileStage, Item, PartKey};
 use crate::limits::CONNECTIONS_MAX;
-use crate::part::{Ending, OpenPart};
-use crate::ranges::Ranges;
+use crate::part::Ending;
 use crate::sums::is_whole;
 
 impl Service {
@@ -35,12 +31,17 @@ impl Service {
 
     fn end(&mut self, connection: ConnectionId) {
         self.output.push_back(Output::End(connection));
+        self.forget(connection);
+    }
+
+    fn forget(&mut self, connection: ConnectionId) {
         self.connections.remove(&connection);
+        self.forget_opens(connection);
     }
 
     /// Takes the end of a connection.
     pub fn disconnected(&mut self, connection: ConnectionId, now: u64) {
-        self.connections.remove(&connection);
+        self.forget(connection);
         for (writer, (_, of)) in &mut self.writers {
             if *of == Some(connection) {
                 *of = None;
@@ -128,87 +129,6 @@ impl Service {
         self.send(connection, Frame::Table(table));
     }
 
-    fn open(&mut self, connection: ConnectionId, writer: WriterId, open: Open, now: u64) {
-        let key = PartKey { file: open.file, epoch: open.epoch };
-        if let Some(certified) = self.certified_frame(open.file) {
-            self.send(connection, certified);
-            return;
-        }
-        if let Err((class, reason)) = self.judge_open(writer, &open) {
-            self.send(connection, refused(class, key, reason));
-            return;
-        }
-        if !self.parts.contains_key(&key) {
-            let Some(volume) = self.volume_for_part() else {
-                let reason = "no volume of the service can be written";
-                self.send(connection, refused(RefusalClass::RetryElsewhere, key, reason));
-                return;
-            };
-            let earlier: Vec<PartKey> =
-                self.parts.range(first_of(open.file)..key).map(|(earlier, _)| *earlier).collect();
-            earlier.into_iter().for_each(|earlier| self.seal(earlier));
-            let from = self.durable_from(open.file, open.from);
-            let origin = PartOrigin { writer, stream: open.stream, description: open.description };
-            let part = OpenPart::new(key, origin, volume, from);
-            self.parts.insert(key, PartSlot::Open(Box::new(part)));
-            self.flush_and_grant(now);
-        }
-        let ranges = self.durable_ranges(open.file).as_slice().iter().take(RANGES_MAX).copied().collect();
-        let limit = self.open_part(key).map_or(0, |part| part.limit());
-        let ack = Ack { file: open.file, epoch: open.epoch, ranges, limit };
-        self.send(connection, Frame::Opened(Opened(ack)));
-    }
-
-    /// Judges an open: a resumption, or the begin of a part.
-    fn judge_open(&self, writer: WriterId, open: &Open) -> Result<(), (RefusalClass, &'static str)> {
-        let last = self.parts.range(first_of(open.file)..=last_of(open.file)).next_back();
-        if let Some((key, slot)) = last {
-            let owner = match slot {
-                PartSlot::Open(part) => part.origin.writer,
-                PartSlot::Sealed(part) => part.origin.writer,
-            };
-            if owner != writer {
-                return Err((RefusalClass::BadRequest, "the file is another producer's"));
-            }
-            if key.epoch > open.epoch {
-                return Err((
-                    RefusalClass::Conflict,
-                    "a later part of the file has begun: this epoch is over",
-                ));
-            }
-            if key.epoch == open.epoch {
-                let is_open = matches!(slot, PartSlot::Open(part) if part.ending == Ending::Open);
-                let ended = (RefusalClass::RetryElsewhere, "the part has ended: begin the next one");
-                return if is_open { Ok(()) } else { Err(ended) };
-            }
-        }
-        if self.is_draining {
-            return Err((RefusalClass::RetryElsewhere, "the service takes no more files"));
-        }
-        if self.open_parts() >= self.pool.count() / 2 {
-            return Err((RefusalClass::RetryElsewhere, "the service has as many files as it has memory for"));
-        }
-        Ok(())
-    }
-
-    /// Returns everything of a file that is durable here.
-    fn durable_ranges(&self, file: exacat_wire::writer::FileId) -> Ranges {
-        let slots = self.parts.range(first_of(file)..=last_of(file)).map(|(_, slot)| slot);
-        let chunks = slots.flat_map(|slot| match slot {
-            PartSlot::Open(part) => part.chunks.durable(),
-            PartSlot::Sealed(part) if part.by == SealedBy::Loss => &[],
-            PartSlot::Sealed(part) => part.chunks.as_slice(),
-        });
-        chunks.map(range_of).collect()
-    }
-
-    /// Returns the first place from `from` on that is not durable here.
-    fn durable_from(&self, file: exacat_wire::writer::FileId, from: u64) -> u64 {
-        let ranges = self.durable_ranges(file);
-        let covering = ranges.as_slice().iter().find(|range| range.from <= from && from < range.to);
-        covering.map_or(from, |range| range.to)
-    }
-
     fn close(&mut self, connection: ConnectionId, writer: WriterId, close: Close, now: u64) {
         let key = PartKey { file: close.file, epoch: close.epoch };
         if let Some(certified) = self.certified_frame(close.file) {
@@ -288,6 +208,7 @@ impl Service {
             self.disconnected(connection, now);
         }
         self.seal_orphans(now);
+        self.expire_opens(now);
         self.flush_and_grant(now);
         self.ask_again(now);
         if now.saturating_sub(self.table_at) >= self.settings.table_every_ms {

@@ -3,6 +3,7 @@
 
 mod certifying;
 mod connections;
+mod opening;
 mod state;
 mod writing;
 

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use exacat_wire::writer::{
-    ChunkRecord, Close, FileId, Frame, PartOwner, PartState, ServiceId, ServiceRecord, ServiceState, Table,
-    WriterId,
+    ChunkRecord, Close, FileId, Frame, Open, PartOwner, PartState, ServiceId, ServiceRecord, ServiceState,
+    Table, WriterId,
 };
 
 use crate::block::BlockPool;
@@ -62,6 +62,14 @@ pub enum Output {
     Gossip(Table),
     /// Do some work on a volume.
     Work(usize, Work),
+    /// Ask the catalogue whether a producer may write a file, and who will own it. The answer is
+    /// [`authorized`](Service::authorized).
+    Authorize {
+        /// Connection of the producer.
+        connection: ConnectionId,
+        /// Open of the first part of the file here.
+        open: Box<Open>,
+    },
     /// Commit a file to the catalogue, once, under an operation id that follows from the file's id.
     Certify(Box<Certificate>),
 }
@@ -85,6 +93,13 @@ pub(super) enum Peer {
     Unknown,
     Producer(WriterId),
     Service(ServiceId),
+}
+
+/// An open that waits for the catalogue's permission.
+#[derive(Debug)]
+pub(super) struct PendingOpen {
+    pub open: Open,
+    pub since: u64,
 }
 
 #[derive(Debug)]
@@ -182,6 +197,8 @@ pub struct Service {
     pub(super) parts: BTreeMap<PartKey, PartSlot>,
     pub(super) files: BTreeMap<FileId, FileEntry>,
     pub(super) connections: BTreeMap<ConnectionId, Connection>,
+    /// Opens that the catalogue has not answered.
+    pub(super) authorizing: BTreeMap<(ConnectionId, FileId), PendingOpen>,
     /// Latest session of each producer, and its connection.
     pub(super) writers: BTreeMap<WriterId, (u64, Option<ConnectionId>)>,
     /// Time at which the producer of an open part was last connected.
@@ -209,6 +226,7 @@ impl Service {
             parts: BTreeMap::new(),
             files: BTreeMap::new(),
             connections: BTreeMap::new(),
+            authorizing: BTreeMap::new(),
             writers: BTreeMap::new(),
             attended: BTreeMap::new(),
             table: ServiceTable::default(),

@@ -28,13 +28,15 @@ fn quiet_world_certifies_every_file_without_a_duplicate() {
 /// that was acknowledged is certified, each event once, in the order of its producer.
 #[test]
 fn acknowledged_events_are_certified_once_and_in_order() {
-    let (mut duplicates, mut parts) = (0, 0);
+    let (mut duplicates, mut parts, mut refused_opens) = (0, 0, 0);
     for seed in 0..SEEDS {
         let world = run(seed, Plan { services: 2 + (seed % 2) as usize, ..Plan::default() });
         duplicates += world.duplicates();
+        refused_opens += world.refused_opens();
         parts = parts.max(world.parts_per_file_max());
     }
     assert!(parts > 1, "files continue in other parts");
+    assert!(refused_opens > 100, "the catalogue refuses opens for now: {refused_opens}");
     assert!(duplicates > 0, "some replays land twice");
 }
 

@@ -6,8 +6,8 @@ use std::path::Path;
 use exacat_model::{Lfn, TimeMs};
 use exacat_testkit::simulated::{Fault, Random, SimulatedDisk};
 use exacat_wire::writer::{
-    ChunkHead, Description, FileId, Frame, FrameDecoder, Received, ServiceId, ServiceRecord, ServiceState,
-    Table, WriterId, encode, encode_chunk,
+    ChunkHead, Description, FileId, Frame, FrameDecoder, Received, RefusalClass, ServiceId, ServiceRecord,
+    ServiceState, Table, WriterId, encode, encode_chunk,
 };
 use exacat_writer::sums::adler32;
 use exacat_writer::{
@@ -87,6 +87,10 @@ pub(crate) struct World {
     dials: Vec<(u64, usize, u64, usize)>,
     tells: Vec<(u64, ServiceId, ServiceId, Frame)>,
     certifying: Vec<(u64, usize, u64, Certificate)>,
+    /// Opens on their way to the catalogue: due time, node, its incarnation, connection.
+    authorizing: Vec<(u64, usize, u64, u64, FileId)>,
+    /// Opens that the catalogue refused for now.
+    refused_opens: u64,
     catalogue: BTreeMap<FileId, Certificate>,
 }
 
@@ -147,6 +151,8 @@ impl World {
             dials: Vec::new(),
             tells: Vec::new(),
             certifying: Vec::new(),
+            authorizing: Vec::new(),
+            refused_opens: 0,
             catalogue: BTreeMap::new(),
         };
         for at in 0..plan.services {
@@ -266,6 +272,7 @@ impl World {
         self.arrive();
         self.work();
         self.tell();
+        self.authorize();
         self.certify();
         for at in 0..self.sources.len() {
             self.produce(at);
@@ -487,6 +494,28 @@ impl World {
         }
     }
 
+    /// Permits opens, or refuses them for now.
+    fn authorize(&mut self) {
+        let (due, later): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.authorizing).into_iter().partition(|of| of.0 <= self.now);
+        self.authorizing = later;
+        for (_, at, incarnation, wire, file) in due {
+            let is_refused = self.plan.faults > 0 && self.now < FAULTS_END && self.random.chance(6);
+            let answer = match is_refused {
+                true => Err((RefusalClass::RetryElsewhere, "no catalogue".to_owned())),
+                false => Ok(format!("account {}", self.wires[&wire].source)),
+            };
+            let now = self.now + self.nodes[at].clock;
+            if self.nodes[at].incarnation == incarnation
+                && let Some((_, service)) = &mut self.nodes[at].running
+            {
+                self.refused_opens += u64::from(is_refused);
+                service.authorized(wire, file, answer, now);
+            }
+            self.drain_service(at);
+        }
+    }
+
     /// Commits to the catalogue: once for each file. An answer may be lost, or be an error that passes.
     fn certify(&mut self) {
         let (due, later): (Vec<_>, Vec<_>) =
@@ -619,6 +648,10 @@ impl World {
                     }
                 }
                 Output::Work(volume, work) => node.works.push((due, volume, work)),
+                Output::Authorize { connection, open } => {
+                    let due = self.now + 1 + self.random.next(60);
+                    self.authorizing.push((due, at, node.incarnation, connection, open.file));
+                }
                 Output::Certify(certificate) => {
                     self.certifying.push((due, at, node.incarnation, *certificate));
                 }
@@ -636,7 +669,7 @@ impl World {
     fn check(&self) {
         let seed = self.seed;
         let mut files = 0;
-        for source in &self.sources {
+        for (at, source) in self.sources.iter().enumerate() {
             for (file, (bytes, events)) in &source.written {
                 files += 1;
                 let certificate = &self.catalogue[file];
@@ -646,6 +679,9 @@ impl World {
                     (*events, adler32(bytes)),
                     "seed {seed}"
                 );
+                let writer = WriterId([at as u8 + 1; 16]);
+                let account = format!("account {at}");
+                assert_eq!((&certificate.owner, certificate.writer), (&account, writer), "seed {seed}");
                 let mut read = Vec::new();
                 for segment in &certificate.segments {
                     assert_eq!(segment.range.from, read.len() as u64, "seed {seed}: in order, without gap");
@@ -659,6 +695,11 @@ impl World {
             }
         }
         assert_eq!(files, self.catalogue.len(), "seed {seed}: no file that nobody wrote");
+    }
+
+    /// Returns the number of opens that the catalogue refused for now.
+    pub(crate) fn refused_opens(&self) -> u64 {
+        self.refused_opens
     }
 
     /// Returns the number of chunks that were durable in several parts.
