@@ -152,6 +152,7 @@ impl ClientCatalogue {
         let mut tags: Vec<Tag> = vec![
             tag("run", TagValue::parse(&description.run)?)?,
             tag("stream", TagValue::Text(description.stream.clone()))?,
+            tag("producer", TagValue::Text(certificate.writer.to_string()))?,
             tag("events", TagValue::Integer(i64::try_from(certificate.events).unwrap_or(i64::MAX)))?,
         ];
         for (key, value) in &description.tags {
@@ -169,7 +170,7 @@ impl ClientCatalogue {
             guid: Some(guid_of(certificate.file)),
             size: Some(certificate.length),
             checksums: Checksums::one(adler32),
-            owner: None,
+            owner: Some(AccountName::parse(&certificate.owner)?),
             group: None,
             mode: None,
             modified: None,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use exacat_model::TimeMs;
-use exacat_wire::writer::{FileId, Frame, Refusal, RefusalClass, ServiceId, Table};
+use exacat_wire::writer::{FileId, Frame, Open, Refusal, RefusalClass, ServiceId, Table};
 use exacat_writer::{Certificate, ConnectionId, Output, Service};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -178,9 +178,22 @@ impl Core {
                     }
                 }
                 Output::Work(volume, work) => self.disks.push(volume, work),
+                Output::Authorize { connection, open } => {
+                    let credential = state.connections.get(&connection).map(|peer| peer.credential.clone());
+                    self.book(connection, credential.unwrap_or(Credential::None), open);
+                }
                 Output::Certify(certificate) => self.commit(certificate),
             }
         }
+    }
+
+    fn book(self: &Arc<Self>, connection: ConnectionId, credential: Credential, open: Box<Open>) {
+        let core = Arc::clone(self);
+        self.runtime.spawn(async move {
+            let Ok(_permit) = core.bookings.acquire().await else { return };
+            let outcome = core.catalogue.book(&credential, &open).await;
+            core.with(|service, now| service.authorized(connection, open.file, outcome, now));
+        });
     }
 
     fn commit(self: &Arc<Self>, certificate: Box<Certificate>) {
