@@ -4,11 +4,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use exacat_client::{CallOptions, Client, ClientSettings, Credentials, Target};
+use exacat_client::{Client, ClientSettings, Credentials, Target};
 use exacat_model::operation::{Existing, NewFile, NewReplica, SeChoice};
 use exacat_model::{
-    AccountName, Answer, Checksum, ChecksumAlgorithm, Checksums, Error, ErrorKind, Guid, Operation,
-    OperationId, Pfn, ReplicaState, Result, Role, SeName, Tag, TagKey, TagValue,
+    AccountName, Answer, Checksum, ChecksumAlgorithm, Checksums, Error, ErrorKind, Guid, Operation, Pfn,
+    ReplicaState, Result, Role, SeName, Tag, TagKey, TagValue,
 };
 use exacat_wire::writer::{FileId, Open, RefusalClass};
 use exacat_writer::Certificate;
@@ -51,25 +51,6 @@ pub struct ClientCatalogue {
     callers: Mutex<HashMap<[u8; 32], (u64, Caller)>>,
     /// Counts uses, to find the caller that was used longest ago.
     uses: std::sync::atomic::AtomicU64,
-}
-
-/// Steps of a file in the catalogue. Each has its own operation id.
-#[derive(Clone, Copy)]
-enum Step {
-    Book,
-    Commit,
-    Release,
-}
-
-/// Returns the operation id of a step of a file: the same at every attempt, and on every service.
-fn operation_id(file: FileId, step: Step) -> OperationId {
-    let mut digest = Sha256::new();
-    digest.update(b"exacat writer");
-    digest.update([step as u8]);
-    digest.update(file.0);
-    let mut id = [0; 16];
-    id.copy_from_slice(&digest.finalize()[..16]);
-    OperationId(id)
 }
 
 /// Returns the GUID of a file.
@@ -139,12 +120,9 @@ impl ClientCatalogue {
             choice: Box::new(choice),
             lifetime_seconds: self.settings.booking_seconds,
         };
-        caller.client.call_with(reservation, self.options(open.file, Step::Book)).await?;
+        // A repeat renews the booking: the GUID is that of the file.
+        caller.client.call(reservation).await?;
         Ok(caller.account.to_string())
-    }
-
-    fn options(&self, file: FileId, step: Step) -> CallOptions {
-        CallOptions { deadline: Some(self.settings.deadline), operation_id: Some(operation_id(file, step)) }
     }
 
     fn new_file(&self, certificate: &Certificate) -> Result<NewFile> {
@@ -184,20 +162,42 @@ impl ClientCatalogue {
 
     async fn committed(&self, certificate: &Certificate) -> Result<()> {
         let file = self.new_file(certificate)?;
-        // `Same`: an attempt whose operation id is forgotten finds its own file.
+        // `Same`: an attempt whose answer was lost finds its own file.
         let register = Operation::Register { files: vec![file], parents: true, existing: Existing::Same };
-        match self.own.call_with(register, self.options(certificate.file, Step::Commit)).await? {
-            Answer::Registered(mut answers) if answers.len() == 1 => answers.remove(0).map(|_| ())?,
+        let registered = match self.own.call(register).await? {
+            Answer::Registered(mut answers) if answers.len() == 1 => answers.remove(0),
             _ => return Err(Error::new(ErrorKind::Internal, "the answer does not fit a registration")),
+        };
+        match registered {
+            Ok(_) => {}
+            // The file may be there since an earlier attempt, moved or with more tags.
+            Err(error) if error.kind == ErrorKind::Exists => self.check_earlier(certificate, error).await?,
+            Err(error) => return Err(error),
         }
         // The booking has done its work. If this fails it ends by itself.
         let release = Operation::UploadAbort { guid: guid_of(certificate.file), se: None };
-        if let Err(error) = self.own.call_with(release, self.options(certificate.file, Step::Release)).await
+        if let Err(error) = self.own.call(release).await
             && error.kind != ErrorKind::NotFound
         {
             tracing::debug!(file = %certificate.file, %error, "a booking is left to expire");
         }
         Ok(())
+    }
+
+    /// Succeeds if an earlier attempt has committed this file: its GUID is there, with its content.
+    async fn check_earlier(&self, certificate: &Certificate, refused: Error) -> Result<()> {
+        let lfn = match self.own.lfn(guid_of(certificate.file)).await {
+            Ok(lfn) => lfn,
+            Err(error) if error.kind == ErrorKind::NotFound => return Err(refused),
+            Err(error) => return Err(error),
+        };
+        let entry = self.own.stat(lfn, false).await?.entry;
+        let digest = certificate.adler32.to_be_bytes();
+        let is_same = entry.file().is_some_and(|file| {
+            let adler32 = file.checksums.get(ChecksumAlgorithm::Adler32);
+            file.size == Some(certificate.length) && adler32.is_some_and(|sum| sum.digest() == digest)
+        });
+        if is_same { Ok(()) } else { Err(refused) }
     }
 }
 
