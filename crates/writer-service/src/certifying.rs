@@ -58,6 +58,17 @@ fn guid_of(file: FileId) -> Guid {
     Guid(file.0)
 }
 
+/// Returns the GUID of a file's booking: the same on every service. It is not that of the file, which must
+/// be free when the file is registered.
+fn booking_of(file: FileId) -> Guid {
+    let mut digest = Sha256::new();
+    digest.update(b"exacat writer booking");
+    digest.update(file.0);
+    let mut guid = [0; 16];
+    guid.copy_from_slice(&digest.finalize()[..16]);
+    Guid(guid)
+}
+
 fn tag(key: &str, value: TagValue) -> Result<Tag> {
     Ok(Tag { key: TagKey::parse(key)?, value })
 }
@@ -113,14 +124,14 @@ impl ClientCatalogue {
         let choice = SeChoice { wanted: vec![self.settings.se.clone()], ..SeChoice::default() };
         let reservation = Operation::UploadReserve {
             lfn: open.description.lfn.clone(),
-            guid: Some(guid_of(open.file)),
+            guid: Some(booking_of(open.file)),
             size: 0,
             checksums: Checksums::none(),
             job: None,
             choice: Box::new(choice),
             lifetime_seconds: self.settings.booking_seconds,
         };
-        // A repeat renews the booking: the GUID is that of the file.
+        // A repeat renews the booking: it has the same GUID.
         caller.client.call(reservation).await?;
         Ok(caller.account.to_string())
     }
@@ -175,7 +186,7 @@ impl ClientCatalogue {
             Err(error) => return Err(error),
         }
         // The booking has done its work. If this fails it ends by itself.
-        let release = Operation::UploadAbort { guid: guid_of(certificate.file), se: None };
+        let release = Operation::UploadAbort { guid: booking_of(certificate.file), se: None };
         if let Err(error) = self.own.call(release).await
             && error.kind != ErrorKind::NotFound
         {
