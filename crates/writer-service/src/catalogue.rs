@@ -1,7 +1,9 @@
 //! The catalogue as the service needs it: a booking when a file is opened, and its commit when it is whole.
 
-use exacat_wire::writer::{Open, RefusalClass};
+use exacat_model::{Error, ErrorKind, Lfn, Result as ModelResult};
+use exacat_wire::writer::{FileId, Open, RefusalClass};
 use exacat_writer::Certificate;
+use futures::FutureExt;
 use futures::future::BoxFuture;
 
 /// Evidence of the identity of a producer.
@@ -25,6 +27,15 @@ impl std::fmt::Debug for Credential {
 /// Outcome of a booking: the account that will own the file, or a refusal for the producer.
 pub type Booking = Result<String, (RefusalClass, String)>;
 
+/// File that somebody wants to read.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Readable {
+    /// By its id, which is its GUID in the catalogue.
+    File(FileId),
+    /// By its name.
+    Name(Lfn),
+}
+
 /// Failure of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommitFailure {
@@ -41,4 +52,30 @@ pub trait Catalogue: Send + Sync + 'static {
 
     /// Makes a whole file visible, with all its tags and its replica, in one change.
     fn commit<'a>(&'a self, certificate: &'a Certificate) -> BoxFuture<'a, Result<(), CommitFailure>>;
+
+    /// Returns the certified file if the caller may read it.
+    fn may_read<'a>(
+        &'a self,
+        credential: &'a Credential,
+        what: &'a Readable,
+    ) -> BoxFuture<'a, ModelResult<FileId>> {
+        let _nobody = (credential, what);
+        refuse("this service does not know who may read")
+    }
+
+    /// Succeeds if the caller is the account, or runs the catalogue.
+    fn is_owner<'a>(&'a self, credential: &'a Credential, owner: &'a str) -> BoxFuture<'a, ModelResult<()>> {
+        let _nobody = (credential, owner);
+        refuse("this service does not know its callers")
+    }
+
+    /// Succeeds if the caller is an administrator or operator of the catalogue.
+    fn may_operate<'a>(&'a self, credential: &'a Credential) -> BoxFuture<'a, ModelResult<()>> {
+        let _nobody = credential;
+        refuse("this service does not know its operators")
+    }
+}
+
+fn refuse<'a, T: Send + 'a>(what: &'static str) -> BoxFuture<'a, ModelResult<T>> {
+    async move { Err(Error::new(ErrorKind::Denied, what)) }.boxed()
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use exacat_client::{Client, ClientSettings, Credentials, Target};
 use exacat_model::operation::{Existing, NewFile, NewReplica, SeChoice};
 use exacat_model::{
-    AccountName, Answer, Checksum, ChecksumAlgorithm, Checksums, Error, ErrorKind, Guid, Operation, Pfn,
-    ReplicaState, Result, Role, SeName, Tag, TagKey, TagValue,
+    AccountName, Answer, Checksum, ChecksumAlgorithm, Checksums, Error, ErrorKind, FileRef, Guid, Operation,
+    Pfn, ReplicaState, Result, Role, SeName, Tag, TagKey, TagValue,
 };
 use exacat_wire::writer::{FileId, Open, RefusalClass};
 use exacat_writer::Certificate;
@@ -17,7 +17,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
-use crate::catalogue::{Booking, Catalogue, CommitFailure, Credential};
+use crate::catalogue::{Booking, Catalogue, CommitFailure, Credential, Readable};
 use crate::limits::CALLERS_MAX;
 
 /// Settings of the way to the catalogue.
@@ -40,6 +40,8 @@ pub struct CatalogueSettings {
 struct Caller {
     client: Client,
     account: AccountName,
+    /// True for an administrator or operator.
+    is_operator: bool,
 }
 
 /// The catalogue by its client.
@@ -90,7 +92,7 @@ impl ClientCatalogue {
     /// Returns the producer of a credential.
     async fn caller(&self, credential: &Credential) -> Result<Caller> {
         let Credential::Token(secret) = credential else {
-            let what = "the producer showed no token: set one";
+            let what = "the caller showed no token: set one";
             return Err(Error::new(ErrorKind::Unauthenticated, what));
         };
         let key: [u8; 32] = Sha256::digest(secret.as_bytes()).into();
@@ -104,11 +106,9 @@ impl ClientCatalogue {
             Client::connect(self.settings.target.clone(), credentials, client_settings(&self.settings))
                 .await?;
         let user = client.whoami().await?.user;
-        let account = user.map(|user| user.name);
-        let account = account.ok_or_else(|| {
-            Error::new(ErrorKind::Unauthenticated, "the token of the producer names no user")
-        })?;
-        let caller = Caller { client, account };
+        let user = user
+            .ok_or_else(|| Error::new(ErrorKind::Unauthenticated, "the token of the caller names no user"))?;
+        let caller = Caller { client, account: user.name, is_operator: !user.roles.is_empty() };
         let mut callers = self.callers.lock();
         if callers.len() >= CALLERS_MAX
             && let Some(oldest) = callers.iter().min_by_key(|(_, (last, _))| *last).map(|(key, _)| *key)
@@ -248,6 +248,42 @@ impl Catalogue for ClientCatalogue {
             self.committed(certificate)
                 .await
                 .map_err(|error| CommitFailure { is_final: false, reason: error.to_string() })
+        }
+        .boxed()
+    }
+
+    fn may_read<'a>(
+        &'a self,
+        credential: &'a Credential,
+        what: &'a Readable,
+    ) -> BoxFuture<'a, Result<FileId>> {
+        async move {
+            let caller = self.caller(credential).await?;
+            let of = match what {
+                Readable::File(file) => FileRef::Guid(guid_of(*file)),
+                Readable::Name(lfn) => FileRef::Lfn(lfn.clone()),
+            };
+            // Judged with the rights of the caller: replicas are shown to those who may read the file.
+            Ok(FileId(caller.client.whereis(of, None).await?.guid.0))
+        }
+        .boxed()
+    }
+
+    fn is_owner<'a>(&'a self, credential: &'a Credential, owner: &'a str) -> BoxFuture<'a, Result<()>> {
+        async move {
+            let caller = self.caller(credential).await?;
+            let is_allowed = caller.is_operator || caller.account.as_str() == owner;
+            let what = "only its owner and operators read a file that is not certified";
+            if is_allowed { Ok(()) } else { Err(Error::new(ErrorKind::Denied, what)) }
+        }
+        .boxed()
+    }
+
+    fn may_operate<'a>(&'a self, credential: &'a Credential) -> BoxFuture<'a, Result<()>> {
+        async move {
+            let caller = self.caller(credential).await?;
+            let what = "only an administrator or operator of the catalogue may do this";
+            if caller.is_operator { Ok(()) } else { Err(Error::new(ErrorKind::Denied, what)) }
         }
         .boxed()
     }

@@ -64,7 +64,7 @@ async fn receive<R: AsyncRead + Unpin>(
                     }
                     let bytes = &mut chunk[..length];
                     read_chunk(&mut reader, &mut decoder, bytes).await?;
-                    core.with(|service, now| service.chunk(connection, &head, bytes, now));
+                    core.chunk(connection, &head, bytes);
                 }
                 Ok(None) => break,
                 Err(error) => {

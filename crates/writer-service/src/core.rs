@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use exacat_model::TimeMs;
-use exacat_wire::writer::{FileId, Frame, Open, Refusal, RefusalClass, ServiceId, Table};
+use exacat_wire::writer::{Ack, ChunkHead, FileId, Frame, Open, Refusal, RefusalClass, ServiceId, Table};
 use exacat_writer::{Certificate, ConnectionId, Output, Service};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -13,7 +13,8 @@ use tokio::sync::Semaphore;
 
 use crate::catalogue::{Catalogue, Credential};
 use crate::disks::Disks;
-use crate::limits::{BOOKINGS_MAX, COMMITS_MAX};
+use crate::limits::{BOOKINGS_MAX, COMMITS_MAX, SAMPLE_TIME_MAX};
+use crate::measures::{Measures, record_since};
 use crate::outgoing::Outgoing;
 
 /// Returns the time of the day, for what is stored.
@@ -47,6 +48,35 @@ impl Clock {
 pub(crate) struct Peer {
     pub(crate) outgoing: Arc<Outgoing>,
     pub(crate) credential: Credential,
+    /// Chunk whose acknowledgement is timed.
+    sample: Option<Sample>,
+}
+
+/// A chunk whose acknowledgement is timed: the file, its last byte, and the time of its receipt.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    file: FileId,
+    last: u64,
+    since: Instant,
+}
+
+impl Peer {
+    /// Begins to time the acknowledgement of a chunk, unless another one is timed.
+    fn begin_sample(&mut self, head: &ChunkHead) {
+        if self.sample.is_none_or(|sample| sample.since.elapsed() > SAMPLE_TIME_MAX) {
+            self.sample =
+                Some(Sample { file: head.file, last: head.end().saturating_sub(1), since: Instant::now() });
+        }
+    }
+
+    /// Returns the time of receipt of the timed chunk, if it is in an acknowledgement.
+    fn end_sample(&mut self, ack: &Ack) -> Option<Instant> {
+        let has = |sample: &Sample| {
+            let mut ranges = ack.ranges.iter();
+            ack.file == sample.file && ranges.any(|range| (range.from..range.to).contains(&sample.last))
+        };
+        self.sample.take_if(|sample| has(sample)).map(|sample| sample.since)
+    }
 }
 
 struct State {
@@ -69,6 +99,8 @@ pub(crate) struct Core {
     pub(crate) clock: Clock,
     disks: Disks,
     catalogue: Arc<dyn Catalogue>,
+    service: ServiceId,
+    measures: Arc<Measures>,
     runtime: Handle,
     bookings: Arc<Semaphore>,
     commits: Arc<Semaphore>,
@@ -76,8 +108,16 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(service: Service, clock: Clock, disks: Disks, catalogue: Arc<dyn Catalogue>) -> Self {
+    pub(crate) fn new(
+        (id, service): (ServiceId, Service),
+        clock: Clock,
+        disks: Disks,
+        catalogue: Arc<dyn Catalogue>,
+        measures: Arc<Measures>,
+    ) -> Self {
         Core {
+            service: id,
+            measures,
             state: Mutex::new(State { service, connections: HashMap::new(), next_connection: 0 }),
             clock,
             disks,
@@ -93,6 +133,21 @@ impl Core {
         &self.disks
     }
 
+    /// Returns the identity of the service.
+    pub(crate) fn service(&self) -> ServiceId {
+        self.service
+    }
+
+    /// Returns the counters of the service.
+    pub(crate) fn measures(&self) -> &Measures {
+        &self.measures
+    }
+
+    /// Returns the number of connections.
+    pub(crate) fn connections(&self) -> u64 {
+        self.state.lock().connections.len() as u64
+    }
+
     /// Lets the core speak with other services from now on.
     pub(crate) fn set_neighbours(&self, neighbours: Box<dyn Neighbours>) {
         let _ = self.neighbours.set(neighbours);
@@ -106,12 +161,23 @@ impl Core {
         result
     }
 
+    /// Takes a chunk of a connection.
+    pub(crate) fn chunk(self: &Arc<Self>, connection: ConnectionId, head: &ChunkHead, bytes: &[u8]) {
+        self.measures.chunk(head);
+        let mut state = self.state.lock();
+        if let Some(peer) = state.connections.get_mut(&connection) {
+            peer.begin_sample(head);
+        }
+        state.service.chunk(connection, head, bytes, self.clock.now());
+        self.distribute(&mut state);
+    }
+
     /// Takes a connection. Returns its number.
     pub(crate) fn connect(self: &Arc<Self>, outgoing: Arc<Outgoing>) -> ConnectionId {
         let mut state = self.state.lock();
         state.next_connection += 1;
         let connection = state.next_connection;
-        state.connections.insert(connection, Peer { outgoing, credential: Credential::None });
+        state.connections.insert(connection, Peer { outgoing, credential: Credential::None, sample: None });
         state.service.connected(connection, self.clock.now());
         self.distribute(&mut state);
         connection
@@ -138,6 +204,7 @@ impl Core {
         let refusal = Refusal { class: RefusalClass::BadRequest, part: None, reason };
         let mut state = self.state.lock();
         if let Some(peer) = state.connections.remove(&connection) {
+            self.measures.refusal(refusal.class);
             peer.outgoing.push(&Frame::Refusal(refusal));
             peer.outgoing.end();
             state.service.disconnected(connection, self.clock.now());
@@ -154,7 +221,16 @@ impl Core {
         while let Some(output) = state.service.next_output() {
             match output {
                 Output::Send(connection, frame) => {
-                    let Some(peer) = state.connections.get(&connection) else { continue };
+                    let Some(peer) = state.connections.get_mut(&connection) else { continue };
+                    match &frame {
+                        Frame::Ack(ack) => {
+                            if let Some(since) = peer.end_sample(ack) {
+                                record_since(&self.measures.acknowledgements, since);
+                            }
+                        }
+                        Frame::Refusal(refusal) => self.measures.refusal(refusal.class),
+                        _ => {}
+                    }
                     if !peer.outgoing.push(&frame) {
                         tracing::warn!(connection, "a peer takes no bytes: its connection ends");
                         peer.outgoing.end();
@@ -191,7 +267,9 @@ impl Core {
         let core = Arc::clone(self);
         self.runtime.spawn(async move {
             let Ok(_permit) = core.bookings.acquire().await else { return };
+            let call = core.measures.bookings.begin();
             let outcome = core.catalogue.book(&credential, &open).await;
+            call.end(outcome.as_ref().err().map(|(_, reason)| reason.as_str()));
             core.with(|service, now| service.authorized(connection, open.file, outcome, now));
         });
     }
@@ -201,7 +279,9 @@ impl Core {
         self.runtime.spawn(async move {
             let Ok(_permit) = core.commits.acquire().await else { return };
             let file: FileId = certificate.file;
+            let call = core.measures.commits.begin();
             let outcome = core.catalogue.commit(&certificate).await;
+            call.end(outcome.as_ref().err().map(|failure| failure.reason.as_str()));
             if let Err(failure) = &outcome {
                 tracing::warn!(%file, lfn = %certificate.description.lfn, reason = failure.reason,
                     "a whole file is not in the catalogue yet");

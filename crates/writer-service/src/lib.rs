@@ -7,6 +7,7 @@
 //! - `connection` reads frames and chunks of a producer, and writes what is to be sent.
 //! - `core` has the state machine under one lock, and distributes its outputs.
 //! - `disks` does the works of the volumes: four threads for bytes, one for each index.
+//! - `http` shows its state and the content of files; [`Remote`] is its client.
 //! - [`Catalogue`] books a file when it is opened, and commits it when it is whole.
 #![forbid(unsafe_code)]
 
@@ -15,13 +16,25 @@ mod certifying;
 mod connection;
 mod core;
 mod disks;
+#[allow(dead_code, reason = "the content of files uses the rest")]
+mod http;
 mod identity;
 pub mod limits;
+mod measured_disk;
+#[allow(dead_code, reason = "the copies to other storage elements use the rest")]
+mod measures;
+mod metric_table;
+mod metrics;
 mod outgoing;
+mod remote;
 mod server;
 mod settings;
+pub mod shapes;
+mod view;
 
-pub use catalogue::{Booking, Catalogue, CommitFailure, Credential};
+pub use catalogue::{Booking, Catalogue, CommitFailure, Credential, Readable};
 pub use certifying::{CatalogueSettings, ClientCatalogue};
+pub use metrics::page as metrics_page;
+pub use remote::{Remote, RemoteContent, RemoteSettings};
 pub use server::Server;
 pub use settings::ServerSettings;

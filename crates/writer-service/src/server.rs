@@ -17,9 +17,13 @@ use crate::catalogue::Catalogue;
 use crate::connection::serve;
 use crate::core::{Clock, Core, wall_time};
 use crate::disks::Disks;
+use crate::http::{Access, HttpPaths};
 use crate::identity::{count_start, service_of};
 use crate::limits::{FREE_SPACE_EVERY, TICK, TLS_TIME_MAX};
+use crate::measured_disk::MeasuredDisk;
+use crate::measures::Measures;
 use crate::settings::ServerSettings;
+use crate::view::{Nameplate, View};
 
 /// A running service.
 pub struct Server {
@@ -27,6 +31,7 @@ pub struct Server {
     volumes: Arc<Vec<Volume>>,
     service: ServiceId,
     address: SocketAddr,
+    http: Option<SocketAddr>,
     ending: watch::Sender<bool>,
     tasks: JoinSet<()>,
 }
@@ -41,6 +46,8 @@ impl Server {
         if settings.volumes.is_empty() {
             return Err(Error::invalid("a writer service needs a volume: give it a directory"));
         }
+        let measures = Arc::new(Measures::default());
+        let disk: Arc<dyn Disk> = Arc::new(MeasuredDisk::new(disk, Arc::clone(&measures.disk)));
         let service = service_of(&*disk, &settings.volumes)?;
         let (mut volumes, mut recovered) = (Vec::new(), Vec::new());
         for root in &settings.volumes {
@@ -61,12 +68,11 @@ impl Server {
             recovered.push(found);
         }
         let starts = count_start(&*disk, &settings.volumes[0])?;
-        let listener = TcpListener::bind(settings.listen).await.map_err(|error| {
-            Error::new(ErrorKind::Unavailable, format!("cannot listen on {}: {error}", settings.listen))
-        })?;
-        let address = listener.local_addr().map_err(|error| {
-            Error::new(ErrorKind::Internal, format!("the address of the listener is unknown: {error}"))
-        })?;
+        let (listener, address) = bound(settings.listen).await?;
+        let http = match settings.http {
+            Some(http) => Some(bound(http).await?),
+            None => None,
+        };
         let clock = Clock::new();
         let of = ServiceSettings {
             service,
@@ -84,7 +90,8 @@ impl Server {
             first_version: starts << 32,
         };
         let disks = Disks::new(volumes.len());
-        let core = Arc::new(Core::new(Service::new(of, recovered, clock.now()), clock, disks, catalogue));
+        let machine = (service, Service::new(of, recovered, clock.now()));
+        let core = Arc::new(Core::new(machine, clock, disks, Arc::clone(&catalogue), measures));
         let volumes = Arc::new(volumes);
         let weak = Arc::downgrade(&core);
         let done: Arc<dyn Fn(usize, Done) + Send + Sync> = Arc::new(move |volume, done| {
@@ -101,13 +108,25 @@ impl Server {
         };
         tasks.spawn(listen(Arc::clone(&core), listener, entrance, is_ending.clone()));
         tasks.spawn(tick(Arc::clone(&core), is_ending.clone()));
-        tasks.spawn(watch_space(Arc::clone(&core), Arc::clone(&volumes), is_ending));
-        Ok(Server { core, volumes, service, address, ending, tasks })
+        tasks.spawn(watch_space(Arc::clone(&core), Arc::clone(&volumes), is_ending.clone()));
+        let http = http.map(|(listener, address)| {
+            let view = View { core: Arc::clone(&core), plate: Arc::new(nameplate(&settings)) };
+            let access = Access::new(catalogue, Arc::clone(&settings.plain_from));
+            let paths = Arc::new(HttpPaths::new(view, access));
+            tasks.spawn(crate::http::serve(paths, listener, settings.tls.clone(), is_ending));
+            address
+        });
+        Ok(Server { core, volumes, service, address, http, ending, tasks })
     }
 
     /// Returns the address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Returns the address of its HTTP.
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.http
     }
 
     /// Returns the identity of the service.
@@ -130,6 +149,26 @@ impl Server {
             }
         });
         let _ = stopped.await;
+    }
+}
+
+/// Binds a listener.
+async fn bound(to: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind(to)
+        .await
+        .map_err(|error| Error::new(ErrorKind::Unavailable, format!("cannot listen on {to}: {error}")))?;
+    let address = listener.local_addr().map_err(|error| {
+        Error::new(ErrorKind::Internal, format!("the address of the listener is unknown: {error}"))
+    })?;
+    Ok((listener, address))
+}
+
+fn nameplate(settings: &ServerSettings) -> Nameplate {
+    Nameplate {
+        name: settings.name.clone(),
+        volumes: settings.volumes.iter().map(|path| path.display().to_string()).collect(),
+        begun: std::time::Instant::now(),
+        stage_out: None,
     }
 }
 

@@ -35,6 +35,9 @@ pub struct ServerSettings {
     pub tls: Option<Arc<rustls::ServerConfig>>,
     /// Says from which addresses plain connections are taken.
     pub plain_from: Arc<dyn Fn(IpAddr) -> bool + Send + Sync>,
+    /// Address of HTTP; none for no HTTP. It has the TLS of the data path, and plain connections from the
+    /// same networks. These networks see status, table and metrics without a token.
+    pub http: Option<SocketAddr>,
 }
 
 impl ServerSettings {
@@ -55,6 +58,7 @@ impl ServerSettings {
             segment_bytes: 64 << 20,
             tls: None,
             plain_from: Arc::new(|address| address.is_loopback()),
+            http: None,
         }
     }
 }

@@ -1,0 +1,155 @@
+//! The paths of a service's HTTP, and their answers.
+
+use std::net::IpAddr;
+
+use exacat_model::{Error, ErrorKind, Result};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use hyper::header::CONTENT_TYPE;
+use hyper::http::request::Parts;
+use hyper::{Method, Request, Response, StatusCode};
+
+use super::access::Access;
+use super::answers::{Body, json, not_allowed, problem, set, text};
+use super::query::Query;
+use crate::limits::{FILES_PAGE_MAX, HTTP_BODY_BYTES_MAX, HTTP_BODY_TIME};
+use crate::measures::Measures;
+use crate::metrics;
+use crate::shapes::{file_id_of, stage_of};
+use crate::view::View;
+
+/// Beginning of the paths of the service's own API.
+const API: &str = "/api/v1/writer/";
+/// Content type of metrics.
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// See the module.
+pub(crate) struct Paths {
+    view: View,
+    access: Access,
+}
+
+impl Paths {
+    pub(crate) fn new(view: View, access: Access) -> Self {
+        Paths { view, access }
+    }
+
+    pub(crate) fn measures(&self) -> &Measures {
+        self.view.core.measures()
+    }
+
+    pub(crate) fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// Answers a request.
+    pub(crate) async fn respond(&self, from: IpAddr, request: Request<Incoming>) -> Response<Body> {
+        let (parts, body) = request.into_parts();
+        let is_head = parts.method == Method::HEAD;
+        // Nothing here takes a body. A small one is read, so that the connection can go on.
+        let body = Limited::new(body, HTTP_BODY_BYTES_MAX);
+        let mut response = match tokio::time::timeout(HTTP_BODY_TIME, body.collect()).await {
+            Ok(Ok(_)) => self.answer(from, &parts).await.unwrap_or_else(|error| problem(&error)),
+            _ => {
+                let what = format!("a body has at most {HTTP_BODY_BYTES_MAX} bytes, and comes at once");
+                problem(&Error::new(ErrorKind::Limit, what))
+            }
+        };
+        let class = usize::from(response.status().as_u16() / 100).clamp(1, 5) - 1;
+        self.measures().http.answers[class].add(1);
+        if is_head {
+            *response.body_mut() = Body::Whole(None);
+        }
+        response
+    }
+
+    async fn answer(&self, from: IpAddr, request: &Parts) -> Result<Response<Body>> {
+        let path = request.uri.path();
+        match path {
+            "/livez" | "/readyz" | "/metrics" => self.monitor(from, request).await,
+            _ => match path.strip_prefix(API) {
+                Some(rest) => self.api(from, request, &rest.split('/').collect::<Vec<_>>()).await,
+                None => Err(unknown_path()),
+            },
+        }
+    }
+
+    async fn monitor(&self, from: IpAddr, request: &Parts) -> Result<Response<Body>> {
+        if !is_reading(&request.method) {
+            return Ok(not_allowed("GET, HEAD"));
+        }
+        self.access.may_monitor(from, &request.headers).await?;
+        Ok(match request.uri.path() {
+            "/livez" => text(StatusCode::OK, "alive\n".to_owned()),
+            "/readyz" => match self.view.table_state() {
+                "up" => text(StatusCode::OK, "ready\n".to_owned()),
+                state => {
+                    text(StatusCode::SERVICE_UNAVAILABLE, format!("not ready: the service is {state}\n"))
+                }
+            },
+            _ => {
+                let samples =
+                    metrics::samples(&self.view.status(), &self.view.table(), self.view.core.measures());
+                let mut response = text(StatusCode::OK, metrics::text(&samples));
+                set(&mut response, CONTENT_TYPE, METRICS);
+                response
+            }
+        })
+    }
+
+    async fn api(&self, from: IpAddr, request: &Parts, path: &[&str]) -> Result<Response<Body>> {
+        let (methods, is_right) = match path {
+            ["drain" | "resume"] | ["files", _, "remove"] => ("POST", request.method == Method::POST),
+            ["status" | "table" | "files"] => ("GET, HEAD", is_reading(&request.method)),
+            _ => return Err(unknown_path()),
+        };
+        if !is_right {
+            return Ok(not_allowed(methods));
+        }
+        let fields: &[&str] = if path == ["files"] { &["stage", "after", "limit"] } else { &[] };
+        let query = Query::read(request.uri.query(), fields)?;
+        match path {
+            ["status"] => {
+                self.access.may_monitor(from, &request.headers).await?;
+                Ok(json(&self.view.status()))
+            }
+            ["table"] => {
+                self.access.may_monitor(from, &request.headers).await?;
+                Ok(json(&self.view.table()))
+            }
+            _ => {
+                // Names of files, and commands.
+                self.access.may_operate(&request.headers).await?;
+                self.operate(path, &query)
+            }
+        }
+    }
+
+    fn operate(&self, path: &[&str], query: &Query) -> Result<Response<Body>> {
+        match path {
+            ["files"] => {
+                let stage = query.get("stage").map(stage_of).transpose()?;
+                let after = query.get("after").map(file_id_of).transpose()?;
+                let limit = query.number("limit")?.unwrap_or(FILES_PAGE_MAX as u64);
+                let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+                if limit == 0 || limit > FILES_PAGE_MAX {
+                    return Err(Error::invalid(format!("the limit is 1 to {FILES_PAGE_MAX}")));
+                }
+                Ok(json(&self.view.files(stage, after, limit)))
+            }
+            [command @ ("drain" | "resume")] => {
+                self.view.core.with(|service, now| service.drain(*command == "drain", now));
+                Ok(json(&self.view.status()))
+            }
+            _ => Err(unknown_path()),
+        }
+    }
+}
+
+fn is_reading(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
+}
+
+fn unknown_path() -> Error {
+    Error::new(ErrorKind::NotFound, "no such path: docs/reference/writer-http.md lists them")
+}

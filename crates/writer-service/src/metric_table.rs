@@ -1,0 +1,50 @@
+//! Table of the metrics of a writer service. `docs/reference/writer-metrics.md` is made from it.
+
+exacat_store::metrics! {
+    UP Gauge Seconds "exacat_writer_up_seconds" [] "" "Time since the start";
+    BUILD Gauge Count "exacat_writer_build_info" ["version"] "" "1, with the version of the program";
+    STATE Gauge Count "exacat_writer_state" ["state"] "" "1 for the present state of the service: up, draining or read-only";
+    CONNECTIONS Gauge Count "exacat_writer_connections" [] "" "Connections of producers";
+    OPEN_FILES Gauge Count "exacat_writer_open_files" [] "" "Files that are being written";
+    FILES Gauge Count "exacat_writer_files" ["stage"] "" "Files that the service knows, by stage: open, closed, certified, staged or failed";
+    WAITING Gauge Count "exacat_writer_waiting_files" ["reason"] "" "Closed files that are not certified, by the kind of reason: commit, parts, missing or other";
+    RECEIVED Counter Bytes "exacat_writer_received_bytes" [] "" "Bytes of chunks that were received, those of replays included";
+    DURABLE Counter Bytes "exacat_writer_durable_bytes" [] "" "Bytes of chunks that became durable";
+    CHUNKS Counter Count "exacat_writer_chunks" [] "" "Chunks that were received";
+    EVENTS Counter Count "exacat_writer_events" [] "" "Events that end in these chunks";
+    ACK_TIME Histogram Micros "exacat_writer_acknowledgement_seconds" [] "" "Time from the receipt of a chunk to the acknowledgement that has it; one chunk of each connection at a time is measured";
+    QUEUED Gauge Bytes "exacat_writer_queued_bytes" [] "" "Bytes that are received and not durable";
+    BLOCKS Gauge Count "exacat_writer_blocks" [] "" "Blocks of 1 MiB for the bytes of all files";
+    BLOCKS_RESERVED Gauge Count "exacat_writer_blocks_reserved" [] "" "Blocks that files may fill";
+    BLOCKS_USED Gauge Count "exacat_writer_blocks_used" [] "" "Blocks that have bytes";
+    SYNC_TIME Histogram Micros "exacat_writer_sync_seconds" [] "" "Time of syncs of files and directories";
+    WRITE_TIME Histogram Micros "exacat_writer_write_seconds" [] "" "Time of writes to the disks";
+    WRITTEN Counter Bytes "exacat_writer_disk_written_bytes" [] "" "Bytes written to the disks, the indices included";
+    READ Counter Bytes "exacat_writer_disk_read_bytes" [] "" "Bytes read from the disks";
+    FAULTS Counter Count "exacat_writer_disk_faults" [] "" "Writes, syncs, reads and renames that a disk failed";
+    REFUSALS Counter Count "exacat_writer_refusals" ["class"] "" "Refusals that producers got, by class: retry-elsewhere, conflict or bad-request";
+    DUPLICATES Counter Count "exacat_writer_duplicate_chunks" [] "" "Chunks that were durable in several parts of a file";
+    CONFLICTS Counter Count "exacat_writer_conflicts" [] "" "Chunks and files that conflict with durable ones";
+    BOOKING_TIME Histogram Micros "exacat_writer_booking_seconds" [] "" "Time of bookings in the catalogue";
+    BOOKINGS Counter Count "exacat_writer_bookings" ["outcome"] "" "Bookings in the catalogue, by outcome: done or failed";
+    COMMIT_TIME Histogram Micros "exacat_writer_commit_seconds" [] "" "Time of commits to the catalogue";
+    COMMITS Counter Count "exacat_writer_commits" ["outcome"] "" "Commits to the catalogue, by outcome: done or failed";
+    CALLS Gauge Count "exacat_writer_catalogue_calls" ["call"] "" "Calls of the catalogue on their way: booking or commit";
+    VOLUME_FREE Gauge Bytes "exacat_writer_volume_free_bytes" ["volume"] "" "Free bytes of a volume's file system";
+    VOLUME_WRITABLE Gauge Count "exacat_writer_volume_writable" ["volume"] "" "1 if a volume takes files, 0 if it is full or can only be read";
+    VOLUME_READ_ONLY Gauge Count "exacat_writer_volume_read_only" ["volume"] "" "1 if a volume can only be read, after a fault of its disk";
+    SERVICES Gauge Count "exacat_writer_services" ["state"] "" "Services in the table, by state";
+    LOST Counter Count "exacat_writer_lost_messages" [] "" "Messages to other services that were not sent; those that matter come again";
+    STAGED Counter Count "exacat_writer_stage_out_files" [] "" "Files that were copied to another storage element and registered there";
+    STAGED_BYTES Counter Bytes "exacat_writer_stage_out_bytes" [] "" "Bytes of these files";
+    STAGE_FAILURES Counter Count "exacat_writer_stage_out_failures" [] "" "Attempts to copy a file that failed; they come again";
+    STAGE_RUNNING Gauge Count "exacat_writer_stage_out_running" [] "" "Files that are being copied";
+    STAGE_WAITING Gauge Count "exacat_writer_stage_out_waiting" [] "" "Certified files that wait to be copied";
+    STAGE_TIME Histogram Micros "exacat_writer_stage_out_seconds" [] "" "Time of an attempt to copy a file";
+    HTTP_CONNECTIONS Gauge Count "exacat_writer_http_connections" [] "" "Connections of HTTP";
+    HTTP_REFUSED Counter Count "exacat_writer_http_refused_connections" [] "" "Connections of HTTP that were refused because there were too many";
+    HTTP_ANSWERS Counter Count "exacat_writer_http_answers" ["status"] "" "Answers of HTTP, by the class of their status";
+    CONTENT Gauge Count "exacat_writer_content_answers" [] "" "Answers with the content of a file on their way";
+    CONTENT_BYTES Counter Bytes "exacat_writer_content_bytes" [] "" "Bytes of files that were sent over HTTP";
+    CONTENT_BROKEN Counter Count "exacat_writer_content_broken" [] "" "Answers that ended early because a part is damaged or missing";
+}

@@ -1,0 +1,313 @@
+//! Client of a service's HTTP, for the command line and for other services.
+
+use std::fmt::Write as _;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use exacat_model::{Error, ErrorKind, Result};
+use exacat_wire::writer::FileId;
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, RANGE};
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::catalogue::Readable;
+use crate::limits::{REMOTE_JSON_BYTES_MAX, REMOTE_STALL_MAX};
+use crate::shapes::{WriterFile, WriterFiles, WriterProblem, WriterStatus, WriterTable, file_id_of};
+
+/// Service to be asked.
+#[derive(Clone)]
+pub struct RemoteSettings {
+    /// `http://HOST:PORT` or `https://HOST:PORT`.
+    pub address: String,
+    /// Token of the caller.
+    pub token: Option<String>,
+    /// TLS for `https`.
+    pub tls: Option<Arc<rustls::ClientConfig>>,
+    /// Longest time for an answer to begin, and for a small one to end.
+    pub time: Duration,
+}
+
+/// Client of one service. Each request has a connection of its own.
+#[derive(Clone)]
+pub struct Remote {
+    settings: RemoteSettings,
+    is_tls: bool,
+    host: String,
+    port: u16,
+}
+
+/// Connection of an answer; it ends with the answer.
+struct Connection(tokio::task::JoinHandle<()>);
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Content of a file as it comes.
+pub struct RemoteContent {
+    /// The file.
+    pub file: FileId,
+    /// Bytes of the answer.
+    pub length: u64,
+    /// Adler-32 of the whole file; none if it is still written.
+    pub adler32: Option<u32>,
+    body: Incoming,
+    left: u64,
+    _connection: Connection,
+}
+
+fn unavailable(what: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Unavailable, what)
+}
+
+/// Escapes text for a field of a request.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            let _ = write!(escaped, "%{byte:02X}");
+        }
+    }
+    escaped
+}
+
+impl Remote {
+    /// Makes a client. Nothing is sent yet.
+    pub fn new(settings: RemoteSettings) -> Result<Remote> {
+        let bad = || {
+            let what =
+                format!("{:?}: the address of a writer service is http(s)://HOST:PORT", settings.address);
+            Error::invalid(what)
+        };
+        let (scheme, rest) = settings.address.split_once("://").ok_or_else(bad)?;
+        let is_tls = match scheme {
+            "http" => false,
+            "https" if settings.tls.is_some() => true,
+            "https" => return Err(Error::invalid("https needs a certificate to trust: name it")),
+            _ => return Err(bad()),
+        };
+        let (host, port) = rest.trim_end_matches('/').rsplit_once(':').ok_or_else(bad)?;
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let port = port.parse().map_err(|_| bad())?;
+        if host.is_empty() || host.contains('/') {
+            return Err(bad());
+        }
+        Ok(Remote { settings, is_tls, host, port })
+    }
+
+    /// Returns the state of the service.
+    pub async fn status(&self) -> Result<WriterStatus> {
+        self.json(Method::GET, "status").await
+    }
+
+    /// Returns the services that it knows.
+    pub async fn table(&self) -> Result<WriterTable> {
+        self.json(Method::GET, "table").await
+    }
+
+    /// Returns a page of files: of a stage, behind an id, at most so many.
+    pub async fn files(
+        &self,
+        stage: Option<&str>,
+        after: Option<FileId>,
+        limit: Option<u64>,
+    ) -> Result<WriterFiles> {
+        let mut fields: Vec<String> = Vec::new();
+        fields.extend(stage.map(|stage| format!("stage={}", escaped(stage))));
+        fields.extend(after.map(|after| format!("after={after}")));
+        fields.extend(limit.map(|limit| format!("limit={limit}")));
+        self.json(Method::GET, &format!("files?{}", fields.join("&"))).await
+    }
+
+    /// Lets the service take no more files.
+    pub async fn drain(&self) -> Result<WriterStatus> {
+        self.json(Method::POST, "drain").await
+    }
+
+    /// Lets the service take files again.
+    pub async fn resume(&self) -> Result<WriterStatus> {
+        self.json(Method::POST, "resume").await
+    }
+
+    /// Removes the bytes of a file from the service.
+    pub async fn remove(&self, file: FileId) -> Result<WriterFile> {
+        self.json(Method::POST, &format!("files/{file}/remove")).await
+    }
+
+    /// Returns the content of a file from a place on; of a file that is still written, if `open`, its
+    /// durable beginning.
+    pub async fn content(&self, what: &Readable, from: u64, open: bool) -> Result<RemoteContent> {
+        let path = match what {
+            Readable::File(file) => format!("content/{file}?open={open}"),
+            Readable::Name(lfn) => format!("content?lfn={}&open={open}", escaped(lfn.as_str())),
+        };
+        let range = (from > 0).then(|| format!("bytes={from}-"));
+        let (response, connection) = self.request(Method::GET, &path, range.as_deref()).await?;
+        if !matches!(response.status(), StatusCode::OK | StatusCode::PARTIAL_CONTENT) {
+            return Err(self.problem(response).await);
+        }
+        let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
+        let strange = || unavailable("the answer is not that of a writer service");
+        let length =
+            header(CONTENT_LENGTH.as_str()).and_then(|text| text.parse().ok()).ok_or_else(strange)?;
+        let file = header("exacat-file").map(file_id_of).ok_or_else(strange)??;
+        let adler32 = header("digest").and_then(|text| text.strip_prefix("adler32="));
+        let adler32 = adler32.and_then(|text| u32::from_str_radix(text, 16).ok());
+        let body = response.into_body();
+        Ok(RemoteContent { file, length, adler32, body, left: length, _connection: connection })
+    }
+
+    async fn json<T: DeserializeOwned>(&self, method: Method, path: &str) -> Result<T> {
+        let whole = async {
+            let (response, _connection) = self.request(method, path, None).await?;
+            if response.status() != StatusCode::OK {
+                return Err(self.problem(response).await);
+            }
+            let bytes = collected(response).await?;
+            serde_json::from_slice(&bytes).map_err(|error| {
+                unavailable(format!("the answer of {} is not JSON of a writer: {error}", self.host))
+            })
+        };
+        self.in_time(whole).await
+    }
+
+    async fn in_time<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let late = || unavailable(format!("{} does not answer in time", self.settings.address));
+        tokio::time::timeout(self.settings.time, work).await.unwrap_or_else(|_| Err(late()))
+    }
+
+    /// Makes the error of an answer.
+    async fn problem(&self, response: Response<Incoming>) -> Error {
+        let status = response.status();
+        let bytes = self.in_time(collected(response)).await.unwrap_or_default();
+        match serde_json::from_slice::<WriterProblem>(&bytes) {
+            Ok(problem) => {
+                let kind = ErrorKind::ALL.iter().find(|kind| kind.name() == problem.kind);
+                Error::new(kind.copied().unwrap_or(ErrorKind::Unavailable), problem.detail)
+            }
+            Err(_) => unavailable(format!("{} answers with status {status}", self.settings.address)),
+        }
+    }
+
+    async fn request(
+        &self,
+        method: Method,
+        path: &str,
+        range: Option<&str>,
+    ) -> Result<(Response<Incoming>, Connection)> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("/api/v1/writer/{path}"))
+            .header(HOST, format!("{}:{}", self.host, self.port));
+        if let Some(token) = &self.settings.token {
+            request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+        }
+        if let Some(range) = range {
+            request = request.header(RANGE, range);
+        }
+        let request = request
+            .body(Empty::<Bytes>::new())
+            .map_err(|_| Error::invalid("the token or name cannot be sent over HTTP"))?;
+        self.in_time(async {
+            let (host, port) = (self.host.as_str(), self.port);
+            let stream = TcpStream::connect((host, port)).await.map_err(|error| {
+                unavailable(format!("{} cannot be reached: {error}", self.settings.address))
+            })?;
+            let _ = stream.set_nodelay(true);
+            match self.settings.tls.clone().filter(|_| self.is_tls) {
+                None => self.send(stream, request).await,
+                Some(tls) => {
+                    let name = ServerName::try_from(self.host.clone())
+                        .map_err(|_| Error::invalid(format!("{host} is no name of a host")))?;
+                    let stream = TlsConnector::from(tls)
+                        .connect(name, stream)
+                        .await
+                        .map_err(|error| unavailable(format!("{}: TLS: {error}", self.settings.address)))?;
+                    self.send(stream, request).await
+                }
+            }
+        })
+        .await
+    }
+
+    async fn send<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+        &self,
+        stream: S,
+        request: Request<Empty<Bytes>>,
+    ) -> Result<(Response<Incoming>, Connection)> {
+        let broken = |error: hyper::Error| unavailable(format!("{}: {error}", self.settings.address));
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+        let connection = Connection(tokio::spawn(async move {
+            let _ = connection.await;
+        }));
+        let response = sender.send_request(request).await.map_err(broken)?;
+        Ok((response, connection))
+    }
+}
+
+/// Reads a small answer.
+async fn collected(response: Response<Incoming>) -> Result<Bytes> {
+    let body = Limited::new(response.into_body(), REMOTE_JSON_BYTES_MAX).collect().await;
+    body.map(|body| body.to_bytes()).map_err(|error| unavailable(format!("the answer breaks off: {error}")))
+}
+
+impl RemoteContent {
+    /// Returns the next bytes; none at the end. An answer that ends early is an error.
+    pub async fn next(&mut self) -> Result<Option<Bytes>> {
+        loop {
+            let frame = tokio::time::timeout(REMOTE_STALL_MAX, self.body.frame()).await;
+            let frame = frame.map_err(|_| unavailable("the service sends nothing more"))?;
+            let broken = || {
+                let what = "the service ended the answer early: a part is damaged or missing; its log has the reason";
+                Error::new(ErrorKind::Corrupt, what)
+            };
+            match frame {
+                None if self.left == 0 => return Ok(None),
+                None | Some(Err(_)) => return Err(broken()),
+                Some(Ok(frame)) => {
+                    if let Ok(bytes) = frame.into_data()
+                        && !bytes.is_empty()
+                    {
+                        self.left = self.left.checked_sub(bytes.len() as u64).ok_or_else(broken)?;
+                        return Ok(Some(bytes));
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_names_are_escaped() {
+        let remote = |address: &str| {
+            let (address, time) = (address.to_owned(), Duration::from_secs(1));
+            Remote::new(RemoteSettings { address, token: None, tls: None, time })
+        };
+        let good = remote("http://[::1]:8444/").unwrap();
+        assert_eq!((good.host.as_str(), good.port), ("::1", 8444));
+        for bad in
+            ["", "h:1", "http://h", "http://:1", "http://h:x", "https://h:1", "ftp://h:1", "http://a/b:1"]
+        {
+            assert!(remote(bad).is_err(), "{bad}");
+        }
+        assert_eq!(escaped("/a b/%&ü"), "/a%20b/%25%26%C3%BC");
+    }
+}

@@ -1,0 +1,7 @@
+//! A service in this process, asked over HTTP: its state, its files, and hostile requests.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic is how a test reports")]
+
+mod hostile;
+mod rig;
+mod state;

@@ -1,0 +1,315 @@
+//! Service with a catalogue of its own, a producer that speaks frames, and requests of HTTP.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use exacat_disk::RealDisk;
+use exacat_model::{Error, ErrorKind, Lfn, Result};
+use exacat_wire::native::Secret;
+use exacat_wire::writer::{
+    ChunkHead, Close, Description, FileId, Frame, FrameDecoder, Hello, Open, PROTOCOL_VERSION, PartOwner,
+    Received, RefusalClass, Role, ServiceId, WriterId, encode, encode_chunk,
+};
+use exacat_writer::Certificate;
+use exacat_writer::sums::{adler32, crc32c};
+use exacat_writer_service::{
+    Booking, Catalogue, CommitFailure, Credential, Readable, Remote, RemoteSettings, Server, ServerSettings,
+};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// Longest wait of a test for anything.
+pub(crate) const LONG: Duration = Duration::from_secs(20);
+/// Token of an operator.
+pub(crate) const OPERATOR: &str = "token-of-an-operator";
+/// Token of the owner of all files.
+pub(crate) const OWNER: &str = "token-of-the-owner";
+/// Token of somebody without rights.
+pub(crate) const STRANGER: &str = "token-of-a-stranger";
+const WRITER: WriterId = WriterId([9; 16]);
+
+/// Catalogue in memory.
+#[derive(Default)]
+pub(crate) struct Fake {
+    pub files: Mutex<HashMap<FileId, Certificate>>,
+    /// True to let commits fail.
+    pub is_down: AtomicBool,
+    /// Questions about rights.
+    pub judged: AtomicU64,
+}
+
+impl Fake {
+    fn account(&self, credential: &Credential) -> Result<&'static str> {
+        self.judged.fetch_add(1, Ordering::Relaxed);
+        match credential {
+            Credential::Token(token) if token == OPERATOR => Ok("operator"),
+            Credential::Token(token) if token == OWNER => Ok("daq"),
+            Credential::Token(token) if token == STRANGER => Ok("stranger"),
+            _ => Err(Error::new(ErrorKind::Unauthenticated, "an unknown token")),
+        }
+    }
+}
+
+impl Catalogue for Fake {
+    fn book<'a>(&'a self, credential: &'a Credential, _open: &'a Open) -> BoxFuture<'a, Booking> {
+        let account = self.account(credential).map(str::to_owned);
+        async move { account.map_err(|error| (RefusalClass::BadRequest, error.to_string())) }.boxed()
+    }
+
+    fn commit<'a>(
+        &'a self,
+        certificate: &'a Certificate,
+    ) -> BoxFuture<'a, std::result::Result<(), CommitFailure>> {
+        async move {
+            if self.is_down.load(Ordering::Relaxed) {
+                return Err(CommitFailure { is_final: false, reason: "the catalogue is down".to_owned() });
+            }
+            self.files.lock().insert(certificate.file, certificate.clone());
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn may_read<'a>(
+        &'a self,
+        credential: &'a Credential,
+        what: &'a Readable,
+    ) -> BoxFuture<'a, Result<FileId>> {
+        async move {
+            let account = self.account(credential)?;
+            let files = self.files.lock();
+            let found = match what {
+                Readable::File(file) => files.get(file),
+                Readable::Name(lfn) => files.values().find(|file| file.description.lfn == *lfn),
+            };
+            let found = found.ok_or_else(|| Error::new(ErrorKind::NotFound, "no such file"))?;
+            match account {
+                "stranger" => Err(Error::new(ErrorKind::Denied, "not yours")),
+                _ => Ok(found.file),
+            }
+        }
+        .boxed()
+    }
+
+    fn is_owner<'a>(&'a self, credential: &'a Credential, owner: &'a str) -> BoxFuture<'a, Result<()>> {
+        async move {
+            let account = self.account(credential)?;
+            let is_allowed = account == owner || account == "operator";
+            if is_allowed { Ok(()) } else { Err(Error::new(ErrorKind::Denied, "not yours")) }
+        }
+        .boxed()
+    }
+
+    fn may_operate<'a>(&'a self, credential: &'a Credential) -> BoxFuture<'a, Result<()>> {
+        async move {
+            match self.account(credential)? {
+                "operator" => Ok(()),
+                _ => Err(Error::new(ErrorKind::Denied, "not an operator")),
+            }
+        }
+        .boxed()
+    }
+}
+
+/// A service, with its directory.
+pub(crate) struct Rig {
+    pub server: Server,
+    pub catalogue: Arc<Fake>,
+    pub _directory: tempfile::TempDir,
+}
+
+/// Returns settings for a volume in a directory.
+pub(crate) fn settings(volume: PathBuf) -> ServerSettings {
+    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    let mut settings = ServerSettings::new(any, vec![volume]);
+    settings.blocks = 32;
+    settings.http = Some(any);
+    settings.free_bytes_min = 1;
+    settings
+}
+
+impl Rig {
+    pub(crate) async fn start() -> Rig {
+        Rig::with(Arc::default(), |_| {}).await
+    }
+
+    pub(crate) async fn with(catalogue: Arc<Fake>, change: impl FnOnce(&mut ServerSettings)) -> Rig {
+        let directory = tempfile::tempdir().unwrap();
+        let mut settings = settings(directory.path().join("volume"));
+        change(&mut settings);
+        let of: Arc<dyn Catalogue> = Arc::<Fake>::clone(&catalogue);
+        let server = Server::start(settings, Arc::new(RealDisk), of).await.unwrap();
+        Rig { server, catalogue, _directory: directory }
+    }
+
+    pub(crate) fn http(&self) -> SocketAddr {
+        self.server.http_address().unwrap()
+    }
+
+    pub(crate) fn remote(&self, token: &str) -> Remote {
+        let address = format!("http://{}", self.http());
+        let token = (!token.is_empty()).then(|| token.to_owned());
+        Remote::new(RemoteSettings { address, token, tls: None, time: LONG }).unwrap()
+    }
+
+    /// Writes a file of these chunks, and waits for its certificate.
+    pub(crate) async fn certified(&self, file: FileId, lfn: &str, chunks: &[Vec<u8>]) {
+        let mut producer = Producer::connect(self.server.address()).await;
+        producer.open(file, 1, 0, lfn).await;
+        producer.chunks(file, 1, 0, 0, chunks).await;
+        producer.close(file, chunks, &[(1, self.server.service())]).await;
+    }
+}
+
+/// Returns a chunk of so many bytes.
+pub(crate) fn bytes(seed: u8, length: usize) -> Vec<u8> {
+    (0..length)
+        .map(|at| (at as u8).wrapping_mul(31).wrapping_add((at >> 8) as u8).wrapping_add(seed))
+        .collect()
+}
+
+/// A producer.
+pub(crate) struct Producer {
+    stream: TcpStream,
+    decoder: FrameDecoder,
+}
+
+impl Producer {
+    pub(crate) async fn connect(address: SocketAddr) -> Producer {
+        static SESSIONS: AtomicU64 = AtomicU64::new(1);
+        let session = SESSIONS.fetch_add(1, Ordering::Relaxed);
+        let stream = TcpStream::connect(address).await.unwrap();
+        let mut producer = Producer { stream, decoder: FrameDecoder::of_begun() };
+        let hello = Hello {
+            version_min: PROTOCOL_VERSION,
+            version_max: PROTOCOL_VERSION,
+            role: Role::Producer { writer: WRITER, session },
+            name: "test".to_owned(),
+            token: Some(Secret::new(OWNER)),
+        };
+        producer.send(&Frame::Hello(hello)).await;
+        producer.wait(|frame| matches!(frame, Frame::HelloAck(_))).await;
+        producer
+    }
+
+    async fn send(&mut self, frame: &Frame) {
+        let mut bytes = Vec::new();
+        encode(&mut bytes, frame);
+        self.stream.write_all(&bytes).await.unwrap();
+    }
+
+    /// Waits for a frame.
+    pub(crate) async fn wait(&mut self, is_wanted: impl Fn(&Frame) -> bool) -> Frame {
+        let found = async {
+            loop {
+                while let Some(message) = self.decoder.next_message().unwrap() {
+                    let Received::Frame(frame) = message else { panic!("a chunk from a service") };
+                    if is_wanted(&frame) {
+                        return frame;
+                    }
+                    assert!(!matches!(frame, Frame::Refusal(_)), "{frame:?}");
+                }
+                let read = self.stream.read_buf(self.decoder.buffer_mut()).await.unwrap();
+                assert!(read > 0, "the service ended the connection");
+            }
+        };
+        tokio::time::timeout(LONG, found).await.expect("the frame comes in time")
+    }
+
+    pub(crate) async fn open(&mut self, file: FileId, epoch: u32, from: u64, lfn: &str) {
+        let (run, stream, lfn) = ("7".to_owned(), "raw".to_owned(), Lfn::parse(lfn).unwrap());
+        let description = Description { run, stream, lfn, tags: Vec::new() };
+        self.send(&Frame::Open(Open { file, stream: 1, epoch, from, description })).await;
+        self.wait(|frame| matches!(frame, Frame::Opened(_))).await;
+    }
+
+    /// Sends chunks, each an event, and waits until they are durable.
+    pub(crate) async fn chunks(
+        &mut self,
+        file: FileId,
+        epoch: u32,
+        mut sequence: u64,
+        mut offset: u64,
+        chunks: &[Vec<u8>],
+    ) {
+        let end = offset + chunks.iter().map(|chunk| chunk.len() as u64).sum::<u64>();
+        for chunk in chunks {
+            let head = ChunkHead {
+                writer: WRITER,
+                file,
+                sequence,
+                offset,
+                stream: 1,
+                epoch,
+                length: chunk.len() as u32,
+                events: 1,
+                crc32c: crc32c(chunk),
+                adler32: adler32(chunk),
+            };
+            let mut bytes = Vec::new();
+            encode_chunk(&mut bytes, &head, chunk);
+            self.stream.write_all(&bytes).await.unwrap();
+            sequence += 1;
+            offset += chunk.len() as u64;
+        }
+        let has_last = |frame: &Frame| matches!(frame, Frame::Ack(ack) if ack.ranges.iter().any(|range| range.to == end));
+        self.wait(has_last).await;
+    }
+
+    /// Closes a file, and waits for its certificate.
+    pub(crate) async fn close(&mut self, file: FileId, chunks: &[Vec<u8>], parts: &[(u32, ServiceId)]) {
+        let all = chunks.concat();
+        let close = Close {
+            file,
+            epoch: parts.last().unwrap().0,
+            length: all.len() as u64,
+            chunks: chunks.len() as u64,
+            events: chunks.len() as u64,
+            adler32: adler32(&all),
+            parts: parts
+                .iter()
+                .map(|(epoch, service)| PartOwner { epoch: *epoch, service: *service })
+                .collect(),
+        };
+        self.send(&Frame::Close(close)).await;
+        self.wait(|frame| matches!(frame, Frame::Certified(_))).await;
+    }
+}
+
+/// Waits until something holds.
+pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let mut looks = tokio::time::interval(Duration::from_millis(5));
+    let held = async {
+        loop {
+            looks.tick().await;
+            if holds().await {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(LONG, held).await.unwrap_or_else(|_| panic!("not in time: {what}"));
+}
+
+/// Sends bytes to an address, and returns everything that comes back.
+pub(crate) async fn raw(address: SocketAddr, request: &[u8]) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    // The service may answer and close before it has read everything.
+    let _ = stream.write_all(request).await;
+    let mut answer = Vec::new();
+    let _ = tokio::time::timeout(LONG, stream.read_to_end(&mut answer)).await.expect("the connection ends");
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// Returns a request without body that ends its connection.
+pub(crate) fn request(method: &str, path: &str, token: &str) -> Vec<u8> {
+    let authorization =
+        if token.is_empty() { String::new() } else { format!("Authorization: Bearer {token}\r\n") };
+    format!("{method} {path} HTTP/1.1\r\nHost: x\r\n{authorization}Connection: close\r\n\r\n").into_bytes()
+}
