@@ -4,7 +4,7 @@ CARGO ?= cargo
 RUN_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test check drawings drawings-check fmt clippy subjects dependencies doc fuzz fuzz-seeds bench bench-engine bench-cassandra bench-faces bench-http bench-peers bench-activity bench-history demo-tuning cluster-up cluster-down test-cluster test-cluster-secure test-otel test-clients test-pages test-monitoring test-hostile test-long test-crash test-faults test-real clean prerequisites install reference
+.PHONY: help run build test check drawings drawings-check fmt clippy subjects dependencies doc fuzz fuzz-seeds bench bench-engine bench-cassandra bench-faces bench-http bench-peers bench-activity bench-history bench-writer demo-tuning demo-writer cluster-up cluster-down test-cluster test-cluster-secure test-otel test-clients test-pages test-monitoring test-hostile test-writer test-long test-crash test-faults test-real clean prerequisites install reference
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -93,6 +93,16 @@ HISTORY_ARGS ?=
 bench-history: build ## durable values of elements a second, beside InfluxDB and VictoriaMetrics; HISTORY_ARGS='--peers'
 	$(CARGO) build --release --locked -p exacat-bench --bin bench-history
 	python3 scripts/bench-history.py target/release/exacat target/release/bench-history $(HISTORY_ARGS)
+
+WRITER_ARGS ?=
+bench-writer: build ## the writer service beside what the file system reaches, and xrdcp and curl; WRITER_ARGS='--only files --rounds 3'
+	python3 scripts/bench-writer.py target/release/exacat $(WRITER_ARGS)
+
+test-writer: build ## writer services, producers, disks and the catalogue under faults, every event read back; WRITER_ARGS=--short
+	python3 scripts/test-writer.py target/release/exacat $(WRITER_ARGS)
+
+demo-writer: build ## events from producers into the catalogue, with kills, and on to another storage element
+	scripts/demo-writer.sh target/release/exacat
 
 demo-tuning: build ## a load with four faults, removed one by one; the report names the top wait each time
 	python3 scripts/demo-tuning.py target/release/exacat $(DEMO_ARGS)

@@ -13,6 +13,7 @@ import os
 import pathlib
 import shutil
 import signal
+import struct
 import subprocess
 import tempfile
 import threading
@@ -70,12 +71,12 @@ def tail(path, count=1500):
 class Process:
     """A child process with files for its output."""
 
-    def __init__(self, name, command, place, environment=None, inside=(), group=None):
+    def __init__(self, name, command, place, environment=None, inside=(), group=None, user=None):
         self.name, self.out, self.log = name, place / f"{name}.out", place / f"{name}.log"
         with open(self.out, "wb") as out, open(self.log, "ab") as log:
             self.process = subprocess.Popen([*map(str, inside), *map(str, command)], stdin=subprocess.DEVNULL, stdout=out,
                                             stderr=log, env={**os.environ, **(environment or {})},
-                                            preexec_fn=dies_with_parent)
+                                            preexec_fn=dies_with_parent, user=user, group=user)
         if group:
             group.add(self.pid)
 
@@ -84,7 +85,9 @@ class Process:
         return self.process.pid
 
     def is_running(self):
-        return self.process.poll() is None
+        # Leaves an end for others to see: its CPU time is there until it is waited for.
+        how = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return self.process.returncode is None and os.waitid(os.P_PID, self.pid, how) is None
 
     def told(self):
         """The documents that it wrote so far."""
@@ -174,19 +177,17 @@ class Producer(Process):
 
     def finish(self, seconds):
         """Waits for its end, and returns its figures."""
-        # Not reaped until its CPU time is read.
         end = time.monotonic() + seconds
-        while os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        while self.is_running():
             if time.monotonic() > end:
                 raise Failed(f"{self.name} is not done within {seconds} s: {tail(self.log)}")
             time.sleep(0.02)
         self.cpu = cpu_seconds(self.pid)
         status = self.process.wait()
-        told = self.told()
-        expect(f"{self.name} ends with status {status} and no figures", told, tail(self.log))
-        self.status, figures = status, told[-1]
-        expect(f"{self.name} ends with status {status}", "events" in figures, f"{figures}\n{tail(self.log)}")
-        return figures
+        told = [one for one in self.told() if "events" in one]
+        expect(f"{self.name} ends with status {status} and no figures", told, tail(self.out) + tail(self.log))
+        self.status = status
+        return told[-1]
 
 
 class Rig:
@@ -197,6 +198,8 @@ class Rig:
         self.data = self.place / "catalogue"
         self.environment = {"EXACAT_SERVER": f"unix:{self.data}/exacat.sock"}
         self.running, self.count = [], 0
+
+    def start(self):
         self.start_catalogue()
         self.ask("user", "add", "daq")
         self.ask("mkdir", "-p", TOP)
@@ -272,23 +275,33 @@ class Rig:
                 if remove:
                     shutil.rmtree(volume, ignore_errors=True)
 
+    def clear(self):
+        """Ends everything but the catalogue at once, and removes its volumes."""
+        for process in [one for one in self.running if one is not self.catalogue]:
+            process.kill()
+            self.running.remove(process)
+            for volume in getattr(process, "volumes", ()):
+                shutil.rmtree(volume, ignore_errors=True)
+
     def close(self):
         for process in reversed(self.running):
             process.kill()
 
 
 @contextlib.contextmanager
-def rig_in(exacat, parent=None):
-    """A rig in a directory of its own, which is removed at the end."""
+def rig_in(exacat, parent=None, keep=False):
+    """A rig in a directory of its own, which is removed at the end, unless it is to be kept after a failure."""
     place = pathlib.Path(tempfile.mkdtemp(prefix="exacat-writer-", dir=parent))
-    rig = None
+    rig = Rig(exacat, place)
+    failed = True
     try:
-        rig = Rig(exacat, place)
+        rig.start()
         yield rig
+        failed = False
     finally:
-        if rig:
-            rig.close()
-        shutil.rmtree(place, ignore_errors=True)
+        rig.close()
+        if not (failed and keep):
+            shutil.rmtree(place, ignore_errors=True)
 
 
 # ---- the disk as slow as it should be ------------------------------------------------------------------------------------
@@ -345,8 +358,11 @@ class Throttle:
 
 # ---- the checker ---------------------------------------------------------------------------------------------------------
 
-# Each event begins with this: producer, stream, number; `exacat writer produce --help` has it.
-HEAD_BYTES = 16
+# An event begins with its length (u32), producer (u16), stream (u16) and number (u64), little-endian; the others of its
+# bytes follow from its number. `exacat writer produce --help` has it.
+EVENT_HEAD = struct.Struct("<IHHQ")
+EVENT_BYTES_MAX = 16 << 20
+PATTERN = bytes(at * 31 % 256 for at in range(256))
 
 
 @dataclasses.dataclass
@@ -360,16 +376,18 @@ class Checked:
     ranges: dict = dataclasses.field(default_factory=dict)
 
 
-def events_of(content):
-    """The producer, stream and number of each event of a file."""
-    at, end, view = 0, len(content), memoryview(content)
+def events_of(content, pattern):
+    """The producer, stream and number of each event of a file, once its bytes are compared with what they should be."""
+    at, end = 0, len(content)
     while at < end:
-        if end - at < HEAD_BYTES:
+        if end - at < EVENT_HEAD.size:
             raise Failed(f"the file ends in the middle of an event, at {at}")
-        producer, stream = int.from_bytes(view[at:at + 2], "little"), int.from_bytes(view[at + 2:at + 4], "little")
-        length, number = int.from_bytes(view[at + 4:at + 8], "little"), int.from_bytes(view[at + 8:at + 16], "little")
-        if length < HEAD_BYTES or at + length > end:
+        length, producer, stream, number = EVENT_HEAD.unpack_from(content, at)
+        if length < EVENT_HEAD.size or at + length > end:
             raise Failed(f"an event of {length} bytes at {at} of {end}")
+        begin = number % len(PATTERN)
+        if content[at + EVENT_HEAD.size:at + length] != pattern[begin + EVENT_HEAD.size:begin + length]:
+            raise Failed(f"event {number} of producer {producer}, stream {stream}, at {at}: its bytes are others")
         yield producer, stream, number
         at += length
 
@@ -379,6 +397,7 @@ def check_run(rig, run, minimum=None):
     catalogue has the right size, checksum and tags. `minimum` is the number of events that producers have an
     acknowledgement for, where that is known."""
     checked, pieces = Checked(), {}
+    pattern = PATTERN * (EVENT_BYTES_MAX // len(PATTERN) + 2)
     for entry in rig.certified(run):
         lfn = entry["lfn"]
         content = read_back(rig, lfn)
@@ -386,7 +405,7 @@ def check_run(rig, run, minimum=None):
         right = f"adler32:{zlib.adler32(content):08x}"
         expect(f"{lfn} has its checksum", right in entry["checksums"], f"{right}: {entry['checksums']}")
         last, count = {}, 0
-        for producer, stream, number in events_of(content):
+        for producer, stream, number in events_of(content, pattern):
             count += 1
             key = (producer, stream)
             if key in last and last[key][1] == number:
