@@ -6,7 +6,6 @@ certified file, once and in order, and Left if the fault cannot be made here.
 
 import contextlib
 import dataclasses
-import json
 import os
 import pathlib
 import shutil
@@ -145,17 +144,17 @@ def producer_killed(rig, load):
     told = judge(rig, load, other)
     checked = check_run(rig, producer.run)
     told["files_of_killed"] = checked.files
-    told["listed"] = sum(len(listed(rig, service)) for service in services)
+    told["listed"] = sum(len(listed(service)) for service in services)
     expect("files that are not certified are listed", told["listed"] > 0)
     rig.end(*services)
     return told
 
 
-def listed(rig, service):
-    """The files of a service that are not certified."""
-    lines = rig.ask("--json", "writer", "files", "--service", service.address).splitlines()
-    files = [json.loads(line) for line in lines]
-    return [one for one in files if one.get("stage") in ("open", "closed", "failed")]
+def listed(service):
+    """The files of a service that are not certified. Each has a reason."""
+    files = service.files("open", "closed", "failed")
+    expect("each has a reason", all(one["reason"] for one in files), files)
+    return files
 
 
 def catalogue_away(rig, load):
@@ -199,7 +198,7 @@ def power_cut(rig, load):
     checked = check_run(rig, producer.run)
     expect("certified files are there again", checked.files >= 2, f"{checked.files} files, told {before}")
     told = {"files": checked.files, "events": checked.events,
-            "listed": sum(len(listed(rig, service)) for service in services)}
+            "listed": sum(len(listed(service)) for service in services)}
     rig.end(*services)
     return told
 

@@ -18,6 +18,7 @@ import subprocess
 import tempfile
 import threading
 import time
+import urllib.request
 import zlib
 
 from clients_rig import Failed, Left, expect, free_port, wait_until
@@ -150,6 +151,23 @@ class Service(Process):
         self.launch()
         return self.wait_ready()
 
+    def asks(self, path):
+        """An answer of its HTTP, as an operator gets it."""
+        request = urllib.request.Request(f"http://{self.host}:{self.http_port}/api/v1/writer/{path}",
+                                         headers={"Authorization": f"Bearer {self.rig.admin_token}"})
+        return json.load(urllib.request.urlopen(request, timeout=30))
+
+    def files(self, *stages):
+        """The files that it knows in these stages."""
+        found = []
+        for stage in stages:
+            after = ""
+            while after is not None:
+                page = self.asks(f"files?stage={stage}{after}")
+                found += page["files"]
+                after = page["next"] and f"&after={page['next']}"
+        return found
+
     def written(self):
         """Bytes in the parts of all its volumes."""
         return sum(bytes_below(volume / "parts") for volume in self.volumes)
@@ -205,7 +223,10 @@ class Rig:
         self.ask("mkdir", "-p", TOP)
         self.ask("chown", "daq:daq", TOP)
         self.ask("se", "add", SE, "--prefix", "http://127.0.0.1:1/content")
-        self.token = json.loads(self.ask("--json", "token", "issue", "--user", "daq", "--write", "--lifetime", "1d"))["secret"]
+        self.token, self.admin_token = self.issue("daq"), self.issue("admin")
+
+    def issue(self, user):
+        return json.loads(self.ask("--json", "token", "issue", "--user", user, "--write", "--lifetime", "1d"))["secret"]
 
     def start_catalogue(self):
         (self.data / "server.json").unlink(missing_ok=True)
