@@ -12,9 +12,10 @@ import shutil
 import signal
 import subprocess
 import time
+import zlib
 
-from clients_rig import Left, expect, wait_until
-from writer_rig import bytes_below, check_run, tail
+from clients_rig import Failed, Left, expect, wait_until
+from writer_rig import EVENT_HEAD, PATTERN, bytes_below, check_run, tail
 
 # Longest times that a producer may stand still, as docs/operating/writer.md promises them.
 KILL_STALL_MS_MAX = 2_000
@@ -95,7 +96,48 @@ def stall_is_short(load, told):
     expect(f"no producer stands still for {load.stall_ms_max} ms", told["stall_ms"] <= load.stall_ms_max, told)
 
 
+class Made:
+    """Certified files that are made up, for the checker."""
+
+    def __init__(self, *files):
+        self.contents = {f"/{at}": b"".join(events) for at, events in enumerate(files)}
+        self.counts = {f"/{at}": len(events) for at, events in enumerate(files)}
+
+    def certified(self, run):
+        return [{"lfn": lfn, "size": len(content), "checksums": [f"adler32:{zlib.adler32(content):08x}"],
+                 "tags": {"run": run, "events": self.counts[lfn]}} for lfn, content in self.contents.items()]
+
+    def read_back(self, lfn):
+        return self.contents[lfn]
+
+
+def event(number, size=100, producer=3, stream=1):
+    begin = number % len(PATTERN) + EVENT_HEAD.size
+    rest = (PATTERN * (size // len(PATTERN) + 3))[begin:begin + size - EVENT_HEAD.size]
+    return EVENT_HEAD.pack(size, producer, stream, number) + rest
+
+
 # ---- what is tried -------------------------------------------------------------------------------------------------------
+
+
+def checker(rig, load):
+    """No fault of a service: files that are made up, to see that the checker finds what is wrong."""
+    right = [event(number, size) for number, size in enumerate([16, 100, 1000, 70_000, 17])]
+    damaged = bytearray(right[3])
+    damaged[60_000] ^= 1
+    checked = check_run(Made(right[:2], right[2:]), "5", 5)
+    expect("right files are right", (checked.files, checked.events) == (2, 5), checked)
+    wrong = {"missing between": (right[:2], right[3:]), "missing at the beginning": (right[1:],),
+             "missing at the end": (right[:4],), "twice in a file": (right[:2] + right[1:],),
+             "in two files": (right[:3], right[2:]), "out of order": (right[:1] + right[2:3] + right[1:2] + right[3:],),
+             "damaged": (right[:3] + [bytes(damaged)] + right[4:],), "cut": (right[:4] + [right[4][:-1]],)}
+    for what, files in wrong.items():
+        try:
+            check_run(Made(*files), "5", 5)
+        except Failed:
+            continue
+        raise Failed(f"the checker finds nothing wrong with events that are {what}")
+    return {"found": len(wrong)}
 
 
 def nothing(rig, load):
@@ -292,6 +334,6 @@ def index_fails(rig, load):
     return failing(rig, load, "index", {"SHIM_CALL": "sync", "SHIM_PATH": "/index/", "SHIM_AFTER": 60, "SHIM_COUNT": 0})
 
 
-ALL = [nothing, service_killed, service_hangs, producer_killed, catalogue_away, all_killed, power_cut, three_services,
+ALL = [checker, nothing, service_killed, service_hangs, producer_killed, catalogue_away, all_killed, power_cut, three_services,
        disk_full, sync_fails, write_fails, index_fails]
-SHORT = [nothing, service_killed, sync_fails, all_killed]
+SHORT = [checker, nothing, service_killed, sync_fails, all_killed]

@@ -286,15 +286,20 @@ class Rig:
         lines = self.ask("--json", "find", TOP, "-t", "f", "--tag", f"run={run}").splitlines()
         return [json.loads(line) for line in lines]
 
-    def end(self, *processes, remove=True):
+    def read_back(self, lfn):
+        """The content of a certified file."""
+        done = subprocess.run([self.exacat, "writer", "cat", lfn], capture_output=True, timeout=300, stdin=subprocess.DEVNULL,
+                              env={**os.environ, **self.environment, "EXACAT_TOKEN": self.token})
+        expect(f"{lfn} is read back", done.returncode == 0, done.stderr.decode(errors="replace"))
+        return done.stdout
+
+    def end(self, *processes):
         """Stops services, and removes their volumes."""
         for process in processes:
             process.stop()
             self.running.remove(process)
-        for process in processes:
             for volume in getattr(process, "volumes", ()):
-                if remove:
-                    shutil.rmtree(volume, ignore_errors=True)
+                shutil.rmtree(volume, ignore_errors=True)
 
     def clear(self):
         """Ends everything but the catalogue at once, and removes its volumes."""
@@ -421,7 +426,7 @@ def check_run(rig, run, minimum=None):
     pattern = PATTERN * (EVENT_BYTES_MAX // len(PATTERN) + 2)
     for entry in rig.certified(run):
         lfn = entry["lfn"]
-        content = read_back(rig, lfn)
+        content = rig.read_back(lfn)
         expect(f"{lfn} has its size", len(content) == entry["size"], f"{len(content)} of {entry['size']} bytes")
         right = f"adler32:{zlib.adler32(content):08x}"
         expect(f"{lfn} has its checksum", right in entry["checksums"], f"{right}: {entry['checksums']}")
@@ -453,10 +458,3 @@ def check_run(rig, run, minimum=None):
             gaps = [(behind, first) for (_, behind), (first, _) in zip(ranges, ranges[1:]) if behind != first]
             expect(f"no event of {key} is missing", ranges[0][0] == 0 and not gaps, f"begins at {ranges[0][0]}, gaps {gaps}")
     return checked
-
-
-def read_back(rig, lfn):
-    done = subprocess.run([rig.exacat, "writer", "cat", lfn], capture_output=True, timeout=300,
-                          env={**os.environ, **rig.environment, "EXACAT_TOKEN": rig.token}, stdin=subprocess.DEVNULL)
-    expect(f"{lfn} is read back", done.returncode == 0, done.stderr.decode(errors="replace"))
-    return done.stdout
