@@ -7,7 +7,8 @@
 //! - [`Service`] is the state machine of one service: messages of connections, outcomes of works and
 //!   time come in, messages and works go out. It writes through a [`BlockPool`].
 //! - [`ServiceTable`] knows the services, and chooses one for a file.
-//! - [`Producer`] is the state machine of the other side: it keeps every event until it is durable.
+//! - [`Packer`] and [`Producer`] are the other side: a packer puts the events of one stream into chunks,
+//!   within the bound of an [`EventMemory`], and the producer keeps each chunk until it is durable.
 //! - [`assemble`] makes the [`Certificate`] of a file from the chunks of its parts.
 //!
 //! Nothing here knows sockets, the time of day, or a rule of the catalogue.
@@ -35,7 +36,10 @@ pub use certificate::{Certificate, NotWhole, Segment, assemble};
 pub use chunks::{Chunks, Judgement, range_of, record_of};
 pub use index::{Index, IndexedFile, IndexedPart};
 pub use item::{FileStage, Item, PartKey, PartOrigin, SealedBy};
-pub use producer::{Appended, Closed, Event, Producer, ProducerOutput, ProducerSettings, StreamSettings};
+pub use producer::{
+    Chunk, Closed, Event, EventMemory, FileEnd, FileNames, FileRoom, NotAppended, Packed, Packer, Position,
+    Producer, ProducerOutput, ProducerSettings, Settled, StreamSettings, Uncertified,
+};
 pub use ranges::Ranges;
 pub use service::{ConnectionId, FileStatus, Output, Service, ServiceSettings};
 pub use table::ServiceTable;

@@ -1,5 +1,7 @@
 //! Limits of the writer service and of its producers.
 
+use exacat_wire::writer::limits::PARTS_MAX;
+
 /// Blocks that one part may hold at once. More would not make one file faster.
 pub const PART_BLOCKS_MAX: usize = 8;
 /// Blocks that every open part may hold: one being filled or written, and one more.
@@ -18,3 +20,11 @@ pub const AUTHORIZATION_MS_MAX: u64 = 10_000;
 pub const CONNECTIONS_MAX: usize = 4096;
 /// Files of one producer that are not certified yet.
 pub const PRODUCER_FILES_MAX: usize = 256;
+/// Bytes of one event.
+pub const EVENT_BYTES_MAX: usize = 16 << 20;
+/// Bytes of the smallest buffer in which a producer fills a chunk.
+pub const BUFFER_BYTES_MIN: usize = 64 << 10;
+/// Buffers for which a stream needs memory: one being filled, and one on its way.
+pub const STREAM_BUFFERS_MIN: usize = 2;
+/// Chunks after which a file ends, whatever its settings. They fit into half of the parts that it may have.
+pub const FILE_CHUNKS_MAX: u64 = (PART_CHUNKS_MAX * PARTS_MAX / 2) as u64;

@@ -51,6 +51,11 @@ impl ServiceTable {
         self.records.get(&service).map(|(record, _)| record)
     }
 
+    /// Returns the number of services, whatever their states.
+    pub(crate) fn len(&self) -> usize {
+        self.records.len()
+    }
+
     /// Returns the table to send.
     pub fn to_table(&self) -> Table {
         Table(self.records.values().map(|(record, _)| record.clone()).collect())

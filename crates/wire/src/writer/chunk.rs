@@ -2,7 +2,7 @@
 
 use super::frame::{FrameError, FrameType};
 use super::ids::{FileId, WriterId};
-use super::limits::{BLOCK_BYTES, CHUNK_BYTES_MAX, CHUNK_HEAD_BYTES, FILE_BYTES_MAX};
+use super::limits::{BLOCK_BYTES, CHUNK_BYTES_MAX, CHUNK_HEAD_BYTES, FILE_BYTES_MAX, HEADER_BYTES};
 
 /// Head of a chunk. It names everything about its bytes, so that writing it twice has one effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,12 +112,19 @@ impl ChunkHead {
     }
 }
 
+/// Returns all of a chunk's frame that comes before its bytes.
+pub fn chunk_header(head: &ChunkHead) -> [u8; HEADER_BYTES + CHUNK_HEAD_BYTES] {
+    let mut bytes = [0; HEADER_BYTES + CHUNK_HEAD_BYTES];
+    let counted = 1 + CHUNK_HEAD_BYTES as u32 + head.length;
+    bytes[..4].copy_from_slice(&counted.to_le_bytes());
+    bytes[4] = FrameType::Chunk as u8;
+    bytes[HEADER_BYTES..].copy_from_slice(&head.encode());
+    bytes
+}
+
 /// Appends the frame of a chunk. The head must describe the bytes.
 pub fn encode_chunk(out: &mut Vec<u8>, head: &ChunkHead, bytes: &[u8]) {
     debug_assert_eq!(head.length as usize, bytes.len(), "the head describes the bytes");
-    let counted = (1 + CHUNK_HEAD_BYTES + bytes.len()) as u32;
-    out.extend_from_slice(&counted.to_le_bytes());
-    out.push(FrameType::Chunk as u8);
-    out.extend_from_slice(&head.encode());
+    out.extend_from_slice(&chunk_header(head));
     out.extend_from_slice(bytes);
 }

@@ -21,7 +21,7 @@ mod messages;
 mod parts;
 mod table;
 
-pub use chunk::{ChunkHead, encode_chunk};
+pub use chunk::{ChunkHead, chunk_header, encode_chunk};
 pub use decoder::{FrameDecoder, Received};
 pub use frame::{Frame, FrameError, FrameType, encode};
 pub use ids::{FileId, ServiceId, WriterId};

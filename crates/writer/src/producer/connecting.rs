@@ -32,7 +32,7 @@ impl Producer {
             version_max: PROTOCOL_VERSION,
             role: Role::Producer { writer: self.settings.writer, session: connection },
             name: self.settings.name.clone(),
-            token: None,
+            token: self.settings.token.clone(),
         };
         self.send(connection, Frame::Hello(hello));
     }
@@ -64,6 +64,7 @@ impl Producer {
                 if let Some(file) = self.files.get_mut(&id) {
                     file.place = Place::Chosen;
                 }
+                self.changed.insert(id);
             } else {
                 self.leave(id, now);
             }
@@ -85,9 +86,14 @@ impl Producer {
                     link.state = LinkState::Ready;
                 }
                 self.resting.remove(&service);
+                let here = self.files.iter().filter(|(_, file)| file.service == Some(service));
+                self.changed.extend(here.map(|(id, _)| *id));
                 self.pump(now);
             }
-            Frame::HelloAck(_) => self.break_link(service, now),
+            Frame::HelloAck(_) => {
+                self.break_link(service, now);
+                self.pump(now);
+            }
             Frame::Table(table) => self.table.merge(&table, now),
             Frame::Opened(opened) => self.opened(service, &opened.0, now),
             Frame::Ack(ack) => self.acknowledged(service, &ack, now),
@@ -132,22 +138,7 @@ impl Producer {
             self.break_link(service, now);
         }
         pings.into_iter().for_each(|connection| self.send(connection, Frame::Ping(now)));
-        let linger_ms = self.settings.linger_ms;
-        for file in self.files.values_mut() {
-            if file.filling_since.is_some_and(|since| now.saturating_sub(since) >= linger_ms) {
-                file.end_chunk();
-            }
-        }
-        let ended: Vec<u32> = self
-            .streams
-            .iter()
-            .filter(|(_, stream)| {
-                let begun = stream.file.and_then(|id| self.files.get(&id)).map(|file| file.begun);
-                begun.is_some_and(|begun| now.saturating_sub(begun) >= stream.settings.file_ms_max)
-            })
-            .map(|(stream, _)| *stream)
-            .collect();
-        ended.into_iter().for_each(|stream| self.end_file(stream, now));
+        self.changed.extend(&self.homeless);
         self.pump(now);
     }
 }

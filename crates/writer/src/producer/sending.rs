@@ -2,28 +2,102 @@
 
 use exacat_wire::writer::limits::PARTS_MAX;
 use exacat_wire::writer::{
-    Ack, ByteRange, Certified, ChunkHead, Close, FileId, Frame, Open, PartOwner, Refusal, RefusalClass,
-    ServiceId,
+    Ack, ByteRange, Certified, ChunkHead, Close, Description, FileId, Frame, Open, PartOwner, Refusal,
+    RefusalClass, ServiceId,
 };
 
-use super::state::{Closed, Event, LinkState, Place, Producer, ProducerOutput};
+use super::memory::FileRoom;
+use super::packing::{Chunk, FileEnd, Packed};
+use super::state::{Closed, Event, Fate, KeptChunk, LinkState, OutFile, Place, Producer, ProducerOutput};
 
 impl Producer {
-    /// Sends what may be sent now.
+    /// Takes what a packer of a stream has packed. False if the file has failed: the packer must end it, and
+    /// the bytes count as lost.
+    pub fn take(&mut self, stream: u32, packed: Packed, now: u64) -> bool {
+        let id = match packed {
+            Packed::Begin(id, description, room) => {
+                self.begin(id, stream, description, room);
+                id
+            }
+            Packed::Chunk(chunk) => {
+                let id = chunk.file;
+                if !self.keep(stream, chunk) {
+                    return false;
+                }
+                id
+            }
+            Packed::Flush(id) => {
+                let Some(file) = self.files.get_mut(&id) else { return false };
+                file.flush_to = Some(file.length);
+                id
+            }
+            Packed::End(end) => {
+                let id = end.file;
+                self.end(end);
+                id
+            }
+        };
+        self.pump_file(id, now);
+        true
+    }
+
+    fn begin(&mut self, id: FileId, stream: u32, description: Description, room: FileRoom) {
+        self.streams.entry(stream).or_default();
+        let file = OutFile {
+            stream,
+            description,
+            _room: room,
+            place: Place::Nowhere,
+            service: None,
+            epoch: 1,
+            is_epoch_used: false,
+            opens: 0,
+            parts: Vec::new(),
+            kept: Default::default(),
+            sent: 0,
+            limit: 0,
+            length: 0,
+            flush_to: None,
+            end: None,
+            is_close_sent: false,
+            retry_at: 0,
+            failures: 0,
+            refusal: String::new(),
+        };
+        self.files.insert(id, file);
+        self.homeless.insert(id);
+    }
+
+    fn keep(&mut self, stream: u32, chunk: Chunk) -> bool {
+        let of = self.streams.entry(stream).or_default();
+        let Some(file) = self.files.get_mut(&chunk.file) else {
+            of.add(&chunk, Fate::Lost);
+            self.settle(stream);
+            return false;
+        };
+        let number = of.add(&chunk, Fate::Kept);
+        file.length = chunk.end();
+        file.kept.push_back(KeptChunk { chunk, number });
+        true
+    }
+
+    fn end(&mut self, end: FileEnd) {
+        if let Some(file) = self.files.get_mut(&end.file) {
+            // What is left is a part of a block, and nothing follows that would fill it.
+            file.flush_to = Some(file.length);
+            file.end = Some(end);
+        }
+    }
+
+    /// Sends what may be sent now, of the files that something has happened to.
     pub(super) fn pump(&mut self, now: u64) {
-        let ids: Vec<FileId> = self.files.keys().copied().collect();
-        for id in ids {
+        while let Some(id) = self.changed.pop_first() {
             self.pump_file(id, now);
         }
     }
 
     fn pump_file(&mut self, id: FileId, now: u64) {
         let Some(file) = self.files.get(&id) else { return };
-        // A file without an event has nothing to certify.
-        if file.is_closed && file.length == 0 {
-            self.files.remove(&id);
-            return;
-        }
         if file.place == Place::Nowhere && now >= file.retry_at {
             self.choose(id, now);
         }
@@ -36,15 +110,20 @@ impl Producer {
         if file.place == Place::Chosen {
             self.open(id, service, connection);
         }
-        let Some(file) = self.files.get_mut(&id) else { return };
-        if file.place != Place::Open {
-            return;
+        if self.files.get(&id).is_some_and(|file| file.place == Place::Open) {
+            self.send_chunks(id, connection);
+            self.send_close(id, connection);
         }
-        while let Some(chunk) = file.kept.get(file.sent)
+    }
+
+    fn send_chunks(&mut self, id: FileId, connection: u64) {
+        let Producer { files, output, settings, .. } = self;
+        let Some(file) = files.get_mut(&id) else { return };
+        while let Some(KeptChunk { chunk, .. }) = file.kept.get(file.sent)
             && chunk.end() <= file.limit
         {
             let head = ChunkHead {
-                writer: self.settings.writer,
+                writer: settings.writer,
                 file: id,
                 sequence: chunk.sequence,
                 offset: chunk.offset,
@@ -55,22 +134,33 @@ impl Producer {
                 crc32c: chunk.crc32c,
                 adler32: chunk.adler32,
             };
-            self.output.push_back(ProducerOutput::SendChunk(connection, head, chunk.bytes.clone()));
+            output.push_back(ProducerOutput::SendChunk(connection, head, chunk.bytes.clone()));
             file.sent += 1;
         }
-        if file.is_closed && file.kept.is_empty() && !file.is_close_sent {
-            file.is_close_sent = true;
-            let close = Close {
-                file: id,
-                epoch: file.epoch,
-                length: file.length,
-                chunks: file.next_sequence,
-                events: file.events,
-                adler32: file.adler32,
-                parts: file.parts.clone(),
-            };
-            self.send(connection, Frame::Close(close));
+        // A flush follows the last chunk that it concerns.
+        let next = file.kept.get(file.sent).map_or(file.length, |kept| kept.chunk.offset);
+        if file.flush_to.take_if(|to| *to <= next).is_some() && !file.kept.is_empty() {
+            output.push_back(ProducerOutput::Send(connection, Frame::Flush { file: id }));
         }
+    }
+
+    fn send_close(&mut self, id: FileId, connection: u64) {
+        let Some(file) = self.files.get_mut(&id) else { return };
+        let Some(end) = &file.end else { return };
+        if !file.kept.is_empty() || file.is_close_sent {
+            return;
+        }
+        file.is_close_sent = true;
+        let close = Close {
+            file: id,
+            epoch: file.epoch,
+            length: end.length,
+            chunks: end.chunks,
+            events: end.events,
+            adler32: end.adler32,
+            parts: file.parts.clone(),
+        };
+        self.send(connection, Frame::Close(close));
     }
 
     /// Chooses a service: by load for a new file, the next of the table for one whose service failed.
@@ -93,6 +183,7 @@ impl Producer {
         };
         file.service = Some(service);
         file.place = Place::Chosen;
+        self.homeless.remove(&id);
         if file.is_epoch_used {
             file.epoch += 1;
             file.is_epoch_used = false;
@@ -131,8 +222,9 @@ impl Producer {
         file.place = Place::Open;
         file.limit = ack.limit;
         file.failures = 0;
+        file.refusal.clear();
         self.free(ack);
-        self.pump(now);
+        self.pump_file(ack.file, now);
     }
 
     /// Takes an acknowledgement.
@@ -142,31 +234,29 @@ impl Producer {
             file.limit = file.limit.max(ack.limit);
         }
         self.free(ack);
-        self.pump(now);
+        self.pump_file(ack.file, now);
     }
 
     /// Frees the chunks that are durable.
     fn free(&mut self, ack: &Ack) {
-        let Some(file) = self.files.get_mut(&ack.file) else { return };
-        let is_durable = |chunk: &super::state::KeptChunk| {
-            ack.ranges.iter().any(|range| range.from <= chunk.offset && chunk.end() <= range.to)
-        };
-        let mut freed = Vec::new();
-        let mut at = 0;
-        while at < file.kept.len() {
-            if !is_durable(&file.kept[at]) {
-                at += 1;
+        let Producer { files, streams, output, .. } = self;
+        let Some(file) = files.get_mut(&ack.file) else { return };
+        let stream = file.stream;
+        let Some(of) = streams.get_mut(&stream) else { return };
+        for range in &ack.ranges {
+            let from = file.kept.partition_point(|kept| kept.chunk.offset < range.from);
+            let to = file.kept.partition_point(|kept| kept.chunk.end() <= range.to);
+            if from >= to {
                 continue;
             }
-            if let Some(chunk) = file.kept.remove(at) {
-                self.memory = self.memory.saturating_sub(chunk.bytes.len());
-                file.sent -= usize::from(at < file.sent);
-                freed.push(ByteRange { from: chunk.offset, to: chunk.end() });
+            file.sent -= file.sent.clamp(from, to) - from;
+            for KeptChunk { chunk, number } in file.kept.drain(from..to) {
+                of.note(number, Fate::Durable);
+                let durable = ByteRange { from: chunk.offset, to: chunk.end() };
+                output.push_back(ProducerOutput::News(Event::Durable(ack.file, durable)));
             }
         }
-        for range in freed {
-            self.news(Event::Durable(ack.file, range));
-        }
+        self.settle(stream);
     }
 
     /// Takes a refusal that concerns a part.
@@ -179,6 +269,7 @@ impl Producer {
         }
         match refusal.class {
             RefusalClass::RetryElsewhere => {
+                file.refusal.clone_from(&refusal.reason);
                 // The answer to the only open of this epoch: the service has no such part.
                 if file.place == Place::Opening && file.opens == 1 {
                     file.parts.pop();
@@ -189,13 +280,13 @@ impl Producer {
                 self.fail_file(id, refusal.reason.clone());
             }
         }
-        self.pump(now);
+        self.pump_file(id, now);
     }
 
     /// Leaves the service of a file: the next part begins at another one, or at the same.
     pub(super) fn leave(&mut self, id: FileId, now: u64) {
         let retry_ms = self.settings.retry_ms;
-        let services = self.table.to_table().0.len() as u32;
+        let services = self.table.len() as u32;
         let Some(file) = self.files.get_mut(&id) else { return };
         file.place = Place::Nowhere;
         file.limit = 0;
@@ -204,28 +295,36 @@ impl Producer {
         if file.failures % services.max(1) == 0 {
             file.retry_at = now + retry_ms;
         }
+        self.homeless.insert(id);
+        self.changed.insert(id);
     }
 
+    /// Gives a file up. Its events that are not durable are lost, and those that follow.
     pub(super) fn fail_file(&mut self, id: FileId, reason: String) {
         let Some(file) = self.files.remove(&id) else { return };
-        let kept: usize = file.kept.iter().map(|chunk| chunk.bytes.len()).sum();
-        self.memory = self.memory.saturating_sub(kept + file.filling.len());
+        self.homeless.remove(&id);
         if let Some(stream) = self.streams.get_mut(&file.stream) {
-            stream.file = stream.file.filter(|of| *of != id);
+            file.kept.iter().for_each(|kept| stream.note(kept.number, Fate::Lost));
         }
-        self.news(Event::File(id, Closed::Failed(reason)));
+        self.settle(file.stream);
+        self.news(Event::File(file.stream, id, Closed::Failed(reason)));
     }
 
     /// Takes the news that a file is certified.
     pub(super) fn certified(&mut self, certified: Certified) {
         let Some(file) = self.files.get(&certified.file) else { return };
-        let is_this = file.is_closed && file.kept.is_empty() && file.length == certified.length;
         let id = certified.file;
-        if !is_this || file.adler32 != certified.adler32 || file.events != certified.events {
+        let is_this = file.kept.is_empty()
+            && file.end.as_ref().is_some_and(|end| {
+                (end.length, end.adler32, end.events)
+                    == (certified.length, certified.adler32, certified.events)
+            });
+        if !is_this {
             self.fail_file(id, "a different file was certified under its id".to_owned());
             return;
         }
+        let stream = file.stream;
         self.files.remove(&id);
-        self.news(Event::File(id, Closed::Certified(certified)));
+        self.news(Event::File(stream, id, Closed::Certified(certified)));
     }
 }

@@ -1,15 +1,15 @@
-//! State of a producer: streams, files, chunks that are not acknowledged, links to services.
+//! State of a producer: files on their way, chunks that are not acknowledged, links to services.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use exacat_wire::writer::limits::BLOCK_BYTES;
+use bytes::Bytes;
+use exacat_wire::native::Secret;
 use exacat_wire::writer::{
-    ByteRange, Certified, ChunkHead, Description, FileId, Frame, PartOwner, ServiceId, WriterId,
+    ByteRange, Certified, ChunkHead, Description, FileId, Frame, PartOwner, ServiceId, Table, WriterId,
 };
 
-use crate::limits::PRODUCER_FILES_MAX;
-use crate::sums::{ADLER32_OF_NOTHING, adler32, adler32_of_both, crc32c};
+use super::memory::FileRoom;
+use super::packing::{Chunk, FileEnd, Position};
 use crate::table::ServiceTable;
 
 /// Settings of a producer. Times are in milliseconds.
@@ -19,10 +19,8 @@ pub struct ProducerSettings {
     pub writer: WriterId,
     /// Name, for logs.
     pub name: String,
-    /// Bytes of events that are kept at most.
-    pub memory_bytes: usize,
-    /// Age at which events are sent that fill no chunk.
-    pub linger_ms: u64,
+    /// Token of the catalogue.
+    pub token: Option<Secret>,
     /// Silence of a service after which its link counts as broken.
     pub silence_ms: u64,
     /// Time for a connection to be made and greeted.
@@ -31,28 +29,6 @@ pub struct ProducerSettings {
     pub retry_ms: u64,
     /// Number of the first session; larger than at any earlier start of this writer.
     pub first_session: u64,
-}
-
-/// Settings of a stream.
-#[derive(Clone, Debug)]
-pub struct StreamSettings {
-    /// Content of its files; the name of a file gets a number behind it.
-    pub description: Description,
-    /// Bytes after which a file ends.
-    pub file_bytes_max: u64,
-    /// Events after which a file ends.
-    pub file_events_max: u64,
-    /// Age in milliseconds at which a file ends.
-    pub file_ms_max: u64,
-}
-
-/// Outcome of an append.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Appended {
-    /// The event is kept. It is in this file.
-    Kept(FileId),
-    /// There is no memory for it now: block, or shed it.
-    Full,
 }
 
 /// End of a file.
@@ -64,13 +40,24 @@ pub enum Closed {
     Failed(String),
 }
 
+/// Events of a stream whose fate is known, from its begin on without a gap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settled {
+    /// Place behind the last of them.
+    pub through: Position,
+    /// Those that are lost with files that failed. All others are durable.
+    pub lost: Position,
+}
+
 /// News for the owner of the events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Bytes of a file are durable.
     Durable(FileId, ByteRange),
-    /// A file has ended.
-    File(FileId, Closed),
+    /// More events of a stream are durable, or lost.
+    Settled(u32, Settled),
+    /// A file has ended. It was of this stream.
+    File(u32, FileId, Closed),
 }
 
 /// Action for the owner of the sockets.
@@ -81,28 +68,37 @@ pub enum ProducerOutput {
     /// Send a frame.
     Send(u64, Frame),
     /// Send a chunk.
-    SendChunk(u64, ChunkHead, Arc<[u8]>),
+    SendChunk(u64, ChunkHead, Bytes),
     /// End a connection.
     End(u64),
     /// News.
     News(Event),
 }
 
-/// A chunk that is not acknowledged.
-#[derive(Debug)]
-pub(super) struct KeptChunk {
-    pub sequence: u64,
-    pub offset: u64,
-    pub events: u32,
-    pub crc32c: u32,
-    pub adler32: u32,
-    pub bytes: Arc<[u8]>,
+/// A file that is not certified, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Uncertified {
+    /// The file.
+    pub file: FileId,
+    /// Its stream.
+    pub stream: u32,
+    /// Its content.
+    pub description: Description,
+    /// Reason why it is not certified.
+    pub reason: String,
+    /// True once it has all its bytes.
+    pub is_ended: bool,
+    /// Bytes that the producer has taken.
+    pub length: u64,
+    /// Bytes of these that are not durable.
+    pub kept_bytes: u64,
 }
 
-impl KeptChunk {
-    pub(super) fn end(&self) -> u64 {
-        self.offset + self.bytes.len() as u64
-    }
+/// A chunk that is not acknowledged, and its number among those of its stream.
+#[derive(Debug)]
+pub(super) struct KeptChunk {
+    pub chunk: Chunk,
+    pub number: u64,
 }
 
 /// State of a file at its service.
@@ -122,6 +118,7 @@ pub(super) enum Place {
 pub(super) struct OutFile {
     pub stream: u32,
     pub description: Description,
+    pub _room: FileRoom,
     pub place: Place,
     pub service: Option<ServiceId>,
     pub epoch: u32,
@@ -130,33 +127,98 @@ pub(super) struct OutFile {
     /// Opens that were sent with the epoch.
     pub opens: u32,
     pub parts: Vec<PartOwner>,
+    /// Chunks in ascending order.
     pub kept: VecDeque<KeptChunk>,
     /// Chunks at the front of `kept` that were sent on this link.
     pub sent: usize,
     pub limit: u64,
-    /// Events that fill no chunk yet.
-    pub filling: Vec<u8>,
-    pub filling_events: u32,
-    pub filling_since: Option<u64>,
-    pub next_sequence: u64,
+    /// Bytes so far.
     pub length: u64,
-    pub events: u64,
-    pub adler32: u32,
-    pub begun: u64,
-    pub is_closed: bool,
+    /// Place up to which a flush is wanted.
+    pub flush_to: Option<u64>,
+    pub end: Option<FileEnd>,
     pub is_close_sent: bool,
     /// Time before which no service is tried.
     pub retry_at: u64,
     /// Services that failed since one worked.
     pub failures: u32,
+    /// Last refusal, for people.
+    pub refusal: String,
 }
 
-#[derive(Debug)]
+impl OutFile {
+    /// Returns the first byte that is not known to be durable.
+    pub(super) fn first_kept(&self) -> u64 {
+        self.kept.front().map_or(self.length, |kept| kept.chunk.offset)
+    }
+
+    fn describe(&self) -> String {
+        let service = self.service.map_or_else(|| "no service".to_owned(), |service| service.to_string());
+        let place = match self.place {
+            Place::Nowhere => "looks for a service, the last was",
+            Place::Chosen => "connects to",
+            Place::Opening => "opens at",
+            Place::Open if self.is_close_sent => "waits for the certificate of",
+            Place::Open => "writes to",
+        };
+        let (parts, chunks) = (self.parts.len(), self.kept.len());
+        let mut text =
+            format!("{place} {service}; epoch {}, {parts} parts, {chunks} chunks kept", self.epoch);
+        if !self.refusal.is_empty() {
+            text.push_str(&format!("; last refusal: {}", self.refusal));
+        }
+        text
+    }
+}
+
+/// Fate of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Kept,
+    Durable,
+    Lost,
+}
+
+/// A stream, and its chunks whose fate is not known, or known while that of an earlier one is not.
+#[derive(Debug, Default)]
 pub(super) struct Stream {
-    pub settings: StreamSettings,
-    pub file: Option<FileId>,
-    pub files: u64,
+    /// Service of its last file.
     pub service: Option<ServiceId>,
+    chunks: VecDeque<(Position, Fate)>,
+    /// Number of the first of these.
+    first: u64,
+    settled: Settled,
+}
+
+impl Stream {
+    /// Takes note of a chunk, and returns its number.
+    pub(super) fn add(&mut self, chunk: &Chunk, fate: Fate) -> u64 {
+        let size = Position { bytes: chunk.bytes.len() as u64, events: u64::from(chunk.events) };
+        self.chunks.push_back((size, fate));
+        self.first + self.chunks.len() as u64 - 1
+    }
+
+    /// Notes the fate of a chunk.
+    pub(super) fn note(&mut self, number: u64, fate: Fate) {
+        if let Some(chunk) = self.chunks.get_mut(number.wrapping_sub(self.first) as usize) {
+            chunk.1 = fate;
+        }
+    }
+
+    /// Returns how far the fates are known, if that is farther than before.
+    pub(super) fn settle(&mut self) -> Option<Settled> {
+        let before = self.first;
+        while let Some((size, fate)) = self.chunks.pop_front_if(|(_, fate)| *fate != Fate::Kept) {
+            self.first += 1;
+            let positions =
+                [Some(&mut self.settled.through), (fate == Fate::Lost).then_some(&mut self.settled.lost)];
+            for position in positions.into_iter().flatten() {
+                position.bytes += size.bytes;
+                position.events += size.events;
+            }
+        }
+        (self.first > before).then_some(self.settled)
+    }
 }
 
 /// State of a link to a service.
@@ -175,18 +237,21 @@ pub(super) struct Link {
     pub pinged: u64,
 }
 
-/// The producer.
+/// The producer. It takes what packers pack, and gives it to services.
 pub struct Producer {
     pub(super) settings: ProducerSettings,
     pub(super) random: fastrand::Rng,
     pub(super) table: ServiceTable,
     pub(super) streams: BTreeMap<u32, Stream>,
     pub(super) files: BTreeMap<FileId, OutFile>,
+    /// Files that something has happened to.
+    pub(super) changed: BTreeSet<FileId>,
+    /// Files without a service.
+    pub(super) homeless: BTreeSet<FileId>,
     pub(super) links: BTreeMap<ServiceId, Link>,
     /// Services that failed, and the time from which on they are tried again.
     pub(super) resting: BTreeMap<ServiceId, u64>,
     pub(super) session: u64,
-    pub(super) memory: usize,
     pub(super) output: VecDeque<ProducerOutput>,
 }
 
@@ -200,26 +265,17 @@ impl Producer {
             table,
             streams: BTreeMap::new(),
             files: BTreeMap::new(),
+            changed: BTreeSet::new(),
+            homeless: BTreeSet::new(),
             links: BTreeMap::new(),
             resting: BTreeMap::new(),
-            memory: 0,
             output: VecDeque::new(),
         }
-    }
-
-    /// Begins a stream under a number.
-    pub fn open_stream(&mut self, stream: u32, settings: StreamSettings) {
-        self.streams.insert(stream, Stream { settings, file: None, files: 0, service: None });
     }
 
     /// Returns the next output.
     pub fn next_output(&mut self) -> Option<ProducerOutput> {
         self.output.pop_front()
-    }
-
-    /// Returns the bytes of events that are kept.
-    pub fn kept_bytes(&self) -> usize {
-        self.memory
     }
 
     /// Returns the number of files that are not certified.
@@ -228,111 +284,33 @@ impl Producer {
     }
 
     /// Describes the files that are not certified, for people.
-    pub fn uncertified(&self) -> Vec<(FileId, String)> {
-        let of = |(id, file): (&FileId, &OutFile)| {
-            let service = file.service.map_or_else(|| "no service".to_owned(), |service| service.to_string());
-            let place = match file.place {
-                Place::Nowhere => "looks for a service, the last was",
-                Place::Chosen => "connects to",
-                Place::Opening => "opens at",
-                Place::Open if file.is_close_sent => "waits for the certificate of",
-                Place::Open => "writes to",
-            };
-            let (parts, chunks) = (file.parts.len(), file.kept.len());
-            (*id, format!("{place} {service}; epoch {}, {parts} parts, {chunks} chunks kept", file.epoch))
+    pub fn uncertified(&self) -> Vec<Uncertified> {
+        let of = |(id, file): (&FileId, &OutFile)| Uncertified {
+            file: *id,
+            stream: file.stream,
+            description: file.description.clone(),
+            reason: file.describe(),
+            is_ended: file.end.is_some(),
+            length: file.length,
+            kept_bytes: file.kept.iter().map(|kept| kept.chunk.bytes.len() as u64).sum(),
         };
         self.files.iter().map(of).collect()
     }
 
-    /// Appends an event to a stream; all of it or nothing.
-    pub fn append(&mut self, stream: u32, event: &[u8], now: u64) -> Appended {
-        let Some(of) = self.streams.get(&stream) else { return Appended::Full };
-        if self.memory + event.len() > self.settings.memory_bytes {
-            return Appended::Full;
-        }
-        if let Some(file) = of.file.and_then(|id| self.files.get(&id)) {
-            let settings = &of.settings;
-            let is_full = file.length + event.len() as u64 > settings.file_bytes_max && file.length > 0;
-            if is_full || file.events >= settings.file_events_max {
-                self.end_file(stream, now);
-            }
-        }
-        let Some(id) = self.file_of(stream, now) else { return Appended::Full };
-        let Some(file) = self.files.get_mut(&id) else { return Appended::Full };
-        self.memory += event.len();
-        file.events += 1;
-        let mut rest = event;
-        while !rest.is_empty() {
-            // A chunk ends with its block, also within an event.
-            let room = BLOCK_BYTES - (file.length % BLOCK_BYTES as u64) as usize;
-            let (piece, behind) = rest.split_at(room.min(rest.len()));
-            file.filling.extend_from_slice(piece);
-            file.length += piece.len() as u64;
-            file.filling_since.get_or_insert(now);
-            rest = behind;
-            if rest.is_empty() {
-                file.filling_events += 1;
-            }
-            if file.length % BLOCK_BYTES as u64 == 0 {
-                file.end_chunk();
-            }
-        }
-        self.pump(now);
-        Appended::Kept(id)
+    /// Returns the services that the producer knows.
+    pub fn table(&self) -> Table {
+        self.table.to_table()
     }
 
-    /// Returns the file that a stream writes to; none if there are too many.
-    fn file_of(&mut self, stream: u32, now: u64) -> Option<FileId> {
-        let of = self.streams.get_mut(&stream)?;
-        if let Some(id) = of.file {
-            return Some(id);
-        }
-        if self.files.len() >= PRODUCER_FILES_MAX {
-            return None;
-        }
-        of.files += 1;
-        let mut description = of.settings.description.clone();
-        let name = format!("{}.{:06}", description.lfn, of.files);
-        description.lfn = exacat_model::Lfn::parse(&name).ok()?;
-        let id = FileId(self.random.u128(..).to_be_bytes());
-        of.file = Some(id);
-        let file = OutFile {
-            stream,
-            description,
-            place: Place::Nowhere,
-            service: None,
-            epoch: 1,
-            is_epoch_used: false,
-            opens: 0,
-            parts: Vec::new(),
-            kept: VecDeque::new(),
-            sent: 0,
-            limit: 0,
-            filling: Vec::new(),
-            filling_events: 0,
-            filling_since: None,
-            next_sequence: 0,
-            length: 0,
-            events: 0,
-            adler32: ADLER32_OF_NOTHING,
-            begun: now,
-            is_closed: false,
-            is_close_sent: false,
-            retry_at: 0,
-            failures: 0,
-        };
-        self.files.insert(id, file);
-        Some(id)
+    /// Returns the address of a service.
+    pub fn address(&self, service: ServiceId) -> Option<String> {
+        self.table.get(service).map(|record| record.address.clone())
     }
 
-    /// Ends the file of a stream; the next event begins another.
-    pub fn end_file(&mut self, stream: u32, now: u64) {
-        let Some(id) = self.streams.get_mut(&stream).and_then(|of| of.file.take()) else { return };
-        if let Some(file) = self.files.get_mut(&id) {
-            file.end_chunk();
-            file.is_closed = true;
-        }
-        self.pump(now);
+    /// Returns the services with a connection that was greeted.
+    pub fn linked(&self) -> Vec<ServiceId> {
+        let ready = self.links.iter().filter(|(_, link)| link.state == LinkState::Ready);
+        ready.map(|(service, _)| *service).collect()
     }
 
     pub(super) fn send(&mut self, connection: u64, frame: Frame) {
@@ -342,31 +320,11 @@ impl Producer {
     pub(super) fn news(&mut self, event: Event) {
         self.output.push_back(ProducerOutput::News(event));
     }
-}
 
-impl OutFile {
-    /// Ends the chunk that is being filled.
-    pub(super) fn end_chunk(&mut self) {
-        if self.filling.is_empty() {
-            return;
+    /// Tells how far the fates of the events of a stream are known.
+    pub(super) fn settle(&mut self, stream: u32) {
+        if let Some(settled) = self.streams.get_mut(&stream).and_then(Stream::settle) {
+            self.news(Event::Settled(stream, settled));
         }
-        let bytes: Arc<[u8]> = std::mem::take(&mut self.filling).into();
-        let chunk = KeptChunk {
-            sequence: self.next_sequence,
-            offset: self.length - bytes.len() as u64,
-            events: std::mem::take(&mut self.filling_events),
-            crc32c: crc32c(&bytes),
-            adler32: adler32(&bytes),
-            bytes,
-        };
-        self.adler32 = adler32_of_both(self.adler32, chunk.adler32, chunk.bytes.len() as u64);
-        self.next_sequence += 1;
-        self.filling_since = None;
-        self.kept.push_back(chunk);
-    }
-
-    /// Returns the first byte that is not known to be durable.
-    pub(super) fn first_kept(&self) -> u64 {
-        self.kept.front().map_or(self.length - self.filling.len() as u64, |chunk| chunk.offset)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use exacat_model::{Lfn, TimeMs};
 use exacat_testkit::simulated::{Fault, Random, SimulatedDisk};
@@ -11,8 +12,9 @@ use exacat_wire::writer::{
 };
 use exacat_writer::sums::adler32;
 use exacat_writer::{
-    Appended, Certificate, Closed, Event, Output, PartKey, Producer, ProducerOutput, ProducerSettings,
-    Service, ServiceSettings, ServiceTable, StreamSettings, Volume, VolumeSettings, Work,
+    Certificate, Closed, Event, EventMemory, FileNames, NotAppended, Output, Packer, PartKey, Position,
+    Producer, ProducerOutput, ProducerSettings, Service, ServiceSettings, ServiceTable, Settled,
+    StreamSettings, Volume, VolumeSettings, Work,
 };
 
 use crate::network::{Network, Side};
@@ -23,6 +25,8 @@ const FAULTS_END: u64 = 5_000;
 const END: u64 = 120_000;
 /// Bytes that a producer keeps at most.
 const MEMORY: usize = 6 << 20;
+/// Streams of a producer.
+const STREAMS: usize = 2;
 
 /// Size and faults of a world.
 #[derive(Clone, Copy)]
@@ -33,11 +37,13 @@ pub(crate) struct Plan {
     pub faults: u64,
     /// Events of each producer.
     pub events: u64,
+    /// Longest age of a file in milliseconds.
+    pub file_ms_max: u64,
 }
 
 impl Default for Plan {
     fn default() -> Self {
-        Plan { services: 2, producers: 4, faults: 6, events: 60 }
+        Plan { services: 2, producers: 4, faults: 6, events: 60, file_ms_max: 4_000 }
     }
 }
 
@@ -54,6 +60,11 @@ struct Node {
 
 struct Source {
     producer: Producer,
+    packers: Vec<Packer>,
+    memory: Arc<EventMemory>,
+    settled: Vec<Settled>,
+    /// Service of the first part of each file, by the time at which it began.
+    begun: Vec<(u64, FileId)>,
     /// Bytes and number of events of each file.
     written: BTreeMap<FileId, (Vec<u8>, u64)>,
     events_left: u64,
@@ -193,27 +204,41 @@ impl World {
         let settings = ProducerSettings {
             writer: WriterId([at as u8 + 1; 16]),
             name: format!("producer {at}"),
-            memory_bytes: MEMORY,
-            linger_ms: 5,
+            token: None,
             silence_ms: 700,
             connect_ms: 300,
             retry_ms: 200,
             first_session: 1,
         };
-        let mut producer = Producer::new(settings, table, self.seed * 100 + at as u64);
-        for stream in 0..2 {
+        let producer = Producer::new(settings, table, self.seed * 100 + at as u64);
+        let memory = EventMemory::new(MEMORY, 1 << (16 + self.random.next(5)));
+        let mut packers = Vec::new();
+        for stream in 0..STREAMS {
             let lfn = Lfn::parse(&format!("/run/{at}/{stream}")).unwrap();
             let description =
                 Description { run: "1".to_owned(), stream: stream.to_string(), lfn, tags: Vec::new() };
             let settings = StreamSettings {
                 description,
+                names: FileNames::Numbered(1),
                 file_bytes_max: 1 + self.random.next(3 << 20),
                 file_events_max: 1 + self.random.next(40),
-                file_ms_max: 1 + self.random.next(4_000),
+                file_ms_max: 1 + self.random.next(self.plan.file_ms_max),
+                linger_ms: 5,
             };
-            producer.open_stream(stream, settings);
+            let seed = self.seed * 100 + (at * STREAMS + stream) as u64;
+            packers.push(Packer::new(settings, memory.clone(), seed).unwrap());
         }
-        Source { producer, written: BTreeMap::new(), events_left: self.plan.events, next_event: 0, clock: 0 }
+        Source {
+            producer,
+            settled: vec![Settled::default(); packers.len()],
+            packers,
+            memory,
+            begun: Vec::new(),
+            written: BTreeMap::new(),
+            events_left: self.plan.events,
+            next_event: 0,
+            clock: 0,
+        }
     }
 
     /// Runs to the end, and checks it.
@@ -550,27 +575,42 @@ impl World {
             1..10 => self.random.next(30_000),
             _ => self.random.next(2_000),
         };
-        let (is_event, stream) = (self.random.chance(30), self.random.next(2) as u32);
+        let (is_event, is_flush) = (self.random.chance(30), self.random.chance(100));
+        let stream = self.random.next(STREAMS as u64) as usize;
         let source = &mut self.sources[at];
         let now = self.now + source.clock;
         if is_event && source.events_left > 0 {
             let number = source.next_event;
             let event: Vec<u8> =
                 (0..=length).map(|byte| (byte * 31 + number * 7 + at as u64) as u8).collect();
-            if let Appended::Kept(file) = source.producer.append(stream, &event, now) {
-                let (bytes, events) = source.written.entry(file).or_default();
-                bytes.extend_from_slice(&event);
-                *events += 1;
-                source.next_event += 1;
-                source.events_left -= 1;
+            match source.packers[stream].append(&event, now) {
+                Ok(file) => {
+                    if !source.written.contains_key(&file) {
+                        source.begun.push((self.now, file));
+                    }
+                    let (bytes, events) = source.written.entry(file).or_default();
+                    bytes.extend_from_slice(&event);
+                    *events += 1;
+                    source.next_event += 1;
+                    source.events_left -= 1;
+                }
+                Err(NotAppended::Full) => source.packers.iter_mut().for_each(Packer::give_way),
+                Err(reason) => panic!("seed {} at {}: {reason:?}", self.seed, self.now),
             }
         }
-        if source.events_left == 0 {
-            source.producer.end_file(0, now);
-            source.producer.end_file(1, now);
+        for (number, packer) in source.packers.iter_mut().enumerate() {
+            if source.events_left == 0 {
+                packer.end_file();
+            } else if is_flush {
+                packer.flush();
+            }
+            packer.tick(now);
+            while let Some(packed) = packer.next_packed() {
+                assert!(source.producer.take(number as u32, packed, now), "no file fails");
+            }
         }
         source.producer.tick(now);
-        assert!(source.producer.kept_bytes() <= MEMORY);
+        assert!(source.memory.used() <= MEMORY);
         self.drain_source(at);
     }
 
@@ -589,14 +629,23 @@ impl World {
                     self.dials.push((due, at, number, node));
                     continue;
                 }
-                ProducerOutput::News(Event::File(file, Closed::Failed(reason))) => {
+                ProducerOutput::News(Event::File(_, file, Closed::Failed(reason))) => {
                     panic!("seed {} at {}: file {file} failed: {reason}", self.seed, self.now);
                 }
-                ProducerOutput::News(Event::File(file, Closed::Certified(_))) => {
+                ProducerOutput::News(Event::File(_, file, Closed::Certified(_))) => {
                     assert!(self.catalogue.contains_key(&file), "certified means in the catalogue");
                     continue;
                 }
                 ProducerOutput::News(Event::Durable(..)) => continue,
+                ProducerOutput::News(Event::Settled(stream, settled)) => {
+                    let source = &mut self.sources[at];
+                    let before = &mut source.settled[stream as usize];
+                    let appended = source.packers[stream as usize].appended();
+                    assert!(before.through <= settled.through && settled.through <= appended);
+                    assert_eq!(settled.lost, Position::default(), "seed {}", self.seed);
+                    *before = settled;
+                    continue;
+                }
                 ProducerOutput::End(number) => {
                     self.dials.retain(|dial| (dial.1, dial.2) != (at, number));
                     if let Some(of) = self.wire_of(at, number) {
@@ -670,6 +719,10 @@ impl World {
         let seed = self.seed;
         let mut files = 0;
         for (at, source) in self.sources.iter().enumerate() {
+            let appended: Vec<Position> = source.packers.iter().map(Packer::appended).collect();
+            let settled: Vec<Position> = source.settled.iter().map(|settled| settled.through).collect();
+            assert_eq!(settled, appended, "seed {seed}: every event is told to be durable");
+            assert_eq!(source.memory.used(), 0, "seed {seed}: all memory is free");
             for (file, (bytes, events)) in &source.written {
                 files += 1;
                 let certificate = &self.catalogue[file];
