@@ -54,4 +54,4 @@ pub use settings::{
     CertificateFiles, ChecksumServer, EnvelopeSettings, HttpSettings, JalienSettings, Limits, Network,
     ServerSettings, StoreChoice, TraceSettings, WorkerSettings, XrootdSettings,
 };
-pub use tls::certificate_config;
+pub use tls::{certificate_config, trusting};

@@ -29,7 +29,12 @@ pub(crate) const HTTP2: &[u8] = b"h2";
 /// Returns the connector for HTTPS to servers whose certificates come from the authorities in a file;
 /// none for those of the system.
 pub(crate) fn connector(ca: Option<&Path>) -> Result<TlsConnector> {
-    let path = ca.unwrap_or_else(|| Path::new(SYSTEM_AUTHORITIES));
+    trusting(ca.unwrap_or_else(|| Path::new(SYSTEM_AUTHORITIES)))
+        .map(|config| TlsConnector::from(Arc::new(config)))
+}
+
+/// Returns the configuration of a client that trusts the authorities in a file, and shows no certificate.
+pub fn trusting(path: &Path) -> Result<ClientConfig> {
     let bad = |error: &dyn std::fmt::Display| {
         Error::new(ErrorKind::Unavailable, format!("{}: {error}", path.display()))
     };
@@ -43,10 +48,8 @@ pub(crate) fn connector(ca: Option<&Path>) -> Result<TlsConnector> {
     }
     let config = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
-        .map_err(|error| bad(&error))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(TlsConnector::from(Arc::new(config)))
+        .map_err(|error| bad(&error))?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
 }
 
 /// Returns the cryptography of all TLS connections.

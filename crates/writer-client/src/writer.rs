@@ -105,6 +105,12 @@ impl Writer {
         status(&self.shared)
     }
 
+    /// Returns the times from a full chunk to its acknowledgement in microseconds, to be added to those of
+    /// other writers.
+    pub fn latencies(&self) -> hdrhistogram::Histogram<u64> {
+        self.shared.latencies.lock().clone()
+    }
+
     /// Ends all streams, and waits for the certificates of their files, at most for the time of the settings.
     /// Returns the outcomes that no stream has given away.
     pub fn close(self) -> Vec<FileOutcome> {

@@ -2,7 +2,7 @@
 //! service.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use exacat_client::{Client, ClientSettings, Credentials, Target};
 use exacat_model::operation::{Existing, NewFile, NewReplica, SeChoice};
@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
 use crate::catalogue::{Booking, Catalogue, CommitFailure, Credential, Readable};
-use crate::limits::CALLERS_MAX;
+use crate::limits::{CALLER_KEPT, CALLERS_MAX};
 
 /// Settings of the way to the catalogue.
 #[derive(Clone, Debug)]
@@ -42,6 +42,8 @@ struct Caller {
     account: AccountName,
     /// True for an administrator or operator.
     is_operator: bool,
+    /// Time at which the catalogue said so.
+    asked: Instant,
 }
 
 /// The catalogue by its client.
@@ -49,7 +51,8 @@ struct Caller {
 pub struct ClientCatalogue {
     settings: CatalogueSettings,
     /// Connection with the rights of the service.
-    own: Client,
+    own: Mutex<Option<Client>>,
+    credentials: Credentials,
     callers: Mutex<HashMap<[u8; 32], (u64, Caller)>>,
     /// Counts uses, to find the caller that was used longest ago.
     uses: std::sync::atomic::AtomicU64,
@@ -76,20 +79,42 @@ fn tag(key: &str, value: TagValue) -> Result<Tag> {
 }
 
 impl ClientCatalogue {
-    /// Connects with the credentials of the service, which must be those of an administrator.
+    /// Makes the way to the catalogue, with the credentials of the service, which must be those of an
+    /// administrator. A catalogue that is away now is no failure: the disks of the service are needed more.
     pub async fn connect(settings: CatalogueSettings, credentials: Credentials) -> Result<Self> {
-        let own = Client::connect(settings.target.clone(), credentials, client_settings(&settings)).await?;
+        let uses = std::sync::atomic::AtomicU64::new(0);
+        let (own, callers) = (Mutex::default(), Mutex::default());
+        let catalogue = ClientCatalogue { settings, own, credentials, callers, uses };
+        match catalogue.own().await {
+            Err(error) if error.kind.is_retryable() => {
+                tracing::warn!(%error, "the catalogue is away: no file begins or becomes visible before it is back");
+            }
+            other => drop(other?),
+        }
+        Ok(catalogue)
+    }
+
+    /// Returns the connection of the service.
+    async fn own(&self) -> Result<Client> {
+        if let Some(own) = &*self.own.lock() {
+            return Ok(own.clone());
+        }
+        let own = self.client(self.credentials.clone()).await?;
         let caller = own.whoami().await?;
         if !caller.user.as_ref().is_some_and(|user| user.roles.contains(&Role::Admin)) {
             let what = "the writer service must be an administrator of the catalogue, because it makes \
                         files for others: give it such a token";
             return Err(Error::new(ErrorKind::Denied, what));
         }
-        let uses = std::sync::atomic::AtomicU64::new(0);
-        Ok(ClientCatalogue { settings, own, callers: Mutex::default(), uses })
+        *self.own.lock() = Some(own.clone());
+        Ok(own)
     }
 
-    /// Returns the producer of a credential.
+    async fn client(&self, credentials: Credentials) -> Result<Client> {
+        Client::connect(self.settings.target.clone(), credentials, client_settings(&self.settings)).await
+    }
+
+    /// Returns the producer of a credential. Roles that were taken away end within [`CALLER_KEPT`].
     async fn caller(&self, credential: &Credential) -> Result<Caller> {
         let Credential::Token(secret) = credential else {
             let what = "the caller showed no token: set one";
@@ -97,20 +122,23 @@ impl ClientCatalogue {
         };
         let key: [u8; 32] = Sha256::digest(secret.as_bytes()).into();
         let used = self.uses.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        if let Some((last, caller)) = self.callers.lock().get_mut(&key) {
+        let known = self.callers.lock().get_mut(&key).map(|(last, caller)| {
             *last = used;
-            return Ok(caller.clone());
-        }
-        let credentials = Credentials::token(secret.clone());
-        let client =
-            Client::connect(self.settings.target.clone(), credentials, client_settings(&self.settings))
-                .await?;
+            caller.clone()
+        });
+        let client = match known {
+            Some(caller) if caller.asked.elapsed() < CALLER_KEPT => return Ok(caller),
+            Some(caller) => caller.client,
+            None => self.client(Credentials::token(secret.clone())).await?,
+        };
         let user = client.whoami().await?.user;
         let user = user
             .ok_or_else(|| Error::new(ErrorKind::Unauthenticated, "the token of the caller names no user"))?;
-        let caller = Caller { client, account: user.name, is_operator: !user.roles.is_empty() };
+        let is_operator = !user.roles.is_empty();
+        let caller = Caller { client, account: user.name, is_operator, asked: Instant::now() };
         let mut callers = self.callers.lock();
         if callers.len() >= CALLERS_MAX
+            && !callers.contains_key(&key)
             && let Some(oldest) = callers.iter().min_by_key(|(_, (last, _))| *last).map(|(key, _)| *key)
         {
             callers.remove(&oldest);
@@ -175,7 +203,7 @@ impl ClientCatalogue {
         let file = self.new_file(certificate)?;
         // `Same`: an attempt whose answer was lost finds its own file.
         let register = Operation::Register { files: vec![file], parents: true, existing: Existing::Same };
-        let registered = match self.own.call(register).await? {
+        let registered = match self.own().await?.call(register).await? {
             Answer::Registered(mut answers) if answers.len() == 1 => answers.remove(0),
             _ => return Err(Error::new(ErrorKind::Internal, "the answer does not fit a registration")),
         };
@@ -187,7 +215,7 @@ impl ClientCatalogue {
         }
         // The booking has done its work. If this fails it ends by itself.
         let release = Operation::UploadAbort { guid: booking_of(certificate.file), se: None };
-        if let Err(error) = self.own.call(release).await
+        if let Err(error) = self.own().await?.call(release).await
             && error.kind != ErrorKind::NotFound
         {
             tracing::debug!(file = %certificate.file, %error, "a booking is left to expire");
@@ -197,12 +225,12 @@ impl ClientCatalogue {
 
     /// Succeeds if an earlier attempt has committed this file: its GUID is there, with its content.
     async fn check_earlier(&self, certificate: &Certificate, refused: Error) -> Result<()> {
-        let lfn = match self.own.lfn(guid_of(certificate.file)).await {
+        let lfn = match self.own().await?.lfn(guid_of(certificate.file)).await {
             Ok(lfn) => lfn,
             Err(error) if error.kind == ErrorKind::NotFound => return Err(refused),
             Err(error) => return Err(error),
         };
-        let entry = self.own.stat(lfn, false).await?.entry;
+        let entry = self.own().await?.stat(lfn, false).await?.entry;
         let digest = certificate.adler32.to_be_bytes();
         let is_same = entry.file().is_some_and(|file| {
             let adler32 = file.checksums.get(ChecksumAlgorithm::Adler32);

@@ -36,5 +36,5 @@ pub use catalogue::{Booking, Catalogue, CommitFailure, Credential, Readable};
 pub use certifying::{CatalogueSettings, ClientCatalogue};
 pub use metrics::page as metrics_page;
 pub use remote::{Remote, RemoteContent, RemoteSettings};
-pub use server::Server;
+pub use server::{Listeners, Server};
 pub use settings::ServerSettings;

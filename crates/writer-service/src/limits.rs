@@ -18,6 +18,8 @@ pub const COMMITS_MAX: usize = 64;
 pub const BOOKINGS_MAX: usize = 64;
 /// Producers whose connections to the catalogue are kept.
 pub const CALLERS_MAX: usize = 256;
+/// Time for which the account and the roles of a caller are not asked for again.
+pub const CALLER_KEPT: Duration = Duration::from_secs(30);
 /// Time between two looks at the clock of the service.
 pub const TICK: Duration = Duration::from_millis(5);
 /// Time between two looks at the free space of volumes.

@@ -43,6 +43,17 @@ impl Server {
         disk: Arc<dyn Disk>,
         catalogue: Arc<dyn Catalogue>,
     ) -> Result<Server> {
+        let listeners = Listeners::bind(&settings).await?;
+        Server::start_on(listeners, settings, disk, catalogue).await
+    }
+
+    /// Starts a service on listeners that are bound.
+    pub async fn start_on(
+        listeners: Listeners,
+        settings: ServerSettings,
+        disk: Arc<dyn Disk>,
+        catalogue: Arc<dyn Catalogue>,
+    ) -> Result<Server> {
         if settings.volumes.is_empty() {
             return Err(Error::invalid("a writer service needs a volume: give it a directory"));
         }
@@ -68,11 +79,7 @@ impl Server {
             recovered.push(found);
         }
         let starts = count_start(&*disk, &settings.volumes[0])?;
-        let (listener, address) = bound(settings.listen).await?;
-        let http = match settings.http {
-            Some(http) => Some(bound(http).await?),
-            None => None,
-        };
+        let Listeners { producers: (listener, address), http } = listeners;
         let clock = Clock::new();
         let of = ServiceSettings {
             service,
@@ -149,6 +156,29 @@ impl Server {
             }
         });
         let _ = stopped.await;
+    }
+}
+
+/// Addresses that are taken, before anything is opened.
+#[derive(Debug)]
+pub struct Listeners {
+    producers: (TcpListener, SocketAddr),
+    http: Option<(TcpListener, SocketAddr)>,
+}
+
+impl Listeners {
+    /// Takes the addresses of the settings.
+    pub async fn bind(settings: &ServerSettings) -> Result<Listeners> {
+        let http = match settings.http {
+            Some(http) => Some(bound(http).await?),
+            None => None,
+        };
+        Ok(Listeners { producers: bound(settings.listen).await?, http })
+    }
+
+    /// Returns the address of HTTP.
+    pub fn http(&self) -> Option<SocketAddr> {
+        self.http.as_ref().map(|(_, address)| *address)
     }
 }
 

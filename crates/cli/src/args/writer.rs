@@ -21,11 +21,178 @@ Examples:
   exacat se add DEMO::DAQ::WRITER --prefix http://127.0.0.1:27780/content
   exacat writer serve --volume ~/daq --se DEMO::DAQ::WRITER
   exacat writer serve --volume ~/daq1 --se DEMO::DAQ::WRITER \\
-      --listen 127.0.0.1:0
+      --listen 127.0.0.1:0 --http 127.0.0.1:0
   exacat writer serve --volume /daq1 --volume /daq2 --se DEMO::DAQ::WRITER \\
       --listen 0.0.0.0:27700 --address daq1.example.org:27700 \\
       --plain 10.1.0.0/16 --catalogue exacat://catalogue.example.org:7420")]
     Serve(Box<WriterServeArgs>),
+    /// Write a file by the writer service: each line or piece is an event
+    #[command(after_help = "\
+The command ends once the file is in the catalogue. If its time is over before,
+the outcome is unknown: the file may still become visible.
+
+Examples:
+  exacat writer put /demo/daq/notes files.tsv --tag detector=hv
+  exacat whoami | exacat writer put /demo/daq/whoami - --run 7")]
+    Put(WriterPutArgs),
+    /// Generate a load of events, and show what the services do with it
+    #[command(after_help = "\
+Each producer has connections of its own, and writes its streams in turn. An event
+of at least 16 bytes begins with its length (u32), the numbers of its producer
+(u16) and stream (u16), and its number in the stream (u64), little-endian; the
+rest are the bytes that follow from its number. So a reader can prove that each
+event is there once, in order.
+
+Examples:
+  exacat writer produce --below /demo/load --producers 2 --events 2000
+  exacat --json writer produce --below /demo/load --size 1..64KiB --bytes 32MiB
+  exacat writer produce --below /demo/load --rate 500 --seconds 1 --run 42")]
+    Produce(Box<WriterProduceArgs>),
+    /// Show the state of a service
+    #[command(after_help = "\
+Examples:
+  exacat writer status
+  exacat --json writer status")]
+    Status(AtService),
+    /// Show the services that a service knows, and their load
+    #[command(after_help = "\
+Examples:
+  exacat writer table")]
+    Table(AtService),
+    /// List files of a service that are not in the catalogue, with the reasons, or others
+    #[command(after_help = "\
+Examples:
+  exacat writer files
+  exacat writer files --stage certified --limit 20")]
+    Files {
+        /// Stage: open, closed, certified, staged, removed, failed [default: open, closed and
+        /// failed]
+        #[arg(long, value_name = "STAGE")]
+        stage: Option<String>,
+        /// Maximum number of files
+        #[arg(long, value_name = "NUMBER", default_value_t = 1000)]
+        limit: usize,
+        #[command(flatten)]
+        at: AtService,
+    },
+    /// Write the bytes of a file from the services that have it
+    #[command(after_help = "\
+The services check each chunk against its checksum. With --open also a file that
+is being written: its beginning that is on disk, without a gap. Such a file may
+still fail to be certified.
+
+Examples:
+  exacat writer cat /demo/daq/notes
+  exacat writer cat /demo/daq/notes --from 10 > rest")]
+    Cat {
+        /// Name of a certified file, or the id of one that is not in the catalogue
+        #[arg(value_name = "LFN|ID")]
+        file: String,
+        /// First byte
+        #[arg(long, value_name = "BYTE", default_value_t = 0)]
+        from: u64,
+        /// Also a file that is being written
+        #[arg(long)]
+        open: bool,
+        #[command(flatten)]
+        at: AtService,
+    },
+    /// Let a service take no more files; producers move at the ends of theirs
+    #[command(after_help = "\
+Examples:
+  exacat writer drain
+  exacat writer resume")]
+    Drain(AtService),
+    /// Let a service take files again
+    #[command(after_help = "\
+Examples:
+  exacat writer resume")]
+    Resume(AtService),
+}
+
+/// A service to ask.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct AtService {
+    /// HTTP address of the service [default: that of this machine]
+    #[arg(long, value_name = "URL", env = "EXACAT_WRITER_URL")]
+    pub at: Option<String>,
+}
+
+/// Services that a producer begins with.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ToServices {
+    /// Services to begin with: HOST:PORT,HOST:PORT; they name the others [default: that of this
+    /// machine]
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', env = "EXACAT_WRITER")]
+    pub service: Vec<String>,
+    /// Authorities of the services' certificates (PEM): connect with TLS
+    #[arg(long, value_name = "FILE")]
+    pub service_ca: Option<PathBuf>,
+    /// Run of the data taking
+    #[arg(long, value_name = "NAME", default_value = "0")]
+    pub run: String,
+    /// Memory for events that are not on disk yet
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    pub memory: String,
+}
+
+/// `exacat writer put`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct WriterPutArgs {
+    /// Name of the file in the catalogue
+    #[arg(value_name = "LFN")]
+    pub lfn: String,
+    /// File to write; - for standard input
+    #[arg(value_name = "FILE", default_value = "-")]
+    pub file: PathBuf,
+    /// Tag of the file; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub tag: Vec<String>,
+    /// Name of the stream
+    #[arg(long, value_name = "NAME", default_value = "put")]
+    pub stream: String,
+    /// Bytes of an event
+    #[arg(long, value_name = "SIZE", default_value = "1MiB")]
+    pub event: String,
+    #[command(flatten)]
+    pub to: ToServices,
+}
+
+/// `exacat writer produce`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct WriterProduceArgs {
+    /// Directory of the files
+    #[arg(long, value_name = "LFN")]
+    pub below: String,
+    /// Producers, each with its own connections and memory
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub producers: u16,
+    /// Streams of each producer, each with a file at a time
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub streams: u16,
+    /// Bytes of an event, or a range: 100, 1..2MiB (each power of two as often)
+    #[arg(long, value_name = "SIZE", default_value = "30kB")]
+    pub size: String,
+    /// Events of all producers together
+    #[arg(long, value_name = "NUMBER")]
+    pub events: Option<u64>,
+    /// Bytes of all producers together
+    #[arg(long, value_name = "SIZE")]
+    pub bytes: Option<String>,
+    /// Time
+    #[arg(long, value_name = "SECONDS")]
+    pub seconds: Option<u64>,
+    /// Events a second of all producers together [default: as many as the services take]
+    #[arg(long, value_name = "NUMBER")]
+    pub rate: Option<u64>,
+    /// Bytes after which a file ends
+    #[arg(long, value_name = "SIZE", default_value = "2GB")]
+    pub file_bytes: String,
+    /// Events after which a file ends
+    #[arg(long, value_name = "NUMBER")]
+    pub file_events: Option<u64>,
+    #[command(flatten)]
+    pub to: ToServices,
 }
 
 /// `exacat writer serve`
@@ -46,6 +213,12 @@ pub(crate) struct WriterServeArgs {
     /// Host and port that producers connect to, if not the address
     #[arg(long, value_name = "HOST:PORT")]
     pub address: Option<String>,
+    /// Address of HTTP: state, metrics, content of files; port 0 takes a free one; none disables it
+    #[arg(long, value_name = "ADDRESS:PORT|none", default_value = "127.0.0.1:27780")]
+    pub http: String,
+    /// URL of HTTP in the replicas of files, if not the address
+    #[arg(long, value_name = "URL")]
+    pub http_url: Option<String>,
     /// Memory for bytes that are not on disk yet
     #[arg(long, value_name = "SIZE", default_value = "512MiB")]
     pub memory: String,

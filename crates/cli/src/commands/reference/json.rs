@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use super::{cell, for_each_command, paragraph, whole};
 use crate::commands::{
     attributes, by_se, copy, cp, digest, elements, exchange, fsck, issuer, moving, schema, serve, snapshots,
-    top, trash,
+    top, trash, writer,
 };
 use crate::failure::Reported;
 
@@ -35,7 +35,7 @@ const ENTRY: Printed = &[("", object::<json::EntryOut<'_>>)];
 const STATUS: Printed = &[("", object::<json::StatusOut<'_>>)];
 
 /// Objects of each command.
-const COMMANDS: [(&[&str], Printed); 66] = [
+const COMMANDS: [(&[&str], Printed); 72] = [
     (&["ls", "stat", "archive ls", "se files"], ENTRY),
     (
         &["find", "tag find"],
@@ -162,6 +162,15 @@ const COMMANDS: [(&[&str], Printed); 66] = [
         ],
     ),
     (&["serve"], &[("once it is ready", object::<serve::AddressesView>)]),
+    (&["writer serve"], &[("once it is ready", object::<writer::WriterView>)]),
+    (
+        &["writer status", "writer drain", "writer resume"],
+        &[("", object::<exacat_writer_service::shapes::WriterStatus>)],
+    ),
+    (&["writer table"], &[("", object::<exacat_writer_service::shapes::WriterService>)]),
+    (&["writer files"], &[("", object::<exacat_writer_service::shapes::WriterFile>)]),
+    (&["writer put"], &[("", object::<writer::WrittenView>)]),
+    (&["writer produce"], &[("", object::<writer::ProducedView>)]),
     (&["copy"], &[("", object::<copy::CopyView>)]),
     (&["schema create", "schema check", "schema upgrade"], &[("", object::<schema::SchemaView<'_>>)]),
 ];

@@ -1,6 +1,14 @@
 //! `writer`: the writer service, and its producers.
 
+mod look;
+mod produce;
+mod put;
 mod serve;
+mod services;
+
+pub(crate) use produce::ProducedView;
+pub(crate) use put::WrittenView;
+pub(crate) use serve::WriterView;
 
 use crate::args::{Global, WriterCommand};
 use crate::failure::Failure;
@@ -10,5 +18,17 @@ use crate::output::Style;
 pub(crate) async fn writer(command: WriterCommand, global: &Global, style: Style) -> Result<u8, Failure> {
     match command {
         WriterCommand::Serve(args) => serve::serve(*args, &global.connection, style).await,
+        WriterCommand::Put(args) => put::put(args, &global.connection, style).await,
+        WriterCommand::Produce(args) => produce::produce(*args, &global.connection, style).await,
+        WriterCommand::Status(at) => look::status(&at, &global.connection, style).await,
+        WriterCommand::Table(at) => look::table(&at, &global.connection, style).await,
+        WriterCommand::Files { stage, limit, at } => {
+            look::files(stage.as_deref(), limit, &at, (&global.connection, style)).await
+        }
+        WriterCommand::Cat { file, from, open, at } => {
+            look::cat(&file, (from, open), &at, &global.connection).await
+        }
+        WriterCommand::Drain(at) => look::drain(true, &at, &global.connection, style).await,
+        WriterCommand::Resume(at) => look::drain(false, &at, &global.connection, style).await,
     }
 }

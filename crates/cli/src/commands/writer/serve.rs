@@ -1,18 +1,20 @@
 //! `writer serve`: runs a writer service.
 
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use exacat_disk::RealDisk;
+use exacat_disk::{Disk, RealDisk, replace_small};
 use exacat_model::SeName;
 use exacat_server::{CertificateFiles, Network, certificate_config};
-use exacat_writer_service::{CatalogueSettings, ClientCatalogue, Server, ServerSettings};
+use exacat_writer_service::{CatalogueSettings, ClientCatalogue, Listeners, Server, ServerSettings};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::args::{Connection, WriterServeArgs};
+use crate::args::{self, Connection, WriterServeArgs};
 use crate::commands::serve::{LOOPBACK, Signals};
-use crate::connect::{credentials, target};
+use crate::connect::{credentials, data_directory, target};
 use crate::failure::{Failure, say};
 use crate::log::ServiceLog;
 use crate::output::{Align, Out, Style, Table};
@@ -20,14 +22,19 @@ use crate::parse;
 
 /// Time for an answer of the catalogue.
 const CATALOGUE_TIME: Duration = Duration::from_secs(20);
+/// File of the data directory with the addresses of the writer service on this machine.
+pub(super) const PLACE: &str = "writer.json";
 /// Bytes of a block of the service.
 const BLOCK_BYTES: u64 = 1 << 20;
 
-/// Addresses of a service, as JSON.
+/// Addresses of a service: printed, and in a file of the data directory for commands on this machine.
 #[derive(Serialize, ToSchema)]
-struct WriterView {
+#[schema(as = WriterAddresses)]
+pub(crate) struct WriterView {
     service: String,
     address: String,
+    /// URL of its HTTP; null if it has none.
+    http: Option<String>,
     volumes: Vec<String>,
 }
 
@@ -38,6 +45,7 @@ pub(super) async fn serve(
     style: Style,
 ) -> Result<u8, Failure> {
     let settings = settings(&args)?;
+    let scheme = if settings.tls.is_some() { "https" } else { "http" };
     let log = ServiceLog::start(&args.logging)?;
     // It ends with the process.
     tokio::spawn(log.follow_rotations());
@@ -47,22 +55,26 @@ pub(super) async fn serve(
         ..connection.clone()
     };
     let target = target(&connection)?;
+    let listeners = Listeners::bind(&settings).await?;
     let over_socket =
         target.endpoints().iter().all(|endpoint| matches!(endpoint, exacat_client::Endpoint::Unix(_)));
     let catalogue = CatalogueSettings {
         target,
         se: SeName::parse(&args.se)?,
-        pfn_prefix: format!("http://{}/content/", args.listen),
+        pfn_prefix: pfn_prefix(&args, scheme, listeners.http()),
         deadline: CATALOGUE_TIME,
         booking_seconds: None,
     };
     let catalogue = ClientCatalogue::connect(catalogue, credentials(&connection, over_socket)?).await?;
-    let server = Server::start(settings, Arc::new(RealDisk), Arc::new(catalogue)).await?;
-    announce(&server, &args, style)?;
+    let server = Server::start_on(listeners, settings, Arc::new(RealDisk), Arc::new(catalogue)).await?;
+    let addresses = addresses(&server, &args, scheme);
+    let place = Place::write(&data_directory(&connection)?, &addresses)?;
+    announce(&addresses, style)?;
     let name = signals.next().await;
     if !style.quiet {
         say(&format!("exacat: {name}: writing what has come; a second signal ends the service at once"));
     }
+    place.remove();
     tokio::select! {
         () = server.stop() => Ok(0),
         name = signals.next() => {
@@ -82,6 +94,7 @@ fn settings(args: &WriterServeArgs) -> Result<ServerSettings, Failure> {
     settings.free_bytes_min = parse::bytes(&args.free_min).map_err(|error| named("--free-min", error))?;
     settings.orphan_ms = parse::some_time_ms(&args.orphan).map_err(|error| named("--orphan", error))?;
     settings.address = args.address.clone();
+    settings.http = args::listener(&args.http).map_err(|error| Failure::local(format!("--http: {error}")))?;
     settings.adopt = args.adopt;
     if let (Some(chain), Some(key)) = (&args.certificate, &args.key) {
         let files = CertificateFiles { chain: chain.clone(), key: key.clone() };
@@ -99,19 +112,55 @@ fn settings(args: &WriterServeArgs) -> Result<ServerSettings, Failure> {
     Ok(settings)
 }
 
-fn announce(server: &Server, args: &WriterServeArgs, style: Style) -> Result<(), Failure> {
+/// Returns the beginning of the PFN of a file: the path of its content.
+fn pfn_prefix(args: &WriterServeArgs, scheme: &str, http: Option<SocketAddr>) -> String {
+    let host = |address: SocketAddr| format!("{scheme}://{address}");
+    // Without HTTP nobody reads the file there; the PFN still says where it is.
+    let url = args.http_url.clone().unwrap_or_else(|| host(http.unwrap_or(args.listen)));
+    format!("{}/api/v1/writer/content/", url.trim_end_matches('/'))
+}
+
+fn addresses(server: &Server, args: &WriterServeArgs, scheme: &str) -> WriterView {
+    let address = args.address.clone().unwrap_or_else(|| server.address().to_string());
+    let volumes = args.volume.iter().map(|path| path.display().to_string()).collect();
+    let http = server.http_address().map(|address| format!("{scheme}://{address}"));
+    WriterView { service: server.service().to_string(), address, http, volumes }
+}
+
+/// The file with the addresses of the service that runs on this machine.
+struct Place(PathBuf);
+
+impl Place {
+    fn write(directory: &Path, addresses: &WriterView) -> Result<Place, Failure> {
+        let path = directory.join(PLACE);
+        let failed =
+            |error: std::io::Error| Failure::local(format!("cannot write {}: {error}", path.display()));
+        let text = serde_json::to_vec(addresses).map_err(|error| failed(error.into()))?;
+        RealDisk.create_directory(directory).map_err(failed)?;
+        replace_small(&RealDisk, directory, PLACE, &text).map_err(failed)?;
+        Ok(Place(path))
+    }
+
+    fn remove(&self) {
+        // Of no use any more; a later service replaces it.
+        let _ = RealDisk.remove(&self.0);
+    }
+}
+
+fn announce(addresses: &WriterView, style: Style) -> Result<(), Failure> {
     let mut out = Out::new(style);
-    let (service, address) = (server.service().to_string(), server.address().to_string());
-    let volumes: Vec<String> = args.volume.iter().map(|path| path.display().to_string()).collect();
     let written = if style.json {
-        out.json(&WriterView { service, address, volumes })
+        out.json(addresses)
     } else if style.quiet {
         return Ok(());
     } else {
         let mut table = Table::new([Align::Left, Align::Left]);
-        table.row(["writing", &volumes.join(" ")].map(str::to_owned));
-        table.row(["  service".to_owned(), service]);
-        table.row(["  producers".to_owned(), address]);
+        table.row(["writing", &addresses.volumes.join(" ")].map(str::to_owned));
+        table.row(["  service", &addresses.service].map(str::to_owned));
+        table.row(["  producers", &addresses.address].map(str::to_owned));
+        if let Some(http) = &addresses.http {
+            table.row(["  http", http].map(str::to_owned));
+        }
         out.table(&table)
     };
     match written.and_then(|()| out.flush()) {

@@ -1,0 +1,199 @@
+//! The writer service as a process beside a catalogue: files by its commands, kills under load, restarts.
+//! Each file in the catalogue has every event once, in order.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod service;
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+use serde_json::Value;
+use service::{Ran, Service, exacat, signal};
+
+/// Storage element of the tests.
+const SE: &str = "TEST::DAQ::WRITER";
+
+/// A writer service on a volume.
+struct Writer {
+    child: Option<Child>,
+    data: PathBuf,
+    volume: PathBuf,
+    address: String,
+}
+
+impl Writer {
+    fn start(service: &Service, place: &Path, name: &str) -> Writer {
+        let mut writer = Writer {
+            child: None,
+            data: service.data().to_owned(),
+            volume: place.join(name),
+            address: "127.0.0.1:0".to_owned(),
+        };
+        writer.restart();
+        writer
+    }
+
+    /// Starts it again, at the same address.
+    fn restart(&mut self) {
+        let mut command = exacat();
+        command.args(["--json", "writer", "serve", "--se", SE, "--memory", "32MiB", "--free-min", "1MiB"]);
+        command.args(["--listen", &self.address]).arg("--volume").arg(&self.volume);
+        command.arg("--data").arg(&self.data).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let told: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        self.address = told["address"].as_str().unwrap().to_owned();
+        self.child = Some(child);
+    }
+
+    fn kill(&mut self) {
+        let mut child = self.child.take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// Ends it with SIGTERM; returns its exit status.
+    fn stop(&mut self) -> Option<i32> {
+        let mut child = self.child.take().unwrap();
+        signal(child.id(), "TERM");
+        child.wait().unwrap().code()
+    }
+
+    /// Returns the bytes of all parts of a file, if it has one part.
+    fn bytes_of(&self, guid: &str) -> Vec<u8> {
+        let id = guid.replace('-', "").to_lowercase();
+        std::fs::read(self.volume.join(format!("parts/{id}-00000001"))).unwrap()
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn ready() -> Service {
+    let service = Service::start();
+    service.ok(&format!("se add {SE} --prefix http://127.0.0.1:1/content"));
+    service.ok("mkdir /daq");
+    service
+}
+
+/// Property: a file is in the catalogue with the bytes that were put, its checksum, owner, replica and tags,
+/// and its parts have these bytes on the disk of the service.
+#[test]
+fn file_that_is_put_is_in_the_catalogue() {
+    let (service, place) = (ready(), tempfile::tempdir().unwrap());
+    let mut writer = Writer::start(&service, place.path(), "volume");
+    let content: Vec<u8> = (0..3_000_000_u32).map(|at| (at * 7 + at / 251) as u8).collect();
+    let put = ["--json", "writer", "put", "/daq/f.raw", "-", "--run", "17", "--tag", "detector=hv"];
+    let put = Ran::of(service.command(&put), &content).json().remove(0);
+    assert_eq!((&put["bytes"], &put["events"], &put["parts"]), (&3_000_000.into(), &3.into(), &1.into()));
+    let stat = service.json1("stat /daq/f.raw");
+    assert_eq!(stat["size"], 3_000_000);
+    let adler32 = format!("adler32:{:08x}", simd_adler32::adler32(&content.as_slice()));
+    assert_eq!(stat["checksums"][0], adler32.as_str(), "{stat}");
+    assert_eq!(stat["replicas"][0]["se"], SE, "{stat}");
+    assert_eq!(writer.bytes_of(stat["guid"].as_str().unwrap()), content);
+    for (tag, found) in [("run=17", true), ("detector=hv", true), ("events=3", true), ("run=18", false)] {
+        let out = service.ok(&format!("find /daq --tag {tag}"));
+        assert_eq!(out.contains("/daq/f.raw"), found, "{tag}: {out}");
+    }
+    assert_eq!(writer.stop(), Some(0));
+}
+
+/// Property: what nobody may write is refused with the reason, and leaves nothing behind.
+#[test]
+fn file_is_refused_where_its_producer_may_not_write() {
+    let (service, place) = (ready(), tempfile::tempdir().unwrap());
+    let _writer = Writer::start(&service, place.path(), "volume");
+    service.ok("user add shifter");
+    let token =
+        service.json1("token issue --user shifter --lifetime 1d")["secret"].as_str().unwrap().to_owned();
+    let mut by_shifter = service.command(&["writer", "put", "/daq/f.raw", "-"]);
+    by_shifter.env("EXACAT_TOKEN", &token);
+    let said = Ran::of(by_shifter, b"bytes").fails(1);
+    assert!(said.contains("/daq/f.raw") && said.contains("no w"), "{said}");
+    let mut by_nobody = service.command(&["writer", "put", "/daq/f.raw", "-"]);
+    by_nobody.env("EXACAT_TOKEN", "wrong");
+    Ran::of(by_nobody, b"bytes").fails(1);
+    service.ok("mkdir /daq/taken");
+    let said = Ran::of(service.command(&["writer", "put", "/daq/taken", "-"]), b"bytes").fails(1);
+    assert!(said.contains("exists"), "{said}");
+    assert_eq!(service.ok("find /daq --type f"), "");
+    // With the right, the same name is taken.
+    service.ok("chown shifter /daq");
+    let mut by_shifter = service.command(&["writer", "put", "/daq/f.raw", "-"]);
+    by_shifter.env("EXACAT_TOKEN", &token);
+    Ran::of(by_shifter, b"bytes").ok();
+    assert_eq!(service.json1("stat /daq/f.raw")["owner"], "shifter");
+}
+
+/// Property: a service starts while the catalogue is away, and takes files once it is back.
+#[test]
+fn service_starts_without_its_catalogue() {
+    let (mut service, place) = (ready(), tempfile::tempdir().unwrap());
+    let mut writer = Writer::start(&service, place.path(), "volume");
+    Ran::of(service.command(&["writer", "put", "/daq/before", "-"]), b"one").ok();
+    assert_eq!(writer.stop(), Some(0));
+    assert_eq!(service.stop(), Some(0));
+    writer.restart();
+    service.restart();
+    Ran::of(service.command(&["writer", "put", "/daq/after", "-"]), b"two").ok();
+    assert_eq!(service.ok("find /daq --type f"), "/daq/after\n/daq/before\n");
+}
+
+/// Property: files that a producer has closed are certified by the service after a kill, each once, with all
+/// events in order; `cat` reads them from all their parts.
+#[test]
+fn files_survive_kills_of_their_service() {
+    let (service, place) = (ready(), tempfile::tempdir().unwrap());
+    let mut writer = Writer::start(&service, place.path(), "volume");
+    let mut produce =
+        service.command(&["--json", "writer", "produce", "--below", "/daq/kills", "--run", "5"]);
+    produce.args(["--producers", "2", "--streams", "2", "--size", "16..256KiB", "--rate", "400"]);
+    produce.args(["--events", "1600", "--file-events", "150"]);
+    let producing = produce.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    for _ in 0..3 {
+        // No condition says when a kill is worst: any moment may be.
+        std::thread::park_timeout(std::time::Duration::from_millis(700));
+        writer.kill();
+        writer.restart();
+    }
+    let ended = producing.wait_with_output().unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    let told: Value = serde_json::from_slice(&ended.stdout).unwrap();
+    assert_eq!((&told["events"], &told["failed"]), (&1600.into(), &0.into()), "{told}");
+    let names = service.ok("find /daq/kills --type f --tag run=5");
+    assert_eq!(Some(names.lines().count() as u64), told["certified"].as_u64(), "{told}");
+    let mut events: std::collections::BTreeMap<String, u64> = std::collections::BTreeMap::new();
+    let mut all = 0;
+    // The names have the number of the file behind that of the stream, so they are in its order.
+    for name in names.lines() {
+        let bytes = service.command(&["writer", "cat", name]).output().unwrap();
+        assert!(bytes.status.success(), "{name}: {}", String::from_utf8_lossy(&bytes.stderr));
+        let (stream, _) = name.rsplit_once('.').unwrap();
+        let next = events.entry(stream.to_owned()).or_default();
+        let mut rest = bytes.stdout.as_slice();
+        while !rest.is_empty() {
+            let length = rest.first_chunk::<4>().map_or(0, |head| u32::from_le_bytes(*head)) as usize;
+            assert!(
+                length >= 16 && length <= rest.len(),
+                "{name}: an event of {length} of {} bytes",
+                rest.len()
+            );
+            assert_eq!(u64::from_le_bytes(rest[8..16].try_into().unwrap()), *next, "{name}");
+            (*next, all) = (*next + 1, all + 1);
+            rest = &rest[length..];
+        }
+        let sum = format!("adler32:{:08x}", simd_adler32::adler32(&bytes.stdout.as_slice()));
+        assert_eq!(service.json1(&format!("stat {name}"))["checksums"][0], sum.as_str(), "{name}");
+    }
+    assert_eq!(all, 1600, "{events:?}");
+}
