@@ -306,8 +306,9 @@ impl Producer {
         if let Some(stream) = self.streams.get_mut(&file.stream) {
             file.kept.iter().for_each(|kept| stream.note(kept.number, Fate::Lost));
         }
-        self.settle(file.stream);
+        // The reason comes before the news of the loss.
         self.news(Event::File(file.stream, id, Closed::Failed(reason)));
+        self.settle(file.stream);
     }
 
     /// Takes the news that a file is certified.
