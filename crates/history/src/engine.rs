@@ -123,6 +123,9 @@ pub(crate) struct Shared {
     pub flushes: Mutex<Flushes>,
     pub flushed: Condvar,
     pub flush_count: AtomicU64,
+    /// Number of the first file of the last flush that wrote runs; `u64::MAX` once nothing was flushed for a
+    /// while.
+    pub newest_flush: AtomicU64,
     pub closed: AtomicBool,
     /// Days that are on their way to the archive.
     pub archiving: Mutex<BTreeSet<(GroupId, i32)>>,
@@ -204,6 +207,7 @@ impl Shared {
         let mut written = Vec::new();
         let mut files = self.files.lock();
         let mut manifest = files.manifest.clone();
+        let first_file = manifest.next_file;
         for (group, memtable) in &job.memtables {
             if group.is_dropped() {
                 continue;
@@ -264,6 +268,7 @@ impl Shared {
             rows.frozen.retain(|frozen| !job.memtables.iter().any(|(_, done)| Arc::ptr_eq(frozen, done)));
         }
         let old = std::mem::replace(&mut files.manifest, manifest);
+        self.newest_flush.store(first_file, Ordering::Release);
         files.names = names;
         files.flushes = if with_latest { 0 } else { files.flushes + 1 };
         self.remove_unnamed(&old, &files.manifest);
@@ -384,22 +389,19 @@ impl Shared {
             if let Err(error) = self.retain() {
                 tracing::warn!(%error, "days beyond the retention cannot be removed yet");
             }
-            while let Some(job) = self.next_merge() {
-                if self.closed.load(Ordering::Acquire) {
-                    return;
-                }
-                if let Err(error) = self.merge(&job) {
-                    tracing::warn!(%error, "the history cannot merge runs; it tries again after the next flush");
-                    break;
-                }
+            if let Err(error) = self.merge_all()
+                && !self.closed.load(Ordering::Acquire)
+            {
+                tracing::warn!(%error, "the history cannot merge runs; it tries again after the next flush");
             }
             let mut flushes = self.flushes.lock();
             while self.flush_count.load(Ordering::Acquire) == seen {
                 if self.closed.load(Ordering::Acquire) {
                     return;
                 }
-                // A day may be past by now.
+                // A day may be past by now, or no longer filled.
                 if self.flushed.wait_for(&mut flushes, MERGE_LOOK).timed_out() {
+                    self.newest_flush.store(u64::MAX, Ordering::Release);
                     break;
                 }
             }
@@ -717,7 +719,10 @@ impl History {
         };
         // The committer first: it may still freeze memtables.
         join(threads.next());
-        if let Err(error) = self.flush() {
+        // Without threads nobody flushes: the log has the rows.
+        if shared.settings.in_background
+            && let Err(error) = self.flush()
+        {
             tracing::warn!(%error, "the history is closed with rows in its log only");
         }
         shared.flushes.lock().closing = true;

@@ -89,6 +89,11 @@ impl AtInstant {
                 break;
             }
             for run in runs.days().get(&day).into_iter().flatten().rev() {
+                let (first, last) = run.run.summary().time_range;
+                // A value of the same time in an older run has lost.
+                if first > self.time || best.as_ref().is_some_and(|best| last <= best.time) {
+                    continue;
+                }
                 let found = self.last_in_run(run, element, field)?;
                 keep_later(&mut best, found);
             }

@@ -32,8 +32,10 @@ pub const LATEST_PIECE: usize = 16_384;
 pub const LATEST_EVERY: u32 = 4;
 /// Files of names of a group, beyond which a flush writes all names to one.
 pub const NAME_FILES_MAX: usize = 16;
-/// Adjacent runs of one size class that are merged to one.
-pub const MERGE_RUNS_MIN: usize = 8;
+/// A run is merged with all newer runs of its day once these have so many times its rows.
+pub const MERGE_RATIO: u64 = 3;
+/// Runs of a day up to which a merge rests as long as it works. About as many are left on average.
+pub const CALM_RUNS: usize = 6;
 /// A past day is merged to one run if the rows outside of its largest run are at least this part of it.
 pub const PAST_SHARE: u64 = 4;
 /// Days that one commit of the archive takes at most.

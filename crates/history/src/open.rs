@@ -85,6 +85,7 @@ impl History {
             flushes: Mutex::new(Flushes::default()),
             flushed: parking_lot::Condvar::new(),
             flush_count: AtomicU64::new(0),
+            newest_flush: AtomicU64::new(u64::MAX),
             closed: AtomicBool::new(false),
             archiving: Mutex::default(),
             archive_turn: Mutex::default(),

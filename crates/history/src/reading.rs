@@ -120,7 +120,7 @@ impl Group {
         let rows = self.rows.read();
         let mut sources: BTreeMap<i32, usize> = BTreeMap::new();
         for (day, runs) in rows.runs.days().range(days.clone()) {
-            *sources.entry(*day).or_default() += runs.len();
+            *sources.entry(*day).or_default() += runs.iter().filter(|run| run.run.may_have(wanted)).count();
         }
         for day in rows.archived.days.range(days).map(|(day, _)| *day) {
             *sources.entry(day).or_default() += 1;
@@ -162,7 +162,7 @@ impl Group {
         }
         // Times of a day are those of one element after the other, so each day is a source of its own.
         for runs in runs.days().range(days.clone()).map(|(_, runs)| runs).rev() {
-            for run in runs.iter().rev() {
+            for run in runs.iter().rev().filter(|run| run.run.may_have(wanted)) {
                 sources.push(Box::new(run.run.scan(wanted.clone())));
             }
         }

@@ -30,7 +30,7 @@ pub(super) struct Source<'r> {
     pub salt: u64,
 }
 
-/// A page's elements and times.
+/// A page's elements, and the times of all its rows or of the first ones.
 pub(super) struct Keys {
     pub elements: Vec<ElementRows>,
     pub times: Vec<i64>,
@@ -255,7 +255,18 @@ impl OpenChunk {
         page: usize,
         index: &PageEntry,
     ) -> Result<Keys, Error> {
-        let rows = self.entry.page_rows(page);
+        let elements = self.elements(source, page, index)?;
+        let times = self.times(source, (page, index), &elements, self.entry.page_rows(page))?;
+        Ok(Keys { elements, times })
+    }
+
+    /// Decodes the elements of a page, and checks them against the index.
+    pub(super) fn elements(
+        &mut self,
+        source: &Source<'_>,
+        page: usize,
+        index: &PageEntry,
+    ) -> Result<Vec<ElementRows>, Error> {
         let count = self.head.elements[page] as usize;
         let numbers = self.numbers::<u32>(source, ELEMENT_NUMBERS, page, (count, count))?;
         let counts = self.numbers::<u32>(source, ELEMENT_ROWS, page, (count, count))?;
@@ -267,10 +278,26 @@ impl OpenChunk {
             end = next.ok_or_else(|| self.damaged(source, ELEMENT_NUMBERS, page))?;
             elements.push(ElementRows { element, end });
         }
-        if end as usize != rows {
+        if end as usize != self.entry.page_rows(page) {
             return Err(self.damaged(source, ELEMENT_ROWS, page));
         }
-        let mut times = self.numbers::<i64>(source, TIMES, page, (rows, rows))?;
+        let ends = elements.first().zip(elements.last()).map(|(first, last)| (first.element, last.element));
+        if ends != Some((index.first.0, index.last.0)) {
+            return Err(self.damaged(source, ELEMENT_NUMBERS, page));
+        }
+        Ok(elements)
+    }
+
+    /// Decodes the times of the first `wanted` rows of a page of these elements, and checks them.
+    pub(super) fn times(
+        &mut self,
+        source: &Source<'_>,
+        (page, index): (usize, &PageEntry),
+        elements: &[ElementRows],
+        wanted: usize,
+    ) -> Result<Vec<i64>, Error> {
+        let rows = self.entry.page_rows(page);
+        let mut times = self.numbers::<i64>(source, TIMES, page, (rows, wanted))?;
         let factor = 10i64.pow(u32::from(self.head.ten));
         let mut overflows = false;
         if factor != 1 {
@@ -280,17 +307,17 @@ impl OpenChunk {
             }
         }
         let mut start = 0;
-        let ascend = elements.iter().all(|element| {
+        let ascend = elements.iter().take_while(|element| element.end as usize <= wanted).all(|element| {
             let of = &times[start..element.end as usize];
             start = element.end as usize;
             of.is_sorted_by(|one, other| one < other)
         });
-        let first = elements.first().map(|element| (element.element, times[0]));
-        let last = elements.last().map(|element| (element.element, times[rows - 1]));
-        if overflows || !ascend || first != Some(index.first) || last != Some(index.last) {
+        let first = times.first().is_none_or(|first| *first == index.first.1);
+        let last = wanted < rows || times.last() == Some(&index.last.1);
+        if overflows || !ascend || !first || !last {
             return Err(self.damaged(source, TIMES, page));
         }
-        Ok(Keys { elements, times })
+        Ok(times)
     }
 
     /// Returns some rows of a page with the wanted fields. `wanted` are ascending ranges of rows.

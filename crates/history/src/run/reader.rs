@@ -7,6 +7,7 @@ use exacat_model::{Error, FieldType};
 
 use super::index::{ChunkEntry, Index, PageEntry, RunHead, RunSummary, read_index};
 use super::open::Source;
+use super::wanted::Wanted;
 use crate::row::FieldNumber;
 
 /// A complete run, open for reading.
@@ -38,6 +39,15 @@ impl Run {
     /// Returns its content in numbers.
     pub fn summary(&self) -> &RunSummary {
         &self.summary
+    }
+
+    /// Says whether a wanted row may be in it, by its smallest and largest element and time.
+    pub fn may_have(&self, wanted: &Wanted) -> bool {
+        let (elements, times) = (self.summary.element_range, self.summary.time_range);
+        let element = wanted.elements.next_from(elements.0);
+        element.is_some_and(|element| element <= elements.1)
+            && times.0 <= *wanted.times.end()
+            && times.1 >= *wanted.times.start()
     }
 
     /// Returns the type of a field; none if no row has it.

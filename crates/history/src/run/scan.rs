@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use exacat_model::Error;
 
-use super::open::OpenChunk;
+use super::open::{Keys, OpenChunk};
 use super::reader::Run;
 use super::wanted::Wanted;
 use crate::columns::Columns;
@@ -91,9 +91,16 @@ impl SortedRows for Scan {
             };
             let source = self.run.source();
             let entry = &self.run.index().pages[chunk.entry.first_page as usize + page];
-            let keys = chunk.keys(&source, page, entry)?;
-            let rows = self.wanted.rows(&keys.elements, &keys.times);
+            let elements = chunk.elements(&source, page, entry)?;
+            // A page without the element costs its numbers; later rows are not decoded.
+            let end = self.wanted.end_of_elements(&elements);
+            if end == 0 {
+                continue;
+            }
+            let times = chunk.times(&source, (page, entry), &elements, end)?;
+            let rows = self.wanted.rows(&elements, &times);
             if !rows.is_empty() {
+                let keys = Keys { elements, times };
                 return Ok(Some(chunk.columns(&source, page, keys, &rows, &self.wanted.fields)?));
             }
         }

@@ -88,7 +88,23 @@ impl Wanted {
         Wanted { elements: Elements::All, times: i64::MIN..=i64::MAX, fields: Fields::All }
     }
 
-    /// Returns the wanted rows of a page, as ascending ranges.
+    /// Returns the number of rows of a page up to the last one of a wanted element.
+    pub(super) fn end_of_elements(&self, elements: &[ElementRows]) -> usize {
+        let behind = match &self.elements {
+            Elements::All => elements.len(),
+            Elements::Range(range) => elements.partition_point(|of| of.element <= *range.end()),
+            Elements::Set(set) => {
+                let last = elements.iter().rposition(|of| set.binary_search(&of.element).is_ok());
+                last.map_or(0, |last| last + 1)
+            }
+        };
+        let last = behind.checked_sub(1).map(|last| elements[last]);
+        let last = last.filter(|last| self.elements.next_from(last.element) == Some(last.element));
+        last.map_or(0, |last| last.end as usize)
+    }
+
+    /// Returns the wanted rows of a page, as ascending ranges. `times` may end behind the last wanted
+    /// element.
     pub fn rows(&self, elements: &[ElementRows], times: &[i64]) -> Vec<Range<usize>> {
         let mut ranges: Vec<Range<usize>> = Vec::new();
         let all_times = *self.times.start() == i64::MIN && *self.times.end() == i64::MAX;

@@ -17,6 +17,10 @@ pub const FLUSH_LEVEL: usize = 4;
 /// Level of pco for runs that a compaction writes, which stay for long.
 pub const COMPACTION_LEVEL: usize = 8;
 
+/// Bytes after which a run is synced while it is written. A sync of gigabytes at once would hold up those of
+/// the log.
+const SYNC_BYTES: u64 = 8 << 20;
+
 /// Writer of a run. Memory is bounded by one chunk.
 pub struct RunWriter<'f> {
     /// Path for errors.
@@ -28,6 +32,8 @@ pub struct RunWriter<'f> {
     rows: Columns,
     /// End of the written bytes.
     at: u64,
+    /// End of the synced bytes.
+    synced: u64,
     index: Index,
     last: Option<RowKey>,
     written: u64,
@@ -45,6 +51,7 @@ impl<'f> RunWriter<'f> {
             level,
             rows: Columns::default(),
             at: 0,
+            synced: 0,
             index: Index::default(),
             last: None,
             written: 0,
@@ -60,6 +67,11 @@ impl<'f> RunWriter<'f> {
         self.file.write_at(bytes, self.at).map_err(|error| cannot_write(self.path, &error))?;
         self.at += bytes.len() as u64;
         Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), Error> {
+        self.synced = self.at;
+        self.file.sync().map_err(|error| cannot_write(self.path, &error))
     }
 
     /// Appends all rows of a source.
@@ -126,6 +138,9 @@ impl<'f> RunWriter<'f> {
             return Err(internal("a chunk of a history is not read back as it was written"));
         }
         self.write(&packed.bytes)?;
+        if self.at - self.synced >= SYNC_BYTES {
+            self.sync()?;
+        }
         self.index.chunks.push(packed.entry);
         self.index.pages.extend(packed.pages);
         self.written += rows.rows() as u64;
@@ -164,7 +179,7 @@ impl<'f> RunWriter<'f> {
         let footer = footer.encode(self.at);
         debug_assert_eq!(footer.len(), FOOTER_BYTES);
         self.write(&footer)?;
-        self.file.sync().map_err(|error| cannot_write(self.path, &error))?;
+        self.sync()?;
         Ok(RunSummary {
             rows: self.written,
             bytes: self.at,

@@ -2,9 +2,11 @@
 
 mod crashes;
 mod lines;
+mod merges;
 mod model;
 mod moments;
 mod paged;
+mod ranges;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
