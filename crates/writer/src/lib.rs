@@ -25,6 +25,7 @@ mod part;
 mod producer;
 mod ranges;
 mod service;
+mod shared_sync;
 mod stored;
 pub mod sums;
 mod table;

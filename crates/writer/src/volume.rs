@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use exacat_disk::{
     Disk, DiskFile, cannot_read, cannot_write, corrupt, exists, random_u64, read_text, replace_small,
+    write_small,
 };
 use exacat_model::{Error, ErrorKind, Result, TimeMs};
 use exacat_wire::writer::{ByteRange, ChunkRecord, ServiceId};
@@ -23,6 +24,7 @@ use parking_lot::Mutex;
 use crate::index::Index;
 use crate::item::{Item, PartKey, SealedBy};
 use crate::journal::Journal;
+use crate::shared_sync::SharedSync;
 use crate::stored::{StoredHead, StoredKind, VolumeId};
 use crate::sums::crc32c;
 use crate::work::{Done, Fault, PartSeal, PartWork, Work};
@@ -56,6 +58,8 @@ pub struct Volume {
     id: VolumeId,
     journal: Mutex<Journal>,
     files: Mutex<BTreeMap<PartKey, Arc<dyn DiskFile>>>,
+    /// Sync of the directory of parts.
+    names: SharedSync,
     _lock: Box<dyn Send + Sync>,
 }
 
@@ -169,8 +173,15 @@ impl Volume {
         disk.make_private(&root, true).map_err(|error| cannot_write(&root, &error))?;
         let id = identify(&*disk, settings)?;
         let journal = Journal::open(Arc::clone(&disk), &root, id, settings.segment_bytes, now)?;
-        let volume =
-            Volume { disk, root, id, journal: Mutex::new(journal), files: Mutex::default(), _lock: lock };
+        let volume = Volume {
+            disk,
+            root,
+            id,
+            journal: Mutex::new(journal),
+            files: Mutex::default(),
+            names: SharedSync::default(),
+            _lock: lock,
+        };
         let recovered = volume.recover(now)?;
         Ok((volume, recovered))
     }
@@ -379,17 +390,23 @@ impl Volume {
             for write in &work.writes {
                 file.write_at(&write.block.bytes()[write.from..write.to], write.offset + write.from as u64)?;
             }
-            if let Some(seal) = &work.seal {
-                file.set_length(seal.length)?;
+            let length = work.seal.as_ref().map(|seal| seal.length);
+            let is_cut = length.is_some() && Some(file.length()?) != length;
+            if let (true, Some(length)) = (is_cut, length) {
+                file.set_length(length)?;
             }
-            file.sync()?;
-        }
-        if work.create {
-            self.disk.sync_directory(&self.parts())?;
+            // Without either, the works before have synced everything.
+            if is_cut || !work.writes.is_empty() {
+                file.sync()?;
+            }
         }
         if let Some(PartSeal { items, .. }) = &work.seal {
             self.files.lock().remove(&work.part);
-            self.write_chunks(work.part, items)?;
+            let path = self.parts().join(Self::chunks_name(work.part));
+            write_small(&*self.disk, &path, &self.part_head().pack(items))?;
+        }
+        if work.create || work.seal.is_some() {
+            self.names.run(|| self.disk.sync_directory(&self.parts()))?;
         }
         Ok(())
     }

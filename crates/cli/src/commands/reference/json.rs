@@ -176,7 +176,7 @@ const COMMANDS: [(&[&str], Printed); 72] = [
 ];
 
 /// Commands without objects: the output of the first is for people, or is a line of figures.
-const WITHOUT_OBJECTS: [&str; 2] = ["bench", "completions"];
+const WITHOUT_OBJECTS: [&str; 3] = ["bench", "completions", "writer cat"];
 
 /// Adds the schemas of `T`.
 fn object<T: ToSchema>(schemas: &mut Schemas) -> String {
