@@ -22,7 +22,6 @@ groups: only the processes of the service, or those of the file system's own tes
 
 import argparse
 import json
-import os
 import pathlib
 import statistics
 import subprocess
@@ -274,15 +273,16 @@ class Bench:
             first = self.rig.produce(f"older{self.rig.count}", services, [*load, "--bytes", self.asked.bytes // 2])
             first.finish(RUN_SECONDS)
             self.rig.running.remove(first)
-            lfns = [entry["lfn"] for entry in self.rig.certified(first.run)]
+            files = self.rig.certified(first.run)
             older = max((services[0].volumes[0] / "parts").glob("*"), key=lambda path: path.stat().st_size)
             plain.append(self.file_system(self.asked.bytes // 2, 8, older))
             self.rig.count += 1
             second = self.rig.produce(f"newer{self.rig.count}", services, [*load, "--bytes", self.asked.bytes // 2])
             read, begun = 0, time.monotonic()
             while second.is_running():
-                read += self.read_one(lfns[0])
-                lfns.append(lfns.pop(0))
+                self.read_one(files[0]["lfn"], services[0])
+                read += files[0]["size"]
+                files.append(files.pop(0))
             seconds = time.monotonic() - begun
             figures = second.finish(RUN_SECONDS)
             self.rig.running.remove(second)
@@ -294,16 +294,10 @@ class Bench:
             "MB/s": f"{median(ours, 'mb_s'):.0f}+{median(ours, 'read_mb_s'):.0f}",
             "SHARE %": 100 * statistics.median(sums)})
 
-    def read_one(self, lfn):
+    def read_one(self, lfn, service):
         """Reads a file by the command, and throws it away."""
-        environment = {**os.environ, **self.rig.environment, "EXACAT_TOKEN": self.rig.token}
-        count = 0
-        with subprocess.Popen([self.rig.exacat, "writer", "cat", lfn], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL,
-                              env=environment) as reading:
-            while block := reading.stdout.read(1 << 20):
-                count += len(block)
-        expect(f"{lfn} is read", reading.returncode == 0)
-        return count
+        done = self.rig.reads(lfn, service, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        expect(f"{lfn} is read", done.returncode == 0, done.stderr)
 
     def peers(self):
         self.title("Beside others: 16 programs at once, a file of 128 MiB from memory each, no limit")

@@ -138,7 +138,7 @@ class Exacat(Peer):
         return [self.rig.exacat, "writer", "put", "--service", self.services[0].address, f"{self.below}/{number}", source]
 
     def environment(self):
-        return {**os.environ, **self.rig.environment, "EXACAT_TOKEN": self.rig.token}
+        return self.rig.of_producer()
 
     def stop(self):
         self.rig.end(*self.services)

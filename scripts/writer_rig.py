@@ -15,6 +15,7 @@ import shutil
 import signal
 import struct
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -214,7 +215,8 @@ class Rig:
     def __init__(self, exacat, place):
         self.exacat, self.place = os.path.abspath(exacat), pathlib.Path(place)
         self.data = self.place / "catalogue"
-        self.environment = {"EXACAT_SERVER": f"unix:{self.data}/exacat.sock"}
+        # Nothing is read from or left in the directories of who runs this.
+        self.environment = {"EXACAT_SERVER": f"unix:{self.data}/exacat.sock", "EXACAT_DATA": str(self.data)}
         self.running, self.count = [], 0
 
     def start(self):
@@ -287,11 +289,22 @@ class Rig:
         return [json.loads(line) for line in lines]
 
     def read_back(self, lfn):
-        """The content of a certified file."""
-        done = subprocess.run([self.exacat, "writer", "cat", lfn], capture_output=True, timeout=300, stdin=subprocess.DEVNULL,
-                              env={**os.environ, **self.environment, "EXACAT_TOKEN": self.token})
-        expect(f"{lfn} is read back", done.returncode == 0, done.stderr.decode(errors="replace"))
-        return done.stdout
+        """The content of a certified file, from a service that runs."""
+        services = [one for one in self.running if isinstance(one, Service) and one.is_running()]
+        for service in services:
+            done = self.reads(lfn, service)
+            if done.returncode == 0:
+                return done.stdout
+        raise Failed(f"{lfn} is not read back: {done.stderr.decode(errors='replace') if services else 'no service runs'}")
+
+    def reads(self, lfn, service, **more):
+        """Runs the command that reads a file."""
+        words = [self.exacat, "writer", "cat", "--at", f"http://{service.host}:{service.http_port}", lfn]
+        return subprocess.run(words, stdin=subprocess.DEVNULL, env=self.of_producer(), timeout=300,
+                              **(more or {"capture_output": True}))
+
+    def of_producer(self):
+        return {**os.environ, **self.environment, "EXACAT_TOKEN": self.token}
 
     def end(self, *processes):
         """Stops services, and removes their volumes."""
@@ -317,6 +330,8 @@ class Rig:
 @contextlib.contextmanager
 def rig_in(exacat, parent=None, keep=False):
     """A rig in a directory of its own, which is removed at the end, unless it is to be kept after a failure."""
+    # SIGTERM ends it in order too: nothing is left behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     place = pathlib.Path(tempfile.mkdtemp(prefix="exacat-writer-", dir=parent))
     rig = Rig(exacat, place)
     failed = True
