@@ -29,7 +29,7 @@ await() {
 free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 
 say "a catalogue, an account for the producers, and a storage element for what the writer services have"
-export EXACAT_SERVER=unix:$place/catalogue/exacat.sock
+export EXACAT_SERVER=unix:$place/catalogue/exacat.sock EXACAT_DATA=$place/catalogue
 "$exacat" --data "$place/catalogue" serve --listen none >"$place/catalogue.log" 2>&1 &
 pids+=($!)
 await "the catalogue answers" "$exacat" whoami
@@ -41,18 +41,19 @@ token=$("$exacat" token issue --user daq --write --lifetime 1h 2>/dev/null)
 
 say "two writer services; each knows the address of the other"
 first=127.0.0.1:$(free_port) second=127.0.0.1:$(free_port)
-serve() { # number, address, the other one
-    echo "\$ exacat writer serve --volume volume$1 --se DEMO::DAQ::WRITER --listen $2 --seeds $3"
+first_http=127.0.0.1:$(free_port) second_http=127.0.0.1:$(free_port)
+serve() { # number, address, address of HTTP, the other one
+    echo "\$ exacat writer serve --volume volume$1 --se DEMO::DAQ::WRITER --listen $2 --http $3 --seeds $4"
     mkdir -p "$place/volume$1"
-    "$exacat" --json writer serve --volume "$place/volume$1" --se DEMO::DAQ::WRITER --listen "$2" --http 127.0.0.1:0 \
-        --seeds "$3" --free-min 64MiB --memory 128MiB >"$place/writer$1.out" 2>>"$place/writer$1.log" &
+    "$exacat" --json writer serve --volume "$place/volume$1" --se DEMO::DAQ::WRITER --listen "$2" --http "$3" \
+        --seeds "$4" --free-min 64MiB --memory 128MiB >"$place/writer$1.out" 2>>"$place/writer$1.log" &
     service=$!
     pids+=("$service")
     await "service $1 listens" test -s "$place/writer$1.out"
 }
-serve 1 "$first" "$second"
+serve 1 "$first" "$first_http" "$second"
 killed_service=$service
-serve 2 "$second" "$first"
+serve 2 "$second" "$second_http" "$first"
 
 say "four producers of run 4711 write for $seconds s"
 producers=()
@@ -75,7 +76,7 @@ kill -KILL "${producers[3]}" "$killed_service"
 wait "${producers[3]}" "$killed_service" 2>/dev/null || true
 count=$("$exacat" find /daq -t f --tag run=4711 | wc -l)
 say "service 1 again, on the same volume"
-serve 1 "$first" "$second"
+serve 1 "$first" "$first_http" "$second"
 for number in 0 1 2; do
     wait "${producers[$number]}" || fail "producer $((number + 1)) failed: $(cat "$place/producer$((number + 1)).log")"
 done
@@ -85,8 +86,9 @@ certified 4711 "$((count + 1))" || fail "no file was certified after the kill"
 say "the files of the run, found by their tag; each has all its events, once"
 show find /daq --tag run=4711 -t f
 say "files of the killed producer that are not certified, and why"
-show writer files --service "$first"
-show writer table --service "$second"
+show writer files --at "http://$first_http"
+show writer files --at "http://$second_http"
+show writer table --at "http://$second_http"
 
 say "copied to another storage element, verified, and registered there"
 lfn=$("$exacat" find /daq -t f --tag run=4711 | head -n 1)
