@@ -7,7 +7,7 @@ use exacat_disk::Disk;
 use exacat_model::{Error, ErrorKind, Result};
 use exacat_wire::writer::ServiceId;
 use exacat_writer::limits::CONNECTIONS_MAX;
-use exacat_writer::{Done, Service, ServiceSettings, Volume, VolumeSettings};
+use exacat_writer::{Done, RemovalPolicy, Service, ServiceSettings, Volume, VolumeSettings};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -95,6 +95,7 @@ impl Server {
             gone_ms: settings.gone_ms,
             free_bytes_min: settings.free_bytes_min,
             first_version: starts << 32,
+            removal: RemovalPolicy::default(),
         };
         let disks = Disks::new(volumes.len());
         let machine = (service, Service::new(of, recovered, clock.now()));

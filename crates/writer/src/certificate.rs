@@ -8,7 +8,8 @@ use exacat_wire::writer::{
 };
 
 use crate::chunks::share_a_place;
-use crate::item::PartOrigin;
+use crate::limits::SEGMENTS_MAX;
+use crate::origin::PartOrigin;
 use crate::sums::{ADLER32_OF_NOTHING, adler32_of_both};
 
 /// Bytes of a file that one part has.
@@ -135,6 +136,9 @@ pub fn assemble(
     if certificate.length < close.length {
         return Err(NotWhole::Missing(ByteRange { from: certificate.length, to: close.length }));
     }
+    if certificate.segments.len() > SEGMENTS_MAX {
+        return Err(NotWhole::Differs("number of pieces"));
+    }
     for (is_right, what) in [
         (certificate.length == close.length, "length"),
         (count == close.chunks, "number of chunks"),
@@ -179,7 +183,7 @@ mod tests {
     fn origin() -> PartOrigin {
         let lfn = Lfn::parse("/a").unwrap();
         let description = Description { run: String::new(), stream: String::new(), lfn, tags: Vec::new() };
-        PartOrigin { writer: WriterId([1; 16]), stream: 0, owner: "daq".to_owned(), description }
+        PartOrigin { writer: WriterId([1; 16]), stream: 0, owner: "daq".to_owned(), begun: 0, description }
     }
 
     /// Cuts the content into chunks of five bytes.

@@ -105,6 +105,13 @@ impl Chunks {
         &self.list[..self.durable]
     }
 
+    /// Returns the durable chunks, and drops the others.
+    pub fn into_durable(mut self) -> Vec<ChunkRecord> {
+        self.list.truncate(self.durable);
+        self.list.shrink_to_fit();
+        self.list
+    }
+
     /// Returns the place behind the last chunk.
     pub fn end(&self) -> u64 {
         self.list.last().map_or(0, ChunkRecord::end)

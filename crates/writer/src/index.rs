@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use exacat_wire::writer::{ChunkRecord, Close, FileId};
 
-use crate::item::{FileStage, Item, PartKey, PartOrigin, SealedBy};
+use crate::certified::CertifiedRecord;
+use crate::item::{FileStage, Item, SealedBy};
+use crate::origin::{PartKey, PartOrigin};
 
 /// A part in the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,13 +37,24 @@ impl Default for IndexedFile {
     }
 }
 
+/// A certified file in the index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexedCertified {
+    /// The file.
+    pub record: CertifiedRecord,
+    /// Stage: certified, staged or removed.
+    pub stage: FileStage,
+}
+
 /// The index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Index {
-    /// Parts.
+    /// Parts of files that are not certified.
     pub parts: BTreeMap<PartKey, IndexedPart>,
-    /// Files that are more than open.
+    /// Files that are more than open, and not certified.
     pub files: BTreeMap<FileId, IndexedFile>,
+    /// Certified files.
+    pub certified: BTreeMap<FileId, IndexedCertified>,
 }
 
 impl Index {
@@ -50,6 +63,9 @@ impl Index {
         match item {
             Item::Opened { part, origin } => {
                 let new = IndexedPart { origin: origin.clone(), chunks: Vec::new(), sealed: None };
+                if self.certified.contains_key(&part.file) {
+                    return Err("a part of a certified file begins");
+                }
                 if self.parts.insert(*part, new).is_some() {
                     return Err("a part begins twice");
                 }
@@ -73,17 +89,40 @@ impl Index {
                 file.stage = file.stage.max(FileStage::Closed);
                 file.close = Some(close.clone());
             }
-            Item::Stage { file, stage: FileStage::Removed, .. } => {
-                self.files.remove(file);
-                self.parts.retain(|part, _| part.file != *file);
+            Item::Stage { file, stage, reason } => match self.certified.get_mut(file) {
+                Some(certified) => certified.stage = certified.stage.max(*stage),
+                None => {
+                    let file = self.files.entry(*file).or_default();
+                    file.stage = *stage;
+                    file.reason.clone_from(reason);
+                }
+            },
+            Item::Certified(record) => {
+                let file = record.unpack().ok_or("a certified file that cannot be read")?.file;
+                for part in self.parts_of(file) {
+                    self.parts.remove(&part);
+                }
+                self.files.remove(&file);
+                // A record may be replaced by one that knows of more parts.
+                let stage = self.certified.get(&file).map_or(FileStage::Certified, |known| known.stage);
+                self.certified.insert(file, IndexedCertified { record: record.clone(), stage });
             }
-            Item::Stage { file, stage, reason } => {
-                let file = self.files.entry(*file).or_default();
-                file.stage = *stage;
-                file.reason.clone_from(reason);
+            Item::Forgotten(file) => {
+                self.certified.remove(file);
             }
         }
         Ok(())
+    }
+
+    fn parts_of(&self, file: FileId) -> Vec<PartKey> {
+        let (first, last) = PartKey::bounds(file);
+        self.parts.range(first..=last).map(|(part, _)| *part).collect()
+    }
+
+    /// Says whether a part is in the index.
+    pub fn has_part(&self, part: PartKey) -> bool {
+        let of_certified = || self.certified.get(&part.file)?.record.unpack();
+        self.parts.contains_key(&part) || of_certified().is_some_and(|file| file.epochs.contains(&part.epoch))
     }
 
     /// Returns items that make the same index.
@@ -100,6 +139,12 @@ impl Index {
             items.extend(known.close.clone().map(Item::Closed));
             let (stage, reason) = (known.stage, known.reason.clone());
             items.push(Item::Stage { file: *file, stage, reason });
+        }
+        for (file, known) in &self.certified {
+            items.push(Item::Certified(known.record.clone()));
+            if known.stage > FileStage::Certified {
+                items.push(Item::Stage { file: *file, stage: known.stage, reason: String::new() });
+            }
         }
         items
     }

@@ -1,68 +1,12 @@
 //! Items of a volume's index: what the log says about parts and files. `docs/internals/writer-volume.md`
 //! has every byte.
 
+use exacat_model::canonical_enum;
 use exacat_model::codec::{Decode, DecodeError, Encode, Reader};
-use exacat_model::limits::ACCOUNT_NAME_BYTES_MAX;
-use exacat_model::{canonical_enum, canonical_struct};
-use exacat_wire::writer::{ChunkRecord, Close, Description, FileId, Open, WriterId};
+use exacat_wire::writer::{ChunkRecord, Close, FileId};
 
-/// Name of a part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PartKey {
-    /// The file.
-    pub file: FileId,
-    /// Epoch of the part.
-    pub epoch: u32,
-}
-
-canonical_struct!(PartKey { file, epoch });
-
-impl PartKey {
-    /// Returns the name of the part's data file.
-    pub fn file_name(&self) -> String {
-        format!("{}-{:08x}", self.file, self.epoch)
-    }
-}
-
-/// Producer and content of a part.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PartOrigin {
-    /// The producer.
-    pub writer: WriterId,
-    /// Its number for the stream.
-    pub stream: u32,
-    /// Account of the catalogue that will own the file.
-    pub owner: String,
-    /// Content of the file.
-    pub description: Description,
-}
-
-impl PartOrigin {
-    /// Makes the origin of a part from its open.
-    pub(crate) fn of(open: &Open, writer: WriterId, owner: String) -> Self {
-        PartOrigin { writer, stream: open.stream, owner, description: open.description.clone() }
-    }
-}
-
-impl Encode for PartOrigin {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.writer.encode(out);
-        self.stream.encode(out);
-        self.owner.encode(out);
-        self.description.encode(out);
-    }
-}
-
-impl Decode for PartOrigin {
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let (writer, stream) = (Decode::decode(reader)?, Decode::decode(reader)?);
-        let owner = String::decode(reader)?;
-        if owner.len() > ACCOUNT_NAME_BYTES_MAX {
-            return Err(reader.error("the name of an account is too long"));
-        }
-        Ok(PartOrigin { writer, stream, owner, description: Decode::decode(reader)? })
-    }
-}
+use crate::certified::CertifiedRecord;
+use crate::origin::{PartKey, PartOrigin};
 
 /// Stage of a file, as one of its services knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,7 +20,7 @@ pub enum FileStage {
     Certified = 3,
     /// Copied to another storage element.
     Staged = 4,
-    /// Its bytes here are removed.
+    /// Its bytes here are being removed, or gone.
     Removed = 5,
     /// It will never be certified, for a reason.
     Failed = 6,
@@ -132,6 +76,10 @@ pub enum Item {
         /// Reason, for a person; empty if there is none.
         reason: String,
     },
+    /// A file is in the catalogue. Its parts here leave the index.
+    Certified(CertifiedRecord),
+    /// A removed file leaves the index.
+    Forgotten(FileId),
 }
 
 impl Encode for Item {
@@ -162,6 +110,14 @@ impl Encode for Item {
                 stage.encode(out);
                 reason.encode(out);
             }
+            Item::Certified(record) => {
+                out.push(6);
+                out.extend_from_slice(record.bytes());
+            }
+            Item::Forgotten(file) => {
+                out.push(7);
+                file.encode(out);
+            }
         }
     }
 }
@@ -178,6 +134,8 @@ impl Decode for Item {
                 stage: Decode::decode(reader)?,
                 reason: Decode::decode(reader)?,
             },
+            6 => Item::Certified(CertifiedRecord::decode(reader)?),
+            7 => Item::Forgotten(Decode::decode(reader)?),
             _ => return Err(reader.error("unknown kind of an item")),
         })
     }

@@ -177,22 +177,46 @@ impl Journal {
         self.since_checkpoint >= CHECKPOINT_EVERY_BYTES && self.failed.is_none()
     }
 
-    /// Writes the index to a file, and removes the log before it. A failure loses nothing: the log
-    /// stays.
-    pub(crate) fn checkpoint(&mut self, now: TimeMs) -> Result<()> {
+    /// Begins a segment of the log, and returns the index up to it. The caller writes it without the
+    /// journal, whose commits go on.
+    pub(crate) fn begin_checkpoint(&mut self, now: TimeMs) -> Result<Checkpoint> {
         let next = self.last.next_revision();
         if !self.log.is_empty() {
             self.log.roll(next, now.max(self.last.time), self.last.digest, 0)?;
         }
+        self.since_checkpoint = 0;
         let (revision, digest) = (self.last.revision.0, self.last.digest);
         let head = StoredHead { volume: self.volume, kind: StoredKind::Checkpoint, revision, digest };
-        let bytes = head.pack(&self.index.items());
+        Ok(Checkpoint {
+            disk: Arc::clone(&self.disk),
+            root: self.root.clone(),
+            index: self.index.clone(),
+            head,
+            next,
+        })
+    }
+}
+
+/// A checkpoint of the index on its way to the disk.
+pub(crate) struct Checkpoint {
+    disk: Arc<dyn Disk>,
+    root: PathBuf,
+    index: Index,
+    head: StoredHead,
+    /// First revision of the log that is not in it.
+    next: Revision,
+}
+
+impl Checkpoint {
+    /// Writes the index to a file, and removes the log before it. A failure loses nothing: the log
+    /// stays.
+    pub(crate) fn write(self) -> Result<()> {
+        let bytes = self.head.pack(&self.index.items());
         replace_small(&*self.disk, &self.root, CHECKPOINT, &bytes)
             .map_err(|error| cannot_write(&self.root.join(CHECKPOINT), &error))?;
-        self.since_checkpoint = 0;
-        let directory = Self::directory(&self.root);
+        let directory = Journal::directory(&self.root);
         for segment in list_segments(&*self.disk, &directory, false)? {
-            if segment.first_revision < next {
+            if segment.first_revision < self.next {
                 self.disk.remove(&segment.path).map_err(|error| cannot_write(&segment.path, &error))?;
             }
         }

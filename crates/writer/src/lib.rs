@@ -16,11 +16,13 @@
 
 mod block;
 mod certificate;
+mod certified;
 mod chunks;
 mod index;
 mod item;
 mod journal;
 pub mod limits;
+mod origin;
 mod part;
 mod producer;
 mod ranges;
@@ -34,15 +36,20 @@ mod work;
 
 pub use block::{ALIGNMENT, Block, BlockPool};
 pub use certificate::{Certificate, NotWhole, Segment, assemble};
+pub use certified::{CertifiedFile, CertifiedRecord};
 pub use chunks::{Chunks, Judgement, range_of, record_of};
-pub use index::{Index, IndexedFile, IndexedPart};
-pub use item::{FileStage, Item, PartKey, PartOrigin, SealedBy};
+pub use index::{Index, IndexedCertified, IndexedFile, IndexedPart};
+pub use item::{FileStage, Item, SealedBy};
+pub use origin::{PartKey, PartOrigin};
 pub use producer::{
     Chunk, Closed, Event, EventMemory, FileEnd, FileNames, FileRoom, NotAppended, Packed, Packer, Position,
     Producer, ProducerOutput, ProducerSettings, Settled, StreamSettings, Uncertified,
 };
 pub use ranges::Ranges;
-pub use service::{ConnectionId, FileStatus, Output, Service, ServiceSettings};
+pub use service::{
+    ConnectionId, Counters, FilePage, FileStatus, Output, PartStatus, ReadSegment, Readable, RemovalPolicy,
+    Service, ServiceSettings, ServiceStatus, VolumeStatus,
+};
 pub use table::ServiceTable;
 pub use volume::{Recovered, Volume, VolumeSettings, owner_of};
 pub use work::{BlockWrite, Done, Fault, PartSeal, PartWork, Work};

@@ -12,6 +12,18 @@ pub const PART_CHUNKS_MAX: usize = 32 << 10;
 pub const CHECKPOINT_EVERY_BYTES: u64 = 32 << 20;
 /// Bytes of items in one commit group of the index.
 pub const COMMIT_BYTES_MAX: usize = 4 << 20;
+/// Pieces that a certified file may be in. A producer that changes services makes one more each time.
+pub const SEGMENTS_MAX: usize = 4096;
+/// Removals of one service that are on their way to the disks.
+pub const REMOVALS_AT_ONCE_MAX: usize = 16;
+/// Files that one page of a list has.
+pub const PAGE_FILES_MAX: usize = 1000;
+/// Files that are looked at for one page of a list.
+pub const PAGE_EXAMINED_MAX: usize = 10_000;
+/// Open parts whose share of the memory is adapted in one tick.
+pub const GRANTS_PER_TICK: usize = 64;
+/// Longest back-off of a question to another service, or of a removal, as a multiple of the shortest.
+pub const BACKOFF_MAX: u64 = 16;
 /// Opens of one service that wait for the catalogue's permission.
 pub const AUTHORIZATIONS_MAX: usize = 1024;
 /// Milliseconds that an open waits for the catalogue's permission. It is refused then, to be retried.

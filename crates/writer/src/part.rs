@@ -7,7 +7,8 @@ use exacat_wire::writer::{ByteRange, ChunkHead, ChunkRecord};
 
 use crate::block::{ALIGNMENT, Block, BlockPool};
 use crate::chunks::{Chunks, Judgement, record_of};
-use crate::item::{Item, PartKey, PartOrigin, SealedBy};
+use crate::item::{Item, SealedBy};
+use crate::origin::{PartKey, PartOrigin};
 use crate::work::{BlockWrite, PartSeal, PartWork};
 
 /// Block that is being filled.
@@ -53,6 +54,12 @@ pub(crate) struct OpenPart {
     pub ending: Ending,
     /// Time of the first byte that is in no write yet.
     pub dirty_since: Option<u64>,
+    /// That time, as the service has it in its order of parts.
+    pub dirty_noted: Option<u64>,
+    /// True if the bytes are old enough to be written before their block is full.
+    pub wants_flush: bool,
+    /// Bytes that are not durable.
+    queued: u64,
     filling: Option<Filling>,
     ready: VecDeque<BlockWrite>,
     /// Number of the first block that is not begun.
@@ -87,6 +94,9 @@ impl OpenPart {
             chunks: Chunks::default(),
             ending: Ending::Open,
             dirty_since: None,
+            dirty_noted: None,
+            wants_flush: false,
+            queued: 0,
             filling: None,
             ready: VecDeque::new(),
             next_block: from / BLOCK_BYTES as u64,
@@ -110,8 +120,7 @@ impl OpenPart {
 
     /// Returns the bytes that are not durable.
     pub(crate) fn queued_bytes(&self) -> u64 {
-        let waiting = &self.chunks.all()[self.chunks.durable_count()..];
-        waiting.iter().map(|chunk| u64::from(chunk.length)).sum()
+        self.queued
     }
 
     /// Adapts the reservation to `target` blocks, as far as the pool and earlier promises allow, and
@@ -154,6 +163,7 @@ impl OpenPart {
         }
         self.put(pool, head, bytes)?;
         self.chunks.add(chunk);
+        self.queued += u64::from(chunk.length);
         self.dirty_since.get_or_insert(now);
         if self.filling.as_ref().is_some_and(|filling| filling.to == BLOCK_BYTES) {
             self.end_block(pool);
@@ -290,6 +300,8 @@ impl OpenPart {
     pub(crate) fn fence(&mut self, pool: &mut BlockPool, reason: String) {
         self.ending = Ending::Fenced(reason);
         self.chunks.keep(self.committed);
+        let waiting = self.chunks.all().get(self.chunks.durable_count()..).unwrap_or_default();
+        self.queued = waiting.iter().map(|chunk| u64::from(chunk.length)).sum();
         let filling = self.filling.take().map(|filling| filling.block);
         let ready = self.ready.drain(..).map(|write| write.block);
         filling.into_iter().chain(ready).for_each(|block| pool.put(block));
@@ -312,6 +324,7 @@ impl OpenPart {
         let new: Vec<ChunkRecord> = self.chunks.durable().get(before..).unwrap_or_default().to_vec();
         let mut ranges: Vec<ByteRange> = Vec::new();
         for chunk in new {
+            self.queued = self.queued.saturating_sub(u64::from(chunk.length));
             match ranges.last_mut() {
                 Some(last) if last.to == chunk.offset => last.to = chunk.end(),
                 _ => ranges.push(ByteRange { from: chunk.offset, to: chunk.end() }),
@@ -323,6 +336,16 @@ impl OpenPart {
     /// Returns the number of chunks that are in a commit, on its way or done.
     pub(crate) fn committed_count(&self) -> usize {
         self.committed
+    }
+
+    /// Returns the blocks that the producer may send and has not begun.
+    pub(crate) fn promised(&self) -> usize {
+        self.promised
+    }
+
+    /// Returns the blocks that are reserved for the part.
+    pub(crate) fn reserved(&self) -> usize {
+        self.reserved
     }
 
     /// Says whether work is on its way.
@@ -342,7 +365,8 @@ mod tests {
     fn part(from: u64) -> OpenPart {
         let lfn = Lfn::parse("/f").unwrap();
         let description = Description { run: String::new(), stream: String::new(), lfn, tags: Vec::new() };
-        let origin = PartOrigin { writer: WriterId([1; 16]), stream: 0, owner: String::new(), description };
+        let origin =
+            PartOrigin { writer: WriterId([1; 16]), stream: 0, owner: String::new(), begun: 0, description };
         OpenPart::new(PartKey { file: FileId([2; 16]), epoch: 1 }, origin, 0, from)
     }
 

@@ -22,8 +22,9 @@ use exacat_wire::writer::{ByteRange, ChunkRecord, ServiceId};
 use parking_lot::Mutex;
 
 use crate::index::Index;
-use crate::item::{Item, PartKey, SealedBy};
+use crate::item::{Item, SealedBy};
 use crate::journal::Journal;
+use crate::origin::PartKey;
 use crate::shared_sync::SharedSync;
 use crate::stored::{StoredHead, StoredKind, VolumeId};
 use crate::sums::crc32c;
@@ -57,6 +58,8 @@ pub struct Volume {
     root: PathBuf,
     id: VolumeId,
     journal: Mutex<Journal>,
+    /// Taken while a checkpoint is written: one at a time.
+    checkpoint: Mutex<()>,
     files: Mutex<BTreeMap<PartKey, Arc<dyn DiskFile>>>,
     /// Sync of the directory of parts.
     names: SharedSync,
@@ -178,6 +181,7 @@ impl Volume {
             root,
             id,
             journal: Mutex::new(journal),
+            checkpoint: Mutex::default(),
             files: Mutex::default(),
             names: SharedSync::default(),
             _lock: lock,
@@ -229,10 +233,9 @@ impl Volume {
             self.journal.lock().commit(&items, now)?;
         }
         for (part, known) in &recovered.index.parts {
-            let stage = recovered.index.files.get(&part.file).map(|file| file.stage);
             if !known.chunks.is_empty() {
                 recovered.chunks.insert(*part, known.chunks.clone());
-            } else if stage.is_none_or(|stage| stage < crate::item::FileStage::Certified) {
+            } else {
                 match self.chunks_of(*part) {
                     Ok(chunks) => recovered.chunks.insert(*part, chunks).map(|_| ()),
                     // One damaged file does not stop the others.
@@ -291,13 +294,12 @@ impl Volume {
     /// those of another volume. None is removed.
     fn move_unknown(&self, index: &Index) -> Result<Vec<String>> {
         let (parts, unknown) = (self.parts(), self.root.join("unknown"));
-        let known: Vec<String> = index.parts.keys().map(PartKey::file_name).collect();
         let names =
             self.disk.list(&parts).map_err(|error| cannot_read(&parts.display().to_string(), &error))?;
         let mut moved = Vec::new();
         for name in names {
             let of = name.strip_suffix(CHUNKS).unwrap_or(&name);
-            if !known.iter().any(|known| known == of) {
+            if !PartKey::parse(of).is_some_and(|part| index.has_part(part)) {
                 let from = parts.join(&name);
                 // Kept for a person to judge, and not able to stop the service.
                 if let Err(error) = self.disk.rename(&from, &unknown.join(&name)) {
@@ -350,6 +352,10 @@ impl Volume {
         match work {
             Work::Part(mut work) => {
                 let outcome = self.write_part(&work).map_err(|error| fault(&error));
+                if outcome.is_err() {
+                    // The part is never written again.
+                    self.files.lock().remove(&work.part);
+                }
                 let blocks = work.writes.drain(..).map(|write| write.block).collect();
                 Done::Part { part: work.part, blocks, outcome }
             }
@@ -358,12 +364,14 @@ impl Volume {
                 let outcome = journal
                     .commit(&items, now)
                     .map_err(|error| Fault { is_full: false, reason: error.to_string() });
-                if journal.wants_checkpoint()
-                    && let Err(error) = journal.checkpoint(now)
-                {
+                Done::Commit { outcome, wants_checkpoint: journal.wants_checkpoint() }
+            }
+            Work::Checkpoint => {
+                let outcome = self.checkpoint(now);
+                if let Err(error) = &outcome {
                     tracing::warn!(%error, "no checkpoint of the index; its log stays longer");
                 }
-                Done::Commit(outcome)
+                Done::Checkpoint(outcome.map_err(|error| Fault { is_full: false, reason: error.to_string() }))
             }
             Work::Remove { file, parts } => {
                 let outcome = self.remove(&parts).map_err(|error| fault(&error));
@@ -413,6 +421,7 @@ impl Volume {
 
     fn remove(&self, parts: &[PartKey]) -> io::Result<()> {
         for part in parts {
+            self.files.lock().remove(part);
             for path in [self.path(*part), self.parts().join(Self::chunks_name(*part))] {
                 if exists(&*self.disk, &path)? {
                     self.disk.remove(&path)?;
@@ -424,6 +433,8 @@ impl Volume {
 
     /// Writes a checkpoint of the index.
     pub fn checkpoint(&self, now: TimeMs) -> Result<()> {
-        self.journal.lock().checkpoint(now)
+        let _one = self.checkpoint.lock();
+        let checkpoint = self.journal.lock().begin_checkpoint(now)?;
+        checkpoint.write()
     }
 }

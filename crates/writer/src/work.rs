@@ -3,7 +3,8 @@
 use exacat_wire::writer::FileId;
 
 use crate::block::Block;
-use crate::item::{Item, PartKey};
+use crate::item::Item;
+use crate::origin::PartKey;
 
 /// Bytes of one block of a part to be written.
 #[derive(Debug)]
@@ -47,6 +48,8 @@ pub enum Work {
     Part(PartWork),
     /// Items for the index.
     Commit(Vec<Item>),
+    /// A checkpoint of the index: the next start is shorter. Commits go on meanwhile.
+    Checkpoint,
     /// Removal of the bytes of a file.
     Remove {
         /// The file.
@@ -78,7 +81,14 @@ pub enum Done {
         outcome: Result<(), Fault>,
     },
     /// End of a commit. After a failure the volume takes no more.
-    Commit(Result<(), Fault>),
+    Commit {
+        /// Outcome.
+        outcome: Result<(), Fault>,
+        /// True if a checkpoint is due.
+        wants_checkpoint: bool,
+    },
+    /// End of a checkpoint. After a failure the log stays longer.
+    Checkpoint(Result<(), Fault>),
     /// End of a removal.
     Remove {
         /// The file.

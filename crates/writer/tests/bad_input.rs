@@ -13,7 +13,7 @@ use exacat_wire::writer::{
 };
 use exacat_writer::limits::{AUTHORIZATION_MS_MAX, AUTHORIZATIONS_MAX};
 use exacat_writer::sums::{adler32, crc32c};
-use exacat_writer::{Output, Service, ServiceSettings, Volume, VolumeSettings};
+use exacat_writer::{Output, RemovalPolicy, Service, ServiceSettings, Volume, VolumeSettings};
 
 const SERVICE: ServiceId = ServiceId([1; 16]);
 const FILE: FileId = FileId([9; 16]);
@@ -48,6 +48,7 @@ impl Rig {
             gone_ms: 1_000,
             free_bytes_min: 0,
             first_version: 1,
+            removal: RemovalPolicy::default(),
         };
         let service = Service::new(settings, vec![recovered], 0);
         Rig { volume, service, now: 0, asked: Vec::new(), answer: Some(Ok("daq".to_owned())) }

@@ -9,11 +9,13 @@ use exacat_disk::{Disk, RealDisk};
 use exacat_model::{ErrorKind, Lfn, TimeMs};
 use exacat_testkit::simulated::{Fault, Random, SimulatedDisk};
 use exacat_wire::writer::limits::BLOCK_BYTES;
-use exacat_wire::writer::{ByteRange, ChunkRecord, Description, FileId, ServiceId, WriterId};
+use exacat_wire::writer::{
+    ByteRange, ChunkRecord, Description, FileId, PartOwner, PartShare, ServiceId, WriterId,
+};
 use exacat_writer::sums::{adler32, crc32c};
 use exacat_writer::{
-    Block, BlockPool, BlockWrite, Done, FileStage, Item, PartKey, PartOrigin, PartSeal, PartWork, Recovered,
-    SealedBy, Volume, VolumeSettings, Work,
+    Block, BlockPool, BlockWrite, CertifiedFile, Done, FileStage, Index, Item, PartKey, PartOrigin, PartSeal,
+    PartWork, Recovered, SealedBy, Segment, Volume, VolumeSettings, Work,
 };
 
 const NOW: TimeMs = TimeMs(1_790_000_000_000);
@@ -34,7 +36,30 @@ fn part(file: u8, epoch: u32) -> PartKey {
 fn origin() -> PartOrigin {
     let lfn = Lfn::parse("/data/f").unwrap();
     let description = Description { run: "r".into(), stream: "s".into(), lfn, tags: Vec::new() };
-    PartOrigin { writer: WriterId([2; 16]), stream: 3, owner: "daq".to_owned(), description }
+    PartOrigin { writer: WriterId([2; 16]), stream: 3, owner: "daq".to_owned(), begun: 5, description }
+}
+
+/// Returns the record of a file that is in one part.
+fn certified(part: PartKey) -> CertifiedFile {
+    let of = PartOwner { epoch: part.epoch, service: SERVICE };
+    let (length, origin) = (70_014, origin());
+    CertifiedFile {
+        file: part.file,
+        writer: origin.writer,
+        owner: origin.owner,
+        run: origin.description.run,
+        stream: origin.description.stream,
+        lfn: origin.description.lfn,
+        begun: origin.begun,
+        length,
+        events: 2,
+        adler32: 7,
+        duplicates: 0,
+        shares: vec![PartShare { part: of, bytes: length }],
+        segments: vec![Segment { part: of, range: ByteRange { from: 0, to: length } }],
+        is_certifier: true,
+        epochs: vec![part.epoch],
+    }
 }
 
 /// Returns the bytes of a place of a file.
@@ -99,7 +124,7 @@ impl Writing {
 }
 
 fn commit(volume: &Volume, items: Vec<Item>) -> bool {
-    matches!(volume.run(Work::Commit(items), NOW), Done::Commit(Ok(())))
+    matches!(volume.run(Work::Commit(items), NOW), Done::Commit { outcome: Ok(()), .. })
 }
 
 /// Checks that a volume has these chunks and their bytes, and at most one more of each part.
@@ -272,12 +297,27 @@ fn removed_file_leaves_nothing() {
     assert!(is_durable && again && writing.seal(&volume));
     let all = ByteRange { from: 0, to: 70_014 };
     assert_eq!(volume.read(writing.part, all).unwrap(), content(writing.part, 0, 70_014));
-    let work = Work::Remove { file: writing.part.file, parts: vec![writing.part] };
-    assert!(matches!(volume.run(work, NOW), Done::Remove { outcome: Ok(()), .. }));
-    let (file, stage) = (writing.part.file, FileStage::Removed);
+    let of = certified(writing.part);
+    let (file, stage) = (of.file, FileStage::Removed);
+    assert!(commit(&volume, vec![Item::Certified(of.pack())]));
     assert!(commit(&volume, vec![Item::Stage { file, stage, reason: String::new() }]));
     drop(volume);
+    // The order survives a restart, also in a checkpoint, and the files stay until it is carried out.
+    for _ in 0..2 {
+        let (volume, recovered) = Volume::open(Arc::clone(&disk), &settings(place.path()), NOW).unwrap();
+        let kept = &recovered.index.certified[&file];
+        assert_eq!((kept.record.unpack(), kept.stage), (Some(of.clone()), stage));
+        assert!(recovered.index.parts.is_empty() && recovered.unknown.is_empty());
+        assert!(matches!(volume.run(Work::Checkpoint, NOW), Done::Checkpoint(Ok(()))));
+    }
+    let (volume, _) = Volume::open(Arc::clone(&disk), &settings(place.path()), NOW).unwrap();
+    for _ in 0..2 {
+        let work = Work::Remove { file, parts: vec![writing.part] };
+        assert!(matches!(volume.run(work, NOW), Done::Remove { outcome: Ok(()), .. }), "again is fine");
+    }
+    assert!(commit(&volume, vec![Item::Forgotten(file)]));
+    drop(volume);
     let (_volume, recovered) = Volume::open(disk, &settings(place.path()), NOW).unwrap();
-    assert!(recovered.index.parts.is_empty() && recovered.index.files.is_empty());
+    assert_eq!(recovered.index, Index::default());
     assert_eq!(std::fs::read_dir(place.path().join("parts")).unwrap().count(), 0);
 }

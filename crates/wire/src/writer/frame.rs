@@ -45,11 +45,13 @@ pub enum FrameType {
     Pong = 15,
     /// Either: nothing more is begun on this connection.
     Goodbye = 16,
+    /// Service: the bytes of a certified file are copied elsewhere, and are removed.
+    Remove = 17,
 }
 
 impl FrameType {
     /// All types.
-    pub const ALL: [FrameType; 16] = [
+    pub const ALL: [FrameType; 17] = [
         FrameType::Hello,
         FrameType::HelloAck,
         FrameType::Open,
@@ -66,6 +68,7 @@ impl FrameType {
         FrameType::Ping,
         FrameType::Pong,
         FrameType::Goodbye,
+        FrameType::Remove,
     ];
 
     /// Returns the type of this number.
@@ -92,6 +95,7 @@ impl FrameType {
             FrameType::Ping => "ping",
             FrameType::Pong => "pong",
             FrameType::Goodbye => "goodbye",
+            FrameType::Remove => "remove",
         }
     }
 
@@ -143,6 +147,11 @@ pub enum Frame {
         /// Reason, for a person.
         reason: String,
     },
+    /// See [`FrameType::Remove`].
+    Remove {
+        /// The file.
+        file: FileId,
+    },
 }
 
 impl Frame {
@@ -164,6 +173,7 @@ impl Frame {
             Frame::Ping(_) => FrameType::Ping,
             Frame::Pong(_) => FrameType::Pong,
             Frame::Goodbye { .. } => FrameType::Goodbye,
+            Frame::Remove { .. } => FrameType::Remove,
         }
     }
 
@@ -194,6 +204,7 @@ impl Frame {
             FrameType::Goodbye => {
                 Frame::Goodbye { reason: text(&mut reader, REASON_BYTES_MAX, "a reason is too long")? }
             }
+            FrameType::Remove => Frame::Remove { file: Decode::decode(&mut reader)? },
         };
         reader.finish()?;
         Ok(frame)
@@ -205,7 +216,7 @@ impl Frame {
             Frame::HelloAck(ack) => ack.encode(out),
             Frame::Open(open) => open.encode(out),
             Frame::Opened(opened) => opened.encode(out),
-            Frame::Flush { file } => file.encode(out),
+            Frame::Flush { file } | Frame::Remove { file } => file.encode(out),
             Frame::Ack(ack) => ack.encode(out),
             Frame::Close(close) => close.encode(out),
             Frame::Certified(certified) => certified.encode(out),

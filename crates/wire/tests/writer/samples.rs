@@ -122,5 +122,6 @@ pub(crate) fn frames() -> Vec<Frame> {
         Frame::Ping(300),
         Frame::Pong(300),
         Frame::Goodbye { reason: "restart".to_owned() },
+        Frame::Remove { file: FILE },
     ]
 }

@@ -15,7 +15,9 @@ use std::time::{Duration, Instant};
 use exacat_disk::RealDisk;
 use exacat_model::TimeMs;
 use exacat_wire::writer::{FileId, Frame, FrameDecoder, Received, RefusalClass, ServiceId, encode};
-use exacat_writer::{Certificate, Output, PartKey, Service, ServiceSettings, Volume, VolumeSettings};
+use exacat_writer::{
+    Certificate, Output, PartKey, RemovalPolicy, Service, ServiceSettings, Volume, VolumeSettings,
+};
 use parking_lot::{Condvar, Mutex};
 
 /// Longest wait for anything.
@@ -198,6 +200,7 @@ fn start(world: &Arc<World>, node: &Arc<Node>, listener: TcpListener) {
         gone_ms: 1_000,
         free_bytes_min: 0,
         first_version: incarnation << 32,
+        removal: RemovalPolicy::default(),
     };
     let service = Service::new(settings, vec![recovered], world.now());
     *node.running.lock() = Some(Running { service, volume, connections: HashMap::new(), incarnation });

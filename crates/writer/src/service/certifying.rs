@@ -1,4 +1,4 @@
-//! From a closed file to the catalogue: its parts here and elsewhere, and the news of it.
+//! From a closed file to the catalogue: its parts here and elsewhere.
 
 use exacat_wire::writer::limits::REPORT_CHUNKS_MAX;
 use exacat_wire::writer::{
@@ -6,10 +6,19 @@ use exacat_wire::writer::{
     ServiceId,
 };
 
-use super::state::{Effect, FileEntry, Output, PartSlot, Reported, Service};
-use super::writing::{first_of, last_of, refused};
+use super::settings::Output;
+use super::state::{Effect, FileEntry, PartRef, Reported, Service};
+use super::writing::refused;
 use crate::certificate::{NotWhole, assemble};
-use crate::item::{FileStage, Item, PartKey, PartOrigin, SealedBy};
+use crate::certified::CertifiedFile;
+use crate::item::{FileStage, Item, SealedBy};
+use crate::limits::BACKOFF_MAX;
+use crate::origin::PartKey;
+
+/// Time between two questions about a file that was not closed here, as a multiple of that for others.
+const ORPHAN_FACTOR: u64 = 16;
+/// Longest such time, as a multiple of the shortest.
+const ORPHAN_BACKOFF_MAX: u64 = 64;
 
 /// Chunks of the parts of a file, as far as they are known.
 struct Gathered {
@@ -33,12 +42,12 @@ impl Service {
         for owner in &close.parts {
             let key = PartKey { file: close.file, epoch: owner.epoch };
             if owner.service == self.settings.service {
-                match self.parts.get(&key) {
-                    Some(PartSlot::Open(_)) => {
+                match self.part(key) {
+                    Some(PartRef::Open(_)) => {
                         gathered.is_sealing = true;
                         self.seal(key);
                     }
-                    Some(PartSlot::Sealed(part)) if part.by != SealedBy::Loss => {
+                    Some(PartRef::Sealed(part)) if part.by != SealedBy::Loss => {
                         gathered.parts.push((*owner, part.chunks.clone()));
                     }
                     _ => {}
@@ -56,15 +65,17 @@ impl Service {
         gathered
     }
 
-    pub(super) fn origin_of(&self, file: FileId) -> Option<&PartOrigin> {
-        let (_, slot) = self.parts.range(first_of(file)..=last_of(file)).next_back()?;
-        Some(match slot {
-            PartSlot::Open(part) => &part.origin,
-            PartSlot::Sealed(part) => &part.origin,
-        })
-    }
-
     fn try_certify(&mut self, file: FileId, now: u64) {
+        let Some(entry) = self.files.get(&file) else { return };
+        if entry.certified.is_some() {
+            if !self.seal_parts(file) {
+                self.keep(file);
+            }
+            return;
+        }
+        if entry.stage == FileStage::Open {
+            self.ask_about_orphan(file, now);
+        }
         let Some(entry) = self.files.get(&file) else { return };
         if entry.stage != FileStage::Closed || !entry.is_close_durable || entry.is_committing {
             return;
@@ -74,6 +85,7 @@ impl Service {
             return;
         };
         let gathered = self.gather(&close);
+        self.look_later(file, now);
         if gathered.is_sealing {
             return;
         }
@@ -114,6 +126,7 @@ impl Service {
             return;
         }
         entry.asked_at = now.max(1);
+        entry.asked += 1;
         for owner in waiting {
             let from = entry.reports.get(&owner.epoch).map_or(0, |reported| reported.chunks.len() as u64);
             let query = PartQuery { file, epoch: owner.epoch, from };
@@ -121,31 +134,68 @@ impl Service {
         }
     }
 
+    /// Asks all services about a file that its producer did not close here, now and then: it may be
+    /// certified without the part here.
+    fn ask_about_orphan(&mut self, file: FileId, now: u64) {
+        let (every, service) = (self.settings.ask_every_ms, self.settings.service);
+        let Some(epoch) = self.highest_epoch(file) else { return };
+        let Some(entry) = self.files.get_mut(&file).filter(|entry| entry.due.is_none()) else { return };
+        let at = now + every * ORPHAN_FACTOR * (1 + entry.asked).min(ORPHAN_BACKOFF_MAX);
+        entry.due = Some(at);
+        entry.asked += 1;
+        let is_first = entry.asked == 1;
+        self.due.insert((at, file));
+        // Usually the producer comes back, or the news does.
+        for record in self.table.to_table().0.into_iter().filter(|of| !is_first && of.service != service) {
+            self.tell(record.service, Frame::PartQuery(PartQuery { file, epoch, from: 0 }));
+        }
+    }
+
+    /// Looks at a file again after a while, which grows with the number of questions.
+    fn look_later(&mut self, file: FileId, now: u64) {
+        let Service { files, due, settings, .. } = self;
+        let Some(entry) = files.get_mut(&file) else { return };
+        if entry.due.is_none() {
+            let at = now + settings.ask_every_ms * (1 + entry.asked / 4).min(BACKOFF_MAX);
+            entry.due = Some(at);
+            due.insert((at, file));
+        }
+    }
+
+    /// Looks at files whose time has come.
+    pub(super) fn look_again(&mut self, now: u64) {
+        while let Some((at, file)) = self.due.first().copied()
+            && at <= now
+        {
+            self.due.pop_first();
+            if let Some(entry) = self.files.get_mut(&file) {
+                entry.due = None;
+                self.pending.insert(file);
+            }
+        }
+    }
+
+    /// Forgets what was known of a file that is not certified.
+    pub(super) fn drop_entry(&mut self, file: FileId) -> Option<FileEntry> {
+        let entry = self.files.remove(&file)?;
+        if let Some(at) = entry.due {
+            self.due.remove(&(at, file));
+        }
+        Some(entry)
+    }
+
     fn file_failed(&mut self, file: FileId, reason: String) {
         let key = PartKey { file, epoch: self.highest_epoch(file).unwrap_or(1) };
         if let Some(connection) = self.producer_of(file) {
             self.send(connection, refused(RefusalClass::Conflict, key, reason.clone()));
         }
-        self.set_stage(file, FileStage::Failed, reason);
-    }
-
-    /// Notes the stage of a file, here and in the index.
-    fn set_stage(&mut self, file: FileId, stage: FileStage, reason: String) {
         let Some(entry) = self.files.get_mut(&file) else { return };
-        entry.stage = stage;
+        entry.stage = FileStage::Failed;
         entry.reason.clone_from(&reason);
         let volume = entry.volume;
-        if self.volumes[volume].read_only.is_some() {
-            // The catalogue has the file: the producer learns it, whatever the index here says.
-            self.stage_reached(file);
-        } else {
-            self.commit(volume, vec![Item::Stage { file, stage, reason }], Effect::Stage(file));
-        }
-    }
-
-    /// Returns the connection of the producer of a file.
-    pub(super) fn producer_of(&self, file: FileId) -> Option<u64> {
-        self.connection_of(self.origin_of(file)?.writer)
+        self.counters.failed_files += 1;
+        let stage = FileStage::Failed;
+        self.commit(volume, vec![Item::Stage { file, stage, reason }], Effect::Nothing);
     }
 
     /// Takes the answer of the catalogue. A failure that is not final is tried again.
@@ -153,75 +203,21 @@ impl Service {
         let Some(entry) = self.files.get_mut(&file) else { return };
         entry.is_committing = false;
         match outcome {
-            Ok(()) => self.file_certified(file),
+            Ok(()) => {
+                if let (Some(certificate), Some(close)) = (&entry.certificate, &entry.close) {
+                    let begun = entry.closed_at;
+                    let of = CertifiedFile::of_certificate(certificate, close, begun);
+                    entry.certified = Some(Box::new(of));
+                    self.pending.insert(file);
+                }
+            }
             Err((true, reason)) => self.file_failed(file, reason),
             Err((false, reason)) => {
                 entry.reason = reason;
-                entry.asked_at = now.max(1);
+                self.look_later(file, now);
             }
         }
         self.pump(now);
-    }
-
-    fn file_certified(&mut self, file: FileId) {
-        let service = self.settings.service;
-        if let Some(entry) = self.files.get_mut(&file)
-            && let Some(close) = &entry.close
-        {
-            entry.to_tell = close.parts.iter().filter(|owner| owner.service != service).copied().collect();
-        }
-        self.set_stage(file, FileStage::Certified, String::new());
-    }
-
-    /// Returns the news that a file is certified.
-    pub(super) fn certified_frame(&self, file: FileId) -> Option<Frame> {
-        let entry = self.files.get(&file).filter(|entry| is_certified(entry))?;
-        let close = entry.close.as_ref()?;
-        let certificate = entry.certificate.as_ref();
-        Some(Frame::Certified(Certified {
-            file,
-            length: close.length,
-            events: close.events,
-            adler32: close.adler32,
-            duplicates: certificate.map_or(0, |certificate| certificate.duplicates),
-            parts: certificate.map_or_else(Vec::new, |certificate| certificate.shares()),
-        }))
-    }
-
-    /// Tells the producer and the other services that a file is certified.
-    pub(super) fn tell_certified(&mut self, file: FileId) {
-        let Some(frame) = self.certified_frame(file) else { return };
-        if let Some(connection) = self.producer_of(file) {
-            self.send(connection, frame);
-        }
-        self.tell_services(file);
-    }
-
-    fn tell_services(&mut self, file: FileId) {
-        let Some(frame) = self.certified_frame(file) else { return };
-        let Some(entry) = self.files.get(&file) else { return };
-        for owner in entry.to_tell.clone() {
-            self.output.push_back(Output::Tell(owner.service, frame.clone()));
-            // The report says whether the news arrived.
-            let query = PartQuery { file, epoch: owner.epoch, from: 0 };
-            self.output.push_back(Output::Tell(owner.service, Frame::PartQuery(query)));
-        }
-    }
-
-    /// Looks again at files that wait for something elsewhere.
-    pub(super) fn ask_again(&mut self, now: u64) {
-        let every = self.settings.ask_every_ms;
-        let is_due = |entry: &FileEntry| now.saturating_sub(entry.asked_at) >= every;
-        let waiting =
-            self.files.iter().filter(|(_, entry)| entry.stage == FileStage::Closed && is_due(entry));
-        self.pending.extend(waiting.map(|(file, _)| *file));
-        let untold = self.files.iter_mut().filter(|(_, entry)| !entry.to_tell.is_empty() && is_due(entry));
-        let mut told = Vec::new();
-        for (file, entry) in untold {
-            entry.asked_at = now.max(1);
-            told.push(*file);
-        }
-        told.into_iter().for_each(|file| self.tell_services(file));
     }
 
     /// Takes a message of another service.
@@ -229,31 +225,33 @@ impl Service {
         match frame {
             Frame::Table(table) => self.table.merge(&table, now),
             Frame::PartQuery(query) => {
-                let report = self.report(&query);
-                self.output.push_back(Output::Tell(service, Frame::PartReport(report)));
+                let report = self.report(service, &query);
+                self.tell(service, Frame::PartReport(report));
             }
-            Frame::PartReport(report) => self.take_report(service, report),
-            Frame::Certified(certified) => self.learn_certified(certified.file, now),
+            Frame::PartReport(report) => self.take_report(service, report, now),
+            Frame::Certified(certified) => self.learn_certified(certified, now),
+            Frame::Remove { file } => self.remove_for_peer(file, now),
             _ => {}
         }
         self.pump(now);
     }
 
     /// Reports a part, and ends its epoch.
-    fn report(&mut self, query: &PartQuery) -> PartReport {
+    fn report(&mut self, service: ServiceId, query: &PartQuery) -> PartReport {
         let key = PartKey { file: query.file, epoch: query.epoch };
-        let is_certified = self.files.get(&query.file).is_some_and(is_certified);
-        let (state, chunks, more) = match self.parts.get(&key) {
-            _ if is_certified => (PartState::Certified, Vec::new(), false),
+        let (state, chunks, more) = match self.part(key) {
+            _ if self.certified.contains_key(&query.file) => {
+                (self.report_certified(service, query.file), Vec::new(), false)
+            }
             None => (PartState::Unknown, Vec::new(), false),
-            Some(PartSlot::Open(_)) => {
+            Some(PartRef::Open(_)) => {
                 self.seal(key);
                 (PartState::Open, Vec::new(), false)
             }
-            Some(PartSlot::Sealed(part)) if part.by == SealedBy::Loss => {
+            Some(PartRef::Sealed(part)) if part.by == SealedBy::Loss => {
                 (PartState::Failed, Vec::new(), false)
             }
-            Some(PartSlot::Sealed(part)) => {
+            Some(PartRef::Sealed(part)) => {
                 let from = usize::try_from(query.from).unwrap_or(usize::MAX).min(part.chunks.len());
                 let to = part.chunks.len().min(from.saturating_add(REPORT_CHUNKS_MAX));
                 (PartState::Sealed, part.chunks[from..to].to_vec(), to < part.chunks.len())
@@ -262,22 +260,17 @@ impl Service {
         PartReport { file: query.file, epoch: query.epoch, state, from: query.from, chunks, more }
     }
 
-    fn take_report(&mut self, service: ServiceId, report: PartReport) {
-        let Some(entry) = self.files.get_mut(&report.file) else { return };
+    fn take_report(&mut self, service: ServiceId, report: PartReport, now: u64) {
         let owner = PartOwner { epoch: report.epoch, service };
-        if report.state != PartState::Open && is_certified(entry) {
-            entry.to_tell.retain(|other| *other != owner || report.state == PartState::Sealed);
+        if self.certified.contains_key(&report.file) {
+            self.told(report.file, owner, report.state, now);
             return;
         }
+        let Some(entry) = self.files.get_mut(&report.file) else { return };
         let is_part = entry.close.as_ref().is_some_and(|close| close.parts.contains(&owner));
-        if !is_part || entry.stage != FileStage::Closed || report.state == PartState::Open {
-            return;
-        }
-        if report.state == PartState::Certified {
-            // The other service has the catalogue's answer for this very file.
-            if !entry.is_committing {
-                self.file_certified(report.file);
-            }
+        // A service that knows the file as certified has told so in another message.
+        let is_no_answer = matches!(report.state, PartState::Open | PartState::Certified);
+        if !is_part || entry.stage != FileStage::Closed || is_no_answer {
             return;
         }
         let reported = entry.reports.entry(report.epoch).or_insert_with(|| Reported {
@@ -292,6 +285,7 @@ impl Service {
         reported.chunks.extend(report.chunks);
         reported.is_complete = !report.more;
         if report.more {
+            entry.asked = 0;
             let query =
                 PartQuery { file: report.file, epoch: report.epoch, from: reported.chunks.len() as u64 };
             self.output.push_back(Output::Tell(service, Frame::PartQuery(query)));
@@ -300,21 +294,20 @@ impl Service {
         }
     }
 
-    fn learn_certified(&mut self, file: FileId, now: u64) {
-        let Some((key, slot)) = self.parts.range(first_of(file)..=last_of(file)).next_back() else { return };
-        let (key, volume) = match slot {
-            PartSlot::Open(part) => (*key, part.volume),
-            PartSlot::Sealed(part) => (*key, part.volume),
-        };
-        self.seal(key);
+    /// Takes the news that another service certified a file with parts here.
+    fn learn_certified(&mut self, news: Certified, now: u64) {
+        let file = news.file;
+        if self.certified.contains_key(&file) {
+            self.add_parts(&news);
+            return;
+        }
+        let Some((_, part)) = self.last_part(file) else { return };
+        let (volume, of) = (part.volume(), CertifiedFile::of_news(news, part.origin()));
         let entry = self.files.entry(file).or_insert_with(|| FileEntry::new(volume, now));
-        if !is_certified(entry) && !entry.is_committing {
-            self.set_stage(file, FileStage::Certified, String::new());
+        // The answer to a commit of this service has more in it, and is on its way.
+        if entry.certified.is_none() && !entry.is_committing {
+            entry.certified = Some(Box::new(of));
+            self.pending.insert(file);
         }
     }
-}
-
-/// Says whether a file is in the catalogue.
-pub(super) fn is_certified(entry: &FileEntry) -> bool {
-    matches!(entry.stage, FileStage::Certified | FileStage::Staged | FileStage::Removed)
 }

@@ -5,49 +5,63 @@ use exacat_wire::writer::{
     ChunkHead, Close, Frame, Hello, HelloAck, PROTOCOL_VERSION, Refusal, RefusalClass, Role, WriterId,
 };
 
-use super::certifying::is_certified;
-use super::state::{Connection, ConnectionId, Effect, FileEntry, Output, PartSlot, Peer, Service};
-use super::writing::{first_of, last_of, refused};
-use crate::item::{FileStage, Item, PartKey};
+use super::settings::{ConnectionId, Output};
+use super::state::{Connection, Effect, FileEntry, PartRef, Peer, Service};
+use super::writing::refused;
+use crate::item::{FileStage, Item};
 use crate::limits::CONNECTIONS_MAX;
+use crate::origin::PartKey;
 use crate::part::Ending;
 use crate::sums::is_whole;
+
+/// Looks at all connections for silent ones, in the idle time.
+const SILENCE_CHECKS: u64 = 16;
 
 impl Service {
     /// Takes a new connection. The caller has judged who may connect.
     pub fn connected(&mut self, connection: ConnectionId, now: u64) {
         if self.connections.len() >= CONNECTIONS_MAX {
-            self.refuse(connection, RefusalClass::RetryElsewhere, "the service has too many connections");
+            self.refuse(
+                connection,
+                RefusalClass::RetryElsewhere,
+                "the service has too many connections",
+                now,
+            );
             return;
         }
         self.connections.insert(connection, Connection { peer: Peer::Unknown, heard: now });
     }
 
     /// Refuses a connection, and ends it.
-    fn refuse(&mut self, connection: ConnectionId, class: RefusalClass, reason: &str) {
+    fn refuse(&mut self, connection: ConnectionId, class: RefusalClass, reason: &str, now: u64) {
         self.send(connection, Frame::Refusal(Refusal { class, part: None, reason: reason.to_owned() }));
-        self.end(connection);
+        self.end(connection, now);
     }
 
-    fn end(&mut self, connection: ConnectionId) {
+    fn end(&mut self, connection: ConnectionId, now: u64) {
         self.output.push_back(Output::End(connection));
-        self.forget(connection);
+        self.leave(connection, now);
     }
 
-    fn forget(&mut self, connection: ConnectionId) {
-        self.connections.remove(&connection);
+    fn forget(&mut self, connection: ConnectionId) -> Option<Peer> {
         self.forget_opens(connection);
+        self.connections.remove(&connection).map(|known| known.peer)
+    }
+
+    /// Forgets a connection, and notes that its producer is away.
+    fn leave(&mut self, connection: ConnectionId, now: u64) {
+        if let Some(Peer::Producer(writer)) = self.forget(connection)
+            && let Some((_, of)) = self.writers.get_mut(&writer)
+            && *of == Some(connection)
+        {
+            *of = None;
+            self.attended.insert(writer, now);
+        }
     }
 
     /// Takes the end of a connection.
     pub fn disconnected(&mut self, connection: ConnectionId, now: u64) {
-        self.forget(connection);
-        for (writer, (_, of)) in &mut self.writers {
-            if *of == Some(connection) {
-                *of = None;
-                self.attended.insert(*writer, now);
-            }
-        }
+        self.leave(connection, now);
         self.pump(now);
     }
 
@@ -60,20 +74,16 @@ impl Service {
             (Peer::Producer(writer), Frame::Open(open)) => self.open(connection, writer, open, now),
             (Peer::Producer(writer), Frame::Close(close)) => self.close(connection, writer, close, now),
             (Peer::Producer(_), Frame::Flush { file }) => {
-                let keys: Vec<PartKey> =
-                    self.parts.range(first_of(file)..=last_of(file)).map(|(key, _)| *key).collect();
-                for key in keys {
-                    let Service { parts, pool, .. } = self;
-                    if let Some(PartSlot::Open(part)) = parts.get_mut(&key) {
-                        part.flush(pool);
-                        self.changed.insert(key);
-                    }
+                let (first, last) = PartKey::bounds(file);
+                for (key, part) in self.open.range_mut(first..=last) {
+                    part.wants_flush = part.dirty_since.is_some();
+                    self.changed.insert(*key);
                 }
             }
             (Peer::Service(service), frame) => self.peer_message(service, frame, now),
             (Peer::Producer(_), Frame::Ping(number)) => self.send(connection, Frame::Pong(number)),
             (Peer::Producer(_), Frame::Pong(_) | Frame::Goodbye { .. }) => {}
-            _ => self.refuse(connection, RefusalClass::BadRequest, "a message at the wrong moment"),
+            _ => self.refuse(connection, RefusalClass::BadRequest, "a message at the wrong moment", now),
         }
         self.pump(now);
     }
@@ -84,9 +94,9 @@ impl Service {
         known.heard = now;
         let is_writer = known.peer == Peer::Producer(head.writer);
         if !is_writer {
-            self.refuse(connection, RefusalClass::BadRequest, "a chunk of another producer");
+            self.refuse(connection, RefusalClass::BadRequest, "a chunk of another producer", now);
         } else if !is_whole(head, bytes) {
-            self.refuse(connection, RefusalClass::BadRequest, "a chunk fails its checksums");
+            self.refuse(connection, RefusalClass::BadRequest, "a chunk fails its checksums", now);
         } else if let Some(answer) = self.take_chunk(head, bytes, now) {
             self.send(connection, answer);
         }
@@ -95,7 +105,7 @@ impl Service {
 
     fn greet(&mut self, connection: ConnectionId, hello: &Hello, now: u64) {
         if !hello.is_understood() {
-            self.refuse(connection, RefusalClass::BadRequest, "no common version of the protocol");
+            self.refuse(connection, RefusalClass::BadRequest, "no common version of the protocol", now);
             return;
         }
         let peer = match hello.role {
@@ -103,12 +113,17 @@ impl Service {
             Role::Producer { writer, session } => {
                 let (latest, of) = self.writers.get(&writer).copied().unwrap_or((0, None));
                 if latest > session {
-                    self.refuse(connection, RefusalClass::Conflict, "the producer has a later connection");
+                    self.refuse(
+                        connection,
+                        RefusalClass::Conflict,
+                        "the producer has a later connection",
+                        now,
+                    );
                     return;
                 }
                 // Bytes of the earlier connection that are still on their way count for nothing.
                 if let Some(earlier) = of.filter(|earlier| *earlier != connection) {
-                    self.end(earlier);
+                    self.end(earlier, now);
                 }
                 self.writers.insert(writer, (session, Some(connection)));
                 Peer::Producer(writer)
@@ -136,50 +151,33 @@ impl Service {
             return;
         }
         let refusal = |class, reason: &str| refused(class, key, reason);
-        let (volume, answer) = match self.parts.get(&key) {
-            Some(PartSlot::Open(part)) if part.origin.writer == writer => (part.volume, None),
-            Some(PartSlot::Sealed(part)) if part.origin.writer == writer => (part.volume, None),
-            Some(_) => (0, Some(refusal(RefusalClass::BadRequest, "the file is another producer's"))),
-            None => {
-                (0, Some(refusal(RefusalClass::RetryElsewhere, "the part is not here: begin the next one")))
-            }
-        };
+        let part = self.part(key);
+        let volume = part.map_or(0, PartRef::volume);
         let is_read_only = self.volumes.get(volume).is_none_or(|volume| volume.read_only.is_some());
-        let answer = answer.or_else(|| {
-            let is_old = self.highest_epoch(close.file) > Some(close.epoch);
-            let is_fenced = matches!(
-                self.parts.get(&key),
-                Some(PartSlot::Open(part)) if matches!(part.ending, Ending::Fenced(_))
-            );
-            if is_old {
-                Some(refusal(
-                    RefusalClass::Conflict,
-                    "a later part of the file has begun: this epoch is over",
-                ))
-            } else if is_read_only || is_fenced {
-                Some(refusal(
-                    RefusalClass::RetryElsewhere,
-                    "the volume cannot be written: begin the next part",
-                ))
-            } else {
-                None
+        let is_fenced = |part| matches!(part, PartRef::Open(of) if matches!(of.ending, Ending::Fenced(_)));
+        let answer = match part {
+            None => Some((RefusalClass::RetryElsewhere, "the part is not here: begin the next one")),
+            Some(part) if part.origin().writer != writer => {
+                Some((RefusalClass::BadRequest, "the file is another producer's"))
             }
-        });
-        if let Some(answer) = answer {
-            self.send(connection, answer);
+            Some(_) if self.highest_epoch(close.file) > Some(close.epoch) => {
+                Some((RefusalClass::Conflict, "a later part of the file has begun: this epoch is over"))
+            }
+            Some(part) if is_read_only || is_fenced(part) => {
+                Some((RefusalClass::RetryElsewhere, "the volume cannot be written: begin the next part"))
+            }
+            Some(_) => None,
+        };
+        if let Some((class, reason)) = answer {
+            self.send(connection, refusal(class, reason));
             return;
         }
         let entry = self.files.entry(close.file).or_insert_with(|| FileEntry::new(volume, now));
-        if is_certified(entry) {
-            // Another service certified it, and told no more than that. A file has one producer.
-            entry.close = Some(close);
-            self.seal(key);
-            if let Some(certified) = self.certified_frame(key.file) {
-                self.send(connection, certified);
+        if entry.close.as_ref() == Some(&close) || entry.certified.is_some() {
+            if entry.stage == FileStage::Failed {
+                let frame = refusal(RefusalClass::Conflict, &entry.reason.clone());
+                self.send(connection, frame);
             }
-            return;
-        }
-        if entry.close.as_ref() == Some(&close) {
             return;
         }
         entry.stage = FileStage::Closed;
@@ -199,18 +197,13 @@ impl Service {
 
     /// Lets time pass: every few milliseconds.
     pub fn tick(&mut self, now: u64) {
-        let idle_ms = u64::from(self.settings.idle_ms);
-        let silent = |connection: &Connection| now.saturating_sub(connection.heard) >= idle_ms;
-        let ended: Vec<ConnectionId> =
-            self.connections.iter().filter(|(_, of)| silent(of)).map(|(connection, _)| *connection).collect();
-        for connection in ended {
-            self.end(connection);
-            self.disconnected(connection, now);
-        }
+        self.end_silent(now);
         self.seal_orphans(now);
         self.expire_opens(now);
-        self.flush_and_grant(now);
-        self.ask_again(now);
+        self.flush_old(now);
+        self.share_memory();
+        self.look_again(now);
+        self.tick_kept(now);
         if now.saturating_sub(self.table_at) >= self.settings.table_every_ms {
             self.note_self(now);
             self.table.expire(now, self.settings.gone_ms);
@@ -221,6 +214,19 @@ impl Service {
             producers.into_iter().for_each(|connection| self.send(connection, Frame::Table(table.clone())));
         }
         self.pump(now);
+    }
+
+    /// Ends silent connections. All are looked at together, several times in the idle time.
+    fn end_silent(&mut self, now: u64) {
+        let idle_ms = u64::from(self.settings.idle_ms);
+        if now.saturating_sub(self.silence_checked_at) < idle_ms / SILENCE_CHECKS {
+            return;
+        }
+        self.silence_checked_at = now;
+        let silent = |connection: &Connection| now.saturating_sub(connection.heard) >= idle_ms;
+        let ended: Vec<ConnectionId> =
+            self.connections.iter().filter(|(_, of)| silent(of)).map(|(connection, _)| *connection).collect();
+        ended.into_iter().for_each(|connection| self.end(connection, now));
     }
 
     /// Seals parts whose producer has been away for long, and forgets such producers.
@@ -240,10 +246,8 @@ impl Service {
                 continue;
             }
             self.writers.remove(&writer);
-            let of_writer = |(key, slot): (&PartKey, &PartSlot)| {
-                matches!(slot, PartSlot::Open(part) if part.origin.writer == writer).then_some(*key)
-            };
-            let keys: Vec<PartKey> = self.parts.iter().filter_map(of_writer).collect();
+            let of_writer = self.open.iter().filter(|(_, part)| part.origin.writer == writer);
+            let keys: Vec<PartKey> = of_writer.map(|(key, _)| *key).collect();
             keys.into_iter().for_each(|key| self.seal(key));
         }
     }

@@ -3,8 +3,16 @@
 
 mod certifying;
 mod connections;
+mod counters;
+mod keeping;
 mod opening;
+mod settings;
+mod sharing;
 mod state;
+mod status;
 mod writing;
 
-pub use state::{ConnectionId, FileStatus, Output, Service, ServiceSettings};
+pub use counters::Counters;
+pub use settings::{ConnectionId, Output, RemovalPolicy, ServiceSettings};
+pub use state::Service;
+pub use status::{FilePage, FileStatus, PartStatus, ReadSegment, Readable, ServiceStatus, VolumeStatus};

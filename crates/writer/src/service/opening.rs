@@ -4,11 +4,12 @@ use exacat_model::limits::ACCOUNT_NAME_BYTES_MAX;
 use exacat_wire::writer::limits::RANGES_MAX;
 use exacat_wire::writer::{Ack, FileId, Frame, Open, Opened, RefusalClass, WriterId};
 
-use super::state::{ConnectionId, Output, PartSlot, Peer, PendingOpen, Service};
-use super::writing::{first_of, last_of, refused};
+use super::settings::{ConnectionId, Output};
+use super::state::{PartRef, Peer, PendingOpen, Service};
+use super::writing::refused;
 use crate::chunks::range_of;
-use crate::item::{PartKey, PartOrigin, SealedBy};
 use crate::limits::{AUTHORIZATION_MS_MAX, AUTHORIZATIONS_MAX};
+use crate::origin::{PartKey, PartOrigin};
 use crate::part::{Ending, OpenPart};
 use crate::ranges::Ranges;
 
@@ -25,7 +26,7 @@ impl Service {
         }
         // Judged above: the parts here are of this producer.
         match self.origin_of(open.file).map(|origin| origin.owner.clone()) {
-            Some(owner) => self.begin_or_resume(connection, PartOrigin::of(&open, writer, owner), &open, now),
+            Some(owner) => self.begin_or_resume(connection, PartOrigin::of(&open, writer, owner, now), &open),
             None => self.ask_permission(connection, open, now),
         }
     }
@@ -80,7 +81,7 @@ impl Service {
                 match self.judge_open(writer, &open) {
                     _ if self.certified_frame(file).is_some() => self.open(connection, writer, open, now),
                     Ok(()) => {
-                        self.begin_or_resume(connection, PartOrigin::of(&open, writer, owner), &open, now)
+                        self.begin_or_resume(connection, PartOrigin::of(&open, writer, owner, now), &open)
                     }
                     Err((class, reason)) => self.refuse_open(connection, &open, class, reason),
                 }
@@ -112,37 +113,33 @@ impl Service {
         }
     }
 
-    fn begin_or_resume(&mut self, connection: ConnectionId, origin: PartOrigin, open: &Open, now: u64) {
+    fn begin_or_resume(&mut self, connection: ConnectionId, origin: PartOrigin, open: &Open) {
         let key = PartKey { file: open.file, epoch: open.epoch };
-        if !self.parts.contains_key(&key) {
+        if self.part(key).is_none() {
             let Some(volume) = self.volume_for_part() else {
                 let reason = "no volume of the service can be written";
                 self.refuse_open(connection, open, RefusalClass::RetryElsewhere, reason);
                 return;
             };
-            let earlier: Vec<PartKey> =
-                self.parts.range(first_of(open.file)..key).map(|(earlier, _)| *earlier).collect();
-            earlier.into_iter().for_each(|earlier| self.seal(earlier));
+            self.seal_parts(open.file);
             let from = self.durable_from(open.file, open.from);
             let part = OpenPart::new(key, origin, volume, from);
-            self.parts.insert(key, PartSlot::Open(Box::new(part)));
-            self.flush_and_grant(now);
+            self.open.insert(key, Box::new(part));
+            self.counters.parts += 1;
+            // A file that the catalogue has already needs no further part.
+            self.pending.insert(open.file);
+            self.grant(key);
         }
         let ranges = self.durable_ranges(open.file).as_slice().iter().take(RANGES_MAX).copied().collect();
-        let limit = self.open_part(key).map_or(0, |part| part.limit());
+        let limit = self.open.get(&key).map_or(0, |part| part.limit());
         let ack = Ack { file: open.file, epoch: open.epoch, ranges, limit };
         self.send(connection, Frame::Opened(Opened(ack)));
     }
 
     /// Judges an open: a resumption, or the begin of a part.
     fn judge_open(&self, writer: WriterId, open: &Open) -> Result<(), (RefusalClass, &'static str)> {
-        let last = self.parts.range(first_of(open.file)..=last_of(open.file)).next_back();
-        if let Some((key, slot)) = last {
-            let owner = match slot {
-                PartSlot::Open(part) => part.origin.writer,
-                PartSlot::Sealed(part) => part.origin.writer,
-            };
-            if owner != writer {
+        if let Some((key, part)) = self.last_part(open.file) {
+            if part.origin().writer != writer {
                 return Err((RefusalClass::BadRequest, "the file is another producer's"));
             }
             if key.epoch > open.epoch {
@@ -152,7 +149,7 @@ impl Service {
                 ));
             }
             if key.epoch == open.epoch {
-                let is_open = matches!(slot, PartSlot::Open(part) if part.ending == Ending::Open);
+                let is_open = matches!(part, PartRef::Open(part) if part.ending == Ending::Open);
                 let ended = (RefusalClass::RetryElsewhere, "the part has ended: begin the next one");
                 return if is_open { Ok(()) } else { Err(ended) };
             }
@@ -168,13 +165,7 @@ impl Service {
 
     /// Returns everything of a file that is durable here.
     fn durable_ranges(&self, file: FileId) -> Ranges {
-        let slots = self.parts.range(first_of(file)..=last_of(file)).map(|(_, slot)| slot);
-        let chunks = slots.flat_map(|slot| match slot {
-            PartSlot::Open(part) => part.chunks.durable(),
-            PartSlot::Sealed(part) if part.by == SealedBy::Loss => &[],
-            PartSlot::Sealed(part) => part.chunks.as_slice(),
-        });
-        chunks.map(range_of).collect()
+        self.parts_of(file).flat_map(|(_, part)| part.durable()).map(range_of).collect()
     }
 
     /// Returns the first place from `from` on that is not durable here.

@@ -2,90 +2,22 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use exacat_wire::writer::limits::PARTS_MAX;
 use exacat_wire::writer::{
     ChunkRecord, Close, FileId, Frame, Open, PartOwner, PartState, ServiceId, ServiceRecord, ServiceState,
     Table, WriterId,
 };
 
+use super::counters::Counters;
+use super::settings::{ConnectionId, Output, ServiceSettings};
 use crate::block::BlockPool;
 use crate::certificate::Certificate;
-use crate::item::{FileStage, Item, PartKey, PartOrigin, SealedBy};
+use crate::certified::{CertifiedFile, CertifiedRecord};
+use crate::item::{FileStage, Item, SealedBy};
+use crate::origin::{PartKey, PartOrigin};
 use crate::part::OpenPart;
 use crate::table::ServiceTable;
 use crate::volume::Recovered;
-use crate::work::Work;
-
-/// Connection, by a number that its owner chose and never uses again.
-pub type ConnectionId = u64;
-
-/// Settings of a service. Times are in milliseconds.
-#[derive(Clone, Debug)]
-pub struct ServiceSettings {
-    /// The service.
-    pub service: ServiceId,
-    /// Name, for logs.
-    pub name: String,
-    /// Host and port for producers.
-    pub address: String,
-    /// Blocks of 1 MiB for the bytes of all files.
-    pub blocks: usize,
-    /// Age of bytes at which a block is written before it is full.
-    pub flush_ms: u64,
-    /// Silence after which a connection is closed.
-    pub idle_ms: u32,
-    /// Time without a connection of its producer after which a part is sealed.
-    pub orphan_ms: u64,
-    /// Longest wait for parts of other services that are not needed for a whole file.
-    pub part_wait_ms: u64,
-    /// Time between two questions for a part.
-    pub ask_every_ms: u64,
-    /// Time between two tables.
-    pub table_every_ms: u64,
-    /// Silence after which a service counts as gone.
-    pub gone_ms: u64,
-    /// Free bytes of a volume below which it takes no file.
-    pub free_bytes_min: u64,
-    /// First version of this service's record; larger than at any earlier start.
-    pub first_version: u64,
-}
-
-/// Message or work that goes out.
-#[derive(Debug)]
-pub enum Output {
-    /// Send a frame.
-    Send(ConnectionId, Frame),
-    /// End a connection, after the frames before.
-    End(ConnectionId),
-    /// Send a frame to another service. It may be lost.
-    Tell(ServiceId, Frame),
-    /// Send the table to all other services. It may be lost.
-    Gossip(Table),
-    /// Do some work on a volume.
-    Work(usize, Work),
-    /// Ask the catalogue whether a producer may write a file, and who will own it. The answer is
-    /// [`authorized`](Service::authorized).
-    Authorize {
-        /// Connection of the producer.
-        connection: ConnectionId,
-        /// Open of the first part of the file here.
-        open: Box<Open>,
-    },
-    /// Commit a file to the catalogue, once, under an operation id that follows from the file's id.
-    Certify(Box<Certificate>),
-}
-
-/// State of a file for people.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileStatus {
-    /// The file.
-    pub file: FileId,
-    /// Stage.
-    pub stage: FileStage,
-    /// Reason why it is not further; empty if there is none.
-    pub reason: String,
-    /// Bytes that are durable here.
-    pub bytes: u64,
-}
 
 /// A peer of a connection after its hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +40,7 @@ pub(super) struct Connection {
     pub heard: u64,
 }
 
-/// A part that is sealed.
+/// A part that is sealed, of a file that is not certified.
 #[derive(Debug)]
 pub(super) struct SealedPart {
     pub origin: PartOrigin,
@@ -117,10 +49,36 @@ pub(super) struct SealedPart {
     pub by: SealedBy,
 }
 
-#[derive(Debug)]
-pub(super) enum PartSlot {
-    Open(Box<OpenPart>),
-    Sealed(SealedPart),
+/// A part of a file that is not certified.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum PartRef<'a> {
+    Open(&'a OpenPart),
+    Sealed(&'a SealedPart),
+}
+
+impl<'a> PartRef<'a> {
+    pub(super) fn origin(self) -> &'a PartOrigin {
+        match self {
+            PartRef::Open(part) => &part.origin,
+            PartRef::Sealed(part) => &part.origin,
+        }
+    }
+
+    pub(super) fn volume(self) -> usize {
+        match self {
+            PartRef::Open(part) => part.volume,
+            PartRef::Sealed(part) => part.volume,
+        }
+    }
+
+    /// Returns the chunks that are on disk.
+    pub(super) fn durable(self) -> &'a [ChunkRecord] {
+        match self {
+            PartRef::Open(part) => part.chunks.durable(),
+            PartRef::Sealed(part) if part.by == SealedBy::Loss => &[],
+            PartRef::Sealed(part) => &part.chunks,
+        }
+    }
 }
 
 /// Report of another service about its part, as far as it came.
@@ -131,7 +89,7 @@ pub(super) struct Reported {
     pub is_complete: bool,
 }
 
-/// A file that was closed here, or is more than open.
+/// A file that was closed here, failed, or is about to be certified.
 #[derive(Debug)]
 pub(super) struct FileEntry {
     pub stage: FileStage,
@@ -143,12 +101,16 @@ pub(super) struct FileEntry {
     pub volume: usize,
     pub closed_at: u64,
     pub asked_at: u64,
+    /// Questions so far, for the back-off.
+    pub asked: u64,
+    /// Time in the queue of files to look at again.
+    pub due: Option<u64>,
     pub reports: BTreeMap<u32, Reported>,
-    /// Certificate on its way to the catalogue, or in it.
+    /// Certificate on its way to the catalogue.
     pub certificate: Option<Box<Certificate>>,
     pub is_committing: bool,
-    /// Services with parts that do not know yet that the file is certified.
-    pub to_tell: Vec<PartOwner>,
+    /// The file, once the catalogue has it. It waits for its parts here to be sealed.
+    pub certified: Option<Box<CertifiedFile>>,
 }
 
 impl FileEntry {
@@ -161,12 +123,67 @@ impl FileEntry {
             volume,
             closed_at: now,
             asked_at: 0,
+            asked: 0,
+            due: None,
             reports: BTreeMap::new(),
             certificate: None,
             is_committing: false,
-            to_tell: Vec::new(),
+            certified: None,
         }
     }
+}
+
+/// A certified file. There may be very many.
+#[derive(Debug)]
+pub(super) struct KeptFile {
+    pub record: CertifiedRecord,
+    /// Volume of the record.
+    pub volume: u16,
+    pub stage: FileStage,
+    /// True once the index has the stage.
+    pub is_durable: bool,
+    /// Time at which it was staged, for the order of removal.
+    pub staged_at: u64,
+    /// Records on further volumes, each with the parts there.
+    pub others: Vec<(u16, CertifiedRecord)>,
+}
+
+impl KeptFile {
+    /// Says whether a service is told of the file's removal, as far as this service tells any.
+    pub(super) fn knows(&self, service: ServiceId) -> bool {
+        self.record.unpack().is_none_or(|of| {
+            let is_full = of.shares.len() >= PARTS_MAX;
+            !of.is_certifier || is_full || of.shares.iter().any(|share| share.part.service == service)
+        })
+    }
+
+    /// Returns the volumes with parts of the file, and these.
+    pub(super) fn parts(&self) -> Vec<(usize, Vec<PartKey>)> {
+        let records = std::iter::once((self.volume, &self.record));
+        let all = records.chain(self.others.iter().map(|(volume, record)| (*volume, record)));
+        let of_record = |(volume, record): (u16, &CertifiedRecord)| {
+            let file = record.unpack()?;
+            let keys = file.epochs.iter().map(|epoch| PartKey { file: file.file, epoch: *epoch });
+            Some((usize::from(volume), keys.collect()))
+        };
+        all.filter_map(of_record).collect()
+    }
+}
+
+/// News of a certified file for other services that do not know it yet.
+#[derive(Debug)]
+pub(super) struct Telling {
+    pub to: Vec<PartOwner>,
+    pub due: u64,
+    pub told: u64,
+}
+
+/// A removal that is not done.
+#[derive(Debug)]
+pub(super) struct Removal {
+    /// Volumes with parts that are not removed.
+    pub volumes: Vec<usize>,
+    pub failures: u64,
 }
 
 /// Consequence of a commit.
@@ -175,7 +192,11 @@ pub(super) enum Effect {
     Durable(PartKey, usize),
     Sealed(PartKey, SealedBy),
     Closed(FileId),
-    Stage(FileId),
+    Certified(FileId),
+    Stage(FileId, FileStage),
+    /// The index of the volume has the order to remove a file.
+    Removable(FileId),
+    Nothing,
 }
 
 #[derive(Debug, Default)]
@@ -184,9 +205,14 @@ pub(super) struct VolumeState {
     pub effects: Vec<Effect>,
     /// Effects of the commit on its way.
     pub committing: Option<Vec<Effect>>,
+    pub is_checkpointing: bool,
     pub read_only: Option<String>,
     pub is_full: bool,
     pub free_bytes: u64,
+    /// Staged files, the oldest first.
+    pub staged: BTreeSet<(u64, FileId)>,
+    /// Bytes of files whose removal was ordered since the free bytes were noted.
+    pub freeing: u64,
 }
 
 /// The service.
@@ -194,8 +220,23 @@ pub struct Service {
     pub(super) settings: ServiceSettings,
     pub(super) pool: BlockPool,
     pub(super) volumes: Vec<VolumeState>,
-    pub(super) parts: BTreeMap<PartKey, PartSlot>,
+    /// Parts that are being written.
+    pub(super) open: BTreeMap<PartKey, Box<OpenPart>>,
+    /// Other parts of files that are not certified.
+    pub(super) sealed: BTreeMap<PartKey, SealedPart>,
+    /// Files that are closed and not certified, or failed.
     pub(super) files: BTreeMap<FileId, FileEntry>,
+    pub(super) certified: BTreeMap<FileId, KeptFile>,
+    /// Number of certified files by their stage: certified, staged, removed.
+    pub(super) kept: [u64; 3],
+    pub(super) telling: BTreeMap<FileId, Telling>,
+    pub(super) removals: BTreeMap<FileId, Removal>,
+    /// Removals to hand out, by the time.
+    pub(super) removal_due: BTreeSet<(u64, FileId, usize)>,
+    /// Number of removals on their way.
+    pub(super) removing: usize,
+    /// Removed files, and when they are forgotten.
+    pub(super) removed: VecDeque<(u64, FileId)>,
     pub(super) connections: BTreeMap<ConnectionId, Connection>,
     /// Opens that the catalogue has not answered.
     pub(super) authorizing: BTreeMap<(ConnectionId, FileId), PendingOpen>,
@@ -206,13 +247,25 @@ pub struct Service {
     pub(super) table: ServiceTable,
     pub(super) version: u64,
     pub(super) table_at: u64,
+    pub(super) silence_checked_at: u64,
     pub(super) is_draining: bool,
     pub(super) output: VecDeque<Output>,
     /// Parts that may have work.
     pub(super) changed: BTreeSet<PartKey>,
+    /// Parts with bytes in no write yet, by the time of the first of them.
+    pub(super) dirty: BTreeSet<(u64, PartKey)>,
+    /// Parts with less than the smallest share of the memory.
+    pub(super) hungry: BTreeSet<PartKey>,
+    /// Part whose share was adapted last.
+    pub(super) adapted: Option<PartKey>,
     /// Files to be looked at.
     pub(super) pending: BTreeSet<FileId>,
+    /// Files to be looked at again, by the time.
+    pub(super) due: BTreeSet<(u64, FileId)>,
+    /// Files to tell other services about, by the time.
+    pub(super) tell_due: BTreeSet<(u64, FileId)>,
     pub(super) durable_bytes: u64,
+    pub(super) counters: Counters,
 }
 
 impl Service {
@@ -223,23 +276,39 @@ impl Service {
             version: settings.first_version,
             settings,
             volumes: Vec::new(),
-            parts: BTreeMap::new(),
+            open: BTreeMap::new(),
+            sealed: BTreeMap::new(),
             files: BTreeMap::new(),
+            certified: BTreeMap::new(),
+            kept: [0; 3],
+            telling: BTreeMap::new(),
+            removals: BTreeMap::new(),
+            removal_due: BTreeSet::new(),
+            removing: 0,
+            removed: VecDeque::new(),
             connections: BTreeMap::new(),
             authorizing: BTreeMap::new(),
             writers: BTreeMap::new(),
             attended: BTreeMap::new(),
             table: ServiceTable::default(),
             table_at: now,
+            silence_checked_at: now,
             is_draining: false,
             output: VecDeque::new(),
             changed: BTreeSet::new(),
+            dirty: BTreeSet::new(),
+            hungry: BTreeSet::new(),
+            adapted: None,
             pending: BTreeSet::new(),
+            due: BTreeSet::new(),
+            tell_due: BTreeSet::new(),
             durable_bytes: 0,
+            counters: Counters::default(),
         };
         for (volume, recovered) in recovered.into_iter().enumerate() {
             service.take_in(volume, recovered, now);
         }
+        service.resume_certified(now);
         service.note_self(now);
         service
     }
@@ -251,7 +320,9 @@ impl Service {
                 true => SealedBy::Loss,
                 false => part.sealed.unwrap_or(SealedBy::Fault),
             };
-            self.parts.insert(key, PartSlot::Sealed(SealedPart { origin: part.origin, volume, chunks, by }));
+            self.sealed.insert(key, SealedPart { origin: part.origin, volume, chunks, by });
+            self.files.entry(key.file).or_insert_with(|| FileEntry::new(volume, now));
+            self.pending.insert(key.file);
         }
         for (file, indexed) in recovered.index.files {
             let mut entry = FileEntry::new(volume, now);
@@ -259,6 +330,26 @@ impl Service {
             (entry.stage, entry.reason, entry.close) = (indexed.stage, indexed.reason, indexed.close);
             self.files.insert(file, entry);
             self.pending.insert(file);
+        }
+        for (file, indexed) in recovered.index.certified {
+            let volume = u16::try_from(volume).unwrap_or(u16::MAX);
+            match self.certified.get_mut(&file) {
+                Some(kept) => {
+                    kept.others.push((volume, indexed.record));
+                    kept.stage = kept.stage.max(indexed.stage);
+                }
+                None => {
+                    let kept = KeptFile {
+                        record: indexed.record,
+                        volume,
+                        stage: indexed.stage,
+                        is_durable: true,
+                        staged_at: now,
+                        others: Vec::new(),
+                    };
+                    self.certified.insert(file, kept);
+                }
+            }
         }
         let (read_only, free_bytes) = (recovered.read_only, recovered.free_bytes);
         self.volumes.push(VolumeState { read_only, free_bytes, ..VolumeState::default() });
@@ -270,7 +361,12 @@ impl Service {
     }
 
     pub(super) fn send(&mut self, connection: ConnectionId, frame: Frame) {
+        self.counters.note(&frame);
         self.output.push_back(Output::Send(connection, frame));
+    }
+
+    pub(super) fn tell(&mut self, service: ServiceId, frame: Frame) {
+        self.output.push_back(Output::Tell(service, frame));
     }
 
     /// Returns the connection of a producer.
@@ -280,7 +376,42 @@ impl Service {
 
     /// Returns the number of files being written.
     pub fn open_parts(&self) -> usize {
-        self.parts.values().filter(|slot| matches!(slot, PartSlot::Open(_))).count()
+        self.open.len()
+    }
+
+    /// Returns the parts of a file that is not certified: the open ones, then the others.
+    pub(super) fn parts_of(&self, file: FileId) -> impl Iterator<Item = (PartKey, PartRef<'_>)> {
+        let (first, last) = PartKey::bounds(file);
+        let open = self.open.range(first..=last).map(|(key, part)| (*key, PartRef::Open(part)));
+        open.chain(self.sealed.range(first..=last).map(|(key, part)| (*key, PartRef::Sealed(part))))
+    }
+
+    /// Returns the part of a file that began last.
+    pub(super) fn last_part(&self, file: FileId) -> Option<(PartKey, PartRef<'_>)> {
+        self.parts_of(file).max_by_key(|(key, _)| key.epoch)
+    }
+
+    /// Returns a part of a file that is not certified.
+    pub(super) fn part(&self, key: PartKey) -> Option<PartRef<'_>> {
+        let open = self.open.get(&key).map(|part| PartRef::Open(part));
+        open.or_else(|| self.sealed.get(&key).map(PartRef::Sealed))
+    }
+
+    pub(super) fn origin_of(&self, file: FileId) -> Option<&PartOrigin> {
+        self.last_part(file).map(|(_, part)| part.origin())
+    }
+
+    /// Returns the connection of the producer of a file.
+    pub(super) fn producer_of(&self, file: FileId) -> Option<ConnectionId> {
+        self.connection_of(self.origin_of(file)?.writer)
+    }
+
+    /// Returns the highest epoch of a file here.
+    pub(super) fn highest_epoch(&self, file: FileId) -> Option<u32> {
+        let (first, last) = PartKey::bounds(file);
+        let open = self.open.range(first..=last).next_back().map(|(key, _)| key.epoch);
+        let sealed = self.sealed.range(first..=last).next_back().map(|(key, _)| key.epoch);
+        open.max(sealed)
     }
 
     pub(super) fn is_writable(&self, volume: &VolumeState) -> bool {
@@ -293,6 +424,30 @@ impl Service {
         writable.max_by_key(|(_, volume)| volume.free_bytes).map(|(at, _)| at)
     }
 
+    /// Adds items to the next commit of a volume. Nothing comes of them if the volume cannot be written.
+    pub(super) fn commit(&mut self, volume: usize, items: Vec<Item>, effect: Effect) {
+        if let Some(state) = self.volumes.get_mut(volume)
+            && state.read_only.is_none()
+        {
+            state.items.extend(items);
+            state.effects.push(effect);
+        }
+    }
+
+    /// Returns the bytes that are in memory and not durable.
+    pub(super) fn queued_bytes(&self) -> u64 {
+        self.open.values().map(|part| part.queued_bytes()).sum()
+    }
+
+    /// Returns the state for the table.
+    pub(super) fn state(&self) -> ServiceState {
+        match self.volumes.iter().any(|volume| self.is_writable(volume)) {
+            _ if self.is_draining => ServiceState::Draining,
+            true => ServiceState::Up,
+            false => ServiceState::ReadOnly,
+        }
+    }
+
     /// Updates this service's record in its own table.
     pub(super) fn note_self(&mut self, now: u64) {
         self.version += 1;
@@ -302,15 +457,7 @@ impl Service {
             .filter(|volume| self.is_writable(volume))
             .map(|volume| volume.free_bytes)
             .collect();
-        let state = match (self.is_draining, writable.is_empty()) {
-            (true, _) => ServiceState::Draining,
-            (false, true) => ServiceState::ReadOnly,
-            (false, false) => ServiceState::Up,
-        };
-        let queued = self.parts.values().map(|slot| match slot {
-            PartSlot::Open(part) => part.queued_bytes(),
-            PartSlot::Sealed(_) => 0,
-        });
+        let state = self.state();
         let elapsed = now.saturating_sub(self.table_at).max(1);
         let record = ServiceRecord {
             service: self.settings.service,
@@ -319,7 +466,7 @@ impl Service {
             state,
             volumes: u16::try_from(writable.len()).unwrap_or(u16::MAX),
             free_bytes: writable.iter().sum(),
-            queued_bytes: queued.sum(),
+            queued_bytes: self.queued_bytes(),
             bytes_per_second: self.durable_bytes.saturating_mul(1000) / elapsed,
             open_files: u32::try_from(self.open_parts()).unwrap_or(u32::MAX),
         };
@@ -331,33 +478,5 @@ impl Service {
     /// Returns the table of services.
     pub fn table(&self) -> Table {
         self.table.to_table()
-    }
-
-    /// Returns the files that are not certified, with the reasons, and those that are.
-    pub fn files(&self) -> Vec<FileStatus> {
-        let mut all: BTreeMap<FileId, FileStatus> = BTreeMap::new();
-        for (key, slot) in &self.parts {
-            let (chunks, what) = match slot {
-                PartSlot::Open(part) => (part.chunks.durable(), "being written"),
-                PartSlot::Sealed(part) => (part.chunks.as_slice(), "not closed by its producer"),
-            };
-            let bytes: u64 = chunks.iter().map(|chunk| u64::from(chunk.length)).sum();
-            let status = all.entry(key.file).or_insert_with(|| FileStatus {
-                file: key.file,
-                stage: FileStage::Open,
-                reason: String::new(),
-                bytes: 0,
-            });
-            status.bytes += bytes;
-            what.clone_into(&mut status.reason);
-        }
-        for (file, entry) in &self.files {
-            let bytes = all.get(file).map_or(0, |status| status.bytes);
-            let (stage, reason) = (entry.stage, entry.reason.clone());
-            if stage > FileStage::Open {
-                all.insert(*file, FileStatus { file: *file, stage, reason, bytes });
-            }
-        }
-        all.into_values().collect()
     }
 }

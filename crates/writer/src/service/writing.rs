@@ -1,12 +1,15 @@
 //! Chunks into parts, works to the volumes, and their outcomes.
 
-use exacat_wire::writer::{Ack, ByteRange, ChunkHead, FileId, Frame, Refusal, RefusalClass};
+use exacat_wire::writer::{Ack, ChunkHead, FileId, Frame, Refusal, RefusalClass};
 
-use super::state::{Effect, Output, PartSlot, SealedPart, Service};
+use super::settings::Output;
+use super::state::{Effect, FileEntry, SealedPart, Service};
+use crate::block::Block;
 use crate::chunks::{Judgement, range_of, record_of};
-use crate::item::{FileStage, Item, PartKey, SealedBy};
-use crate::limits::{COMMIT_BYTES_MAX, PART_BLOCKS_MAX, PART_BLOCKS_MIN};
-use crate::part::{Ending, OpenPart};
+use crate::item::{FileStage, Item, SealedBy};
+use crate::limits::COMMIT_BYTES_MAX;
+use crate::origin::PartKey;
+use crate::part::Ending;
 use crate::work::{Done, Fault, Work};
 
 /// Items in one commit: the largest has the chunks of one block of each part.
@@ -18,32 +21,34 @@ pub(super) fn refused(class: RefusalClass, part: PartKey, reason: impl Into<Stri
 }
 
 impl Service {
-    /// Returns the open part of this name.
-    pub(super) fn open_part(&mut self, key: PartKey) -> Option<&mut OpenPart> {
-        match self.parts.get_mut(&key) {
-            Some(PartSlot::Open(part)) => Some(part),
-            _ => None,
-        }
-    }
-
     /// Takes a chunk of a producer whose sums are right. Returns the answer, if there is one now.
     pub(super) fn take_chunk(&mut self, head: &ChunkHead, bytes: &[u8], now: u64) -> Option<Frame> {
         let key = PartKey { file: head.file, epoch: head.epoch };
         let refusal = |class, reason: &str| Some(refused(class, key, reason));
+        if let Some(certified) = self.certified_frame(head.file) {
+            return Some(certified);
+        }
+        self.counters.chunks += 1;
+        self.counters.chunk_bytes += u64::from(head.length);
+        self.counters.events += u64::from(head.events);
         if self.highest_epoch(head.file).is_some_and(|highest| highest > head.epoch) {
             return refusal(RefusalClass::Conflict, "a later part of the file has begun: this epoch is over");
         }
         match self.judge_by_sealed(head) {
             Some(Judgement::Same { .. }) => {
-                let limit = self.open_part(key).map_or(0, |part| part.limit());
+                self.counters.duplicates += 1;
+                let limit = self.open.get(&key).map_or(0, |part| part.limit());
                 let ranges = vec![range_of(&record_of(head))];
                 return Some(Frame::Ack(Ack { file: head.file, epoch: head.epoch, ranges, limit }));
             }
-            Some(_) => return refusal(RefusalClass::Conflict, "other bytes are durable at this place"),
+            Some(_) => {
+                self.counters.conflicts += 1;
+                return refusal(RefusalClass::Conflict, "other bytes are durable at this place");
+            }
             None => {}
         }
-        let Service { parts, pool, .. } = self;
-        let Some(PartSlot::Open(part)) = parts.get_mut(&key) else {
+        let Service { open, pool, .. } = self;
+        let Some(part) = open.get_mut(&key) else {
             return refusal(RefusalClass::RetryElsewhere, "the part is not open: begin the next one");
         };
         if part.origin.writer != head.writer || part.origin.stream != head.stream {
@@ -58,6 +63,8 @@ impl Service {
         let limit = part.limit();
         let judgement = part.take(pool, head, bytes, now);
         self.changed.insert(key);
+        self.counters.duplicates += u64::from(matches!(judgement, Some(Judgement::Same { .. })));
+        self.counters.conflicts += u64::from(judgement == Some(Judgement::Conflict));
         match judgement {
             Some(Judgement::New | Judgement::Same { is_durable: false }) => None,
             Some(Judgement::Same { is_durable: true }) => {
@@ -78,11 +85,9 @@ impl Service {
     /// Judges a chunk by the sealed parts of its file; none if they have nothing there.
     fn judge_by_sealed(&self, head: &ChunkHead) -> Option<Judgement> {
         let chunk = record_of(head);
-        let parts = self.parts.range(first_of(head.file)..=last_of(head.file));
-        let sealed = parts.filter_map(|(_, slot)| match slot {
-            PartSlot::Sealed(part) if part.by != SealedBy::Loss => Some(&part.chunks),
-            _ => None,
-        });
+        let (first, last) = PartKey::bounds(head.file);
+        let sealed = self.sealed.range(first..=last).map(|(_, part)| part);
+        let sealed = sealed.filter(|part| part.by != SealedBy::Loss).map(|part| &part.chunks);
         for chunks in sealed {
             let at = chunks.partition_point(|other| other.end() <= chunk.offset);
             match chunks.get(at) {
@@ -94,73 +99,36 @@ impl Service {
         None
     }
 
-    /// Returns the highest epoch of a file here.
-    pub(super) fn highest_epoch(&self, file: FileId) -> Option<u32> {
-        self.parts.range(first_of(file)..=last_of(file)).next_back().map(|(key, _)| key.epoch)
-    }
-
     /// Begins to seal a part, if it is open.
     pub(super) fn seal(&mut self, key: PartKey) {
-        let Service { parts, pool, .. } = self;
-        if let Some(PartSlot::Open(part)) = parts.get_mut(&key) {
+        let Service { open, pool, .. } = self;
+        if let Some(part) = open.get_mut(&key) {
             part.begin_seal(pool);
+            self.hungry.remove(&key);
             self.changed.insert(key);
         }
     }
 
-    /// Writes blocks that are old enough, and shares the memory between the parts.
-    pub(super) fn flush_and_grant(&mut self, now: u64) {
-        let target = self.target_blocks();
-        let (flush_ms, open) = (self.settings.flush_ms, self.open_parts() as u64);
-        // Many files share the disk: each waits longer, so that the number of small writes is bounded.
-        let delay = flush_ms * (1 + open / 8);
-        let mut granted = Vec::new();
-        let Service { parts, pool, .. } = self;
-        // Parts without any credit come first.
-        for is_first_turn in [true, false] {
-            for slot in parts.values_mut() {
-                let PartSlot::Open(part) = slot else { continue };
-                let target = if is_first_turn { PART_BLOCKS_MIN.min(target) } else { target };
-                if part.grant(pool, target) {
-                    granted.push(part.key);
-                }
-            }
-        }
-        for slot in parts.values_mut() {
-            let PartSlot::Open(part) = slot else { continue };
-            if part.dirty_since.is_some_and(|since| now.saturating_sub(since) >= delay) {
-                part.flush(pool);
-                self.changed.insert(part.key);
-            }
-        }
-        granted.dedup();
-        for key in granted {
-            self.acknowledge(key, Vec::new());
-        }
-    }
-
-    fn target_blocks(&self) -> usize {
-        let share = self.pool.count() / self.open_parts().max(1);
-        share.clamp(PART_BLOCKS_MIN, PART_BLOCKS_MAX)
-    }
-
-    /// Tells the producer of a part which bytes are durable, and its limit.
-    fn acknowledge(&mut self, key: PartKey, ranges: Vec<ByteRange>) {
-        let Some(PartSlot::Open(part)) = self.parts.get(&key) else { return };
-        let (limit, writer) = (part.limit(), part.origin.writer);
-        if let Some(connection) = self.connection_of(writer) {
-            self.send(connection, Frame::Ack(Ack { file: key.file, epoch: key.epoch, ranges, limit }));
-        }
+    /// Begins to seal all open parts of a file. Returns whether there are any.
+    pub(super) fn seal_parts(&mut self, file: FileId) -> bool {
+        let (first, last) = PartKey::bounds(file);
+        let keys: Vec<PartKey> = self.open.range(first..=last).map(|(key, _)| *key).collect();
+        keys.iter().for_each(|key| self.seal(*key));
+        !keys.is_empty()
     }
 
     /// Hands out all work that can begin.
     pub(super) fn hand_out(&mut self) {
         while let Some(key) = self.changed.pop_first() {
-            let Some(PartSlot::Open(part)) = self.parts.get_mut(&key) else { continue };
-            let volume = part.volume;
-            if let Some(work) = part.next_work() {
-                self.output.push_back(Output::Work(volume, Work::Part(work)));
+            let Service { open, pool, output, .. } = self;
+            let Some(part) = open.get_mut(&key) else { continue };
+            if part.wants_flush {
+                part.flush(pool);
             }
+            if let Some(work) = part.next_work() {
+                output.push_back(Output::Work(part.volume, Work::Part(work)));
+            }
+            self.note_dirty(key);
         }
         for (at, volume) in self.volumes.iter_mut().enumerate() {
             let is_idle = volume.items.is_empty() && volume.effects.is_empty();
@@ -175,59 +143,72 @@ impl Service {
         }
     }
 
-    /// Adds items to the next commit of a volume.
-    pub(super) fn commit(&mut self, volume: usize, items: Vec<Item>, effect: Effect) {
-        let state = &mut self.volumes[volume];
-        if state.read_only.is_none() {
-            state.items.extend(items);
-            state.effects.push(effect);
-        }
-    }
-
     /// Takes the outcome of a work.
     pub fn work_done(&mut self, volume: usize, done: Done, now: u64) {
         match done {
-            Done::Part { part, blocks, outcome } => {
-                let Service { parts, pool, .. } = self;
-                let Some(PartSlot::Open(open)) = parts.get_mut(&part) else {
-                    blocks.into_iter().for_each(|block| pool.put(block));
-                    return;
-                };
-                match outcome {
-                    Ok(()) if !matches!(open.ending, Ending::Fenced(_)) => {
-                        let items = open.work_done(pool, blocks);
-                        let is_sealed = matches!(items.last(), Some(Item::Sealed { .. }));
-                        let effect = match is_sealed {
-                            true => Effect::Sealed(part, SealedBy::Order),
-                            false => Effect::Durable(part, open.committed_count()),
-                        };
-                        self.commit(volume, items, effect);
-                        self.changed.insert(part);
-                    }
-                    outcome => self.part_failed(volume, part, blocks, outcome.err()),
+            Done::Part { part, blocks, outcome } => self.part_done((volume, part), blocks, outcome, now),
+            Done::Commit { outcome, wants_checkpoint } => {
+                let state = self.volumes.get_mut(volume);
+                if let Some(state) = state.filter(|state| wants_checkpoint && !state.is_checkpointing) {
+                    state.is_checkpointing = true;
+                    self.output.push_back(Output::Work(volume, Work::Checkpoint));
+                }
+                self.commit_done(volume, outcome, now);
+            }
+            Done::Checkpoint(_) => {
+                if let Some(state) = self.volumes.get_mut(volume) {
+                    state.is_checkpointing = false;
                 }
             }
-            Done::Commit(outcome) => self.commit_done(volume, outcome, now),
-            Done::Remove { .. } => {}
+            Done::Remove { file, outcome } => self.remove_done(volume, file, &outcome, now),
         }
         self.pump(now);
     }
 
+    fn part_done(
+        &mut self,
+        (volume, part): (usize, PartKey),
+        blocks: Vec<Block>,
+        outcome: Result<(), Fault>,
+        now: u64,
+    ) {
+        let Service { open, pool, counters, .. } = self;
+        let Some(of) = open.get_mut(&part) else {
+            blocks.into_iter().for_each(|block| pool.put(block));
+            return;
+        };
+        counters.syncs += 1;
+        match outcome {
+            Ok(()) if !matches!(of.ending, Ending::Fenced(_)) => {
+                let items = of.work_done(pool, blocks);
+                let is_sealed = matches!(items.last(), Some(Item::Sealed { .. }));
+                let effect = match is_sealed {
+                    true => Effect::Sealed(part, SealedBy::Order),
+                    false => Effect::Durable(part, of.committed_count()),
+                };
+                self.commit(volume, items, effect);
+                self.changed.insert(part);
+            }
+            outcome => self.part_failed((volume, part), blocks, outcome.err(), now),
+        }
+    }
+
     fn part_failed(
         &mut self,
-        volume: usize,
-        key: PartKey,
-        blocks: Vec<crate::block::Block>,
+        (volume, key): (usize, PartKey),
+        blocks: Vec<Block>,
         fault: Option<Fault>,
+        now: u64,
     ) {
         let fault = fault.unwrap_or(Fault { is_full: false, reason: "the volume failed".to_owned() });
         self.volumes[volume].is_full |= fault.is_full;
-        let Service { parts, pool, .. } = self;
-        let Some(PartSlot::Open(part)) = parts.get_mut(&key) else { return };
+        let Service { open, pool, .. } = self;
+        let Some(part) = open.get_mut(&key) else { return };
+        self.counters.part_faults += 1;
         let item = part.fail(pool, blocks, fault.reason.clone());
         let writer = part.origin.writer;
         if self.volumes[volume].read_only.is_some() {
-            self.slot_sealed(key, SealedBy::Fault);
+            self.slot_sealed(key, SealedBy::Fault, now);
         } else {
             self.commit(volume, item.into_iter().collect(), Effect::Sealed(key, SealedBy::Fault));
         }
@@ -239,55 +220,60 @@ impl Service {
 
     fn commit_done(&mut self, volume: usize, outcome: Result<(), Fault>, now: u64) {
         let effects = self.volumes[volume].committing.take().unwrap_or_default();
+        self.counters.commits += 1;
         if let Err(fault) = outcome {
-            self.volume_failed(volume, &fault.reason);
+            self.volume_failed(volume, &fault.reason, now);
             return;
         }
         for effect in effects {
             match effect {
                 Effect::Durable(key, count) => {
-                    let Some(part) = self.open_part(key) else { continue };
+                    let Some(part) = self.open.get_mut(&key) else { continue };
                     let ranges = part.commit_done(count);
-                    self.durable_bytes += ranges.iter().map(|range| range.to - range.from).sum::<u64>();
-                    let target = self.target_blocks();
-                    let Service { parts, pool, .. } = self;
-                    if let Some(PartSlot::Open(part)) = parts.get_mut(&key) {
-                        part.grant(pool, target);
-                    }
+                    let bytes = ranges.iter().map(|range| range.to - range.from).sum::<u64>();
+                    self.durable_bytes += bytes;
+                    self.counters.durable_bytes += bytes;
+                    self.grant(key);
                     self.acknowledge(key, ranges);
                     self.changed.insert(key);
                 }
-                Effect::Sealed(key, by) => self.slot_sealed(key, by),
+                Effect::Sealed(key, by) => self.slot_sealed(key, by, now),
                 Effect::Closed(file) => {
                     if let Some(entry) = self.files.get_mut(&file) {
                         entry.is_close_durable = true;
                     }
                     self.pending.insert(file);
                 }
-                Effect::Stage(file) => self.stage_reached(file),
+                Effect::Certified(file) => self.certified_durably(file, now),
+                Effect::Stage(file, stage) => self.stage_reached(file, stage, now),
+                Effect::Removable(file) => {
+                    self.removal_due.insert((now, file, volume));
+                }
+                Effect::Nothing => {}
             }
         }
         self.certify_pending(now);
     }
 
     /// Ends all writing to a volume: its index cannot be written, so nothing more is acknowledged.
-    fn volume_failed(&mut self, volume: usize, reason: &str) {
+    fn volume_failed(&mut self, volume: usize, reason: &str, now: u64) {
         let state = &mut self.volumes[volume];
         state.read_only = Some(reason.to_owned());
         state.items.clear();
         state.effects.clear();
         self.closes_failed(volume, reason);
-        let of_volume = |(key, slot): (&PartKey, &PartSlot)| {
-            matches!(slot, PartSlot::Open(part) if part.volume == volume).then_some(*key)
-        };
-        let open: Vec<PartKey> = self.parts.iter().filter_map(of_volume).collect();
-        for key in open {
-            let Service { parts, pool, .. } = self;
-            let Some(PartSlot::Open(part)) = parts.get_mut(&key) else { continue };
+        self.kept_failed(volume);
+        let of_volume = self.open.iter().filter(|(_, part)| part.volume == volume);
+        let keys: Vec<PartKey> = of_volume.map(|(key, _)| *key).collect();
+        for key in keys {
+            let Service { open, pool, .. } = self;
+            let Some(part) = open.get_mut(&key) else { continue };
             part.fence(pool, reason.to_owned());
             let (writer, is_working) = (part.origin.writer, part.is_working());
+            self.hungry.remove(&key);
+            self.note_dirty(key);
             if !is_working {
-                self.slot_sealed(key, SealedBy::Fault);
+                self.slot_sealed(key, SealedBy::Fault, now);
             }
             if let Some(connection) = self.connection_of(writer) {
                 self.send(connection, refused(RefusalClass::RetryElsewhere, key, reason));
@@ -295,32 +281,36 @@ impl Service {
         }
     }
 
-    /// Tells producers that their closes are lost with the index of a volume, and who is certified.
+    /// Tells producers that their closes are lost with the index of a volume.
     fn closes_failed(&mut self, volume: usize, reason: &str) {
-        let of_volume = self.files.iter().filter(|(_, entry)| entry.volume == volume);
-        let files: Vec<(FileId, FileStage, bool)> =
-            of_volume.map(|(file, entry)| (*file, entry.stage, entry.is_close_durable)).collect();
-        for (file, stage, is_close_durable) in files {
-            if stage == FileStage::Closed && !is_close_durable {
-                let epoch = self.highest_epoch(file).unwrap_or(1);
-                if let Some(connection) = self.producer_of(file) {
-                    let key = PartKey { file, epoch };
-                    self.send(connection, refused(RefusalClass::RetryElsewhere, key, reason));
-                }
-                self.files.remove(&file);
-            } else {
-                self.stage_reached(file);
+        let is_lost = |entry: &&FileEntry| {
+            entry.volume == volume && entry.stage == FileStage::Closed && !entry.is_close_durable
+        };
+        let lost = self.files.iter().filter(|(_, entry)| is_lost(entry));
+        let files: Vec<FileId> =
+            lost.filter(|(_, entry)| entry.certified.is_none()).map(|(file, _)| *file).collect();
+        for file in files {
+            let epoch = self.highest_epoch(file).unwrap_or(1);
+            if let Some(connection) = self.producer_of(file) {
+                let key = PartKey { file, epoch };
+                self.send(connection, refused(RefusalClass::RetryElsewhere, key, reason));
             }
+            self.drop_entry(file);
         }
     }
 
     /// Replaces an open part by a sealed one.
-    fn slot_sealed(&mut self, key: PartKey, by: SealedBy) {
-        let Service { parts, pool, .. } = self;
-        let Some(PartSlot::Open(part)) = parts.get_mut(&key) else { return };
-        part.give_up_blocks(pool);
-        let (origin, volume, chunks) = (part.origin.clone(), part.volume, part.chunks.durable().to_vec());
-        self.parts.insert(key, PartSlot::Sealed(SealedPart { origin, volume, chunks, by }));
+    fn slot_sealed(&mut self, key: PartKey, by: SealedBy, now: u64) {
+        let Some(mut part) = self.open.remove(&key) else { return };
+        part.give_up_blocks(&mut self.pool);
+        self.hungry.remove(&key);
+        if let Some(since) = part.dirty_noted {
+            self.dirty.remove(&(since, key));
+        }
+        let part = *part;
+        let (volume, chunks) = (part.volume, part.chunks.into_durable());
+        self.sealed.insert(key, SealedPart { origin: part.origin, volume, chunks, by });
+        self.files.entry(key.file).or_insert_with(|| FileEntry::new(volume, now));
         self.pending.insert(key.file);
     }
 
@@ -329,25 +319,8 @@ impl Service {
         let enough = self.settings.free_bytes_min.saturating_mul(2);
         if let Some(state) = self.volumes.get_mut(volume) {
             state.free_bytes = bytes;
+            state.freeing = 0;
             state.is_full &= bytes < enough;
         }
     }
-
-    /// Acts on the stage of a file once the index has it.
-    pub(super) fn stage_reached(&mut self, file: FileId) {
-        let Some(entry) = self.files.get_mut(&file) else { return };
-        if entry.stage == FileStage::Certified {
-            self.tell_certified(file);
-        }
-    }
-}
-
-/// Returns the bounds of the parts of a file.
-pub(super) fn first_of(file: FileId) -> PartKey {
-    PartKey { file, epoch: 0 }
-}
-
-/// Returns the upper bound of the parts of a file.
-pub(super) fn last_of(file: FileId) -> PartKey {
-    PartKey { file, epoch: u32::MAX }
 }

@@ -1,9 +1,10 @@
 //! The simulated world: services on simulated disks, producers, a catalogue, faults, and the checker.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use exacat_disk::Disk as _;
 use exacat_model::{Lfn, TimeMs};
 use exacat_testkit::simulated::{Fault, Random, SimulatedDisk};
 use exacat_wire::writer::{
@@ -12,9 +13,9 @@ use exacat_wire::writer::{
 };
 use exacat_writer::sums::adler32;
 use exacat_writer::{
-    Certificate, Closed, Event, EventMemory, FileNames, NotAppended, Output, Packer, PartKey, Position,
-    Producer, ProducerOutput, ProducerSettings, Service, ServiceSettings, ServiceTable, Settled,
-    StreamSettings, Volume, VolumeSettings, Work,
+    Certificate, Closed, Event, EventMemory, FileNames, FileStage, NotAppended, Output, Packer, PartKey,
+    Position, Producer, ProducerOutput, ProducerSettings, RemovalPolicy, Service, ServiceSettings,
+    ServiceTable, Settled, StreamSettings, Volume, VolumeSettings, Work,
 };
 
 use crate::network::{Network, Side};
@@ -32,6 +33,8 @@ const STREAMS: usize = 2;
 #[derive(Clone, Copy)]
 pub(crate) struct Plan {
     pub services: usize,
+    /// Volumes of each service.
+    pub volumes: usize,
     pub producers: usize,
     /// Faults in a thousand milliseconds.
     pub faults: u64,
@@ -43,14 +46,14 @@ pub(crate) struct Plan {
 
 impl Default for Plan {
     fn default() -> Self {
-        Plan { services: 2, producers: 4, faults: 6, events: 60, file_ms_max: 4_000 }
+        Plan { services: 2, volumes: 1, producers: 4, faults: 6, events: 60, file_ms_max: 4_000 }
     }
 }
 
 struct Node {
     id: ServiceId,
     disk: SimulatedDisk,
-    running: Option<(Volume, Service)>,
+    running: Option<(Vec<Volume>, Service)>,
     incarnation: u64,
     works: Vec<(u64, usize, Work)>,
     paused_until: u64,
@@ -102,6 +105,8 @@ pub(crate) struct World {
     authorizing: Vec<(u64, usize, u64, u64, FileId)>,
     /// Opens that the catalogue refused for now.
     refused_opens: u64,
+    /// Files that were copied elsewhere, by a mover or before an operator's order.
+    copied: BTreeSet<FileId>,
     catalogue: BTreeMap<FileId, Certificate>,
 }
 
@@ -109,26 +114,27 @@ fn service_id(at: usize) -> ServiceId {
     ServiceId([at as u8 + 1; 16])
 }
 
-fn start(node: &mut Node, now: u64) {
-    let settings = VolumeSettings {
-        root: Path::new("/volume").to_owned(),
-        service: node.id,
-        adopt: false,
-        segment_bytes: 256 << 10,
-    };
+fn start(node: &mut Node, now: u64, volumes: usize) {
     node.incarnation += 1;
-    let opened = Volume::open(node.disk.shared(), &settings, TimeMs(1_790_000_000_000 + now));
-    let (volume, recovered) = match opened {
-        Ok(opened) => opened,
-        Err(error) => {
-            // A fault of the disk at the opening: it is tried again.
-            assert!(!error.to_string().contains("damaged"), "{error}");
-            node.starts_at = now + 100;
-            node.disk.set_fault(None);
-            return;
+    let (mut opened, mut contents) = (Vec::new(), Vec::new());
+    for at in 0..volumes {
+        let root = Path::new("/").join(format!("volume{at}"));
+        let settings = VolumeSettings { root, service: node.id, adopt: false, segment_bytes: 256 << 10 };
+        match Volume::open(node.disk.shared(), &settings, TimeMs(1_790_000_000_000 + now)) {
+            Ok((volume, recovered)) => {
+                assert!(recovered.damaged.is_empty(), "{:?} at {now}: {:?}", node.id, recovered.damaged);
+                opened.push(volume);
+                contents.push(recovered);
+            }
+            Err(error) => {
+                // A fault of the disk at the opening: it is tried again.
+                assert!(!error.to_string().contains("damaged"), "{error}");
+                node.starts_at = now + 100;
+                node.disk.set_fault(None);
+                return;
+            }
         }
-    };
-    assert!(recovered.damaged.is_empty(), "{recovered:?}");
+    }
     let settings = ServiceSettings {
         service: node.id,
         name: "node".to_owned(),
@@ -143,8 +149,9 @@ fn start(node: &mut Node, now: u64) {
         gone_ms: 1_000,
         free_bytes_min: 1 << 20,
         first_version: now * 1_000,
+        removal: RemovalPolicy { after_ms: Some(700), free_bytes_low: 8 << 20, remember_ms: 3_600_000 },
     };
-    node.running = Some((volume, Service::new(settings, vec![recovered], now + node.clock)));
+    node.running = Some((opened, Service::new(settings, contents, now + node.clock)));
 }
 
 impl World {
@@ -164,6 +171,7 @@ impl World {
             certifying: Vec::new(),
             authorizing: Vec::new(),
             refused_opens: 0,
+            copied: BTreeSet::new(),
             catalogue: BTreeMap::new(),
         };
         for at in 0..plan.services {
@@ -177,7 +185,7 @@ impl World {
                 starts_at: 0,
                 clock: 0,
             };
-            start(&mut node, 0);
+            start(&mut node, 0, plan.volumes);
             world.nodes.push(node);
         }
         for at in 0..plan.producers {
@@ -251,13 +259,79 @@ impl World {
         let now = self.now;
         for node in self.nodes.iter_mut().filter(|node| node.running.is_none()) {
             node.disk.set_fault(None);
-            start(node, now);
+            start(node, now, self.plan.volumes);
         }
         self.check();
     }
 
     fn is_done(&self) -> bool {
-        self.sources.iter().all(|source| source.events_left == 0 && source.producer.uncertified_files() == 0)
+        let is_done = |source: &Source| source.events_left == 0 && source.producer.uncertified_files() == 0;
+        self.sources.iter().all(is_done) && self.remaining().is_empty()
+    }
+
+    /// Says whether a file is to be copied elsewhere and removed.
+    fn leaves(file: FileId) -> bool {
+        !file.0[3].is_multiple_of(3)
+    }
+
+    /// Returns the files that are to be removed, and are not, everywhere.
+    fn remaining(&self) -> Vec<FileId> {
+        let mut names = BTreeSet::new();
+        for (node, at) in self.nodes.iter().flat_map(|node| (0..self.plan.volumes).map(move |at| (node, at)))
+        {
+            let there = node.disk.list(Path::new(&format!("/volume{at}/parts"))).unwrap();
+            names.extend(there.iter().map(|name| name[..32].to_owned()));
+        }
+        let leaving = self.catalogue.keys().filter(|file| Self::leaves(**file));
+        let is_left = |file: &&FileId| !self.copied.contains(file) || names.contains(&file.to_string());
+        leaving.filter(is_left).copied().collect()
+    }
+
+    /// Copies certified files elsewhere, and says so; or orders their removal, which nobody needs to know.
+    fn stage(&mut self) {
+        for at in 0..self.nodes.len() {
+            if !self.is_awake(at) || !self.random.chance(20) {
+                continue;
+            }
+            let now = self.now + self.nodes[at].clock;
+            let Some((_, service)) = &self.nodes[at].running else { continue };
+            let page = service.files_page(None, Some(FileStage::Certified), 1_000, now);
+            assert!(page.next.is_none(), "all files are on one page");
+            for status in page.files.iter().filter(|status| status.is_certifier) {
+                let file = status.file;
+                if !Self::leaves(file) || !(self.copied.contains(&file) || self.copy(at, file)) {
+                    continue;
+                }
+                self.copied.insert(file);
+                let Some((_, service)) = &mut self.nodes[at].running else { continue };
+                // The index may not be able to take it: it is tried again.
+                let _outcome = match file.0[2].is_multiple_of(3) {
+                    true => service.remove(file, now),
+                    false => service.staged(file, now),
+                };
+            }
+            self.drain_service(at);
+        }
+    }
+
+    /// Reads a file as its service says where it is; false if another service is away.
+    fn copy(&self, at: usize, file: FileId) -> bool {
+        let Some((_, service)) = &self.nodes[at].running else { return false };
+        let readable = service.segments(file).expect("a certified file can be read");
+        let mut bytes = Vec::new();
+        for segment in &readable.segments {
+            let node = self.nodes.iter().find(|node| node.id == segment.part.service).unwrap();
+            let Some((volumes, service)) = &node.running else { return false };
+            let part = PartKey { file, epoch: segment.part.epoch };
+            let volume = service.volume_of(part).expect("the part is there");
+            assert!(segment.volume.is_none_or(|here| here == volume));
+            let read = volumes[volume].read(part, segment.range);
+            bytes.extend(read.unwrap_or_else(|error| panic!("seed {}: {error}", self.seed)));
+        }
+        let written = self.sources.iter().find_map(|source| source.written.get(&file));
+        assert!(written.is_some_and(|(written, _)| *written == bytes), "seed {}: {file}", self.seed);
+        assert_eq!(readable.length, Some(bytes.len() as u64));
+        true
     }
 
     fn state(&self) -> String {
@@ -267,9 +341,14 @@ impl World {
             text.push_str(&format!("\n{left} events left, {files:?}"));
         }
         for node in &self.nodes {
-            match &node.running {
-                Some((_, service)) => text.push_str(&format!("\n{:?}", service.files())),
-                None => text.push_str("\nnot running"),
+            let Some((_, service)) = &node.running else {
+                text.push_str("\nnot running");
+                continue;
+            };
+            for file in service.files_page(None, None, 1_000, self.now).files {
+                if file.stage < FileStage::Certified || self.remaining().contains(&file.file) {
+                    text.push_str(&format!("\n{:?}: {file:?}", node.id));
+                }
             }
         }
         text
@@ -290,9 +369,10 @@ impl World {
         for at in 0..self.nodes.len() {
             if self.nodes[at].running.is_none() && self.nodes[at].starts_at <= self.now {
                 let now = self.now;
-                start(&mut self.nodes[at], now);
+                start(&mut self.nodes[at], now, self.plan.volumes);
             }
         }
+        self.stage();
         self.dial();
         self.arrive();
         self.work();
@@ -309,7 +389,11 @@ impl World {
             let (now, is_second) = (self.now + self.nodes[at].clock, self.now.is_multiple_of(100));
             if let Some((_, service)) = &mut self.nodes[at].running {
                 if is_second {
-                    service.free_bytes(0, 1 << 40);
+                    for volume in 0..self.plan.volumes {
+                        // Now and then a volume has little space: staged files leave earlier.
+                        let free = if self.random.chance(20) { 4 << 20 } else { self.random.next(1 << 30) };
+                        service.free_bytes(volume, (2 << 20) + free);
+                    }
                 }
                 service.tick(now);
             }
@@ -346,13 +430,13 @@ impl World {
 
     /// Ends a service at any moment: of the works on their way, some were done.
     fn kill(&mut self, at: usize, is_power_cut: bool) {
-        let Some((volume, _)) = self.nodes[at].running.take() else { return };
-        for (_, _, work) in std::mem::take(&mut self.nodes[at].works) {
+        let Some((volumes, _)) = self.nodes[at].running.take() else { return };
+        for (_, volume, work) in std::mem::take(&mut self.nodes[at].works) {
             if self.random.chance(2) {
-                volume.run(work, TimeMs(self.now));
+                volumes[volume].run(work, TimeMs(self.now));
             }
         }
-        drop(volume);
+        drop(volumes);
         self.nodes[at].disk.set_fault(None);
         if is_power_cut {
             self.nodes[at].disk = self.nodes[at].disk.image(&mut self.random);
@@ -494,8 +578,8 @@ impl World {
                 std::mem::take(&mut node.works).into_iter().partition(|(due, _, _)| *due <= self.now);
             node.works = later;
             for (_, volume, work) in due {
-                let Some((disk, service)) = &mut node.running else { continue };
-                let done = disk.run(work, TimeMs(1_790_000_000_000 + self.now));
+                let Some((disks, service)) = &mut node.running else { continue };
+                let done = disks[volume].run(work, TimeMs(1_790_000_000_000 + self.now));
                 service.work_done(volume, done, self.now + node.clock);
             }
             self.drain_service(at);
@@ -696,7 +780,15 @@ impl World {
                         self.tell_to(due, from, to, Frame::Table(table.clone()));
                     }
                 }
-                Output::Work(volume, work) => node.works.push((due, volume, work)),
+                Output::Work(volume, work) => {
+                    if let Work::Remove { file, .. } = &work {
+                        let segments = &self.catalogue[file].segments;
+                        let is_needed = segments.iter().any(|segment| segment.part.service == from);
+                        let may_go = self.copied.contains(file) || !is_needed;
+                        assert!(may_go, "seed {}: {file} is nowhere else", self.seed);
+                    }
+                    node.works.push((due, volume, work));
+                }
                 Output::Authorize { connection, open } => {
                     let due = self.now + 1 + self.random.next(60);
                     self.authorizing.push((due, at, node.incarnation, connection, open.file));
@@ -735,19 +827,29 @@ impl World {
                 let writer = WriterId([at as u8 + 1; 16]);
                 let account = format!("account {at}");
                 assert_eq!((&certificate.owner, certificate.writer), (&account, writer), "seed {seed}");
+                if self.copied.contains(file) {
+                    // Its bytes were compared when they were copied, and are gone.
+                    continue;
+                }
                 let mut read = Vec::new();
                 for segment in &certificate.segments {
                     assert_eq!(segment.range.from, read.len() as u64, "seed {seed}: in order, without gap");
                     let node = self.nodes.iter().find(|node| node.id == segment.part.service).unwrap();
-                    let (volume, _) = node.running.as_ref().unwrap();
+                    let (volumes, service) = node.running.as_ref().unwrap();
                     let part = PartKey { file: *file, epoch: segment.part.epoch };
-                    let bytes = volume.read(part, segment.range);
+                    let volume = service.volume_of(part).expect("the part is there");
+                    let bytes = volumes[volume].read(part, segment.range);
                     read.extend(bytes.unwrap_or_else(|error| panic!("seed {seed}: {error}")));
                 }
                 assert!(read == *bytes, "seed {seed}: {file} has other bytes");
             }
         }
         assert_eq!(files, self.catalogue.len(), "seed {seed}: no file that nobody wrote");
+    }
+
+    /// Returns the number of files that were copied elsewhere and removed.
+    pub(crate) fn removed_files(&self) -> usize {
+        self.copied.len()
     }
 
     /// Returns the number of opens that the catalogue refused for now.
