@@ -428,7 +428,7 @@ impl Volume {
                 }
             }
         }
-        self.disk.sync_directory(&self.parts())
+        self.names.run(|| self.disk.sync_directory(&self.parts()))
     }
 
     /// Writes a checkpoint of the index.
