@@ -38,7 +38,7 @@ impl Writer {
     fn restart(&mut self) {
         let mut command = exacat();
         command.args(["--json", "writer", "serve", "--se", SE, "--memory", "32MiB", "--free-min", "1MiB"]);
-        command.args(["--listen", &self.address]).arg("--volume").arg(&self.volume);
+        command.args(["--http", "127.0.0.1:0", "--listen", &self.address]).arg("--volume").arg(&self.volume);
         command.arg("--data").arg(&self.data).stdin(Stdio::null()).stdout(Stdio::piped());
         command.stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
@@ -115,7 +115,7 @@ fn file_is_refused_where_its_producer_may_not_write() {
     let _writer = Writer::start(&service, place.path(), "volume");
     service.ok("user add shifter");
     let token =
-        service.json1("token issue --user shifter --lifetime 1d")["secret"].as_str().unwrap().to_owned();
+        service.json1("token issue --user shifter --write --lifetime 1d")["secret"].as_str().unwrap().to_owned();
     let mut by_shifter = service.command(&["writer", "put", "/daq/f.raw", "-"]);
     by_shifter.env("EXACAT_TOKEN", &token);
     let said = Ran::of(by_shifter, b"bytes").fails(1);

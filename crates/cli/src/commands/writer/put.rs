@@ -1,6 +1,6 @@
 //! `writer put`: writes one file by the writer service.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::path::Path;
 
 use exacat_writer::FileNames;
@@ -78,26 +78,22 @@ fn write(
     event: usize,
 ) -> Result<Option<FileOutcome>, Failure> {
     let failed = |error: exacat_writer_client::Error| Failure::local(error.to_string());
-    let source: Box<dyn Read> = match args.file == Path::new("-") {
+    let unread = |error| Failure::local(format!("cannot read {}: {error}", args.file.display()));
+    let mut source: Box<dyn Read> = match args.file == Path::new("-") {
         true => Box::new(std::io::stdin()),
-        false => Box::new(
-            std::fs::File::open(&args.file)
-                .map_err(|error| Failure::local(format!("cannot read {}: {error}", args.file.display())))?,
-        ),
+        false => Box::new(std::fs::File::open(&args.file).map_err(unread)?),
     };
-    let mut source = BufReader::with_capacity(event, source);
     let writer = Writer::connect(settings).map_err(failed)?;
     let stream = writer.open_stream(of).map_err(failed)?;
+    let mut bytes = Vec::with_capacity(event);
     loop {
-        let bytes = source
-            .fill_buf()
-            .map_err(|error| Failure::local(format!("cannot read {}: {error}", args.file.display())))?;
+        // Whole events, also from a pipe that gives less at a time.
+        bytes.clear();
+        (&mut source).take(event as u64).read_to_end(&mut bytes).map_err(unread)?;
         if bytes.is_empty() {
             break;
         }
-        stream.append(bytes).map_err(failed)?;
-        let count = bytes.len();
-        source.consume(count);
+        stream.append(&bytes).map_err(failed)?;
     }
     let mut outcomes = stream.close();
     writer.close();
