@@ -114,8 +114,10 @@ fn file_is_refused_where_its_producer_may_not_write() {
     let (service, place) = (ready(), tempfile::tempdir().unwrap());
     let _writer = Writer::start(&service, place.path(), "volume");
     service.ok("user add shifter");
-    let token =
-        service.json1("token issue --user shifter --write --lifetime 1d")["secret"].as_str().unwrap().to_owned();
+    let token = service.json1("token issue --user shifter --write --lifetime 1d")["secret"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let mut by_shifter = service.command(&["writer", "put", "/daq/f.raw", "-"]);
     by_shifter.env("EXACAT_TOKEN", &token);
     let said = Ran::of(by_shifter, b"bytes").fails(1);

@@ -145,6 +145,14 @@ const ORDER: &[&str] = &[
     "backup",
     "serve",
     "writer serve",
+    "writer put",
+    "writer produce",
+    "writer status",
+    "writer table",
+    "writer files",
+    "writer cat",
+    "writer drain",
+    "writer resume",
     "bench",
     "cp",
     "schema create",
@@ -274,6 +282,17 @@ impl Machine {
         ran.out
     }
 
+    /// Starts a writer service for the examples that need one.
+    fn writer(&self) -> Child {
+        let serve = "exec exacat writer serve --volume ~/writer --se DEMO::DAQ::WRITER --listen 127.0.0.1:0 \
+                     --http 127.0.0.1:0 --free-min 1MiB";
+        let mut command = self.shell(serve);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        lines_of(&mut child).recv_timeout(WAIT).unwrap();
+        child
+    }
+
     /// Runs an example until it is interrupted; it must print something.
     fn run_endless(&self, example: &str) {
         let mut command = self.shell(&format!("exec {example}"));
@@ -356,7 +375,11 @@ fn every_example_runs_on_the_sample_catalogue() {
         },
         "the order has every command"
     );
+    let mut writer = None;
     for path in ORDER {
+        if *path == "writer put" {
+            writer = Some(machine.writer());
+        }
         let examples = examples(&helps[*path]);
         assert!(!examples.is_empty(), "exacat {path} has no example");
         for example in examples {
@@ -378,6 +401,9 @@ fn every_example_runs_on_the_sample_catalogue() {
     for (begin, _) in ELSEWHERE {
         assert!(listed.contains(&begin), "no example begins with {begin:?}");
     }
+    let mut writer = writer.unwrap();
+    signal(writer.id(), "TERM");
+    assert_eq!(writer.wait().unwrap().code(), Some(0));
     assert_eq!(machine.service.stop(), Some(0));
     assert!(later.len() > 8, "{later:?}");
     for example in later {
