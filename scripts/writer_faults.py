@@ -6,6 +6,7 @@ certified file, once and in order, and Left if the fault cannot be made here.
 
 import contextlib
 import dataclasses
+import json
 import os
 import pathlib
 import shutil
@@ -15,7 +16,7 @@ import time
 import zlib
 
 from clients_rig import Failed, Left, expect, wait_until
-from writer_rig import EVENT_HEAD, PATTERN, bytes_below, check_run, tail
+from writer_rig import EVENT_HEAD, PATTERN, TOP, bytes_below, check_run, tail
 
 # Longest times that a producer may stand still, as docs/operating/writer.md promises them.
 KILL_STALL_MS_MAX = 2_000
@@ -146,6 +147,20 @@ def nothing(rig, load):
     told = judge(rig, load, producer)
     shares = [service.written() for service in services]
     told["share"] = round(min(shares) / max(1, sum(shares)), 2)
+    rig.end(*services)
+    return told
+
+
+def new_directories(rig, load):
+    """Directories that are made with the first file: the producer goes on to use them."""
+    services = rig.start_services(1, load.of_service())
+    for below in (f"{TOP}/new/deep", f"{TOP}/new/deep", f"{TOP}/new"):
+        rig.count += 1
+        producer = rig.produce(f"new{rig.count}", services, ["--producers", 2, "--size", "20kB", "--events", 40, "--file-events",
+                                                             10], below=below)
+        told = judge(rig, dataclasses.replace(load, producers=2, memory=256 << 20), producer)
+    owners = {json.loads(rig.ask("--json", "stat", name))["owner"] for name in (f"{TOP}/new", f"{TOP}/new/deep")}
+    expect("the directories are the producer's", owners == {"daq"}, owners)
     rig.end(*services)
     return told
 
@@ -334,6 +349,6 @@ def index_fails(rig, load):
     return failing(rig, load, "index", {"SHIM_CALL": "sync", "SHIM_PATH": "/index/", "SHIM_AFTER": 60, "SHIM_COUNT": 0})
 
 
-ALL = [checker, nothing, service_killed, service_hangs, producer_killed, catalogue_away, all_killed, power_cut, three_services,
+ALL = [checker, nothing, new_directories, service_killed, service_hangs, producer_killed, catalogue_away, all_killed, power_cut, three_services,
        disk_full, sync_fails, write_fails, index_fails]
-SHORT = [checker, nothing, service_killed, sync_fails, all_killed]
+SHORT = [checker, nothing, new_directories, service_killed, sync_fails, all_killed]

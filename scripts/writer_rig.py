@@ -177,10 +177,10 @@ class Service(Process):
 class Producer(Process):
     """A running `exacat writer produce`."""
 
-    def __init__(self, rig, run, services, options=(), **more):
+    def __init__(self, rig, run, services, options=(), below=TOP, **more):
         self.run = run
         addresses = ",".join(service if isinstance(service, str) else service.address for service in services)
-        words = [rig.exacat, "--json", "writer", "produce", "--service", addresses, "--below", TOP, "--run", run,
+        words = [rig.exacat, "--json", "writer", "produce", "--service", addresses, "--below", below, "--run", run,
                  *map(str, options)]
         self.peak, self.cpu = 0, 0.0
         environment = {**rig.environment, "EXACAT_TOKEN": rig.token, **more.pop("environment", {})}
