@@ -3,14 +3,14 @@
 use exacat_wire::writer::{Ack, ByteRange, Frame};
 
 use super::state::Service;
-use crate::limits::{GRANTS_PER_TICK, PART_BLOCKS_MAX, PART_BLOCKS_MIN};
+use crate::limits::{GRANTS_PER_TICK, PART_BLOCKS_MAX, PART_BLOCKS_MIN, SHARED_BLOCKS};
 use crate::origin::PartKey;
 use crate::part::Ending;
 
 impl Service {
     /// Returns the blocks that each open part should have.
     fn target_blocks(&self) -> usize {
-        (self.pool.count() / self.open.len().max(1)).clamp(PART_BLOCKS_MIN, PART_BLOCKS_MAX)
+        (self.pool.count().min(SHARED_BLOCKS) / self.open.len().max(1)).clamp(PART_BLOCKS_MIN, PART_BLOCKS_MAX)
     }
 
     /// Adapts the share of a part. True if its producer may send more.
