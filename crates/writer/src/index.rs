@@ -84,6 +84,8 @@ impl Index {
                     known.chunks = Vec::new();
                 }
             }
+            // The close came before the certificate, and to another volume.
+            Item::Closed(close) if self.certified.contains_key(&close.file) => {}
             Item::Closed(close) => {
                 let file = self.files.entry(close.file).or_default();
                 file.stage = file.stage.max(FileStage::Closed);

@@ -17,6 +17,7 @@
 mod block;
 mod certificate;
 mod certified;
+mod check;
 mod chunks;
 mod index;
 mod item;
@@ -37,6 +38,7 @@ mod work;
 pub use block::{ALIGNMENT, Block, BlockPool};
 pub use certificate::{Certificate, NotWhole, Segment, assemble};
 pub use certified::{CertifiedFile, CertifiedRecord};
+pub use check::{CheckFault, CheckReport};
 pub use chunks::{Chunks, Judgement, range_of, record_of};
 pub use index::{Index, IndexedCertified, IndexedFile, IndexedPart};
 pub use item::{FileStage, Item, SealedBy};

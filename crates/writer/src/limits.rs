@@ -19,6 +19,8 @@ pub const COMMIT_BYTES_MAX: usize = 4 << 20;
 pub const SEGMENTS_MAX: usize = 4096;
 /// Removals of one service that are on their way to the disks.
 pub const REMOVALS_AT_ONCE_MAX: usize = 16;
+/// Faults of a volume that one check lists; it counts all.
+pub const CHECK_FAULTS_MAX: usize = 10_000;
 /// Files that one page of a list has.
 pub const PAGE_FILES_MAX: usize = 1000;
 /// Files that are looked at for one page of a list.

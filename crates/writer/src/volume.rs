@@ -290,15 +290,34 @@ impl Volume {
         Ok(of_part.flatten().collect())
     }
 
+    /// Returns the index of everything durable.
+    pub(crate) fn index(&self) -> Index {
+        self.journal.lock().index().clone()
+    }
+
+    /// Says whether there is a file with the chunks of a part.
+    pub(crate) fn has_chunks_file(&self, part: PartKey) -> bool {
+        exists(&*self.disk, &self.parts().join(Self::chunks_name(part))).unwrap_or(true)
+    }
+
+    /// Returns the name of the data file that a file of the directory belongs to.
+    pub(crate) fn part_of_name(name: &str) -> &str {
+        name.strip_suffix(CHUNKS).unwrap_or(name)
+    }
+
+    /// Returns the names in the directory of parts.
+    pub(crate) fn part_names(&self) -> Result<Vec<String>> {
+        let parts = self.parts();
+        self.disk.list(&parts).map_err(|error| cannot_read(&parts.display().to_string(), &error))
+    }
+
     /// Moves files aside that the index does not name: those of a part without a durable chunk, or
     /// those of another volume. None is removed.
     fn move_unknown(&self, index: &Index) -> Result<Vec<String>> {
         let (parts, unknown) = (self.parts(), self.root.join("unknown"));
-        let names =
-            self.disk.list(&parts).map_err(|error| cannot_read(&parts.display().to_string(), &error))?;
         let mut moved = Vec::new();
-        for name in names {
-            let of = name.strip_suffix(CHUNKS).unwrap_or(&name);
+        for name in self.part_names()? {
+            let of = Self::part_of_name(&name);
             if !PartKey::parse(of).is_some_and(|part| index.has_part(part)) {
                 let from = parts.join(&name);
                 // Kept for a person to judge, and not able to stop the service.

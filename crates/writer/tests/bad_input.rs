@@ -11,7 +11,7 @@ use exacat_wire::writer::{
     Ack, ByteRange, ChunkHead, Close, Description, FileId, Frame, Hello, Open, PartOwner, RefusalClass, Role,
     ServiceId, WriterId,
 };
-use exacat_writer::limits::{AUTHORIZATION_MS_MAX, AUTHORIZATIONS_MAX};
+use exacat_writer::limits::{AUTHORIZATION_MS_MAX, AUTHORIZATIONS_MAX, CONNECTIONS_MAX};
 use exacat_writer::sums::{adler32, crc32c};
 use exacat_writer::{Output, RemovalPolicy, Service, ServiceSettings, Volume, VolumeSettings};
 
@@ -218,6 +218,23 @@ fn part_begins_with_the_permission_of_the_catalogue() {
         rig.answer = Some(Ok("x".repeat(bytes)));
         assert_eq!(is_opened(&rig.tell(1, open_of(1, 1))), is_good);
     }
+}
+
+/// Property: the last connection that fits is greeted, and the next one is refused as one for elsewhere, and
+/// ended. The others go on.
+#[test]
+fn connection_beyond_the_limit_is_refused() {
+    let mut rig = Rig::new();
+    for number in 0..CONNECTIONS_MAX as u64 - 1 {
+        rig.service.connected(number + 10, 0);
+    }
+    assert!(!rig.connect(1, 1, 1).contains(&None), "the last that fits");
+    rig.service.connected(2, 0);
+    let sent = rig.sent(2);
+    assert_eq!((class_of(&sent), sent.last()), (Some(RefusalClass::RetryElsewhere), Some(&None)));
+    assert!(rig.tell(1, Frame::Ping(4)).contains(&Some(Frame::Pong(4))));
+    rig.service.disconnected(10, 0);
+    assert!(!rig.connect(2, 2, 1).contains(&None), "there is room again");
 }
 
 /// Property: opens that wait are bounded in number and time, and end with their connection.

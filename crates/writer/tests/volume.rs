@@ -283,6 +283,46 @@ fn volume_of_another_service_or_process_is_refused() {
     assert!(Volume::open(disk, &other, NOW).err().unwrap().to_string().contains("newer release"));
 }
 
+/// Property: a check finds a changed byte, a cut file, a missing list and a stray file, each under its name,
+/// reads every byte, and finds nothing on a good volume. Its caller can end it.
+#[test]
+fn check_finds_what_is_wrong() {
+    let place = tempfile::tempdir().unwrap();
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let (volume, _) = Volume::open(Arc::clone(&disk), &settings(place.path()), NOW).unwrap();
+    let mut block = BlockPool::new(1).take().unwrap();
+    for file in 1..=6 {
+        let mut writing = Writing { part: part(file, 1), chunks: Vec::new(), is_created: false };
+        let (is_durable, rest) = writing.write(&volume, block, 70_001);
+        let (again, rest) = writing.write(&volume, rest, 13);
+        assert!(is_durable && again && writing.seal(&volume));
+        block = rest;
+        if file > 4 {
+            assert!(commit(&volume, vec![Item::Certified(certified(part(file, 1)).pack())]));
+        }
+    }
+    let good = volume.check(&mut |_| true).unwrap();
+    assert_eq!((good.parts, good.checked, good.bytes), (6, 6, 6 * 70_014));
+    assert_eq!((good.faults_count, good.without_sums), (0, 0), "{good:?}");
+    assert_eq!(volume.check(&mut |report| report.checked < 2).unwrap().checked, 2);
+    let path = |file| volume.path(part(file, 1));
+    let mut bytes = std::fs::read(path(1)).unwrap();
+    bytes[70_005] ^= 1;
+    std::fs::write(path(1), bytes).unwrap();
+    std::fs::OpenOptions::new().write(true).open(path(2)).unwrap().set_len(70_013).unwrap();
+    let list = |file| path(file).with_file_name(format!("{}.chunks", part(file, 1).file_name()));
+    std::fs::remove_file(list(3)).unwrap();
+    std::fs::write(path(9), "stray").unwrap();
+    std::fs::remove_file(list(5)).unwrap();
+    std::fs::remove_file(path(6)).unwrap();
+    let bad = volume.check(&mut |_| true).unwrap();
+    let found: Vec<&str> = bad.faults.iter().map(|fault| fault.name.as_str()).collect();
+    let names: Vec<String> = [1, 2, 3, 6, 6, 9].map(|file| part(file, 1).file_name()).to_vec();
+    assert_eq!(found, names, "{bad:?}");
+    assert_eq!((bad.faults_count, bad.without_sums), (6, 1), "{bad:?}");
+    assert!(bad.faults[0].what.contains("bytes 70001 to 70014"), "{bad:?}");
+}
+
 /// Property: a removed file leaves neither bytes nor index, also after a restart. On the machine's disk,
 /// with direct I/O where it has it.
 #[test]

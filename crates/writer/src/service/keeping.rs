@@ -108,8 +108,17 @@ impl Service {
     /// Orders the removal of parts that a file does not have: it is whole without them, and no one will ask
     /// for them.
     fn remove_unneeded(&mut self, of: &CertifiedFile, now: u64) {
-        let is_needed = of.shares.iter().any(|share| share.part.service == self.settings.service);
-        if !is_needed && let Err(reason) = self.remove(of.file, now) {
+        let Some(kept) = self.certified.get(&of.file) else { return };
+        let here: Vec<u32> =
+            kept.parts().into_iter().flat_map(|(_, keys)| keys).map(|key| key.epoch).collect();
+        let service = self.settings.service;
+        let is_needed =
+            of.shares.iter().any(|share| share.part.service == service && here.contains(&share.part.epoch));
+        if !is_needed
+            && kept.stage < FileStage::Removed
+            && !of.is_certifier
+            && let Err(reason) = self.remove(of.file, now)
+        {
             tracing::debug!(file = %of.file, reason, "parts that a file does not need are not removed yet");
         }
     }
