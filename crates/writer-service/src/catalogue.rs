@@ -45,13 +45,40 @@ pub struct CommitFailure {
     pub reason: String,
 }
 
-/// The catalogue. Both calls may come again for the same file, and then have the same effect as once.
+/// Copy of a certified file on another storage element.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StagedReplica {
+    /// The file.
+    pub file: FileId,
+    /// Name of the storage element.
+    pub se: String,
+    /// PFN of the copy.
+    pub pfn: String,
+    /// Bytes.
+    pub size: u64,
+    /// Adler-32 of all bytes.
+    pub adler32: u32,
+}
+
+/// The catalogue. All calls may come again for the same file, and then have the same effect as once.
 pub trait Catalogue: Send + Sync + 'static {
     /// Books the name of a file, with the rights of its producer.
     fn book<'a>(&'a self, credential: &'a Credential, open: &'a Open) -> BoxFuture<'a, Booking>;
 
     /// Makes a whole file visible, with all its tags and its replica, in one change.
     fn commit<'a>(&'a self, certificate: &'a Certificate) -> BoxFuture<'a, Result<(), CommitFailure>>;
+
+    /// Registers a copy of a certified file, in one change.
+    fn add_replica<'a>(&'a self, replica: &'a StagedReplica) -> BoxFuture<'a, Result<(), CommitFailure>> {
+        let _nowhere = replica;
+        let reason = "this service does not register copies".to_owned();
+        async move { Err(CommitFailure { is_final: true, reason }) }.boxed()
+    }
+
+    /// Returns the credential of the service itself, to read parts on other services.
+    fn own_credential(&self) -> Credential {
+        Credential::None
+    }
 
     /// Returns the certified file if the caller may read it.
     fn may_read<'a>(

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use exacat_client::{Client, ClientSettings, Credentials, Target};
-use exacat_model::operation::{Existing, NewFile, NewReplica, SeChoice};
+use exacat_model::operation::{Existing, NewFile, NewReplica, ReplicaEdit, SeChoice};
 use exacat_model::{
     AccountName, Answer, Checksum, ChecksumAlgorithm, Checksums, Error, ErrorKind, FileRef, Guid, Operation,
     Pfn, ReplicaState, Result, Role, SeName, Tag, TagKey, TagValue,
@@ -17,7 +17,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
-use crate::catalogue::{Booking, Catalogue, CommitFailure, Credential, Readable};
+use crate::catalogue::{Booking, Catalogue, CommitFailure, Credential, Readable, StagedReplica};
 use crate::limits::{CALLER_KEPT, CALLERS_MAX};
 
 /// Settings of the way to the catalogue.
@@ -54,6 +54,8 @@ pub struct ClientCatalogue {
     own: Mutex<Option<Client>>,
     credentials: Credentials,
     callers: Mutex<HashMap<[u8; 32], (u64, Caller)>>,
+    /// Token of the service, to read parts on other services; none over a socket of this machine.
+    token: Option<String>,
     /// Counts uses, to find the caller that was used longest ago.
     uses: std::sync::atomic::AtomicU64,
 }
@@ -84,7 +86,7 @@ impl ClientCatalogue {
     pub async fn connect(settings: CatalogueSettings, credentials: Credentials) -> Result<Self> {
         let uses = std::sync::atomic::AtomicU64::new(0);
         let (own, callers) = (Mutex::default(), Mutex::default());
-        let catalogue = ClientCatalogue { settings, own, credentials, callers, uses };
+        let catalogue = ClientCatalogue { settings, own, credentials, token: None, callers, uses };
         match catalogue.own().await {
             Err(error) if error.kind.is_retryable() => {
                 tracing::warn!(%error, "the catalogue is away: no file begins or becomes visible before it is back");
@@ -108,6 +110,36 @@ impl ClientCatalogue {
         }
         *self.own.lock() = Some(own.clone());
         Ok(own)
+    }
+
+    /// Sets the token that the service shows to other services when it reads their parts.
+    #[must_use]
+    pub fn with_token(self, token: Option<String>) -> Self {
+        ClientCatalogue { token, ..self }
+    }
+
+    /// Registers a copy. A repeat finds the replica, and changes nothing.
+    async fn replica_added(&self, replica: &StagedReplica) -> Result<()> {
+        let new = NewReplica {
+            se: SeName::parse(&replica.se)?,
+            pfn: Some(Pfn::parse(&replica.pfn)?),
+            state: ReplicaState::Available,
+        };
+        let own = self.own().await?;
+        let guid = guid_of(replica.file);
+        let edits = vec![(FileRef::Guid(guid), vec![ReplicaEdit::Put(new)])];
+        match own.call(Operation::SetReplicas { edits }).await? {
+            Answer::EachDone(mut done) if done.len() == 1 => done.remove(0)?,
+            _ => return Err(Error::new(ErrorKind::Internal, "the answer does not fit an edit of replicas")),
+        }
+        // Seen before anything here may be removed: a replica that was there may be at another place.
+        let known = own.whereis(FileRef::Guid(guid), None).await?;
+        let is_there = known.replicas.iter().any(|at| {
+            let is_se = at.se.as_ref().is_some_and(|se| se.as_str() == replica.se);
+            is_se && at.pfn == replica.pfn && at.state == ReplicaState::Available
+        });
+        let what = || format!("the catalogue has no available replica {} on {}", replica.pfn, replica.se);
+        if is_there { Ok(()) } else { Err(Error::new(ErrorKind::Conflict, what())) }
     }
 
     async fn client(&self, credentials: Credentials) -> Result<Client> {
@@ -278,6 +310,23 @@ impl Catalogue for ClientCatalogue {
                 .map_err(|error| CommitFailure { is_final: false, reason: error.to_string() })
         }
         .boxed()
+    }
+
+    fn add_replica<'a>(
+        &'a self,
+        replica: &'a StagedReplica,
+    ) -> BoxFuture<'a, std::result::Result<(), CommitFailure>> {
+        async move {
+            // No failure is final: an operator can add the storage element, or make room.
+            self.replica_added(replica)
+                .await
+                .map_err(|error| CommitFailure { is_final: false, reason: error.to_string() })
+        }
+        .boxed()
+    }
+
+    fn own_credential(&self) -> Credential {
+        self.token.clone().map_or(Credential::None, Credential::Token)
     }
 
     fn may_read<'a>(

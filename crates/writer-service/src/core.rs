@@ -143,11 +143,6 @@ impl Core {
         &self.measures
     }
 
-    /// Returns the number of connections.
-    pub(crate) fn connections(&self) -> u64 {
-        self.state.lock().connections.len() as u64
-    }
-
     /// Lets the core speak with other services from now on.
     pub(crate) fn set_neighbours(&self, neighbours: Box<dyn Neighbours>) {
         let _ = self.neighbours.set(neighbours);
@@ -163,7 +158,6 @@ impl Core {
 
     /// Takes a chunk of a connection.
     pub(crate) fn chunk(self: &Arc<Self>, connection: ConnectionId, head: &ChunkHead, bytes: &[u8]) {
-        self.measures.chunk(head);
         let mut state = self.state.lock();
         if let Some(peer) = state.connections.get_mut(&connection) {
             peer.begin_sample(head);
@@ -204,7 +198,6 @@ impl Core {
         let refusal = Refusal { class: RefusalClass::BadRequest, part: None, reason };
         let mut state = self.state.lock();
         if let Some(peer) = state.connections.remove(&connection) {
-            self.measures.refusal(refusal.class);
             peer.outgoing.push(&Frame::Refusal(refusal));
             peer.outgoing.end();
             state.service.disconnected(connection, self.clock.now());
@@ -222,14 +215,10 @@ impl Core {
             match output {
                 Output::Send(connection, frame) => {
                     let Some(peer) = state.connections.get_mut(&connection) else { continue };
-                    match &frame {
-                        Frame::Ack(ack) => {
-                            if let Some(since) = peer.end_sample(ack) {
-                                record_since(&self.measures.acknowledgements, since);
-                            }
-                        }
-                        Frame::Refusal(refusal) => self.measures.refusal(refusal.class),
-                        _ => {}
+                    if let Frame::Ack(ack) = &frame
+                        && let Some(since) = peer.end_sample(ack)
+                    {
+                        record_since(&self.measures.acknowledgements, since);
                     }
                     if !peer.outgoing.push(&frame) {
                         tracing::warn!(connection, "a peer takes no bytes: its connection ends");

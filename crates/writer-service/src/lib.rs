@@ -8,21 +8,23 @@
 //! - `core` has the state machine under one lock, and distributes its outputs.
 //! - `disks` does the works of the volumes: four threads for bytes, one for each index.
 //! - `http` shows its state and the content of files; [`Remote`] is its client.
+//! - `content` puts files together from their parts, and [`StageOut`] copies them elsewhere.
 //! - [`Catalogue`] books a file when it is opened, and commits it when it is whole.
 #![forbid(unsafe_code)]
 
+mod carrier;
 mod catalogue;
 mod certifying;
 mod connection;
+mod content;
 mod core;
 mod disks;
-#[allow(dead_code, reason = "the content of files uses the rest")]
 mod http;
 mod identity;
 pub mod limits;
 mod measured_disk;
-#[allow(dead_code, reason = "the copies to other storage elements use the rest")]
 mod measures;
+mod merge;
 mod metric_table;
 mod metrics;
 mod outgoing;
@@ -30,11 +32,17 @@ mod remote;
 mod server;
 mod settings;
 pub mod shapes;
+mod stage_out;
 mod view;
 
-pub use catalogue::{Booking, Catalogue, CommitFailure, Credential, Readable};
+pub use carrier::{Carrier, DirectoryCarrier, Load, ProgramCarrier};
+pub use catalogue::{Booking, Catalogue, CommitFailure, Credential, Readable, StagedReplica};
 pub use certifying::{CatalogueSettings, ClientCatalogue};
+pub use content::HttpOf;
+pub use exacat_writer::RemovalPolicy;
+pub use merge::{Merged, merge};
 pub use metrics::page as metrics_page;
 pub use remote::{Remote, RemoteContent, RemoteSettings};
 pub use server::{Listeners, Server};
 pub use settings::ServerSettings;
+pub use stage_out::{StageOut, carry, target_of};

@@ -50,3 +50,24 @@ pub const SAMPLE_TIME_MAX: Duration = Duration::from_secs(60);
 pub const REMOTE_JSON_BYTES_MAX: usize = 16 << 20;
 /// Longest time between two pieces of content from another service.
 pub const REMOTE_STALL_MAX: Duration = Duration::from_secs(30);
+/// Bytes of content that are read and sent at a time. An answer has about three such pieces in memory.
+pub const PIECE_BYTES_MAX: u64 = 1 << 20;
+/// Answers with the content of files at once.
+pub const CONTENT_ANSWERS_MAX: usize = 16;
+/// Answers with parts to other services at once. They have a bound of their own, so that two services that
+/// read from each other cannot wait for each other.
+pub const PART_ANSWERS_MAX: usize = 32;
+/// Longest time for another service to begin an answer.
+pub const REMOTE_TIME_MAX: Duration = Duration::from_secs(10);
+/// Certified files that a look for copies takes; the others wait for the next one.
+pub const STAGE_CANDIDATES_MAX: usize = 1024;
+/// Time between two looks for files to be copied.
+pub const STAGE_LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Time before the second attempt to copy a file; it doubles with each further one.
+pub const STAGE_RETRY_MIN: Duration = Duration::from_secs(1);
+/// Longest time between two attempts to copy a file.
+pub const STAGE_RETRY_MAX: Duration = Duration::from_secs(300);
+/// Longest time in which a program that copies takes or gives no byte.
+pub const CARRIER_STALL_MAX: Duration = Duration::from_secs(300);
+/// Bytes that are kept of the output of a program that copies.
+pub const CARRIER_SAID_BYTES_MAX: usize = 64 << 10;

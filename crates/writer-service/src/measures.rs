@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use exacat_activity::Distribution;
-use exacat_wire::writer::{ChunkHead, RefusalClass};
 use parking_lot::Mutex;
 
 /// Counter.
@@ -113,10 +112,6 @@ pub(crate) struct HttpMeasures {
 /// All counters.
 #[derive(Debug, Default)]
 pub(crate) struct Measures {
-    pub received_bytes: Counter,
-    pub chunks: Counter,
-    pub events: Counter,
-    pub refusals: [Counter; 3],
     pub bookings: Calls,
     pub commits: Calls,
     /// Times from a chunk to the acknowledgement that has it, of some chunks.
@@ -124,30 +119,6 @@ pub(crate) struct Measures {
     pub disk: std::sync::Arc<DiskMeasures>,
     pub stage_out: StageOutMeasures,
     pub http: HttpMeasures,
-}
-
-/// Refusals in the order of their counters.
-pub(crate) const REFUSALS: [(RefusalClass, &str); 3] = [
-    (RefusalClass::RetryElsewhere, "retry-elsewhere"),
-    (RefusalClass::Conflict, "conflict"),
-    (RefusalClass::BadRequest, "bad-request"),
-];
-
-impl Measures {
-    /// Counts a chunk that was received.
-    pub(crate) fn chunk(&self, head: &ChunkHead) {
-        self.received_bytes.add(u64::from(head.length));
-        self.chunks.add(1);
-        self.events.add(u64::from(head.events));
-    }
-
-    /// Counts a refusal that a producer gets.
-    pub(crate) fn refusal(&self, class: RefusalClass) {
-        let counted = REFUSALS.iter().zip(&self.refusals).find(|((of, _), _)| *of == class);
-        if let Some((_, counter)) = counted {
-            counter.add(1);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use exacat_activity::Distribution;
 use exacat_store::{Buckets, Metric, MetricKind, MetricValue, Sample};
 
-use crate::measures::{Calls, Measures, REFUSALS};
+use crate::measures::{Calls, Measures};
 use crate::metric_table as table;
 use crate::shapes::{WriterStatus, WriterTable};
 
@@ -36,6 +36,10 @@ fn of_state(status: &WriterStatus, services: &WriterTable) -> Vec<Sample> {
         table::BLOCKS.is(status.blocks),
         table::BLOCKS_RESERVED.is(status.blocks_reserved),
         table::BLOCKS_USED.is(status.blocks_used),
+        table::CREDIT.is(status.credit_bytes),
+        table::AUTHORIZING.is(status.authorizing),
+        table::INDEX_COMMITS.is(status.index_commits),
+        table::PART_FAULTS.is(status.part_faults),
         table::DUPLICATES.is(status.duplicates),
         table::CONFLICTS.is(status.conflicts),
     ];
@@ -47,6 +51,7 @@ fn of_state(status: &WriterStatus, services: &WriterTable) -> Vec<Sample> {
         ("closed", files.closed),
         ("certified", files.certified),
         ("staged", files.staged),
+        ("removed", files.removed),
         ("failed", files.failed),
     ];
     samples.extend(stages.map(|(stage, count)| table::FILES.of(stage, count)));
@@ -102,8 +107,13 @@ fn of_machine(status: &WriterStatus, measures: &Measures) -> Vec<Sample> {
         table::CONTENT_BYTES.is(http.content_bytes.get()),
         table::CONTENT_BROKEN.is(http.content_broken.get()),
     ];
-    let classes = REFUSALS.iter().zip(&measures.refusals);
-    samples.extend(classes.map(|((_, name), count)| table::REFUSALS.of(*name, count.get())));
+    let refusals = &status.refusals;
+    let classes = [
+        ("retry-elsewhere", refusals.retry_elsewhere),
+        ("conflict", refusals.conflict),
+        ("bad-request", refusals.bad_request),
+    ];
+    samples.extend(classes.map(|(name, count)| table::REFUSALS.of(name, count)));
     let answers = STATUS_CLASSES.iter().zip(&http.answers);
     samples.extend(answers.map(|(name, count)| table::HTTP_ANSWERS.of(*name, count.get())));
     samples.extend([

@@ -5,9 +5,12 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes, BytesMut};
 use exacat_model::{Error, ErrorKind, Result};
-use exacat_wire::writer::FileId;
+use exacat_wire::writer::limits::CHUNK_BYTES_MAX;
+use exacat_wire::writer::{ByteRange, FileId};
+use exacat_writer::PartKey;
+use exacat_writer::sums::crc32c;
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, RANGE};
@@ -17,6 +20,7 @@ use rustls::pki_types::ServerName;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::sync::mpsc;
 use tokio_rustls::TlsConnector;
 
 use crate::catalogue::Readable;
@@ -65,6 +69,12 @@ pub struct RemoteContent {
     body: Incoming,
     left: u64,
     _connection: Connection,
+}
+
+/// Chunks of a part as they come.
+pub(crate) struct RemotePart {
+    content: RemoteContent,
+    buffer: BytesMut,
 }
 
 fn unavailable(what: impl Into<String>) -> Error {
@@ -132,6 +142,11 @@ impl Remote {
         self.json(Method::GET, &format!("files?{}", fields.join("&"))).await
     }
 
+    /// Returns a file.
+    pub async fn file(&self, file: FileId) -> Result<WriterFile> {
+        self.json(Method::GET, &format!("files/{file}")).await
+    }
+
     /// Lets the service take no more files.
     pub async fn drain(&self) -> Result<WriterStatus> {
         self.json(Method::POST, "drain").await
@@ -140,6 +155,12 @@ impl Remote {
     /// Lets the service take files again.
     pub async fn resume(&self) -> Result<WriterStatus> {
         self.json(Method::POST, "resume").await
+    }
+
+    /// Notes that a file was copied to another storage element, and that the catalogue knows it: its bytes
+    /// here may go by the policy of the service.
+    pub async fn staged(&self, file: FileId) -> Result<WriterFile> {
+        self.json(Method::POST, &format!("files/{file}/staged")).await
     }
 
     /// Removes the bytes of a file from the service.
@@ -155,7 +176,17 @@ impl Remote {
             Readable::Name(lfn) => format!("content?lfn={}&open={open}", escaped(lfn.as_str())),
         };
         let range = (from > 0).then(|| format!("bytes={from}-"));
-        let (response, connection) = self.request(Method::GET, &path, range.as_deref()).await?;
+        self.stream(&path, range.as_deref()).await
+    }
+
+    /// Returns the chunks of a part that lie in a range.
+    pub(crate) async fn part(&self, part: PartKey, range: ByteRange) -> Result<RemotePart> {
+        let path = format!("parts/{}/{}?from={}&to={}", part.file, part.epoch, range.from, range.to);
+        Ok(RemotePart { content: self.stream(&path, None).await?, buffer: BytesMut::new() })
+    }
+
+    async fn stream(&self, path: &str, range: Option<&str>) -> Result<RemoteContent> {
+        let (response, connection) = self.request(Method::GET, path, range).await?;
         if !matches!(response.status(), StatusCode::OK | StatusCode::PARTIAL_CONTENT) {
             return Err(self.problem(response).await);
         }
@@ -286,6 +317,58 @@ impl RemoteContent {
                         return Ok(Some(bytes));
                     }
                 }
+            }
+        }
+    }
+}
+
+impl RemoteContent {
+    /// Passes the bytes on as they come.
+    pub(crate) fn into_pieces(mut self) -> mpsc::Receiver<std::io::Result<Bytes>> {
+        let (to, pieces) = mpsc::channel(1);
+        tokio::spawn(async move {
+            loop {
+                let piece = match self.next().await {
+                    Ok(None) => return,
+                    Ok(Some(bytes)) => Ok(bytes),
+                    Err(error) => Err(std::io::Error::other(error.to_string())),
+                };
+                let is_end = piece.is_err();
+                if to.send(piece).await.is_err() || is_end {
+                    return;
+                }
+            }
+        });
+        pieces
+    }
+}
+
+impl RemotePart {
+    /// Returns the next chunk and its place; none at the end. Its bytes are those of its checksum.
+    pub(crate) async fn next(&mut self) -> Result<Option<(u64, Bytes)>> {
+        const HEAD: usize = 16;
+        let broken = |what: &str| Error::new(ErrorKind::Corrupt, format!("the other service sends {what}"));
+        loop {
+            if self.buffer.len() >= HEAD {
+                let mut head = &self.buffer[..HEAD];
+                let (offset, length, sum) =
+                    (head.get_u64_le(), head.get_u32_le() as usize, head.get_u32_le());
+                if length == 0 || length > CHUNK_BYTES_MAX {
+                    return Err(broken("no chunks"));
+                }
+                if self.buffer.len() >= HEAD + length {
+                    self.buffer.advance(HEAD);
+                    let bytes = self.buffer.split_to(length).freeze();
+                    if crc32c(&bytes) != sum {
+                        return Err(broken("a damaged chunk"));
+                    }
+                    return Ok(Some((offset, bytes)));
+                }
+            }
+            match self.content.next().await? {
+                Some(bytes) => self.buffer.extend_from_slice(&bytes),
+                None if self.buffer.is_empty() => return Ok(None),
+                None => return Err(broken("a part of a chunk")),
             }
         }
     }

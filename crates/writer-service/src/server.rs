@@ -7,7 +7,7 @@ use exacat_disk::Disk;
 use exacat_model::{Error, ErrorKind, Result};
 use exacat_wire::writer::ServiceId;
 use exacat_writer::limits::CONNECTIONS_MAX;
-use exacat_writer::{Done, RemovalPolicy, Service, ServiceSettings, Volume, VolumeSettings};
+use exacat_writer::{Done, Service, ServiceSettings, Volume, VolumeSettings};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -15,6 +15,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::catalogue::Catalogue;
 use crate::connection::serve;
+use crate::content::{Content, HttpOf, Others};
 use crate::core::{Clock, Core, wall_time};
 use crate::disks::Disks;
 use crate::http::{Access, HttpPaths};
@@ -23,6 +24,7 @@ use crate::limits::{FREE_SPACE_EVERY, TICK, TLS_TIME_MAX};
 use crate::measured_disk::MeasuredDisk;
 use crate::measures::Measures;
 use crate::settings::ServerSettings;
+use crate::stage_out::Mover;
 use crate::view::{Nameplate, View};
 
 /// A running service.
@@ -95,7 +97,7 @@ impl Server {
             gone_ms: settings.gone_ms,
             free_bytes_min: settings.free_bytes_min,
             first_version: starts << 32,
-            removal: RemovalPolicy::default(),
+            removal: settings.removal,
         };
         let disks = Disks::new(volumes.len());
         let machine = (service, Service::new(of, recovered, clock.now()));
@@ -117,13 +119,19 @@ impl Server {
         tasks.spawn(listen(Arc::clone(&core), listener, entrance, is_ending.clone()));
         tasks.spawn(tick(Arc::clone(&core), is_ending.clone()));
         tasks.spawn(watch_space(Arc::clone(&core), Arc::clone(&volumes), is_ending.clone()));
-        let http = http.map(|(listener, address)| {
+        let http_address = http.as_ref().map(|(_, address)| *address);
+        let others = others(&settings, http_address);
+        let content = Arc::new(Content::new(Arc::clone(&core), Arc::clone(&volumes), others));
+        if let Some((listener, _)) = http {
             let view = View { core: Arc::clone(&core), plate: Arc::new(nameplate(&settings)) };
-            let access = Access::new(catalogue, Arc::clone(&settings.plain_from));
-            let paths = Arc::new(HttpPaths::new(view, access));
-            tasks.spawn(crate::http::serve(paths, listener, settings.tls.clone(), is_ending));
-            address
-        });
+            let access = Access::new(Arc::clone(&catalogue), Arc::clone(&settings.plain_from));
+            let paths = Arc::new(HttpPaths::new(view, access, Arc::clone(&content)));
+            tasks.spawn(crate::http::serve(paths, listener, settings.tls.clone(), is_ending.clone()));
+        }
+        if let Some(stage_out) = settings.stage_out.clone() {
+            tasks.spawn(Arc::new(Mover::new(stage_out, content, catalogue)).run(is_ending));
+        }
+        let http = http_address;
         Ok(Server { core, volumes, service, address, http, ending, tasks })
     }
 
@@ -194,12 +202,23 @@ async fn bound(to: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
     Ok((listener, address))
 }
 
+/// Returns the ways to the HTTP of other services. They are like this one, unless the settings say more.
+fn others(settings: &ServerSettings, own: Option<SocketAddr>) -> Others {
+    let scheme = if settings.http_trust.is_some() { "https" } else { "http" };
+    let alike = move |_: ServiceId, address: &str| {
+        let (host, _) = address.rsplit_once(':')?;
+        Some(format!("{scheme}://{host}:{}", own?.port()))
+    };
+    let alike: HttpOf = Arc::new(alike);
+    Others { http_of: settings.http_of.clone().unwrap_or(alike), tls: settings.http_trust.clone() }
+}
+
 fn nameplate(settings: &ServerSettings) -> Nameplate {
     Nameplate {
         name: settings.name.clone(),
         volumes: settings.volumes.iter().map(|path| path.display().to_string()).collect(),
         begun: std::time::Instant::now(),
-        stage_out: None,
+        stage_out: settings.stage_out.as_ref().map(|of| of.se.clone()),
     }
 }
 

@@ -4,6 +4,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use exacat_writer::RemovalPolicy;
+
+use crate::content::HttpOf;
+use crate::stage_out::StageOut;
+
 /// Settings of a service.
 #[derive(Clone)]
 pub struct ServerSettings {
@@ -38,6 +43,14 @@ pub struct ServerSettings {
     /// Address of HTTP; none for no HTTP. It has the TLS of the data path, and plain connections from the
     /// same networks. These networks see status, table and metrics without a token.
     pub http: Option<SocketAddr>,
+    /// Finds the HTTP of other services; none for the host of their address and the port of this one.
+    pub http_of: Option<HttpOf>,
+    /// TLS to the HTTP of other services; none for plain connections.
+    pub http_trust: Option<Arc<rustls::ClientConfig>>,
+    /// Rule for the removal of files that are on another storage element.
+    pub removal: RemovalPolicy,
+    /// Copies of certified files to another storage element.
+    pub stage_out: Option<StageOut>,
 }
 
 impl ServerSettings {
@@ -59,6 +72,10 @@ impl ServerSettings {
             tls: None,
             plain_from: Arc::new(|address| address.is_loopback()),
             http: None,
+            http_of: None,
+            http_trust: None,
+            removal: RemovalPolicy::default(),
+            stage_out: None,
         }
     }
 }

@@ -31,6 +31,8 @@ pub struct WriterStatus {
     pub connections: u64,
     /// Files that are being written.
     pub open_files: u64,
+    /// Files that wait for the catalogue's permission to begin.
+    pub authorizing: u64,
     /// Blocks of 1 MiB for the bytes of all files.
     pub blocks: u64,
     /// Blocks that files may fill.
@@ -39,6 +41,8 @@ pub struct WriterStatus {
     pub blocks_used: u64,
     /// Bytes that are received and not durable.
     pub queued_bytes: u64,
+    /// Bytes that producers may send and have not begun.
+    pub credit_bytes: u64,
     /// Bytes of chunks that were received.
     pub received_bytes: u64,
     /// Bytes of chunks that became durable.
@@ -47,9 +51,13 @@ pub struct WriterStatus {
     pub chunks: u64,
     /// Events that end in them.
     pub events: u64,
-    /// Chunks that were durable in several parts of a certified file.
+    /// Commit groups of the indices.
+    pub index_commits: u64,
+    /// Parts that ended by a fault of the disk.
+    pub part_faults: u64,
+    /// Chunks that were here already.
     pub duplicates: u64,
-    /// Chunks that differ from durable ones at their place.
+    /// Chunks and files that conflict with others.
     pub conflicts: u64,
     /// Refusals, by class.
     pub refusals: WriterRefusals,
@@ -85,7 +93,7 @@ pub struct WriterRefusals {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct WriterFileCounts {
-    /// Not closed by their producers.
+    /// Being written here.
     pub open: u64,
     /// Closed, and not certified.
     pub closed: u64,
@@ -93,6 +101,8 @@ pub struct WriterFileCounts {
     pub certified: u64,
     /// Copied to another storage element.
     pub staged: u64,
+    /// Removed here, and remembered for a while.
+    pub removed: u64,
     /// Never to be certified.
     pub failed: u64,
 }
@@ -139,6 +149,10 @@ pub struct WriterVolume {
     pub reason: String,
     /// Free bytes of its file system.
     pub free_bytes: u64,
+    /// Parts that are being written.
+    pub open_parts: u64,
+    /// Staged files.
+    pub staged_files: u64,
 }
 
 /// Copies to another storage element.
@@ -213,9 +227,39 @@ pub struct WriterFile {
     pub file: String,
     /// `open`, `closed`, `certified`, `staged`, `removed` or `failed`.
     pub stage: String,
-    /// Reason why it is not further; empty if there is none.
+    /// Reason why it is not further, in words.
     pub reason: String,
-    /// Bytes that are durable here.
+    /// Name in the catalogue; null if no part of the file is here.
+    pub lfn: Option<String>,
+    /// Run of the data taking.
+    pub run: String,
+    /// Name of the stream.
+    pub stream: String,
+    /// Producer; null if no part of the file is here.
+    pub writer: Option<String>,
+    /// Account that owns it, or will.
+    pub owner: String,
+    /// Number of events: of a certified file all, otherwise those that are durable here.
+    pub events: u64,
+    /// Bytes: of a certified file all, otherwise those that are durable here.
+    pub bytes: u64,
+    /// Time at which its last part here began.
+    pub begun: String,
+    /// True if this service certified it. That service copies it elsewhere.
+    pub is_certifier: bool,
+    /// Its parts, here and on other services, in ascending order of their epochs.
+    pub parts: Vec<WriterPart>,
+}
+
+/// A part of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct WriterPart {
+    /// Epoch of the part.
+    pub epoch: u32,
+    /// The service that has it.
+    pub service: String,
+    /// Durable bytes; of a certified file, those that the file takes from it. 0 if they are not known.
     pub bytes: u64,
 }
 

@@ -5,13 +5,13 @@ use std::time::Instant;
 
 use exacat_model::TimeMs;
 use exacat_wire::writer::FileId;
-use exacat_writer::{FileStage, FileStatus};
+use exacat_writer::{FileStage, FileStatus, PartStatus, VolumeStatus};
 
 use crate::core::Core;
-use crate::measures::{Calls, Measures};
+use crate::measures::Calls;
 use crate::shapes::{
-    WriterCalls, WriterFile, WriterFileCounts, WriterFiles, WriterRefusals, WriterService, WriterStageOut,
-    WriterStatus, WriterTable, WriterVolume, WriterWaiting, stage_name, state_name,
+    WriterCalls, WriterFile, WriterFileCounts, WriterFiles, WriterPart, WriterRefusals, WriterService,
+    WriterStageOut, WriterStatus, WriterTable, WriterVolume, WriterWaiting, stage_name, state_name,
 };
 
 /// Facts about the service that do not change.
@@ -40,21 +40,44 @@ fn calls(of: &Calls) -> WriterCalls {
     }
 }
 
-fn refusals(measures: &Measures) -> WriterRefusals {
-    let [retry_elsewhere, conflict, bad_request] = &measures.refusals;
-    WriterRefusals {
-        retry_elsewhere: retry_elsewhere.get(),
-        conflict: conflict.get(),
-        bad_request: bad_request.get(),
-    }
-}
-
-fn file(status: &FileStatus) -> WriterFile {
+fn file(status: &FileStatus, now: u64) -> WriterFile {
     WriterFile {
         file: status.file.to_string(),
         stage: stage_name(status.stage).to_owned(),
         reason: status.reason.clone(),
+        lfn: status.lfn.as_ref().map(|lfn| lfn.as_str().to_owned()),
+        run: status.run.clone(),
+        stream: status.stream.clone(),
+        writer: status.writer.map(|writer| writer.to_string()),
+        owner: status.owner.clone(),
+        events: status.events,
         bytes: status.bytes,
+        begun: TimeMs(now.saturating_sub(status.age_ms)).to_string(),
+        is_certifier: status.is_certifier,
+        parts: status.parts.iter().map(part).collect(),
+    }
+}
+
+fn part(status: &PartStatus) -> WriterPart {
+    WriterPart { epoch: status.epoch, service: status.service.to_string(), bytes: status.bytes }
+}
+
+fn volume(path: &str, status: &VolumeStatus) -> WriterVolume {
+    let is_read_only = !status.reason.is_empty();
+    let state = match (is_read_only, status.is_writable) {
+        (true, _) => "read-only",
+        (false, true) => "writable",
+        (false, false) => "full",
+    };
+    let full = "too little free space for new files";
+    let reason = if state == "full" { full.to_owned() } else { status.reason.clone() };
+    WriterVolume {
+        path: path.to_owned(),
+        state: state.to_owned(),
+        reason,
+        free_bytes: status.free_bytes,
+        open_parts: status.open_parts,
+        staged_files: status.staged_files,
     }
 }
 
@@ -62,55 +85,55 @@ impl View {
     /// Returns the state of the service.
     pub(crate) fn status(&self) -> WriterStatus {
         let measures = self.core.measures();
-        let connections = self.core.connections();
-        let (table, open_files, files) =
-            self.core.with(|service, _| (service.table(), service.open_parts(), service.files()));
+        let (table, of, waiting) =
+            self.core.with(|service, _| (service.table(), service.status(), service.waiting()));
         let own = table.0.into_iter().find(|record| record.service == self.core.service());
-        let mut counts = WriterFileCounts::default();
-        let mut waiting = WriterWaiting::default();
-        for file in &files {
-            match file.stage {
-                FileStage::Open => counts.open += 1,
-                FileStage::Closed => counts.closed += 1,
-                FileStage::Certified => counts.certified += 1,
-                FileStage::Staged => counts.staged += 1,
-                FileStage::Failed => counts.failed += 1,
-                FileStage::Removed => {}
-            }
-            if file.stage == FileStage::Closed {
-                let kind = match file.reason.as_str() {
-                    "" => &mut waiting.commit,
-                    reason if reason.contains("; part ") => &mut waiting.parts,
-                    reason if reason.ends_with(" are missing") => &mut waiting.missing,
-                    _ => &mut waiting.other,
-                };
-                *kind += 1;
-            }
-        }
-        let volumes = self.plate.volumes.iter().map(|path| WriterVolume {
-            path: path.clone(),
-            state: "writable".to_owned(),
-            reason: String::new(),
-            free_bytes: 0,
-        });
-        let copies = &measures.stage_out;
+        let volumes = self.plate.volumes.iter().zip(&of.volumes).map(|(path, status)| volume(path, status));
+        let (counted, copies) = (of.counters, &measures.stage_out);
         WriterStatus {
             service: self.core.service().to_string(),
             name: self.plate.name.clone(),
-            address: own.as_ref().map(|own| own.address.clone()).unwrap_or_default(),
+            address: own.map(|own| own.address).unwrap_or_default(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            state: own.as_ref().map(|own| state_name(own.state)).unwrap_or_default().to_owned(),
+            state: state_name(of.state).to_owned(),
             time: TimeMs(self.core.clock.now()).to_string(),
             up_seconds: self.plate.begun.elapsed().as_secs(),
-            connections,
-            open_files: open_files as u64,
-            queued_bytes: own.as_ref().map_or(0, |own| own.queued_bytes),
-            received_bytes: measures.received_bytes.get(),
-            chunks: measures.chunks.get(),
-            events: measures.events.get(),
-            refusals: refusals(measures),
-            files: counts,
-            waiting,
+            connections: of.connections,
+            open_files: of.open_parts,
+            authorizing: of.authorizing,
+            blocks: of.blocks,
+            blocks_reserved: of.blocks_reserved,
+            blocks_used: of.blocks_used,
+            queued_bytes: of.queued_bytes,
+            credit_bytes: of.credit_bytes,
+            received_bytes: counted.chunk_bytes,
+            durable_bytes: counted.durable_bytes,
+            chunks: counted.chunks,
+            events: counted.events,
+            index_commits: counted.commits,
+            part_faults: counted.part_faults,
+            duplicates: counted.duplicates,
+            conflicts: counted.refused_conflict,
+            refusals: WriterRefusals {
+                retry_elsewhere: counted.refused_retry,
+                conflict: counted.refused_conflict,
+                bad_request: counted.refused_bad,
+            },
+            files: WriterFileCounts {
+                open: of.open_parts,
+                closed: of.closed_files,
+                certified: of.certified_files,
+                staged: of.staged_files,
+                removed: of.removed_files,
+                failed: of.failed_files,
+            },
+            waiting: WriterWaiting {
+                commit: waiting.commit,
+                parts: waiting.parts,
+                missing: waiting.missing,
+                other: waiting.other,
+            },
+            lost_messages: 0,
             bookings: calls(&measures.bookings),
             commits: calls(&measures.commits),
             volumes: volumes.collect(),
@@ -123,8 +146,12 @@ impl View {
                 waiting: copies.waiting.get(),
                 last_failure: copies.copies.last_failure.lock().clone(),
             }),
-            ..WriterStatus::default()
         }
+    }
+
+    /// Returns a file; none if the service knows nothing of it.
+    pub(crate) fn file(&self, of: FileId) -> Option<WriterFile> {
+        self.core.with(|service, now| service.file(of, now).map(|status| file(&status, now)))
     }
 
     /// Returns the state of the service.
@@ -153,13 +180,10 @@ impl View {
 
     /// Returns a page of files.
     pub(crate) fn files(&self, stage: Option<FileStage>, after: Option<FileId>, limit: usize) -> WriterFiles {
-        let all = self.core.with(|service, _| service.files());
-        let is_wanted = |status: &&FileStatus| {
-            stage.is_none_or(|stage| status.stage == stage) && after.is_none_or(|after| status.file > after)
-        };
-        let mut wanted = all.iter().filter(is_wanted);
-        let files: Vec<WriterFile> = wanted.by_ref().take(limit).map(file).collect();
-        let next = wanted.next().and_then(|_| files.last()).map(|last| last.file.clone());
-        WriterFiles { files, next }
+        self.core.with(|service, now| {
+            let page = service.files_page(after, stage, limit, now);
+            let files = page.files.iter().map(|status| file(status, now)).collect();
+            WriterFiles { files, next: page.next.map(|next| next.to_string()) }
+        })
     }
 }

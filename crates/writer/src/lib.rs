@@ -50,7 +50,7 @@ pub use producer::{
 pub use ranges::Ranges;
 pub use service::{
     ConnectionId, Counters, FilePage, FileStatus, Output, PartStatus, ReadSegment, Readable, RemovalPolicy,
-    Service, ServiceSettings, ServiceStatus, VolumeStatus,
+    Service, ServiceSettings, ServiceStatus, VolumeStatus, WaitingFiles,
 };
 pub use table::ServiceTable;
 pub use volume::{Recovered, Volume, VolumeSettings, owner_of};

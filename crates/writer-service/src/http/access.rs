@@ -20,6 +20,7 @@ use crate::limits::{RIGHTS_MAX, RIGHTS_TIME};
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Question {
     Read(Readable),
+    Own(String),
     Operate,
 }
 
@@ -82,6 +83,11 @@ impl Access {
         file.ok_or_else(|| Error::new(ErrorKind::Internal, "internal error: a right without its file"))
     }
 
+    /// Judges a request for a file that is not certified.
+    pub(crate) async fn is_owner(&self, credential: &Credential, owner: &str) -> Result<()> {
+        self.judge(credential, Question::Own(owner.to_owned())).await.map(|_| ())
+    }
+
     async fn judge(&self, credential: &Credential, question: Question) -> Result<Option<FileId>> {
         let Credential::Token(secret) = credential else {
             let what = "send Authorization: Bearer TOKEN; 'exacat token issue' makes one";
@@ -95,6 +101,7 @@ impl Access {
         }
         let verdict = match &key.1 {
             Question::Read(what) => self.catalogue.may_read(credential, what).await.map(Some),
+            Question::Own(owner) => self.catalogue.is_owner(credential, owner).await.map(|()| None),
             Question::Operate => self.catalogue.may_operate(credential).await.map(|()| None),
         };
         let verdict = verdict.map_err(|error| (error.kind, error.message));

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -12,8 +13,9 @@ use hyper::header::{
 };
 use hyper::{Response, StatusCode};
 use serde::Serialize;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
+use crate::core::Core;
 use crate::shapes::WriterProblem;
 
 /// Content type of text.
@@ -33,7 +35,28 @@ pub(crate) enum Body {
         pieces: mpsc::Receiver<io::Result<Bytes>>,
         /// Bytes that are still to come.
         left: u64,
+        /// Held until the body ends.
+        place: AnswerPlace,
     },
+}
+
+/// Place of an answer with content: it counts, and is one of a bounded number.
+pub(crate) struct AnswerPlace {
+    core: Arc<Core>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl AnswerPlace {
+    pub(crate) fn new(core: Arc<Core>, permit: OwnedSemaphorePermit) -> Self {
+        core.measures().http.content_answers.add(1);
+        AnswerPlace { core, _permit: permit }
+    }
+}
+
+impl Drop for AnswerPlace {
+    fn drop(&mut self) {
+        self.core.measures().http.content_answers.sub(1);
+    }
 }
 
 impl hyper::body::Body for Body {
@@ -47,10 +70,11 @@ impl hyper::body::Body for Body {
         match &mut *self {
             Body::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Body::Pieces { left: 0, .. } => Poll::Ready(None),
-            Body::Pieces { pieces, left } => match pieces.poll_recv(context) {
+            Body::Pieces { pieces, left, place } => match pieces.poll_recv(context) {
                 Poll::Pending => Poll::Pending,
                 Poll::Ready(Some(Ok(piece))) => {
                     *left = left.saturating_sub(piece.len() as u64);
+                    place.core.measures().http.content_bytes.add(piece.len() as u64);
                     Poll::Ready(Some(Ok(Frame::data(piece))))
                 }
                 Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error))),

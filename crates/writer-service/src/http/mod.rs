@@ -5,6 +5,7 @@
 
 mod access;
 mod answers;
+mod content;
 mod paths;
 mod query;
 mod stalling;

@@ -1,8 +1,10 @@
 //! The paths of a service's HTTP, and their answers.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use exacat_model::{Error, ErrorKind, Result};
+use exacat_wire::writer::FileId;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::header::CONTENT_TYPE;
@@ -11,11 +13,13 @@ use hyper::{Method, Request, Response, StatusCode};
 
 use super::access::Access;
 use super::answers::{Body, json, not_allowed, problem, set, text};
+use super::content::Files;
 use super::query::Query;
+use crate::content::Content;
 use crate::limits::{FILES_PAGE_MAX, HTTP_BODY_BYTES_MAX, HTTP_BODY_TIME};
 use crate::measures::Measures;
 use crate::metrics;
-use crate::shapes::{file_id_of, stage_of};
+use crate::shapes::{WriterFile, file_id_of, stage_of};
 use crate::view::View;
 
 /// Beginning of the paths of the service's own API.
@@ -27,11 +31,12 @@ const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 pub(crate) struct Paths {
     view: View,
     access: Access,
+    files: Files,
 }
 
 impl Paths {
-    pub(crate) fn new(view: View, access: Access) -> Self {
-        Paths { view, access }
+    pub(crate) fn new(view: View, access: Access, content: Arc<Content>) -> Self {
+        Paths { view, access, files: Files::new(content) }
     }
 
     pub(crate) fn measures(&self) -> &Measures {
@@ -45,6 +50,7 @@ impl Paths {
     /// Answers a request.
     pub(crate) async fn respond(&self, from: IpAddr, request: Request<Incoming>) -> Response<Body> {
         let (parts, body) = request.into_parts();
+        // An answer to HEAD has the headers of one to GET, and no pieces are taken.
         let is_head = parts.method == Method::HEAD;
         // Nothing here takes a body. A small one is read, so that the connection can go on.
         let body = Limited::new(body, HTTP_BODY_BYTES_MAX);
@@ -99,12 +105,22 @@ impl Paths {
 
     async fn api(&self, from: IpAddr, request: &Parts, path: &[&str]) -> Result<Response<Body>> {
         let (methods, is_right) = match path {
-            ["drain" | "resume"] | ["files", _, "remove"] => ("POST", request.method == Method::POST),
-            ["status" | "table" | "files"] => ("GET, HEAD", is_reading(&request.method)),
+            ["drain" | "resume"] | ["files", _, "remove" | "staged"] => {
+                ("POST", request.method == Method::POST)
+            }
+            ["status" | "table" | "files" | "content"] | ["content" | "files", _] | ["parts", _, _] => {
+                ("GET, HEAD", is_reading(&request.method))
+            }
             _ => return Err(unknown_path()),
         };
         if !is_right {
             return Ok(not_allowed(methods));
+        }
+        match path {
+            ["content"] => return self.files.file(&self.access, request, None).await,
+            ["content", id] => return self.files.file(&self.access, request, Some(id)).await,
+            ["parts", id, epoch] => return self.files.part(&self.access, request, id, epoch).await,
+            _ => {}
         }
         let fields: &[&str] = if path == ["files"] { &["stage", "after", "limit"] } else { &[] };
         let query = Query::read(request.uri.query(), fields)?;
@@ -125,6 +141,11 @@ impl Paths {
         }
     }
 
+    fn file(&self, file: FileId) -> Result<WriterFile> {
+        let none = || Error::new(ErrorKind::NotFound, format!("the service has nothing of the file {file}"));
+        self.view.file(file).ok_or_else(none)
+    }
+
     fn operate(&self, path: &[&str], query: &Query) -> Result<Response<Body>> {
         match path {
             ["files"] => {
@@ -136,6 +157,18 @@ impl Paths {
                     return Err(Error::invalid(format!("the limit is 1 to {FILES_PAGE_MAX}")));
                 }
                 Ok(json(&self.view.files(stage, after, limit)))
+            }
+            ["files", id] => Ok(json(&self.file(file_id_of(id)?)?)),
+            ["files", id, command] => {
+                let file = file_id_of(id)?;
+                // Unknown ones first: the other refusals are conflicts.
+                self.file(file)?;
+                let noted = self.view.core.with(|service, now| match *command {
+                    "remove" => service.remove(file, now),
+                    _ => service.staged(file, now),
+                });
+                noted.map_err(|reason| Error::new(ErrorKind::Conflict, reason))?;
+                Ok(json(&self.file(file)?))
             }
             [command @ ("drain" | "resume")] => {
                 self.view.core.with(|service, now| service.drain(*command == "drain", now));

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic is how a test reports")]
 
+mod content;
 mod hostile;
 mod rig;
+mod stage_out;
 mod state;

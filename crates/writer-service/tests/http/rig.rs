@@ -18,6 +18,7 @@ use exacat_writer::Certificate;
 use exacat_writer::sums::{adler32, crc32c};
 use exacat_writer_service::{
     Booking, Catalogue, CommitFailure, Credential, Readable, Remote, RemoteSettings, Server, ServerSettings,
+    StagedReplica,
 };
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -39,6 +40,10 @@ const WRITER: WriterId = WriterId([9; 16]);
 #[derive(Default)]
 pub(crate) struct Fake {
     pub files: Mutex<HashMap<FileId, Certificate>>,
+    /// Copies on other storage elements.
+    pub replicas: Mutex<HashMap<FileId, StagedReplica>>,
+    /// True to refuse copies.
+    pub takes_no_replicas: AtomicBool,
     /// True to let commits fail.
     pub is_down: AtomicBool,
     /// Questions about rights.
@@ -75,6 +80,25 @@ impl Catalogue for Fake {
             Ok(())
         }
         .boxed()
+    }
+
+    fn add_replica<'a>(
+        &'a self,
+        replica: &'a StagedReplica,
+    ) -> BoxFuture<'a, std::result::Result<(), CommitFailure>> {
+        async move {
+            if self.takes_no_replicas.load(Ordering::Relaxed) {
+                return Err(CommitFailure { is_final: false, reason: "no".to_owned() });
+            }
+            let before = self.replicas.lock().insert(replica.file, replica.clone());
+            assert!(before.is_none_or(|before| before == *replica), "another replica");
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn own_credential(&self) -> Credential {
+        Credential::Token(OPERATOR.to_owned())
     }
 
     fn may_read<'a>(
@@ -122,7 +146,7 @@ impl Catalogue for Fake {
 pub(crate) struct Rig {
     pub server: Server,
     pub catalogue: Arc<Fake>,
-    pub _directory: tempfile::TempDir,
+    pub directory: tempfile::TempDir,
 }
 
 /// Returns settings for a volume in a directory.
@@ -146,7 +170,18 @@ impl Rig {
         change(&mut settings);
         let of: Arc<dyn Catalogue> = Arc::<Fake>::clone(&catalogue);
         let server = Server::start(settings, Arc::new(RealDisk), of).await.unwrap();
-        Rig { server, catalogue, _directory: directory }
+        Rig { server, catalogue, directory }
+    }
+
+    /// Ends the service, and starts it again over its volume.
+    pub(crate) async fn restarted(self, change: impl FnOnce(&mut ServerSettings)) -> Rig {
+        let Rig { server, catalogue, directory } = self;
+        server.stop().await;
+        let mut settings = settings(directory.path().join("volume"));
+        change(&mut settings);
+        let of: Arc<dyn Catalogue> = Arc::<Fake>::clone(&catalogue);
+        let server = Server::start(settings, Arc::new(RealDisk), of).await.unwrap();
+        Rig { server, catalogue, directory }
     }
 
     pub(crate) fn http(&self) -> SocketAddr {
@@ -163,7 +198,13 @@ impl Rig {
     pub(crate) async fn certified(&self, file: FileId, lfn: &str, chunks: &[Vec<u8>]) {
         let mut producer = Producer::connect(self.server.address()).await;
         producer.open(file, 1, 0, lfn).await;
-        producer.chunks(file, 1, 0, 0, chunks).await;
+        let (mut sequence, mut offset) = (0, 0);
+        // Few at a time: the service gives credit for little more than a block.
+        for some in chunks.chunks(16) {
+            producer.chunks(file, 1, sequence, offset, some).await;
+            sequence += some.len() as u64;
+            offset += some.iter().map(|chunk| chunk.len() as u64).sum::<u64>();
+        }
         producer.close(file, chunks, &[(1, self.server.service())]).await;
     }
 }

@@ -118,7 +118,10 @@ async fn file_that_waits_for_the_catalogue_has_its_reason() {
         let remote = rig.remote(OPERATOR);
         eventually("the reason is listed", async || {
             let page = remote.files(Some("closed"), None, None).await.unwrap();
-            page.files.first().is_some_and(|file| file.reason == "the catalogue is down")
+            page.files.first().is_some_and(|file| {
+                assert_eq!((file.lfn.as_deref(), file.owner.as_str()), (Some("/run/4"), "daq"));
+                file.reason == "the catalogue is down"
+            })
         })
         .await;
         let status = rig.remote("").status().await.unwrap();
@@ -127,4 +130,29 @@ async fn file_that_waits_for_the_catalogue_has_its_reason() {
     };
     tokio::join!(writing, watching);
     assert_eq!(catalogue.files.lock().len(), 1);
+}
+
+/// Property: an operator's order removes the bytes of a certified file, and of no other one.
+#[tokio::test]
+async fn order_removes_a_certified_file() {
+    let rig = Rig::start().await;
+    let (file, open) = (FileId([1; 16]), FileId([2; 16]));
+    rig.certified(file, "/run/1", &[bytes(1, 1000)]).await;
+    let mut producer = Producer::connect(rig.server.address()).await;
+    producer.open(open, 1, 0, "/run/2").await;
+    producer.chunks(open, 1, 0, 0, &[bytes(2, 10)]).await;
+    let remote = rig.remote(OPERATOR);
+    assert_eq!(remote.remove(open).await.unwrap_err().kind, ErrorKind::Conflict);
+    assert_eq!(remote.staged(open).await.unwrap_err().kind, ErrorKind::Conflict);
+    assert_eq!(remote.remove(FileId([9; 16])).await.unwrap_err().kind, ErrorKind::NotFound);
+    assert_eq!(remote.staged(file).await.unwrap().stage, "staged");
+    assert_eq!(remote.file(file).await.unwrap().bytes, 1000);
+    eventually("the file is removed", async || remote.remove(file).await.is_ok()).await;
+    let parts = rig.directory.path().join("volume/parts");
+    let of_file = |name: std::ffi::OsString| name.to_string_lossy().starts_with(&file.to_string());
+    eventually("its bytes are gone", async || {
+        !std::fs::read_dir(&parts).unwrap().any(|entry| of_file(entry.unwrap().file_name()))
+    })
+    .await;
+    assert_eq!(remote.file(open).await.unwrap().bytes, 10);
 }

@@ -6,6 +6,7 @@ mod connections;
 mod counters;
 mod keeping;
 mod opening;
+mod reading;
 mod settings;
 mod sharing;
 mod state;
@@ -13,6 +14,7 @@ mod status;
 mod writing;
 
 pub use counters::Counters;
+pub use reading::WaitingFiles;
 pub use settings::{ConnectionId, Output, RemovalPolicy, ServiceSettings};
 pub use state::Service;
 pub use status::{FilePage, FileStatus, PartStatus, ReadSegment, Readable, ServiceStatus, VolumeStatus};

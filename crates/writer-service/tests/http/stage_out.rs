@@ -1,0 +1,332 @@
+//! Copies to another storage element: kills between the steps, full targets, wrong checksums.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use exacat_disk::{Disk, DiskFile, RealDisk};
+use exacat_model::ErrorKind;
+use exacat_wire::writer::FileId;
+use exacat_writer_service::{
+    Carrier, DirectoryCarrier, Load, Readable, ServerSettings, StageOut, carry, merge, target_of,
+};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use crate::rig::{Fake, OPERATOR, OWNER, Rig, bytes, eventually};
+
+const FILE: FileId = FileId([5; 16]);
+
+/// Disk of a target whose faults a test switches on.
+#[derive(Default)]
+struct Target {
+    disk: RealDisk,
+    is_full: AtomicBool,
+    /// True to change a byte of what is written.
+    lies: AtomicBool,
+}
+
+struct TargetFile {
+    file: Box<dyn DiskFile>,
+    of: Arc<Target>,
+}
+
+/// Target, shared by the disk and its files.
+struct Shared(Arc<Target>);
+
+impl Disk for Shared {
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        self.0.disk.create_directory(path)
+    }
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        self.0.disk.list(directory)
+    }
+    fn open_to_read(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.0.disk.open_to_read(path)
+    }
+    fn open_to_write(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.0.disk.open_to_write(path)
+    }
+    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let file = self.0.disk.create(path)?;
+        Ok(Box::new(TargetFile { file, of: Arc::clone(&self.0) }))
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.disk.rename(from, to)
+    }
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.disk.hard_link(from, to)
+    }
+    fn names_of(&self, path: &Path) -> io::Result<u64> {
+        self.0.disk.names_of(path)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.0.disk.remove(path)
+    }
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        self.0.disk.remove_directory(path)
+    }
+    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+        self.0.disk.sync_directory(directory)
+    }
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
+        self.0.disk.lock(path)
+    }
+    fn free_bytes(&self, directory: &Path) -> io::Result<u64> {
+        self.0.disk.free_bytes(directory)
+    }
+}
+
+impl DiskFile for TargetFile {
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file.read_at(into, offset)
+    }
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        if self.of.is_full.load(Ordering::Relaxed) && offset > 0 {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        if self.of.lies.load(Ordering::Relaxed) {
+            let mut changed = bytes.to_vec();
+            changed[0] ^= 1;
+            return self.file.write_at(&changed, offset);
+        }
+        self.file.write_at(bytes, offset)
+    }
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync()
+    }
+    fn preallocate(&self, length: u64) -> io::Result<()> {
+        self.file.preallocate(length)
+    }
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        self.file.set_length(length)
+    }
+    fn length(&self) -> io::Result<u64> {
+        self.file.length()
+    }
+}
+
+/// Carrier that counts its copies, and can hang after one: a service that is stopped then has done that step
+/// and no later one.
+struct Counting {
+    carrier: DirectoryCarrier,
+    puts: AtomicU64,
+    hangs: AtomicBool,
+}
+
+impl Carrier for Counting {
+    fn holds<'a>(
+        &'a self,
+        target: &'a str,
+        size: u64,
+        adler32: u32,
+    ) -> BoxFuture<'a, exacat_model::Result<bool>> {
+        self.carrier.holds(target, size, adler32)
+    }
+    fn put<'a>(&'a self, load: Load, target: &'a str) -> BoxFuture<'a, exacat_model::Result<()>> {
+        async move {
+            self.carrier.put(load, target).await?;
+            self.puts.fetch_add(1, Ordering::Relaxed);
+            if self.hangs.load(Ordering::Relaxed) {
+                std::future::pending::<()>().await;
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+}
+
+struct Place {
+    directory: tempfile::TempDir,
+    target: Arc<Target>,
+    carrier: Arc<Counting>,
+}
+
+impl Place {
+    fn new() -> Place {
+        let target = Arc::new(Target::default());
+        let carrier = DirectoryCarrier::new(Arc::new(Shared(Arc::clone(&target))));
+        let carrier = Arc::new(Counting { carrier, puts: AtomicU64::new(0), hangs: AtomicBool::new(false) });
+        Place { directory: tempfile::tempdir().unwrap(), target, carrier }
+    }
+
+    fn prefix(&self) -> String {
+        format!("file://{}", self.directory.path().display())
+    }
+
+    fn set(&self, settings: &mut ServerSettings) {
+        settings.stage_out = Some(StageOut {
+            se: "VO::SITE::TAPE".to_owned(),
+            prefix: self.prefix(),
+            carrier: Arc::<Counting>::clone(&self.carrier),
+            files_at_once: 2,
+            bytes_per_second: None,
+        });
+    }
+
+    fn path(&self, file: FileId) -> String {
+        target_of(&self.prefix(), file).strip_prefix("file://").unwrap().to_owned()
+    }
+
+    /// Returns the names below the target.
+    fn names(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        for directory in std::fs::read_dir(self.directory.path()).unwrap() {
+            for file in std::fs::read_dir(directory.unwrap().path()).unwrap() {
+                names.push(file.unwrap().file_name().into_string().unwrap());
+            }
+        }
+        names.sort();
+        names
+    }
+}
+
+async fn staged(rig: &Rig, count: u64) {
+    let remote = rig.remote("");
+    eventually("the files are staged", async || remote.status().await.unwrap().files.staged == count).await;
+}
+
+async fn failures(rig: &Rig) -> u64 {
+    rig.remote("").status().await.unwrap().stage_out.unwrap().failures
+}
+
+/// Property: every certified file arrives with its bytes, its replica is in the catalogue, then it is staged.
+#[tokio::test]
+async fn certified_files_are_copied_and_registered() {
+    let place = Place::new();
+    let rig = Rig::with(Arc::default(), |settings| place.set(settings)).await;
+    let contents: Vec<Vec<u8>> = (1..=5_u8).map(|at| bytes(at, 70_000)).collect();
+    for (at, content) in (1..=5).zip(&contents) {
+        rig.certified(FileId([at; 16]), &format!("/run/{at}"), std::slice::from_ref(content)).await;
+    }
+    staged(&rig, 5).await;
+    for (at, content) in (1..=5).zip(&contents) {
+        let file = FileId([at; 16]);
+        assert!(std::fs::read(place.path(file)).unwrap() == *content);
+        let replicas = rig.catalogue.replicas.lock();
+        assert_eq!(replicas[&file].pfn, target_of(&place.prefix(), file));
+        assert_eq!((replicas[&file].size, replicas[&file].se.as_str()), (70_000, "VO::SITE::TAPE"));
+    }
+    assert!(!place.names().iter().any(|name| name.ends_with(".unfinished")));
+    let status = rig.remote("").status().await.unwrap().stage_out.unwrap();
+    assert_eq!((status.files, status.bytes, status.failures, status.waiting), (5, 350_000, 0, 0));
+}
+
+/// Property: after a kill behind the copy and before the registration, the copy is found and not made again.
+#[tokio::test]
+async fn kill_after_the_copy_leads_to_no_second_copy() {
+    let place = Place::new();
+    place.carrier.hangs.store(true, Ordering::Relaxed);
+    let rig = Rig::with(Arc::default(), |settings| place.set(settings)).await;
+    rig.certified(FILE, "/run/5", &[bytes(5, 1000)]).await;
+    eventually("the copy is there", async || place.carrier.puts.load(Ordering::Relaxed) == 1).await;
+    assert!(rig.catalogue.replicas.lock().is_empty());
+    place.carrier.hangs.store(false, Ordering::Relaxed);
+    let rig = rig.restarted(|settings| place.set(settings)).await;
+    staged(&rig, 1).await;
+    assert_eq!(place.carrier.puts.load(Ordering::Relaxed), 1, "one copy");
+    assert_eq!(rig.catalogue.replicas.lock().len(), 1);
+}
+
+/// Property: a torso of a killed copy is replaced by a whole one.
+#[tokio::test]
+async fn torso_of_an_earlier_copy_is_replaced() {
+    let place = Place::new();
+    let path = place.path(FILE);
+    std::fs::create_dir_all(Path::new(&path).parent().unwrap()).unwrap();
+    std::fs::write(&path, b"torso").unwrap();
+    std::fs::write(format!("{path}.unfinished"), vec![7; 5000]).unwrap();
+    let rig = Rig::with(Arc::default(), |settings| place.set(settings)).await;
+    rig.certified(FILE, "/run/5", &[bytes(5, 1000)]).await;
+    staged(&rig, 1).await;
+    assert!(std::fs::read(&path).unwrap() == bytes(5, 1000));
+    assert_eq!(place.names().len(), 1);
+}
+
+/// Property: while the catalogue does not take the replica the file is not staged; one copy is made.
+#[tokio::test]
+async fn file_without_a_registered_replica_is_not_staged() {
+    let place = Place::new();
+    let catalogue = Arc::new(Fake::default());
+    catalogue.takes_no_replicas.store(true, Ordering::Relaxed);
+    let rig = Rig::with(Arc::clone(&catalogue), |settings| place.set(settings)).await;
+    rig.certified(FILE, "/run/5", &[bytes(5, 1000)]).await;
+    eventually("attempts fail", async || failures(&rig).await >= 2).await;
+    let status = rig.remote("").status().await.unwrap();
+    assert_eq!((status.files.certified, status.files.staged), (1, 0));
+    let reason = status.stage_out.unwrap().last_failure;
+    assert!(reason.contains("the replica is not registered: no"), "{reason}");
+    catalogue.takes_no_replicas.store(false, Ordering::Relaxed);
+    staged(&rig, 1).await;
+    assert_eq!(place.carrier.puts.load(Ordering::Relaxed), 1);
+}
+
+/// Property: a full target gets its space back, and the copy is made once there is space.
+#[tokio::test]
+async fn full_target_is_tried_again() {
+    let place = Place::new();
+    place.target.is_full.store(true, Ordering::Relaxed);
+    let rig = Rig::with(Arc::default(), |settings| place.set(settings)).await;
+    let chunks: Vec<Vec<u8>> = (0..3 * 16).map(|at| bytes(at, 1 << 16)).collect();
+    rig.certified(FILE, "/run/5", &chunks).await;
+    eventually("an attempt fails", async || failures(&rig).await >= 1).await;
+    assert!(place.names().is_empty(), "{:?}", place.names());
+    assert!(rig.catalogue.replicas.lock().is_empty());
+    place.target.is_full.store(false, Ordering::Relaxed);
+    staged(&rig, 1).await;
+    assert!(std::fs::read(place.path(FILE)).unwrap() == chunks.concat());
+}
+
+/// Property: a copy with another checksum never gets its name, is never registered, and is made again.
+#[tokio::test]
+async fn wrong_copy_is_never_registered() {
+    let place = Place::new();
+    place.target.lies.store(true, Ordering::Relaxed);
+    let rig = Rig::with(Arc::default(), |settings| place.set(settings)).await;
+    rig.certified(FILE, "/run/5", &[bytes(5, 1000)]).await;
+    eventually("an attempt fails", async || failures(&rig).await >= 1).await;
+    assert!(!Path::new(&place.path(FILE)).exists());
+    assert!(rig.catalogue.replicas.lock().is_empty());
+    place.target.lies.store(false, Ordering::Relaxed);
+    staged(&rig, 1).await;
+    assert_eq!(rig.catalogue.replicas.lock().len(), 1);
+}
+
+/// Property: a file that is damaged here is never copied; the bytes stay for a person to judge.
+#[tokio::test]
+async fn damaged_file_is_not_copied() {
+    let place = Place::new();
+    let rig = Rig::start().await;
+    rig.certified(FILE, "/run/5", &[bytes(5, 1000)]).await;
+    let part = rig.directory.path().join(format!("volume/parts/{FILE}-00000001"));
+    let mut content = std::fs::read(&part).unwrap();
+    content[500] ^= 1;
+    std::fs::write(&part, content).unwrap();
+    let target = place.path(FILE);
+    let error = carry(&rig.remote(OWNER), FILE, &*place.carrier, &target).await.unwrap_err();
+    assert!(matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Unavailable), "{error}");
+    assert!(place.names().is_empty());
+}
+
+/// Property: a merge writes the whole file once, and never over another one.
+#[tokio::test]
+async fn merge_writes_a_new_verified_file() {
+    let place = Place::new();
+    let rig = Rig::start().await;
+    rig.certified(FILE, "/run/5", &[bytes(5, 1000), bytes(6, 2000)]).await;
+    let to = place.directory.path().join("merged");
+    let (remote, what) = (rig.remote(OPERATOR), Readable::File(FILE));
+    let merged = merge(&remote, &what, &to, Arc::new(RealDisk)).await.unwrap();
+    assert_eq!((merged.file, merged.size), (FILE, 3000));
+    assert!(std::fs::read(&to).unwrap() == [bytes(5, 1000), bytes(6, 2000)].concat());
+    let again = merge(&remote, &what, &to, Arc::new(RealDisk)).await.unwrap_err();
+    assert_eq!(again.kind, ErrorKind::Exists);
+    let unknown = Readable::File(FileId([1; 16]));
+    let to = place.directory.path().join("other");
+    assert_eq!(
+        merge(&remote, &unknown, &to, Arc::new(RealDisk)).await.unwrap_err().kind,
+        ErrorKind::NotFound
+    );
+    assert!(!to.exists());
+}
