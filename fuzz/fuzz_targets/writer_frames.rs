@@ -1,8 +1,8 @@
 //! Any bytes of a peer of the writer protocol give messages or an error, the same in any pieces. A
-//! message encodes to the bytes that it came from.
+//! message encodes to the bytes that it came from. So does an announcement.
 #![no_main]
 
-use exacat_wire::writer::{Frame, FrameDecoder, FrameType, Received, encode, encode_chunk};
+use exacat_wire::writer::{Announcement, Frame, FrameDecoder, FrameType, Received, encode, encode_chunk};
 use libfuzzer_sys::fuzz_target;
 
 /// Messages, bytes of chunks, and the error at the end as text.
@@ -38,6 +38,9 @@ fn run(mut decoder: FrameDecoder, pieces: &[&[u8]]) -> (Outcome, bool) {
 
 fuzz_target!(|input: (bool, u8, &[u8])| {
     let (is_accepted, piece, bytes) = input;
+    if let Ok(announcement) = Announcement::decode(bytes) {
+        assert_eq!(announcement.encode(), bytes);
+    }
     let decoder = || if is_accepted { FrameDecoder::of_accepted() } else { FrameDecoder::of_begun() };
     let (whole, is_ended) = run(decoder(), &[bytes]);
     let pieces: Vec<&[u8]> = bytes.chunks(usize::from(piece) + 1).collect();

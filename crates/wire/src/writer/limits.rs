@@ -36,3 +36,7 @@ pub const REPORT_CHUNKS_MAX: usize = 4096;
 pub const SERVICES_MAX: usize = 64;
 /// Bytes of the address of a service.
 pub const ADDRESS_BYTES_MAX: usize = 255;
+/// Bytes of an announcement. It fits into one packet of any network.
+pub const ANNOUNCEMENT_BYTES_MAX: usize = 1400;
+/// Bytes of the name of an installation.
+pub const CLUSTER_BYTES_MAX: usize = 64;

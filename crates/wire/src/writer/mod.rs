@@ -7,10 +7,12 @@
 //! - [`FrameDecoder`] splits received bytes into [`Received`] messages. It hands out the head of a
 //!   chunk before its bytes, so that the caller can read them into their place.
 //! - [`encode`] appends a whole frame, and [`encode_chunk`] a chunk.
+//! - [`Announcement`] is a datagram by which services find each other.
 //!
 //! Every fault of the bytes is fatal to the connection: chunks are large, and a peer that sends one
 //! wrong byte may send the next to a wrong place.
 
+mod announcement;
 mod chunk;
 mod decoder;
 mod fields;
@@ -21,6 +23,7 @@ mod messages;
 mod parts;
 mod table;
 
+pub use announcement::{ANNOUNCEMENT_MAGIC, ANNOUNCEMENT_VERSION, Announcement, AnnouncementError};
 pub use chunk::{ChunkHead, chunk_header, encode_chunk};
 pub use decoder::{FrameDecoder, Received};
 pub use frame::{Frame, FrameError, FrameType, encode};

@@ -1,11 +1,11 @@
 //! Checks that the page of the writer protocol describes the code: frames and limits are compared.
 
 use exacat_wire::writer::limits::{
-    ADDRESS_BYTES_MAX, BODY_BYTES_MAX, CHUNK_HEAD_BYTES, FILE_BYTES_MAX, HANDSHAKE_BODY_BYTES_MAX,
-    LABEL_BYTES_MAX, NAME_BYTES_MAX, PARTS_MAX, RANGES_MAX, REASON_BYTES_MAX, REPORT_CHUNKS_MAX,
-    SERVICES_MAX, TAG_VALUE_BYTES_MAX, TAGS_MAX, TOKEN_BYTES_MAX,
+    ADDRESS_BYTES_MAX, ANNOUNCEMENT_BYTES_MAX, BODY_BYTES_MAX, CHUNK_HEAD_BYTES, CLUSTER_BYTES_MAX,
+    FILE_BYTES_MAX, HANDSHAKE_BODY_BYTES_MAX, LABEL_BYTES_MAX, NAME_BYTES_MAX, PARTS_MAX, RANGES_MAX,
+    REASON_BYTES_MAX, REPORT_CHUNKS_MAX, SERVICES_MAX, TAG_VALUE_BYTES_MAX, TAGS_MAX, TOKEN_BYTES_MAX,
 };
-use exacat_wire::writer::{FrameType, MAGIC, PROTOCOL_VERSION};
+use exacat_wire::writer::{ANNOUNCEMENT_MAGIC, ANNOUNCEMENT_VERSION, FrameType, MAGIC, PROTOCOL_VERSION};
 
 const DOCUMENT: &str = include_str!("../../../../docs/internals/writer-protocol.md");
 
@@ -37,6 +37,10 @@ fn the_limits_are_those_of_the_code() {
         format!("at most {SERVICES_MAX} services"),
         format!("an address of at most {ADDRESS_BYTES_MAX} bytes"),
         format!("a reason: text, at most {REASON_BYTES_MAX} bytes"),
+        format!("at most {ANNOUNCEMENT_BYTES_MAX} bytes"),
+        format!("version: u16, now {ANNOUNCEMENT_VERSION}"),
+        format!("the cluster: text, at most {CLUSTER_BYTES_MAX} bytes"),
+        ANNOUNCEMENT_MAGIC.map(|byte| format!("{byte:02x}")).join(" "),
         MAGIC.map(|byte| format!("{byte:02x}")).join(" "),
     ] {
         assert!(flat.contains(&said), "the page does not say: {said}");

@@ -36,11 +36,11 @@ const GOLDENS: [&str; 17] = [
 const CHUNK: &str = "51000000 05 7772697465722d6f662d612d66696c6566696c652d6f662d612d777269746572020100000000 \
      0000050030000000000007000000020000000400000001000000589bbb05af010204fa965d9c6576656e";
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn from_hex(text: &str) -> Vec<u8> {
+pub(crate) fn from_hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
     digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
