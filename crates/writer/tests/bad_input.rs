@@ -283,3 +283,14 @@ fn untrusted_connection_is_ended() {
         "the part is resumed: {lost:?}"
     );
 }
+
+/// Property: a service that pings gets an answer, as a producer does. Its link ends otherwise.
+#[test]
+fn ping_of_a_service_is_answered() {
+    let mut rig = Rig::new();
+    rig.service.connected(1, rig.now);
+    let role = Role::Service(ServiceId([2; 16]));
+    let hello = Hello { version_min: 1, version_max: 1, role, name: String::new(), token: None };
+    rig.tell(1, Frame::Hello(hello));
+    assert_eq!(rig.tell(1, Frame::Ping(300)), [Some(Frame::Pong(300))]);
+}

@@ -80,6 +80,7 @@ impl Service {
                     self.changed.insert(*key);
                 }
             }
+            (Peer::Service(_), Frame::Ping(number)) => self.send(connection, Frame::Pong(number)),
             (Peer::Service(service), frame) => self.peer_message(service, frame, now),
             (Peer::Producer(_), Frame::Ping(number)) => self.send(connection, Frame::Pong(number)),
             (Peer::Producer(_), Frame::Pong(_) | Frame::Goodbye { .. }) => {}
