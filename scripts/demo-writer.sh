@@ -39,14 +39,39 @@ show chown daq:daq /daq
 show se add DEMO::DAQ::WRITER --prefix http://127.0.0.1/content
 token=$("$exacat" token issue --user daq --write --lifetime 1h 2>/dev/null)
 
+say "another storage element, for the copies"
+if command -v xrootd >/dev/null && command -v xrdcp >/dev/null; then
+    port=$(free_port)
+    mkdir -p "$place/xrootd/files/data"
+    printf '%s\n' "all.adminpath $place/xrootd" "all.pidpath $place/xrootd" "oss.localroot $place/xrootd/files" \
+        "all.export /data" "xrd.port $port" >"$place/xrootd/xrootd.cf"
+    as=()
+    if [ "$(id -u)" -eq 0 ]; then
+        # It does not run as root.
+        chmod 755 "$place" && chown -R nobody "$place/xrootd"
+        as=(setpriv --reuid nobody --regid nogroup --clear-groups)
+    fi
+    (cd "$place/xrootd" && exec "${as[@]}" xrootd -c "$place/xrootd/xrootd.cf" -l "$place/xrootd/log" -n demo) \
+        >"$place/xrootd.log" 2>&1 &
+    pids+=($!)
+    await "xrootd listens" bash -c "</dev/tcp/127.0.0.1/$port"
+    disk=root://127.0.0.1:$port//data
+else
+    echo "xrootd is not installed: a directory takes its place (Debian: xrootd-server xrootd-client)"
+    mkdir -p "$place/disk"
+    disk=file://$place/disk
+fi
+show se add DEMO::DISK --prefix "$disk"
+
 say "two writer services; each knows the address of the other"
 first=127.0.0.1:$(free_port) second=127.0.0.1:$(free_port)
 first_http=127.0.0.1:$(free_port) second_http=127.0.0.1:$(free_port)
 serve() { # number, address, address of HTTP, the other one
-    echo "\$ exacat writer serve --volume volume$1 --se DEMO::DAQ::WRITER --listen $2 --http $3 --seeds $4"
+    echo "\$ exacat writer serve --volume volume$1 --se DEMO::DAQ::WRITER --listen $2 --http $3 --seeds $4 --stage-out DEMO::DISK --stage-prefix $disk"
     mkdir -p "$place/volume$1"
     "$exacat" --json writer serve --volume "$place/volume$1" --se DEMO::DAQ::WRITER --listen "$2" --http "$3" \
-        --seeds "$4" --free-min 64MiB --memory 128MiB >"$place/writer$1.out" 2>>"$place/writer$1.log" &
+        --seeds "$4" --stage-out DEMO::DISK --stage-prefix "$disk" --free-min 64MiB --memory 128MiB \
+        >"$place/writer$1.out" 2>>"$place/writer$1.log" &
     service=$!
     pids+=("$service")
     await "service $1 listens" test -s "$place/writer$1.out"
@@ -90,30 +115,10 @@ show writer files --at "http://$first_http"
 show writer files --at "http://$second_http"
 show writer table --at "http://$second_http"
 
-say "copied to another storage element, verified, and registered there"
+say "copied to the other storage element, verified, and registered there"
 lfn=$("$exacat" find /daq -t f --tag run=4711 | head -n 1)
-if command -v xrootd >/dev/null && command -v xrdcp >/dev/null; then
-    port=$(free_port)
-    mkdir -p "$place/xrootd/files/data"
-    printf '%s\n' "all.adminpath $place/xrootd" "all.pidpath $place/xrootd" "oss.localroot $place/xrootd/files" \
-        "all.export /data" "xrd.port $port" >"$place/xrootd/xrootd.cf"
-    as=()
-    if [ "$(id -u)" -eq 0 ]; then
-        # It does not run as root.
-        chmod 755 "$place" && chown -R nobody "$place/xrootd"
-        as=(setpriv --reuid nobody --regid nogroup --clear-groups)
-    fi
-    (cd "$place/xrootd" && exec "${as[@]}" xrootd -c "$place/xrootd/xrootd.cf" -l "$place/xrootd/log" -n demo) \
-        >"$place/xrootd.log" 2>&1 &
-    pids+=($!)
-    await "xrootd listens" bash -c "</dev/tcp/127.0.0.1/$port"
-    show se add DEMO::DISK --prefix "root://127.0.0.1:$port//data"
-else
-    echo "xrootd is not installed: a directory takes its place (Debian: xrootd-server xrootd-client)"
-    mkdir -p "$place/disk"
-    show se add DEMO::DISK --prefix "file://$place/disk"
-fi
-show writer stage-out --service "$first,$second" --to DEMO::DISK --run 4711
+is_copied() { "$exacat" whereis "$lfn" | grep -q DEMO::DISK; }
+await "$lfn is copied" is_copied
 show whereis "$lfn"
 
 say "read from there, and compared with the catalogue"
