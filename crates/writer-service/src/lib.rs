@@ -10,6 +10,9 @@
 //! - `http` shows its state and the content of files; [`Remote`] is its client.
 //! - `content` puts files together from their parts, and [`StageOut`] copies them elsewhere.
 //! - [`Catalogue`] books a file when it is opened, and commits it when it is whole.
+//!
+//! [`Discovery`] finds the other services, [`Peers`] has the links to them, and [`Trust`] decides which peers
+//! are services.
 #![forbid(unsafe_code)]
 
 mod carrier;
@@ -18,6 +21,7 @@ mod certifying;
 mod connection;
 mod content;
 mod core;
+mod discovery;
 mod disks;
 mod http;
 mod identity;
@@ -28,11 +32,13 @@ mod merge;
 mod metric_table;
 mod metrics;
 mod outgoing;
+mod peers;
 mod remote;
 mod server;
 mod settings;
 pub mod shapes;
 mod stage_out;
+mod trust;
 mod view;
 
 pub use carrier::{Carrier, DirectoryCarrier, Load, ProgramCarrier};
@@ -41,8 +47,11 @@ pub use certifying::{CatalogueSettings, ClientCatalogue};
 pub use content::HttpOf;
 pub use exacat_writer::RemovalPolicy;
 pub use merge::{Merged, merge};
+pub use discovery::{Discovery, DiscoveryCounters, DiscoverySettings, Found, MulticastSettings};
 pub use metrics::page as metrics_page;
+pub use peers::{PeerStatus, Peers, PeersSettings, UnansweredAddress};
 pub use remote::{Remote, RemoteContent, RemoteSettings};
 pub use server::{Listeners, Server};
 pub use settings::ServerSettings;
 pub use stage_out::{StageOut, carry, target_of};
+pub use trust::{IdentityFiles, PlainNetworks, Trust};

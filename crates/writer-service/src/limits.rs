@@ -71,3 +71,60 @@ pub const STAGE_RETRY_MAX: Duration = Duration::from_secs(300);
 pub const CARRIER_STALL_MAX: Duration = Duration::from_secs(300);
 /// Bytes that are kept of the output of a program that copies.
 pub const CARRIER_SAID_BYTES_MAX: usize = 64 << 10;
+
+// Discovery.
+
+/// Time between two announcements.
+pub const ANNOUNCE_EVERY: Duration = Duration::from_secs(1);
+/// Time after which a service that goes on announcing itself is passed on again.
+pub const FOUND_AGAIN_AFTER: Duration = Duration::from_secs(10);
+/// Announcements a second that count from one sender; as many may come at once.
+pub const ANNOUNCEMENTS_PER_SENDER: u32 = 16;
+/// Datagrams that are read before the reader rests. The kernel drops further ones, so that a flood costs a
+/// bounded share of one processor.
+pub const DATAGRAMS_PER_TURN: u32 = 1000;
+/// Rest of the reader after so many datagrams.
+pub const DATAGRAMS_REST: Duration = Duration::from_millis(100);
+/// Bytes of datagrams that the kernel keeps.
+pub const DATAGRAM_BUFFER_BYTES: usize = 256 << 10;
+/// Time without any announcement, not even its own, after which a service joins the group again.
+pub const REJOIN_AFTER: Duration = Duration::from_secs(10);
+/// Seeds of a service.
+pub const SEEDS_MAX: usize = 64;
+/// Addresses of one seed.
+pub const SEED_ADDRESSES_MAX: usize = 16;
+/// First pause before a seed is resolved again. It doubles each time.
+pub const SEED_PAUSE_MIN: Duration = Duration::from_millis(250);
+/// Longest pause before a seed is resolved again.
+pub const SEED_PAUSE_MAX: Duration = Duration::from_secs(15);
+/// Longest wait for the resolution of a name.
+pub const RESOLUTION_MAX: Duration = Duration::from_secs(5);
+
+// Links between services.
+
+/// Frames in the queue of a link. A further one takes the place of the oldest.
+pub const LINK_FRAMES_MAX: usize = 1024;
+/// Bytes in the queue of a link.
+pub const LINK_BYTES_MAX: usize = 4 << 20;
+/// Addresses of a service that only announcements name. A further one takes the place of the oldest.
+pub const ANNOUNCED_ADDRESSES_MAX: usize = 2;
+/// Addresses that are asked for their service at the same time.
+pub const PROBES_MAX: usize = 16;
+/// Longest wait for a connection and its greeting.
+pub const GREETING_MAX: Duration = Duration::from_secs(5);
+/// Silence after which a link ends; also the longest wait for a peer that takes no bytes.
+pub const LINK_SILENCE_MAX: Duration = Duration::from_secs(5);
+/// First pause before a link is made again. It doubles each time.
+pub const LINK_PAUSE_MIN: Duration = Duration::from_millis(100);
+/// Longest pause before a link is made again.
+pub const LINK_PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Bytes that a link writes at once.
+pub const LINK_WRITE_BYTES: usize = 256 << 10;
+/// Least time between two pings, whatever the peer asks for.
+pub const PING_EVERY_MIN: Duration = Duration::from_millis(100);
+/// Addresses of one name that a link tries.
+pub const NAME_ADDRESSES_MAX: usize = 4;
+/// Time for which an address is known to be the service's own.
+pub const OWN_ADDRESS_LASTS: Duration = Duration::from_secs(60);
+/// Longest wait for the ends of all tasks at a stop.
+pub const LINKS_STOP_MAX: Duration = Duration::from_secs(1);
