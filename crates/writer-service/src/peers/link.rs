@@ -337,7 +337,11 @@ impl Link {
                 Ok(true)
             }
             Frame::Pong(_) => Ok(true),
-            Frame::Table(_) | Frame::PartQuery(_) | Frame::PartReport(_) | Frame::Certified(_) => {
+            Frame::Table(_)
+            | Frame::PartQuery(_)
+            | Frame::PartReport(_)
+            | Frame::Certified(_)
+            | Frame::Remove { .. } => {
                 self.state.lock().status.received += 1;
                 Ok(around.received(self.service, frame).await)
             }
