@@ -10,7 +10,8 @@ use crate::part::Ending;
 impl Service {
     /// Returns the blocks that each open part should have.
     fn target_blocks(&self) -> usize {
-        (self.pool.count().min(SHARED_BLOCKS) / self.open.len().max(1)).clamp(PART_BLOCKS_MIN, PART_BLOCKS_MAX)
+        (self.pool.count().min(SHARED_BLOCKS) / self.open.len().max(1))
+            .clamp(PART_BLOCKS_MIN, PART_BLOCKS_MAX)
     }
 
     /// Adapts the share of a part. True if its producer may send more.
