@@ -74,6 +74,7 @@ fn learn(shared: &Shared, address: String, (service, table): (ServiceId, Table))
         queued_bytes: 0,
         bytes_per_second: 0,
         open_files: 0,
+        http: String::new(),
     };
     producer.merge_table(&Table(vec![record]), now);
 }

@@ -1,19 +1,40 @@
 //! One connection: frames and chunks in, frames out.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use exacat_wire::writer::{Frame, FrameDecoder, Received, Role};
+use exacat_wire::writer::{Frame, FrameDecoder, Hello, Received, Role};
 use exacat_writer::ConnectionId;
+use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::catalogue::Credential;
 use crate::core::Core;
 use crate::limits::{READ_BYTES, SEND_TIME_MAX};
 use crate::outgoing::Outgoing;
+use crate::trust::Trust;
+
+/// The other side of a connection, as the network shows it.
+pub(crate) struct Caller {
+    pub(crate) address: IpAddr,
+    /// Certificates that it showed; none over plain TCP.
+    pub(crate) certificates: Option<Vec<CertificateDer<'static>>>,
+    /// Trust in services; none if this one is alone.
+    pub(crate) trust: Option<Trust>,
+}
+
+impl Caller {
+    fn judge(&self, hello: &Hello) -> Result<(), String> {
+        match &self.trust {
+            Some(trust) => trust.judge_service(hello, self.certificates.as_deref(), self.address),
+            None => Err("this service has no links to others: start it with seeds or a group".to_owned()),
+        }
+    }
+}
 
 /// Serves a connection until it ends.
-pub(crate) async fn serve<R, W>(core: Arc<Core>, reader: R, writer: W)
+pub(crate) async fn serve<R, W>(core: Arc<Core>, caller: Caller, reader: R, writer: W)
 where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send + 'static,
@@ -22,7 +43,7 @@ where
     let connection = core.connect(Arc::clone(&outgoing));
     let sending = tokio::spawn(send(Arc::clone(&outgoing), writer));
     let received = tokio::select! {
-        received = receive(&core, connection, reader) => received,
+        received = receive(&core, (connection, &caller), reader) => received,
         () = outgoing.ended() => Ok(()),
     };
     if let Err(error) = received {
@@ -47,7 +68,7 @@ async fn send<W: AsyncWrite + Unpin>(outgoing: Arc<Outgoing>, mut writer: W) {
 
 async fn receive<R: AsyncRead + Unpin>(
     core: &Arc<Core>,
-    connection: ConnectionId,
+    (connection, caller): (ConnectionId, &Caller),
     mut reader: R,
 ) -> io::Result<()> {
     let mut decoder = FrameDecoder::of_accepted();
@@ -56,7 +77,7 @@ async fn receive<R: AsyncRead + Unpin>(
     loop {
         loop {
             match decoder.next_message() {
-                Ok(Some(Received::Frame(frame))) => take_frame(core, connection, frame),
+                Ok(Some(Received::Frame(frame))) => take_frame(core, (connection, caller), frame),
                 Ok(Some(Received::Chunk(head))) => {
                     let length = head.length as usize;
                     if chunk.len() < length {
@@ -95,11 +116,13 @@ async fn read_chunk<R: AsyncRead + Unpin>(
     Ok(())
 }
 
-fn take_frame(core: &Arc<Core>, connection: ConnectionId, frame: Frame) {
+fn take_frame(core: &Arc<Core>, (connection, caller): (ConnectionId, &Caller), frame: Frame) {
     if let Frame::Hello(hello) = &frame {
-        if matches!(hello.role, Role::Service(_)) {
-            // Services have links of their own, where both sides prove who they are.
-            core.refuse(connection, "this address takes producers, no services".to_owned());
+        if matches!(hello.role, Role::Service(_))
+            && let Err(reason) = caller.judge(hello)
+        {
+            tracing::warn!(address = %caller.address, reason, "a connection of a service is refused");
+            core.refuse(connection, reason);
             return;
         }
         if let Some(token) = &hello.token {

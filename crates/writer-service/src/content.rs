@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use exacat_model::{Error, ErrorKind, Lfn, Result};
-use exacat_wire::writer::{ByteRange, ChunkRecord, FileId, PartOwner, ServiceId};
+use exacat_wire::writer::{ByteRange, ChunkRecord, FileId, PartOwner};
 use exacat_writer::sums::{ADLER32_OF_NOTHING, adler32, adler32_of_both, crc32c};
 use exacat_writer::{FileStage, PartKey, ReadSegment, Service, Volume};
 use tokio::sync::mpsc;
@@ -22,9 +22,6 @@ use crate::remote::{Remote, RemoteSettings};
 
 /// Pieces of content on their way.
 pub(crate) type Pieces = mpsc::Receiver<io::Result<Bytes>>;
-
-/// Finds the HTTP of a service: its id, and the host and port for its producers, to an URL.
-pub type HttpOf = Arc<dyn Fn(ServiceId, &str) -> Option<String> + Send + Sync>;
 
 /// A file, as its readers need it.
 pub(crate) struct FileView {
@@ -97,7 +94,6 @@ pub(crate) struct PartView {
 /// Ways to other services.
 #[derive(Clone)]
 pub(crate) struct Others {
-    pub http_of: HttpOf,
     pub tls: Option<Arc<rustls::ClientConfig>>,
 }
 
@@ -353,7 +349,7 @@ impl Content {
     fn remote_of(&self, part: PartOwner, credential: &Credential) -> Result<Remote> {
         let table = self.core.with(|service, _| service.table());
         let record = table.0.into_iter().find(|record| record.service == part.service);
-        let address = record.and_then(|record| (self.others.http_of)(part.service, &record.address));
+        let address = record.and_then(|record| Some(record.http.clone()).filter(|http| !http.is_empty()));
         let unknown = || {
             let what = format!("part {} is on service {}, which is not known now", part.epoch, part.service);
             Error::new(ErrorKind::Unavailable, what)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use exacat_model::TimeMs;
-use exacat_wire::writer::{Ack, ChunkHead, FileId, Frame, Open, Refusal, RefusalClass, ServiceId, Table};
+use exacat_wire::writer::{Ack, ChunkHead, FileId, Frame, Open, Refusal, RefusalClass, ServiceId};
 use exacat_writer::{Certificate, ConnectionId, Output, Service};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -16,6 +16,7 @@ use crate::disks::Disks;
 use crate::limits::{BOOKINGS_MAX, COMMITS_MAX, SAMPLE_TIME_MAX};
 use crate::measures::{Measures, record_since};
 use crate::outgoing::Outgoing;
+use crate::peers::Peers;
 
 /// Returns the time of the day, for what is stored.
 #[allow(clippy::disallowed_methods, reason = "the service has the one clock of its machine")]
@@ -85,14 +86,6 @@ struct State {
     next_connection: ConnectionId,
 }
 
-/// Links to other services, as the core needs them.
-pub(crate) trait Neighbours: Send + Sync {
-    /// Sends a frame to a service. It may be lost.
-    fn tell(&self, service: ServiceId, frame: Frame);
-    /// Sends the table to all.
-    fn gossip(&self, table: Table);
-}
-
 /// The service, shared by connections, threads of disks and tasks.
 pub(crate) struct Core {
     state: Mutex<State>,
@@ -104,7 +97,8 @@ pub(crate) struct Core {
     runtime: Handle,
     bookings: Arc<Semaphore>,
     commits: Arc<Semaphore>,
-    neighbours: std::sync::OnceLock<Box<dyn Neighbours>>,
+    /// Links to other services; none for a service that is alone.
+    neighbours: std::sync::OnceLock<Peers>,
 }
 
 impl Core {
@@ -144,8 +138,14 @@ impl Core {
     }
 
     /// Lets the core speak with other services from now on.
-    pub(crate) fn set_neighbours(&self, neighbours: Box<dyn Neighbours>) {
+    pub(crate) fn set_neighbours(&self, neighbours: Peers) {
         let _ = self.neighbours.set(neighbours);
+    }
+
+    /// Returns the number of messages to other services that were lost on the links that stand.
+    pub(crate) fn lost_messages(&self) -> u64 {
+        let status = self.neighbours.get().map(Peers::status).unwrap_or_default();
+        status.iter().map(|peer| peer.lost).sum()
     }
 
     /// Does something with the service, and distributes what comes out.
@@ -234,7 +234,7 @@ impl Core {
                 }
                 Output::Tell(service, frame) => {
                     if let Some(neighbours) = self.neighbours.get() {
-                        neighbours.tell(service, frame);
+                        neighbours.tell(service, &frame);
                     }
                 }
                 Output::Gossip(table) => {

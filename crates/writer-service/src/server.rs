@@ -14,17 +14,20 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::catalogue::Catalogue;
-use crate::connection::serve;
-use crate::content::{Content, HttpOf, Others};
+use crate::connection::{Caller, serve};
+use crate::content::{Content, Others};
 use crate::core::{Clock, Core, wall_time};
+use crate::discovery::{Discovery, DiscoverySettings};
 use crate::disks::Disks;
 use crate::http::{Access, HttpPaths};
 use crate::identity::{count_start, service_of};
-use crate::limits::{FREE_SPACE_EVERY, TICK, TLS_TIME_MAX};
+use crate::limits::{FREE_SPACE_EVERY, RECEIVED_FRAMES_MAX, TICK, TLS_TIME_MAX};
 use crate::measured_disk::MeasuredDisk;
 use crate::measures::Measures;
-use crate::settings::ServerSettings;
+use crate::peers::{Peers, PeersSettings};
+use crate::settings::{LinkSettings, ServerSettings};
 use crate::stage_out::Mover;
+use crate::trust::Trust;
 use crate::view::{Nameplate, View};
 
 /// A running service.
@@ -36,6 +39,13 @@ pub struct Server {
     http: Option<SocketAddr>,
     ending: watch::Sender<bool>,
     tasks: JoinSet<()>,
+    links: Option<Links>,
+}
+
+/// Links to other services, and what looks for them.
+struct Links {
+    peers: Peers,
+    discovery: Discovery,
 }
 
 impl Server {
@@ -83,10 +93,13 @@ impl Server {
         let starts = count_start(&*disk, &settings.volumes[0])?;
         let Listeners { producers: (listener, address), http } = listeners;
         let clock = Clock::new();
+        let http_address = http.as_ref().map(|(_, address)| *address);
+        let shown = settings.address.clone().unwrap_or_else(|| address.to_string());
         let of = ServiceSettings {
             service,
             name: settings.name.clone(),
-            address: settings.address.clone().unwrap_or_else(|| address.to_string()),
+            http: http_url(&settings, &shown, http_address),
+            address: shown,
             blocks: settings.blocks,
             flush_ms: settings.flush_ms,
             idle_ms: settings.idle_ms,
@@ -112,15 +125,25 @@ impl Server {
         core.disks().start(&volumes, &done)?;
         let (ending, is_ending) = watch::channel(false);
         let mut tasks = JoinSet::new();
-        let entrance = Entrance {
-            tls: settings.tls.clone().map(TlsAcceptor::from),
-            plain_from: Arc::clone(&settings.plain_from),
+        let links = match &settings.links {
+            Some(links) => Some(link(
+                &core,
+                (service, address, starts),
+                &settings.name,
+                links,
+                (&mut tasks, is_ending.clone()),
+            )?),
+            None => None,
         };
+        let trust = settings.links.as_ref().map(|links| links.trust.clone());
+        // The certificate of a service is that for its producers, too.
+        let tls = trust.as_ref().and_then(Trust::accepting).or_else(|| settings.tls.clone());
+        let entrance =
+            Entrance { tls: tls.map(TlsAcceptor::from), plain_from: Arc::clone(&settings.plain_from), trust };
         tasks.spawn(listen(Arc::clone(&core), listener, entrance, is_ending.clone()));
         tasks.spawn(tick(Arc::clone(&core), is_ending.clone()));
         tasks.spawn(watch_space(Arc::clone(&core), Arc::clone(&volumes), is_ending.clone()));
-        let http_address = http.as_ref().map(|(_, address)| *address);
-        let others = others(&settings, http_address);
+        let others = Others { tls: settings.http_trust.clone() };
         let content = Arc::new(Content::new(Arc::clone(&core), Arc::clone(&volumes), others));
         if let Some((listener, _)) = http {
             let view = View { core: Arc::clone(&core), plate: Arc::new(nameplate(&settings)) };
@@ -132,7 +155,7 @@ impl Server {
             tasks.spawn(Arc::new(Mover::new(stage_out, content, catalogue)).run(is_ending));
         }
         let http = http_address;
-        Ok(Server { core, volumes, service, address, http, ending, tasks })
+        Ok(Server { core, volumes, service, address, http, ending, tasks, links })
     }
 
     /// Returns the address that it listens on.
@@ -153,6 +176,10 @@ impl Server {
     /// Ends the service: no more connections, and all works done that are on their way.
     pub async fn stop(mut self) {
         let _ = self.ending.send(true);
+        if let Some(Links { peers, discovery }) = &self.links {
+            discovery.stop();
+            peers.stop().await;
+        }
         self.core.disconnect_all();
         while self.tasks.join_next().await.is_some() {}
         let (core, volumes) = (Arc::clone(&self.core), Arc::clone(&self.volumes));
@@ -166,6 +193,43 @@ impl Server {
         });
         let _ = stopped.await;
     }
+}
+
+/// Begins to look for other services, and to keep links to them.
+fn link(
+    core: &Arc<Core>,
+    (service, address, starts): (ServiceId, SocketAddr, u64),
+    name: &str,
+    links: &LinkSettings,
+    (tasks, mut is_ending): (&mut JoinSet<()>, watch::Receiver<bool>),
+) -> Result<Links> {
+    let (sink, mut received) = tokio::sync::mpsc::channel(RECEIVED_FRAMES_MAX);
+    let of = PeersSettings { service, name: name.to_owned(), trust: links.trust.clone() };
+    let peers = Peers::start(of, sink);
+    let of = DiscoverySettings {
+        service,
+        cluster: links.cluster.clone(),
+        incarnation: starts,
+        address,
+        multicast: links.multicast,
+        seeds: links.seeds.clone(),
+    };
+    let finder = peers.clone();
+    let discovery = Discovery::start(of, move |found| finder.found(found))
+        .map_err(|error| Error::invalid(format!("cannot look for other services: {error}")))?;
+    core.set_neighbours(peers.clone());
+    let core = Arc::downgrade(core);
+    tasks.spawn(async move {
+        loop {
+            let received = tokio::select! {
+                received = received.recv() => received,
+                _ = is_ending.changed() => return,
+            };
+            let (Some((from, frame)), Some(core)) = (received, core.upgrade()) else { return };
+            core.with(|service, now| service.peer_message(from, frame, now));
+        }
+    });
+    Ok(Links { peers, discovery })
 }
 
 /// Addresses that are taken, before anything is opened.
@@ -203,14 +267,19 @@ async fn bound(to: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
 }
 
 /// Returns the ways to the HTTP of other services. They are like this one, unless the settings say more.
-fn others(settings: &ServerSettings, own: Option<SocketAddr>) -> Others {
-    let scheme = if settings.http_trust.is_some() { "https" } else { "http" };
-    let alike = move |_: ServiceId, address: &str| {
-        let (host, _) = address.rsplit_once(':')?;
-        Some(format!("{scheme}://{host}:{}", own?.port()))
-    };
-    let alike: HttpOf = Arc::new(alike);
-    Others { http_of: settings.http_of.clone().unwrap_or(alike), tls: settings.http_trust.clone() }
+/// Returns the URL at which others find the HTTP of this service; empty if it has none.
+fn http_url(settings: &ServerSettings, address: &str, http: Option<SocketAddr>) -> String {
+    let Some(http) = http else { return String::new() };
+    if let Some(url) = &settings.http_url {
+        return url.clone();
+    }
+    let has_tls =
+        settings.tls.is_some() || settings.links.as_ref().is_some_and(|of| of.trust.accepting().is_some());
+    let scheme = if has_tls { "https" } else { "http" };
+    match (http.ip().is_unspecified(), address.rsplit_once(':')) {
+        (true, Some((host, _))) => format!("{scheme}://{host}:{}", http.port()),
+        _ => format!("{scheme}://{http}"),
+    }
 }
 
 fn nameplate(settings: &ServerSettings) -> Nameplate {
@@ -227,6 +296,7 @@ fn nameplate(settings: &ServerSettings) -> Nameplate {
 struct Entrance {
     tls: Option<TlsAcceptor>,
     plain_from: Arc<dyn Fn(IpAddr) -> bool + Send + Sync>,
+    trust: Option<Trust>,
 }
 
 async fn listen(
@@ -285,18 +355,21 @@ async fn first_bytes(stream: &TcpStream) -> Option<[u8; 3]> {
 async fn accept(core: Arc<Core>, stream: TcpStream, from: SocketAddr, entrance: Entrance) {
     let _ = stream.set_nodelay(true);
     let Some(first) = first_bytes(&stream).await else { return };
+    let mut caller = Caller { address: from.ip(), certificates: None, trust: entrance.trust };
     match entrance.tls {
         Some(tls) if is_tls(first) => match tokio::time::timeout(TLS_TIME_MAX, tls.accept(stream)).await {
             Ok(Ok(stream)) => {
+                let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
+                caller.certificates = Some(shown.iter().map(|one| one.clone().into_owned()).collect());
                 let (reader, writer) = tokio::io::split(stream);
-                serve(core, reader, writer).await;
+                serve(core, caller, reader, writer).await;
             }
             Ok(Err(error)) => tracing::debug!(%from, %error, "a TLS handshake failed"),
             Err(_) => tracing::debug!(%from, "a TLS handshake took too long"),
         },
         _ if (entrance.plain_from)(from.ip().to_canonical()) => {
             let (reader, writer) = stream.into_split();
-            serve(core, reader, writer).await;
+            serve(core, caller, reader, writer).await;
         }
         _ => {
             tracing::warn!(%from, "a connection without TLS is refused: allow its network, or let it use TLS")

@@ -6,8 +6,22 @@ use std::sync::Arc;
 
 use exacat_writer::RemovalPolicy;
 
-use crate::content::HttpOf;
+use crate::discovery::MulticastSettings;
 use crate::stage_out::StageOut;
+use crate::trust::Trust;
+
+/// Other services: which are trusted, and where they are looked for.
+#[derive(Clone, Debug)]
+pub struct LinkSettings {
+    /// Trust between services.
+    pub trust: Trust,
+    /// Name of the installation.
+    pub cluster: String,
+    /// Multicast, where there is one.
+    pub multicast: Option<MulticastSettings>,
+    /// HOST:PORT of services.
+    pub seeds: Vec<String>,
+}
 
 /// Settings of a service.
 #[derive(Clone)]
@@ -38,13 +52,15 @@ pub struct ServerSettings {
     pub segment_bytes: u64,
     /// TLS of the data path; none if there are plain connections only.
     pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// Links to other services; none for a service that is alone.
+    pub links: Option<LinkSettings>,
     /// Says from which addresses plain connections are taken.
     pub plain_from: Arc<dyn Fn(IpAddr) -> bool + Send + Sync>,
     /// Address of HTTP; none for no HTTP. It has the TLS of the data path, and plain connections from the
     /// same networks. These networks see status, table and metrics without a token.
     pub http: Option<SocketAddr>,
-    /// Finds the HTTP of other services; none for the host of their address and the port of this one.
-    pub http_of: Option<HttpOf>,
+    /// URL at which others find this HTTP; none for its address.
+    pub http_url: Option<String>,
     /// TLS to the HTTP of other services; none for plain connections.
     pub http_trust: Option<Arc<rustls::ClientConfig>>,
     /// Rule for the removal of files that are on another storage element.
@@ -70,9 +86,10 @@ impl ServerSettings {
             free_bytes_min: 1 << 30,
             segment_bytes: 64 << 20,
             tls: None,
+            links: None,
             plain_from: Arc::new(|address| address.is_loopback()),
             http: None,
-            http_of: None,
+            http_url: None,
             http_trust: None,
             removal: RemovalPolicy::default(),
             stage_out: None,

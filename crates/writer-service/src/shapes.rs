@@ -195,6 +195,8 @@ pub struct WriterService {
     pub version: u64,
     /// Host and port for producers.
     pub address: String,
+    /// URL of its HTTP; empty if it has none.
+    pub http: String,
     /// `up`, `draining`, `read-only` or `gone`.
     pub state: String,
     /// Volumes that can be written.

@@ -118,6 +118,7 @@ mod tests {
             queued_bytes,
             bytes_per_second: 0,
             open_files: 0,
+            http: String::new(),
         }
     }
 

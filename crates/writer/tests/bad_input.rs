@@ -35,6 +35,7 @@ impl Rig {
         let settings = VolumeSettings { root, service: SERVICE, adopt: false, segment_bytes: 64 << 10 };
         let (volume, recovered) = Volume::open(SimulatedDisk::new().shared(), &settings, TimeMs(5)).unwrap();
         let settings = ServiceSettings {
+            http: String::new(),
             service: SERVICE,
             name: "s".to_owned(),
             address: String::new(),

@@ -23,6 +23,7 @@ const ROOT: &str = "/volume";
 
 fn settings(removal: RemovalPolicy, blocks: usize) -> ServiceSettings {
     ServiceSettings {
+        http: String::new(),
         service: SERVICE,
         name: "s".to_owned(),
         address: String::new(),

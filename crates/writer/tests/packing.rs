@@ -211,6 +211,7 @@ impl Rig {
             queued_bytes: 0,
             bytes_per_second: 0,
             open_files: 0,
+            http: String::new(),
         };
         let mut table = ServiceTable::default();
         table.merge(&Table(vec![record]), 0);

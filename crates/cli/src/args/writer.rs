@@ -1,6 +1,6 @@
 //! Commands of the writer service.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -22,6 +22,8 @@ Examples:
   exacat writer serve --volume ~/daq --se DEMO::DAQ::WRITER
   exacat writer serve --volume ~/daq1 --se DEMO::DAQ::WRITER \\
       --listen 127.0.0.1:0 --http 127.0.0.1:0
+  exacat writer serve --volume ~/daq3 --se DEMO::DAQ::WRITER \\
+      --listen 127.0.0.1:0 --http 127.0.0.1:0 --seeds 127.0.0.1:27700
   exacat writer serve --volume /daq1 --volume /daq2 --se DEMO::DAQ::WRITER \\
       --listen 0.0.0.0:27700 --address daq1.example.org:27700 \\
       --plain 10.1.0.0/16 --catalogue exacat://catalogue.example.org:7420")]
@@ -94,6 +96,36 @@ Examples:
         /// Also a file that is being written
         #[arg(long)]
         open: bool,
+        #[command(flatten)]
+        at: AtService,
+    },
+    /// Write a file from its parts to a new local file, and check it
+    #[command(after_help = "\
+The file has its name only once everything is there, durable and read back.
+
+Examples:
+  exacat writer merge /demo/daq/notes notes.copy")]
+    Merge {
+        /// Name of a certified file, or its id
+        #[arg(value_name = "LFN|ID")]
+        file: String,
+        /// File to make
+        #[arg(value_name = "PATH")]
+        to: PathBuf,
+        #[command(flatten)]
+        at: AtService,
+    },
+    /// Remove the bytes of a certified file from the services; the catalogue keeps its replica
+    #[command(after_help = "\
+Services remove files by themselves once they are copied (--remove-after,
+--remove-below). This is for files that nobody needs: drop the replica, too.
+
+Examples:
+  exacat writer rm 3f9a1c00d2e14b6f8a7b9c0d1e2f3a4b")]
+    Rm {
+        /// Id of the file: its GUID without dashes
+        #[arg(value_name = "ID")]
+        file: String,
         #[command(flatten)]
         at: AtService,
     },
@@ -234,6 +266,45 @@ pub(crate) struct WriterServeArgs {
     /// Take over volumes of another service, which must not run any more
     #[arg(long)]
     pub adopt: bool,
+    /// Other services to find: HOST:PORT,HOST:PORT; this one may be among them
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
+    pub seeds: Vec<String>,
+    /// Multicast group in which services find each other, as 239.255.77.1:27700
+    #[arg(long, value_name = "GROUP:PORT")]
+    pub group: Option<SocketAddrV4>,
+    /// Address of the interface for the group [default: that of the default route]
+    #[arg(long, value_name = "ADDRESS", requires = "group")]
+    pub interface: Option<Ipv4Addr>,
+    /// Name of the installation; services of others are ignored
+    #[arg(long, value_name = "NAME", default_value = "exacat")]
+    pub cluster: String,
+    /// Authorities of the certificates of services (PEM). Services in networks with --plain need none
+    #[arg(long, value_name = "FILE", requires = "certificate", requires = "service_name")]
+    pub service_ca: Option<PathBuf>,
+    /// Name in the certificate of a service; may be repeated
+    #[arg(long, value_name = "HOST", value_delimiter = ',', requires = "service_ca")]
+    pub service_name: Vec<String>,
+    /// Silence after which another service counts as gone
+    #[arg(long, value_name = "DURATION", default_value = "3s")]
+    pub gone: String,
+    /// Storage element that certified files are copied to
+    #[arg(long, value_name = "NAME", requires = "stage_prefix")]
+    pub stage_out: Option<String>,
+    /// Place of the copies: root://HOST:PORT//DIRECTORY (by xrdcp) or file:///DIRECTORY
+    #[arg(long, value_name = "URL", requires = "stage_out")]
+    pub stage_prefix: Option<String>,
+    /// Files that are copied at once
+    #[arg(long, value_name = "NUMBER", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub stage_files: u16,
+    /// Most bytes a second that are read for copies [default: no bound]
+    #[arg(long, value_name = "SIZE", requires = "stage_out")]
+    pub stage_rate: Option<String>,
+    /// Age after the copy at which the bytes here are removed [default: never by age]
+    #[arg(long, value_name = "DURATION", requires = "stage_out")]
+    pub remove_after: Option<String>,
+    /// Free space of a volume below which copied files are removed, the oldest first
+    #[arg(long, value_name = "SIZE", requires = "stage_out")]
+    pub remove_below: Option<String>,
     /// Certificate for producers with TLS: its chain in PEM
     #[arg(long, value_name = "FILE", requires = "key")]
     pub certificate: Option<PathBuf>,

@@ -20,7 +20,7 @@ const WAIT: Duration = Duration::from_secs(60);
 const CHANGES_APART: Duration = Duration::from_millis(200);
 
 /// Beginnings of examples that do not run here, and the reasons.
-const ELSEWHERE: [(&str, &str); 21] = [
+const ELSEWHERE: [(&str, &str); 22] = [
     ("exacat serve   ", "listens at the standard port, where another server may be"),
     ("exacat serve\n", "listens at the standard port, where another server may be"),
     ("exacat serve --listen 0.0.0.0", "listens to the network, at the standard port"),
@@ -40,6 +40,7 @@ const ELSEWHERE: [(&str, &str); 21] = [
     ("exacat trash restore 1234.3f9a1c --path", "needs entries of another user"),
     ("exacat sessions kill", "needs a request that goes on"),
     ("systemd-run", "needs root"),
+    ("exacat writer rm", "needs the id of a file that is there"),
     ("exacat writer serve --volume ~/daq --se DEMO::DAQ::WRITER\n", "listens at the standard port"),
     ("exacat writer serve --volume /daq1", "listens to the network, at the standard port"),
 ];
@@ -151,6 +152,8 @@ const ORDER: &[&str] = &[
     "writer table",
     "writer files",
     "writer cat",
+    "writer merge",
+    "writer rm",
     "writer drain",
     "writer resume",
     "bench",

@@ -36,6 +36,8 @@ pub struct ServiceRecord {
     pub version: u64,
     /// Host and port for producers.
     pub address: String,
+    /// URL of its HTTP, where its files can be read; empty if it has none.
+    pub http: String,
     /// State.
     pub state: ServiceState,
     /// Volumes that can be written.
@@ -55,6 +57,7 @@ impl Encode for ServiceRecord {
         self.service.encode(out);
         self.version.encode(out);
         clipped(&self.address, ADDRESS_BYTES_MAX).encode(out);
+        clipped(&self.http, ADDRESS_BYTES_MAX).encode(out);
         out.push(self.state as u8);
         self.volumes.encode(out);
         self.free_bytes.encode(out);
@@ -70,6 +73,7 @@ impl Decode for ServiceRecord {
             service: Decode::decode(reader)?,
             version: Decode::decode(reader)?,
             address: text(reader, ADDRESS_BYTES_MAX, "the address of a service is too long")?,
+            http: text(reader, ADDRESS_BYTES_MAX, "the URL of a service is too long")?,
             state: ServiceState::from_number(reader.byte()?)
                 .ok_or_else(|| reader.error("unknown state of a service"))?,
             volumes: Decode::decode(reader)?,

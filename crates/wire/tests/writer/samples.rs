@@ -56,6 +56,7 @@ pub(crate) fn service_record() -> ServiceRecord {
         queued_bytes: 12 << 20,
         bytes_per_second: 300_000_000,
         open_files: 256,
+        http: "http://node1:27780".to_owned(),
     }
 }
 

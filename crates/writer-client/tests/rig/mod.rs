@@ -187,6 +187,7 @@ fn start(world: &Arc<World>, node: &Arc<Node>, listener: TcpListener) {
     let (volume, recovered) = Volume::open(Arc::new(RealDisk), &settings, TimeMs(world.now())).unwrap();
     let incarnation = node.incarnations.fetch_add(1, Ordering::Relaxed) + 1;
     let settings = ServiceSettings {
+        http: String::new(),
         service: node.id,
         name: "rig".to_owned(),
         address: node.address.to_string(),

@@ -137,6 +137,7 @@ impl Node {
             queued_bytes: 0,
             bytes_per_second: 0,
             open_files: 0,
+            http: String::new(),
         }
     }
 

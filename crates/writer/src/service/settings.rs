@@ -34,6 +34,8 @@ pub struct ServiceSettings {
     pub name: String,
     /// Host and port for producers.
     pub address: String,
+    /// URL of its HTTP; empty if it has none.
+    pub http: String,
     /// Blocks of 1 MiB for the bytes of all files.
     pub blocks: usize,
     /// Age of bytes at which a block is written before it is full.

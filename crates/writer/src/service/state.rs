@@ -468,6 +468,7 @@ impl Service {
             free_bytes: writable.iter().sum(),
             queued_bytes: self.queued_bytes(),
             bytes_per_second: self.durable_bytes.saturating_mul(1000) / elapsed,
+            http: self.settings.http.clone(),
             open_files: u32::try_from(self.open_parts()).unwrap_or(u32::MAX),
         };
         self.durable_bytes = 0;

@@ -137,6 +137,7 @@ fn start(node: &mut Node, now: u64, volumes: usize) {
         }
     }
     let settings = ServiceSettings {
+        http: String::new(),
         service: node.id,
         name: "node".to_owned(),
         address: String::new(),
@@ -208,6 +209,7 @@ impl World {
             queued_bytes: 0,
             bytes_per_second: 0,
             open_files: 0,
+            http: String::new(),
         };
         table.merge(&Table((0..self.plan.services).map(record).collect()), 0);
         let settings = ProducerSettings {

@@ -35,7 +35,7 @@ const ENTRY: Printed = &[("", object::<json::EntryOut<'_>>)];
 const STATUS: Printed = &[("", object::<json::StatusOut<'_>>)];
 
 /// Objects of each command.
-const COMMANDS: [(&[&str], Printed); 72] = [
+const COMMANDS: [(&[&str], Printed); 73] = [
     (&["ls", "stat", "archive ls", "se files"], ENTRY),
     (
         &["find", "tag find"],
@@ -168,7 +168,8 @@ const COMMANDS: [(&[&str], Printed); 72] = [
         &[("", object::<exacat_writer_service::shapes::WriterStatus>)],
     ),
     (&["writer table"], &[("", object::<exacat_writer_service::shapes::WriterService>)]),
-    (&["writer files"], &[("", object::<exacat_writer_service::shapes::WriterFile>)]),
+    (&["writer merge"], &[("", object::<writer::MergedView>)]),
+    (&["writer files", "writer rm"], &[("", object::<exacat_writer_service::shapes::WriterFile>)]),
     (&["writer put"], &[("", object::<writer::WrittenView>)]),
     (&["writer produce"], &[("", object::<writer::ProducedView>)]),
     (&["copy"], &[("", object::<copy::CopyView>)]),

@@ -1,12 +1,16 @@
 //! `writer status`, `table`, `files`, `cat`, `drain`, `resume`: a service by its HTTP.
 
 use std::io::Write;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use exacat_disk::RealDisk;
 use exacat_model::Lfn;
 use exacat_writer_service::shapes::{WriterFile, WriterStatus, file_id_of};
 use exacat_writer_service::{Readable, Remote, RemoteSettings};
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::services::{here, token_of};
 use crate::args::{AtService, Connection};
@@ -222,6 +226,59 @@ fn show_files(
     out.table(&table)
 }
 
+fn readable(file: &str) -> Result<Readable, Failure> {
+    Ok(match file.starts_with('/') {
+        true => Readable::Name(Lfn::parse(file).map_err(|error| Failure::about(file, error))?),
+        false => Readable::File(file_id_of(file)?),
+    })
+}
+
+/// A local copy of a file, as JSON.
+#[derive(Serialize, ToSchema)]
+#[schema(as = MergedFile)]
+pub(crate) struct MergedView {
+    file: String,
+    path: String,
+    bytes: u64,
+    adler32: String,
+}
+
+/// `exacat writer merge`
+pub(super) async fn merge(
+    file: &str,
+    to: &Path,
+    at: &AtService,
+    (connection, style): (&Connection, Style),
+) -> Result<u8, Failure> {
+    let remote = remote(at, connection)?;
+    let merged = exacat_writer_service::merge(&remote, &readable(file)?, to, Arc::new(RealDisk)).await;
+    let merged = merged.map_err(|error| Failure::about(file, error))?;
+    let (path, adler32) = (to.display().to_string(), format!("{:08x}", merged.adler32));
+    let mut out = Out::new(style);
+    if style.json {
+        out.json(&MergedView { file: merged.file.to_string(), path, bytes: merged.size, adler32 })?;
+    } else if !style.quiet {
+        out.line(format_args!("{path}: {}, adler32:{adler32}", out.size(merged.size.into())))?;
+    }
+    out.flush()?;
+    Ok(0)
+}
+
+/// `exacat writer rm`
+pub(super) async fn remove(
+    file: &str,
+    at: &AtService,
+    connection: &Connection,
+    style: Style,
+) -> Result<u8, Failure> {
+    let removed = remote(at, connection)?.remove(file_id_of(file)?).await;
+    let removed = removed.map_err(|error| Failure::about(file, error))?;
+    let mut out = Out::new(style);
+    show_files(&mut out, &[removed], &mut false, style)?;
+    out.flush()?;
+    Ok(0)
+}
+
 /// `exacat writer cat`
 pub(super) async fn cat(
     file: &str,
@@ -229,10 +286,7 @@ pub(super) async fn cat(
     at: &AtService,
     connection: &Connection,
 ) -> Result<u8, Failure> {
-    let what = match file.starts_with('/') {
-        true => Readable::Name(Lfn::parse(file).map_err(|error| Failure::about(file, error))?),
-        false => Readable::File(file_id_of(file)?),
-    };
+    let what = readable(file)?;
     let about = |error| Failure::about(file, error);
     let mut content = remote(at, connection)?.content(&what, from, open).await.map_err(about)?;
     let mut stdout = std::io::stdout().lock();

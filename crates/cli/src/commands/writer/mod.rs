@@ -6,6 +6,7 @@ mod put;
 mod serve;
 mod services;
 
+pub(crate) use look::MergedView;
 pub(crate) use produce::ProducedView;
 pub(crate) use put::WrittenView;
 pub(crate) use serve::WriterView;
@@ -28,6 +29,10 @@ pub(crate) async fn writer(command: WriterCommand, global: &Global, style: Style
         WriterCommand::Cat { file, from, open, at } => {
             look::cat(&file, (from, open), &at, &global.connection).await
         }
+        WriterCommand::Merge { file, to, at } => {
+            look::merge(&file, &to, &at, (&global.connection, style)).await
+        }
+        WriterCommand::Rm { file, at } => look::remove(&file, &at, &global.connection, style).await,
         WriterCommand::Drain(at) => look::drain(true, &at, &global.connection, style).await,
         WriterCommand::Resume(at) => look::drain(false, &at, &global.connection, style).await,
     }

@@ -8,7 +8,10 @@ use std::time::Duration;
 use exacat_disk::{Disk, RealDisk, replace_small};
 use exacat_model::SeName;
 use exacat_server::{CertificateFiles, Network, certificate_config};
-use exacat_writer_service::{CatalogueSettings, ClientCatalogue, Listeners, Server, ServerSettings};
+use exacat_writer_service::{
+    Carrier, CatalogueSettings, ClientCatalogue, DirectoryCarrier, IdentityFiles, LinkSettings, Listeners,
+    MulticastSettings, PlainNetworks, ProgramCarrier, Server, ServerSettings, StageOut, Trust,
+};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -108,8 +111,62 @@ fn settings(args: &WriterServeArgs) -> Result<ServerSettings, Failure> {
         .chain(args.plain.iter().map(String::as_str))
         .map(network)
         .collect::<Result<_, _>>()?;
-    settings.plain_from = Arc::new(move |address| plain.iter().any(|network| network.contains(address)));
+    let is_plain: PlainNetworks =
+        Arc::new(move |address| plain.iter().any(|network| network.contains(address)));
+    settings.plain_from = Arc::clone(&is_plain);
+    settings.links = links(args, is_plain)?;
+    settings.gone_ms = parse::some_time_ms(&args.gone).map_err(|error| named("--gone", error))?;
+    settings.http_url = args.http_url.clone();
+    let after = args.remove_after.as_deref().map(parse::some_time_ms).transpose();
+    settings.removal.after_ms = after.map_err(|error| named("--remove-after", error))?;
+    if let Some(below) = &args.remove_below {
+        settings.removal.free_bytes_low =
+            parse::bytes(below).map_err(|error| named("--remove-below", error))?;
+    }
+    settings.stage_out = stage_out(args)?;
+    if args.listen.ip().is_unspecified() && args.address.is_none() {
+        return Err(Failure::local("--listen on all addresses needs --address HOST:PORT for the producers"));
+    }
     Ok(settings)
+}
+
+/// Returns where other services are looked for; none if they are not.
+fn links(args: &WriterServeArgs, plain: PlainNetworks) -> Result<Option<LinkSettings>, Failure> {
+    if args.seeds.is_empty() && args.group.is_none() {
+        return Ok(None);
+    }
+    let files = match (&args.certificate, &args.key, &args.service_ca) {
+        (Some(chain), Some(key), Some(authorities)) => Some(IdentityFiles {
+            chain: chain.clone(),
+            key: key.clone(),
+            authorities: authorities.clone(),
+            names: args.service_name.clone(),
+        }),
+        _ => None,
+    };
+    Ok(Some(LinkSettings {
+        trust: Trust::load(files.as_ref(), plain)?,
+        cluster: args.cluster.clone(),
+        multicast: args.group.map(|group| MulticastSettings { group, interface: args.interface }),
+        seeds: args.seeds.clone(),
+    }))
+}
+
+/// Returns the copies to another storage element; none if there are none.
+fn stage_out(args: &WriterServeArgs) -> Result<Option<StageOut>, Failure> {
+    let (Some(se), Some(prefix)) = (&args.stage_out, &args.stage_prefix) else { return Ok(None) };
+    let carrier: Arc<dyn Carrier> = match prefix.starts_with("file:") {
+        true => Arc::new(DirectoryCarrier::new(Arc::new(RealDisk))),
+        false => Arc::new(ProgramCarrier { xrdcp: PathBuf::from("xrdcp"), token: None }),
+    };
+    let rate = args.stage_rate.as_deref().map(parse::bytes).transpose();
+    Ok(Some(StageOut {
+        se: SeName::parse(se)?.to_string(),
+        prefix: prefix.clone(),
+        carrier,
+        files_at_once: usize::from(args.stage_files),
+        bytes_per_second: rate.map_err(|error| Failure::local(format!("--stage-rate: {error}")))?,
+    }))
 }
 
 /// Returns the beginning of the PFN of a file: the path of its content.
