@@ -125,8 +125,13 @@ fn take_frame(core: &Arc<Core>, (connection, caller): (ConnectionId, &Caller), f
             core.refuse(connection, reason);
             return;
         }
-        if let Some(token) = &hello.token {
-            core.identify(connection, Credential::Token(token.expose().to_owned()));
+        if let Role::Producer { writer, .. } = hello.role {
+            let token = hello.token.as_ref().map(|token| token.expose().to_owned());
+            let credential = token.map_or(Credential::None, Credential::Token);
+            if !core.identify(connection, writer, credential) {
+                core.refuse(connection, "another producer has this identity, with another token".to_owned());
+                return;
+            }
         }
     }
     core.with(|service, now| service.message(connection, frame, now));

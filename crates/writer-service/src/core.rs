@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use exacat_model::TimeMs;
-use exacat_wire::writer::{Ack, ChunkHead, FileId, Frame, Open, Refusal, RefusalClass, ServiceId};
+use exacat_wire::writer::{Ack, ChunkHead, FileId, Frame, Open, Refusal, RefusalClass, ServiceId, WriterId};
 use exacat_writer::{Certificate, ConnectionId, Output, Service};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 
 use crate::catalogue::{Catalogue, Credential};
 use crate::disks::Disks;
-use crate::limits::{BOOKINGS_MAX, COMMITS_MAX, SAMPLE_TIME_MAX};
+use crate::limits::{BOOKINGS_MAX, COMMITS_MAX, SAMPLE_TIME_MAX, SHOWN_MAX};
 use crate::measures::{Measures, record_since};
 use crate::outgoing::Outgoing;
 use crate::peers::Peers;
@@ -83,6 +83,8 @@ impl Peer {
 struct State {
     service: Service,
     connections: HashMap<ConnectionId, Peer>,
+    /// What each producer showed first. Its identity is public once a file of it is certified.
+    shown: HashMap<WriterId, Credential>,
     next_connection: ConnectionId,
 }
 
@@ -112,7 +114,12 @@ impl Core {
         Core {
             service: id,
             measures,
-            state: Mutex::new(State { service, connections: HashMap::new(), next_connection: 0 }),
+            state: Mutex::new(State {
+                service,
+                connections: HashMap::new(),
+                shown: HashMap::new(),
+                next_connection: 0,
+            }),
             clock,
             disks,
             catalogue,
@@ -177,11 +184,25 @@ impl Core {
         connection
     }
 
-    /// Notes the identity that a connection has shown.
-    pub(crate) fn identify(&self, connection: ConnectionId, credential: Credential) {
-        if let Some(peer) = self.state.lock().connections.get_mut(&connection) {
+    /// Notes what a producer shows. False if another one showed something else under this identity.
+    pub(crate) fn identify(
+        &self,
+        connection: ConnectionId,
+        writer: WriterId,
+        credential: Credential,
+    ) -> bool {
+        let mut state = self.state.lock();
+        if state.shown.len() >= SHOWN_MAX && !state.shown.contains_key(&writer) {
+            // Those who write have shown it again since. The others can do no harm to anyone.
+            state.shown.clear();
+        }
+        if *state.shown.entry(writer).or_insert_with(|| credential.clone()) != credential {
+            return false;
+        }
+        if let Some(peer) = state.connections.get_mut(&connection) {
             peer.credential = credential;
         }
+        true
     }
 
     /// Takes the end of a connection.

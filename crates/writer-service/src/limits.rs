@@ -14,6 +14,8 @@ pub const TLS_TIME_MAX: Duration = Duration::from_secs(10);
 pub const READ_BYTES: usize = 16 << 10;
 /// Frames of other services that wait for the service. Their links then read no more.
 pub const RECEIVED_FRAMES_MAX: usize = 256;
+/// Producers whose token is remembered.
+pub const SHOWN_MAX: usize = 16 << 10;
 /// Commits on their way to the catalogue.
 pub const COMMITS_MAX: usize = 64;
 /// Bookings on their way to the catalogue.
