@@ -128,6 +128,6 @@ case $pfn in
 root:*) echo "\$ xrdcp $pfn back"; xrdcp -N -f "$pfn" "$place/back" ;;
 *) cp "${pfn#file://}" "$place/back" ;;
 esac
-sum=$(python3 -c 'import sys, zlib; print(f"{zlib.adler32(open(sys.argv[1], "rb").read()):08x}")' "$place/back")
+sum=$(python3 -c 'import sys, zlib; print(format(zlib.adler32(open(sys.argv[1], "rb").read()), "08x"))' "$place/back")
 "$exacat" stat "$lfn" | grep -q "$sum" || fail "$lfn has another checksum than $sum"
 echo "$(stat -c %s "$place/back") bytes with adler32 $sum, as the catalogue says"

@@ -135,6 +135,13 @@ fn file_is_refused_where_its_producer_may_not_write() {
     by_shifter.env("EXACAT_TOKEN", &token);
     Ran::of(by_shifter, b"bytes").ok();
     assert_eq!(service.json1("stat /daq/f.raw")["owner"], "shifter");
+    // Directories that are missing are the producer's as well: the next file goes there, too.
+    for name in ["/daq/run7/a/one", "/daq/run7/a/two"] {
+        let mut by_shifter = service.command(&["writer", "put", name, "-"]);
+        by_shifter.env("EXACAT_TOKEN", &token);
+        Ran::of(by_shifter, b"bytes").ok();
+    }
+    assert_eq!(service.json1("stat /daq/run7")["owner"], "shifter");
 }
 
 /// Property: a service starts while the catalogue is away, and takes files once it is back.

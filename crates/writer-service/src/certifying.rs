@@ -193,6 +193,10 @@ impl ClientCatalogue {
         };
         // A repeat renews the booking: it has the same GUID.
         caller.client.call(reservation).await?;
+        // Made by the producer, which then owns the directories. The commit would make them for the service.
+        if let Some(parent) = open.description.lfn.parent() {
+            caller.client.mkdir(parent, true).await?;
+        }
         Ok(caller.account.to_string())
     }
 
