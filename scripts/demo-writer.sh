@@ -80,14 +80,14 @@ serve 1 "$first" "$first_http" "$second"
 killed_service=$service
 serve 2 "$second" "$second_http" "$first"
 
-say "four producers of run 4711 write for $seconds s"
+say "four producers of runs 4711 and 4712, 1000 events a second each, for $seconds s"
 producers=()
 for number in 1 2 3 4; do
     run=4711
     # The one that will be killed has a run of its own: its open file stays uncertified.
     [ "$number" = 4 ] && run=4712
     EXACAT_TOKEN=$token "$exacat" --json writer produce --service "$first,$second" --below "/daq/$number" --run "$run" \
-        --producers 1 --size 1KiB..60KiB --rate 1000 --seconds "$seconds" --file-bytes 16MB --memory 64MiB \
+        --producers 1 --size 1KiB..60KiB --rate 1000 --events "$((seconds * 1000))" --file-bytes 8MB --memory 64MiB \
         >"$place/producer$number.out" 2>"$place/producer$number.log" &
     producers+=($!)
     pids+=($!)
