@@ -57,7 +57,12 @@ where
 /// Sends frames until there are no more, or the peer takes none.
 async fn send<W: AsyncWrite + Unpin>(outgoing: Arc<Outgoing>, mut writer: W) {
     while let Some(bytes) = outgoing.next().await {
-        match tokio::time::timeout(SEND_TIME_MAX, writer.write_all(&bytes)).await {
+        let sent = async {
+            writer.write_all(&bytes).await?;
+            // TLS keeps the end of a record otherwise.
+            writer.flush().await
+        };
+        match tokio::time::timeout(SEND_TIME_MAX, sent).await {
             Ok(Ok(())) => {}
             Ok(Err(_)) | Err(_) => break,
         }

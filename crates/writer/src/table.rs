@@ -23,6 +23,9 @@ impl ServiceTable {
     /// Takes newer records from a table.
     pub fn merge(&mut self, table: &Table, now: u64) {
         for record in &table.0 {
+            if self.records.len() >= SERVICES_MAX && !self.records.contains_key(&record.service) {
+                self.forget_oldest_gone();
+            }
             let has_room = self.records.len() < SERVICES_MAX;
             match self.records.get_mut(&record.service) {
                 Some((known, heard)) if known.version < record.version => {
@@ -34,6 +37,14 @@ impl ServiceTable {
                 }
                 None => {}
             }
+        }
+    }
+
+    /// Makes room: a service that has been silent for longest, and is gone, is forgotten.
+    fn forget_oldest_gone(&mut self) {
+        let gone = self.records.iter().filter(|(_, (record, _))| record.state == ServiceState::Gone);
+        if let Some(oldest) = gone.min_by_key(|(_, (_, heard))| *heard).map(|(service, _)| *service) {
+            self.records.remove(&oldest);
         }
     }
 
@@ -145,6 +156,22 @@ mod tests {
         );
         table.merge(&Table(vec![record(1, 2, 799)]), 0);
         assert!((0..50).any(|_| table.choose(&mut random, present, &[]) != present), "now it moves");
+    }
+
+    /// Property: a full table has no room for another service, unless one is gone.
+    #[test]
+    fn full_table_forgets_those_that_are_gone() {
+        let mut table = ServiceTable::default();
+        for id in 0..SERVICES_MAX as u8 {
+            table.merge(&Table(vec![record(id, 1, 0)]), u64::from(id));
+        }
+        table.merge(&Table(vec![record(200, 1, 0)]), 100);
+        assert!(table.get(ServiceId([200; 16])).is_none(), "all others are there");
+        table.expire(1002, 1000);
+        table.merge(&Table(vec![record(200, 1, 0)]), 1002);
+        assert!(table.get(ServiceId([200; 16])).is_some());
+        assert!(table.get(ServiceId([0; 16])).is_none(), "the one that was silent for longest");
+        assert!(table.get(ServiceId([1; 16])).is_some());
     }
 
     #[test]
