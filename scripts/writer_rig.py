@@ -135,7 +135,10 @@ class Service(Process):
                  f"{self.host}:{self.http_port}", *self.options]
         for volume in self.volumes:
             words += ["--volume", volume]
-        environment = {**self.rig.environment, **self.more.get("environment", {})}
+        # Its addresses are left in a directory of its own, as on a machine of its own.
+        data = self.rig.place / f"data-{self.label}"
+        data.mkdir(exist_ok=True)
+        environment = {**self.rig.environment, "EXACAT_DATA": str(data), **self.more.get("environment", {})}
         super().__init__(self.label, words, self.rig.place, **{**self.more, "environment": environment})
 
     def wait_ready(self):
@@ -291,11 +294,13 @@ class Rig:
     def read_back(self, lfn):
         """The content of a certified file, from a service that runs."""
         services = [one for one in self.running if isinstance(one, Service) and one.is_running()]
+        told = []
         for service in services:
             done = self.reads(lfn, service)
             if done.returncode == 0:
                 return done.stdout
-        raise Failed(f"{lfn} is not read back: {done.stderr.decode(errors='replace') if services else 'no service runs'}")
+            told.append(f"{service.name}: {done.stderr.decode(errors='replace').strip()}")
+        raise Failed(f"{lfn} is not read back\n" + "\n".join(told))
 
     def reads(self, lfn, service, **more):
         """Runs the command that reads a file."""
