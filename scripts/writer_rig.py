@@ -138,7 +138,8 @@ class Service(Process):
         # Its addresses are left in a directory of its own, as on a machine of its own.
         data = self.rig.place / f"data-{self.label}"
         data.mkdir(exist_ok=True)
-        environment = {**self.rig.environment, "EXACAT_DATA": str(data), **self.more.get("environment", {})}
+        environment = {**self.rig.environment, "EXACAT_DATA": str(data), "EXACAT_TOKEN": self.rig.admin_token,
+                       **self.more.get("environment", {})}
         super().__init__(self.label, words, self.rig.place, **{**self.more, "environment": environment})
 
     def wait_ready(self):
