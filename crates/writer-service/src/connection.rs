@@ -10,7 +10,7 @@ use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::catalogue::Credential;
-use crate::core::Core;
+use crate::hub::Hub;
 use crate::limits::{READ_BYTES, SEND_TIME_MAX};
 use crate::outgoing::Outgoing;
 use crate::trust::Trust;
@@ -34,22 +34,22 @@ impl Caller {
 }
 
 /// Serves a connection until it ends.
-pub(crate) async fn serve<R, W>(core: Arc<Core>, caller: Caller, reader: R, writer: W)
+pub(crate) async fn serve<R, W>(hub: Arc<Hub>, caller: Caller, reader: R, writer: W)
 where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send + 'static,
 {
     let outgoing = Arc::new(Outgoing::default());
-    let connection = core.connect(Arc::clone(&outgoing));
+    let connection = hub.connect(Arc::clone(&outgoing));
     let sending = tokio::spawn(send(Arc::clone(&outgoing), writer));
     let received = tokio::select! {
-        received = receive(&core, (connection, &caller), reader) => received,
+        received = receive(&hub, (connection, &caller), reader) => received,
         () = outgoing.ended() => Ok(()),
     };
     if let Err(error) = received {
         tracing::debug!(connection, %error, "a connection breaks");
     }
-    core.disconnect(connection);
+    hub.disconnect(connection);
     outgoing.end();
     let _ = sending.await;
 }
@@ -72,7 +72,7 @@ async fn send<W: AsyncWrite + Unpin>(outgoing: Arc<Outgoing>, mut writer: W) {
 }
 
 async fn receive<R: AsyncRead + Unpin>(
-    core: &Arc<Core>,
+    hub: &Arc<Hub>,
     (connection, caller): (ConnectionId, &Caller),
     mut reader: R,
 ) -> io::Result<()> {
@@ -82,7 +82,7 @@ async fn receive<R: AsyncRead + Unpin>(
     loop {
         loop {
             match decoder.next_message() {
-                Ok(Some(Received::Frame(frame))) => take_frame(core, (connection, caller), frame),
+                Ok(Some(Received::Frame(frame))) => take_frame(hub, (connection, caller), frame),
                 Ok(Some(Received::Chunk(head))) => {
                     let length = head.length as usize;
                     if chunk.len() < length {
@@ -90,11 +90,11 @@ async fn receive<R: AsyncRead + Unpin>(
                     }
                     let bytes = &mut chunk[..length];
                     read_chunk(&mut reader, &mut decoder, bytes).await?;
-                    core.chunk(connection, &head, bytes);
+                    hub.chunk(connection, &head, bytes);
                 }
                 Ok(None) => break,
                 Err(error) => {
-                    core.refuse(connection, error.to_string());
+                    hub.refuse(connection, error.to_string());
                     return Ok(());
                 }
             }
@@ -121,23 +121,23 @@ async fn read_chunk<R: AsyncRead + Unpin>(
     Ok(())
 }
 
-fn take_frame(core: &Arc<Core>, (connection, caller): (ConnectionId, &Caller), frame: Frame) {
+fn take_frame(hub: &Arc<Hub>, (connection, caller): (ConnectionId, &Caller), frame: Frame) {
     if let Frame::Hello(hello) = &frame {
         if matches!(hello.role, Role::Service(_))
             && let Err(reason) = caller.judge(hello)
         {
             tracing::warn!(address = %caller.address, reason, "a connection of a service is refused");
-            core.refuse(connection, reason);
+            hub.refuse(connection, reason);
             return;
         }
         if let Role::Producer { writer, .. } = hello.role {
             let token = hello.token.as_ref().map(|token| token.expose().to_owned());
             let credential = token.map_or(Credential::None, Credential::Token);
-            if !core.identify(connection, writer, credential) {
-                core.refuse(connection, "another producer has this identity, with another token".to_owned());
+            if !hub.identify(connection, writer, credential) {
+                hub.refuse(connection, "another producer has this identity, with another token".to_owned());
                 return;
             }
         }
     }
-    core.with(|service, now| service.message(connection, frame, now));
+    hub.with(|service, now| service.message(connection, frame, now));
 }

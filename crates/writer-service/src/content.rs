@@ -16,7 +16,7 @@ use exacat_writer::{FileStage, PartKey, ReadSegment, Service, Volume};
 use tokio::sync::mpsc;
 
 use crate::catalogue::Credential;
-use crate::core::Core;
+use crate::hub::Hub;
 use crate::limits::{PIECE_BYTES_MAX, REMOTE_TIME_MAX, SEND_TIME_MAX};
 use crate::remote::{Remote, RemoteSettings};
 
@@ -99,7 +99,7 @@ pub(crate) struct Others {
 
 /// Reader of files.
 pub(crate) struct Content {
-    core: Arc<Core>,
+    hub: Arc<Hub>,
     volumes: Arc<Vec<Volume>>,
     others: Others,
 }
@@ -179,23 +179,23 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + '
 }
 
 impl Content {
-    pub(crate) fn new(core: Arc<Core>, volumes: Arc<Vec<Volume>>, others: Others) -> Self {
-        Content { core, volumes, others }
+    pub(crate) fn new(hub: Arc<Hub>, volumes: Arc<Vec<Volume>>, others: Others) -> Self {
+        Content { hub, volumes, others }
     }
 
     /// Returns the service's own part of the work.
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.core
+    pub(crate) fn hub(&self) -> &Arc<Hub> {
+        &self.hub
     }
 
     /// Finds a file.
     pub(crate) fn find(&self, file: FileId) -> Option<FileView> {
-        self.core.with(|service, now| FileView::of(service, file, now))
+        self.hub.with(|service, now| FileView::of(service, file, now))
     }
 
     /// Finds the file of this name that is not certified.
     pub(crate) fn find_uncertified(&self, lfn: &Lfn) -> Option<FileView> {
-        let found = self.core.with(|service, now| {
+        let found = self.hub.with(|service, now| {
             let file = service.uncertified_file_of(lfn)?;
             FileView::of(service, file, now)
         });
@@ -204,7 +204,7 @@ impl Content {
 
     /// Finds a part here.
     pub(crate) fn find_part(&self, key: PartKey) -> Option<PartView> {
-        self.core.with(|service, _| {
+        self.hub.with(|service, _| {
             let volume = service.volume_of(key)?;
             Some(PartView { volume, chunks: service.durable_chunks(key).map(Into::into) })
         })
@@ -221,7 +221,7 @@ impl Content {
             let mut sink = Sink { to, expected, sum: ADLER32_OF_NOTHING, left };
             if let Err(error) = content.send_file(&of, range, &credential, &mut sink).await {
                 if !sink.to.is_closed() {
-                    content.core.measures().http.content_broken.add(1);
+                    content.hub.measures().http.content_broken.add(1);
                     tracing::warn!(file = %of.file, %error, "the content of a file ends early");
                 }
                 let _ = sink.to.try_send(Err(broken(error)));
@@ -260,7 +260,7 @@ impl Content {
         sink: &mut Sink,
     ) -> Result<()> {
         let key = PartKey { file: of.file, epoch: segment.part.epoch };
-        if segment.part.service != self.core.service() {
+        if segment.part.service != self.hub.service() {
             return self.send_remote(key, segment, credential, sink).await;
         }
         let missing = || Error::new(ErrorKind::Corrupt, format!("part {} is not here", segment.part.epoch));
@@ -347,7 +347,7 @@ impl Content {
     }
 
     fn remote_of(&self, part: PartOwner, credential: &Credential) -> Result<Remote> {
-        let table = self.core.with(|service, _| service.table());
+        let table = self.hub.with(|service, _| service.table());
         let record = table.0.into_iter().find(|record| record.service == part.service);
         let address = record.and_then(|record| Some(record.http.clone()).filter(|http| !http.is_empty()));
         let unknown = || {
@@ -387,7 +387,7 @@ impl Content {
             let mut sink = Sink { to: sender, expected: None, sum: 0, left: length };
             if let Err(error) = content.send_chunks(key, part.volume, &wanted, &mut sink).await {
                 if !sink.to.is_closed() {
-                    content.core.measures().http.content_broken.add(1);
+                    content.hub.measures().http.content_broken.add(1);
                     tracing::warn!(file = %key.file, epoch = key.epoch, %error, "a part ends early");
                 }
                 let _ = sink.to.try_send(Err(broken(error)));

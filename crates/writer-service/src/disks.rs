@@ -84,7 +84,7 @@ impl Disks {
             threads.push(thread(format!("writer-bytes-{number}"), move || {
                 while let Some((volume, work)) = queue.pop() {
                     if let Some(of) = volumes.get(volume) {
-                        done(volume, of.run(work, crate::core::wall_time()));
+                        done(volume, of.run(work, crate::clock::wall_time()));
                     }
                 }
             })?);
@@ -94,7 +94,7 @@ impl Disks {
             threads.push(thread(format!("writer-index-{volume}"), move || {
                 while let Some(work) = queue.pop() {
                     if let Some(of) = volumes.get(volume) {
-                        done(volume, of.run(work, crate::core::wall_time()));
+                        done(volume, of.run(work, crate::clock::wall_time()));
                     }
                 }
             })?);

@@ -5,7 +5,7 @@
 //!
 //! - [`Server`] opens the volumes, listens, and owns everything else.
 //! - `connection` reads frames and chunks of a producer, and writes what is to be sent.
-//! - `core` has the state machine under one lock, and distributes its outputs.
+//! - `hub` has the state machine under one lock, and distributes its outputs.
 //! - `disks` does the works of the volumes: four threads for bytes, one for each index.
 //! - `http` shows its state and the content of files; [`Remote`] is its client.
 //! - `content` puts files together from their parts, and [`StageOut`] copies them elsewhere.
@@ -18,12 +18,13 @@
 mod carrier;
 mod catalogue;
 mod certifying;
+mod clock;
 mod connection;
 mod content;
-mod core;
 mod discovery;
 mod disks;
 mod http;
+mod hub;
 mod identity;
 pub mod limits;
 mod measured_disk;

@@ -14,12 +14,13 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::catalogue::Catalogue;
+use crate::clock::{Clock, wall_time};
 use crate::connection::{Caller, serve};
 use crate::content::{Content, Others};
-use crate::core::{Clock, Core, wall_time};
 use crate::discovery::{Discovery, DiscoverySettings};
 use crate::disks::Disks;
 use crate::http::{Access, HttpPaths};
+use crate::hub::Hub;
 use crate::identity::{count_start, service_of};
 use crate::limits::{FREE_SPACE_EVERY, RECEIVED_FRAMES_MAX, TICK, TLS_TIME_MAX};
 use crate::measured_disk::MeasuredDisk;
@@ -32,7 +33,7 @@ use crate::view::{Nameplate, View};
 
 /// A running service.
 pub struct Server {
-    core: Arc<Core>,
+    hub: Arc<Hub>,
     volumes: Arc<Vec<Volume>>,
     service: ServiceId,
     address: SocketAddr,
@@ -114,20 +115,20 @@ impl Server {
         };
         let disks = Disks::new(volumes.len());
         let machine = (service, Service::new(of, recovered, clock.now()));
-        let core = Arc::new(Core::new(machine, clock, disks, Arc::clone(&catalogue), measures));
+        let hub = Arc::new(Hub::new(machine, clock, disks, Arc::clone(&catalogue), measures));
         let volumes = Arc::new(volumes);
-        let weak = Arc::downgrade(&core);
+        let weak = Arc::downgrade(&hub);
         let done: Arc<dyn Fn(usize, Done) + Send + Sync> = Arc::new(move |volume, done| {
-            if let Some(core) = weak.upgrade() {
-                core.with(|service, now| service.work_done(volume, done, now));
+            if let Some(hub) = weak.upgrade() {
+                hub.with(|service, now| service.work_done(volume, done, now));
             }
         });
-        core.disks().start(&volumes, &done)?;
+        hub.disks().start(&volumes, &done)?;
         let (ending, is_ending) = watch::channel(false);
         let mut tasks = JoinSet::new();
         let links = match &settings.links {
             Some(links) => Some(link(
-                &core,
+                &hub,
                 (service, address, starts),
                 &settings.name,
                 links,
@@ -140,13 +141,13 @@ impl Server {
         let tls = trust.as_ref().and_then(Trust::accepting).or_else(|| settings.tls.clone());
         let entrance =
             Entrance { tls: tls.map(TlsAcceptor::from), plain_from: Arc::clone(&settings.plain_from), trust };
-        tasks.spawn(listen(Arc::clone(&core), listener, entrance, is_ending.clone()));
-        tasks.spawn(tick(Arc::clone(&core), is_ending.clone()));
-        tasks.spawn(watch_space(Arc::clone(&core), Arc::clone(&volumes), is_ending.clone()));
+        tasks.spawn(listen(Arc::clone(&hub), listener, entrance, is_ending.clone()));
+        tasks.spawn(tick(Arc::clone(&hub), is_ending.clone()));
+        tasks.spawn(watch_space(Arc::clone(&hub), Arc::clone(&volumes), is_ending.clone()));
         let others = Others { tls: settings.http_trust.clone() };
-        let content = Arc::new(Content::new(Arc::clone(&core), Arc::clone(&volumes), others));
+        let content = Arc::new(Content::new(Arc::clone(&hub), Arc::clone(&volumes), others));
         if let Some((listener, _)) = http {
-            let view = View { core: Arc::clone(&core), plate: Arc::new(nameplate(&settings)) };
+            let view = View { hub: Arc::clone(&hub), plate: Arc::new(nameplate(&settings)) };
             let access = Access::new(Arc::clone(&catalogue), Arc::clone(&settings.plain_from));
             let paths = Arc::new(HttpPaths::new(view, access, Arc::clone(&content)));
             tasks.spawn(crate::http::serve(paths, listener, settings.tls.clone(), is_ending.clone()));
@@ -155,7 +156,7 @@ impl Server {
             tasks.spawn(Arc::new(Mover::new(stage_out, content, catalogue)).run(is_ending));
         }
         let http = http_address;
-        Ok(Server { core, volumes, service, address, http, ending, tasks, links })
+        Ok(Server { hub, volumes, service, address, http, ending, tasks, links })
     }
 
     /// Returns the address that it listens on.
@@ -180,11 +181,11 @@ impl Server {
             discovery.stop();
             peers.stop().await;
         }
-        self.core.disconnect_all();
+        self.hub.disconnect_all();
         while self.tasks.join_next().await.is_some() {}
-        let (core, volumes) = (Arc::clone(&self.core), Arc::clone(&self.volumes));
+        let (hub, volumes) = (Arc::clone(&self.hub), Arc::clone(&self.volumes));
         let stopped = tokio::task::spawn_blocking(move || {
-            core.disks().stop();
+            hub.disks().stop();
             for volume in volumes.iter() {
                 if let Err(error) = volume.checkpoint(wall_time()) {
                     tracing::warn!(%error, "no checkpoint of an index; the next start reads its log");
@@ -197,7 +198,7 @@ impl Server {
 
 /// Begins to look for other services, and to keep links to them.
 fn link(
-    core: &Arc<Core>,
+    hub: &Arc<Hub>,
     (service, address, starts): (ServiceId, SocketAddr, u64),
     name: &str,
     links: &LinkSettings,
@@ -217,16 +218,16 @@ fn link(
     let finder = peers.clone();
     let discovery = Discovery::start(of, move |found| finder.found(found))
         .map_err(|error| Error::invalid(format!("cannot look for other services: {error}")))?;
-    core.set_neighbours(peers.clone());
-    let core = Arc::downgrade(core);
+    hub.set_neighbours(peers.clone());
+    let hub = Arc::downgrade(hub);
     tasks.spawn(async move {
         loop {
             let received = tokio::select! {
                 received = received.recv() => received,
                 _ = is_ending.changed() => return,
             };
-            let (Some((from, frame)), Some(core)) = (received, core.upgrade()) else { return };
-            core.with(|service, now| service.peer_message(from, frame, now));
+            let (Some((from, frame)), Some(hub)) = (received, hub.upgrade()) else { return };
+            hub.with(|service, now| service.peer_message(from, frame, now));
         }
     });
     Ok(Links { peers, discovery })
@@ -300,7 +301,7 @@ struct Entrance {
 }
 
 async fn listen(
-    core: Arc<Core>,
+    hub: Arc<Hub>,
     listener: TcpListener,
     entrance: Entrance,
     mut is_ending: watch::Receiver<bool>,
@@ -317,7 +318,7 @@ async fn listen(
                 tracing::warn!(%from, "a connection is refused: there are {CONNECTIONS_MAX}");
             }
             Ok((stream, from)) => {
-                connections.spawn(accept(Arc::clone(&core), stream, from, entrance.clone()));
+                connections.spawn(accept(Arc::clone(&hub), stream, from, entrance.clone()));
             }
             Err(error) => {
                 // Out of file descriptors: those who are connected go on, and others wait.
@@ -326,7 +327,7 @@ async fn listen(
             }
         }
     }
-    core.disconnect_all();
+    hub.disconnect_all();
     while connections.join_next().await.is_some() {}
 }
 
@@ -352,7 +353,7 @@ async fn first_bytes(stream: &TcpStream) -> Option<[u8; 3]> {
     tokio::time::timeout(TLS_TIME_MAX, peeked).await.ok().filter(|came| *came).map(|_| first)
 }
 
-async fn accept(core: Arc<Core>, stream: TcpStream, from: SocketAddr, entrance: Entrance) {
+async fn accept(hub: Arc<Hub>, stream: TcpStream, from: SocketAddr, entrance: Entrance) {
     let _ = stream.set_nodelay(true);
     let Some(first) = first_bytes(&stream).await else { return };
     let mut caller = Caller { address: from.ip(), certificates: None, trust: entrance.trust };
@@ -362,14 +363,14 @@ async fn accept(core: Arc<Core>, stream: TcpStream, from: SocketAddr, entrance: 
                 let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
                 caller.certificates = Some(shown.iter().map(|one| one.clone().into_owned()).collect());
                 let (reader, writer) = tokio::io::split(stream);
-                serve(core, caller, reader, writer).await;
+                serve(hub, caller, reader, writer).await;
             }
             Ok(Err(error)) => tracing::debug!(%from, %error, "a TLS handshake failed"),
             Err(_) => tracing::debug!(%from, "a TLS handshake took too long"),
         },
         _ if (entrance.plain_from)(from.ip().to_canonical()) => {
             let (reader, writer) = stream.into_split();
-            serve(core, caller, reader, writer).await;
+            serve(hub, caller, reader, writer).await;
         }
         _ => {
             tracing::warn!(%from, "a connection without TLS is refused: allow its network, or let it use TLS")
@@ -377,18 +378,18 @@ async fn accept(core: Arc<Core>, stream: TcpStream, from: SocketAddr, entrance: 
     }
 }
 
-async fn tick(core: Arc<Core>, mut is_ending: watch::Receiver<bool>) {
+async fn tick(hub: Arc<Hub>, mut is_ending: watch::Receiver<bool>) {
     let mut interval = tokio::time::interval(TICK);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     loop {
         tokio::select! {
-            _ = interval.tick() => core.with(|service, now| service.tick(now)),
+            _ = interval.tick() => hub.with(|service, now| service.tick(now)),
             _ = is_ending.changed() => return,
         }
     }
 }
 
-async fn watch_space(core: Arc<Core>, volumes: Arc<Vec<Volume>>, mut is_ending: watch::Receiver<bool>) {
+async fn watch_space(hub: Arc<Hub>, volumes: Arc<Vec<Volume>>, mut is_ending: watch::Receiver<bool>) {
     loop {
         tokio::select! {
             () = tokio::time::sleep(FREE_SPACE_EVERY) => {}
@@ -398,7 +399,7 @@ async fn watch_space(core: Arc<Core>, volumes: Arc<Vec<Volume>>, mut is_ending: 
             let volumes = Arc::clone(&volumes);
             let asked = tokio::task::spawn_blocking(move || volumes.get(at).map(Volume::free_bytes)).await;
             match asked {
-                Ok(Some(Ok(bytes))) => core.with(|service, _| service.free_bytes(at, bytes)),
+                Ok(Some(Ok(bytes))) => hub.with(|service, _| service.free_bytes(at, bytes)),
                 Ok(Some(Err(error))) => {
                     tracing::warn!(volume = at, %error, "the free space of a volume is unknown")
                 }

@@ -132,9 +132,9 @@ impl Mover {
     }
 
     fn begin(self: &Arc<Self>, copies: &mut JoinSet<FileId>, running: &mut Vec<FileId>) {
-        let core = self.content.core();
-        let (found, waiting) = core.with(|service, _| service.stage_candidates(STAGE_CANDIDATES_MAX));
-        core.measures().stage_out.waiting.set(waiting as u64);
+        let hub = self.content.hub();
+        let (found, waiting) = hub.with(|service, _| service.stage_candidates(STAGE_CANDIDATES_MAX));
+        hub.measures().stage_out.waiting.set(waiting as u64);
         {
             let mut failed = self.failed.lock();
             if failed.len() > STAGE_CANDIDATES_MAX {
@@ -159,7 +159,7 @@ impl Mover {
     }
 
     async fn attempt(&self, file: FileId) {
-        let measures = &self.content.core().measures().stage_out;
+        let measures = &self.content.hub().measures().stage_out;
         let call = measures.copies.begin();
         match self.stage(file).await {
             Ok(bytes) => {
@@ -182,7 +182,7 @@ impl Mover {
 
     /// Does all steps of a file, as far as they are not done. Returns its bytes.
     async fn stage(&self, file: FileId) -> Result<u64> {
-        let core = self.content.core();
+        let hub = self.content.hub();
         let found = self.content.find(file).filter(|found| found.is_certified);
         let gone = || Error::new(ErrorKind::NotFound, "the file is not here any more");
         let found = found.ok_or_else(gone)?;
@@ -197,7 +197,7 @@ impl Mover {
         self.catalogue.add_replica(&replica).await.map_err(|failure| {
             Error::new(ErrorKind::Unavailable, format!("the replica is not registered: {}", failure.reason))
         })?;
-        let noted = core.with(|service, now| service.staged(file, now));
+        let noted = hub.with(|service, now| service.staged(file, now));
         noted.map(|()| size).map_err(|reason| Error::new(ErrorKind::Unavailable, reason))
     }
 

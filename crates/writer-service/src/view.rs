@@ -7,7 +7,7 @@ use exacat_model::TimeMs;
 use exacat_wire::writer::FileId;
 use exacat_writer::{FileStage, FileStatus, PartStatus, VolumeStatus};
 
-use crate::core::Core;
+use crate::hub::Hub;
 use crate::measures::Calls;
 use crate::shapes::{
     WriterCalls, WriterFile, WriterFileCounts, WriterFiles, WriterPart, WriterRefusals, WriterService,
@@ -26,7 +26,7 @@ pub(crate) struct Nameplate {
 /// Views of a service.
 #[derive(Clone)]
 pub(crate) struct View {
-    pub core: Arc<Core>,
+    pub hub: Arc<Hub>,
     pub plate: Arc<Nameplate>,
 }
 
@@ -84,19 +84,19 @@ fn volume(path: &str, status: &VolumeStatus) -> WriterVolume {
 impl View {
     /// Returns the state of the service.
     pub(crate) fn status(&self) -> WriterStatus {
-        let measures = self.core.measures();
+        let measures = self.hub.measures();
         let (table, of, waiting) =
-            self.core.with(|service, _| (service.table(), service.status(), service.waiting()));
-        let own = table.0.into_iter().find(|record| record.service == self.core.service());
+            self.hub.with(|service, _| (service.table(), service.status(), service.waiting()));
+        let own = table.0.into_iter().find(|record| record.service == self.hub.service());
         let volumes = self.plate.volumes.iter().zip(&of.volumes).map(|(path, status)| volume(path, status));
         let (counted, copies) = (of.counters, &measures.stage_out);
         WriterStatus {
-            service: self.core.service().to_string(),
+            service: self.hub.service().to_string(),
             name: self.plate.name.clone(),
             address: own.map(|own| own.address).unwrap_or_default(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             state: state_name(of.state).to_owned(),
-            time: TimeMs(self.core.clock.now()).to_string(),
+            time: TimeMs(self.hub.clock.now()).to_string(),
             up_seconds: self.plate.begun.elapsed().as_secs(),
             connections: of.connections,
             open_files: of.open_parts,
@@ -133,7 +133,7 @@ impl View {
                 missing: waiting.missing,
                 other: waiting.other,
             },
-            lost_messages: self.core.lost_messages(),
+            lost_messages: self.hub.lost_messages(),
             bookings: calls(&measures.bookings),
             commits: calls(&measures.commits),
             volumes: volumes.collect(),
@@ -151,19 +151,19 @@ impl View {
 
     /// Returns a file; none if the service knows nothing of it.
     pub(crate) fn file(&self, of: FileId) -> Option<WriterFile> {
-        self.core.with(|service, now| service.file(of, now).map(|status| file(&status, now)))
+        self.hub.with(|service, now| service.file(of, now).map(|status| file(&status, now)))
     }
 
     /// Returns the state of the service.
     pub(crate) fn table_state(&self) -> &'static str {
-        let table = self.core.with(|service, _| service.table());
-        let own = table.0.iter().find(|record| record.service == self.core.service());
+        let table = self.hub.with(|service, _| service.table());
+        let own = table.0.iter().find(|record| record.service == self.hub.service());
         own.map_or("gone", |own| state_name(own.state))
     }
 
     /// Returns the table of services.
     pub(crate) fn table(&self) -> WriterTable {
-        let table = self.core.with(|service, _| service.table());
+        let table = self.hub.with(|service, _| service.table());
         let services = table.0.into_iter().map(|record| WriterService {
             service: record.service.to_string(),
             version: record.version,
@@ -176,12 +176,12 @@ impl View {
             bytes_per_second: record.bytes_per_second,
             open_files: u64::from(record.open_files),
         });
-        WriterTable { service: self.core.service().to_string(), services: services.collect() }
+        WriterTable { service: self.hub.service().to_string(), services: services.collect() }
     }
 
     /// Returns a page of files.
     pub(crate) fn files(&self, stage: Option<FileStage>, after: Option<FileId>, limit: usize) -> WriterFiles {
-        self.core.with(|service, now| {
+        self.hub.with(|service, now| {
             let page = service.files_page(after, stage, limit, now);
             let files = page.files.iter().map(|status| file(status, now)).collect();
             WriterFiles { files, next: page.next.map(|next| next.to_string()) }

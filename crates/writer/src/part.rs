@@ -54,7 +54,7 @@ pub(crate) struct OpenPart {
     pub ending: Ending,
     /// Time of the first byte that is in no write yet.
     pub dirty_since: Option<u64>,
-    /// That time, as the service has it in its order of parts.
+    /// Time of `dirty_since`, as the service has it in its order of parts.
     pub dirty_noted: Option<u64>,
     /// True if the bytes are old enough to be written before their block is full.
     pub wants_flush: bool,

@@ -1,4 +1,4 @@
-//! Writer services in this process: the state machine and volumes of `exacat-writer` behind plain sockets, one
+//! Writer services in this process: state machine and volumes of `exacat-writer` behind plain sockets, one
 //! thread for each connection. They can be killed, stopped and started, and certified files are read back.
 #![allow(dead_code, reason = "each test program uses a part of the rig")]
 

@@ -15,7 +15,7 @@ use hyper::{Response, StatusCode};
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
-use crate::core::Core;
+use crate::hub::Hub;
 use crate::shapes::WriterProblem;
 
 /// Content type of text.
@@ -42,20 +42,20 @@ pub(crate) enum Body {
 
 /// Place of an answer with content: it counts, and is one of a bounded number.
 pub(crate) struct AnswerPlace {
-    core: Arc<Core>,
+    hub: Arc<Hub>,
     _permit: OwnedSemaphorePermit,
 }
 
 impl AnswerPlace {
-    pub(crate) fn new(core: Arc<Core>, permit: OwnedSemaphorePermit) -> Self {
-        core.measures().http.content_answers.add(1);
-        AnswerPlace { core, _permit: permit }
+    pub(crate) fn new(hub: Arc<Hub>, permit: OwnedSemaphorePermit) -> Self {
+        hub.measures().http.content_answers.add(1);
+        AnswerPlace { hub, _permit: permit }
     }
 }
 
 impl Drop for AnswerPlace {
     fn drop(&mut self) {
-        self.core.measures().http.content_answers.sub(1);
+        self.hub.measures().http.content_answers.sub(1);
     }
 }
 
@@ -74,7 +74,7 @@ impl hyper::body::Body for Body {
                 Poll::Pending => Poll::Pending,
                 Poll::Ready(Some(Ok(piece))) => {
                     *left = left.saturating_sub(piece.len() as u64);
-                    place.core.measures().http.content_bytes.add(piece.len() as u64);
+                    place.hub.measures().http.content_bytes.add(piece.len() as u64);
                     Poll::Ready(Some(Ok(Frame::data(piece))))
                 }
                 Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error))),

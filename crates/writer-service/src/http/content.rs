@@ -194,7 +194,7 @@ impl Files {
     }
 
     fn streamed(&self, pieces: Pieces, length: u64, permit: OwnedSemaphorePermit) -> Response<Body> {
-        let place = AnswerPlace::new(Arc::clone(self.content.core()), permit);
+        let place = AnswerPlace::new(Arc::clone(self.content.hub()), permit);
         let mut response = answer(StatusCode::OK, BYTES, Body::Pieces { pieces, left: length, place });
         set(&mut response, CONTENT_LENGTH, &length.to_string());
         response

@@ -40,7 +40,7 @@ impl Paths {
     }
 
     pub(crate) fn measures(&self) -> &Measures {
-        self.view.core.measures()
+        self.view.hub.measures()
     }
 
     pub(crate) fn access(&self) -> &Access {
@@ -95,7 +95,7 @@ impl Paths {
             },
             _ => {
                 let samples =
-                    metrics::samples(&self.view.status(), &self.view.table(), self.view.core.measures());
+                    metrics::samples(&self.view.status(), &self.view.table(), self.view.hub.measures());
                 let mut response = text(StatusCode::OK, metrics::text(&samples));
                 set(&mut response, CONTENT_TYPE, METRICS);
                 response
@@ -163,7 +163,7 @@ impl Paths {
                 let file = file_id_of(id)?;
                 // Unknown ones first: the other refusals are conflicts.
                 self.file(file)?;
-                let noted = self.view.core.with(|service, now| match *command {
+                let noted = self.view.hub.with(|service, now| match *command {
                     "remove" => service.remove(file, now),
                     _ => service.staged(file, now),
                 });
@@ -171,7 +171,7 @@ impl Paths {
                 Ok(json(&self.file(file)?))
             }
             [command @ ("drain" | "resume")] => {
-                self.view.core.with(|service, now| service.drain(*command == "drain", now));
+                self.view.hub.with(|service, now| service.drain(*command == "drain", now));
                 Ok(json(&self.view.status()))
             }
             _ => Err(unknown_path()),

@@ -34,7 +34,7 @@ struct Load {
     of: StreamSettings,
 }
 
-/// What may still be made, of all producers together.
+/// Events and bytes that may still be made, of all producers together.
 struct Left {
     events: AtomicU64,
     bytes: AtomicU64,

@@ -15,6 +15,7 @@ use exacat_writer_service::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::services::token_of;
 use crate::args::{self, Connection, WriterServeArgs};
 use crate::commands::serve::{LOOPBACK, Signals};
 use crate::connect::{credentials, data_directory, target};
@@ -69,6 +70,7 @@ pub(super) async fn serve(
         booking_seconds: None,
     };
     let catalogue = ClientCatalogue::connect(catalogue, credentials(&connection, over_socket)?).await?;
+    let catalogue = catalogue.with_token(token_of(&connection)?);
     let server = Server::start_on(listeners, settings, Arc::new(RealDisk), Arc::new(catalogue)).await?;
     let addresses = addresses(&server, &args, scheme);
     let place = Place::write(&data_directory(&connection)?, &addresses)?;

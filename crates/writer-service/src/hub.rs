@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
-use exacat_model::TimeMs;
 use exacat_wire::writer::{Ack, ChunkHead, FileId, Frame, Open, Refusal, RefusalClass, ServiceId, WriterId};
 use exacat_writer::{Certificate, ConnectionId, Output, Service};
 use parking_lot::Mutex;
@@ -12,39 +11,14 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use crate::catalogue::{Catalogue, Credential};
+use crate::clock::Clock;
 use crate::disks::Disks;
 use crate::limits::{BOOKINGS_MAX, COMMITS_MAX, SAMPLE_TIME_MAX, SHOWN_MAX};
 use crate::measures::{Measures, record_since};
 use crate::outgoing::Outgoing;
 use crate::peers::Peers;
 
-/// Returns the time of the day, for what is stored.
-#[allow(clippy::disallowed_methods, reason = "the service has the one clock of its machine")]
-pub(crate) fn wall_time() -> TimeMs {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    TimeMs(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
-}
-
-/// Clock that never goes back: the time of the day at the start, and what has passed since.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
-    begun: Instant,
-    at_begin: u64,
-}
-
-impl Clock {
-    #[allow(clippy::disallowed_methods, reason = "the service has the one clock of its machine")]
-    pub(crate) fn new() -> Self {
-        Clock { begun: Instant::now(), at_begin: wall_time().0 }
-    }
-
-    /// Returns the time in milliseconds.
-    pub(crate) fn now(&self) -> u64 {
-        self.at_begin + u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
-    }
-}
-
-/// A connection as the core sees it.
+/// A connection as the hub sees it.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) outgoing: Arc<Outgoing>,
@@ -83,13 +57,13 @@ impl Peer {
 struct State {
     service: Service,
     connections: HashMap<ConnectionId, Peer>,
-    /// What each producer showed first. Its identity is public once a file of it is certified.
+    /// Credential that each producer showed first. Its identity is public once a file of it is certified.
     shown: HashMap<WriterId, Credential>,
     next_connection: ConnectionId,
 }
 
 /// The service, shared by connections, threads of disks and tasks.
-pub(crate) struct Core {
+pub(crate) struct Hub {
     state: Mutex<State>,
     pub(crate) clock: Clock,
     disks: Disks,
@@ -103,7 +77,7 @@ pub(crate) struct Core {
     neighbours: std::sync::OnceLock<Peers>,
 }
 
-impl Core {
+impl Hub {
     pub(crate) fn new(
         (id, service): (ServiceId, Service),
         clock: Clock,
@@ -111,7 +85,7 @@ impl Core {
         catalogue: Arc<dyn Catalogue>,
         measures: Arc<Measures>,
     ) -> Self {
-        Core {
+        Hub {
             service: id,
             measures,
             state: Mutex::new(State {
@@ -144,7 +118,7 @@ impl Core {
         &self.measures
     }
 
-    /// Lets the core speak with other services from now on.
+    /// Lets the hub speak with other services from now on.
     pub(crate) fn set_neighbours(&self, neighbours: Peers) {
         let _ = self.neighbours.set(neighbours);
     }
@@ -274,30 +248,30 @@ impl Core {
     }
 
     fn book(self: &Arc<Self>, connection: ConnectionId, credential: Credential, open: Box<Open>) {
-        let core = Arc::clone(self);
+        let hub = Arc::clone(self);
         self.runtime.spawn(async move {
-            let Ok(_permit) = core.bookings.acquire().await else { return };
-            let call = core.measures.bookings.begin();
-            let outcome = core.catalogue.book(&credential, &open).await;
+            let Ok(_permit) = hub.bookings.acquire().await else { return };
+            let call = hub.measures.bookings.begin();
+            let outcome = hub.catalogue.book(&credential, &open).await;
             call.end(outcome.as_ref().err().map(|(_, reason)| reason.as_str()));
-            core.with(|service, now| service.authorized(connection, open.file, outcome, now));
+            hub.with(|service, now| service.authorized(connection, open.file, outcome, now));
         });
     }
 
     fn commit(self: &Arc<Self>, certificate: Box<Certificate>) {
-        let core = Arc::clone(self);
+        let hub = Arc::clone(self);
         self.runtime.spawn(async move {
-            let Ok(_permit) = core.commits.acquire().await else { return };
+            let Ok(_permit) = hub.commits.acquire().await else { return };
             let file: FileId = certificate.file;
-            let call = core.measures.commits.begin();
-            let outcome = core.catalogue.commit(&certificate).await;
+            let call = hub.measures.commits.begin();
+            let outcome = hub.catalogue.commit(&certificate).await;
             call.end(outcome.as_ref().err().map(|failure| failure.reason.as_str()));
             if let Err(failure) = &outcome {
                 tracing::warn!(%file, lfn = %certificate.description.lfn, reason = failure.reason,
                     "a whole file is not in the catalogue yet");
             }
             let outcome = outcome.map_err(|failure| (failure.is_final, failure.reason));
-            core.with(|service, now| service.catalogue_answered(file, outcome, now));
+            hub.with(|service, now| service.catalogue_answered(file, outcome, now));
         });
     }
 }
