@@ -11,8 +11,8 @@ use exacat_disk::RealDisk;
 use exacat_model::{Error, ErrorKind, Lfn, Result};
 use exacat_wire::native::Secret;
 use exacat_wire::writer::{
-    ChunkHead, Close, Description, FileId, Frame, FrameDecoder, Hello, Open, PROTOCOL_VERSION, PartOwner,
-    Received, RefusalClass, Role, ServiceId, WriterId, encode, encode_chunk,
+    ChunkHead, Close, Description, FileId, Frame, FrameDecoder, Hello, Open, Opened, PROTOCOL_VERSION,
+    PartOwner, Received, RefusalClass, Role, ServiceId, WriterId, encode, encode_chunk,
 };
 use exacat_writer::Certificate;
 use exacat_writer::sums::{adler32, crc32c};
@@ -199,7 +199,6 @@ impl Rig {
         let mut producer = Producer::connect(self.server.address()).await;
         producer.open(file, 1, 0, lfn).await;
         let (mut sequence, mut offset) = (0, 0);
-        // Few at a time: the service gives credit for little more than a block.
         for some in chunks.chunks(16) {
             producer.chunks(file, 1, sequence, offset, some).await;
             sequence += some.len() as u64;
@@ -220,6 +219,8 @@ pub(crate) fn bytes(seed: u8, length: usize) -> Vec<u8> {
 pub(crate) struct Producer {
     stream: TcpStream,
     decoder: FrameDecoder,
+    /// Limit of each part, and the end of its last durable range.
+    parts: HashMap<(FileId, u32), (u64, u64)>,
 }
 
 impl Producer {
@@ -227,7 +228,7 @@ impl Producer {
         static SESSIONS: AtomicU64 = AtomicU64::new(1);
         let session = SESSIONS.fetch_add(1, Ordering::Relaxed);
         let stream = TcpStream::connect(address).await.unwrap();
-        let mut producer = Producer { stream, decoder: FrameDecoder::of_begun() };
+        let mut producer = Producer { stream, decoder: FrameDecoder::of_begun(), parts: HashMap::new() };
         let hello = Hello {
             version_min: PROTOCOL_VERSION,
             version_max: PROTOCOL_VERSION,
@@ -252,6 +253,11 @@ impl Producer {
             loop {
                 while let Some(message) = self.decoder.next_message().unwrap() {
                     let Received::Frame(frame) = message else { panic!("a chunk from a service") };
+                    if let Frame::Ack(ack) | Frame::Opened(Opened(ack)) = &frame {
+                        let end = ack.ranges.iter().map(|range| range.to).max().unwrap_or(0);
+                        let known = self.parts.entry((ack.file, ack.epoch)).or_default();
+                        *known = (ack.limit, known.1.max(end));
+                    }
                     if is_wanted(&frame) {
                         return frame;
                     }
@@ -271,6 +277,10 @@ impl Producer {
         self.wait(|frame| matches!(frame, Frame::Opened(_))).await;
     }
 
+    fn part(&self, file: FileId, epoch: u32) -> (u64, u64) {
+        self.parts.get(&(file, epoch)).copied().unwrap_or_default()
+    }
+
     /// Sends chunks, each an event, and waits until they are durable.
     pub(crate) async fn chunks(
         &mut self,
@@ -282,6 +292,10 @@ impl Producer {
     ) {
         let end = offset + chunks.iter().map(|chunk| chunk.len() as u64).sum::<u64>();
         for chunk in chunks {
+            // Credit first.
+            while self.part(file, epoch).0 < offset + chunk.len() as u64 {
+                self.wait(|frame| matches!(frame, Frame::Ack(_))).await;
+            }
             let head = ChunkHead {
                 writer: WRITER,
                 file,
@@ -300,8 +314,9 @@ impl Producer {
             sequence += 1;
             offset += chunk.len() as u64;
         }
-        let has_last = |frame: &Frame| matches!(frame, Frame::Ack(ack) if ack.ranges.iter().any(|range| range.to == end));
-        self.wait(has_last).await;
+        while self.part(file, epoch).1 < end {
+            self.wait(|frame| matches!(frame, Frame::Ack(_))).await;
+        }
     }
 
     /// Closes a file, and waits for its certificate.
