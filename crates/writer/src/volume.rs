@@ -380,6 +380,7 @@ impl Volume {
             }
             Work::Commit(items) => {
                 let mut journal = self.journal.lock();
+                self.keep_chunks(journal.index(), &items);
                 let outcome = journal
                     .commit(&items, now)
                     .map_err(|error| Fault { is_full: false, reason: error.to_string() });
@@ -395,6 +396,26 @@ impl Volume {
             Work::Remove { file, parts } => {
                 let outcome = self.remove(&parts).map_err(|error| fault(&error));
                 Done::Remove { file, outcome }
+            }
+        }
+    }
+
+    /// Writes the chunks of parts beside them that a fault has sealed, once their file is certified: the
+    /// index drops them then, and readers need their sums.
+    fn keep_chunks(&self, index: &Index, items: &[Item]) {
+        let certified = items.iter().filter_map(|item| match item {
+            Item::Certified(record) => record.unpack().map(|of| of.file),
+            _ => None,
+        });
+        for file in certified {
+            let parts = PartKey { file, epoch: 0 }..=PartKey { file, epoch: u32::MAX };
+            for (part, known) in index.parts.range(parts).filter(|(_, known)| !known.chunks.is_empty()) {
+                let (origin, chunks) = (known.origin.clone(), known.chunks.clone());
+                let items = [Item::Opened { part: *part, origin }, Item::Durable { part: *part, chunks }];
+                if let Err(error) = self.write_chunks(*part, &items) {
+                    tracing::warn!(part = %part.file_name(), %error,
+                        "the sums of a part are lost: its file can only be read whole");
+                }
             }
         }
     }

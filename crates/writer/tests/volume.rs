@@ -361,3 +361,18 @@ fn removed_file_leaves_nothing() {
     assert_eq!(recovered.index, Index::default());
     assert_eq!(std::fs::read_dir(place.path().join("parts")).unwrap().count(), 0);
 }
+
+/// Property: the sums of a part that a fault has sealed stay when its file is certified.
+#[test]
+fn sums_of_a_part_that_a_fault_sealed_stay() {
+    let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::default());
+    let (volume, _) = open(&disk).unwrap();
+    let part = part(7, 1);
+    let chunks = vec![chunk(part, 0, 0, 100), chunk(part, 1, 100, 50)];
+    let durable = Item::Durable { part, chunks: chunks.clone() };
+    let sealed = Item::Sealed { part, by: SealedBy::Fault };
+    assert!(commit(&volume, vec![Item::Opened { part, origin: origin() }, durable, sealed]));
+    assert!(volume.chunks_of(part).is_err(), "the index has them");
+    assert!(commit(&volume, vec![Item::Certified(certified(part).pack())]));
+    assert_eq!(volume.chunks_of(part).unwrap(), chunks);
+}

@@ -15,7 +15,7 @@ use exacat_writer_service::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::services::token_of;
+use super::services::{PLACE, token_of};
 use crate::args::{self, Connection, WriterServeArgs};
 use crate::commands::serve::{LOOPBACK, Signals};
 use crate::connect::{credentials, data_directory, target};
@@ -26,8 +26,6 @@ use crate::parse;
 
 /// Time for an answer of the catalogue.
 const CATALOGUE_TIME: Duration = Duration::from_secs(20);
-/// File of the data directory with the addresses of the writer service on this machine.
-pub(super) const PLACE: &str = "writer.json";
 /// Bytes of a block of the service.
 const BLOCK_BYTES: u64 = 1 << 20;
 

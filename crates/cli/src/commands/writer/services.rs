@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use exacat_writer_client::{Security, WriterSettings};
 
-use super::serve::PLACE;
 use crate::args::{Connection, ToServices};
 use crate::connect::{data_directory, read_small_file, token};
 use crate::failure::Failure;
 use crate::parse;
 
+/// File of the data directory with the addresses of the writer service on this machine.
+pub(super) const PLACE: &str = "writer.json";
 /// Bytes of the file with the addresses of a service.
 const PLACE_BYTES_MAX: u64 = 64 << 10;
 
