@@ -18,6 +18,9 @@ use exacat_writer::{
 };
 
 const SERVICE: ServiceId = ServiceId([7; 16]);
+/// Bytes that were appended to a file.
+type Written = (FileId, Vec<u8>);
+
 /// Number of the first connection: the session after the first one.
 const LINK: u64 = 2;
 
@@ -92,8 +95,7 @@ fn chunks_are_the_events_in_order() {
             ..settings()
         };
         let mut packer = Packer::new(limits.clone(), memory.clone(), seed).unwrap();
-        let (mut written, mut all, mut ends): (Vec<(FileId, Vec<u8>)>, Vec<Chunk>, Vec<FileEnd>) =
-            Default::default();
+        let (mut written, mut all, mut ends): (Vec<Written>, Vec<Chunk>, Vec<FileEnd>) = Default::default();
         let mut kept: Vec<Chunk> = Vec::new();
         for now in 0..400 {
             let length = match random.u8(..10) {
@@ -263,11 +265,10 @@ impl Rig {
     }
 
     fn settled(&self) -> Option<Settled> {
-        let last = self.news.iter().rev().find_map(|event| match event {
+        self.news.iter().rev().find_map(|event| match event {
             Event::Settled(5, settled) => Some(*settled),
             _ => None,
-        });
-        last
+        })
     }
 }
 

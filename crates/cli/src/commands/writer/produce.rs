@@ -137,8 +137,8 @@ fn run(args: &WriterProduceArgs, settings: &WriterSettings) -> Result<ProducedVi
     let producers = u64::from(args.producers);
     let every = args.rate.map(|rate| Duration::from_nanos(1_000_000_000 * producers / rate.max(1)));
     let until = args.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
-    // Runs of this command have files of their own.
-    let run_id = parse::now().0;
+    // Runs of this command have files of their own, also those of one millisecond.
+    let run_id = format!("{}-{:04x}", parse::now().0, fastrand::u16(..));
     let begun = Instant::now();
     let threads: Vec<_> = (0..args.producers)
         .map(|producer| {
