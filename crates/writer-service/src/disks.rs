@@ -10,29 +10,22 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::limits::WRITE_THREADS;
 
-#[derive(Debug)]
-struct Waiting<T> {
-    works: VecDeque<T>,
+#[derive(Debug, Default)]
+struct Waiting {
+    works: VecDeque<(usize, Work)>,
     is_closed: bool,
 }
 
 /// Works in their order. A service has at most one for each part, and one commit for each volume.
-#[derive(Debug)]
-struct Queue<T> {
-    waiting: Mutex<Waiting<T>>,
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: Mutex<Waiting>,
     changed: Condvar,
 }
 
-impl<T> Queue<T> {
-    fn new() -> Self {
-        Queue {
-            waiting: Mutex::new(Waiting { works: VecDeque::new(), is_closed: false }),
-            changed: Condvar::new(),
-        }
-    }
-
-    fn push(&self, work: T) {
-        self.waiting.lock().works.push_back(work);
+impl Queue {
+    fn push(&self, volume: usize, work: Work) {
+        self.waiting.lock().works.push_back((volume, work));
         self.changed.notify_one();
     }
 
@@ -41,7 +34,7 @@ impl<T> Queue<T> {
         self.changed.notify_all();
     }
 
-    fn pop(&self) -> Option<T> {
+    fn pop(&self) -> Option<(usize, Work)> {
         let mut waiting = self.waiting.lock();
         loop {
             if let Some(work) = waiting.works.pop_front() {
@@ -57,8 +50,8 @@ impl<T> Queue<T> {
 
 /// The threads.
 pub(crate) struct Disks {
-    bytes: Arc<Queue<(usize, Work)>>,
-    indices: Vec<Arc<Queue<Work>>>,
+    bytes: Arc<Queue>,
+    indices: Vec<Arc<Queue>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -66,8 +59,8 @@ impl Disks {
     /// Makes the queues of volumes. Works wait until [`Disks::start`].
     pub(crate) fn new(volumes: usize) -> Self {
         Disks {
-            bytes: Arc::new(Queue::new()),
-            indices: (0..volumes).map(|_| Arc::new(Queue::new())).collect(),
+            bytes: Arc::default(),
+            indices: (0..volumes).map(|_| Arc::default()).collect(),
             threads: Mutex::default(),
         }
     }
@@ -78,21 +71,14 @@ impl Disks {
         volumes: &Arc<Vec<Volume>>,
         done: &Arc<dyn Fn(usize, Done) + Send + Sync>,
     ) -> Result<()> {
+        let bytes = (0..WRITE_THREADS).map(|number| (format!("writer-bytes-{number}"), &self.bytes));
+        let indices =
+            self.indices.iter().enumerate().map(|(volume, queue)| (format!("writer-index-{volume}"), queue));
         let mut threads = self.threads.lock();
-        for number in 0..WRITE_THREADS {
-            let (queue, volumes, done) = (Arc::clone(&self.bytes), Arc::clone(volumes), Arc::clone(done));
-            threads.push(thread(format!("writer-bytes-{number}"), move || {
-                while let Some((volume, work)) = queue.pop() {
-                    if let Some(of) = volumes.get(volume) {
-                        done(volume, of.run(work, crate::clock::wall_time()));
-                    }
-                }
-            })?);
-        }
-        for (volume, queue) in self.indices.iter().enumerate() {
+        for (name, queue) in bytes.chain(indices) {
             let (queue, volumes, done) = (Arc::clone(queue), Arc::clone(volumes), Arc::clone(done));
-            threads.push(thread(format!("writer-index-{volume}"), move || {
-                while let Some(work) = queue.pop() {
+            threads.push(thread(name, move || {
+                while let Some((volume, work)) = queue.pop() {
                     if let Some(of) = volumes.get(volume) {
                         done(volume, of.run(work, crate::clock::wall_time()));
                     }
@@ -104,10 +90,8 @@ impl Disks {
 
     /// Adds a work for a volume.
     pub(crate) fn push(&self, volume: usize, work: Work) {
-        match (&work, self.indices.get(volume)) {
-            (Work::Commit(_), Some(index)) => index.push(work),
-            _ => self.bytes.push((volume, work)),
-        }
+        let index = self.indices.get(volume).filter(|_| matches!(work, Work::Commit(_)));
+        index.unwrap_or(&self.bytes).push(volume, work);
     }
 
     /// Ends the threads once they have done what waits.
