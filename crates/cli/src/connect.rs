@@ -59,8 +59,7 @@ impl Session {
     /// Connects by the options and the environment.
     pub(crate) async fn open(connection: &Connection) -> std::result::Result<Self, Failure> {
         let target = target(connection)?;
-        let over_socket = target.endpoints().iter().all(|endpoint| matches!(endpoint, Endpoint::Unix(_)));
-        let credentials = credentials(connection, over_socket)?;
+        let credentials = credentials(connection, &target)?;
         let deadline = match &connection.timeout {
             Some(text) => Duration::from_millis(
                 parse::some_time_ms(text).map_err(|error| Failure::local(format!("--timeout: {error}")))?,
@@ -144,8 +143,9 @@ pub(crate) fn target(connection: &Connection) -> std::result::Result<Target, Fai
 /// Returns the credentials to show.
 pub(crate) fn credentials(
     connection: &Connection,
-    over_socket: bool,
+    target: &Target,
 ) -> std::result::Result<Credentials, Failure> {
+    let over_socket = target.endpoints().iter().all(|endpoint| matches!(endpoint, Endpoint::Unix(_)));
     let shown = match token(connection)? {
         Some(token) => Credentials::token(token),
         None if over_socket => Credentials::local(),

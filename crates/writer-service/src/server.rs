@@ -92,14 +92,14 @@ impl Server {
             recovered.push(found);
         }
         let starts = count_start(&*disk, &settings.volumes[0])?;
+        let (shown, http_url) = (listeners.address(&settings), listeners.http_url(&settings));
         let Listeners { producers: (listener, address), http } = listeners;
         let clock = Clock::new();
         let http_address = http.as_ref().map(|(_, address)| *address);
-        let shown = settings.address.clone().unwrap_or_else(|| address.to_string());
         let of = ServiceSettings {
             service,
             name: settings.name.clone(),
-            http: http_url(&settings, &shown, http_address),
+            http: http_url.unwrap_or_default(),
             address: shown,
             blocks: settings.blocks,
             flush_ms: settings.flush_ms,
@@ -250,9 +250,24 @@ impl Listeners {
         Ok(Listeners { producers: bound(settings.listen).await?, http })
     }
 
-    /// Returns the address of HTTP.
-    pub fn http(&self) -> Option<SocketAddr> {
-        self.http.as_ref().map(|(_, address)| *address)
+    /// Returns the host and port that producers connect to.
+    fn address(&self, settings: &ServerSettings) -> String {
+        settings.address.clone().unwrap_or_else(|| self.producers.1.to_string())
+    }
+
+    /// Returns the URL at which others find the HTTP; none if there is none.
+    pub fn http_url(&self, settings: &ServerSettings) -> Option<String> {
+        let (_, http) = self.http.as_ref()?;
+        if let Some(url) = &settings.http_url {
+            return Some(url.clone());
+        }
+        let has_tls = settings.tls.is_some()
+            || settings.links.as_ref().is_some_and(|of| of.trust.accepting().is_some());
+        let scheme = if has_tls { "https" } else { "http" };
+        Some(match (http.ip().is_unspecified(), self.address(settings).rsplit_once(':')) {
+            (true, Some((host, _))) => format!("{scheme}://{host}:{}", http.port()),
+            _ => format!("{scheme}://{http}"),
+        })
     }
 }
 
@@ -265,22 +280,6 @@ async fn bound(to: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
         Error::new(ErrorKind::Internal, format!("the address of the listener is unknown: {error}"))
     })?;
     Ok((listener, address))
-}
-
-/// Returns the ways to the HTTP of other services. They are like this one, unless the settings say more.
-/// Returns the URL at which others find the HTTP of this service; empty if it has none.
-fn http_url(settings: &ServerSettings, address: &str, http: Option<SocketAddr>) -> String {
-    let Some(http) = http else { return String::new() };
-    if let Some(url) = &settings.http_url {
-        return url.clone();
-    }
-    let has_tls =
-        settings.tls.is_some() || settings.links.as_ref().is_some_and(|of| of.trust.accepting().is_some());
-    let scheme = if has_tls { "https" } else { "http" };
-    match (http.ip().is_unspecified(), address.rsplit_once(':')) {
-        (true, Some((host, _))) => format!("{scheme}://{host}:{}", http.port()),
-        _ => format!("{scheme}://{http}"),
-    }
 }
 
 fn nameplate(settings: &ServerSettings) -> Nameplate {

@@ -1,6 +1,5 @@
 //! `writer serve`: runs a writer service.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,16 +57,15 @@ pub(super) async fn serve(
     };
     let target = target(&connection)?;
     let listeners = Listeners::bind(&settings).await?;
-    let over_socket =
-        target.endpoints().iter().all(|endpoint| matches!(endpoint, exacat_client::Endpoint::Unix(_)));
+    let credentials = credentials(&connection, &target)?;
     let catalogue = CatalogueSettings {
         target,
         se: SeName::parse(&args.se)?,
-        pfn_prefix: pfn_prefix(&args, scheme, listeners.http()),
+        pfn_prefix: pfn_prefix(&args, scheme, listeners.http_url(&settings)),
         deadline: CATALOGUE_TIME,
         booking_seconds: None,
     };
-    let catalogue = ClientCatalogue::connect(catalogue, credentials(&connection, over_socket)?).await?;
+    let catalogue = ClientCatalogue::connect(catalogue, credentials).await?;
     let catalogue = catalogue.with_token(token_of(&connection)?);
     let server = Server::start_on(listeners, settings, Arc::new(RealDisk), Arc::new(catalogue)).await?;
     let addresses = addresses(&server, &args, scheme);
@@ -170,10 +168,9 @@ fn stage_out(args: &WriterServeArgs) -> Result<Option<StageOut>, Failure> {
 }
 
 /// Returns the beginning of the PFN of a file: the path of its content.
-fn pfn_prefix(args: &WriterServeArgs, scheme: &str, http: Option<SocketAddr>) -> String {
-    let host = |address: SocketAddr| format!("{scheme}://{address}");
+fn pfn_prefix(args: &WriterServeArgs, scheme: &str, http: Option<String>) -> String {
     // Without HTTP nobody reads the file there; the PFN still says where it is.
-    let url = args.http_url.clone().unwrap_or_else(|| host(http.unwrap_or(args.listen)));
+    let url = http.unwrap_or_else(|| format!("{scheme}://{}", args.listen));
     format!("{}/api/v1/writer/content/", url.trim_end_matches('/'))
 }
 
