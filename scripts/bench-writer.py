@@ -95,7 +95,7 @@ class Bench:
             raise Left(self.why)
         self.throttle.limit(write, read)
 
-    # ---- one run of each -----------------------------------------------------------------------------------------------
+    # ---- one run of each -------------------------------------------------------------------------
 
     def file_system(self, size, files, read=None):
         """The file system by itself, in the group."""
@@ -157,7 +157,7 @@ class Bench:
             "CPU s/GB": median(ours, "service_cpu"), "PRODUCERS s/GB": median(ours, "producer_cpu"),
             "ack p99 ms": statistics.median(one["ack_ms"]["p99"] for one in ours)})
 
-    # ---- the parts -----------------------------------------------------------------------------------------------------
+    # ---- the parts -------------------------------------------------------------------------------
 
     def files(self):
         self.title(f"Files at a time, events of {EVENT} B, a limited disk; medians of {self.asked.rounds}")

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# `make demo-writer`: the way of events from producers into the catalogue, with a producer and a service killed on the
-# way, and from there to another storage element. Everything runs on this machine, in a directory that is removed.
+# `make demo-writer`: the way of events from producers into the catalogue, with a producer and a service killed
+# on the way, and from there to another storage element. Everything runs on this machine, in a directory that
+# is removed.
 # Usage: demo-writer.sh EXACAT [SECONDS]
 set -euo pipefail
 
@@ -69,7 +70,7 @@ first_http=127.0.0.1:$(free_port) second_http=127.0.0.1:$(free_port)
 serve() { # number, address, address of HTTP, the other one
     echo "\$ exacat writer serve --volume volume$1 --se DEMO::DAQ::WRITER --listen $2 --http $3 --seeds $4 --stage-out DEMO::DISK --stage-prefix $disk"
     mkdir -p "$place/volume$1" "$place/data$1"
-    # Each leaves its addresses in a data directory, as on machines of their own, and shows a token to the other.
+    # Each leaves its addresses in a data directory, as on machines of their own, and shows a token.
     EXACAT_DATA=$place/data$1 EXACAT_TOKEN=$(<"$place/catalogue/admin.token") "$exacat" --json writer serve \
         --volume "$place/volume$1" --se DEMO::DAQ::WRITER --listen "$2" --http "$3" \
         --seeds "$4" --stage-out DEMO::DISK --stage-prefix "$disk" --free-min 64MiB --memory 128MiB \

@@ -132,7 +132,7 @@ def event(number, size=100, producer=3, stream=1):
     return EVENT_HEAD.pack(size, producer, stream, number) + rest
 
 
-# ---- what is tried -------------------------------------------------------------------------------------------------------
+# ---- what is tried -------------------------------------------------------------------------------
 
 
 def checker(rig, load):

@@ -351,7 +351,7 @@ def rig_in(exacat, parent=None, keep=False):
             shutil.rmtree(place, ignore_errors=True)
 
 
-# ---- the disk as slow as it should be ------------------------------------------------------------------------------------
+# ---- the disk as slow as it should be ------------------------------------------------------------
 
 
 def whole_disk(directory):
@@ -403,10 +403,10 @@ class Throttle:
         self.place.rmdir()
 
 
-# ---- the checker ---------------------------------------------------------------------------------------------------------
+# ---- the checker ---------------------------------------------------------------------------------
 
-# An event begins with its length (u32), producer (u16), stream (u16) and number (u64), little-endian; the others of its
-# bytes follow from its number. `exacat writer produce --help` has it.
+# An event begins with its length (u32), producer (u16), stream (u16) and number (u64), little-endian; the
+# others of its bytes follow from its number. `exacat writer produce --help` has it.
 EVENT_HEAD = struct.Struct("<IHHQ")
 EVENT_BYTES_MAX = 16 << 20
 PATTERN = bytes(at * 31 % 256 for at in range(256))
@@ -419,7 +419,7 @@ class Checked:
     files: int = 0
     events: int = 0
     bytes: int = 0
-    # Numbers of the events of each producer and stream, as (first, behind the last), in the order of their files.
+    # Numbers of the events of each producer and stream, as (first, behind the last), in file order.
     ranges: dict = dataclasses.field(default_factory=dict)
 
 
