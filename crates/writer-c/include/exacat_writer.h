@@ -75,7 +75,7 @@ int exw_flush(exw_stream *stream);
 int exw_end_file(exw_stream *stream);
 
 /* Ends a stream, waits for the certificates of its files, at most close_ms, and frees the handle.
- * outcomes may be null. */
+ * Outcomes are in the order of the files; the pointer may be null. */
 int exw_close_stream(exw_stream *stream, exw_outcomes **outcomes);
 
 /* Ends a writer: as above, for streams that are not closed. Frees the handle. */

@@ -11,6 +11,8 @@ pub(crate) const OUTCOMES_MAX: usize = 4096;
 pub struct FileOutcome {
     /// Identity of the file.
     pub file: FileId,
+    /// Files of the stream that were begun before it.
+    pub number: u64,
     /// Name in the catalogue.
     pub lfn: String,
     /// Its end.

@@ -101,7 +101,7 @@ impl Shared {
         while let Some(packed) = packer.next_packed() {
             match &packed {
                 Packed::Begin(id, description, _) => {
-                    stream.progress.lock().files.insert(*id, description.lfn.to_string());
+                    stream.progress.lock().file_begun(*id, description.lfn.to_string());
                 }
                 Packed::Chunk(chunk) => stream.progress.lock().chunk_packed(chunk.bytes.len(), instant),
                 Packed::Flush(_) | Packed::End(_) => {}

@@ -144,14 +144,15 @@ impl Stream {
         self.state.shed()
     }
 
-    /// Takes the outcomes of files that have ended. A long-lived stream does so now and then: of more than
+    /// Takes the outcomes of files that have ended, in the order of the files. A long-lived stream does so now and then: of more than
     /// 4096 the oldest are dropped.
     pub fn take_outcomes(&self) -> Vec<FileOutcome> {
-        self.state.progress.lock().outcomes.drain(..).collect()
+        self.state.progress.lock().take_outcomes()
     }
 
     /// Ends the stream, and waits for the certificates of its files, at most for the time of the settings.
-    /// Returns the outcomes that were not taken yet. A file without one is unknown, not failed.
+    /// Returns the outcomes that were not taken yet, in the order of the files. A file without one is
+    /// unknown, not failed.
     pub fn close(&self) -> Vec<FileOutcome> {
         self.close_within(self.shared.settings.close_timeout)
     }
@@ -184,19 +185,18 @@ pub(crate) fn finish(shared: &Shared, state: &StreamState, until: Instant) -> Ve
         let is_over = progress.files.is_empty() || shared.is_over.load(Ordering::Acquire);
         is_over.then_some(())
     });
-    let mut outcomes: Vec<FileOutcome> = Vec::new();
-    let left: Vec<_> = {
+    let (mut outcomes, left) = {
         let mut progress = state.progress.lock();
-        outcomes.extend(progress.outcomes.drain(..));
-        progress.files.iter().map(|(file, lfn)| (*file, lfn.clone())).collect()
+        (progress.take_outcomes(), progress.files.clone())
     };
     if !left.is_empty() {
         let uncertified = shared.producer.lock().uncertified();
-        for (file, lfn) in left {
+        for (file, (number, lfn)) in left {
             let reason = uncertified.iter().find(|of| of.file == file).map(|of| of.reason.clone());
             let reason = reason.unwrap_or_else(|| "its outcome is on its way".to_owned());
-            outcomes.push(FileOutcome { file, lfn, outcome: Outcome::Unknown { reason } });
+            outcomes.push(FileOutcome { file, number, lfn, outcome: Outcome::Unknown { reason } });
         }
+        outcomes.sort_by_key(|of| of.number);
     }
     shared.forget_ended(state);
     outcomes

@@ -18,8 +18,10 @@ pub(crate) struct Progress {
     pub told_lost: Position,
     /// Reason of the last failure of a file.
     pub failure: String,
-    /// Files that have not ended at their services, by name.
-    pub files: BTreeMap<FileId, String>,
+    /// Files that have not ended at their services: number in the stream, and name.
+    pub files: BTreeMap<FileId, (u64, String)>,
+    /// Files that were begun.
+    begun: u64,
     /// Ends of files that the caller has not taken.
     pub outcomes: VecDeque<FileOutcome>,
     /// Outcomes that nobody took in time.
@@ -55,9 +57,22 @@ impl Progress {
         (new != Position::default()).then_some(new)
     }
 
+    /// Notes the begin of a file.
+    pub(crate) fn file_begun(&mut self, file: FileId, lfn: String) {
+        self.files.insert(file, (self.begun, lfn));
+        self.begun += 1;
+    }
+
+    /// Takes the outcomes, in the order of the files.
+    pub(crate) fn take_outcomes(&mut self) -> Vec<FileOutcome> {
+        let mut outcomes: Vec<FileOutcome> = self.outcomes.drain(..).collect();
+        outcomes.sort_by_key(|of| of.number);
+        outcomes
+    }
+
     /// Notes the end of a file.
     pub(crate) fn file_ended(&mut self, file: FileId, closed: Closed) {
-        let lfn = self.files.remove(&file).unwrap_or_default();
+        let (number, lfn) = self.files.remove(&file).unwrap_or_default();
         if let Closed::Failed(reason) = &closed {
             tracing::error!(%file, lfn, reason, "a file has failed: its events that are not in the catalogue are lost");
             self.failure.clone_from(reason);
@@ -66,7 +81,7 @@ impl Progress {
             self.outcomes.pop_front();
             self.dropped += 1;
         }
-        self.outcomes.push_back(FileOutcome { file, lfn, outcome: Outcome::from(closed) });
+        self.outcomes.push_back(FileOutcome { file, number, lfn, outcome: Outcome::from(closed) });
     }
 }
 
@@ -119,5 +134,26 @@ impl StreamState {
                 return look(&mut progress);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Property: outcomes come in the order of the files, whatever the order in which the files end.
+    #[test]
+    fn outcomes_come_in_the_order_of_the_files() {
+        let mut progress = Progress::default();
+        let ids = [9_u8, 3, 7, 1].map(|byte| FileId([byte; 16]));
+        for (number, id) in ids.iter().enumerate() {
+            progress.file_begun(*id, format!("/f.{number}"));
+        }
+        for ended in [2, 0, 3, 1] {
+            progress.file_ended(ids[ended], Closed::Failed("disk".to_owned()));
+        }
+        let names: Vec<String> = progress.take_outcomes().into_iter().map(|of| of.lfn).collect();
+        assert_eq!(names, ["/f.0", "/f.1", "/f.2", "/f.3"]);
+        assert!(progress.files.is_empty() && progress.take_outcomes().is_empty());
     }
 }

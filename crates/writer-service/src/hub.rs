@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use exacat_wire::writer::{Ack, ChunkHead, FileId, Frame, Open, Refusal, RefusalClass, ServiceId, WriterId};
+use exacat_writer::sums::SummedChunk;
 use exacat_writer::{Certificate, ConnectionId, Output, Service};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -139,11 +140,12 @@ impl Hub {
 
     /// Takes a chunk of a connection.
     pub(crate) fn chunk(self: &Arc<Self>, connection: ConnectionId, head: &ChunkHead, bytes: &[u8]) {
+        let chunk = SummedChunk::new(head, bytes);
         let mut state = self.state.lock();
         if let Some(peer) = state.connections.get_mut(&connection) {
             peer.begin_sample(head);
         }
-        state.service.chunk(connection, head, bytes, self.clock.now());
+        state.service.chunk(connection, chunk, self.clock.now());
         self.distribute(&mut state);
     }
 

@@ -7,6 +7,8 @@ pub const PART_BLOCKS_MAX: usize = 32;
 /// Blocks that all parts together have, beyond the least of each. More bytes on their way would only wait
 /// longer: 96 MiB are a tenth of a second of a fast disk.
 pub const SHARED_BLOCKS: usize = 96;
+/// Works of one part on their way: one writes while another syncs.
+pub const PART_WORKS_MAX: usize = 2;
 /// Blocks that every open part may hold: one being filled or written, and one more.
 pub const PART_BLOCKS_MIN: usize = 2;
 /// Chunks of one part. The index of a part stays below 2 MiB; a file with more continues in another.
@@ -33,6 +35,8 @@ pub const BACKOFF_MAX: u64 = 16;
 pub const AUTHORIZATIONS_MAX: usize = 1024;
 /// Milliseconds that an open waits for the catalogue's permission. It is refused then, to be retried.
 pub const AUTHORIZATION_MS_MAX: u64 = 10_000;
+/// Doublings of the time before a file is tried again whose parts end without a durable byte.
+pub const FRUITLESS_DOUBLINGS_MAX: u32 = 5;
 /// Connections of one service.
 pub const CONNECTIONS_MAX: usize = 4096;
 /// Files of one producer that are not certified yet.

@@ -8,6 +8,7 @@ use exacat_wire::writer::{ByteRange, ChunkHead, ChunkRecord};
 use crate::block::{ALIGNMENT, Block, BlockPool};
 use crate::chunks::{Chunks, Judgement, record_of};
 use crate::item::{Item, SealedBy};
+use crate::limits::PART_WORKS_MAX;
 use crate::origin::{PartKey, PartOrigin};
 use crate::work::{BlockWrite, PartSeal, PartWork};
 
@@ -43,6 +44,17 @@ pub(crate) enum Ending {
     Fenced(String),
 }
 
+/// Work of a part on its way.
+#[derive(Debug)]
+struct Way {
+    number: u64,
+    /// Chunks whose bytes are in this work and those before it.
+    covered: usize,
+    /// True if the next work writes the last page of this one again: it must not pass it.
+    is_flush: bool,
+    is_done: bool,
+}
+
 /// A part that is being written.
 #[derive(Debug)]
 pub(crate) struct OpenPart {
@@ -71,8 +83,12 @@ pub(crate) struct OpenPart {
     promised: usize,
     /// Chunks whose bytes are in writes, on their way or done.
     covered: usize,
-    /// Chunks that the work on its way makes durable; none if there is no work.
-    working: Option<usize>,
+    /// Works on their way, in their order. They may end in any order.
+    working: VecDeque<Way>,
+    /// Works so far.
+    works: u64,
+    /// True if the writes that are ready end in a page that is written again.
+    is_flush_ready: bool,
     /// Chunks whose bytes are synced.
     synced: usize,
     /// Chunks in a commit, on its way or done.
@@ -104,7 +120,9 @@ impl OpenPart {
             held: 0,
             promised: 0,
             covered: 0,
-            working: None,
+            working: VecDeque::new(),
+            works: 0,
+            is_flush_ready: false,
             synced: 0,
             committed: 0,
             is_created: false,
@@ -210,7 +228,7 @@ impl OpenPart {
     /// Hands the bytes so far to the next work, and goes on with a copy of their last page: the page is
     /// written again with what follows.
     pub(crate) fn flush(&mut self, pool: &mut BlockPool) {
-        let is_free = self.working.is_none() && self.ready.is_empty();
+        let is_free = self.working.is_empty() && self.ready.is_empty();
         if self.covered == self.chunks.count() || !is_free || self.held + 1 > self.reserved {
             return;
         }
@@ -224,6 +242,7 @@ impl OpenPart {
         let from = to / ALIGNMENT * ALIGNMENT;
         block.bytes_mut()[from..to].copy_from_slice(&filling.block.bytes()[from..to]);
         self.ready.push_back(filling.into_write());
+        self.is_flush_ready = true;
         self.filling = Some(Filling { block, number, from, to });
         self.covered = self.chunks.count();
         self.dirty_since = None;
@@ -237,12 +256,16 @@ impl OpenPart {
         }
     }
 
-    /// Returns the next work; none while one is on its way, or nothing is to be done.
+    /// Returns the next work; none while too many are on their way, or nothing is to be done.
     pub(crate) fn next_work(&mut self) -> Option<PartWork> {
-        if self.working.is_some() || matches!(self.ending, Ending::Fenced(_)) {
+        let may_begin = match self.working.back() {
+            None => true,
+            Some(last) => self.is_created && !last.is_flush && self.working.len() < PART_WORKS_MAX,
+        };
+        if !may_begin || matches!(self.ending, Ending::Fenced(_)) {
             return None;
         }
-        let is_durable = self.chunks.durable_count() == self.chunks.count();
+        let is_durable = self.working.is_empty() && self.chunks.durable_count() == self.chunks.count();
         let seal =
             (self.ending == Ending::Sealing && self.ready.is_empty() && is_durable && !self.is_seal_sent)
                 .then(|| PartSeal { length: self.chunks.end(), items: self.all_items() });
@@ -250,9 +273,11 @@ impl OpenPart {
             return None;
         }
         self.is_seal_sent |= seal.is_some();
-        self.working = Some(self.covered);
+        self.works += 1;
+        let (number, is_flush) = (self.works, std::mem::take(&mut self.is_flush_ready));
+        self.working.push_back(Way { number, covered: self.covered, is_flush, is_done: false });
         let create = !self.is_created && seal.is_none();
-        Some(PartWork { part: self.key, create, writes: self.ready.drain(..).collect(), seal })
+        Some(PartWork { part: self.key, number, create, writes: self.ready.drain(..).collect(), seal })
     }
 
     fn opened_item(&self) -> Item {
@@ -263,13 +288,17 @@ impl OpenPart {
         vec![self.opened_item(), Item::Durable { part: self.key, chunks: self.chunks.all().to_vec() }]
     }
 
-    /// Takes the end of the work on its way, and returns items for the next commit.
-    pub(crate) fn work_done(&mut self, pool: &mut BlockPool, blocks: Vec<Block>) -> Vec<Item> {
+    /// Takes the end of a work, and returns items for the next commit; none while an earlier work is on its
+    /// way.
+    pub(crate) fn work_done(&mut self, pool: &mut BlockPool, number: u64, blocks: Vec<Block>) -> Vec<Item> {
         self.is_created = true;
         self.held = self.held.saturating_sub(blocks.len());
         blocks.into_iter().for_each(|block| pool.put(block));
-        if let Some(count) = self.working.take() {
-            self.synced = count;
+        if let Some(way) = self.working.iter_mut().find(|way| way.number == number) {
+            way.is_done = true;
+        }
+        while let Some(way) = self.working.pop_front_if(|way| way.is_done) {
+            self.synced = way.covered;
         }
         let mut items = Vec::new();
         let chunks = self.chunks.all().get(self.committed..self.synced).unwrap_or_default().to_vec();
@@ -287,18 +316,27 @@ impl OpenPart {
         items
     }
 
-    /// Takes the failure of the work on its way: the bytes that are not synced are lost. Returns the item
-    /// that ends the part.
-    pub(crate) fn fail(&mut self, pool: &mut BlockPool, blocks: Vec<Block>, reason: String) -> Option<Item> {
-        self.working = None;
+    /// Takes the failure of a work, or the end of one after a failure: the bytes that are not synced are
+    /// lost. The last work on its way gives the item that ends the part.
+    pub(crate) fn fail(
+        &mut self,
+        pool: &mut BlockPool,
+        (number, blocks): (u64, Vec<Block>),
+        reason: &str,
+    ) -> Option<Item> {
+        // Those that are done have given their blocks back.
+        self.working.retain(|way| way.number != number && !way.is_done);
         blocks.into_iter().for_each(|block| pool.put(block));
         self.fence(pool, reason);
-        self.is_indexed.then_some(Item::Sealed { part: self.key, by: SealedBy::Fault })
+        let is_last = self.working.is_empty() && self.is_indexed;
+        is_last.then_some(Item::Sealed { part: self.key, by: SealedBy::Fault })
     }
 
     /// Ends the part with the chunks that are in a commit.
-    pub(crate) fn fence(&mut self, pool: &mut BlockPool, reason: String) {
-        self.ending = Ending::Fenced(reason);
+    pub(crate) fn fence(&mut self, pool: &mut BlockPool, reason: &str) {
+        if !matches!(self.ending, Ending::Fenced(_)) {
+            self.ending = Ending::Fenced(reason.to_owned());
+        }
         self.chunks.keep(self.committed);
         let waiting = self.chunks.all().get(self.chunks.durable_count()..).unwrap_or_default();
         self.queued = waiting.iter().map(|chunk| u64::from(chunk.length)).sum();
@@ -306,7 +344,7 @@ impl OpenPart {
         let ready = self.ready.drain(..).map(|write| write.block);
         filling.into_iter().chain(ready).for_each(|block| pool.put(block));
         self.dirty_since = None;
-        if self.working.is_none() {
+        if self.working.is_empty() {
             self.give_up_blocks(pool);
         }
     }
@@ -350,7 +388,7 @@ impl OpenPart {
 
     /// Says whether work is on its way.
     pub(crate) fn is_working(&self) -> bool {
-        self.working.is_some()
+        !self.working.is_empty()
     }
 }
 
@@ -414,9 +452,8 @@ mod tests {
                     part.flush(&mut pool);
                 }
                 works.extend(part.next_work());
-                if random.bool()
-                    && let Some(work) = works.pop()
-                {
+                if random.bool() && !works.is_empty() {
+                    let work = works.swap_remove(random.usize(..works.len()));
                     for write in &work.writes {
                         assert!(write.from % ALIGNMENT == 0 && write.to % ALIGNMENT == 0);
                         let start = write.offset as usize;
@@ -424,7 +461,7 @@ mod tests {
                             .copy_from_slice(&write.block.bytes()[write.from..write.to]);
                     }
                     let blocks = work.writes.into_iter().map(|write| write.block).collect();
-                    let items = part.work_done(&mut pool, blocks);
+                    let items = part.work_done(&mut pool, work.number, blocks);
                     let committed = part.committed;
                     assert!(!items.is_empty() || committed == part.chunks.durable_count());
                     let from = part.chunks.durable().last().map_or(0, ChunkRecord::end);
@@ -438,7 +475,7 @@ mod tests {
             let seal = part.next_work().unwrap();
             assert_eq!(seal.seal.as_ref().map(|seal| seal.length), Some(content.len() as u64));
             let blocks = seal.writes.into_iter().map(|write| write.block).collect();
-            assert!(matches!(part.work_done(&mut pool, blocks)[..], [Item::Sealed { .. }]));
+            assert!(matches!(part.work_done(&mut pool, seal.number, blocks)[..], [Item::Sealed { .. }]));
             part.give_up_blocks(&mut pool);
             assert_eq!((pool.unreserved(), pool.taken()), (4, 0), "seed {seed}");
         }
@@ -468,16 +505,80 @@ mod tests {
         part.flush(&mut pool);
         let work = part.next_work().unwrap();
         let blocks = work.writes.into_iter().map(|write| write.block).collect();
-        assert_eq!(part.work_done(&mut pool, blocks).len(), 2);
+        assert_eq!(part.work_done(&mut pool, work.number, blocks).len(), 2);
         part.take(&mut pool, &head(1, 3, b"two"), b"two", 0);
         part.flush(&mut pool);
         let work = part.next_work().unwrap();
         part.take(&mut pool, &head(2, 6, b"six"), b"six", 0);
         let blocks = work.writes.into_iter().map(|write| write.block).collect();
-        assert!(part.fail(&mut pool, blocks, "EIO".to_owned()).is_some());
+        assert!(part.fail(&mut pool, (work.number, blocks), "EIO").is_some());
         part.commit_done(1);
         assert_eq!((part.chunks.count(), part.chunks.durable_count()), (1, 1));
         assert_eq!((pool.unreserved(), pool.taken()), (4, 0));
         assert!(part.next_work().is_none());
+    }
+
+    /// Property: bytes count as synced once all works before theirs are; a failure of an earlier work loses
+    /// them; and the part ends with its last work.
+    #[test]
+    fn later_work_waits_for_the_earlier_one() {
+        for fails in [false, true] {
+            let mut pool = BlockPool::new(8);
+            let mut part = part(0);
+            part.grant(&mut pool, 8);
+            let bytes = vec![7; BLOCK_BYTES];
+            let mut works = Vec::new();
+            let blocks_of = |work: PartWork| work.writes.into_iter().map(|write| write.block).collect();
+            for sequence in 0..4 {
+                part.take(&mut pool, &head(sequence, sequence * BLOCK_BYTES as u64, &bytes), &bytes, 0);
+                works.extend(part.next_work());
+                if sequence == 0 {
+                    assert!(part.next_work().is_none(), "the file is not there yet");
+                    let work = works.remove(0);
+                    assert_eq!(part.work_done(&mut pool, work.number, blocks_of(work)).len(), 2);
+                    part.commit_done(1);
+                }
+            }
+            assert_eq!(works.len(), PART_WORKS_MAX);
+            let (second, first) = (works.pop().unwrap(), works.pop().unwrap());
+            assert!(part.work_done(&mut pool, second.number, blocks_of(second)).is_empty());
+            let number = first.number;
+            if fails {
+                let next = part.next_work();
+                assert!(next.is_none(), "two are still on their way");
+                let item = part.fail(&mut pool, (number, blocks_of(first)), "EIO");
+                assert_eq!(item, Some(Item::Sealed { part: part.key, by: SealedBy::Fault }));
+                assert_eq!((part.chunks.count(), pool.unreserved(), pool.taken()), (1, 8, 0));
+            } else {
+                let items = part.work_done(&mut pool, number, blocks_of(first));
+                assert!(matches!(&items[..], [Item::Durable { chunks, .. }] if chunks.len() == 2));
+                assert_eq!(part.next_work().map(|work| work.writes.len()), Some(1));
+            }
+        }
+    }
+
+    /// Property: after a failure the part keeps its memory until all its works have ended.
+    #[test]
+    fn fenced_part_ends_with_its_last_work() {
+        let mut pool = BlockPool::new(8);
+        let mut part = part(0);
+        part.grant(&mut pool, 8);
+        let bytes = vec![7; BLOCK_BYTES];
+        let mut works = VecDeque::new();
+        let blocks_of = |work: PartWork| work.writes.into_iter().map(|write| write.block).collect();
+        for sequence in 0..3 {
+            part.take(&mut pool, &head(sequence, sequence * BLOCK_BYTES as u64, &bytes), &bytes, 0);
+            works.extend(part.next_work());
+            if sequence == 0 {
+                let work: PartWork = works.pop_front().unwrap();
+                part.work_done(&mut pool, work.number, blocks_of(work));
+            }
+        }
+        let (first, second) = (works.pop_front().unwrap(), works.pop_front().unwrap());
+        assert_eq!(part.fail(&mut pool, (first.number, blocks_of(first)), "EIO"), None);
+        assert!(part.is_working() && pool.unreserved() == 0);
+        assert!(part.fail(&mut pool, (second.number, blocks_of(second)), "later").is_some());
+        assert_eq!(part.ending, Ending::Fenced("EIO".to_owned()));
+        assert_eq!((pool.unreserved(), pool.taken()), (8, 0));
     }
 }

@@ -29,9 +29,23 @@ pub fn adler32_of_both(first: u32, second: u32, second_bytes: u64) -> u32 {
     (weighted as u32) << 16 | sum as u32
 }
 
-/// Says whether the bytes of a chunk are those that its head describes.
-pub fn is_whole(head: &ChunkHead, bytes: &[u8]) -> bool {
-    bytes.len() == head.length as usize && crc32c(bytes) == head.crc32c && adler32(bytes) == head.adler32
+/// Chunk that was compared with its checksums. Its receiver does so before it takes the lock of the service.
+#[derive(Clone, Copy, Debug)]
+pub struct SummedChunk<'a> {
+    pub(crate) head: &'a ChunkHead,
+    pub(crate) bytes: &'a [u8],
+    /// True if the bytes are those that the head describes.
+    pub(crate) is_whole: bool,
+}
+
+impl<'a> SummedChunk<'a> {
+    /// Compares the bytes of a chunk with its head.
+    pub fn new(head: &'a ChunkHead, bytes: &'a [u8]) -> Self {
+        let is_whole = bytes.len() == head.length as usize
+            && crc32c(bytes) == head.crc32c
+            && adler32(bytes) == head.adler32;
+        SummedChunk { head, bytes, is_whole }
+    }
 }
 
 #[cfg(test)]

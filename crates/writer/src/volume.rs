@@ -52,6 +52,13 @@ pub struct VolumeSettings {
     pub segment_bytes: u64,
 }
 
+/// File of a part that is being written.
+struct PartFile {
+    file: Box<dyn DiskFile>,
+    /// A failed sync is reported to one caller only: works of the part that sync at once share the outcome.
+    sync: SharedSync,
+}
+
 /// An open volume. Its works may run on several threads.
 pub struct Volume {
     disk: Arc<dyn Disk>,
@@ -60,7 +67,7 @@ pub struct Volume {
     journal: Mutex<Journal>,
     /// Taken while a checkpoint is written: one at a time.
     checkpoint: Mutex<()>,
-    files: Mutex<BTreeMap<PartKey, Arc<dyn DiskFile>>>,
+    files: Mutex<BTreeMap<PartKey, Arc<PartFile>>>,
     /// Sync of the directory of parts.
     names: SharedSync,
     _lock: Box<dyn Send + Sync>,
@@ -376,7 +383,7 @@ impl Volume {
                     self.files.lock().remove(&work.part);
                 }
                 let blocks = work.writes.drain(..).map(|write| write.block).collect();
-                Done::Part { part: work.part, blocks, outcome }
+                Done::Part { part: work.part, number: work.number, blocks, outcome }
             }
             Work::Commit(items) => {
                 let mut journal = self.journal.lock();
@@ -421,20 +428,20 @@ impl Volume {
     }
 
     fn write_part(&self, work: &PartWork) -> io::Result<()> {
-        let file = match self.files.lock().get(&work.part) {
-            Some(file) => Some(Arc::clone(file)),
-            None => None,
-        };
-        let file = match file {
+        // Not in the `match`, where the lock would be kept.
+        let open = self.files.lock().get(&work.part).cloned();
+        let file = match open {
             Some(file) => Some(file),
             None if work.create => {
-                let file: Arc<dyn DiskFile> = Arc::from(self.disk.create_direct(&self.path(work.part))?);
+                let file = self.disk.create_direct(&self.path(work.part))?;
+                let file = Arc::new(PartFile { file, sync: SharedSync::default() });
                 self.files.lock().insert(work.part, Arc::clone(&file));
                 Some(file)
             }
-            None => None,
+            None if work.writes.is_empty() => None,
+            None => return Err(io::Error::other("an earlier write of the part has failed")),
         };
-        if let Some(file) = &file {
+        if let Some(PartFile { file, sync }) = file.as_deref() {
             for write in &work.writes {
                 file.write_at(&write.block.bytes()[write.from..write.to], write.offset + write.from as u64)?;
             }
@@ -445,7 +452,7 @@ impl Volume {
             }
             // Without either, the works before have synced everything.
             if is_cut || !work.writes.is_empty() {
-                file.sync()?;
+                sync.run(|| file.sync())?;
             }
         }
         if let Some(PartSeal { items, .. }) = &work.seal {

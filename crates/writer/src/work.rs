@@ -28,11 +28,14 @@ pub struct PartSeal {
     pub items: Vec<Item>,
 }
 
-/// Work on one part: its blocks are written in order, then synced once.
+/// Work on one part: its blocks are written in order, then synced once. Works of a part on their way
+/// together write different pages.
 #[derive(Debug)]
 pub struct PartWork {
     /// The part.
     pub part: PartKey,
+    /// Number among the works of the part.
+    pub number: u64,
     /// True for the first work: the file is made, and its name made durable.
     pub create: bool,
     /// Blocks to write.
@@ -41,7 +44,8 @@ pub struct PartWork {
     pub seal: Option<PartSeal>,
 }
 
-/// Work for a volume. A service has at most one work for each part on its way, and one commit.
+/// Work for a volume. A service has at most [`crate::limits::PART_WORKS_MAX`] works of a part on their way,
+/// and one commit.
 #[derive(Debug)]
 pub enum Work {
     /// Bytes of a part.
@@ -75,6 +79,8 @@ pub enum Done {
     Part {
         /// The part.
         part: PartKey,
+        /// Number of the work.
+        number: u64,
         /// The blocks, in any state.
         blocks: Vec<Block>,
         /// Outcome: everything is durable, or nobody knows.

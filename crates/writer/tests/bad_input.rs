@@ -12,7 +12,7 @@ use exacat_wire::writer::{
     ServiceId, WriterId,
 };
 use exacat_writer::limits::{AUTHORIZATION_MS_MAX, AUTHORIZATIONS_MAX, CONNECTIONS_MAX};
-use exacat_writer::sums::{adler32, crc32c};
+use exacat_writer::sums::{SummedChunk, adler32, crc32c};
 use exacat_writer::{Output, RemovalPolicy, Service, ServiceSettings, Volume, VolumeSettings};
 
 const SERVICE: ServiceId = ServiceId([1; 16]);
@@ -99,7 +99,7 @@ impl Rig {
     }
 
     fn chunk(&mut self, connection: u64, head: ChunkHead, bytes: &[u8]) -> Vec<Option<Frame>> {
-        self.service.chunk(connection, &head, bytes, self.now);
+        self.service.chunk(connection, SummedChunk::new(&head, bytes), self.now);
         self.sent(connection)
     }
 }

@@ -11,7 +11,7 @@ use exacat_wire::writer::{
     ServiceId, WriterId,
 };
 use exacat_writer::limits::PAGE_FILES_MAX;
-use exacat_writer::sums::{adler32, crc32c};
+use exacat_writer::sums::{SummedChunk, adler32, crc32c};
 use exacat_writer::{
     CertifiedFile, FileStage, Index, IndexedCertified, Output, PartKey, Recovered, RemovalPolicy, Segment,
     Service, ServiceSettings, Volume, VolumeSettings, Work,
@@ -108,7 +108,7 @@ impl Rig {
         self.tell(open(file));
         let head = head(file, 0, bytes);
         let now = self.now;
-        self.service().chunk(1, &head, bytes, now);
+        self.service().chunk(1, SummedChunk::new(&head, bytes), now);
         self.work(60);
     }
 
@@ -355,7 +355,7 @@ fn cost_of_many_files() {
             let heads: Vec<ChunkHead> = files.iter().map(|of| head(*of, round, &bytes)).collect();
             let begun = Instant::now();
             for head in &heads {
-                service.chunk(1, head, &bytes, now);
+                service.chunk(1, SummedChunk::new(head, &bytes), now);
             }
             chunks = (chunks.0 + heads.len(), chunks.1 + begun.elapsed().as_secs_f64());
             drain(&mut service, &mut works, now);
@@ -384,7 +384,7 @@ fn done_at_once(work: Work) -> exacat_writer::Done {
     match work {
         Work::Part(work) => {
             let blocks = work.writes.into_iter().map(|write| write.block).collect();
-            Done::Part { part: work.part, blocks, outcome: Ok(()) }
+            Done::Part { part: work.part, number: work.number, blocks, outcome: Ok(()) }
         }
         Work::Commit(_) => Done::Commit { outcome: Ok(()), wants_checkpoint: false },
         Work::Checkpoint => Done::Checkpoint(Ok(())),

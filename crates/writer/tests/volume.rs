@@ -93,7 +93,7 @@ impl Writing {
         let from = (offset - start) as usize / 4096 * 4096;
         let write = BlockWrite { block, offset: start, from, to: to.next_multiple_of(4096) };
         let create = !self.is_created;
-        let work = PartWork { part: self.part, create, writes: vec![write], seal: None };
+        let work = PartWork { part: self.part, number: 1, create, writes: vec![write], seal: None };
         let Done::Part { mut blocks, outcome, .. } = volume.run(Work::Part(work), NOW) else {
             panic!("a part")
         };
@@ -117,7 +117,7 @@ impl Writing {
             Item::Durable { part: self.part, chunks: self.chunks.clone() },
         ];
         let seal = Some(PartSeal { length: self.end(), items });
-        let work = PartWork { part: self.part, create: false, writes: Vec::new(), seal };
+        let work = PartWork { part: self.part, number: 2, create: false, writes: Vec::new(), seal };
         let Done::Part { outcome, .. } = volume.run(Work::Part(work), NOW) else { panic!("a part") };
         outcome.is_ok() && commit(volume, vec![Item::Sealed { part: self.part, by: SealedBy::Order }])
     }

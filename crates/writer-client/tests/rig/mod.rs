@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use exacat_disk::RealDisk;
 use exacat_model::TimeMs;
 use exacat_wire::writer::{FileId, Frame, FrameDecoder, Received, RefusalClass, ServiceId, encode};
+use exacat_writer::sums::SummedChunk;
 use exacat_writer::{
     Certificate, Output, PartKey, RemovalPolicy, Service, ServiceSettings, Volume, VolumeSettings,
 };
@@ -155,7 +156,9 @@ impl World {
                     if decoder.chunk_bytes_left() > 0 {
                         break;
                     }
-                    self.with(node, |service, now| service.chunk(number, &head, &bytes, now));
+                    self.with(node, |service, now| {
+                        service.chunk(number, SummedChunk::new(&head, &bytes), now)
+                    });
                     chunk = None;
                 }
                 match decoder.next_message() {

@@ -6,6 +6,8 @@ use exacat_wire::writer::{
     RefusalClass, ServiceId,
 };
 
+use crate::limits::FRUITLESS_DOUBLINGS_MAX;
+
 use super::memory::FileRoom;
 use super::packing::{Chunk, FileEnd, Packed};
 use super::state::{Closed, Event, Fate, KeptChunk, LinkState, OutFile, Place, Producer, ProducerOutput};
@@ -62,6 +64,7 @@ impl Producer {
             is_close_sent: false,
             retry_at: 0,
             failures: 0,
+            fruitless: 0,
             refusal: String::new(),
         };
         self.files.insert(id, file);
@@ -204,6 +207,7 @@ impl Producer {
             file.is_epoch_used = true;
             file.opens = 0;
             file.parts.push(PartOwner { epoch: file.epoch, service });
+            file.fruitless += 1;
         }
         file.place = Place::Opening;
         file.opens += 1;
@@ -250,6 +254,7 @@ impl Producer {
                 continue;
             }
             file.sent -= file.sent.clamp(from, to) - from;
+            file.fruitless = 0;
             for KeptChunk { chunk, number } in file.kept.drain(from..to) {
                 of.note(number, Fate::Durable);
                 let durable = ByteRange { from: chunk.offset, to: chunk.end() };
@@ -291,9 +296,10 @@ impl Producer {
         file.place = Place::Nowhere;
         file.limit = 0;
         file.failures += 1;
-        // Parts are bounded: once all services have refused, they get time.
-        if file.failures % services.max(1) == 0 {
-            file.retry_at = now + retry_ms;
+        // Parts are bounded: once all services have failed, they get time, and more with each part in vain.
+        if file.failures.max(file.fruitless) % services.max(1) == 0 {
+            let doublings = (file.fruitless / services.max(1)).min(FRUITLESS_DOUBLINGS_MAX);
+            file.retry_at = now + (retry_ms << doublings);
         }
         self.homeless.insert(id);
         self.changed.insert(id);

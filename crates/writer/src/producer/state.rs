@@ -142,6 +142,8 @@ pub(super) struct OutFile {
     pub retry_at: u64,
     /// Services that failed since one worked.
     pub failures: u32,
+    /// Parts that were begun since bytes became durable.
+    pub fruitless: u32,
     /// Last refusal, for people.
     pub refusal: String,
 }

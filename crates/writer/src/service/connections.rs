@@ -2,7 +2,7 @@
 
 use exacat_model::TimeMs;
 use exacat_wire::writer::{
-    ChunkHead, Close, Frame, Hello, HelloAck, PROTOCOL_VERSION, Refusal, RefusalClass, Role, WriterId,
+    Close, Frame, Hello, HelloAck, PROTOCOL_VERSION, Refusal, RefusalClass, Role, WriterId,
 };
 
 use super::settings::{ConnectionId, Output};
@@ -12,7 +12,7 @@ use crate::item::{FileStage, Item};
 use crate::limits::CONNECTIONS_MAX;
 use crate::origin::PartKey;
 use crate::part::Ending;
-use crate::sums::is_whole;
+use crate::sums::SummedChunk;
 
 /// Looks at all connections for silent ones, in the idle time.
 const SILENCE_CHECKS: u64 = 16;
@@ -90,13 +90,14 @@ impl Service {
     }
 
     /// Takes a chunk. Wrong sums end the connection: the next bytes may be wrong as well.
-    pub fn chunk(&mut self, connection: ConnectionId, head: &ChunkHead, bytes: &[u8], now: u64) {
+    pub fn chunk(&mut self, connection: ConnectionId, chunk: SummedChunk<'_>, now: u64) {
+        let SummedChunk { head, bytes, is_whole } = chunk;
         let Some(known) = self.connections.get_mut(&connection) else { return };
         known.heard = now;
         let is_writer = known.peer == Peer::Producer(head.writer);
         if !is_writer {
             self.refuse(connection, RefusalClass::BadRequest, "a chunk of another producer", now);
-        } else if !is_whole(head, bytes) {
+        } else if !is_whole {
             self.refuse(connection, RefusalClass::BadRequest, "a chunk fails its checksums", now);
         } else if let Some(answer) = self.take_chunk(head, bytes, now) {
             self.send(connection, answer);

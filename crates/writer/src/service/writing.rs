@@ -146,7 +146,9 @@ impl Service {
     /// Takes the outcome of a work.
     pub fn work_done(&mut self, volume: usize, done: Done, now: u64) {
         match done {
-            Done::Part { part, blocks, outcome } => self.part_done((volume, part), blocks, outcome, now),
+            Done::Part { part, number, blocks, outcome } => {
+                self.part_done((volume, part), (number, blocks), outcome, now);
+            }
             Done::Commit { outcome, wants_checkpoint } => {
                 let state = self.volumes.get_mut(volume);
                 if let Some(state) = state.filter(|state| wants_checkpoint && !state.is_checkpointing) {
@@ -168,7 +170,7 @@ impl Service {
     fn part_done(
         &mut self,
         (volume, part): (usize, PartKey),
-        blocks: Vec<Block>,
+        (number, blocks): (u64, Vec<Block>),
         outcome: Result<(), Fault>,
         now: u64,
     ) {
@@ -180,23 +182,25 @@ impl Service {
         counters.syncs += 1;
         match outcome {
             Ok(()) if !matches!(of.ending, Ending::Fenced(_)) => {
-                let items = of.work_done(pool, blocks);
+                let items = of.work_done(pool, number, blocks);
                 let is_sealed = matches!(items.last(), Some(Item::Sealed { .. }));
                 let effect = match is_sealed {
                     true => Effect::Sealed(part, SealedBy::Order),
                     false => Effect::Durable(part, of.committed_count()),
                 };
-                self.commit(volume, items, effect);
+                if !items.is_empty() {
+                    self.commit(volume, items, effect);
+                }
                 self.changed.insert(part);
             }
-            outcome => self.part_failed((volume, part), blocks, outcome.err(), now),
+            outcome => self.part_failed((volume, part), (number, blocks), outcome.err(), now),
         }
     }
 
     fn part_failed(
         &mut self,
         (volume, key): (usize, PartKey),
-        blocks: Vec<Block>,
+        (number, blocks): (u64, Vec<Block>),
         fault: Option<Fault>,
         now: u64,
     ) {
@@ -204,17 +208,21 @@ impl Service {
         self.volumes[volume].is_full |= fault.is_full;
         let Service { open, pool, .. } = self;
         let Some(part) = open.get_mut(&key) else { return };
-        self.counters.part_faults += 1;
-        let item = part.fail(pool, blocks, fault.reason.clone());
-        let writer = part.origin.writer;
-        if self.volumes[volume].read_only.is_some() {
-            self.slot_sealed(key, SealedBy::Fault, now);
-        } else {
-            self.commit(volume, item.into_iter().collect(), Effect::Sealed(key, SealedBy::Fault));
+        let is_first = !matches!(part.ending, Ending::Fenced(_));
+        let item = part.fail(pool, (number, blocks), &fault.reason);
+        let (writer, is_working) = (part.origin.writer, part.is_working());
+        self.hungry.remove(&key);
+        if is_first {
+            self.counters.part_faults += 1;
+            if let Some(connection) = self.connection_of(writer) {
+                let reason = format!("the disk failed: {}", fault.reason);
+                self.send(connection, refused(RefusalClass::RetryElsewhere, key, reason));
+            }
         }
-        if let Some(connection) = self.connection_of(writer) {
-            let reason = format!("the disk failed: {}", fault.reason);
-            self.send(connection, refused(RefusalClass::RetryElsewhere, key, reason));
+        match self.volumes[volume].read_only {
+            _ if is_working => {}
+            Some(_) => self.slot_sealed(key, SealedBy::Fault, now),
+            None => self.commit(volume, item.into_iter().collect(), Effect::Sealed(key, SealedBy::Fault)),
         }
     }
 
@@ -268,7 +276,7 @@ impl Service {
         for key in keys {
             let Service { open, pool, .. } = self;
             let Some(part) = open.get_mut(&key) else { continue };
-            part.fence(pool, reason.to_owned());
+            part.fence(pool, reason);
             let (writer, is_working) = (part.origin.writer, part.is_working());
             self.hungry.remove(&key);
             self.note_dirty(key);

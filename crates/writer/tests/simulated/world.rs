@@ -10,7 +10,7 @@ use exacat_wire::writer::{
     ChunkHead, Description, FileId, Frame, FrameDecoder, Received, RefusalClass, ServiceId, ServiceRecord,
     ServiceState, Table, WriterId, encode, encode_chunk,
 };
-use exacat_writer::sums::adler32;
+use exacat_writer::sums::{SummedChunk, adler32};
 use exacat_writer::{
     Certificate, Closed, Event, EventMemory, FileNames, FileStage, NotAppended, Output, Packer, PartKey,
     Position, Producer, ProducerOutput, ProducerSettings, RemovalPolicy, Service, ServiceSettings,
@@ -491,7 +491,7 @@ impl World {
                         if content.len() < head.length as usize {
                             break;
                         }
-                        service.chunk(number, head, content, now);
+                        service.chunk(number, SummedChunk::new(head, content), now);
                         wire.chunk = None;
                     }
                     match wire.to_service.next_message().unwrap() {
