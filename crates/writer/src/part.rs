@@ -280,6 +280,12 @@ impl OpenPart {
         Some(PartWork { part: self.key, number, create, writes: self.ready.drain(..).collect(), seal })
     }
 
+    /// Returns the item that says that the part exists, for the next commit; none if it has been there.
+    pub(crate) fn begin_item(&mut self) -> Option<Item> {
+        let is_new = !std::mem::replace(&mut self.is_indexed, true);
+        is_new.then(|| self.opened_item())
+    }
+
     fn opened_item(&self) -> Item {
         Item::Opened { part: self.key, origin: self.origin.clone() }
     }
@@ -302,9 +308,8 @@ impl OpenPart {
         }
         let mut items = Vec::new();
         let chunks = self.chunks.all().get(self.committed..self.synced).unwrap_or_default().to_vec();
-        if (!chunks.is_empty() || self.is_seal_sent) && !self.is_indexed {
-            self.is_indexed = true;
-            items.push(self.opened_item());
+        if !chunks.is_empty() || self.is_seal_sent {
+            items.extend(self.begin_item());
         }
         if !chunks.is_empty() {
             self.committed = self.synced;

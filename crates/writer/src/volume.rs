@@ -240,7 +240,8 @@ impl Volume {
             self.journal.lock().commit(&items, now)?;
         }
         for (part, known) in &recovered.index.parts {
-            if !known.chunks.is_empty() {
+            // Only those that were sealed in order before have their chunks elsewhere.
+            if known.sealed != Some(SealedBy::Order) {
                 recovered.chunks.insert(*part, known.chunks.clone());
             } else {
                 match self.chunks_of(*part) {

@@ -8,7 +8,7 @@ use exacat_wire::writer::{
 use super::settings::{ConnectionId, Output};
 use super::state::{Connection, Effect, FileEntry, PartRef, Peer, Service};
 use super::writing::refused;
-use crate::item::{FileStage, Item};
+use crate::item::{FileStage, Item, SealedBy};
 use crate::limits::CONNECTIONS_MAX;
 use crate::origin::PartKey;
 use crate::part::Ending;
@@ -156,7 +156,11 @@ impl Service {
         let part = self.part(key);
         let volume = part.map_or(0, PartRef::volume);
         let is_read_only = self.volumes.get(volume).is_none_or(|volume| volume.read_only.is_some());
-        let is_fenced = |part| matches!(part, PartRef::Open(of) if matches!(of.ending, Ending::Fenced(_)));
+        let is_fenced = |part| match part {
+            PartRef::Open(of) => matches!(of.ending, Ending::Fenced(_)),
+            // Its begin may not be in the index.
+            PartRef::Sealed(of) => of.by != SealedBy::Order && of.chunks.is_empty(),
+        };
         let answer = match part {
             None => Some((RefusalClass::RetryElsewhere, "the part is not here: begin the next one")),
             Some(part) if part.origin().writer != writer => {
@@ -187,8 +191,10 @@ impl Service {
         (entry.closed_at, entry.is_close_durable) = (now, false);
         entry.close = Some(close.clone());
         self.seal(key);
-        // The items of the part come before that of its close.
-        self.commit(volume, vec![Item::Closed(close)], Effect::Closed(key.file));
+        // The begin of a part without chunks would come with its seal. A close without a part is nobody's.
+        let opened = self.open.get_mut(&key).and_then(|part| part.begin_item());
+        let items = opened.into_iter().chain([Item::Closed(close)]).collect();
+        self.commit(volume, items, Effect::Closed(key.file));
     }
 
     /// Takes no more files, or takes them again.

@@ -56,6 +56,13 @@ fn part_begun_again_under_a_moved_name_survives_a_power_cut() {
     run(484, Plan::default());
 }
 
+/// Property: no close is in an index without its part. A kill between both left a file that nobody could
+/// certify, though another service had certified it.
+#[test]
+fn close_of_an_empty_part_survives_a_kill_with_it() {
+    run(336, plan_of(336));
+}
+
 /// Number of seeds of the bounded run.
 const SEEDS: u64 = 40;
 
