@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`make bench-writer`: the writer service beside the best that the file system does by itself, and beside its peers.
 
-Usage: bench-writer.py EXACAT [--json] [--only PART …] [--full] [--rounds N] [--bytes SIZE] [--directory DIR] [options]
+Usage: bench-writer.py EXACAT [--json] [--only PART …] [--rows TEXT] [--full] [--rounds N] [--bytes SIZE] [--directory DIR] [options]
 
 The parts, in this order; each row is printed when it is done:
   files       1, 8 and 256 files under a disk limited to 300 and 800 MB/s; the service and the file system alternate
@@ -142,6 +142,8 @@ class Bench:
 
     def pairs(self, part, name, limit, files, options):
         """Alternates the file system and the service; a row of medians."""
+        if self.asked.rows not in name:
+            return
         self.limited(write=limit)
         plain, ours = [], []
         for _ in range(self.asked.rounds):
@@ -334,11 +336,12 @@ def main():
     arguments.add_argument("exacat")
     arguments.add_argument("--json", action="store_true", help="a document for each row")
     arguments.add_argument("--only", nargs="*", choices=PARTS, default=PARTS, metavar="PART")
+    arguments.add_argument("--rows", default="", metavar="TEXT", help="of limited disks, those with this in their names")
     arguments.add_argument("--full", action="store_true", help="all sizes and numbers of producers")
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--bytes", type=size_of, default=2 * 10**9, metavar="SIZE", help="of each run [2GB]")
     arguments.add_argument("--memory", default="512MiB", metavar="SIZE", help="of a service")
-    arguments.add_argument("--producer-memory", default="64MiB", metavar="SIZE", help="of each producer")
+    arguments.add_argument("--producer-memory", default="32MiB", metavar="SIZE", help="of each producer")
     arguments.add_argument("--directory", help="on the disk that is measured [the temporary one]")
     asked = arguments.parse_args()
     begun = time.monotonic()
