@@ -15,7 +15,7 @@ import subprocess
 import time
 import zlib
 
-from clients_rig import Failed, Left, expect, wait_until
+from clients_rig import Failed, Left, expect, free_port, wait_until
 from writer_rig import EVENT_HEAD, PATTERN, TOP, bytes_below, check_run, tail
 
 # Longest times that a producer may stand still, as docs/operating/writer.md promises them.
@@ -311,8 +311,12 @@ def disk_full(rig, load):
     try:
         # It is to meet the end of the space, and not to know of it before.
         (place / "volume").mkdir()
-        small = rig.service([place / "volume"], load.of_service(free_min="0B"), name=f"small{rig.count}").wait_ready()
-        other = rig.service([rig.fresh("volume")], [*load.of_service(), "--seeds", small.address]).wait_ready()
+        ports = free_port(), free_port()
+        seeds = [["--seeds", f"127.0.0.1:{port}"] for port in reversed(ports)]
+        small = rig.service([place / "volume"], [*load.of_service(free_min="0B"), *seeds[0]], name=f"small{rig.count}",
+                            port=ports[0])
+        other = rig.service([rig.fresh("volume")], [*load.of_service(), *seeds[1]], port=ports[1])
+        small.wait_ready(), other.wait_ready()
         load = dataclasses.replace(load, rate=0, seconds=max(6, load.seconds // 2))
         producer = sending(rig, load, [small, other], "full")
         told = judge(rig, load, producer)

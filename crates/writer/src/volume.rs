@@ -285,11 +285,15 @@ impl Volume {
         replace_small(&*self.disk, &self.parts(), &Self::chunks_name(part), &self.part_head().pack(items))
     }
 
-    /// Reads the chunks of a part that was sealed in order.
+    /// Reads the chunks of a sealed part: those beside its bytes, or those of the index, which has them until
+    /// the file of a part with a fault is certified. A volume whose index has failed stays in that state.
     pub fn chunks_of(&self, part: PartKey) -> Result<Vec<ChunkRecord>> {
         let path = self.parts().join(Self::chunks_name(part));
         let Some((_, items)) = StoredHead::read(&*self.disk, &path, StoredKind::Part)? else {
-            return Err(corrupt(&path.display().to_string(), 0, "the file is missing"));
+            let journal = self.journal.lock();
+            let known = journal.index().parts.get(&part).filter(|of| of.sealed != Some(SealedBy::Order));
+            let missing = || corrupt(&path.display().to_string(), 0, "the file is missing");
+            return known.map(|of| of.chunks.clone()).ok_or_else(missing);
         };
         let of_part = items.into_iter().filter_map(|item| match item {
             Item::Durable { part: of, chunks } if of == part => Some(chunks),
