@@ -340,7 +340,7 @@ def main():
     arguments.add_argument("--full", action="store_true", help="all sizes and numbers of producers")
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--bytes", type=size_of, default=2 * 10**9, metavar="SIZE", help="of each run [2GB]")
-    arguments.add_argument("--memory", default="512MiB", metavar="SIZE", help="of a service")
+    arguments.add_argument("--memory", default="1GiB", metavar="SIZE", help="of a service")
     arguments.add_argument("--producer-memory", default="32MiB", metavar="SIZE", help="of each producer")
     arguments.add_argument("--directory", help="on the disk that is measured [the temporary one]")
     asked = arguments.parse_args()

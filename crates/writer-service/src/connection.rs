@@ -5,13 +5,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use exacat_wire::writer::{Frame, FrameDecoder, Hello, Received, Role};
-use exacat_writer::ConnectionId;
+use exacat_writer::sums::{RunningSums, place_in_block};
+use exacat_writer::{Block, ConnectionId};
 use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::catalogue::Credential;
 use crate::hub::Hub;
-use crate::limits::{READ_BYTES, SEND_TIME_MAX};
+use crate::limits::{PIECE_BYTES, READ_BYTES, SEND_TIME_MAX};
 use crate::outgoing::Outgoing;
 use crate::trust::Trust;
 
@@ -42,14 +43,18 @@ where
     let outgoing = Arc::new(Outgoing::default());
     let connection = hub.connect(Arc::clone(&outgoing));
     let sending = tokio::spawn(send(Arc::clone(&outgoing), writer));
+    let mut room: Option<Block> = None;
     let received = tokio::select! {
-        received = receive(&hub, (connection, &caller), reader) => received,
+        received = receive(&hub, (connection, &caller), reader, &mut room) => received,
         () = outgoing.ended() => Ok(()),
     };
     if let Err(error) = received {
         tracing::debug!(connection, %error, "a connection breaks");
     }
     hub.disconnect(connection);
+    if let Some(block) = room {
+        hub.with(|service, now| service.return_block(block, now));
+    }
     outgoing.end();
     let _ = sending.await;
 }
@@ -75,22 +80,24 @@ async fn receive<R: AsyncRead + Unpin>(
     hub: &Arc<Hub>,
     (connection, caller): (ConnectionId, &Caller),
     mut reader: R,
+    room: &mut Option<Block>,
 ) -> io::Result<()> {
     let mut decoder = FrameDecoder::of_accepted();
-    // The bytes of the present chunk. Its memory stays with the connection.
-    let mut chunk: Vec<u8> = Vec::new();
     loop {
         loop {
             match decoder.next_message() {
                 Ok(Some(Received::Frame(frame))) => take_frame(hub, (connection, caller), frame),
                 Ok(Some(Received::Chunk(head))) => {
-                    let length = head.length as usize;
-                    if chunk.len() < length {
-                        chunk.resize(length, 0);
+                    if room.is_none() {
+                        *room = hub.with(|service, _| service.lend_block(connection));
                     }
-                    let bytes = &mut chunk[..length];
-                    read_chunk(&mut reader, &mut decoder, bytes).await?;
-                    hub.chunk(connection, &head, bytes);
+                    // Nobody has a block who is no producer, and has ended by now.
+                    let (Some(block), Some(place)) = (room.as_mut(), place_in_block(&head)) else {
+                        hub.refuse(connection, "a chunk at the wrong moment".to_owned());
+                        return Ok(());
+                    };
+                    let sums = read_chunk(&mut reader, &mut decoder, &mut block.bytes_mut()[place]).await?;
+                    hub.chunk(connection, &head, (block, &sums));
                 }
                 Ok(None) => break,
                 Err(error) => {
@@ -107,18 +114,27 @@ async fn receive<R: AsyncRead + Unpin>(
     }
 }
 
-/// Reads the bytes of a chunk: those that are there, and the rest past the buffer of the decoder.
+/// Reads the bytes of a chunk: those that are there, and the rest past the buffer of the decoder. Each piece
+/// is summed while it is in the cache.
 async fn read_chunk<R: AsyncRead + Unpin>(
     reader: &mut R,
     decoder: &mut FrameDecoder,
     bytes: &mut [u8],
-) -> io::Result<()> {
-    let buffered = decoder.take_chunk_bytes(bytes);
-    if buffered < bytes.len() {
-        reader.read_exact(&mut bytes[buffered..]).await?;
-        decoder.skip_chunk_bytes(bytes.len() - buffered);
+) -> io::Result<RunningSums> {
+    let mut sums = RunningSums::default();
+    let mut at = decoder.take_chunk_bytes(bytes);
+    sums.add(&bytes[..at]);
+    while at < bytes.len() {
+        let end = bytes.len().min(at + PIECE_BYTES);
+        let count = reader.read(&mut bytes[at..end]).await?;
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        decoder.skip_chunk_bytes(count);
+        sums.add(&bytes[at..at + count]);
+        at += count;
     }
-    Ok(())
+    Ok(sums)
 }
 
 fn take_frame(hub: &Arc<Hub>, (connection, caller): (ConnectionId, &Caller), frame: Frame) {

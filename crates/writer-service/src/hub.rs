@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use exacat_wire::writer::{Ack, ChunkHead, FileId, Frame, Open, Refusal, RefusalClass, ServiceId, WriterId};
-use exacat_writer::sums::SummedChunk;
-use exacat_writer::{Certificate, ConnectionId, Output, Service};
+use exacat_writer::sums::{RunningSums, SummedChunk};
+use exacat_writer::{Block, Certificate, ConnectionId, Output, Service};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
@@ -138,9 +138,14 @@ impl Hub {
         result
     }
 
-    /// Takes a chunk of a connection.
-    pub(crate) fn chunk(self: &Arc<Self>, connection: ConnectionId, head: &ChunkHead, bytes: &[u8]) {
-        let chunk = SummedChunk::new(head, bytes);
+    /// Takes a chunk of a connection, whose bytes are in a block at their place.
+    pub(crate) fn chunk(
+        self: &Arc<Self>,
+        connection: ConnectionId,
+        head: &ChunkHead,
+        (block, sums): (&mut Block, &RunningSums),
+    ) {
+        let chunk = SummedChunk::in_block(head, block, sums);
         let mut state = self.state.lock();
         if let Some(peer) = state.connections.get_mut(&connection) {
             peer.begin_sample(head);

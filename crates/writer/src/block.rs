@@ -13,7 +13,7 @@ pub struct Block {
 }
 
 impl Block {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         // Written, not only reserved: the first touch of a page costs as much as its use.
         let memory = vec![0xa5; BLOCK_BYTES + ALIGNMENT].into_boxed_slice();
         let start = memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);

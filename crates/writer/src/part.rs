@@ -10,6 +10,7 @@ use crate::chunks::{Chunks, Judgement, record_of};
 use crate::item::{Item, SealedBy};
 use crate::limits::PART_WORKS_MAX;
 use crate::origin::{PartKey, PartOrigin};
+use crate::sums::{ChunkMemory, place_in_block};
 use crate::work::{BlockWrite, PartSeal, PartWork};
 
 /// Block that is being filled.
@@ -168,7 +169,7 @@ impl OpenPart {
         &mut self,
         pool: &mut BlockPool,
         head: &ChunkHead,
-        bytes: &[u8],
+        memory: ChunkMemory<'_>,
         now: u64,
     ) -> Option<Judgement> {
         let chunk = record_of(head);
@@ -179,7 +180,7 @@ impl OpenPart {
         if head.end() > self.limit() {
             return None;
         }
-        self.put(pool, head, bytes)?;
+        self.put(pool, head, memory)?;
         self.chunks.add(chunk);
         self.queued += u64::from(chunk.length);
         self.dirty_since.get_or_insert(now);
@@ -189,25 +190,32 @@ impl OpenPart {
         Some(Judgement::New)
     }
 
-    fn put(&mut self, pool: &mut BlockPool, head: &ChunkHead, bytes: &[u8]) -> Option<()> {
+    fn put(&mut self, pool: &mut BlockPool, head: &ChunkHead, memory: ChunkMemory<'_>) -> Option<()> {
+        let place = place_in_block(head)?;
         let number = head.block();
         if self.filling.as_ref().is_some_and(|filling| filling.number != number) {
             self.end_block(pool);
         }
-        let start = (head.offset % BLOCK_BYTES as u64) as usize;
-        if self.filling.is_none() {
+        let is_first = self.filling.is_none();
+        if is_first {
             let skipped = usize::try_from(number.checked_sub(self.next_block)?).ok()?;
             self.promised = self.promised.checked_sub(skipped + 1)?;
             self.next_block = number + 1;
             self.held += 1;
-            let from = start / ALIGNMENT * ALIGNMENT;
+            let from = place.start / ALIGNMENT * ALIGNMENT;
             self.filling = Some(Filling { block: pool.take()?, number, from, to: from });
         }
         let filling = self.filling.as_mut()?;
-        let memory = filling.block.bytes_mut();
-        memory[filling.to..start].fill(0);
-        memory[start..start + bytes.len()].copy_from_slice(bytes);
-        filling.to = start + bytes.len();
+        match memory {
+            // The first chunk of a block brings the block.
+            ChunkMemory::Block(block) if is_first => std::mem::swap(&mut filling.block, block),
+            ChunkMemory::Block(block) => {
+                filling.block.bytes_mut()[place.clone()].copy_from_slice(&block.bytes()[place.clone()]);
+            }
+            ChunkMemory::Bytes(bytes) => filling.block.bytes_mut()[place.clone()].copy_from_slice(bytes),
+        }
+        filling.block.bytes_mut()[filling.to..place.start].fill(0);
+        filling.to = place.end;
         Some(())
     }
 
@@ -439,6 +447,7 @@ mod tests {
             let content: Vec<u8> = (0..2_700_000 + random.usize(..500_000)).map(|_| random.u8(..)).collect();
             let (mut disk, mut at, mut sequence) = (vec![0; content.len() + BLOCK_BYTES], 0, 0);
             let mut works: Vec<PartWork> = Vec::new();
+            let mut received = Block::new();
             let mut rounds = 0;
             while at < content.len() || part.chunks.durable_count() < part.chunks.count() {
                 rounds += 1;
@@ -449,7 +458,15 @@ mod tests {
                 let length = (1 + random.usize(..300_000)).min(room).min(content.len() - at);
                 if random.bool() && length > 0 && (at + length) as u64 <= part.limit() {
                     let bytes = &content[at..at + length];
-                    let taken = part.take(&mut pool, &head(sequence, at as u64, bytes), bytes, 0);
+                    let head = head(sequence, at as u64, bytes);
+                    let memory = match random.bool() {
+                        true => ChunkMemory::Bytes(bytes),
+                        false => {
+                            received.bytes_mut()[place_in_block(&head).unwrap()].copy_from_slice(bytes);
+                            ChunkMemory::Block(&mut received)
+                        }
+                    };
+                    let taken = part.take(&mut pool, &head, memory, 0);
                     assert_eq!(taken, Some(Judgement::New), "seed {seed}");
                     (at, sequence) = (at + length, sequence + 1);
                 }
@@ -495,9 +512,9 @@ mod tests {
         assert_eq!(part.limit(), BLOCK_BYTES as u64);
         let last = head(0, BLOCK_BYTES as u64 - 1, b"x");
         let beyond = head(1, BLOCK_BYTES as u64, b"y");
-        assert_eq!(part.take(&mut pool, &beyond, b"y", 0), None);
-        assert_eq!(part.take(&mut pool, &last, b"x", 0), Some(Judgement::New));
-        assert_eq!(part.take(&mut pool, &beyond, b"y", 0), None);
+        assert_eq!(part.take(&mut pool, &beyond, ChunkMemory::Bytes(b"y"), 0), None);
+        assert_eq!(part.take(&mut pool, &last, ChunkMemory::Bytes(b"x"), 0), Some(Judgement::New));
+        assert_eq!(part.take(&mut pool, &beyond, ChunkMemory::Bytes(b"y"), 0), None);
     }
 
     /// Property: a failed work loses what was not committed, and returns all memory.
@@ -506,15 +523,15 @@ mod tests {
         let mut pool = BlockPool::new(4);
         let mut part = part(0);
         part.grant(&mut pool, 4);
-        part.take(&mut pool, &head(0, 0, b"one"), b"one", 0);
+        part.take(&mut pool, &head(0, 0, b"one"), ChunkMemory::Bytes(b"one"), 0);
         part.flush(&mut pool);
         let work = part.next_work().unwrap();
         let blocks = work.writes.into_iter().map(|write| write.block).collect();
         assert_eq!(part.work_done(&mut pool, work.number, blocks).len(), 2);
-        part.take(&mut pool, &head(1, 3, b"two"), b"two", 0);
+        part.take(&mut pool, &head(1, 3, b"two"), ChunkMemory::Bytes(b"two"), 0);
         part.flush(&mut pool);
         let work = part.next_work().unwrap();
-        part.take(&mut pool, &head(2, 6, b"six"), b"six", 0);
+        part.take(&mut pool, &head(2, 6, b"six"), ChunkMemory::Bytes(b"six"), 0);
         let blocks = work.writes.into_iter().map(|write| write.block).collect();
         assert!(part.fail(&mut pool, (work.number, blocks), "EIO").is_some());
         part.commit_done(1);
@@ -535,7 +552,12 @@ mod tests {
             let mut works = Vec::new();
             let blocks_of = |work: PartWork| work.writes.into_iter().map(|write| write.block).collect();
             for sequence in 0..4 {
-                part.take(&mut pool, &head(sequence, sequence * BLOCK_BYTES as u64, &bytes), &bytes, 0);
+                part.take(
+                    &mut pool,
+                    &head(sequence, sequence * BLOCK_BYTES as u64, &bytes),
+                    ChunkMemory::Bytes(&bytes),
+                    0,
+                );
                 works.extend(part.next_work());
                 if sequence == 0 {
                     assert!(part.next_work().is_none(), "the file is not there yet");
@@ -572,7 +594,12 @@ mod tests {
         let mut works = VecDeque::new();
         let blocks_of = |work: PartWork| work.writes.into_iter().map(|write| write.block).collect();
         for sequence in 0..3 {
-            part.take(&mut pool, &head(sequence, sequence * BLOCK_BYTES as u64, &bytes), &bytes, 0);
+            part.take(
+                &mut pool,
+                &head(sequence, sequence * BLOCK_BYTES as u64, &bytes),
+                ChunkMemory::Bytes(&bytes),
+                0,
+            );
             works.extend(part.next_work());
             if sequence == 0 {
                 let work: PartWork = works.pop_front().unwrap();

@@ -12,8 +12,8 @@ use exacat_wire::writer::{
     ServiceId, WriterId,
 };
 use exacat_writer::limits::{AUTHORIZATION_MS_MAX, AUTHORIZATIONS_MAX, CONNECTIONS_MAX};
-use exacat_writer::sums::{SummedChunk, adler32, crc32c};
-use exacat_writer::{Output, RemovalPolicy, Service, ServiceSettings, Volume, VolumeSettings};
+use exacat_writer::sums::{RunningSums, SummedChunk, adler32, crc32c, place_in_block};
+use exacat_writer::{Output, PartKey, RemovalPolicy, Service, ServiceSettings, Volume, VolumeSettings};
 
 const SERVICE: ServiceId = ServiceId([1; 16]);
 const FILE: FileId = FileId([9; 16]);
@@ -294,4 +294,59 @@ fn ping_of_a_service_is_answered() {
     let hello = Hello { version_min: 1, version_max: 1, role, name: String::new(), token: None };
     rig.tell(1, Frame::Hello(hello));
     assert_eq!(rig.tell(1, Frame::Ping(300)), [Some(Frame::Pong(300))]);
+}
+
+/// Property: connections of producers have one block each, within the memory of all files. A producer beyond it
+/// is sent elsewhere, and a place is free again once a connection has ended and its block is back.
+#[test]
+fn producers_have_memory_for_what_they_send() {
+    let mut rig = Rig::new();
+    rig.connect(1, 1, 1);
+    assert!(is_opened(&rig.tell(1, open(2))));
+    let mut connected = 1;
+    let refused = loop {
+        let connection = connected + 1;
+        let sent = rig.connect(connection, connection as u8, 1);
+        if sent.contains(&None) {
+            break sent;
+        }
+        connected = connection;
+        assert!(connected < 8, "8 blocks are the memory of everything");
+    };
+    assert_eq!(class_of(&refused), Some(RefusalClass::RetryElsewhere));
+    assert!(connected >= 2, "a file leaves room for producers: {connected}");
+    let block = rig.service.lend_block(2).unwrap();
+    assert!(rig.service.lend_block(2).is_none(), "a connection has one");
+    rig.service.disconnected(2, rig.now);
+    assert!(rig.connect(20, 20, 1).contains(&None), "its block is not back");
+    rig.service.return_block(block, rig.now);
+    assert!(!rig.connect(21, 21, 1).contains(&None));
+    rig.service.disconnected(21, rig.now);
+    assert!(!rig.connect(22, 22, 1).contains(&None), "a connection without a block");
+}
+
+/// Property: a chunk in a block is written like one in bytes, and its receiver has a block again.
+#[test]
+fn chunk_in_a_block_is_written_without_a_copy() {
+    let mut rig = Rig::new();
+    rig.connect(1, 1, 1);
+    rig.tell(1, open(2));
+    let mut block = rig.service.lend_block(1).unwrap();
+    for (sequence, offset, bytes) in [(0, 0, &b"first"[..]), (1, 5, b"other")] {
+        let head = head(sequence, offset, bytes);
+        let place = place_in_block(&head).unwrap();
+        block.bytes_mut()[place.clone()].copy_from_slice(bytes);
+        let mut sums = RunningSums::default();
+        sums.add(bytes);
+        let before = block.bytes().as_ptr();
+        rig.service.chunk(1, SummedChunk::in_block(&head, &mut block, &sums), rig.now);
+        assert_eq!(block.bytes().as_ptr() != before, sequence == 0, "the first chunk brings the block");
+        assert_eq!(acked(&rig.sent(1)), [ByteRange { from: offset, to: head.end() }]);
+    }
+    let key = PartKey { file: FILE, epoch: 2 };
+    assert_eq!(rig.volume.read(key, ByteRange { from: 0, to: 10 }).unwrap(), b"firstother");
+    // Its sums are those of other bytes.
+    let head = head(2, 10, b"third");
+    rig.service.chunk(1, SummedChunk::in_block(&head, &mut block, &RunningSums::default()), rig.now);
+    assert_eq!(class_of(&rig.sent(1)), Some(RefusalClass::BadRequest));
 }

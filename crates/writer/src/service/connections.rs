@@ -8,8 +8,9 @@ use exacat_wire::writer::{
 use super::settings::{ConnectionId, Output};
 use super::state::{Connection, Effect, FileEntry, PartRef, Peer, Service};
 use super::writing::refused;
+use crate::block::Block;
 use crate::item::{FileStage, Item, SealedBy};
-use crate::limits::CONNECTIONS_MAX;
+use crate::limits::{CONNECTIONS_MAX, PART_BLOCKS_MIN};
 use crate::origin::PartKey;
 use crate::part::Ending;
 use crate::sums::SummedChunk;
@@ -29,7 +30,7 @@ impl Service {
             );
             return;
         }
-        self.connections.insert(connection, Connection { peer: Peer::Unknown, heard: now });
+        self.connections.insert(connection, Connection { peer: Peer::Unknown, heard: now, has_room: false });
     }
 
     /// Refuses a connection, and ends it.
@@ -45,7 +46,48 @@ impl Service {
 
     fn forget(&mut self, connection: ConnectionId) -> Option<Peer> {
         self.forget_opens(connection);
-        self.connections.remove(&connection).map(|known| known.peer)
+        let known = self.connections.remove(&connection)?;
+        if known.has_room {
+            self.give_up_room();
+        }
+        Some(known.peer)
+    }
+
+    /// Reserves a block for what a producer sends.
+    fn reserve_room(&mut self) -> bool {
+        let Service { pool, open, .. } = self;
+        let mut has_room = pool.reserve(1);
+        for part in open.values_mut() {
+            if has_room {
+                break;
+            }
+            // A file keeps what it needs.
+            part.grant(pool, PART_BLOCKS_MIN);
+            has_room = pool.reserve(1);
+        }
+        self.rooms += usize::from(has_room);
+        has_room
+    }
+
+    fn give_up_room(&mut self) {
+        self.pool.release(1);
+        self.rooms = self.rooms.saturating_sub(1);
+    }
+
+    /// Lends a block to a connection of a producer: it receives the bytes of chunks there. None if it has
+    /// one, or is no producer.
+    pub fn lend_block(&mut self, connection: ConnectionId) -> Option<Block> {
+        let known = self.connections.get_mut(&connection).filter(|known| known.has_room)?;
+        let block = self.pool.take()?;
+        known.has_room = false;
+        Some(block)
+    }
+
+    /// Takes a lent block back, after the end of its connection.
+    pub fn return_block(&mut self, block: Block, now: u64) {
+        self.pool.put(block);
+        self.give_up_room();
+        self.pump(now);
     }
 
     /// Forgets a connection, and notes that its producer is away.
@@ -91,7 +133,7 @@ impl Service {
 
     /// Takes a chunk. Wrong sums end the connection: the next bytes may be wrong as well.
     pub fn chunk(&mut self, connection: ConnectionId, chunk: SummedChunk<'_>, now: u64) {
-        let SummedChunk { head, bytes, is_whole } = chunk;
+        let SummedChunk { head, memory, is_whole } = chunk;
         let Some(known) = self.connections.get_mut(&connection) else { return };
         known.heard = now;
         let is_writer = known.peer == Peer::Producer(head.writer);
@@ -99,7 +141,7 @@ impl Service {
             self.refuse(connection, RefusalClass::BadRequest, "a chunk of another producer", now);
         } else if !is_whole {
             self.refuse(connection, RefusalClass::BadRequest, "a chunk fails its checksums", now);
-        } else if let Some(answer) = self.take_chunk(head, bytes, now) {
+        } else if let Some(answer) = self.take_chunk(head, memory, now) {
             self.send(connection, answer);
         }
         self.pump(now);
@@ -122,6 +164,14 @@ impl Service {
                         now,
                     );
                     return;
+                }
+                if !self.reserve_room() {
+                    let reason = "the service has as many producers and files as it has memory for";
+                    self.refuse(connection, RefusalClass::RetryElsewhere, reason, now);
+                    return;
+                }
+                if let Some(known) = self.connections.get_mut(&connection) {
+                    known.has_room = true;
                 }
                 // Bytes of the earlier connection that are still on their way count for nothing.
                 if let Some(earlier) = of.filter(|earlier| *earlier != connection) {

@@ -8,7 +8,7 @@ use super::settings::{ConnectionId, Output};
 use super::state::{PartRef, Peer, PendingOpen, Service};
 use super::writing::refused;
 use crate::chunks::range_of;
-use crate::limits::{AUTHORIZATION_MS_MAX, AUTHORIZATIONS_MAX};
+use crate::limits::{AUTHORIZATION_MS_MAX, AUTHORIZATIONS_MAX, PART_BLOCKS_MIN};
 use crate::origin::{PartKey, PartOrigin};
 use crate::part::{Ending, OpenPart};
 use crate::ranges::Ranges;
@@ -157,7 +157,7 @@ impl Service {
         if self.is_draining {
             return Err((RefusalClass::RetryElsewhere, "the service takes no more files"));
         }
-        if self.open_parts() >= self.pool.count() / 2 {
+        if self.open_parts() >= (self.pool.count() - self.rooms) / PART_BLOCKS_MIN {
             return Err((RefusalClass::RetryElsewhere, "the service has as many files as it has memory for"));
         }
         Ok(())

@@ -10,8 +10,10 @@ use crate::part::Ending;
 impl Service {
     /// Returns the blocks that each open part should have.
     fn target_blocks(&self) -> usize {
-        (self.pool.count().min(SHARED_BLOCKS) / self.open.len().max(1))
-            .clamp(PART_BLOCKS_MIN, PART_BLOCKS_MAX)
+        // Beside the shares there is room for producers that come, and for their first files.
+        let blocks = self.pool.count();
+        let shared = (blocks - blocks / 4).min(SHARED_BLOCKS);
+        (shared / self.open.len().max(1)).clamp(PART_BLOCKS_MIN, PART_BLOCKS_MAX)
     }
 
     /// Adapts the share of a part. True if its producer may send more.

@@ -38,6 +38,8 @@ pub(super) struct PendingOpen {
 pub(super) struct Connection {
     pub peer: Peer,
     pub heard: u64,
+    /// True while a block is reserved for what it receives, and not lent.
+    pub has_room: bool,
 }
 
 /// A part that is sealed, of a file that is not certified.
@@ -219,6 +221,8 @@ pub(super) struct VolumeState {
 pub struct Service {
     pub(super) settings: ServiceSettings,
     pub(super) pool: BlockPool,
+    /// Blocks reserved for what connections receive.
+    pub(super) rooms: usize,
     pub(super) volumes: Vec<VolumeState>,
     /// Parts that are being written.
     pub(super) open: BTreeMap<PartKey, Box<OpenPart>>,
@@ -273,6 +277,7 @@ impl Service {
     pub fn new(settings: ServiceSettings, recovered: Vec<Recovered>, now: u64) -> Self {
         let mut service = Service {
             pool: BlockPool::new(settings.blocks),
+            rooms: 0,
             version: settings.first_version,
             settings,
             volumes: Vec::new(),

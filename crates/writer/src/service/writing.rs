@@ -10,6 +10,7 @@ use crate::item::{FileStage, Item, SealedBy};
 use crate::limits::COMMIT_BYTES_MAX;
 use crate::origin::PartKey;
 use crate::part::Ending;
+use crate::sums::ChunkMemory;
 use crate::work::{Done, Fault, Work};
 
 /// Items in one commit: the largest has the chunks of one block of each part.
@@ -22,7 +23,12 @@ pub(super) fn refused(class: RefusalClass, part: PartKey, reason: impl Into<Stri
 
 impl Service {
     /// Takes a chunk of a producer whose sums are right. Returns the answer, if there is one now.
-    pub(super) fn take_chunk(&mut self, head: &ChunkHead, bytes: &[u8], now: u64) -> Option<Frame> {
+    pub(super) fn take_chunk(
+        &mut self,
+        head: &ChunkHead,
+        memory: ChunkMemory<'_>,
+        now: u64,
+    ) -> Option<Frame> {
         let key = PartKey { file: head.file, epoch: head.epoch };
         let refusal = |class, reason: &str| Some(refused(class, key, reason));
         if let Some(certified) = self.certified_frame(head.file) {
@@ -61,7 +67,7 @@ impl Service {
             return refusal(RefusalClass::RetryElsewhere, "the part has ended: begin the next one");
         }
         let limit = part.limit();
-        let judgement = part.take(pool, head, bytes, now);
+        let judgement = part.take(pool, head, memory, now);
         self.changed.insert(key);
         self.counters.duplicates += u64::from(matches!(judgement, Some(Judgement::Same { .. })));
         self.counters.conflicts += u64::from(judgement == Some(Judgement::Conflict));
