@@ -182,14 +182,18 @@ class Bench:
         self.title(f"No limit, 16 producers, events of {EVENT} B; medians of {self.asked.rounds}")
         if self.throttle:
             self.throttle.limit()
-        for files in (1, 16, 256):
+        # The catalogue of the rig has a certificate for this machine.
+        certificate, key = self.rig.data / "server.crt", self.rig.data / "server.key"
+        with_tls = ["--certificate", certificate, "--key", key], ["--service-ca", certificate]
+        for files, name, (of_service, of_producer) in [
+            (1, "1 files", ([], [])), (16, "16 files", ([], [])), (256, "256 files", ([], [])), (16, "16 files, TLS", with_tls)]:
             plain, ours = [], []
             for _ in range(self.asked.rounds):
-                services = self.services(1)
+                services = self.services(1, of_service)
                 plain.append(self.file_system(self.asked.bytes, files))
-                ours.append(self.produced(services, self.load(self.asked.bytes, files)))
+                ours.append(self.produced(services, [*self.load(self.asked.bytes, files), *of_producer]))
                 self.rig.end(*services)
-            self.row("cpu", f"{files} files", {
+            self.row("cpu", name, {
                 "DISK MB/s": median(plain, "mb_s"),
                 "DISK CPU s/GB": statistics.median(one["cpu_s"] / self.asked.bytes * 1e9 for one in plain),
                 "MB/s": median(ours, "mb_s"), "CPU s/GB": median(ours, "service_cpu"),

@@ -236,7 +236,7 @@ class Rig:
 
     def start_catalogue(self):
         (self.data / "server.json").unlink(missing_ok=True)
-        self.catalogue = Process("catalogue", [self.exacat, "--data", self.data, "serve", "--listen", "none"], self.place)
+        self.catalogue = Process("catalogue", [self.exacat, "--data", self.data, "serve", "--listen", "127.0.0.1:0"], self.place)
         self.running.append(self.catalogue)
 
         def answers():

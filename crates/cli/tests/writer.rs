@@ -20,15 +20,21 @@ struct Writer {
     data: PathBuf,
     volume: PathBuf,
     address: String,
+    options: Vec<PathBuf>,
 }
 
 impl Writer {
     fn start(service: &Service, place: &Path, name: &str) -> Writer {
+        Writer::start_with(service, place, name, &[])
+    }
+
+    fn start_with(service: &Service, place: &Path, name: &str, options: &[&Path]) -> Writer {
         let mut writer = Writer {
             child: None,
             data: service.data().to_owned(),
             volume: place.join(name),
             address: "127.0.0.1:0".to_owned(),
+            options: options.iter().map(|option| (*option).to_owned()).collect(),
         };
         writer.restart();
         writer
@@ -39,6 +45,7 @@ impl Writer {
         let mut command = exacat();
         command.args(["--json", "writer", "serve", "--se", SE, "--memory", "32MiB", "--free-min", "1MiB"]);
         command.args(["--http", "127.0.0.1:0", "--listen", &self.address]).arg("--volume").arg(&self.volume);
+        command.args(&self.options);
         command.arg("--data").arg(&self.data).stdin(Stdio::null()).stdout(Stdio::piped());
         command.stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
@@ -205,4 +212,30 @@ fn files_survive_kills_of_their_service() {
         assert_eq!(service.json1(&format!("stat {name}"))["checksums"][0], sum.as_str(), "{name}");
     }
     assert_eq!(all, 1600, "{events:?}");
+}
+
+/// Property: producers write with TLS, and trust only the authority that they were told. Nothing of a producer
+/// that does not trust the service is written.
+#[test]
+fn file_is_put_over_tls() {
+    let (service, place) = (ready(), tempfile::tempdir().unwrap());
+    // The certificate of the catalogue is for this machine as well.
+    let (certificate, key) = (service.data().join("server.crt"), service.data().join("server.key"));
+    let options = [Path::new("--certificate"), &certificate, Path::new("--key"), &key];
+    let mut writer = Writer::start_with(&service, place.path(), "volume", &options);
+    let put = |lfn: &str, authority: &Path| {
+        let address = writer.address.as_str();
+        let authority = authority.to_str().unwrap();
+        let words = ["--json", "writer", "put", lfn, "-", "--service", address, "--service-ca", authority];
+        Ran::of(service.command(&words), &[7_u8; 100_000])
+    };
+    let done = put("/daq/tls.raw", &certificate).json().remove(0);
+    assert_eq!(done["bytes"], 100_000, "{done}");
+    let stat = service.json1("stat /daq/tls.raw");
+    assert_eq!(writer.bytes_of(stat["guid"].as_str().unwrap()), [7; 100_000]);
+    let other = Service::start();
+    let refused = put("/daq/untrusted.raw", &other.data().join("server.crt"));
+    assert!(refused.status != Some(0) && refused.err.contains("certificate"), "{refused:?}");
+    service.fails("stat /daq/untrusted.raw", 11);
+    assert_eq!(writer.stop(), Some(0));
 }

@@ -29,6 +29,8 @@ pub struct Status {
     pub files: Vec<Uncertified>,
     /// Memory that is charged, and its bound.
     pub memory_bytes: (usize, usize),
+    /// Most bytes of events that were held at once.
+    pub memory_peak: usize,
     /// Everything that was appended.
     pub appended: Position,
     /// Everything that is durable, or else lost, from the begin of each stream on without a gap.
@@ -70,6 +72,7 @@ pub(crate) fn status(shared: &Shared) -> Status {
             services,
             files,
             memory_bytes: (shared.memory.used(), shared.memory.bytes_max()),
+            memory_peak: shared.memory.peak(),
             appended: ended.appended,
             settled: ended.settled,
             lost: ended.lost,

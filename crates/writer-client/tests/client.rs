@@ -58,6 +58,7 @@ fn events_of_all_sizes_are_certified() {
     assert_eq!(stream.append(b"late"), Err(Error::Closed("stream")));
     let status = writer.status();
     assert_eq!((status.appended.events, status.settled.events, status.memory_bytes.0), (6, 6, 0));
+    assert!((1..=status.memory_bytes.1).contains(&status.memory_peak), "{}", status.memory_peak);
     assert!(status.files.is_empty() && status.latencies.count > 0 && status.services[0].1, "{status:?}");
     assert!(writer.close().is_empty());
 }

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use exacat_model::{Error, ErrorKind, Result};
+use exacat_writer::limits::WORKS_AT_ONCE;
 use exacat_writer::{Done, Volume, Work};
 use parking_lot::{Condvar, Mutex};
-
-use crate::limits::WRITE_THREADS;
 
 #[derive(Debug, Default)]
 struct Waiting {
@@ -16,7 +15,7 @@ struct Waiting {
     is_closed: bool,
 }
 
-/// Works in their order. A service has at most one for each part, and one commit for each volume.
+/// Works in their order. A service has few for each part, and one commit for each volume.
 #[derive(Debug, Default)]
 struct Queue {
     waiting: Mutex<Waiting>,
@@ -71,7 +70,7 @@ impl Disks {
         volumes: &Arc<Vec<Volume>>,
         done: &Arc<dyn Fn(usize, Done) + Send + Sync>,
     ) -> Result<()> {
-        let bytes = (0..WRITE_THREADS).map(|number| (format!("writer-bytes-{number}"), &self.bytes));
+        let bytes = (0..WORKS_AT_ONCE).map(|number| (format!("writer-bytes-{number}"), &self.bytes));
         let indices =
             self.indices.iter().enumerate().map(|(volume, queue)| (format!("writer-index-{volume}"), queue));
         let mut threads = self.threads.lock();

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-/// Threads that write bytes of parts. More do not make this kind of disk faster.
-pub const WRITE_THREADS: usize = 4;
 /// Bytes of frames that wait to be sent on one connection. A peer that lets more pile up is cut off.
 pub const OUTGOING_BYTES_MAX: usize = 4 << 20;
 /// Longest time for a peer to take bytes.

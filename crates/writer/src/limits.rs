@@ -9,6 +9,11 @@ pub const PART_BLOCKS_MAX: usize = 32;
 pub const SHARED_BLOCKS: usize = 96;
 /// Works of one part on their way: one writes while another syncs.
 pub const PART_WORKS_MAX: usize = 2;
+/// Works of parts that a service does at once. More do not make a disk faster.
+pub const WORKS_AT_ONCE: usize = 4;
+/// Age in milliseconds at which bytes are written that fill no block, while so many works are on their way: the
+/// disk has enough to do, and small writes would take from it.
+pub const BUSY_FLUSH_MS: u64 = 1_000;
 /// Blocks that every open part may hold: one being filled or written, and one more.
 pub const PART_BLOCKS_MIN: usize = 2;
 /// Chunks of one part. The index of a part stays below 2 MiB; a file with more continues in another.

@@ -16,10 +16,19 @@ const CHUNK_OVERHEAD_BYTES: usize = 256;
 struct State {
     /// Bytes of buffers that hold events, and of copies of short chunks.
     used: usize,
+    /// Most of them at once.
+    peak: usize,
     /// Buffers for later; their memory is allocated and was touched.
     free: Vec<Vec<u8>>,
     files: usize,
     streams: usize,
+}
+
+impl State {
+    fn use_more(&mut self, bytes: usize) {
+        self.used += bytes;
+        self.peak = self.peak.max(self.used);
+    }
 }
 
 /// Memory for events. Everything that holds an event is charged in full: a buffer that is being filled, a
@@ -57,6 +66,11 @@ impl EventMemory {
     /// Returns the bytes that are charged.
     pub fn used(&self) -> usize {
         self.state.lock().used
+    }
+
+    /// Returns the most bytes that were charged at once.
+    pub fn peak(&self) -> usize {
+        self.state.lock().peak
     }
 
     /// Returns the number of files that are not certified.
@@ -97,7 +111,7 @@ impl EventMemory {
         if state.used.saturating_add(needed) > self.bytes_max {
             return false;
         }
-        state.used += needed;
+        state.use_more(needed);
         for _ in 0..count {
             let bytes = state.free.pop().unwrap_or_default();
             into.push(Buffer { bytes, charge, memory: self.clone() });
@@ -117,7 +131,7 @@ impl EventMemory {
         if state.used + charge > self.bytes_max {
             return None;
         }
-        state.used += charge;
+        state.use_more(charge);
         let kept = |state: &State| state.used + state.free.len() * self.buffer_bytes;
         while kept(&state) > self.bytes_max && state.free.pop().is_some() {}
         drop(state);

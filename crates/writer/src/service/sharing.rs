@@ -3,7 +3,9 @@
 use exacat_wire::writer::{Ack, ByteRange, Frame};
 
 use super::state::Service;
-use crate::limits::{GRANTS_PER_TICK, PART_BLOCKS_MAX, PART_BLOCKS_MIN, SHARED_BLOCKS};
+use crate::limits::{
+    BUSY_FLUSH_MS, GRANTS_PER_TICK, PART_BLOCKS_MAX, PART_BLOCKS_MIN, SHARED_BLOCKS, WORKS_AT_ONCE,
+};
 use crate::origin::PartKey;
 use crate::part::Ending;
 
@@ -73,7 +75,10 @@ impl Service {
     /// Marks the parts whose bytes are old enough to be written.
     pub(super) fn flush_old(&mut self, now: u64) {
         // Many files share the disk: each waits longer, so that the number of small writes is bounded.
-        let delay = self.settings.flush_ms * (1 + self.open.len() as u64 / 8);
+        let mut delay = self.settings.flush_ms * (1 + self.open.len() as u64 / 8);
+        if self.working >= WORKS_AT_ONCE {
+            delay = delay.max(BUSY_FLUSH_MS);
+        }
         while let Some((since, key)) = self.dirty.first().copied()
             && now.saturating_sub(since) >= delay
         {

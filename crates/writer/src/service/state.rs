@@ -221,6 +221,8 @@ pub(super) struct VolumeState {
 pub struct Service {
     pub(super) settings: ServiceSettings,
     pub(super) pool: BlockPool,
+    /// Works of parts on their way.
+    pub(super) working: usize,
     /// Blocks reserved for what connections receive.
     pub(super) rooms: usize,
     pub(super) volumes: Vec<VolumeState>,
@@ -277,6 +279,7 @@ impl Service {
     pub fn new(settings: ServiceSettings, recovered: Vec<Recovered>, now: u64) -> Self {
         let mut service = Service {
             pool: BlockPool::new(settings.blocks),
+            working: 0,
             rooms: 0,
             version: settings.first_version,
             settings,

@@ -132,6 +132,7 @@ impl Service {
                 part.flush(pool);
             }
             if let Some(work) = part.next_work() {
+                self.working += 1;
                 output.push_back(Output::Work(part.volume, Work::Part(work)));
             }
             self.note_dirty(key);
@@ -180,6 +181,7 @@ impl Service {
         outcome: Result<(), Fault>,
         now: u64,
     ) {
+        self.working = self.working.saturating_sub(1);
         let Service { open, pool, counters, .. } = self;
         let Some(of) = open.get_mut(&part) else {
             blocks.into_iter().for_each(|block| pool.put(block));

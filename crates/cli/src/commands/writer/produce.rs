@@ -77,6 +77,7 @@ pub(crate) struct ProducedView {
     ack_ms: TimesView,
     /// Longest time in which a producer could append nothing.
     stall_ms_max: f64,
+    /// Most bytes of events that a producer held at once, summed over producers.
     memory_bytes_max: u64,
     /// Times that an address failed: a connection that was lost or could not be made.
     reconnects: u64,
@@ -233,7 +234,7 @@ impl Load {
         let (status, latencies) = (writer.status(), writer.latencies());
         done.shed = status.shed.events;
         done.reconnects = status.troubles.len() as u64;
-        done.memory_bytes_max = status.memory_bytes.1 as u64;
+        done.memory_bytes_max = status.memory_peak as u64;
         writer.close();
         Ok((done, latencies))
     }
