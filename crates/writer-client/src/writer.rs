@@ -74,8 +74,12 @@ impl Writer {
         // A little longer, so that the reasons of the seeds are there.
         if answered.recv_timeout(waited + Duration::from_millis(200)).is_err() {
             let troubles = writer.shared.troubles();
-            let reasons: Vec<String> =
-                troubles.into_iter().map(|(address, reason)| format!("{address}: {reason}")).collect();
+            let reason_of = |seed: &String| {
+                let trouble = troubles.iter().find(|(address, _)| address == seed);
+                let reason = trouble.map_or("no answer yet", |(_, reason)| reason);
+                format!("{seed}: {reason}")
+            };
+            let reasons: Vec<String> = writer.shared.settings.seeds.iter().map(reason_of).collect();
             return Err(Error::NoService { waited, reasons: reasons.join("; ") });
         }
         Ok(writer)
