@@ -1,4 +1,5 @@
-//! Threads that do the works of volumes: some for bytes, and one for the index of each volume.
+//! Threads that do the works of volumes: some for bytes, more for begins and ends of parts, and one for the
+//! index of each volume.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,6 +9,8 @@ use exacat_model::{Error, ErrorKind, Result};
 use exacat_writer::limits::WORKS_AT_ONCE;
 use exacat_writer::{Done, Volume, Work};
 use parking_lot::{Condvar, Mutex};
+
+use crate::limits::NAME_THREADS;
 
 #[derive(Debug, Default)]
 struct Waiting {
@@ -50,6 +53,9 @@ impl Queue {
 /// The threads.
 pub(crate) struct Disks {
     bytes: Arc<Queue>,
+    /// First and last works of parts, and removals: they wait for the journal of the file system, which serves
+    /// many at once.
+    names: Arc<Queue>,
     indices: Vec<Arc<Queue>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -59,6 +65,7 @@ impl Disks {
     pub(crate) fn new(volumes: usize) -> Self {
         Disks {
             bytes: Arc::default(),
+            names: Arc::default(),
             indices: (0..volumes).map(|_| Arc::default()).collect(),
             threads: Mutex::default(),
         }
@@ -71,10 +78,11 @@ impl Disks {
         done: &Arc<dyn Fn(usize, Done) + Send + Sync>,
     ) -> Result<()> {
         let bytes = (0..WORKS_AT_ONCE).map(|number| (format!("writer-bytes-{number}"), &self.bytes));
+        let names = (0..NAME_THREADS).map(|number| (format!("writer-names-{number}"), &self.names));
         let indices =
             self.indices.iter().enumerate().map(|(volume, queue)| (format!("writer-index-{volume}"), queue));
         let mut threads = self.threads.lock();
-        for (name, queue) in bytes.chain(indices) {
+        for (name, queue) in bytes.chain(names).chain(indices) {
             let (queue, volumes, done) = (Arc::clone(queue), Arc::clone(volumes), Arc::clone(done));
             threads.push(thread(name, move || {
                 while let Some((volume, work)) = queue.pop() {
@@ -89,13 +97,18 @@ impl Disks {
 
     /// Adds a work for a volume.
     pub(crate) fn push(&self, volume: usize, work: Work) {
-        let index = self.indices.get(volume).filter(|_| matches!(work, Work::Commit(_)));
-        index.unwrap_or(&self.bytes).push(volume, work);
+        let queue = match &work {
+            Work::Commit(_) => self.indices.get(volume).unwrap_or(&self.bytes),
+            Work::Part(of) if !of.create && of.seal.is_none() => &self.bytes,
+            Work::Part(_) | Work::Checkpoint | Work::Remove { .. } => &self.names,
+        };
+        queue.push(volume, work);
     }
 
     /// Ends the threads once they have done what waits.
     pub(crate) fn stop(&self) {
         self.bytes.close();
+        self.names.close();
         self.indices.iter().for_each(|queue| queue.close());
         for thread in self.threads.lock().drain(..) {
             let _ = thread.join();

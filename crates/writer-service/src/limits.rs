@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+/// Threads that begin and end parts, and remove them.
+pub const NAME_THREADS: usize = 16;
 /// Bytes of frames that wait to be sent on one connection. A peer that lets more pile up is cut off.
 pub const OUTGOING_BYTES_MAX: usize = 4 << 20;
 /// Longest time for a peer to take bytes.

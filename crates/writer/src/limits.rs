@@ -11,7 +11,7 @@ pub const SHARED_BLOCKS: usize = 96;
 pub const PART_WORKS_MAX: usize = 2;
 /// Works of parts that a service does at once. More do not make a disk faster.
 pub const WORKS_AT_ONCE: usize = 4;
-/// Age in milliseconds at which bytes are written that fill no block, while so many works are on their way: the
+/// Age in milliseconds at which bytes are written that fill no block, while further works wait for these: the
 /// disk has enough to do, and small writes would take from it.
 pub const BUSY_FLUSH_MS: u64 = 1_000;
 /// Blocks that every open part may hold: one being filled or written, and one more.

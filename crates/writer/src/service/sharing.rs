@@ -76,7 +76,7 @@ impl Service {
     pub(super) fn flush_old(&mut self, now: u64) {
         // Many files share the disk: each waits longer, so that the number of small writes is bounded.
         let mut delay = self.settings.flush_ms * (1 + self.open.len() as u64 / 8);
-        if self.working >= WORKS_AT_ONCE {
+        if self.working > WORKS_AT_ONCE {
             delay = delay.max(BUSY_FLUSH_MS);
         }
         while let Some((since, key)) = self.dirty.first().copied()
