@@ -13,7 +13,7 @@ use rustls::{ClientConfig, RootCertStore};
 use crate::status::Failure;
 
 /// Names of options. One that ends with a dot takes any name behind it.
-const NAMES: [&str; 24] = [
+const NAMES: [&str; 25] = [
     "seeds",
     "plain",
     "ca_file",
@@ -21,6 +21,7 @@ const NAMES: [&str; 24] = [
     "token",
     "token_file",
     "memory_bytes",
+    "prepare_memory",
     "buffer_bytes",
     "linger_ms",
     "connect_ms",
@@ -125,6 +126,7 @@ impl Options {
             name.clone_into(&mut settings.name);
         }
         self.number("memory_bytes", &mut settings.memory_bytes)?;
+        settings.prepare_memory = self.is_yes("prepare_memory")?;
         self.number("buffer_bytes", &mut settings.buffer_bytes)?;
         self.number("threads", &mut settings.threads)?;
         self.time("linger_ms", &mut settings.linger)?;

@@ -46,6 +46,8 @@ pub struct WriterSettings {
     pub token: Option<String>,
     /// Memory for events that are not durable: the bound for all streams together.
     pub memory_bytes: usize,
+    /// True to allocate and touch all of it at the connection. Otherwise the first use of each part takes longer.
+    pub prepare_memory: bool,
     /// Memory in which a chunk is filled: 64 KiB to 1 MiB, a power of two. Each stream needs two of them, so
     /// that less makes room for more streams.
     pub buffer_bytes: usize,
@@ -83,6 +85,7 @@ impl WriterSettings {
             name: "writer".to_owned(),
             token: None,
             memory_bytes: 256 << 20,
+            prepare_memory: false,
             buffer_bytes: BLOCK_BYTES,
             linger: Duration::from_millis(5),
             connect_timeout: Duration::from_secs(2),

@@ -57,6 +57,9 @@ impl Writer {
         };
         let producer = Producer::new(of, ServiceTable::default(), u64::from_le_bytes(random()?));
         let memory = EventMemory::new(settings.memory_bytes, settings.buffer_bytes);
+        if settings.prepare_memory {
+            memory.prepare();
+        }
         let runtime = Builder::new_multi_thread()
             .worker_threads(settings.threads.max(1))
             .thread_name("exacat-writer-io")

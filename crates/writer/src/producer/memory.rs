@@ -53,6 +53,22 @@ impl EventMemory {
         Arc::new(EventMemory { bytes_max, buffer_bytes, state, freed, generation: AtomicU64::new(0) })
     }
 
+    /// Allocates and touches all buffers that fit. A system clears memory at its first use, which takes longer
+    /// than to write to it.
+    pub fn prepare(&self) {
+        let count = self.bytes_max / self.buffer_bytes;
+        let buffer = |_| {
+            let mut bytes = vec![0xa5; self.buffer_bytes];
+            bytes.clear();
+            bytes
+        };
+        let buffers: Vec<Vec<u8>> = (0..count).map(buffer).collect();
+        let mut state = self.state.lock();
+        let room =
+            (self.bytes_max.saturating_sub(state.used) / self.buffer_bytes).saturating_sub(state.free.len());
+        state.free.extend(buffers.into_iter().take(room));
+    }
+
     /// Returns the bound.
     pub fn bytes_max(&self) -> usize {
         self.bytes_max
@@ -258,5 +274,22 @@ mod tests {
         assert!(memory.add_stream().is_none());
         drop(streams);
         assert!(memory.add_stream().is_some());
+    }
+
+    /// Property: prepared memory is the bound, and buffers are taken from it.
+    #[test]
+    fn prepared_memory_is_the_bound() {
+        let memory = EventMemory::new(10 * BUFFER_BYTES_MIN + 5, BUFFER_BYTES_MIN);
+        memory.prepare();
+        memory.prepare();
+        assert_eq!((memory.state.lock().free.len(), memory.used()), (10, 0));
+        let mut taken = Vec::new();
+        assert!(memory.take(10, &mut taken) && !memory.take(1, &mut taken));
+        assert!(memory.state.lock().free.is_empty());
+        assert!(
+            taken.iter().all(|buffer| buffer.bytes.is_empty() && buffer.bytes.capacity() >= BUFFER_BYTES_MIN)
+        );
+        drop(taken);
+        assert_eq!((memory.used(), memory.peak()), (0, 10 * BUFFER_BYTES_MIN));
     }
 }

@@ -165,6 +165,11 @@ impl Service {
                     );
                     return;
                 }
+                // Bytes of the earlier connection that are still on their way count for nothing. It ends first: a
+                // producer that comes back may need its memory.
+                if let Some(earlier) = of.filter(|earlier| *earlier != connection) {
+                    self.end(earlier, now);
+                }
                 if !self.reserve_room() {
                     let reason = "the service has as many producers and files as it has memory for";
                     self.refuse(connection, RefusalClass::RetryElsewhere, reason, now);
@@ -172,10 +177,6 @@ impl Service {
                 }
                 if let Some(known) = self.connections.get_mut(&connection) {
                     known.has_room = true;
-                }
-                // Bytes of the earlier connection that are still on their way count for nothing.
-                if let Some(earlier) = of.filter(|earlier| *earlier != connection) {
-                    self.end(earlier, now);
                 }
                 self.writers.insert(writer, (session, Some(connection)));
                 Peer::Producer(writer)

@@ -1,7 +1,7 @@
 //! `writer produce`: a load of events, and what the services do with it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use exacat_writer::FileNames;
@@ -30,7 +30,7 @@ struct Load {
     largest: u64,
     /// Time between two events of this producer.
     every: Option<Duration>,
-    until: Option<Instant>,
+    time: Option<Duration>,
     of: StreamSettings,
 }
 
@@ -64,6 +64,7 @@ pub(crate) struct TimesView {
 pub(crate) struct ProducedView {
     events: u64,
     bytes: u64,
+    /// From the first event, once all producers are connected, to the last certificate.
     seconds: f64,
     files: u64,
     certified: u64,
@@ -137,10 +138,11 @@ fn run(args: &WriterProduceArgs, settings: &WriterSettings) -> Result<ProducedVi
     });
     let producers = u64::from(args.producers);
     let every = args.rate.map(|rate| Duration::from_nanos(1_000_000_000 * producers / rate.max(1)));
-    let until = args.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let time = args.seconds.map(Duration::from_secs);
     // Runs of this command have files of their own, also those of one millisecond.
     let run_id = format!("{}-{:04x}", parse::now().0, fastrand::u16(..));
-    let begun = Instant::now();
+    // All begin at once, when they are connected.
+    let begin = Arc::new(Barrier::new(usize::from(args.producers) + 1));
     let threads: Vec<_> = (0..args.producers)
         .map(|producer| {
             let base = format!("{}/{}-{run_id}-{producer}", args.below.trim_end_matches('/'), args.to.run);
@@ -148,11 +150,13 @@ fn run(args: &WriterProduceArgs, settings: &WriterSettings) -> Result<ProducedVi
             of.names = FileNames::Numbered(1);
             of.file_bytes_max = parse::bytes(&args.file_bytes)?;
             of.file_events_max = args.file_events.unwrap_or(u64::MAX);
-            let load = Load { producer, streams: args.streams, smallest, largest, every, until, of };
-            let (settings, left) = (settings.clone(), Arc::clone(&left));
-            Ok(std::thread::spawn(move || load.run(settings, &left)))
+            let load = Load { producer, streams: args.streams, smallest, largest, every, time, of };
+            let (settings, left, begin) = (settings.clone(), Arc::clone(&left), Arc::clone(&begin));
+            Ok(std::thread::spawn(move || load.run(settings, &left, &begin)))
         })
         .collect::<Result<_, Failure>>()?;
+    begin.wait();
+    let begun = Instant::now();
     let mut all = ProducedView::default();
     let mut acknowledged: Option<Histogram<u64>> = None;
     let mut fault = None;
@@ -200,10 +204,15 @@ impl Load {
         self,
         mut settings: WriterSettings,
         left: &Left,
+        begin: &Barrier,
     ) -> Result<(ProducedView, Histogram<u64>), Failure> {
         let failed = |error: exacat_writer_client::Error| Failure::local(error.to_string());
         settings.name = format!("{} {}", settings.name, self.producer);
-        let writer = Writer::connect(settings).map_err(failed)?;
+        settings.prepare_memory = true;
+        let connected = Writer::connect(settings);
+        // One that failed as well: the others wait for it.
+        begin.wait();
+        let writer = connected.map_err(failed)?;
         let mut streams = Vec::new();
         for stream in 0..self.streams {
             let mut of = self.of.clone();
@@ -248,8 +257,9 @@ impl Load {
         let mut event = pattern.clone();
         let mut numbers = vec![0_u64; streams.len()];
         let (mut claimed, begun) = (0, Instant::now());
+        let until = self.time.map(|time| begun + time);
         for turn in 0_u64.. {
-            if self.until.is_some_and(|until| Instant::now() >= until) {
+            if until.is_some_and(|until| Instant::now() >= until) {
                 break;
             }
             if claimed == 0 {
