@@ -41,7 +41,7 @@ pub const AUTHORIZATIONS_MAX: usize = 1024;
 /// Milliseconds that an open waits for the catalogue's permission. It is refused then, to be retried.
 pub const AUTHORIZATION_MS_MAX: u64 = 10_000;
 /// Doublings of the time before a file is tried again whose parts end without a durable byte.
-pub const FRUITLESS_DOUBLINGS_MAX: u32 = 5;
+pub const FRUITLESS_DOUBLINGS_MAX: u32 = 3;
 /// Connections of one service.
 pub const CONNECTIONS_MAX: usize = 4096;
 /// Files of one producer that are not certified yet.
