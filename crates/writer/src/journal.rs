@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use exacat_disk::{Disk, cannot_write, corrupt, replace_small};
 use exacat_log::chain::RecordPlace;
-use exacat_log::log_end;
+use exacat_log::log_end::{self, LogEnd};
 use exacat_log::record::{Head, split_head};
 use exacat_log::replay::{Receiver, list_segments, replay, undecodable};
-use exacat_log::segment::{BegunFor, Header};
-use exacat_log::{Log, LogSettings, OpenedLog, Preparation};
+use exacat_log::segment::{BegunFor, Ending, Header};
+use exacat_log::{Log, LogSettings, OpenedLog, Preparation, Segment};
 use exacat_model::codec::Encode;
 use exacat_model::{Error, ErrorKind, Result, Revision, TimeMs, TimelineId};
 
@@ -66,6 +66,54 @@ impl Receiver for Replay {
     }
 }
 
+/// A log that was replayed, and what is needed to append to it.
+struct Replayed {
+    opening: Replay,
+    segments: Vec<Arc<Segment>>,
+    end: Option<LogEnd>,
+}
+
+/// Replays the journal of a volume. It writes to the disk only if it opens the log.
+fn replayed(disk: &dyn Disk, root: &Path, volume: VolumeId, opens: bool) -> Result<Replayed> {
+    let directory = Journal::directory(root);
+    let checkpoint = StoredHead::read(disk, &root.join(CHECKPOINT), StoredKind::Checkpoint)?;
+    let mut opening = Replay { index: Index::default(), last: RecordPlace::default(), bytes: 0 };
+    if let Some((head, items)) = checkpoint {
+        let name = root.join(CHECKPOINT).display().to_string();
+        if head.volume != volume {
+            return Err(corrupt(&name, 16, "the checkpoint is another volume's"));
+        }
+        for item in &items {
+            opening.index.apply(item).map_err(|what| corrupt(&name, 0, what))?;
+        }
+        opening.last =
+            RecordPlace { revision: Revision(head.revision), digest: head.digest, time: TimeMs(0) };
+    }
+    let segments = list_segments(disk, &directory, opens)?;
+    if segments.is_empty() && opening.last.revision.0 > 0 {
+        let what = format!("{}: there is a checkpoint, but no log: restore it", root.display());
+        return Err(Error::new(ErrorKind::Corrupt, what));
+    }
+    // A replay that opens the log goes on from its end.
+    if let Some(last) = segments.last().filter(|_| opens) {
+        last.make_durable(disk)?;
+    }
+    let after = opening.last.revision;
+    let end = replay(disk, volume, &segments, after, &mut opening)?;
+    let at = opening.last.revision;
+    log_end::check_followed(end.as_ref(), at)?;
+    log_end::check_witness(disk, &directory, volume, end.as_ref(), at)?;
+    log_end::check_length(&directory, end.as_ref())?;
+    Ok(Replayed { opening, segments, end })
+}
+
+/// Reads the index of a volume without changing anything. The second value says whether its log ends with a
+/// torn write, which the next opening cuts off.
+pub(crate) fn read_index(disk: &dyn Disk, root: &Path, volume: VolumeId) -> Result<(Index, bool)> {
+    let Replayed { opening, end, .. } = replayed(disk, root, volume, false)?;
+    Ok((opening.index, end.is_some_and(|end| matches!(end.ending, Ending::Torn(_)))))
+}
+
 impl Journal {
     /// Returns the directory of the log of a volume.
     pub(crate) fn directory(root: &Path) -> PathBuf {
@@ -81,33 +129,7 @@ impl Journal {
         now: TimeMs,
     ) -> Result<Self> {
         let directory = Self::directory(root);
-        let checkpoint = StoredHead::read(&*disk, &root.join(CHECKPOINT), StoredKind::Checkpoint)?;
-        let mut opening = Replay { index: Index::default(), last: RecordPlace::default(), bytes: 0 };
-        if let Some((head, items)) = checkpoint {
-            let name = root.join(CHECKPOINT).display().to_string();
-            if head.volume != volume {
-                return Err(corrupt(&name, 16, "the checkpoint is another volume's"));
-            }
-            for item in &items {
-                opening.index.apply(item).map_err(|what| corrupt(&name, 0, what))?;
-            }
-            opening.last =
-                RecordPlace { revision: Revision(head.revision), digest: head.digest, time: TimeMs(0) };
-        }
-        let segments = list_segments(&*disk, &directory, true)?;
-        if segments.is_empty() && opening.last.revision.0 > 0 {
-            let what = format!("{}: there is a checkpoint, but no log: restore it", root.display());
-            return Err(Error::new(ErrorKind::Corrupt, what));
-        }
-        if let Some(last) = segments.last() {
-            last.make_durable(&*disk)?;
-        }
-        let after = opening.last.revision;
-        let end = replay(&*disk, volume, &segments, after, &mut opening)?;
-        let at = opening.last.revision;
-        log_end::check_followed(end.as_ref(), at)?;
-        log_end::check_witness(&*disk, &directory, volume, end.as_ref(), at)?;
-        log_end::check_length(&directory, end.as_ref())?;
+        let Replayed { opening, segments, end } = replayed(&*disk, root, volume, true)?;
         let settings = LogSettings {
             disk: Arc::clone(&disk),
             directory,

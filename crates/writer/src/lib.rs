@@ -19,7 +19,9 @@ mod certificate;
 mod certified;
 mod check;
 mod chunks;
+mod identity;
 mod index;
+mod inspection;
 mod item;
 mod journal;
 pub mod limits;
@@ -33,14 +35,17 @@ mod stored;
 pub mod sums;
 mod table;
 mod volume;
+mod volume_files;
 mod work;
 
 pub use block::{ALIGNMENT, Block, BlockPool};
 pub use certificate::{Certificate, NotWhole, Segment, assemble};
 pub use certified::{CertifiedFile, CertifiedRecord};
-pub use check::{CheckFault, CheckReport};
+pub use check::{CheckFault, CheckKind, CheckReport, StageContent, VolumeContent};
 pub use chunks::{Chunks, Judgement, range_of, record_of};
+pub use identity::owner_of;
 pub use index::{Index, IndexedCertified, IndexedFile, IndexedPart};
+pub use inspection::VolumeInspection;
 pub use item::{FileStage, Item, SealedBy};
 pub use origin::{PartKey, PartOrigin};
 pub use producer::{
@@ -53,5 +58,6 @@ pub use service::{
     Service, ServiceSettings, ServiceStatus, VolumeStatus, WaitingFiles,
 };
 pub use table::ServiceTable;
-pub use volume::{Recovered, Volume, VolumeSettings, owner_of};
+pub use volume::{Recovered, Volume, VolumeSettings};
+pub use volume_files::LOCK as LOCK_FILE;
 pub use work::{BlockWrite, Done, Fault, PartSeal, PartWork, Work};

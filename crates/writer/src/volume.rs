@@ -13,31 +13,21 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use exacat_disk::{
-    Disk, DiskFile, cannot_read, cannot_write, corrupt, exists, random_u64, read_text, replace_small,
-    write_small,
-};
+use exacat_disk::{Disk, DiskFile, cannot_read, cannot_write, exists, random_u64, write_small};
 use exacat_model::{Error, ErrorKind, Result, TimeMs};
 use exacat_wire::writer::{ByteRange, ChunkRecord, ServiceId};
 use parking_lot::Mutex;
 
+use crate::identity::{IDENTITY, VolumeIdentity};
 use crate::index::Index;
 use crate::item::{Item, SealedBy};
 use crate::journal::Journal;
 use crate::origin::PartKey;
 use crate::shared_sync::SharedSync;
-use crate::stored::{StoredHead, StoredKind, VolumeId};
+use crate::stored::VolumeId;
 use crate::sums::crc32c;
+use crate::volume_files::{LOCK, VolumeFiles};
 use crate::work::{Done, Fault, PartSeal, PartWork, Work};
-
-/// File with the identity of a volume.
-const IDENTITY: &str = "VOLUME";
-/// First line of that file, without its version.
-const IDENTITY_TITLE: &str = "exacat writer volume";
-/// Version of the layout of a volume's directory.
-const LAYOUT_VERSION: u32 = 1;
-/// Ending of the file with the chunks of a sealed part.
-const CHUNKS: &str = ".chunks";
 
 /// Place and owner of a volume.
 #[derive(Clone, Debug)]
@@ -61,9 +51,7 @@ struct PartFile {
 
 /// An open volume. Its works may run on several threads.
 pub struct Volume {
-    disk: Arc<dyn Disk>,
-    root: PathBuf,
-    id: VolumeId,
+    stored: VolumeFiles,
     journal: Mutex<Journal>,
     /// Taken while a checkpoint is written: one at a time.
     checkpoint: Mutex<()>,
@@ -90,54 +78,16 @@ pub struct Recovered {
     pub free_bytes: u64,
 }
 
-fn identity_text(id: VolumeId, service: ServiceId) -> String {
-    let id = u128::from_be_bytes(id);
-    let body = format!("{IDENTITY_TITLE}, layout {LAYOUT_VERSION}\nid {id:032x}\nservice {service}\n");
-    format!("{body}crc {:08x}\n", crc32fast::hash(body.as_bytes()))
-}
-
-fn parse_identity(text: &str) -> std::result::Result<(VolumeId, ServiceId), &'static str> {
-    let (first, rest) = text.split_once('\n').ok_or("the file is cut off")?;
-    let version = first.strip_prefix(IDENTITY_TITLE).and_then(|rest| rest.strip_prefix(", layout "));
-    let version: u32 = version.and_then(|text| text.parse().ok()).ok_or("this is no volume of a writer")?;
-    if version > LAYOUT_VERSION {
-        return Err("the layout is that of a newer release: use it");
-    }
-    let mut lines = rest.lines();
-    let mut number = |name: &str| {
-        let digits = lines.next()?.strip_prefix(name)?;
-        u128::from_str_radix(digits, 16).ok().map(u128::to_be_bytes)
-    };
-    let id = number("id ").ok_or("the id is missing")?;
-    let service = ServiceId(number("service ").ok_or("the service is missing")?);
-    // Compared as a whole: no byte may change unnoticed.
-    if identity_text(id, service) == text { Ok((id, service)) } else { Err("the content fails its checksum") }
-}
-
-/// Returns the service that the volume in a directory belongs to; none if there is no volume yet.
-pub fn owner_of(disk: &dyn Disk, root: &Path) -> Result<Option<ServiceId>> {
-    let path = root.join(IDENTITY);
-    let name = path.display().to_string();
-    let text = read_text(disk, &path).map_err(|error| cannot_read(&name, &error))?;
-    let parsed = text.map(|text| parse_identity(&text).map_err(|what| corrupt(&name, 0, what)));
-    Ok(parsed.transpose()?.map(|(_, service)| service))
-}
-
 /// Returns the identity of a volume; a new one for an empty directory.
 fn identify(disk: &dyn Disk, settings: &VolumeSettings) -> Result<VolumeId> {
-    let path = settings.root.join(IDENTITY);
-    let name = path.display().to_string();
-    let write = |id| {
-        let text = identity_text(id, settings.service);
-        replace_small(disk, &settings.root, IDENTITY, text.as_bytes())
-            .map_err(|error| cannot_write(&path, &error))
-    };
-    if let Some(text) = read_text(disk, &path).map_err(|error| cannot_read(&name, &error))? {
-        let (id, service) = parse_identity(&text).map_err(|what| corrupt(&name, 0, what))?;
+    let name = settings.root.join(IDENTITY).display().to_string();
+    let write = |id| VolumeIdentity { id, service: settings.service }.write(disk, &settings.root);
+    if let Some(VolumeIdentity { id, service }) = VolumeIdentity::read(disk, &settings.root)? {
         if service != settings.service {
             if !settings.adopt {
                 let what = format!(
-                    "{name}: the volume belongs to service {service}; adopt it, or start that service"
+                    "{name}: the volume belongs to service {service}; adopt it (exacat writer adopt), or \
+                     start that service"
                 );
                 return Err(Error::new(ErrorKind::Conflict, what));
             }
@@ -159,6 +109,12 @@ fn identify(disk: &dyn Disk, settings: &VolumeSettings) -> Result<VolumeId> {
     Ok(id)
 }
 
+/// Returns the error for a volume that another process has open.
+fn in_use(root: &Path) -> Error {
+    let what = format!("{}: another process has this volume open", root.display());
+    Error::new(ErrorKind::Unavailable, what)
+}
+
 fn fault(error: &io::Error) -> Fault {
     Fault { is_full: error.kind() == io::ErrorKind::StorageFull, reason: error.to_string() }
 }
@@ -172,21 +128,16 @@ impl Volume {
             disk.create_directory(&directory).map_err(|error| cannot_write(&directory, &error))?;
         }
         disk.sync_directory(&root).map_err(|error| cannot_write(&root, &error))?;
-        let lock_path = root.join("LOCK");
+        let lock_path = root.join(LOCK);
         let lock = disk.lock(&lock_path).map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => Error::new(
-                ErrorKind::Unavailable,
-                format!("{}: another process has this volume open", root.display()),
-            ),
+            io::ErrorKind::WouldBlock => in_use(&root),
             _ => cannot_write(&lock_path, &error),
         })?;
         disk.make_private(&root, true).map_err(|error| cannot_write(&root, &error))?;
         let id = identify(&*disk, settings)?;
         let journal = Journal::open(Arc::clone(&disk), &root, id, settings.segment_bytes, now)?;
         let volume = Volume {
-            disk,
-            root,
-            id,
+            stored: VolumeFiles { disk, root, id },
             journal: Mutex::new(journal),
             checkpoint: Mutex::default(),
             files: Mutex::default(),
@@ -197,21 +148,9 @@ impl Volume {
         Ok((volume, recovered))
     }
 
-    fn parts(&self) -> PathBuf {
-        self.root.join("parts")
-    }
-
     /// Returns the path of the bytes of a part.
     pub fn path(&self, part: PartKey) -> PathBuf {
-        self.parts().join(part.file_name())
-    }
-
-    fn chunks_name(part: PartKey) -> String {
-        format!("{}{CHUNKS}", part.file_name())
-    }
-
-    fn part_head(&self) -> StoredHead {
-        StoredHead { volume: self.id, kind: StoredKind::Part, revision: 0, digest: 0 }
+        self.stored.path(part)
     }
 
     fn recover(&self, now: TimeMs) -> Result<Recovered> {
@@ -265,7 +204,7 @@ impl Volume {
         let Some(known) = index.parts.get(&part) else { return Ok(SealedBy::Loss) };
         let length = known.chunks.last().map_or(0, ChunkRecord::end);
         if length > 0 {
-            let file = match self.disk.open_to_write(&self.path(part)) {
+            let file = match self.stored.disk.open_to_write(&self.path(part)) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(SealedBy::Loss),
                 other => other?,
             };
@@ -277,63 +216,32 @@ impl Volume {
         }
         let origin = known.origin.clone();
         let items = vec![Item::Opened { part, origin }, Item::Durable { part, chunks: known.chunks.clone() }];
-        self.write_chunks(part, &items)?;
+        self.stored.write_chunks(part, &items)?;
         Ok(SealedBy::Order)
-    }
-
-    fn write_chunks(&self, part: PartKey, items: &[Item]) -> io::Result<()> {
-        replace_small(&*self.disk, &self.parts(), &Self::chunks_name(part), &self.part_head().pack(items))
     }
 
     /// Reads the chunks of a sealed part: those beside its bytes, or those of the index, which has them until
     /// the file of a part with a fault is certified. A volume whose index has failed stays in that state.
     pub fn chunks_of(&self, part: PartKey) -> Result<Vec<ChunkRecord>> {
-        let path = self.parts().join(Self::chunks_name(part));
-        let Some((_, items)) = StoredHead::read(&*self.disk, &path, StoredKind::Part)? else {
-            let journal = self.journal.lock();
-            let known = journal.index().parts.get(&part).filter(|of| of.sealed != Some(SealedBy::Order));
-            let missing = || corrupt(&path.display().to_string(), 0, "the file is missing");
-            return known.map(|of| of.chunks.clone()).ok_or_else(missing);
-        };
-        let of_part = items.into_iter().filter_map(|item| match item {
-            Item::Durable { part: of, chunks } if of == part => Some(chunks),
-            _ => None,
-        });
-        Ok(of_part.flatten().collect())
-    }
-
-    /// Returns the index of everything durable.
-    pub(crate) fn index(&self) -> Index {
-        self.journal.lock().index().clone()
-    }
-
-    /// Says whether there is a file with the chunks of a part.
-    pub(crate) fn has_chunks_file(&self, part: PartKey) -> bool {
-        exists(&*self.disk, &self.parts().join(Self::chunks_name(part))).unwrap_or(true)
-    }
-
-    /// Returns the name of the data file that a file of the directory belongs to.
-    pub(crate) fn part_of_name(name: &str) -> &str {
-        name.strip_suffix(CHUNKS).unwrap_or(name)
-    }
-
-    /// Returns the names in the directory of parts.
-    pub(crate) fn part_names(&self) -> Result<Vec<String>> {
-        let parts = self.parts();
-        self.disk.list(&parts).map_err(|error| cannot_read(&parts.display().to_string(), &error))
+        if let Some(chunks) = self.stored.stored_chunks(part)? {
+            return Ok(chunks);
+        }
+        let journal = self.journal.lock();
+        let known = journal.index().parts.get(&part).filter(|of| of.sealed != Some(SealedBy::Order));
+        known.map(|of| of.chunks.clone()).ok_or_else(|| self.stored.chunks_missing(part))
     }
 
     /// Moves files aside that the index does not name: those of a part without a durable chunk, or
     /// those of another volume. None is removed.
     fn move_unknown(&self, index: &Index) -> Result<Vec<String>> {
-        let (parts, unknown) = (self.parts(), self.root.join("unknown"));
+        let (parts, unknown) = (self.stored.parts(), self.stored.root.join("unknown"));
         let mut moved = Vec::new();
-        for name in self.part_names()? {
-            let of = Self::part_of_name(&name);
+        for name in self.stored.part_names()? {
+            let of = VolumeFiles::part_of_name(&name);
             if !PartKey::parse(of).is_some_and(|part| index.has_part(part)) {
                 let from = parts.join(&name);
                 // Kept for a person to judge, and not able to stop the service.
-                if let Err(error) = self.disk.rename(&from, &unknown.join(&name)) {
+                if let Err(error) = self.stored.disk.rename(&from, &unknown.join(&name)) {
                     tracing::warn!(file = %from.display(), %error, "cannot move a file that the index does not name");
                     continue;
                 }
@@ -344,7 +252,10 @@ impl Volume {
             // Before anything is made under the old name: the move of a lost file must not take the new
             // one along after a power cut.
             for directory in [&unknown, &parts] {
-                self.disk.sync_directory(directory).map_err(|error| cannot_write(directory, &error))?;
+                self.stored
+                    .disk
+                    .sync_directory(directory)
+                    .map_err(|error| cannot_write(directory, &error))?;
             }
         }
         Ok(moved)
@@ -352,21 +263,12 @@ impl Volume {
 
     /// Returns the free bytes of the file system.
     pub fn free_bytes(&self) -> io::Result<u64> {
-        self.disk.free_bytes(&self.root)
+        self.stored.disk.free_bytes(&self.stored.root)
     }
 
     /// Reads bytes of a part.
     pub fn read(&self, part: PartKey, range: ByteRange) -> Result<Vec<u8>> {
-        let path = self.path(part);
-        let name = path.display().to_string();
-        let length = usize::try_from(range.to - range.from).unwrap_or(usize::MAX);
-        let mut bytes = vec![0; length];
-        let file = self.disk.open_to_read(&path);
-        let read = file.and_then(|file| file.read_at(&mut bytes, range.from));
-        match read.map_err(|error| cannot_read(&name, &error))? {
-            count if count == length => Ok(bytes),
-            count => Err(corrupt(&name, range.from + count as u64, "the part ends before its last chunk")),
-        }
+        self.stored.read(part, range)
     }
 
     /// Compares the bytes of a part with the checksums of its chunks. Returns the chunks that differ.
@@ -424,7 +326,7 @@ impl Volume {
             for (part, known) in index.parts.range(parts).filter(|(_, known)| !known.chunks.is_empty()) {
                 let (origin, chunks) = (known.origin.clone(), known.chunks.clone());
                 let items = [Item::Opened { part: *part, origin }, Item::Durable { part: *part, chunks }];
-                if let Err(error) = self.write_chunks(*part, &items) {
+                if let Err(error) = self.stored.write_chunks(*part, &items) {
                     tracing::warn!(part = %part.file_name(), %error,
                         "the sums of a part are lost: its file can only be read whole");
                 }
@@ -438,7 +340,7 @@ impl Volume {
         let file = match open {
             Some(file) => Some(file),
             None if work.create => {
-                let file = self.disk.create_direct(&self.path(work.part))?;
+                let file = self.stored.disk.create_direct(&self.path(work.part))?;
                 let file = Arc::new(PartFile { file, sync: SharedSync::default() });
                 self.files.lock().insert(work.part, Arc::clone(&file));
                 Some(file)
@@ -462,11 +364,11 @@ impl Volume {
         }
         if let Some(PartSeal { items, .. }) = &work.seal {
             self.files.lock().remove(&work.part);
-            let path = self.parts().join(Self::chunks_name(work.part));
-            write_small(&*self.disk, &path, &self.part_head().pack(items))?;
+            let path = self.stored.chunks_path(work.part);
+            write_small(&*self.stored.disk, &path, &self.stored.packed_chunks(items))?;
         }
         if work.create || work.seal.is_some() {
-            self.names.run(|| self.disk.sync_directory(&self.parts()))?;
+            self.names.run(|| self.stored.disk.sync_directory(&self.stored.parts()))?;
         }
         Ok(())
     }
@@ -474,13 +376,13 @@ impl Volume {
     fn remove(&self, parts: &[PartKey]) -> io::Result<()> {
         for part in parts {
             self.files.lock().remove(part);
-            for path in [self.path(*part), self.parts().join(Self::chunks_name(*part))] {
-                if exists(&*self.disk, &path)? {
-                    self.disk.remove(&path)?;
+            for path in [self.path(*part), self.stored.chunks_path(*part)] {
+                if exists(&*self.stored.disk, &path)? {
+                    self.stored.disk.remove(&path)?;
                 }
             }
         }
-        self.names.run(|| self.disk.sync_directory(&self.parts()))
+        self.names.run(|| self.stored.disk.sync_directory(&self.stored.parts()))
     }
 
     /// Writes a checkpoint of the index.

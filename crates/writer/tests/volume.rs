@@ -14,8 +14,9 @@ use exacat_wire::writer::{
 };
 use exacat_writer::sums::{adler32, crc32c};
 use exacat_writer::{
-    Block, BlockPool, BlockWrite, CertifiedFile, Done, FileStage, Index, Item, PartKey, PartOrigin, PartSeal,
-    PartWork, Recovered, SealedBy, Segment, Volume, VolumeSettings, Work,
+    Block, BlockPool, BlockWrite, CertifiedFile, CheckKind, Done, FileStage, Index, Item, PartKey,
+    PartOrigin, PartSeal, PartWork, Recovered, SealedBy, Segment, StageContent, Volume, VolumeInspection,
+    VolumeSettings, Work,
 };
 
 const NOW: TimeMs = TimeMs(1_790_000_000_000);
@@ -283,15 +284,36 @@ fn volume_of_another_service_or_process_is_refused() {
     assert!(Volume::open(disk, &other, NOW).err().unwrap().to_string().contains("newer release"));
 }
 
-/// Property: a check finds a changed byte, a cut file, a missing list and a stray file, each under its name,
-/// reads every byte, and finds nothing on a good volume. Its caller can end it.
+/// Returns everything that a disk has of a volume: the bytes, and the time of the last change.
+fn image(root: &Path) -> BTreeMap<PathBuf, (Vec<u8>, std::time::SystemTime)> {
+    let (mut image, mut open) = (BTreeMap::new(), vec![root.to_owned()]);
+    while let Some(path) = open.pop() {
+        let known = std::fs::metadata(&path).unwrap();
+        let bytes = match known.is_dir() {
+            true => {
+                open.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+                Vec::new()
+            }
+            false => std::fs::read(&path).unwrap(),
+        };
+        image.insert(path, (bytes, known.modified().unwrap()));
+    }
+    image
+}
+
+fn inspect(root: &Path) -> VolumeInspection {
+    VolumeInspection::read(Arc::new(RealDisk), root).unwrap()
+}
+
+/// Property: a check finds each kind of fault under its name and part, reads every byte on request, and finds
+/// nothing on a good volume. Its caller can end it.
 #[test]
 fn check_finds_what_is_wrong() {
     let place = tempfile::tempdir().unwrap();
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
     let (volume, _) = Volume::open(Arc::clone(&disk), &settings(place.path()), NOW).unwrap();
     let mut block = BlockPool::new(1).take().unwrap();
-    for file in 1..=6 {
+    for file in 1..=8 {
         let mut writing = Writing { part: part(file, 1), chunks: Vec::new(), is_created: false };
         let (is_durable, rest) = writing.write(&volume, block, 70_001);
         let (again, rest) = writing.write(&volume, rest, 13);
@@ -301,26 +323,93 @@ fn check_finds_what_is_wrong() {
             assert!(commit(&volume, vec![Item::Certified(certified(part(file, 1)).pack())]));
         }
     }
-    let good = volume.check(&mut |_| true).unwrap();
-    assert_eq!((good.parts, good.checked, good.bytes), (6, 6, 6 * 70_014));
-    assert_eq!((good.faults_count, good.without_sums), (0, 0), "{good:?}");
-    assert_eq!(volume.check(&mut |report| report.checked < 2).unwrap().checked, 2);
     let path = |file| volume.path(part(file, 1));
+    let good = inspect(place.path()).check(true, &mut |_| true).unwrap();
+    assert_eq!((good.parts, good.checked, good.bytes), (8, 8, 8 * 70_014));
+    assert_eq!((good.faults_count, good.without_sums, good.unknown_count), (0, 0, 0), "{good:?}");
+    let ended = inspect(place.path()).check(false, &mut |report| report.checked < 2).unwrap();
+    assert_eq!((ended.checked, ended.bytes), (2, 0));
     let mut bytes = std::fs::read(path(1)).unwrap();
-    bytes[70_005] ^= 1;
+    (bytes[5], bytes[70_005]) = (bytes[5] ^ 1, bytes[70_005] ^ 1);
     std::fs::write(path(1), bytes).unwrap();
     std::fs::OpenOptions::new().write(true).open(path(2)).unwrap().set_len(70_013).unwrap();
     let list = |file| path(file).with_file_name(format!("{}.chunks", part(file, 1).file_name()));
     std::fs::remove_file(list(3)).unwrap();
+    std::fs::write(list(4), "no list").unwrap();
     std::fs::write(path(9), "stray").unwrap();
     std::fs::remove_file(list(5)).unwrap();
     std::fs::remove_file(path(6)).unwrap();
-    let bad = volume.check(&mut |_| true).unwrap();
-    let found: Vec<&str> = bad.faults.iter().map(|fault| fault.name.as_str()).collect();
-    let names: Vec<String> = [1, 2, 3, 6, 6, 9].map(|file| part(file, 1).file_name()).to_vec();
-    assert_eq!(found, names, "{bad:?}");
-    assert_eq!((bad.faults_count, bad.without_sums), (6, 1), "{bad:?}");
-    assert!(bad.faults[0].what.contains("bytes 70001 to 70014"), "{bad:?}");
+    std::fs::remove_file(path(7)).unwrap();
+    std::fs::create_dir(path(7)).unwrap();
+    let lost = Item::Sealed { part: part(10, 2), by: SealedBy::Loss };
+    assert!(commit(&volume, vec![Item::Opened { part: part(10, 2), origin: origin() }, lost]));
+    let damaged = (CheckKind::DamagedBytes, 1);
+    let expected = [
+        (CheckKind::LostPart, 10),
+        (CheckKind::ShortPart, 2),
+        (CheckKind::MissingChunks, 3),
+        (CheckKind::DamagedChunks, 4),
+        (CheckKind::MissingPart, 6),
+        (CheckKind::ShortPart, 7),
+    ];
+    for reads in [false, true] {
+        let bad = inspect(place.path()).check(reads, &mut |_| true).unwrap();
+        let found = bad.faults.iter().map(|fault| (fault.kind, fault.part.file.0[0]));
+        // A directory has a length, and no bytes.
+        let found: Vec<_> = found.filter(|of| *of != (CheckKind::UnreadablePart, 7)).collect();
+        let is_damaged = |of: &&(CheckKind, u8)| **of == damaged;
+        assert_eq!(found.iter().filter(is_damaged).count(), usize::from(reads), "{bad:?}");
+        let rest: Vec<_> = found.into_iter().filter(|of| *of != damaged).collect();
+        assert_eq!(rest, expected, "{bad:?}");
+        assert_eq!((bad.without_sums, bad.faults_count), (1, bad.faults.len() as u64), "{bad:?}");
+        assert_eq!((bad.unknown, bad.unknown_count), (vec![part(9, 1).file_name()], 1));
+        let of_first = bad.faults.iter().find(|fault| fault.kind == CheckKind::DamagedBytes);
+        if let Some(fault) = of_first {
+            // Wrong chunks side by side are one fault.
+            assert!(fault.what.contains("bytes 0 to 70014"), "{fault:?}");
+            assert_eq!(fault.lfn, Some(origin().description.lfn));
+            assert_eq!(fault.stage, FileStage::Open);
+        }
+    }
+}
+
+/// Property: an inspection of a volume as a kill left it changes no byte and no time of a change, finds what
+/// was durable, and the next start finds the same. A volume that is handed over opens for its new service only.
+#[test]
+fn inspection_changes_nothing_before_a_volume_is_handed_over() {
+    let place = tempfile::tempdir().unwrap();
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let (volume, _) = Volume::open(Arc::clone(&disk), &settings(place.path()), NOW).unwrap();
+    let mut writing = Writing { part: part(1, 1), chunks: Vec::new(), is_created: false };
+    let (is_durable, _) = writing.write(&volume, BlockPool::new(1).take().unwrap(), 70_001);
+    assert!(is_durable);
+    let path = volume.path(writing.part);
+    std::fs::write(volume.path(part(2, 1)), "nobody has an acknowledgement").unwrap();
+    drop(volume);
+    let unacknowledged = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
+    std::io::Write::write_all(&mut &unacknowledged, b"more").unwrap();
+    let before = image(place.path());
+    let inspected = inspect(place.path());
+    let found = inspected.check(true, &mut |_| true).unwrap();
+    assert_eq!((found.faults_count, found.unknown_count, found.bytes), (0, 1, 70_001), "{found:?}");
+    let open = StageContent { files: 1, bytes: 70_001 };
+    assert_eq!((inspected.content().at(FileStage::Open), inspected.service()), (open, SERVICE));
+    assert!(before == image(place.path()), "the volume is as it was");
+    let other = ServiceId([7; 16]);
+    inspected.hand_over(other).unwrap();
+    let mut after = image(place.path());
+    let name = place.path().join("VOLUME");
+    after.insert(name.clone(), before[&name].clone());
+    after.insert(place.path().to_owned(), before[place.path()].clone());
+    assert!(before == after, "only its identity is another");
+    let error = Volume::open(Arc::clone(&disk), &settings(place.path()), NOW).err().unwrap();
+    assert_eq!(error.kind, ErrorKind::Conflict);
+    let to = VolumeSettings { service: other, ..settings(place.path()) };
+    let (_volume, recovered) = Volume::open(disk, &to, NOW).unwrap();
+    assert_eq!(recovered.chunks[&writing.part], writing.chunks);
+    let nowhere = place.path().join("nowhere");
+    let error = VolumeInspection::read(Arc::new(RealDisk), &nowhere).err().unwrap();
+    assert_eq!(error.kind, ErrorKind::NotFound);
 }
 
 /// Property: a removed file leaves neither bytes nor index, also after a restart. On the machine's disk,
