@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use exacat_model::{Error, ErrorKind, Lfn, Result};
-use exacat_wire::writer::{ByteRange, ChunkRecord, FileId, PartOwner};
+use exacat_wire::writer::{ByteRange, ChunkRecord, FileId, PartOwner, ServiceState};
 use exacat_writer::sums::{ADLER32_OF_NOTHING, adler32, adler32_of_both, crc32c};
 use exacat_writer::{FileStage, PartKey, ReadSegment, Service, Volume};
 use tokio::sync::mpsc;
@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use crate::catalogue::Credential;
 use crate::hub::Hub;
 use crate::limits::{PIECE_BYTES_MAX, REMOTE_TIME_MAX, SEND_TIME_MAX};
-use crate::remote::{Remote, RemoteSettings};
+use crate::remote::{Remote, RemotePart, RemoteSettings};
 
 /// Pieces of content on their way.
 pub(crate) type Pieces = mpsc::Receiver<io::Result<Bytes>>;
@@ -327,7 +327,7 @@ impl Content {
         credential: &Credential,
         sink: &mut Sink,
     ) -> Result<()> {
-        let mut part = self.remote_of(segment.part, credential)?.part(key, segment.range).await?;
+        let mut part = self.remote_part(key, &segment, credential).await?;
         let mut next = segment.range.from;
         while let Some((first, bytes)) = part.next().await? {
             let end = (first + bytes.len() as u64).min(segment.range.to);
@@ -346,25 +346,49 @@ impl Content {
         if is_whole { Ok(()) } else { Err(what()) }
     }
 
-    fn remote_of(&self, part: PartOwner, credential: &Credential) -> Result<Remote> {
-        let table = self.hub.with(|service, _| service.table());
-        let record = table.0.into_iter().find(|record| record.service == part.service);
-        let address = record.and_then(|record| Some(record.http.clone()).filter(|http| !http.is_empty()));
-        let unknown = || {
+    /// Begins to read a part from its service, or from another one that adopted its volume.
+    async fn remote_part(
+        &self,
+        key: PartKey,
+        segment: &ReadSegment,
+        credential: &Credential,
+    ) -> Result<RemotePart> {
+        let part = segment.part;
+        let mut failure = {
             let what = format!("part {} is on service {}, which is not known now", part.epoch, part.service);
             Error::new(ErrorKind::Unavailable, what)
         };
+        for (is_named, address) in self.places_of(part) {
+            let opened = async { self.remote(address, credential)?.part(key, segment.range).await };
+            match opened.await {
+                Ok(opened) => return Ok(opened),
+                Err(error) if is_named => failure = error,
+                // A service without the part says so; the failure of its own service says more.
+                Err(_) => {}
+            }
+        }
+        Err(failure)
+    }
+
+    /// Returns the URLs where a part may be: that of its service, then those of all others. A service that
+    /// is gone comes last: it would only take time.
+    fn places_of(&self, part: PartOwner) -> Vec<(bool, String)> {
+        let own = self.hub.service();
+        let table = self.hub.with(|service, _| service.table());
+        let mut records = table.0;
+        records.retain(|record| !record.http.is_empty() && record.service != own);
+        records.retain(|record| record.service == part.service || record.state != ServiceState::Gone);
+        records.sort_by_key(|record| (record.state == ServiceState::Gone, record.service != part.service));
+        records.into_iter().map(|record| (record.service == part.service, record.http)).collect()
+    }
+
+    fn remote(&self, address: String, credential: &Credential) -> Result<Remote> {
         let token = match credential {
             Credential::Token(token) => Some(token.clone()),
             Credential::None => None,
         };
         let tls = self.others.tls.clone();
-        Remote::new(RemoteSettings {
-            address: address.ok_or_else(unknown)?,
-            token,
-            tls,
-            time: REMOTE_TIME_MAX,
-        })
+        Remote::new(RemoteSettings { address, token, tls, time: REMOTE_TIME_MAX })
     }
 
     /// Begins to read the chunks of a part here that lie in a range. Returns the bytes to come.

@@ -1,6 +1,6 @@
 //! Identity of a service: that of its first volume, and a count of its starts.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use exacat_disk::{Disk, cannot_read, cannot_write, read_text, replace_small};
 use exacat_model::{Error, ErrorKind, Result};
@@ -11,7 +11,7 @@ use exacat_writer::owner_of;
 const STARTS: &str = "STARTS";
 
 /// Returns the service that the volumes belong to; a new one if all are empty.
-pub(crate) fn service_of(disk: &dyn Disk, volumes: &[std::path::PathBuf]) -> Result<ServiceId> {
+pub(crate) fn service_of(disk: &dyn Disk, volumes: &[PathBuf]) -> Result<ServiceId> {
     for volume in volumes {
         if let Some(service) = owner_of(disk, volume)? {
             return Ok(service);
@@ -23,19 +23,30 @@ pub(crate) fn service_of(disk: &dyn Disk, volumes: &[std::path::PathBuf]) -> Res
     Ok(ServiceId(id))
 }
 
-/// Counts a start, and returns its number. The clock of the machine may go back; this never does.
-pub(crate) fn count_start(disk: &dyn Disk, volume: &Path) -> Result<u64> {
+/// Counts a start, and returns its number. The clock of the machine may go back; this never does, also if
+/// another volume comes first.
+pub(crate) fn count_start(disk: &dyn Disk, volumes: &[PathBuf]) -> Result<u64> {
+    let mut starts: u64 = 0;
+    for volume in volumes {
+        starts = starts.max(starts_at(disk, volume)?);
+    }
+    starts = starts.saturating_add(1);
+    if let Some(volume) = volumes.first() {
+        replace_small(disk, volume, STARTS, format!("{starts}\n").as_bytes())
+            .map_err(|error| cannot_write(&volume.join(STARTS), &error))?;
+    }
+    Ok(starts)
+}
+
+/// Returns the number of starts that a volume has; 0 if it has none.
+fn starts_at(disk: &dyn Disk, volume: &Path) -> Result<u64> {
     let path = volume.join(STARTS);
     let text = read_text(disk, &path).map_err(|error| cannot_read(&path.display().to_string(), &error))?;
-    let before = match &text {
-        None => 0,
+    match &text {
+        None => Ok(0),
         Some(text) => text.trim().parse().map_err(|_| {
             let what = "not a number of starts: write one that is larger than all before";
             Error::new(ErrorKind::Corrupt, format!("{}: {what}", path.display()))
-        })?,
-    };
-    let starts = u64::saturating_add(before, 1);
-    replace_small(disk, volume, STARTS, format!("{starts}\n").as_bytes())
-        .map_err(|error| cannot_write(&path, &error))?;
-    Ok(starts)
+        }),
+    }
 }

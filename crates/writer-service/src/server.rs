@@ -91,7 +91,7 @@ impl Server {
             volumes.push(volume);
             recovered.push(found);
         }
-        let starts = count_start(&*disk, &settings.volumes[0])?;
+        let starts = count_start(&*disk, &settings.volumes)?;
         let (shown, http_url) = (listeners.address(&settings), listeners.http_url(&settings));
         let Listeners { producers: (listener, address), http } = listeners;
         let clock = Clock::new();

@@ -282,7 +282,7 @@ pub struct WriterProblem {
 }
 
 /// Returns the name of a stage.
-pub(crate) fn stage_name(stage: FileStage) -> &'static str {
+pub fn stage_name(stage: FileStage) -> &'static str {
     match stage {
         FileStage::Open => "open",
         FileStage::Closed => "closed",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use exacat_model::Lfn;
 use exacat_model::codec::{Decode, DecodeError, Encode, Reader};
 use exacat_wire::writer::limits::{LABEL_BYTES_MAX, PARTS_MAX};
-use exacat_wire::writer::{ByteRange, Certified, Close, FileId, PartOwner, PartShare, WriterId};
+use exacat_wire::writer::{ByteRange, Certified, Close, FileId, PartOwner, PartShare, ServiceId, WriterId};
 
 use crate::certificate::{Certificate, Segment};
 use crate::limits::SEGMENTS_MAX;
@@ -100,6 +100,18 @@ impl CertifiedFile {
         let range = ByteRange { from: 0, to: self.length };
         let whole = self.shares.iter().filter(|share| share.bytes == self.length && self.length > 0);
         whole.take(1).map(|share| Segment { part: share.part, range }).collect()
+    }
+
+    /// Gives parts to a service that has them now. Returns whether any was another's.
+    pub(crate) fn give(&mut self, epochs: &[u32], service: ServiceId) -> bool {
+        let shares = self.shares.iter_mut().map(|share| &mut share.part);
+        let parts = shares.chain(self.segments.iter_mut().map(|segment| &mut segment.part));
+        let mut is_new = false;
+        for part in parts.filter(|part| epochs.contains(&part.epoch) && part.service != service) {
+            part.service = service;
+            is_new = true;
+        }
+        is_new
     }
 
     /// Returns the news of it.

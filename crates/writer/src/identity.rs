@@ -9,7 +9,7 @@ use exacat_wire::writer::ServiceId;
 use crate::stored::VolumeId;
 
 /// File with the identity of a volume.
-pub(crate) const IDENTITY: &str = "VOLUME";
+pub const IDENTITY: &str = "VOLUME";
 /// First line of that file, without its version.
 const IDENTITY_TITLE: &str = "exacat writer volume";
 /// Version of the layout of a volume's directory.

@@ -43,7 +43,7 @@ pub use certificate::{Certificate, NotWhole, Segment, assemble};
 pub use certified::{CertifiedFile, CertifiedRecord};
 pub use check::{CheckFault, CheckKind, CheckReport, StageContent, VolumeContent};
 pub use chunks::{Chunks, Judgement, range_of, record_of};
-pub use identity::owner_of;
+pub use identity::{IDENTITY as IDENTITY_FILE, owner_of};
 pub use index::{Index, IndexedCertified, IndexedFile, IndexedPart};
 pub use inspection::VolumeInspection;
 pub use item::{FileStage, Item, SealedBy};

@@ -6,6 +6,7 @@ use exacat_wire::writer::{
     ServiceId,
 };
 
+use super::moved::is_time_to_seek;
 use super::settings::Output;
 use super::state::{Effect, FileEntry, PartRef, Reported, Service};
 use super::writing::refused;
@@ -81,6 +82,8 @@ impl Service {
             return;
         }
         let waited = now.saturating_sub(entry.closed_at);
+        self.own_parts(file);
+        let Some(entry) = self.files.get(&file) else { return };
         let (Some(close), Some(origin)) = (entry.close.clone(), self.origin_of(file).cloned()) else {
             return;
         };
@@ -111,7 +114,14 @@ impl Service {
                     entry.reason.push_str(&format!("; part {} is on {}", owner.epoch, owner.service));
                 }
                 if gathered.waiting.is_empty() {
+                    let unknown = entry.reports.iter().filter(|(_, of)| of.state == PartState::Unknown);
+                    let unknown: Vec<u32> = unknown.map(|(epoch, _)| *epoch).collect();
+                    let seeks = is_time_to_seek(entry.asked);
                     entry.reports.clear();
+                    // The volume with the part may have gone to another service.
+                    for epoch in unknown.into_iter().filter(|_| seeks) {
+                        self.seek(PartQuery { file, epoch, from: 0 });
+                    }
                 }
             }
             Err(error) => self.file_failed(file, error.to_string()),
@@ -127,10 +137,16 @@ impl Service {
         }
         entry.asked_at = now.max(1);
         entry.asked += 1;
-        for owner in waiting {
+        let seeks = is_time_to_seek(entry.asked);
+        let query = |owner: &PartOwner| {
             let from = entry.reports.get(&owner.epoch).map_or(0, |reported| reported.chunks.len() as u64);
-            let query = PartQuery { file, epoch: owner.epoch, from };
-            self.output.push_back(Output::Tell(owner.service, Frame::PartQuery(query)));
+            (*owner, PartQuery { file, epoch: owner.epoch, from })
+        };
+        for (owner, query) in waiting.iter().map(query).collect::<Vec<_>>() {
+            self.tell(owner.service, Frame::PartQuery(query));
+            if seeks {
+                self.seek_of_gone(owner, query);
+            }
         }
     }
 
@@ -241,7 +257,7 @@ impl Service {
         let key = PartKey { file: query.file, epoch: query.epoch };
         let (state, chunks, more) = match self.part(key) {
             _ if self.certified.contains_key(&query.file) => {
-                (self.report_certified(service, query.file), Vec::new(), false)
+                (self.report_certified(service, key), Vec::new(), false)
             }
             None => (PartState::Unknown, Vec::new(), false),
             Some(PartRef::Open(_)) => {
@@ -267,23 +283,35 @@ impl Service {
             return;
         }
         let Some(entry) = self.files.get_mut(&report.file) else { return };
-        let is_part = entry.close.as_ref().is_some_and(|close| close.parts.contains(&owner));
+        let close = entry.close.as_ref();
+        let named = close.and_then(|close| close.parts.iter().find(|part| part.epoch == report.epoch));
+        // Another service may have adopted the part. It has nothing to say of a part that it does not have.
+        let is_part = named.is_some_and(|named| *named == owner || report.state == PartState::Sealed);
         // A service that knows the file as certified has told so in another message.
         let is_no_answer = matches!(report.state, PartState::Open | PartState::Certified);
         if !is_part || entry.stage != FileStage::Closed || is_no_answer {
             return;
         }
-        let reported = entry.reports.entry(report.epoch).or_insert_with(|| Reported {
-            state: report.state,
-            chunks: Vec::new(),
-            is_complete: false,
-        });
+        let state = report.state;
+        let new = || Reported { from: service, state, chunks: Vec::new(), is_complete: false };
+        let reported = entry.reports.entry(report.epoch).or_insert_with(new);
+        if reported.from != service {
+            let is_taken = reported.is_complete && reported.state == PartState::Sealed;
+            if is_taken || report.from > 0 || report.state != PartState::Sealed {
+                return;
+            }
+            *reported = new();
+        }
         if reported.is_complete || report.from != reported.chunks.len() as u64 {
             return;
         }
         reported.state = report.state;
         reported.chunks.extend(report.chunks);
         reported.is_complete = !report.more;
+        let parts = entry.close.iter_mut().flat_map(|close| &mut close.parts);
+        for part in parts.filter(|part| part.epoch == report.epoch && report.state == PartState::Sealed) {
+            part.service = service;
+        }
         if report.more {
             entry.asked = 0;
             let query =

@@ -3,6 +3,7 @@
 use exacat_wire::writer::limits::PARTS_MAX;
 use exacat_wire::writer::{Certified, FileId, Frame, PartOwner, PartQuery, PartShare, PartState, ServiceId};
 
+use super::moved::is_time_to_seek;
 use super::settings::Output;
 use super::state::{Effect, KeptFile, Removal, Service, Telling};
 use crate::certified::CertifiedFile;
@@ -40,6 +41,10 @@ impl Service {
         }
         if let Some(origin) = self.origin_of(file) {
             of.begun = origin.begun;
+        }
+        // Parts of an adopted volume are here, whatever the certificate says.
+        for (_, epochs) in &volumes {
+            of.give(epochs, self.settings.service);
         }
         for (volume, epochs) in &volumes {
             for epoch in epochs {
@@ -111,9 +116,8 @@ impl Service {
         let Some(kept) = self.certified.get(&of.file) else { return };
         let here: Vec<u32> =
             kept.parts().into_iter().flat_map(|(_, keys)| keys).map(|key| key.epoch).collect();
-        let service = self.settings.service;
-        let is_needed =
-            of.shares.iter().any(|share| share.part.service == service && here.contains(&share.part.epoch));
+        // By their epochs: the record may name the service that had the volume before.
+        let is_needed = of.shares.iter().any(|share| here.contains(&share.part.epoch));
         if !is_needed
             && kept.stage < FileStage::Removed
             && !of.is_certifier
@@ -128,7 +132,8 @@ impl Service {
     pub(super) fn add_parts(&mut self, news: &Certified) {
         let Some(kept) = self.certified.get_mut(&news.file) else { return };
         let Some(mut of) = kept.record.unpack().filter(|of| of.is_certifier) else { return };
-        let is_new = |share: &&PartShare| !of.shares.iter().any(|known| known.part == share.part);
+        // By their epochs: the other service may not know that a part has moved.
+        let is_new = |share: &&PartShare| !of.shares.iter().any(|known| known.part.epoch == share.part.epoch);
         let new: Vec<PartShare> = news.parts.iter().filter(is_new).copied().collect();
         let volume = usize::from(kept.volume);
         let cannot_write = self.volumes.get(volume).is_none_or(|volume| volume.read_only.is_some());
@@ -162,6 +167,7 @@ impl Service {
         let mut due = now;
         for file in files {
             self.adopt_parts(file);
+            self.own_kept_parts(file);
             let Some(kept) = self.certified.get(&file) else { continue };
             self.kept[kept_index(kept.stage)] += 1;
             match kept.stage {
@@ -225,7 +231,7 @@ impl Service {
         telling.told += 1;
         telling.due = now + (self.settings.ask_every_ms * telling.told.min(BACKOFF_MAX)).max(1);
         self.tell_due.insert((telling.due, file));
-        let to = telling.to.clone();
+        let (to, seeks) = (telling.to.clone(), is_time_to_seek(telling.told));
         let Some(kept) = self.certified.get(&file) else { return };
         let (stage, is_durable) = (kept.stage, kept.is_durable);
         let Some(news) = kept.record.unpack().map(|of| of.news()) else { return };
@@ -236,11 +242,15 @@ impl Service {
             }
             let query = PartQuery { file, epoch: owner.epoch, from: 0 };
             self.tell(owner.service, Frame::PartQuery(query));
+            if seeks {
+                self.seek_of_gone(owner, query);
+            }
         }
     }
 
     /// Returns the state of a part of a certified file, and tells the service that asks of the file.
-    pub(super) fn report_certified(&mut self, service: ServiceId, file: FileId) -> PartState {
+    pub(super) fn report_certified(&mut self, service: ServiceId, part: PartKey) -> PartState {
+        let file = part.file;
         let is_durable = self.certified.get(&file).is_some_and(|kept| kept.is_durable);
         if let Some(frame) = self.certified_frame(file).filter(|_| is_durable) {
             self.tell(service, frame);
@@ -251,6 +261,7 @@ impl Service {
             // The service that asks certified the file as well: its news has parts that are not known here.
             Some(kept) if !kept.knows(service) => PartState::Open,
             Some(kept) if kept.stage == FileStage::Removed => PartState::Unknown,
+            _ if !self.has_kept_part(file, part.epoch) => PartState::Unknown,
             _ => PartState::Certified,
         }
     }
@@ -263,6 +274,9 @@ impl Service {
             PartState::Unknown | PartState::Failed => true,
             PartState::Open | PartState::Sealed => false,
         };
+        if state == PartState::Certified {
+            self.kept_part_moved(file, owner);
+        }
         let Some(telling) = self.telling.get_mut(&file).filter(|_| knows) else { return };
         telling.to.retain(|other| *other != owner);
         if telling.to.is_empty() {

@@ -5,6 +5,7 @@ mod certifying;
 mod connections;
 mod counters;
 mod keeping;
+mod moved;
 mod opening;
 mod reading;
 mod settings;

@@ -86,6 +86,8 @@ impl<'a> PartRef<'a> {
 /// Report of another service about its part, as far as it came.
 #[derive(Debug)]
 pub(super) struct Reported {
+    /// The service that has the part.
+    pub from: ServiceId,
     pub state: PartState,
     pub chunks: Vec<ChunkRecord>,
     pub is_complete: bool,
@@ -336,14 +338,26 @@ impl Service {
             let mut entry = FileEntry::new(volume, now);
             entry.is_close_durable = indexed.close.is_some();
             (entry.stage, entry.reason, entry.close) = (indexed.stage, indexed.reason, indexed.close);
-            self.files.insert(file, entry);
+            // Closes on several volumes are of one file: the last one knows all parts.
+            let epoch_of = |entry: &FileEntry| entry.close.as_ref().map(|close| close.epoch);
+            if self.files.get(&file).is_none_or(|known| epoch_of(known) < epoch_of(&entry)) {
+                self.files.insert(file, entry);
+            }
             self.pending.insert(file);
         }
         for (file, indexed) in recovered.index.certified {
             let volume = u16::try_from(volume).unwrap_or(u16::MAX);
             match self.certified.get_mut(&file) {
                 Some(kept) => {
-                    kept.others.push((volume, indexed.record));
+                    let is_certifier =
+                        |record: &CertifiedRecord| record.unpack().is_some_and(|of| of.is_certifier);
+                    let mut other = (volume, indexed.record);
+                    // The record of an adopted volume may be that of the certificate.
+                    if is_certifier(&other.1) && !is_certifier(&kept.record) {
+                        std::mem::swap(&mut kept.volume, &mut other.0);
+                        std::mem::swap(&mut kept.record, &mut other.1);
+                    }
+                    kept.others.push(other);
                     kept.stage = kept.stage.max(indexed.stage);
                 }
                 None => {
