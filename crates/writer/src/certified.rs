@@ -102,6 +102,17 @@ impl CertifiedFile {
         whole.take(1).map(|share| Segment { part: share.part, range }).collect()
     }
 
+    /// Says whether the file names a service for any of these parts.
+    pub(crate) fn names(&self, service: ServiceId, epochs: &[u32]) -> bool {
+        let mut own = self.shares.iter().map(|share| share.part).filter(|part| part.service == service);
+        own.any(|part| epochs.contains(&part.epoch))
+    }
+
+    /// Says whether the file takes bytes from any of these parts.
+    pub(crate) fn has_bytes_of(&self, epochs: &[u32]) -> bool {
+        self.shares.iter().any(|share| share.bytes > 0 && epochs.contains(&share.part.epoch))
+    }
+
     /// Gives parts to a service that has them now. Returns whether any was another's.
     pub(crate) fn give(&mut self, epochs: &[u32], service: ServiceId) -> bool {
         let shares = self.shares.iter_mut().map(|share| &mut share.part);

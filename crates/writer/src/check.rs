@@ -16,15 +16,15 @@ use crate::volume_files::VolumeFiles;
 pub enum CheckKind {
     /// The file with the bytes of a part is missing.
     MissingPart,
-    /// That file ends before its last durable byte.
+    /// The file with the bytes ends before its last durable byte.
     ShortPart,
-    /// The disk refuses to read that file.
+    /// The disk refuses to read the file with the bytes.
     UnreadablePart,
     /// The service noted at an opening that the disk lost bytes of the part.
     LostPart,
     /// The file with the chunks of a sealed part is missing.
     MissingChunks,
-    /// That file is damaged, or the disk refuses to read it.
+    /// The file with the chunks is damaged, or the disk refuses to read it.
     DamagedChunks,
     /// Bytes of a part differ from the checksum of their chunk.
     DamagedBytes,

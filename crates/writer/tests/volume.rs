@@ -374,7 +374,8 @@ fn check_finds_what_is_wrong() {
 }
 
 /// Property: an inspection of a volume as a kill left it changes no byte and no time of a change, finds what
-/// was durable, and the next start finds the same. A volume that is handed over opens for its new service only.
+/// was durable, and the next start finds the same. A volume that is handed over opens for its new service
+/// only.
 #[test]
 fn inspection_changes_nothing_before_a_volume_is_handed_over() {
     let place = tempfile::tempdir().unwrap();

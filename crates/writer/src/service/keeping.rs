@@ -114,8 +114,7 @@ impl Service {
     /// for them.
     fn remove_unneeded(&mut self, of: &CertifiedFile, now: u64) {
         let Some(kept) = self.certified.get(&of.file) else { return };
-        let here: Vec<u32> =
-            kept.parts().into_iter().flat_map(|(_, keys)| keys).map(|key| key.epoch).collect();
+        let here = kept.epochs();
         // By their epochs: the record may name the service that had the volume before.
         let is_needed = of.shares.iter().any(|share| here.contains(&share.part.epoch));
         if !is_needed
@@ -195,7 +194,18 @@ impl Service {
         let (first, last) = PartKey::bounds(file);
         let found: Vec<(PartKey, usize)> =
             self.sealed.range(first..=last).map(|(key, part)| (*key, part.volume)).collect();
-        let Some(mut of) = self.certified.get(&file).and_then(|kept| kept.record.unpack()) else { return };
+        let service = self.settings.service;
+        let Some(kept) = self.certified.get_mut(&file) else { return };
+        let Some(mut of) = kept.record.unpack() else { return };
+        let epochs: Vec<u32> = found.iter().map(|(key, _)| key.epoch).collect();
+        // The service removed parts that the file does not need, before it adopted one that it needs.
+        if kept.stage == FileStage::Removed
+            && !of.is_certifier
+            && !of.names(service, &kept.epochs())
+            && of.has_bytes_of(&epochs)
+        {
+            kept.stage = FileStage::Certified;
+        }
         for (key, _) in &found {
             self.sealed.remove(key);
         }

@@ -4,7 +4,8 @@
 use exacat_wire::writer::{FileId, Frame, PartOwner, PartQuery, ServiceId, ServiceState};
 
 use super::state::{Effect, KeptFile, Service};
-use crate::item::Item;
+use crate::certified::CertifiedRecord;
+use crate::item::{FileStage, Item};
 use crate::origin::PartKey;
 
 /// Questions about a part to its own service for one to all others.
@@ -13,6 +14,41 @@ const SEEK_EVERY: u64 = 4;
 /// Says whether it is time to ask all services, at the first question and some later ones.
 pub(super) fn is_time_to_seek(asked: u64) -> bool {
     asked % SEEK_EVERY == 1
+}
+
+impl KeptFile {
+    /// Returns the epochs of the parts here, on all volumes.
+    pub(super) fn epochs(&self) -> Vec<u32> {
+        self.parts().into_iter().flat_map(|(_, keys)| keys).map(|key| key.epoch).collect()
+    }
+
+    /// Adds the record of another volume, which may have been another service's.
+    pub(super) fn add(&mut self, mut other: (u16, CertifiedRecord), stage: FileStage, service: ServiceId) {
+        let (known, new) = (self.record.unpack(), other.1.unpack());
+        let (Some(known), Some(new)) = (known, new) else { return };
+        let here = self.epochs();
+        self.stage = match (known.is_certifier, new.is_certifier) {
+            (true, false) => self.stage,
+            (false, true) => stage,
+            // Each of them may order the removal.
+            (true, true) => self.stage.max(stage),
+            (false, false) => {
+                let is_earlier = self.stage < stage;
+                let has_bytes =
+                    if is_earlier { known.has_bytes_of(&here) } else { new.has_bytes_of(&new.epochs) };
+                // The parts of an adopted volume are those of another service, or of none.
+                let is_own = known.names(service, &here) && new.names(service, &new.epochs);
+                // One service may have removed parts that the file does not need, while it needs the others.
+                if has_bytes && !is_own { self.stage.min(stage) } else { self.stage.max(stage) }
+            }
+        };
+        // The record of the certificate speaks for the file.
+        if new.is_certifier && !known.is_certifier {
+            std::mem::swap(&mut self.volume, &mut other.0);
+            std::mem::swap(&mut self.record, &mut other.1);
+        }
+        self.others.push(other);
+    }
 }
 
 impl Service {
@@ -65,8 +101,7 @@ impl Service {
         let service = self.settings.service;
         let Some(kept) = self.certified.get_mut(&file) else { return };
         let Some(mut of) = kept.record.unpack() else { return };
-        let here: Vec<u32> =
-            kept.parts().into_iter().flat_map(|(_, keys)| keys).map(|key| key.epoch).collect();
+        let here = kept.epochs();
         if of.give(&here, service) {
             kept.record = of.pack();
         }

@@ -340,7 +340,11 @@ impl Service {
             (entry.stage, entry.reason, entry.close) = (indexed.stage, indexed.reason, indexed.close);
             // Closes on several volumes are of one file: the last one knows all parts.
             let epoch_of = |entry: &FileEntry| entry.close.as_ref().map(|close| close.epoch);
-            if self.files.get(&file).is_none_or(|known| epoch_of(known) < epoch_of(&entry)) {
+            if self
+                .files
+                .get(&file)
+                .is_none_or(|known| known.close.is_none() || epoch_of(known) < epoch_of(&entry))
+            {
                 self.files.insert(file, entry);
             }
             self.pending.insert(file);
@@ -348,18 +352,7 @@ impl Service {
         for (file, indexed) in recovered.index.certified {
             let volume = u16::try_from(volume).unwrap_or(u16::MAX);
             match self.certified.get_mut(&file) {
-                Some(kept) => {
-                    let is_certifier =
-                        |record: &CertifiedRecord| record.unpack().is_some_and(|of| of.is_certifier);
-                    let mut other = (volume, indexed.record);
-                    // The record of an adopted volume may be that of the certificate.
-                    if is_certifier(&other.1) && !is_certifier(&kept.record) {
-                        std::mem::swap(&mut kept.volume, &mut other.0);
-                        std::mem::swap(&mut kept.record, &mut other.1);
-                    }
-                    kept.others.push(other);
-                    kept.stage = kept.stage.max(indexed.stage);
-                }
+                Some(kept) => kept.add((volume, indexed.record), indexed.stage, self.settings.service),
                 None => {
                     let kept = KeptFile {
                         record: indexed.record,

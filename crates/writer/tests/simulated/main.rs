@@ -49,6 +49,18 @@ fn acknowledged_events_are_certified_once_and_in_order() {
     assert!(duplicates > 0, "some replays land twice");
 }
 
+/// Property: the same holds if a service never comes back and another one adopts its volumes: every file is
+/// certified, can be read, and is removed everywhere once it may go.
+#[test]
+fn adopted_volumes_lose_nothing() {
+    let mut parts = 0;
+    for seed in 0..SEEDS {
+        let world = run(seed, Plan { adopts: true, ..plan_of(seed) });
+        parts = parts.max(world.parts_per_file_max());
+    }
+    assert!(parts > 1, "files have parts on the lost service and on others");
+}
+
 /// Property: a file that an opening moves aside takes no later file of its name along. The move was not
 /// synced, and a power cut applied it to the part that a producer had begun again.
 #[test]
@@ -72,5 +84,6 @@ const SEEDS: u64 = 40;
 fn many_seeds() {
     for seed in SEEDS..SEEDS + 2000 {
         run(seed, plan_of(seed));
+        run(seed, Plan { adopts: true, ..plan_of(seed) });
     }
 }

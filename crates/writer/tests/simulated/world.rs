@@ -12,14 +12,16 @@ use exacat_wire::writer::{
 };
 use exacat_writer::sums::{SummedChunk, adler32};
 use exacat_writer::{
-    Certificate, Closed, Event, EventMemory, FileNames, FileStage, NotAppended, Output, Packer, PartKey,
-    Position, Producer, ProducerOutput, ProducerSettings, RemovalPolicy, Service, ServiceSettings,
-    ServiceTable, Settled, StreamSettings, Volume, VolumeSettings, Work,
+    Certificate, Closed, Event, EventMemory, FileNames, NotAppended, Output, Packer, PartKey, Position,
+    Producer, ProducerOutput, ProducerSettings, RemovalPolicy, Service, ServiceSettings, ServiceTable,
+    Settled, StreamSettings, Volume, VolumeSettings, Work,
 };
 
 use crate::network::{Network, Side};
 
+mod adopting;
 mod moving;
+mod numbers;
 
 /// End of the faults, in milliseconds.
 const FAULTS_END: u64 = 5_000;
@@ -43,17 +45,29 @@ pub(crate) struct Plan {
     pub events: u64,
     /// Longest age of a file in milliseconds.
     pub file_ms_max: u64,
+    /// True if the first service does not come back, and the second one adopts its volumes.
+    pub adopts: bool,
 }
 
 impl Default for Plan {
     fn default() -> Self {
-        Plan { services: 2, volumes: 1, producers: 4, faults: 6, events: 60, file_ms_max: 4_000 }
+        Plan {
+            services: 2,
+            volumes: 1,
+            producers: 4,
+            faults: 6,
+            events: 60,
+            file_ms_max: 4_000,
+            adopts: false,
+        }
     }
 }
 
 struct Node {
     id: ServiceId,
     disk: SimulatedDisk,
+    /// Disks of another service that was lost.
+    adopted: Vec<SimulatedDisk>,
     running: Option<(Vec<Volume>, Service)>,
     incarnation: u64,
     works: Vec<(u64, usize, Work)>,
@@ -118,10 +132,14 @@ fn service_id(at: usize) -> ServiceId {
 fn start(node: &mut Node, now: u64, volumes: usize) {
     node.incarnation += 1;
     let (mut opened, mut contents) = (Vec::new(), Vec::new());
-    for at in 0..volumes {
-        let root = Path::new("/").join(format!("volume{at}"));
-        let settings = VolumeSettings { root, service: node.id, adopt: false, segment_bytes: 256 << 10 };
-        match Volume::open(node.disk.shared(), &settings, TimeMs(1_790_000_000_000 + now)) {
+    let disks = std::iter::once(&node.disk).chain(&node.adopted);
+    let all: Vec<(SimulatedDisk, usize)> =
+        disks.flat_map(|disk| (0..volumes).map(|at| (disk.clone(), at))).collect();
+    for (at, (disk, root)) in all.into_iter().enumerate() {
+        let root = Path::new("/").join(format!("volume{root}"));
+        let adopt = at >= volumes;
+        let settings = VolumeSettings { root, service: node.id, adopt, segment_bytes: 256 << 10 };
+        match Volume::open(disk.shared(), &settings, TimeMs(1_790_000_000_000 + now)) {
             Ok((volume, recovered)) => {
                 assert!(recovered.damaged.is_empty(), "{:?} at {now}: {:?}", node.id, recovered.damaged);
                 opened.push(volume);
@@ -180,6 +198,7 @@ impl World {
             let mut node = Node {
                 id: service_id(at),
                 disk: SimulatedDisk::new(),
+                adopted: Vec::new(),
                 running: None,
                 incarnation: 0,
                 works: Vec::new(),
@@ -260,7 +279,7 @@ impl World {
             self.step();
         }
         let now = self.now;
-        for node in self.nodes.iter_mut().filter(|node| node.running.is_none()) {
+        for node in self.nodes.iter_mut().filter(|node| node.running.is_none() && node.starts_at < u64::MAX) {
             node.disk.set_fault(None);
             start(node, now, self.plan.volumes);
         }
@@ -269,27 +288,7 @@ impl World {
 
     fn is_done(&self) -> bool {
         let is_done = |source: &Source| source.events_left == 0 && source.producer.uncertified_files() == 0;
-        self.sources.iter().all(is_done) && self.remaining().is_empty()
-    }
-
-    fn state(&self) -> String {
-        let mut text = String::new();
-        for source in &self.sources {
-            let (left, files) = (source.events_left, source.producer.uncertified());
-            text.push_str(&format!("\n{left} events left, {files:?}"));
-        }
-        for node in &self.nodes {
-            let Some((_, service)) = &node.running else {
-                text.push_str("\nnot running");
-                continue;
-            };
-            for file in service.files_page(None, None, 1_000, self.now).files {
-                if file.stage < FileStage::Certified || self.remaining().contains(&file.file) {
-                    text.push_str(&format!("\n{:?}: {file:?}", node.id));
-                }
-            }
-        }
-        text
+        self.is_adopted() && self.sources.iter().all(is_done) && self.remaining().is_empty()
     }
 
     fn is_awake(&self, node: usize) -> bool {
@@ -304,6 +303,7 @@ impl World {
         if self.now == FAULTS_END {
             self.heal();
         }
+        self.adopt();
         for at in 0..self.nodes.len() {
             if self.nodes[at].running.is_none() && self.nodes[at].starts_at <= self.now {
                 let now = self.now;
@@ -394,6 +394,9 @@ impl World {
             // A volume that failed is written again after a restart.
             self.kill(at, false);
             self.nodes[at].starts_at = self.now + 1;
+        }
+        if self.plan.adopts {
+            self.nodes[0].starts_at = u64::MAX;
         }
     }
 
@@ -719,9 +722,10 @@ impl World {
                     }
                 }
                 Output::Work(volume, work) => {
-                    if let Work::Remove { file, .. } = &work {
+                    if let Work::Remove { file, parts } = &work {
                         let segments = &self.catalogue[file].segments;
-                        let is_needed = segments.iter().any(|segment| segment.part.service == from);
+                        let epochs: BTreeSet<u32> = parts.iter().map(|part| part.epoch).collect();
+                        let is_needed = segments.iter().any(|of| epochs.contains(&of.part.epoch));
                         let may_go = self.copied.contains(file) || !is_needed;
                         assert!(may_go, "seed {}: {file} is nowhere else", self.seed);
                     }
@@ -772,7 +776,7 @@ impl World {
                 let mut read = Vec::new();
                 for segment in &certificate.segments {
                     assert_eq!(segment.range.from, read.len() as u64, "seed {seed}: in order, without gap");
-                    let node = self.nodes.iter().find(|node| node.id == segment.part.service).unwrap();
+                    let node = self.home_of(segment.part.service);
                     let (volumes, service) = node.running.as_ref().unwrap();
                     let part = PartKey { file: *file, epoch: segment.part.epoch };
                     let volume = service.volume_of(part).expect("the part is there");
@@ -783,15 +787,5 @@ impl World {
             }
         }
         assert_eq!(files, self.catalogue.len(), "seed {seed}: no file that nobody wrote");
-    }
-
-    /// Returns the number of chunks that were durable in several parts.
-    pub(crate) fn duplicates(&self) -> u64 {
-        self.catalogue.values().map(|certificate| certificate.duplicates).sum()
-    }
-
-    /// Returns the largest number of parts that a file has.
-    pub(crate) fn parts_per_file_max(&self) -> usize {
-        self.catalogue.values().map(|certificate| certificate.shares().len()).max().unwrap_or(0)
     }
 }
