@@ -19,22 +19,28 @@ struct Writer {
     child: Option<Child>,
     data: PathBuf,
     volume: PathBuf,
+    /// Volumes of another service that it has adopted.
+    adopted: Vec<PathBuf>,
     address: String,
-    options: Vec<PathBuf>,
+    http: String,
+    /// Further options.
+    options: Vec<String>,
 }
 
 impl Writer {
     fn start(service: &Service, place: &Path, name: &str) -> Writer {
-        Writer::start_with(service, place, name, &[])
+        Writer::start_with(service.data(), place.join(name), Vec::new())
     }
 
-    fn start_with(service: &Service, place: &Path, name: &str, options: &[&Path]) -> Writer {
+    fn start_with(data: &Path, volume: PathBuf, options: Vec<String>) -> Writer {
         let mut writer = Writer {
             child: None,
-            data: service.data().to_owned(),
-            volume: place.join(name),
+            data: data.to_owned(),
+            volume,
+            adopted: Vec::new(),
             address: "127.0.0.1:0".to_owned(),
-            options: options.iter().map(|option| (*option).to_owned()).collect(),
+            http: "127.0.0.1:0".to_owned(),
+            options,
         };
         writer.restart();
         writer
@@ -44,8 +50,11 @@ impl Writer {
     fn restart(&mut self) {
         let mut command = exacat();
         command.args(["--json", "writer", "serve", "--se", SE, "--memory", "32MiB", "--free-min", "1MiB"]);
-        command.args(["--http", "127.0.0.1:0", "--listen", &self.address]).arg("--volume").arg(&self.volume);
-        command.args(&self.options);
+        command.args(["--http", "127.0.0.1:0", "--listen", &self.address]).args(&self.options);
+        // An adopted volume may come first: the service stays the same.
+        for volume in self.adopted.iter().chain([&self.volume]) {
+            command.arg("--volume").arg(volume);
+        }
         command.arg("--data").arg(&self.data).stdin(Stdio::null()).stdout(Stdio::piped());
         command.stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
@@ -53,6 +62,7 @@ impl Writer {
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let told: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
         self.address = told["address"].as_str().unwrap().to_owned();
+        self.http = told["http"].as_str().unwrap().to_owned();
         self.child = Some(child);
     }
 
@@ -188,11 +198,16 @@ fn files_survive_kills_of_their_service() {
     assert_eq!((&told["events"], &told["failed"]), (&1600.into(), &0.into()), "{told}");
     let names = service.ok("find /daq/kills --type f --tag run=5");
     assert_eq!(Some(names.lines().count() as u64), told["certified"].as_u64(), "{told}");
+    check_events(&service, &names, &writer, 1600);
+}
+
+/// Reads files from a service, and checks that they have so many events, each stream's in order.
+fn check_events(service: &Service, names: &str, writer: &Writer, expected: u64) {
     let mut events: std::collections::BTreeMap<String, u64> = std::collections::BTreeMap::new();
     let mut all = 0;
     // The names have the number of the file behind that of the stream, so they are in its order.
     for name in names.lines() {
-        let bytes = service.command(&["writer", "cat", name]).output().unwrap();
+        let bytes = service.command(&["writer", "cat", name, "--at", &writer.http]).output().unwrap();
         assert!(bytes.status.success(), "{name}: {}", String::from_utf8_lossy(&bytes.stderr));
         let (stream, _) = name.rsplit_once('.').unwrap();
         let next = events.entry(stream.to_owned()).or_default();
@@ -211,7 +226,118 @@ fn files_survive_kills_of_their_service() {
         let sum = format!("adler32:{:08x}", simd_adler32::adler32(&bytes.stdout.as_slice()));
         assert_eq!(service.json1(&format!("stat {name}"))["checksums"][0], sum.as_str(), "{name}");
     }
-    assert_eq!(all, 1600, "{events:?}");
+    assert_eq!(all, expected, "{events:?}");
+}
+
+/// Property: a service that is killed under load never comes back, another one adopts its volume, and every
+/// acknowledged event is certified once, in order, and read from there. Nothing is changed without --yes, or
+/// while a service has the volume open.
+#[test]
+fn volume_of_a_lost_service_is_adopted() {
+    let (service, place) = (ready(), tempfile::tempdir().unwrap());
+    let options = |seeds: &str| {
+        let socket = service.addresses["socket"].as_str().unwrap().to_owned();
+        let token = service.data().join("admin.token").display().to_string();
+        ["--seeds", seeds, "--server", &socket, "--token-file", &token].map(str::to_owned).to_vec()
+    };
+    let start = |name: &str, seeds: &str| {
+        let data = place.path().join(format!("{name}.data"));
+        Writer::start_with(&data, place.path().join(name), options(seeds))
+    };
+    let mut lost = start("lost", "127.0.0.1:1");
+    let mut heir = start("heir", &lost.address);
+    let services = format!("{},{}", lost.address, heir.address);
+    let mut produce = service.command(&["--json", "writer", "produce", "--below", "/daq/lost", "--run", "6"]);
+    produce.args(["--producers", "2", "--streams", "2", "--size", "16..64KiB", "--rate", "400"]);
+    produce.args(["--events", "1200", "--file-events", "100", "--service", &services]);
+    let producing = produce.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let volume = lost.volume.display().to_string();
+    let adopt = |options: &[&str]| {
+        let mut command = exacat();
+        command.args(["--json", "writer", "adopt", "--volume", &volume, "--service-of"]);
+        command.arg(place.path().join("heir")).args(options);
+        Ran::of(command, b"")
+    };
+    // No condition says when a kill is worst: any moment may be.
+    std::thread::park_timeout(std::time::Duration::from_millis(1500));
+    assert!(adopt(&["--yes"]).fails(23).contains("has this volume open"));
+    lost.kill();
+    std::thread::park_timeout(std::time::Duration::from_millis(1500));
+    let identity = || std::fs::read_to_string(lost.volume.join("VOLUME")).unwrap();
+    let before = identity();
+    assert!(adopt(&[]).fails(1).contains("--yes"));
+    assert_eq!(identity(), before);
+    let adopted = adopt(&["--yes"]).json().remove(0);
+    assert_eq!(adopted["adopted"], true, "{adopted}");
+    let of_stages = adopted["content"].as_object().unwrap().values();
+    assert!(of_stages.map(|stage| stage["files"].as_u64().unwrap()).sum::<u64>() > 0, "{adopted}");
+    assert_eq!(adopt(&["--yes"]).json().remove(0)["adopted"], false, "it is done");
+    heir.kill();
+    heir.adopted.push(lost.volume.clone());
+    heir.restart();
+    let ended = producing.wait_with_output().unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    let told: Value = serde_json::from_slice(&ended.stdout).unwrap();
+    assert_eq!((&told["events"], &told["failed"]), (&1200.into(), &0.into()), "{told}");
+    let names = service.ok("find /daq/lost --type f --tag run=6");
+    assert_eq!(Some(names.lines().count() as u64), told["certified"].as_u64(), "{told}");
+    check_events(&service, &names, &heir, 1200);
+    assert_eq!(heir.stop(), Some(0));
+    for volume in [&lost.volume, &heir.volume] {
+        let mut fsck = exacat();
+        fsck.args(["--json", "writer", "fsck", "--read", "--volume"]).arg(volume);
+        let checked = Ran::of(fsck, b"").json().remove(0);
+        assert_eq!(checked["faults_total"], 0, "{checked}");
+    }
+}
+
+/// Property: a check of a volume finds a changed byte and a missing part, with the name of the file. It ends
+/// with the status of damage then. A volume that a service has open is not checked.
+#[test]
+fn check_names_what_is_wrong_on_a_volume() {
+    let (service, place) = (ready(), tempfile::tempdir().unwrap());
+    let mut writer = Writer::start(&service, place.path(), "volume");
+    Ran::of(service.command(&["writer", "put", "/daq/f.raw", "-"]), &[7; 300_000]).ok();
+    let volume = writer.volume.display().to_string();
+    let fsck = |options: &[&str]| {
+        let mut command = exacat();
+        command.args(options).args(["writer", "fsck", "--volume", &volume]);
+        command
+    };
+    let said = Ran::of(fsck(&[]), b"").fails(23);
+    assert!(said.contains("has this volume open") && said.contains("exacat writer status"), "{said}");
+    assert_eq!(writer.stop(), Some(0));
+    let out = Ran::of(fsck(&[]), b"").ok();
+    assert_eq!(out, format!("{volume}: 1 part, bytes not read, 0 faults, 0 files not in the index\n"));
+    let read = |json: bool| {
+        let mut command = fsck(if json { &["--json"] } else { &[] });
+        command.arg("--read");
+        Ran::of(command, b"")
+    };
+    let checked = read(true).json().remove(0);
+    assert_eq!((&checked["parts"], &checked["bytes"]), (&1.into(), &300_000.into()), "{checked}");
+    let file = service.json1("stat /daq/f.raw")["guid"].as_str().unwrap().replace('-', "").to_lowercase();
+    let part = writer.volume.join(format!("parts/{file}-00000001"));
+    let mut bytes = std::fs::read(&part).unwrap();
+    bytes[250_000] ^= 1;
+    std::fs::write(&part, &bytes).unwrap();
+    Ran::of(fsck(&[]), b"").ok();
+    let ran = read(false);
+    assert_eq!(ran.status, Some(25), "{ran:?}");
+    for word in [file.as_str(), "/daq/f.raw", "damaged-bytes", "bytes 0 to 300000", "certified", "1 fault,"] {
+        assert!(ran.out.contains(word), "{word}: {ran:?}");
+    }
+    let ran = read(true);
+    let checked: Value = serde_json::from_str(&ran.out).unwrap();
+    let fault = &checked["faults"][0];
+    assert_eq!((&fault["kind"], &fault["lfn"]), (&"damaged-bytes".into(), &"/daq/f.raw".into()), "{checked}");
+    std::fs::remove_file(&part).unwrap();
+    let ran = Ran::of(fsck(&[]), b"");
+    assert_eq!(ran.status, Some(25), "{ran:?}");
+    assert!(ran.out.contains("missing-part") && ran.err.contains("1 fault on 1 volume"), "{ran:?}");
+    let mut nowhere = exacat();
+    nowhere.args(["writer", "fsck", "--volume"]).arg(place.path().join("nowhere"));
+    assert!(Ran::of(nowhere, b"").fails(11).contains("no volume is here"));
 }
 
 /// Property: producers write with TLS, and trust only the authority that they were told. Nothing of a producer
@@ -221,8 +347,9 @@ fn file_is_put_over_tls() {
     let (service, place) = (ready(), tempfile::tempdir().unwrap());
     // The certificate of the catalogue is for this machine as well.
     let (certificate, key) = (service.data().join("server.crt"), service.data().join("server.key"));
-    let options = [Path::new("--certificate"), &certificate, Path::new("--key"), &key];
-    let mut writer = Writer::start_with(&service, place.path(), "volume", &options);
+    let text = |path: &Path| path.to_str().unwrap().to_owned();
+    let options = vec!["--certificate".to_owned(), text(&certificate), "--key".to_owned(), text(&key)];
+    let mut writer = Writer::start_with(service.data(), place.path().join("volume"), options);
     let put = |lfn: &str, authority: &Path| {
         let address = writer.address.as_str();
         let authority = authority.to_str().unwrap();

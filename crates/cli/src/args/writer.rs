@@ -140,6 +140,55 @@ Examples:
 Examples:
   exacat writer resume")]
     Resume(AtService),
+    /// Check volumes that no service has open: their files against their index
+    #[command(after_help = "\
+Changes nothing, also not on a disk that is mounted read-only. Each fault has its
+file, its part and the next step. Exit status 25 (corrupt) if something is wrong.
+Files that the index does not name are listed; they are no fault, for nobody has
+an acknowledgement for their bytes.
+
+Examples:
+  exacat writer fsck --volume ~/daq1
+  exacat writer fsck --volume ~/daq1 --volume ~/daq3 --read
+  exacat --json writer fsck --volume ~/daq1 --read")]
+    Fsck(WriterFsckArgs),
+    /// Give the volume of a lost service to another service, which need not be stopped
+    #[command(after_help = "\
+For the disk of a broken machine that was put into another one. The command shows
+the content of the volume, and changes its owner with --yes. The other service
+takes the volume at its next start, with one more --volume: it certifies the
+files, shows them to readers, and copies them on. The former service must not run
+on the volume any more.
+
+Examples:
+  exacat writer adopt --volume ~/daq1 --service-of ~/daq3 --yes
+  exacat --json writer adopt --volume ~/daq1 --service-of ~/daq3 --yes")]
+    Adopt(WriterAdoptArgs),
+}
+
+/// `exacat writer fsck`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct WriterFsckArgs {
+    /// Directory of a volume; may be repeated
+    #[arg(long, value_name = "PATH", required = true)]
+    pub volume: Vec<PathBuf>,
+    /// Also read every byte, and compare it with its checksum
+    #[arg(long)]
+    pub read: bool,
+}
+
+/// `exacat writer adopt`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct WriterAdoptArgs {
+    /// Directory of the volume to give
+    #[arg(long, value_name = "PATH")]
+    pub volume: PathBuf,
+    /// Service that gets it: the directory of one of its volumes, or its id
+    #[arg(long, value_name = "PATH|ID")]
+    pub service_of: String,
+    /// Change the owner of the volume
+    #[arg(long)]
+    pub yes: bool,
 }
 
 /// A service to ask.

@@ -156,6 +156,8 @@ const ORDER: &[&str] = &[
     "writer rm",
     "writer drain",
     "writer resume",
+    "writer fsck",
+    "writer adopt",
     "bench",
     "cp",
     "schema create",

@@ -35,7 +35,7 @@ const ENTRY: Printed = &[("", object::<json::EntryOut<'_>>)];
 const STATUS: Printed = &[("", object::<json::StatusOut<'_>>)];
 
 /// Objects of each command.
-const COMMANDS: [(&[&str], Printed); 73] = [
+const COMMANDS: [(&[&str], Printed); 75] = [
     (&["ls", "stat", "archive ls", "se files"], ENTRY),
     (
         &["find", "tag find"],
@@ -172,6 +172,8 @@ const COMMANDS: [(&[&str], Printed); 73] = [
     (&["writer files", "writer rm"], &[("", object::<exacat_writer_service::shapes::WriterFile>)]),
     (&["writer put"], &[("", object::<writer::WrittenView>)]),
     (&["writer produce"], &[("", object::<writer::ProducedView>)]),
+    (&["writer fsck"], &[("for each volume", object::<writer::CheckedVolumeView>)]),
+    (&["writer adopt"], &[("", object::<writer::AdoptedView>)]),
     (&["copy"], &[("", object::<copy::CopyView>)]),
     (&["schema create", "schema check", "schema upgrade"], &[("", object::<schema::SchemaView<'_>>)]),
 ];

@@ -1,11 +1,16 @@
 //! `writer`: the writer service, and its producers.
 
+mod adopt;
+mod fsck;
 mod look;
+mod offline;
 mod produce;
 mod put;
 mod serve;
 mod services;
 
+pub(crate) use adopt::AdoptedView;
+pub(crate) use fsck::CheckedVolumeView;
 pub(crate) use look::MergedView;
 pub(crate) use produce::ProducedView;
 pub(crate) use put::WrittenView;
@@ -35,5 +40,7 @@ pub(crate) async fn writer(command: WriterCommand, global: &Global, style: Style
         WriterCommand::Rm { file, at } => look::remove(&file, &at, &global.connection, style).await,
         WriterCommand::Drain(at) => look::drain(true, &at, &global.connection, style).await,
         WriterCommand::Resume(at) => look::drain(false, &at, &global.connection, style).await,
+        WriterCommand::Fsck(args) => fsck::fsck(args, global, style).await,
+        WriterCommand::Adopt(args) => adopt::adopt(args, style).await,
     }
 }

@@ -1,0 +1,31 @@
+//! A volume of the writer that no service has open.
+
+use std::fs::File;
+use std::path::Path;
+
+use exacat_model::{Error, ErrorKind};
+use exacat_writer::LOCK_FILE;
+
+use crate::failure::Failure;
+
+/// Takes the lock of a volume, without writing: a failing disk may be mounted read-only. None if it has no
+/// lock, so no service ever had it open.
+pub(super) fn lock(volume: &Path) -> Result<Option<File>, Failure> {
+    let path = volume.join(LOCK_FILE);
+    let file = match File::open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Failure::local(format!("cannot open {}: {error}", path.display()))),
+    };
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(std::fs::TryLockError::WouldBlock) => {
+            let message =
+                "a writer service has this volume open: stop it, or ask it with 'exacat writer status'";
+            Err(Failure::about(volume.display().to_string(), Error::new(ErrorKind::Unavailable, message)))
+        }
+        Err(std::fs::TryLockError::Error(error)) => {
+            Err(Failure::local(format!("cannot lock {}: {error}", path.display())))
+        }
+    }
+}
