@@ -7,12 +7,15 @@ use std::time::Duration;
 use exacat_history::columns::Columns;
 use exacat_history::run::Wanted;
 use exacat_history::sorted::SortedRows;
-use exacat_history::{Archive, ArchivedFile, NamedGroup};
-use exacat_model::{Result, TimeMs};
+use exacat_history::{Archive, ArchiveOwner, ArchivedFile, NamedGroup, VisibleFile};
+use exacat_model::element::ElementRows;
+use exacat_model::{Error, ErrorKind, Result, TimeMs};
 use parking_lot::Mutex;
 
 use crate::blocks::FileBytes;
 use crate::delta::{CHECKPOINT_EVERY, DeltaLog, FOLDER, KEEP_REMOVED};
+use crate::import::ParquetRows;
+use crate::owner;
 use crate::place::Place;
 use crate::reader::{FileMetadata, FileScan, may_have};
 use crate::writer::{DayWriter, FILE_BYTES};
@@ -87,12 +90,13 @@ impl Archive for ParquetArchive {
         &self,
         group: &Arc<dyn NamedGroup>,
         day: i32,
+        complete: Option<u64>,
         rows: &mut dyn SortedRows,
     ) -> Result<Vec<ArchivedFile>> {
-        DayWriter { place: &self.place, group, day, file_bytes: self.file_bytes }.write(rows)
+        DayWriter { place: &self.place, group, day, complete, file_bytes: self.file_bytes }.write(rows)
     }
 
-    fn publish(&self, history: [u8; 16], now: TimeMs, files: &[ArchivedFile]) -> Result<()> {
+    fn publish(&self, caller: &ArchiveOwner, now: TimeMs, files: &[ArchivedFile]) -> Result<()> {
         let mut log = self.log.lock();
         let mut state = match log.take() {
             Some(state) => state,
@@ -103,18 +107,21 @@ impl Archive for ParquetArchive {
             return Ok(());
         }
         // After an error the log is read anew: the commit may have been made.
-        state.publish(&self.place, history, now, files, self.checkpoint_every)?;
+        state.publish(&self.place, caller, now, files, self.checkpoint_every)?;
         *log = Some(state);
         Ok(())
     }
 
-    fn clean(&self, now: TimeMs) -> Result<()> {
+    fn clean(&self, caller: &ArchiveOwner, now: TimeMs) -> Result<()> {
         let mut cleaned = self.cleaned.lock();
         let is_due =
             cleaned.is_none_or(|last| now.0.saturating_sub(last.0) >= CLEAN_EVERY.as_millis() as u64);
         let Some(log) = self.log.lock().clone().filter(|_| is_due) else { return Ok(()) };
         let before = i64::try_from(now.0).unwrap_or(i64::MAX).saturating_sub(KEEP_REMOVED.as_millis() as i64);
-        for object in self.place.list("")? {
+        let objects = self.place.list("")?;
+        // A new owner may count files that this log does not have.
+        owner::check(&self.place, caller)?;
+        for object in objects {
             let is_file = object.path.ends_with(".parquet") && !object.path.starts_with(FOLDER);
             if !is_file || log.live.contains_key(&object.path) {
                 continue;
@@ -127,6 +134,65 @@ impl Archive for ParquetArchive {
         }
         *cleaned = Some(now);
         Ok(())
+    }
+
+    fn name(&self) -> String {
+        self.place.name().to_owned()
+    }
+
+    fn owner(&self) -> Result<Option<ArchiveOwner>> {
+        owner::read(&self.place)
+    }
+
+    fn claim(&self, caller: &ArchiveOwner, files: &[ArchivedFile]) -> Result<()> {
+        let state = DeltaLog::read(&self.place)?;
+        state.check_history(&self.place, caller.history)?;
+        let is_same = state.live.len() == files.len()
+            && files.iter().all(|file| state.live.get(&file.path).is_some_and(|of| of.bytes == file.bytes));
+        if !is_same {
+            let what = "it has other files than this history names. Give the place that the history had \
+                        before; or stop the server and run exacat history adopt";
+            return Err(Error::new(ErrorKind::Conflict, format!("the archive {}: {what}", self.name())));
+        }
+        if owner::put_new(&self.place, caller)? { Ok(()) } else { owner::check(&self.place, caller) }
+    }
+
+    fn take_over(&self, caller: &ArchiveOwner, now: TimeMs) -> Result<()> {
+        let mut log = self.log.lock();
+        // The log is read anew whatever happens here.
+        *log = None;
+        let mut state = DeltaLog::read(&self.place)?;
+        state.check_history(&self.place, caller.history)?;
+        owner::replace(&self.place, caller)?;
+        state.fence(&self.place, caller.history, now)
+    }
+
+    fn visible(&self, history: [u8; 16]) -> Result<Vec<VisibleFile>> {
+        let state = DeltaLog::read(&self.place)?;
+        state.check_history(&self.place, history)?;
+        state.visible(&self.place)
+    }
+
+    fn has(&self, file: &ArchivedFile) -> Result<bool> {
+        Ok(self.place.length(&file.path)? == Some(file.bytes))
+    }
+
+    fn named_rows(
+        &self,
+        file: &VisibleFile,
+        give: &mut dyn FnMut(&[ElementRows]) -> Result<()>,
+    ) -> Result<Option<u64>> {
+        let name = self.place.name_of(&file.path);
+        let bytes = self.place.read_all(&file.path)?;
+        let (rows, complete) = ParquetRows::of_archive(name.clone(), bytes)?;
+        for rows in rows {
+            let rows = rows?;
+            if let Some(reason) = rows.reason {
+                return Err(Error::invalid(format!("{name}: {reason}")));
+            }
+            give(&rows.rows)?;
+        }
+        Ok(complete)
     }
 
     fn scan(

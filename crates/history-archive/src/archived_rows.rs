@@ -33,6 +33,8 @@ struct Element {
 pub(crate) struct ArchivedRows {
     measurements: HashMap<String, Measurement>,
     element: Option<Element>,
+    /// Record of the history's log up to which the file is complete.
+    pub complete: Option<u64>,
 }
 
 fn damaged(what: &str) -> Error {
@@ -75,7 +77,8 @@ impl ArchivedRows {
             let what = damaged("its names of fields").message;
             Error::invalid(format!("{name}: {what}"))
         })?;
-        Ok(ArchivedRows { measurements, element: None })
+        let complete = pair(schema::METADATA_COMPLETE).and_then(|text| text.parse().ok());
+        Ok(ArchivedRows { measurements, element: None, complete })
     }
 
     /// Adds the records of a batch from one on, until the rows are full. Returns the number of records.

@@ -11,14 +11,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use exacat_disk::corrupt;
-use exacat_history::ArchivedFile;
+use exacat_history::{ArchiveOwner, ArchivedFile, VisibleFile};
 use exacat_model::{Error, ErrorKind, Result, TimeMs};
 use serde_json::{Value, json};
 
 use crate::checkpoint::{self, FileAction, TableState};
+use crate::owner;
 use crate::place::Place;
 use crate::schema;
-use crate::writer::escaped;
+use crate::writer::{day_number, escaped};
 
 /// Folder of the log.
 pub(crate) const FOLDER: &str = "_delta_log";
@@ -69,7 +70,7 @@ pub(crate) struct DeltaLog {
 }
 
 /// Returns the identity of the table of a history.
-fn table_id(history: [u8; 16]) -> String {
+pub(crate) fn table_id(history: [u8; 16]) -> String {
     let hex = format!("{:032x}", u128::from_be_bytes(history));
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
@@ -163,6 +164,11 @@ fn remove(path: &str, bytes: u64, now: TimeMs) -> Value {
 fn commit_info(operation: &str, now: TimeMs) -> Value {
     let engine = concat!("exacat/", env!("CARGO_PKG_VERSION"));
     json!({"commitInfo": {"timestamp": now.0, "operation": operation, "operationParameters": {}, "engineInfo": engine}})
+}
+
+/// Returns the bytes of a commit: an action on each line.
+fn commit_of(actions: &[Value]) -> Vec<u8> {
+    actions.iter().map(|action| format!("{action}\n")).collect::<String>().into_bytes()
 }
 
 impl DeltaLog {
@@ -311,14 +317,40 @@ impl DeltaLog {
         self.metadata.as_ref()?["id"].as_str()
     }
 
-    /// Returns the commit after which exactly these files count; none if they do so already.
-    fn commit_for(&self, history: [u8; 16], now: TimeMs, files: &[ArchivedFile]) -> Option<Vec<u8>> {
-        let wanted: BTreeMap<&str, &ArchivedFile> = files.iter().map(|file| (&*file.path, file)).collect();
-        let mut actions = Vec::new();
-        if self.metadata.is_none() {
-            let (reader, writer) = PROTOCOL;
-            actions.push(json!({"protocol": {"minReaderVersion": reader, "minWriterVersion": writer}}));
-            actions.push(json!({"metaData": {
+    /// Checks that the table is that of a history, or has no commit yet.
+    pub(crate) fn check_history(&self, place: &Place, history: [u8; 16]) -> Result<()> {
+        match self.id().filter(|id| *id != table_id(history)) {
+            None => Ok(()),
+            Some(id) => {
+                let what =
+                    format!("it belongs to another history, {id}: give each history an archive of its own");
+                Err(Error::new(ErrorKind::Conflict, format!("{}: {what}", place.name_of(FOLDER))))
+            }
+        }
+    }
+
+    /// Returns the files that count, with their groups and days.
+    pub(crate) fn visible(&self, place: &Place) -> Result<Vec<VisibleFile>> {
+        let file = |(path, file): (&String, &LiveFile)| {
+            let mut values = folder_values(path).into_iter().map(|(_, value)| value);
+            let (group, day) = values.next().zip(values.next())?;
+            Some(VisibleFile { path: path.clone(), bytes: file.bytes, group, day: day_number(&day)? })
+        };
+        let known = |of: (&String, &LiveFile)| {
+            file(of).ok_or_else(|| corrupt(&place.name_of(of.0), 0, "the folders name no group and day"))
+        };
+        self.live.iter().map(known).collect()
+    }
+
+    /// Returns the actions that begin a table; none if it has a commit.
+    fn beginning(&self, history: [u8; 16], now: TimeMs) -> Vec<Value> {
+        if self.metadata.is_some() {
+            return Vec::new();
+        }
+        let (reader, writer) = PROTOCOL;
+        vec![
+            json!({"protocol": {"minReaderVersion": reader, "minWriterVersion": writer}}),
+            json!({"metaData": {
                 "id": table_id(history),
                 "name": "history",
                 "format": {"provider": "parquet", "options": {}},
@@ -326,8 +358,14 @@ impl DeltaLog {
                 "partitionColumns": ["group", "day"],
                 "configuration": {},
                 "createdTime": now.0,
-            }}));
-        }
+            }}),
+        ]
+    }
+
+    /// Returns the commit after which exactly these files count; none if they do so already.
+    fn commit_for(&self, history: [u8; 16], now: TimeMs, files: &[ArchivedFile]) -> Option<Vec<u8>> {
+        let wanted: BTreeMap<&str, &ArchivedFile> = files.iter().map(|file| (&*file.path, file)).collect();
+        let mut actions = self.beginning(history, now);
         let gone = self.live.iter().filter(|(path, _)| !wanted.contains_key(path.as_str()));
         let new = wanted.values().filter(|file| !self.live.contains_key(&file.path));
         let before = actions.len();
@@ -338,26 +376,40 @@ impl DeltaLog {
             return None;
         }
         actions.insert(0, commit_info(if added > 0 { "WRITE" } else { "DELETE" }, now));
-        let lines = actions.iter().map(|action| format!("{action}\n"));
-        Some(lines.collect::<String>().into_bytes())
+        Some(commit_of(&actions))
+    }
+
+    /// Makes a commit that changes no file. A commit that another writer has decided before can no longer be
+    /// made: that writer reads the log again, and then the owner.
+    pub(crate) fn fence(&mut self, place: &Place, history: [u8; 16], now: TimeMs) -> Result<()> {
+        for _ in 0..TRIES {
+            self.check_history(place, history)?;
+            let mut actions = self.beginning(history, now);
+            actions.insert(0, commit_info("ADOPT", now));
+            let bytes = commit_of(&actions);
+            if place.put_new(&commit_path(self.next), bytes.clone().into())? {
+                let path = commit_path(self.next);
+                return self.apply(&bytes).map_err(|what| corrupt(&place.name_of(&path), 0, what));
+            }
+            *self = DeltaLog::read(place)?;
+        }
+        Err(busy(place))
     }
 
     /// Makes exactly these files count, by one commit.
     pub(crate) fn publish(
         &mut self,
         place: &Place,
-        history: [u8; 16],
+        caller: &ArchiveOwner,
         now: TimeMs,
         files: &[ArchivedFile],
         checkpoint_every: u64,
     ) -> Result<()> {
         for _ in 0..TRIES {
-            if let Some(id) = self.id().filter(|id| *id != table_id(history)) {
-                let what =
-                    format!("it belongs to another history, {id}: give each history an archive of its own");
-                return Err(Error::new(ErrorKind::Conflict, format!("{}: {what}", place.name_of(FOLDER))));
-            }
-            let Some(bytes) = self.commit_for(history, now, files) else { return Ok(()) };
+            self.check_history(place, caller.history)?;
+            let Some(bytes) = self.commit_for(caller.history, now, files) else { return Ok(()) };
+            // After the log was read: a new owner makes a commit of its own, and this one then fails.
+            owner::check(place, caller)?;
             let applied = bytes.clone();
             if place.put_new(&commit_path(self.next), Bytes::from(bytes))? {
                 let path = commit_path(self.next);
@@ -368,9 +420,13 @@ impl DeltaLog {
             // Another commit, or this one whose answer was lost.
             *self = DeltaLog::read(place)?;
         }
-        let what = format!("{}: other writers commit all the time", place.name_of(FOLDER));
-        Err(Error::new(ErrorKind::Unavailable, what))
+        Err(busy(place))
     }
+}
+
+fn busy(place: &Place) -> Error {
+    let what = format!("{}: other writers commit all the time", place.name_of(FOLDER));
+    Error::new(ErrorKind::Unavailable, what)
 }
 
 #[cfg(test)]
@@ -420,6 +476,8 @@ mod tests {
     #[test]
     fn checkpoint_has_the_state_of_the_commits() {
         let place = place();
+        let caller = crate::tests::owner(1);
+        owner::put_new(&place, &caller).unwrap();
         let (day, mut log) = (86_400_000, DeltaLog::default());
         let exists = |path: &str| place.list(FOLDER).unwrap().iter().any(|object| object.path == path);
         let commit = |log: &mut DeltaLog, number: u64| {
@@ -427,7 +485,7 @@ mod tests {
             let files = [number.saturating_sub(1), number]
                 .map(|number| file(&format!("group=d%C3%A9t/day=2026-01-01/part-{number}.parquet")));
             let files = if number == 0 { &files[1..] } else { &files[..] };
-            log.publish(&place, [1; 16], TimeMs(day * (100 + number)), files, CHECKPOINT_EVERY).unwrap();
+            log.publish(&place, &caller, TimeMs(day * (100 + number)), files, CHECKPOINT_EVERY).unwrap();
         };
         (0..CHECKPOINT_EVERY - 1).for_each(|number| commit(&mut log, number));
         assert!(!exists(&checkpoint_path(CHECKPOINT_EVERY - 2)) && !exists(LAST_CHECKPOINT));

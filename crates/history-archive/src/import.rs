@@ -9,11 +9,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use arrow_array::RecordBatch;
+use bytes::Bytes;
 use exacat_model::limits::HISTORY_FIELDS_MAX;
 use exacat_model::{Error, ErrorKind, Result};
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
+use parquet::file::reader::ChunkReader;
 use parquet::schema::types::SchemaDescriptor;
 
 use crate::archived_rows::ArchivedRows;
@@ -102,6 +104,25 @@ impl ParquetRows {
         if file.metadata().map_err(failed)?.is_dir() {
             return Err(Error::invalid(format!("{name}: it is a directory: name the files in it")));
         }
+        Self::of(name, file, measurement)
+    }
+
+    /// Opens a file of the archive that is in memory. Also returns the record up to which it is complete.
+    pub(crate) fn of_archive(name: String, bytes: Bytes) -> Result<(Self, Option<u64>)> {
+        let rows = Self::of(name, bytes, "")?;
+        match &rows.form {
+            Form::Archived(form) => {
+                let complete = form.complete;
+                Ok((rows, complete))
+            }
+            Form::Foreign(_) => {
+                let what = "it is no file of an archive of exacat: copy the file back from elsewhere";
+                Err(Error::invalid(format!("{}: {what}", rows.name)))
+            }
+        }
+    }
+
+    fn of(name: String, file: impl ChunkReader + 'static, measurement: &str) -> Result<Self> {
         // Types are those of Parquet alone: a program's own additions change none of them.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let plain = guarded(&name, || ArrowReaderMetadata::load(&file, options))?;

@@ -1,6 +1,7 @@
 //! The archive of the history: old days as Parquet files beside a Delta log, in a directory or a bucket.
 //!
 //! ```text
+//! PLACE/_exacat_owner                                   the history that writes here
 //! PLACE/_delta_log/00000000000000000000.json …          which files count
 //! PLACE/group=NAME/day=YYYY-MM-DD/part-….parquet        rows of a group and a UTC day
 //! ```
@@ -11,6 +12,7 @@
 //! - [`schema`] has the columns; [`records`] makes records of rows, by [`stretches`] of rows with the same
 //!   fields, and [`other_fields`] the text of fields that have no column.
 //! - [`writer`] writes files, and reads each back; [`reader`] reads them by [`record_columns`].
+//! - [`owner`] has the object that names the owner.
 //! - [`delta`] is the log of the files that count, with its state in a [`checkpoint`] now and then;
 //!   [`archive`] puts all together.
 //!
@@ -28,6 +30,7 @@ mod foreign;
 mod gathered;
 mod import;
 mod other_fields;
+mod owner;
 mod place;
 mod reader;
 mod record_columns;
@@ -44,6 +47,7 @@ pub use foreign::key_of_element;
 pub use gathered::{Gathered, IMPORT_BYTES, IMPORT_ROWS, ImportedRows};
 pub use import::{IMPORT_COLUMNS_MAX, ParquetRows};
 pub use place::Place;
+pub use writer::day_text;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -87,6 +87,11 @@ impl Place {
         Ok(Place { store, prefix, name: name.trim_end_matches('/').to_owned(), runtime: Some(runtime) })
     }
 
+    /// Returns the place as the operator gave it.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Returns the name of an object for errors.
     pub(crate) fn name_of(&self, path: &str) -> String {
         format!("{}/{path}", self.name)
@@ -145,6 +150,16 @@ impl Place {
             store.get_opts(&at, options).await?.bytes().await
         })?;
         read.map_err(|error| self.failed(path, &error))
+    }
+
+    /// Returns the length of an object; none if it is missing.
+    pub(crate) fn length(&self, path: &str) -> Result<Option<u64>> {
+        let (store, at) = (Arc::clone(&self.store), self.path(path)?);
+        match self.wait(path, async move { store.head(&at).await })? {
+            Ok(meta) => Ok(Some(meta.size)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(self.failed(path, &error)),
+        }
     }
 
     /// Writes a new object, whole and durable; false if there is one of this path.

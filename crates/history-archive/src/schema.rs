@@ -43,6 +43,9 @@ pub(crate) const METADATA_FIELDS: &str = "exacat.fields";
 pub(crate) const METADATA_QUALITY: &str = "exacat.quality";
 /// Key of the metadata with the version of this form.
 pub(crate) const METADATA_VERSION: &str = "exacat.version";
+/// Key of the record of the history's log up to which the file has all rows of its day. Files of earlier
+/// releases have none.
+pub(crate) const METADATA_COMPLETE: &str = "exacat.complete";
 /// Version of the form of files.
 pub(crate) const VERSION: &str = "1";
 

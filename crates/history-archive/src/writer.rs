@@ -18,7 +18,7 @@ use crate::blocks::FileBytes;
 use crate::place::Place;
 use crate::reader::FileScan;
 use crate::records::Records;
-use crate::schema::{ROW_GROUP_ROWS, arrow, properties};
+use crate::schema::{METADATA_COMPLETE, ROW_GROUP_ROWS, arrow, properties};
 use crate::sum::Sum;
 
 /// Bytes of a file, after which a further one is begun. Bounds the memory of the writer.
@@ -31,9 +31,17 @@ fn internal(error: &dyn std::fmt::Display) -> Error {
 }
 
 /// Returns the text of a day: `2026-11-25`.
-pub(crate) fn day_text(day: i32) -> String {
+pub fn day_text(day: i32) -> String {
     let unix = jiff::Timestamp::from_second(i64::from(day) * 86_400).unwrap_or_default();
     unix.to_zoned(jiff::tz::TimeZone::UTC).strftime("%Y-%m-%d").to_string()
+}
+
+/// Returns the day of such a text; none if it is no day of a 64-bit time.
+pub(crate) fn day_number(text: &str) -> Option<i32> {
+    let date: jiff::civil::Date = text.parse().ok()?;
+    let begin = date.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_second();
+    let day = i32::try_from(begin.div_euclid(86_400)).ok()?;
+    (day_text(day) == text).then_some(day)
 }
 
 /// Returns the text of a name in a path: every byte but letters, digits and `_-.` as `%XX`, as Hive does.
@@ -94,6 +102,8 @@ pub(crate) struct DayWriter<'a> {
     pub place: &'a Arc<Place>,
     pub group: &'a Arc<dyn NamedGroup>,
     pub day: i32,
+    /// Record of the log up to which the rows are complete; none if that is unknown.
+    pub complete: Option<u64>,
     /// Bytes of a file.
     pub file_bytes: usize,
 }
@@ -134,6 +144,10 @@ impl DayWriter<'_> {
         file.end_row_group()?;
         for (key, value) in file.records.metadata(&**self.group) {
             file.writer.append_key_value_metadata(KeyValue::new(key.to_owned(), value));
+        }
+        if let Some(complete) = self.complete {
+            let pair = KeyValue::new(METADATA_COMPLETE.to_owned(), complete.to_string());
+            file.writer.append_key_value_metadata(pair);
         }
         let (Some(elements), Some(times)) = (file.elements, file.times) else {
             return Err(internal(&"it has no row"));
@@ -182,6 +196,10 @@ mod tests {
         assert_eq!(day_text(0), "1970-01-01");
         assert_eq!(day_text(-1), "1969-12-31");
         assert_eq!(day_text(20_000), "2024-10-04");
+        for day in [-106_752, -1, 0, 20_000, 106_751] {
+            assert_eq!(day_number(&day_text(day)), Some(day));
+        }
+        assert_eq!((day_number("2024-10-4"), day_number("")), (None, None));
         assert_eq!((day_text(106_751), day_text(-106_752)), ("2262-04-11".into(), "1677-09-21".into()));
     }
 }

@@ -3,17 +3,19 @@
 //! A day goes to the archive in this order: its files are written; a commit of the archive names them; the
 //! manifest names them in place of the runs. Before the last step the runs count, and the archive forgets
 //! unnamed files by its next commit. So no step can lose or double a row.
+//!
+//! An archive has one owner, an [`ArchiveOwner`]: each commit is refused to all others.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use exacat_model::codec::{Decode, DecodeError, Encode, Reader};
-use exacat_model::{Error, ErrorKind, GroupSettings, Result, TimeMs, canonical_struct};
+use exacat_model::element::ElementRows;
+use exacat_model::{GroupSettings, Result, TimeMs, canonical_struct};
 use parking_lot::{Mutex, RwLockReadGuard};
 
 use crate::names::Names;
-use crate::run::{Elements, Wanted};
+use crate::run::Wanted;
 use crate::sorted::SortedRows;
 
 /// A file of the archive. It has rows of one group and one UTC day, and never changes.
@@ -45,23 +47,90 @@ pub trait NamedGroup: Send + Sync {
     fn names(&self) -> RwLockReadGuard<'_, Names>;
 }
 
+/// Owner of an archive: one incarnation of a history. Copies of a history share its identity, and each
+/// restored one or clone draws an incarnation of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArchiveOwner {
+    /// Identity of the history.
+    pub history: [u8; 16],
+    /// Random number that the history drew when it took the archive.
+    pub incarnation: [u8; 16],
+    /// Time at which it took the archive.
+    pub since: TimeMs,
+    /// Its directory, for people.
+    pub directory: String,
+    /// Name of its machine, for people.
+    pub host: String,
+}
+
+impl ArchiveOwner {
+    /// Says whether both are the same incarnation of the same history.
+    pub fn is(&self, other: &ArchiveOwner) -> bool {
+        (self.history, self.incarnation) == (other.history, other.incarnation)
+    }
+}
+
+/// A file that readers of the archive see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VisibleFile {
+    /// Path below the place of the archive.
+    pub path: String,
+    /// Its length.
+    pub bytes: u64,
+    /// Name of its group.
+    pub group: String,
+    /// Its UTC day, as days since 1970.
+    pub day: i32,
+}
+
 /// Files of the archive. All methods wait for the place of the archive; none runs on an async thread.
 pub trait Archive: Send + Sync {
     /// Writes the rows of a day to new files and makes them durable. No reader of the archive sees them yet.
-    /// Files are in the order of their rows, and rows of one element and time are in one file.
+    /// Files are in the order of their rows, and rows of one element and time are in one file. The files note
+    /// `complete`: they have all rows of the records up to that one; none if that is unknown.
     fn write(
         &self,
         group: &Arc<dyn NamedGroup>,
         day: i32,
+        complete: Option<u64>,
         rows: &mut dyn SortedRows,
     ) -> Result<Vec<ArchivedFile>>;
 
-    /// Makes exactly these files visible to the readers of the archive, in one commit. `history` is the
-    /// identity of the caller: an archive has one history only.
-    fn publish(&self, history: [u8; 16], now: TimeMs, files: &[ArchivedFile]) -> Result<()>;
+    /// Makes exactly these files visible to the readers of the archive, in one commit. Refused with
+    /// `Conflict` unless the caller owns the archive, also if it lost the archive a moment ago.
+    fn publish(&self, caller: &ArchiveOwner, now: TimeMs, files: &[ArchivedFile]) -> Result<()>;
 
-    /// Deletes the files that no reader of the archive sees any more, after a delay.
-    fn clean(&self, now: TimeMs) -> Result<()>;
+    /// Deletes the files that no reader of the archive sees any more, after a delay. Only for the owner.
+    fn clean(&self, caller: &ArchiveOwner, now: TimeMs) -> Result<()>;
+
+    /// Returns the place of the archive, as the operator gave it.
+    fn name(&self) -> String;
+
+    /// Returns the owner; none if nobody has taken the archive yet.
+    fn owner(&self) -> Result<Option<ArchiveOwner>>;
+
+    /// Makes the caller the owner of an archive without one. Refused with `Conflict` if the archive has an
+    /// owner, belongs to another history, or its readers do not see exactly `files`.
+    fn claim(&self, caller: &ArchiveOwner, files: &[ArchivedFile]) -> Result<()>;
+
+    /// Makes the caller the owner, whoever was it before. From then on no commit of the former owner counts.
+    /// Refused with `Conflict` if the archive belongs to another history.
+    fn take_over(&self, caller: &ArchiveOwner, now: TimeMs) -> Result<()>;
+
+    /// Returns the files that readers of the archive see. Refused with `Conflict` if the archive belongs to
+    /// another history.
+    fn visible(&self, history: [u8; 16]) -> Result<Vec<VisibleFile>>;
+
+    /// Says whether a file is there, with its length.
+    fn has(&self, file: &ArchivedFile) -> Result<bool>;
+
+    /// Passes the rows of a file to `give`, with the keys of their elements instead of numbers: another
+    /// incarnation may have given numbers of its own. Returns the record up to which the file is complete.
+    fn named_rows(
+        &self,
+        file: &VisibleFile,
+        give: &mut dyn FnMut(&[ElementRows]) -> Result<()>,
+    ) -> Result<Option<u64>>;
 
     /// Reads the wanted rows of a day's files. A file is opened when its first row is asked for.
     fn scan(
@@ -138,59 +207,5 @@ impl Decode for ArchivedEntries {
             return Err(reader.error("an archived day out of range"));
         }
         Ok(ArchivedEntries(entries))
-    }
-}
-
-/// Archived days of a group.
-#[derive(Clone, Default)]
-pub(crate) struct ArchivedDays {
-    pub days: BTreeMap<i32, Arc<[ArchivedFile]>>,
-    /// Reads them; none if the history was opened without the archive.
-    pub archive: Option<Arc<dyn Archive>>,
-}
-
-impl ArchivedDays {
-    /// Returns the sources of the wanted rows of some days.
-    pub(crate) fn scan(
-        &self,
-        group: &Arc<dyn NamedGroup>,
-        days: std::ops::RangeInclusive<i32>,
-        wanted: &Wanted,
-    ) -> Result<Vec<Box<dyn SortedRows>>> {
-        let mut days = self.days.range(days).peekable();
-        let Some((day, _)) = days.peek() else { return Ok(Vec::new()) };
-        let Some(archive) = &self.archive else {
-            return Err(Error::new(
-                ErrorKind::Unavailable,
-                format!(
-                    "day {day} since 1970 is in the archive of the history: serve with --history-archive"
-                ),
-            ));
-        };
-        let scans = days.map(|(_, files)| archive.scan(group, files, wanted));
-        // The days of one element follow each other, so one is open at a time.
-        let is_one = matches!(&wanted.elements, Elements::Range(range) if range.start() == range.end());
-        Ok(match is_one {
-            true => vec![Box::new(Chain { sources: scans.rev().collect() })],
-            false => scans.collect(),
-        })
-    }
-}
-
-/// Sources whose rows follow each other.
-struct Chain {
-    /// The last first.
-    sources: Vec<Box<dyn SortedRows>>,
-}
-
-impl SortedRows for Chain {
-    fn next_rows(&mut self) -> Result<Option<crate::columns::Columns>> {
-        while let Some(source) = self.sources.last_mut() {
-            if let Some(rows) = source.next_rows()? {
-                return Ok(Some(rows));
-            }
-            self.sources.pop();
-        }
-        Ok(None)
     }
 }

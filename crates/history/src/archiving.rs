@@ -6,14 +6,14 @@ use std::sync::atomic::Ordering;
 
 use exacat_model::Result;
 
-use crate::archive::{
-    ArchiveSettings, ArchivedDays, ArchivedEntries, ArchivedEntry, ArchivedFile, NamedGroup,
-};
+use crate::archive::{ArchiveOwner, ArchivedEntries, ArchivedEntry, ArchivedFile, NamedGroup};
+use crate::archived_days::ArchivedDays;
 use crate::compaction::Interruptible;
 use crate::engine::Shared;
 use crate::group::Group;
 use crate::limits::{ARCHIVE_DAYS_OF_COMMIT, LATEST_EVERY, PAST_SHARE};
 use crate::merge::Merge;
+use crate::owned_archive::OwnedArchive;
 use crate::run::{Wanted, day_of};
 use crate::run_list::NumberedRun;
 use crate::sorted::SortedRows;
@@ -22,7 +22,7 @@ use crate::sorted::SortedRows;
 type DueDay = (Arc<Group>, i32);
 
 /// A day whose files are written, and not yet published.
-struct Written {
+pub(crate) struct Written {
     group: Arc<Group>,
     day: i32,
     files: Arc<[ArchivedFile]>,
@@ -39,33 +39,50 @@ impl Shared {
     /// Archives the days that are old enough, publishes what changed, and deletes old files of the archive.
     /// `late` also takes archived days with few late rows.
     pub(crate) fn archive_days(&self, late: bool) -> Result<()> {
-        let Some(settings) = self.settings.archive.clone() else { return Ok(()) };
+        let (Some(settings), Some(archive)) = (&self.settings.archive, &self.archive) else { return Ok(()) };
         let _turn = self.archive_turn.lock();
-        let done = self.archive_all(&settings, late);
+        let done = self.archive_all(archive, settings.after_days, late);
         self.archiving.lock().clear();
         self.archive_metrics.note(&done);
         done
     }
 
-    fn archive_all(&self, settings: &ArchiveSettings, late: bool) -> Result<()> {
-        let first_hot = day_of(self.now_ns()).saturating_sub(settings.after_days.min(1 << 20) as i32);
+    fn archive_all(&self, archive: &Arc<OwnedArchive>, after_days: u32, late: bool) -> Result<()> {
+        // First of all: nothing is written to an archive of another owner.
+        let owner = archive.hold((self.settings.now)(), &files_of(&self.all_archived()))?;
+        let first_hot = day_of(self.now_ns()).saturating_sub(after_days.min(1 << 20) as i32);
         let (due, newest) = self.due(first_hot, late);
         if newest.iter().any(|(group, newest)| self.latest_file(*group).is_none_or(|file| *newest > file)) {
-            // Opening takes latest values from runs that the file of latest values does not have.
-            self.files.lock().flushes = LATEST_EVERY;
-            self.flush_all()?;
+            self.flush_with_latest()?;
         }
         let mut written = Vec::new();
         for (group, day) in due {
             // A merge of the same runs would be for nothing.
             self.archiving.lock().insert((group.id, day));
-            written.extend(self.write_day(settings, &group, day)?);
+            written.extend(self.write_day(archive, &group, day)?);
             if written.len() >= ARCHIVE_DAYS_OF_COMMIT {
-                self.publish(settings, std::mem::take(&mut written))?;
+                self.publish(archive, &owner, std::mem::take(&mut written))?;
             }
         }
-        self.publish(settings, written)?;
-        settings.archive.clean((self.settings.now)())
+        self.publish(archive, &owner, written)?;
+        archive.files().clean(&owner, (self.settings.now)())
+    }
+
+    /// Writes all rows in memory to runs, and the latest values to files: an opening takes latest values from
+    /// runs that the file of latest values does not have, and reads no archive.
+    pub(crate) fn flush_with_latest(&self) -> Result<()> {
+        self.files.lock().flushes = LATEST_EVERY;
+        self.flush_all()
+    }
+
+    /// Returns the files of all archived days.
+    pub(crate) fn all_archived(&self) -> BTreeMap<(u32, i32), Arc<[ArchivedFile]>> {
+        let mut all = BTreeMap::new();
+        for group in self.all_groups() {
+            let archived = Arc::clone(&group.rows.read().archived);
+            all.extend(archived.days.iter().map(|(day, files)| ((group.id, *day), Arc::clone(files))));
+        }
+        all
     }
 
     /// Returns the days with runs to be archived, and for each group the newest flush among these runs.
@@ -97,15 +114,26 @@ impl Shared {
         files.manifest.groups.iter().find(|entry| entry.id == group)?.latest
     }
 
-    fn write_day(&self, settings: &ArchiveSettings, group: &Arc<Group>, day: i32) -> Result<Option<Written>> {
-        let latest = self.latest_file(group.id).unwrap_or_default();
-        // Read anew: a merge may have ended meanwhile.
-        let (mut runs, archived) = {
+    /// Writes a day to files of the archive; none if it has no run. No reader of the archive sees them yet.
+    pub(crate) fn write_day(
+        &self,
+        archive: &OwnedArchive,
+        group: &Arc<Group>,
+        day: i32,
+    ) -> Result<Option<Written>> {
+        // Read anew: a merge may have ended meanwhile. A flush holds the lock until its runs are in the list.
+        let (mut runs, archived, latest, flushed) = {
+            let files = self.files.lock();
+            let entry = files.manifest.groups.iter().find(|entry| entry.id == group.id);
+            let latest = entry.and_then(|entry| entry.latest).unwrap_or_default();
             let rows = group.rows.read();
-            (rows.runs.days().get(&day).cloned().unwrap_or_default(), Arc::clone(&rows.archived))
+            let runs = rows.runs.days().get(&day).cloned().unwrap_or_default();
+            (runs, Arc::clone(&rows.archived), latest, files.manifest.revision)
         };
         // Rows of later runs win over the archive, so the older ones go there first.
+        let all = runs.len();
         runs.truncate(runs.iter().take_while(|run| run.newest <= latest).count());
+        let complete = (runs.len() == all).then_some(flushed);
         if runs.is_empty() {
             return Ok(None);
         }
@@ -115,32 +143,32 @@ impl Shared {
         let named: Arc<dyn NamedGroup> = Arc::clone(group) as _;
         sources.extend(archived.scan(&named, day..=day, &Wanted::all())?);
         let mut source = Interruptible { source: Merge::new(sources), closed: &self.closed };
-        let files: Arc<[ArchivedFile]> = settings.archive.write(&named, day, &mut source)?.into();
+        let files: Arc<[ArchivedFile]> = archive.files().write(&named, day, complete, &mut source)?.into();
         let runs = runs.iter().map(|run| run.number).collect();
         Ok(Some(Written { group: Arc::clone(group), day, files, runs }))
     }
 
     /// Publishes written days together with all earlier ones, and then forgets their runs.
-    fn publish(&self, settings: &ArchiveSettings, written: Vec<Written>) -> Result<()> {
-        let mut all: BTreeMap<(u32, i32), Arc<[ArchivedFile]>> = BTreeMap::new();
-        for group in self.all_groups() {
-            let archived = Arc::clone(&group.rows.read().archived);
-            all.extend(archived.days.iter().map(|(day, files)| ((group.id, *day), Arc::clone(files))));
-        }
+    pub(crate) fn publish(
+        &self,
+        archive: &Arc<OwnedArchive>,
+        owner: &ArchiveOwner,
+        written: Vec<Written>,
+    ) -> Result<()> {
+        let mut all = self.all_archived();
         for day in &written {
             if !day.group.is_dropped() {
                 all.insert((day.group.id, day.day), Arc::clone(&day.files));
             }
         }
-        let files: Vec<ArchivedFile> = all.values().flat_map(|files| files.iter().cloned()).collect();
-        settings.archive.publish(self.id, (self.settings.now)(), &files)?;
+        archive.files().publish(owner, (self.settings.now)(), &files_of(&all))?;
         if written.is_empty() {
             return Ok(());
         }
-        self.forget_runs(settings, &written)
+        self.forget_runs(archive, &written)
     }
 
-    fn forget_runs(&self, settings: &ArchiveSettings, written: &[Written]) -> Result<()> {
+    fn forget_runs(&self, archive: &Arc<OwnedArchive>, written: &[Written]) -> Result<()> {
         let mut files = self.files.lock();
         let old = files.manifest.clone();
         let groups = self.all_groups();
@@ -152,7 +180,7 @@ impl Shared {
         }
         for day in &written {
             let days = archived.entry(day.group.id).or_default();
-            days.archive = Some(Arc::clone(&settings.archive));
+            days.archive = Some(Arc::clone(archive));
             days.days.insert(day.day, Arc::clone(&day.files));
             if let Some(entry) = files.manifest.groups.iter_mut().find(|entry| entry.id == day.group.id) {
                 entry.runs.retain(|run| !day.runs.contains(&run.number));
@@ -182,6 +210,11 @@ impl Shared {
         }
         Ok(())
     }
+}
+
+/// Returns the files of days.
+pub(crate) fn files_of(days: &BTreeMap<(u32, i32), Arc<[ArchivedFile]>>) -> Vec<ArchivedFile> {
+    days.values().flat_map(|files| files.iter().cloned()).collect()
 }
 
 /// Returns the entries of the manifest for the archived days of all groups.

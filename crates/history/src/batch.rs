@@ -54,6 +54,13 @@ impl Batch {
         self.count += 1;
         Ok(())
     }
+
+    /// Adds a row of the log once more.
+    pub(crate) fn push_encoded(&mut self, row: &[u8]) {
+        put_varint(&mut self.rows, row.len() as u64);
+        self.rows.extend_from_slice(row);
+        self.count += 1;
+    }
 }
 
 /// Passes the rows of a batch to `give`, with their bytes. The bytes are this process's own.

@@ -27,6 +27,7 @@ use crate::limits::{
 };
 use crate::manifest::{GroupEntry, Layout, Manifest};
 use crate::names::NameCounts;
+use crate::owned_archive::OwnedArchive;
 use crate::run::day_of;
 
 /// Settings of a history.
@@ -46,6 +47,8 @@ pub struct HistorySettings {
     pub now: Arc<dyn Fn() -> TimeMs + Send + Sync>,
     /// Archive of old days; none keeps all days in runs.
     pub archive: Option<ArchiveSettings>,
+    /// The history is opened to adopt an archive: it archives nothing by itself.
+    pub adopts: bool,
     /// Runs threads; false in tests that need disk operations in a fixed order.
     pub in_background: bool,
 }
@@ -61,6 +64,7 @@ impl HistorySettings {
             log_ahead: true,
             now,
             archive: None,
+            adopts: false,
             in_background: true,
         }
     }
@@ -127,6 +131,8 @@ pub(crate) struct Shared {
     /// while.
     pub newest_flush: AtomicU64,
     pub closed: AtomicBool,
+    /// The archive; none without one.
+    pub archive: Option<Arc<OwnedArchive>>,
     /// Days that are on their way to the archive.
     pub archiving: Mutex<BTreeSet<(GroupId, i32)>>,
     /// Held while days are archived: each attempt begins with what the one before has done.
@@ -291,6 +297,10 @@ impl Shared {
 
     /// Removes log segments whose rows are in the runs, beyond the space that is kept.
     fn trim_log(&self, flushed: Revision) {
+        if self.settings.adopts {
+            // An adoption that is repeated needs the same records again.
+            return;
+        }
         let segments = match list_segments(&*self.disk, &self.layout.log(), false) {
             Ok(segments) => segments,
             Err(error) => {
@@ -503,7 +513,7 @@ impl History {
             })?;
             history.spawn("exacat-hist-run", Shared::flush_loop)?;
             history.spawn("exacat-hist-mrg", Shared::merge_loop)?;
-            if history.shared.settings.archive.is_some() {
+            if history.shared.archive.is_some() && !history.shared.settings.adopts {
                 history.spawn("exacat-hist-arc", Shared::archive_loop)?;
             }
         }

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use exacat_model::GroupSettings;
 use parking_lot::{RwLock, RwLockReadGuard};
 
-use crate::archive::{ArchivedDays, NamedGroup};
+use crate::archive::NamedGroup;
+use crate::archived_days::ArchivedDays;
 use crate::item::GroupId;
 use crate::latest::Latest;
 use crate::memtable::Memtable;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use exacat_model::Result;
 use parking_lot::RwLock;
 
-use crate::archive::{ArchivedDays, NamedGroup};
+use crate::archive::NamedGroup;
+use crate::archived_days::ArchivedDays;
 use crate::group::Group;
 use crate::memtable::Memtable;
 use crate::reading::ValueAt;

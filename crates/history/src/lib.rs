@@ -17,7 +17,8 @@
 //! - [`memtable`] and [`latest`] have the newest rows in memory.
 //! - [`flush`] writes them to [`run`]s; [`manifest`] names the files that count.
 //! - [`compaction`] merges runs of a day; [`retention`] removes whole days.
-//! - [`archiving`] moves old days to an [`archive`].
+//! - [`archiving`] moves old days to an [`archive`]. The history must own it: [`owned_archive`] checks that,
+//!   and [`adoption`] makes a restored history the owner.
 //! - [`reading`] merges memory and runs for readers; [`aggregate`] sums up, and [`instant`] looks back.
 //! - [`naming`] has the conventions of writers; [`pages`] answers requests in pages.
 //! - [`snapshot`] links the files of a moment, and [`restore`] makes a history from them; [`check`] reads
@@ -25,8 +26,11 @@
 //! - [`engine`] is the open history, and [`open`] opens it.
 #![forbid(unsafe_code)]
 
+mod adoption;
 pub mod aggregate;
 mod archive;
+mod archive_state;
+mod archived_days;
 mod archiving;
 mod batch;
 mod by_days;
@@ -50,6 +54,7 @@ pub mod merge;
 mod names;
 pub mod naming;
 mod open;
+mod owned_archive;
 mod pages;
 mod pieces;
 mod reading;
@@ -65,7 +70,10 @@ pub mod sorted;
 #[cfg(test)]
 mod test_rows;
 
-pub use archive::{Archive, ArchiveMetrics, ArchiveSettings, ArchivedFile, NamedGroup};
+pub use adoption::{Adopted, MergedDay};
+pub use archive::{
+    Archive, ArchiveMetrics, ArchiveOwner, ArchiveSettings, ArchivedFile, NamedGroup, VisibleFile,
+};
 pub use batch::Batch;
 pub use check::{Checked, check};
 pub use committer::CommitMetrics;
@@ -80,7 +88,7 @@ pub use names::{NamedField, Names};
 pub use pages::Page;
 pub use reading::ValueAt;
 pub use repair::{Repaired, repair};
-pub use restore::{Restore, Until, restore};
+pub use restore::{Restore, Until, restore, restore_on};
 pub use snapshot::Pinned;
 
 #[cfg(test)]

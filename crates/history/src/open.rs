@@ -15,7 +15,9 @@ use exacat_model::codec::Reader;
 use exacat_model::{Error, ErrorKind, Result, TimelineId};
 use parking_lot::{Mutex, RwLock};
 
-use crate::archive::{ArchivedDays, ArchivedEntry};
+use crate::archive::ArchivedEntry;
+use crate::archive_state::{ArchiveState, Tenure};
+use crate::archived_days::ArchivedDays;
 use crate::batch::each_checked_row;
 use crate::checked_file::HistoryId;
 use crate::committer::{Appender, CommitMetrics, Queue};
@@ -25,6 +27,7 @@ use crate::group::Group;
 use crate::item::Item;
 use crate::latest::Latest;
 use crate::manifest::{Layout, Manifest};
+use crate::owned_archive::OwnedArchive;
 use crate::row::RowRef;
 use crate::run::Wanted;
 use crate::sorted::SortedRows;
@@ -57,7 +60,7 @@ impl History {
         }
         let place = manifest.place();
         let mut opening = Opening::new(&disk, &layout, id, manifest);
-        opening.archive = settings.archive.as_ref().map(|settings| Arc::clone(&settings.archive));
+        opening.archive = open_archive(&disk, &layout, id, &settings)?;
         opening.load()?;
         if let Some(last) = segments.last() {
             last.make_durable(&*disk)?;
@@ -69,7 +72,7 @@ impl History {
         log_end::check_length(&log_directory, end.as_ref())?;
         let (log, is_marked) = open_log(&disk, &settings, &opening, end, &segments)?;
         opening.sweep()?;
-        let Opening { groups, files, place, active_bytes, .. } = opening;
+        let Opening { archive, groups, files, place, active_bytes, .. } = opening;
         let shared = Shared {
             disk: Arc::clone(&disk),
             layout,
@@ -87,6 +90,7 @@ impl History {
             flush_count: AtomicU64::new(0),
             newest_flush: AtomicU64::new(u64::MAX),
             closed: AtomicBool::new(false),
+            archive,
             archiving: Mutex::default(),
             archive_turn: Mutex::default(),
             archive_metrics: crate::archive::ArchiveMetrics::default(),
@@ -160,6 +164,26 @@ fn parse_identity(text: &str) -> std::result::Result<HistoryId, &'static str> {
     if identity_text(id) == text { Ok(id) } else { Err("the content fails its checksum") }
 }
 
+/// Opens the archive of a history, if it has one. A history whose adoption of the archive was interrupted is
+/// refused: the rows in its log behind the begin of the adoption must be those of the archive alone.
+fn open_archive(
+    disk: &Arc<dyn Disk>,
+    layout: &Layout,
+    id: HistoryId,
+    settings: &HistorySettings,
+) -> Result<Option<Arc<OwnedArchive>>> {
+    if ArchiveState::read(&**disk, &layout.root)?.tenure == Tenure::Adopting && !settings.adopts {
+        let what = format!(
+            "{}: the adoption of its archive was interrupted: run exacat history adopt again",
+            layout.root.display()
+        );
+        return Err(Error::new(ErrorKind::Unavailable, what));
+    }
+    let Some(archive) = &settings.archive else { return Ok(None) };
+    let opened = OwnedArchive::open(Arc::clone(&archive.archive), Arc::clone(disk), layout.root.clone(), id);
+    opened.map(|archive| Some(Arc::new(archive)))
+}
+
 /// Opens the log to append to it; a new one if there is none. Returns it, and whether it ends with a mark.
 fn open_log(
     disk: &Arc<dyn Disk>,
@@ -191,7 +215,7 @@ fn open_log(
 
 /// State of an opening: what the files have, then the log after them.
 pub(crate) struct Opening<'a> {
-    archive: Option<Arc<dyn crate::archive::Archive>>,
+    archive: Option<Arc<OwnedArchive>>,
     disk: &'a Arc<dyn Disk>,
     layout: &'a Layout,
     id: HistoryId,

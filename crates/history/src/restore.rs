@@ -18,6 +18,7 @@ use exacat_log::segment::{BegunFor, HEADER_BYTES, put_seal};
 use exacat_log::{Log, LogSettings, Preparation, Segment, segment};
 use exacat_model::{Error, ErrorKind, Result, Revision, TimeMs, TimelineId};
 
+use crate::archive_state::{ArchiveState, Tenure};
 use crate::checked_file::HistoryId;
 use crate::engine::create_directories;
 use crate::log_walk::{Walk, header_of};
@@ -59,7 +60,7 @@ pub fn restore(request: &Restore<'_>) -> Result<Moment> {
 }
 
 /// Restores a history on a disk.
-pub(crate) fn restore_on(disk: &Arc<dyn Disk>, request: &Restore<'_>) -> Result<Moment> {
+pub fn restore_on(disk: &Arc<dyn Disk>, request: &Restore<'_>) -> Result<Moment> {
     let from = Layout { root: request.from.to_owned() };
     let lacks = |what: &str| Error::new(ErrorKind::Corrupt, format!("{}: {what}", from.root.display()));
     let id = read_identity(&**disk, &from)?.ok_or_else(|| lacks("the identity of the history is missing"))?;
@@ -78,6 +79,9 @@ pub(crate) fn restore_on(disk: &Arc<dyn Disk>, request: &Restore<'_>) -> Result<
     manifest.next_file = manifest.next_file.max(work.next_file()?);
     manifest.write(&**disk, &into.root, id)?;
     work.put(&from.root.join(IDENTITY), &into.root)?;
+    let copied_up_to = Some(end.revision.0);
+    ArchiveState { tenure: Tenure::Copied, copied_up_to, ..ArchiveState::default() }
+        .write(&**disk, &into.root)?;
     for directory in [into.files(), into.log(), into.root.clone()] {
         disk.sync_directory(&directory).map_err(|error| cannot_write(&directory, &error))?;
     }

@@ -8,14 +8,14 @@ use super::model::{check, random_line};
 use super::*;
 
 /// Returns a rig whose place can fail.
-fn flaky_rig() -> (Rig, Arc<Flaky>) {
+pub(super) fn flaky_rig() -> (Rig, Arc<Flaky>) {
     let rig = Rig::new();
     let flaky = Arc::new(Flaky::new(Arc::clone(&rig.store)));
     (Rig { store: Arc::<Flaky>::clone(&flaky), ..rig }, flaky)
 }
 
 /// Reads the live files of the archive as a reader of the Delta log does, without the history.
-fn of_delta(rig: &Rig, group: &Arc<Group>) -> Values {
+pub(super) fn of_delta(rig: &Rig, group: &Arc<Group>) -> Values {
     let archive = rig.archive();
     let place = Place::of(Arc::clone(&rig.store), "below/here", "memory").unwrap();
     let mut all = Values::new();

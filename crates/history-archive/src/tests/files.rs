@@ -75,7 +75,7 @@ pub(super) fn exact_rows(history: &History) -> (Arc<Group>, Columns) {
 }
 
 fn archived(rig: &Rig, group: &Arc<Group>, rows: Columns) -> Vec<ArchivedFile> {
-    rig.archive().write(&named(group), DAY, &mut vec![rows].into_iter()).unwrap()
+    rig.archive().write(&named(group), DAY, None, &mut vec![rows].into_iter()).unwrap()
 }
 
 fn bytes_of(rig: &Rig, path: &str) -> bytes::Bytes {
@@ -173,7 +173,7 @@ fn one_element_reads_few_pages() {
     }
     let place = Place::of(Arc::clone(&rig.store), "below/here", "memory").unwrap();
     let archive = ParquetArchive::new(place);
-    let files = archive.write(&named(&group), DAY, &mut batches.into_iter()).unwrap();
+    let files = archive.write(&named(&group), DAY, None, &mut batches.into_iter()).unwrap();
     assert_eq!(files.len(), 1);
     let blocks = files[0].bytes.div_ceil(256 << 10);
     let before = flaky.requests();
@@ -222,7 +222,7 @@ fn long_day_is_never_held() {
     // Files are smaller than a row group, so each has one.
     let archive = rig.archive();
     let mut rows = LongDay { store: Arc::clone(&rig.store), given: 0 };
-    let files = archive.write(&named(&group), DAY, &mut rows).unwrap();
+    let files = archive.write(&named(&group), DAY, None, &mut rows).unwrap();
     assert_eq!(files.iter().map(|file| file.rows).sum::<u64>(), 1_000_000);
     assert_eq!(files.len(), 1_000_000usize.div_ceil(crate::schema::ROW_GROUP_ROWS));
 }
@@ -321,8 +321,15 @@ fn directory_is_an_archive() {
     let history = rig.open().unwrap();
     let (group, rows) = exact_rows(&history);
     let wanted = read_source(&group, &mut vec![rows.clone()].into_iter()).unwrap();
-    let files = archive.write(&named(&group), DAY, &mut vec![rows].into_iter()).unwrap();
-    archive.publish([1; 16], TimeMs(1), &files).unwrap();
+    let files = archive.write(&named(&group), DAY, None, &mut vec![rows].into_iter()).unwrap();
+    archive.claim(&owner(1), &[]).unwrap();
+    archive.publish(&owner(1), TimeMs(1), &files).unwrap();
+    assert!(
+        std::fs::read_to_string(path.join("_exacat_owner"))
+            .unwrap()
+            .starts_with("exacat owner of this archive")
+    );
+    archive.take_over(&owner(1), TimeMs(2)).unwrap();
     assert!(path.join("_delta_log/00000000000000000000.json").exists());
     assert!(path.join(&files[0].path).exists());
     let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());

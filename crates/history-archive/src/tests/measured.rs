@@ -130,10 +130,11 @@ fn archive_is_measured() {
         for _ in 0..3 {
             let store = Arc::new(object_store::memory::InMemory::new());
             let archive = ParquetArchive::new(Place::of(store, "", "memory").unwrap());
+            archive.claim(&owner(1), &[]).unwrap();
             let (_, merging, _) = timed(|| drain(&mut source()));
             let (files, writing, clock) =
-                timed(|| archive.write(&named(&group), day_of(START_NS), &mut source()).unwrap());
-            let (_, publishing, _) = timed(|| archive.publish([1; 16], TimeMs(1), &files).unwrap());
+                timed(|| archive.write(&named(&group), day_of(START_NS), None, &mut source()).unwrap());
+            let (_, publishing, _) = timed(|| archive.publish(&owner(1), TimeMs(1), &files).unwrap());
             let (_, reading, _) = timed(|| drain(&mut *archive.scan(&named(&group), &files, &Wanted::all())));
             let one = Wanted { elements: Elements::one(elements as u32 / 2), ..Wanted::all() };
             let (_, _, one) = timed(|| drain(&mut *archive.scan(&named(&group), &files, &one)));

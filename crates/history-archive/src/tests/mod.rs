@@ -6,6 +6,7 @@ mod flaky;
 mod imports;
 mod measured;
 mod model;
+mod owners;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use exacat_history::run::{DAY_NANOSECONDS, Wanted};
 use exacat_history::sorted::SortedRows;
 use exacat_history::{
-    Archive, ArchiveSettings, Group, History, HistorySettings, Ingest, NamedGroup, Refused,
+    Archive, ArchiveOwner, ArchiveSettings, Group, History, HistorySettings, Ingest, NamedGroup, Refused,
 };
 use exacat_model::{FieldValue, GroupName, GroupSettings, Result, TimeMs};
 use exacat_testkit::simulated::SimulatedDisk;
@@ -113,6 +114,12 @@ impl Rig {
         let place = Place::of(Arc::clone(&self.store), "below/here", "memory").unwrap();
         crate::delta::DeltaLog::read(&place).unwrap().live.into_keys().collect()
     }
+}
+
+/// Returns the owner of an archive that no history is behind.
+pub(crate) fn owner(number: u8) -> ArchiveOwner {
+    let (directory, host) = (String::from("/srv/history"), String::from("cat1"));
+    ArchiveOwner { history: [1; 16], incarnation: [number; 16], since: TimeMs(NOW_MS), directory, host }
 }
 
 fn wait<T>(future: impl Future<Output = T>) -> T {

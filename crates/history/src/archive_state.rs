@@ -1,0 +1,144 @@
+//! State of a history towards its archive: the small file `ARCHIVE` in its directory.
+//!
+//! Neither snapshots nor backups have the file. A restore writes a new one, so a restored history or a clone
+//! is never taken for the incarnation that it comes from. A history without the file never had an archive,
+//! or had one of an earlier release.
+
+use std::path::Path;
+
+use exacat_disk::{Disk, cannot_read, cannot_write, corrupt, random_u64, read_text, replace_small};
+use exacat_model::{Error, ErrorKind, Result};
+
+/// Name of the file.
+pub(crate) const FILE: &str = "ARCHIVE";
+/// First line of the file, without its version.
+const TITLE: &str = "exacat archive of a history";
+/// Version of the file.
+const VERSION: u32 = 1;
+
+/// Relation of a history to the archive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Tenure {
+    /// It never had an archive.
+    #[default]
+    None,
+    /// It is a copy of another incarnation, which may still use the archive.
+    Copied,
+    /// An adoption has begun, and may have ended in its middle.
+    Adopting,
+    /// It took an archive.
+    Held,
+}
+
+impl Tenure {
+    const ALL: [Tenure; 4] = [Tenure::None, Tenure::Copied, Tenure::Adopting, Tenure::Held];
+
+    fn word(self) -> &'static str {
+        match self {
+            Tenure::None => "none",
+            Tenure::Copied => "copied",
+            Tenure::Adopting => "adopting",
+            Tenure::Held => "held",
+        }
+    }
+}
+
+/// Content of the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ArchiveState {
+    pub tenure: Tenure,
+    /// Random number by which the archive knows the history; zeros before it took one.
+    pub incarnation: [u8; 16],
+    /// Last record that the history shares with the one that it was copied from; none if it is no copy, or
+    /// if it has adopted the archive since.
+    pub copied_up_to: Option<u64>,
+    /// Last record before an adoption that has begun; later ones are the adoption's.
+    pub own_up_to: Option<u64>,
+}
+
+impl ArchiveState {
+    fn text(&self) -> String {
+        let (word, incarnation) = (self.tenure.word(), u128::from_be_bytes(self.incarnation));
+        let record = |of: Option<u64>| of.map_or_else(|| "-".to_owned(), |revision| revision.to_string());
+        let (copied, own) = (record(self.copied_up_to), record(self.own_up_to));
+        let body = format!(
+            "{TITLE}, version {VERSION}\ntenure {word}\nincarnation {incarnation:032x}\ncopied up to {copied}\n\
+             own up to {own}\n"
+        );
+        format!("{body}crc {:08x}\n", crc32fast::hash(body.as_bytes()))
+    }
+
+    fn parse(text: &str) -> std::result::Result<Self, &'static str> {
+        let mut lines = text.lines();
+        let first = lines.next().and_then(|line| line.strip_prefix(TITLE)?.strip_prefix(", version "));
+        let version: u32 = first.and_then(|text| text.parse().ok()).ok_or("this is no such file")?;
+        if version > VERSION {
+            return Err("the version is that of a newer release: use it");
+        }
+        let mut line = |title: &str| lines.next().and_then(|line| line.strip_prefix(title));
+        let word = line("tenure ").ok_or("the tenure is missing")?;
+        let tenure = Tenure::ALL.into_iter().find(|one| one.word() == word).ok_or("the tenure is unknown")?;
+        let incarnation = line("incarnation ").and_then(|text| u128::from_str_radix(text, 16).ok());
+        let incarnation = incarnation.ok_or("the incarnation is no number")?.to_be_bytes();
+        let mut record = |title: &str| match line(title).ok_or("a record is missing")? {
+            "-" => Ok(None),
+            text => text.parse().map(Some).map_err(|_| "a record is no number"),
+        };
+        let (copied_up_to, own_up_to) = (record("copied up to ")?, record("own up to ")?);
+        let state = ArchiveState { tenure, incarnation, copied_up_to, own_up_to };
+        // Compared as a whole: no byte may change unnoticed.
+        if state.text() == text { Ok(state) } else { Err("the content fails its checksum") }
+    }
+
+    /// Reads the file in the directory of a history.
+    pub(crate) fn read(disk: &dyn Disk, root: &Path) -> Result<Self> {
+        let path = root.join(FILE);
+        let name = path.display().to_string();
+        let text = read_text(disk, &path).map_err(|error| cannot_read(&name, &error))?;
+        let Some(text) = text else { return Ok(ArchiveState::default()) };
+        Self::parse(&text).map_err(|what| {
+            let Error { message, .. } = corrupt(&name, 0, what);
+            let remedy = "remove the file, then adopt the archive: exacat history adopt";
+            Error::new(ErrorKind::Corrupt, format!("{message}; {remedy}"))
+        })
+    }
+
+    /// Replaces the file, atomically and durably.
+    pub(crate) fn write(&self, disk: &dyn Disk, root: &Path) -> Result<()> {
+        let written = replace_small(disk, root, FILE, self.text().as_bytes());
+        written.map_err(|error| cannot_write(&root.join(FILE), &error))
+    }
+}
+
+/// Draws an incarnation.
+pub(crate) fn new_incarnation() -> Result<[u8; 16]> {
+    let mut incarnation = [0; 16];
+    incarnation[..8].copy_from_slice(&random_u64()?.to_le_bytes());
+    incarnation[8..].copy_from_slice(&random_u64()?.to_le_bytes());
+    Ok(incarnation)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The file comes back as written; with any byte changed, or cut anywhere, it is refused.
+    #[test]
+    fn damaged_state_is_refused() {
+        for tenure in Tenure::ALL {
+            for copied_up_to in [None, Some(0), Some(u64::MAX)] {
+                let own_up_to = copied_up_to.map(|revision| revision / 2);
+                let state = ArchiveState { tenure, incarnation: [0xa5; 16], copied_up_to, own_up_to };
+                let text = state.text();
+                assert_eq!(ArchiveState::parse(&text), Ok(state));
+                for at in 0..text.len() {
+                    let mut damaged = text.clone().into_bytes();
+                    damaged[at] ^= 1;
+                    let damaged = String::from_utf8(damaged).unwrap();
+                    assert!(ArchiveState::parse(&damaged).is_err(), "byte {at} of {text}");
+                    assert!(ArchiveState::parse(&text[..at]).is_err(), "cut at {at}");
+                }
+            }
+        }
+    }
+}
