@@ -79,6 +79,8 @@ Examples:
     },
     /// Write values from files
     Import(HistoryImportArgs),
+    /// Make the history of a data directory the owner of its archive, after a restore
+    Adopt(HistoryAdoptArgs),
 }
 
 /// Fields to show.
@@ -209,4 +211,29 @@ pub(crate) struct HistoryImportArgs {
     /// Measurement of elements in CSV and Parquet
     #[arg(long, default_value = "values", value_name = "NAME")]
     pub measurement: String,
+}
+
+/// `exacat history adopt`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+An archive has one owner, which alone reads and writes it. A history that was
+restored or cloned is not the owner. Stop the server of the former owner for
+good, and that of this data directory, before you adopt the archive.
+
+Days that the archive alone has, or has in another version, are merged into the
+history, and then replaced in the archive by one commit. Of two values for one
+element, field and time, the later one stays. If rows would be lost, nothing
+is changed and each loss is shown. An interrupted adoption is repeated by the
+same command; until then no server opens the history.
+
+Examples:
+  exacat --data /srv/exacat history adopt /archive/history
+  exacat --data /srv/exacat history adopt s3://bucket/history")]
+pub(crate) struct HistoryAdoptArgs {
+    /// Place of the archive, as for serve --history-archive
+    #[arg(value_name = "DIR|s3://BUCKET/PREFIX")]
+    pub place: String,
+    /// Accept the loss of rows that neither side has; adopt nevertheless
+    #[arg(long)]
+    pub accept_loss: bool,
 }

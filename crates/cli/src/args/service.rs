@@ -401,7 +401,8 @@ pub(crate) struct ServeArgs {
     ///
     /// A directory, or s3://BUCKET/PREFIX with the credentials of the environment: AWS_ACCESS_KEY_ID,
     /// AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL. A Delta log beside the files names those that
-    /// count. Reads of old days continue through the archive. An archive belongs to one history.
+    /// count. Reads of old days continue through the archive. An archive has one owner: a history that was
+    /// restored or cloned adopts it first, see exacat history adopt.
     #[arg(long, value_name = "DIR|s3://BUCKET/PREFIX", requires = "history")]
     pub history_archive: Option<String>,
     /// Age in whole UTC days after which a day is archived

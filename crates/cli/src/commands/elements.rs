@@ -1,5 +1,6 @@
 //! `history`: groups of elements and their values.
 
+pub(crate) mod adopt;
 pub(crate) mod import;
 
 use exacat_model::element::{
@@ -49,6 +50,7 @@ pub(crate) async fn history(context: &mut Context, command: HistoryCommand) -> R
             context.change(&group, Operation::ElementGroupDrop { group: name }).await
         }
         HistoryCommand::Import(args) => import::import(context, args).await,
+        HistoryCommand::Adopt(_) => Err(Failure::local("this takes no server")),
     }
 }
 

@@ -37,7 +37,7 @@ mod writer;
 use futures::future::LocalBoxFuture;
 
 use crate::advice::Advised;
-use crate::args::{Cli, Command, Global, SnapshotCommand};
+use crate::args::{Cli, Command, Global, HistoryCommand, SnapshotCommand};
 use crate::connect::Session;
 use crate::context::Context;
 use crate::failure::{Failure, report, status_of};
@@ -72,6 +72,9 @@ pub(crate) async fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Restore(args) => return boxed(snapshots::restore(args, global, style)).await,
         Command::Backup(ref args) if args.ls || args.verify => {
             return boxed(snapshots::backups(args, global, style)).await;
+        }
+        Command::History(HistoryCommand::Adopt(args)) => {
+            return boxed(elements::adopt::adopt(args, &global.connection, style)).await;
         }
         Command::Fsck(args) if args.offline => {
             return boxed(fsck::offline(args, global, style)).await;

@@ -20,7 +20,7 @@ const WAIT: Duration = Duration::from_secs(60);
 const CHANGES_APART: Duration = Duration::from_millis(200);
 
 /// Beginnings of examples that do not run here, and the reasons.
-const ELSEWHERE: [(&str, &str); 22] = [
+const ELSEWHERE: [(&str, &str); 23] = [
     ("exacat serve   ", "listens at the standard port, where another server may be"),
     ("exacat serve\n", "listens at the standard port, where another server may be"),
     ("exacat serve --listen 0.0.0.0", "listens to the network, at the standard port"),
@@ -39,6 +39,7 @@ const ELSEWHERE: [(&str, &str); 22] = [
     ("exacat --json cp file:", "needs a storage element, another machine"),
     ("exacat trash restore 1234.3f9a1c --path", "needs entries of another user"),
     ("exacat sessions kill", "needs a request that goes on"),
+    ("exacat --data /srv/exacat history adopt", "needs a history that was restored, and its archive"),
     ("systemd-run", "needs root"),
     ("exacat writer rm", "needs the id of a file that is there"),
     ("exacat writer serve --volume ~/daq --se DEMO::DAQ::WRITER\n", "listens at the standard port"),
@@ -64,6 +65,7 @@ const ORDER: &[&str] = &[
     "history at",
     "history get",
     "history rm",
+    "history adopt",
     "snapshot create",
     "snapshot ls",
     "snapshot diff",

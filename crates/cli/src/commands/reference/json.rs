@@ -35,7 +35,7 @@ const ENTRY: Printed = &[("", object::<json::EntryOut<'_>>)];
 const STATUS: Printed = &[("", object::<json::StatusOut<'_>>)];
 
 /// Objects of each command.
-const COMMANDS: [(&[&str], Printed); 75] = [
+const COMMANDS: [(&[&str], Printed); 76] = [
     (&["ls", "stat", "archive ls", "se files"], ENTRY),
     (
         &["find", "tag find"],
@@ -145,6 +145,7 @@ const COMMANDS: [(&[&str], Printed); 75] = [
     ),
     (&["history set", "history rm"], DONE),
     (&["history import"], &[("", object::<elements::import::ImportedView<'_>>)]),
+    (&["history adopt"], &[("", object::<elements::adopt::AdoptedView<'_>>)]),
     (&["report"], &[("", object::<json::PeriodOut<'_>>)]),
     (&["top"], &[("", object::<top::ReadingOut<'_>>)]),
     (&["snapshot create", "snapshot ls"], &[("", object::<json::SnapshotOut<'_>>)]),
