@@ -154,7 +154,7 @@ impl Shared {
                 repeated.insert((different.group.id, day), complete.map_or(copied, |of| of.min(copied)));
             }
         }
-        adopted.own_rows = self.repeat_own_rows(&state, &repeated)?;
+        adopted.own_rows = self.repeat_own_rows(&state, &repeated, accepts_loss)?;
         let forgotten = plan.different.iter().filter(|different| different.forgets_own);
         let forgotten = forgotten.map(|different| (&different.group, different.day));
         self.forget_archived(forgotten.chain(plan.gone.iter().map(|(group, day)| (group, *day))));
@@ -198,7 +198,7 @@ impl Shared {
                 plan.different.push(DifferentDay { group, day, files, forgets_own: false });
             }
         }
-        // What is left has a group that this history does not know.
+        // The rest has a group that this history does not know.
         let mut unknown: BTreeMap<String, u64> = BTreeMap::new();
         visible.into_keys().for_each(|(group, _)| *unknown.entry(group).or_default() += 1);
         plan.losses.extend(unknown.into_iter().map(|(group, days)| {
@@ -291,12 +291,21 @@ impl Shared {
 
     /// Writes the rows of some days once more that the archive cannot have: they are newer than those that it
     /// has. Returns their number.
-    fn repeat_own_rows(&self, state: &ArchiveState, days: &RepeatedDays) -> Result<u64> {
+    fn repeat_own_rows(&self, state: &ArchiveState, days: &RepeatedDays, accepts_loss: bool) -> Result<u64> {
         let (Some(after), Some(up_to)) = (days.values().min().copied(), state.own_up_to) else {
             return Ok(0);
         };
         if up_to <= after {
             return Ok(0);
+        }
+        // The plan has looked back to the copy. A file that was written before it needs older records.
+        if !accepts_loss && self.oldest_record()?.is_none_or(|oldest| oldest > after.saturating_add(1)) {
+            let what = format!(
+                "the log no longer has record {}, so older values of the archive may replace later ones: run \
+                 the adoption again, with --accept-loss to accept that",
+                after.saturating_add(1)
+            );
+            return Err(Error::new(ErrorKind::Conflict, what));
         }
         let segments = list_segments(&*self.disk, &self.layout.log(), false)?;
         let begin = segments.partition_point(|segment| segment.first_revision.0 <= after.saturating_add(1));

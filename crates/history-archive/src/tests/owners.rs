@@ -113,8 +113,8 @@ fn all_of(group: &Arc<Group>) -> Values {
     read(group, &Wanted::all()).unwrap()
 }
 
-/// Leaves an archive with days that a copy of its history, made before, does not know. Returns the values that
-/// the copy and the archive have, the original, open, and the writer.
+/// Leaves an archive with days that a copy of its history, made before, does not know. Returns the values
+/// that the copy and the archive have, the original, open, and the writer.
 fn parted(rig: &Rig, seed: u64) -> (Values, Values, History, Writer) {
     let mut writer = Writer::new(seed);
     let original = rig.open_at(ORIGINAL).unwrap();
@@ -336,8 +336,8 @@ fn commit_decided_before_the_adoption_fails() {
     assert!(DeltaLog::read(&rig.place()).unwrap().live.is_empty());
 }
 
-/// An archive of an earlier release, without an owner, is taken by the history whose manifest names its files,
-/// and by no other one.
+/// An archive of an earlier release, without an owner, is taken by the history whose manifest names its
+/// files, and by no other one.
 #[test]
 fn archive_without_an_owner_is_taken_by_its_history() {
     let rig = Rig::new();
@@ -390,8 +390,8 @@ fn archive_of_another_history_is_not_adopted() {
     assert_eq!(rig.objects(), before);
 }
 
-/// Losses are told before anything is changed: files that are gone, and groups that the history does not have.
-/// They are accepted by an option only.
+/// Losses are told before anything is changed: files that are gone, and groups that the history lacks. They
+/// are accepted by an option only.
 #[test]
 fn losses_of_an_adoption_are_told_first() {
     let rig = Rig::new();
