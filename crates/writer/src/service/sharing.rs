@@ -4,7 +4,7 @@ use exacat_wire::writer::{Ack, ByteRange, Frame};
 
 use super::state::Service;
 use crate::limits::{
-    BUSY_FLUSH_MS, GRANTS_PER_TICK, PART_BLOCKS_MAX, PART_BLOCKS_MIN, SHARED_BLOCKS, WORKS_AT_ONCE,
+    BUSY_FLUSH_MS, BUSY_WORKS, GRANTS_PER_TICK, PART_BLOCKS_MAX, PART_BLOCKS_MIN, SHARED_BLOCKS,
 };
 use crate::origin::PartKey;
 use crate::part::Ending;
@@ -76,7 +76,7 @@ impl Service {
     pub(super) fn flush_old(&mut self, now: u64) {
         // Many files share the disk: each waits longer, so that the number of small writes is bounded.
         let mut delay = self.settings.flush_ms * (1 + self.open.len() as u64 / 8);
-        if self.working > WORKS_AT_ONCE {
+        if self.working >= BUSY_WORKS {
             delay = delay.max(BUSY_FLUSH_MS);
         }
         while let Some((since, key)) = self.dirty.first().copied()
