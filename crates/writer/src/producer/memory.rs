@@ -282,7 +282,8 @@ mod tests {
         let memory = EventMemory::new(10 * BUFFER_BYTES_MIN + 5, BUFFER_BYTES_MIN);
         memory.prepare();
         memory.prepare();
-        assert_eq!((memory.state.lock().free.len(), memory.used()), (10, 0));
+        assert_eq!(memory.state.lock().free.len(), 10);
+        assert_eq!(memory.used(), 0);
         let mut taken = Vec::new();
         assert!(memory.take(10, &mut taken) && !memory.take(1, &mut taken));
         assert!(memory.state.lock().free.is_empty());
