@@ -340,8 +340,8 @@ fn check_names_what_is_wrong_on_a_volume() {
     assert!(Ran::of(nowhere, b"").fails(11).contains("no volume is here"));
 }
 
-/// Property: producers write with TLS, and trust only the authority that they were told. Nothing of a producer
-/// that does not trust the service is written.
+/// Property: producers write with TLS, and trust only the authority that they were told. Nothing of a
+/// producer that does not trust the service is written.
 #[test]
 fn file_is_put_over_tls() {
     let (service, place) = (ready(), tempfile::tempdir().unwrap());

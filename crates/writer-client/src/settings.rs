@@ -46,7 +46,8 @@ pub struct WriterSettings {
     pub token: Option<String>,
     /// Memory for events that are not durable: the bound for all streams together.
     pub memory_bytes: usize,
-    /// True to allocate and touch all of it at the connection. Otherwise the first use of each part takes longer.
+    /// True to allocate and touch all of it at the connection. Otherwise the first use of each part takes
+    /// longer.
     pub prepare_memory: bool,
     /// Memory in which a chunk is filled: 64 KiB to 1 MiB, a power of two. Each stream needs two of them, so
     /// that less makes room for more streams.

@@ -144,8 +144,8 @@ impl Stream {
         self.state.shed()
     }
 
-    /// Takes the outcomes of files that have ended, in the order of the files. A long-lived stream does so now
-    /// and then: of more than 4096 the oldest are dropped.
+    /// Takes the outcomes of files that have ended, in the order of the files. A long-lived stream does so
+    /// now and then: of more than 4096 the oldest are dropped.
     pub fn take_outcomes(&self) -> Vec<FileOutcome> {
         self.state.progress.lock().take_outcomes()
     }

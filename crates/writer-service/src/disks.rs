@@ -53,8 +53,8 @@ impl Queue {
 /// The threads.
 pub(crate) struct Disks {
     bytes: Arc<Queue>,
-    /// First and last works of parts, and removals: they wait for the journal of the file system, which serves
-    /// many at once.
+    /// First and last works of parts, and removals: they wait for the journal of the file system, which
+    /// serves many at once.
     names: Arc<Queue>,
     indices: Vec<Arc<Queue>>,
     threads: Mutex<Vec<JoinHandle<()>>>,

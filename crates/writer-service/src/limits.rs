@@ -12,7 +12,8 @@ pub const SEND_TIME_MAX: Duration = Duration::from_secs(20);
 pub const TLS_TIME_MAX: Duration = Duration::from_secs(10);
 /// Bytes of one read that is not into the bytes of a chunk. Small, because they are copied.
 pub const READ_BYTES: usize = 16 << 10;
-/// Bytes of one read into the bytes of a chunk. They fit into the cache of a processor, where they are summed.
+/// Bytes of one read into the bytes of a chunk. They fit into the cache of a processor, where they are
+/// summed.
 pub const PIECE_BYTES: usize = 256 << 10;
 /// Frames of other services that wait for the service. Their links then read no more.
 pub const RECEIVED_FRAMES_MAX: usize = 256;

@@ -13,8 +13,8 @@ pub const PART_WORKS_MAX: usize = 2;
 pub const WORKS_AT_ONCE: usize = 4;
 /// Works of parts on their way at which a disk is busy: eight for each that is done at once.
 pub const BUSY_WORKS: usize = 8 * WORKS_AT_ONCE;
-/// Age in milliseconds at which bytes are written that fill no block, while the disk is busy: small writes would
-/// take from it.
+/// Age in milliseconds at which bytes are written that fill no block, while the disk is busy: small writes
+/// would take from it.
 pub const BUSY_FLUSH_MS: u64 = 1_000;
 /// Blocks that every open part may hold: one being filled or written, and one more.
 pub const PART_BLOCKS_MIN: usize = 2;

@@ -296,8 +296,8 @@ fn ping_of_a_service_is_answered() {
     assert_eq!(rig.tell(1, Frame::Ping(300)), [Some(Frame::Pong(300))]);
 }
 
-/// Property: connections of producers have one block each, within the memory of all files. A producer beyond it
-/// is sent elsewhere, and a place is free again once a connection has ended and its block is back.
+/// Property: connections of producers have one block each, within the memory of all files. A producer beyond
+/// it is sent elsewhere, and a place is free again once a connection has ended and its block is back.
 #[test]
 fn producers_have_memory_for_what_they_send() {
     let mut rig = Rig::new();

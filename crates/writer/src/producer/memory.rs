@@ -53,8 +53,8 @@ impl EventMemory {
         Arc::new(EventMemory { bytes_max, buffer_bytes, state, freed, generation: AtomicU64::new(0) })
     }
 
-    /// Allocates and touches all buffers that fit. A system clears memory at its first use, which takes longer
-    /// than to write to it.
+    /// Allocates and touches all buffers that fit. A system clears memory at its first use, which takes
+    /// longer than to write to it.
     pub fn prepare(&self) {
         let count = self.bytes_max / self.buffer_bytes;
         let buffer = |_| {

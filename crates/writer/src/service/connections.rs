@@ -165,8 +165,8 @@ impl Service {
                     );
                     return;
                 }
-                // Bytes of the earlier connection that are still on their way count for nothing. It ends first: a
-                // producer that comes back may need its memory.
+                // Bytes of the earlier connection that are still on their way count for nothing. It ends
+                // first: a producer that comes back may need its memory.
                 if let Some(earlier) = of.filter(|earlier| *earlier != connection) {
                     self.end(earlier, now);
                 }
