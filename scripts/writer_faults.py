@@ -316,7 +316,8 @@ def disk_full(rig, load):
         small = rig.service([place / "volume"], [*load.of_service(free_min="0B"), *seeds[0]], name=f"small{rig.count}",
                             port=ports[0])
         other = rig.service([rig.fresh("volume")], [*load.of_service(), *seeds[1]], port=ports[1])
-        small.wait_ready(), other.wait_ready()
+        small.wait_ready()
+        other.wait_ready()
         load = dataclasses.replace(load, rate=0, seconds=max(6, load.seconds // 2))
         producer = sending(rig, load, [small, other], "full")
         told = judge(rig, load, producer)

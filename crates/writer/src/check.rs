@@ -195,19 +195,13 @@ fn check_part(
         // A part without a durable byte may have no file.
         return true;
     }
-    let file = match stored.disk.open_to_read(&stored.path(of.part)) {
-        Ok(file) => file,
+    let opened = stored.disk.open_to_read(&stored.path(of.part));
+    let (length, file) = match opened.and_then(|file| Ok((file.length()?, file))) {
+        Ok(opened) => opened,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             of.fault(report, CheckKind::MissingPart, format!("its file of {} bytes is missing", of.end));
             return true;
         }
-        Err(error) => {
-            of.fault(report, CheckKind::UnreadablePart, error.to_string());
-            return true;
-        }
-    };
-    let length = match file.length() {
-        Ok(length) => length,
         Err(error) => {
             of.fault(report, CheckKind::UnreadablePart, error.to_string());
             return true;

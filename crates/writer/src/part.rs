@@ -482,8 +482,7 @@ mod tests {
                         disk[start + write.from..start + write.to]
                             .copy_from_slice(&write.block.bytes()[write.from..write.to]);
                     }
-                    let blocks = work.writes.into_iter().map(|write| write.block).collect();
-                    let items = part.work_done(&mut pool, work.number, blocks);
+                    let items = part.work_done(&mut pool, work.number, blocks_of(work));
                     let committed = part.committed;
                     assert!(!items.is_empty() || committed == part.chunks.durable_count());
                     let from = part.chunks.durable().last().map_or(0, ChunkRecord::end);
@@ -496,8 +495,10 @@ mod tests {
             part.begin_seal(&mut pool);
             let seal = part.next_work().unwrap();
             assert_eq!(seal.seal.as_ref().map(|seal| seal.length), Some(content.len() as u64));
-            let blocks = seal.writes.into_iter().map(|write| write.block).collect();
-            assert!(matches!(part.work_done(&mut pool, seal.number, blocks)[..], [Item::Sealed { .. }]));
+            assert!(matches!(
+                part.work_done(&mut pool, seal.number, blocks_of(seal))[..],
+                [Item::Sealed { .. }]
+            ));
             part.give_up_blocks(&mut pool);
             assert_eq!((pool.unreserved(), pool.taken()), (4, 0), "seed {seed}");
         }
@@ -526,18 +527,27 @@ mod tests {
         part.take(&mut pool, &head(0, 0, b"one"), ChunkMemory::Bytes(b"one"), 0);
         part.flush(&mut pool);
         let work = part.next_work().unwrap();
-        let blocks = work.writes.into_iter().map(|write| write.block).collect();
-        assert_eq!(part.work_done(&mut pool, work.number, blocks).len(), 2);
+        assert_eq!(part.work_done(&mut pool, work.number, blocks_of(work)).len(), 2);
         part.take(&mut pool, &head(1, 3, b"two"), ChunkMemory::Bytes(b"two"), 0);
         part.flush(&mut pool);
         let work = part.next_work().unwrap();
         part.take(&mut pool, &head(2, 6, b"six"), ChunkMemory::Bytes(b"six"), 0);
-        let blocks = work.writes.into_iter().map(|write| write.block).collect();
-        assert!(part.fail(&mut pool, (work.number, blocks), "EIO").is_some());
+        assert!(part.fail(&mut pool, (work.number, blocks_of(work)), "EIO").is_some());
         part.commit_done(1);
         assert_eq!((part.chunks.count(), part.chunks.durable_count()), (1, 1));
         assert_eq!((pool.unreserved(), pool.taken()), (4, 0));
         assert!(part.next_work().is_none());
+    }
+
+    /// Gives a part a chunk that fills the block of its number.
+    fn take_block(part: &mut OpenPart, pool: &mut BlockPool, number: u64) {
+        let bytes = vec![7; BLOCK_BYTES];
+        let head = head(number, number * BLOCK_BYTES as u64, &bytes);
+        assert_eq!(part.take(pool, &head, ChunkMemory::Bytes(&bytes), 0), Some(Judgement::New));
+    }
+
+    fn blocks_of(work: PartWork) -> Vec<Block> {
+        work.writes.into_iter().map(|write| write.block).collect()
     }
 
     /// Property: bytes count as synced once all works before theirs are; a failure of an earlier work loses
@@ -548,16 +558,9 @@ mod tests {
             let mut pool = BlockPool::new(8);
             let mut part = part(0);
             part.grant(&mut pool, 8);
-            let bytes = vec![7; BLOCK_BYTES];
             let mut works = Vec::new();
-            let blocks_of = |work: PartWork| work.writes.into_iter().map(|write| write.block).collect();
             for sequence in 0..4 {
-                part.take(
-                    &mut pool,
-                    &head(sequence, sequence * BLOCK_BYTES as u64, &bytes),
-                    ChunkMemory::Bytes(&bytes),
-                    0,
-                );
+                take_block(&mut part, &mut pool, sequence);
                 works.extend(part.next_work());
                 if sequence == 0 {
                     assert!(part.next_work().is_none(), "the file is not there yet");
@@ -590,16 +593,9 @@ mod tests {
         let mut pool = BlockPool::new(8);
         let mut part = part(0);
         part.grant(&mut pool, 8);
-        let bytes = vec![7; BLOCK_BYTES];
         let mut works = VecDeque::new();
-        let blocks_of = |work: PartWork| work.writes.into_iter().map(|write| write.block).collect();
         for sequence in 0..3 {
-            part.take(
-                &mut pool,
-                &head(sequence, sequence * BLOCK_BYTES as u64, &bytes),
-                ChunkMemory::Bytes(&bytes),
-                0,
-            );
+            take_block(&mut part, &mut pool, sequence);
             works.extend(part.next_work());
             if sequence == 0 {
                 let work: PartWork = works.pop_front().unwrap();
