@@ -24,11 +24,15 @@ pub(crate) fn lock(directory: &Path, instead: &str) -> Result<File, Failure> {
         .write(true)
         .open(&path)
         .map_err(|error| Failure::local(format!("cannot open {}: {error}", path.display())))?;
+    locked(file, directory, &format!("a server uses this data directory: {instead}"))
+}
+
+/// Locks a file of a directory. `busy` says who may have the lock, and what to do.
+pub(crate) fn locked(file: File, directory: &Path, busy: &str) -> Result<File, Failure> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(std::fs::TryLockError::WouldBlock) => {
-            let message = format!("a server uses this data directory: {instead}");
-            Err(Failure::about(directory.display().to_string(), Error::new(ErrorKind::Unavailable, message)))
+            Err(Failure::about(directory.display().to_string(), Error::new(ErrorKind::Unavailable, busy)))
         }
         Err(std::fs::TryLockError::Error(error)) => {
             Err(Failure::local(format!("cannot lock {}: {error}", directory.display())))

@@ -1,8 +1,8 @@
 //! The disk, as narrow as the engines need it: a test replaces it by one that fails or forgets.
 //!
 //! Every stored file of the catalogue and of the history is read and written through [`Disk`]. The
-//! crate also has what all stored formats share: errors that name a file, checked headers, numbers
-//! at fixed places, and random numbers.
+//! crate also has what all stored formats share: errors that name a file, checked headers, small
+//! texts with a checksum, numbers at fixed places, and random numbers.
 #![forbid(unsafe_code)]
 
 mod disk;
@@ -11,6 +11,7 @@ pub mod fixed;
 pub mod header;
 mod in_memory;
 mod random;
+mod titled_text;
 
 pub use disk::{
     Disk, DiskFile, RealDisk, exists, list_if_there, read_text, read_whole, remove_tree, replace_small,
@@ -18,4 +19,5 @@ pub use disk::{
 };
 pub use file_error::{cannot_read, cannot_write, corrupt};
 pub use in_memory::InMemory;
-pub use random::random_u64;
+pub use random::{random_id, random_u64};
+pub use titled_text::{TitledLines, hex_of, titled_text};

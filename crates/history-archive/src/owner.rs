@@ -11,7 +11,9 @@
 //! ```
 //! Readers of Hive folders and of Delta tables ignore names that begin with `_`.
 
-use exacat_disk::corrupt;
+use std::fmt::Display;
+
+use exacat_disk::{TitledLines, corrupt, hex_of, titled_text};
 use exacat_history::ArchiveOwner;
 use exacat_model::{Error, ErrorKind, Result, TimeMs};
 
@@ -19,52 +21,34 @@ use crate::place::Place;
 
 /// Path of the object.
 pub(crate) const OWNER: &str = "_exacat_owner";
-/// First line, without its version.
-const TITLE: &str = "exacat owner of this archive";
+/// First line, before its version.
+const TITLE: &str = "exacat owner of this archive, version";
 /// Version of the object.
 const VERSION: u32 = 1;
 /// Characters of a directory or a host: they are for people, and cut.
 const TEXT_MAX: usize = 1024;
 
 fn encode(owner: &ArchiveOwner) -> String {
-    let hex = |id: [u8; 16]| format!("{:032x}", u128::from_be_bytes(id));
     let text = |text: &str| {
         let cut: String = text.chars().take(TEXT_MAX).collect();
-        serde_json::Value::from(cut).to_string()
+        serde_json::Value::from(cut)
     };
-    let body = format!(
-        "{TITLE}, version {VERSION}\nhistory {}\nincarnation {}\nsince {}\ndirectory {}\nhost {}\n",
-        hex(owner.history),
-        hex(owner.incarnation),
-        owner.since,
-        text(&owner.directory),
-        text(&owner.host)
-    );
-    format!("{body}crc {:08x}\n", crc32fast::hash(body.as_bytes()))
+    let lines: [(&str, &dyn Display); 5] = [
+        ("history", &hex_of(owner.history)),
+        ("incarnation", &hex_of(owner.incarnation)),
+        ("since", &owner.since),
+        ("directory", &text(&owner.directory)),
+        ("host", &text(&owner.host)),
+    ];
+    titled_text(TITLE, VERSION, &lines)
 }
 
 fn decode(text: &str) -> std::result::Result<ArchiveOwner, &'static str> {
-    let mut lines = text.lines();
-    let first = lines.next().and_then(|line| line.strip_prefix(TITLE)?.strip_prefix(", version "));
-    let version: u32 = first.and_then(|text| text.parse().ok()).ok_or("it names no owner")?;
-    if version > VERSION {
-        return Err("its version is that of a newer release: use it");
-    }
-    let mut line = |title: &str| lines.next()?.strip_prefix(title);
-    let id = |text: &str| Some(u128::from_str_radix(text, 16).ok()?.to_be_bytes());
-    let of_text = |text: &str| serde_json::from_str::<String>(text).ok();
-    let mut read = || {
-        Some(ArchiveOwner {
-            history: id(line("history ")?)?,
-            incarnation: id(line("incarnation ")?)?,
-            since: TimeMs::parse(line("since ")?).ok()?,
-            directory: of_text(line("directory ")?)?,
-            host: of_text(line("host ")?)?,
-        })
-    };
-    let owner = read().ok_or("a line is missing or damaged")?;
-    // Compared as a whole: no byte may change unnoticed.
-    if encode(&owner) == text { Ok(owner) } else { Err("its content fails its checksum") }
+    let mut lines = TitledLines::of(text, TITLE, VERSION)?;
+    let (history, incarnation) = (lines.id("history")?, lines.id("incarnation")?);
+    let since = TimeMs::parse(lines.next("since")?).map_err(|_| "a line has no time")?;
+    let mut text = |name: &str| serde_json::from_str(lines.next(name)?).map_err(|_| "a line has no text");
+    Ok(ArchiveOwner { history, incarnation, since, directory: text("directory")?, host: text("host")? })
 }
 
 /// Reads the owner; none if nobody has taken the archive.

@@ -21,7 +21,7 @@ use exacat_model::element::ElementRows;
 use exacat_model::{Error, ErrorKind, FieldRef, GroupName, Result};
 
 use crate::archive::{ArchiveOwner, ArchivedFile, VisibleFile};
-use crate::archive_state::{ArchiveState, Tenure, new_incarnation};
+use crate::archive_state::{ArchiveState, Tenure};
 use crate::archiving::Written;
 use crate::batch::{Batch, each_checked_row};
 use crate::committer::Work;
@@ -128,7 +128,7 @@ impl Shared {
             Tenure::Adopting => state,
             _ => ArchiveState {
                 tenure: Tenure::Adopting,
-                incarnation: new_incarnation()?,
+                incarnation: exacat_disk::random_id()?,
                 own_up_to: Some(self.appender.lock().end.revision.0),
                 ..state
             },

@@ -4,15 +4,18 @@
 //! is never taken for the incarnation that it comes from. A history without the file never had an archive,
 //! or had one of an earlier release.
 
+use std::fmt::Display;
 use std::path::Path;
 
-use exacat_disk::{Disk, cannot_read, cannot_write, corrupt, random_u64, read_text, replace_small};
+use exacat_disk::{
+    Disk, TitledLines, cannot_read, cannot_write, corrupt, hex_of, read_text, replace_small, titled_text,
+};
 use exacat_model::{Error, ErrorKind, Result};
 
 /// Name of the file.
 pub(crate) const FILE: &str = "ARCHIVE";
-/// First line of the file, without its version.
-const TITLE: &str = "exacat archive of a history";
+/// First line of the file, before its version.
+const TITLE: &str = "exacat archive of a history, version";
 /// Version of the file.
 const VERSION: u32 = 1;
 
@@ -58,36 +61,29 @@ pub(crate) struct ArchiveState {
 
 impl ArchiveState {
     fn text(&self) -> String {
-        let (word, incarnation) = (self.tenure.word(), u128::from_be_bytes(self.incarnation));
         let record = |of: Option<u64>| of.map_or_else(|| "-".to_owned(), |revision| revision.to_string());
         let (copied, own) = (record(self.copied_up_to), record(self.own_up_to));
-        let body = format!(
-            "{TITLE}, version {VERSION}\ntenure {word}\nincarnation {incarnation:032x}\ncopied up to {copied}\n\
-             own up to {own}\n"
-        );
-        format!("{body}crc {:08x}\n", crc32fast::hash(body.as_bytes()))
+        let incarnation = hex_of(self.incarnation);
+        let lines: [(&str, &dyn Display); 4] = [
+            ("tenure", &self.tenure.word()),
+            ("incarnation", &incarnation),
+            ("copied up to", &copied),
+            ("own up to", &own),
+        ];
+        titled_text(TITLE, VERSION, &lines)
     }
 
     fn parse(text: &str) -> std::result::Result<Self, &'static str> {
-        let mut lines = text.lines();
-        let first = lines.next().and_then(|line| line.strip_prefix(TITLE)?.strip_prefix(", version "));
-        let version: u32 = first.and_then(|text| text.parse().ok()).ok_or("this is no such file")?;
-        if version > VERSION {
-            return Err("the version is that of a newer release: use it");
-        }
-        let mut line = |title: &str| lines.next().and_then(|line| line.strip_prefix(title));
-        let word = line("tenure ").ok_or("the tenure is missing")?;
+        let mut lines = TitledLines::of(text, TITLE, VERSION)?;
+        let word = lines.next("tenure")?;
         let tenure = Tenure::ALL.into_iter().find(|one| one.word() == word).ok_or("the tenure is unknown")?;
-        let incarnation = line("incarnation ").and_then(|text| u128::from_str_radix(text, 16).ok());
-        let incarnation = incarnation.ok_or("the incarnation is no number")?.to_be_bytes();
-        let mut record = |title: &str| match line(title).ok_or("a record is missing")? {
+        let incarnation = lines.id("incarnation")?;
+        let mut record = |name: &str| match lines.next(name)? {
             "-" => Ok(None),
             text => text.parse().map(Some).map_err(|_| "a record is no number"),
         };
-        let (copied_up_to, own_up_to) = (record("copied up to ")?, record("own up to ")?);
-        let state = ArchiveState { tenure, incarnation, copied_up_to, own_up_to };
-        // Compared as a whole: no byte may change unnoticed.
-        if state.text() == text { Ok(state) } else { Err("the content fails its checksum") }
+        let (copied_up_to, own_up_to) = (record("copied up to")?, record("own up to")?);
+        Ok(ArchiveState { tenure, incarnation, copied_up_to, own_up_to })
     }
 
     /// Reads the file in the directory of a history.
@@ -108,14 +104,6 @@ impl ArchiveState {
         let written = replace_small(disk, root, FILE, self.text().as_bytes());
         written.map_err(|error| cannot_write(&root.join(FILE), &error))
     }
-}
-
-/// Draws an incarnation.
-pub(crate) fn new_incarnation() -> Result<[u8; 16]> {
-    let mut incarnation = [0; 16];
-    incarnation[..8].copy_from_slice(&random_u64()?.to_le_bytes());
-    incarnation[8..].copy_from_slice(&random_u64()?.to_le_bytes());
-    Ok(incarnation)
 }
 
 #[cfg(test)]

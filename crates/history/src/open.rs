@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
-use exacat_disk::{Disk, RealDisk, cannot_read, cannot_write, corrupt, random_u64, read_text, replace_small};
+use exacat_disk::{
+    Disk, RealDisk, TitledLines, cannot_read, cannot_write, corrupt, hex_of, random_id, read_text,
+    replace_small, titled_text,
+};
 use exacat_log::chain::RecordPlace;
 use exacat_log::log_end::{self, LogEnd};
 use exacat_log::record::{Head, split_head};
@@ -34,8 +37,8 @@ use crate::sorted::SortedRows;
 
 /// File with the identity of a history.
 pub(crate) const IDENTITY: &str = "HISTORY";
-/// First line of that file, without its version.
-const IDENTITY_TITLE: &str = "exacat history";
+/// First line of that file, before its version.
+const IDENTITY_TITLE: &str = "exacat history, layout";
 /// Version of the layout of a history's directory.
 const LAYOUT_VERSION: u32 = 1;
 
@@ -136,9 +139,7 @@ fn identify(disk: &dyn Disk, layout: &Layout) -> Result<HistoryId> {
         let what = format!("{name} is missing, but there are files of a history: restore it");
         return Err(Error::new(ErrorKind::Corrupt, what));
     }
-    let mut id = [0; 16];
-    id[..8].copy_from_slice(&random_u64()?.to_le_bytes());
-    id[8..].copy_from_slice(&random_u64()?.to_le_bytes());
+    let id = random_id()?;
     let text = identity_text(id);
     replace_small(disk, &layout.root, IDENTITY, text.as_bytes())
         .map_err(|error| cannot_write(&path, &error))?;
@@ -146,22 +147,11 @@ fn identify(disk: &dyn Disk, layout: &Layout) -> Result<HistoryId> {
 }
 
 fn identity_text(id: HistoryId) -> String {
-    let id = u128::from_be_bytes(id);
-    let body = format!("{IDENTITY_TITLE}, layout {LAYOUT_VERSION}\nid {id:032x}\n");
-    format!("{body}crc {:08x}\n", crc32fast::hash(body.as_bytes()))
+    titled_text(IDENTITY_TITLE, LAYOUT_VERSION, &[("id", &hex_of(id))])
 }
 
 fn parse_identity(text: &str) -> std::result::Result<HistoryId, &'static str> {
-    let (first, rest) = text.split_once('\n').ok_or("the file is cut off")?;
-    let version = first.strip_prefix(IDENTITY_TITLE).and_then(|rest| rest.strip_prefix(", layout "));
-    let version: u32 = version.and_then(|text| text.parse().ok()).ok_or("this is no file of a history")?;
-    if version > LAYOUT_VERSION {
-        return Err("the layout is that of a newer release: use it");
-    }
-    let id = rest.lines().next().and_then(|line| line.strip_prefix("id ")).ok_or("the id is missing")?;
-    let id = u128::from_str_radix(id, 16).map_err(|_| "the id is no number")?.to_be_bytes();
-    // Compared as a whole: no byte may change unnoticed.
-    if identity_text(id) == text { Ok(id) } else { Err("the content fails its checksum") }
+    TitledLines::of(text, IDENTITY_TITLE, LAYOUT_VERSION)?.id("id")
 }
 
 /// Opens the archive of a history, if it has one. A history whose adoption of the archive was interrupted is

@@ -13,7 +13,7 @@ use exacat_model::{Error, ErrorKind, Result, TimeMs};
 use parking_lot::Mutex;
 
 use crate::archive::{Archive, ArchiveOwner, ArchivedFile};
-use crate::archive_state::{ArchiveState, Tenure, new_incarnation};
+use crate::archive_state::{ArchiveState, Tenure};
 use crate::checked_file::HistoryId;
 
 /// File of Linux with the name of the machine.
@@ -162,7 +162,7 @@ impl OwnedArchive {
         }
         // On disk before the archive has it: after a crash the history knows its own object.
         if state.tenure != Tenure::Held {
-            state = ArchiveState { tenure: Tenure::Held, incarnation: new_incarnation()?, ..state };
+            state = ArchiveState { tenure: Tenure::Held, incarnation: exacat_disk::random_id()?, ..state };
             self.set_state(state)?;
         }
         let this = self.this(state.incarnation, now);

@@ -8,17 +8,23 @@
 //! time 1795608000000
 //! crc 01234567
 //! ```
-//! The time is that of the record, in ms since 1970. Only the exact text that was written is accepted.
+//! The time is that of the record, in ms since 1970.
 
 use std::path::Path;
 
-use exacat_disk::{Disk, cannot_read, cannot_write, corrupt, read_text, write_small};
+use exacat_disk::{
+    Disk, TitledLines, cannot_read, cannot_write, corrupt, hex_of, read_text, titled_text, write_small,
+};
 use exacat_model::{Error, Revision, TimeMs};
 
 use crate::segment::CatalogueId;
 
 /// Name of the file in the directory of a snapshot.
 pub const FILE: &str = "MOMENT";
+/// First line of the file, before its version.
+const TITLE: &str = "exacat history moment, layout";
+/// Version of the file.
+const VERSION: u32 = 1;
 
 /// Place in a log: the last record that a snapshot or a restored state has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,25 +41,18 @@ pub struct Moment {
 
 impl Moment {
     fn encode(&self) -> String {
-        let body = format!(
-            "exacat history moment, layout 1\nid {:032x}\nrevision {}\ndigest {:032x}\ntime {}\n",
-            u128::from_be_bytes(self.log_of),
-            self.revision.0,
-            self.digest,
-            self.time.0
-        );
-        format!("{body}crc {:08x}\n", crc32fast::hash(body.as_bytes()))
+        let (id, digest) = (hex_of(self.log_of), hex_of(self.digest.to_be_bytes()));
+        let lines: [(&str, &dyn std::fmt::Display); 4] =
+            [("id", &id), ("revision", &self.revision.0), ("digest", &digest), ("time", &self.time.0)];
+        titled_text(TITLE, VERSION, &lines)
     }
 
-    fn decode(text: &str) -> Option<Self> {
-        let mut lines = text.lines().skip(1);
-        let mut field = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
-        let log_of = u128::from_str_radix(field("id")?, 16).ok()?.to_be_bytes();
-        let revision = Revision(field("revision")?.parse().ok()?);
-        let digest = u128::from_str_radix(field("digest")?, 16).ok()?;
-        let time = TimeMs(field("time")?.parse().ok()?);
-        let moment = Moment { revision, time, digest, log_of };
-        (moment.encode() == text).then_some(moment)
+    fn decode(text: &str) -> Result<Self, &'static str> {
+        let mut lines = TitledLines::of(text, TITLE, VERSION)?;
+        let log_of = lines.id("id")?;
+        let revision = Revision(lines.number("revision")?);
+        let digest = u128::from_be_bytes(lines.id("digest")?);
+        Ok(Moment { revision, time: TimeMs(lines.number("time")?), digest, log_of })
     }
 
     /// Reads the moment of the snapshot in a directory; none if no snapshot is there.
@@ -61,10 +60,7 @@ impl Moment {
         let path = directory.join(FILE);
         let name = path.display().to_string();
         let text = read_text(disk, &path).map_err(|error| cannot_read(&name, &error))?;
-        let decode = |text: String| {
-            Self::decode(&text).ok_or_else(|| corrupt(&name, 0, "the file is damaged, or of a newer release"))
-        };
-        text.map(decode).transpose()
+        text.map(|text| Self::decode(&text).map_err(|what| corrupt(&name, 0, what))).transpose()
     }
 
     /// Writes the file; the caller syncs the directory.
@@ -89,12 +85,12 @@ mod tests {
         };
         let text = moment.encode();
         assert_eq!(text, include_str!("golden/moment-v1.txt"));
-        assert_eq!(Moment::decode(&text), Some(moment));
+        assert_eq!(Moment::decode(&text), Ok(moment));
         for at in 0..text.len() {
             let mut bytes = text.clone().into_bytes();
             bytes[at] ^= 1;
-            assert_eq!(Moment::decode(&String::from_utf8_lossy(&bytes)), None, "byte {at}");
-            assert_eq!(Moment::decode(&text[..at]), None, "cut at {at}");
+            assert!(Moment::decode(&String::from_utf8_lossy(&bytes)).is_err(), "byte {at}");
+            assert!(Moment::decode(&text[..at]).is_err(), "cut at {at}");
         }
     }
 }

@@ -19,7 +19,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use exacat_disk::{Disk, cannot_read, cannot_write, random_u64, read_text, replace_small};
+use exacat_disk::{Disk, cannot_read, cannot_write, random_id, read_text, replace_small};
 use exacat_log::segment::{BegunFor, CatalogueId};
 use exacat_model::{Error, ErrorKind, Revision, Timeline, TimelineId, Timelines};
 
@@ -42,14 +42,6 @@ pub(crate) struct Identity {
     pub origins: Vec<CatalogueId>,
     /// Timelines of the catalogue.
     pub timelines: Timelines,
-}
-
-/// Returns sixteen random bytes.
-fn random_id() -> Result<[u8; 16], Error> {
-    let mut id = [0; 16];
-    id[..8].copy_from_slice(&random_u64()?.to_le_bytes());
-    id[8..].copy_from_slice(&random_u64()?.to_le_bytes());
-    Ok(id)
 }
 
 impl Identity {

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use exacat_disk::{Disk, cannot_read, cannot_write, corrupt, read_text, replace_small};
+use exacat_disk::{
+    Disk, TitledLines, cannot_read, cannot_write, corrupt, hex_of, read_text, replace_small, titled_text,
+};
 use exacat_model::Result;
 use exacat_wire::writer::ServiceId;
 
@@ -10,8 +12,8 @@ use crate::stored::VolumeId;
 
 /// File with the identity of a volume.
 pub const IDENTITY: &str = "VOLUME";
-/// First line of that file, without its version.
-const IDENTITY_TITLE: &str = "exacat writer volume";
+/// First line of that file, before its version.
+const IDENTITY_TITLE: &str = "exacat writer volume, layout";
 /// Version of the layout of a volume's directory.
 const LAYOUT_VERSION: u32 = 1;
 
@@ -26,29 +28,13 @@ pub(crate) struct VolumeIdentity {
 
 impl VolumeIdentity {
     fn text(self) -> String {
-        let (id, service) = (u128::from_be_bytes(self.id), self.service);
-        let body = format!("{IDENTITY_TITLE}, layout {LAYOUT_VERSION}\nid {id:032x}\nservice {service}\n");
-        format!("{body}crc {:08x}\n", crc32fast::hash(body.as_bytes()))
+        let (id, service) = (hex_of(self.id), self.service);
+        titled_text(IDENTITY_TITLE, LAYOUT_VERSION, &[("id", &id), ("service", &service)])
     }
 
     fn parse(text: &str) -> std::result::Result<Self, &'static str> {
-        let (first, rest) = text.split_once('\n').ok_or("the file is cut off")?;
-        let version = first.strip_prefix(IDENTITY_TITLE).and_then(|rest| rest.strip_prefix(", layout "));
-        let version: u32 =
-            version.and_then(|text| text.parse().ok()).ok_or("this is no volume of a writer")?;
-        if version > LAYOUT_VERSION {
-            return Err("the layout is that of a newer release: use it");
-        }
-        let mut lines = rest.lines();
-        let mut number = |name: &str| {
-            let digits = lines.next()?.strip_prefix(name)?;
-            u128::from_str_radix(digits, 16).ok().map(u128::to_be_bytes)
-        };
-        let id = number("id ").ok_or("the id is missing")?;
-        let service = ServiceId(number("service ").ok_or("the service is missing")?);
-        let identity = VolumeIdentity { id, service };
-        // Compared as a whole: no byte may change unnoticed.
-        if identity.text() == text { Ok(identity) } else { Err("the content fails its checksum") }
+        let mut lines = TitledLines::of(text, IDENTITY_TITLE, LAYOUT_VERSION)?;
+        Ok(VolumeIdentity { id: lines.id("id")?, service: ServiceId(lines.id("service")?) })
     }
 
     /// Reads the identity of the volume in a directory; none if there is no volume.

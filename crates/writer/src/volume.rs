@@ -13,7 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use exacat_disk::{Disk, DiskFile, cannot_read, cannot_write, exists, random_u64, write_small};
+use exacat_disk::{Disk, DiskFile, cannot_read, cannot_write, exists, random_id, write_small};
 use exacat_model::{Error, ErrorKind, Result, TimeMs};
 use exacat_wire::writer::{ByteRange, ChunkRecord, ServiceId};
 use parking_lot::Mutex;
@@ -102,9 +102,7 @@ fn identify(disk: &dyn Disk, settings: &VolumeSettings) -> Result<VolumeId> {
             return Err(Error::new(ErrorKind::Corrupt, what));
         }
     }
-    let mut id = [0; 16];
-    id[..8].copy_from_slice(&random_u64()?.to_le_bytes());
-    id[8..].copy_from_slice(&random_u64()?.to_le_bytes());
+    let id = random_id()?;
     write(id)?;
     Ok(id)
 }

@@ -193,19 +193,6 @@ impl Service {
         FilePage { files, next: last }
     }
 
-    /// Returns all files. A caller with many pages instead.
-    pub fn files(&self) -> Vec<FileStatus> {
-        let (mut files, mut after) = (Vec::new(), None);
-        loop {
-            let page = self.files_page(after, None, PAGE_FILES_MAX, self.table_at);
-            files.extend(page.files);
-            after = page.next;
-            if after.is_none() {
-                return files;
-            }
-        }
-    }
-
     fn stage_of(&self, file: FileId) -> FileStage {
         let kept = self.certified.get(&file).map(|kept| kept.stage);
         kept.or_else(|| self.files.get(&file).map(|entry| entry.stage)).unwrap_or(FileStage::Open)

@@ -3,10 +3,10 @@
 use std::fs::File;
 use std::path::Path;
 
-use exacat_model::{Error, ErrorKind};
 use exacat_writer::LOCK_FILE;
 
 use crate::failure::Failure;
+use crate::offline::locked;
 
 /// Takes the lock of a volume, without writing: a failing disk may be mounted read-only. None if it has no
 /// lock, so no service ever had it open.
@@ -17,15 +17,6 @@ pub(super) fn lock(volume: &Path) -> Result<Option<File>, Failure> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(Failure::local(format!("cannot open {}: {error}", path.display()))),
     };
-    match file.try_lock() {
-        Ok(()) => Ok(Some(file)),
-        Err(std::fs::TryLockError::WouldBlock) => {
-            let message =
-                "a writer service has this volume open: stop it, or ask it with 'exacat writer status'";
-            Err(Failure::about(volume.display().to_string(), Error::new(ErrorKind::Unavailable, message)))
-        }
-        Err(std::fs::TryLockError::Error(error)) => {
-            Err(Failure::local(format!("cannot lock {}: {error}", path.display())))
-        }
-    }
+    let busy = "a writer service has this volume open: stop it, or ask it with 'exacat writer status'";
+    locked(file, volume, busy).map(Some)
 }
