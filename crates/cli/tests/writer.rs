@@ -13,6 +13,8 @@ use service::{Ran, Service, exacat, signal};
 
 /// Storage element of the tests.
 const SE: &str = "TEST::DAQ::WRITER";
+/// Longest wait for a change of state.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// A writer service on a volume.
 struct Writer {
@@ -198,17 +200,20 @@ fn files_survive_kills_of_their_service() {
     assert_eq!((&told["events"], &told["failed"]), (&1600.into(), &0.into()), "{told}");
     let names = service.ok("find /daq/kills --type f --tag run=5");
     assert_eq!(Some(names.lines().count() as u64), told["certified"].as_u64(), "{told}");
-    check_events(&service, &names, &writer, 1600);
+    check_events(&service, &names, &[&writer.http], 1600);
 }
 
-/// Reads files from a service, and checks that they have so many events, each stream's in order.
-fn check_events(service: &Service, names: &str, writer: &Writer, expected: u64) {
+/// Reads files from services, and checks that they have so many events, each stream's in order.
+fn check_events(service: &Service, names: &str, at: &[&str], expected: u64) {
     let mut events: std::collections::BTreeMap<String, u64> = std::collections::BTreeMap::new();
     let mut all = 0;
     // The names have the number of the file behind that of the stream, so they are in its order.
     for name in names.lines() {
-        let bytes = service.command(&["writer", "cat", name, "--at", &writer.http]).output().unwrap();
-        assert!(bytes.status.success(), "{name}: {}", String::from_utf8_lossy(&bytes.stderr));
+        let cat = |at: &&str| service.command(&["writer", "cat", name, "--at", at]).output().unwrap();
+        // The service that certified a file knows its parts.
+        let read: Vec<std::process::Output> = at.iter().map(cat).collect();
+        let bytes = read.iter().find(|bytes| bytes.status.success());
+        let bytes = bytes.unwrap_or_else(|| panic!("{name}: {read:?}"));
         let (stream, _) = name.rsplit_once('.').unwrap();
         let next = events.entry(stream.to_owned()).or_default();
         let mut rest = bytes.stdout.as_slice();
@@ -281,7 +286,7 @@ fn volume_of_a_lost_service_is_adopted() {
     assert_eq!((&told["events"], &told["failed"]), (&1200.into(), &0.into()), "{told}");
     let names = service.ok("find /daq/lost --type f --tag run=6");
     assert_eq!(Some(names.lines().count() as u64), told["certified"].as_u64(), "{told}");
-    check_events(&service, &names, &heir, 1200);
+    check_events(&service, &names, &[&heir.http], 1200);
     assert_eq!(heir.stop(), Some(0));
     for volume in [&lost.volume, &heir.volume] {
         let mut fsck = exacat();
@@ -365,4 +370,143 @@ fn file_is_put_over_tls() {
     assert!(refused.status != Some(0) && refused.err.contains("certificate"), "{refused:?}");
     service.fails("stat /daq/untrusted.raw", 11);
     assert_eq!(writer.stop(), Some(0));
+}
+
+/// Polls until a condition holds.
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = std::time::Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(std::time::Instant::now() < until, "not in time: {what}");
+        std::thread::park_timeout(std::time::Duration::from_millis(50));
+    }
+}
+
+/// Returns the options of a service whose volumes are in a shared directory.
+fn shared_options(service: &Service, directory: &Path, seeds: &str) -> Vec<String> {
+    let socket = service.addresses["socket"].as_str().unwrap();
+    let token = service.data().join("admin.token").display().to_string();
+    let directory = directory.display().to_string();
+    let times = ["--takeover-after", "1s", "--gone", "1s"];
+    let others = ["--shared", &directory, "--seeds", seeds, "--server", socket, "--token-file", &token];
+    others.into_iter().chain(times).map(str::to_owned).collect()
+}
+
+/// Returns the services that a service runs for other machines, once there are so many.
+fn takeovers(service: &Service, at: &Writer, count: usize) -> Vec<Value> {
+    let mut found = Vec::new();
+    eventually("so many takeovers", || {
+        let status = service.command(&["--json", "writer", "status", "--at", &at.http]);
+        found = Ran::of(status, b"").json().remove(0)["takeovers"].as_array().unwrap().clone();
+        found.len() == count
+    });
+    found
+}
+
+/// Property: with shared volumes, files of a service that is killed under load are certified, once and with all
+/// events in order, while its machine stays away. When it is back, it gets its volumes and files again.
+#[test]
+fn service_that_is_gone_runs_on_another_machine() {
+    let (service, place) = (ready(), tempfile::tempdir().unwrap());
+    let start = |name: &str, seeds: &str| {
+        let (data, volume) =
+            (place.path().join(format!("{name}.data")), place.path().join("shared").join(name));
+        Writer::start_with(&data, volume, shared_options(&service, &place.path().join("shared"), seeds))
+    };
+    let mut lost = start("lost", "127.0.0.1:1");
+    let mut other = start("other", &lost.address);
+    let services = format!("{},{}", lost.address, other.address);
+    let mut produce = service.command(&["--json", "writer", "produce", "--below", "/daq/over", "--run", "8"]);
+    produce.args(["--producers", "2", "--streams", "2", "--size", "16..64KiB", "--rate", "400"]);
+    produce.args(["--events", "1200", "--file-events", "100", "--service", &services]);
+    let producing = produce.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    // No condition says when a kill is worst: any moment may be.
+    std::thread::park_timeout(std::time::Duration::from_millis(1500));
+    lost.kill();
+    let ended = producing.wait_with_output().unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    let told: Value = serde_json::from_slice(&ended.stdout).unwrap();
+    assert_eq!((&told["events"], &told["failed"]), (&1200.into(), &0.into()), "{told}");
+    let names = service.ok("find /daq/over --type f --tag run=8");
+    assert_eq!(Some(names.lines().count() as u64), told["certified"].as_u64(), "{told}");
+    let run = takeovers(&service, &other, 1).remove(0);
+    let shown = Ran::of(service.command(&["writer", "status", "--at", &other.http]), b"").ok();
+    assert!(shown.contains("runs for a lost machine"), "{shown}");
+    let over = format!("http://{}", run["http"].as_str().unwrap());
+    check_events(&service, &names, &[&other.http, &over], 1200);
+
+    lost.restart();
+    takeovers(&service, &other, 0);
+    check_events(&service, &names, &[&other.http, &lost.http], 1200);
+    Ran::of(service.command(&["writer", "put", "/daq/over/again", "-", "--service", &lost.address]), b"x")
+        .ok();
+    assert_eq!((lost.stop(), other.stop()), (Some(0), Some(0)));
+    for volume in [&lost.volume, &other.volume] {
+        assert!(!volume.join("WANTED").exists());
+        let mut fsck = exacat();
+        fsck.args(["--json", "writer", "fsck", "--read", "--volume"]).arg(volume);
+        let checked = Ran::of(fsck, b"").json().remove(0);
+        assert_eq!(checked["faults_total"], 0, "{checked}");
+    }
+}
+
+/// Property: a service that hangs keeps its volumes, because nobody can know that it will not write. A service
+/// whose volumes another process has counts no file as written any more.
+#[test]
+fn volumes_of_a_process_that_hangs_are_not_taken_over() {
+    let (service, place) = (ready(), tempfile::tempdir().unwrap());
+    let start = |name: &str, seeds: &str| {
+        let (data, volume) =
+            (place.path().join(format!("{name}.data")), place.path().join("shared").join(name));
+        Writer::start_with(&data, volume, shared_options(&service, &place.path().join("shared"), seeds))
+    };
+    let hanging = start("hanging", "127.0.0.1:1");
+    let other = start("other", &hanging.address);
+    let put =
+        |name: &str, at: &Writer| service.command(&["writer", "put", name, "-", "--service", &at.address]);
+    Ran::of(put("/daq/before", &hanging), b"x").ok();
+    let process = hanging.child.as_ref().unwrap().id();
+    signal(process, "STOP");
+    let table = || {
+        let table = service.command(&["--json", "writer", "table", "--at", &other.http]);
+        Ran::of(table, b"").json()
+    };
+    eventually("it counts as gone", || table().iter().any(|of| of["state"] == "gone"));
+    // Longer than a takeover takes: it must not happen.
+    std::thread::park_timeout(std::time::Duration::from_secs(4));
+    takeovers(&service, &other, 0);
+    signal(process, "CONT");
+    eventually("it is back", || table().iter().all(|of| of["state"] == "up"));
+    Ran::of(put("/daq/after", &hanging), b"x").ok();
+
+    // As if its file system had given the lock to another machine.
+    std::fs::write(hanging.volume.join("STARTS"), "99\n").unwrap();
+    let status = || Ran::of(service.command(&["writer", "status", "--at", &hanging.http]), b"").ok();
+    eventually("it writes nothing more", || status().contains("another process runs this service"));
+    Ran::of(put("/daq/fenced", &other), b"x").ok();
+    assert!(service.ok("stat /daq/fenced").contains("/daq/fenced"));
+}
+
+/// Property: options that would leave volumes where no other service finds them are refused.
+#[test]
+fn shared_volumes_lie_in_one_directory() {
+    let (service, place) = (ready(), tempfile::tempdir().unwrap());
+    let serve = |volume: &str, more: &[&str]| {
+        let mut command = exacat();
+        command.args([
+            "writer",
+            "serve",
+            "--se",
+            SE,
+            "--http",
+            "none",
+            "--listen",
+            "127.0.0.1:0",
+            "--volume",
+        ]);
+        command.arg(place.path().join(volume)).arg("--shared").arg(place.path().join("shared")).args(more);
+        command.arg("--data").arg(service.data());
+        Ran::of(command, b"").fails(1)
+    };
+    assert!(serve("elsewhere", &["--seeds", "127.0.0.1:1"]).contains("is not a directory in"));
+    assert!(serve("shared/a", &[]).contains("need links to other services"));
 }

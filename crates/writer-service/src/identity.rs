@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use exacat_disk::{Disk, cannot_read, cannot_write, read_text, replace_small};
+use exacat_disk::{Disk, cannot_read, cannot_write, random_id, read_text, replace_small};
 use exacat_model::{Error, ErrorKind, Result};
 use exacat_wire::writer::ServiceId;
 use exacat_writer::owner_of;
@@ -17,23 +17,25 @@ pub(crate) fn service_of(disk: &dyn Disk, volumes: &[PathBuf]) -> Result<Service
             return Ok(service);
         }
     }
-    let mut id = [0; 16];
-    getrandom::fill(&mut id)
-        .map_err(|error| Error::new(ErrorKind::Unavailable, format!("no random numbers: {error}")))?;
-    Ok(ServiceId(id))
+    Ok(ServiceId(random_id()?))
 }
 
 /// Counts a start, and returns its number. The clock of the machine may go back; this never does, also if
 /// another volume comes first.
 pub(crate) fn count_start(disk: &dyn Disk, volumes: &[PathBuf]) -> Result<u64> {
-    let mut starts: u64 = 0;
-    for volume in volumes {
-        starts = starts.max(starts_at(disk, volume)?);
-    }
-    starts = starts.saturating_add(1);
+    let starts = starts_of(disk, volumes)?.saturating_add(1);
     if let Some(volume) = volumes.first() {
         replace_small(disk, volume, STARTS, format!("{starts}\n").as_bytes())
             .map_err(|error| cannot_write(&volume.join(STARTS), &error))?;
+    }
+    Ok(starts)
+}
+
+/// Returns the largest number of starts that a volume has.
+pub(crate) fn starts_of(disk: &dyn Disk, volumes: &[PathBuf]) -> Result<u64> {
+    let mut starts: u64 = 0;
+    for volume in volumes {
+        starts = starts.max(starts_at(disk, volume)?);
     }
     Ok(starts)
 }

@@ -11,6 +11,7 @@
 //! - `content` puts files together from their parts, and [`StageOut`] copies them elsewhere.
 //! - [`Catalogue`] books a file when it is opened, and commits it when it is whole.
 //!
+//! `takeover` runs a service of another machine that is gone, where the volumes are on a shared file system.
 //! [`Discovery`] finds the other services, [`Peers`] has the links to them, and [`Trust`] decides which peers
 //! are services.
 #![forbid(unsafe_code)]
@@ -39,6 +40,7 @@ mod server;
 mod settings;
 pub mod shapes;
 mod stage_out;
+mod takeover;
 mod trust;
 mod view;
 
@@ -54,4 +56,5 @@ pub use remote::{Remote, RemoteContent, RemoteSettings};
 pub use server::{Listeners, Server};
 pub use settings::{LinkSettings, ServerSettings};
 pub use stage_out::{StageOut, carry, target_of};
+pub use takeover::SharedVolumes;
 pub use trust::{IdentityFiles, PlainNetworks, Trust};

@@ -31,6 +31,16 @@ pub const CALLER_KEPT: Duration = Duration::from_secs(30);
 pub const TICK: Duration = Duration::from_millis(5);
 /// Time between two looks at the free space of volumes.
 pub const FREE_SPACE_EVERY: Duration = Duration::from_secs(1);
+/// Time between two looks at the shared directory, for services that are gone or back.
+pub const TAKEOVER_LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Blocks of a service that is run for another machine. It takes no files, and needs few.
+pub const TAKEOVER_BLOCKS: usize = 8;
+/// Names in a shared directory that are looked at.
+pub const SHARED_VOLUMES_MAX: usize = 1024;
+/// Longest wait of a service that is back for its volumes.
+pub const RETURN_TIME_MAX: Duration = Duration::from_secs(60);
+/// Time between two attempts of such a service to open them.
+pub const RETURN_LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Connections of HTTP.
 pub const HTTP_CONNECTIONS_MAX: usize = 256;
 /// Connections of HTTP from one address.

@@ -39,6 +39,7 @@ exacat_store::metrics! {
     VOLUME_READ_ONLY Gauge Count "exacat_writer_volume_read_only" ["volume"] "" "1 if a volume can only be read, after a fault of its disk";
     SERVICES Gauge Count "exacat_writer_services" ["state"] "" "Services in the table, by state";
     LOST Counter Count "exacat_writer_lost_messages" [] "" "Messages to other services that were not sent; those that matter come again";
+    TAKEOVERS Gauge Count "exacat_writer_takeovers" [] "" "Services of other machines that run here, because these are gone";
     STAGED Counter Count "exacat_writer_stage_out_files" [] "" "Files that were copied to another storage element and registered there";
     STAGED_BYTES Counter Bytes "exacat_writer_stage_out_bytes" [] "" "Bytes of these files";
     STAGE_FAILURES Counter Count "exacat_writer_stage_out_failures" [] "" "Attempts to copy a file that failed; they come again";

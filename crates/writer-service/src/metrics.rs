@@ -73,6 +73,7 @@ fn of_state(status: &WriterStatus, services: &WriterTable) -> Vec<Sample> {
         let count = services.services.iter().filter(|service| service.state == state).count();
         samples.push(table::SERVICES.of(state, count as u64));
     }
+    samples.push(table::TAKEOVERS.is(status.takeovers.len() as u64));
     samples
 }
 

@@ -1,7 +1,9 @@
 //! The service of a machine: opens its volumes, listens, and ends in order.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use exacat_disk::Disk;
 use exacat_model::{Error, ErrorKind, Result};
@@ -21,13 +23,14 @@ use crate::discovery::{Discovery, DiscoverySettings};
 use crate::disks::Disks;
 use crate::http::{Access, HttpPaths};
 use crate::hub::Hub;
-use crate::identity::{count_start, service_of};
+use crate::identity::{count_start, service_of, starts_of};
 use crate::limits::{FREE_SPACE_EVERY, RECEIVED_FRAMES_MAX, TICK, TLS_TIME_MAX};
 use crate::measured_disk::MeasuredDisk;
 use crate::measures::Measures;
 use crate::peers::{Peers, PeersSettings};
 use crate::settings::{LinkSettings, ServerSettings};
 use crate::stage_out::Mover;
+use crate::takeover::{Takeover, Takeovers, open_volume};
 use crate::trust::Trust;
 use crate::view::{Nameplate, View};
 
@@ -41,6 +44,8 @@ pub struct Server {
     ending: watch::Sender<bool>,
     tasks: JoinSet<()>,
     links: Option<Links>,
+    /// True once another process has the volumes.
+    is_fenced: Arc<AtomicBool>,
 }
 
 /// Links to other services, and what looks for them.
@@ -70,6 +75,9 @@ impl Server {
         if settings.volumes.is_empty() {
             return Err(Error::invalid("a writer service needs a volume: give it a directory"));
         }
+        if let Some(shared) = &settings.shared {
+            shared.check(&settings.volumes, settings.links.is_some())?;
+        }
         let measures = Arc::new(Measures::default());
         let disk: Arc<dyn Disk> = Arc::new(MeasuredDisk::new(disk, Arc::clone(&measures.disk)));
         let service = service_of(&*disk, &settings.volumes)?;
@@ -81,7 +89,7 @@ impl Server {
                 adopt: settings.adopt,
                 segment_bytes: settings.segment_bytes,
             };
-            let (volume, found) = Volume::open(Arc::clone(&disk), &of, wall_time())?;
+            let (volume, found) = open_volume(&disk, &of, settings.shared.is_some()).await?;
             if let Some(reason) = &found.read_only {
                 tracing::error!(volume = %root.display(), reason, "a volume can only be read");
             }
@@ -93,6 +101,9 @@ impl Server {
         }
         let starts = count_start(&*disk, &settings.volumes)?;
         let (shown, http_url) = (listeners.address(&settings), listeners.http_url(&settings));
+        let takeovers = Takeovers::default();
+        let takeover = settings.shared.clone().map(|shared| (shared, shown.clone(), Arc::clone(&disk)));
+        let owned = (Arc::clone(&disk), settings.volumes.clone(), starts);
         let Listeners { producers: (listener, address), http } = listeners;
         let clock = Clock::new();
         let http_address = http.as_ref().map(|(_, address)| *address);
@@ -114,7 +125,9 @@ impl Server {
             removal: settings.removal,
         };
         let disks = Disks::new(volumes.len());
-        let machine = (service, Service::new(of, recovered, clock.now()));
+        let mut machine = Service::new(of, recovered, clock.now());
+        machine.drain(!settings.takes_files, clock.now());
+        let machine = (service, machine);
         let hub = Arc::new(Hub::new(machine, clock, disks, Arc::clone(&catalogue), measures));
         let volumes = Arc::new(volumes);
         let weak = Arc::downgrade(&hub);
@@ -144,10 +157,18 @@ impl Server {
         tasks.spawn(listen(Arc::clone(&hub), listener, entrance, is_ending.clone()));
         tasks.spawn(tick(Arc::clone(&hub), is_ending.clone()));
         tasks.spawn(watch_space(Arc::clone(&hub), Arc::clone(&volumes), is_ending.clone()));
+        let is_fenced = Arc::new(AtomicBool::new(false));
+        tasks.spawn(watch_owner(Arc::clone(&hub), owned, Arc::clone(&is_fenced), is_ending.clone()));
+        if let Some((shared, address, disk)) = takeover {
+            let (settings, takeovers) = (settings.clone(), takeovers.clone());
+            let (catalogue, hub) = (Arc::clone(&catalogue), Arc::clone(&hub));
+            let takeover = Takeover { settings, shared, address, disk, catalogue, hub, takeovers };
+            tasks.spawn(takeover.run(is_ending.clone()));
+        }
         let others = Others { tls: settings.http_trust.clone() };
         let content = Arc::new(Content::new(Arc::clone(&hub), Arc::clone(&volumes), others));
         if let Some((listener, _)) = http {
-            let view = View { hub: Arc::clone(&hub), plate: Arc::new(nameplate(&settings)) };
+            let view = View { hub: Arc::clone(&hub), plate: Arc::new(nameplate(&settings, takeovers)) };
             let access = Access::new(Arc::clone(&catalogue), Arc::clone(&settings.plain_from));
             let paths = Arc::new(HttpPaths::new(view, access, Arc::clone(&content)));
             tasks.spawn(crate::http::serve(paths, listener, settings.tls.clone(), is_ending.clone()));
@@ -156,7 +177,7 @@ impl Server {
             tasks.spawn(Arc::new(Mover::new(stage_out, content, catalogue)).run(is_ending));
         }
         let http = http_address;
-        Ok(Server { hub, volumes, service, address, http, ending, tasks, links })
+        Ok(Server { hub, volumes, service, address, http, ending, tasks, links, is_fenced })
     }
 
     /// Returns the address that it listens on.
@@ -172,6 +193,11 @@ impl Server {
     /// Returns the identity of the service.
     pub fn service(&self) -> ServiceId {
         self.service
+    }
+
+    /// Says whether another process has the volumes: this one writes nothing more.
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.is_fenced.load(Ordering::Relaxed)
     }
 
     /// Ends the service: no more connections, and all works done that are on their way.
@@ -255,6 +281,11 @@ impl Listeners {
         settings.address.clone().unwrap_or_else(|| self.producers.1.to_string())
     }
 
+    /// Returns the ports for producers and of HTTP.
+    pub(crate) fn ports(&self) -> (u16, Option<u16>) {
+        (self.producers.1.port(), self.http.as_ref().map(|(_, address)| address.port()))
+    }
+
     /// Returns the URL at which others find the HTTP; none if there is none.
     pub fn http_url(&self, settings: &ServerSettings) -> Option<String> {
         let (_, http) = self.http.as_ref()?;
@@ -282,12 +313,13 @@ async fn bound(to: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
     Ok((listener, address))
 }
 
-fn nameplate(settings: &ServerSettings) -> Nameplate {
+fn nameplate(settings: &ServerSettings, takeovers: Takeovers) -> Nameplate {
     Nameplate {
         name: settings.name.clone(),
         volumes: settings.volumes.iter().map(|path| path.display().to_string()).collect(),
         begun: std::time::Instant::now(),
         stage_out: settings.stage_out.as_ref().map(|of| of.se.clone()),
+        takeovers,
     }
 }
 
@@ -404,6 +436,33 @@ async fn watch_space(hub: Arc<Hub>, volumes: Arc<Vec<Volume>>, mut is_ending: wa
                 }
                 _ => {}
             }
+        }
+    }
+}
+
+/// Looks whether the volumes are still this process's: a later start of the service has counted itself there.
+/// The lock of a volume prevents that, unless its file system has taken the lock away.
+async fn watch_owner(
+    hub: Arc<Hub>,
+    (disk, volumes, starts): (Arc<dyn Disk>, Vec<PathBuf>, u64),
+    is_fenced: Arc<AtomicBool>,
+    mut is_ending: watch::Receiver<bool>,
+) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(FREE_SPACE_EVERY) => {}
+            _ = is_ending.changed() => return,
+        }
+        let (disk, volumes) = (Arc::clone(&disk), volumes.clone());
+        let asked = tokio::task::spawn_blocking(move || starts_of(&*disk, &volumes)).await;
+        if let Ok(Ok(counted)) = asked
+            && counted > starts
+        {
+            let reason = "another process runs this service on its volumes: end one of them";
+            tracing::error!(reason, "nothing more is written");
+            is_fenced.store(true, Ordering::Relaxed);
+            hub.with(|service, now| service.fence(reason, now));
+            return;
         }
     }
 }

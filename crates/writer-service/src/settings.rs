@@ -8,6 +8,7 @@ use exacat_writer::RemovalPolicy;
 
 use crate::discovery::MulticastSettings;
 use crate::stage_out::StageOut;
+use crate::takeover::SharedVolumes;
 use crate::trust::Trust;
 
 /// Other services: which are trusted, and where they are looked for.
@@ -36,6 +37,10 @@ pub struct ServerSettings {
     pub volumes: Vec<PathBuf>,
     /// True to take over volumes of another service.
     pub adopt: bool,
+    /// Shared file system of the volumes; none if the disks are this machine's.
+    pub shared: Option<SharedVolumes>,
+    /// False for a service that only ends what it has: it starts drained.
+    pub takes_files: bool,
     /// Blocks of 1 MiB for the bytes of all files.
     pub blocks: usize,
     /// Age in milliseconds of bytes at which a block is written before it is full.
@@ -78,6 +83,8 @@ impl ServerSettings {
             address: None,
             volumes,
             adopt: false,
+            shared: None,
+            takes_files: true,
             blocks: 512,
             flush_ms: 8,
             idle_ms: 10_000,

@@ -75,6 +75,24 @@ pub struct WriterStatus {
     pub volumes: Vec<WriterVolume>,
     /// Copies to another storage element; none if the service makes none.
     pub stage_out: Option<WriterStageOut>,
+    /// Services of other machines that run here, because these are gone.
+    pub takeovers: Vec<WriterTakeover>,
+}
+
+/// A service that runs on another machine than its own, on its volumes of a shared file system.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct WriterTakeover {
+    /// The service.
+    pub service: String,
+    /// Address here for producers.
+    pub address: String,
+    /// Address here of its HTTP; empty if it has none.
+    pub http: String,
+    /// Its volumes.
+    pub volumes: Vec<String>,
+    /// Time since which it runs here.
+    pub since: String,
 }
 
 /// Refusals that producers got.

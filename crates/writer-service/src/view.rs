@@ -13,6 +13,7 @@ use crate::shapes::{
     WriterCalls, WriterFile, WriterFileCounts, WriterFiles, WriterPart, WriterRefusals, WriterService,
     WriterStageOut, WriterStatus, WriterTable, WriterVolume, WriterWaiting, stage_name, state_name,
 };
+use crate::takeover::Takeovers;
 
 /// Facts about the service that do not change.
 pub(crate) struct Nameplate {
@@ -21,6 +22,8 @@ pub(crate) struct Nameplate {
     pub begun: Instant,
     /// Storage element that files are copied to.
     pub stage_out: Option<String>,
+    /// Services of other machines that run here.
+    pub takeovers: Takeovers,
 }
 
 /// Views of a service.
@@ -146,6 +149,7 @@ impl View {
                 waiting: copies.waiting.get(),
                 last_failure: copies.copies.last_failure.lock().clone(),
             }),
+            takeovers: self.plate.takeovers.all(),
         }
     }
 

@@ -315,6 +315,12 @@ pub(crate) struct WriterServeArgs {
     /// Take over volumes of another service, which must not run any more
     #[arg(long)]
     pub adopt: bool,
+    /// Directory of a shared file system with the volumes of all services: this one runs those that are gone
+    #[arg(long, value_name = "PATH")]
+    pub shared: Option<PathBuf>,
+    /// Time without another service after which this one runs it on its shared volumes
+    #[arg(long, value_name = "DURATION", default_value = "10s", requires = "shared")]
+    pub takeover_after: String,
     /// Other services to find: HOST:PORT,HOST:PORT; this one may be among them
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
     pub seeds: Vec<String>,

@@ -271,6 +271,20 @@ impl Service {
         self.certify_pending(now);
     }
 
+    /// Ends all writing: another process has the volumes. What is on its way is not acknowledged.
+    pub fn fence(&mut self, reason: &str, now: u64) {
+        for volume in 0..self.volumes.len() {
+            if let Some(effects) = &mut self.volumes[volume].committing {
+                effects.clear();
+            }
+            if self.volumes[volume].read_only.is_none() {
+                self.volume_failed(volume, reason, now);
+            }
+        }
+        self.note_self(now);
+        self.pump(now);
+    }
+
     /// Ends all writing to a volume: its index cannot be written, so nothing more is acknowledged.
     fn volume_failed(&mut self, volume: usize, reason: &str, now: u64) {
         let state = &mut self.volumes[volume];

@@ -134,6 +134,12 @@ fn show(status: &WriterStatus, style: Style) -> Result<u8, Failure> {
             row("copies fail", format!("{} times; {}", staged.failures, staged.last_failure));
         }
     }
+    for of in &status.takeovers {
+        row(
+            "runs for a lost machine",
+            format!("service {} at {}, since {}", of.service, of.address, of.since),
+        );
+    }
     out.table(&table)?;
     out.flush()?;
     Ok(0)

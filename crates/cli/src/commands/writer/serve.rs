@@ -9,7 +9,7 @@ use exacat_model::SeName;
 use exacat_server::{CertificateFiles, Network, certificate_config};
 use exacat_writer_service::{
     Carrier, CatalogueSettings, ClientCatalogue, DirectoryCarrier, IdentityFiles, LinkSettings, Listeners,
-    MulticastSettings, PlainNetworks, ProgramCarrier, Server, ServerSettings, StageOut, Trust,
+    MulticastSettings, PlainNetworks, ProgramCarrier, Server, ServerSettings, SharedVolumes, StageOut, Trust,
 };
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -97,6 +97,12 @@ fn settings(args: &WriterServeArgs) -> Result<ServerSettings, Failure> {
     settings.address = args.address.clone();
     settings.http = args::listener(&args.http).map_err(|error| Failure::local(format!("--http: {error}")))?;
     settings.adopt = args.adopt;
+    if let Some(directory) = &args.shared {
+        let after = parse::some_time_ms(&args.takeover_after);
+        let after = Duration::from_millis(after.map_err(|error| named("--takeover-after", error))?);
+        settings.shared = Some(SharedVolumes { directory: absolute(directory)?, after });
+        settings.volumes = args.volume.iter().map(|volume| absolute(volume)).collect::<Result<_, _>>()?;
+    }
     if let (Some(chain), Some(key)) = (&args.certificate, &args.key) {
         let files = CertificateFiles { chain: chain.clone(), key: key.clone() };
         settings.tls = Some(certificate_config(&files)?);
@@ -126,6 +132,10 @@ fn settings(args: &WriterServeArgs) -> Result<ServerSettings, Failure> {
         return Err(Failure::local("--listen on all addresses needs --address HOST:PORT for the producers"));
     }
     Ok(settings)
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(path).map_err(|error| Failure::local(format!("{}: {error}", path.display())))
 }
 
 /// Returns where other services are looked for; none if they are not.
