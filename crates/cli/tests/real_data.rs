@@ -310,3 +310,43 @@ fn transfers_as_new_replicas() {
     assert_eq!(compared, places.len());
     sound(&service);
 }
+
+/// Property: each row of real tables of accesses is in the trace, or rejected with its reason, and the trace reads
+/// back with the files, bytes and sites that the table has.
+#[test]
+#[ignore = "needs real listings: EXACAT_REAL_DATA=DIR make test-real"]
+fn tables_of_accesses_become_traces() {
+    let data = real_data();
+    let service = Service::start();
+    let reads = ("access_dune_sam_reads.tsv.zst", "client_domain=site", [2, 3, 4]);
+    let transfers = ("dune_transfers.tsv.zst", "dst=site", [1, 2, 4]);
+    for (name, columns, [file, size, site]) in [reads, transfers] {
+        let out = service.place().join("real.trace.zst").display().to_string();
+        let table = data.join(name).display().to_string();
+        let made = service.run(&["--json", "replay", "import", &table, "--columns", columns, "--out", &out]);
+        let made: Value = serde_json::from_str(made.ok().trim()).unwrap();
+        let rows: Vec<Vec<String>> = lines(&data.join(name))
+            .skip(1)
+            .map(|line| line.split('\t').map(str::to_owned).collect())
+            .collect();
+        assert_eq!(made["accesses"], rows.len(), "{made}");
+        assert_eq!(made["rejected"].as_object().unwrap().len(), 0, "{made}");
+        let shown = service.run(&["--json", "replay", "show", &out]).ok();
+        let shown: Value = serde_json::from_str(shown.trim()).unwrap();
+        let sites: HashSet<&str> = rows.iter().map(|row| row[site].as_str()).collect();
+        assert_eq!(shown["sites_total"], sites.len(), "{name}");
+        let mut sizes: BTreeMap<String, u64> = BTreeMap::new();
+        for row in &rows {
+            // Of a URL the path counts.
+            let path = row[file]
+                .split_once("://")
+                .map_or(row[file].as_str(), |(_, rest)| rest.split_once('/').map_or("", |(_, path)| path));
+            sizes
+                .entry(path.trim_start_matches('/').to_owned())
+                .or_insert_with(|| row[size].parse().unwrap());
+        }
+        assert_eq!(shown["files"], sizes.len(), "{name}");
+        assert_eq!(shown["file_bytes"].as_u64().unwrap(), sizes.values().sum::<u64>(), "{name}");
+        println!("{name}: {} accesses to {} files", rows.len(), sizes.len());
+    }
+}

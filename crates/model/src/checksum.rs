@@ -316,6 +316,21 @@ impl Decode for Checksums {
     }
 }
 
+/// Modulus of Adler-32.
+const ADLER32_MODULUS: u64 = 65_521;
+
+/// Returns the Adler-32 of two pieces in a row, from those of each and the length of the second.
+pub fn adler32_of_both(first: u32, second: u32, second_bytes: u64) -> u32 {
+    let (sum1, weighted1) = (u64::from(first & 0xffff), u64::from(first >> 16));
+    let (sum2, weighted2) = (u64::from(second & 0xffff), u64::from(second >> 16));
+    // Both sums of the second piece began with 1 and 0. Its start value now is the sum of the first,
+    // which counts once in each weighted term.
+    let shift = (sum1 + ADLER32_MODULUS - 1) % ADLER32_MODULUS;
+    let sum = (shift + sum2) % ADLER32_MODULUS;
+    let weighted = (weighted1 + weighted2 + (second_bytes % ADLER32_MODULUS) * shift) % ADLER32_MODULUS;
+    (weighted as u32) << 16 | sum as u32
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,4 +12,5 @@ pub mod native;
 pub mod percent;
 pub mod webdav;
 pub mod writer;
+pub mod xrdmon;
 pub mod xrootd;

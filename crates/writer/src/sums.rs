@@ -1,5 +1,6 @@
 //! Checksums of chunks, and the Adler-32 of a file from those of its chunks.
 
+pub use exacat_model::checksum::adler32_of_both;
 use exacat_wire::writer::ChunkHead;
 use exacat_wire::writer::limits::BLOCK_BYTES;
 
@@ -7,8 +8,6 @@ use crate::block::Block;
 
 /// Adler-32 of no bytes.
 pub const ADLER32_OF_NOTHING: u32 = 1;
-
-const MODULUS: u64 = 65_521;
 
 /// Returns the CRC-32C of bytes.
 pub fn crc32c(bytes: &[u8]) -> u32 {
@@ -18,18 +17,6 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 /// Returns the Adler-32 of bytes.
 pub fn adler32(bytes: &[u8]) -> u32 {
     simd_adler32::adler32(&bytes)
-}
-
-/// Returns the Adler-32 of two pieces in a row, from those of each and the length of the second.
-pub fn adler32_of_both(first: u32, second: u32, second_bytes: u64) -> u32 {
-    let (sum1, weighted1) = (u64::from(first & 0xffff), u64::from(first >> 16));
-    let (sum2, weighted2) = (u64::from(second & 0xffff), u64::from(second >> 16));
-    // Both sums of the second piece began with 1 and 0. Its start value now is the sum of the first,
-    // which counts once in each weighted term.
-    let shift = (sum1 + MODULUS - 1) % MODULUS;
-    let sum = (shift + sum2) % MODULUS;
-    let weighted = (weighted1 + weighted2 + (second_bytes % MODULUS) * shift) % MODULUS;
-    (weighted as u32) << 16 | sum as u32
 }
 
 /// Sums of bytes that arrive in pieces: each piece is read once more while it is in the cache.

@@ -6,6 +6,7 @@ mod elements;
 mod exchange;
 mod names;
 mod registry;
+mod replay;
 mod service;
 mod sets;
 mod snapshots;
@@ -18,6 +19,7 @@ pub(crate) use elements::*;
 pub(crate) use exchange::*;
 pub(crate) use names::*;
 pub(crate) use registry::*;
+pub(crate) use replay::*;
 pub(crate) use service::*;
 pub(crate) use sets::*;
 pub(crate) use snapshots::*;
@@ -324,6 +326,9 @@ pub(crate) enum Command {
     /// Take the files of detectors: run a writer service, write to it, look at it
     #[command(subcommand)]
     Writer(Box<WriterCommand>),
+    /// Replay accesses through caches: traces of them, and what a cache must reach
+    #[command(subcommand)]
+    Replay(Box<ReplayCommand>),
     /// Copy a whole catalogue, with its history, into another store
     Copy(CopyArgs),
     /// Make and check the tables of a catalogue on a cluster

@@ -20,6 +20,7 @@ mod lookup;
 mod moving;
 mod reference;
 mod register;
+mod replay;
 mod report;
 mod requests;
 mod schema;
@@ -60,6 +61,7 @@ pub(crate) async fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Reference(args) => return boxed(async move { reference::reference(&args).await }).await,
         Command::Serve(args) => return boxed(serve::serve(*args, &global.connection, style)).await,
         Command::Writer(command) => return boxed(writer::writer(*command, global, style)).await,
+        Command::Replay(command) => return boxed(replay::replay(*command, global, style)).await,
         Command::Issuer(command) => return issuer::issuer(command, &global.connection, style),
         Command::Schema(command) => return boxed(schema::schema(command, style)).await,
         Command::Copy(args) => return boxed(copy::copy(args, global, style)).await,
@@ -199,6 +201,7 @@ async fn dispatch(context: &mut Context, command: Command, global: &Global) -> R
         Command::Backup(args) => boxed(async move { snapshots::backup(context, &args, global).await }),
         Command::Serve(_)
         | Command::Writer(_)
+        | Command::Replay(_)
         | Command::Schema(_)
         | Command::Copy(_)
         | Command::Bench(_)

@@ -146,6 +146,9 @@ const ORDER: &[&str] = &[
     "clock confirm",
     "completions",
     "backup",
+    "replay import",
+    "replay generate",
+    "replay show",
     "serve",
     "writer serve",
     "writer put",
@@ -249,6 +252,9 @@ impl Machine {
         let rows = "/in/a\t5\tadler32:00000001\troot://se.example.org//a\n";
         machine.file("files.tsv.zst", zstd::encode_all(rows.as_bytes(), 0).unwrap());
         machine.file("files.tsv", "lfn\tsize\n/in/b\t5\n");
+        let accesses = "time\tname\tsize\tsite\n1700000000\t/a\t500\tA\n1700000001.5\t/b\t7\tA\n";
+        machine.file("accesses.tsv", accesses);
+        machine.file("reads.csv", "start,url,size\n1700000000,root://h:1094//a/b,\n");
         machine.file("more.tsv", "lfn\tsize\n/in/more\t7\n");
         machine.file("files.csv", "path,bytes\n/in/c,6\n");
         machine.file("transfers.tsv", "name\tdst\n/t/a\tSITE_ONE\n/t/a\tSITE_TWO\n");

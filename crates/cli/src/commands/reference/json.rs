@@ -11,8 +11,8 @@ use utoipa::ToSchema;
 
 use super::{cell, for_each_command, paragraph, whole};
 use crate::commands::{
-    attributes, by_se, copy, cp, digest, elements, exchange, fsck, issuer, moving, schema, serve, snapshots,
-    top, trash, writer,
+    attributes, by_se, copy, cp, digest, elements, exchange, fsck, issuer, moving, replay, schema, serve,
+    snapshots, top, trash, writer,
 };
 use crate::failure::Reported;
 
@@ -35,7 +35,7 @@ const ENTRY: Printed = &[("", object::<json::EntryOut<'_>>)];
 const STATUS: Printed = &[("", object::<json::StatusOut<'_>>)];
 
 /// Objects of each command.
-const COMMANDS: [(&[&str], Printed); 76] = [
+const COMMANDS: [(&[&str], Printed); 78] = [
     (&["ls", "stat", "archive ls", "se files"], ENTRY),
     (
         &["find", "tag find"],
@@ -163,6 +163,8 @@ const COMMANDS: [(&[&str], Printed); 76] = [
         ],
     ),
     (&["serve"], &[("once it is ready", object::<serve::AddressesView>)]),
+    (&["replay import", "replay generate"], &[("", object::<replay::MadeTraceView>)]),
+    (&["replay show"], &[("", object::<exacat_replay::summary::Summary>)]),
     (&["writer serve"], &[("once it is ready", object::<writer::WriterView>)]),
     (
         &["writer status", "writer drain", "writer resume"],

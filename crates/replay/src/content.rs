@@ -1,0 +1,122 @@
+//! Content of files that exist by name and size only: bytes that follow from both, and their sums.
+//!
+//! A file is a sequence of blocks of 1 MiB. Each begins with the hash of the file's name and the number of the
+//! block, 8 bytes each, little-endian. The rest is the same in all blocks of all files. So a cache that gives
+//! the bytes of another place or file is found out, and an Adler-32 takes microseconds.
+
+use exacat_model::checksum::adler32_of_both;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Bytes of a block.
+pub const BLOCK: usize = 1 << 20;
+/// Bytes of the begin of a block.
+const HEAD: usize = 16;
+
+/// Content of files.
+pub struct Content {
+    /// A block; its begin is that of no file.
+    block: Box<[u8]>,
+    /// Sums of the rest of a block.
+    rest: u32,
+}
+
+impl Default for Content {
+    fn default() -> Self {
+        let mut block = vec![0; BLOCK];
+        let mut random = fastrand::Rng::with_seed(0x6578_6163_6174);
+        random.fill(&mut block[HEAD..]);
+        let rest = simd_adler32::adler32(&&block[HEAD..]);
+        Content { block: block.into(), rest }
+    }
+}
+
+fn head(name: u64, number: u64) -> [u8; HEAD] {
+    let mut head = [0; HEAD];
+    head[..8].copy_from_slice(&name.to_le_bytes());
+    head[8..].copy_from_slice(&number.to_le_bytes());
+    head
+}
+
+impl Content {
+    /// Fills a buffer with the bytes of a file from a place on. Those behind its end are not defined.
+    pub fn fill(&self, name: &str, offset: u64, into: &mut [u8]) {
+        let (name, mut at, mut filled) = (xxh3_64(name.as_bytes()), offset, 0);
+        while filled < into.len() {
+            let number = at / BLOCK as u64;
+            let within = (at % BLOCK as u64) as usize;
+            let head = head(name, number);
+            let count = match within < HEAD {
+                true => {
+                    let count = (HEAD - within).min(into.len() - filled);
+                    into[filled..filled + count].copy_from_slice(&head[within..within + count]);
+                    count
+                }
+                false => {
+                    let count = (BLOCK - within).min(into.len() - filled);
+                    into[filled..filled + count].copy_from_slice(&self.block[within..within + count]);
+                    count
+                }
+            };
+            filled += count;
+            at += count as u64;
+        }
+    }
+
+    /// Returns the Adler-32 of a file.
+    pub fn adler32(&self, name: &str, size: u64) -> u32 {
+        let hash = xxh3_64(name.as_bytes());
+        let (mut sum, mut number) = (1, 0);
+        let whole = size / BLOCK as u64;
+        while number < whole {
+            let begin = simd_adler32::adler32(&&head(hash, number)[..]);
+            let block = adler32_of_both(begin, self.rest, (BLOCK - HEAD) as u64);
+            sum = adler32_of_both(sum, block, BLOCK as u64);
+            number += 1;
+        }
+        let left = (size % BLOCK as u64) as usize;
+        let head = head(hash, number);
+        let begin = left.min(HEAD);
+        sum = adler32_of_both(sum, simd_adler32::adler32(&&head[..begin]), begin as u64);
+        let rest = &self.block[HEAD..left.max(HEAD)];
+        adler32_of_both(sum, simd_adler32::adler32(&rest), rest.len() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Property: the sum of a file is that of its bytes, and pieces of it are the same from anywhere.
+    #[test]
+    fn sums_are_those_of_the_bytes() {
+        let content = Content::default();
+        for size in [0, 1, 15, 16, 17, 1000, BLOCK, BLOCK + 1, BLOCK + 16, 3 * BLOCK - 1, 3 * BLOCK + 70_000]
+        {
+            let mut bytes = vec![0; size];
+            content.fill("/a/b", 0, &mut bytes);
+            let expected = simd_adler32::adler32(&bytes.as_slice());
+            assert_eq!(content.adler32("/a/b", size as u64), expected, "{size}");
+            for (offset, length) in [(0, 5), (7, 20), (BLOCK - 3, 40), (BLOCK + 5, 2 * BLOCK)] {
+                let mut piece = vec![0; length];
+                content.fill("/a/b", offset as u64, &mut piece);
+                let end = size.min(offset + length);
+                if offset < end {
+                    assert_eq!(piece[..end - offset], bytes[offset..end], "{size} {offset}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn files_and_blocks_differ() {
+        let content = Content::default();
+        let of = |name: &str, offset: u64| {
+            let mut bytes = [0; 64];
+            content.fill(name, offset, &mut bytes);
+            bytes
+        };
+        assert_ne!(of("/a", 0), of("/b", 0));
+        assert_ne!(of("/a", 0), of("/a", BLOCK as u64));
+        assert_ne!(content.adler32("/a", 1 << 40), content.adler32("/b", 1 << 40));
+    }
+}
