@@ -23,6 +23,8 @@ const TASK_JOBS_MAX: u64 = 20;
 /// Bytes of a read of a part, and the shares of a file that are read so.
 const PART_BYTES: u64 = 1 << 20;
 const PART_STEPS: [u64; 4] = [2, 3, 5, 10];
+/// How far a dataset moves: the standard deviation of the logarithm of its rank.
+const DRIFT_SPREAD: f64 = 0.7;
 /// Least bytes of a file.
 const SIZE_MIN: f64 = 1000.0;
 
@@ -73,15 +75,15 @@ impl Default for Statistics {
             accesses: 200_000,
             begin_us: 1_543_622_400_000_000,
             days: 30.0,
-            popularity: 1.0,
-            size_growth: 0.3,
-            size_median: 5e8,
+            popularity: 1.1,
+            size_growth: 0.9,
+            size_median: 2e7,
             size_spread: 1.0,
             dataset_files: 60.0,
             dataset_spread: 1.0,
-            drift: 0.02,
+            drift: 0.05,
             job_files: 5.0,
-            task_jobs: 2.0,
+            task_jobs: 1.0,
             parts: 0.3,
             sites: 4,
             below: "/replay".to_owned(),
@@ -209,12 +211,15 @@ impl Maker<'_> {
         self.ranks[rank]
     }
 
-    /// Gives some ranks anew.
+    /// Gives some ranks anew: two datasets of neighbouring ranks change places. So large files, which are of
+    /// little popularity, stay so on the whole.
     fn drift(&mut self) {
-        let swaps = (self.ranks.len() as f64 * self.of.drift / 2.0).round() as usize;
+        let count = self.ranks.len();
+        let swaps = (count as f64 * self.of.drift / 2.0).round() as usize;
         for _ in 0..swaps {
-            let (one, other) = (self.random.usize(..self.ranks.len()), self.random.usize(..self.ranks.len()));
-            self.ranks.swap(one, other);
+            let one = self.random.usize(..count);
+            let other = lognormal(&mut self.random, (one + 1) as f64, DRIFT_SPREAD).round() as usize;
+            self.ranks.swap(one, other.clamp(1, count) - 1);
         }
     }
 
@@ -320,6 +325,7 @@ fn mean(median: f64, spread: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::distance::{BLOCK_BYTES, Distances};
 
     fn small() -> Statistics {
         Statistics { files: 3000, accesses: 10_000, days: 3.0, size_median: 1e6, ..Statistics::default() }
@@ -340,6 +346,18 @@ mod tests {
         assert!((1500..4500).contains(&parts), "{parts}");
         let first = one.row(&one.accesses()[0]);
         assert_eq!(first.adler32, Some(Content::default().adler32(first.name, first.size)));
+    }
+
+    /// Property: the default resembles the cache of SoCal, which found 67.6 % of the files and 35.4 % of the bytes.
+    #[test]
+    fn default_is_like_a_regional_cache() {
+        for seed in [1, 2] {
+            let trace = generate(&Statistics { seed, ..Statistics::default() }, &mut |_| {}).unwrap();
+            let distances = Distances::of(&trace, BLOCK_BYTES);
+            let five = distances.curve(&[0.05])[0];
+            assert!((five.of_requests - 0.676).abs() < 0.04, "{five:?}");
+            assert!((five.of_bytes - 0.354).abs() < 0.06, "{five:?}");
+        }
     }
 
     #[test]

@@ -25,7 +25,7 @@ Examples:
     /// Generate a trace by the statistics of real ones, from a seed
     #[command(after_help = "\
 The defaults resemble a regional cache: one with 5 % of the bytes of all files
-finds about two thirds of the files, and one third of the bytes.
+finds two thirds of the files, which have a bit more than a third of the bytes.
 
 Examples:
   exacat replay generate --out like.trace.zst
@@ -135,13 +135,13 @@ pub(crate) struct ReplayGenerateArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 30.0)]
     pub days: f64,
     /// Exponent of the popularity of datasets (Zipf)
-    #[arg(long, value_name = "NUMBER", default_value_t = 1.0)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1.1)]
     pub popularity: f64,
     /// Exponent by which less popular files are larger
     #[arg(long, value_name = "NUMBER")]
     pub size_growth: Option<f64>,
     /// Median size of the most popular files
-    #[arg(long, value_name = "SIZE", default_value = "500MB")]
+    #[arg(long, value_name = "SIZE", default_value = "20MB")]
     pub size: String,
     /// Share of the ranks of datasets that are given anew each day
     #[arg(long, value_name = "SHARE")]
