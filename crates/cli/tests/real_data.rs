@@ -311,8 +311,8 @@ fn transfers_as_new_replicas() {
     sound(&service);
 }
 
-/// Property: each row of real tables of accesses is in the trace, or rejected with its reason, and the trace reads
-/// back with the files, bytes and sites that the table has.
+/// Property: each row of real tables of accesses is in the trace, or rejected with its reason, and the
+/// trace reads back with the files, bytes and sites that the table has.
 #[test]
 #[ignore = "needs real listings: EXACAT_REAL_DATA=DIR make test-real"]
 fn tables_of_accesses_become_traces() {

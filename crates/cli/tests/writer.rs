@@ -402,8 +402,8 @@ fn takeovers(service: &Service, at: &Writer, count: usize) -> Vec<Value> {
     found
 }
 
-/// Property: with shared volumes, files of a service that is killed under load are certified, once and with all
-/// events in order, while its machine stays away. When it is back, it gets its volumes and files again.
+/// Property: with shared volumes, files of a service that is killed under load are certified, once and with
+/// all events in order, while its machine stays away. When it is back, it gets its volumes and files again.
 #[test]
 fn service_that_is_gone_runs_on_another_machine() {
     let (service, place) = (ready(), tempfile::tempdir().unwrap());
@@ -449,8 +449,8 @@ fn service_that_is_gone_runs_on_another_machine() {
     }
 }
 
-/// Property: a service that hangs keeps its volumes, because nobody can know that it will not write. A service
-/// whose volumes another process has counts no file as written any more.
+/// Property: a service that hangs keeps its volumes, because nobody can know that it will not write. A
+/// service whose volumes another process has counts no file as written any more.
 #[test]
 fn volumes_of_a_process_that_hangs_are_not_taken_over() {
     let (service, place) = (ready(), tempfile::tempdir().unwrap());

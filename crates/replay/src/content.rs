@@ -1,8 +1,8 @@
 //! Content of files that exist by name and size only: bytes that follow from both, and their sums.
 //!
-//! A file is a sequence of blocks of 1 MiB. Each begins with the hash of the file's name and the number of the
-//! block, 8 bytes each, little-endian. The rest is the same in all blocks of all files. So a cache that gives
-//! the bytes of another place or file is found out, and an Adler-32 takes microseconds.
+//! A file is a sequence of blocks of 1 MiB. Each begins with the hash of the file's name and the number of
+//! the block, 8 bytes each, little-endian. The rest is the same in all blocks of all files. So a cache that
+//! gives the bytes of another place or file is found out, and an Adler-32 takes microseconds.
 
 use exacat_model::checksum::adler32_of_both;
 use xxhash_rust::xxh3::xxh3_64;
@@ -12,12 +12,23 @@ pub const BLOCK: usize = 1 << 20;
 /// Bytes of the begin of a block.
 const HEAD: usize = 16;
 
+/// Blocks that are summed together: those whose numbers differ in the lowest byte only.
+const RUN: u64 = 256;
+/// Place of that byte.
+const LOWEST: usize = 8;
+/// Modulus of Adler-32.
+const MODULUS: u64 = 65_521;
+
 /// Content of files.
 pub struct Content {
     /// A block; its begin is that of no file.
     block: Box<[u8]>,
-    /// Sums of the rest of a block.
+    /// Sum of the rest of a block.
     rest: u32,
+    /// Sum of a run whose begins have zeros in all bytes but the lowest of the number.
+    run: u32,
+    /// Times that each byte of the begins counts in the upper half of the sum of a run.
+    weights: [u64; HEAD],
 }
 
 impl Default for Content {
@@ -26,7 +37,16 @@ impl Default for Content {
         let mut random = fastrand::Rng::with_seed(0x6578_6163_6174);
         random.fill(&mut block[HEAD..]);
         let rest = simd_adler32::adler32(&&block[HEAD..]);
-        Content { block: block.into(), rest }
+        let mut content = Content { block: block.into(), rest, run: 1, weights: [0; HEAD] };
+        content.run = (0..RUN).fold(1, |sum, number| {
+            let begin = simd_adler32::adler32(&&head(0, number)[..]);
+            content.with_block(sum, begin)
+        });
+        for (place, weight) in content.weights.iter_mut().enumerate() {
+            let behind = |block: u64| (RUN - block) * BLOCK as u64 - place as u64;
+            *weight = (0..RUN).map(behind).sum::<u64>() % MODULUS;
+        }
+        content
     }
 }
 
@@ -62,15 +82,33 @@ impl Content {
         }
     }
 
+    /// Returns the sum of a file with another block, from the sum of that block's begin.
+    fn with_block(&self, sum: u32, begin: u32) -> u32 {
+        let block = adler32_of_both(begin, self.rest, (BLOCK - HEAD) as u64);
+        adler32_of_both(sum, block, BLOCK as u64)
+    }
+
+    /// Returns the sum of a run of blocks: each byte of a begin that is not zero adds its share.
+    fn of_run(&self, name: u64, first: u64) -> u32 {
+        let (mut low, mut high) = (u64::from(self.run & 0xffff), u64::from(self.run >> 16));
+        for (place, byte) in head(name, first).into_iter().enumerate().filter(|(place, _)| *place != LOWEST) {
+            low += u64::from(byte) * RUN;
+            high += u64::from(byte) * self.weights[place];
+        }
+        ((high % MODULUS) << 16 | low % MODULUS) as u32
+    }
+
     /// Returns the Adler-32 of a file.
     pub fn adler32(&self, name: &str, size: u64) -> u32 {
         let hash = xxh3_64(name.as_bytes());
         let (mut sum, mut number) = (1, 0);
         let whole = size / BLOCK as u64;
+        while number + RUN <= whole {
+            sum = adler32_of_both(sum, self.of_run(hash, number), RUN * BLOCK as u64);
+            number += RUN;
+        }
         while number < whole {
-            let begin = simd_adler32::adler32(&&head(hash, number)[..]);
-            let block = adler32_of_both(begin, self.rest, (BLOCK - HEAD) as u64);
-            sum = adler32_of_both(sum, block, BLOCK as u64);
+            sum = self.with_block(sum, simd_adler32::adler32(&&head(hash, number)[..]));
             number += 1;
         }
         let left = (size % BLOCK as u64) as usize;
@@ -104,6 +142,19 @@ mod tests {
                     assert_eq!(piece[..end - offset], bytes[offset..end], "{size} {offset}");
                 }
             }
+        }
+    }
+
+    /// Property: blocks that are summed together have the sum that they have one by one.
+    #[test]
+    fn runs_are_the_sums_of_their_blocks() {
+        let content = Content::default();
+        for blocks in [255, 256, 257, 700, 70_000] {
+            let hash = xxh3_64(b"/a/b");
+            let one_by_one = (0..blocks).fold(1, |sum, number| {
+                content.with_block(sum, simd_adler32::adler32(&&head(hash, number)[..]))
+            });
+            assert_eq!(content.adler32("/a/b", blocks * BLOCK as u64), one_by_one, "{blocks}");
         }
     }
 

@@ -1,9 +1,9 @@
 //! Exact stack distances: what a cache of any size reaches if it removes what was used longest ago (LRU).
 //!
-//! The distance of an access is the number of bytes of all files that were used since the last use of its file,
-//! itself included. A cache finds the file if, and only if, its size is at least the distance. That holds
-//! exactly for files that are cached as a whole. Where an access reads a part of its file, the file counts with
-//! the blocks that were touched so far.
+//! The distance of an access is the number of bytes of all files that were used since the last use of its
+//! file, itself included. A cache finds the file if, and only if, its size is at least the distance. That
+//! holds exactly for files that are cached as a whole. Where an access reads a part of its file, the file
+//! counts with the blocks that were touched so far.
 
 use crate::trace::{Access, Trace};
 
@@ -104,7 +104,7 @@ impl Stack {
     }
 }
 
-/// What a cache of one size reaches.
+/// Hits of a cache of one size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expected {
     /// Bytes of the cache.

@@ -1,5 +1,5 @@
-//! Generated traces, by the statistics of real ones: datasets whose popularity drifts, tasks of many jobs that
-//! read neighbouring files within minutes, files copied as a whole or read in parts.
+//! Generated traces, by the statistics of real ones: datasets whose popularity drifts, tasks of many jobs
+//! that read neighbouring files within minutes, files copied as a whole or read in parts.
 
 use std::f64::consts::TAU;
 
@@ -23,7 +23,7 @@ const TASK_JOBS_MAX: u64 = 20;
 /// Bytes of a read of a part, and the shares of a file that are read so.
 const PART_BYTES: u64 = 1 << 20;
 const PART_STEPS: [u64; 4] = [2, 3, 5, 10];
-/// How far a dataset moves: the standard deviation of the logarithm of its rank.
+/// Distance that a dataset moves: the standard deviation of the logarithm of its rank.
 const DRIFT_SPREAD: f64 = 0.7;
 /// Least bytes of a file.
 const SIZE_MIN: f64 = 1000.0;
@@ -43,9 +43,9 @@ pub struct Statistics {
     pub days: f64,
     /// Exponent of the popularity of datasets: the share of the one at a rank falls with rank^-exponent.
     pub popularity: f64,
-    /// Exponent by which files of less popular datasets are larger: their median grows with rank^exponent.
+    /// Exponent by which files of less popular datasets are larger: their size grows with rank^exponent.
     pub size_growth: f64,
-    /// Median size of the files of the most popular dataset, in bytes.
+    /// Median size of a file, in bytes.
     pub size_median: f64,
     /// Spread of sizes: the standard deviation of their logarithm.
     pub size_spread: f64,
@@ -77,7 +77,7 @@ impl Default for Statistics {
             days: 30.0,
             popularity: 1.1,
             size_growth: 0.9,
-            size_median: 2e7,
+            size_median: 2e9,
             size_spread: 1.0,
             dataset_files: 60.0,
             dataset_spread: 1.0,
@@ -194,7 +194,8 @@ impl Maker<'_> {
     fn draw_sizes(&mut self) {
         let (of, Maker { random, datasets, born, sizes, .. }) = (self.of, self);
         for (number, dataset) in datasets.iter().enumerate() {
-            let rank = (born[number] + 1) as f64;
+            // Datasets in the middle of the ranks have the median.
+            let rank = (born[number] + 1) as f64 / (0.5 * (datasets.len() + 1) as f64);
             let median = of.size_median * rank.powf(of.size_growth);
             // Files of one dataset are more alike than those of two.
             let own = lognormal(random, median, of.size_spread * 0.8);
@@ -328,10 +329,11 @@ mod tests {
     use crate::distance::{BLOCK_BYTES, Distances};
 
     fn small() -> Statistics {
-        Statistics { files: 3000, accesses: 10_000, days: 3.0, size_median: 1e6, ..Statistics::default() }
+        Statistics { files: 3000, accesses: 10_000, days: 3.0, size_median: 1e7, ..Statistics::default() }
     }
 
-    /// Property: a seed makes the same trace each time; the trace has so many accesses, and is in the order of time.
+    /// Property: a seed makes the same trace each time; the trace has so many accesses, and is in the order
+    /// of time.
     #[test]
     fn seeds_decide_the_trace() {
         let make = |of: &Statistics| generate(of, &mut |_| {}).unwrap();
@@ -348,7 +350,8 @@ mod tests {
         assert_eq!(first.adler32, Some(Content::default().adler32(first.name, first.size)));
     }
 
-    /// Property: the default resembles the cache of SoCal, which found 67.6 % of the files and 35.4 % of the bytes.
+    /// Property: the default resembles the cache of SoCal, which found 67.6 % of the files and 35.4 % of
+    /// the bytes.
     #[test]
     fn default_is_like_a_regional_cache() {
         for seed in [1, 2] {

@@ -1,8 +1,9 @@
 //! Replay of accesses: traces of them, and what a cache must reach with each.
 //!
-//! - [`Trace`](trace::Trace) has accesses in the order of time; [`store`](trace::store) reads and writes it.
-//! - [`import`](import::import) makes one of what others recorded: Rucio traces, tables, records of caches and
-//!   servers of XRootD.
+//! - [`Trace`](trace::Trace) has accesses in the order of time; [`store`](trace::store) reads and writes
+//!   it.
+//! - [`import`](import::import) makes one of records of others: Rucio traces, tables, records of caches
+//!   and servers of XRootD.
 //! - [`generate`](generate::generate) makes one by the statistics of real ones, from a seed.
 //! - [`Distances`](distance::Distances) tell beforehand which hit rate a cache of any size must reach.
 //! - [`Summary`](summary::Summary) describes a trace in numbers, and [`draw`](picture::draw) draws it.

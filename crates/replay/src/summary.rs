@@ -75,7 +75,7 @@ pub struct Bar {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 #[schema(as = TraceSummary)]
 pub struct Summary {
-    /// How the trace was made.
+    /// Origin of the trace.
     pub description: serde_json::Value,
     /// Accesses.
     pub accesses: u64,
@@ -135,7 +135,7 @@ pub struct Ranked {
     pub uses: u64,
 }
 
-/// What a cache of some size must reach.
+/// Shares that a cache of some size must reach.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, ToSchema)]
 #[schema(as = TraceCache)]
 pub struct CacheRow {
@@ -205,7 +205,7 @@ fn busiest_minute(trace: &Trace) -> f64 {
     most as f64 / 60.0
 }
 
-/// Summarises a trace. `caches` are the sizes of caches to be judged; none for some shares of the working set.
+/// Summarises a trace. `caches` are the sizes of caches to be judged; none for shares of the working set.
 pub fn summarise(trace: &Trace, distances: &Distances, caches: &[u64]) -> Summary {
     let accesses = trace.accesses();
     let (Some(first), Some(last)) = (accesses.first(), accesses.last()) else {

@@ -136,7 +136,7 @@ pub(crate) struct Takeover {
     /// Settings of this service.
     pub settings: ServerSettings,
     pub shared: SharedVolumes,
-    /// Where producers find this service.
+    /// Address at which producers find this service.
     pub address: String,
     pub disk: Arc<dyn Disk>,
     pub catalogue: Arc<dyn Catalogue>,

@@ -140,8 +140,8 @@ pub(crate) struct ReplayGenerateArgs {
     /// Exponent by which less popular files are larger
     #[arg(long, value_name = "NUMBER")]
     pub size_growth: Option<f64>,
-    /// Median size of the most popular files
-    #[arg(long, value_name = "SIZE", default_value = "20MB")]
+    /// Median size of a file
+    #[arg(long, value_name = "SIZE", default_value = "2GB")]
     pub size: String,
     /// Share of the ranks of datasets that are given anew each day
     #[arg(long, value_name = "SHARE")]

@@ -18,8 +18,8 @@ pub(super) struct GStream {
     site: String,
 }
 
-/// Returns what was read, and by how many clients. Where is not told, so reads of a part begin at the begin of
-/// the file.
+/// Returns what was read, and by how many clients. Where is not told, so reads of a part begin at the begin
+/// of the file.
 pub(super) fn reads_of(asked: u64, size: u64) -> (Reads, u64) {
     if size > 0 && asked >= size {
         return (Reads::Whole, (asked / size).min(CLIENTS_MAX));

@@ -9,7 +9,7 @@ use super::{Row, Taking};
 use crate::trace::AccessRow;
 use crate::trace::reads::Reads;
 
-/// What a column has.
+/// Content of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Time,

@@ -172,8 +172,8 @@ impl Taking<'_> {
     }
 }
 
-/// Adds the accesses of a source to a trace, which the caller sorts afterwards. `read` counts the bytes of the
-/// source, and `progress` is called now and then.
+/// Adds the accesses of a source to a trace, which the caller sorts afterwards. `read` counts the bytes of
+/// the source, and `progress` is called now and then.
 ///
 /// # Errors
 /// The source cannot be read, or the options do not suit it. A bad row stops nothing: it is rejected.

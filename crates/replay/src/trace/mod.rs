@@ -81,7 +81,7 @@ impl fmt::Display for Flaw {
 /// A trace in memory. An access takes 24 bytes, a file 24 and its name.
 #[derive(Default)]
 pub struct Trace {
-    /// How it was made.
+    /// Origin.
     pub description: Value,
     names: Names,
     files: Vec<FileFacts>,

@@ -186,7 +186,8 @@ mod tests {
         read_from(Box::new(io::Cursor::new(text.to_vec())), Path::new("trace"))
     }
 
-    /// Property: a trace is read as it was written; cut off or changed anywhere in its structure it is refused.
+    /// Property: a trace is read as it was written; cut off or changed anywhere in its structure it is
+    /// refused.
     #[test]
     fn traces_come_back_or_are_refused() {
         let text = write_to(&trace(), Vec::new()).unwrap();

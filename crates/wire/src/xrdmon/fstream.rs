@@ -48,7 +48,7 @@ pub enum Record<'a> {
         /// Name; none if the server sends it in a datagram of its own.
         name: Option<&'a str>,
     },
-    /// What was moved so far.
+    /// Bytes moved so far.
     Transfer {
         /// Number of the open.
         file: u32,

@@ -75,7 +75,7 @@ pub struct FileClose {
 /// A line of a datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// Who sends, and the number of the datagram.
+    /// Sender, and the number of the datagram.
     Header(Box<Header>),
     /// A file session.
     FileClose(Box<FileClose>),
