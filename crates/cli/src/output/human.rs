@@ -130,6 +130,7 @@ pub(crate) fn plural(count: u64, noun: &str) -> String {
     }
     match noun.strip_suffix('y') {
         Some(stem) if !noun.ends_with("ay") && !noun.ends_with("ey") => format!("{count} {stem}ies"),
+        _ if noun.ends_with('s') => format!("{count} {noun}es"),
         _ => format!("{count} {noun}s"),
     }
 }
