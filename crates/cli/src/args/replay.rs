@@ -29,8 +29,8 @@ finds two thirds of the files, which have a bit more than a third of the bytes.
 
 Examples:
   exacat replay generate --out like.trace.zst
-  exacat replay generate --out small.zst --files 2000 --accesses 10000 --days 1 \\
-      --size 1MB --seed 7")]
+  exacat replay generate --out small.zst --files 2000 --accesses 10000 \\
+      --days 1 --size 1MB --seed 7")]
     Generate(Box<ReplayGenerateArgs>),
     /// Summarise a trace, and tell what caches must reach with it
     #[command(after_help = "\
