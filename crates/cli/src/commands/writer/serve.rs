@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use exacat_disk::{Disk, RealDisk, replace_small};
 use exacat_model::SeName;
-use exacat_server::{CertificateFiles, Network, certificate_config};
+use exacat_server::{CertificateFiles, Network, certificate_config, trusting};
 use exacat_writer_service::{
     Carrier, CatalogueSettings, ClientCatalogue, DirectoryCarrier, IdentityFiles, LinkSettings, Listeners,
     MulticastSettings, PlainNetworks, ProgramCarrier, Server, ServerSettings, SharedVolumes, StageOut, Trust,
@@ -17,7 +17,7 @@ use utoipa::ToSchema;
 use super::services::{PLACE, token_of};
 use crate::args::{self, Connection, WriterServeArgs};
 use crate::commands::serve::{LOOPBACK, Signals};
-use crate::connect::{credentials, data_directory, target};
+use crate::connect::{certificate, credentials, data_directory, target};
 use crate::failure::{Failure, say};
 use crate::log::ServiceLog;
 use crate::output::{Align, Out, Style, Table};
@@ -45,7 +45,7 @@ pub(super) async fn serve(
     connection: &Connection,
     style: Style,
 ) -> Result<u8, Failure> {
-    let settings = settings(&args)?;
+    let mut settings = settings(&args)?;
     let scheme = if settings.tls.is_some() { "https" } else { "http" };
     let log = ServiceLog::start(&args.logging)?;
     // It ends with the process.
@@ -55,6 +55,7 @@ pub(super) async fn serve(
         server: args.catalogue.clone().or_else(|| connection.server.clone()),
         ..connection.clone()
     };
+    trust_https(&mut settings, &args, &connection)?;
     let target = target(&connection)?;
     let listeners = Listeners::bind(&settings).await?;
     let credentials = credentials(&connection, &target)?;
@@ -136,6 +137,20 @@ fn settings(args: &WriterServeArgs) -> Result<ServerSettings, Failure> {
 
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path).map_err(|error| Failure::local(format!("{}: {error}", path.display())))
+}
+
+/// Lets a service with TLS read parts from others, which have TLS as well.
+fn trust_https(
+    settings: &mut ServerSettings,
+    args: &WriterServeArgs,
+    connection: &Connection,
+) -> Result<(), Failure> {
+    if settings.tls.is_some()
+        && let Some(file) = args.service_ca.clone().or_else(|| certificate(connection))
+    {
+        settings.http_trust = Some(Arc::new(trusting(&file)?));
+    }
+    Ok(())
 }
 
 /// Returns where other services are looked for; none if they are not.
