@@ -510,3 +510,51 @@ fn shared_volumes_lie_in_one_directory() {
     assert!(serve("elsewhere", &["--seeds", "127.0.0.1:1"]).contains("is not a directory in"));
     assert!(serve("shared/a", &[]).contains("need links to other services"));
 }
+
+/// Property: a service with TLS that has nothing of a file finds the one that has it, and `cat` and `merge`
+/// follow there.
+#[test]
+fn file_is_read_from_any_service_over_tls() {
+    let (service, place) = (ready(), tempfile::tempdir().unwrap());
+    let data = |name: &str| service.data().join(name).display().to_string();
+    let start = |name: &str, seeds: &str| {
+        let socket = service.addresses["socket"].as_str().unwrap();
+        let (certificate, key, token) = (data("server.crt"), data("server.key"), data("admin.token"));
+        let options = [
+            ["--certificate", &certificate],
+            ["--key", &key],
+            ["--ca", &certificate],
+            ["--seeds", seeds],
+            ["--server", socket],
+            ["--token-file", &token],
+        ];
+        let options = options.into_iter().flatten().map(str::to_owned).collect();
+        Writer::start_with(&place.path().join(format!("{name}.data")), place.path().join(name), options)
+    };
+    let one = start("one", "127.0.0.1:1");
+    let two = start("two", &one.address);
+    let content: Vec<u8> = (0..200_000_u32).map(|at| (at * 7 + at / 251) as u8).collect();
+    let put = ["writer", "put", "/daq/f.raw", "-", "--service", &one.address, "--service-ca"];
+    let mut put = service.command(&put);
+    put.arg(data("server.crt"));
+    Ran::of(put, &content).ok();
+    let is_known = || {
+        let table = Ran::of(service.command(&["--json", "writer", "table", "--at", &two.http]), b"");
+        table
+            .json()
+            .iter()
+            .filter(|of| of["http"].as_str().is_some_and(|url| url.starts_with("https:")))
+            .count()
+            == 2
+    };
+    eventually("the services find each other", is_known);
+    for writer in [&one, &two] {
+        let cat = service.command(&["writer", "cat", "/daq/f.raw", "--at", &writer.http]).output().unwrap();
+        assert!(cat.status.success(), "{}", String::from_utf8_lossy(&cat.stderr));
+        assert!(cat.stdout == content, "{} bytes", cat.stdout.len());
+    }
+    let copy = place.path().join("copy").display().to_string();
+    let merge = ["writer", "merge", "/daq/f.raw", &copy, "--at", &two.http];
+    Ran::of(service.command(&merge), b"").ok();
+    assert!(std::fs::read(&copy).unwrap() == content);
+}

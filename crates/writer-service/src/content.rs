@@ -382,7 +382,8 @@ impl Content {
         records.into_iter().map(|record| (record.service == part.service, record.http)).collect()
     }
 
-    fn remote(&self, address: String, credential: &Credential) -> Result<Remote> {
+    /// Makes a client of another service, with the credential of a reader.
+    pub(crate) fn remote(&self, address: String, credential: &Credential) -> Result<Remote> {
         let token = match credential {
             Credential::Token(token) => Some(token.clone()),
             Credential::None => None,

@@ -9,6 +9,7 @@
 //! - `disks` does the works of the volumes: four threads for bytes, one for each index.
 //! - `http` shows its state and the content of files; [`Remote`] is its client.
 //! - `content` puts files together from their parts, and [`StageOut`] copies them elsewhere.
+//! - `elsewhere` finds the service that has a file, for readers who ask another one.
 //! - [`Catalogue`] books a file when it is opened, and commits it when it is whole.
 //!
 //! `takeover` runs a service of another machine that is gone, where the volumes are on a shared file system.
@@ -24,6 +25,7 @@ mod connection;
 mod content;
 mod discovery;
 mod disks;
+mod elsewhere;
 mod http;
 mod hub;
 mod identity;

@@ -74,7 +74,11 @@ pub const CONTENT_ANSWERS_MAX: usize = 16;
 /// Answers with parts to other services at once. They have a bound of their own, so that two services that
 /// read from each other cannot wait for each other.
 pub const PART_ANSWERS_MAX: usize = 32;
-/// Longest time for another service to begin an answer.
+/// Searches for the service that has a file at once. Each asks all other services.
+pub const CONTENT_SEARCHES_MAX: usize = 8;
+/// Services that one such search asks at once.
+pub const SEARCH_ASKS_MAX: usize = 16;
+/// Longest time for another service to begin an answer; also that of a search.
 pub const REMOTE_TIME_MAX: Duration = Duration::from_secs(10);
 /// Certified files that a look for copies takes; the others wait for the next one.
 pub const STAGE_CANDIDATES_MAX: usize = 1024;

@@ -13,7 +13,7 @@ use exacat_writer::PartKey;
 use exacat_writer::sums::crc32c;
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, RANGE};
+use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, LOCATION, RANGE};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
@@ -25,7 +25,9 @@ use tokio_rustls::TlsConnector;
 
 use crate::catalogue::Readable;
 use crate::limits::{REMOTE_JSON_BYTES_MAX, REMOTE_STALL_MAX};
-use crate::shapes::{WriterFile, WriterFiles, WriterProblem, WriterStatus, WriterTable, file_id_of};
+use crate::shapes::{
+    API, REDIRECTED, WriterFile, WriterFiles, WriterProblem, WriterStatus, WriterTable, file_id_of,
+};
 
 /// Service to be asked.
 #[derive(Clone)]
@@ -169,24 +171,62 @@ impl Remote {
     }
 
     /// Returns the content of a file from a place on; of a file that is still written, if `open`, its
-    /// durable beginning.
+    /// durable beginning. A service that does not have the file names one that does: that one is asked once.
     pub async fn content(&self, what: &Readable, from: u64, open: bool) -> Result<RemoteContent> {
         let path = match what {
             Readable::File(file) => format!("content/{file}?open={open}"),
             Readable::Name(lfn) => format!("content?lfn={}&open={open}", escaped(lfn.as_str())),
         };
         let range = (from > 0).then(|| format!("bytes={from}-"));
-        self.stream(&path, range.as_deref()).await
+        let answer = self.request(Method::GET, &path, range.as_deref()).await?;
+        if answer.0.status() != StatusCode::TEMPORARY_REDIRECT {
+            return self.streamed(answer).await;
+        }
+        let location = answer.0.headers().get(LOCATION).and_then(|value| value.to_str().ok());
+        let (remote, path) = self.redirected(location)?;
+        remote.streamed(remote.request(Method::GET, &path, range.as_deref()).await?).await
+    }
+
+    /// Reads a redirect: the service, and the path there. The token goes along, so never from TLS to plain
+    /// HTTP.
+    fn redirected(&self, location: Option<&str>) -> Result<(Remote, String)> {
+        let from = &self.settings.address;
+        let strange = || unavailable(format!("{from} redirects, but not to a writer service"));
+        let (address, path) = location.and_then(|location| location.split_once(API)).ok_or_else(strange)?;
+        let settings = RemoteSettings { address: address.to_owned(), ..self.settings.clone() };
+        let remote = Remote::new(settings)
+            .map_err(|error| Error::new(error.kind, format!("{from} redirects to {address}: {error}")))?;
+        if self.is_tls && !remote.is_tls {
+            let what =
+                format!("{from} redirects to {address}, which has no TLS: the token is not sent there");
+            return Err(Error::new(ErrorKind::Denied, what));
+        }
+        Ok((remote, path.to_owned()))
+    }
+
+    /// Says whether the service itself answers for the content of a certified file.
+    pub(crate) async fn has_content(&self, file: FileId) -> Result<bool> {
+        let path = format!("content/{file}?{REDIRECTED}=true");
+        let (response, _connection) = self.request(Method::HEAD, &path, None).await?;
+        match response.status() {
+            StatusCode::OK => Ok(true),
+            // It has nothing of the file; or a part only; or does not know yet that the file is certified.
+            StatusCode::NOT_FOUND | StatusCode::CONFLICT => Ok(false),
+            _ => Err(self.problem(response).await),
+        }
     }
 
     /// Returns the chunks of a part that lie in a range.
     pub(crate) async fn part(&self, part: PartKey, range: ByteRange) -> Result<RemotePart> {
         let path = format!("parts/{}/{}?from={}&to={}", part.file, part.epoch, range.from, range.to);
-        Ok(RemotePart { content: self.stream(&path, None).await?, buffer: BytesMut::new() })
+        let content = self.streamed(self.request(Method::GET, &path, None).await?).await?;
+        Ok(RemotePart { content, buffer: BytesMut::new() })
     }
 
-    async fn stream(&self, path: &str, range: Option<&str>) -> Result<RemoteContent> {
-        let (response, connection) = self.request(Method::GET, path, range).await?;
+    async fn streamed(
+        &self,
+        (response, connection): (Response<Incoming>, Connection),
+    ) -> Result<RemoteContent> {
         if !matches!(response.status(), StatusCode::OK | StatusCode::PARTIAL_CONTENT) {
             return Err(self.problem(response).await);
         }
@@ -241,7 +281,7 @@ impl Remote {
     ) -> Result<(Response<Incoming>, Connection)> {
         let mut request = Request::builder()
             .method(method)
-            .uri(format!("/api/v1/writer/{path}"))
+            .uri(format!("{API}{path}"))
             .header(HOST, format!("{}:{}", self.host, self.port));
         if let Some(token) = &self.settings.token {
             request = request.header(AUTHORIZATION, format!("Bearer {token}"));
@@ -392,5 +432,28 @@ mod tests {
             assert!(remote(bad).is_err(), "{bad}");
         }
         assert_eq!(escaped("/a b/%&ü"), "/a%20b/%25%26%C3%BC");
+    }
+
+    /// Property: a redirect is followed to a writer service only, and never from TLS to plain HTTP, because
+    /// the token goes along.
+    #[test]
+    fn redirect_keeps_the_token_and_never_leaves_tls() {
+        let of = |is_tls: bool| {
+            let (address, time) = ("http://a:1".to_owned(), Duration::from_secs(1));
+            let token = Some("secret".to_owned());
+            let remote = Remote::new(RemoteSettings { address, token, tls: None, time }).unwrap();
+            Remote { is_tls, ..remote }
+        };
+        let location = |url: &str| format!("{url}/api/v1/writer/content/0?redirected=true");
+        let (remote, path) = of(false).redirected(Some(&location("http://b:2"))).unwrap();
+        assert_eq!((remote.host.as_str(), remote.port, path.as_str()), ("b", 2, "content/0?redirected=true"));
+        assert_eq!(remote.settings.token.as_deref(), Some("secret"));
+        let refused = of(true).redirected(Some(&location("http://b:2"))).err().unwrap();
+        assert!(refused.kind == ErrorKind::Denied && refused.message.contains("no TLS"), "{refused}");
+        // Nothing to trust an https service by.
+        assert!(of(false).redirected(Some(&location("https://b:2"))).is_err());
+        for strange in [None, Some(""), Some("http://b:2/elsewhere"), Some("/api/v1/writer/content/0")] {
+            assert!(of(false).redirected(strange).is_err(), "{strange:?}");
+        }
     }
 }

@@ -9,6 +9,11 @@ use exacat_writer::FileStage;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+/// Beginning of the paths of the service's own API.
+pub(crate) const API: &str = "/api/v1/writer/";
+/// Field of a request for content that a service redirected: the next one answers itself, or not at all.
+pub(crate) const REDIRECTED: &str = "redirected";
+
 /// State of a service: `GET /api/v1/writer/status`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]

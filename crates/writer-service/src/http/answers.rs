@@ -9,7 +9,7 @@ use bytes::Bytes;
 use exacat_model::{Error, ErrorKind};
 use hyper::body::{Frame, SizeHint};
 use hyper::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE,
 };
 use hyper::{Response, StatusCode};
 use serde::Serialize;
@@ -107,6 +107,13 @@ pub(crate) fn answer(status: StatusCode, content_type: &'static str, body: Body)
 /// Makes an answer of text.
 pub(crate) fn text(status: StatusCode, text: String) -> Response<Body> {
     answer(status, TEXT, Body::Whole(Some(text.into())))
+}
+
+/// Makes an answer that names the URL of another service.
+pub(crate) fn redirect(url: &str) -> Response<Body> {
+    let mut response = text(StatusCode::TEMPORARY_REDIRECT, format!("the file is at {url}\n"));
+    set(&mut response, LOCATION, url);
+    response
 }
 
 /// Makes an answer of JSON.

@@ -1,4 +1,5 @@
-//! Content of files over HTTP: ranges, digests, and the parts that services read from each other.
+//! Content of files over HTTP: ranges, digests, redirects to the service that has a file, and the parts that
+//! services read from each other.
 
 use std::sync::Arc;
 
@@ -7,16 +8,17 @@ use exacat_wire::writer::{ByteRange, FileId};
 use exacat_writer::PartKey;
 use hyper::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderName, IF_RANGE, RANGE};
 use hyper::http::request::Parts;
-use hyper::{HeaderMap, Response, StatusCode};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use hyper::{HeaderMap, Method, Response, StatusCode};
+use tokio::sync::Semaphore;
 
 use super::access::{Access, credential_of};
-use super::answers::{AnswerPlace, BYTES, Body, answer, problem_as, set};
+use super::answers::{AnswerPlace, BYTES, Body, answer, problem_as, redirect, set};
 use super::query::Query;
 use crate::catalogue::{Credential, Readable};
-use crate::content::{Content, FileView, Pieces};
+use crate::content::{Content, FileView};
+use crate::elsewhere::Elsewhere;
 use crate::limits::{CONTENT_ANSWERS_MAX, PART_ANSWERS_MAX};
-use crate::shapes::file_id_of;
+use crate::shapes::{API, REDIRECTED, file_id_of};
 
 /// Header with the id of the file.
 const FILE: HeaderName = HeaderName::from_static("exacat-file");
@@ -26,8 +28,16 @@ const DIGEST: HeaderName = HeaderName::from_static("digest");
 /// Files over HTTP.
 pub(crate) struct Files {
     content: Arc<Content>,
+    elsewhere: Elsewhere,
     answers: Arc<Semaphore>,
     parts: Arc<Semaphore>,
+}
+
+/// File that a caller may read.
+enum Judged {
+    Here(FileView),
+    /// This service cannot answer for the certified file, for this reason.
+    NotHere(FileId, Error),
 }
 
 /// Range of a request.
@@ -71,13 +81,27 @@ fn busy() -> Error {
 impl Files {
     pub(crate) fn new(content: Arc<Content>) -> Self {
         let (answers, parts) = (Semaphore::new(CONTENT_ANSWERS_MAX), Semaphore::new(PART_ANSWERS_MAX));
-        Files { content, answers: Arc::new(answers), parts: Arc::new(parts) }
+        let elsewhere = Elsewhere::new(Arc::clone(&content));
+        Files { content, elsewhere, answers: Arc::new(answers), parts: Arc::new(parts) }
     }
 
     fn found(&self, file: FileId) -> Result<FileView> {
         let found = self.content.find(file);
         let none = || Error::new(ErrorKind::NotFound, format!("the service has nothing of the file {file}"));
         found.ok_or_else(none)
+    }
+
+    /// Finds a certified file whose bytes this service can put together.
+    fn certified(&self, file: FileId) -> Result<FileView> {
+        let found = self.found(file)?;
+        if !found.is_certified {
+            let what = "the file is not certified: open=true reads its durable beginning";
+            return Err(Error::new(ErrorKind::Conflict, what));
+        }
+        // Redirected elsewhere if that service answers.
+        let what =
+            "only the service that certified the file knows the places of its bytes, and it does not answer";
+        if found.is_known() { Ok(found) } else { Err(Error::new(ErrorKind::Unavailable, what)) }
     }
 
     /// Judges whether a caller may read a file, and finds it.
@@ -87,7 +111,7 @@ impl Files {
         credential: &Credential,
         what: Readable,
         open: bool,
-    ) -> Result<FileView> {
+    ) -> Result<Judged> {
         let of_open = match (&what, open) {
             (Readable::File(file), true) => self.found(*file).ok().filter(|found| !found.is_certified),
             (Readable::Name(lfn), true) => self.content.find_uncertified(lfn),
@@ -102,20 +126,15 @@ impl Files {
             },
             None => None,
         };
-        match of_open {
-            Some(found) => Ok(found),
-            None => {
-                let file = access.may_read(credential, what).await?;
-                let found = self.found(file)?;
-                let what = "the file is not certified: open=true reads its durable beginning";
-                if !found.is_certified {
-                    return Err(Error::new(ErrorKind::Conflict, what));
-                }
-                let what =
-                    "another service certified the file, and knows the places of its bytes: ask that one";
-                if found.is_known() { Ok(found) } else { Err(Error::new(ErrorKind::NotFound, what)) }
-            }
+        if let Some(found) = of_open {
+            return Ok(Judged::Here(found));
         }
+        // The rights come first: nobody else learns whether any service has the file.
+        let file = access.may_read(credential, what).await?;
+        Ok(match self.certified(file) {
+            Ok(found) => Judged::Here(found),
+            Err(reason) => Judged::NotHere(file, reason),
+        })
     }
 
     /// Answers a request for a file: by its id in the path, or by its name.
@@ -125,15 +144,24 @@ impl Files {
         request: &Parts,
         id: Option<&str>,
     ) -> Result<Response<Body>> {
-        let query =
-            Query::read(request.uri.query(), if id.is_some() { &["open"] } else { &["lfn", "open"] })?;
+        let fields: &[&str] = if id.is_some() { &["open", REDIRECTED] } else { &["lfn", "open", REDIRECTED] };
+        let query = Query::read(request.uri.query(), fields)?;
         let what = match (id, query.get("lfn")) {
             (Some(id), _) => Readable::File(file_id_of(id)?),
             (None, Some(lfn)) => Readable::Name(exacat_model::Lfn::parse(lfn)?),
             (None, None) => return Err(Error::invalid("name a file: content/FILE-ID, or content?lfn=")),
         };
         let credential = credential_of(&request.headers)?;
-        let found = self.judged(access, &credential, what, query.is_true("open")?).await?;
+        let is_redirected = query.is_true(REDIRECTED)?;
+        let found = match self.judged(access, &credential, what, query.is_true("open")?).await? {
+            Judged::Here(found) => found,
+            // One hop: whoever sent the reader here has asked all services.
+            Judged::NotHere(_, reason) if is_redirected => return Err(reason),
+            Judged::NotHere(file, reason) => {
+                let url = self.elsewhere.find(file, &credential).await?.ok_or(reason)?;
+                return Ok(redirect(&format!("{url}{API}content/{file}?{REDIRECTED}=true")));
+            }
+        };
         let length = found.length;
         let tag = found.adler32.map(|adler32| format!("\"{}-{adler32:08x}\"", found.file));
         let range = match range_of(&request.headers, tag.as_deref(), length) {
@@ -146,10 +174,18 @@ impl Files {
             }
         };
         let is_part = range.from > 0 || range.to < length;
-        let permit = Arc::clone(&self.answers).try_acquire_owned().map_err(|_| busy())?;
-        let (file, adler32) = (found.file, found.adler32);
-        let pieces = self.content.open(found, range, credential);
-        let mut response = self.streamed(pieces, range.to - range.from, permit);
+        let (file, adler32, wanted) = (found.file, found.adler32, range.to - range.from);
+        let body = match request.method {
+            // Headers only: no byte is read, and no place is taken.
+            Method::HEAD => Body::Whole(None),
+            _ => {
+                let place = self.place(&self.answers)?;
+                let pieces = self.content.open(found, range, credential);
+                Body::Pieces { pieces, left: wanted, place }
+            }
+        };
+        let mut response = answer(StatusCode::OK, BYTES, body);
+        set(&mut response, CONTENT_LENGTH, &wanted.to_string());
         set(&mut response, FILE, &file.to_string());
         set(&mut response, ACCEPT_RANGES, "bytes");
         if is_part {
@@ -186,18 +222,18 @@ impl Files {
         let part = self.content.find_part(key);
         let none = || Error::new(ErrorKind::NotFound, format!("part {epoch} of the file is not here"));
         let part = part.ok_or_else(none)?;
-        let permit = Arc::clone(&self.parts).try_acquire_owned().map_err(|_| busy())?;
+        let place = self.place(&self.parts)?;
         let (length, pieces) = self.content.open_part(key, part, ByteRange { from, to }).await?;
-        let mut response = self.streamed(pieces, length, permit);
+        let mut response = answer(StatusCode::OK, BYTES, Body::Pieces { pieces, left: length, place });
+        set(&mut response, CONTENT_LENGTH, &length.to_string());
         set(&mut response, FILE, &file.to_string());
         Ok(response)
     }
 
-    fn streamed(&self, pieces: Pieces, length: u64, permit: OwnedSemaphorePermit) -> Response<Body> {
-        let place = AnswerPlace::new(Arc::clone(self.content.hub()), permit);
-        let mut response = answer(StatusCode::OK, BYTES, Body::Pieces { pieces, left: length, place });
-        set(&mut response, CONTENT_LENGTH, &length.to_string());
-        response
+    /// Takes one of the places for answers.
+    fn place(&self, of: &Arc<Semaphore>) -> Result<AnswerPlace> {
+        let permit = Arc::clone(of).try_acquire_owned().map_err(|_| busy())?;
+        Ok(AnswerPlace::new(Arc::clone(self.content.hub()), permit))
     }
 }
 

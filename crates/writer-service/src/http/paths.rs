@@ -19,11 +19,9 @@ use crate::content::Content;
 use crate::limits::{FILES_PAGE_MAX, HTTP_BODY_BYTES_MAX, HTTP_BODY_TIME};
 use crate::measures::Measures;
 use crate::metrics;
-use crate::shapes::{WriterFile, file_id_of, stage_of};
+use crate::shapes::{API, WriterFile, file_id_of, stage_of};
 use crate::view::View;
 
-/// Beginning of the paths of the service's own API.
-const API: &str = "/api/v1/writer/";
 /// Content type of metrics.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 

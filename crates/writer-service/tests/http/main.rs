@@ -5,5 +5,6 @@
 mod content;
 mod hostile;
 mod rig;
+mod services;
 mod stage_out;
 mod state;

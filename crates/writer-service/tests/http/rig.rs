@@ -17,8 +17,8 @@ use exacat_wire::writer::{
 use exacat_writer::Certificate;
 use exacat_writer::sums::{adler32, crc32c};
 use exacat_writer_service::{
-    Booking, Catalogue, CommitFailure, Credential, Readable, Remote, RemoteSettings, Server, ServerSettings,
-    StagedReplica,
+    Booking, Catalogue, CommitFailure, Credential, LinkSettings, Readable, Remote, RemoteSettings, Server,
+    ServerSettings, StagedReplica, Trust,
 };
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -157,6 +157,67 @@ pub(crate) fn settings(volume: PathBuf) -> ServerSettings {
     settings.http = Some(any);
     settings.free_bytes_min = 1;
     settings
+}
+
+/// Lets a service look for others at these addresses.
+pub(crate) fn link(settings: &mut ServerSettings, seeds: &[SocketAddr]) {
+    settings.links = Some(LinkSettings {
+        trust: Trust::load(None, Arc::new(|_| true)).unwrap(),
+        cluster: "test".to_owned(),
+        multicast: None,
+        seeds: seeds.iter().map(ToString::to_string).collect(),
+    });
+}
+
+/// Waits until services know each other, with their present addresses.
+pub(crate) async fn acquainted(services: &[&Rig]) {
+    let urls: Vec<String> = services.iter().map(|rig| format!("http://{}", rig.http())).collect();
+    for rig in services {
+        let remote = rig.remote("");
+        eventually("the services know each other", async || {
+            let table = remote.table().await.unwrap().services;
+            let up = |url: &String| table.iter().any(|of| of.state == "up" && of.http == *url);
+            urls.iter().all(up)
+        })
+        .await;
+    }
+}
+
+/// Starts services that know each other, beside one catalogue.
+pub(crate) async fn services<const COUNT: usize>(
+    mut change: impl FnMut(usize, &mut ServerSettings),
+) -> [Rig; COUNT] {
+    let catalogue: Arc<Fake> = Arc::default();
+    let (mut rigs, mut seeds) = (Vec::new(), Vec::new());
+    for at in 0..COUNT {
+        let rig = Rig::with(Arc::clone(&catalogue), |settings| {
+            link(settings, &seeds);
+            change(at, settings);
+        })
+        .await;
+        seeds.push(rig.server.address());
+        rigs.push(rig);
+    }
+    acquainted(&rigs.iter().collect::<Vec<_>>()).await;
+    rigs.try_into().ok().unwrap()
+}
+
+/// Writes a file that begins on one service, and goes on and ends on another, which certifies it.
+pub(crate) async fn written_on_two(
+    (first, second): (&Rig, &Rig),
+    file: FileId,
+    lfn: &str,
+    (chunks, border): (&[Vec<u8>], usize),
+) {
+    let from = chunks[..border].iter().map(|chunk| chunk.len() as u64).sum();
+    let mut producer = Producer::connect(first.server.address()).await;
+    producer.open(file, 1, 0, lfn).await;
+    producer.chunks(file, 1, 0, 0, &chunks[..border]).await;
+    let mut producer = Producer::connect(second.server.address()).await;
+    producer.open(file, 2, from, lfn).await;
+    producer.chunks(file, 2, border as u64, from, &chunks[border..]).await;
+    let parts = [(1, first.server.service()), (2, second.server.service())];
+    producer.close(file, chunks, &parts).await;
 }
 
 impl Rig {

@@ -14,7 +14,7 @@ use exacat_writer_service::{
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use crate::rig::{Fake, OPERATOR, OWNER, Rig, bytes, eventually};
+use crate::rig::{Fake, OPERATOR, OWNER, Rig, bytes, eventually, services, written_on_two};
 
 const FILE: FileId = FileId([5; 16]);
 
@@ -211,6 +211,31 @@ async fn certified_files_are_copied_and_registered() {
     assert!(!place.names().iter().any(|name| name.ends_with(".unfinished")));
     let status = rig.remote("").status().await.unwrap().stage_out.unwrap();
     assert_eq!((status.files, status.bytes, status.failures, status.waiting), (5, 350_000, 0, 0));
+}
+
+/// Property: a file with parts on two services is copied whole by the one that certified it, once, and by a
+/// program that asks any service.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn file_on_two_services_is_copied_whole() {
+    let place = Place::new();
+    // All services copy to one target.
+    let rigs: [Rig; 3] = services(|_, settings| place.set(settings)).await;
+    let chunks: Vec<Vec<u8>> = (0..40).map(|at| bytes(at, 1 << 16)).collect();
+    written_on_two((&rigs[0], &rigs[1]), FILE, "/run/5", (&chunks, 17)).await;
+    staged(&rigs[1], 1).await;
+    let expected = chunks.concat();
+    assert!(std::fs::read(place.path(FILE)).unwrap() == expected);
+    assert_eq!(place.carrier.puts.load(Ordering::Relaxed), 1);
+    assert_eq!(rigs[1].catalogue.replicas.lock()[&FILE].adler32, exacat_writer::sums::adler32(&expected));
+    for rig in &rigs {
+        let target = format!("{}-again", place.prefix());
+        let target = target_of(&target, FILE);
+        let copied = carry(&rig.remote(OWNER), FILE, &*place.carrier, &target).await.unwrap();
+        assert_eq!(copied, expected.len() as u64);
+        let path = target.strip_prefix("file://").unwrap();
+        assert!(std::fs::read(path).unwrap() == expected);
+        std::fs::remove_dir_all(Path::new(path).parent().unwrap().parent().unwrap()).unwrap();
+    }
 }
 
 /// Property: after a kill behind the copy and before the registration, the copy is found and not made again.

@@ -36,7 +36,9 @@ fn remote(at: &AtService, connection: &Connection) -> Result<Remote, Failure> {
     };
     let tls = match certificate(connection) {
         Some(file) if address.starts_with("https:") => Some(Arc::new(exacat_server::trusting(&file)?)),
-        _ => None,
+        // For a redirect to a service with TLS.
+        Some(file) => exacat_server::trusting(&file).ok().map(Arc::new),
+        None => None,
     };
     Ok(Remote::new(RemoteSettings { address, token: token_of(connection)?, tls, time: TIME })?)
 }
