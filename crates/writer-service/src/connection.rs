@@ -28,8 +28,11 @@ pub(crate) struct Caller {
 impl Caller {
     fn judge(&self, hello: &Hello) -> Result<(), String> {
         match &self.trust {
-            Some(trust) => trust.judge_service(hello, self.certificates.as_deref(), self.address),
-            None => Err("this service has no links to others: start it with seeds or a group".to_owned()),
+            Some(trust) => {
+                let judged = trust.judge_service(hello, self.certificates.as_deref(), self.address);
+                judged.map_err(|reason| format!("{reason}: admit it by --plain or by certificates"))
+            }
+            None => Err("this service has no links to others: start it with --seeds or --group".to_owned()),
         }
     }
 }
@@ -142,6 +145,7 @@ fn take_frame(hub: &Arc<Hub>, (connection, caller): (ConnectionId, &Caller), fra
         if matches!(hello.role, Role::Service(_))
             && let Err(reason) = caller.judge(hello)
         {
+            hub.measures().refused_links.note(caller.address, &reason);
             tracing::warn!(address = %caller.address, reason, "a connection of a service is refused");
             hub.refuse(connection, reason);
             return;

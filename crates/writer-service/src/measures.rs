@@ -1,5 +1,6 @@
 //! Counters of a service on its machine, beside those of its state machine. Threads count at the same time.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -109,6 +110,21 @@ pub(crate) struct HttpMeasures {
     pub content_broken: Counter,
 }
 
+/// Connections of other services that were refused.
+#[derive(Debug, Default)]
+pub(crate) struct RefusedLinks {
+    pub count: Counter,
+    /// Address of the last of them, and the reason.
+    pub last: Mutex<Option<(IpAddr, String)>>,
+}
+
+impl RefusedLinks {
+    pub(crate) fn note(&self, address: IpAddr, reason: &str) {
+        self.count.add(1);
+        *self.last.lock() = Some((address.to_canonical(), reason.to_owned()));
+    }
+}
+
 /// All counters.
 #[derive(Debug, Default)]
 pub(crate) struct Measures {
@@ -119,6 +135,7 @@ pub(crate) struct Measures {
     pub disk: std::sync::Arc<DiskMeasures>,
     pub stage_out: StageOutMeasures,
     pub http: HttpMeasures,
+    pub refused_links: RefusedLinks,
 }
 
 #[cfg(test)]

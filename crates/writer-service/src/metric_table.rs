@@ -40,6 +40,7 @@ exacat_store::metrics! {
     SERVICES Gauge Count "exacat_writer_services" ["state"] "" "Services in the table, by state";
     LOST Counter Count "exacat_writer_lost_messages" [] "" "Messages to other services that were not sent; those that matter come again";
     TAKEOVERS Gauge Count "exacat_writer_takeovers" [] "" "Services of other machines that run here, because these are gone";
+    REFUSED_LINKS Counter Count "exacat_writer_refused_links" [] "" "Connections of other services that were refused: no links here, or no trust; the status has the last reason";
     STAGED Counter Count "exacat_writer_stage_out_files" [] "" "Files that were copied to another storage element and registered there";
     STAGED_BYTES Counter Bytes "exacat_writer_stage_out_bytes" [] "" "Bytes of these files";
     STAGE_FAILURES Counter Count "exacat_writer_stage_out_failures" [] "" "Attempts to copy a file that failed; they come again";

@@ -102,6 +102,7 @@ fn of_machine(status: &WriterStatus, measures: &Measures) -> Vec<Sample> {
         table::READ.is(disk.read_bytes.get()),
         table::FAULTS.is(disk.faults.get()),
         table::LOST.is(status.lost_messages),
+        table::REFUSED_LINKS.is(status.refused_links.count),
         table::HTTP_CONNECTIONS.is(http.connections.get()),
         table::HTTP_REFUSED.is(http.refused_connections.get()),
         table::CONTENT.is(http.content_answers.get()),

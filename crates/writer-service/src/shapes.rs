@@ -72,6 +72,8 @@ pub struct WriterStatus {
     pub waiting: WriterWaiting,
     /// Messages to other services that were not sent. Those that matter come again.
     pub lost_messages: u64,
+    /// Connections of other services that were refused.
+    pub refused_links: WriterRefusedLinks,
     /// Bookings in the catalogue.
     pub bookings: WriterCalls,
     /// Commits to the catalogue.
@@ -110,6 +112,18 @@ pub struct WriterRefusals {
     pub conflict: u64,
     /// Final: a fault of the producer.
     pub bad_request: u64,
+}
+
+/// Connections of other services that were refused: this one has no links, or does not trust them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct WriterRefusedLinks {
+    /// All of them.
+    pub count: u64,
+    /// Address of the last one; empty if there was none.
+    pub last_address: String,
+    /// Reason of its refusal, and the remedy; empty if there was none.
+    pub last_reason: String,
 }
 
 /// Numbers of files.

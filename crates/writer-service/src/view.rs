@@ -8,10 +8,11 @@ use exacat_wire::writer::FileId;
 use exacat_writer::{FileStage, FileStatus, PartStatus, VolumeStatus};
 
 use crate::hub::Hub;
-use crate::measures::Calls;
+use crate::measures::{Calls, RefusedLinks};
 use crate::shapes::{
-    WriterCalls, WriterFile, WriterFileCounts, WriterFiles, WriterPart, WriterRefusals, WriterService,
-    WriterStageOut, WriterStatus, WriterTable, WriterVolume, WriterWaiting, stage_name, state_name,
+    WriterCalls, WriterFile, WriterFileCounts, WriterFiles, WriterPart, WriterRefusals, WriterRefusedLinks,
+    WriterService, WriterStageOut, WriterStatus, WriterTable, WriterVolume, WriterWaiting, stage_name,
+    state_name,
 };
 use crate::takeover::Takeovers;
 
@@ -41,6 +42,14 @@ fn calls(of: &Calls) -> WriterCalls {
         p99_ms: of.times.now().quantile_us(0.99) / 1000,
         last_failure: of.last_failure.lock().clone(),
     }
+}
+
+fn refused_links(of: &RefusedLinks) -> WriterRefusedLinks {
+    let (last_address, last_reason) = match &*of.last.lock() {
+        Some((address, reason)) => (address.to_string(), reason.clone()),
+        None => Default::default(),
+    };
+    WriterRefusedLinks { count: of.count.get(), last_address, last_reason }
 }
 
 fn file(status: &FileStatus, now: u64) -> WriterFile {
@@ -137,6 +146,7 @@ impl View {
                 other: waiting.other,
             },
             lost_messages: self.hub.lost_messages(),
+            refused_links: refused_links(&measures.refused_links),
             bookings: calls(&measures.bookings),
             commits: calls(&measures.commits),
             volumes: volumes.collect(),

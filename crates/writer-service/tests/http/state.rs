@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use exacat_model::ErrorKind;
 use exacat_wire::writer::FileId;
 
-use crate::rig::{Fake, OPERATOR, OWNER, Producer, Rig, STRANGER, bytes, eventually, raw, request};
+use crate::rig::{Fake, OPERATOR, OWNER, Producer, Rig, STRANGER, bytes, eventually, link, raw, request};
 
 /// Property: status, table and metrics say what the service has done, and need no token on this machine.
 #[tokio::test]
@@ -155,4 +155,22 @@ async fn order_removes_a_certified_file() {
     })
     .await;
     assert_eq!(remote.file(open).await.unwrap().bytes, 10);
+}
+
+/// Property: a service without links counts the services that want one, and its status has the reason and
+/// the remedy.
+#[tokio::test]
+async fn refused_links_are_counted_with_their_reason() {
+    let rig = Rig::start().await;
+    assert_eq!(rig.remote("").status().await.unwrap().refused_links.count, 0);
+    let seeds = [rig.server.address()];
+    let _other = Rig::with(Arc::default(), |settings| link(settings, &seeds)).await;
+    let remote = rig.remote("");
+    eventually("a link is refused", async || remote.status().await.unwrap().refused_links.count > 0).await;
+    let refused = remote.status().await.unwrap().refused_links;
+    assert!(refused.last_reason.contains("start it with --seeds or --group"), "{refused:?}");
+    assert_eq!(refused.last_address, "127.0.0.1");
+    let metrics = raw(rig.http(), &request("GET", "/metrics", "")).await;
+    assert!(!metrics.contains("exacat_writer_refused_links_total 0\n"), "{metrics}");
+    assert!(metrics.contains("exacat_writer_refused_links_total "), "{metrics}");
 }

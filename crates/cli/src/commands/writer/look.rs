@@ -112,6 +112,14 @@ fn show(status: &WriterStatus, style: Style) -> Result<u8, Failure> {
             refusals.retry_elsewhere, refusals.conflict, refusals.bad_request
         ),
     );
+    let refused = &status.refused_links;
+    if refused.count > 0 {
+        let (address, reason) = (&refused.last_address, &refused.last_reason);
+        row(
+            "links refused",
+            format!("{} of other services, the last from {address}: {reason}", refused.count),
+        );
+    }
     for (name, calls) in [("bookings", &status.bookings), ("commits", &status.commits)] {
         let failure =
             if calls.last_failure.is_empty() { String::new() } else { format!("; {}", calls.last_failure) };
