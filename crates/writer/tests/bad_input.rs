@@ -6,14 +6,16 @@ use std::path::Path;
 use exacat_model::limits::ACCOUNT_NAME_BYTES_MAX;
 use exacat_model::{Lfn, TimeMs};
 use exacat_testkit::simulated::SimulatedDisk;
-use exacat_wire::writer::limits::BLOCK_BYTES;
+use exacat_wire::writer::limits::{BLOCK_BYTES, FILE_BYTES_MAX};
 use exacat_wire::writer::{
     Ack, ByteRange, ChunkHead, Close, Description, FileId, Frame, Hello, Open, PartOwner, RefusalClass, Role,
     ServiceId, WriterId,
 };
 use exacat_writer::limits::{AUTHORIZATION_MS_MAX, AUTHORIZATIONS_MAX, CONNECTIONS_MAX};
 use exacat_writer::sums::{RunningSums, SummedChunk, adler32, crc32c, place_in_block};
-use exacat_writer::{Output, PartKey, RemovalPolicy, Service, ServiceSettings, Volume, VolumeSettings};
+use exacat_writer::{
+    FileStage, Output, PartKey, RemovalPolicy, Service, ServiceSettings, Volume, VolumeSettings,
+};
 
 const SERVICE: ServiceId = ServiceId([1; 16]);
 const FILE: FileId = FileId([9; 16]);
@@ -157,7 +159,11 @@ fn bad_input_is_refused_and_changes_nothing() {
     let mut rig = Rig::new();
     rig.connect(1, 1, 1);
     rig.connect(2, 2, 1);
-    rig.tell(1, open(2));
+    let opened = rig.tell(1, open(2));
+    let limit = opened.iter().flatten().find_map(|frame| match frame {
+        Frame::Opened(opened) => Some(opened.0.limit),
+        _ => None,
+    });
     assert_eq!(acked(&rig.chunk(1, head(0, 0, b"first"), b"first")), [ByteRange { from: 0, to: 5 }]);
     let good = head(1, 5, b"other");
     for (what, connection, head, class) in [
@@ -166,7 +172,9 @@ fn bad_input_is_refused_and_changes_nothing() {
         ("epoch", 1, ChunkHead { epoch: 1, ..good }, RefusalClass::Conflict),
         ("place", 1, ChunkHead { offset: 4, ..good }, RefusalClass::Conflict),
         ("sequence", 1, ChunkHead { sequence: 0, ..good }, RefusalClass::Conflict),
-        ("limit", 1, ChunkHead { offset: 64 * BLOCK_BYTES as u64, ..good }, RefusalClass::BadRequest),
+        ("limit", 1, ChunkHead { offset: limit.unwrap(), ..good }, RefusalClass::BadRequest),
+        ("far", 1, ChunkHead { offset: 64 * BLOCK_BYTES as u64, ..good }, RefusalClass::BadRequest),
+        ("end", 1, ChunkHead { offset: FILE_BYTES_MAX - 5, ..good }, RefusalClass::BadRequest),
         ("producer", 2, ChunkHead { writer: WriterId([2; 16]), ..good }, RefusalClass::BadRequest),
     ] {
         let sent = rig.chunk(connection, head, b"other");
@@ -183,6 +191,48 @@ fn bad_input_is_refused_and_changes_nothing() {
     let close = Close { file: FILE, epoch: 2, length: 10, chunks: 2, events: 2, adler32: sums, parts };
     let sent = rig.tell(1, Frame::Close(close));
     assert!(sent.iter().any(|frame| matches!(frame, Some(Frame::Certified(_)))), "{sent:?}");
+}
+
+/// Property: a close may name a service that never was. If its part is not needed the file is certified
+/// without it; else the file waits and says for which service, until a better close comes. Other files go
+/// on.
+#[test]
+fn close_with_an_unknown_service_waits_for_no_other_file() {
+    let mut rig = Rig::new();
+    rig.connect(1, 1, 1);
+    let ghost = PartOwner { epoch: 1, service: ServiceId([0xee; 16]) };
+    let own = |epoch| PartOwner { epoch, service: SERVICE };
+    let sums = adler32(b"firstother");
+    let close = |file, epoch, parts| {
+        Frame::Close(Close { file, epoch, length: 10, chunks: 2, events: 2, adler32: sums, parts })
+    };
+    let is_certified = |rig: &mut Rig, file| {
+        // Longer than the wait for parts that are not needed.
+        (0..20).any(|_| {
+            let sent = rig.sent(1);
+            sent.iter().flatten().any(|frame| matches!(frame, Frame::Certified(of) if of.file == file))
+        })
+    };
+    // The bytes before 5 are nowhere.
+    rig.tell(1, open(2));
+    rig.chunk(1, head(1, 5, b"other"), b"other");
+    rig.tell(1, close(FILE, 2, vec![ghost, own(2)]));
+    assert!(!is_certified(&mut rig, FILE));
+    let status = rig.service.file(FILE, rig.now).unwrap();
+    assert_eq!(status.stage, FileStage::Closed);
+    assert!(status.reason.contains(&format!("part 1 is on {}", ghost.service)), "{}", status.reason);
+    assert_eq!(rig.service.waiting().parts, 1);
+    let other = asked_file(3);
+    rig.tell(1, open_of(3, 2));
+    rig.chunk(1, ChunkHead { file: other, ..head(0, 0, b"first") }, b"first");
+    rig.chunk(1, ChunkHead { file: other, ..head(1, 5, b"other") }, b"other");
+    rig.tell(1, close(other, 2, vec![ghost, own(2)]));
+    assert!(is_certified(&mut rig, other), "all its bytes are here");
+    // The producer still has the bytes, and sends them.
+    assert!(is_opened(&rig.tell(1, open(3))));
+    rig.chunk(1, ChunkHead { epoch: 3, ..head(0, 0, b"first") }, b"first");
+    rig.service.message(1, close(FILE, 3, vec![own(2), own(3)]), rig.now);
+    assert!(is_certified(&mut rig, FILE));
 }
 
 fn is_opened(sent: &[Option<Frame>]) -> bool {

@@ -198,6 +198,35 @@ fn file_is_removed_only_after_its_staging_or_an_order() {
     assert_eq!((rig.stage_of(ordered), rig.names()), (None, 2));
 }
 
+/// Property: retention counts from the staging, or from a later start, by a clock that goes on evenly. A
+/// machine whose clock was wrong by a year, either way, removes no file early, and keeps none for long. Files
+/// that were written under the wrong clock are certified.
+#[test]
+fn clock_that_is_wrong_by_a_year_removes_nothing_early() {
+    const YEAR_MS: u64 = 366 * 86_400_000;
+    let mut rig = Rig::new(RemovalPolicy { after_ms: Some(1_000), free_bytes_low: 0, remember_ms: YEAR_MS });
+    rig.now = 2 * YEAR_MS;
+    rig.start();
+    for (number, is_ahead) in [(1, true), (2, false), (3, false), (4, true)] {
+        let (staged, written) = (file(number), file(number + 10));
+        rig.write(staged, b"content");
+        rig.close(staged, b"content");
+        let now = rig.now;
+        rig.service().staged(staged, now).unwrap();
+        rig.write(written, b"content");
+        rig.work(500);
+        rig.now = if is_ahead { rig.now + YEAR_MS } else { rig.now - YEAR_MS };
+        rig.start();
+        rig.work(900);
+        assert_eq!(rig.stage_of(staged), Some(FileStage::Staged), "{number}: the time begins anew");
+        rig.work(200);
+        assert_eq!(rig.stage_of(staged), Some(FileStage::Removed), "{number}: not a year later");
+        rig.close(written, b"content");
+        assert_eq!(rig.stage_of(written), Some(FileStage::Certified), "{number}");
+        assert!(rig.service().segments(written).is_some(), "{number}");
+    }
+}
+
 /// Property: a volume with little space gets as much of it as it lacks from staged files, the oldest
 /// first, and no other file goes.
 #[test]

@@ -4,6 +4,7 @@
 
 mod content;
 mod hostile;
+mod producers;
 mod rig;
 mod services;
 mod stage_out;

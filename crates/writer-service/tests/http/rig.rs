@@ -28,6 +28,8 @@ use tokio::net::TcpStream;
 
 /// Longest wait of a test for anything.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
+/// Silence after which a producer that waits pings.
+const PING_EVERY: Duration = Duration::from_millis(500);
 /// Token of an operator.
 pub(crate) const OPERATOR: &str = "token-of-an-operator";
 /// Token of the owner of all files.
@@ -276,8 +278,24 @@ pub(crate) fn bytes(seed: u8, length: usize) -> Vec<u8> {
         .collect()
 }
 
+fn head(file: FileId, epoch: u32, (sequence, offset): (u64, u64), chunk: &[u8]) -> ChunkHead {
+    ChunkHead {
+        writer: WRITER,
+        file,
+        sequence,
+        offset,
+        stream: 1,
+        epoch,
+        length: chunk.len() as u32,
+        events: 1,
+        crc32c: crc32c(chunk),
+        adler32: adler32(chunk),
+    }
+}
+
 /// A producer.
 pub(crate) struct Producer {
+    writer: WriterId,
     stream: TcpStream,
     decoder: FrameDecoder,
     /// Limit of each part, and the end of its last durable range.
@@ -286,14 +304,19 @@ pub(crate) struct Producer {
 
 impl Producer {
     pub(crate) async fn connect(address: SocketAddr) -> Producer {
+        Producer::connect_as(address, WRITER).await
+    }
+
+    pub(crate) async fn connect_as(address: SocketAddr, writer: WriterId) -> Producer {
         static SESSIONS: AtomicU64 = AtomicU64::new(1);
         let session = SESSIONS.fetch_add(1, Ordering::Relaxed);
         let stream = TcpStream::connect(address).await.unwrap();
-        let mut producer = Producer { stream, decoder: FrameDecoder::of_begun(), parts: HashMap::new() };
+        let (decoder, parts) = (FrameDecoder::of_begun(), HashMap::new());
+        let mut producer = Producer { writer, stream, decoder, parts };
         let hello = Hello {
             version_min: PROTOCOL_VERSION,
             version_max: PROTOCOL_VERSION,
-            role: Role::Producer { writer: WRITER, session },
+            role: Role::Producer { writer, session },
             name: "test".to_owned(),
             token: Some(Secret::new(OWNER)),
         };
@@ -324,8 +347,11 @@ impl Producer {
                     }
                     assert!(!matches!(frame, Frame::Refusal(_)), "{frame:?}");
                 }
-                let read = self.stream.read_buf(self.decoder.buffer_mut()).await.unwrap();
-                assert!(read > 0, "the service ended the connection");
+                let read = self.stream.read_buf(self.decoder.buffer_mut());
+                match tokio::time::timeout(PING_EVERY, read).await {
+                    Ok(read) => assert!(read.unwrap() > 0, "the service ended the connection"),
+                    Err(_) => self.send(&Frame::Ping(1)).await,
+                }
             }
         };
         tokio::time::timeout(LONG, found).await.expect("the frame comes in time")
@@ -357,18 +383,7 @@ impl Producer {
             while self.part(file, epoch).0 < offset + chunk.len() as u64 {
                 self.wait(|frame| matches!(frame, Frame::Ack(_))).await;
             }
-            let head = ChunkHead {
-                writer: WRITER,
-                file,
-                sequence,
-                offset,
-                stream: 1,
-                epoch,
-                length: chunk.len() as u32,
-                events: 1,
-                crc32c: crc32c(chunk),
-                adler32: adler32(chunk),
-            };
+            let head = ChunkHead { writer: self.writer, ..head(file, epoch, (sequence, offset), chunk) };
             let mut bytes = Vec::new();
             encode_chunk(&mut bytes, &head, chunk);
             self.stream.write_all(&bytes).await.unwrap();
@@ -378,6 +393,23 @@ impl Producer {
         while self.part(file, epoch).1 < end {
             self.wait(|frame| matches!(frame, Frame::Ack(_))).await;
         }
+    }
+
+    /// Sends the head of a chunk and half of its bytes, and stops there.
+    pub(crate) async fn half_a_chunk(&mut self, file: FileId, epoch: u32, chunk: &[u8]) {
+        let head = ChunkHead { writer: self.writer, ..head(file, epoch, (0, 0), chunk) };
+        let mut bytes = Vec::new();
+        encode_chunk(&mut bytes, &head, chunk);
+        let half = bytes.len() - chunk.len() / 2;
+        self.stream.write_all(&bytes[..half]).await.unwrap();
+    }
+
+    /// Waits until the service has ended the connection.
+    pub(crate) async fn ended(&mut self) {
+        let mut rest = Vec::new();
+        let end = tokio::time::timeout(LONG, self.stream.read_to_end(&mut rest)).await;
+        // A service that closes with bytes unread resets the connection.
+        let _ = end.expect("the service ends the connection");
     }
 
     /// Closes a file, and waits for its certificate.

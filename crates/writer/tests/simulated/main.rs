@@ -61,6 +61,15 @@ fn adopted_volumes_lose_nothing() {
     assert!(parts > 1, "files have parts on the lost service and on others");
 }
 
+/// Property: the same holds if the clocks of services jump by years between two of their starts, in either
+/// direction.
+#[test]
+fn clocks_that_jump_by_years_lose_nothing() {
+    for seed in 0..SEEDS {
+        run(seed, Plan { has_wrong_clocks: true, ..plan_of(seed) });
+    }
+}
+
 /// Property: a file that an opening moves aside takes no later file of its name along. The move was not
 /// synced, and a power cut applied it to the part that a producer had begun again.
 #[test]
@@ -85,5 +94,6 @@ fn many_seeds() {
     for seed in SEEDS..SEEDS + 2000 {
         run(seed, plan_of(seed));
         run(seed, Plan { adopts: true, ..plan_of(seed) });
+        run(seed, Plan { has_wrong_clocks: true, ..plan_of(seed) });
     }
 }

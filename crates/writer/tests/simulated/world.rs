@@ -29,6 +29,8 @@ const FAULTS_END: u64 = 5_000;
 const END: u64 = 120_000;
 /// Bytes that a producer keeps at most.
 const MEMORY: usize = 6 << 20;
+/// Time by which a wrong clock jumps, in milliseconds.
+const YEAR: u64 = 366 * 86_400_000;
 /// Streams of a producer.
 const STREAMS: usize = 2;
 
@@ -47,6 +49,8 @@ pub(crate) struct Plan {
     pub file_ms_max: u64,
     /// True if the first service does not come back, and the second one adopts its volumes.
     pub adopts: bool,
+    /// True if the clock of a service's machine jumps by years, either way, while the service is away.
+    pub has_wrong_clocks: bool,
 }
 
 impl Default for Plan {
@@ -59,6 +63,7 @@ impl Default for Plan {
             events: 60,
             file_ms_max: 4_000,
             adopts: false,
+            has_wrong_clocks: false,
         }
     }
 }
@@ -139,7 +144,7 @@ fn start(node: &mut Node, now: u64, volumes: usize) {
         let root = Path::new("/").join(format!("volume{root}"));
         let adopt = at >= volumes;
         let settings = VolumeSettings { root, service: node.id, adopt, segment_bytes: 256 << 10 };
-        match Volume::open(disk.shared(), &settings, TimeMs(1_790_000_000_000 + now)) {
+        match Volume::open(disk.shared(), &settings, TimeMs(1_790_000_000_000 + now + node.clock)) {
             Ok((volume, recovered)) => {
                 assert!(recovered.damaged.is_empty(), "{:?} at {now}: {:?}", node.id, recovered.damaged);
                 opened.push(volume);
@@ -204,7 +209,7 @@ impl World {
                 works: Vec::new(),
                 paused_until: 0,
                 starts_at: 0,
-                clock: 0,
+                clock: if plan.has_wrong_clocks { YEAR } else { 0 },
             };
             start(&mut node, 0, plan.volumes);
             world.nodes.push(node);
@@ -380,6 +385,9 @@ impl World {
             self.nodes[at].disk = self.nodes[at].disk.image(&mut self.random);
         }
         self.nodes[at].starts_at = self.now + self.random.next(1_500);
+        if self.plan.has_wrong_clocks {
+            self.nodes[at].clock = YEAR * self.random.next(3);
+        }
         let wires: Vec<u64> =
             self.wires.iter().filter(|(_, wire)| wire.node == at).map(|(of, _)| *of).collect();
         for wire in wires {
@@ -520,7 +528,7 @@ impl World {
             node.works = later;
             for (_, volume, work) in due {
                 let Some((disks, service)) = &mut node.running else { continue };
-                let done = disks[volume].run(work, TimeMs(1_790_000_000_000 + self.now));
+                let done = disks[volume].run(work, TimeMs(1_790_000_000_000 + self.now + node.clock));
                 service.work_done(volume, done, self.now + node.clock);
             }
             self.drain_service(at);
