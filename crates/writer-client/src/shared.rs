@@ -99,14 +99,24 @@ impl Shared {
         let instant = Instant::now();
         let mut has_failed = false;
         while let Some(packed) = packer.next_packed() {
+            let mut file = None;
             match &packed {
                 Packed::Begin(id, description, _) => {
                     stream.progress.lock().file_begun(*id, description.lfn.to_string());
                 }
-                Packed::Chunk(chunk) => stream.progress.lock().chunk_packed(chunk.bytes.len(), instant),
+                Packed::Chunk(chunk) => {
+                    stream.progress.lock().chunk_packed(chunk.bytes.len(), instant);
+                    file = Some(chunk.file);
+                }
                 Packed::Flush(_) | Packed::End(_) => {}
             }
-            let is_taken = self.producer.lock().take(stream.number, packed, self.now());
+            let mut producer = self.producer.lock();
+            let is_taken = producer.take(stream.number, packed, self.now());
+            let worn = file.filter(|file| producer.has_few_parts_left(*file));
+            drop(producer);
+            if let Some(file) = worn {
+                packer.roll_over(file);
+            }
             if !is_taken && !has_failed {
                 has_failed = true;
                 packer.end_file();

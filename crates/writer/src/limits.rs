@@ -56,3 +56,5 @@ pub const BUFFER_BYTES_MIN: usize = 64 << 10;
 pub const STREAM_BUFFERS_MIN: usize = 2;
 /// Chunks after which a file ends, whatever its settings. They fit into half of the parts that it may have.
 pub const FILE_CHUNKS_MAX: u64 = (PART_CHUNKS_MAX * PARTS_MAX / 2) as u64;
+/// Parts at which a file ends, if another may follow: the rest are for failures before it is closed.
+pub const FILE_PARTS_END: usize = PARTS_MAX / 4 * 3;

@@ -7,10 +7,12 @@ use std::time::Instant;
 use exacat_model::Lfn;
 use exacat_wire::writer::limits::BLOCK_BYTES;
 use exacat_wire::writer::{
-    Ack, ByteRange, Certified, Description, FileId, Frame, HelloAck, Opened, PROTOCOL_VERSION, Refusal,
-    RefusalClass, ServiceId, ServiceRecord, ServiceState, Table, WriterId,
+    Ack, ByteRange, Certified, Description, FileId, Frame, HelloAck, Opened, PROTOCOL_VERSION, PartOwner,
+    Refusal, RefusalClass, ServiceId, ServiceRecord, ServiceState, Table, WriterId,
 };
-use exacat_writer::limits::{BUFFER_BYTES_MIN, EVENT_BYTES_MAX, PRODUCER_FILES_MAX};
+use exacat_writer::limits::{
+    BUFFER_BYTES_MIN, EVENT_BYTES_MAX, FILE_PARTS_END, PART_CHUNKS_MAX, PRODUCER_FILES_MAX,
+};
 use exacat_writer::sums::{adler32, crc32c};
 use exacat_writer::{
     Chunk, Closed, Event, EventMemory, FileEnd, FileNames, NotAppended, Packed, Packer, Position, Producer,
@@ -199,6 +201,9 @@ struct Rig {
     sent: Vec<Frame>,
     chunks: u64,
     news: Vec<Event>,
+    /// Epochs and first bytes of the parts that were opened.
+    opened: Vec<(u32, u64)>,
+    now: u64,
 }
 
 impl Rig {
@@ -228,14 +233,19 @@ impl Rig {
         };
         let packer = Packer::new(settings(), memory.clone(), 1).unwrap();
         let producer = Producer::new(of, table, 1);
-        Rig { producer, packer, sent: Vec::new(), chunks: 0, news: Vec::new() }
+        let (sent, news, opened) = Default::default();
+        Rig { producer, packer, sent, chunks: 0, news, opened, now: 0 }
     }
 
     /// Gives everything on, and answers what needs no thought.
     fn pump(&mut self) -> Vec<bool> {
         let mut taken = Vec::new();
         while let Some(packed) = self.packer.next_packed() {
-            taken.push(self.producer.take(5, packed, 0));
+            let file = if let Packed::Chunk(chunk) = &packed { Some(chunk.file) } else { None };
+            taken.push(self.producer.take(5, packed, self.now));
+            if let Some(file) = file.filter(|file| self.producer.has_few_parts_left(*file)) {
+                self.packer.roll_over(file);
+            }
         }
         while let Some(output) = self.producer.next_output() {
             match output {
@@ -249,11 +259,12 @@ impl Rig {
                         idle_ms_max: 1000,
                         time: exacat_model::TimeMs(0),
                     };
-                    self.producer.message(number, Frame::HelloAck(ack), 0);
+                    self.producer.message(number, Frame::HelloAck(ack), self.now);
                 }
                 ProducerOutput::Send(number, Frame::Open(open)) => {
+                    self.opened.push((open.epoch, open.from));
                     let ack = Ack { file: open.file, epoch: open.epoch, ranges: Vec::new(), limit: 8 << 20 };
-                    self.producer.message(number, Frame::Opened(Opened(ack)), 0);
+                    self.producer.message(number, Frame::Opened(Opened(ack)), self.now);
                 }
                 ProducerOutput::Send(_, frame) => self.sent.push(frame),
                 ProducerOutput::SendChunk(..) => self.chunks += 1,
@@ -342,6 +353,81 @@ fn events_of_a_refused_file_count_as_lost() {
     rig.pump();
     let settled = rig.settled().unwrap();
     assert_eq!((settled.through.events, settled.lost.events), (3, 2));
+}
+
+/// Property: a part with as many chunks as it may have is followed by another one at the same service, once
+/// all of it is durable. Nothing is sent twice, and a slow stream does not wander through the services.
+#[test]
+fn full_part_is_followed_by_another_at_the_same_service() {
+    let memory = EventMemory::new(64 << 20, BUFFER_BYTES_MIN);
+    let mut rig = Rig::new(&memory);
+    let (full, more) = (PART_CHUNKS_MAX as u64, 5);
+    let mut file = None;
+    for _ in 0..full + more {
+        file = Some(rig.packer.append(b"e", 0).unwrap());
+        rig.packer.flush();
+        rig.pump();
+    }
+    let file = file.unwrap();
+    assert_eq!((rig.chunks, &rig.opened[..]), (full, &[(1, 0)][..]), "the rest waits");
+    let ack = |epoch, from, to| {
+        Frame::Ack(Ack { file, epoch, ranges: vec![ByteRange { from, to }], limit: 8 << 20 })
+    };
+    rig.producer.message(LINK, ack(1, 0, full - 1), 0);
+    rig.pump();
+    assert_eq!((rig.chunks, rig.opened.len()), (full, 1), "the last chunk is not durable");
+    rig.producer.message(LINK, ack(1, full - 1, full), 0);
+    rig.pump();
+    assert_eq!((rig.chunks, &rig.opened[..]), (full + more, &[(1, 0), (2, full)][..]));
+    rig.packer.end_file();
+    rig.pump();
+    rig.producer.message(LINK, ack(2, full, full + more), 0);
+    rig.pump();
+    let Some(Frame::Close(close)) = rig.sent.last() else { panic!("a close") };
+    let part = |epoch| PartOwner { epoch, service: SERVICE };
+    assert_eq!((close.epoch, &close.parts[..]), (2, &[part(1), part(2)][..]));
+    assert_eq!((close.chunks, close.length), (full + more, full + more));
+}
+
+/// Property: a file with few parts left ends before the last one, and the stream goes on in another file. A
+/// single file goes on.
+#[test]
+fn file_with_few_parts_left_is_followed_by_another() {
+    let memory = EventMemory::new(64 << 20, BUFFER_BYTES_MIN);
+    let mut rig = Rig::new(&memory);
+    let first = rig.packer.append(b"event", 0).unwrap();
+    rig.packer.flush();
+    rig.pump();
+    for epoch in 1..FILE_PARTS_END as u32 {
+        assert!(!rig.producer.has_few_parts_left(first), "{epoch}");
+        let ack = Ack {
+            file: first,
+            epoch,
+            ranges: vec![ByteRange { from: 0, to: u64::from(epoch) * 5 }],
+            limit: 8 << 20,
+        };
+        rig.producer.message(LINK, Frame::Ack(ack), rig.now);
+        assert_eq!(rig.packer.append(b"event", 0), Ok(first));
+        rig.packer.flush();
+        rig.pump();
+        let class = RefusalClass::RetryElsewhere;
+        let refusal = Refusal { class, part: Some((first, epoch)), reason: "the disk failed".into() };
+        rig.producer.message(LINK, Frame::Refusal(refusal), rig.now);
+        rig.now += 200;
+        rig.producer.tick(rig.now);
+        rig.pump();
+    }
+    assert_eq!(rig.opened.len(), FILE_PARTS_END);
+    // The next chunk is the last one of its file.
+    assert_eq!(rig.packer.append(b"event", 0), Ok(first));
+    rig.packer.flush();
+    rig.pump();
+    assert_ne!(rig.packer.append(b"event", 0), Ok(first));
+    let single = StreamSettings { names: FileNames::Single, ..settings() };
+    let mut packer = Packer::new(single, memory, 2).unwrap();
+    let only = packer.append(b"event", 0).unwrap();
+    packer.roll_over(only);
+    assert_eq!(packer.append(b"event", 0), Ok(only));
 }
 
 /// Measures an append. `cargo test --release -p exacat-writer --test packing -- --ignored --nocapture`.

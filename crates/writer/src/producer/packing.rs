@@ -394,6 +394,14 @@ impl Packer {
         }
     }
 
+    /// Ends a file, if it is the present one and another may follow.
+    pub fn roll_over(&mut self, file: FileId) {
+        let is_present = self.file.as_ref().is_some_and(|of| of.id == file);
+        if is_present && self.settings.names != FileNames::Single {
+            self.end_file();
+        }
+    }
+
     /// Lets time pass: ends what is old enough.
     pub fn tick(&mut self, now: u64) {
         let Some(file) = &self.file else { return };

@@ -6,7 +6,7 @@ use exacat_wire::writer::{
     RefusalClass, ServiceId,
 };
 
-use crate::limits::FRUITLESS_DOUBLINGS_MAX;
+use crate::limits::{FRUITLESS_DOUBLINGS_MAX, PART_CHUNKS_MAX};
 
 use super::memory::FileRoom;
 use super::packing::{Chunk, FileEnd, Packed};
@@ -57,6 +57,7 @@ impl Producer {
             parts: Vec::new(),
             kept: Default::default(),
             sent: 0,
+            part_chunks: 0,
             limit: 0,
             length: 0,
             flush_to: None,
@@ -115,14 +116,27 @@ impl Producer {
         }
         if self.files.get(&id).is_some_and(|file| file.place == Place::Open) {
             self.send_chunks(id, connection);
+            self.follow_full_part(id, service, connection);
             self.send_close(id, connection);
+        }
+    }
+
+    /// Begins the next part at the same service once a part is full and all of it is durable. The service
+    /// would refuse the next chunk, and the file would go to another service for no reason.
+    fn follow_full_part(&mut self, id: FileId, service: ServiceId, connection: u64) {
+        let Some(file) = self.files.get_mut(&id) else { return };
+        if file.part_chunks >= PART_CHUNKS_MAX && file.sent == 0 && !file.kept.is_empty() {
+            file.epoch += 1;
+            file.is_epoch_used = false;
+            self.open(id, service, connection);
         }
     }
 
     fn send_chunks(&mut self, id: FileId, connection: u64) {
         let Producer { files, output, settings, .. } = self;
         let Some(file) = files.get_mut(&id) else { return };
-        while let Some(KeptChunk { chunk, .. }) = file.kept.get(file.sent)
+        while file.part_chunks < PART_CHUNKS_MAX
+            && let Some(KeptChunk { chunk, .. }) = file.kept.get(file.sent)
             && chunk.end() <= file.limit
         {
             let head = ChunkHead {
@@ -139,6 +153,7 @@ impl Producer {
             };
             output.push_back(ProducerOutput::SendChunk(connection, head, chunk.bytes.clone()));
             file.sent += 1;
+            file.part_chunks += 1;
         }
         // A flush follows the last chunk that it concerns.
         let next = file.kept.get(file.sent).map_or(file.length, |kept| kept.chunk.offset);
@@ -205,7 +220,7 @@ impl Producer {
                 return;
             }
             file.is_epoch_used = true;
-            file.opens = 0;
+            (file.opens, file.part_chunks) = (0, 0);
             file.parts.push(PartOwner { epoch: file.epoch, service });
             file.fruitless += 1;
         }

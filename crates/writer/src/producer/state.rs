@@ -10,6 +10,7 @@ use exacat_wire::writer::{
 
 use super::memory::FileRoom;
 use super::packing::{Chunk, FileEnd, Position};
+use crate::limits::FILE_PARTS_END;
 use crate::table::ServiceTable;
 
 /// Settings of a producer. Times are in milliseconds.
@@ -131,6 +132,8 @@ pub(super) struct OutFile {
     pub kept: VecDeque<KeptChunk>,
     /// Chunks at the front of `kept` that were sent on this link.
     pub sent: usize,
+    /// Chunks that were sent with the epoch, repeats included.
+    pub part_chunks: usize,
     pub limit: u64,
     /// Bytes so far.
     pub length: u64,
@@ -297,6 +300,11 @@ impl Producer {
             kept_bytes: file.kept.iter().map(|kept| kept.chunk.bytes.len() as u64).sum(),
         };
         self.files.iter().map(of).collect()
+    }
+
+    /// Says whether a file should end before it has as many parts as it may have.
+    pub fn has_few_parts_left(&self, file: FileId) -> bool {
+        self.files.get(&file).is_some_and(|file| file.parts.len() >= FILE_PARTS_END)
     }
 
     /// Returns the services that the producer knows.
