@@ -5,9 +5,16 @@
 mod service;
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
+use exacat_client::{Credentials, Target};
+use exacat_model::{Lfn, SeName};
+use exacat_wire::writer::{Description, FileId, Open, RefusalClass, WriterId};
+use exacat_writer::Certificate;
+use exacat_writer_service::{Catalogue, CatalogueSettings, ClientCatalogue, Credential};
 use serde_json::Value;
 use service::{Ran, Service, exacat, signal};
 
@@ -269,6 +276,10 @@ fn volume_of_a_lost_service_is_adopted() {
     lost.kill();
     std::thread::park_timeout(std::time::Duration::from_millis(1500));
     let identity = || std::fs::read_to_string(lost.volume.join("VOLUME")).unwrap();
+    // A root adopts for a service that is not root.
+    let root = std::fs::metadata(place.path()).unwrap().uid();
+    let owner = if root == 0 { 65_534 } else { root };
+    chown(lost.volume.join("VOLUME"), Some(owner), None).unwrap();
     let before = identity();
     assert!(adopt(&[]).fails(1).contains("--yes"));
     assert_eq!(identity(), before);
@@ -277,6 +288,7 @@ fn volume_of_a_lost_service_is_adopted() {
     let of_stages = adopted["content"].as_object().unwrap().values();
     assert!(of_stages.map(|stage| stage["files"].as_u64().unwrap()).sum::<u64>() > 0, "{adopted}");
     assert_eq!(adopt(&["--yes"]).json().remove(0)["adopted"], false, "it is done");
+    assert_eq!(std::fs::metadata(lost.volume.join("VOLUME")).unwrap().uid(), owner, "its owner is the same");
     heir.kill();
     heir.adopted.push(lost.volume.clone());
     heir.restart();
@@ -343,6 +355,83 @@ fn check_names_what_is_wrong_on_a_volume() {
     let mut nowhere = exacat();
     nowhere.args(["writer", "fsck", "--volume"]).arg(place.path().join("nowhere"));
     assert!(Ran::of(nowhere, b"").fails(11).contains("no volume is here"));
+}
+
+/// Property: a check needs no right to write, neither to the volume nor to a file of it.
+#[test]
+fn volume_that_cannot_be_written_is_checked() {
+    let (service, place) = (ready(), tempfile::tempdir().unwrap());
+    let mut writer = Writer::start(&service, place.path(), "volume");
+    Ran::of(service.command(&["writer", "put", "/daq/f.raw", "-"]), &[7; 300_000]).ok();
+    assert_eq!(writer.stop(), Some(0));
+    let set_modes = |directory_mode: u32, file_mode: u32| {
+        let mut directories = vec![writer.volume.clone()];
+        while let Some(directory) = directories.pop() {
+            for entry in std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()) {
+                match entry.is_dir() {
+                    true => directories.push(entry),
+                    false => std::fs::set_permissions(&entry, PermissionsExt::from_mode(file_mode)).unwrap(),
+                }
+            }
+            std::fs::set_permissions(&directory, PermissionsExt::from_mode(directory_mode)).unwrap();
+        }
+    };
+    set_modes(0o500, 0o400);
+    let mut fsck = exacat();
+    fsck.args(["--json", "writer", "fsck", "--read", "--volume"]).arg(&writer.volume);
+    let ran = Ran::of(fsck, b"");
+    set_modes(0o700, 0o600);
+    let checked = ran.json().remove(0);
+    assert_eq!((&checked["bytes"], &checked["faults_total"]), (&300_000.into(), &0.into()), "{checked}");
+}
+
+/// Property: a file that another service has committed is booked again, though its name is taken: the news of
+/// the commit may have been lost. Another file gets no place under this name.
+#[test]
+fn committed_file_is_booked_again() {
+    let service = ready();
+    let secret = std::fs::read_to_string(service.data().join("admin.token")).unwrap().trim().to_owned();
+    let settings = CatalogueSettings {
+        target: Target::parse(service.local_url()).unwrap(),
+        se: SeName::parse(SE).unwrap(),
+        pfn_prefix: "http://127.0.0.1:1/content/".to_owned(),
+        deadline: Duration::from_secs(20),
+        booking_seconds: None,
+    };
+    let description = Description {
+        run: "1".to_owned(),
+        stream: "raw".to_owned(),
+        lfn: Lfn::parse("/daq/f.raw").unwrap(),
+        tags: Vec::new(),
+    };
+    let open = |file| Open { file, stream: 1, epoch: 1, from: 0, description: description.clone() };
+    let file = FileId([5; 16]);
+    let certificate = Certificate {
+        file,
+        writer: WriterId([9; 16]),
+        owner: "admin".to_owned(),
+        description: description.clone(),
+        length: 10,
+        events: 2,
+        adler32: 7,
+        duplicates: 0,
+        segments: Vec::new(),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let own = Credentials::token(secret.clone());
+        let catalogue = ClientCatalogue::connect(settings, own).await.unwrap();
+        let producer = Credential::Token(secret);
+        let owner = catalogue.book(&producer, &open(file)).await.unwrap();
+        let certificate = Certificate { owner: owner.clone(), ..certificate };
+        catalogue.commit(&certificate).await.unwrap();
+        assert_eq!(catalogue.book(&producer, &open(file)).await, Ok(owner));
+        catalogue.commit(&certificate).await.unwrap();
+        let refused = catalogue.book(&producer, &open(FileId([6; 16]))).await.unwrap_err();
+        assert_eq!(refused.0, RefusalClass::Conflict, "{refused:?}");
+        assert!(refused.1.contains("exists"), "{refused:?}");
+    });
+    assert_eq!(service.json1("stat /daq/f.raw")["size"], 10);
 }
 
 /// Property: producers write with TLS, and trust only the authority that they were told. Nothing of a

@@ -2,10 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use exacat_disk::{Disk, RealDisk};
+use exacat_disk::{Disk, DiskFile, RealDisk};
 use exacat_model::{ErrorKind, Lfn, TimeMs};
 use exacat_testkit::simulated::{Fault, Random, SimulatedDisk};
 use exacat_wire::writer::limits::BLOCK_BYTES;
@@ -212,7 +213,7 @@ fn failed_commit_ends_the_writing_of_a_volume() {
     let (is_durable, block) = writing.write(&volume, pool.take().unwrap(), 5000);
     assert!(is_durable);
     // A write and its sync, the write of the record, and then its sync.
-    disk.set_fault(Some(Fault::Once(disk.operations() + 4, std::io::ErrorKind::Other)));
+    disk.set_fault(Some(Fault::Once(disk.operations() + 4, io::ErrorKind::Other)));
     let (is_durable, block) = writing.write(&volume, block, 5000);
     assert!(!is_durable);
     let (is_durable, _) = writing.write(&volume, block, 5000);
@@ -301,12 +302,62 @@ fn image(root: &Path) -> BTreeMap<PathBuf, (Vec<u8>, std::time::SystemTime)> {
     image
 }
 
+/// A disk that is mounted read-only.
+struct ReadOnlyDisk(RealDisk);
+
+fn refused<T>() -> io::Result<T> {
+    Err(io::ErrorKind::ReadOnlyFilesystem.into())
+}
+
+impl Disk for ReadOnlyDisk {
+    fn create_directory(&self, _path: &Path) -> io::Result<()> {
+        refused()
+    }
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        self.0.list(directory)
+    }
+    fn open_to_read(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.0.open_to_read(path)
+    }
+    fn open_to_write(&self, _path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        refused()
+    }
+    fn create(&self, _path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        refused()
+    }
+    fn rename(&self, _from: &Path, _to: &Path) -> io::Result<()> {
+        refused()
+    }
+    fn hard_link(&self, _from: &Path, _to: &Path) -> io::Result<()> {
+        refused()
+    }
+    fn names_of(&self, path: &Path) -> io::Result<u64> {
+        self.0.names_of(path)
+    }
+    fn remove(&self, _path: &Path) -> io::Result<()> {
+        refused()
+    }
+    fn remove_directory(&self, _path: &Path) -> io::Result<()> {
+        refused()
+    }
+    fn sync_directory(&self, _directory: &Path) -> io::Result<()> {
+        refused()
+    }
+    fn lock(&self, _path: &Path) -> io::Result<Box<dyn Send + Sync>> {
+        refused()
+    }
+    fn free_bytes(&self, directory: &Path) -> io::Result<u64> {
+        self.0.free_bytes(directory)
+    }
+}
+
+/// Inspects a volume as if its disk were mounted read-only.
 fn inspect(root: &Path) -> VolumeInspection {
-    VolumeInspection::read(Arc::new(RealDisk), root).unwrap()
+    VolumeInspection::read(Arc::new(ReadOnlyDisk(RealDisk)), root).unwrap()
 }
 
 /// Property: a check finds each kind of fault under its name and part, reads every byte on request, and finds
-/// nothing on a good volume. Its caller can end it.
+/// nothing on a good volume. Its caller can end it. A read-only disk is enough for it.
 #[test]
 fn check_finds_what_is_wrong() {
     let place = tempfile::tempdir().unwrap();
@@ -388,7 +439,7 @@ fn inspection_changes_nothing_before_a_volume_is_handed_over() {
     std::fs::write(volume.path(part(2, 1)), "nobody has an acknowledgement").unwrap();
     drop(volume);
     let unacknowledged = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
-    std::io::Write::write_all(&mut &unacknowledged, b"more").unwrap();
+    io::Write::write_all(&mut &unacknowledged, b"more").unwrap();
     let before = image(place.path());
     let inspected = inspect(place.path());
     let found = inspected.check(true, &mut |_| true).unwrap();
@@ -397,7 +448,11 @@ fn inspection_changes_nothing_before_a_volume_is_handed_over() {
     assert_eq!((inspected.content().at(FileStage::Open), inspected.service()), (open, SERVICE));
     assert!(before == image(place.path()), "the volume is as it was");
     let other = ServiceId([7; 16]);
-    inspected.hand_over(other).unwrap();
+    let error = inspected.hand_over(other).unwrap_err();
+    assert!(before == image(place.path()), "a read-only disk hands nothing over: {error}");
+    assert!(error.message.contains("VOLUME"), "{error}");
+    let writable = VolumeInspection::read(Arc::new(RealDisk), place.path()).unwrap();
+    writable.hand_over(other).unwrap();
     let mut after = image(place.path());
     let name = place.path().join("VOLUME");
     after.insert(name.clone(), before[&name].clone());
