@@ -10,6 +10,7 @@ pub mod json;
 pub mod jwt;
 pub mod native;
 pub mod percent;
+pub mod subject;
 pub mod webdav;
 pub mod writer;
 pub mod xrdmon;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use exacat_model::{AccountName, Error, ErrorKind, Result, TimeMs};
+use exacat_wire::subject::Subject;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
     KeyPair, KeyUsagePurpose, PublicKeyData, SignatureAlgorithm,
@@ -20,7 +21,6 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use tokio::sync::Semaphore;
 
-use super::subject::{Subject, unauthenticated};
 use crate::directory::{read, write_private, write_public};
 use crate::tls::provider;
 
@@ -41,6 +41,11 @@ const ORGANISATION: &str = "exacat";
 const USERS: &str = "Users";
 /// Object identifier of "common name", which occurs twice in a token's subject.
 const COMMON_NAME: [u64; 4] = [2, 5, 4, 3];
+
+/// Error for a certificate that proves no identity.
+pub(super) fn unauthenticated(message: &str) -> Error {
+    Error::new(ErrorKind::Unauthenticated, message)
+}
 
 /// Holder of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -220,7 +225,7 @@ fn set_life(parameters: &mut CertificateParams, now: TimeMs, expires: TimeMs) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::faces::jalien::subject;
+    use exacat_wire::subject;
     use rustls::pki_types::UnixTime;
 
     const NOW: TimeMs = TimeMs(1_795_000_000_000);

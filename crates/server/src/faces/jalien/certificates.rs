@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use exacat_catalogue::{Caller, Catalogue};
 use exacat_model::{AccountName, Error, ErrorKind, Result, TimeMs};
+use exacat_wire::subject;
 use parking_lot::{Mutex, RwLock};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::CryptoProvider;
@@ -21,8 +22,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
 
-use super::authority::{Authority, Holder};
-use super::subject::{self, unauthenticated};
+use super::authority::{Authority, Holder, unauthenticated};
 use crate::directory::failed;
 use crate::tls::provider;
 

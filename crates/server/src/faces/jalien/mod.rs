@@ -13,7 +13,6 @@ mod http;
 mod messages;
 mod repeats;
 mod shell;
-mod subject;
 mod texts;
 
 use std::net::SocketAddr;

@@ -6,7 +6,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// The subject of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Subject {
+pub struct Subject {
     /// The subject as text.
     pub text: String,
     /// Its parts: name and value.
@@ -31,14 +31,10 @@ const CALLED: [(&str, &str); 12] = [
     ("1.2.840.113549.1.9.1", "emailAddress"),
 ];
 
-/// Error for a certificate that proves no identity.
-pub(super) fn unauthenticated(message: &str) -> Error {
-    Error::new(ErrorKind::Unauthenticated, message)
-}
-
 /// Reads the subject. Refuses one that cannot be written as text.
-pub(super) fn read(certificate: &[u8]) -> Result<Subject> {
-    let bad = |why: &str| unauthenticated(&format!("the certificate cannot be read: {why}"));
+pub fn read(certificate: &[u8]) -> Result<Subject> {
+    let bad =
+        |why: &str| Error::new(ErrorKind::Unauthenticated, format!("the certificate cannot be read: {why}"));
     let (_, certificate) = X509Certificate::from_der(certificate).map_err(|error| bad(&error.to_string()))?;
     let mut text = String::new();
     let mut parts = Vec::new();
