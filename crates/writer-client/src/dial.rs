@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::settings::Security;
+use crate::security::Security;
 
 /// Idle time after which the system asks whether the other side is there. The protocol's pings are the usual
 /// way; this one ends what no task watches.

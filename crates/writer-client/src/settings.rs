@@ -1,7 +1,6 @@
 //! Settings of a writer and of its streams.
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use exacat_model::{Lfn, TagKey};
@@ -14,24 +13,7 @@ use exacat_writer::FileNames;
 use exacat_writer::limits::{BUFFER_BYTES_MIN, STREAM_BUFFERS_MIN};
 
 use crate::error::{Error, Result};
-
-/// Protection of the connections.
-#[derive(Clone)]
-pub enum Security {
-    /// None: events and tokens can be read on the network.
-    Plain,
-    /// TLS. The name in a service's certificate is that of the host in its address.
-    Tls(Arc<rustls::ClientConfig>),
-}
-
-impl fmt::Debug for Security {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Security::Plain => "Plain",
-            Security::Tls(_) => "Tls",
-        })
-    }
-}
+use crate::security::Security;
 
 /// Settings of a writer.
 #[derive(Clone)]
@@ -42,7 +24,7 @@ pub struct WriterSettings {
     pub security: Security,
     /// Name of the program, for logs.
     pub name: String,
-    /// Token of the catalogue.
+    /// Token of the catalogue. It counts before a certificate in `security`.
     pub token: Option<String>,
     /// Memory for events that are not durable: the bound for all streams together.
     pub memory_bytes: usize,
