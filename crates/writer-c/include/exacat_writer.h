@@ -46,8 +46,9 @@ const char *exw_message(void);
 /* Options for a writer or a stream: names and values as text.
  *
  * Writer:  seeds (HOST:PORT,HOST:PORT; needed), and one of: plain (yes: events and tokens are readable on the
- *          network), ca_file (TLS: PEM file of the authorities); name, token, token_file, memory_bytes,
- *          prepare_memory (yes: it is allocated and touched at the connection),
+ *          network), ca_file (TLS: PEM file of the authorities); name, token, token_file,
+ *          certificate_file and key_file (PEM, with ca_file: they prove the producer where no token is set),
+ *          memory_bytes, prepare_memory (yes: it is allocated and touched at the connection),
  *          buffer_bytes (64 KiB to 1 MiB; each stream needs two), linger_ms, connect_ms, silence_ms,
  *          retry_ms, append_ms, flush_ms, close_ms, threads.
  * Stream:  run, stream, lfn (needed), tag.KEY, file_bytes_max, file_events_max, file_age_ms,

@@ -1,22 +1,21 @@
 //! Options by name, for writers and streams.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use exacat_writer_client::{FileNames, Security, StreamSettings, WriterSettings};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
+use exacat_writer_client::{ClientCertificate, FileNames, Security, StreamSettings, WriterSettings};
 
 use crate::status::Failure;
 
 /// Names of options. One that ends with a dot takes any name behind it.
-const NAMES: [&str; 25] = [
+const NAMES: [&str; 27] = [
     "seeds",
     "plain",
     "ca_file",
+    "certificate_file",
+    "key_file",
     "name",
     "token",
     "token_file",
@@ -84,22 +83,18 @@ impl Options {
     }
 
     fn security(&self) -> Result<Security, Failure> {
+        let certificate = match (self.text("certificate_file"), self.text("key_file")) {
+            (Some(chain), Some(key)) => Some(ClientCertificate { chain: chain.into(), key: key.into() }),
+            (None, None) => None,
+            _ => return Err(Failure::argument("set both certificate_file and key_file, or none of them")),
+        };
         match (self.text("ca_file"), self.is_yes("plain")?) {
-            (None, true) => Ok(Security::Plain),
-            (Some(path), false) => {
-                let unreadable =
-                    |error: &dyn std::fmt::Display| Failure::argument(format!("{path}: {error}"));
-                let mut roots = RootCertStore::empty();
-                for certificate in CertificateDer::pem_file_iter(path).map_err(|error| unreadable(&error))? {
-                    let certificate = certificate.map_err(|error| unreadable(&error))?;
-                    roots.add(certificate).map_err(|error| unreadable(&error))?;
-                }
-                let provider = Arc::new(rustls::crypto::ring::default_provider());
-                let config = ClientConfig::builder_with_provider(provider)
-                    .with_safe_default_protocol_versions()
-                    .map_err(|error| unreadable(&error))?;
-                Ok(Security::Tls(Arc::new(config.with_root_certificates(roots).with_no_client_auth())))
+            (None, true) if certificate.is_some() => {
+                Err(Failure::argument("a certificate_file needs TLS: set ca_file, and not plain"))
             }
+            (None, true) => Ok(Security::Plain),
+            (Some(path), false) => Security::tls(Path::new(path), certificate.as_ref())
+                .map_err(|error| Failure::argument(error.to_string())),
             _ => Err(Failure::argument("set either ca_file, for TLS, or plain to yes")),
         }
     }
@@ -174,6 +169,17 @@ mod tests {
             (settings.seeds, settings.linger),
             (vec!["a:1".to_owned(), "b:2".to_owned()], Duration::from_millis(7))
         );
+        options.set("certificate_file", "no.pem").unwrap();
+        assert!(options.writer().is_err(), "no key");
+        options.set("key_file", "no.key").unwrap();
+        assert!(options.writer().is_err(), "a certificate without TLS");
+        options.set("plain", "no").unwrap();
+        options.set("ca_file", "no.ca").unwrap();
+        assert!(options.writer().is_err(), "files that are not there");
+        for name in ["certificate_file", "key_file", "ca_file"] {
+            options.0.remove(name);
+        }
+        options.set("plain", "yes").unwrap();
         options.set("memory_bytes", "much").unwrap();
         assert!(options.writer().is_err());
         options.set("tag.detector", "muon").unwrap();
