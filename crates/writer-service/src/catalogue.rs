@@ -1,6 +1,6 @@
 //! The catalogue as the service needs it: a booking when a file is opened, and its commit when it is whole.
 
-use exacat_model::{Error, ErrorKind, Lfn, Result as ModelResult};
+use exacat_model::{Error, ErrorKind, Lfn, Result as ModelResult, TimeMs};
 use exacat_wire::writer::{FileId, Open, RefusalClass};
 use exacat_writer::Certificate;
 use futures::FutureExt;
@@ -13,6 +13,27 @@ pub enum Credential {
     None,
     /// Secret of a token.
     Token(String),
+    /// Certificate of an authority of producers.
+    Certificate(CertificateHolder),
+}
+
+/// Holder of a certificate that was verified.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CertificateHolder {
+    /// Subject of the certificate, as accounts have it: `/DC=org/CN=Jane Doe`.
+    pub subject: String,
+    /// Time from which it is no longer valid.
+    pub expires: TimeMs,
+}
+
+impl Credential {
+    /// Says whether another credential proves the same producer: a renewed certificate does.
+    pub(crate) fn is_same_as(&self, other: &Credential) -> bool {
+        match (self, other) {
+            (Credential::Certificate(one), Credential::Certificate(other)) => one.subject == other.subject,
+            _ => self == other,
+        }
+    }
 }
 
 impl std::fmt::Debug for Credential {
@@ -20,6 +41,7 @@ impl std::fmt::Debug for Credential {
         f.write_str(match self {
             Credential::None => "no credential",
             Credential::Token(_) => "a token",
+            Credential::Certificate(_) => "a certificate",
         })
     }
 }

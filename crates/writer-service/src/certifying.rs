@@ -18,7 +18,9 @@ use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
 use crate::catalogue::{Booking, Catalogue, CommitFailure, Credential, Readable, StagedReplica};
+use crate::clock::wall_time;
 use crate::limits::{CALLER_KEPT, CALLERS_MAX};
+use crate::subjects::Subjects;
 
 /// Settings of the way to the catalogue.
 #[derive(Clone, Debug)]
@@ -46,6 +48,35 @@ struct Caller {
     asked: Instant,
 }
 
+/// A producer by its credential. Kinds stay apart: no token can name a subject.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum CallerKey {
+    /// SHA-256 of its token.
+    Token([u8; 32]),
+    /// Subject of its certificate.
+    Subject(String),
+}
+
+impl CallerKey {
+    fn of(credential: &Credential) -> Result<CallerKey> {
+        let refused = |what: String| Err(Error::new(ErrorKind::Unauthenticated, what));
+        match credential {
+            Credential::None => {
+                let what = "the caller showed no token, and no certificate that counts: set a token, or let \
+                            the service accept the authority of its certificate (--client-ca)";
+                refused(what.to_owned())
+            }
+            Credential::Token(secret) => Ok(CallerKey::Token(Sha256::digest(secret.as_bytes()).into())),
+            // A connection may outlive the certificate.
+            Credential::Certificate(holder) if holder.expires <= wall_time() => refused(format!(
+                "the certificate of {} has expired: renew it, and connect again",
+                holder.subject
+            )),
+            Credential::Certificate(holder) => Ok(CallerKey::Subject(holder.subject.clone())),
+        }
+    }
+}
+
 /// The catalogue by its client.
 #[derive(Debug)]
 pub struct ClientCatalogue {
@@ -53,7 +84,8 @@ pub struct ClientCatalogue {
     /// Connection with the rights of the service.
     own: Mutex<Option<Client>>,
     credentials: Credentials,
-    callers: Mutex<HashMap<[u8; 32], (u64, Caller)>>,
+    callers: Mutex<HashMap<CallerKey, (u64, Caller)>>,
+    subjects: Subjects,
     /// Token of the service, to read parts on other services; none over a socket of this machine.
     token: Option<String>,
     /// Counts uses, to find the caller that was used longest ago.
@@ -85,8 +117,8 @@ impl ClientCatalogue {
     /// administrator. A catalogue that is away now is no failure: the disks of the service are needed more.
     pub async fn connect(settings: CatalogueSettings, credentials: Credentials) -> Result<Self> {
         let uses = std::sync::atomic::AtomicU64::new(0);
-        let (own, callers) = (Mutex::default(), Mutex::default());
-        let catalogue = ClientCatalogue { settings, own, credentials, token: None, callers, uses };
+        let (own, callers, subjects) = (Mutex::default(), Mutex::default(), Subjects::default());
+        let catalogue = ClientCatalogue { settings, own, credentials, token: None, callers, subjects, uses };
         match catalogue.own().await {
             Err(error) if error.kind.is_retryable() => {
                 tracing::warn!(%error, "the catalogue is away: no file begins or becomes visible before it is back");
@@ -146,37 +178,60 @@ impl ClientCatalogue {
         Client::connect(self.settings.target.clone(), credentials, client_settings(&self.settings)).await
     }
 
-    /// Returns the producer of a credential. Roles that were taken away end within [`CALLER_KEPT`].
+    /// Returns the producer of a credential. Roles and subjects that were taken away end within
+    /// [`CALLER_KEPT`].
     async fn caller(&self, credential: &Credential) -> Result<Caller> {
-        let Credential::Token(secret) = credential else {
-            let what = "the caller showed no token: set one";
-            return Err(Error::new(ErrorKind::Unauthenticated, what));
-        };
-        let key: [u8; 32] = Sha256::digest(secret.as_bytes()).into();
+        let key = CallerKey::of(credential)?;
         let used = self.uses.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let known = self.callers.lock().get_mut(&key).map(|(last, caller)| {
             *last = used;
             caller.clone()
         });
-        let client = match known {
+        let known = match known {
             Some(caller) if caller.asked.elapsed() < CALLER_KEPT => return Ok(caller),
-            Some(caller) => caller.client,
-            None => self.client(Credentials::token(secret.clone())).await?,
+            other => other,
         };
-        let user = client.whoami().await?.user;
-        let user = user
-            .ok_or_else(|| Error::new(ErrorKind::Unauthenticated, "the token of the caller names no user"))?;
+        let (credentials, account, asked) = self.credentials_of(credential).await?;
+        // The subject may be another account's by now, which needs a connection of its own.
+        let is_same = |caller: &Caller| account.as_ref().is_none_or(|account| caller.account == *account);
+        let client = match known.filter(is_same) {
+            Some(caller) => caller.client,
+            None => self.client(credentials).await?,
+        };
+        let user = client.whoami().await?.user.ok_or_else(|| {
+            Error::new(ErrorKind::Unauthenticated, "the credential of the caller names no user")
+        })?;
         let is_operator = !user.roles.is_empty();
-        let caller = Caller { client, account: user.name, is_operator, asked: Instant::now() };
+        let caller = Caller { client, account: user.name, is_operator, asked };
         let mut callers = self.callers.lock();
         if callers.len() >= CALLERS_MAX
             && !callers.contains_key(&key)
-            && let Some(oldest) = callers.iter().min_by_key(|(_, (last, _))| *last).map(|(key, _)| *key)
+            && let Some(oldest) =
+                callers.iter().min_by_key(|(_, (last, _))| *last).map(|(key, _)| key.clone())
         {
             callers.remove(&oldest);
         }
         callers.insert(key, (used, caller.clone()));
         Ok(caller)
+    }
+
+    /// Returns the credentials for the catalogue of a caller with this credential, the account of its
+    /// subject, and the time of that knowledge.
+    async fn credentials_of(
+        &self,
+        credential: &Credential,
+    ) -> Result<(Credentials, Option<AccountName>, Instant)> {
+        match credential {
+            Credential::None => Ok((Credentials::anonymous(), None, Instant::now())),
+            Credential::Token(secret) => Ok((Credentials::token(secret.clone()), None, Instant::now())),
+            Credential::Certificate(holder) => {
+                let list = async { self.own().await?.call(Operation::AccountList).await };
+                let (account, asked) = self.subjects.account_of(&holder.subject, list).await?;
+                // The catalogue judges with the rights of the account, not with those of the service.
+                let acting = self.credentials.clone().acting_as(account.clone());
+                Ok((acting, Some(account), asked))
+            }
+        }
     }
 
     async fn booked(&self, credential: &Credential, open: &Open) -> Result<String> {

@@ -23,6 +23,8 @@ pub(crate) struct Caller {
     pub(crate) certificates: Option<Vec<CertificateDer<'static>>>,
     /// Trust in services; none if this one is alone.
     pub(crate) trust: Option<Trust>,
+    /// Credential by its certificates, if it is a producer; the reason, if they do not verify.
+    pub(crate) shown: Result<Credential, String>,
 }
 
 impl Caller {
@@ -33,6 +35,14 @@ impl Caller {
                 judged.map_err(|reason| format!("{reason}: admit it by --plain or by certificates"))
             }
             None => Err("this service has no links to others: start it with --seeds or --group".to_owned()),
+        }
+    }
+
+    /// Returns the credential of a producer. A token counts before a certificate, also before a bad one.
+    fn credential(&self, hello: &Hello) -> Result<Credential, String> {
+        match &hello.token {
+            Some(token) => Ok(Credential::Token(token.expose().to_owned())),
+            None => self.shown.clone(),
         }
     }
 }
@@ -151,10 +161,14 @@ fn take_frame(hub: &Arc<Hub>, (connection, caller): (ConnectionId, &Caller), fra
             return;
         }
         if let Role::Producer { writer, .. } = hello.role {
-            let token = hello.token.as_ref().map(|token| token.expose().to_owned());
-            let credential = token.map_or(Credential::None, Credential::Token);
-            if !hub.identify(connection, writer, credential) {
-                hub.refuse(connection, "another producer has this identity, with another token".to_owned());
+            let refusal = match caller.credential(hello) {
+                Ok(credential) if hub.identify(connection, writer, credential.clone()) => None,
+                Ok(_) => Some("another producer has this identity, with another credential".to_owned()),
+                Err(reason) => Some(reason),
+            };
+            if let Some(reason) = refusal {
+                tracing::warn!(address = %caller.address, reason, "a connection of a producer is refused");
+                hub.refuse(connection, reason);
                 return;
             }
         }

@@ -386,7 +386,7 @@ impl Content {
     pub(crate) fn remote(&self, address: String, credential: &Credential) -> Result<Remote> {
         let token = match credential {
             Credential::Token(token) => Some(token.clone()),
-            Credential::None => None,
+            Credential::None | Credential::Certificate(_) => None,
         };
         let tls = self.others.tls.clone();
         Remote::new(RemoteSettings { address, token, tls, time: REMOTE_TIME_MAX })

@@ -1,6 +1,6 @@
 //! The state machine under one lock, and the distribution of its outputs.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,16 +14,19 @@ use tokio::sync::Semaphore;
 use crate::catalogue::{Catalogue, Credential};
 use crate::clock::Clock;
 use crate::disks::Disks;
-use crate::limits::{BOOKINGS_MAX, COMMITS_MAX, SAMPLE_TIME_MAX, SHOWN_MAX};
+use crate::limits::{BOOKINGS_MAX, COMMITS_MAX, SAMPLE_TIME_MAX};
 use crate::measures::{Measures, record_since};
 use crate::outgoing::Outgoing;
 use crate::peers::Peers;
+use crate::shown::ShownCredentials;
 
 /// A connection as the hub sees it.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) outgoing: Arc<Outgoing>,
     pub(crate) credential: Credential,
+    /// Producer that has shown it.
+    writer: Option<WriterId>,
     /// Chunk whose acknowledgement is timed.
     sample: Option<Sample>,
 }
@@ -58,8 +61,7 @@ impl Peer {
 struct State {
     service: Service,
     connections: HashMap<ConnectionId, Peer>,
-    /// Credential that each producer showed first. Its identity is public once a file of it is certified.
-    shown: HashMap<WriterId, Credential>,
+    shown: ShownCredentials,
     next_connection: ConnectionId,
 }
 
@@ -92,7 +94,7 @@ impl Hub {
             state: Mutex::new(State {
                 service,
                 connections: HashMap::new(),
-                shown: HashMap::new(),
+                shown: ShownCredentials::default(),
                 next_connection: 0,
             }),
             clock,
@@ -159,7 +161,8 @@ impl Hub {
         let mut state = self.state.lock();
         state.next_connection += 1;
         let connection = state.next_connection;
-        state.connections.insert(connection, Peer { outgoing, credential: Credential::None, sample: None });
+        let peer = Peer { outgoing, credential: Credential::None, writer: None, sample: None };
+        state.connections.insert(connection, peer);
         state.service.connected(connection, self.clock.now());
         self.distribute(&mut state);
         connection
@@ -173,15 +176,17 @@ impl Hub {
         credential: Credential,
     ) -> bool {
         let mut state = self.state.lock();
-        if state.shown.len() >= SHOWN_MAX && !state.shown.contains_key(&writer) {
-            // Those who write have shown it again since. The others can do no harm to anyone.
-            state.shown.clear();
+        let State { connections, shown, .. } = &mut *state;
+        // A connection has one identity: with a second hello it ends, or has ended.
+        if connections.get(&connection).is_none_or(|peer| peer.writer.is_some()) {
+            return true;
         }
-        if *state.shown.entry(writer).or_insert_with(|| credential.clone()) != credential {
+        let connected = || connections.values().filter_map(|peer| peer.writer).collect::<HashSet<_>>();
+        if !shown.admit(writer, &credential, connected) {
             return false;
         }
-        if let Some(peer) = state.connections.get_mut(&connection) {
-            peer.credential = credential;
+        if let Some(peer) = connections.get_mut(&connection) {
+            (peer.credential, peer.writer) = (credential, Some(writer));
         }
         true
     }

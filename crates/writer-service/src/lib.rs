@@ -14,11 +14,12 @@
 //!
 //! `takeover` runs a service of another machine that is gone, where the volumes are on a shared file system.
 //! [`Discovery`] finds the other services, [`Peers`] has the links to them, and [`Trust`] decides which peers
-//! are services.
+//! are services. [`ProducerAuthorities`] judges the certificates of producers.
 #![forbid(unsafe_code)]
 
 mod carrier;
 mod catalogue;
+mod certificates;
 mod certifying;
 mod clock;
 mod connection;
@@ -37,23 +38,29 @@ mod metric_table;
 mod metrics;
 mod outgoing;
 mod peers;
+mod producers;
 mod remote;
 mod server;
 mod settings;
 pub mod shapes;
+mod shown;
 mod stage_out;
+mod subjects;
 mod takeover;
 mod trust;
 mod view;
 
 pub use carrier::{Carrier, DirectoryCarrier, Load, ProgramCarrier};
-pub use catalogue::{Booking, Catalogue, CommitFailure, Credential, Readable, StagedReplica};
+pub use catalogue::{
+    Booking, Catalogue, CertificateHolder, CommitFailure, Credential, Readable, StagedReplica,
+};
 pub use certifying::{CatalogueSettings, ClientCatalogue};
 pub use discovery::{Discovery, DiscoveryCounters, DiscoverySettings, Found, MulticastSettings};
 pub use exacat_writer::RemovalPolicy;
 pub use merge::{Merged, merge};
 pub use metrics::page as metrics_page;
 pub use peers::{PeerStatus, Peers, PeersSettings, UnansweredAddress};
+pub use producers::ProducerAuthorities;
 pub use remote::{Remote, RemoteContent, RemoteSettings};
 pub use server::{Listeners, Server};
 pub use settings::{LinkSettings, ServerSettings};

@@ -17,8 +17,10 @@ pub const READ_BYTES: usize = 16 << 10;
 pub const PIECE_BYTES: usize = 256 << 10;
 /// Frames of other services that wait for the service. Their links then read no more.
 pub const RECEIVED_FRAMES_MAX: usize = 256;
-/// Producers whose token is remembered.
+/// Producers whose credential is remembered.
 pub const SHOWN_MAX: usize = 16 << 10;
+/// Certificates of one producer: its own, and those between it and an authority.
+pub const SHOWN_CERTIFICATES_MAX: usize = 10;
 /// Commits on their way to the catalogue.
 pub const COMMITS_MAX: usize = 64;
 /// Bookings on their way to the catalogue.
@@ -27,6 +29,8 @@ pub const BOOKINGS_MAX: usize = 64;
 pub const CALLERS_MAX: usize = 256;
 /// Time for which the account and the roles of a caller are not asked for again.
 pub const CALLER_KEPT: Duration = Duration::from_secs(30);
+/// Time before a subject that no account has is looked for again.
+pub const SUBJECTS_AGAIN: Duration = Duration::from_secs(1);
 /// Time between two looks at the clock of the service.
 pub const TICK: Duration = Duration::from_millis(5);
 /// Time between two looks at the free space of volumes.

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, Credential};
 use crate::clock::{Clock, wall_time};
 use crate::connection::{Caller, serve};
 use crate::content::{Content, Others};
@@ -28,6 +28,7 @@ use crate::limits::{FREE_SPACE_EVERY, RECEIVED_FRAMES_MAX, TICK, TLS_TIME_MAX};
 use crate::measured_disk::MeasuredDisk;
 use crate::measures::Measures;
 use crate::peers::{Peers, PeersSettings};
+use crate::producers::ProducerAuthorities;
 use crate::settings::{LinkSettings, ServerSettings};
 use crate::stage_out::Mover;
 use crate::takeover::{Takeover, Takeovers, open_volume};
@@ -150,10 +151,12 @@ impl Server {
             None => None,
         };
         let trust = settings.links.as_ref().map(|links| links.trust.clone());
+        let producers = settings.producers.clone();
         // The certificate of a service is that for its producers, too.
-        let tls = trust.as_ref().and_then(Trust::accepting).or_else(|| settings.tls.clone());
-        let entrance =
-            Entrance { tls: tls.map(TlsAcceptor::from), plain_from: Arc::clone(&settings.plain_from), trust };
+        let tls = trust.as_ref().and_then(Trust::accepting);
+        let tls = tls.or_else(|| producers.as_ref().map(ProducerAuthorities::accepting));
+        let tls = tls.or_else(|| settings.tls.clone()).map(TlsAcceptor::from);
+        let entrance = Entrance { tls, plain_from: Arc::clone(&settings.plain_from), trust, producers };
         tasks.spawn(listen(Arc::clone(&hub), listener, entrance, is_ending.clone()));
         tasks.spawn(tick(Arc::clone(&hub), is_ending.clone()));
         tasks.spawn(watch_space(Arc::clone(&hub), Arc::clone(&volumes), is_ending.clone()));
@@ -329,6 +332,7 @@ struct Entrance {
     tls: Option<TlsAcceptor>,
     plain_from: Arc<dyn Fn(IpAddr) -> bool + Send + Sync>,
     trust: Option<Trust>,
+    producers: Option<ProducerAuthorities>,
 }
 
 async fn listen(
@@ -387,11 +391,15 @@ async fn first_bytes(stream: &TcpStream) -> Option<[u8; 3]> {
 async fn accept(hub: Arc<Hub>, stream: TcpStream, from: SocketAddr, entrance: Entrance) {
     let _ = stream.set_nodelay(true);
     let Some(first) = first_bytes(&stream).await else { return };
-    let mut caller = Caller { address: from.ip(), certificates: None, trust: entrance.trust };
+    let shown = Ok(Credential::None);
+    let mut caller = Caller { address: from.ip(), certificates: None, trust: entrance.trust, shown };
     match entrance.tls {
         Some(tls) if is_tls(first) => match tokio::time::timeout(TLS_TIME_MAX, tls.accept(stream)).await {
             Ok(Ok(stream)) => {
                 let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
+                if let Some(producers) = &entrance.producers {
+                    caller.shown = producers.judge(shown);
+                }
                 caller.certificates = Some(shown.iter().map(|one| one.clone().into_owned()).collect());
                 let (reader, writer) = tokio::io::split(stream);
                 serve(hub, caller, reader, writer).await;

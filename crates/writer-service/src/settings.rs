@@ -7,6 +7,7 @@ use std::sync::Arc;
 use exacat_writer::RemovalPolicy;
 
 use crate::discovery::MulticastSettings;
+use crate::producers::ProducerAuthorities;
 use crate::stage_out::StageOut;
 use crate::takeover::SharedVolumes;
 use crate::trust::Trust;
@@ -55,8 +56,10 @@ pub struct ServerSettings {
     pub free_bytes_min: u64,
     /// Bytes of a segment of the log of a volume's index.
     pub segment_bytes: u64,
-    /// TLS of the data path; none if there are plain connections only.
+    /// TLS of HTTP, and of the data path; none if there are plain connections only.
     pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// Authorities of producers; none if only tokens prove producers. The data path then has their TLS.
+    pub producers: Option<ProducerAuthorities>,
     /// Links to other services; none for a service that is alone.
     pub links: Option<LinkSettings>,
     /// Says from which addresses plain connections are taken.
@@ -93,6 +96,7 @@ impl ServerSettings {
             free_bytes_min: 1 << 30,
             segment_bytes: 64 << 20,
             tls: None,
+            producers: None,
             links: None,
             plain_from: Arc::new(|address| address.is_loopback()),
             http: None,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use exacat_model::{Error, Result};
@@ -10,16 +10,16 @@ use exacat_wire::writer::limits::SERVICES_MAX;
 use exacat_wire::writer::{Hello, Role};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
-use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::server::danger::ClientCertVerifier;
 use rustls::version::TLS13;
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig,
-    SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme,
 };
+
+use crate::certificates::{OwnFiles, asking, authorities, provider};
 
 /// Files of a service's identity, in PEM, and the names of all services.
 #[derive(Clone, Debug)]
@@ -113,19 +113,6 @@ impl Trust {
     }
 }
 
-fn pem<T>(path: &Path, found: std::result::Result<T, rustls::pki_types::pem::Error>) -> Result<T> {
-    found.map_err(|error| Error::invalid(format!("{}: {error}", path.display())))
-}
-
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
-    let all = pem(path, CertificateDer::pem_file_iter(path))?;
-    let all = pem(path, all.collect::<std::result::Result<Vec<_>, _>>())?;
-    if all.is_empty() {
-        return Err(Error::invalid(format!("{}: no certificate in it", path.display())));
-    }
-    Ok(all)
-}
-
 impl Identity {
     fn load(files: &IdentityFiles) -> Result<Identity> {
         if files.names.is_empty() || files.names.len() > SERVICES_MAX {
@@ -137,35 +124,19 @@ impl Identity {
             ServerName::try_from(name.clone()).map_err(bad)
         };
         let names: Arc<[ServerName<'static>]> = files.names.iter().map(named).collect::<Result<_>>()?;
-        let mut roots = RootCertStore::empty();
-        for authority in certificates(&files.authorities)? {
-            let bad = |error| Error::invalid(format!("{}: {error}", files.authorities.display()));
-            roots.add(authority).map_err(bad)?;
-        }
-        let (roots, provider) = (Arc::new(roots), Arc::new(ring::default_provider()));
-        let clients = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
-            .build()
-            .map_err(|error| Error::invalid(format!("{}: {error}", files.authorities.display())))?;
-        let chain = certificates(&files.chain)?;
-        let key = pem(&files.key, PrivateKeyDer::from_pem_file(&files.key))?;
-        let bad =
-            |error| Error::invalid(format!("{} and {}: {error}", files.chain.display(), files.key.display()));
-        let deferred = Deferred { schemes: clients.supported_verify_schemes(), clients: clients.clone() };
-        let accepting = ServerConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
-            .map_err(bad)?
-            .with_client_cert_verifier(Arc::new(deferred))
-            .with_single_cert(chain.clone(), key.clone_key())
-            .map_err(bad)?;
-        let services = Services { provider: Arc::clone(&provider), roots, names: Arc::clone(&names) };
-        let connecting = ClientConfig::builder_with_provider(provider)
+        let (roots, clients) = authorities(&files.authorities)?;
+        let own = OwnFiles { chain: &files.chain, key: &files.key };
+        let accepting = asking(own)?;
+        let (chain, key) = own.read()?;
+        let services = Services { provider: provider(), roots, names: Arc::clone(&names) };
+        let connecting = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])
-            .map_err(bad)?
+            .map_err(|error| own.bad(&error))?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(services))
             .with_client_auth_cert(chain, key)
-            .map_err(bad)?;
-        Ok(Identity { accepting: Arc::new(accepting), connecting: Arc::new(connecting), clients, names })
+            .map_err(|error| own.bad(&error))?;
+        Ok(Identity { accepting, connecting: Arc::new(connecting), clients, names })
     }
 
     /// Judges the certificate of a peer that connected.
@@ -243,54 +214,5 @@ impl ServerCertVerifier for Services {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.algorithms().supported_schemes()
-    }
-}
-
-/// Verifier of clients that asks for a certificate, and leaves the judgement to the hello: producers need
-/// none, or show one of another authority.
-#[derive(Debug)]
-struct Deferred {
-    clients: Arc<dyn ClientCertVerifier>,
-    schemes: Vec<SignatureScheme>,
-}
-
-impl ClientCertVerifier for Deferred {
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
-    }
-
-    fn client_auth_mandatory(&self) -> bool {
-        false
-    }
-
-    fn verify_client_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: UnixTime,
-    ) -> std::result::Result<ClientCertVerified, rustls::Error> {
-        Ok(ClientCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        leaf: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
-        self.clients.verify_tls12_signature(message, leaf, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        leaf: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
-        self.clients.verify_tls13_signature(message, leaf, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.schemes.clone()
     }
 }
