@@ -15,9 +15,15 @@ use exacat_model::{Lfn, SeName};
 use exacat_wire::writer::{Description, FileId, Open, RefusalClass, WriterId};
 use exacat_writer::Certificate;
 use exacat_writer_service::{Catalogue, CatalogueSettings, ClientCatalogue, Credential};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
+    IsCa, KeyPair, date_time_ymd,
+};
 use serde_json::Value;
 use service::{Ran, Service, exacat, signal};
 
+/// Attempts until a service has seen a change of the catalogue.
+const TRIES_MAX: usize = 100;
 /// Storage element of the tests.
 const SE: &str = "TEST::DAQ::WRITER";
 /// Longest wait for a change of state.
@@ -646,4 +652,110 @@ fn file_is_read_from_any_service_over_tls() {
     let merge = ["writer", "merge", "/daq/f.raw", &copy, "--at", &two.http];
     Ran::of(service.command(&merge), b"").ok();
     assert!(std::fs::read(&copy).unwrap() == content);
+}
+
+/// Authority of producers.
+struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    fn new(name: &str) -> Authority {
+        let mut parameters = named(name);
+        parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Authority(CertifiedIssuer::self_signed(parameters, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    /// Writes a certificate of `/O=Site/CN=NAME` that ends with a year, and its key.
+    fn issue(&self, service: &Service, name: &str, year: i32) -> [String; 2] {
+        let mut parameters = named(name);
+        parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        (parameters.not_before, parameters.not_after) =
+            (date_time_ymd(2020, 1, 1), date_time_ymd(year, 1, 1));
+        let key = KeyPair::generate().unwrap();
+        let certificate = parameters.signed_by(&key, &self.0).unwrap();
+        let write = |ending: &str, text: String| service.file(&format!("{name}-{year}.{ending}"), text);
+        [write("pem", certificate.pem()), write("key", key.serialize_pem())]
+    }
+}
+
+fn named(name: &str) -> CertificateParams {
+    let mut parameters = CertificateParams::default();
+    parameters.distinguished_name = DistinguishedName::new();
+    parameters.distinguished_name.push(DnType::OrganizationName, "Site");
+    parameters.distinguished_name.push(DnType::CommonName, name);
+    parameters
+}
+
+/// Property: a producer with a certificate of an accepted authority writes as the account with its subject,
+/// and only where this account may write. One that is over, of another authority, or of no account is
+/// refused with the reason. A token counts before any certificate.
+#[test]
+fn producer_with_a_certificate_writes_as_its_account() {
+    let (service, place) = (ready(), tempfile::tempdir().unwrap());
+    service.ok("user add daq --subject /O=Site/CN=daq");
+    service.ok("mkdir /daq/raw");
+    service.ok("chown daq /daq/raw");
+    service.ok("user add shifter");
+    service.ok("mkdir /daq/shift");
+    service.ok("chown shifter /daq/shift");
+    let issued = service.json1("token issue --user shifter --write --lifetime 1d");
+    let token = issued["secret"].as_str().unwrap();
+    let (ours, others) = (Authority::new("producers"), Authority::new("others"));
+    let authorities = service.file("producers.pem", ours.0.pem());
+    let own = |name: &str| service.data().join(name).display().to_string();
+    let (certificate, key) = (own("server.crt"), own("server.key"));
+    let options = ["--certificate", &certificate, "--key", &key, "--client-ca", &authorities];
+    let mut writer =
+        Writer::start_with(service.data(), place.path().join("volume"), options.map(str::to_owned).to_vec());
+    let address = writer.address.clone();
+    let put = |lfn: &str, shown: Option<&[String; 2]>, token: Option<&str>| {
+        let words = ["writer", "put", lfn, "-", "--service", &address, "--service-ca", &certificate];
+        let mut command = service.command(&words);
+        if let Some([chain, key]) = shown {
+            command.args(["--client-certificate", chain, "--client-key", key]);
+        }
+        if let Some(token) = token {
+            command.env("EXACAT_TOKEN", token);
+        }
+        Ran::of(command, &[7_u8; 100_000])
+    };
+    let good = ours.issue(&service, "daq", 2099);
+    put("/daq/raw/run1/f.raw", Some(&good), None).ok();
+    for name in ["/daq/raw/run1", "/daq/raw/run1/f.raw"] {
+        assert_eq!(service.json1(&format!("stat {name}"))["owner"], "daq", "{name}");
+    }
+    // The rights are those of the account, not of the service.
+    let said = put("/daq/elsewhere.raw", Some(&good), None).fails(1);
+    assert!(said.contains("/daq/elsewhere.raw") && said.contains("no w"), "{said}");
+    let renewed = ours.issue(&service, "daq", 2098);
+    put("/daq/raw/renewed.raw", Some(&renewed), None).ok();
+    let stranger = ours.issue(&service, "stranger", 2099);
+    let refused = [
+        (ours.issue(&service, "daq", 2021), "/O=Site/CN=daq is not accepted: it has expired"),
+        (others.issue(&service, "daq", 2097), "--client-ca"),
+        (stranger.clone(), "no account of the catalogue has the subject"),
+    ];
+    for (number, (shown, reason)) in refused.iter().enumerate() {
+        let said = put("/daq/raw/refused.raw", Some(shown), None).fails(1);
+        assert!(said.contains(reason), "{reason}: {said}");
+        // The same with a token is the holder of the token.
+        let name = format!("/daq/shift/{number}.raw");
+        put(&name, Some(shown), Some(token)).ok();
+        assert_eq!(service.json1(&format!("stat {name}"))["owner"], "shifter");
+    }
+    let said = put("/daq/raw/refused.raw", Some(&good), Some(token)).fails(1);
+    assert!(said.contains("no w"), "the token counts: {said}");
+    put("/daq/raw/refused.raw", Some(&good), Some("wrong")).fails(1);
+    // An account gets the subject that was unknown. The service may look for it once a second only.
+    service.ok("user set shifter --subject /O=Site/CN=stranger");
+    let put_by_subject = || put("/daq/shift/by-subject.raw", Some(&stranger), None);
+    assert!((0..TRIES_MAX).any(|_| put_by_subject().status == Some(0)));
+    let below = ["--json", "writer", "produce", "--below", "/daq/raw/load", "--events", "20"];
+    let mut produce = service.command(&below);
+    produce.args(["--service", &address, "--service-ca", &certificate]);
+    produce.args(["--client-certificate", &good[0], "--client-key", &good[1]]);
+    assert_eq!(Ran::of(produce, b"").json()[0]["certified"], 1);
+    assert_eq!(service.json1("stat /daq/raw/load")["owner"], "daq");
+    service.fails("stat /daq/raw/refused.raw", 11);
+    service.fails("stat /daq/elsewhere.raw", 11);
+    assert_eq!(writer.stop(), Some(0));
 }

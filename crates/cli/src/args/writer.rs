@@ -35,7 +35,9 @@ the outcome is unknown: the file may still become visible.
 
 Examples:
   exacat writer put /demo/daq/notes files.tsv --tag detector=hv
-  exacat whoami | exacat writer put /demo/daq/whoami - --run 7")]
+  exacat whoami | exacat writer put /demo/daq/whoami - --run 7
+  exacat writer put /data/raw/f1 f1 --service daq1.example.org:27700 \\
+      --service-ca ca.pem --client-certificate daq.pem --client-key daq.key")]
     Put(WriterPutArgs),
     /// Generate a load of events, and show what the services do with it
     #[command(after_help = "\
@@ -209,6 +211,12 @@ pub(crate) struct ToServices {
     /// Authorities of the services' certificates (PEM): connect with TLS
     #[arg(long, value_name = "FILE")]
     pub service_ca: Option<PathBuf>,
+    /// Certificate that proves the producer where no token is given: its chain in PEM
+    #[arg(long, value_name = "FILE", requires = "client_key", requires = "service_ca")]
+    pub client_certificate: Option<PathBuf>,
+    /// Its private key in PEM
+    #[arg(long, value_name = "FILE", requires = "client_certificate")]
+    pub client_key: Option<PathBuf>,
     /// Run of the data taking
     #[arg(long, value_name = "NAME", default_value = "0")]
     pub run: String,
@@ -366,6 +374,10 @@ pub(crate) struct WriterServeArgs {
     /// Its private key in PEM
     #[arg(long, value_name = "FILE", requires = "certificate")]
     pub key: Option<PathBuf>,
+    /// Authorities of the certificates of producers (PEM). Such a producer needs no token: the
+    /// account with the subject of its certificate writes
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    pub client_ca: Option<PathBuf>,
     /// Network whose producers may connect without TLS, beside those on this machine; may be repeated
     #[arg(long, value_name = "NETWORK", value_delimiter = ',')]
     pub plain: Vec<String>,

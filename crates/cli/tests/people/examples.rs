@@ -20,7 +20,7 @@ const WAIT: Duration = Duration::from_secs(60);
 const CHANGES_APART: Duration = Duration::from_millis(200);
 
 /// Beginnings of examples that do not run here, and the reasons.
-const ELSEWHERE: [(&str, &str); 23] = [
+const ELSEWHERE: [(&str, &str); 24] = [
     ("exacat serve   ", "listens at the standard port, where another server may be"),
     ("exacat serve\n", "listens at the standard port, where another server may be"),
     ("exacat serve --listen 0.0.0.0", "listens to the network, at the standard port"),
@@ -44,6 +44,7 @@ const ELSEWHERE: [(&str, &str); 23] = [
     ("exacat writer rm", "needs the id of a file that is there"),
     ("exacat writer serve --volume ~/daq --se DEMO::DAQ::WRITER\n", "listens at the standard port"),
     ("exacat writer serve --volume /daq1", "listens to the network, at the standard port"),
+    ("exacat writer put /data/raw/f1", "needs a service on another machine, and a certificate"),
 ];
 
 /// Commands in an order in which their examples work one after the other.

@@ -9,7 +9,8 @@ use exacat_model::SeName;
 use exacat_server::{CertificateFiles, Network, certificate_config, trusting};
 use exacat_writer_service::{
     Carrier, CatalogueSettings, ClientCatalogue, DirectoryCarrier, IdentityFiles, LinkSettings, Listeners,
-    MulticastSettings, PlainNetworks, ProgramCarrier, Server, ServerSettings, SharedVolumes, StageOut, Trust,
+    MulticastSettings, PlainNetworks, ProducerAuthorities, ProgramCarrier, Server, ServerSettings,
+    SharedVolumes, StageOut, Trust,
 };
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -107,6 +108,9 @@ fn settings(args: &WriterServeArgs) -> Result<ServerSettings, Failure> {
     if let (Some(chain), Some(key)) = (&args.certificate, &args.key) {
         let files = CertificateFiles { chain: chain.clone(), key: key.clone() };
         settings.tls = Some(certificate_config(&files)?);
+        let producers = args.client_ca.as_deref();
+        let producers = producers.map(|from| ProducerAuthorities::load(from, chain, key));
+        settings.producers = producers.transpose()?;
     }
     let network = |text: &str| -> Result<Network, Failure> {
         text.parse().map_err(|error| Failure::local(format!("--plain: {error}")))

@@ -1,8 +1,6 @@
 //! Services that a producer of the command line begins with.
 
-use std::sync::Arc;
-
-use exacat_writer_client::{Security, WriterSettings};
+use exacat_writer_client::{ClientCertificate, Security, WriterSettings};
 
 use crate::args::{Connection, ToServices};
 use crate::connect::{data_directory, read_small_file, token};
@@ -47,14 +45,22 @@ pub(super) fn settings(
         false => to.service.clone(),
         true => here(connection)?["address"].as_str().map(str::to_owned).into_iter().collect(),
     };
+    let certificate = to.client_certificate.clone().zip(to.client_key.clone());
+    let certificate = certificate.map(|(chain, key)| ClientCertificate { chain, key });
     let security = match &to.service_ca {
         None => Security::Plain,
-        Some(file) => Security::Tls(Arc::new(exacat_server::trusting(file)?)),
+        Some(file) => {
+            Security::tls(file, certificate.as_ref()).map_err(|error| Failure::local(error.to_string()))?
+        }
     };
     let memory = parse::bytes(&to.memory).map_err(|error| Failure::local(format!("--memory: {error}")))?;
     let mut settings = WriterSettings::new(seeds, security);
     settings.name = name.to_owned();
     settings.memory_bytes = usize::try_from(memory).unwrap_or(usize::MAX);
-    settings.token = token_of(connection)?;
+    settings.token = match certificate {
+        // The administrator's token would count before it.
+        Some(_) => token(connection)?,
+        None => token_of(connection)?,
+    };
     Ok(settings)
 }
