@@ -27,7 +27,7 @@ const TRIES_MAX: usize = 100;
 /// Storage element of the tests.
 const SE: &str = "TEST::DAQ::WRITER";
 /// Longest wait for a change of state.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A writer service on a volume.
 struct Writer {
@@ -203,7 +203,7 @@ fn files_survive_kills_of_their_service() {
     let producing = produce.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     for _ in 0..3 {
         // No condition says when a kill is worst: any moment may be.
-        std::thread::park_timeout(std::time::Duration::from_millis(700));
+        std::thread::park_timeout(Duration::from_millis(700));
         writer.kill();
         writer.restart();
     }
@@ -277,10 +277,10 @@ fn volume_of_a_lost_service_is_adopted() {
         Ran::of(command, b"")
     };
     // No condition says when a kill is worst: any moment may be.
-    std::thread::park_timeout(std::time::Duration::from_millis(1500));
+    std::thread::park_timeout(Duration::from_millis(1500));
     assert!(adopt(&["--yes"]).fails(23).contains("has this volume open"));
     lost.kill();
-    std::thread::park_timeout(std::time::Duration::from_millis(1500));
+    std::thread::park_timeout(Duration::from_millis(1500));
     let identity = || std::fs::read_to_string(lost.volume.join("VOLUME")).unwrap();
     // A root adopts for a service that is not root.
     let root = std::fs::metadata(place.path()).unwrap().uid();
@@ -472,7 +472,7 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let until = std::time::Instant::now() + PATIENCE;
     while !holds() {
         assert!(std::time::Instant::now() < until, "not in time: {what}");
-        std::thread::park_timeout(std::time::Duration::from_millis(50));
+        std::thread::park_timeout(Duration::from_millis(50));
     }
 }
 
@@ -515,7 +515,7 @@ fn service_that_is_gone_runs_on_another_machine() {
     produce.args(["--events", "1200", "--file-events", "100", "--service", &services]);
     let producing = produce.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     // No condition says when a kill is worst: any moment may be.
-    std::thread::park_timeout(std::time::Duration::from_millis(1500));
+    std::thread::park_timeout(Duration::from_millis(1500));
     lost.kill();
     let ended = producing.wait_with_output().unwrap();
     assert!(ended.status.success(), "{ended:?}");
@@ -567,7 +567,7 @@ fn volumes_of_a_process_that_hangs_are_not_taken_over() {
     };
     eventually("it counts as gone", || table().iter().any(|of| of["state"] == "gone"));
     // Longer than a takeover takes: it must not happen.
-    std::thread::park_timeout(std::time::Duration::from_secs(4));
+    std::thread::park_timeout(Duration::from_secs(4));
     takeovers(&service, &other, 0);
     signal(process, "CONT");
     eventually("it is back", || table().iter().all(|of| of["state"] == "up"));

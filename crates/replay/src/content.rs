@@ -95,7 +95,7 @@ impl Content {
             low += u64::from(byte) * RUN;
             high += u64::from(byte) * self.weights[place];
         }
-        ((high % MODULUS) << 16 | low % MODULUS) as u32
+        (((high % MODULUS) << 16) | (low % MODULUS)) as u32
     }
 
     /// Returns the Adler-32 of a file.
