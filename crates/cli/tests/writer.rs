@@ -497,6 +497,17 @@ fn takeovers(service: &Service, at: &Writer, count: usize) -> Vec<Value> {
     found
 }
 
+/// Waits until each service knows the others at their present addresses.
+fn knows_all(service: &Service, at: &[&str]) {
+    for one in at {
+        eventually("the services know each other", || {
+            let table = Ran::of(service.command(&["--json", "writer", "table", "--at", one]), b"").json();
+            let is_there = |http: &&str| table.iter().any(|of| of["http"] == **http && of["state"] != "gone");
+            at.iter().all(is_there)
+        });
+    }
+}
+
 /// Property: with shared volumes, files of a service that is killed under load are certified, once and with
 /// all events in order, while its machine stays away. When it is back, it gets its volumes and files again.
 #[test]
@@ -527,10 +538,12 @@ fn service_that_is_gone_runs_on_another_machine() {
     let shown = Ran::of(service.command(&["writer", "status", "--at", &other.http]), b"").ok();
     assert!(shown.contains("runs for a lost machine"), "{shown}");
     let over = format!("http://{}", run["http"].as_str().unwrap());
+    knows_all(&service, &[&other.http, &over]);
     check_events(&service, &names, &[&other.http, &over], 1200);
 
     lost.restart();
     takeovers(&service, &other, 0);
+    knows_all(&service, &[&other.http, &lost.http]);
     check_events(&service, &names, &[&other.http, &lost.http], 1200);
     Ran::of(service.command(&["writer", "put", "/daq/over/again", "-", "--service", &lost.address]), b"x")
         .ok();

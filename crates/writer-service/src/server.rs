@@ -27,13 +27,13 @@ use crate::identity::{count_start, service_of, starts_of};
 use crate::limits::{FREE_SPACE_EVERY, RECEIVED_FRAMES_MAX, TICK, TLS_TIME_MAX};
 use crate::measured_disk::MeasuredDisk;
 use crate::measures::Measures;
+use crate::opening::open_volume;
 use crate::peers::{Peers, PeersSettings};
 use crate::producers::ProducerAuthorities;
 use crate::settings::{LinkSettings, ServerSettings};
 use crate::stage_out::Mover;
-use crate::takeover::{Takeover, Takeovers, open_volume};
 use crate::trust::Trust;
-use crate::view::{Nameplate, View};
+use crate::view::{Nameplate, Takeovers, View};
 
 /// A running service.
 pub struct Server {
@@ -41,6 +41,8 @@ pub struct Server {
     volumes: Arc<Vec<Volume>>,
     service: ServiceId,
     address: SocketAddr,
+    /// Address that producers get, and the services of other machines that run beside this one.
+    shown: (String, Takeovers),
     http: Option<SocketAddr>,
     ending: watch::Sender<bool>,
     tasks: JoinSet<()>,
@@ -103,7 +105,7 @@ impl Server {
         let starts = count_start(&*disk, &settings.volumes)?;
         let (shown, http_url) = (listeners.address(&settings), listeners.http_url(&settings));
         let takeovers = Takeovers::default();
-        let takeover = settings.shared.clone().map(|shared| (shared, shown.clone(), Arc::clone(&disk)));
+        let shown_address = shown.clone();
         let owned = (Arc::clone(&disk), settings.volumes.clone(), starts);
         let Listeners { producers: (listener, address), http } = listeners;
         let clock = Clock::new();
@@ -162,16 +164,11 @@ impl Server {
         tasks.spawn(watch_space(Arc::clone(&hub), Arc::clone(&volumes), is_ending.clone()));
         let is_fenced = Arc::new(AtomicBool::new(false));
         tasks.spawn(watch_owner(Arc::clone(&hub), owned, Arc::clone(&is_fenced), is_ending.clone()));
-        if let Some((shared, address, disk)) = takeover {
-            let (settings, takeovers) = (settings.clone(), takeovers.clone());
-            let (catalogue, hub) = (Arc::clone(&catalogue), Arc::clone(&hub));
-            let takeover = Takeover { settings, shared, address, disk, catalogue, hub, takeovers };
-            tasks.spawn(takeover.run(is_ending.clone()));
-        }
         let others = Others { tls: settings.http_trust.clone() };
         let content = Arc::new(Content::new(Arc::clone(&hub), Arc::clone(&volumes), others));
         if let Some((listener, _)) = http {
-            let view = View { hub: Arc::clone(&hub), plate: Arc::new(nameplate(&settings, takeovers)) };
+            let view =
+                View { hub: Arc::clone(&hub), plate: Arc::new(nameplate(&settings, takeovers.clone())) };
             let access = Access::new(Arc::clone(&catalogue), Arc::clone(&settings.plain_from));
             let paths = Arc::new(HttpPaths::new(view, access, Arc::clone(&content)));
             tasks.spawn(crate::http::serve(paths, listener, settings.tls.clone(), is_ending.clone()));
@@ -180,7 +177,8 @@ impl Server {
             tasks.spawn(Arc::new(Mover::new(stage_out, content, catalogue)).run(is_ending));
         }
         let http = http_address;
-        Ok(Server { hub, volumes, service, address, http, ending, tasks, links, is_fenced })
+        let shown = (shown_address, takeovers);
+        Ok(Server { hub, volumes, service, address, shown, http, ending, tasks, links, is_fenced })
     }
 
     /// Returns the address that it listens on.
@@ -196,6 +194,20 @@ impl Server {
     /// Returns the identity of the service.
     pub fn service(&self) -> ServiceId {
         self.service
+    }
+
+    pub(crate) fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+
+    /// Returns the address that producers get.
+    pub(crate) fn shown_address(&self) -> &str {
+        &self.shown.0
+    }
+
+    /// Returns the services of other machines that run beside this one.
+    pub(crate) fn takeovers(&self) -> &Takeovers {
+        &self.shown.1
     }
 
     /// Says whether another process has the volumes: this one writes nothing more.

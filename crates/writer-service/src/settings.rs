@@ -3,13 +3,14 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
+use exacat_model::{Error, Result};
 use exacat_writer::RemovalPolicy;
 
 use crate::discovery::MulticastSettings;
 use crate::producers::ProducerAuthorities;
 use crate::stage_out::StageOut;
-use crate::takeover::SharedVolumes;
 use crate::trust::Trust;
 
 /// Other services: which are trusted, and where they are looked for.
@@ -23,6 +24,34 @@ pub struct LinkSettings {
     pub multicast: Option<MulticastSettings>,
     /// HOST:PORT of services.
     pub seeds: Vec<String>,
+}
+
+/// Volumes on a file system that all services have.
+#[derive(Clone, Debug)]
+pub struct SharedVolumes {
+    /// Directory with the volumes of all services, those of this one among them.
+    pub directory: PathBuf,
+    /// Time without a service after which another one takes its volumes over.
+    pub after: Duration,
+}
+
+impl SharedVolumes {
+    /// Checks that others find the volumes of this service.
+    pub(crate) fn check(&self, volumes: &[PathBuf], is_linked: bool) -> Result<()> {
+        if !is_linked {
+            let what =
+                "shared volumes need links to other services (seeds or a group): only they tell who is gone";
+            return Err(Error::invalid(what));
+        }
+        match volumes.iter().find(|volume| volume.parent() != Some(self.directory.as_path())) {
+            None => Ok(()),
+            Some(other) => Err(Error::invalid(format!(
+                "{} is not a directory in {}: with shared volumes all are, so that others find them",
+                other.display(),
+                self.directory.display()
+            ))),
+        }
+    }
 }
 
 /// Settings of a service.

@@ -7,105 +7,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use exacat_disk::{Disk, cannot_read, cannot_write, exists, list_if_there, replace_small};
+use exacat_disk::{Disk, cannot_read, exists, list_if_there};
 use exacat_model::{Error, ErrorKind, Result};
 use exacat_wire::writer::{ServiceId, ServiceState};
-use exacat_writer::{Recovered, Volume, VolumeSettings, owner_of};
-use futures::FutureExt;
-use futures::future::BoxFuture;
-use parking_lot::Mutex;
+use exacat_writer::owner_of;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use crate::catalogue::Catalogue;
 use crate::clock::wall_time;
 use crate::hub::Hub;
-use crate::limits::{
-    RETURN_LOOK_EVERY, RETURN_TIME_MAX, SHARED_VOLUMES_MAX, TAKEOVER_BLOCKS, TAKEOVER_LOOK_EVERY,
-};
+use crate::limits::{SHARED_VOLUMES_MAX, TAKEOVER_BLOCKS, TAKEOVER_LOOK_EVERY};
+use crate::opening::WANTED;
 use crate::server::{Listeners, Server};
-use crate::settings::ServerSettings;
+use crate::settings::{ServerSettings, SharedVolumes};
 use crate::shapes::WriterTakeover;
-
-/// File in a volume: its own service is back, and waits for it.
-const WANTED: &str = "WANTED";
-
-/// Volumes on a file system that all services have.
-#[derive(Clone, Debug)]
-pub struct SharedVolumes {
-    /// Directory with the volumes of all services, those of this one among them.
-    pub directory: PathBuf,
-    /// Time without a service after which another one takes its volumes over.
-    pub after: Duration,
-}
-
-impl SharedVolumes {
-    /// Checks that others find the volumes of this service.
-    pub(crate) fn check(&self, volumes: &[PathBuf], is_linked: bool) -> Result<()> {
-        if !is_linked {
-            let what =
-                "shared volumes need links to other services (seeds or a group): only they tell who is gone";
-            return Err(Error::invalid(what));
-        }
-        match volumes.iter().find(|volume| volume.parent() != Some(self.directory.as_path())) {
-            None => Ok(()),
-            Some(other) => Err(Error::invalid(format!(
-                "{} is not a directory in {}: with shared volumes all are, so that others find them",
-                other.display(),
-                self.directory.display()
-            ))),
-        }
-    }
-}
-
-/// Services that this one runs beside itself.
-#[derive(Clone, Default)]
-pub(crate) struct Takeovers(Arc<Mutex<BTreeMap<ServiceId, WriterTakeover>>>);
-
-impl Takeovers {
-    /// Returns them.
-    pub(crate) fn all(&self) -> Vec<WriterTakeover> {
-        self.0.lock().values().cloned().collect()
-    }
-}
-
-/// Opens a volume of the service. One that another service has taken over is asked for, and waited for.
-pub(crate) async fn open_volume(
-    disk: &Arc<dyn Disk>,
-    of: &VolumeSettings,
-    is_shared: bool,
-) -> Result<(Volume, Recovered)> {
-    let begun = Instant::now();
-    let mut has_told = false;
-    loop {
-        match Volume::open(Arc::clone(disk), of, wall_time()) {
-            Err(error)
-                if is_shared && error.kind == ErrorKind::Unavailable && begun.elapsed() < RETURN_TIME_MAX =>
-            {
-                if !has_told {
-                    let volume = of.root.display();
-                    tracing::info!(%volume, "another service may have this volume: it is asked to return it");
-                }
-                has_told = true;
-                let text = format!("service {} waits for this volume\n", of.service);
-                replace_small(&**disk, &of.root, WANTED, text.as_bytes())
-                    .map_err(|error| cannot_write(&of.root.join(WANTED), &error))?;
-                tokio::time::sleep(RETURN_LOOK_EVERY).await;
-            }
-            Err(error) => return Err(error),
-            Ok(opened) => {
-                let mark = of.root.join(WANTED);
-                match disk.remove(&mark) {
-                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                        return Err(cannot_write(&mark, &error));
-                    }
-                    _ => return Ok(opened),
-                }
-            }
-        }
-    }
-}
+use crate::view::Takeovers;
 
 /// Returns an address or URL with another port.
 fn with_port(of: &str, port: u16) -> String {
@@ -131,42 +50,73 @@ struct Running {
     volumes: Vec<PathBuf>,
 }
 
-/// Looks for volumes whose service is gone.
-pub(crate) struct Takeover {
-    /// Settings of this service.
-    pub settings: ServerSettings,
-    pub shared: SharedVolumes,
-    /// Address at which producers find this service.
-    pub address: String,
-    pub disk: Arc<dyn Disk>,
-    pub catalogue: Arc<dyn Catalogue>,
-    pub hub: Arc<Hub>,
-    pub takeovers: Takeovers,
+/// Takeover beside a running service.
+pub struct Takeover {
+    ending: watch::Sender<bool>,
+    task: JoinHandle<()>,
 }
 
 impl Takeover {
+    /// Begins to look for services that are gone; none if the volumes of this one are not shared.
+    pub fn start(
+        server: &Server,
+        settings: &ServerSettings,
+        disk: Arc<dyn Disk>,
+        catalogue: Arc<dyn Catalogue>,
+    ) -> Option<Takeover> {
+        let looking = Looking {
+            settings: settings.clone(),
+            shared: settings.shared.clone()?,
+            address: server.shown_address().to_owned(),
+            disk,
+            catalogue,
+            hub: Arc::clone(server.hub()),
+            takeovers: server.takeovers().clone(),
+        };
+        let (ending, is_ending) = watch::channel(false);
+        Some(Takeover { ending, task: tokio::spawn(looking.run(is_ending)) })
+    }
+
+    /// Ends the services of other machines that run here.
+    pub async fn stop(self) {
+        let _ = self.ending.send(true);
+        let _ = self.task.await;
+    }
+}
+
+/// Looks for volumes whose service is gone.
+struct Looking {
+    /// Settings of this service.
+    settings: ServerSettings,
+    shared: SharedVolumes,
+    /// Address at which producers find this service.
+    address: String,
+    disk: Arc<dyn Disk>,
+    catalogue: Arc<dyn Catalogue>,
+    hub: Arc<Hub>,
+    takeovers: Takeovers,
+}
+
+impl Looking {
     /// Runs until the service ends.
-    pub(crate) fn run(self, mut is_ending: watch::Receiver<bool>) -> BoxFuture<'static, ()> {
-        async move {
-            let mut silent: BTreeMap<ServiceId, Instant> = BTreeMap::new();
-            let mut running: BTreeMap<ServiceId, Running> = BTreeMap::new();
-            let mut told: BTreeSet<String> = BTreeSet::new();
-            loop {
-                tokio::select! {
-                    () = tokio::time::sleep(TAKEOVER_LOOK_EVERY) => {}
-                    _ = is_ending.changed() => break,
-                }
-                self.return_wanted(&mut running).await;
-                match self.volumes_of_others(&mut told).await {
-                    Ok(found) => self.take_silent(found, &mut silent, &mut running).await,
-                    Err(error) => tracing::warn!(%error, "the shared directory cannot be read"),
-                }
+    async fn run(self, mut is_ending: watch::Receiver<bool>) {
+        let mut silent: BTreeMap<ServiceId, Instant> = BTreeMap::new();
+        let mut running: BTreeMap<ServiceId, Running> = BTreeMap::new();
+        let mut told: BTreeSet<String> = BTreeSet::new();
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(TAKEOVER_LOOK_EVERY) => {}
+                _ = is_ending.changed() => break,
             }
-            for (service, of) in std::mem::take(&mut running) {
-                self.end(service, of).await;
+            self.return_wanted(&mut running).await;
+            match self.volumes_of_others(&mut told).await {
+                Ok(found) => self.take_silent(found, &mut silent, &mut running).await,
+                Err(error) => tracing::warn!(%error, "the shared directory cannot be read"),
             }
         }
-        .boxed()
+        for (service, of) in std::mem::take(&mut running) {
+            self.end(service, of).await;
+        }
     }
 
     /// Returns the volumes in the shared directory by their services, apart from this one's.

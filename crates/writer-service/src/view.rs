@@ -1,20 +1,22 @@
 //! State of the service in the shapes of its HTTP paths.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
 use exacat_model::TimeMs;
-use exacat_wire::writer::FileId;
+use exacat_wire::writer::{FileId, ServiceId};
 use exacat_writer::{FileStage, FileStatus, PartStatus, VolumeStatus};
+
+use parking_lot::Mutex;
 
 use crate::hub::Hub;
 use crate::measures::{Calls, RefusedLinks};
 use crate::shapes::{
     WriterCalls, WriterFile, WriterFileCounts, WriterFiles, WriterPart, WriterRefusals, WriterRefusedLinks,
-    WriterService, WriterStageOut, WriterStatus, WriterTable, WriterVolume, WriterWaiting, stage_name,
-    state_name,
+    WriterService, WriterStageOut, WriterStatus, WriterTable, WriterTakeover, WriterVolume, WriterWaiting,
+    stage_name, state_name,
 };
-use crate::takeover::Takeovers;
 
 /// Facts about the service that do not change.
 pub(crate) struct Nameplate {
@@ -25,6 +27,17 @@ pub(crate) struct Nameplate {
     pub stage_out: Option<String>,
     /// Services of other machines that run here.
     pub takeovers: Takeovers,
+}
+
+/// Services that this one runs beside itself.
+#[derive(Clone, Default)]
+pub(crate) struct Takeovers(pub Arc<Mutex<BTreeMap<ServiceId, WriterTakeover>>>);
+
+impl Takeovers {
+    /// Returns them.
+    pub(crate) fn all(&self) -> Vec<WriterTakeover> {
+        self.0.lock().values().cloned().collect()
+    }
 }
 
 /// Views of a service.

@@ -8,9 +8,9 @@ use exacat_disk::{Disk, RealDisk, replace_small};
 use exacat_model::SeName;
 use exacat_server::{CertificateFiles, Network, certificate_config, trusting};
 use exacat_writer_service::{
-    Carrier, CatalogueSettings, ClientCatalogue, DirectoryCarrier, IdentityFiles, LinkSettings, Listeners,
-    MulticastSettings, PlainNetworks, ProducerAuthorities, ProgramCarrier, Server, ServerSettings,
-    SharedVolumes, StageOut, Trust,
+    Carrier, Catalogue, CatalogueSettings, ClientCatalogue, DirectoryCarrier, IdentityFiles, LinkSettings,
+    Listeners, MulticastSettings, PlainNetworks, ProducerAuthorities, ProgramCarrier, Server, ServerSettings,
+    SharedVolumes, StageOut, Takeover, Trust,
 };
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -69,7 +69,10 @@ pub(super) async fn serve(
     };
     let catalogue = ClientCatalogue::connect(catalogue, credentials).await?;
     let catalogue = catalogue.with_token(token_of(&connection)?);
-    let server = Server::start_on(listeners, settings, Arc::new(RealDisk), Arc::new(catalogue)).await?;
+    let (disk, catalogue): (Arc<dyn Disk>, Arc<dyn Catalogue>) = (Arc::new(RealDisk), Arc::new(catalogue));
+    let of = settings.clone();
+    let server = Server::start_on(listeners, settings, Arc::clone(&disk), Arc::clone(&catalogue)).await?;
+    let takeover = Takeover::start(&server, &of, disk, catalogue);
     let addresses = addresses(&server, &args, scheme);
     let place = Place::write(&data_directory(&connection)?, &addresses)?;
     announce(&addresses, style)?;
@@ -79,7 +82,7 @@ pub(super) async fn serve(
     }
     place.remove();
     tokio::select! {
-        () = server.stop() => Ok(0),
+        () = ended(server, takeover) => Ok(0),
         name = signals.next() => {
             // What is acknowledged is on disk; producers send the rest again.
             say(&format!("exacat: {name} again: ended at once"));
@@ -137,6 +140,14 @@ fn settings(args: &WriterServeArgs) -> Result<ServerSettings, Failure> {
         return Err(Failure::local("--listen on all addresses needs --address HOST:PORT for the producers"));
     }
     Ok(settings)
+}
+
+/// Ends the services that run here, those of other machines first.
+async fn ended(server: Server, takeover: Option<Takeover>) {
+    if let Some(takeover) = takeover {
+        takeover.stop().await;
+    }
+    server.stop().await;
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {
