@@ -88,7 +88,9 @@ class Network:
         rules = ["table inet loss", "delete table inet loss"]
         if datagrams or segments:
             rules += ["table inet loss {", "chain input {", "type filter hook input priority 0;"]
-            rules += [f"udp dport {GROUP_PORT} numgen random mod 100 < {datagrams} drop"] if datagrams else []
+            # nftables has no share of 100 %.
+            some = f" numgen random mod 100 < {datagrams}" if datagrams < 100 else ""
+            rules += [f"udp dport {GROUP_PORT}{some} drop"] if datagrams else []
             rules += [f"tcp {way} {PORT} numgen random mod 100 < {segments} drop" for way in ("dport", "sport")
                       if segments]
             rules += ["}", "}"]
