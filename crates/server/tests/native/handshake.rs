@@ -241,7 +241,7 @@ async fn who_is_idle_is_told_and_disconnected_unless_it_pings() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_waits_for_an_answer_is_asked_whether_it_is_there() {
-    let world = World::with_limits(|limits| limits.idle_time = Duration::from_millis(50)).await;
+    let world = World::with_limits(|limits| limits.idle_time = Duration::from_millis(300)).await;
     world.hooks.hold_lists.send_replace(true);
     let list = || Operation::List { lfn: crate::world::lfn("/"), cursor: Default::default(), limit: 1 };
     let mut there = Client::admin(&world).await;
