@@ -1,7 +1,6 @@
 //! Client of data servers: the server's own requests to storage elements, over root:// and HTTPS.
 
 mod content;
-mod target;
 mod web;
 
 use std::time::Duration;
@@ -15,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 pub(crate) use content::{read, write};
-pub(crate) use target::Target;
+pub(crate) use exacat_wire::xrootd::RootUrl as Target;
 pub(crate) use web::{WebClient, WebFile, unavailable, web_url};
 
 /// Longest wait for an answer that takes no work.

@@ -27,6 +27,19 @@ pub struct Moved {
     pub written: u64,
 }
 
+/// Numbers of operations on a file. Servers send them if they are configured to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Operations {
+    /// Reads.
+    pub reads: u32,
+    /// Vector reads.
+    pub vector_reads: u32,
+    /// Writes.
+    pub writes: u32,
+    /// Ranges of vector reads.
+    pub ranges: u64,
+}
+
 /// A record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record<'a> {
@@ -36,6 +49,8 @@ pub enum Record<'a> {
         from: u32,
         /// End.
         to: u32,
+        /// Number of the server; none from old releases.
+        server: Option<u64>,
     },
     /// A client opened a file.
     Open {
@@ -45,6 +60,8 @@ pub enum Record<'a> {
         size: u64,
         /// True if it may write.
         writes: bool,
+        /// Number of the client; none if the server sends no clients, or no name here.
+        user: Option<u32>,
         /// Name; none if the server sends it in a datagram of its own.
         name: Option<&'a str>,
     },
@@ -61,6 +78,8 @@ pub enum Record<'a> {
         file: u32,
         /// Bytes of the whole open.
         moved: Moved,
+        /// Operations of the whole open, if the server tells them.
+        operations: Option<Operations>,
         /// True if the client went away without a close.
         forced: bool,
     },
@@ -112,16 +131,36 @@ pub fn records(datagram: &[u8]) -> Result<Records<'_>, &'static str> {
     Ok(Records { rest })
 }
 
-/// Flags: the name is in the record; the open may write; the client went away.
+/// Flags: the name is in the record; the open may write; the client went away; operations follow; the number
+/// of the server follows.
 const HAS_NAME: u8 = 1;
 const MAY_WRITE: u8 = 2;
 const FORCED: u8 = 1;
+const HAS_OPERATIONS: u8 = 2;
+const HAS_SERVER: u8 = 1;
+/// Bits of the number of a server.
+const SERVER_BITS: u64 = (1 << 48) - 1;
+
+fn operations(of: &[u8]) -> Option<Operations> {
+    let number = |at| u32_at(of, at);
+    Some(Operations {
+        reads: number(32)?,
+        vector_reads: number(36)?,
+        writes: number(40)?,
+        ranges: u64_at(of, 48)?,
+    })
+}
 
 fn record(kind: u8, flags: u8, of: &[u8]) -> Option<Record<'_>> {
     let number = || u32_at(of, 4);
     let moved = || Some(Moved { read: u64_at(of, 8)?, readv: u64_at(of, 16)?, written: u64_at(of, 24)? });
     Some(match kind {
-        0 => Record::Close { file: number()?, moved: moved()?, forced: flags & FORCED != 0 },
+        0 => Record::Close {
+            file: number()?,
+            moved: moved()?,
+            operations: if flags & HAS_OPERATIONS != 0 { Some(operations(of)?) } else { None },
+            forced: flags & FORCED != 0,
+        },
         1 => {
             let name = match flags & HAS_NAME != 0 {
                 false => None,
@@ -132,9 +171,13 @@ fn record(kind: u8, flags: u8, of: &[u8]) -> Option<Record<'_>> {
                     Some(std::str::from_utf8(&text[..end]).ok()?)
                 }
             };
-            Record::Open { file: number()?, size: u64_at(of, 8)?, writes: flags & MAY_WRITE != 0, name }
+            let user = name.and_then(|_| u32_at(of, 16)).filter(|user| *user != 0);
+            Record::Open { file: number()?, size: u64_at(of, 8)?, writes: flags & MAY_WRITE != 0, user, name }
         }
-        2 => Record::Time { from: u32_at(of, 8)?, to: u32_at(of, 12)? },
+        2 => {
+            let server = if flags & HAS_SERVER != 0 { Some(u64_at(of, 16)? & SERVER_BITS) } else { None };
+            Record::Time { from: u32_at(of, 8)?, to: u32_at(of, 12)?, server }
+        }
         3 => Record::Transfer { file: number()?, moved: moved()? },
         4 => Record::Disconnect { user: number()? },
         _ => Record::Other,
@@ -180,16 +223,22 @@ mod tests {
 
     fn datagram() -> Vec<u8> {
         let number = 9_u32.to_be_bytes();
-        let time = [&[0_u8; 4][..], &100_u32.to_be_bytes(), &105_u32.to_be_bytes()].concat();
+        let server = (77_u64 | 3 << 56).to_be_bytes();
+        let time = [&[0_u8; 4][..], &100_u32.to_be_bytes(), &105_u32.to_be_bytes(), &server].concat();
         let open = [&number[..], &64_u64.to_be_bytes(), &1_u32.to_be_bytes(), b"/d/f\0\0\0\0"].concat();
         let moved = [&number[..], &1_u64.to_be_bytes(), &2_u64.to_be_bytes(), &3_u64.to_be_bytes()].concat();
+        let segments = [0_u8, 2, 0, 4];
+        let calls = [5_u32, 6, 7].map(u32::to_be_bytes).concat();
+        let whole = [&moved[..], &calls, &segments, &8_u64.to_be_bytes(), &[0; 24]].concat();
         sealed(
             b'f',
             &[
-                of(2, 0, &time),
+                of(2, 1, &time),
                 of(1, 1, &open),
                 of(3, 0, &moved),
                 of(0, 1, &moved),
+                of(0, 2, &whole),
+                of(2, 0, &time[..12]),
                 of(4, 0, &number),
                 of(77, 0, &number),
             ],
@@ -202,11 +251,14 @@ mod tests {
         assert_eq!(Head::read(&datagram).unwrap().started, 1_795_423_701);
         let read: Vec<Record> = records(&datagram).unwrap().map(Result::unwrap).collect();
         let moved = Moved { read: 1, readv: 2, written: 3 };
+        let operations = Operations { reads: 5, vector_reads: 6, writes: 7, ranges: 8 };
         let expected = [
-            Record::Time { from: 100, to: 105 },
-            Record::Open { file: 9, size: 64, writes: false, name: Some("/d/f") },
+            Record::Time { from: 100, to: 105, server: Some(77) },
+            Record::Open { file: 9, size: 64, writes: false, user: Some(1), name: Some("/d/f") },
             Record::Transfer { file: 9, moved },
-            Record::Close { file: 9, moved, forced: true },
+            Record::Close { file: 9, moved, operations: None, forced: true },
+            Record::Close { file: 9, moved, operations: Some(operations), forced: false },
+            Record::Time { from: 100, to: 105, server: None },
             Record::Disconnect { user: 9 },
             Record::Other,
         ];

@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use super::fstream::Head;
+
 /// First line of a datagram.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
@@ -16,6 +18,17 @@ pub struct Header {
     pub sid: u64,
     /// Name of the server; none in most records.
     pub src: Option<Source>,
+    /// Kind of the records.
+    pub gs: Option<Stream>,
+}
+
+/// Kind of the records of a datagram.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Stream {
+    /// `C` for those of a cache's files. Each kind has numbers of its own.
+    #[serde(rename = "type")]
+    pub kind: String,
 }
 
 /// Name of a server.
@@ -115,6 +128,34 @@ pub fn parse_line(line: &[u8]) -> Result<Line, &'static str> {
     }
 }
 
+/// Bytes of the head of a binary datagram, and the bits of the number of a server.
+const BINARY_HEAD_BYTES: usize = 24;
+const SERVER_BITS: u64 = (1 << 48) - 1;
+
+/// Head of a binary datagram (`xrootd.monitor … pfc`). The lines behind it are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BinaryHead {
+    /// Number of the server.
+    pub server: u64,
+    /// Kind of the records: `C` for those of a cache's files.
+    pub kind: u8,
+}
+
+/// Returns the head and the lines of a binary datagram.
+///
+/// # Errors
+/// It is no binary datagram of a g-stream, or is cut off.
+pub fn of_binary(datagram: &[u8]) -> Result<(BinaryHead, &[u8]), &'static str> {
+    let head = Head::read(datagram).ok_or("the datagram is too short")?;
+    if head.code != b'g' {
+        return Err("the datagram is not of a g-stream");
+    }
+    let whole = datagram.get(..usize::from(head.length)).ok_or("the datagram is cut off")?;
+    let (begin, lines) = whole.split_at_checked(BINARY_HEAD_BYTES).ok_or("the datagram is too short")?;
+    let id = begin.last_chunk().map(|id| u64::from_be_bytes(*id)).unwrap_or_default();
+    Ok((BinaryHead { server: id & SERVER_BITS, kind: (id >> 56) as u8 }, lines))
+}
+
 /// Returns the lines of a datagram.
 pub fn lines(datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
     let datagram = datagram.strip_suffix(b"\0").unwrap_or(datagram);
@@ -137,11 +178,28 @@ mod tests {
         let read: Vec<Line> = lines(DATAGRAM).map(|line| parse_line(line).unwrap()).collect();
         let [Line::Header(header), Line::FileClose(record)] = &read[..] else { panic!("{read:?}") };
         assert_eq!((header.pseq, header.sid, header.src.as_ref().unwrap().site.as_str()), (2, 166, "A"));
+        assert_eq!(header.gs.as_ref().unwrap().kind, "C");
         assert_eq!((record.bytes_asked(), record.attach_t, record.b_todisk), (4100, 1_795_423_971, None));
         let with_new = br#"{"event":"file_close","lfn":"/d","b_todisk":7,"unknown":[1]}"#;
         let Ok(Line::FileClose(record)) = parse_line(with_new) else { panic!() };
         assert_eq!((record.b_todisk, record.size), (Some(7), 0));
         assert_eq!(parse_line(br#"{"event":"open"}"#), Ok(Line::Other));
+    }
+
+    /// Property: the binary head has the server and the kind, and a cut datagram is an error.
+    #[test]
+    fn binary_heads_are_read() {
+        let lines = b"{\"event\":\"x\"}\n\0";
+        let length = (BINARY_HEAD_BYTES + lines.len()) as u16;
+        let id = (u64::from(b'C') << 56 | 77).to_be_bytes();
+        let bytes = [&[b'g', 5][..], &length.to_be_bytes(), &[0; 12], &id, lines].concat();
+        assert_eq!(of_binary(&bytes), Ok((BinaryHead { server: 77, kind: b'C' }, &lines[..])));
+        for at in 0..bytes.len() {
+            assert!(of_binary(&bytes[..at]).is_err(), "cut at {at}");
+        }
+        let short = [&[b'g', 5, 0, 20][..], &[0; 20]].concat();
+        assert!(of_binary(&short).is_err());
+        assert!(of_binary(&[&[b'f'][..], &bytes[1..]].concat()).is_err());
     }
 
     /// Property: anything else is an error, whatever the bytes.

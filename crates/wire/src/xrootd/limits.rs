@@ -31,3 +31,18 @@ pub const ERROR_BYTES_MAX: usize = 2048;
 pub const PART_BYTES: usize = 256 << 10;
 /// Bytes kept of a client's description of itself.
 pub const ABOUT_BYTES_MAX: usize = 128;
+/// Bytes that one answer carries to a client, apart from those of pages: more than the longest read, and
+/// than all that the reference server puts into one answer.
+pub const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// Bytes of an answer that a client keeps whole: errors, redirections, lists, texts.
+pub const SHORT_ANSWER_BYTES_MAX: usize = 64 << 10;
+/// Bytes of a page that has a checksum of its own.
+pub const PAGE_BYTES: usize = 4096;
+/// Bytes of such a checksum.
+pub const CHECKSUM_BYTES: usize = 4;
+/// Bytes of a segment of a vector read before its data, in the request and in the answer.
+pub const SEGMENT_HEADER_BYTES: usize = 16;
+/// Segments of one vector read, as the reference server permits.
+pub const SEGMENTS_MAX: usize = 1024;
+/// Bytes of one segment of a vector read, as the reference server permits.
+pub const SEGMENT_BYTES_MAX: u32 = (2 << 20) - 16;

@@ -144,18 +144,38 @@ pub mod ability {
     pub const WANT_TLS: u8 = 4;
 }
 
+/// Requests that a client announces to follow the agreement on the protocol.
+pub mod expect {
+    /// A login.
+    pub const LOGIN: u8 = 3;
+}
+
+/// Abilities that a client announces in its login.
+pub mod login_ability {
+    /// Understands redirections to URLs.
+    pub const FULL_URL: u8 = 1;
+    /// Reaches addresses of IPv6 and of IPv4.
+    pub const BOTH_ADDRESSES: u8 = 8;
+    /// Understands late answers, as of version 5 of the protocol; in a byte of its own.
+    pub const LATE_ANSWERS: u8 = 0x80 | 5;
+}
+
 /// Roles that a server announces in the agreement on the protocol.
 pub mod role {
     /// Holds files.
     pub const SERVER: u32 = 0x1;
     /// Knows the locations of files: a client comes back if the redirection fails.
     pub const MANAGER: u32 = 0x2;
+    /// Can read and write pages with checksums.
+    pub const PAGES: u32 = 0x20_0000;
     /// Requires the client to switch to TLS now.
     pub const GO_TO_TLS: u32 = 0x4000_0000;
     /// Supports TLS.
     pub const HAS_TLS: u32 = 0x8000_0000;
     /// Requires TLS for the login.
     pub const TLS_LOGIN: u32 = 0x0400_0000;
+    /// Requires TLS behind the login.
+    pub const TLS_SESSION: u32 = 0x0800_0000;
 }
 
 /// Options of opening a file.
@@ -168,6 +188,8 @@ pub mod open {
     pub const READ: u16 = 0x10;
     /// For reading and writing.
     pub const UPDATE: u16 = 0x20;
+    /// Permits answers in any order.
+    pub const ASYNC: u16 = 0x40;
     /// Creates missing directories.
     pub const MAKE_PATH: u16 = 0x100;
     /// Wants a stat in the answer.

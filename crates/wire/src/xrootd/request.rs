@@ -204,10 +204,10 @@ impl std::fmt::Debug for Credentials<'_> {
 
 /// Position of a token's length in a request that carries a token; the next constant is that of the
 /// token.
-const TOKEN_LENGTH_AT: usize = 8;
-const TOKEN_AT: usize = 10;
+pub(super) const TOKEN_LENGTH_AT: usize = 8;
+pub(super) const TOKEN_AT: usize = 10;
 /// Marker before a token.
-const TOKEN_FOLLOWS: u8 = b'T';
+pub(super) const TOKEN_FOLLOWS: u8 = b'T';
 
 impl<'a> Credentials<'a> {
     /// Parses credentials of `kind`, four bytes.

@@ -131,7 +131,7 @@ pub fn read_numbered(carried: &[u8]) -> Option<(u32, &str)> {
 }
 
 /// Number of an unsolicited response that carries the answer to an earlier request.
-const DEFERRED: u32 = 5008;
+pub(super) const DEFERRED: u32 = 5008;
 
 /// Reads a deferred answer in an unsolicited response: its header, and its body. None for any other
 /// body.
