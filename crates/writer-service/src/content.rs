@@ -9,6 +9,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use exacat_http::HttpClientSettings;
 use exacat_model::{Error, ErrorKind, Lfn, Result};
 use exacat_wire::writer::{ByteRange, ChunkRecord, FileId, PartOwner, ServiceState};
 use exacat_writer::sums::{ADLER32_OF_NOTHING, adler32, adler32_of_both, crc32c};
@@ -18,7 +19,7 @@ use tokio::sync::mpsc;
 use crate::catalogue::Credential;
 use crate::hub::Hub;
 use crate::limits::{PIECE_BYTES_MAX, REMOTE_TIME_MAX, SEND_TIME_MAX};
-use crate::remote::{Remote, RemotePart, RemoteSettings};
+use crate::remote::{Remote, RemotePart};
 
 /// Pieces of content on their way.
 pub(crate) type Pieces = mpsc::Receiver<io::Result<Bytes>>;
@@ -389,7 +390,7 @@ impl Content {
             Credential::None | Credential::Certificate(_) => None,
         };
         let tls = self.others.tls.clone();
-        Remote::new(RemoteSettings { address, token, tls, time: REMOTE_TIME_MAX })
+        Remote::new(HttpClientSettings { address, token, tls, time: REMOTE_TIME_MAX })
     }
 
     /// Begins to read the chunks of a part here that lie in a range. Returns the bytes to come.

@@ -57,12 +57,13 @@ pub use catalogue::{
 };
 pub use certifying::{CatalogueSettings, ClientCatalogue};
 pub use discovery::{Discovery, DiscoveryCounters, DiscoverySettings, Found, MulticastSettings};
+pub use exacat_http::HttpClientSettings as RemoteSettings;
 pub use exacat_writer::RemovalPolicy;
 pub use merge::{Merged, merge};
 pub use metrics::page as metrics_page;
 pub use peers::{PeerStatus, Peers, PeersSettings, UnansweredAddress};
 pub use producers::ProducerAuthorities;
-pub use remote::{Remote, RemoteContent, RemoteSettings};
+pub use remote::{Remote, RemoteContent};
 pub use server::{Listeners, Server};
 pub use settings::{LinkSettings, ServerSettings, SharedVolumes};
 pub use stage_out::{StageOut, carry, target_of};

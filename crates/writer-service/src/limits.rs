@@ -49,16 +49,8 @@ pub const RETURN_LOOK_EVERY: Duration = Duration::from_millis(250);
 pub const HTTP_CONNECTIONS_MAX: usize = 256;
 /// Connections of HTTP from one address.
 pub const HTTP_CONNECTIONS_PER_ADDRESS_MAX: usize = 64;
-/// Longest time from one request of HTTP to the next, headers included.
-pub const HTTP_HEADER_TIME: Duration = Duration::from_secs(10);
-/// Bytes of the headers of a request of HTTP.
-pub const HTTP_HEADER_BYTES_MAX: usize = 32 << 10;
-/// Headers of a request of HTTP.
-pub const HTTP_HEADERS_MAX: usize = 64;
 /// Bytes of the body of a request of HTTP.
 pub const HTTP_BODY_BYTES_MAX: usize = 64 << 10;
-/// Longest time for the body of a request of HTTP.
-pub const HTTP_BODY_TIME: Duration = Duration::from_secs(10);
 /// Time for which a verdict of the catalogue about a caller of HTTP counts.
 pub const RIGHTS_TIME: Duration = Duration::from_secs(5);
 /// Verdicts of the catalogue that are kept.
@@ -67,8 +59,6 @@ pub const RIGHTS_MAX: usize = 1024;
 pub const FILES_PAGE_MAX: usize = 1000;
 /// Time after which a chunk that is timed and was not acknowledged gives way to another.
 pub const SAMPLE_TIME_MAX: Duration = Duration::from_secs(60);
-/// Bytes of an answer of another service that is no content.
-pub const REMOTE_JSON_BYTES_MAX: usize = 16 << 20;
 /// Longest time between two pieces of content from another service.
 pub const REMOTE_STALL_MAX: Duration = Duration::from_secs(30);
 /// Bytes of content that are read and sent at a time. An answer has about three such pieces in memory.

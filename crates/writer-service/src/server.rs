@@ -171,7 +171,7 @@ impl Server {
                 View { hub: Arc::clone(&hub), plate: Arc::new(nameplate(&settings, takeovers.clone())) };
             let access = Access::new(Arc::clone(&catalogue), Arc::clone(&settings.plain_from));
             let paths = Arc::new(HttpPaths::new(view, access, Arc::clone(&content)));
-            tasks.spawn(crate::http::serve(paths, listener, settings.tls.clone(), is_ending.clone()));
+            tasks.spawn(exacat_http::serve(paths, listener, settings.tls.clone(), is_ending.clone()));
         }
         if let Some(stage_out) = settings.stage_out.clone() {
             tasks.spawn(Arc::new(Mover::new(stage_out, content, catalogue)).run(is_ending));

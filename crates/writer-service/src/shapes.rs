@@ -302,22 +302,6 @@ pub struct WriterPart {
     pub bytes: u64,
 }
 
-/// A problem document (RFC 9457).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(default)]
-pub struct WriterProblem {
-    /// URI of the kind of error.
-    pub r#type: String,
-    /// Kind of error, in words.
-    pub title: String,
-    /// HTTP status.
-    pub status: u16,
-    /// The message.
-    pub detail: String,
-    /// Kind of error: `not-found`, `denied`, ….
-    pub kind: String,
-}
-
 /// Returns the name of a stage.
 pub fn stage_name(stage: FileStage) -> &'static str {
     match stage {

@@ -3,20 +3,21 @@
 
 use std::sync::Arc;
 
+use exacat_http::Query;
+use exacat_http::answers::{AnswerPlace, BYTES, Body, answer, problem_as, redirect, set};
 use exacat_model::{Error, ErrorKind, Result};
 use exacat_wire::writer::{ByteRange, FileId};
 use exacat_writer::PartKey;
 use hyper::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderName, IF_RANGE, RANGE};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Response, StatusCode};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::access::{Access, credential_of};
-use super::answers::{AnswerPlace, BYTES, Body, answer, problem_as, redirect, set};
-use super::query::Query;
 use crate::catalogue::{Credential, Readable};
 use crate::content::{Content, FileView};
 use crate::elsewhere::Elsewhere;
+use crate::hub::Hub;
 use crate::limits::{CONTENT_ANSWERS_MAX, PART_ANSWERS_MAX};
 use crate::shapes::{API, REDIRECTED, file_id_of};
 
@@ -24,6 +25,31 @@ use crate::shapes::{API, REDIRECTED, file_id_of};
 const FILE: HeaderName = HeaderName::from_static("exacat-file");
 /// Header with the checksum of the whole file (RFC 3230).
 const DIGEST: HeaderName = HeaderName::from_static("digest");
+
+/// Place of an answer with content, which counts.
+struct ContentPlace {
+    hub: Arc<Hub>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl ContentPlace {
+    fn new(hub: Arc<Hub>, permit: OwnedSemaphorePermit) -> Self {
+        hub.measures().http.content_answers.add(1);
+        ContentPlace { hub, _permit: permit }
+    }
+}
+
+impl AnswerPlace for ContentPlace {
+    fn sent(&self, bytes: u64) {
+        self.hub.measures().http.content_bytes.add(bytes);
+    }
+}
+
+impl Drop for ContentPlace {
+    fn drop(&mut self) {
+        self.hub.measures().http.content_answers.sub(1);
+    }
+}
 
 /// Files over HTTP.
 pub(crate) struct Files {
@@ -231,9 +257,9 @@ impl Files {
     }
 
     /// Takes one of the places for answers.
-    fn place(&self, of: &Arc<Semaphore>) -> Result<AnswerPlace> {
+    fn place(&self, of: &Arc<Semaphore>) -> Result<Box<dyn AnswerPlace>> {
         let permit = Arc::clone(of).try_acquire_owned().map_err(|_| busy())?;
-        Ok(AnswerPlace::new(Arc::clone(self.content.hub()), permit))
+        Ok(Box::new(ContentPlace::new(Arc::clone(self.content.hub()), permit)))
     }
 }
 

@@ -3,6 +3,9 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use exacat_http::answers::{Body, json, not_allowed, problem, set, text};
+use exacat_http::limits::BODY_TIME_MAX;
+use exacat_http::{ConnectionEvent, ConnectionLimits, Query, Site};
 use exacat_model::{Error, ErrorKind, Result};
 use exacat_wire::writer::FileId;
 use http_body_util::{BodyExt, Limited};
@@ -12,11 +15,11 @@ use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 
 use super::access::Access;
-use super::answers::{Body, json, not_allowed, problem, set, text};
 use super::content::Files;
-use super::query::Query;
 use crate::content::Content;
-use crate::limits::{FILES_PAGE_MAX, HTTP_BODY_BYTES_MAX, HTTP_BODY_TIME};
+use crate::limits::{
+    FILES_PAGE_MAX, HTTP_BODY_BYTES_MAX, HTTP_CONNECTIONS_MAX, HTTP_CONNECTIONS_PER_ADDRESS_MAX,
+};
 use crate::measures::Measures;
 use crate::metrics;
 use crate::shapes::{API, WriterFile, file_id_of, stage_of};
@@ -32,27 +35,14 @@ pub(crate) struct Paths {
     files: Files,
 }
 
-impl Paths {
-    pub(crate) fn new(view: View, access: Access, content: Arc<Content>) -> Self {
-        Paths { view, access, files: Files::new(content) }
-    }
-
-    pub(crate) fn measures(&self) -> &Measures {
-        self.view.hub.measures()
-    }
-
-    pub(crate) fn access(&self) -> &Access {
-        &self.access
-    }
-
-    /// Answers a request.
-    pub(crate) async fn respond(&self, from: IpAddr, request: Request<Incoming>) -> Response<Body> {
+impl Site for Paths {
+    async fn respond(&self, from: IpAddr, request: Request<Incoming>) -> Response<Body> {
         let (parts, body) = request.into_parts();
         // An answer to HEAD has the headers of one to GET, and no pieces are taken.
         let is_head = parts.method == Method::HEAD;
         // Nothing here takes a body. A small one is read, so that the connection can go on.
         let body = Limited::new(body, HTTP_BODY_BYTES_MAX);
-        let mut response = match tokio::time::timeout(HTTP_BODY_TIME, body.collect()).await {
+        let mut response = match tokio::time::timeout(BODY_TIME_MAX, body.collect()).await {
             Ok(Ok(_)) => self.answer(from, &parts).await.unwrap_or_else(|error| problem(&error)),
             _ => {
                 let what = format!("a body has at most {HTTP_BODY_BYTES_MAX} bytes, and comes at once");
@@ -65,6 +55,33 @@ impl Paths {
             *response.body_mut() = Body::Whole(None);
         }
         response
+    }
+
+    fn speaks_plain(&self, from: IpAddr) -> bool {
+        self.access.is_trusted(from)
+    }
+
+    fn connection_limits(&self) -> ConnectionLimits {
+        ConnectionLimits { all: HTTP_CONNECTIONS_MAX, per_address: HTTP_CONNECTIONS_PER_ADDRESS_MAX }
+    }
+
+    fn note(&self, event: ConnectionEvent) {
+        let measures = &self.measures().http;
+        match event {
+            ConnectionEvent::Began => measures.connections.add(1),
+            ConnectionEvent::Ended => measures.connections.sub(1),
+            ConnectionEvent::Refused => measures.refused_connections.add(1),
+        }
+    }
+}
+
+impl Paths {
+    pub(crate) fn new(view: View, access: Access, content: Arc<Content>) -> Self {
+        Paths { view, access, files: Files::new(content) }
+    }
+
+    fn measures(&self) -> &Measures {
+        self.view.hub.measures()
     }
 
     async fn answer(&self, from: IpAddr, request: &Parts) -> Result<Response<Body>> {

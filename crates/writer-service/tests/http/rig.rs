@@ -25,6 +25,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 
 /// Longest wait of a test for anything.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
@@ -300,6 +301,8 @@ pub(crate) struct Producer {
     decoder: FrameDecoder,
     /// Limit of each part, and the end of its last durable range.
     parts: HashMap<(FileId, u32), (u64, u64)>,
+    /// Time when it sent something last: what it receives shows the service nothing.
+    sent: Instant,
 }
 
 impl Producer {
@@ -312,7 +315,7 @@ impl Producer {
         let session = SESSIONS.fetch_add(1, Ordering::Relaxed);
         let stream = TcpStream::connect(address).await.unwrap();
         let (decoder, parts) = (FrameDecoder::of_begun(), HashMap::new());
-        let mut producer = Producer { writer, stream, decoder, parts };
+        let mut producer = Producer { writer, stream, decoder, parts, sent: Instant::now() };
         let hello = Hello {
             version_min: PROTOCOL_VERSION,
             version_max: PROTOCOL_VERSION,
@@ -329,6 +332,7 @@ impl Producer {
         let mut bytes = Vec::new();
         encode(&mut bytes, frame);
         self.stream.write_all(&bytes).await.unwrap();
+        self.sent = Instant::now();
     }
 
     /// Waits for a frame.
@@ -348,7 +352,7 @@ impl Producer {
                     assert!(!matches!(frame, Frame::Refusal(_)), "{frame:?}");
                 }
                 let read = self.stream.read_buf(self.decoder.buffer_mut());
-                match tokio::time::timeout(PING_EVERY, read).await {
+                match tokio::time::timeout_at(self.sent + PING_EVERY, read).await {
                     Ok(read) => assert!(read.unwrap() > 0, "the service ended the connection"),
                     Err(_) => self.send(&Frame::Ping(1)).await,
                 }
@@ -387,6 +391,7 @@ impl Producer {
             let mut bytes = Vec::new();
             encode_chunk(&mut bytes, &head, chunk);
             self.stream.write_all(&bytes).await.unwrap();
+            self.sent = Instant::now();
             sequence += 1;
             offset += chunk.len() as u64;
         }

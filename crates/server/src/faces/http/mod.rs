@@ -17,7 +17,6 @@ mod origins;
 mod pages;
 mod query;
 mod rest;
-mod stalling;
 
 pub(crate) use rest::document;
 
@@ -27,6 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use exacat_http::Stalling;
 use exacat_model::Error;
 use exacat_wire::json::SeNames;
 use http_body_util::{BodyExt, Limited};
@@ -59,7 +59,6 @@ use call::KnownClient;
 use certificate::ClientCertificate;
 use http2::{Streams, Watched};
 use monitoring::Monitoring;
-use stalling::Stalling;
 
 /// First byte of a client that speaks TLS.
 const TLS_FIRST: u8 = 0x16;

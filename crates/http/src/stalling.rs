@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
 /// A stream whose writes must progress.
-pub(super) struct Stalling<S> {
+pub struct Stalling<S> {
     stream: S,
     limit: Duration,
     /// Bytes that the peer must read within the limit, or all that wait.
@@ -20,7 +20,8 @@ pub(super) struct Stalling<S> {
 }
 
 impl<S> Stalling<S> {
-    pub(crate) fn new(stream: S, limit: Duration, progress: usize) -> Self {
+    /// Wraps a stream: its peer reads `progress` bytes, or all that wait, within the limit.
+    pub fn new(stream: S, limit: Duration, progress: usize) -> Self {
         Stalling { stream, limit, progress, written: 0, timer: None }
     }
 

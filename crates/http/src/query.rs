@@ -4,11 +4,11 @@ use exacat_model::{Error, Result};
 
 /// Fields by name. Each name is there at most once.
 #[derive(Debug, Default)]
-pub(crate) struct Query(Vec<(String, String)>);
+pub struct Query(Vec<(String, String)>);
 
 impl Query {
     /// Reads fields, all of which must be among `known`.
-    pub(crate) fn read(text: Option<&str>, known: &[&str]) -> Result<Query> {
+    pub fn read(text: Option<&str>, known: &[&str]) -> Result<Query> {
         let mut fields: Vec<(String, String)> = Vec::new();
         for field in text.unwrap_or_default().split('&').filter(|field| !field.is_empty()) {
             let (name, value) = field.split_once('=').unwrap_or((field, ""));
@@ -25,12 +25,12 @@ impl Query {
     }
 
     /// Returns the value of a field.
-    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+    pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
     /// Returns the value of a field that is a whole number.
-    pub(crate) fn number(&self, name: &str) -> Result<Option<u64>> {
+    pub fn number(&self, name: &str) -> Result<Option<u64>> {
         let read = |value: &str| {
             value.parse().map_err(|_| Error::invalid(format!("the field {name} is a whole number")))
         };
@@ -38,7 +38,7 @@ impl Query {
     }
 
     /// Says whether a field is `true`.
-    pub(crate) fn is_true(&self, name: &str) -> Result<bool> {
+    pub fn is_true(&self, name: &str) -> Result<bool> {
         match self.get(name) {
             None | Some("false") => Ok(false),
             Some("true") => Ok(true),

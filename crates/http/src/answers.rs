@@ -1,8 +1,7 @@
-//! Answers: whole bodies, bodies in pieces, and errors as problem documents (RFC 9457).
+//! Answers: whole bodies, bodies in pieces, and errors as problem documents.
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -13,20 +12,19 @@ use hyper::header::{
 };
 use hyper::{Response, StatusCode};
 use serde::Serialize;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 
-use crate::hub::Hub;
-use crate::shapes::WriterProblem;
+use crate::problem::{ServiceProblem, status_of};
 
 /// Content type of text.
-pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
+pub const TEXT: &str = "text/plain; charset=utf-8";
 /// Content type of bytes.
-pub(crate) const BYTES: &str = "application/octet-stream";
+pub const BYTES: &str = "application/octet-stream";
 /// Seconds after which a refused client may come again.
 const RETRY_SECONDS: &str = "1";
 
 /// Body of an answer.
-pub(crate) enum Body {
+pub enum Body {
     /// All of it.
     Whole(Option<Bytes>),
     /// Pieces as they come. An error breaks the connection, so that the client notices.
@@ -36,27 +34,14 @@ pub(crate) enum Body {
         /// Bytes that are still to come.
         left: u64,
         /// Held until the body ends.
-        place: AnswerPlace,
+        place: Box<dyn AnswerPlace>,
     },
 }
 
-/// Place of an answer with content: it counts, and is one of a bounded number.
-pub(crate) struct AnswerPlace {
-    hub: Arc<Hub>,
-    _permit: OwnedSemaphorePermit,
-}
-
-impl AnswerPlace {
-    pub(crate) fn new(hub: Arc<Hub>, permit: OwnedSemaphorePermit) -> Self {
-        hub.measures().http.content_answers.add(1);
-        AnswerPlace { hub, _permit: permit }
-    }
-}
-
-impl Drop for AnswerPlace {
-    fn drop(&mut self) {
-        self.hub.measures().http.content_answers.sub(1);
-    }
+/// Place of an answer with content, one of a bounded number. It is left when it is dropped.
+pub trait AnswerPlace: Send + Sync {
+    /// Counts bytes of the answer.
+    fn sent(&self, bytes: u64);
 }
 
 impl hyper::body::Body for Body {
@@ -74,7 +59,7 @@ impl hyper::body::Body for Body {
                 Poll::Pending => Poll::Pending,
                 Poll::Ready(Some(Ok(piece))) => {
                     *left = left.saturating_sub(piece.len() as u64);
-                    place.hub.measures().http.content_bytes.add(piece.len() as u64);
+                    place.sent(piece.len() as u64);
                     Poll::Ready(Some(Ok(Frame::data(piece))))
                 }
                 Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error))),
@@ -96,7 +81,7 @@ impl hyper::body::Body for Body {
 }
 
 /// Makes an answer that nobody may cache.
-pub(crate) fn answer(status: StatusCode, content_type: &'static str, body: Body) -> Response<Body> {
+pub fn answer(status: StatusCode, content_type: &'static str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
@@ -105,61 +90,33 @@ pub(crate) fn answer(status: StatusCode, content_type: &'static str, body: Body)
 }
 
 /// Makes an answer of text.
-pub(crate) fn text(status: StatusCode, text: String) -> Response<Body> {
+pub fn text(status: StatusCode, text: String) -> Response<Body> {
     answer(status, TEXT, Body::Whole(Some(text.into())))
 }
 
 /// Makes an answer that names the URL of another service.
-pub(crate) fn redirect(url: &str) -> Response<Body> {
+pub fn redirect(url: &str) -> Response<Body> {
     let mut response = text(StatusCode::TEMPORARY_REDIRECT, format!("the file is at {url}\n"));
     set(&mut response, LOCATION, url);
     response
 }
 
 /// Makes an answer of JSON.
-pub(crate) fn json(value: &impl Serialize) -> Response<Body> {
+pub fn json(value: &impl Serialize) -> Response<Body> {
     match serde_json::to_vec(value) {
         Ok(bytes) => answer(StatusCode::OK, "application/json", Body::Whole(Some(bytes.into()))),
         Err(error) => problem(&Error::new(ErrorKind::Internal, format!("internal error: {error}"))),
     }
 }
 
-fn status_of(kind: ErrorKind) -> (u16, &'static str) {
-    match kind {
-        ErrorKind::NotFound => (404, "Not found"),
-        ErrorKind::Denied => (403, "Permission denied"),
-        ErrorKind::Unauthenticated => (401, "Not authenticated"),
-        ErrorKind::Invalid => (400, "Invalid request"),
-        ErrorKind::Limit => (413, "Limit exceeded"),
-        ErrorKind::Quota => (507, "Quota exceeded"),
-        ErrorKind::Busy => (429, "Busy"),
-        ErrorKind::Unavailable => (503, "Unavailable"),
-        ErrorKind::Unknown => (504, "Unknown outcome"),
-        ErrorKind::Corrupt => (500, "Damaged data"),
-        ErrorKind::Internal => (500, "Internal error"),
-        ErrorKind::Exists
-        | ErrorKind::NotDirectory
-        | ErrorKind::NotFile
-        | ErrorKind::NotEmpty
-        | ErrorKind::Conflict => (409, "Conflict"),
-    }
-}
-
 /// Makes the answer of an error.
-pub(crate) fn problem(error: &Error) -> Response<Body> {
+pub fn problem(error: &Error) -> Response<Body> {
     problem_as(status_of(error.kind).0, error)
 }
 
 /// Makes the answer of an error with another status than its kind has.
-pub(crate) fn problem_as(status: u16, error: &Error) -> Response<Body> {
-    let kind = error.kind.name();
-    let document = WriterProblem {
-        r#type: format!("urn:exacat:error:{kind}"),
-        title: status_of(error.kind).1.to_owned(),
-        status,
-        detail: error.message.clone(),
-        kind: kind.to_owned(),
-    };
+pub fn problem_as(status: u16, error: &Error) -> Response<Body> {
+    let document = ServiceProblem::of(error, status);
     let mut response = json(&document);
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
@@ -177,14 +134,14 @@ pub(crate) fn problem_as(status: u16, error: &Error) -> Response<Body> {
 }
 
 /// Makes the answer to a method that a path does not have.
-pub(crate) fn not_allowed(methods: &str) -> Response<Body> {
+pub fn not_allowed(methods: &str) -> Response<Body> {
     let mut response = problem_as(405, &Error::invalid(format!("this path takes {methods}")));
     set(&mut response, ALLOW, methods);
     response
 }
 
 /// Sets a header, unless its value cannot be one.
-pub(crate) fn set(response: &mut Response<Body>, name: HeaderName, value: &str) {
+pub fn set(response: &mut Response<Body>, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         response.headers_mut().insert(name, value);
     }
