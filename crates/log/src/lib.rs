@@ -11,11 +11,13 @@
 //! - [`replay`] reads the whole log; [`SegmentReader`] reads single records, plain or archived.
 //! - [`moment`] is the label of a snapshot of a log that is not the catalogue's.
 //! - [`chain`] is a log whose records have one content each, as those beside the catalogue.
+//! - [`content_log`] opens and appends to such a log.
 //! - [`archive`] is the compressed form of a segment.
 #![forbid(unsafe_code)]
 
 pub mod archive;
 pub mod chain;
+pub mod content_log;
 mod limits;
 mod log;
 pub mod log_end;

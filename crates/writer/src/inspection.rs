@@ -33,7 +33,7 @@ impl VolumeInspection {
             let what = format!("{}: no volume is here; give the directory of --volume", root.display());
             return Err(Error::not_found(what));
         };
-        let (index, is_torn) = read_index(&*disk, root, id)?;
+        let (index, is_torn) = read_index(&disk, root, id)?;
         let stored = VolumeFiles { disk, root: root.to_owned(), id };
         Ok(VolumeInspection { stored, service, index, is_torn })
     }
