@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 /// Bytes of a block.
 pub const BLOCK: usize = 1 << 20;
 /// Bytes of the begin of a block.
-const HEAD: usize = 16;
+pub const HEAD: usize = 16;
 
 /// Blocks that are summed together: those whose numbers differ in the lowest byte only.
 const RUN: u64 = 256;
@@ -50,6 +50,32 @@ impl Default for Content {
     }
 }
 
+/// Name of a file, as its content has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContentName(u64);
+
+impl ContentName {
+    /// Returns that of a name.
+    pub fn of(name: &str) -> Self {
+        ContentName(xxh3_64(name.as_bytes()))
+    }
+
+    /// Returns a number that follows from the name, to draw lots for a file.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+
+    /// Returns the name of another content: the first byte of each block differs.
+    pub fn other(self) -> Self {
+        ContentName(self.0 ^ 0xff)
+    }
+
+    /// Returns the begin of a block.
+    pub fn head(self, number: u64) -> [u8; HEAD] {
+        head(self.0, number)
+    }
+}
+
 fn head(name: u64, number: u64) -> [u8; HEAD] {
     let mut head = [0; HEAD];
     head[..8].copy_from_slice(&name.to_le_bytes());
@@ -58,6 +84,11 @@ fn head(name: u64, number: u64) -> [u8; HEAD] {
 }
 
 impl Content {
+    /// Returns a block. Its first [`HEAD`] bytes are of no file: [`ContentName::head`] has those.
+    pub fn block(&self) -> &[u8] {
+        &self.block
+    }
+
     /// Fills a buffer with the bytes of a file from a place on. Those behind its end are not defined.
     pub fn fill(&self, name: &str, offset: u64, into: &mut [u8]) {
         let (name, mut at, mut filled) = (xxh3_64(name.as_bytes()), offset, 0);
@@ -156,6 +187,21 @@ mod tests {
             });
             assert_eq!(content.adler32("/a/b", blocks * BLOCK as u64), one_by_one, "{blocks}");
         }
+    }
+
+    /// Property: heads and the block are the bytes of a file, and the other content has another sum.
+    #[test]
+    fn a_file_is_heads_and_blocks() {
+        let (content, name) = (Content::default(), ContentName::of("/a/b"));
+        let mut bytes = vec![0; 2 * BLOCK];
+        content.fill("/a/b", 0, &mut bytes);
+        assert_eq!(bytes[BLOCK..BLOCK + HEAD], name.head(1));
+        assert_eq!(bytes[BLOCK + HEAD..], content.block()[HEAD..]);
+        let right = simd_adler32::adler32(&bytes.as_slice());
+        bytes[..HEAD].copy_from_slice(&name.other().head(0));
+        bytes[BLOCK..BLOCK + HEAD].copy_from_slice(&name.other().head(1));
+        assert_ne!(simd_adler32::adler32(&bytes.as_slice()), right);
+        assert_ne!(name.head(0)[0], name.other().head(0)[0]);
     }
 
     #[test]

@@ -136,10 +136,15 @@ pub struct Distances {
 impl Distances {
     /// Computes the distances of a trace, for a cache of such blocks.
     pub fn of(trace: &Trace, block: u64) -> Distances {
+        Distances::of_accesses(trace, trace.accesses(), block)
+    }
+
+    /// Computes the distances of some accesses of a trace, before which the cache is empty.
+    pub fn of_accesses(trace: &Trace, accesses: &[Access], block: u64) -> Distances {
         let files = trace.files().len();
         let mut stack = Stack::new(files);
         let (mut again, mut bytes_asked) = (Vec::new(), 0_u64);
-        for access in trace.accesses() {
+        for access in accesses {
             let asked = trace.bytes_asked(access);
             bytes_asked = bytes_asked.saturating_add(asked);
             let file = access.file as usize;
@@ -156,7 +161,7 @@ impl Distances {
         });
         let sums = sums.collect();
         let bytes_touched = stack.total;
-        Distances { again, sums, accesses: trace.accesses().len() as u64, bytes_asked, bytes_touched }
+        Distances { again, sums, accesses: accesses.len() as u64, bytes_asked, bytes_touched }
     }
 
     /// Returns what a cache of so many bytes reaches.

@@ -91,7 +91,7 @@ impl FStream {
             match record {
                 Err(what) => taking.take(Err(bad(what)), 1, (number, datagram))?,
                 Ok(Record::Time { from, .. }) => self.time = from,
-                Ok(Record::Open { file, size, writes: false, name: Some(name) }) => {
+                Ok(Record::Open { file, size, writes: false, name: Some(name), .. }) => {
                     let opened = Opened { time: self.time, size, name: name.to_owned() };
                     if self.opened.len() < OPENS_MAX {
                         self.opened.insert((head.started, file), opened);

@@ -29,6 +29,12 @@ impl Names {
         (number, true)
     }
 
+    /// Returns the number of a name; none if it was never added.
+    pub fn find(&self, name: &str) -> Option<u32> {
+        let is_it = |number: &u32| self.get(*number) == name;
+        self.numbers.find(xxh3_64(name.as_bytes()), is_it).copied()
+    }
+
     /// Returns a name; empty if there is none of this number.
     pub fn get(&self, number: u32) -> &str {
         text_of(&self.bytes, &self.ends, number)
@@ -65,8 +71,8 @@ mod tests {
         }
         for (number, name) in all.iter().enumerate() {
             assert_eq!(names.add(name), (number as u32, false));
-            assert_eq!(names.get(number as u32), name);
+            assert_eq!((names.get(number as u32), names.find(name)), (name.as_str(), Some(number as u32)));
         }
-        assert_eq!((names.len(), names.get(2000)), (2000, ""));
+        assert_eq!((names.len(), names.get(2000), names.find("/y")), (2000, "", None));
     }
 }
