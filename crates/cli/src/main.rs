@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 
-use args::{Cli, Command, WriterCommand};
+use args::{Cli, Command, ReplayCommand, WriterCommand};
 use failure::{
     Failure, KIND_LOCAL, STATUS_INTERRUPTED, STATUS_LOCAL, STATUS_TERMINATED, report_as_json, said_as_json,
     say,
@@ -73,6 +73,10 @@ fn main() -> ExitCode {
     let serves = match &cli.command {
         Command::Serve(_) => true,
         Command::Writer(command) => matches!(**command, WriterCommand::Serve(_)),
+        // These handle signals themselves: an agent reports what ended.
+        Command::Replay(command) => {
+            matches!(**command, ReplayCommand::Serve(_) | ReplayCommand::Agent(_) | ReplayCommand::Origin(_))
+        }
         _ => false,
     };
     if !serves {

@@ -277,6 +277,7 @@ fn errors_page() -> String {
          | 0 | The command did everything. |\n\
          | {STATUS_LOCAL} | Wrong use, or an error of this machine; its kind in JSON is `{KIND_LOCAL}`. |\n\
          | {STATUS_REJECTED} | Rows of a listing were rejected. |\n\
+         | 31 to 38 | A condition stopped or failed a replay: see [Test a cache](../operating/replay.md). |\n\
          | {STATUS_INTERRUPTED} | Interrupted (SIGINT). |\n\
          | {STATUS_TERMINATED} | Terminated (SIGTERM). |\n",
     );

@@ -20,7 +20,7 @@ const WAIT: Duration = Duration::from_secs(60);
 const CHANGES_APART: Duration = Duration::from_millis(200);
 
 /// Beginnings of examples that do not run here, and the reasons.
-const ELSEWHERE: [(&str, &str); 24] = [
+const ELSEWHERE: [(&str, &str); 29] = [
     ("exacat serve   ", "listens at the standard port, where another server may be"),
     ("exacat serve\n", "listens at the standard port, where another server may be"),
     ("exacat serve --listen 0.0.0.0", "listens to the network, at the standard port"),
@@ -41,6 +41,11 @@ const ELSEWHERE: [(&str, &str); 24] = [
     ("exacat sessions kill", "needs a request that goes on"),
     ("exacat --data /srv/exacat history adopt", "needs a history that was restored, and its archive"),
     ("systemd-run", "needs root"),
+    ("exacat replay serve --trace like.trace.zst\n", "listens at the standard port"),
+    ("exacat replay serve --trace month.zst", "listens to the network, at the standard port"),
+    ("exacat replay agent", "needs a cache, another machine"),
+    ("exacat replay origin", "listens at the standard port"),
+    ("exacat replay run wait", "needs agents that end the run"),
     ("exacat writer rm", "needs the id of a file that is there"),
     ("exacat writer serve --volume ~/daq --se DEMO::DAQ::WRITER\n", "listens at the standard port"),
     ("exacat writer serve --volume /daq1", "listens to the network, at the standard port"),
@@ -150,6 +155,18 @@ const ORDER: &[&str] = &[
     "replay import",
     "replay generate",
     "replay show",
+    "replay serve",
+    "replay origin",
+    "replay run create",
+    "replay run ls",
+    "replay run show",
+    "replay run start",
+    "replay run pause",
+    "replay run resume",
+    "replay agent",
+    "replay report",
+    "replay run wait",
+    "replay run stop",
     "serve",
     "writer serve",
     "writer put",
@@ -225,6 +242,8 @@ fn examples(help: &str) -> Vec<String> {
 struct Machine {
     service: Service,
     home: PathBuf,
+    /// URL of the replay service, once it runs.
+    replay: Option<String>,
     _place: tempfile::TempDir,
 }
 
@@ -238,7 +257,7 @@ impl Machine {
         std::os::unix::fs::symlink(place.path().join("data"), home.join(".local/share/exacat")).unwrap();
         let service = Service::start_in(place.path(), &["--history"]);
         service.ok(&format!("generate --entries {SAMPLE_ENTRIES}"));
-        let machine = Machine { service, home, _place: place };
+        let machine = Machine { service, home, replay: None, _place: place };
         machine.service.ok("history set dcs");
         machine.file("beam.lines", "lhc,element=beam value=\"STABLE\" 1795000000000000000\n");
         machine.service.ok(&format!("history import dcs {}/beam.lines", machine.home.display()));
@@ -286,6 +305,9 @@ impl Machine {
             .current_dir(&self.home)
             .env("HOME", &self.home)
             .env("PATH", format!("{}:{path}", binaries.display()));
+        if let Some(url) = &self.replay {
+            command.env("EXACAT_REPLAY", url);
+        }
         command
     }
 
@@ -304,6 +326,18 @@ impl Machine {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
         lines_of(&mut child).recv_timeout(WAIT).unwrap();
+        child
+    }
+
+    /// Starts a replay service for the examples that need one.
+    fn replay(&mut self) -> Child {
+        let serve = "exec exacat --json replay serve --trace like.trace.zst --listen 127.0.0.1:0";
+        let mut command = self.shell(serve);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let line = lines_of(&mut child).recv_timeout(WAIT).unwrap();
+        let view: serde_json::Value = serde_json::from_str(&line).unwrap();
+        self.replay = Some(view["url"].as_str().unwrap().to_owned());
         child
     }
 
@@ -389,8 +423,11 @@ fn every_example_runs_on_the_sample_catalogue() {
         },
         "the order has every command"
     );
-    let mut writer = None;
+    let (mut writer, mut replay) = (None, None);
     for path in ORDER {
+        if *path == "replay run create" {
+            replay = Some(machine.replay());
+        }
         if *path == "writer put" {
             writer = Some(machine.writer());
         }
@@ -415,9 +452,11 @@ fn every_example_runs_on_the_sample_catalogue() {
     for (begin, _) in ELSEWHERE {
         assert!(listed.contains(&begin), "no example begins with {begin:?}");
     }
-    let mut writer = writer.unwrap();
-    signal(writer.id(), "TERM");
-    assert_eq!(writer.wait().unwrap().code(), Some(0));
+    for service in [writer, replay] {
+        let mut service = service.unwrap();
+        signal(service.id(), "TERM");
+        assert_eq!(service.wait().unwrap().code(), Some(0));
+    }
     assert_eq!(machine.service.stop(), Some(0));
     assert!(later.len() > 8, "{later:?}");
     for example in later {

@@ -35,7 +35,7 @@ const ENTRY: Printed = &[("", object::<json::EntryOut<'_>>)];
 const STATUS: Printed = &[("", object::<json::StatusOut<'_>>)];
 
 /// Objects of each command.
-const COMMANDS: [(&[&str], Printed); 78] = [
+const COMMANDS: [(&[&str], Printed); 83] = [
     (&["ls", "stat", "archive ls", "se files"], ENTRY),
     (
         &["find", "tag find"],
@@ -165,6 +165,29 @@ const COMMANDS: [(&[&str], Printed); 78] = [
     (&["serve"], &[("once it is ready", object::<serve::AddressesView>)]),
     (&["replay import", "replay generate"], &[("", object::<replay::MadeTraceView>)]),
     (&["replay show"], &[("", object::<exacat_replay::summary::Summary>)]),
+    (&["replay serve"], &[("once it is ready", object::<replay::ReplayView>)]),
+    (&["replay origin"], &[("once it is ready", object::<replay::OriginView>)]),
+    (&["replay agent"], &[("", object::<replay::AgentView>)]),
+    (
+        &[
+            "replay run create",
+            "replay run ls",
+            "replay run show",
+            "replay run start",
+            "replay run pause",
+            "replay run resume",
+            "replay run stop",
+            "replay run wait",
+        ],
+        &[("", object::<exacat_replay_service::service::ReplayRunView>)],
+    ),
+    (
+        &["replay report"],
+        &[
+            ("", object::<exacat_replay::report::shapes::Report>),
+            ("with `--compare`", object::<exacat_replay::report::shapes::Comparison>),
+        ],
+    ),
     (&["writer serve"], &[("once it is ready", object::<writer::WriterView>)]),
     (
         &["writer status", "writer drain", "writer resume"],
@@ -260,7 +283,7 @@ fn describe(page: &mut String, name: &str, schemas: &Schemas) {
     }
     let fields = fields_of(schema, schemas);
     if fields.is_empty() {
-        let _ = write!(page, "\nType: {}.\n", type_of(schema));
+        let _ = write!(page, "\n{}\n", paragraph(&format!("Type: {}.", type_of(schema))));
         return;
     }
     page.push_str("\n| field | type | present | meaning |\n|---|---|---|---|\n");

@@ -19,8 +19,8 @@ use exacat_replay::{picture, trace::store};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::exchange::{failure, of_output, open_output};
-use crate::args::{Global, ReplayCommand, ReplayGenerateArgs, ReplayImportArgs, ReplayShowArgs};
+use crate::args::{Global, ReplayGenerateArgs, ReplayImportArgs, ReplayShowArgs};
+use crate::commands::exchange::{failure, of_output, open_output};
 use crate::failure::{Failure, STATUS_REJECTED, say};
 use crate::output::human::{self, plural};
 use crate::output::{Align, Out, Style, Table};
@@ -64,15 +64,6 @@ async fn beside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
     tokio::task::spawn_blocking(work).await.map_err(|error| Failure::local(error.to_string()))?
-}
-
-/// `exacat replay`
-pub(super) async fn replay(command: ReplayCommand, global: &Global, style: Style) -> Result<u8, Failure> {
-    match command {
-        ReplayCommand::Import(args) => import(*args, global, style).await,
-        ReplayCommand::Generate(args) => generate(*args, global, style).await,
-        ReplayCommand::Show(args) => show(args, global, style).await,
-    }
 }
 
 fn time_us(name: &str, text: Option<&str>, default: u64) -> Result<u64, Failure> {
@@ -171,7 +162,8 @@ fn read_sources(
     Ok((trace, all))
 }
 
-async fn import(args: ReplayImportArgs, global: &Global, style: Style) -> Result<u8, Failure> {
+/// `exacat replay import`
+pub(super) async fn import(args: ReplayImportArgs, global: &Global, style: Style) -> Result<u8, Failure> {
     let begun = Instant::now();
     let settings = settings(&args)?;
     let mut rejects = match &args.rejects {
@@ -283,7 +275,8 @@ fn show_made(out: &mut Out, view: &MadeTraceView) -> Result<(), Failure> {
     out.table(&table)
 }
 
-async fn generate(args: ReplayGenerateArgs, global: &Global, style: Style) -> Result<u8, Failure> {
+/// `exacat replay generate`
+pub(super) async fn generate(args: ReplayGenerateArgs, global: &Global, style: Style) -> Result<u8, Failure> {
     let begun = Instant::now();
     let default = Statistics::default();
     let count = |name: &str, text: &str| {
@@ -324,7 +317,8 @@ async fn generate(args: ReplayGenerateArgs, global: &Global, style: Style) -> Re
     Ok(0)
 }
 
-async fn show(args: ReplayShowArgs, global: &Global, style: Style) -> Result<u8, Failure> {
+/// `exacat replay show`
+pub(super) async fn show(args: ReplayShowArgs, global: &Global, style: Style) -> Result<u8, Failure> {
     let caches: Vec<u64> = args.cache.iter().map(|text| bytes("cache", text)).collect::<Result<_, _>>()?;
     let block = bytes("block", &args.block)?;
     if block == 0 {
