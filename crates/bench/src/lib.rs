@@ -10,6 +10,7 @@ mod beside;
 pub mod echo;
 mod engine;
 mod frames;
+pub mod kept;
 mod measure;
 pub mod process;
 mod scenarios;
