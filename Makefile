@@ -4,7 +4,7 @@ CARGO ?= cargo
 RUN_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test check drawings drawings-check fmt clippy subjects dependencies doc fuzz fuzz-seeds bench bench-engine bench-cassandra bench-faces bench-http bench-peers bench-activity bench-history bench-writer demo-tuning demo-writer cluster-up cluster-down test-cluster test-cluster-secure test-otel test-clients test-pages test-monitoring test-hostile test-writer test-long test-crash test-faults test-real clean prerequisites install reference
+.PHONY: help run build test check drawings drawings-check fmt clippy subjects dependencies doc fuzz fuzz-seeds bench bench-engine bench-cassandra bench-faces bench-http bench-peers bench-activity bench-history bench-writer bench-replay demo-tuning demo-writer demo-replay cluster-up cluster-down test-cluster test-cluster-secure test-otel test-clients test-pages test-monitoring test-hostile test-writer test-replay test-long test-crash test-faults test-real clean prerequisites install reference
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -103,6 +103,17 @@ test-writer: build ## writer services, producers, disks and the catalogue under 
 
 demo-writer: build ## events from producers into the catalogue, with kills, and on to another storage element
 	scripts/demo-writer.sh target/release/exacat
+
+REPLAY_ARGS ?=
+bench-replay: build ## the replay beside xrdcp and python-XRootD, its punctuality, what its service bears; REPLAY_ARGS='--only opens late --short'
+	$(CARGO) build --release --locked -p exacat-bench --bin bench-replay
+	python3 scripts/bench-replay.py target/release/exacat $(REPLAY_ARGS)
+
+test-replay: build ## replays through real XCaches with faults; skips them where XCache is not installed; REPLAY_ARGS='--short --only purge'
+	python3 scripts/test-replay.py target/release/exacat $(REPLAY_ARGS)
+
+demo-replay: build ## a trace replayed through a cache whose origin is the catalogue; ends with the report as a page
+	scripts/demo-replay.sh target/release/exacat
 
 demo-tuning: build ## a load with four faults, removed one by one; the report names the top wait each time
 	python3 scripts/demo-tuning.py target/release/exacat $(DEMO_ARGS)
