@@ -98,7 +98,7 @@ class Rig:
         self.place = pathlib.Path(tempfile.mkdtemp(prefix="exacat-replay-"))
         self.place.chmod(0o755)
         self.processes, self.origin, self.service, self.caches = [], None, None, []
-        self.mounts = []
+        self.mounts, self.sent_before = [], {}
 
     def __enter__(self):
         return self
@@ -187,6 +187,7 @@ class Rig:
         return cache
 
     def create(self, run, *options):
+        self.sent_before[run] = self.origin_bytes()
         self.run("replay", "run", "create", run, "--start", "--block", BLOCK, *options)
 
     def agent(self, run, cache, *options, name=None):
@@ -239,10 +240,13 @@ class Rig:
             report = self.json("replay", "report", run)
             return report, sum(cache["records"] for cache in report["cache_records"] if cache["place"] == 0)
         self.run("replay", "run", "wait", run)
-        end = time.monotonic() + 60
+        begun = time.monotonic()
         while True:
             report, count = told()
-            if records is None or count >= records or time.monotonic() > end:
+            # The service asks the origin every second, and caches tell of files after they were closed.
+            sent = sum(origin["bytes_out"] for origin in report["origins"])
+            has_origin = sent >= self.origin_bytes() - self.sent_before[run] or time.monotonic() > begun + 5
+            if has_origin and (records is None or count >= records) or time.monotonic() > begun + 60:
                 return report
             time.sleep(0.3)
 
