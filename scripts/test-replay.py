@@ -210,8 +210,12 @@ def chain(rig):
     rig.complete(report, 200)
     sent = report["origins"][0]["bytes_out"]
     expect(f"each file is fetched once: {sent} of {blocks(rows)}", abs(sent - blocks(rows)) <= NEAR * blocks(rows))
-    places = {row["name"].split(":")[1]: row["place"] for row in rig.report("chain", records=1)["cache_records"] if ":" in row["name"]}
-    expect("the caches have their places", places.get(str(cache.port)) == 0 and places.get(str(far.port), 1) == 1, places)
+    def places():
+        rows = rig.report("chain")["cache_records"]
+        return {row["name"].split(":")[1]: row["place"] for row in rows if ":" in row["name"]}
+    wait_until("both caches tell of files", lambda: {str(cache.port), str(far.port)} <= places().keys())
+    places = places()
+    expect("the caches have their places", (places[str(cache.port)], places[str(far.port)]) == (0, 1), places)
 
 
 def prefetch(rig):
