@@ -1,4 +1,4 @@
-//! Reports of runs: made anew when results came, at most twice a second.
+//! Reports of runs: made when somebody asks, at most twice a second.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

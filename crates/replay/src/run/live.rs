@@ -66,8 +66,6 @@ pub struct LiveRun {
     recent: Recent,
     /// Bytes of late results.
     late_bytes: u64,
-    /// Number of the last change: a report is made anew when it has grown.
-    changes: u64,
 }
 
 /// Returns a result as it counts: the time that an item without a time of its own waits at its agent is no
@@ -112,7 +110,6 @@ impl LiveRun {
             tally: Tally::new()?,
             recent: Recent::new(),
             late_bytes: 0,
-            changes: 0,
         })
     }
 
@@ -159,11 +156,6 @@ impl LiveRun {
     /// Returns the window of the stop conditions, to add what caches and origins say.
     pub fn recent(&mut self) -> &mut Recent {
         &mut self.recent
-    }
-
-    /// Returns the number of changes so far.
-    pub fn changes(&self) -> u64 {
-        self.changes
     }
 
     /// Returns the counts of what was handed out.
@@ -254,7 +246,6 @@ impl LiveRun {
         let reason = self.stop.as_ref().and_then(|stop| serde_json::to_string(stop).ok());
         let reason = reason.unwrap_or_else(|| self.reason.clone());
         Entry::State { state, elapsed_us, date_us: now.date_us, reason }.encode(journal);
-        self.changes += 1;
     }
 
     /// Carries out a command. One that is carried out already changes nothing.
@@ -344,7 +335,6 @@ impl LiveRun {
         answer.again_ms = self.again_ms(handed.len() >= ask.count, elapsed_us);
         if !handed.is_empty() {
             Entry::handed(agent, elapsed_us, &handed).encode(journal);
-            self.changes += 1;
         }
         Ok(answer)
     }
@@ -456,7 +446,6 @@ impl LiveRun {
         }
         if !results.is_empty() {
             Entry::Results { agent, elapsed_us, results }.encode(journal);
-            self.changes += 1;
         }
         if self.queue.is_done() && matches!(self.state, RunState::Running | RunState::Paused) {
             self.set_state(RunState::Done, "every access has its result", now, journal);
@@ -470,7 +459,7 @@ impl LiveRun {
         if self.state != RunState::Running {
             return;
         }
-        self.changes += u64::from(self.queue.expire(now.monotonic_us) > 0);
+        self.queue.expire(now.monotonic_us);
         let elapsed_us = self.elapsed_us(now);
         let load = match self.settings.mode {
             RunMode::Recorded { .. } => self.queue.leased(),
