@@ -196,7 +196,7 @@ async fn empty_answers_are_asked_for_with_a_pause() {
     assert!(times[3] - start >= 3 * EMPTY_PAUSE_MIN, "{:?}", times[3] - start);
 }
 
-/// Property: results come in messages of at most their size, none later than `RESULTS_WAIT_MAX` behind its end.
+/// Property: results come in messages of at most their size, none later than `RESULTS_WAIT_MAX` allows.
 #[tokio::test(start_paused = true)]
 async fn results_come_in_time_and_in_messages_of_their_size() {
     let start = Instant::now();
