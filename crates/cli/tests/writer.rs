@@ -264,10 +264,11 @@ fn volume_of_a_lost_service_is_adopted() {
     };
     let mut lost = start("lost", "127.0.0.1:1");
     let mut heir = start("heir", &lost.address);
+    knows_all(&service, &[&lost.http, &heir.http]);
     let services = format!("{},{}", lost.address, heir.address);
     let mut produce = service.command(&["--json", "writer", "produce", "--below", "/daq/lost", "--run", "6"]);
-    produce.args(["--producers", "2", "--streams", "2", "--size", "16..64KiB", "--rate", "400"]);
-    produce.args(["--events", "1200", "--file-events", "100", "--service", &services]);
+    produce.args(["--producers", "2", "--streams", "8", "--size", "16..64KiB", "--rate", "400"]);
+    produce.args(["--events", "1200", "--file-events", "25", "--service", &services]);
     let producing = produce.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     let volume = lost.volume.display().to_string();
     let adopt = |options: &[&str]| {
@@ -276,8 +277,7 @@ fn volume_of_a_lost_service_is_adopted() {
         command.arg(place.path().join("heir")).args(options);
         Ran::of(command, b"")
     };
-    // No condition says when a kill is worst: any moment may be.
-    std::thread::park_timeout(Duration::from_millis(1500));
+    has_bytes(&service, &lost);
     assert!(adopt(&["--yes"]).fails(23).contains("has this volume open"));
     lost.kill();
     std::thread::park_timeout(Duration::from_millis(1500));
@@ -476,6 +476,17 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// Waits until a service has bytes of its own, and any time longer. A stream takes either service by chance:
+/// with many streams, each service has some of them.
+fn has_bytes(service: &Service, at: &Writer) {
+    eventually("bytes are durable at this service", || {
+        let status = service.command(&["--json", "writer", "status", "--at", &at.http]);
+        Ran::of(status, b"").json()[0]["durable_bytes"].as_u64() > Some(0)
+    });
+    // No condition says when a kill is worst: any moment may be.
+    std::thread::park_timeout(Duration::from_millis(fastrand::u64(0..1000)));
+}
+
 /// Returns the options of a service whose volumes are in a shared directory.
 fn shared_options(service: &Service, directory: &Path, seeds: &str) -> Vec<String> {
     let socket = service.addresses["socket"].as_str().unwrap();
@@ -520,13 +531,13 @@ fn service_that_is_gone_runs_on_another_machine() {
     };
     let mut lost = start("lost", "127.0.0.1:1");
     let mut other = start("other", &lost.address);
+    knows_all(&service, &[&lost.http, &other.http]);
     let services = format!("{},{}", lost.address, other.address);
     let mut produce = service.command(&["--json", "writer", "produce", "--below", "/daq/over", "--run", "8"]);
-    produce.args(["--producers", "2", "--streams", "2", "--size", "16..64KiB", "--rate", "400"]);
-    produce.args(["--events", "1200", "--file-events", "100", "--service", &services]);
+    produce.args(["--producers", "2", "--streams", "8", "--size", "16..64KiB", "--rate", "400"]);
+    produce.args(["--events", "1200", "--file-events", "25", "--service", &services]);
     let producing = produce.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-    // No condition says when a kill is worst: any moment may be.
-    std::thread::park_timeout(Duration::from_millis(1500));
+    has_bytes(&service, &lost);
     lost.kill();
     let ended = producing.wait_with_output().unwrap();
     assert!(ended.status.success(), "{ended:?}");
