@@ -16,6 +16,8 @@ use tokio::sync::mpsc;
 
 use crate::problem::{ServiceProblem, status_of};
 
+/// Content type of metrics.
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Content type of text.
 pub const TEXT: &str = "text/plain; charset=utf-8";
 /// Content type of bytes.
@@ -92,6 +94,11 @@ pub fn answer(status: StatusCode, content_type: &'static str, body: Body) -> Res
 /// Makes an answer of text.
 pub fn text(status: StatusCode, text: String) -> Response<Body> {
     answer(status, TEXT, Body::Whole(Some(text.into())))
+}
+
+/// Makes an answer of metrics for Prometheus.
+pub fn metrics_answer(text: String) -> Response<Body> {
+    answer(StatusCode::OK, METRICS, Body::Whole(Some(text.into())))
 }
 
 /// Makes an answer that names the URL of another service.

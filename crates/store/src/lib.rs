@@ -12,6 +12,7 @@ pub mod contract;
 mod judged;
 mod kept_time;
 mod metric;
+mod metric_text;
 mod outcome;
 mod read;
 pub mod rules;
@@ -22,6 +23,7 @@ pub use clock::{
 };
 pub use judged::{Judged, JudgedEntry};
 pub use metric::{Buckets, Exemplar, Metric, MetricKind, MetricUnit, MetricValue, Sample};
+pub use metric_text::{metric_rows, metric_text};
 pub use outcome::{ApplyError, Outcome, Refusal, Request};
 pub use read::{
     Account, Ancestor, Ancestors, ChangePage, Due, EntryLocation, Files, FoundFile, Located, Page,

@@ -1,9 +1,7 @@
-//! Metrics of a service at one moment, and their text for Prometheus (format 0.0.4).
-
-use std::fmt::Write as _;
+//! Metrics of a service at one moment.
 
 use exacat_activity::Distribution;
-use exacat_store::{Buckets, Metric, MetricKind, MetricValue, Sample};
+use exacat_store::{Buckets, Metric, Sample, metric_rows};
 
 use crate::measures::{Calls, Measures};
 use crate::metric_table as table;
@@ -133,77 +131,19 @@ fn timed(metric: &'static Metric, times: &Distribution) -> Sample {
     metric.in_buckets(None, Buckets::of_times(&times.now()))
 }
 
-/// Returns the text that Prometheus reads, the samples of a metric together.
-pub(crate) fn text(samples: &[Sample]) -> String {
-    let mut text = String::new();
-    for metric in table::METRICS {
-        let mut of_metric = samples.iter().filter(|sample| sample.metric.name == metric.name).peekable();
-        if of_metric.peek().is_none() {
-            continue;
-        }
-        let name = metric.full_name();
-        let _ = writeln!(text, "# HELP {name} {}\n# TYPE {name} {}", metric.help, kind_name(metric.kind));
-        of_metric.for_each(|sample| write_sample(&mut text, &name, sample));
-    }
-    text
-}
-
-fn kind_name(kind: MetricKind) -> &'static str {
-    match kind {
-        MetricKind::Counter => "counter",
-        MetricKind::Gauge => "gauge",
-        MetricKind::Histogram => "histogram",
-    }
-}
-
-fn write_sample(text: &mut String, name: &str, sample: &Sample) {
-    let escaped = |value: &str| value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-    let pairs = sample.metric.labels.iter().zip(&sample.labels);
-    let labels: Vec<String> = pairs.map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
-    let braces = |labels: &[String]| match labels.is_empty() {
-        true => String::new(),
-        false => format!("{{{}}}", labels.join(",")),
-    };
-    let scale = sample.metric.unit.base().map_or(1.0, |(_, scale)| scale);
-    match &sample.value {
-        MetricValue::Number(value) if scale > 1.0 => {
-            let _ = writeln!(text, "{name}{} {}", braces(&labels), *value as f64 / scale);
-        }
-        MetricValue::Number(value) => {
-            let _ = writeln!(text, "{name}{} {value}", braces(&labels));
-        }
-        MetricValue::Buckets(buckets) => {
-            let mut total = 0;
-            for (end, count) in &buckets.counts.buckets {
-                total += count;
-                let end = if *end == f64::MAX { "+Inf".to_owned() } else { end.to_string() };
-                let all: Vec<String> = labels.iter().cloned().chain([format!("le=\"{end}\"")]).collect();
-                let _ = writeln!(text, "{name}_bucket{} {total}", braces(&all));
-            }
-            let _ = writeln!(text, "{name}_sum{} {}", braces(&labels), buckets.counts.sum);
-            let _ = writeln!(text, "{name}_count{} {total}", braces(&labels));
-        }
-    }
-}
-
 /// Returns the page of the metrics for the reference.
 pub fn page() -> String {
-    let mut page = String::from(
-        "# Metrics of a writer service\n\n\
-         A writer service answers `GET /metrics` on its HTTP address, in the text format 0.0.4. Names end in\n\
-         the base unit. Counters begin with the process.\n\n\
-         | metric | type | labels | meaning |\n|---|---|---|---|\n",
-    );
-    for metric in table::METRICS {
-        let (name, kind, labels) = (metric.full_name(), kind_name(metric.kind), metric.labels.join(", "));
-        let _ = writeln!(page, "| `{name}` | {kind} | {labels} | {} |", metric.help);
-    }
-    page
+    let head = "# Metrics of a writer service\n\n\
+                A writer service answers `GET /metrics` on its HTTP address, in the text format 0.0.4. Names end \
+                in\nthe base unit. Counters begin with the process.\n\n";
+    format!("{head}{}", metric_rows(table::METRICS))
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+
+    use exacat_store::metric_text;
 
     use super::*;
     use crate::shapes::{WriterService, WriterVolume};
@@ -237,7 +177,7 @@ mod tests {
     /// Property: buckets are cumulative, labels are escaped, and a family has one head.
     #[test]
     fn text_is_that_of_prometheus() {
-        let text = text(&all());
+        let text = metric_text(table::METRICS, &all());
         assert!(text.contains("exacat_writer_volume_free_bytes{volume=\"/a \\\"b\\\"\\n\"} 0\n"), "{text}");
         assert!(text.contains("exacat_writer_acknowledgement_seconds_bucket{le=\"0.0005\"} 0\n"), "{text}");
         assert!(text.contains("exacat_writer_acknowledgement_seconds_bucket{le=\"0.001\"} 3\n"), "{text}");

@@ -3,14 +3,14 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use exacat_http::answers::{Body, json, not_allowed, problem, set, text};
+use exacat_http::answers::{Body, json, metrics_answer, not_allowed, problem, text};
 use exacat_http::limits::BODY_TIME_MAX;
 use exacat_http::{ConnectionEvent, ConnectionLimits, Query, Site};
 use exacat_model::{Error, ErrorKind, Result};
+use exacat_store::metric_text;
 use exacat_wire::writer::FileId;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
-use hyper::header::CONTENT_TYPE;
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 
@@ -24,9 +24,6 @@ use crate::measures::Measures;
 use crate::metrics;
 use crate::shapes::{API, WriterFile, file_id_of, stage_of};
 use crate::view::View;
-
-/// Content type of metrics.
-const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// See the module.
 pub(crate) struct Paths {
@@ -111,9 +108,7 @@ impl Paths {
             _ => {
                 let samples =
                     metrics::samples(&self.view.status(), &self.view.table(), self.view.hub.measures());
-                let mut response = text(StatusCode::OK, metrics::text(&samples));
-                set(&mut response, CONTENT_TYPE, METRICS);
-                response
+                metrics_answer(metric_text(crate::metric_table::METRICS, &samples))
             }
         })
     }
