@@ -33,6 +33,8 @@ impl Service {
         // The log has its own count, because it is there before the server.
         let lost = self.log_lines_lost.get().map_or(0, |lost| lost.load(Ordering::Relaxed));
         self.instruments.counts.log_lines_lost.store(lost, Ordering::Relaxed);
+        let lost = self.look_ups.get().map_or(0, |log| log.lost.load(Ordering::Relaxed));
+        self.instruments.counts.look_up_lines_lost.store(lost, Ordering::Relaxed);
         let admission = &self.admission;
         let mut samples = vec![
             table::UP.is(self.started.elapsed().as_secs()),

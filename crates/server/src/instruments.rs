@@ -221,6 +221,7 @@ counts! {
     xrootd_committed Count "xrootd_writes_committed" "Files of them that were found whole at the storage element, and committed",
     xrootd_given_up Count "xrootd_writes_given_up" "Files of them that were found to be others than were reserved, and given up",
     log_lines_lost Count "log_lines_lost" "Log lines that could not be written, as on a full disk",
+    look_up_lines_lost Count "look_up_lines_lost" "Lines of the log of look-ups that could not be written",
     trace_spans_lost Count "trace_spans_lost" "Spans of traces that the collector did not take",
     coalesced Count "coalesced_requests" "Pipelined look-ups and registrations carried out together with others",
 }

@@ -22,6 +22,7 @@ mod gauges;
 mod instruments;
 pub mod issuers;
 mod life;
+mod look_ups;
 mod machine;
 mod metric_table;
 mod open_files;
@@ -49,9 +50,10 @@ mod workers;
 pub use activity::{RequestIdentity, current_request};
 pub use beside::ElementsBeside;
 pub use life::{Addresses, RunningServer, Server, StopHandle};
+pub use look_ups::LOOK_UPS_HEAD;
 pub use open_files::{OPEN_FILES_KEPT, connections_within, raise_open_files};
 pub use settings::{
-    CertificateFiles, ChecksumServer, EnvelopeSettings, HttpSettings, JalienSettings, Limits, Network,
-    ServerSettings, StoreChoice, TraceSettings, WorkerSettings, XrootdSettings,
+    CertificateFiles, ChecksumServer, EnvelopeSettings, HttpSettings, JalienSettings, Limits, LookUpLog,
+    Network, ServerSettings, StoreChoice, TraceSettings, WorkerSettings, XrootdSettings,
 };
 pub use tls::{certificate_config, trusting};

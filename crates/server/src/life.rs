@@ -206,6 +206,9 @@ async fn start_on(
     }
     let _first = service.issuers.set(Issuers::new(directory.issuers()));
     let _first = service.log_lines_lost.set(Arc::clone(&settings.log_lines_lost));
+    if let Some(log) = settings.look_ups.clone() {
+        let _first = service.look_ups.set(log);
+    }
     if settings.elements {
         let elements = open_elements(&settings, &directory).await?;
         directory.beside.opened(&elements, directory.elements());

@@ -32,7 +32,7 @@ use crate::paced::Paced;
 pub(crate) use crate::phase::Phase;
 pub(crate) use crate::requester::Requester;
 use crate::servers::Servers;
-use crate::settings::Limits;
+use crate::settings::{Limits, LookUpLog};
 use crate::workers::WorkerBook;
 
 /// Time of a check of credentials, and the count of changed accounts and tokens at that time.
@@ -76,6 +76,8 @@ pub(crate) struct Service {
     slow_lines: Paced,
     /// Log lines that could not be written; counted by the log.
     pub log_lines_lost: OnceLock<Arc<AtomicU64>>,
+    /// Log of look-ups, if it is kept.
+    pub look_ups: OnceLock<LookUpLog>,
     /// The history of elements, if it is on.
     pub elements: OnceLock<Arc<exacat_history::History>>,
     /// Uploads whose clients report no end, which own the service.
@@ -195,6 +197,7 @@ impl Service {
             drained: watch::Sender::new(false),
             slow_lines: Paced::default(),
             log_lines_lost: OnceLock::new(),
+            look_ups: OnceLock::new(),
             elements: OnceLock::new(),
             uploads: OnceLock::new(),
             issuers: OnceLock::new(),

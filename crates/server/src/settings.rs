@@ -1,6 +1,7 @@
 //! Settings of a server, and all its limits, each with name and reason.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -34,6 +35,21 @@ pub struct CertificateFiles {
     pub chain: PathBuf,
     /// Its private key in PEM.
     pub key: PathBuf,
+}
+
+/// Place of the log of look-ups.
+#[derive(Clone)]
+pub struct LookUpLog {
+    /// Takes one whole line. It must not wait for long: clients wait with it.
+    pub write: Arc<dyn Fn(&[u8]) + Send + Sync>,
+    /// Lines that could not be written so far.
+    pub lost: Arc<AtomicU64>,
+}
+
+impl fmt::Debug for LookUpLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LookUpLog").finish_non_exhaustive()
+    }
 }
 
 /// All settings of a server.
@@ -93,6 +109,8 @@ pub struct ServerSettings {
     pub traces: Option<TraceSettings>,
     /// Log lines that could not be written so far, for the metrics.
     pub log_lines_lost: Arc<AtomicU64>,
+    /// Log of look-ups; none keeps none.
+    pub look_ups: Option<LookUpLog>,
 }
 
 impl ServerSettings {
@@ -131,6 +149,7 @@ impl ServerSettings {
             clock: Arc::new(WatchedClock::of_system(CLOCK_JUMP)),
             traces: None,
             log_lines_lost: Arc::default(),
+            look_ups: None,
         }
     }
 }

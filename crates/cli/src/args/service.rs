@@ -484,6 +484,11 @@ pub(crate) struct ServeArgs {
     /// Time that a stop waits for requests in flight
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     pub stop_time: String,
+    /// File that gets a line for each file that a client was sent to: time, name, size, checksum, site
+    ///
+    /// exacat replay import reads it. After a rotation SIGHUP makes the server open it again.
+    #[arg(long, value_name = "FILE")]
+    pub look_up_log: Option<PathBuf>,
     #[command(flatten)]
     pub logging: LoggingArgs,
     /// Collector of traces (OTLP over HTTP), as http://127.0.0.1:4318/v1/traces; only if the program was

@@ -40,8 +40,9 @@ fn elements_archive(args: &ServeArgs) -> Result<Option<ArchiveSettings>, Failure
 pub(crate) async fn serve(args: ServeArgs, connection: &Connection, style: Style) -> Result<u8, Failure> {
     let directory = data_directory(connection)?;
     let mut settings = settings(&args, connection, &directory)?;
-    let log = ServiceLog::start(&args.logging)?;
+    let mut log = ServiceLog::start(&args.logging)?;
     settings.log_lines_lost = log.lines_lost();
+    settings.look_ups = args.look_up_log.as_deref().map(|file| log.keep_look_ups(file)).transpose()?;
     // It ends with the process.
     tokio::spawn(log.follow_rotations());
     let mut signals = Signals::new()?;

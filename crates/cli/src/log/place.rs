@@ -15,6 +15,8 @@ const MODE: u32 = 0o600;
 /// Target of log lines. A line that cannot be written is counted, and delays nothing.
 pub(super) struct LogPlace {
     path: PathBuf,
+    /// First line of a new file.
+    head: &'static str,
     open: Mutex<Open>,
     /// Lines that could not be written.
     pub lines_lost: Arc<AtomicU64>,
@@ -32,33 +34,42 @@ impl LogPlace {
     pub(super) fn standard_error() -> Self {
         LogPlace {
             path: PathBuf::new(),
+            head: "",
             open: Mutex::new(Open { file: None, is_torn: false }),
             lines_lost: Arc::default(),
         }
     }
 
-    /// Appends to a file, which is made if it is missing.
-    pub(super) fn file(path: &Path) -> io::Result<Self> {
-        let file = Some(open(path)?);
-        let place = LogPlace::standard_error();
-        Ok(LogPlace { path: path.to_owned(), open: Mutex::new(Open { file, is_torn: false }), ..place })
+    /// Appends to a file, which is made with this first line if it is missing or empty.
+    pub(super) fn file(path: &Path, head: &'static str) -> io::Result<Self> {
+        let file = Some(open(path, head)?);
+        let (path, open) = (path.to_owned(), Mutex::new(Open { file, is_torn: false }));
+        Ok(LogPlace { path, head, open, lines_lost: Arc::default() })
+    }
+
+    /// Says whether it is a file.
+    pub(super) fn is_file(&self) -> bool {
+        !self.path.as_os_str().is_empty()
     }
 
     /// Opens the file at the path again. On an error lines go to the file of before.
     pub(super) fn reopen(&self) -> io::Result<()> {
-        let file = Some(open(&self.path)?);
+        let file = Some(open(&self.path, self.head)?);
         *self.open.lock() = Open { file, is_torn: false };
         Ok(())
     }
 }
 
 /// Opens a file to append to. No pipe: its reader could stop the server.
-fn open(path: &Path) -> io::Result<File> {
+fn open(path: &Path, head: &str) -> io::Result<File> {
     // Without the flag, opening a pipe waits for a reader. It means nothing to a file.
     let flags = libc::O_NONBLOCK;
-    let file = OpenOptions::new().append(true).create(true).mode(MODE).custom_flags(flags).open(path)?;
+    let mut file = OpenOptions::new().append(true).create(true).mode(MODE).custom_flags(flags).open(path)?;
     if file.metadata()?.file_type().is_fifo() {
         return Err(io::Error::other("it is a pipe; give a file"));
+    }
+    if file.metadata()?.len() == 0 {
+        file.write_all(head.as_bytes())?;
     }
     Ok(file)
 }
@@ -115,7 +126,7 @@ mod tests {
     fn lines_after_a_rotation_are_in_the_new_file() {
         let directory = tempfile::tempdir().unwrap();
         let (path, old) = (directory.path().join("log"), directory.path().join("log.1"));
-        let place = LogPlace::file(&path).unwrap();
+        let place = LogPlace::file(&path, "").unwrap();
         let write = |line: &str| (&place).write_all(line.as_bytes()).unwrap();
         write("one\n");
         std::fs::rename(&path, &old).unwrap();
@@ -135,7 +146,7 @@ mod tests {
     /// Property: a line that cannot be written is counted, and is no error.
     #[test]
     fn lines_on_a_full_disk_are_counted() {
-        let place = LogPlace::file(Path::new("/dev/full")).unwrap();
+        let place = LogPlace::file(Path::new("/dev/full"), "").unwrap();
         for line in 1..=3 {
             (&place).write_all(b"line\n").unwrap();
             assert_eq!(lost(&place), line);
@@ -146,7 +157,7 @@ mod tests {
     fn rest_of_a_cut_line_does_not_spoil_the_next_one() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
-        let place = LogPlace::file(&path).unwrap();
+        let place = LogPlace::file(&path, "").unwrap();
         (&place).write_all(b"cut").unwrap();
         place.open.lock().is_torn = true;
         (&place).write_all(b"whole\n").unwrap();
@@ -160,8 +171,8 @@ mod tests {
         let path = directory.path().join("pipe");
         let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
         assert!(made.success());
-        assert!(LogPlace::file(&path).is_err(), "no reader");
+        assert!(LogPlace::file(&path, "").is_err(), "no reader");
         let _reader = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path).unwrap();
-        assert!(LogPlace::file(&path).is_err(), "a reader");
+        assert!(LogPlace::file(&path, "").is_err(), "a reader");
     }
 }

@@ -1,8 +1,11 @@
 //! Opening of files at their storage elements: at the best place, and then at the next.
 
+use std::sync::{Arc, Mutex};
+
 use base64::Engine;
 use exacat_model::Operation;
 use exacat_model::operation::{Existing, FileRef, NewFile, SeSettings};
+use exacat_server::{LOOK_UPS_HEAD, LookUpLog};
 use exacat_wire::xrootd::numbers::{error, request};
 
 use crate::root::{GUID, Root, body_at, file, se, storage, world, world_with};
@@ -41,6 +44,33 @@ async fn set_status(world: &World, number: u16, status: exacat_model::SeStatus) 
         only_new: false,
     };
     world.admin(Operation::SeSet(set)).await;
+}
+
+/// Property: each file that a client was sent to is one line of the log of look-ups, whatever the number of its
+/// tries. Files that are missing or withheld are none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn look_up_is_one_line_of_the_log() {
+    let lines: Arc<Mutex<Vec<u8>>> = Arc::default();
+    let kept = Arc::clone(&lines);
+    let write = Arc::new(move |line: &[u8]| kept.lock().unwrap().extend_from_slice(line));
+    let log = LookUpLog { write, lost: Arc::default() };
+    let world = world_with(|settings| settings.look_ups = Some(log)).await;
+    storage(&world, 2).await;
+    file(&world, "/d/a", GUID, &[(1, None), (2, None)]).await;
+    let mut root = Root::anonymous(&world).await;
+    let (_, fields) = sent(&mut root, "/d/a").await;
+    assert_eq!(sent(&mut root, &format!("/d/a?{fields}&tried=se1.example")).await.0, "se2.example");
+    assert_eq!(sent(&mut root, "/d/a?tried=se1.example").await.0, "se2.example");
+    root.open("/d/none").await.error();
+    sent(&mut root, "/d/a").await;
+    let text = String::from_utf8(lines.lock().unwrap().clone()).unwrap();
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split('\t').collect()).collect();
+    assert_eq!(rows.len(), 2, "{text}");
+    for row in rows {
+        assert_eq!((row.len(), row[1], row[4]), (5, "/d/a", ""), "{text}");
+        assert!(row[0].parse::<u64>().unwrap() > 1_700_000_000_000, "{text}");
+        assert_eq!(row.len(), LOOK_UPS_HEAD.split('\t').count());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

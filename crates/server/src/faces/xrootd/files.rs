@@ -200,6 +200,10 @@ pub(super) async fn open(context: &RequestContext, asked: &RawPath<'_>) -> Outco
     let Some(offer) = offers.into_iter().find(|offer| is_meant(offer) && !was_tried(offer)) else {
         return Err(none_left(&whereis, &lfn));
     };
+    // Another try is no other look-up.
+    if !came_back && tried.is_empty() {
+        with.face.service.looked_up(&lfn, &whereis, with.site.as_ref());
+    }
     tried.push(offer.se.number);
     count(&counts.xrootd_redirects);
     with.face.service.instruments.visits.redirected(offer.se.number, SentBy::Xrootd);

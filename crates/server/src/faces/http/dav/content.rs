@@ -314,6 +314,7 @@ async fn content(request: &mut Request<'_>, stat: &Stat, whereis: &Whereis) -> O
     let (storage, of) = (request.storage(), Content::of(&stat.lfn, whereis));
     for place in storage.places(whereis) {
         if let Some(url) = place.location(&storage, Access::Read, &of)? {
+            storage.call.service.looked_up(&stat.lfn, whereis, request.site().as_ref());
             return Ok(storage.redirect(&place, &url));
         }
     }

@@ -166,8 +166,8 @@ async fn read(shell: &mut Shell, text: &str, specs: &Specs, strict: bool) -> Out
     }
     let whereis = places(shell, FileRef::Guid(guid)).await?;
     let mut found: Vec<(SeName, String)> = Vec::new();
-    for replica in whereis.replicas {
-        let Some(se) = replica.se else { continue };
+    for replica in &whereis.replicas {
+        let Some(se) = replica.se.clone() else { continue };
         // The prefix of that storage element is not known yet.
         if replica.pfn.is_empty() {
             continue;
@@ -175,7 +175,7 @@ async fn read(shell: &mut Shell, text: &str, specs: &Specs, strict: bool) -> Out
         if specs.excluded.contains(&se) || (strict && !specs.wanted.contains(&se)) {
             continue;
         }
-        found.push((se, replica.pfn));
+        found.push((se, replica.pfn.clone()));
     }
     // Requested ones first, those with reported failures last, otherwise in the catalogue's order.
     let face = Arc::clone(&shell.face);
@@ -186,6 +186,7 @@ async fn read(shell: &mut Shell, text: &str, specs: &Specs, strict: bool) -> Out
     if found.is_empty() {
         return Err(Failure::new(errno::EBADFD, format!("No read PFNs for {lfn}")));
     }
+    shell.face.service.looked_up(&stat.lfn, &whereis, shell.site().as_ref());
     let of = found.len();
     let md5 = whereis.checksums.get(ChecksumAlgorithm::Md5).copied();
     for (se, pfn) in found {
