@@ -67,6 +67,11 @@ def cold_and_warm(rig):
     sums(rig, cold, rows, blocks(rows))
     near("bytes that were not fetched", rig.share(cold, "bytes_fetched", "origin"), rig.share(cold, "bytes_asked", "trace"))
     near("bytes of the cache's records", rig.share(cold, "bytes_asked", "cache"), rig.share(cold, "bytes_asked", "trace"))
+    # The same by the states of its files, on its disk.
+    states = rig.json("replay", "cinfo", cache.place / "ns")
+    asked = cold["totals"]["bytes_asked"]
+    expect("all files are whole by their states", states["files"] == states["files_complete"] == len({row[1] for row in rows}), states)
+    near("bytes hit, by the states of files", states["bytes_hit"] / asked, rig.share(cold, "bytes_asked", "trace"))
     before = rig.origin_bytes()
     warm = rig.whole("warm", cache.url, agents=2, create=options)
     rig.complete(warm, 400)

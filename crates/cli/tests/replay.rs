@@ -3,13 +3,13 @@
 
 mod service;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use service::{Ran, exacat, signal};
+use service::{Ran, Service, exacat, signal};
 
 /// Longest wait for a change of state.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -249,4 +249,125 @@ fn cache_that_is_away_fails_accesses_and_the_run_ends() {
     let told: Value = serde_json::from_str(&Ran::of(command, b"").ok()).unwrap();
     assert_eq!(told["outcomes"]["connection"], 50, "{told}");
     assert_eq!(rig.one(&["run", "show", "first"])["state"], "done");
+}
+
+/// Writes a table of accesses as a trace.
+fn trace_of(place: &Path, table: &str) -> PathBuf {
+    let (source, out) = (place.join("accesses.tsv"), place.join("t.trace"));
+    std::fs::write(&source, table).unwrap();
+    let import = ["replay", "import", source.to_str().unwrap(), "--out", out.to_str().unwrap()];
+    run(&import).ok();
+    out
+}
+
+/// Property: with a catalogue, files have its sizes and checksums, and those that it does not have are left out
+/// and listed. The figures of the service are there for Prometheus.
+#[test]
+fn catalogue_gives_its_files_to_the_trace() {
+    let (catalogue, place) = (Service::start(), tempfile::tempdir().unwrap());
+    catalogue.ok("mkdir -p /r");
+    catalogue.ok("register /r/a --size 7 --checksum adler32:00620062");
+    catalogue.ok("register /r/b --size 9");
+    let trace = trace_of(
+        place.path(),
+        "time\tname\tsize\n1800000000\t/r/a\t5\n1800000001\t/r/none\t5\n1800000002\t/r/b\t9\n\
+         1800000003\t/r/a\t5\n1800000004\t/r\t5\n",
+    );
+    let [runs, missing] = ["runs", "missing"].map(|name| place.path().join(name).display().to_string());
+    let token = catalogue.data().join("admin.token").display().to_string();
+    let socket = catalogue.addresses["socket"].as_str().unwrap();
+    let serve = ["replay", "serve", "--trace", trace.to_str().unwrap(), "--runs", &runs];
+    let listen = ["--listen", "127.0.0.1:0", "--catalogue", socket, "--catalogue-token-file", &token];
+    let service = Serving::start(&[&serve[..], &listen, &["--missing", &missing]].concat());
+    let told = &service.said["in_catalogue"];
+    let counts = ["found", "missing", "left_out", "differing"].map(|name| told[name].as_u64().unwrap());
+    assert_eq!(counts, [2, 2, 2, 1], "{told}");
+    let missing = std::fs::read_to_string(missing).unwrap();
+    assert_eq!(missing, "/r/none\tthe catalogue does not have it\n/r\tit is no file\n");
+    let url = service.text("url").to_owned();
+    let created = run(&["replay", "run", "create", "first", "--service", &url]).json().remove(0);
+    assert_eq!(created["accesses"], 3, "{created}");
+    let kept: Vec<_> =
+        std::fs::read_dir(Path::new(&runs)).unwrap().map(|of| of.unwrap().file_name()).collect();
+    assert!(!kept.iter().any(|name| name.to_string_lossy().contains("of-catalogue")), "{kept:?}");
+
+    let metrics = text_at(&url, "/metrics");
+    for line in [
+        "exacat_replay_run_state{run=\"first\",state=\"planned\"} 1",
+        "exacat_replay_accesses_planned{run=\"first\"} 3",
+        "exacat_replay_journal_faults_total 0",
+    ] {
+        assert!(metrics.lines().any(|of| of == line), "{line}: {metrics}");
+    }
+    // A catalogue that has nothing of the trace is a mistake, not an empty run.
+    let trace = trace_of(place.path(), "time\tname\tsize\n1800000000\t/x/a\t5\n");
+    let mut command = exacat();
+    command.args(["replay", "serve", "--trace", trace.to_str().unwrap(), "--runs", &runs]).args(listen);
+    assert!(Ran::of(command, b"").fails(1).contains("no file of the trace"));
+}
+
+/// Returns the body of an answer to `GET`.
+fn text_at(url: &str, path: &str) -> String {
+    let mut to = std::net::TcpStream::connect(url.trim_start_matches("http://")).unwrap();
+    write!(to, "GET {path} HTTP/1.1\r\nhost: replay\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    to.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+}
+
+/// Writes the state of a file of 2 MiB with one block in the cache, and one access of so many bytes hit.
+fn write_state(path: &Path, hit: i64) {
+    let numbers = [1_i64 << 20, 2 << 20, 1000, 0, 1];
+    let fixed = [&numbers.map(i64::to_le_bytes).concat()[..], &[0; 4], &1_i32.to_le_bytes()].concat();
+    let access = [
+        &[1001_i64, 1009].map(i64::to_le_bytes).concat()[..],
+        &[1_i32, 8, 0, 0].map(i32::to_le_bytes).concat(),
+        &[hit, 20, 30].map(i64::to_le_bytes).concat(),
+    ];
+    let behind = [&[1][..], &access.concat()].concat();
+    let sum = |bytes: &[u8]| crc32c::crc32c(bytes).to_le_bytes();
+    let state = [&4_i32.to_le_bytes()[..], &fixed, &sum(&fixed), &behind, &sum(&behind)].concat();
+    std::fs::write(path, state).unwrap();
+}
+
+/// Property: the states of a cache's files are shown, and go to the report of a run until it has ended.
+#[test]
+fn states_of_a_cache_are_in_the_report() {
+    let rig = Rig::new("20", &[]);
+    let files = rig.place.path().join("ns/data");
+    std::fs::create_dir_all(&files).unwrap();
+    write_state(&files.join("a.cinfo"), 10);
+    std::fs::write(files.join("b.cinfo"), "no state").unwrap();
+    let namespace = rig.place.path().join("ns").display().to_string();
+    let shown = run(&["replay", "cinfo", &namespace, "--files"]).json();
+    assert_eq!((shown.len(), &shown[0]["lfn"], &shown[0]["hit"]), (2, &"/data/a".into(), &10.into()));
+    assert_eq!((&shown[1]["files"], &shown[1]["damaged"]), (&1.into(), &1.into()), "{shown:?}");
+
+    rig.one(&["run", "create", "first", "--in-flight", "4"]);
+    let mut command = exacat();
+    command.args(["--json", "replay", "cinfo", &namespace, "--run", "first", "--cache", "root://cache:1094"]);
+    command.args(["--every", "100ms", "--service", &rig.url]).stdout(Stdio::piped());
+    let sending = command.spawn().unwrap();
+    let until = Instant::now() + PATIENCE;
+    while rig.one(&["report", "first"])["cache_files"].as_array().unwrap().is_empty() {
+        assert!(Instant::now() < until, "the states do not come");
+        std::thread::park_timeout(LOOK_EVERY);
+    }
+    write_state(&files.join("a.cinfo"), 50);
+    rig.one(&["run", "start", "first"]);
+    let (status, told) = ended(rig.agent("first", "a", &[]));
+    assert_eq!(status, 0, "{told}");
+    let (status, told) = ended(sending);
+    assert_eq!((status, &told["bytes_hit"]), (0, &50.into()), "{told}");
+    let report = rig.one(&["report", "first"]);
+    let of = &report["cache_files"][0];
+    assert_eq!((&of["first"]["bytes_hit"], &of["last"]["bytes_hit"]), (&10.into(), &50.into()), "{of}");
+    let mut text = exacat();
+    text.args(["replay", "report", "first", "--service", &rig.url]);
+    let text = Ran::of(text, b"").ok();
+    assert!(
+        text.contains("Files of caches") && text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
 }

@@ -64,7 +64,7 @@ impl Writer {
     /// Starts it again, at the same address.
     fn restart(&mut self) {
         let mut command = exacat();
-        command.args(["--json", "writer", "serve", "--se", SE, "--memory", "32MiB", "--free-min", "1MiB"]);
+        command.args(["--json", "writer", "serve", "--se", SE, "--memory", "96MiB", "--free-min", "1MiB"]);
         command.args(["--http", "127.0.0.1:0", "--listen", &self.address]).args(&self.options);
         // An adopted volume may come first: the service stays the same.
         for volume in self.adopted.iter().chain([&self.volume]) {

@@ -40,6 +40,9 @@ pub const LEASE_SECONDS_MAX: u32 = 86_400;
 pub const AGENTS_MAX: usize = 4096;
 /// Time for which items are handed out before they are due: agents must not wait for the service.
 pub const AHEAD_US: u64 = 5_000_000;
+/// Time of the items that one request gets at most ahead of all others, where several agents ask: a tenth of
+/// a second of work goes to each in turn.
+pub const SLICE_US: u64 = 100_000;
 /// Least and most items that an agent has beside those in flight, if their number is bounded: those that it
 /// begins and ends while a request to the service is under way.
 pub const AHEAD_ITEMS_MIN: u32 = 32;

@@ -144,6 +144,57 @@ fn item_is_handed_out_when_it_is_due_and_not_long_before() {
     assert_eq!(items(&ask(&mut queue, agent, 10, 1, 78).0), [2]);
 }
 
+/// Agents that ask at their own times, for so many items at most, while a trace of 500 accesses a second goes
+/// on. Returns how many each got, and the longest time by which an item came too late.
+fn shares_of(counts: &[usize], seed: u64) -> (Vec<usize>, u64) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut trace = Trace::new();
+    for at in 0..5000_u64 {
+        let name = format!("/f{at}");
+        trace.add(&AccessRow { time_us: at * 2000, name: &name, size: 1, ..AccessRow::default() }).unwrap();
+    }
+    let settings = RunSettings::new("r", RunMode::Recorded { speed: 1.0 });
+    let mut queue = Queue::new(Arc::new(trace), settings).unwrap();
+    let agents: Vec<u32> =
+        (0..counts.len()).map(|at| queue.meet(&named(&format!("a{at}"))).unwrap().0).collect();
+    // They wait for the start.
+    for agent in &agents {
+        assert!(
+            queue
+                .hand_out(&Ask { agent: *agent, count: 0, ahead_us: 0, elapsed_us: 0, now_us: 0 })
+                .0
+                .is_empty()
+        );
+    }
+    let (mut got, mut latest) = (vec![0; counts.len()], 0);
+    let mut asks: Vec<u64> = agents.iter().map(|_| random.u64(..20_000)).collect();
+    while got.iter().sum::<usize>() < 5000 {
+        let next = (0..asks.len()).min_by_key(|at| asks[*at]).unwrap();
+        let now = asks[next];
+        let (handed, _) = ask(&mut queue, agents[next], counts[next], now, now);
+        got[next] += handed.len();
+        latest = handed.iter().map(|of| now.saturating_sub(of.due_us)).fold(latest, u64::max);
+        asks[next] = now + random.u64(5_000..50_000);
+    }
+    (got, latest)
+}
+
+/// Property: agents that ask alike get about alike, in a run with times too, and no access is late for it.
+#[test]
+fn accesses_with_times_are_shared_by_the_agents_that_ask() {
+    for seed in 0..10 {
+        for agents in [2, 3, 10] {
+            let (got, late_us) = shares_of(&vec![10_000; agents], seed);
+            let alike = 5000 / agents;
+            let is_alike = got.iter().all(|got| got.abs_diff(alike) <= alike * 2 / 5);
+            assert!(is_alike && late_us <= 50_000, "seed {seed}: {got:?}, {late_us} us late");
+        }
+        // An agent that can do little leaves the rest to the other one.
+        let (got, late_us) = shares_of(&[10_000, 1], seed);
+        assert!(got[1] <= 500 && late_us <= 50_000, "seed {seed}: {got:?}, {late_us} us late");
+    }
+}
+
 #[test]
 fn accesses_to_a_file_go_to_one_agent_until_it_is_gone() {
     let mut queue = Queue::new(trace(&[1, 1, 2, 1]), in_flight(64)).unwrap();

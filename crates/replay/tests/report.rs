@@ -54,6 +54,7 @@ fn run_of(name: &str, elapsed_us: u64) -> RunFacts {
         planned_accesses: 0,
         planned_bytes: 0,
         stop: None,
+        records_may_come_s: 0,
         settings: BTreeMap::new(),
     }
 }
@@ -65,6 +66,7 @@ fn report_of(tally: &Tally, thresholds: &[Condition]) -> Report {
         handing_out: HandingOut::default(),
         expected: None,
         caches: Vec::new(),
+        cache_files: Vec::new(),
         origins: Vec::new(),
         thresholds,
     })
@@ -210,6 +212,7 @@ fn report_of_simulated(name: &str, share: f64, thresholds: &str) -> Report {
         },
         expected: Some(of.expected),
         caches: vec![of.cache],
+        cache_files: Vec::new(),
         origins: vec![of.origin],
         thresholds: &Condition::list(thresholds, Condition::threshold).unwrap(),
     })
@@ -323,6 +326,7 @@ fn pages_are_well_formed_whatever_the_names() {
             version: Some(evil.to_owned()),
             ..CacheView::default()
         }],
+        cache_files: Vec::new(),
         origins: vec![OriginView { name: evil.to_owned(), ..OriginView::default() }],
         thresholds: &[],
     })
@@ -511,6 +515,7 @@ fn reports_with_absurd_numbers_are_shown() {
         handing_out: HandingOut { late_results: 1, ..HandingOut::default() },
         expected: Some(of.expected),
         caches: vec![cache],
+        cache_files: Vec::new(),
         origins: vec![OriginView::default()],
         thresholds: &Condition::list("errors>1%,rate<1GB/s", Condition::threshold).unwrap(),
     })

@@ -50,16 +50,32 @@ Examples:
 Agents, commands and browsers use the same URL. Without --token-file it listens on
 this machine only. Results are on disk before they are answered: after a kill the
 service goes on where it was. --collect takes what caches send with
-xrootd.mongstream pfc, xrootd.monitor fstat and xrd.report.
+xrootd.mongstream pfc, xrootd.monitor fstat and xrd.report. With --catalogue files
+have the sizes and checksums of the catalogue, and those that it does not have are
+left out.
 
 Examples:
   exacat replay serve --trace like.trace.zst
   exacat replay serve --trace month.zst --listen 0.0.0.0:27790 \\
-      --token-file token --collect 0.0.0.0:9931")]
+      --token-file token --collect 0.0.0.0:9931
+  exacat replay serve --trace month.zst --missing missing.txt \\
+      --catalogue exacat://catalogue.example.org:1247")]
     Serve(Box<ReplayServeArgs>),
     /// Create, start, stop and show runs
     #[command(subcommand)]
     Run(ReplayRunCommand),
+    /// Sum up the states of a cache's files: a view of it from its own disk
+    #[command(after_help = "\
+DIRECTORY is the name space of the cache (oss.localroot), with a .cinfo file beside
+each file. With --run the sums go to the report of that run: at once, every
+--every, and after its end. Give the cache the name that agents use.
+
+Examples:
+  exacat replay cinfo /var/cache/xrootd/ns
+  exacat replay cinfo /var/cache/xrootd/ns --files
+  exacat replay cinfo /var/cache/xrootd/ns --run first \\
+      --cache root://cache.example.org:1094")]
+    Cinfo(ReplayCinfoArgs),
     /// Make the accesses of a run, through a cache
     #[command(after_help = "\
 It asks the service for accesses, makes each at its time, and reports how it ended.
@@ -115,15 +131,30 @@ pub(crate) struct ReplayServeArgs {
     /// Trace of new runs; the service keeps a copy
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
+    /// Catalogue that has the files of the trace: unix:PATH, or exacat://HOST:PORT
+    #[arg(long, value_name = "URL", requires = "trace")]
+    pub catalogue: Option<String>,
+    /// File with the token for the catalogue
+    #[arg(long, value_name = "FILE", requires = "catalogue")]
+    pub catalogue_token_file: Option<PathBuf>,
+    /// Certificates (PEM) to trust for the catalogue
+    #[arg(long, value_name = "FILE", requires = "catalogue")]
+    pub catalogue_ca: Option<PathBuf>,
+    /// File for the names that the catalogue does not have, with the reasons
+    #[arg(long, value_name = "FILE", requires = "catalogue")]
+    pub missing: Option<PathBuf>,
     /// Directory of the runs [default: replay in the data directory]
     #[arg(long, value_name = "PATH")]
     pub runs: Option<PathBuf>,
     /// Address of HTTP; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:27790")]
     pub listen: SocketAddr,
-    /// File with the token that agents and operators show
+    /// File with the token of operators, which agents may show too
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// File with a token that is for agents only: it starts and stops no run
+    #[arg(long, value_name = "FILE", requires = "token_file")]
+    pub agent_token_file: Option<PathBuf>,
     /// Let everybody in who reaches the address
     #[arg(long, conflicts_with = "token_file")]
     pub open: bool,
@@ -141,6 +172,28 @@ pub(crate) struct ReplayServeArgs {
     pub origin: Vec<String>,
     #[command(flatten)]
     pub logging: LoggingArgs,
+}
+
+/// `exacat replay cinfo`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ReplayCinfoArgs {
+    /// Name space of the cache
+    #[arg(value_name = "DIRECTORY")]
+    pub directory: PathBuf,
+    /// Print a line for each file, too
+    #[arg(long, conflicts_with = "run")]
+    pub files: bool,
+    /// Run whose report gets the sums
+    #[arg(long, value_name = "NAME", requires = "cache")]
+    pub run: Option<String>,
+    /// Name of the cache in the report
+    #[arg(long, value_name = "URL", requires = "run")]
+    pub cache: Option<String>,
+    /// Time between two readings
+    #[arg(long, value_name = "DURATION", default_value = "60s", requires = "run")]
+    pub every: String,
+    #[command(flatten)]
+    pub at: AtReplay,
 }
 
 /// Order of accesses to one file.

@@ -20,7 +20,7 @@ const WAIT: Duration = Duration::from_secs(60);
 const CHANGES_APART: Duration = Duration::from_millis(200);
 
 /// Beginnings of examples that do not run here, and the reasons.
-const ELSEWHERE: [(&str, &str); 29] = [
+const ELSEWHERE: [(&str, &str); 30] = [
     ("exacat serve   ", "listens at the standard port, where another server may be"),
     ("exacat serve\n", "listens at the standard port, where another server may be"),
     ("exacat serve --listen 0.0.0.0", "listens to the network, at the standard port"),
@@ -45,6 +45,7 @@ const ELSEWHERE: [(&str, &str); 29] = [
     ("exacat replay serve --trace month.zst", "listens to the network, at the standard port"),
     ("exacat replay agent", "needs a cache, another machine"),
     ("exacat replay origin", "listens at the standard port"),
+    ("exacat replay cinfo", "needs the disk of a cache"),
     ("exacat replay run wait", "needs agents that end the run"),
     ("exacat writer rm", "needs the id of a file that is there"),
     ("exacat writer serve --volume ~/daq --se DEMO::DAQ::WRITER\n", "listens at the standard port"),
@@ -157,6 +158,7 @@ const ORDER: &[&str] = &[
     "replay show",
     "replay serve",
     "replay origin",
+    "replay cinfo",
     "replay run create",
     "replay run ls",
     "replay run show",

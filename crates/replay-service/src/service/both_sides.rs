@@ -6,15 +6,16 @@ use std::sync::Arc;
 
 use exacat_disk::{RealDisk, read_text, replace_small};
 use exacat_http::HttpClient;
+use exacat_model::{Error, Result};
 use exacat_replay::both_sides::events::{CacheRecord, EventKind};
 use exacat_replay::both_sides::figures::{CacheAccount, CacheFigures};
 use exacat_replay::both_sides::intake::IntakeCounts;
 use exacat_replay::both_sides::origin::OriginCounters;
-use exacat_replay::limits::CACHED_FILES_MAX;
-use exacat_replay::report::series::Rates;
-use exacat_replay::report::views::{CacheView, OriginView};
+use exacat_replay::limits::{CACHED_FILES_MAX, CACHES_MAX, LABEL_BYTES_MAX};
+use exacat_replay::report::series::{RateView, Rates};
+use exacat_replay::report::views::{CacheFilesView, CacheView, OriginView};
 use exacat_replay::run::live::Now;
-use exacat_replay::run::shapes::{API, RunState};
+use exacat_replay::run::shapes::{API, CinfoRequest, RunState};
 use hashbrown::HashMap;
 use hyper::Method;
 use parking_lot::Mutex;
@@ -36,6 +37,8 @@ const ALL_CACHES: &str = "(datagrams of all)";
 struct RunSides {
     origins: BTreeMap<String, OriginView>,
     caches: BTreeMap<String, CacheView>,
+    /// States of the files of caches.
+    files: BTreeMap<String, CacheFilesView>,
     datagrams: IntakeCounts,
 }
 
@@ -45,8 +48,7 @@ struct CacheRates {
     fetched: Rates,
 }
 
-/// A run's sides, and whether they changed since they were kept. What happened over time begins anew with
-/// the service.
+/// A run's sides, and whether they changed since they were kept.
 #[derive(Default)]
 struct Held {
     sides: RunSides,
@@ -65,6 +67,8 @@ struct Caches {
 
 /// See the module.
 pub(crate) struct BothSides {
+    /// Says whether records of caches are taken.
+    collects: bool,
     origins: Vec<HttpClient>,
     /// Last counters of each origin.
     last: Mutex<HashMap<String, OriginCounters>>,
@@ -111,8 +115,27 @@ fn grown(before: &CacheFigures, after: &CacheFigures, of: fn(&CacheFigures) -> u
 }
 
 impl BothSides {
-    pub(crate) fn new(origins: Vec<HttpClient>) -> Self {
-        BothSides { origins, last: Mutex::default(), caches: Mutex::default(), runs: Mutex::default() }
+    pub(crate) fn new(collects: bool, origins: Vec<HttpClient>) -> Self {
+        BothSides {
+            collects,
+            origins,
+            last: Mutex::default(),
+            caches: Mutex::default(),
+            runs: Mutex::default(),
+        }
+    }
+
+    /// Returns the counts of the datagrams of all caches.
+    pub(crate) fn counts(&self) -> IntakeCounts {
+        self.caches.lock().counted
+    }
+
+    /// Returns for how many seconds records of a run that has ended may still come.
+    pub(crate) fn records_may_come_s(&self, run: &HeldRun) -> u64 {
+        let now = run.clock().now().monotonic_us;
+        let ended = run.read(|live| live.ended_at_us());
+        let since = ended.map_or(u64::MAX, |at| now.saturating_sub(at));
+        if self.collects { SIDES_AFTER_US.saturating_sub(since).div_ceil(1_000_000) } else { 0 }
     }
 
     /// Returns the figures of caches and origins of a run.
@@ -120,11 +143,10 @@ impl BothSides {
         let named = caches_of(run);
         let mut runs = self.runs.lock();
         let held = runs.entry(name.to_owned()).or_insert_with(|| Held::read(&run.directory));
-        let origins = held.sides.origins.iter().map(|(name, view)| OriginView {
-            out_over_time: held.origins.get(name).map(Rates::view),
-            ..view.clone()
-        });
-        let is_first = |name: &str| named.iter().any(|cache| is_named(cache, name));
+        held.show_rates();
+        let origins = held.sides.origins.values().cloned().collect();
+        let by_agents = |name: &str| named.iter().find(|cache| is_named(cache, name));
+        let is_first = |name: &str| by_agents(name).is_some();
         let has_first = held.sides.caches.keys().any(|name| is_first(name));
         let counts = &held.sides.datagrams;
         let with_counts = |view: CacheView| CacheView {
@@ -136,11 +158,11 @@ impl BothSides {
         let is_only = held.sides.caches.len() == 1;
         let mut caches: Vec<CacheView> = Vec::new();
         for (name, view) in &held.sides.caches {
-            let rates = held.caches.get(name);
+            let shown = by_agents(name).filter(|of| *of != name);
             let view = CacheView {
+                name: shown.unwrap_or(name).clone(),
+                server: shown.map(|_| name.clone()),
                 place: u32::from(has_first && !is_first(name)),
-                asked_over_time: rates.map(|rates| rates.asked.view()),
-                fetched_over_time: rates.map(|rates| rates.fetched.view()),
                 ..view.clone()
             };
             caches.push(if is_only { with_counts(view) } else { view });
@@ -148,7 +170,42 @@ impl BothSides {
         if !is_only && counts.datagrams > 0 {
             caches.push(with_counts(CacheView { name: ALL_CACHES.to_owned(), ..CacheView::default() }));
         }
-        (caches, origins.collect())
+        (caches, origins)
+    }
+
+    /// Returns the files of caches of a run.
+    pub(crate) fn files(&self, name: &str, run: &HeldRun) -> Vec<CacheFilesView> {
+        let mut runs = self.runs.lock();
+        let held = runs.entry(name.to_owned()).or_insert_with(|| Held::read(&run.directory));
+        held.sides.files.values().cloned().collect()
+    }
+
+    /// Takes the states of the files of a cache.
+    ///
+    /// # Errors
+    /// Refuses names that are none, and too many caches.
+    pub(crate) fn take_files(&self, name: &str, run: &HeldRun, request: CinfoRequest) -> Result<()> {
+        let CinfoRequest { cache, mut sums } = request;
+        if cache.is_empty() || cache.len() > LABEL_BYTES_MAX || cache.chars().any(char::is_control) {
+            return Err(Error::invalid(format!(
+                "the name of a cache has 1 to {LABEL_BYTES_MAX} bytes of text"
+            )));
+        }
+        // Names are for the machine of the cache: the report has the numbers.
+        sums.damaged_files.clear();
+        let now = run.clock().now();
+        let last_us = run.read(|live| live.elapsed_us(now));
+        let mut runs = self.runs.lock();
+        let held = runs.entry(name.to_owned()).or_insert_with(|| Held::read(&run.directory));
+        let files = &mut held.sides.files;
+        if files.len() >= CACHES_MAX && !files.contains_key(&cache) {
+            return Err(Error::limit("the number of caches of a run", CACHES_MAX + 1, CACHES_MAX));
+        }
+        let new = || CacheFilesView { name: cache.clone(), first: sums.clone(), ..CacheFilesView::default() };
+        let view = files.entry(cache.clone()).or_insert_with(new);
+        (view.last, view.last_us) = (sums, last_us);
+        held.is_changed = true;
+        Ok(())
     }
 
     /// Passes the sides of each run that takes them on.
@@ -362,6 +419,7 @@ impl BothSides {
                 let mut held = self.runs.lock();
                 let Some(held) = held.get_mut(&name).filter(|held| held.is_changed) else { continue };
                 held.is_changed = false;
+                held.show_rates();
                 serde_json::to_vec(&held.sides)
             };
             let Ok(text) = text else { continue };
@@ -396,7 +454,28 @@ impl Held {
                 None
             }
         });
-        Held { sides: sides.unwrap_or_default(), ..Held::default() }
+        let sides: RunSides = sides.unwrap_or_default();
+        let rates = |of: &Option<RateView>| of.clone().map_or_else(Rates::new, Rates::of);
+        let origins =
+            sides.origins.iter().map(|(name, view)| (name.clone(), rates(&view.out_over_time))).collect();
+        let of_cache = |view: &CacheView| CacheRates {
+            asked: rates(&view.asked_over_time),
+            fetched: rates(&view.fetched_over_time),
+        };
+        let caches = sides.caches.iter().map(|(name, view)| (name.clone(), of_cache(view))).collect();
+        Held { sides, origins, caches, is_changed: false }
+    }
+
+    /// Puts what happened over time into the figures.
+    fn show_rates(&mut self) {
+        for (name, view) in &mut self.sides.origins {
+            view.out_over_time = self.origins.get(name).map(Rates::view);
+        }
+        for (name, view) in &mut self.sides.caches {
+            let rates = self.caches.get(name);
+            view.asked_over_time = rates.map(|rates| rates.asked.view());
+            view.fetched_over_time = rates.map(|rates| rates.fetched.view());
+        }
     }
 }
 

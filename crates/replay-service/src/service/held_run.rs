@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use exacat_disk::{
     Disk, TitledLines, cannot_read, cannot_write, corrupt, hex_of, random_id, read_text, titled_text,
@@ -34,6 +35,8 @@ pub(crate) struct HeldRun {
     live: Mutex<LiveRun>,
     journal: Journal,
     clock: Arc<dyn ReplayClock>,
+    /// Requests that failed because the journal could not be written.
+    faults: AtomicU64,
     /// Directory of the run.
     pub directory: PathBuf,
 }
@@ -117,6 +120,7 @@ impl RunPlace<'_> {
             live: Mutex::new(live),
             journal,
             clock: Arc::clone(self.clock),
+            faults: AtomicU64::new(0),
             directory: self.directory.to_owned(),
         })
     }
@@ -138,6 +142,11 @@ impl HeldRun {
         note(&mut self.live.lock())
     }
 
+    /// Returns the number of requests that failed because the journal could not be written.
+    pub(crate) fn faults(&self) -> u64 {
+        self.faults.load(Ordering::Relaxed)
+    }
+
     /// Returns the clock of the service.
     pub(crate) fn clock(&self) -> &Arc<dyn ReplayClock> {
         &self.clock
@@ -153,9 +162,16 @@ impl HeldRun {
             let mut content = Vec::new();
             let answer = change(&mut live, self.clock.now(), &mut content);
             // A refusal may rest on what is not durable yet, and may have entries of its own.
-            (answer, self.journal.append(content)?)
+            (answer, self.journal.append(content))
         };
-        durable.wait().await?;
+        let written = match durable {
+            Ok(durable) => durable.wait().await,
+            Err(error) => Err(error),
+        };
+        if written.is_err() {
+            self.faults.fetch_add(1, Ordering::Relaxed);
+        }
+        written?;
         answer
     }
 

@@ -2,14 +2,16 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use exacat_http::answers::{Body, answer, json, not_allowed, problem, set, text};
+use exacat_http::answers::{Body, answer, json, metrics_answer, not_allowed, problem, set, text};
 use exacat_http::limits::BODY_TIME_MAX;
 use exacat_http::{ConnectionEvent, ConnectionLimits, Query, Site};
 use exacat_model::{Error, ErrorKind, Result};
 use exacat_replay::run::live::RunCommand;
 use exacat_replay::run::settings::RunSettings;
-use exacat_replay::run::shapes::{API, ItemsRequest, ResultsRequest};
+use exacat_replay::run::shapes::{API, CinfoRequest, ItemsRequest, ResultsRequest};
+use exacat_store::metric_text;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::WWW_AUTHENTICATE;
@@ -18,12 +20,13 @@ use hyper::{Method, Request, Response, StatusCode};
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 
-use super::access::Access;
+use super::access::{Access, Right};
 use super::held_run::HeldRun;
+use super::metrics::Counts;
 use super::reports::Reports;
 use super::runs::Runs;
 use super::shapes::{ReplayRunView, ReplayRuns};
-use super::stress_test;
+use super::{metric_table, metrics, stress_test};
 use crate::limits::{
     HTTP_BODIES_MAX, HTTP_BODY_BYTES_MAX, HTTP_CONNECTIONS_MAX, HTTP_CONNECTIONS_PER_ADDRESS_MAX,
 };
@@ -37,11 +40,13 @@ pub(crate) struct Paths {
     reports: Arc<Reports>,
     access: Access,
     bodies: Semaphore,
+    counts: Counts,
 }
 
 impl Paths {
     pub(crate) fn new(runs: Arc<Runs>, reports: Arc<Reports>, access: Access) -> Self {
-        Paths { runs, reports, access, bodies: Semaphore::new(HTTP_BODIES_MAX) }
+        let bodies = Semaphore::new(HTTP_BODIES_MAX);
+        Paths { runs, reports, access, bodies, counts: Counts::default() }
     }
 
     async fn answer(&self, from: IpAddr, parts: &Parts, body: Incoming) -> Result<Response<Body>> {
@@ -49,7 +54,7 @@ impl Paths {
         if path == ["livez"] {
             return Ok(text(StatusCode::OK, "alive\n".to_owned()));
         }
-        self.access.check(&parts.headers)?;
+        self.access.check(&parts.headers, right_of(&path))?;
         match path.as_slice() {
             ["stress_test"] | ["stress_test", ""] => {
                 reading(parts)?;
@@ -58,6 +63,11 @@ impl Paths {
             ["stress_result", id, code, duration] => {
                 reading(parts)?;
                 stress_test::result(&self.runs, from, [*id, *code, *duration]).await
+            }
+            ["metrics"] => {
+                reading(parts)?;
+                let samples = metrics::samples(&self.runs, self.reports.sides(), &self.counts);
+                Ok(metrics_answer(metric_text(metric_table::METRICS, &samples)))
             }
             [""] => {
                 reading(parts)?;
@@ -102,6 +112,11 @@ impl Paths {
                 let run = self.runs.get(name)?;
                 if !is_post {
                     return Ok(not_allowed("POST"));
+                }
+                if *command == "cinfo" {
+                    let request: CinfoRequest = self.body(body).await?;
+                    self.reports.sides().take_files(name, &run, request)?;
+                    return Ok(json(&view(&run)));
                 }
                 self.run_command(&run, command, body).await
             }
@@ -178,9 +193,23 @@ impl Site for Paths {
     }
 
     fn note(&self, event: ConnectionEvent) {
-        if event == ConnectionEvent::Refused {
-            tracing::warn!("too many connections: one was refused");
-        }
+        match event {
+            ConnectionEvent::Began => self.counts.connections.fetch_add(1, Ordering::Relaxed),
+            ConnectionEvent::Ended => self.counts.connections.fetch_sub(1, Ordering::Relaxed),
+            ConnectionEvent::Refused => {
+                tracing::warn!("too many connections: one was refused");
+                self.counts.refused.fetch_add(1, Ordering::Relaxed)
+            }
+        };
+    }
+}
+
+/// Returns the right that a path needs.
+fn right_of(path: &[&str]) -> Right {
+    match path {
+        ["stress_test", ..] | ["stress_result", ..] => Right::Agent,
+        ["api", "v1", "runs", _, "items" | "results" | "cinfo"] => Right::Agent,
+        _ => Right::Operator,
     }
 }
 

@@ -5,7 +5,7 @@ use exacat_http::HttpClient;
 use exacat_model::Result;
 use exacat_replay::report::shapes::Report;
 use exacat_replay::run::settings::RunSettings;
-use exacat_replay::run::shapes::API;
+use exacat_replay::run::shapes::{API, CinfoRequest};
 use hyper::Method;
 
 use super::shapes::{ReplayRunView, ReplayRuns};
@@ -54,6 +54,14 @@ impl ReplayRemote {
     /// See [`ReplayRemote::runs`]. The command can be sent again.
     pub async fn command(&self, name: &str, command: &str) -> Result<ReplayRunView> {
         self.0.json(Method::POST, &format!("{}/{command}", Self::path(name))).await
+    }
+
+    /// Sends the states of the files of a cache. Returns the run.
+    ///
+    /// # Errors
+    /// See [`ReplayRemote::runs`]. The states can be sent again.
+    pub async fn send_files(&self, name: &str, files: &CinfoRequest) -> Result<ReplayRunView> {
+        self.0.send_json(Method::POST, &format!("{}/cinfo", Self::path(name)), files).await
     }
 
     /// Returns the report of a run.

@@ -92,6 +92,11 @@ impl Reports {
         Reports { sides, made: Mutex::default(), plans: Mutex::default() }
     }
 
+    /// Returns the sides of the runs.
+    pub(crate) fn sides(&self) -> &BothSides {
+        &self.sides
+    }
+
     /// Returns the plan of a run. Its first computation takes seconds for millions of accesses.
     fn plan(&self, name: &str, run: &HeldRun) -> Plan {
         if let Some(plan) = self.plans.lock().get(name) {
@@ -115,6 +120,7 @@ impl Reports {
     fn make(&self, name: &str, run: &HeldRun) -> Result<Report> {
         let plan = self.plan(name, run);
         let now = run.clock().now();
+        let records_may_come_s = self.sides.records_may_come_s(run);
         let facts = |live: &LiveRun| RunFacts {
             name: name.to_owned(),
             mode: mode_in_words(&live.settings().mode),
@@ -124,6 +130,7 @@ impl Reports {
             planned_accesses: live.queue().items(),
             planned_bytes: plan.bytes,
             stop: live.stop().cloned(),
+            records_may_come_s,
             settings: settings_in_words(live.settings(), live.queue().trace().accesses().len() as u64),
         };
         // A copy of the sums: agents do not wait for a report.
@@ -131,6 +138,7 @@ impl Reports {
             (facts(live), live.tally().clone(), live.handing_out(), live.settings().fail_when.join(","))
         });
         let (caches, origins) = self.sides.views(name, run);
+        let cache_files = self.sides.files(name, run);
         let thresholds = Condition::list(&fail_when, Condition::threshold)?;
         Report::of(ReportInput {
             run: facts,
@@ -138,6 +146,7 @@ impl Reports {
             handing_out,
             expected: plan.expected,
             caches,
+            cache_files,
             origins,
             thresholds: &thresholds,
         })
@@ -158,12 +167,12 @@ impl Reports {
         Ok(report)
     }
 
-    /// Returns the page of a run. It shows itself again while the run goes on.
+    /// Returns the page of a run. It shows itself again while the run goes on, or records may come.
     pub(crate) async fn page(self: &Arc<Self>, name: &str, run: Arc<HeldRun>) -> Result<String> {
         let report = self.report(name, run).await?;
         let page = html::page(&report);
         Ok(match report.run.state {
-            RunState::Done | RunState::Stopped => page,
+            RunState::Done | RunState::Stopped if report.run.records_may_come_s == 0 => page,
             _ => page.replacen("<head>", "<head><meta http-equiv=\"refresh\" content=\"5\">", 1),
         })
     }

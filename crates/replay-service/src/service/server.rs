@@ -30,8 +30,10 @@ pub struct ReplayServerSettings {
     pub listen: SocketAddr,
     /// Its certificate; none for plain HTTP.
     pub tls: Option<Arc<rustls::ServerConfig>>,
-    /// Token that agents and operators show; none lets everybody in.
+    /// Token of operators, which agents may show too; none lets everybody in.
     pub token: Option<String>,
+    /// Token that is for agents only.
+    pub agent_token: Option<String>,
     /// Address for the records of caches; none takes none.
     pub collect: Option<SocketAddr>,
     /// Origins whose counters are read.
@@ -67,7 +69,7 @@ impl ReplayServer {
         };
         let listener = TcpListener::bind(settings.listen).await.map_err(cannot(settings.listen))?;
         let address = listener.local_addr().map_err(cannot(settings.listen))?;
-        let sides = Arc::new(BothSides::new(settings.origins));
+        let sides = Arc::new(BothSides::new(settings.collect.is_some(), settings.origins));
         let (end, is_ending) = watch::channel(false);
         let mut tasks = JoinSet::new();
         let mut collect = None;
@@ -78,7 +80,7 @@ impl ReplayServer {
         }
         tasks.spawn(Arc::clone(&sides).ask_origins(Arc::clone(&runs), is_ending.clone()));
         tasks.spawn(tick(Arc::clone(&runs), Arc::clone(&sides), is_ending.clone()));
-        let access = Access::new(settings.token, settings.tls.is_some());
+        let access = Access::new(settings.token, settings.agent_token, settings.tls.is_some());
         let count = runs.all().len();
         let paths = Arc::new(Paths::new(runs, Arc::new(Reports::new(sides)), access));
         tasks.spawn(exacat_http::serve(paths, listener, settings.tls, is_ending));

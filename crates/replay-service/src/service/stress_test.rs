@@ -43,8 +43,13 @@ fn running(runs: &Runs) -> Option<(String, Arc<HeldRun>)> {
 pub(crate) async fn next(runs: &Runs, from: IpAddr) -> Result<Response<Body>> {
     // Told apart: a loop that ends at the end of the trace, and one that waits.
     let Some((name, run)) = running(runs) else { return Ok(nothing("ended", 60)) };
-    let request =
-        ItemsRequest { agent: agent_of(from), cache: String::new(), driver: DRIVER.to_owned(), count: 1 };
+    let request = ItemsRequest {
+        agent: agent_of(from),
+        cache: String::new(),
+        driver: DRIVER.to_owned(),
+        count: 1,
+        number: None,
+    };
     let answer = run.change(|live, now, journal| live.hand_out(&request, true, now, journal)).await?;
     let Some(item) = answer.items.into_iter().next() else {
         return Ok(nothing("waiting", answer.again_ms.div_ceil(1000).max(1)));

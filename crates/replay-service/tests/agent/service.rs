@@ -79,7 +79,7 @@ impl Book {
         let count = self.items.len().min(request.count as usize);
         self.requests.push(request);
         let items = self.items.drain(..count).collect();
-        ItemsAnswer { state: self.state(), items, again_ms: 1, in_flight: self.in_flight }
+        ItemsAnswer { state: self.state(), items, again_ms: 1, in_flight: self.in_flight, number: 0 }
     }
 
     fn take(&mut self, request: ResultsRequest) -> ResultsAnswer {

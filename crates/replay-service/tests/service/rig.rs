@@ -43,6 +43,7 @@ pub(crate) fn settings(directory: &Path, token: Option<&str>) -> ReplayServerSet
         listen: "127.0.0.1:0".parse().unwrap(),
         tls: None,
         token: token.map(str::to_owned),
+        agent_token: token.map(|token| format!("{token}-agents")),
         collect: None,
         origins: Vec::new(),
     }
@@ -81,11 +82,23 @@ impl Rig {
     }
 
     pub(crate) async fn items(&self, run: &str, agent: &str, count: u32) -> Result<ItemsAnswer> {
+        self.items_after(run, agent, count, None).await
+    }
+
+    /// Asks for items as an agent that got the answer with this number last.
+    pub(crate) async fn items_after(
+        &self,
+        run: &str,
+        agent: &str,
+        count: u32,
+        number: Option<u64>,
+    ) -> Result<ItemsAnswer> {
         let request = ItemsRequest {
             agent: agent.to_owned(),
             cache: "root://c:1".to_owned(),
             driver: "xrootd".to_owned(),
             count,
+            number,
         };
         self.client.send_json(Method::POST, &format!("{API}runs/{run}/items"), &request).await
     }

@@ -1,9 +1,9 @@
 //! Runs from their creation to their end, over restarts.
 
 use exacat_model::ErrorKind;
-use exacat_replay::run::outcome::Outcome;
+use exacat_replay::run::outcome::{AccessResult, Outcome};
 use exacat_replay::run::settings::{RunMode, RunSettings};
-use exacat_replay::run::shapes::{API, RunState};
+use exacat_replay::run::shapes::{API, ItemsAnswer, RunState};
 use exacat_replay_service::service::{ReplayRemote, ReplayServer};
 use hyper::Method;
 
@@ -187,6 +187,35 @@ async fn bad_requests_get_clear_errors_and_change_nothing() {
     assert_eq!((view.ended, view.handing_out.in_flight, view.handing_out.refused_results), (0, 1, 1));
 }
 
+/// Property: items whose answer was lost come again to the agent that asked for them, once, with the same
+/// attempt, also after a restart of the service. Another process of that name gets others.
+#[tokio::test]
+async fn items_of_a_lost_answer_come_again() {
+    let mut rig = Rig::new(&(0..9).collect::<Vec<_>>()).await;
+    rig.begin("one", 8).await;
+    let numbers =
+        |of: &ItemsAnswer| of.items.iter().map(|item| (item.item, item.attempt)).collect::<Vec<_>>();
+    let first = rig.items_after("one", "a", 2, None).await.unwrap();
+    assert_eq!((numbers(&first), first.number), (vec![(0, 1), (1, 1)], 1));
+    let lost = rig.items_after("one", "a", 2, Some(1)).await.unwrap();
+    assert_eq!((numbers(&lost), lost.number), (vec![(2, 1), (3, 1)], 2));
+    let again = rig.items_after("one", "a", 5, Some(1)).await.unwrap();
+    assert_eq!((numbers(&again), again.number), (numbers(&lost), 2));
+    rig.restart().await;
+    let again = rig.items_after("one", "a", 5, Some(1)).await.unwrap();
+    assert_eq!((numbers(&again), again.number), (numbers(&lost), 2));
+    // One of them has ended meanwhile.
+    rig.results("one", "a", vec![AccessResult { item: 2, attempt: 1, ..AccessResult::default() }])
+        .await
+        .unwrap();
+    assert_eq!(numbers(&rig.items_after("one", "a", 5, Some(1)).await.unwrap()), [(3, 1)]);
+    let next = rig.items_after("one", "a", 1, Some(2)).await.unwrap();
+    assert_eq!((numbers(&next), next.number), (vec![(4, 1)], 3));
+    assert_eq!(numbers(&rig.items_after("one", "a", 1, None).await.unwrap()), [(5, 1)]);
+    let view = rig.remote.run("one").await.unwrap();
+    assert_eq!((view.handing_out.handed_out, view.handing_out.leases_expired), (6, 0));
+}
+
 #[tokio::test]
 async fn token_opens_everything_but_the_look_whether_it_lives() {
     let directory = tempfile::tempdir().unwrap();
@@ -202,4 +231,20 @@ async fn token_opens_everything_but_the_look_whether_it_lives() {
         assert_eq!(refused.kind, ErrorKind::Unauthenticated, "{path}");
     }
     assert_eq!(&*without.bytes(Method::GET, "/livez").await.unwrap(), b"alive\n");
+    // The token of agents makes accesses, and stops no run.
+    let agents = client(&server, Some("secret-agents"));
+    let settings = RunSettings::new("one", RunMode::InFlight { accesses: 1 });
+    assert_eq!(
+        ReplayRemote::new(agents.clone()).create(&settings).await.unwrap_err().kind,
+        ErrorKind::Denied
+    );
+    ReplayRemote::new(with).create(&settings).await.unwrap();
+    let ask = serde_json::json!({"agent": "a", "cache": "c", "driver": "d", "count": 1});
+    agents.send_json::<serde_json::Value>(Method::POST, "/api/v1/runs/one/items", &ask).await.unwrap();
+    for path in ["/", "/metrics", "/api/v1/runs", "/api/v1/runs/one", "/api/v1/runs/one/report"] {
+        let refused = agents.bytes(Method::GET, path).await.unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Denied, "{path}");
+    }
+    let stop = ReplayRemote::new(agents).command("one", "stop").await.unwrap_err();
+    assert_eq!(stop.kind, ErrorKind::Denied);
 }

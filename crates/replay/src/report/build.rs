@@ -12,7 +12,7 @@ use super::shapes::{
 };
 use super::tally::{NameSums, OutcomeSums, Point, Tally};
 use super::times::{TimeFigures, Times};
-use super::views::{CacheView, ExpectedView, HandingOut, OriginView, RunFacts};
+use super::views::{CacheFilesView, CacheView, ExpectedView, HandingOut, OriginView, RunFacts};
 use crate::limits::{REPORT_NUMBERS_MAX, REPORT_ROWS_MAX};
 use crate::run::outcome::Outcome;
 use crate::run::shapes::RunState;
@@ -30,6 +30,8 @@ pub struct ReportInput<'a> {
     pub expected: Option<ExpectedView>,
     /// Figures of caches.
     pub caches: Vec<CacheView>,
+    /// Files of caches.
+    pub cache_files: Vec<CacheFilesView>,
     /// Figures of origins.
     pub origins: Vec<OriginView>,
     /// Thresholds that decide the exit code.
@@ -58,7 +60,8 @@ impl Report {
     /// # Errors
     /// None but a defect.
     pub fn of(input: ReportInput<'_>) -> Result<Report> {
-        let ReportInput { run, tally, handing_out, expected, caches, origins, thresholds } = input;
+        let ReportInput { run, tally, handing_out, expected, caches, cache_files, origins, thresholds } =
+            input;
         let all = All::of(tally)?;
         let (split, splits) = tally.splits();
         let rows = hits((&tally.totals, &split, expected.as_ref()), &caches, &origins);
@@ -109,6 +112,7 @@ impl Report {
             handing_out,
             expected,
             cache_records: caches,
+            cache_files,
             origins,
             verdicts,
         })

@@ -7,7 +7,6 @@ use super::shapes::{CountedFrom, NameRow, NamesView, NumberRow, Report, SeriesPo
 use super::table::{Column, Section};
 use super::times::TimeFigures;
 use super::views::CacheView;
-use crate::run::shapes::RunState;
 use crate::units::{bytes, count, duration, percent, plural, rate, signed_bytes, time};
 
 use Column::{Number, Text};
@@ -50,19 +49,9 @@ impl Facts {
     }
 }
 
-fn state(of: RunState) -> &'static str {
-    match of {
-        RunState::Planned => "planned",
-        RunState::Running => "running",
-        RunState::Paused => "paused",
-        RunState::Done => "done",
-        RunState::Stopped => "stopped",
-    }
-}
-
 fn run(of: &Report) -> Section {
     let (run, totals) = (&of.run, &of.totals);
-    let mut facts = Facts::new("run", &format!("Run {}: {}", run.name, state(run.state)));
+    let mut facts = Facts::new("run", &format!("Run {}: {}", run.name, run.state.name()));
     facts.row("mode", run.mode.clone());
     facts.row("begin", known(run.begin_us, time));
     facts.row("duration", duration(run.elapsed_us));
@@ -89,6 +78,13 @@ fn run(of: &Report) -> Section {
     facts.some("not at the first attempt", totals.retried);
     facts.some("redirects", totals.redirects);
     facts.row("exit code", of.exit_code.to_string());
+    if run.records_may_come_s > 0 {
+        let seconds = plural(run.records_may_come_s, "second");
+        facts.0.note(format!(
+            "Caches tell of a file up to 30 s after its close: records are taken for {seconds} more. Until then \
+             bytes of caches may be missing."
+        ));
+    }
     if totals.accesses < run.planned_accesses {
         facts.0.note("Not all of the plan has ended: what the trace foretells is of the whole trace.");
     }
@@ -269,6 +265,9 @@ fn handing_out(of: &Report) -> Section {
 
 fn cache_records(of: &CacheView) -> Section {
     let mut facts = Facts::new("cache", &format!("Cache {}, by its records", of.name));
+    if let Some(server) = &of.server {
+        facts.row("its own name", server.clone());
+    }
     if let Some(version) = &of.version {
         facts.row("version", version.clone());
     }
@@ -299,6 +298,48 @@ fn cache_records(of: &CacheView) -> Section {
     facts.some("errors of checksums", of.checksum_errors);
     facts.some("restarts", of.restarts);
     facts.0
+}
+
+fn cache_files(of: &Report) -> Section {
+    let columns = [
+        Text("cache"),
+        Number("files"),
+        Number("whole"),
+        Number("bytes there"),
+        Number("accesses"),
+        Number("hit"),
+        Number("missed"),
+        Number("passed by"),
+    ];
+    let mut section = Section::new("cache-files", "Files of caches, by the states on their disks", &columns);
+    for of in &of.cache_files {
+        section.row([
+            of.name.clone(),
+            count(of.last.files),
+            count(of.last.files_complete),
+            bytes(of.last.bytes_done),
+            count(of.grown(|sums| sums.accesses)),
+            bytes(of.grown(|sums| sums.bytes_hit)),
+            bytes(of.grown(|sums| sums.bytes_miss)),
+            bytes(of.grown(|sums| sums.bytes_bypass)),
+        ]);
+        if of.last.is_incomplete || of.last.damaged + of.last.unread > 0 {
+            section.note(format!(
+                "{}: {} damaged, {} not read{}.",
+                of.name,
+                count(of.last.damaged),
+                count(of.last.unread),
+                if of.last.is_incomplete { ", and there is more than is read at once" } else { "" }
+            ));
+        }
+    }
+    if !section.rows.is_empty() {
+        section.note(
+            "Accesses and bytes are those since the states came first. Those of files that the cache removed \
+             meanwhile are missing, and an open file has its own at the close.",
+        );
+    }
+    section
 }
 
 fn origins(of: &Report) -> Section {
@@ -431,6 +472,7 @@ pub(crate) fn sections(of: &Report, (names_max, points_max): (usize, usize)) -> 
     all.push(names("drivers", ("Drivers", "driver"), &of.drivers, names_max));
     all.push(handing_out(of));
     all.extend(of.cache_records.iter().map(cache_records));
+    all.push(cache_files(of));
     all.push(origins(of));
     all.retain(|section| !section.is_empty());
     all

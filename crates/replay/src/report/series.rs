@@ -125,6 +125,16 @@ impl Rates {
         self.series.merge(&other.series);
     }
 
+    /// Makes one of points that were kept; an empty one of points that none can have.
+    pub fn of(kept: RateView) -> Rates {
+        let RateView { width_us, bytes } = kept;
+        let is_width = width_us % SERIES_WIDTH_US == 0 && (width_us / SERIES_WIDTH_US).is_power_of_two();
+        match is_width && bytes.len() <= SERIES_POINTS_MAX {
+            true => Rates { series: Series { width_us, points: bytes } },
+            false => Rates::default(),
+        }
+    }
+
     /// Returns the bytes of each point in time.
     pub fn view(&self) -> RateView {
         RateView { width_us: self.series.width_us, bytes: self.series.points.clone() }

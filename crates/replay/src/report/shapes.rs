@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use super::differences::Difference;
 use super::hits::HitShare;
 use super::times::{CurvePoint, TimeFigures};
-use super::views::{CacheView, ExpectedView, HandingOut, OriginView, RunFacts};
+use super::views::{CacheFilesView, CacheView, ExpectedView, HandingOut, OriginView, RunFacts};
 use crate::run::outcome::Outcome;
 
 /// Version of the shape of a report.
@@ -58,6 +58,9 @@ pub struct Report {
     pub expected: Option<ExpectedView>,
     /// Figures of caches, from their records.
     pub cache_records: Vec<CacheView>,
+    /// Files of caches, from the states on their disks.
+    #[serde(default)]
+    pub cache_files: Vec<CacheFilesView>,
     /// Figures of origins.
     pub origins: Vec<OriginView>,
     /// Hits, by quantity and view.

@@ -229,6 +229,11 @@ impl Tally {
         self.totals.errors
     }
 
+    /// Returns the bytes that clients read.
+    pub fn bytes(&self) -> u64 {
+        self.totals.bytes
+    }
+
     /// Adds the final result of an item. The caller adds each item once.
     ///
     /// The times are those that the agent says. Longer ones than a day count as a day. A caller that knows

@@ -7,6 +7,7 @@ use utoipa::ToSchema;
 
 use super::conditions::StopReason;
 use super::series::RateView;
+use crate::both_sides::cinfo::CinfoSums;
 use crate::distance::Distances;
 use crate::run::shapes::RunState;
 
@@ -32,6 +33,9 @@ pub struct RunFacts {
     /// Reason why it was stopped by a condition; none if it was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<StopReason>,
+    /// Seconds for which records of caches may still come after the end; 0 if none are awaited.
+    #[serde(default)]
+    pub records_may_come_s: u64,
     /// Settings by their names: trace, speed, bound of accesses in flight, conditions, and others.
     pub settings: BTreeMap<String, String>,
 }
@@ -58,12 +62,36 @@ pub struct HandingOut {
     pub agents: u64,
 }
 
+/// Files of a cache by the states on its own disk, as `exacat replay cinfo` sent them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = ReplayCacheFiles)]
+pub struct CacheFilesView {
+    /// Name of the cache.
+    pub name: String,
+    /// Sums when they came first: what the cache had before.
+    pub first: CinfoSums,
+    /// Sums when they came last.
+    pub last: CinfoSums,
+    /// Time of the last ones, in microseconds since the begin of the run.
+    pub last_us: u64,
+}
+
+impl CacheFilesView {
+    /// Returns the growth of a figure. It is less than what happened if files were removed meanwhile.
+    pub fn grown(&self, of: fn(&CinfoSums) -> u64) -> u64 {
+        of(&self.last).saturating_sub(of(&self.first))
+    }
+}
+
 /// Figures of a cache during the run, from its own records.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = ReplayCache)]
 pub struct CacheView {
-    /// Name, as agents or records have it.
+    /// Name that agents have; that of its records if no agent names it.
     pub name: String,
+    /// Name that its records have, where it is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
     /// Place in a chain: 0 if clients read from it, 1 if caches of place 0 read from it, and so on.
     #[serde(default)]
     pub place: u32,

@@ -186,6 +186,7 @@ impl LiveRun {
             },
             Entry::Handed { agent, elapsed_us, items } => {
                 self.stand_at(elapsed_us);
+                self.queue.note_handed(agent, items.iter().copied());
                 for (item, attempt) in items {
                     let due_us = self.queue.due_us(item).unwrap_or(elapsed_us);
                     self.queue.restore_lease(item, attempt, agent, due_us)?;
@@ -297,8 +298,13 @@ impl LiveRun {
         if is_new {
             Entry::Agent { number: agent, name }.encode(journal);
         }
-        let mut answer =
-            ItemsAnswer { state: self.state, items: Vec::new(), again_ms: AGAIN_MS_MOST, in_flight: None };
+        let mut answer = ItemsAnswer {
+            state: self.state,
+            items: Vec::new(),
+            again_ms: AGAIN_MS_MOST,
+            in_flight: None,
+            number: self.queue.number(agent),
+        };
         if self.state != RunState::Running {
             if matches!(self.state, RunState::Planned | RunState::Paused) {
                 // The first item is due as soon as the run goes on.
@@ -314,8 +320,14 @@ impl LiveRun {
             elapsed_us,
             now_us: now.monotonic_us,
         };
-        let (handed, in_flight) = self.queue.hand_out(&ask);
+        // An answer that was lost comes again, in place of further items.
+        let lost = request.number.map(|got| self.queue.lost(agent, got)).unwrap_or_default();
+        let is_again = !lost.is_empty();
+        let count = if is_again { 0 } else { ask.count };
+        let (handed, in_flight) = self.queue.hand_out(&Ask { count, ..ask });
+        let handed = if is_again { lost } else { handed };
         answer.in_flight = in_flight;
+        answer.number = self.queue.number(agent);
         let trace = self.queue.trace();
         for of in &handed {
             let Some(access) = self.queue.access(of.item) else { continue };
@@ -333,7 +345,7 @@ impl LiveRun {
             });
         }
         answer.again_ms = self.again_ms(handed.len() >= ask.count, elapsed_us);
-        if !handed.is_empty() {
+        if !handed.is_empty() && !is_again {
             Entry::handed(agent, elapsed_us, &handed).encode(journal);
         }
         Ok(answer)

@@ -4,7 +4,7 @@
 //! earlier accesses to its file, *leased*, *returned* after its lease ran out, or *ended*. Nothing here asks
 //! a clock: leases run by the `now_us` of the caller, and items are due by the run's own time.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use exacat_model::{Error, ErrorKind, Result};
@@ -13,10 +13,10 @@ use hashbrown::{HashMap, HashSet};
 use super::outcome::AccessResult;
 use super::settings::{RunMode, RunOrder, RunSettings};
 use crate::limits::{
-    AGENT_ACTIVE_US, AGENTS_MAX, AHEAD_ITEMS_MAX, AHEAD_ITEMS_MIN, LABEL_BYTES_MAX, LOOKED_AT_MAX,
+    AGENT_ACTIVE_US, AGENTS_MAX, AHEAD_ITEMS_MAX, AHEAD_ITEMS_MIN, LABEL_BYTES_MAX, LOOKED_AT_MAX, SLICE_US,
     WAITING_ITEMS_MAX,
 };
-use crate::trace::Trace;
+use crate::trace::{Access, Trace};
 
 /// Item under a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +76,21 @@ struct Agent {
     asked_us: u64,
     /// Items whose file it has earlier accesses of.
     waiting: BTreeSet<u64>,
+    /// When the items are due that it got before that time, in about this order.
+    ahead: VecDeque<u64>,
+    /// Items and attempts that it was given last, and how many times it was given some.
+    last: Vec<(u64, u32)>,
+    number: u64,
+}
+
+/// Bounds of one request in a run with times, where several agents ask: one alone must not take all that is
+/// due in the next seconds.
+#[derive(Clone, Copy)]
+struct Portion {
+    /// Time up to which items are handed out.
+    until_us: u64,
+    /// Items that the agent has before they are due.
+    ahead_items: usize,
 }
 
 /// Accesses to a file that one agent has.
@@ -203,7 +218,7 @@ impl Queue {
     }
 
     /// Returns the access of an item.
-    pub fn access(&self, item: u64) -> Option<&crate::trace::Access> {
+    pub fn access(&self, item: u64) -> Option<&Access> {
         let at = usize::try_from(item.checked_add(self.skip)?).ok()?;
         self.trace.accesses().get(at).filter(|_| item < self.items)
     }
@@ -260,15 +275,38 @@ impl Queue {
 
     /// Returns when an item is due, in the time of the run; none if it has no time of its own.
     pub fn due_us(&self, item: u64) -> Option<u64> {
+        self.due_of(self.access(item)?)
+    }
+
+    fn due_of(&self, access: &Access) -> Option<u64> {
         let RunMode::Recorded { speed } = self.settings.mode else { return None };
-        let (first, access) = (self.access(0)?, self.access(item)?);
-        let after = access.time_us.saturating_sub(first.time_us);
+        let after = access.time_us.saturating_sub(self.access(0)?.time_us);
         Some((after as f64 / speed).round() as u64)
     }
 
-    /// Returns the accesses that an agent may have in flight; none for no bound.
-    fn share(&self, agent: u32, elapsed_us: u64, now_us: u64) -> Option<u32> {
-        let all = self.settings.in_flight(elapsed_us)?;
+    /// Returns the number of items that are due up to a time.
+    fn due_until(&self, time_us: u64) -> usize {
+        let first = usize::try_from(self.skip).unwrap_or(usize::MAX);
+        let all = self.trace.accesses().get(first..).unwrap_or_default();
+        let items = usize::try_from(self.items).unwrap_or(usize::MAX).min(all.len());
+        all[..items].partition_point(|access| self.due_of(access).is_some_and(|due| due <= time_us))
+    }
+
+    /// Returns the part of the next seconds that an agent may take; none where all of it is its own.
+    fn portion(&self, ask: &Ask) -> Option<Portion> {
+        let Ask { agent, ahead_us, elapsed_us, now_us, .. } = *ask;
+        let head_us = self.next_due_us()?;
+        let active = self.active(agent, now_us).0 as usize;
+        if active < 2 {
+            return None;
+        }
+        let soon = self.due_until(elapsed_us.saturating_add(ahead_us)) - self.due_until(elapsed_us);
+        let until_us = head_us.max(elapsed_us).saturating_add(SLICE_US);
+        Some(Portion { until_us, ahead_items: soon.div_ceil(active).max(1) })
+    }
+
+    /// Returns the number of agents that ask for items, and of those that have a lower number than one.
+    fn active(&self, agent: u32, now_us: u64) -> (u32, u32) {
         let is_active = |of: &Agent| now_us.saturating_sub(of.asked_us) <= AGENT_ACTIVE_US;
         let (mut active, mut before) = (0, 0);
         for (number, of) in self.agents.iter().enumerate() {
@@ -277,6 +315,13 @@ impl Queue {
                 before += u32::from(number < agent as usize);
             }
         }
+        (active, before)
+    }
+
+    /// Returns the accesses that an agent may have in flight; none for no bound.
+    fn share(&self, agent: u32, elapsed_us: u64, now_us: u64) -> Option<u32> {
+        let all = self.settings.in_flight(elapsed_us)?;
+        let (active, before) = self.active(agent, now_us);
         Some(all / active + u32::from(before < all % active))
     }
 
@@ -287,13 +332,44 @@ impl Queue {
         self.due_us(item)
     }
 
+    /// Notes that items were handed to an agent together.
+    pub fn note_handed(&mut self, agent: u32, items: impl Iterator<Item = (u64, u32)>) {
+        if let Some(of) = self.agents.get_mut(agent as usize) {
+            of.last = items.collect();
+            of.number += 1;
+        }
+    }
+
+    /// Returns how many times an agent was given items.
+    pub fn number(&self, agent: u32) -> u64 {
+        self.agents.get(agent as usize).map_or(0, |of| of.number)
+    }
+
+    /// Returns the items that an agent was given last, as far as it has them still, if it has got the answer
+    /// before that one only: the last one was lost.
+    pub fn lost(&self, agent: u32, got: u64) -> Vec<HandedItem> {
+        let Some(of) = self.agents.get(agent as usize).filter(|of| of.number == got.saturating_add(1)) else {
+            return Vec::new();
+        };
+        let still = |(item, attempt): &(u64, u32)| {
+            let lease = self.leases.get(item).filter(|of| of.agent == agent && of.attempt == *attempt)?;
+            let Lease { due_us, deadline_us, .. } = *lease;
+            Some(HandedItem { item: *item, attempt: *attempt, due_us, deadline_us })
+        };
+        of.last.iter().filter_map(still).collect()
+    }
+
     /// Hands out items to an agent, in their order. The second value is the number of accesses that it may
     /// have in flight; none for no bound.
     pub fn hand_out(&mut self, ask: &Ask) -> (Vec<HandedItem>, Option<u32>) {
         let Ask { agent, count, ahead_us, elapsed_us, now_us } = *ask;
         let Some(of) = self.agents.get_mut(agent as usize) else { return (Vec::new(), None) };
         of.asked_us = now_us;
+        while of.ahead.front().is_some_and(|due| *due <= elapsed_us) {
+            of.ahead.pop_front();
+        }
         let share = self.share(agent, elapsed_us, now_us);
+        let portion = self.portion(ask);
         let mut handed = Vec::new();
         let mut looked_at = 0;
         while handed.len() < count && looked_at < LOOKED_AT_MAX {
@@ -310,6 +386,12 @@ impl Queue {
             let Some(item) = [waiting, returned, new].into_iter().flatten().min() else { break };
             let due_us = self.due_us(item);
             if due_us.is_some_and(|due| due > elapsed_us.saturating_add(ahead_us)) {
+                break;
+            }
+            let is_enough = |portion: Portion, due: u64| {
+                due > portion.until_us || (due > elapsed_us && of.ahead.len() >= portion.ahead_items)
+            };
+            if portion.zip(due_us).is_some_and(|(portion, due)| is_enough(portion, due)) {
                 break;
             }
             let Some(file) = self.access(item).map(|access| access.file) else { break };
@@ -332,8 +414,14 @@ impl Queue {
                 self.waiting += 1;
                 continue;
             }
+            if let Some(due) = due_us.filter(|due| *due > elapsed_us) {
+                self.agents[agent as usize].ahead.push_back(due);
+            }
             let due_us = due_us.unwrap_or(elapsed_us);
             handed.push(self.lease(item, agent, due_us, elapsed_us, now_us));
+        }
+        if !handed.is_empty() {
+            self.note_handed(agent, handed.iter().map(|of| (of.item, of.attempt)));
         }
         (handed, share)
     }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::outcome::AccessResult;
+use crate::both_sides::cinfo::CinfoSums;
 
 /// Prefix of the paths.
 pub const API: &str = "/api/v1/";
@@ -61,6 +62,16 @@ impl RunState {
     }
 }
 
+/// States of the files of a cache, from its own disk: `POST runs/{run}/cinfo`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CinfoRequest {
+    /// Name of the cache, as agents have it.
+    pub cache: String,
+    /// Sums over its files.
+    pub sums: CinfoSums,
+}
+
 /// Request for items: `POST runs/{run}/items`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -73,6 +84,10 @@ pub struct ItemsRequest {
     pub driver: String,
     /// Most items to hand out.
     pub count: u32,
+    /// Number of the last answer with items that this process got; none before the first. If a later one was
+    /// lost, its items come again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<u64>,
 }
 
 /// Answer to it.
@@ -87,6 +102,9 @@ pub struct ItemsAnswer {
     /// Accesses that the agent may have in flight at once; none for no bound but its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_flight: Option<u32>,
+    /// Number of the answer among those to this agent that had items.
+    #[serde(default)]
+    pub number: u64,
 }
 
 /// Results of an agent: `POST runs/{run}/results`. The answer comes after they are durable.

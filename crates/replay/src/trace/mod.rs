@@ -203,6 +203,19 @@ impl Trace {
         }
     }
 
+    /// Gives files the sizes and checksums of others, and leaves out accesses to files without. `facts` has one
+    /// for each file, by its number. Returns the number of accesses that were left out.
+    pub fn take_files(&mut self, facts: &[Option<(u64, Option<u32>)>]) -> u64 {
+        for (file, facts) in self.files.iter_mut().zip(facts) {
+            if let Some((size, adler32)) = facts {
+                (file.size, file.adler32) = (*size, *adler32);
+            }
+        }
+        let before = self.accesses.len();
+        self.accesses.retain(|access| facts.get(access.file as usize).is_some_and(Option::is_some));
+        (before - self.accesses.len()) as u64
+    }
+
     /// Returns the accesses, in the order of time after [`Trace::sort`].
     pub fn accesses(&self) -> &[Access] {
         &self.accesses
@@ -289,6 +302,19 @@ mod tests {
         assert_eq!(names, ["/a", "/c", "/b", "/a", "/a"]);
         assert_eq!((trace.files().len(), trace.out_of_order, trace.differing), (3, 2, 1));
         assert_eq!(trace.row(&trace.accesses()[4]).size, 10, "the first size counts");
+    }
+
+    /// Property: files get what others know of them, and those that nobody knows are read no more.
+    #[test]
+    fn files_take_the_facts_of_others() {
+        let mut trace = Trace::new();
+        for (time, name) in [(1, "/a"), (2, "/b"), (3, "/a"), (4, "/c")] {
+            trace.add(&row(time, name, 10)).unwrap();
+        }
+        assert_eq!(trace.take_files(&[Some((7, Some(9))), None, Some((10, None))]), 1);
+        let rows: Vec<_> = trace.accesses().iter().map(|access| trace.row(access)).collect();
+        let shown: Vec<_> = rows.iter().map(|row| (row.name, row.size, row.adler32)).collect();
+        assert_eq!(shown, [("/a", 7, Some(9)), ("/a", 7, Some(9)), ("/c", 10, None)]);
     }
 
     /// Property: a faster trace begins at the same time, in the same order.

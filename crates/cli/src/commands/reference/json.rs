@@ -35,7 +35,7 @@ const ENTRY: Printed = &[("", object::<json::EntryOut<'_>>)];
 const STATUS: Printed = &[("", object::<json::StatusOut<'_>>)];
 
 /// Objects of each command.
-const COMMANDS: [(&[&str], Printed); 83] = [
+const COMMANDS: [(&[&str], Printed); 84] = [
     (&["ls", "stat", "archive ls", "se files"], ENTRY),
     (
         &["find", "tag find"],
@@ -168,6 +168,13 @@ const COMMANDS: [(&[&str], Printed); 83] = [
     (&["replay serve"], &[("once it is ready", object::<replay::ReplayView>)]),
     (&["replay origin"], &[("once it is ready", object::<replay::OriginView>)]),
     (&["replay agent"], &[("", object::<replay::AgentView>)]),
+    (
+        &["replay cinfo"],
+        &[
+            ("", object::<exacat_replay::both_sides::cinfo::CinfoSums>),
+            ("with `--files`", object::<replay::CachedFileView>),
+        ],
+    ),
     (
         &[
             "replay run create",

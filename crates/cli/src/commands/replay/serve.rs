@@ -9,11 +9,13 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::at::token_in;
-use crate::args::{Connection, ReplayServeArgs};
+use super::catalogue::{self, InCatalogueView};
+use crate::args::{Global, ReplayServeArgs};
 use crate::commands::serve::Signals;
 use crate::connect::data_directory;
 use crate::failure::{Failure, say};
 use crate::log::ServiceLog;
+use crate::output::human::plural;
 use crate::output::{Align, Out, Style, Table};
 
 /// Replay service that began.
@@ -28,14 +30,12 @@ pub(crate) struct ReplayView {
     collect: Option<String>,
     /// Runs that it found.
     found: u64,
+    /// Files of the trace in the catalogue; null without --catalogue.
+    in_catalogue: Option<InCatalogueView>,
 }
 
 /// `exacat replay serve`
-pub(super) async fn serve(
-    args: ReplayServeArgs,
-    connection: &Connection,
-    style: Style,
-) -> Result<u8, Failure> {
+pub(super) async fn serve(args: ReplayServeArgs, global: &Global, style: Style) -> Result<u8, Failure> {
     let token = token_in(args.token_file.as_deref())?;
     if token.is_none() && !args.open && !args.listen.ip().is_loopback() {
         return Err(Failure::local(
@@ -55,29 +55,36 @@ pub(super) async fn serve(
     let mut signals = Signals::new()?;
     let directory: PathBuf = match &args.runs {
         Some(directory) => directory.clone(),
-        None => data_directory(connection)?.join("replay"),
+        None => data_directory(&global.connection)?.join("replay"),
     };
     let origin = |url: &String| {
         let (address, time) = (url.clone(), ORIGIN_TIME);
         HttpClient::new(HttpClientSettings { address, token: None, tls: None, time })
     };
     let scheme = if tls.is_some() { "https" } else { "http" };
+    let of_catalogue = match (&args.trace, &args.catalogue) {
+        (Some(trace), Some(url)) => Some(catalogue::resolve(&args, (trace, url), &directory, global).await?),
+        _ => None,
+    };
     let settings = ReplayServerSettings {
         directory: directory.clone(),
-        trace: args.trace.clone(),
+        trace: of_catalogue.as_ref().map(|of| of.trace.clone()).or_else(|| args.trace.clone()),
         listen: args.listen,
         tls,
         token,
+        agent_token: token_in(args.agent_token_file.as_deref())?,
         collect: args.collect,
         origins: args.origin.iter().map(origin).collect::<Result<_, _>>()?,
     };
     let server = ReplayServer::start(settings).await?;
+    let in_catalogue = of_catalogue.map(|of| of.view.clone());
     announce(
         &ReplayView {
             runs: directory.display().to_string(),
             url: format!("{scheme}://{}", server.address()),
             collect: server.collects_at().map(|address| address.to_string()),
             found: server.runs() as u64,
+            in_catalogue,
         },
         style,
     )?;
@@ -106,6 +113,10 @@ fn announce(view: &ReplayView, style: Style) -> Result<(), Failure> {
             table.row(["  records of caches", collect].map(str::to_owned));
         }
         table.row(["  runs".to_owned(), view.found.to_string()]);
+        if let Some(of) = &view.in_catalogue {
+            let missing = format!("{} missing, {} left out", of.missing, plural(of.left_out, "access"));
+            table.row(["  in the catalogue".to_owned(), format!("{}, {missing}", plural(of.found, "file"))]);
+        }
         out.table(&table)
     };
     match written.and_then(|()| out.flush()) {

@@ -60,7 +60,7 @@ pub(crate) struct MadeTraceView {
 }
 
 /// Work that a signal must not wait for is done beside the runtime.
-async fn beside<T: Send + 'static>(
+pub(super) async fn beside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
     tokio::task::spawn_blocking(work).await.map_err(|error| Failure::local(error.to_string()))?

@@ -138,6 +138,8 @@ pub(crate) struct Work<L, D> {
     /// Most accesses at once, and most items that wait, as the service permits now.
     in_flight: usize,
     prefetch: usize,
+    /// Number of the last answer with items.
+    number: Option<u64>,
     ending: Option<Ending>,
     summary: AgentSummary,
     begun: Instant,
@@ -163,6 +165,7 @@ impl<L: ServiceLink, D: Driver> Work<L, D> {
             items: Repetition::new(now),
             results: Repetition::new(now),
             heard_at: now,
+            number: None,
             ending: None,
             summary: AgentSummary::default(),
             begun: now,
@@ -238,6 +241,7 @@ impl<L: ServiceLink, D: Driver> Work<L, D> {
                 cache: self.settings.cache.address.clone(),
                 driver: self.settings.driver.name().to_owned(),
                 count: u32::try_from(room).unwrap_or(u32::MAX),
+                number: self.number,
             };
             let link = Arc::clone(&self.link);
             self.asked.spawn(async move { Heard::Items(link.items(request).await) });
@@ -349,6 +353,7 @@ impl<L: ServiceLink, D: Driver> Work<L, D> {
         if self.ending.is_some() {
             return;
         }
+        self.number = Some(answer.number);
         let pause = Duration::from_millis(answer.again_ms).min(EMPTY_PAUSE_MAX);
         let pause = if answer.items.is_empty() { pause.max(EMPTY_PAUSE_MIN) } else { pause };
         self.items.succeeded(now + pause);

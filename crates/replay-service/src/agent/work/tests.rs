@@ -48,7 +48,8 @@ impl ServiceLink for FakeLink {
         }
         let is_stopped = seen.stops_at.is_some_and(|stops| stops <= at);
         let state = if is_stopped { RunState::Stopped } else { RunState::Running };
-        let answer = ItemsAnswer { state, items, again_ms: seen.again_ms, in_flight: seen.in_flight };
+        let answer =
+            ItemsAnswer { state, items, again_ms: seen.again_ms, in_flight: seen.in_flight, number: 0 };
         Ok(ReceivedItems { at, answer })
     }
 
