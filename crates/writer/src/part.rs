@@ -164,6 +164,13 @@ impl OpenPart {
         self.promised > before
     }
 
+    /// Takes the promises back: the producer that had them is away, and gets others when it opens the part
+    /// again. Blocks without bytes are free for other parts.
+    pub(crate) fn withdraw(&mut self, pool: &mut BlockPool) {
+        self.promised = 0;
+        self.grant(pool, 0);
+    }
+
     /// Judges a chunk, and takes it if it is new. None if it lies beyond the limit.
     pub(crate) fn take(
         &mut self,

@@ -375,6 +375,29 @@ fn producers_have_memory_for_what_they_send() {
     assert!(!rig.connect(22, 22, 1).contains(&None), "a connection without a block");
 }
 
+/// Property: what was promised to a producer that is away is free for those that come. When it is back, it gets
+/// memory for its file again, and sends on.
+#[test]
+fn memory_promised_to_a_producer_that_is_away_is_free_for_others() {
+    let mut rig = Rig::new();
+    rig.connect(1, 1, 1);
+    assert!(is_opened(&rig.tell(1, open(2))));
+    assert_eq!(acked(&rig.chunk(1, head(0, 0, b"first"), b"first")), [ByteRange { from: 0, to: 5 }]);
+    rig.service.disconnected(1, rig.now);
+    // The file keeps one block of eight.
+    for other in 2..=8 {
+        assert!(!rig.connect(other, other as u8, 1).contains(&None), "producer {other} is refused");
+    }
+    assert!(rig.connect(9, 9, 1).contains(&None), "eight blocks are the memory of everything");
+    for other in 4..=8 {
+        rig.service.disconnected(other, rig.now);
+    }
+    assert!(!rig.connect(11, 1, 2).contains(&None));
+    assert!(is_opened(&rig.tell(11, open(2))));
+    let next = rig.chunk(11, head(1, 5, b"next"), b"next");
+    assert_eq!(acked(&next), [ByteRange { from: 5, to: 9 }], "{next:?}");
+}
+
 /// Property: a chunk in a block is written like one in bytes, and its receiver has a block again.
 #[test]
 fn chunk_in_a_block_is_written_without_a_copy() {

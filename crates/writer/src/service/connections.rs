@@ -98,6 +98,11 @@ impl Service {
         {
             *of = None;
             self.attended.insert(writer, now);
+            let Service { open, pool, hungry, .. } = self;
+            for (key, part) in open.iter_mut().filter(|(_, part)| part.origin.writer == writer) {
+                part.withdraw(pool);
+                hungry.remove(key);
+            }
         }
     }
 

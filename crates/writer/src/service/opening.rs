@@ -128,8 +128,8 @@ impl Service {
             self.counters.parts += 1;
             // A file that the catalogue has already needs no further part.
             self.pending.insert(open.file);
-            self.grant(key);
         }
+        self.grant(key);
         let ranges = self.durable_ranges(open.file).as_slice().iter().take(RANGES_MAX).copied().collect();
         let limit = self.open.get(&key).map_or(0, |part| part.limit());
         let ack = Ack { file: open.file, epoch: open.epoch, ranges, limit };

@@ -21,8 +21,11 @@ impl Service {
     /// Adapts the share of a part. True if its producer may send more.
     pub(super) fn grant(&mut self, key: PartKey) -> bool {
         let target = self.target_blocks();
+        let writer = self.open.get(&key).map(|part| part.origin.writer);
+        // A producer that is away gets its share when it opens the part again.
+        let is_there = writer.is_some_and(|writer| self.connection_of(writer).is_some());
         let Service { open, pool, hungry, .. } = self;
-        let Some(part) = open.get_mut(&key).filter(|part| part.ending == Ending::Open) else {
+        let Some(part) = open.get_mut(&key).filter(|part| part.ending == Ending::Open && is_there) else {
             hungry.remove(&key);
             return false;
         };
