@@ -232,8 +232,16 @@ fn plan_replicas(
         return Err(Error::limit(what, asked.len(), REPLICA_EDITS_MAX));
     }
     let mut edits = Vec::with_capacity(asked.len());
+    let mut expect = caller.expect(entry.id());
     for edit in asked {
         edits.push(match edit {
+            ReplicaEdit::Unchanged(revision) => {
+                if expect.revision.is_some_and(|known| known != *revision) {
+                    return Err(Error::invalid(format!("{lfn}: two versions of it are required")));
+                }
+                expect.revision = Some(*revision);
+                continue;
+            }
             ReplicaEdit::Put(NewReplica { se, pfn, state }) => {
                 let se = names.se(se)?;
                 let location = location_on(se, file.guid, pfn.clone(), file.replica(se.number))?;
@@ -251,7 +259,6 @@ fn plan_replicas(
             }
         });
     }
-    let expect = caller.expect(entry.id());
     Ok(Mutation::Update { at: entry.at, expect, edits })
 }
 

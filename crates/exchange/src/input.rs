@@ -63,21 +63,26 @@ impl Compression {
     }
 }
 
-/// Refuses a file of an unsupported form, and names a command that converts it.
+/// Refuses a file of an unsupported form, and names commands that convert it.
 fn refuse_foreign(path: &Path, head: &[u8]) -> Result<(), Error> {
-    let (what, command) = match head {
-        [b'B', b'Z', b'h', b'1'..=b'9', ..] => ("compressed with bzip2", "bunzip2 --keep FILE"),
-        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => ("compressed with xz", "unxz --keep FILE"),
-        [b'P', b'K', 3, 4, ..] | [b'P', b'K', 5, 6, ..] => ("a zip archive", "unzip FILE"),
-        [b'7', b'z', 0xbc, 0xaf, 0x27, 0x1c, ..] => ("a 7z archive", "7z x FILE"),
-        [4, 0x22, 0x4d, 0x18, ..] => ("compressed with lz4", "lz4 -dk FILE"),
+    let (what, command, piped) = match head {
+        [b'B', b'Z', b'h', b'1'..=b'9', ..] => {
+            ("compressed with bzip2", "bunzip2 --keep FILE", "bzip2 -dc FILE")
+        }
+        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => ("compressed with xz", "unxz --keep FILE", "xz -dc FILE"),
+        [b'P', b'K', 3, 4, ..] | [b'P', b'K', 5, 6, ..] => ("a zip archive", "unzip FILE", "unzip -p FILE"),
+        [b'7', b'z', 0xbc, 0xaf, 0x27, 0x1c, ..] => ("a 7z archive", "7z x FILE", "7z x -so FILE"),
+        [4, 0x22, 0x4d, 0x18, ..] => ("compressed with lz4", "lz4 -dk FILE", "lz4 -dc FILE"),
         _ => return Ok(()),
     };
+    let word = shell_word(path);
+    let named = |command: &str| command.replace("FILE", &word);
     Err(Error::options(format!(
-        "{} is {what}, which import does not read: unpack it first with '{}', and give the result (gzip and Zstandard \
-         are read as they are)",
+        "{} is {what}, which exacat does not read: unpack it first with '{}', and give the result, or pipe it: '{} | \
+         exacat … -' (gzip and Zstandard are read as they are)",
         path.display(),
-        command.replace("FILE", &shell_word(path))
+        named(command),
+        named(piped)
     )))
 }
 

@@ -9,6 +9,7 @@
 //! - [`verify`](verify::verify) proves that each row is in the catalogue as given.
 //! - [`export`](export::export) writes everything below a path so that it can be imported again.
 //! - [`digest`](digest::digest) proves that two catalogues hold the same, or names the differences.
+//! - [`compare`](compare::compare) finds dark and lost data by a storage dump.
 //! - [`copy`](copy::copy) copies a whole catalogue, with its history, into another store.
 //! - [`generate`](generate::generate) makes a sample catalogue from a seed.
 //!
@@ -20,6 +21,7 @@ pub mod bulk;
 pub mod catalogue;
 mod cells;
 pub mod columns;
+pub mod compare;
 pub mod copy;
 pub mod counts;
 mod days;

@@ -59,3 +59,33 @@ pub const SYMLINKS_MAX: usize = 40;
 pub const PARTIAL_NAME_BYTES_MAX: usize = 200;
 /// Left-out PFNs of one row that its report names, because another one of the same SE is kept.
 pub const SECOND_PFNS_SHOWN_MAX: usize = 8;
+/// Bytes of records that a comparison with a storage dump sorts in memory. Large enough that a run of
+/// sorted records holds millions of lines; small enough for a machine that also serves.
+pub const COMPARE_MEMORY: usize = 256 << 20;
+/// Smallest value of that memory: some hundreds of the longest records.
+pub const COMPARE_MEMORY_MIN: usize = 4 << 20;
+/// Largest value of that memory: positions in it have 32 bits.
+pub const COMPARE_MEMORY_MAX: usize = 2 << 30;
+/// Sorted runs of a comparison, merged in one pass. With the memory above, they hold a terabyte.
+pub const COMPARE_RUNS_MAX: usize = 4096;
+/// Bytes of one read from a sorted run, so that all runs together take as much memory as one.
+pub const COMPARE_RUN_READ_BYTES: usize = 64 << 10;
+/// Bytes of records that the reader of the catalogue sends to the sorting thread at once.
+pub const COMPARE_BATCH_BYTES: usize = 256 << 10;
+/// Batches of records that wait for the sorting thread.
+pub const COMPARE_BATCHES_WAITING_MAX: usize = 4;
+/// Copies of the catalogue with one path that are compared one by one. More of them share an outcome
+/// only in a damaged catalogue.
+pub const COMPARE_COPIES_OF_A_PATH_MAX: usize = 64;
+/// Copies that one request of an application changes.
+pub const COMPARE_APPLY_BATCH: usize = 500;
+/// Default limit of copies that an application changes, of one class.
+pub const COMPARE_APPLY_COUNT_MAX: u64 = 10_000;
+/// Default limit of the fraction of copies that an application changes, in millionths: 1 %.
+pub const COMPARE_APPLY_MILLIONTHS_MAX: u64 = 10_000;
+/// Keys of changes since the later state that an application of dark data remembers, 8 bytes each.
+pub const COMPARE_TOUCHED_MAX: usize = 8 << 20;
+/// Bytes of the rows of one class that a comparison sorts in memory; most classes are small.
+pub const COMPARE_LISTING_MEMORY: usize = 8 << 20;
+/// Milliseconds between two reports of the progress of a comparison.
+pub const COMPARE_PROGRESS_MS: u64 = 200;

@@ -4,7 +4,7 @@
 use crate::account::{AccountName, Mode, Role};
 use crate::checksum::{Checksum, Checksums};
 use crate::codec::{Decode, DecodeError, Encode, Reader};
-use crate::entry::ReplicaState;
+use crate::entry::{ReplicaState, Revision};
 use crate::guid::Guid;
 use crate::lfn::Lfn;
 use crate::pfn::Pfn;
@@ -189,9 +189,17 @@ pub enum ReplicaEdit {
         /// Queues the physical copy for deletion.
         delete: bool,
     },
+    /// Changes nothing, and permits the other edits only if the file's entry has this version at the
+    /// commit.
+    Unchanged(Revision),
 }
 
-canonical_enum!(ReplicaEdit { 1 => Put(replica), 2 => State(se, state), 3 => Drop { se, delete } });
+canonical_enum!(ReplicaEdit {
+    1 => Put(replica),
+    2 => State(se, state),
+    3 => Drop { se, delete },
+    4 => Unchanged(revision),
+});
 
 /// Choice of the storage elements of an upload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
