@@ -181,6 +181,29 @@ async fn replicas_come_change_and_go() {
     f.audit().await;
 }
 
+/// An edit that requires a version is applied to that version only, whatever changed since.
+#[tokio::test]
+async fn replica_edit_that_requires_a_version_is_refused_for_a_later_one() {
+    let f = Fixture::new().await;
+    f.plant_file("/alice/f", 1, 0o644, 5, vec![derived(1, ReplicaState::Available)]).await;
+    let by_path = || FileRef::Lfn(lfn("/alice/f"));
+    let mark = |edits: Vec<ReplicaEdit>| {
+        let state = ReplicaEdit::State(se_name("X::CERN::DISK"), ReplicaState::Lost);
+        replicas(by_path(), edits.into_iter().chain([state]).collect())
+    };
+    let seen = f.entry("/alice/f").await.unwrap().revision;
+    f.get(&f.alice, set("/alice/f", vec![Attribute::Mode(mode(0o600))])).await;
+    let now = f.entry("/alice/f").await.unwrap().revision;
+    assert_ne!(seen, now);
+    assert_eq!(kind(&f, &f.alice, mark(vec![ReplicaEdit::Unchanged(seen)])).await, Some(ErrorKind::Conflict));
+    let both = vec![ReplicaEdit::Unchanged(now), ReplicaEdit::Unchanged(seen)];
+    assert_eq!(kind(&f, &f.alice, mark(both)).await, Some(ErrorKind::Invalid));
+    let state = async || f.entry("/alice/f").await.unwrap().file().unwrap().replicas[0].state;
+    assert_eq!(state().await, ReplicaState::Available);
+    assert_eq!(kind(&f, &f.alice, mark(vec![ReplicaEdit::Unchanged(now)])).await, None);
+    assert_eq!(state().await, ReplicaState::Lost);
+}
+
 #[tokio::test]
 async fn whose_replicas() {
     let f = Fixture::new().await;

@@ -1,5 +1,6 @@
 //! Arguments of the command line, and their help. `commands` carries the commands out.
 
+mod compare;
 mod control;
 mod copying;
 mod elements;
@@ -13,6 +14,7 @@ mod snapshots;
 mod writer;
 mod writing;
 
+pub(crate) use compare::*;
 pub(crate) use control::*;
 pub(crate) use copying::*;
 pub(crate) use elements::*;

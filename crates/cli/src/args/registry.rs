@@ -123,6 +123,8 @@ Examples:
         #[arg(long)]
         dry_run: bool,
     },
+    /// Compare a storage dump with the catalogue: dark, lost and wrong copies
+    Compare(Box<super::CompareArgs>),
 }
 
 /// `exacat quota`

@@ -280,7 +280,7 @@ Examples:
   exacat replica add /demo/a.root DEMO::NDGF::DCACHE=root://host//a.root
   exacat replica add /demo/a.root DEMO::CERN::EOS --state copying")]
     Add {
-        /// File, by LFN or GUID
+        /// File, by LFN or GUID; '-' reads files from standard input
         #[arg(value_name = "LFN|GUID")]
         file: String,
         /// Storage element and PFN of each replica
@@ -297,7 +297,7 @@ Examples:
   exacat replica rm /demo/b.root DEMO::FZK::SE            # forget it
   exacat replica rm --delete /demo/b.root DEMO::CERN::EOS # and delete the copy")]
     Rm {
-        /// File, by LFN or GUID
+        /// File, by LFN or GUID; '-' reads files from standard input
         #[arg(value_name = "LFN|GUID")]
         file: String,
         /// Storage elements
@@ -311,9 +311,11 @@ Examples:
     #[command(after_help = "\
 Examples:
   exacat register /demo/c.root --se DEMO::FZK::SE
-  exacat replica state /demo/c.root DEMO::FZK::SE lost")]
+  exacat replica state /demo/c.root DEMO::FZK::SE lost
+  exacat find /demo '*.log' --se DEMO::CERN::EOS |
+      exacat replica state - DEMO::CERN::EOS suspect")]
     State {
-        /// File, by LFN or GUID
+        /// File, by LFN or GUID; '-' reads files from standard input
         #[arg(value_name = "LFN|GUID")]
         file: String,
         /// Storage elements

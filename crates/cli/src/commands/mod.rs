@@ -4,6 +4,7 @@
 mod accounts;
 mod attributes;
 mod by_se;
+mod compare;
 mod control;
 mod copy;
 mod cp;
@@ -38,7 +39,7 @@ mod writer;
 use futures::future::LocalBoxFuture;
 
 use crate::advice::Advised;
-use crate::args::{Cli, Command, Global, HistoryCommand, SnapshotCommand};
+use crate::args::{Cli, Command, Global, HistoryCommand, SeCommand, SnapshotCommand};
 use crate::connect::Session;
 use crate::context::Context;
 use crate::failure::{Failure, report, status_of};
@@ -77,6 +78,10 @@ pub(crate) async fn run(cli: Cli) -> Result<u8, Failure> {
         }
         Command::History(HistoryCommand::Adopt(args)) => {
             return boxed(elements::adopt::adopt(args, &global.connection, style)).await;
+        }
+        // It reads a server, a data directory, or snapshots.
+        Command::Se(SeCommand::Compare(args)) => {
+            return boxed(compare::compare(*args, global, style)).await;
         }
         Command::Fsck(args) if args.offline => {
             return boxed(fsck::offline(args, global, style)).await;

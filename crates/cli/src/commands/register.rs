@@ -253,6 +253,19 @@ pub(crate) async fn replica(context: &mut Context, command: ReplicaCommand) -> R
             (file, states.collect::<exacat_model::Result<Vec<_>>>()?)
         }
     };
+    if file == "-" {
+        let mut names = context.names(std::slice::from_ref(file));
+        while let Some(batch) = names.next_batch().await? {
+            let files = context.files(batch);
+            if files.is_empty() {
+                continue;
+            }
+            let each = files.iter().map(|file| (file.clone(), edits.clone())).collect();
+            let answer = context.call(Operation::SetReplicas { edits: each }).await?;
+            context.done(&files, answer, file_text)?;
+        }
+        return Ok(());
+    }
     let file = parse::file(file).map_err(|error| Failure::about(file, error))?;
     let answer = context.call(Operation::SetReplicas { edits: vec![(file.clone(), edits)] }).await?;
     context.done(&[file], answer, file_text)

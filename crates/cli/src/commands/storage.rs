@@ -30,6 +30,7 @@ pub(crate) async fn se(context: &mut Context, command: SeCommand) -> Result<(), 
         SeCommand::Deletions { name, limit } => deletions(context, &name, limit).await,
         SeCommand::Deleted { name, ids, dry_run: true } => would_be_deleted(context, &name, &ids).await,
         SeCommand::Deleted { name, ids, .. } => deleted(context, &name, &ids).await,
+        SeCommand::Compare(_) => Err(Failure::local("a comparison opens its own sources")),
     }
 }
 

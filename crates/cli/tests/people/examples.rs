@@ -120,6 +120,7 @@ const ORDER: &[&str] = &[
     "se files",
     "se deletions",
     "se deleted",
+    "se compare",
     "trash purge",
     "quota set",
     "quota get",
@@ -276,6 +277,7 @@ impl Machine {
         machine.file("files.tsv", "lfn\tsize\n/in/b\t5\n");
         let accesses = "time\tname\tsize\tsite\n1700000000\t/a\t500\tA\n1700000001.5\t/b\t7\tA\n";
         machine.file("accesses.tsv", accesses);
+        machine.file("fzk.dump", dump_of(&machine.service, "DEMO::FZK::SE"));
         machine.file("reads.csv", "start,url,size\n1700000000,root://h:1094//a/b,\n");
         machine.file("more.tsv", "lfn\tsize\n/in/more\t7\n");
         machine.file("files.csv", "path,bytes\n/in/c,6\n");
@@ -378,6 +380,14 @@ impl Machine {
             String::from_utf8_lossy(&ended.stderr)
         );
     }
+}
+
+/// Returns the dump of a storage element that has all copies: the path of each.
+fn dump_of(service: &Service, se: &str) -> String {
+    let replicas = |entry: serde_json::Value| entry["replicas"].as_array().cloned().unwrap_or_default();
+    let entries = service.json(&format!("se files {se}")).into_iter().flat_map(replicas);
+    let paths = entries.filter(|replica| replica["se"] == se);
+    paths.map(|replica| format!("{}\n", replica["pfn"].as_str().unwrap())).collect()
 }
 
 /// Returns the lines of a child's standard output, as they come.

@@ -103,6 +103,14 @@ fn commands_of_the_page_on_backups_run_as_they_stand() {
 }
 
 #[test]
+fn commands_of_the_page_on_dark_data_run_as_they_stand() {
+    if can_run() {
+        let out = run("dark-data.md");
+        assert!(out.contains("applied dark") && out.contains("/dark/data/unknown/file"), "{out}");
+    }
+}
+
+#[test]
 fn commands_of_the_page_on_upgrades_run_as_they_stand() {
     if can_run() {
         assert_eq!(run("upgrade.md").matches("everything agrees").count(), 3);

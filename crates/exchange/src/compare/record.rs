@@ -67,19 +67,19 @@ exacat_model::canonical_struct!(StoredFile { size, checksum });
 /// A decoded record.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Fact {
-    /// Of the dump.
+    /// Line of the dump.
     Dump(StoredFile),
-    /// Of the later state.
+    /// Copy in the later state.
     After(CatalogueCopy),
-    /// Of the earlier state: the file, and the state of its copy.
+    /// Copy in the earlier state: its file, and its own state.
     Before(Guid, ReplicaState),
-    /// Of the changes.
+    /// Change between both states.
     Touched,
-    /// Of the later deletion queue.
+    /// Deletion that waits in the later state.
     Deletion(WaitingDeletion),
-    /// Of the earlier deletion queue.
+    /// Deletion that waited in the earlier state.
     DeletionBefore,
-    /// Of the uploads.
+    /// Upload that was in progress in either state.
     Upload,
 }
 

@@ -7,6 +7,7 @@
     reason = "a test fails by panicking, and says what it skipped or counted"
 )]
 
+mod comparing;
 mod digesting;
 mod exporting;
 mod generating;

@@ -11,8 +11,8 @@ use utoipa::ToSchema;
 
 use super::{cell, for_each_command, paragraph, whole};
 use crate::commands::{
-    attributes, by_se, copy, cp, digest, elements, exchange, fsck, issuer, moving, replay, schema, serve,
-    snapshots, top, trash, writer,
+    attributes, by_se, compare, copy, cp, digest, elements, exchange, fsck, issuer, moving, replay, schema,
+    serve, snapshots, top, trash, writer,
 };
 use crate::failure::Reported;
 
@@ -87,6 +87,7 @@ const COMMANDS: [(&[&str], Printed); 84] = [
         &["se deleted"],
         &[("", object::<json::DoneOut<'_>>), ("with `--dry-run`", object::<json::DeletionOut<'_>>)],
     ),
+    (&["se compare"], &[("", object::<compare::CompareView<'_>>)]),
     (&["quota get"], &[("", object::<json::QuotaOut>)]),
     (&["quota set"], DONE),
     (&["user ls"], &[("", object::<json::UserOut<'_>>)]),
