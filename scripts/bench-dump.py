@@ -56,6 +56,12 @@ def main():
         with open(place / "files.tsv", "w") as out:
             for number in range(lines):
                 out.write(f"/f/{number // 1000}/{number}\t{number}\tadler32:{number + 1:08x}\troot://{SE}/{path(number)}\n")
+        # A server makes the catalogue at its first start.
+        server = subprocess.Popen([options.exacat, "--json", "serve", "--listen", "127.0.0.1:0", "--log", "error", "--data", data],
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        server.stdout.readline()
+        server.terminate()
+        server.wait()
         columns = "lfn,size,checksum,pfn"
         run([options.exacat, "-q", "import", "--offline", str(place / "files.tsv"), "--columns", columns, "--se-auto",
              "--data", data, "--state", "none"])
