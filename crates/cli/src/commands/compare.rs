@@ -182,7 +182,8 @@ fn dump_options(args: &CompareArgs) -> Result<DumpOptions, Failure> {
 }
 
 fn beginning(text: &str) -> Result<Beginning, Failure> {
-    if !text.is_empty() && text.len() < 10 && text.bytes().all(|byte| byte.is_ascii_digit()) {
+    // As for a restore, a whole number is a revision.
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         let number = text.parse().map_err(|_| Failure::local(format!("not a revision: {text}")))?;
         return Ok(Beginning::Revision(Revision(number)));
     }

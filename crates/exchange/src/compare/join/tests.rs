@@ -56,7 +56,7 @@ impl World {
         ];
         for number in 0..random.below(400) {
             let path = format!("/d{}/f{number}", number % 7);
-            let mut state = |random: &mut Random| states[random.below(5) as usize];
+            let state = |random: &mut Random| states[random.below(5) as usize];
             if random.below(4) > 0 {
                 world.before.insert(path.clone(), (guid(random.below(2)), state(random)));
             }
