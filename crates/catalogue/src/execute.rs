@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 
 use crate::Catalogue;
 use crate::caller::Caller;
-use crate::fsck::{activity_seen, request_cancelled, requests_seen, throttles_seen};
+use crate::fsck::{activity_seen, feeds_seen, request_cancelled, requests_seen, throttles_seen};
 use crate::quota::QuotaLimits;
 use crate::repeat::{check_id, fingerprint};
 use crate::steps;
@@ -212,6 +212,11 @@ impl Catalogue {
                 self.throttle_set(caller, owner.as_ref(), items_per_second)
             }
             Operation::ThrottleList => throttles_seen(caller),
+            Operation::FeedCreate { .. } | Operation::FeedControl { .. } => {
+                self.admit_writer(caller)?;
+                self.feed_changed(caller)
+            }
+            Operation::FeedList { .. } => feeds_seen(caller),
             Operation::Drain { .. } => {
                 self.admit_writer(caller)?;
                 self.drained(caller)

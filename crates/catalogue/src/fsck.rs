@@ -176,7 +176,20 @@ pub(crate) fn throttles_seen(caller: &Caller) -> Result<Answer> {
     Ok(Answer::Throttles(Vec::new()))
 }
 
+/// Permits to see the feeds of the server, which the server knows.
+pub(crate) fn feeds_seen(caller: &Caller) -> Result<Answer> {
+    caller.check_operator("listing the feeds of the server")?;
+    Ok(Answer::Feeds(Vec::new()))
+}
+
 impl Catalogue {
+    /// Permits to make or control a feed, which the server then does. A feed writes on the server's
+    /// machine, or sends everybody's changes elsewhere.
+    pub(crate) fn feed_changed(&self, caller: &Caller) -> Result<Answer> {
+        caller.check_admin("changing the feeds of the server")?;
+        Ok(Answer::Done { revision: self.store.seen_revision() })
+    }
+
     /// Permits to set a throttle of the server, which the server then does.
     pub(crate) fn throttle_set(
         &self,

@@ -109,6 +109,20 @@ impl Context {
         Ok(self.ses.clone())
     }
 
+    /// Returns the known storage elements, and asks for them again if one of these is not known: it may
+    /// have been added meanwhile.
+    pub(crate) async fn ses_with(
+        &mut self,
+        wanted: impl IntoIterator<Item = SeNumber>,
+    ) -> std::result::Result<Arc<SeNames>, Failure> {
+        let mut known = self.ses().await?;
+        if wanted.into_iter().any(|number| number != SeNumber::NONE && !known.knows(number)) {
+            self.ses_asked = false;
+            known = self.ses().await?;
+        }
+        Ok(known)
+    }
+
     /// Adds names that came with a page.
     pub(crate) fn learn(&mut self, names: &[(u16, SeName)]) {
         if !names.iter().all(|(number, _)| self.ses.knows(SeNumber(*number))) {

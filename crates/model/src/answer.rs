@@ -6,6 +6,7 @@ use crate::codec::{Encode, put_varint};
 use crate::element::{Element, ElementAggregates, ElementGroup, ElementRows, ElementState};
 use crate::entry::{DirId, Entry, Revision, Usage};
 use crate::error::Error;
+use crate::feed::Feed;
 use crate::guid::Guid;
 use crate::lfn::Lfn;
 use crate::mutation::{DeletionId, Reservation, TrashId};
@@ -427,6 +428,8 @@ pub enum Answer {
     Activity(Vec<Period>),
     /// Throttles of a server.
     Throttles(Vec<Throttle>),
+    /// Feeds of a server.
+    Feeds(Vec<Feed>),
     /// Groups of elements.
     ElementGroups(Vec<ElementGroup>),
     /// A page of elements.
@@ -509,6 +512,7 @@ canonical_enum!(Answer {
     38 => ElementRows { items, next },
     39 => ElementAggregates { items, next },
     40 => ElementsWritten { rows, refused, reason },
+    41 => Feeds(items),
 });
 
 // Answers move through queues and tables by value: the large and rare ones are boxed.

@@ -15,6 +15,7 @@ pub mod element;
 pub mod entry;
 pub mod error;
 pub mod expansion;
+pub mod feed;
 pub mod guid;
 mod hex;
 pub mod history;
@@ -45,6 +46,7 @@ pub use entry::{
     At, Body, DirId, Entry, EntryId, File, Kind, Location, Replica, ReplicaState, Revision, Usage,
 };
 pub use error::{Error, ErrorKind, Result};
+pub use feed::{Feed, FeedAction, FeedName, FeedSpec, FeedStart, FeedState};
 pub use guid::Guid;
 pub use history::{FieldRef, FieldType, FieldValue, GroupName, GroupSettings, TimeNs};
 pub use lfn::{Lfn, Name};

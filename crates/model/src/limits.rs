@@ -55,6 +55,8 @@ pub const TOKEN_NOTE_BYTES_MAX: usize = 1024;
 pub const TIMELINES_MAX: usize = 256;
 /// Bytes of a snapshot's name.
 pub const SNAPSHOT_NAME_BYTES_MAX: usize = 64;
+/// Bytes of a feed's name, which is the name of its file.
+pub const FEED_NAME_BYTES_MAX: usize = 64;
 /// Bytes of the path of a directory on the server's machine, as for a backup.
 pub const DIRECTORY_PATH_BYTES_MAX: usize = 4096;
 /// Mutations in one request to the store.

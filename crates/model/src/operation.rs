@@ -14,6 +14,7 @@ use crate::account::{AccountName, Mode, TokenId};
 use crate::canonical_enum;
 use crate::checksum::Checksums;
 use crate::element::{AggregateBy, ElementRows, ElementsOf, GroupChange};
+use crate::feed::{FeedAction, FeedName, FeedSpec};
 use crate::guid::Guid;
 use crate::history::GroupName;
 use crate::lfn::Lfn;
@@ -463,6 +464,26 @@ pub enum Operation {
         /// Accept requests again.
         resume: bool,
     },
+    /// Makes a feed on this server. It needs no operation id, but a token that may write.
+    FeedCreate {
+        /// Its name.
+        name: FeedName,
+        /// Its description.
+        spec: Box<FeedSpec>,
+    },
+    /// Lists the feeds of this server with their progress.
+    FeedList {
+        /// Only this feed; none for all.
+        name: Option<FeedName>,
+    },
+    /// Pauses, resumes, rewinds or drops a feed of this server. It needs no operation id, but a token that
+    /// may write.
+    FeedControl {
+        /// The feed.
+        name: FeedName,
+        /// The control.
+        action: Box<FeedAction>,
+    },
     /// Lists the groups of elements that the caller may read.
     ElementGroups,
     /// Makes a group of elements, or changes its settings. It needs no operation id: to repeat it changes
@@ -609,6 +630,9 @@ canonical_enum!(Operation {
     70 => ElementRows { of, times, fields, cursor, limit },
     71 => ElementAggregates { of, times, by, cursor, limit },
     72 => ElementWrite { group, rows },
+    73 => FeedCreate { name, spec },
+    74 => FeedList { name },
+    75 => FeedControl { name, action },
 });
 
 // Operations move by value too: the large and rare fields are boxed.

@@ -171,4 +171,7 @@ operations! {
     ElementRows []                     "element-rows"        reads  Long  element cursor,
     ElementAggregates []               "element-aggregates"  reads  Long  element cursor,
     ElementWrite [rows]                "element-write"       reads  Items element whole,
+    FeedCreate []                      "feed-create"         reads  Items other   whole,
+    FeedList []                        "feed-list"           reads  Items other   whole,
+    FeedControl []                     "feed-control"        reads  Items other   whole,
 }

@@ -23,6 +23,7 @@ const SOURCES: [&str; 17] = [
     include_str!("../src/consistency.rs"),
     include_str!("../src/element.rs"),
     include_str!("../src/entry.rs"),
+    include_str!("../src/feed.rs"),
     include_str!("../src/history.rs"),
     include_str!("../src/mutation.rs"),
     include_str!("../src/operation.rs"),

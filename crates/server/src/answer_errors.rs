@@ -41,6 +41,7 @@ pub(crate) fn for_each_error(answer: &mut Answer, see: &mut impl FnMut(&mut Erro
         | Answer::Requests(_)
         | Answer::Activity(_)
         | Answer::Throttles(_)
+        | Answer::Feeds(_)
         | Answer::ElementGroups(_)
         | Answer::Elements { .. }
         | Answer::ElementValues { .. }

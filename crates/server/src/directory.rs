@@ -5,6 +5,7 @@
 //! DATA/catalogue.id   id of the catalogue, sent to every client
 //! DATA/store/         the embedded store
 //! DATA/history/       the history of elements
+//! DATA/feeds/         positions of the feeds, one file each
 //! DATA/clock          the trusted time, for the next start
 //! DATA/cluster        address of the cluster that has the catalogue
 //! DATA/server.crt     the certificate that clients trust        (made at the first start)
@@ -138,6 +139,11 @@ impl DataDirectory {
     /// Returns the directory of the history of elements, which its engine makes.
     pub(crate) fn elements(&self) -> PathBuf {
         self.data.join("history")
+    }
+
+    /// Returns the directory of the feeds' files, which the feeds make.
+    pub(crate) fn feeds(&self) -> PathBuf {
+        self.data.join("feeds")
     }
 
     /// Returns the directory of the server's activity; makes it if it is missing. A server of a snapshot

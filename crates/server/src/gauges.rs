@@ -12,6 +12,7 @@ use exacat_wire::json;
 use crate::activity::{Moment, Sampler};
 use crate::contents::Sample as Contents;
 use crate::elements;
+use crate::feeds;
 use crate::machine::Disk;
 use crate::metric_table as table;
 use crate::service::Service;
@@ -82,7 +83,7 @@ impl Service {
     }
 
     /// Returns the server's own parts of the status.
-    pub(crate) fn status_parts(&self) -> Vec<StatusPart> {
+    pub(crate) async fn status_parts(&self) -> Vec<StatusPart> {
         let metrics = self.own_metrics();
         let mut notes =
             vec![format!("exacat {}, catalogue {}", env!("CARGO_PKG_VERSION"), self.catalogue_id)];
@@ -101,6 +102,7 @@ impl Service {
             let metrics = elements::samples(&figures).iter().flat_map(Sample::shown).collect();
             parts.push(StatusPart { part: "history".to_owned(), metrics, notes: figures.problems });
         }
+        parts.extend(feeds::status_part(self.feeds.get()).await);
         parts
     }
 
@@ -134,6 +136,7 @@ impl Service {
         samples.push(table::READY.is(u64::from(is_ready)));
         samples.push(table::BUILD.of(env!("CARGO_PKG_VERSION"), 1));
         samples.extend(self.workers.samples());
+        samples.extend(feeds::samples(self.feeds.get()).await);
         samples.extend(crate::process::samples());
         if let Some(servers) = self.servers.get() {
             let disk = Disk::of(servers.data());

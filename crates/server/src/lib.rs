@@ -17,6 +17,7 @@ mod elements;
 mod ended;
 mod envelopes;
 pub mod faces;
+mod feeds;
 mod frames;
 mod gauges;
 mod instruments;

@@ -26,6 +26,7 @@ use crate::data_server::WebClient;
 use crate::directory::{self, DataDirectory, failed};
 use crate::envelopes::Envelopes;
 use crate::faces::{http, jalien, native, xrootd};
+use crate::feeds;
 use crate::issuers::Issuers;
 use crate::places::Places;
 use crate::server_states::show_state;
@@ -223,6 +224,9 @@ async fn start_on(
     let _first = service.servers.set(servers);
     if settings.limits.activity_bytes_max > 0 && catalogue.store().read_only().is_none() {
         let _first = service.contents.set(Arc::new(Contents::new(directory.contents()?)));
+    }
+    if let Some(feeds) = feeds::open(&settings, directory.feeds(), &catalogue, catalogue_id)? {
+        let _first = service.feeds.set(feeds);
     }
     let exporting = trace(&settings, &service)?;
     let places = Places::open(settings.networks.clone())?;
@@ -633,6 +637,9 @@ impl TakingDown {
         }
         if let Some(exporting) = self.exporting.take() {
             let _ = tokio::time::timeout(LAST_WORDS, exporting).await;
+        }
+        if let Some(feeds) = self.service.feeds.get() {
+            feeds.close().await;
         }
         if let Some(elements) = self.service.elements.get().cloned() {
             let _closed = tokio::task::spawn_blocking(move || elements.close()).await;

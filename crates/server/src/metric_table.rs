@@ -50,6 +50,12 @@ exacat_store::metrics! {
     ELEMENT_ARCHIVED_DAYS Counter Count "exacat_history_archivings" [] "archived_days" "Days of groups that were moved to the archive of the history";
     ELEMENT_ARCHIVED_ROWS Counter Count "exacat_history_archived_rows" [] "archived_rows" "Rows of these days";
     ELEMENT_ARCHIVE_FAILURES Counter Count "exacat_history_archive_failures" [] "archive_failures" "Attempts to archive that failed; a later one repeats them";
+    FEED_LAG_CHANGES Gauge Count "exacat_feed_lag_changes" ["feed"] "" "Changes of the catalogue that the sink of a feed lacks, by feed";
+    FEED_LAG_TIME Gauge Millis "exacat_feed_lag_seconds" ["feed"] "" "Age of the oldest change that the sink of a feed lacks, by feed";
+    FEED_LAG_BYTES Gauge Bytes "exacat_feed_lag_bytes" ["feed"] "" "Estimated bytes of the events that the sink of a feed lacks, by feed";
+    FEED_EVENTS Counter Count "exacat_feed_events" ["feed"] "" "Events that the sink of a feed acknowledged, by feed";
+    FEED_FAILURES Counter Count "exacat_feed_failures" ["feed"] "" "Failed attempts to deliver events, by feed";
+    FEED_STATE Gauge Count "exacat_feed_state" ["feed", "state"] "" "1 for the state that a feed is in: running, paused, lost or failed";
     STORE_ENTRIES Gauge Count "exacat_store_entries" [] "" "Entries in the tree and the trash";
     STORE_REVISION Gauge Count "exacat_store_revision" [] "" "The last committed change";
     STORE_WARNINGS Gauge Count "exacat_store_warnings" [] "" "Things an operator should know, see the status";

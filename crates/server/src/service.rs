@@ -25,6 +25,7 @@ use crate::answer_errors::for_each_error;
 pub(crate) use crate::cancel::{CANCELLED, Cancel, cancelled};
 use crate::contents::Contents;
 use crate::elements;
+use crate::feeds::FeedCall;
 pub(crate) use crate::instruments::EndedRequests;
 use crate::instruments::{Ended, Instruments, OperationIndex, count};
 use crate::issuers::Issuers;
@@ -88,6 +89,7 @@ pub(crate) struct Service {
     pub contents: OnceLock<Arc<Contents>>,
     /// This server among the servers of the catalogue.
     pub servers: OnceLock<Servers>,
+    pub feeds: OnceLock<Arc<exacat_feed::Feeds>>,
 }
 
 /// An operation to run.
@@ -128,10 +130,11 @@ enum Completion {
     ThrottleSet { owner: Option<Owner>, items_per_second: Option<u32> },
     Throttles,
     Drain { resume: bool },
+    Feed(FeedCall),
 }
 
 impl Completion {
-    fn of(operation: &Operation) -> Option<Self> {
+    fn of(operation: &Operation, caller: &Caller) -> Option<Self> {
         match operation {
             Operation::Status => Some(Completion::Status),
             Operation::Sessions => Some(Completion::Sessions),
@@ -145,7 +148,7 @@ impl Completion {
             }
             Operation::ThrottleList => Some(Completion::Throttles),
             Operation::Drain { resume } => Some(Completion::Drain { resume: *resume }),
-            _ => None,
+            other => FeedCall::of(other, caller).map(Completion::Feed),
         }
     }
 }
@@ -203,6 +206,7 @@ impl Service {
             issuers: OnceLock::new(),
             contents: OnceLock::new(),
             servers: OnceLock::new(),
+            feeds: OnceLock::new(),
         })
     }
 
@@ -314,7 +318,7 @@ impl Service {
         consistency: Option<Consistency>,
     ) -> Result<Answer> {
         let name = operation.name();
-        let completion = Completion::of(&operation);
+        let completion = Completion::of(&operation, caller);
         let catalogue = self.catalogue.at(consistency, &operation);
         let work = async {
             match self.elements.get() {
@@ -337,7 +341,7 @@ impl Service {
         let now = || self.catalogue.now();
         match (completion, outcome) {
             (Some(Completion::Status), Ok(Answer::Status(mut parts))) => {
-                parts.extend(self.status_parts());
+                parts.extend(self.status_parts().await);
                 Ok(Answer::Status(parts))
             }
             (_, Ok(Answer::Fsck(mut audit))) => {
@@ -377,6 +381,7 @@ impl Service {
                 tracing::info!(resume, requests = self.admission.requests.now(), "drained or resumed");
                 Ok(done)
             }
+            (Some(Completion::Feed(call)), Ok(done)) => call.answer(self.feeds.get(), done).await,
             (_, outcome) => outcome,
         }
     }

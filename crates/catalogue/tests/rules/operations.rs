@@ -8,8 +8,9 @@ use exacat_model::operation::{
     Attribute, Existing, NewFile, NewReplica, Owner, ReplicaEdit, SeChoice, SeSettings, UserSettings,
 };
 use exacat_model::{
-    Answer, Checksums, Cursor, DeletionId, Edit, FileRef, Filter, GroupId, GroupName, Guid, Lfn, NewBody,
-    OnTimeline, Operation, ReplicaState, Result, Revision, SeName, Tag, TagKey, TagValue, TokenId, TrashId,
+    Answer, Checksums, Cursor, DeletionId, Edit, FeedAction, FeedName, FeedSpec, FeedStart, FileRef, Filter,
+    GroupId, GroupName, Guid, Lfn, NewBody, OnTimeline, Operation, ReplicaState, Result, Revision, SeName,
+    Tag, TagKey, TagValue, TokenId, TrashId,
 };
 use exacat_testkit::settings;
 
@@ -247,6 +248,9 @@ pub(crate) fn operation(world: &World, name: &str) -> Operation {
         "activity" => Operation::Activity { from: None, to: None, seconds: 60, parts: 1 },
         "throttle-set" => Operation::ThrottleSet { owner: None, items_per_second: Some(100) },
         "throttle-list" => Operation::ThrottleList,
+        "feed-create" => Operation::FeedCreate { name: feed_name(), spec: Box::new(feed_spec()) },
+        "feed-list" => Operation::FeedList { name: None },
+        "feed-control" => Operation::FeedControl { name: feed_name(), action: Box::new(FeedAction::Pause) },
         "drain" => Operation::Drain { resume: false },
         "element-groups" => Operation::ElementGroups,
         "element-group-set" => Operation::ElementGroupSet { group: element_group(), change: Box::default() },
@@ -341,6 +345,7 @@ pub(crate) fn outcome(answer: &Result<Answer>) -> String {
         Answer::Requests(items) => format!("ok {}", items.len()),
         Answer::Activity(items) => format!("ok {}", items.len()),
         Answer::Throttles(items) => format!("ok {}", items.len()),
+        Answer::Feeds(items) => format!("ok {}", items.len()),
         Answer::Snapshots(items) => format!("ok {}", items.len()),
         Answer::SnapshotChecked(check) => format!("ok {}", check.problems.len()),
         Answer::Differences { items, .. } => format!("ok {}", items.len()),
@@ -352,6 +357,26 @@ pub(crate) fn outcome(answer: &Result<Answer>) -> String {
         | Answer::Upload(_)
         | Answer::Snapshot(_)
         | Answer::TokenIssued { .. } => "ok".to_owned(),
+    }
+}
+
+fn feed_name() -> FeedName {
+    FeedName::parse("mirror").unwrap()
+}
+
+fn feed_spec() -> FeedSpec {
+    FeedSpec {
+        sink: "dir:/feeds/mirror".to_owned(),
+        under: None,
+        kinds: Vec::new(),
+        start: FeedStart::Now,
+        days: 30,
+        bytes: 1 << 30,
+        room: 1 << 30,
+        copy_when_lost: false,
+        copy_when_parted: true,
+        allow_private: false,
+        secret: None,
     }
 }
 

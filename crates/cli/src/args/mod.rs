@@ -5,6 +5,7 @@ mod control;
 mod copying;
 mod elements;
 mod exchange;
+mod feeds;
 mod names;
 mod registry;
 mod replay;
@@ -19,6 +20,7 @@ pub(crate) use control::*;
 pub(crate) use copying::*;
 pub(crate) use elements::*;
 pub(crate) use exchange::*;
+pub(crate) use feeds::*;
 pub(crate) use names::*;
 pub(crate) use registry::*;
 pub(crate) use replay::*;
@@ -303,6 +305,9 @@ pub(crate) enum Command {
     /// Limit how much users may ask of this server
     #[command(subcommand)]
     Throttle(ThrottleCommand),
+    /// Deliver the changes of the catalogue to directories and webhooks
+    #[command(subcommand)]
+    Feed(FeedCommand),
     /// Let the server finish its requests and refuse new ones, or resume it
     Drain(DrainArgs),
     /// Watch the server: rates, latencies, waits, requests, users

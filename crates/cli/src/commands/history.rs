@@ -3,7 +3,7 @@
 use exacat_model::answer::ChangeInfo;
 use exacat_model::{
     Answer, At, Cursor, Effect, FieldChange, GroupId, HasRevision, Lfn, LogPosition, Operation, RecordKey,
-    Replica, Revision, TimelineId, UserId,
+    Replica, Revision, SeNumber, TimelineId, UserId,
 };
 use exacat_wire::json;
 
@@ -85,6 +85,26 @@ pub(crate) async fn changes(context: &mut Context, args: ChangesArgs) -> Result<
     Ok(())
 }
 
+/// Returns the storage elements that an effect names.
+fn elements_of(effect: &Effect) -> Vec<SeNumber> {
+    match effect {
+        Effect::Created { entry } | Effect::Purged { entry, .. } => {
+            entry.file().map_or_else(Vec::new, |file| file.replicas.iter().map(|one| one.se).collect())
+        }
+        Effect::Updated { fields, .. } => {
+            let named = fields.iter().flat_map(|field| match field {
+                FieldChange::Replica { before, after, .. } => [before.as_ref(), after.as_ref()],
+                _ => [None, None],
+            });
+            named.flatten().map(|replica| replica.se).collect()
+        }
+        Effect::Committed { replica, .. } => vec![replica.se],
+        Effect::Released { se, .. } => se.iter().copied().collect(),
+        Effect::Dequeued { se, .. } => vec![*se],
+        _ => Vec::new(),
+    }
+}
+
 /// Returns the position after the last change.
 async fn last(context: &Context) -> Result<LogPosition, Failure> {
     let ask = Operation::Position { after: Revision(0).into() };
@@ -103,7 +123,7 @@ async fn show(
     paths: bool,
     headed: &mut bool,
 ) -> Result<(), Failure> {
-    let ses = context.ses().await?;
+    let ses = context.ses_with(items.iter().flat_map(|item| elements_of(&item.change.effect))).await?;
     let out = &mut context.out;
     if out.style.json {
         return items.iter().try_for_each(|item| out.json(&json::change(item, timeline, &ses)));

@@ -12,6 +12,7 @@ mod digest;
 mod during;
 mod elements;
 mod exchange;
+mod feeds;
 mod find;
 mod fsck;
 mod history;
@@ -199,6 +200,7 @@ async fn dispatch(context: &mut Context, command: Command, global: &Global) -> R
         Command::Top(args) => boxed(top::top(context, args)),
         Command::Report(args) => boxed(report::report(context, args)),
         Command::Throttle(command) => boxed(control::throttle(context, command)),
+        Command::Feed(command) => boxed(feeds::feed(context, command)),
         Command::Drain(args) => boxed(control::drain(context, args)),
         Command::Slow(_) => boxed(requests::slow(context)),
         Command::Clock(command) => boxed(service::clock(context, command)),

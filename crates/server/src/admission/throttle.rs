@@ -192,6 +192,9 @@ pub(crate) fn is_about_the_server(operation: &Operation) -> bool {
             | Operation::ClockConfirm
             | Operation::ThrottleSet { .. }
             | Operation::ThrottleList
+            | Operation::FeedCreate { .. }
+            | Operation::FeedList { .. }
+            | Operation::FeedControl { .. }
             | Operation::Drain { .. }
     )
 }

@@ -127,6 +127,8 @@ const COMMANDS: [(&[&str], Printed); 85] = [
     (&["status", "clock show", "clock confirm"], STATUS),
     (&["sessions", "slow"], &[("", object::<json::RequestOut<'_>>)]),
     (&["sessions kill", "throttle set", "throttle clear", "drain"], DONE),
+    (&["feed create", "feed pause", "feed resume", "feed rewind", "feed drop"], DONE),
+    (&["feed ls", "feed show"], &[("", object::<json::FeedOut<'_>>)]),
     (&["throttle ls"], &[("", object::<json::ThrottleOut>)]),
     (
         &["history ls"],

@@ -1,0 +1,64 @@
+//! Limits of feeds: name, value, and reason for each value.
+
+use std::time::Duration;
+
+/// Feeds of one server. Each takes a thread, a part of the log's read speed, and a cache of directories.
+pub const FEEDS_MAX: usize = 64;
+/// Changes read at once: a page of the store.
+pub const PAGE_CHANGES: usize = 10_000;
+/// Bytes of events after which a batch goes to the sink, at the end of a request.
+pub const BATCH_BYTES: usize = 1 << 20;
+/// Directories whose places a feed keeps. At about 200 bytes each they take 50 MB.
+pub const DIRECTORIES_MAX: usize = 1 << 18;
+/// Bytes of the file of a cursor: an LFN and a URL, both escaped, are the longest parts.
+pub const CURSOR_BYTES_MAX: u64 = 128 << 10;
+/// Bytes of a sink's address.
+pub const SINK_BYTES_MAX: usize = 2048;
+/// Bytes of a secret. A shorter one could be guessed, a longer one is another file.
+pub const SECRET_BYTES: std::ops::RangeInclusive<usize> = 16..=4096;
+/// Events of one request to a webhook.
+pub const POST_EVENTS: usize = 1000;
+/// Bytes of events in one request to a webhook, apart from a single longer event.
+pub const POST_BYTES: usize = 1 << 20;
+/// Longest time for the answer of a webhook.
+pub const ANSWER_TIME: Duration = Duration::from_secs(30);
+/// Longest pause that a webhook may ask for with `Retry-After`.
+pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
+/// Bytes of the answer of a webhook that are read, to use the connection again.
+pub const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// Days of delay at which a feed is lost, unless its owner names another number.
+pub const DAYS_DEFAULT: u32 = 30;
+/// Bytes of delay at which a feed is lost, unless its owner names another number.
+pub const BYTES_DEFAULT: u64 = 1 << 40;
+/// Bytes of segments in a directory at which a feed waits, unless its owner names another number.
+pub const ROOM_DEFAULT: u64 = 10 << 30;
+
+/// Times and sizes that decide how soon a sink gets its events.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Bytes of a segment at which it ends. Larger ones gain no speed and are slower to hand on.
+    pub segment_bytes: u64,
+    /// Age of a segment at which it ends. It bounds the delay of a directory.
+    pub segment_age: Duration,
+    /// Interval of marks while no event matches.
+    pub mark_every: Duration,
+    /// Interval at which a cursor is written. A crash repeats at most this much.
+    pub save_every: Duration,
+    /// First pause after a failure.
+    pub retry_min: Duration,
+    /// Longest pause after failures in a row.
+    pub retry_max: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Pace {
+            segment_bytes: 64 << 20,
+            segment_age: Duration::from_secs(5),
+            mark_every: Duration::from_secs(5),
+            save_every: Duration::from_secs(1),
+            retry_min: Duration::from_millis(500),
+            retry_max: Duration::from_secs(60),
+        }
+    }
+}

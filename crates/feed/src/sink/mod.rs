@@ -1,0 +1,147 @@
+//! Sinks: directories and webhooks.
+
+mod address;
+mod directory;
+mod trouble;
+mod webhook;
+
+use std::path::{Component, Path, PathBuf};
+
+use exacat_model::{Error, Guid, Result, Revision, TimeMs};
+use tokio::time::Instant;
+
+use crate::batch::Batch;
+use crate::cursor::Cursor;
+use crate::limits::{Pace, SINK_BYTES_MAX};
+use address::WebhookUrl;
+use directory::DirectorySink;
+pub(crate) use directory::next_generation;
+pub(crate) use trouble::Trouble;
+pub use webhook::TlsSource;
+use webhook::WebhookSink;
+pub(crate) use webhook::secret;
+
+/// Address of a sink.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SinkAddress {
+    Directory(PathBuf),
+    Webhook(WebhookUrl),
+}
+
+impl SinkAddress {
+    /// Reads `dir:/PATH` or a URL.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        if text.len() > SINK_BYTES_MAX {
+            return Err(Error::limit("the length of a sink's address in bytes", text.len(), SINK_BYTES_MAX));
+        }
+        if let Some(path) = text.strip_prefix("dir:") {
+            let path = Path::new(path);
+            let plain = path.components().all(|one| matches!(one, Component::RootDir | Component::Normal(_)));
+            if !path.is_absolute() || !plain || path.parent().is_none() || text.contains('\0') {
+                return Err(Error::invalid(format!(
+                    "{text:.100?} is no directory for a feed: give dir:/PATH, absolute and without .."
+                )));
+            }
+            return Ok(SinkAddress::Directory(path.components().collect()));
+        }
+        if text.starts_with("http://") || text.starts_with("https://") {
+            return WebhookUrl::parse(text).map(SinkAddress::Webhook);
+        }
+        Err(Error::invalid(format!(
+            "{text:.100?} is no sink: give dir:/PATH or the http(s):// URL of a webhook"
+        )))
+    }
+}
+
+/// Context of all sinks of a server.
+#[derive(Clone)]
+pub(crate) struct SinkContext {
+    pub catalogue: Guid,
+    pub pace: Pace,
+    pub tls: TlsSource,
+}
+
+/// The sink of a feed.
+pub(crate) enum Sink {
+    Directory(DirectorySink),
+    Webhook(Box<WebhookSink>),
+}
+
+impl Sink {
+    /// Opens the sink of a feed. Returns the revision up to which it has everything.
+    pub(crate) fn open(
+        cursor: &Cursor,
+        context: &SinkContext,
+    ) -> std::result::Result<(Self, Revision), Trouble> {
+        match SinkAddress::parse(&cursor.spec.sink)? {
+            SinkAddress::Directory(path) => {
+                let (sink, revision) = DirectorySink::open(&path, cursor, context.catalogue, context.pace)?;
+                Ok((Sink::Directory(sink), revision))
+            }
+            SinkAddress::Webhook(url) => {
+                let tls = context.tls.clone();
+                let sink = WebhookSink::open(url, cursor, context.catalogue, tls)?;
+                Ok((Sink::Webhook(Box::new(sink)), cursor.revision))
+            }
+        }
+    }
+
+    /// Takes events. `whole` is the last revision whose request ends in or before them. Returns the
+    /// revision up to which the sink has everything durably, if that has grown.
+    pub(crate) async fn put(
+        &mut self,
+        batch: &Batch,
+        whole: Option<Revision>,
+        now: TimeMs,
+    ) -> std::result::Result<Option<Revision>, Trouble> {
+        match self {
+            Sink::Directory(sink) => sink.put(batch, whole),
+            Sink::Webhook(sink) => {
+                sink.put(batch, now.0 / 1000).await?;
+                Ok(whole)
+            }
+        }
+    }
+
+    /// Says that no event is left up to a revision. Returns true if the sink has everything before.
+    pub(crate) fn pass(&mut self, whole: Revision) -> bool {
+        match self {
+            Sink::Directory(sink) => sink.pass(whole),
+            Sink::Webhook(_) => true,
+        }
+    }
+
+    /// Returns the time at which events that wait in the sink become durable.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        match self {
+            Sink::Directory(sink) => sink.due(),
+            Sink::Webhook(_) => None,
+        }
+    }
+
+    /// Makes events that wait in the sink durable.
+    pub(crate) fn publish(&mut self) -> std::result::Result<Option<Revision>, Trouble> {
+        match self {
+            Sink::Directory(sink) => sink.publish(),
+            Sink::Webhook(_) => Ok(None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sinks_are_read_and_bad_ones_are_refused() {
+        let directory = SinkAddress::parse("dir:/var/lib/feed/").unwrap();
+        assert_eq!(directory, SinkAddress::Directory("/var/lib/feed".into()));
+        assert!(matches!(SinkAddress::parse("https://h/x").unwrap(), SinkAddress::Webhook(_)));
+        for bad in ["", "dir:", "dir:/", "dir:a", "dir:/a/../b", "kafka://h", "/a", "dir:/a\0"] {
+            assert!(SinkAddress::parse(bad).is_err(), "{bad}");
+        }
+        let long = format!("dir:/{}", "x".repeat(SINK_BYTES_MAX));
+        assert_eq!(SinkAddress::parse(&long).unwrap_err().kind, exacat_model::ErrorKind::Limit);
+        assert!(SinkAddress::parse(&long[..SINK_BYTES_MAX]).is_ok());
+    }
+}

@@ -1,0 +1,129 @@
+//! A receiver of webhooks: as small as HTTP permits, and as unreliable as a test wants.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+/// Answer to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    /// This status.
+    Status(u16),
+    /// This status, with `Retry-After` in seconds.
+    After(u16, u64),
+    /// The request is taken, and the connection ends without an answer.
+    Lost,
+    /// No answer, ever.
+    Silence,
+}
+
+/// A request that came.
+#[derive(Clone, Debug)]
+pub(crate) struct Got {
+    pub head: String,
+    pub body: Vec<u8>,
+}
+
+impl Got {
+    /// Returns the data of its events.
+    pub(crate) fn events(&self) -> Vec<Value> {
+        let batch: Vec<Value> = serde_json::from_slice(&self.body).unwrap();
+        batch
+    }
+
+    /// Returns the value of a header.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| {
+            let (own, value) = line.split_once(':')?;
+            own.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+}
+
+#[derive(Default)]
+struct Shared {
+    got: Vec<Got>,
+    replies: VecDeque<Reply>,
+}
+
+/// The receiver.
+pub(crate) struct Hook {
+    pub url: String,
+    shared: Arc<Mutex<Shared>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Hook {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Hook {
+    /// Starts a receiver, whose first answers are these; the others are 204.
+    pub(crate) async fn start(replies: &[Reply]) -> Hook {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/hook?x=1", listener.local_addr().unwrap());
+        let shared = Arc::new(Mutex::new(Shared { got: Vec::new(), replies: replies.to_vec().into() }));
+        let of_task = Arc::clone(&shared);
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve(stream, Arc::clone(&of_task)));
+            }
+        });
+        Hook { url, shared, task }
+    }
+
+    /// Returns the requests so far, the unanswered ones too.
+    pub(crate) fn got(&self) -> Vec<Got> {
+        self.shared.lock().got.clone()
+    }
+}
+
+async fn serve(mut stream: TcpStream, shared: Arc<Mutex<Shared>>) {
+    let mut bytes = Vec::new();
+    loop {
+        let head_end = loop {
+            if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+                break at + 4;
+            }
+            if stream.read_buf(&mut bytes).await.unwrap_or(0) == 0 {
+                return;
+            }
+        };
+        let head = String::from_utf8(bytes[..head_end].to_vec()).unwrap();
+        let got = Got { head, body: Vec::new() };
+        let length: usize = got.header("content-length").unwrap().parse().unwrap();
+        while bytes.len() < head_end + length {
+            if stream.read_buf(&mut bytes).await.unwrap_or(0) == 0 {
+                return;
+            }
+        }
+        let body = bytes[head_end..head_end + length].to_vec();
+        bytes.drain(..head_end + length);
+        let reply = {
+            let mut shared = shared.lock();
+            shared.got.push(Got { body, ..got });
+            shared.replies.pop_front().unwrap_or(Reply::Status(204))
+        };
+        let answer = match reply {
+            Reply::Status(204) => "HTTP/1.1 204 No Content\r\n\r\n".to_owned(),
+            Reply::Status(status) => format!("HTTP/1.1 {status} X\r\ncontent-length: 2\r\n\r\nno"),
+            Reply::After(status, seconds) => {
+                format!("HTTP/1.1 {status} X\r\nretry-after: {seconds}\r\ncontent-length: 0\r\n\r\n")
+            }
+            Reply::Lost => return,
+            Reply::Silence => {
+                std::future::pending::<()>().await;
+                return;
+            }
+        };
+        if stream.write_all(answer.as_bytes()).await.is_err() {
+            return;
+        }
+    }
+}
