@@ -19,7 +19,7 @@ use crate::cursor::{Cursor, failed, sync_directory};
 use crate::limits::{CURSOR_BYTES_MAX, FEEDS_MAX, Pace};
 use crate::runner::{Now, RunContext, Runner};
 use crate::scope::Kinds;
-use crate::sink::{SinkAddress, SinkContext, TlsSource, next_generation, secret};
+use crate::sink::{SinkAddress, SinkContext, TlsSource, claim, next_generation, secret};
 use crate::state::FeedEntry;
 
 /// End of the name of a feed's file.
@@ -199,6 +199,9 @@ impl Feeds {
             state: FeedState::Running,
             reason: String::new(),
         };
+        if let SinkAddress::Directory(path) = &sink {
+            claim(path, &cursor, self.context.sink.catalogue)?;
+        }
         let path = self.directory.join(format!("{name}.{EXTENSION}"));
         let entry = Arc::new(FeedEntry::new(path, cursor));
         entry.save()?;

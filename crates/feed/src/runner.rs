@@ -15,7 +15,7 @@ use crate::json::{put_number, put_shown, put_text};
 use crate::limits::{BATCH_BYTES, PAGE_CHANGES};
 use crate::maker::{Maker, RowsOf};
 use crate::scope::{Kinds, Scope};
-use crate::sink::{Sink, SinkAddress, SinkContext, Trouble, next_generation};
+use crate::sink::{Opened, Sink, SinkAddress, SinkContext, Trouble, next_generation};
 use crate::state::FeedEntry;
 use crate::walk::Walk;
 
@@ -215,14 +215,20 @@ impl Runner {
         if !cursor.must_copy {
             self.check_kept(cursor.revision).await?;
         }
-        let (sink, has) = Sink::open(&cursor, &self.context.sink)?;
+        let (sink, opened) = Sink::open(&cursor, &self.context.sink)?;
+        self.opened(opened)?;
         let mut outlet = Outlet { sink, batch: Batch::default(), waiting: 0 };
         let mut maker = self.maker(&cursor)?;
         maker.begin().await?;
         if cursor.must_copy {
             self.copy(&mut maker, &mut outlet).await?;
         } else {
-            self.entry.progress.lock().acknowledge(has, 0);
+            self.entry.progress.lock().acknowledge(opened.revision, 0);
+            if opened.revision == Revision(0) && cursor.spec.kinds.is_empty() && maker.scope().is_all() {
+                // The root was made with the catalogue, without a change.
+                let at = (Revision(0), 0, self.now());
+                Walk::begin(&mut maker, &mut outlet.batch, RowsOf::Scope, at).await?;
+            }
         }
         cursor = self.entry.cursor();
         let mut position = Position {
@@ -275,6 +281,19 @@ impl Runner {
                 self.rest(&outlet, &position, save_at).await?;
             }
         }
+    }
+
+    /// Takes over what the sink knows and the cursor does not.
+    fn opened(&self, opened: Opened) -> Result<()> {
+        let mut progress = self.entry.progress.lock();
+        let cursor = &mut progress.cursor;
+        cursor.window = cursor.window.max(opened.window);
+        if cursor.generation == opened.generation {
+            return Ok(());
+        }
+        cursor.generation = opened.generation;
+        drop(progress);
+        self.entry.save()
     }
 
     /// Waits for a change, or for something that is due.
@@ -383,6 +402,7 @@ impl Runner {
         }
         position.window = position.window.max(self.context.store.revision().await?);
         position.is_exact_told = false;
+        outlet.sink.note_window(position.window);
         let mut progress = self.entry.progress.lock();
         progress.cursor.window = position.window;
         progress.is_unsaved = true;
@@ -483,6 +503,7 @@ impl Runner {
             }
         }
         let window = store.revision().await?;
+        outlet.sink.note_window(window);
         let mut fields = b",\"exact_from\":".to_vec();
         put_number(&mut fields, window.0);
         let at = (start, walk.index(), now);

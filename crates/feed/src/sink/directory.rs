@@ -30,7 +30,6 @@ const FREE_BYTES_MIN: u64 = 256 << 20;
 struct Segment {
     file: File,
     path: PathBuf,
-    first: Revision,
     last: Revision,
     bytes: u64,
     began: Instant,
@@ -51,6 +50,9 @@ pub(crate) struct DirectorySink {
     pace: Pace,
     room: u64,
     generation: u64,
+    /// Number of the last segment that got its name.
+    sequence: u64,
+    window: Revision,
     manifest: Value,
     segment: Option<Segment>,
 }
@@ -60,17 +62,32 @@ pub(crate) struct DirectorySink {
 struct Published {
     feed_id: String,
     generation: u64,
+    sequence: u64,
     revision: u64,
+    window: u64,
 }
 
-fn manifest(path: &Path) -> Option<Published> {
+fn published(path: &Path) -> Option<Published> {
     let text = std::fs::read(path.join(MANIFEST)).ok()?;
     let value: Value = serde_json::from_slice(&text).ok()?;
+    let number = |name: &str| value.get(name)?.as_u64();
     Some(Published {
         feed_id: value.get("feed_id")?.as_str()?.to_owned(),
-        generation: value.get("generation")?.as_u64()?,
-        revision: value.get("revision")?.as_u64()?,
+        generation: number("generation")?,
+        sequence: number("sequence")?,
+        revision: number("revision")?,
+        window: number("window")?,
     })
+}
+
+/// Position of a sink when it was opened: it may know more than the cursor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Opened {
+    /// The sink has everything up to this revision.
+    pub revision: Revision,
+    /// Up to this revision a mirror may lack entries that change.
+    pub window: Revision,
+    pub generation: u64,
 }
 
 /// Returns the names and bytes of segments, in order.
@@ -97,26 +114,72 @@ pub(crate) fn next_generation(path: &Path, own: u64) -> Result<u64> {
         Err(error) => return Err(failed("read", path, &error)),
     };
     let named = found.iter().filter_map(|(name, _)| name.split('-').next()?.parse().ok()).max();
-    let told = manifest(path).map(|published| published.generation);
+    let told = published(path).map(|published| published.generation);
     Ok(named.unwrap_or(0).max(told.unwrap_or(0)).max(own) + 1)
 }
 
+/// Makes the directory of a new feed, and takes it for the feed.
+pub(crate) fn claim(path: &Path, cursor: &Cursor, catalogue: Guid) -> Result<()> {
+    make(path)?;
+    let manifest = manifest_of(cursor, cursor.generation, catalogue);
+    let (revision, window) = (cursor.revision, cursor.window);
+    write_manifest(path, &manifest, Told { revision, window, sequence: 0 })
+}
+
+fn make(path: &Path) -> Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let made = std::fs::DirBuilder::new().mode(DIRECTORY_MODE).create(path);
+    made.map_err(|error| failed("make the directory", path, &error))
+}
+
+/// Returns the fields of a manifest that do not change.
+fn manifest_of(cursor: &Cursor, generation: u64, catalogue: Guid) -> Value {
+    json!({
+        "format": 1,
+        "feed": cursor.name.as_str(),
+        "feed_id": hex_of(cursor.id),
+        "catalogue": catalogue.to_string(),
+        "timeline": cursor.timeline.to_string(),
+        "generation": generation,
+    })
+}
+
+/// Fields of a manifest that change.
+#[derive(Clone, Copy)]
+struct Told {
+    revision: Revision,
+    window: Revision,
+    sequence: u64,
+}
+
+fn write_manifest(path: &Path, manifest: &Value, told: Told) -> Result<()> {
+    let found = segments(path).map_err(|error| failed("read", path, &error))?;
+    let mut manifest = manifest.clone();
+    if let Some(fields) = manifest.as_object_mut() {
+        fields.insert("revision".to_owned(), json!(told.revision.0));
+        fields.insert("window".to_owned(), json!(told.window.0));
+        fields.insert("sequence".to_owned(), json!(told.sequence));
+        let listed = found.iter().map(|(name, bytes)| json!({"name": name, "bytes": bytes})).collect();
+        fields.insert("segments".to_owned(), Value::Array(listed));
+    }
+    write_durably(&path.join(MANIFEST), format!("{manifest:#}\n").as_bytes(), FILE_MODE)
+}
+
 impl DirectorySink {
-    /// Opens the directory for a feed. Returns the revision up to which it has everything.
+    /// Opens the directory for a feed.
     pub(crate) fn open(
         path: &Path,
         cursor: &Cursor,
         catalogue: Guid,
         pace: Pace,
-    ) -> std::result::Result<(Self, Revision), Trouble> {
-        if !path.is_dir() {
-            let made = std::fs::DirBuilder::new().mode(DIRECTORY_MODE).create(path);
-            made.map_err(|error| failed("make the directory", path, &error))?;
-        }
-        let feed_id = hex_of(cursor.id);
-        let published = manifest(path).unwrap_or_default();
-        let is_own = published.feed_id == feed_id;
-        if !is_own && published.generation >= cursor.generation {
+    ) -> std::result::Result<(Self, Opened), Trouble> {
+        make(path)?;
+        let found = published(path);
+        let is_own = found.as_ref().is_some_and(|found| found.feed_id == hex_of(cursor.id));
+        let told = found.as_ref().map_or(0, |found| found.generation);
+        if !is_own && found.is_some() && told >= cursor.generation {
             return Err(Trouble::Refused(format!(
                 "another feed writes to {}: give each feed a directory of its own",
                 path.display()
@@ -129,23 +192,40 @@ impl DirectorySink {
                 let _ = std::fs::remove_file(entry.path());
             }
         }
-        let manifest = json!({
-            "format": 1,
-            "feed": cursor.name.as_str(),
-            "feed_id": feed_id,
-            "catalogue": catalogue.to_string(),
-            "timeline": cursor.timeline.to_string(),
-            "generation": cursor.generation,
-        });
-        let (room, generation) = (cursor.spec.room, cursor.generation);
-        let sink = DirectorySink { path: path.to_owned(), pace, room, generation, manifest, segment: None };
-        let mut revision = cursor.revision;
-        // The manifest may know of segments that the cursor does not: it was written first.
-        if is_own && published.generation == generation && !cursor.must_copy {
-            revision = revision.max(Revision(published.revision));
+        let mut opened =
+            Opened { revision: cursor.revision, window: cursor.window, generation: cursor.generation };
+        let mut sequence = 0;
+        match found {
+            // It may know of segments that the cursor does not: it was written first.
+            Some(found) if is_own && told == cursor.generation => {
+                sequence = found.sequence;
+                if !cursor.must_copy {
+                    opened.revision = opened.revision.max(Revision(found.revision));
+                    opened.window = opened.window.max(Revision(found.window));
+                }
+            }
+            Some(_) if told < cursor.generation => {}
+            // The manifest is gone, or the cursor is an older one put back: consumers may have read
+            // segments of this generation that nobody here knows.
+            _ => opened.generation = next_generation(path, cursor.generation)?,
         }
-        sink.tell(revision)?;
-        Ok((sink, revision))
+        let sink = DirectorySink {
+            path: path.to_owned(),
+            pace,
+            room: cursor.spec.room,
+            generation: opened.generation,
+            sequence,
+            window: opened.window,
+            manifest: manifest_of(cursor, opened.generation, catalogue),
+            segment: None,
+        };
+        sink.tell(opened.revision)?;
+        Ok((sink, opened))
+    }
+
+    /// Notes up to which revision a mirror may lack entries that change.
+    pub(crate) fn note_window(&mut self, window: Revision) {
+        self.window = window;
     }
 
     /// Adds events. `whole` is the last revision whose request ends in or before them.
@@ -175,7 +255,8 @@ impl DirectorySink {
     pub(crate) fn pass(&mut self, whole: Revision) -> bool {
         match &mut self.segment {
             Some(segment) => {
-                segment.whole = Some(whole);
+                // The beginning of a request is no place to end.
+                segment.whole = segment.whole.map(|before| before.max(whole));
                 false
             }
             None => true,
@@ -194,14 +275,15 @@ impl DirectorySink {
             self.segment = Some(segment);
             return Ok(None);
         };
-        let (first, last) = (segment.first.0, segment.last.0);
-        let name = self.path.join(format!("{:06}-{first:020}-{last:020}{SEGMENT}", self.generation));
+        let (sequence, last) = (self.sequence + 1, segment.last.0);
+        let name = self.path.join(format!("{:06}-{sequence:010}-{last:020}{SEGMENT}", self.generation));
         let publish = || {
             segment.file.sync_all()?;
             std::fs::rename(&segment.path, &name)?;
             sync_directory(&name)
         };
         publish().map_err(|error| failed("write", &name, &error))?;
+        self.sequence = sequence;
         self.tell(whole)?;
         Ok(Some(whole))
     }
@@ -225,18 +307,12 @@ impl DirectorySink {
         let file = options.write(true).create(true).truncate(true).mode(FILE_MODE).open(&path);
         let file = file.map_err(|error| failed("write", &path, &error))?;
         let began = Instant::now();
-        Ok(Segment { file, path, first, last: first, bytes: 0, began, whole: None })
+        Ok(Segment { file, path, last: first, bytes: 0, began, whole: None })
     }
 
     /// Writes the manifest.
     fn tell(&self, revision: Revision) -> Result<()> {
-        let found = segments(&self.path).map_err(|error| failed("read", &self.path, &error))?;
-        let mut manifest = self.manifest.clone();
-        if let Some(fields) = manifest.as_object_mut() {
-            fields.insert("revision".to_owned(), json!(revision.0));
-            let listed = found.iter().map(|(name, bytes)| json!({"name": name, "bytes": bytes})).collect();
-            fields.insert("segments".to_owned(), Value::Array(listed));
-        }
-        write_durably(&self.path.join(MANIFEST), format!("{manifest:#}\n").as_bytes(), FILE_MODE)
+        let told = Told { revision, window: self.window, sequence: self.sequence };
+        write_manifest(&self.path, &self.manifest, told)
     }
 }

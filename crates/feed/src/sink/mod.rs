@@ -15,7 +15,7 @@ use crate::cursor::Cursor;
 use crate::limits::{Pace, SINK_BYTES_MAX};
 use address::WebhookUrl;
 use directory::DirectorySink;
-pub(crate) use directory::next_generation;
+pub(crate) use directory::{Opened, claim, next_generation};
 pub(crate) use trouble::Trouble;
 pub use webhook::TlsSource;
 use webhook::WebhookSink;
@@ -68,21 +68,30 @@ pub(crate) enum Sink {
 }
 
 impl Sink {
-    /// Opens the sink of a feed. Returns the revision up to which it has everything.
+    /// Opens the sink of a feed.
     pub(crate) fn open(
         cursor: &Cursor,
         context: &SinkContext,
-    ) -> std::result::Result<(Self, Revision), Trouble> {
+    ) -> std::result::Result<(Self, Opened), Trouble> {
         match SinkAddress::parse(&cursor.spec.sink)? {
             SinkAddress::Directory(path) => {
-                let (sink, revision) = DirectorySink::open(&path, cursor, context.catalogue, context.pace)?;
-                Ok((Sink::Directory(sink), revision))
+                let (sink, opened) = DirectorySink::open(&path, cursor, context.catalogue, context.pace)?;
+                Ok((Sink::Directory(sink), opened))
             }
             SinkAddress::Webhook(url) => {
                 let tls = context.tls.clone();
                 let sink = WebhookSink::open(url, cursor, context.catalogue, tls)?;
-                Ok((Sink::Webhook(Box::new(sink)), cursor.revision))
+                let (revision, window) = (cursor.revision, cursor.window);
+                let opened = Opened { revision, window, generation: cursor.generation };
+                Ok((Sink::Webhook(Box::new(sink)), opened))
             }
+        }
+    }
+
+    /// Notes up to which revision a mirror may lack entries that change.
+    pub(crate) fn note_window(&mut self, window: Revision) {
+        if let Sink::Directory(sink) = self {
+            sink.note_window(window);
         }
     }
 

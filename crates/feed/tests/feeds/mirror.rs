@@ -28,6 +28,8 @@ pub(crate) struct Mirror {
     pub ops: BTreeMap<String, u64>,
     pub is_exact: bool,
     pub timelines: BTreeSet<String>,
+    /// All events, for the message of a failed test.
+    told: Vec<(u64, Value)>,
 }
 
 fn text(event: &Value, field: &str) -> String {
@@ -88,6 +90,7 @@ impl Mirror {
         let (revision, index) = (event["revision"].as_u64().unwrap(), event["index"].as_u64().unwrap());
         let op = text(event, "op");
         self.timelines.insert(text(event, "timeline"));
+        self.told.push((generation, event.clone()));
         let position = (generation, revision, index);
         // Notices share the revision of a change; rows of a copy may come again with other versions.
         let is_change = ["c", "u", "m", "d", "x"].contains(&op.as_str());
@@ -173,6 +176,33 @@ impl Mirror {
     }
 }
 
+/// Panics unless a mirror equals the listing of a store, and shows the first differences.
+pub(crate) async fn check(what: &str, mirror: &Mirror, store: &dyn Store, under: &str) {
+    let (has, wanted) = (mirror.lines(), truth(store, under).await);
+    let missing: Vec<_> = wanted.difference(&has).take(5).collect();
+    let wrong: Vec<_> = has.difference(&wanted).take(5).collect();
+    if let Some(line) = missing.first().or(wrong.first()) {
+        let of_entry = |event: &Value| {
+            let id = event["entry"].as_str().unwrap_or("no entry");
+            line.contains(&format!(" {id} "))
+                || ["copy", "copied", "lost", "parted"].contains(&event["op"].as_str().unwrap())
+        };
+        let tail = mirror.told.len().saturating_sub(25);
+        for (generation, event) in &mirror.told[tail..] {
+            println!(
+                "TAIL {generation} {} {} {} {} {}",
+                event["revision"], event["index"], event["op"], event["lfn"], event["entry"]
+            );
+        }
+        println!("HEAD {:?}", store.revision().await);
+        for (generation, event) in mirror.told.iter().filter(|(_, event)| of_entry(event)) {
+            println!("{generation} {event}");
+        }
+    }
+    assert!(missing.is_empty() && wrong.is_empty(), "{what}: missing {missing:#?}, wrong {wrong:#?}");
+    assert_eq!(mirror.rows.len(), wanted.len(), "{what}");
+}
+
 /// Returns the line of an entry.
 fn line(path: &str, id: &str, after: &Value) -> String {
     let keys = |field: &str| {
@@ -221,7 +251,12 @@ pub(crate) async fn truth(store: &dyn Store, under: &str) -> BTreeSet<String> {
 
 async fn record_name(store: &dyn Store, key: RecordKey) -> String {
     let record: Option<(Record, _)> = store.record(key).await.unwrap();
-    record.and_then(|(record, _)| record.unique_name().map(str::to_owned)).unwrap_or_default()
+    let name = record.and_then(|(record, _)| record.unique_name().map(str::to_owned));
+    name.unwrap_or_else(|| match key {
+        RecordKey::User(id) => format!("#{}", id.0),
+        RecordKey::Group(id) => format!("#{}", id.0),
+        other => format!("{other:?}"),
+    })
 }
 
 async fn true_line(store: &dyn Store, path: &str, entry: &Entry) -> String {

@@ -7,7 +7,7 @@ use exacat_store::{Clock as _, EntryLocation, Store};
 use exacat_testkit::TestClock;
 use exacat_testkit::random::{Generator, View, model};
 
-use crate::mirror::{Mirror, truth};
+use crate::mirror::{Mirror, check};
 use crate::world::World;
 
 /// Returns the path of some directory of a store.
@@ -97,7 +97,7 @@ async fn run(seed: u64) {
         }
         world.caught_up(name).await;
         let mirror = Mirror::of(&world.segments(name));
-        assert_eq!(mirror.lines(), truth(&*store, under).await, "seed {seed}, {name} of {under}");
+        check(&format!("seed {seed}, {name} of {under}"), &mirror, &*store, under).await;
     }
     world.feeds.close().await;
 }
