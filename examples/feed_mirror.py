@@ -84,7 +84,11 @@ class Mirror:
 
     def apply(self, event):
         op = event["op"]
-        if op in ("c", "r"):
+        if op in ("c", "m") and event.get("rows"):
+            # What is there now follows as rows.
+            self.keep("exact", False)
+            self.remove(event)
+        elif op in ("c", "r"):
             version = event["version"] if op == "r" else event["revision"]
             self.db.execute(
                 "INSERT INTO entries VALUES (?, ?, ?, ?, 0, ?) ON CONFLICT (id) DO UPDATE SET "
@@ -101,20 +105,16 @@ class Mirror:
                     (json.dumps(content), event["revision"], event["entry"]),
                 )
         elif op == "m":
-            # One row, however much is below it. With "rows" the entry may be new: its rows follow.
-            if "parent" in event and self.newer(event):
+            # One row, however much is below it.
+            if self.newer(event):
                 self.db.execute(
                     "UPDATE entries SET parent = ?, name = ?, version = ? WHERE id = ?",
                     (event["parent"], event["name"], event["revision"], event["entry"]),
                 )
-            if event.get("rows"):
-                self.keep("exact", False)
         elif op == "d" and event.get("all"):
             self.db.execute("DELETE FROM entries")
         elif op == "d":
-            if self.newer(event):
-                delete = BELOW + "DELETE FROM entries WHERE id IN (SELECT id FROM below)"
-                self.db.execute(delete, (event["entry"],))
+            self.remove(event)
         elif op == "copy":
             self.keep("exact", False)
             self.db.execute("UPDATE entries SET stale = 1")
@@ -131,6 +131,13 @@ class Mirror:
         return self.db.execute(
             "SELECT content FROM entries WHERE id = ? AND version < ?", (event["entry"], event["revision"])
         ).fetchone()
+
+    def remove(self, event):
+        """Removes an entry with everything below it, unless the change is older than what is known of it."""
+        known = self.db.execute("SELECT version FROM entries WHERE id = ?", (event["entry"],)).fetchone()
+        if known is None or known[0] < event["revision"]:
+            delete = BELOW + "DELETE FROM entries WHERE id IN (SELECT id FROM below)"
+            self.db.execute(delete, (event["entry"],))
 
     def paths(self):
         """Returns all entries by path, relative to the top of the mirror, in the order of their bytes."""

@@ -77,7 +77,7 @@ impl EventWriter {
     ) {
         let op = match meaning {
             Meaning::Hidden => return,
-            Meaning::Created => Op::Created,
+            Meaning::Created | Meaning::Appeared => Op::Created,
             Meaning::Updated => Op::Updated,
             Meaning::Moved | Meaning::Arrived => Op::Moved,
             Meaning::Gone | Meaning::AllGone => Op::Gone,
@@ -113,7 +113,7 @@ impl EventWriter {
         }
         match meaning {
             Meaning::AllGone => out.extend_from_slice(b",\"all\":true"),
-            Meaning::Arrived => out.extend_from_slice(b",\"rows\":true"),
+            Meaning::Arrived | Meaning::Appeared => out.extend_from_slice(b",\"rows\":true"),
             _ => {}
         }
         self.content(out, names, &change.effect, change.revision);

@@ -93,7 +93,7 @@ impl Maker {
         let (meaning, now, before) = match effect {
             Effect::Created { entry } => {
                 let placed = self.placed(&entry.at, position).await?;
-                (Meaning::created(placed.sight), Some(placed), None)
+                (Meaning::created(placed.sight, must_copy), Some(placed), None)
             }
             Effect::Updated { at, .. } | Effect::Committed { at, created: None, .. } => {
                 let placed = self.placed(at, position).await?;
@@ -101,7 +101,7 @@ impl Maker {
             }
             Effect::Committed { at, created: Some(_), .. } => {
                 let placed = self.placed(at, position).await?;
-                (Meaning::created(placed.sight), Some(placed), None)
+                (Meaning::created(placed.sight, must_copy), Some(placed), None)
             }
             Effect::Removed { at, .. } => {
                 let placed = self.placed(at, position).await?;
@@ -143,7 +143,7 @@ impl Maker {
         self.writer.change(batch, &self.names, change, meaning, places);
         Ok(match (meaning, &now, effect.entry_id()) {
             (Meaning::Arrived, Some(now), _) if now.sight == Sight::Above => Some(RowsOf::Scope),
-            (Meaning::Arrived, _, Some(id)) => Some(RowsOf::Entry(id)),
+            (Meaning::Arrived | Meaning::Appeared, _, Some(id)) => Some(RowsOf::Entry(id)),
             _ => None,
         })
     }

@@ -97,6 +97,8 @@ pub(crate) enum Meaning {
     Hidden,
     /// An entry came to be.
     Created,
+    /// An entry came to be, and may be elsewhere or gone by now; a copy must follow if it is in sight.
+    Appeared,
     /// Fields of an entry changed.
     Updated,
     /// An entry has another place, with everything below it.
@@ -112,9 +114,13 @@ pub(crate) enum Meaning {
 }
 
 impl Meaning {
-    /// Returns the meaning of a new place.
-    pub(crate) fn created(after: Sight) -> Self {
-        if after == Sight::Inside { Meaning::Created } else { Meaning::Hidden }
+    /// Returns the meaning of a new place. `must_copy` is true if a mirror may lack directories above.
+    pub(crate) fn created(after: Sight, must_copy: bool) -> Self {
+        match (after, must_copy) {
+            (Sight::Inside, false) => Meaning::Created,
+            (Sight::Inside, true) => Meaning::Appeared,
+            _ => Meaning::Hidden,
+        }
     }
 
     /// Returns the meaning of changed fields.
@@ -185,7 +191,8 @@ mod tests {
             assert_eq!(Meaning::moved(before, after, copy), meaning, "{before:?} {after:?} {copy}");
         }
         assert_eq!(Meaning::removed(Above), Meaning::AllGone);
-        assert_eq!(Meaning::created(Above), Meaning::Hidden);
+        assert_eq!(Meaning::created(Above, true), Meaning::Hidden);
+        assert_eq!(Meaning::created(Inside, true), Meaning::Appeared);
     }
 
     #[test]

@@ -102,6 +102,13 @@ impl Mirror {
         self.events += 1;
         *self.ops.entry(op.clone()).or_default() += 1;
         match op.as_str() {
+            "c" | "m" if event["rows"] == json!(true) => {
+                // What is there now follows as rows.
+                self.is_exact = false;
+                if self.rows.get(&text(event, "entry")).is_none_or(|row| row.version < revision) {
+                    self.drop(&text(event, "entry"));
+                }
+            }
             "c" | "r" => {
                 self.put(event, if op == "r" { event["version"].as_u64().unwrap() } else { revision })
             }
@@ -118,7 +125,6 @@ impl Mirror {
                         (row.parent, row.name, row.version) = (parent, name, revision);
                     }
                 }
-                self.is_exact &= event["rows"] != json!(true);
             }
             "d" if event["all"] == json!(true) => self.rows.clear(),
             "d" => {

@@ -335,6 +335,7 @@ impl Renderer<'_> {
             Answer::Status(parts) => parts.iter().try_for_each(|part| out.push(&json::status(part))),
             Answer::Requests(items) => items.iter().try_for_each(|item| out.push(&json::request(item))),
             Answer::Throttles(items) => items.iter().try_for_each(|item| out.push(&json::throttle(item))),
+            Answer::Feeds(items) => items.iter().try_for_each(|item| out.push(&json::feed(item))),
             Answer::ElementGroups(items) => {
                 items.iter().try_for_each(|item| out.push(&json::element_group(item)))
             }
