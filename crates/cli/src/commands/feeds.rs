@@ -1,6 +1,6 @@
 //! `feed`: the change feeds of a server.
 
-use exacat_model::{Answer, Feed, FeedAction, FeedName, FeedSpec, Operation};
+use exacat_model::{Answer, Feed, FeedAction, FeedName, FeedSpec, HasRevision, Operation};
 use exacat_wire::json;
 
 use crate::args::{FeedCommand, FeedCreateArgs};
