@@ -61,8 +61,19 @@ fn mirror_of_a_killed_server_equals_the_listing() {
     }
     service.run(&["touch", "/top/a/f1", "/top/a/f2", "/other/x/y/f3"]).ok();
     let sink = format!("dir:{}", segments.display());
-    let create =
-        ["feed", "create", "mirror", "--sink", &sink, "--under", "/top", "--from", "copy", "--when-lost", "copy"];
+    let create = [
+        "feed",
+        "create",
+        "mirror",
+        "--sink",
+        &sink,
+        "--under",
+        "/top",
+        "--from",
+        "copy",
+        "--when-lost",
+        "copy",
+    ];
     service.run(&create).ok();
     for round in 0..4 {
         let name = format!("/top/a/new{round}");

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::DirBuilderExt as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -62,8 +63,8 @@ pub struct Feeds {
     context: RunContext,
     feeds: Mutex<BTreeMap<FeedName, Running>>,
     damaged: Mutex<BTreeMap<FeedName, Damaged>>,
-    /// Held by a change of the feeds: one at a time, each to its end.
-    changing: tokio::sync::Mutex<()>,
+    /// Held by a change of the feeds: one at a time, each to its end. True after the feeds were closed.
+    changing: tokio::sync::Mutex<bool>,
 }
 
 impl Feeds {
@@ -102,7 +103,7 @@ impl Feeds {
             running.start(&context);
         }
         let (feeds, damaged) = (Mutex::new(feeds), Mutex::new(damaged));
-        let changing = tokio::sync::Mutex::new(());
+        let changing = tokio::sync::Mutex::new(false);
         Ok(Arc::new(Feeds { directory, forbidden, context, feeds, damaged, changing }))
     }
 
@@ -113,7 +114,8 @@ impl Feeds {
     pub async fn create(self: &Arc<Self>, name: FeedName, spec: FeedSpec, owner: String) -> Result<()> {
         let feeds = Arc::clone(self);
         to_its_end(async move {
-            let _one = feeds.changing.lock().await;
+            let closed = feeds.changing.lock().await;
+            check_open(*closed)?;
             feeds.create_alone(name, spec, owner).await
         })
         .await
@@ -126,7 +128,8 @@ impl Feeds {
     pub async fn control(self: &Arc<Self>, name: FeedName, action: FeedAction) -> Result<()> {
         let feeds = Arc::clone(self);
         to_its_end(async move {
-            let _one = feeds.changing.lock().await;
+            let closed = feeds.changing.lock().await;
+            check_open(*closed)?;
             feeds.control_alone(&name, action).await
         })
         .await
@@ -141,6 +144,13 @@ impl Feeds {
         let now = (self.context.now)();
         let mut all: Vec<Feed> =
             self.feeds.lock().values().map(|running| running.entry.shown(head, now)).collect();
+        for feed in &mut all {
+            // A feed that does not run has read nothing of what it lacks.
+            if feed.lag_changes > 0 && feed.lag_ms == 0 {
+                let next = self.context.store.changes(feed.revision, 1).await?.changes;
+                feed.lag_ms = next.first().map_or(0, |change| now.0.saturating_sub(change.time.0));
+            }
+        }
         all.extend(self.damaged.lock().iter().map(|(name, damaged)| damaged.shown(name)));
         match only {
             None => {
@@ -156,7 +166,8 @@ impl Feeds {
 
     /// Stops all feeds, and keeps their positions.
     pub async fn close(&self) {
-        let _one = self.changing.lock().await;
+        let mut closed = self.changing.lock().await;
+        *closed = true;
         let tasks: Vec<_> =
             self.feeds.lock().values_mut().filter_map(|running| running.task.take()).collect();
         for (stop, _) in &tasks {
@@ -399,7 +410,14 @@ impl Running {
         let runner = Runner::new(Arc::clone(&self.entry), context.clone());
         let runtime = tokio::runtime::Handle::current();
         // A thread of its own: it writes files and syncs them.
-        let task = tokio::task::spawn_blocking(move || runtime.block_on(runner.run(stopping)));
+        let entry = Arc::clone(&self.entry);
+        let task = tokio::task::spawn_blocking(move || {
+            let run = AssertUnwindSafe(|| runtime.block_on(runner.run(stopping)));
+            if catch_unwind(run).is_err() {
+                let why = "internal error: the feed panicked; report it, with the server's log";
+                entry.end(FeedState::Failed, why.to_owned());
+            }
+        });
         self.task = Some((stop, task));
     }
 }
@@ -446,6 +464,13 @@ impl Damaged {
             copying: false,
         }
     }
+}
+
+fn check_open(closed: bool) -> Result<()> {
+    if closed {
+        return Err(Error::new(ErrorKind::Unavailable, "the server stops; nothing was changed"));
+    }
+    Ok(())
 }
 
 fn unknown(name: &FeedName) -> Error {

@@ -39,7 +39,7 @@ enum Ended {
     /// The sink or the store has trouble.
     Trouble(Trouble),
     /// Changes that the sink lacks cannot or may not be sent.
-    Lost { why: String, oldest: Revision },
+    Lost(String),
 }
 
 impl From<Trouble> for Ended {
@@ -114,11 +114,11 @@ impl Runner {
             }
             let wait = match ended {
                 Ended::Trouble(Trouble::Refused(why)) => {
-                    self.end(FeedState::Failed, why);
+                    self.entry.end(FeedState::Failed, why);
                     return;
                 }
-                Ended::Lost { why, oldest } => {
-                    let telling = tokio::time::timeout(LAST_WORDS, self.tell_lost(oldest));
+                Ended::Lost(why) => {
+                    let telling = tokio::time::timeout(LAST_WORDS, self.tell_lost());
                     tokio::select! {
                         _ = telling => {}
                         _ = stop.wait_for(|stop| *stop) => {}
@@ -127,7 +127,7 @@ impl Runner {
                     progress.forget_read();
                     if !progress.cursor.spec.copy_when_lost {
                         drop(progress);
-                        self.end(FeedState::Lost, why);
+                        self.entry.end(FeedState::Lost, why);
                         return;
                     }
                     tracing::warn!(feed = %progress.cursor.name, why, "a feed is lost and starts again with a copy");
@@ -158,17 +158,6 @@ impl Runner {
         self.entry.save_changed();
     }
 
-    /// Ends the feed in a state that only an operator ends.
-    fn end(&self, state: FeedState, why: String) {
-        let mut progress = self.entry.progress.lock();
-        tracing::error!(feed = %progress.cursor.name, state = state.name(), why, "a feed stopped");
-        progress.cursor.state = state;
-        progress.cursor.reason = why;
-        progress.is_unsaved = true;
-        drop(progress);
-        self.entry.save_changed();
-    }
-
     fn now(&self) -> TimeMs {
         (self.context.now)()
     }
@@ -181,9 +170,10 @@ impl Runner {
     }
 
     /// Tells the sink that the feed is lost, if it listens.
-    async fn tell_lost(&self, oldest: Revision) {
+    async fn tell_lost(&self) {
         let cursor = self.entry.cursor();
         let tell = async {
+            let oldest = self.context.store.changes(cursor.revision, 1).await?.oldest;
             let (sink, _) = Sink::open(&cursor, &self.context.sink)?;
             let mut outlet = Outlet { sink, batch: Batch::default(), waiting: 0 };
             let mut fields = b",\"oldest\":".to_vec();
@@ -251,7 +241,7 @@ impl Runner {
                 None => store.changes(position.read, PAGE_CHANGES).await?,
             };
             if page.oldest.0 > position.read.0.saturating_add(1) {
-                return Err(Ended::Lost { why: not_kept(page.oldest), oldest: page.oldest });
+                return Err(Ended::Lost(not_kept(page.oldest)));
             }
             let head = store.revision().await?;
             let is_end = page.up_to >= head;
@@ -325,7 +315,7 @@ impl Runner {
     async fn check_kept(&self, position: Revision) -> std::result::Result<(), Ended> {
         let page = self.context.store.changes(position, 1).await?;
         if page.oldest.0 > position.0.saturating_add(1) {
-            return Err(Ended::Lost { why: not_kept(page.oldest), oldest: page.oldest });
+            return Err(Ended::Lost(not_kept(page.oldest)));
         }
         if let Some(change) = page.changes.first() {
             self.entry.progress.lock().note_time(change.revision, change.time);
@@ -336,7 +326,7 @@ impl Runner {
     fn check_limits(&self, head: Revision) -> std::result::Result<(), Ended> {
         let progress = self.entry.progress.lock();
         match progress.beyond_limits(head, (self.context.now)()) {
-            Some(why) => Err(Ended::Lost { why, oldest: Revision(progress.cursor.revision.0 + 1) }),
+            Some(why) => Err(Ended::Lost(why)),
             None => Ok(()),
         }
     }

@@ -72,6 +72,17 @@ impl FeedEntry {
         }
     }
 
+    /// Ends the feed in a state that only an operator ends.
+    pub(crate) fn end(&self, state: FeedState, why: String) {
+        let mut progress = self.progress.lock();
+        tracing::error!(feed = %progress.cursor.name, state = state.name(), why, "a feed stopped");
+        progress.cursor.state = state;
+        progress.cursor.reason = why;
+        progress.is_unsaved = true;
+        drop(progress);
+        self.save_changed();
+    }
+
     /// Describes the feed, while the catalogue is at `head`.
     pub(crate) fn shown(&self, head: Revision, now: TimeMs) -> Feed {
         let progress = self.progress.lock();

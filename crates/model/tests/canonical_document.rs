@@ -15,7 +15,7 @@ use exacat_model::{ErrorKind, Operation};
 
 const DOCUMENT: &str = include_str!("../../../docs/internals/canonical-bytes.md");
 
-const SOURCES: [&str; 17] = [
+const SOURCES: [&str; 18] = [
     include_str!("../src/account.rs"),
     include_str!("../src/answer.rs"),
     include_str!("../src/arguments.rs"),

@@ -14,7 +14,7 @@ holds back the history and never fills the disk. Making and controlling feeds
 takes the role admin; an operator may list them.
 
 Examples:
-  exacat feed create mirror --sink dir:/var/tmp/exacat-feed --under /demo \\
+  exacat feed create mirror --sink dir:$HOME/exacat-feed --under /demo \\
       --from copy --when-lost copy
   exacat feed create hook --sink https://example.org/exacat --kinds created,moved")]
     Create(Box<FeedCreateArgs>),

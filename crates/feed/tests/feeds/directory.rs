@@ -348,3 +348,83 @@ async fn feeds_go_on_after_each_of_many_restarts() {
     let feeds = open(&world.store, &world.clock, world.place.path(), pace());
     feeds.close().await;
 }
+
+/// Puts another timeline into the file of a feed.
+fn replace_timeline(path: &std::path::Path) {
+    let text = std::fs::read_to_string(path).unwrap();
+    let lines = text.lines().filter(|line| !line.starts_with("crc "));
+    let changed: String = lines
+        .map(|line| match line.starts_with("timeline ") {
+            true => format!("timeline {}\n", "ab".repeat(16)),
+            false => format!("{line}\n"),
+        })
+        .collect();
+    let sum = crc32fast::hash(changed.as_bytes());
+    std::fs::write(path, format!("{changed}crc {sum:08x}\n")).unwrap();
+}
+
+/// Property: after a restore the sink is told where the histories part, in the next generation, and a copy
+/// makes the mirror right again.
+#[tokio::test(flavor = "multi_thread")]
+async fn parted_timeline_is_told_and_a_copy_follows() {
+    let (scene, mut world) = scene().await;
+    scene.file(DirId::ROOT, "a", 1, &[1]).await;
+    world.create("one", world.spec("one", "/", start())).await;
+    world.caught_up("one").await;
+    let before = world.feed("one").await;
+    world.feeds.close().await;
+    replace_timeline(&world.file("one"));
+    scene.file(DirId::ROOT, "b", 2, &[1]).await;
+    world.reopen().await;
+    eventually_so("the feed is on the new timeline", async || {
+        world.feed("one").await.timeline == before.timeline
+    })
+    .await;
+    world.caught_up("one").await;
+    let told = events(&world, "one").into_iter().find(|event| event["op"] == json!("parted")).unwrap();
+    assert_eq!(told["old_timeline"], json!("ab".repeat(16)));
+    assert_eq!(told["undone_up_to"], json!(before.revision.0));
+    let mirror = Mirror::of(&world.segments("one"));
+    assert!(mirror.ops.contains_key("copied"), "{:?}", mirror.ops);
+    check("one", &mirror, &*world.store, "/").await;
+    world.feeds.close().await;
+}
+
+/// Property: a feed that does not run shows how old the first change is that its sink lacks, and after a
+/// close nothing starts one again.
+#[tokio::test(flavor = "multi_thread")]
+async fn paused_feed_shows_its_delay_and_closed_feeds_stay_closed() {
+    let (scene, world) = scene().await;
+    world.create("one", world.spec("one", "/", start())).await;
+    world.caught_up("one").await;
+    world.control("one", FeedAction::Pause).await.unwrap();
+    scene.file(DirId::ROOT, "a", 1, &[1]).await;
+    scene.clock.turn(5000);
+    let shown = world.feed("one").await;
+    assert_eq!((shown.lag_changes, shown.lag_ms), (1, 5000));
+    world.feeds.close().await;
+    let refused = world.control("one", FeedAction::Resume).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Unavailable);
+}
+
+/// Property: a directory whose manifest was lost begins the next generation, so that no consumer takes a new
+/// segment for one that it has read.
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_manifest_begins_the_next_generation() {
+    let (scene, mut world) = scene().await;
+    world.create("one", world.spec("one", "/", start())).await;
+    world.caught_up("one").await;
+    world.feeds.close().await;
+    for entry in std::fs::read_dir(world.segments("one")).unwrap() {
+        std::fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    world.reopen().await;
+    scene.file(DirId::ROOT, "a", 1, &[1]).await;
+    world.caught_up("one").await;
+    let last = events(&world, "one").pop().unwrap();
+    assert_eq!(last["lfn"], json!("/a"));
+    let names: Vec<_> =
+        std::fs::read_dir(world.segments("one")).unwrap().map(|one| one.unwrap().file_name()).collect();
+    assert!(names.iter().any(|name| name.to_str().unwrap().starts_with("000002-")), "{names:?}");
+    world.feeds.close().await;
+}
