@@ -124,6 +124,7 @@ async fn every_endpoint_answers_as_its_document_says() {
         ("setThrottle", "user:u", "", json!({"items_per_second": 5})),
         ("listThrottles", "", "", json!(null)),
         ("endThrottle", "user:u", "", json!(null)),
+        ("listFeeds", "", "", json!(null)),
         ("drainServer", "", "", json!(null)),
         ("resumeServer", "", "", json!(null)),
         ("checkCatalogue", "", "", json!(null)),
@@ -165,6 +166,13 @@ async fn every_endpoint_answers_as_its_document_says() {
         "verifySnapshot",
         "compareSnapshot",
         "makeBackup",
+        // They need a server with an embedded store: see the tests of the program.
+        "getFeed",
+        "makeFeed",
+        "dropFeed",
+        "pauseFeed",
+        "resumeFeed",
+        "rewindFeed",
         "getDocument",
     ];
     for (name, value, query, body) in steps {

@@ -1,10 +1,11 @@
 //! Feeds: what `exacat feed` prints, and how their starts are written.
 
 use exacat_model::{Error, Feed, FeedStart, LogPosition, Result, Revision, TimeMs};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 use utoipa::ToSchema;
 
-use super::Shown;
+use super::{Shown, texts};
 
 /// A feed with its progress.
 #[derive(Debug, Serialize, ToSchema)]
@@ -83,6 +84,51 @@ pub fn feed(feed: &Feed) -> FeedOut<'_> {
         copy_when_lost: spec.copy_when_lost,
         copy_when_parted: spec.copy_when_parted,
     }
+}
+
+/// Description of a new feed.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewFeed, examples(json!({"sink": "dir:/srv/feed/mirror", "under": "/demo", "from": "copy"})))]
+pub struct FeedIn {
+    /// `dir:/PATH` on the server's machine, or the URL of a webhook.
+    pub sink: String,
+    /// Only entries in this directory.
+    #[schema(value_type = Option<texts::Lfn>)]
+    pub under: Option<String>,
+    /// Only these effects; all if left out.
+    #[serde(default)]
+    pub kinds: Vec<String>,
+    /// `now` (if left out), `copy`, `start`, or a position `REVISION` or `REVISION.TIMELINE`.
+    pub from: Option<String>,
+    /// Age in days of an undelivered change at which the feed is lost.
+    #[schema(minimum = 1)]
+    pub days: Option<u32>,
+    /// Estimated bytes of undelivered events at which the feed is lost.
+    #[schema(minimum = 1)]
+    pub bytes: Option<u64>,
+    /// Bytes of segments in its directory at which it waits.
+    #[schema(minimum = 1)]
+    pub room: Option<u64>,
+    /// True to start again with a copy when it is lost.
+    #[serde(default)]
+    pub copy_when_lost: bool,
+    /// False to only tell after a restore, without a copy.
+    pub copy_when_parted: Option<bool>,
+    /// True to permit a webhook on a loopback, private or link-local address.
+    #[serde(default)]
+    pub allow_private: bool,
+    /// File on the server's machine with the secret that signs requests to a webhook.
+    pub secret_file: Option<String>,
+}
+
+/// Position that a feed goes to.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = FeedPosition, examples(json!({"to": "copy"})))]
+pub struct RewindIn {
+    /// `now`, `copy`, `start`, or a position `REVISION` or `REVISION.TIMELINE`.
+    pub to: String,
 }
 
 /// Reads the start of a feed: `now`, `copy`, `start`, or a position in the history.

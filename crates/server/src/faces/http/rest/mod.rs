@@ -4,6 +4,7 @@ mod arguments;
 mod conditions;
 mod element_endpoints;
 mod endpoints;
+mod feed_endpoints;
 mod openapi;
 mod render;
 mod schemas;

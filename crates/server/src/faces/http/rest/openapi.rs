@@ -293,6 +293,7 @@ pub(super) fn path_text(
         ("owner", _) => ("`user:NAME` or `group:NAME`.", Some(texts::OWNER), "user:demo"),
         (_, "ses") => ("Name of the storage element.", Some(texts::SE), "DEMO::DISK::SE1"),
         (_, "history") => ("Name of the group of elements.", Some(texts::ELEMENT_GROUP), "dcs"),
+        (_, "feeds") => ("Name of the feed.", Some(texts::SNAPSHOT), "mirror"),
         (_, "snapshots") => ("Name of the snapshot.", Some(texts::SNAPSHOT), "demo"),
         _ => ("Name.", Some(texts::ACCOUNT), "demo"),
     }

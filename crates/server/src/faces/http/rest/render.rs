@@ -69,6 +69,7 @@ impl Names {
             Operation::Backup { directory, .. } => subject(directory),
             Operation::ArchiveMembers { archive, .. } => Names::Files(vec![archive.clone()]),
             Operation::SessionKill { id } => subject(id),
+            Operation::FeedCreate { name, .. } | Operation::FeedControl { name, .. } => subject(name),
             Operation::ElementGroupSet { group, .. }
             | Operation::ElementGroupDrop { group }
             | Operation::ElementWrite { group, .. } => subject(group),

@@ -2,11 +2,13 @@
 
 use super::element_endpoints::element_endpoints;
 use super::endpoints::{Endpoint, catalogue_endpoints};
+use super::feed_endpoints::feed_endpoints;
 
 /// Returns all endpoints.
 pub(super) fn endpoints() -> Vec<Endpoint> {
     let mut all = catalogue_endpoints();
     all.extend(element_endpoints());
+    all.extend(feed_endpoints());
     all
 }
 
