@@ -63,7 +63,7 @@ pub(crate) struct SinkContext {
 
 /// The sink of a feed.
 pub(crate) enum Sink {
-    Directory(DirectorySink),
+    Directory(Box<DirectorySink>),
     Webhook(Box<WebhookSink>),
 }
 
@@ -76,7 +76,7 @@ impl Sink {
         match SinkAddress::parse(&cursor.spec.sink)? {
             SinkAddress::Directory(path) => {
                 let (sink, opened) = DirectorySink::open(&path, cursor, context.catalogue, context.pace)?;
-                Ok((Sink::Directory(sink), opened))
+                Ok((Sink::Directory(Box::new(sink)), opened))
             }
             SinkAddress::Webhook(url) => {
                 let tls = context.tls.clone();

@@ -2,7 +2,6 @@
 
 use exacat_model::{Error, Feed, FeedStart, LogPosition, Result, Revision, TimeMs};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use utoipa::ToSchema;
 
 use super::{Shown, texts};
