@@ -21,7 +21,7 @@ const TARGETS: [Target; 5] = [
 ];
 
 /// Operations independent of the target: run on the first only.
-const WITHOUT_TARGET: [&str; 48] = [
+const WITHOUT_TARGET: [&str; 51] = [
     "whoami",
     "position",
     "trash-list",
