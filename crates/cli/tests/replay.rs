@@ -260,7 +260,7 @@ fn trace_of(place: &Path, table: &str) -> PathBuf {
     out
 }
 
-/// Property: with a catalogue, files have its sizes and checksums, and those that it does not have are left out
+/// Property: with a catalogue, files have its sizes and checksums. Those that it does not have are left out
 /// and listed. The figures of the service are there for Prometheus.
 #[test]
 fn catalogue_gives_its_files_to_the_trace() {

@@ -416,8 +416,7 @@ impl Service {
         on(RequestState::Throttle, turn).await
     }
 
-    /// Looks up file locations at once, like [`Service::execute`], and encodes each answer as soon
-    /// as it is there.
+    /// Looks up file locations at once, like [`Service::execute`], and encodes each answer at once.
     pub(crate) async fn whereis(
         &self,
         caller: &Caller,
@@ -626,8 +625,7 @@ impl Service {
         }
     }
 
-    /// Carries out an operation on a thread where long work does not delay look-ups. Drops `held`
-    /// when it is over.
+    /// Carries out an operation on a thread where long work delays no look-ups, then drops `held`.
     async fn on_blocking_thread(
         self: &Arc<Self>,
         requester: Requester,
@@ -706,8 +704,7 @@ impl Service {
         let _ = work.await;
     }
 
-    /// Runs an operation like [`Service::run`], counts it, and returns its outcome when the work is
-    /// over.
+    /// Runs an operation like [`Service::run`], counts it, and returns its outcome when the work is over.
     pub(crate) async fn ask(self: &Arc<Self>, work: OperationTask) -> Result<Answer> {
         self.ask_numbered(work).await.1
     }
@@ -752,8 +749,7 @@ impl Service {
         (request, result)
     }
 
-    /// Boxed [`Service::ask`]: a check of uploads makes requests, and a request may wait for a
-    /// check.
+    /// Boxed [`Service::ask`]: a check of uploads makes requests, and a request may wait for a check.
     pub(crate) fn ask_boxed(self: &Arc<Self>, work: OperationTask) -> BoxFuture<'_, Result<Answer>> {
         Box::pin(self.ask(work))
     }

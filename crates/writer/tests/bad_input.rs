@@ -375,7 +375,7 @@ fn producers_have_memory_for_what_they_send() {
     assert!(!rig.connect(22, 22, 1).contains(&None), "a connection without a block");
 }
 
-/// Property: what was promised to a producer that is away is free for those that come. When it is back, it gets
+/// Property: memory promised to a producer that is away is free for those that come. When it is back, it gets
 /// memory for its file again, and sends on.
 #[test]
 fn memory_promised_to_a_producer_that_is_away_is_free_for_others() {

@@ -69,7 +69,7 @@ impl World {
     }
 }
 
-/// What agents hold, and the answers that they got.
+/// Items that agents hold, and the answers that they got.
 #[derive(Default)]
 struct Agents {
     held: Vec<AccessResult>,

@@ -203,8 +203,8 @@ impl Trace {
         }
     }
 
-    /// Gives files the sizes and checksums of others, and leaves out accesses to files without. `facts` has one
-    /// for each file, by its number. Returns the number of accesses that were left out.
+    /// Gives files other sizes and checksums, and leaves out accesses to files without. `facts` has those of
+    /// each file, by its number. Returns the number of accesses that were left out.
     pub fn take_files(&mut self, facts: &[Option<(u64, Option<u32>)>]) -> u64 {
         for (file, facts) in self.files.iter_mut().zip(facts) {
             if let Some((size, adler32)) = facts {

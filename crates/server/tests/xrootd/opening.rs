@@ -46,8 +46,8 @@ async fn set_status(world: &World, number: u16, status: exacat_model::SeStatus) 
     world.admin(Operation::SeSet(set)).await;
 }
 
-/// Property: each file that a client was sent to is one line of the log of look-ups, whatever the number of its
-/// tries. Files that are missing or withheld are none.
+/// Property: each file that a client was sent to is one line of the log of look-ups, whatever the number of
+/// its tries. Files that are missing or withheld are none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn look_up_is_one_line_of_the_log() {
     let lines: Arc<Mutex<Vec<u8>>> = Arc::default();

@@ -29,7 +29,7 @@ const REQUESTS_AT_ONCE: usize = 8;
 /// Size and checksum of a file, or the reason why the trace cannot have it.
 type Facts = Result<(u64, Option<u32>), &'static str>;
 
-/// What the catalogue has of a trace.
+/// Counts of a trace in the catalogue.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = TraceInCatalogue)]
 pub(crate) struct InCatalogueView {
