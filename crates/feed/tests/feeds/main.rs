@@ -1,5 +1,11 @@
 //! Feeds over real stores: mirrors made of what sinks got, with faults in the middle.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and shows the events of a wrong entry"
+)]
 
 mod directory;
 mod hook;

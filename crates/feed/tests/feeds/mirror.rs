@@ -193,14 +193,6 @@ pub(crate) async fn check(what: &str, mirror: &Mirror, store: &dyn Store, under:
             line.contains(&format!(" {id} "))
                 || ["copy", "copied", "lost", "parted"].contains(&event["op"].as_str().unwrap())
         };
-        let tail = mirror.told.len().saturating_sub(25);
-        for (generation, event) in &mirror.told[tail..] {
-            println!(
-                "TAIL {generation} {} {} {} {} {}",
-                event["revision"], event["index"], event["op"], event["lfn"], event["entry"]
-            );
-        }
-        println!("HEAD {:?}", store.revision().await);
         for (generation, event) in mirror.told.iter().filter(|(_, event)| of_entry(event)) {
             println!("{generation} {event}");
         }
