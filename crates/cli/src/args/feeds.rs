@@ -16,7 +16,8 @@ takes the role admin; an operator may list them.
 Examples:
   exacat feed create mirror --sink dir:$HOME/exacat-feed --under /demo \\
       --from copy --when-lost copy
-  exacat feed create hook --sink https://example.org/exacat --kinds created,moved")]
+  exacat feed create hook --sink https://example.org/exacat \\
+      --kinds created,moved")]
     Create(Box<FeedCreateArgs>),
     /// List the feeds of this server
     #[command(after_help = "\

@@ -44,6 +44,7 @@ fn run(page: &str) -> String {
         .replace("/var/lib/exacat", &here("data"))
         .replace("/srv/exacat-backup", &here("backup"))
         .replace("/srv/exacat-drill", &here("drill"))
+        .replace("/srv/compare", &here("compare"))
         .replace("127.0.0.1:7420", &format!("127.0.0.1:{native}"))
         .replace("127.0.0.1:7421", &format!("127.0.0.1:{http}"));
     std::fs::write(place.path().join("page"), script).unwrap();
