@@ -55,6 +55,6 @@ pub use look_ups::LOOK_UPS_HEAD;
 pub use open_files::{OPEN_FILES_KEPT, connections_within, raise_open_files};
 pub use settings::{
     CertificateFiles, ChecksumServer, EnvelopeSettings, HttpSettings, JalienSettings, Limits, LookUpLog,
-    Network, ServerSettings, StoreChoice, TraceSettings, WorkerSettings, XrootdSettings,
+    LookUpSink, Network, ServerSettings, StoreChoice, TraceSettings, WorkerSettings, XrootdSettings,
 };
 pub use tls::{certificate_config, trusting};

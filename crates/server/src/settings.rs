@@ -37,11 +37,14 @@ pub struct CertificateFiles {
     pub key: PathBuf,
 }
 
+/// Takes one whole line of the log of look-ups. It must not wait for long: clients wait with it.
+pub type LookUpSink = Arc<dyn Fn(&[u8]) + Send + Sync>;
+
 /// Place of the log of look-ups.
 #[derive(Clone)]
 pub struct LookUpLog {
-    /// Takes one whole line. It must not wait for long: clients wait with it.
-    pub write: Arc<dyn Fn(&[u8]) + Send + Sync>,
+    /// Its file.
+    pub write: LookUpSink,
     /// Lines that could not be written so far.
     pub lost: Arc<AtomicU64>,
 }

@@ -1,12 +1,13 @@
 //! Opening of files at their storage elements: at the best place, and then at the next.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use base64::Engine;
 use exacat_model::Operation;
 use exacat_model::operation::{Existing, FileRef, NewFile, SeSettings};
 use exacat_server::{LOOK_UPS_HEAD, LookUpLog};
 use exacat_wire::xrootd::numbers::{error, request};
+use parking_lot::Mutex;
 
 use crate::root::{GUID, Root, body_at, file, se, storage, world, world_with};
 use crate::world::{World, lfn};
@@ -52,7 +53,7 @@ async fn set_status(world: &World, number: u16, status: exacat_model::SeStatus) 
 async fn look_up_is_one_line_of_the_log() {
     let lines: Arc<Mutex<Vec<u8>>> = Arc::default();
     let kept = Arc::clone(&lines);
-    let write = Arc::new(move |line: &[u8]| kept.lock().unwrap().extend_from_slice(line));
+    let write = Arc::new(move |line: &[u8]| kept.lock().extend_from_slice(line));
     let log = LookUpLog { write, lost: Arc::default() };
     let world = world_with(|settings| settings.look_ups = Some(log)).await;
     storage(&world, 2).await;
@@ -63,7 +64,7 @@ async fn look_up_is_one_line_of_the_log() {
     assert_eq!(sent(&mut root, "/d/a?tried=se1.example").await.0, "se2.example");
     root.open("/d/none").await.error();
     sent(&mut root, "/d/a").await;
-    let text = String::from_utf8(lines.lock().unwrap().clone()).unwrap();
+    let text = String::from_utf8(lines.lock().clone()).unwrap();
     let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split('\t').collect()).collect();
     assert_eq!(rows.len(), 2, "{text}");
     for row in rows {
