@@ -217,7 +217,7 @@ def chain(rig):
     expect(f"each file is fetched once: {sent} of {blocks(rows)}", abs(sent - blocks(rows)) <= NEAR * blocks(rows))
     def places():
         rows = rig.report("chain")["cache_records"]
-        return {row["name"].split(":")[1]: row["place"] for row in rows if ":" in row["name"]}
+        return {row["name"].rsplit(":", 1)[1]: row["place"] for row in rows if ":" in row["name"]}
     wait_until("both caches tell of files", lambda: {str(cache.port), str(far.port)} <= places().keys())
     places = places()
     expect("the caches have their places", (places[str(cache.port)], places[str(far.port)]) == (0, 1), places)
