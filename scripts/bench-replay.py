@@ -13,10 +13,11 @@ The parts, in this order; each row is printed when it is done:
   service     items that the service hands out, and durable results that it takes, a second (needs `bench-replay`)
   plan        a month of production: time and memory from the start of the service to the first item
 
-Everything runs on this machine, on loopback, in a directory that is removed. Root runs it in a network of its own with
-loopback only: elsewhere xrdcp asks for the names of all addresses at each start, and waits 5 s for a lost answer. Figures are medians of all rounds. CPU is
-that of each process, for an operation or a GB. WANTED is the target, MET says whether the median reaches it; a missed
-one changes no exit status. A machine that does other things at the time misses more.
+Everything runs on this machine, on loopback, in a directory that is removed. Root runs it in a network of its
+own with loopback only: elsewhere xrdcp asks for the names of all addresses at each start, and waits 5 s for a
+lost answer. Figures are medians of all rounds. CPU is that of each process, for an operation or a GB. WANTED
+is the target, MET says whether the median reaches it; a missed one changes no exit status. A machine that
+does other things at the time misses more.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# `make demo-replay`: a generated trace, its files in a catalogue, an origin without disk, a cache, two agents that
-# read through it, and the report of clients, cache and origin side by side. Everything runs on this machine, in a
-# directory that is removed; only the page with the report stays.
+# `make demo-replay`: a generated trace, its files in a catalogue, an origin without disk, a cache, two agents
+# that read through it, and the report of clients, cache and origin side by side. Everything runs on this
+# machine, in a directory that is removed; only the page with the report stays.
 # Usage: demo-replay.sh EXACAT [PAGE.html]
 set -euo pipefail
 

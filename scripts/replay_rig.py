@@ -134,7 +134,7 @@ class Rig:
         expect(f"{name} starts", line, self.tail(name))
         return process, json.loads(line)
 
-    # ---- traces ----------------------------------------------------------------------------------------------------------
+    # ---- traces --------------------------------------------------------------------------------------------
 
     def trace(self, rows):
         """Writes a trace of rows (seconds, name, size, reads). Checksums come from the origin's content."""
@@ -154,7 +154,7 @@ class Rig:
     def json(self, *args, status=0):
         return json.loads(self.run("--json", *args, status=status))
 
-    # ---- the parts -------------------------------------------------------------------------------------------------------
+    # ---- the parts -----------------------------------------------------------------------------------------
 
     def start_origin(self, trace, *options):
         process, said = self.serving(["replay", "origin", "--trace", trace, "--listen", "127.0.0.1:0",
@@ -250,7 +250,7 @@ class Rig:
                 return report
             time.sleep(0.3)
 
-    # ---- what must hold --------------------------------------------------------------------------------------------------
+    # ---- what must hold ------------------------------------------------------------------------------------
 
     def complete(self, report, accesses, failed=0):
         """Every item has exactly one final result, and the sums of all tables are the same."""

@@ -3,10 +3,11 @@
 
 Usage: test-replay.py EXACAT-BINARY [--short] [--only TEXT]
 
-In each scene every item must have exactly one final result, and the sums of clients, cache and origin must agree within what
-the facts about XCache 5.5.3 explain. Where the trace foretells a hit rate, the measured one is within 2 % of it. Everything
-runs on loopback, in a directory that is removed. Without XCache (Debian: xrootd-server xrootd-server-plugins) the scenes say
-that they are skipped. `--short` shortens the time for which the origin is away.
+In each scene every item must have exactly one final result, and the sums of clients, cache and origin must
+agree within what the facts about XCache 5.5.3 explain. Where the trace foretells a hit rate, the measured one
+is within 2 % of it. Everything runs on loopback, in a directory that is removed. Without XCache (Debian:
+xrootd-server xrootd-server-plugins) the scenes say that they are skipped. `--short` shortens the time for
+which the origin is away.
 """
 
 import argparse
@@ -40,7 +41,7 @@ def begin(rig, rows, *origin, cache=None, service=()):
 
 
 def sums(rig, report, rows, fetched):
-    """Clients asked for what the trace asks, the cache says the same, and the origin sent what the cache fetched."""
+    """Clients asked for what the trace asks, the cache says so too, and the origin sent what it fetched."""
     asked = report["totals"]["bytes_asked"]
     expect("all bytes came", report["totals"]["bytes"] == asked, report["totals"])
     records = report["cache_records"][0]
@@ -264,7 +265,7 @@ def programs(rig):
 
 
 def start_catalogue(rig, rows):
-    """Starts a catalogue with the files of a trace. Returns its port for XRootD, and the options of its administrator."""
+    """Starts a catalogue with the files of a trace. Returns its XRootD port, and its administrator's options."""
     port, data = free_port(), rig.place / "catalogue"
     rig.start([rig.exacat, "--data", data, "serve", "--listen", "none", "--xrootd", f"127.0.0.1:{port}",
                "--xrootd-name", "127.0.0.1"], "catalogue")

@@ -59,7 +59,7 @@ impl Records {
     }
 }
 
-/// Which state of the catalogue a reading is of.
+/// State of the catalogue that a reading is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
     /// The state before the dump.
