@@ -43,11 +43,16 @@ pub const AHEAD_US: u64 = 5_000_000;
 /// Time of the items that one request gets at most ahead of all others, where several agents ask: a tenth of
 /// a second of work goes to each in turn.
 pub const SLICE_US: u64 = 100_000;
-/// Least and most items that an agent has beside those in flight, if their number is bounded: those that it
-/// begins and ends while a request to the service is under way.
+/// Least items that an agent has beside those in flight, if their number is bounded: those that it begins
+/// while a request to the service is under way.
 pub const AHEAD_ITEMS_MIN: u32 = 32;
-/// See [`AHEAD_ITEMS_MIN`].
-pub const AHEAD_ITEMS_MAX: u32 = 256;
+/// Items that it has beside those in flight, as many as are in flight, before it has shown a pace.
+pub const AHEAD_SHARE_MAX: u32 = 256;
+/// Time of its pace: it has as many items beside those in flight as it ends in this time. A pause between
+/// two requests and two syncs of the journal fit in.
+pub const PACE_US: u64 = 250_000;
+/// Items that it has beside those in flight, however fast it is: 80 000 accesses a second.
+pub const AHEAD_ITEMS_MAX: u32 = 20_000;
 /// Time after its last request for which an agent counts.
 pub const AGENT_ACTIVE_US: u64 = 10_000_000;
 /// Items that wait for agents with earlier accesses to their files. They take about 40 bytes each.

@@ -3,10 +3,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use exacat_replay::limits::{AGENT_ACTIVE_US, AGENTS_MAX, AHEAD_US};
+use exacat_replay::limits::{
+    AGENT_ACTIVE_US, AGENTS_MAX, AHEAD_ITEMS_MAX, AHEAD_SHARE_MAX, AHEAD_US, PACE_US,
+};
 use exacat_replay::run::outcome::AccessResult;
 use exacat_replay::run::queue::{AgentName, Ask, HandedItem, Queue, Verdict};
 use exacat_replay::run::settings::{RunMode, RunOrder, RunSettings};
@@ -227,6 +229,38 @@ fn accesses_in_flight_are_shared_by_the_agents_that_ask() {
     assert_eq!(ask(&mut queue, a, 100, 0, 2).1, Some(4));
     let later = 2 + AGENT_ACTIVE_US + 1;
     assert_eq!(ask(&mut queue, a, 100, later, later).1, Some(7), "the other one is gone");
+}
+
+/// Property: an agent has as many items ahead as it ends in a quarter of a second, and a slow one has few.
+#[test]
+fn items_ahead_follow_the_pace_of_the_agent() {
+    const IN_FLIGHT: usize = 1000;
+    let files: Vec<u32> = (0..300_000).collect();
+    let mut queue = Queue::new(trace(&files), in_flight(IN_FLIGHT as u32)).unwrap();
+    let (agent, _) = queue.meet(&named("a")).unwrap();
+    let (most, mut now) = (AHEAD_ITEMS_MAX as usize, 0);
+    let mut leased: VecDeque<u64> = VecDeque::new();
+    // Ends so many items in a quarter of a second, and returns how many it has then.
+    let mut pass = |ended: usize| {
+        now += PACE_US;
+        for item in leased.drain(..ended) {
+            assert!(matches!(queue.judge(&result(item, 1), 1), Verdict::Final { .. }));
+        }
+        for _ in 0..3 {
+            leased.extend(items(&ask(&mut queue, agent, 10_000, now, now).0));
+        }
+        leased.len()
+    };
+    let mut has = pass(0);
+    assert_eq!(has, IN_FLIGHT + AHEAD_SHARE_MAX as usize);
+    assert_eq!(pass(10), has, "slow");
+    while has < IN_FLIGHT + most {
+        let more = pass(has);
+        assert_eq!(more, IN_FLIGHT + has.min(most), "so that it can become faster");
+        has = more;
+    }
+    assert_eq!(pass(has), IN_FLIGHT + most);
+    assert_eq!(pass(1), has - 1, "slow again: no more items, and none is taken back");
 }
 
 #[test]

@@ -13,8 +13,8 @@ use hashbrown::{HashMap, HashSet};
 use super::outcome::AccessResult;
 use super::settings::{RunMode, RunOrder, RunSettings};
 use crate::limits::{
-    AGENT_ACTIVE_US, AGENTS_MAX, AHEAD_ITEMS_MAX, AHEAD_ITEMS_MIN, LABEL_BYTES_MAX, LOOKED_AT_MAX, SLICE_US,
-    WAITING_ITEMS_MAX,
+    AGENT_ACTIVE_US, AGENTS_MAX, AHEAD_ITEMS_MAX, AHEAD_ITEMS_MIN, AHEAD_SHARE_MAX, LABEL_BYTES_MAX,
+    LOOKED_AT_MAX, PACE_US, SLICE_US, WAITING_ITEMS_MAX,
 };
 use crate::trace::{Access, Trace};
 
@@ -74,6 +74,8 @@ struct Agent {
     leases: u64,
     /// Time of its last request.
     asked_us: u64,
+    /// Accesses that it ends.
+    pace: Pace,
     /// Items whose file it has earlier accesses of.
     waiting: BTreeSet<u64>,
     /// When the items are due that it got before that time, in about this order.
@@ -81,6 +83,28 @@ struct Agent {
     /// Items and attempts that it was given last, and how many times it was given some.
     last: Vec<(u64, u32)>,
     number: u64,
+}
+
+/// Accesses that an agent ends in a time.
+#[derive(Debug, Default)]
+struct Pace {
+    /// When the present time began, and what ended since.
+    since_us: u64,
+    ended: u64,
+    /// What ended in the time before, as if it had been [`PACE_US`] long.
+    before: u64,
+}
+
+impl Pace {
+    /// Returns the accesses that the agent ends in [`PACE_US`].
+    fn ended_in_pace(&mut self, now_us: u64) -> u64 {
+        let passed_us = now_us.saturating_sub(self.since_us);
+        if passed_us >= PACE_US {
+            self.before = self.ended.saturating_mul(PACE_US) / passed_us;
+            (self.since_us, self.ended) = (now_us, 0);
+        }
+        self.before.max(self.ended)
+    }
 }
 
 /// Bounds of one request in a run with times, where several agents ask: one alone must not take all that is
@@ -368,15 +392,16 @@ impl Queue {
         while of.ahead.front().is_some_and(|due| *due <= elapsed_us) {
             of.ahead.pop_front();
         }
+        // Beside those in flight, so that the agent never waits for the service: what it ends meanwhile.
+        let ended = of.pace.ended_in_pace(now_us).min(AHEAD_ITEMS_MAX.into());
         let share = self.share(agent, elapsed_us, now_us);
+        let most = share
+            .map(|share| u64::from(share) + ended.max(share.clamp(AHEAD_ITEMS_MIN, AHEAD_SHARE_MAX).into()));
         let portion = self.portion(ask);
         let mut handed = Vec::new();
         let mut looked_at = 0;
         while handed.len() < count && looked_at < LOOKED_AT_MAX {
             let of = &self.agents[agent as usize];
-            // More than the agent has in flight, so that it never waits for the service.
-            let most = share
-                .map(|share| u64::from(share) + u64::from(share.clamp(AHEAD_ITEMS_MIN, AHEAD_ITEMS_MAX)));
             if most.is_some_and(|most| of.leases >= most || share == Some(0)) {
                 break;
             }
@@ -552,7 +577,10 @@ impl Queue {
         let due_us = lease.map(|lease| lease.due_us).or_else(|| self.due_us(item)).unwrap_or(0);
         match lease {
             // Another agent may be at it: its result will be late.
-            Some(lease) => self.end_lease(item, lease),
+            Some(lease) => {
+                self.end_lease(item, lease);
+                self.agents[lease.agent as usize].pace.ended += 1;
+            }
             None if self.returned.remove(&item) => {}
             None => self.stop_waiting(item),
         }

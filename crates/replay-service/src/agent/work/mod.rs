@@ -27,11 +27,9 @@ use crate::agent::summary::AgentSummary;
 
 /// Longest time without anything to do.
 const IDLE_WAKE: Duration = Duration::from_secs(3600);
-/// Items that an agent keeps for each access that the service permits at once: so many that no access waits
-/// for the service, and so few that other agents get theirs.
-const PREFETCH_PER_ACCESS: usize = 2;
-/// Fewest items that it keeps so.
-const PREFETCH_MIN: usize = 16;
+/// Items that wait, at least, above which an agent asks for no more, where the service bounds the accesses at
+/// once. It bounds the items of the agent too.
+const ENOUGH_MIN: usize = 8;
 
 /// Way to read a file.
 pub(crate) trait Driver: Send + Sync + 'static {
@@ -135,9 +133,10 @@ pub(crate) struct Work<L, D> {
     results: Repetition,
     /// Time of the last answer of the service.
     heard_at: Instant,
-    /// Most accesses at once, and most items that wait, as the service permits now.
+    /// Most accesses at once, as the service permits now.
     in_flight: usize,
-    prefetch: usize,
+    /// Items that wait, above which the agent asks for no more.
+    enough: usize,
     /// Number of the last answer with items.
     number: Option<u64>,
     ending: Option<Ending>,
@@ -151,7 +150,7 @@ impl<L: ServiceLink, D: Driver> Work<L, D> {
         let now = Instant::now();
         Work {
             in_flight: settings.in_flight,
-            prefetch: settings.prefetch,
+            enough: settings.prefetch / 2,
             progress_at: now + settings.progress_every,
             settings,
             link: Arc::new(link),
@@ -233,7 +232,7 @@ impl<L: ServiceLink, D: Driver> Work<L, D> {
         if !self.is_asking && self.asking_at().is_some_and(|at| at <= now) {
             self.is_asking = true;
             let room = match self.wants_items() {
-                true => self.prefetch.saturating_sub(self.schedule.len()).min(ITEMS_PER_REQUEST_MAX),
+                true => self.settings.prefetch.saturating_sub(self.schedule.len()).min(ITEMS_PER_REQUEST_MAX),
                 false => 0,
             };
             let request = ItemsRequest {
@@ -250,7 +249,7 @@ impl<L: ServiceLink, D: Driver> Work<L, D> {
 
     /// Says whether the agent takes further items.
     fn wants_items(&self) -> bool {
-        self.ending.is_none() && !self.outbox.is_full() && self.schedule.len() <= self.prefetch / 2
+        self.ending.is_none() && !self.outbox.is_full() && self.schedule.len() <= self.enough
     }
 
     /// Returns the time of the next request for items. Without room for any the agent asks for the state of
@@ -360,9 +359,11 @@ impl<L: ServiceLink, D: Driver> Work<L, D> {
         let permitted = answer.in_flight.map(|count| usize::try_from(count).unwrap_or(usize::MAX));
         self.in_flight =
             permitted.map_or(self.settings.in_flight, |max| max.clamp(1, self.settings.in_flight));
-        self.prefetch = match permitted {
-            None => self.settings.prefetch,
-            Some(_) => (PREFETCH_PER_ACCESS * self.in_flight).max(PREFETCH_MIN).min(self.settings.prefetch),
+        // A request goes out at the latest when half of the last answer is used up.
+        let most = self.settings.prefetch / 2;
+        self.enough = match permitted {
+            None => most,
+            Some(_) => self.in_flight.max(ENOUGH_MIN).max(answer.items.len() / 2).min(most),
         };
         for item in &answer.items {
             match PlannedItem::new(item, at) {
