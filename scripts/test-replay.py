@@ -13,6 +13,7 @@ which the origin is away.
 import argparse
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import time
@@ -204,6 +205,25 @@ def service_killed(rig):
     expect("nothing else was handed out twice", handing["handed_out"] == 900 + handing["leases_expired"], handing)
 
 
+def service_hung(rig):
+    """The service stands still for longer than its leases: every item still has one result."""
+    rows = zipf(10, 60, 600)
+    cache = begin(rig, rows, "--read-delay", "5ms")
+    rig.create("hung", "--speed", "1", "--lease", "3")
+    agents = [rig.agent("hung", cache.url, "--verify-content", name=f"a{number}") for number in range(2)]
+    rig.until_ended("hung", 150)
+    rig.service["process"].send_signal(signal.SIGSTOP)
+    time.sleep(5)
+    rig.service["process"].send_signal(signal.SIGCONT)
+    for agent in agents:
+        rig.finish(agent)
+    report = rig.report("hung")
+    rig.complete(report, 600)
+    # Leases ran out meanwhile: a second attempt is one more item handed out, and never one more result.
+    handing = report["handing_out"]
+    expect("nothing else was handed out twice", handing["handed_out"] == 600 + handing["leases_expired"], handing)
+
+
 def chain(rig):
     """Two caches, one behind the other: the first one's misses are the second one's requests."""
     rows = zipf(7, 40, 200)
@@ -316,8 +336,8 @@ def catalogue(rig):
     expect(f"each file is fetched once: {sent} of {blocks(rows)}", abs(sent - blocks(rows)) <= NEAR * blocks(rows))
 
 
-SCENES = [cold_and_warm, sparse_reads, eight_readers, cache_restarted, origin_gone, agent_killed, service_killed, chain, prefetch,
-          wrong_checksum, programs, catalogue, expired_tokens, purge]
+SCENES = [cold_and_warm, sparse_reads, eight_readers, cache_restarted, origin_gone, agent_killed, service_killed, service_hung, chain,
+          prefetch, wrong_checksum, programs, catalogue, expired_tokens, purge]
 
 
 def main():

@@ -10,7 +10,7 @@ use exacat_model::{Error, ErrorKind, Result};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName};
-use hyper::{Method, Request, Response};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use serde::Serialize;
@@ -42,6 +42,7 @@ pub struct HttpClient {
     is_tls: bool,
     host: String,
     port: u16,
+    answer_bytes: usize,
 }
 
 /// Connection of an answer; it ends with the answer.
@@ -93,7 +94,13 @@ impl HttpClient {
         if host.is_empty() || host.contains('/') {
             return Err(bad());
         }
-        Ok(HttpClient { settings, is_tls, host, port })
+        Ok(HttpClient { settings, is_tls, host, port, answer_bytes: JSON_BYTES_MAX })
+    }
+
+    /// Takes small answers of so many bytes, in place of the usual.
+    #[must_use]
+    pub fn with_answers_up_to(self, answer_bytes: usize) -> HttpClient {
+        HttpClient { answer_bytes, ..self }
     }
 
     /// Makes a client of another service, with the same token and trust. The token goes along, so never
@@ -159,17 +166,10 @@ impl HttpClient {
         target: &str,
         body: Option<Bytes>,
     ) -> Result<T> {
-        let whole = async {
-            let answer = self.sent(method, target, &[], body).await?;
-            if !answer.response.status().is_success() {
-                return Err(self.problem(answer).await);
-            }
-            let bytes = collected(answer).await?;
-            serde_json::from_slice(&bytes).map_err(|error| {
-                unavailable(format!("the answer of {} is not the expected JSON: {error}", self.host))
-            })
-        };
-        self.in_time(whole).await
+        let bytes = self.send_bytes(method, target, body).await?;
+        serde_json::from_slice(&bytes).map_err(|error| {
+            unavailable(format!("the answer of {} is not the expected JSON: {error}", self.settings.address))
+        })
     }
 
     /// Returns a small answer as it is.
@@ -177,10 +177,18 @@ impl HttpClient {
     /// # Errors
     /// See [`HttpClient::json`].
     pub async fn bytes(&self, method: Method, target: &str) -> Result<Bytes> {
+        self.send_bytes(method, target, None).await
+    }
+
+    /// Sends a request, with a body of JSON if there is one. Returns a small answer as it is.
+    ///
+    /// # Errors
+    /// See [`HttpClient::send_json`].
+    pub async fn send_bytes(&self, method: Method, target: &str, body: Option<Bytes>) -> Result<Bytes> {
         let whole = async {
-            let answer = self.sent(method, target, &[], None).await?;
+            let answer = self.sent(method, target, &[], body).await?;
             match answer.response.status().is_success() {
-                true => collected(answer).await,
+                true => self.collected(answer).await,
                 false => Err(self.problem(answer).await),
             }
         };
@@ -208,11 +216,17 @@ impl HttpClient {
     /// Makes the error of an answer.
     pub async fn problem(&self, answer: OpenAnswer) -> Error {
         let status = answer.response.status();
-        let bytes = self.in_time(collected(answer)).await.unwrap_or_default();
-        match serde_json::from_slice::<ServiceProblem>(&bytes) {
-            Ok(problem) if !problem.kind.is_empty() => problem.into_error(),
-            _ => unavailable(format!("{} answers with status {status}", self.settings.address)),
-        }
+        let bytes = self.in_time(self.collected(answer)).await.unwrap_or_default();
+        refusal(&self.settings.address, status, &bytes)
+    }
+
+    /// Reads a small answer.
+    async fn collected(&self, answer: OpenAnswer) -> Result<Bytes> {
+        let (body, _connection) = answer.into_body();
+        let body = Limited::new(body, self.answer_bytes).collect().await;
+        let broken =
+            |error| unavailable(format!("the answer of {} breaks off: {error}", self.settings.address));
+        body.map(|body| body.to_bytes()).map_err(broken)
     }
 
     async fn sent(
@@ -271,11 +285,23 @@ impl HttpClient {
     }
 }
 
-/// Reads a small answer.
-async fn collected(answer: OpenAnswer) -> Result<Bytes> {
-    let (body, _connection) = answer.into_body();
-    let body = Limited::new(body, JSON_BYTES_MAX).collect().await;
-    body.map(|body| body.to_bytes()).map_err(|error| unavailable(format!("the answer breaks off: {error}")))
+/// Makes the error of an answer that is no success. Another program may have given it, as a proxy does: what it
+/// says about the request is final.
+fn refusal(address: &str, status: StatusCode, body: &[u8]) -> Error {
+    if let Ok(problem) = serde_json::from_slice::<ServiceProblem>(body)
+        && !problem.kind.is_empty()
+    {
+        return problem.into_error();
+    }
+    let kind = match status {
+        StatusCode::UNAUTHORIZED => ErrorKind::Unauthenticated,
+        StatusCode::FORBIDDEN => ErrorKind::Denied,
+        StatusCode::NOT_FOUND => ErrorKind::NotFound,
+        StatusCode::BAD_REQUEST => ErrorKind::Invalid,
+        StatusCode::PAYLOAD_TOO_LARGE => ErrorKind::Limit,
+        _ => ErrorKind::Unavailable,
+    };
+    Error::new(kind, format!("{address} answers with status {status}"))
 }
 
 #[cfg(test)]
@@ -297,6 +323,19 @@ mod tests {
             assert!(client(bad).is_err(), "{bad}");
         }
         assert_eq!(HttpClient::escaped("/a b/%&ü"), "/a%20b/%25%26%C3%BC");
+    }
+
+    /// Property: an error that asks for patience is retryable, one about the request is not.
+    #[test]
+    fn errors_of_the_service_are_final_or_retryable() {
+        let kind = |status, body: &str| {
+            refusal("http://h:1", StatusCode::from_u16(status).unwrap(), body.as_bytes()).kind
+        };
+        assert_eq!(kind(503, ""), ErrorKind::Unavailable);
+        assert_eq!(kind(404, "<html>"), ErrorKind::NotFound);
+        assert_eq!(kind(400, "{\"kind\":\"busy\",\"detail\":\"x\"}"), ErrorKind::Busy);
+        assert_eq!(kind(401, "{\"kind\":\"\"}"), ErrorKind::Unauthenticated);
+        assert!(kind(502, "").is_retryable() && !kind(403, "").is_retryable());
     }
 
     /// Property: the token goes along to another service, and never from TLS to plain HTTP.

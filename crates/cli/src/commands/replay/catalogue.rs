@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use exacat_disk::{Disk as _, RealDisk};
 use exacat_exchange::input::BytesRead;
 use exacat_exchange::{Error, Progress};
 use exacat_model::answer::Stat;
@@ -147,7 +148,9 @@ pub(super) async fn resolve(
     let directory = directory.to_owned();
     beside(move || {
         let cannot = |error| Failure::local(format!("cannot make {}: {error}", directory.display()));
-        std::fs::create_dir_all(&directory).map_err(cannot)?;
+        RealDisk.create_directory(&directory).map_err(cannot)?;
+        // The names of the catalogue are for this account only, from the first byte.
+        RealDisk.make_private(&directory, false).map_err(cannot)?;
         store::write(&trace, &file).map_err(|error| of_output(error, &file))?;
         Ok(OfCatalogue { trace: file, view })
     })
