@@ -124,7 +124,7 @@ async fn silent_receiver_delays_neither_stop_nor_control() {
     world.control("hook", FeedAction::Resume).await.unwrap();
     eventually("another request", || hook.got().len() > 1).await;
     soon("the stop", world.feeds.close()).await;
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
 }
 
 /// Property: an address of the machine or the site is refused unless it is permitted, also behind a name.
