@@ -214,15 +214,16 @@ impl WebhookSink {
         let broken = |error: &dyn std::fmt::Display| Trouble::later(format!("{url}: {error}"));
         let found = tokio::net::lookup_host((host.as_str(), self.url.port)).await;
         let found: Vec<_> = found.map_err(|error| broken(&error))?.collect();
-        // Connect to an address that was judged: the name may have another one a moment later.
-        let permitted = |address: &&std::net::SocketAddr| self.allow_private || !is_private(address.ip());
-        let Some(address) = found.iter().find(permitted) else {
+        // Connect to addresses that were judged: the name may have others a moment later.
+        let permitted = |address: &std::net::SocketAddr| self.allow_private || !is_private(address.ip());
+        let addresses: Vec<_> = found.into_iter().filter(permitted).collect();
+        if addresses.is_empty() {
             return Err(Trouble::later(format!(
                 "{url} is on a loopback, private or link-local network: if that is meant, make the feed again with \
                  --allow-private"
             )));
-        };
-        let stream = TcpStream::connect(address).await.map_err(|error| broken(&error))?;
+        }
+        let stream = TcpStream::connect(&*addresses).await.map_err(|error| broken(&error))?;
         let _ = stream.set_nodelay(true);
         if self.url.is_tls {
             let name = ServerName::try_from(host).map_err(|error| broken(&error))?;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
 
 /// Answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,13 +67,37 @@ impl Drop for Hook {
 impl Hook {
     /// Starts a receiver, whose first answers are these; the others are 204.
     pub(crate) async fn start(replies: &[Reply]) -> Hook {
+        Hook::begin(replies, None).await
+    }
+
+    /// Starts a receiver over TLS, under the name `localhost`.
+    pub(crate) async fn start_secured(acceptor: TlsAcceptor) -> Hook {
+        Hook::begin(&[], Some(acceptor)).await
+    }
+
+    async fn begin(replies: &[Reply], acceptor: Option<TlsAcceptor>) -> Hook {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/hook?x=1", listener.local_addr().unwrap());
+        let address = listener.local_addr().unwrap();
+        let url = match &acceptor {
+            None => format!("http://{address}/hook?x=1"),
+            Some(_) => format!("https://localhost:{}/hook", address.port()),
+        };
         let shared = Arc::new(Mutex::new(Shared { got: Vec::new(), replies: replies.to_vec().into() }));
         let of_task = Arc::clone(&shared);
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, Arc::clone(&of_task)));
+                let (shared, acceptor) = (Arc::clone(&of_task), acceptor.clone());
+                tokio::spawn(async move {
+                    match acceptor {
+                        None => serve(stream, shared).await,
+                        // A client that does not trust the certificate ends here.
+                        Some(acceptor) => {
+                            if let Ok(stream) = acceptor.accept(stream).await {
+                                serve(stream, shared).await;
+                            }
+                        }
+                    }
+                });
             }
         });
         Hook { url, shared, task }
@@ -84,7 +109,7 @@ impl Hook {
     }
 }
 
-async fn serve(mut stream: TcpStream, shared: Arc<Mutex<Shared>>) {
+async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, shared: Arc<Mutex<Shared>>) {
     let mut bytes = Vec::new();
     loop {
         let head_end = loop {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use exacat_model::{DirId, FeedAction, FeedSpec, FeedStart, FeedState, Revision};
@@ -9,7 +10,10 @@ use exacat_testkit::scene::{at, create, guid, new_file};
 use exacat_testkit::waiting::{eventually, eventually_so, soon};
 use exacat_testkit::{MemoryFactory, Scene};
 use ring::hmac;
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use serde_json::{Value, json};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::hook::{Got, Hook, Reply};
 use crate::mirror::{Mirror, check};
@@ -142,5 +146,48 @@ async fn private_address_needs_permission() {
         .await;
     }
     assert!(hook.got().is_empty());
+    world.feeds.close().await;
+}
+
+/// Returns a receiver's TLS with a new certificate of its own for `localhost`, and a client's that trusts it.
+fn secured() -> (TlsAcceptor, TlsConnector) {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let own = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![own.der().clone()], PrivatePkcs8KeyDer::from(key.serialize_der()).into())
+        .unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(own.der().clone()).unwrap();
+    let client = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    (TlsAcceptor::from(Arc::new(server)), TlsConnector::from(Arc::new(client)))
+}
+
+/// Property: a receiver over TLS gets events if its certificate is trusted. Another one gets none, and the feed
+/// says why and waits.
+#[tokio::test(flavor = "multi_thread")]
+async fn receiver_over_tls_must_have_a_trusted_certificate() {
+    let scene = Scene::new(&MemoryFactory).await;
+    let ((acceptor, connector), (foreign, _)) = (secured(), secured());
+    let world = World::trusting(scene.store(), &scene.clock, connector);
+    let (hook, other) = (Hook::start_secured(acceptor).await, Hook::start_secured(foreign).await);
+    world.create("hook", spec(&world, &hook)).await;
+    world.create("other", spec(&world, &other)).await;
+    scene.file(DirId::ROOT, "a", 1, &[1]).await;
+    world.caught_up("hook").await;
+    assert!(all(&hook.got()).iter().any(|event| event["data"]["lfn"] == json!("/a")));
+    eventually_so("the other one is refused", async || {
+        world.feed("other").await.reason.contains("certificate")
+    })
+    .await;
+    assert_eq!(world.feed("other").await.state, FeedState::Running);
+    assert!(other.got().is_empty());
     world.feeds.close().await;
 }

@@ -12,6 +12,7 @@ use exacat_model::{
 use exacat_store::Store;
 use exacat_testkit::TestClock;
 use exacat_testkit::waiting::{eventually_so, soon};
+use tokio_rustls::TlsConnector;
 
 /// Feeds of a store, with their directories.
 pub(crate) struct World {
@@ -39,14 +40,25 @@ pub(crate) fn name(text: &str) -> FeedName {
 
 /// Opens the feeds in a directory.
 pub(crate) fn open(store: &Arc<dyn Store>, clock: &TestClock, place: &Path, pace: Pace) -> Arc<Feeds> {
+    open_trusting(store, clock, place, (pace, None))
+}
+
+/// Opens the feeds in a directory, with what webhooks over TLS are trusted by.
+fn open_trusting(
+    store: &Arc<dyn Store>,
+    clock: &TestClock,
+    place: &Path,
+    (pace, tls): (Pace, Option<TlsConnector>),
+) -> Arc<Feeds> {
     let clock = clock.shared();
+    let none = || Error::new(ErrorKind::Unavailable, "no TLS in this test");
     Feeds::open(FeedsSettings {
         directory: place.join("feeds"),
         forbidden: place.join("store"),
         catalogue: Guid([7; 16]),
         store: Arc::clone(store),
         now: Arc::new(move || clock.trusted()),
-        tls: Arc::new(|| Err(Error::new(ErrorKind::Unavailable, "no TLS in this test"))),
+        tls: Arc::new(move || tls.clone().ok_or_else(none)),
         pace,
     })
     .unwrap()
@@ -56,6 +68,13 @@ impl World {
     pub(crate) fn new(store: Arc<dyn Store>, clock: &TestClock) -> Self {
         let place = tempfile::tempdir().unwrap();
         let feeds = open(&store, clock, place.path(), pace());
+        World { store, clock: clock.clone(), place, feeds }
+    }
+
+    /// Makes a world whose webhooks are trusted by this.
+    pub(crate) fn trusting(store: Arc<dyn Store>, clock: &TestClock, tls: TlsConnector) -> Self {
+        let place = tempfile::tempdir().unwrap();
+        let feeds = open_trusting(&store, clock, place.path(), (pace(), Some(tls)));
         World { store, clock: clock.clone(), place, feeds }
     }
 
