@@ -154,6 +154,28 @@ async fn control_whose_client_gave_up_ends_whole() {
     world.feeds.close().await;
 }
 
+/// Property: a segment that somebody removes before it has its name takes no event with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn removed_unfinished_segments_take_no_event() {
+    let (scene, world) = scene().await;
+    world.create("one", world.spec("one", "/", start())).await;
+    let mut removed = 0;
+    for number in 0..200u8 {
+        scene.file(DirId::ROOT, &format!("f{number}"), number, &[1]).await;
+        for entry in std::fs::read_dir(world.segments("one")).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|end| end == "unfinished") {
+                removed += u32::from(std::fs::remove_file(path).is_ok());
+            }
+        }
+    }
+    world.caught_up("one").await;
+    assert!(removed > 0, "no segment was there to be removed");
+    assert!(world.feed("one").await.failures > 0);
+    check("one", &Mirror::of(&world.segments("one")), &*world.store, "/").await;
+    world.feeds.close().await;
+}
+
 /// Property: a storage element that is added later has its name in events, also in rows of copies.
 #[tokio::test(flavor = "multi_thread")]
 async fn names_of_storage_elements_added_later_are_shown() {
