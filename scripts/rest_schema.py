@@ -82,6 +82,8 @@ WITH_RULES = {
     "GET /api/v1/history/{name}/values": "times are from 1677 to 2262, and months have their days",
     "GET /api/v1/history/{name}/rows": "a range of times does not end before it begins",
     "GET /api/v1/history/{name}/aggregates": "a range of times does not end before it begins",
+    "PUT /api/v1/feeds/{name}": "a directory has no secret, a webhook has the URL of a host, a position is not after the last one",
+    "POST /api/v1/feeds/{name}/rewind": "a position is not after the last one",
     "POST /api/v1/move": "a directory does not move below itself",
 }
 

@@ -26,5 +26,4 @@ mod walk;
 
 pub use feeds::{Feeds, FeedsSettings};
 pub use runner::Now;
-pub use scope::KINDS;
 pub use sink::TlsSource;

@@ -2,21 +2,6 @@
 
 use exacat_model::{Effect, Error, Lfn, Result};
 
-/// Names of all effects.
-pub const KINDS: [&str; 11] = [
-    "created",
-    "updated",
-    "moved",
-    "removed",
-    "restored",
-    "purged",
-    "reserved",
-    "committed",
-    "released",
-    "dequeued",
-    "recorded",
-];
-
 /// Effects that a feed shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kinds(u16);
@@ -26,8 +11,11 @@ impl Kinds {
     pub(crate) fn parse(names: &[String]) -> Result<Self> {
         let mut bits = 0;
         for name in names {
-            let at = KINDS.iter().position(|kind| kind == name).ok_or_else(|| {
-                Error::invalid(format!("{name:.40?} is no kind of change: choose among {}", KINDS.join(", ")))
+            let at = Effect::NAMES.iter().position(|kind| kind == name).ok_or_else(|| {
+                Error::invalid(format!(
+                    "{name:.40?} is no kind of change: choose among {}",
+                    Effect::NAMES.join(", ")
+                ))
             })?;
             bits |= 1 << at;
         }
@@ -37,7 +25,10 @@ impl Kinds {
     /// True if the feed shows this effect.
     pub(crate) fn show(self, effect: &Effect) -> bool {
         self.0 == u16::MAX
-            || KINDS.iter().position(|kind| *kind == effect.name()).is_some_and(|at| self.0 & (1 << at) != 0)
+            || Effect::NAMES
+                .iter()
+                .position(|kind| *kind == effect.name())
+                .is_some_and(|at| self.0 & (1 << at) != 0)
     }
 }
 

@@ -348,6 +348,21 @@ pub enum Previous {
 }
 
 impl Effect {
+    /// All names, in the order of the numbers.
+    pub const NAMES: [&str; 11] = [
+        "created",
+        "updated",
+        "moved",
+        "removed",
+        "restored",
+        "purged",
+        "reserved",
+        "committed",
+        "released",
+        "dequeued",
+        "recorded",
+    ];
+
     /// Returns the name in listings of changes.
     pub fn name(&self) -> &'static str {
         match self {

@@ -399,7 +399,11 @@ fn passes_alone(test: &str) {
     let program = std::env::current_exe().unwrap();
     let run = std::process::Command::new(program).args(["--exact", test, "--ignored"]).output().unwrap();
     let text = String::from_utf8_lossy(&run.stdout);
-    assert!(run.status.success() && text.contains("1 passed"), "{text}{}", String::from_utf8_lossy(&run.stderr));
+    assert!(
+        run.status.success() && text.contains("1 passed"),
+        "{text}{}",
+        String::from_utf8_lossy(&run.stderr)
+    );
 }
 
 #[test]

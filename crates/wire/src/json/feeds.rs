@@ -91,14 +91,17 @@ pub fn feed(feed: &Feed) -> FeedOut<'_> {
 #[schema(as = NewFeed, examples(json!({"sink": "dir:/srv/feed/mirror", "under": "/demo", "from": "copy"})))]
 pub struct FeedIn {
     /// `dir:/PATH` on the server's machine, or the URL of a webhook.
+    #[schema(value_type = texts::FeedSink)]
     pub sink: String,
     /// Only entries in this directory.
     #[schema(value_type = Option<texts::Lfn>)]
     pub under: Option<String>,
     /// Only these effects; all if left out.
     #[serde(default)]
+    #[schema(value_type = Vec<texts::Effect>)]
     pub kinds: Vec<String>,
     /// `now` (if left out), `copy`, `start`, or a position `REVISION` or `REVISION.TIMELINE`.
+    #[schema(value_type = Option<texts::FeedStart>)]
     pub from: Option<String>,
     /// Age in days of an undelivered change at which the feed is lost.
     #[schema(minimum = 1)]
@@ -118,6 +121,7 @@ pub struct FeedIn {
     #[serde(default)]
     pub allow_private: bool,
     /// File on the server's machine with the secret that signs requests to a webhook.
+    #[schema(value_type = Option<texts::ServerPath>)]
     pub secret_file: Option<String>,
 }
 
@@ -127,6 +131,7 @@ pub struct FeedIn {
 #[schema(as = FeedPosition, examples(json!({"to": "copy"})))]
 pub struct RewindIn {
     /// `now`, `copy`, `start`, or a position `REVISION` or `REVISION.TIMELINE`.
+    #[schema(value_type = texts::FeedStart)]
     pub to: String,
 }
 

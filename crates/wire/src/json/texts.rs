@@ -57,6 +57,10 @@ const PFN: &str = "^[^\\x00-\\x1f\\x7f]+$";
 /// Pattern of moments: seconds since 1970, a date, or RFC 3339.
 pub const TIME: &str = "^([0-9]{1,11}|[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])\
     (T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-5][0-9]))?)$";
+/// Pattern of sinks of feeds: a directory, or the URL of a webhook.
+const FEED_SINK: &str = "^(dir:/[^\\x00]*[^/\\x00][^\\x00]*|https?://[^\\x00]+)$";
+/// Pattern of positions where a feed begins.
+const FEED_START: &str = "^(now|copy|start|[0-9]{1,18}(\\.[0-9a-fA-F]{6,32})?)$";
 /// Pattern of users and groups.
 pub const OWNER: &str = "^(user|group):[A-Za-z0-9._@+][A-Za-z0-9._@+-]*$";
 /// Pattern of names of groups of elements.
@@ -80,6 +84,9 @@ texts! {
     Kind "Kind of an entry." => |about| choice(about, &["directory", "file", "collection", "link"]),
     Role "Role of a user." => |about| choice(about, &["admin", "operator"]),
     Tags "Tags by key: text, number, true, false, or `{\"time\": \"2026-…\"}`." => tags,
+    FeedSink "Sink of a feed." => |about| text(about, FEED_SINK, "dir:/srv/feed/mirror"),
+    FeedStart "Position where a feed begins." => |about| text(about, FEED_START, "2315.3f9a1c"),
+    Effect "Effect of a change." => |about| choice(about, &exacat_model::Effect::NAMES),
     Counts "Numbers by name of a site or a quality of service." => counts,
 }
 
