@@ -20,12 +20,11 @@ pub mod file;
 use std::fmt;
 use std::io;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use exacat_model::answer::Stat;
 use exacat_model::codec::Encode;
-use exacat_model::{Body, Cursor, Filter, Kind, Lfn, Operation, Replica};
+use exacat_model::{Body, Cursor, Filter, Guid, Kind, Lfn, Operation, Replica};
 use futures::pin_mut;
 use sha2::{Digest as _, Sha256};
 
@@ -142,32 +141,50 @@ pub async fn digest<C: Catalogue>(
     Ok(DigestReport { root, directories, members, elapsed: started.elapsed() })
 }
 
-/// Returns the sum of the digests of a collection's members. A sum is needed because members come
-/// in the order of GUIDs, and GUIDs of collections differ between catalogues.
+/// Returns the sum of the digests of a collection's members.
 async fn digest_of_members<C: Catalogue>(catalogue: &C, lfn: &Lfn) -> Result<(Digest, u64), Error> {
-    let (mut lanes, mut count) = ([0u64; 4], 0);
+    let mut sum = MembersSum::default();
     let listing = catalogue.stream(members_of(lfn.clone()));
     pin_mut!(listing);
-    let mut bytes = Vec::new();
     while let Some(items) = next_members(&mut listing).await? {
-        for member in items {
-            bytes.clear();
-            match &member.stat {
-                Some(stat) => stat.lfn.encode(&mut bytes),
-                None => member.guid.encode(&mut bytes),
-            }
-            let one: [u8; 32] = Sha256::digest(&bytes).into();
-            for (lane, part) in lanes.iter_mut().zip(one.as_chunks().0) {
-                *lane = lane.wrapping_add(u64::from_le_bytes(*part));
-            }
-            count += 1;
+        items.iter().for_each(|member| sum.add(member.stat.as_ref().map(|stat| &stat.lfn), member.guid));
+    }
+    Ok((sum.digest(), sum.count))
+}
+
+/// Sum of the digests of a collection's members. A sum is needed because members come in the order of
+/// GUIDs, and GUIDs of collections differ between catalogues.
+#[derive(Clone, Debug, Default)]
+pub struct MembersSum {
+    lanes: [u64; 4],
+    /// Number of members.
+    pub count: u64,
+    bytes: Vec<u8>,
+}
+
+impl MembersSum {
+    /// Adds a member by its path, or by its GUID if the path is hidden.
+    pub fn add(&mut self, lfn: Option<&Lfn>, guid: Guid) {
+        self.bytes.clear();
+        match lfn {
+            Some(lfn) => lfn.encode(&mut self.bytes),
+            None => guid.encode(&mut self.bytes),
         }
+        let one: [u8; 32] = Sha256::digest(&self.bytes).into();
+        for (lane, part) in self.lanes.iter_mut().zip(one.as_chunks().0) {
+            *lane = lane.wrapping_add(u64::from_le_bytes(*part));
+        }
+        self.count += 1;
     }
-    let mut sum = Digest::default();
-    for (lane, part) in lanes.iter().zip(sum.0.as_chunks_mut().0) {
-        *part = lane.to_le_bytes();
+
+    /// Returns the sum.
+    pub fn digest(&self) -> Digest {
+        let mut sum = Digest::default();
+        for (lane, part) in self.lanes.iter().zip(sum.0.as_chunks_mut().0) {
+            *part = lane.to_le_bytes();
+        }
+        sum
     }
-    Ok((sum, count))
 }
 
 /// A directory in progress.
@@ -179,7 +196,7 @@ struct Level {
 }
 
 /// Combines entries, in the order of a find, to digests of directories.
-struct Fold {
+pub struct Fold {
     /// Open directories, the base first.
     levels: Vec<Level>,
     bytes: Vec<u8>,
@@ -188,7 +205,8 @@ struct Fold {
 }
 
 impl Fold {
-    fn new(under: Lfn) -> Self {
+    /// Begins with the base directory.
+    pub fn new(under: Lfn) -> Self {
         let mut fold = Fold { levels: Vec::new(), bytes: Vec::new(), seen: 0, directories: 0 };
         fold.open(under);
         fold
@@ -199,12 +217,13 @@ impl Fold {
         self.levels.push(Level { lfn, own: Sha256::new(), below: Sha256::new(), entries: 0 });
     }
 
-    /// Takes the next entry in the order of a find.
-    fn entry(
+    /// Takes the next entry in the order of a find; a collection with the sum of its members. Calls `each`
+    /// for directories that end before it.
+    pub fn entry(
         &mut self,
         stat: &Stat,
         members: Option<Digest>,
-        ses: &Arc<Ses>,
+        ses: &Ses,
         each: &mut impl FnMut(&Subtree) -> io::Result<()>,
     ) -> io::Result<()> {
         let parent = stat.lfn.split_last().map_or("/", |(parent, _)| parent);
@@ -244,7 +263,8 @@ impl Fold {
         Ok(Some(subtree))
     }
 
-    fn end(mut self, each: &mut impl FnMut(&Subtree) -> io::Result<()>) -> io::Result<Subtree> {
+    /// Ends the open directories, and returns the base.
+    pub fn end(mut self, each: &mut impl FnMut(&Subtree) -> io::Result<()>) -> io::Result<Subtree> {
         loop {
             let closed = self.close(each)?;
             if let (true, Some(root)) = (self.levels.is_empty(), closed) {

@@ -9,6 +9,7 @@
 //! - [`verify`](verify::verify) proves that each row is in the catalogue as given.
 //! - [`export`](export::export) writes everything below a path so that it can be imported again.
 //! - [`digest`](digest::digest) proves that two catalogues hold the same, or names the differences.
+//! - [`walk`](walk::walk) passes everything below a path to another form of export, once.
 //! - [`compare`](compare::compare) finds dark and lost data by a storage dump.
 //! - [`copy`](copy::copy) copies a whole catalogue, with its history, into another store.
 //! - [`generate`](generate::generate) makes a sample catalogue from a seed.
@@ -30,6 +31,7 @@ pub mod error;
 pub mod escape;
 pub mod export;
 pub mod generate;
+pub mod history_diff;
 pub mod import;
 pub mod input;
 pub mod item;
@@ -41,6 +43,7 @@ mod memo;
 pub mod options;
 mod others;
 pub mod output;
+pub mod output_directory;
 mod placing;
 pub mod preset;
 pub mod progress;
@@ -54,6 +57,7 @@ mod seen;
 mod sending;
 pub mod tree;
 pub mod verify;
+pub mod walk;
 
 pub use bulk::Bulk;
 pub use catalogue::Catalogue;

@@ -89,3 +89,8 @@ pub const COMPARE_TOUCHED_MAX: usize = 8 << 20;
 pub const COMPARE_LISTING_MEMORY: usize = 8 << 20;
 /// Milliseconds between two reports of the progress of a comparison.
 pub const COMPARE_PROGRESS_MS: u64 = 200;
+/// Entries whose changes a difference of two moments folds in memory, about 300 bytes each.
+pub const HISTORY_DIFF_ENTRIES_MAX: usize = 1_000_000;
+/// Moved entries whose own history such a difference reads for a former path. Others show their former
+/// name only if a change told the path of its directory.
+pub const HISTORY_DIFF_LOOKUPS_MAX: usize = 1000;

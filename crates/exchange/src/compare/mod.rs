@@ -33,7 +33,7 @@ pub use listings::{ClassPaths, LISTED, ListedPath, write_listing};
 pub use paths::{PathRules, path_of};
 pub use reading::{BadLine, DumpCounts};
 pub use record::{CatalogueCopy, StoredFile, WaitingDeletion};
-pub use side::{State, storage_element};
+pub use side::{State, revision_at_time, storage_element};
 
 use crate::catalogue::Catalogue;
 use crate::error::Error;

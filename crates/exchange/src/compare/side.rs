@@ -430,3 +430,10 @@ pub(crate) fn touched_keys(effect: &Effect, se: &Se) -> Vec<(Guid, String)> {
     }
     keys
 }
+
+/// Returns the last revision at or before a time; none if the history does not reach back so far.
+pub async fn revision_at_time<C: Catalogue>(catalogue: &C, time: TimeMs) -> Result<Option<Revision>, Error> {
+    let state = State { catalogue, store: None };
+    let last = state.revision().await?;
+    state.revision_at(time, last).await
+}
