@@ -5,16 +5,17 @@
 //! for each field. [`foreign`](crate::foreign) has the types that are kept.
 
 use std::fs::File;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use arrow_array::RecordBatch;
 use bytes::Bytes;
+use exacat_columnar::guarded;
 use exacat_model::limits::HISTORY_FIELDS_MAX;
 use exacat_model::{Error, ErrorKind, Result};
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
+use parquet::errors::ParquetError;
 use parquet::file::reader::ChunkReader;
 use parquet::schema::types::SchemaDescriptor;
 
@@ -47,27 +48,6 @@ pub struct ParquetRows {
     /// Rows before it in the file, plus one.
     number: u64,
     is_done: bool,
-}
-
-/// Calls the library. A panic of it on damaged bytes is an error like others.
-fn guarded<T>(
-    name: &str,
-    call: impl FnOnce() -> std::result::Result<T, parquet::errors::ParquetError>,
-) -> Result<T> {
-    let why = match catch_unwind(AssertUnwindSafe(call)) {
-        Ok(Ok(done)) => return Ok(done),
-        Ok(Err(error)) => error.to_string(),
-        Err(_) => "the library stopped at its bytes".to_owned(),
-    };
-    Err(unreadable(name, &why))
-}
-
-fn unreadable(name: &str, why: &str) -> Error {
-    let message = match why.contains("Disabled feature at compile time") {
-        true => format!("{name}: its compression is not supported: write it with zstd, snappy, gzip or lz4"),
-        false => format!("{name}: it is no whole Parquet file: {why}; copy or write it again"),
-    };
-    Error::new(ErrorKind::Invalid, message)
 }
 
 /// Checks that a file has columns only that hold one value in each row, and not too many.
@@ -152,12 +132,7 @@ impl ParquetRows {
         while !self.is_done && !rows.is_full() {
             let Some(batch) = &self.batch else {
                 let reader = &mut self.reader;
-                let next = catch_unwind(AssertUnwindSafe(|| reader.next().transpose()));
-                let next = match next {
-                    Ok(Ok(next)) => next,
-                    Ok(Err(error)) => return Err(unreadable(&self.name, &error.to_string())),
-                    Err(_) => return Err(unreadable(&self.name, "the library stopped at its bytes")),
-                };
+                let next = guarded(&self.name, || reader.next().transpose().map_err(ParquetError::from))?;
                 self.is_done = next.is_none();
                 (self.batch, self.at) = (next, 0);
                 continue;
