@@ -174,7 +174,33 @@ def tables_of_rows(rig):
     expect(latest["v"]["value"] == 2.5 and latest["n"]["value"] == 2**63 - 1, f"{latest}")
 
 
-TRIED = [archive_in_a_directory, archive_in_a_bucket, tables_of_rows]
+def tables_of_the_catalogue(rig):
+    """The catalogue as tables, with the queries of docs/operating/analytics.md by DuckDB and pandas."""
+    install(rig.venv, PACKAGES, INSTALL_SECONDS)
+    directory = rig.place / "catalogue-tables"
+    directory.mkdir()
+    server = rest_schema.Server(rig.exacat, directory)
+    rig.running.append(server.process)
+    server.run("generate", "--entries", "5000")
+    server.run("mkdir", "/removed")
+    server.run("rm", "-r", "/removed")
+    server.run("snapshot", "create", "today")
+    for name, more in (("tables", []), ("history", ["--tables", "changes"])):
+        server.run("export", "/", "--format", "parquet", "--snapshot", "today", "-o", str(directory / name), *more)
+    server.run("export", "--check", str(directory / "tables"), "--snapshot", "today")
+    scripts = pathlib.Path(__file__).parent
+    page = scripts.parent / "docs" / "operating" / "analytics.md"
+    program = [str(rig.venv / "bin" / "python"), str(scripts / "analytics_queries.py"), str(page), str(directory)]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=300)
+    if done.returncode != 0:
+        raise Failed(f"queries of the catalogue's tables: {done.stdout}{done.stderr}")
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    empty = [answer["query"] for answer in answers if answer.get("by") == "duckdb" and not answer["rows"]]
+    expect(not empty, f"queries without an answer: {empty}")
+    say(f"DuckDB and pandas answer {len(answers)} queries of the catalogue's tables")
+
+
+TRIED = [archive_in_a_directory, archive_in_a_bucket, tables_of_rows, tables_of_the_catalogue]
 
 
 # ---- in the Python that has the packages ------------------------------------------------------------

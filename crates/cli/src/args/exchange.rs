@@ -17,6 +17,19 @@ pub(crate) enum FormatArg {
     Jsonl,
 }
 
+/// Format of an export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportFormatArg {
+    /// A row is a line, fields end at tabs
+    Tsv,
+    /// Fields may be quoted (RFC 4180)
+    Csv,
+    /// A row is a JSON object
+    Jsonl,
+    /// Tables for DuckDB, pandas and Spark, in a new directory
+    Parquet,
+}
+
 /// Options for reading a listing.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "How the listing is read")]
@@ -184,6 +197,13 @@ and can be imported again. With --columns it is a plain listing of the named
 columns; without the column kind, directories end with a slash. A file gets its
 name when it is whole. A device or a FIFO is written directly.
 
+--format parquet writes tables for analysis instead: entries, replicas, members
+of collections, usage, and, if named in --tables, the changes of the history.
+The directory of -o appears when all of them are complete. Each file names
+catalogue, revision and digest. --check reads them back, and proves that they
+are as written; with --snapshot or --offline also that the catalogue there has
+the same. Exit status 19 (conflict) if not.
+
 --snapshot and --offline read the data directory on its machine. That is
 several times as fast and costs a server nothing. A snapshot is of one moment,
 however long the export takes.
@@ -192,19 +212,33 @@ Examples:
   exacat export / -o saved.tsv.zst
   exacat export / -o kept.tsv.zst --snapshot before-upgrade
   exacat export /demo --columns lfn,size,checksum,pfn > out.tsv
-  exacat export /demo/data --type f --tag run=560123 -o data.csv.gz")]
+  exacat export /demo/data --type f --tag run=560123 -o data.csv.gz
+  exacat export / --format parquet -o tables --snapshot before-upgrade
+  exacat export --check tables --snapshot before-upgrade
+  exacat export / --format parquet --tables changes -o history")]
 pub(crate) struct ExportArgs {
     /// Directory to export
-    #[arg(value_name = "DIR")]
-    pub directory: String,
+    #[arg(value_name = "DIR", required_unless_present = "check")]
+    pub directory: Option<String>,
     /// Pattern of names to export
     pub pattern: Option<String>,
-    /// Output file; compressed if it ends with .zst or .gz [default: standard output]
+    /// Output file; compressed if it ends with .zst or .gz [default: standard output]. With --format
+    /// parquet a directory that does not exist or is empty
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Format of rows [default: from the file's name, or tsv]
     #[arg(long, value_enum)]
-    pub format: Option<FormatArg>,
+    pub format: Option<ExportFormatArg>,
+    /// Tables of --format parquet: entries, replicas, members, usage, changes [default: all but
+    /// changes]
+    #[arg(long, value_name = "TABLES", value_delimiter = ',')]
+    pub tables: Option<Vec<String>>,
+    /// Begin the table of changes after this revision
+    #[arg(long, value_name = "REVISION")]
+    pub after: Option<String>,
+    /// Read the tables in this directory back instead, and compare
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["directory", "output", "format", "tables", "after"])]
+    pub check: Option<PathBuf>,
     /// plain, gzip or zstd [default: from the file's name]
     #[arg(long)]
     pub compression: Option<String>,

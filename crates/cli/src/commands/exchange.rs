@@ -1,5 +1,6 @@
 //! `import`, `verify`, `export`, `generate`: imports and exports listings.
 
+pub(crate) mod tables;
 pub(crate) mod views;
 
 use std::collections::BTreeMap;
@@ -26,7 +27,8 @@ use exacat_store_embedded::LoadSettings;
 
 use super::find;
 use crate::args::{
-    ExistingArg, ExportArgs, FormatArg, GenerateArgs, Global, ImportArgs, ListingArgs, VerifyArgs,
+    ExistingArg, ExportArgs, ExportFormatArg, FormatArg, GenerateArgs, Global, ImportArgs, ListingArgs,
+    VerifyArgs,
 };
 use crate::context::Context;
 use crate::failure::{Failure, OnInterrupt, STATUS_REJECTED, say};
@@ -520,7 +522,23 @@ pub(crate) async fn export(
     args: ExportArgs,
     global: &Global,
 ) -> Result<(), Failure> {
-    let under = parse::lfn(&args.directory).map_err(|error| Failure::about(&args.directory, error))?;
+    if let Some(directory) = &args.check {
+        return tables::check(Some(source), out, directory, global).await;
+    }
+    let directory = args.directory.as_deref().unwrap_or("/");
+    let under = parse::lfn(directory).map_err(|error| Failure::about(directory, error))?;
+    let listed = match args.format {
+        Some(ExportFormatArg::Parquet) => return tables::export(source, out, (under, &args), global).await,
+        Some(ExportFormatArg::Tsv) => Some(Format::Tsv),
+        Some(ExportFormatArg::Csv) => Some(Format::Csv),
+        Some(ExportFormatArg::Jsonl) => Some(Format::JsonLines),
+        None => None,
+    };
+    if args.tables.is_some() || args.after.is_some() {
+        return Err(Failure::local(
+            "--tables and --after are for --format parquet: add that, or leave them out",
+        ));
+    }
     let compression = match (&args.compression, &args.output) {
         (Some(text), _) => Compression::parse(text).map_err(failure)?,
         (None, Some(path)) => Compression::of_name(path),
@@ -535,7 +553,7 @@ pub(crate) async fn export(
     let options = ExportOptions {
         under,
         filter: find::filter(source, args.pattern.as_deref(), &args.conditions).await?,
-        format: args.format.map_or_else(|| format_of_name(args.output.as_deref()), format),
+        format: listed.unwrap_or_else(|| format_of_name(args.output.as_deref())),
         compression,
         delimiter: delimiter(args.delimiter.as_deref())?,
         full: columns.is_none(),

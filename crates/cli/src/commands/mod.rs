@@ -92,6 +92,9 @@ pub(crate) async fn run(cli: Cli) -> Result<u8, Failure> {
         }
         Command::Export(ref args) if args.place.is_here() => {
             return boxed(whole(cli.command, cli.global, style)).await;
+        Command::Export(ref args) if args.check.is_some() && !args.place.is_here() => {
+            return boxed(exchange::tables::check_alone(args, global, style)).await;
+        }
         }
         Command::Digest(ref args) if args.place.is_here() => {
             return boxed(whole(cli.command, cli.global, style)).await;

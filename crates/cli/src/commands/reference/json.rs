@@ -107,7 +107,14 @@ const COMMANDS: [(&[&str], Printed); 87] = [
         ],
     ),
     (&["verify"], &[("", object::<exchange::views::VerifyView<'_>>)]),
-    (&["export"], &[("with `-o`", object::<exchange::views::ExportView<'_>>)]),
+    (
+        &["export"],
+        &[
+            ("with `-o`", object::<exchange::views::ExportView<'_>>),
+            ("with `--format parquet`", object::<exchange::tables::TablesView<'_>>),
+            ("with `--check`", object::<exchange::tables::CheckedView<'_>>),
+        ],
+    ),
     (
         &["digest"],
         &[
