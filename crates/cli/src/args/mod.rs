@@ -259,6 +259,8 @@ pub(crate) enum Command {
     Trash(TrashCommand),
     /// Show the history of a name
     Log(LogArgs),
+    /// Show the differences between two moments
+    Diff(DiffArgs),
     /// Show the history of the catalogue, or follow it
     Changes(ChangesArgs),
     /// Write and read the values of elements

@@ -250,13 +250,49 @@ pub(crate) struct DuArgs {
 Shows the history of the entry at the name, through all its moves, oldest
 first. For a name without an entry it shows the history of the last one there.
 
+With --full it also shows the moves, removals and returns of the directories
+that the entry was in at that time: its whole biography.
+
 Examples:
   exacat log /demo/data/2026
+  exacat log --full /demo/data/2026
   exacat --json log /demo/data")]
 pub(crate) struct LogArgs {
     /// Entry
     #[arg(value_name = "LFN")]
     pub lfn: String,
+    /// Show moves, removals and returns of the directories above it, too
+    #[arg(long)]
+    pub full: bool,
+}
+
+/// `exacat diff`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+A moment is the name of a snapshot, a revision, a time (2026-11-28, RFC 3339),
+or now. Each line is an entry that was created, changed, moved or removed. A
+directory that was removed, restored or moved stands for everything below it.
+
+Two snapshots, or a snapshot and now, are compared as they are: the command
+reads only what differs, and shows the paths of their time; it takes an admin.
+For other moments it reads the changes between them, which takes an operator.
+Paths are then those of now, and at most 1 000 000 entries may have changed.
+
+Examples:
+  exacat diff before-upgrade now
+  exacat diff before-upgrade monday /demo/data
+  exacat diff 100 now /demo
+  exacat --json diff 2026-11-01 now /demo/data")]
+pub(crate) struct DiffArgs {
+    /// Earlier moment: a snapshot, a revision, or a time
+    #[arg(value_name = "A")]
+    pub before: String,
+    /// Later moment: a snapshot, a revision, a time, or now
+    #[arg(value_name = "B")]
+    pub after: String,
+    /// Directory to compare
+    #[arg(value_name = "DIR", default_value = "/")]
+    pub directory: String,
 }
 
 /// `exacat changes`

@@ -8,6 +8,7 @@ use exacat_model::{
 use exacat_wire::json;
 
 use super::accounts::ID_DIGITS_SHOWN;
+use super::biography::biography;
 use crate::args::{ChangesArgs, LogArgs};
 use crate::context::{Context, PAGE_ITEMS};
 use crate::failure::{Failure, say};
@@ -20,6 +21,14 @@ use exacat_wire::json::SeNames;
 pub(crate) async fn log(context: &mut Context, args: LogArgs) -> Result<(), Failure> {
     let lfn = parse::lfn(&args.lfn).map_err(|error| Failure::about(&args.lfn, error))?;
     let mut headed = false;
+    if args.full {
+        let found = biography(context, &lfn).await?;
+        return match found.timeline {
+            // The path tells of which directory a line is.
+            Some(timeline) => show(context, &found.items, timeline, true, &mut headed).await,
+            None => Ok(()),
+        };
+    }
     let mut pages = context.pages(Operation::Log { lfn, cursor: Cursor::default(), limit: PAGE_ITEMS });
     loop {
         match pages.next().await.map_err(|error| Failure::about(&args.lfn, error))? {

@@ -3,11 +3,13 @@
 
 mod accounts;
 mod attributes;
+mod biography;
 mod by_se;
 mod compare;
 mod control;
 mod copy;
 mod cp;
+mod diff;
 mod digest;
 mod during;
 mod elements;
@@ -90,11 +92,11 @@ pub(crate) async fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Import(args) if args.offline => {
             return boxed(exchange::import_offline(args, global, style)).await;
         }
-        Command::Export(ref args) if args.place.is_here() => {
-            return boxed(whole(cli.command, cli.global, style)).await;
         Command::Export(ref args) if args.check.is_some() && !args.place.is_here() => {
             return boxed(exchange::tables::check_alone(args, global, style)).await;
         }
+        Command::Export(ref args) if args.place.is_here() => {
+            return boxed(whole(cli.command, cli.global, style)).await;
         }
         Command::Digest(ref args) if args.place.is_here() => {
             return boxed(whole(cli.command, cli.global, style)).await;
@@ -175,6 +177,7 @@ async fn dispatch(context: &mut Context, command: Command, global: &Global) -> R
         Command::Archive(command) => boxed(sets::archive(context, command)),
         Command::Trash(command) => boxed(trash::trash(context, command)),
         Command::Log(args) => boxed(history::log(context, args)),
+        Command::Diff(args) => boxed(diff::diff(context, args)),
         Command::Changes(args) => boxed(history::changes(context, args)),
         Command::History(command) => boxed(elements::history(context, command)),
         Command::Se(command) => boxed(storage::se(context, command)),

@@ -292,7 +292,7 @@ async fn diff(context: &mut Context, before: &str, after: Option<&str>) -> Resul
     Ok(())
 }
 
-fn show_difference(out: &mut Out, kind: DifferenceKind, item: &Difference) -> Result<(), Failure> {
+pub(super) fn show_difference(out: &mut Out, kind: DifferenceKind, item: &Difference) -> Result<(), Failure> {
     let fields = json::changed_fields(item);
     let Some(EntryAt { lfn, .. }) = item.after.as_ref().or(item.before.as_ref()) else { return Ok(()) };
     let from = item.before.as_ref().filter(|_| kind == DifferenceKind::Moved);

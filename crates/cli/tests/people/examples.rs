@@ -76,6 +76,7 @@ const ORDER: &[&str] = &[
     "snapshot create",
     "snapshot ls",
     "snapshot diff",
+    "diff",
     "snapshot drop",
     "snapshot verify",
     "clone",

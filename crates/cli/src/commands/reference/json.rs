@@ -159,7 +159,7 @@ const COMMANDS: [(&[&str], Printed); 87] = [
     (&["report"], &[("", object::<json::PeriodOut<'_>>)]),
     (&["top"], &[("", object::<top::ReadingOut<'_>>)]),
     (&["snapshot create", "snapshot ls"], &[("", object::<json::SnapshotOut<'_>>)]),
-    (&["snapshot diff"], &[("", object::<json::DifferenceOut<'_>>)]),
+    (&["snapshot diff", "diff"], &[("", object::<json::DifferenceOut<'_>>)]),
     (&["snapshot drop"], &[("", object::<snapshots::DroppedView<'_>>)]),
     (&["snapshot verify"], &[("", object::<json::SnapshotCheckOut<'_>>)]),
     (&["clone"], &[("", object::<snapshots::CloneView<'_>>)]),
