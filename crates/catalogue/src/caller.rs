@@ -389,6 +389,11 @@ impl Caller {
         if self.is_admin() { Ok(()) } else { Err(Error::denied(format!("{what} takes the role admin"))) }
     }
 
+    /// Refuses a caller who may not follow the catalogue: a follower gets everything, secrets too.
+    pub fn check_may_follow(&self) -> Result<()> {
+        self.check_admin("a copy of the whole catalogue")
+    }
+
     /// Refuses a caller who may not use a group of elements in this way. `group_id` returns the number of
     /// a user group; none if there is none of the name.
     pub(crate) fn check_elements(

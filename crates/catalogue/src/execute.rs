@@ -253,6 +253,12 @@ impl Catalogue {
                 Some(_) => Error::denied("this token is for reading only"),
             });
         }
+        if let Some(source) = self.store.following() {
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                format!("this server follows {source} and takes no changes: send them there"),
+            ));
+        }
         if let Some(why) = self.store.read_only() {
             return Err(Error::denied(why));
         }

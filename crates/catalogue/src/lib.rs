@@ -69,7 +69,7 @@ pub struct Catalogue {
     settings: Settings,
     /// The same catalogue at each consistency level below `latest`.
     bounded: Vec<(Consistency, Catalogue)>,
-    /// True if other servers change the state as well.
+    /// True if other servers change the state as well, or only another one does.
     is_shared: bool,
 }
 
@@ -87,7 +87,7 @@ impl Catalogue {
         };
         let weaker = Consistency::ALL.into_iter().filter(|level| *level != Consistency::Latest);
         let bounded: Vec<_> = weaker.filter_map(bounded).collect();
-        let is_shared = !bounded.is_empty();
+        let is_shared = !bounded.is_empty() || store.following().is_some();
         Ok(Arc::new(Catalogue { store, clock, registry, settings, bounded, is_shared }))
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use exacat_client::{
     AnswerStream, CallOptions, Client, ClientSettings, Credentials, Endpoint, Target, Trust,
 };
-use exacat_model::{AccountName, Answer, Error, ErrorKind, Operation, Result};
+use exacat_model::{AccountName, Answer, Error, ErrorKind, LogPosition, Operation, Result, Revision};
 use futures::StreamExt;
 
 use crate::args::Connection;
@@ -20,6 +20,8 @@ const TOKEN_FILE_BYTES_MAX: u64 = 64 << 10;
 const ADDRESSES_BYTES_MAX: u64 = 64 << 10;
 /// Port of the XRootD protocol.
 const XROOTD_PORT: u16 = 1094;
+/// Pause between two looks at the revision of the server.
+const AT_LEAST_PAUSE: Duration = Duration::from_millis(20);
 /// Default time limit of a request.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Default time limit of an audit: the longest that a server grants a request.
@@ -95,6 +97,34 @@ impl Session {
     pub(crate) async fn call_long(&self, operation: Operation) -> Result<Answer> {
         let deadline = (!self.timeout_given).then_some(TIMEOUT_LONG);
         self.client.call_with(operation, CallOptions { deadline, ..CallOptions::default() }).await
+    }
+
+    /// Waits until the server has a revision, within the time limit of a request.
+    pub(crate) async fn wait_for(&self, position: &str) -> std::result::Result<(), Failure> {
+        let bad = |error: Error| Failure::local(format!("--at-least: {error}"));
+        let position: LogPosition = position.parse().map_err(bad)?;
+        let until = tokio::time::Instant::now() + self.client.settings().deadline;
+        loop {
+            // A revision that is still to come is on no timeline yet.
+            let ask = Operation::Position { after: LogPosition::from(Revision(0)) };
+            let up_to = match self.call(ask).await? {
+                Answer::Changes { up_to, .. } => up_to,
+                other => return Err(Failure::unexpected(&other)),
+            };
+            if up_to >= position.revision {
+                break;
+            }
+            if tokio::time::Instant::now() >= until {
+                let (now, wanted) = (up_to.0, position.revision.0);
+                let what = format!("the server is at revision {now}, and did not reach {wanted} in time");
+                return Err(Error::new(ErrorKind::Unavailable, what).into());
+            }
+            tokio::time::sleep(AT_LEAST_PAUSE).await;
+        }
+        if position.timeline.is_some() {
+            self.call(Operation::Position { after: position }).await?;
+        }
+        Ok(())
     }
 
     /// Streams all pages of an answer.

@@ -71,7 +71,7 @@ fn main() -> ExitCode {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     runtime.enable_all();
     let serves = match &cli.command {
-        Command::Serve(_) => true,
+        Command::Serve(_) | Command::Follow(_) => true,
         Command::Writer(command) => matches!(**command, WriterCommand::Serve(_)),
         // These handle signals themselves: an agent reports what ended.
         Command::Replay(command) => {

@@ -95,7 +95,9 @@ impl Client {
         // Fast path: there is nearly always a connection, and it answers.
         let slot = self.inner.pool.slot();
         let mut first = Some(slot);
-        if let Some(connection) = slot.open() {
+        if let Some(connection) = slot.open()
+            && !(operation.writes() && self.holds_back(slot, &connection, &mut asked))
+        {
             first = None;
             let outcome = connection.call(operation, operation_id, deadline).await;
             if let Verdict::Done(answered) = asked.outcome(outcome) {
@@ -124,7 +126,9 @@ impl Client {
                 }
                 None => return Err(asked.give_up(&out_of_time(operation, within))),
             };
-            if let Verdict::Done(connection) = self.connection_until(slot, deadline, &mut asked).await? {
+            if let Verdict::Done(connection) = self.connection_until(slot, deadline, &mut asked).await?
+                && !(operation.writes() && self.holds_back(slot, &connection, &mut asked))
+            {
                 let outcome = connection.call(operation, asked.operation_id, deadline).await;
                 if let Verdict::Done(answered) = asked.outcome(outcome) {
                     return answered;
@@ -187,6 +191,13 @@ impl Client {
                         break;
                     }
                 };
+                if rest.iter().any(|place| operations[*place].writes())
+                    && let Some(error) = self.inner.pool.hold_back(slot, &connection)
+                {
+                    rest.iter().for_each(|place| asked[*place].lost(false, error.clone()));
+                    again.extend_from_slice(rest);
+                    break;
+                }
                 let most = connection.batch_operations_max().min(rest.len());
                 let batch =
                     rest[..most].iter().map(|place| (&operations[*place], asked[*place].operation_id));
@@ -248,6 +259,20 @@ impl Client {
                 operation.name()
             ))),
         }
+    }
+
+    /// Says whether a change is held back from this connection: see [`Pool::hold_back`].
+    fn holds_back(
+        &self,
+        slot: &ConnectionSlot,
+        connection: &Arc<Connection>,
+        asked: &mut RetryState,
+    ) -> bool {
+        let held = self.inner.pool.hold_back(slot, connection);
+        held.is_some_and(|error| {
+            asked.lost(false, error);
+            true
+        })
     }
 
     /// Returns a connection; `Again` if there is none now, an error if there will be none.

@@ -164,6 +164,11 @@ impl Connection {
         self.shared.is_open()
     }
 
+    /// Says whether the server follows another one, and takes no changes.
+    pub(crate) fn is_of_a_follower(&self) -> bool {
+        self.shared.greeting.server.features & features::FOLLOWER != 0
+    }
+
     /// Returns the maximum operations of one batch.
     pub(crate) fn batch_operations_max(&self) -> usize {
         self.batch_operations_max

@@ -29,6 +29,14 @@ impl ConnectionSlot {
     pub(crate) fn open(&self) -> Option<Arc<Connection>> {
         self.current.lock().as_ref().filter(|current| current.is_open()).cloned()
     }
+
+    /// Opens another connection for the next call. Calls in flight keep this one.
+    fn leave(&self, connection: &Arc<Connection>) {
+        let mut current = self.current.lock();
+        if current.as_ref().is_some_and(|one| Arc::ptr_eq(one, connection)) {
+            *current = None;
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -119,11 +127,27 @@ impl Pool {
         }
     }
 
-    /// Tries the endpoints one after the other, once each.
+    /// Holds a change back from a follower if other servers are known: one of them may be the source. The
+    /// next call opens another connection. Returns the reason.
+    pub(crate) fn hold_back(&self, slot: &ConnectionSlot, connection: &Arc<Connection>) -> Option<Error> {
+        if !connection.is_of_a_follower() || self.target.endpoints().len() == 1 {
+            return None;
+        }
+        slot.leave(connection);
+        let what = format!(
+            "{} follows another server and takes no changes, and no other server answers",
+            connection.shared.endpoint
+        );
+        Some(Error::new(ErrorKind::Unavailable, what))
+    }
+
+    /// Tries the endpoints one after the other, once each. Prefers a server that takes changes to a
+    /// follower.
     async fn connect(&self) -> std::result::Result<Arc<Connection>, ConnectError> {
         let endpoints = self.target.endpoints();
         let first = self.endpoint.load(Ordering::Relaxed) % endpoints.len();
         let mut failure: Option<ConnectError> = None;
+        let mut follower: Option<(usize, Arc<Connection>)> = None;
         for offset in 0..endpoints.len() {
             let index = (first + offset) % endpoints.len();
             let endpoint = &endpoints[index];
@@ -138,6 +162,9 @@ impl Pool {
             })
             .and_then(|connection| self.check_catalogue(connection));
             match opened {
+                Ok(connection) if connection.is_of_a_follower() && endpoints.len() > 1 => {
+                    follower.get_or_insert((index, connection));
+                }
                 Ok(connection) => {
                     self.endpoint.store(index, Ordering::Relaxed);
                     return Ok(connection);
@@ -150,6 +177,10 @@ impl Pool {
                     }
                 }
             }
+        }
+        if let Some((index, connection)) = follower {
+            self.endpoint.store(index, Ordering::Relaxed);
+            return Ok(connection);
         }
         Err(failure.unwrap_or_else(|| ConnectError::passing("there is no endpoint")))
     }

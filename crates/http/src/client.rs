@@ -9,6 +9,7 @@ use bytes::Bytes;
 use exacat_model::{Error, ErrorKind, Result};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
+use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
@@ -229,13 +230,22 @@ impl HttpClient {
         body.map(|body| body.to_bytes()).map_err(broken)
     }
 
-    async fn sent(
+    /// Opens a connection that carries one request after the other.
+    ///
+    /// # Errors
+    /// *Unavailable* if the service does not answer in time.
+    pub async fn connect(&self) -> Result<HttpConnection> {
+        let (sender, connection) = self.in_time(self.connected()).await?;
+        Ok(HttpConnection { client: self.clone(), sender, _connection: connection })
+    }
+
+    fn request(
         &self,
         method: Method,
         target: &str,
         headers: &[(HeaderName, &str)],
         body: Option<Bytes>,
-    ) -> Result<OpenAnswer> {
+    ) -> Result<Request<Full<Bytes>>> {
         let mut request = Request::builder().method(method).uri(target);
         request = request.header(HOST, format!("{}:{}", self.host, self.port));
         if let Some(token) = &self.settings.token {
@@ -247,16 +257,36 @@ impl HttpClient {
         for (name, value) in headers {
             request = request.header(name, *value);
         }
-        let request = request
+        request
             .body(Full::new(body.unwrap_or_default()))
-            .map_err(|_| Error::invalid("the token or name cannot be sent over HTTP"))?;
+            .map_err(|_| Error::invalid("the token or name cannot be sent over HTTP"))
+    }
+
+    async fn sent(
+        &self,
+        method: Method,
+        target: &str,
+        headers: &[(HeaderName, &str)],
+        body: Option<Bytes>,
+    ) -> Result<OpenAnswer> {
+        let request = self.request(method, target, headers, body)?;
+        let (mut sender, connection) = self.connected().await?;
+        let response = sender.send_request(request).await.map_err(|error| self.broken(&error))?;
+        Ok(OpenAnswer { response, connection })
+    }
+
+    fn broken(&self, error: &hyper::Error) -> Error {
+        unavailable(format!("{}: {error}", self.settings.address))
+    }
+
+    async fn connected(&self) -> Result<(SendRequest<Full<Bytes>>, Connection)> {
         let (host, port) = (self.host.as_str(), self.port);
         let stream = TcpStream::connect((host, port))
             .await
             .map_err(|error| unavailable(format!("{} cannot be reached: {error}", self.settings.address)))?;
         let _ = stream.set_nodelay(true);
         match self.settings.tls.clone().filter(|_| self.is_tls) {
-            None => self.exchange(stream, request).await,
+            None => self.handshake(stream).await,
             Some(tls) => {
                 let name = ServerName::try_from(self.host.clone())
                     .map_err(|_| Error::invalid(format!("{host} is no name of a host")))?;
@@ -264,24 +294,52 @@ impl HttpClient {
                     .connect(name, stream)
                     .await
                     .map_err(|error| unavailable(format!("{}: TLS: {error}", self.settings.address)))?;
-                self.exchange(stream, request).await
+                self.handshake(stream).await
             }
         }
     }
 
-    async fn exchange<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    async fn handshake<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         &self,
         stream: S,
-        request: Request<Full<Bytes>>,
-    ) -> Result<OpenAnswer> {
-        let broken = |error: hyper::Error| unavailable(format!("{}: {error}", self.settings.address));
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+    ) -> Result<(SendRequest<Full<Bytes>>, Connection)> {
+        let (sender, connection) =
+            handshake(TokioIo::new(stream)).await.map_err(|error| self.broken(&error))?;
         let connection = Connection(tokio::spawn(async move {
             let _ = connection.await;
         }));
-        let response = sender.send_request(request).await.map_err(broken)?;
-        Ok(OpenAnswer { response, connection })
+        Ok((sender, connection))
+    }
+}
+
+/// Connection that carries one request after the other.
+pub struct HttpConnection {
+    client: HttpClient,
+    sender: SendRequest<Full<Bytes>>,
+    _connection: Connection,
+}
+
+impl HttpConnection {
+    /// Sends a request without a body, and returns its answer as soon as it begins. The body of the answer
+    /// before must have been read to its end.
+    ///
+    /// # Errors
+    /// Returns the error that the service answers with; *unavailable* if it does not answer in time.
+    pub async fn send(&mut self, method: Method, target: &str) -> Result<Response<Incoming>> {
+        let request = self.client.request(method, target, &[], None)?;
+        let client = &self.client;
+        let answered = async {
+            self.sender.ready().await.map_err(|error| client.broken(&error))?;
+            self.sender.send_request(request).await.map_err(|error| client.broken(&error))
+        };
+        let response = client.in_time(answered).await?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let status = response.status();
+        let body = Limited::new(response.into_body(), JSON_BYTES_MAX).collect();
+        let bytes = client.in_time(async { Ok(body.await.map(|body| body.to_bytes()).unwrap_or_default()) });
+        Err(refusal(client.address(), status, &bytes.await.unwrap_or_default()))
     }
 }
 

@@ -12,7 +12,9 @@ use crate::chain::RecordPlace;
 use crate::log_end::{self, EndFile, LogEnd, LogPosition, Witness};
 use crate::prepared::{Blank, Preparation, Preparer};
 use crate::record::{self, MARK_BYTES, Salt};
-use crate::segment::{self, BegunFor, Ending, HEADER_BYTES, Header, TAIL_ROOM, UNFINISHED, VERSION, seal_at};
+use crate::segment::{
+    self, BegunFor, Ending, HEADER_BYTES, Header, RESERVED_UNIT, TAIL_ROOM, UNFINISHED, VERSION, seal_at,
+};
 use crate::segment_file::Segment;
 
 /// A segment that was begun, and its file.
@@ -294,6 +296,22 @@ impl Log {
         let version = VERSION;
         let header = Header { version, catalogue, timeline, first_revision, created, salt, digest, reserved };
         let blank = self.preparer.take(reserved);
+        self.begin(header, reserved, blank)
+    }
+
+    /// Seals the segment and begins the one that a followed log has next, with the same header. It
+    /// replaces an empty segment of the same first revision. A failure loses nothing, and the caller may
+    /// retry.
+    pub fn begin_as(&mut self, header: Header) -> Result<(), Error> {
+        // The header has the reservation rounded down, and the records of the other log may fill all of it.
+        let reserved = (header.reserved + RESERVED_UNIT).max(length(0, 0));
+        self.begin(header, reserved, None)
+    }
+
+    /// Begins a segment with so many bytes of reserved space.
+    fn begin(&mut self, header: Header, reserved: u64, blank: Option<Blank>) -> Result<(), Error> {
+        let Header { first_revision, salt, .. } = header;
+        let is_empty = first_revision == self.segment.first_revision;
         let begun = Self::begin_segment(&*self.disk, &self.directory, header, reserved, blank);
         let (segment, file) = begun.map_err(|begin| {
             if begin.named {
@@ -306,8 +324,8 @@ impl Log {
         // segment of an older format has lost its name to the new one, and needs no seal.
         if !is_empty {
             self.seal(first_revision)?;
-            self.segment = segment;
         }
+        self.segment = segment;
         (self.file, self.salt) = (file, salt);
         (self.offset, self.reserved) = (HEADER_BYTES as u64, reserved);
         (self.is_old, self.is_marked) = (false, true);

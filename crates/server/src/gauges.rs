@@ -103,6 +103,7 @@ impl Service {
             parts.push(StatusPart { part: "history".to_owned(), metrics, notes: figures.problems });
         }
         parts.extend(feeds::status_part(self.feeds.get()).await);
+        parts.extend(self.following_parts());
         parts
     }
 
@@ -137,6 +138,7 @@ impl Service {
         samples.push(table::BUILD.of(env!("CARGO_PKG_VERSION"), 1));
         samples.extend(self.workers.samples());
         samples.extend(feeds::samples(self.feeds.get()).await);
+        samples.extend(self.following_samples());
         samples.extend(crate::process::samples());
         if let Some(servers) = self.servers.get() {
             let disk = Disk::of(servers.data());

@@ -228,6 +228,9 @@ async fn start_on(
     if let Some(feeds) = feeds::open(&settings, directory.feeds(), &catalogue, catalogue_id)? {
         let _first = service.feeds.set(feeds);
     }
+    if let Some(state) = &settings.follow {
+        let _first = service.follow.set(Arc::clone(state));
+    }
     let exporting = trace(&settings, &service)?;
     let places = Places::open(settings.networks.clone())?;
     let envelopes = match addresses.jalien.or(addresses.xrootd).or(addresses.http) {

@@ -56,6 +56,15 @@ exacat_store::metrics! {
     FEED_EVENTS Counter Count "exacat_feed_events" ["feed"] "" "Events that the sink of a feed acknowledged, by feed";
     FEED_FAILURES Counter Count "exacat_feed_failures" ["feed"] "" "Failed attempts to deliver events, by feed";
     FEED_STATE Gauge Count "exacat_feed_state" ["feed", "state"] "" "1 for the state that a feed is in: running, paused, lost or failed";
+    BEHIND Gauge Count "exacat_behind_changes" [] "behind" "Changes of the source that this follower has not yet";
+    BEHIND_TIME Gauge Millis "exacat_behind_seconds" [] "behind_ms" "Time for which the state of this follower may be out of date";
+    FOLLOWS Gauge Count "exacat_follows" [] "follows" "1 while this follower hears from its source, 0 while it does not";
+    COPIES Counter Count "exacat_follower_copies" [] "copies" "Times that this follower began to copy its source again since it started";
+    COPYING Gauge Count "exacat_follower_copying" [] "copying" "1 while this follower copies its source again";
+    FOLLOWERS Gauge Count "exacat_followers" ["state"] "followers_{}" "Followers of this server, by state: following or away";
+    COPIES_HELD Gauge Count "exacat_copies_held" [] "copies_held" "Copies that this server holds for followers";
+    FOLLOWER_BEHIND Gauge Count "exacat_follower_behind_changes" ["follower"] "" "Changes that a follower of this server has not durably, by follower";
+    FOLLOWER_UNSEEN Gauge Millis "exacat_follower_unseen_seconds" ["follower"] "" "Time since a follower of this server asked for changes, by follower";
     STORE_ENTRIES Gauge Count "exacat_store_entries" [] "" "Entries in the tree and the trash";
     STORE_REVISION Gauge Count "exacat_store_revision" [] "" "The last committed change";
     STORE_WARNINGS Gauge Count "exacat_store_warnings" [] "" "Things an operator should know, see the status";

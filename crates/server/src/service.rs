@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use exacat_activity::{RequestState, handed, on, tracked};
 use exacat_catalogue::{Caller, Catalogue};
+use exacat_follower::{FollowState, Followers};
 use exacat_model::answer::WhereisRef;
-use exacat_model::codec::Encode;
 use exacat_model::operation::{Existing, Extent, FileRef, NewFile, Owner};
 use exacat_model::{
     AccountName, Answer, Consistency, Error, ErrorKind, Guid, Operation, OperationId, Result, TimeMs,
@@ -25,6 +25,7 @@ use crate::answer_errors::for_each_error;
 pub(crate) use crate::cancel::{CANCELLED, Cancel, cancelled};
 use crate::contents::Contents;
 use crate::elements;
+use crate::encoded_items::EncodedItems;
 use crate::feeds::FeedCall;
 pub(crate) use crate::instruments::EndedRequests;
 use crate::instruments::{Ended, Instruments, OperationIndex, count};
@@ -90,6 +91,10 @@ pub(crate) struct Service {
     /// This server among the servers of the catalogue.
     pub servers: OnceLock<Servers>,
     pub feeds: OnceLock<Arc<exacat_feed::Feeds>>,
+    /// Followers of this server.
+    pub followers: Arc<Followers>,
+    /// Distance of this server to its source, if it follows one.
+    pub follow: OnceLock<Arc<FollowState>>,
 }
 
 /// An operation to run.
@@ -207,6 +212,8 @@ impl Service {
             contents: OnceLock::new(),
             servers: OnceLock::new(),
             feeds: OnceLock::new(),
+            followers: Arc::default(),
+            follow: OnceLock::new(),
         })
     }
 
@@ -780,20 +787,4 @@ pub(crate) fn step_id(id: OperationId, step: u64) -> OperationId {
     let number = u128::from_le_bytes(number).wrapping_add(STEP.wrapping_mul(u128::from(step)));
     random.copy_from_slice(&number.to_le_bytes()[..10]);
     id.derived(random)
-}
-
-/// Encoded answers of one kind, one after the other.
-#[derive(Debug, Default)]
-pub(crate) struct EncodedItems {
-    /// The canonical bytes.
-    pub bytes: Vec<u8>,
-    /// End of each answer in `bytes`.
-    pub ends: Vec<usize>,
-}
-
-impl EncodedItems {
-    fn push(&mut self, item: &impl Encode) {
-        item.encode(&mut self.bytes);
-        self.ends.push(self.bytes.len());
-    }
 }

@@ -74,6 +74,8 @@ pub struct ServerSettings {
     pub elements_archive: Option<exacat_history::ArchiveSettings>,
     /// The snapshot to serve, for reading, in place of the catalogue in the data directory.
     pub snapshot: Option<SnapshotName>,
+    /// Distance of the server to its source; none if it follows none. The caller opens its store.
+    pub follow: Option<Arc<exacat_follower::FollowState>>,
     /// Address of the native protocol over TLS; none disables it. Port 0 takes a free one.
     pub native: Option<SocketAddr>,
     /// True if the native protocol is spoken over the Unix socket in the data directory.
@@ -134,6 +136,7 @@ impl ServerSettings {
             elements_log_ahead: true,
             elements_archive: None,
             snapshot: None,
+            follow: None,
             native: Some(loopback),
             socket: true,
             socket_mode: 0o600,

@@ -3,7 +3,7 @@
 use exacat_activity::CommitTimes;
 use exacat_log::log_end::LogPosition;
 use exacat_model::{Audit, Change, Error};
-use exacat_store::{ApplyError, Outcome, Request};
+use exacat_store::{ApplyError, LogOffset, Outcome, Request};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::compactor::Pending;
@@ -47,6 +47,8 @@ pub(crate) enum Command {
     },
     /// Take over changes that another store made.
     TakeOver { changes: Vec<Change>, reply: oneshot::Sender<Result<(), Error>> },
+    /// Append frames of the followed log, and answer the end of the log; no frames only ask for it.
+    Follow { frames: Vec<u8>, reply: oneshot::Sender<Result<LogOffset, Error>> },
     /// Load files that were gathered (bulk load).
     Load(Box<LoadWork>),
     /// Write everything out and end.

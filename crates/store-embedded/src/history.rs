@@ -65,7 +65,11 @@ impl History {
 
     /// Adds a segment that was begun; the one before it is sealed.
     pub(crate) fn push(&self, segment: Arc<Segment>) {
-        self.segments.write().push(segment);
+        let mut segments = self.segments.write();
+        // A follower replaces an empty segment as its source did.
+        segments.retain(|other| other.first_revision != segment.first_revision);
+        segments.push(segment);
+        drop(segments);
         self.notifier.notify();
     }
 

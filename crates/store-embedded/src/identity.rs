@@ -80,8 +80,14 @@ impl Identity {
         self.id == catalogue || self.origins.contains(&catalogue)
     }
 
-    fn encode(&self) -> String {
+    /// Returns the text of the file.
+    pub(crate) fn encode(&self) -> String {
         self.encode_as(VERSION)
+    }
+
+    /// Reads the text of the file.
+    pub(crate) fn decode(text: &str) -> Result<Self, Error> {
+        parse(text).map_err(|(kind, what)| Error::new(kind, what))
     }
 
     fn encode_as(&self, version: u32) -> String {
@@ -172,6 +178,11 @@ impl Layout {
         self.root.join("operations")
     }
 
+    /// Returns the directory of the files that a follower copies.
+    pub(crate) fn copying(&self) -> PathBuf {
+        self.root.join("copying")
+    }
+
     /// Creates the directory itself.
     pub(crate) fn create_root(&self, disk: &dyn Disk) -> Result<(), Error> {
         disk.create_directory(&self.root).map_err(|error| cannot_write(&self.root, &error))
@@ -198,6 +209,8 @@ impl Layout {
                 "load",
                 "operations",
                 "restore.prepared",
+                "copying",
+                "FOLLOWS",
                 FILE,
                 LOCK,
             ];

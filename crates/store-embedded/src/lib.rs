@@ -42,6 +42,8 @@
 //! DIRECTORY/snapshots/NAME/           hard links of segments and runs, as they were
 //! DIRECTORY/load/                     files of a bulk load while they are sorted
 //! DIRECTORY/operations/               sorted operation ids of the log, while their process lives
+//! DIRECTORY/FOLLOWS                   source of a follower
+//! DIRECTORY/copying/                  files of a copy of the source, until they are whole
 //! DIRECTORY/replaced/NUMBER/          replaced copy: the catalogue before a restore
 //! ```
 #![forbid(unsafe_code)]
@@ -57,6 +59,7 @@ mod companion;
 mod decode;
 mod defect;
 mod durability;
+mod follow;
 mod history;
 mod identity;
 mod inspect;
@@ -87,6 +90,7 @@ mod writer;
 pub use blocking::on_blocking_thread;
 pub use companion::{COMPANION, Companion, CompanionRestore, FinishPart};
 pub use decode::{read_manifest, read_page, read_row, read_run, read_segment, read_text};
+pub use follow::{FileInTransit, FollowerFiles, Following, offset_after};
 pub use inspect::Inspection;
 pub use load::{LoadSettings, Loader};
 pub use metric_table::METRICS;

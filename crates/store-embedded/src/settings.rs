@@ -81,6 +81,12 @@ pub(crate) const LOAD_BLOCK_BYTES: usize = 256 << 10;
 pub(crate) const LOAD_BLOCKS_MAX: usize = 16;
 /// Answer to every request during a bulk load.
 pub(crate) const LOAD_SWITCHED_OFF: &str = "files are being loaded: nothing is answered until that is done";
+/// Maximum number of files in a copy for a follower, as in a backup.
+pub(crate) const FIXED_FILES_MAX: usize = BACKUP_FILES_MAX;
+/// Bytes at each end of a file that its hash covers: headers and footers with their random salts.
+pub(crate) const FILE_ENDS_BYTES: usize = 4096;
+/// Maximum bytes of the address of a source.
+pub(crate) const SOURCE_BYTES_MAX: usize = 1024;
 /// Ids per sorted run of forgotten operation ids; the store makes such a run when a request needs
 /// it.
 pub(crate) const OLDER_RUN_IDS: usize = 1 << 17;
@@ -115,6 +121,8 @@ pub struct EmbeddedSettings {
     /// Archives sealed segments in the background, and removes them by `history`. If false,
     /// segments stay as they are; archived ones stay readable.
     pub archive: bool,
+    /// Address of the source that this store follows; none if it takes changes itself.
+    pub follows: Option<String>,
     /// State beside the catalogue that takes part in its snapshots and restores.
     pub companion: Option<Arc<dyn Companion>>,
     /// For tests: seed for a random choice of what is compacted when, and where compaction is
@@ -137,6 +145,7 @@ impl Default for EmbeddedSettings {
             mark_idle: MARK_IDLE,
             history: HistoryKept::All,
             archive: true,
+            follows: None,
             companion: None,
             #[cfg(test)]
             compaction_seed: None,

@@ -25,6 +25,8 @@ pub(crate) struct Shared {
     pub disk: Arc<dyn Disk>,
     /// Changes of accounts and tokens since the store was opened.
     pub credentials: Arc<AtomicU64>,
+    /// Changes of records that were followed since the store was opened.
+    pub records_followed: AtomicU64,
     /// Index of requests that memory has forgotten and only the log has.
     pub older: Mutex<Older>,
     /// Upper bound of the creation times of forgotten operation ids, in ms.
@@ -48,6 +50,7 @@ impl Shared {
             metrics: Metrics::new(),
             disk,
             credentials,
+            records_followed: AtomicU64::new(0),
             older: Mutex::new(older),
             forgotten: AtomicU64::new(0),
             closed: AtomicBool::new(false),

@@ -178,6 +178,10 @@ impl Writer {
                         let taken = self.take_over(&changes);
                         let _gone = reply.send(taken);
                     }
+                    Command::Follow { frames, reply } => {
+                        let followed = self.follow(&frames);
+                        let _gone = reply.send(followed);
+                    }
                     Command::Load(work) => self.load(*work),
                     Command::Close { reply } => {
                         self.shared.refuse();
@@ -525,6 +529,11 @@ impl Writer {
         if let Some(why) = self.failure() {
             return Err(unavailable(&why));
         }
+        if self.settings.follows.is_some() {
+            // The log of a follower has the marks of its source, and no others.
+            self.committer.set_marked(true);
+            return Ok(false);
+        }
         // An end mark proves that everything before it is durable: nothing may be in flight here.
         let last = self.shared.durability.revision();
         let marked = self.log.mark(last);
@@ -541,6 +550,7 @@ impl Writer {
     /// more records.
     pub(crate) fn renew_log(&mut self) {
         if self.log.is_old()
+            && self.settings.follows.is_none()
             && let Err(why) = self.make_space(0)
         {
             tracing::warn!(why, "cannot begin a segment of the current format; the first change retries");
@@ -550,7 +560,7 @@ impl Writer {
     // ---- memtables ----
 
     /// Waits for compaction, and notes that for the requests that wait meanwhile.
-    fn stalling<T>(&mut self, why: Stall, wait: impl FnOnce(&mut Self) -> T) -> T {
+    pub(crate) fn stalling<T>(&mut self, why: Stall, wait: impl FnOnce(&mut Self) -> T) -> T {
         let began = Instant::now();
         let waited = wait(self);
         let ended = Instant::now();

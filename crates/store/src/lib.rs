@@ -9,6 +9,7 @@
 
 mod clock;
 pub mod contract;
+mod followed;
 mod judged;
 mod kept_time;
 mod metric;
@@ -21,6 +22,7 @@ mod snapshots;
 pub use clock::{
     CLOCK_JUMP, CLOCK_JUMP_RANGE, Clock, ClockJump, SystemClock, SystemUptime, Uptime, WatchedClock,
 };
+pub use followed::{FixedFile, FixedFiles, Followed, LogOffset, LogPiece};
 pub use judged::{Judged, JudgedEntry};
 pub use metric::{Buckets, Exemplar, Metric, MetricKind, MetricUnit, MetricValue, Sample};
 pub use metric_text::{metric_rows, metric_text};
@@ -240,6 +242,17 @@ pub trait Store: Send + Sync + 'static {
     /// many.
     async fn states_of_others(&self, _limit: usize) -> Result<Vec<Vec<u8>>> {
         Ok(Vec::new())
+    }
+
+    /// Returns the address of the source, if this store follows another one. Only the source takes
+    /// changes.
+    fn following(&self) -> Option<&str> {
+        None
+    }
+
+    /// Returns the log and the files for followers, if the store has its own.
+    fn as_followed(&self) -> Option<&dyn Followed> {
+        None
     }
 
     /// Returns the snapshots and backups, if the store has a disk of its own for them.

@@ -6,6 +6,7 @@ mod copying;
 mod elements;
 mod exchange;
 mod feeds;
+mod follow;
 mod names;
 mod registry;
 mod replay;
@@ -21,6 +22,7 @@ pub(crate) use copying::*;
 pub(crate) use elements::*;
 pub(crate) use exchange::*;
 pub(crate) use feeds::*;
+pub(crate) use follow::*;
 pub(crate) use names::*;
 pub(crate) use registry::*;
 pub(crate) use replay::*;
@@ -170,6 +172,10 @@ pub(crate) struct Connection {
         hide_env_values = true
     )]
     pub consistency: Option<Consistency>,
+    /// Wait until the server has this revision, such as 2315 or 2315.3f9a1c: a change made at the source
+    /// is then seen at a follower
+    #[arg(long, global = true, value_name = "REVISION", hide_short_help = true)]
+    pub at_least: Option<String>,
     /// Time limit of a request: 30s, 5m [default: 60s]
     #[arg(long, global = true, value_name = "DURATION", hide_short_help = true)]
     pub timeout: Option<String>,
@@ -332,6 +338,17 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Run the service
     Serve(Box<ServeArgs>),
+    /// Make and keep a read-only copy of another server's catalogue, and serve it
+    ///
+    /// The first start copies the files of the source. From then on the follower repeats its log, and
+    /// answers every face for reading. It goes on where it was after any interruption. A change is refused
+    /// with the address of the source. The options are those of serve.
+    #[command(after_help = "\
+Examples:
+  exacat follow https://cat.example.org:7421 --token-file admin.token --ca cat.crt \\
+      --data /srv/follower
+  exacat follow http://127.0.0.1:7421 --data ~/follower --listen 127.0.0.1:0 --http 127.0.0.1:0")]
+    Follow(Box<FollowArgs>),
     /// Take the files of detectors: run a writer service, write to it, look at it
     #[command(subcommand)]
     Writer(Box<WriterCommand>),

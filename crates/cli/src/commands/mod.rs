@@ -16,6 +16,7 @@ mod elements;
 mod exchange;
 mod feeds;
 mod find;
+mod follow;
 mod fsck;
 mod history;
 mod issuer;
@@ -64,6 +65,7 @@ pub(crate) async fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Completions(args) => return service::completions(&args),
         Command::Reference(args) => return boxed(async move { reference::reference(&args).await }).await,
         Command::Serve(args) => return boxed(serve::serve(*args, &global.connection, style)).await,
+        Command::Follow(args) => return boxed(follow::follow(*args, &global.connection, style)).await,
         Command::Writer(command) => return boxed(writer::writer(*command, global, style)).await,
         Command::Replay(command) => return boxed(replay::replay(*command, global, style)).await,
         Command::Issuer(command) => return issuer::issuer(command, &global.connection, style),
@@ -109,6 +111,9 @@ pub(crate) async fn run(cli: Cli) -> Result<u8, Failure> {
         _ => {}
     }
     let session = Session::open(&global.connection).await?;
+    if let Some(position) = &global.connection.at_least {
+        session.wait_for(position).await?;
+    }
     let advised = Advised::of(&cli.command);
     let mut context = Context::new(session, Out::new(style), advised);
     let ended = dispatch(&mut context, cli.command, &cli.global).await;
@@ -213,6 +218,7 @@ async fn dispatch(context: &mut Context, command: Command, global: &Global) -> R
         Command::Snapshot(command) => boxed(snapshots::snapshot(context, command)),
         Command::Backup(args) => boxed(async move { snapshots::backup(context, &args, global).await }),
         Command::Serve(_)
+        | Command::Follow(_)
         | Command::Writer(_)
         | Command::Replay(_)
         | Command::Schema(_)

@@ -77,12 +77,12 @@ pub(crate) async fn serve(args: ServeArgs, connection: &Connection, style: Style
     }
 }
 
-fn finish(ended: exacat_model::Result<()>) -> Result<u8, Failure> {
+pub(crate) fn finish(ended: exacat_model::Result<()>) -> Result<u8, Failure> {
     ended?;
     Ok(0)
 }
 
-fn shown(directory: &Path) -> String {
+pub(crate) fn shown(directory: &Path) -> String {
     directory.display().to_string()
 }
 
@@ -109,7 +109,11 @@ impl Signals {
     }
 }
 
-fn settings(args: &ServeArgs, connection: &Connection, directory: &Path) -> Result<ServerSettings, Failure> {
+pub(crate) fn settings(
+    args: &ServeArgs,
+    connection: &Connection,
+    directory: &Path,
+) -> Result<ServerSettings, Failure> {
     let mut settings = ServerSettings::new(directory);
     settings.native =
         args::listener(&args.listen).map_err(|error| Failure::local(format!("--listen: {error}")))?;
@@ -305,7 +309,7 @@ pub(crate) struct AddressesView {
 
 /// Prints the addresses. The starter of the service may have closed the output: then nobody needs
 /// them.
-fn announce(addresses: &Addresses, directory: &Path, style: Style) -> Result<(), Failure> {
+pub(crate) fn announce(addresses: &Addresses, directory: &Path, style: Style) -> Result<(), Failure> {
     let mut out = Out::new(style);
     let native = addresses.native.map(|address| format!("exacat://{address}"));
     let socket = addresses.socket.as_ref().map(|path| format!("unix:{}", path.display()));

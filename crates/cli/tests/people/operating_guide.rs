@@ -45,6 +45,7 @@ fn run(page: &str) -> String {
         .replace("/srv/exacat-backup", &here("backup"))
         .replace("/srv/exacat-drill", &here("drill"))
         .replace("/srv/compare", &here("compare"))
+        .replace("/srv/exacat-follower", &here("follower"))
         .replace("127.0.0.1:7420", &format!("127.0.0.1:{native}"))
         .replace("127.0.0.1:7421", &format!("127.0.0.1:{http}"));
     std::fs::write(place.path().join("page"), script).unwrap();
@@ -108,6 +109,14 @@ fn commands_of_the_page_on_dark_data_run_as_they_stand() {
     if can_run() {
         let out = run("dark-data.md");
         assert!(out.contains("applied dark") && out.contains("/dark/data/unknown/file"), "{out}");
+    }
+}
+
+#[test]
+fn commands_of_the_page_on_followers_run_as_they_stand() {
+    if can_run() {
+        let out = run("followers.md");
+        assert!(out.contains("behind") && out.contains("/demo/run2"), "{out}");
     }
 }
 

@@ -120,6 +120,8 @@ pub(crate) struct Service {
     data: PathBuf,
     /// Addresses that it listens at.
     pub addresses: Value,
+    /// Command of the server with its own arguments.
+    verb: Vec<String>,
     _directory: Option<TempDir>,
 }
 
@@ -144,6 +146,23 @@ impl Service {
             place: place.to_owned(),
             data: place.join("data"),
             addresses: Value::Null,
+            verb: vec!["serve".to_owned()],
+            _directory: None,
+        };
+        service.restart_with(options);
+        service
+    }
+
+    /// Starts a follower of a source, with its data below a directory of the caller's.
+    pub(crate) fn follow_in(place: &Path, source: &str, token_file: &Path, options: &[&str]) -> Service {
+        let token_file = token_file.display().to_string();
+        let verb = ["follow", source, "--token-file", &token_file];
+        let mut service = Service {
+            child: None,
+            place: place.to_owned(),
+            data: place.join("data"),
+            addresses: Value::Null,
+            verb: verb.map(str::to_owned).to_vec(),
             _directory: None,
         };
         service.restart_with(options);
@@ -163,7 +182,10 @@ impl Service {
             .open(self.place.join("server.log"))
             .unwrap();
         let mut command = exacat();
-        command.args(["--json", "serve", "--listen", "127.0.0.1:0"]).args(options);
+        command.arg("--json").args(&self.verb).args(options);
+        if !options.contains(&"--listen") {
+            command.args(["--listen", "127.0.0.1:0"]);
+        }
         command.arg("--data").arg(&self.data);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
         let mut child = command.spawn().unwrap();
@@ -277,9 +299,8 @@ impl Service {
     /// Starts it and kills it after so long, in whatever state it is.
     pub(crate) fn start_and_kill(&mut self, after: std::time::Duration) {
         let mut command = exacat();
-        command
-            .args(["--json", "serve", "--listen", "127.0.0.1:0", "--log", "error", "--data"])
-            .arg(&self.data);
+        command.arg("--json").args(&self.verb).args(["--listen", "127.0.0.1:0", "--log", "error", "--data"]);
+        command.arg(&self.data);
         let mut child =
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         // Not a wait for an event: any moment is as good.

@@ -58,6 +58,11 @@ impl SnapshotService {
         &self.identity.timelines
     }
 
+    /// Returns the text of the catalogue's identity.
+    pub(crate) fn identity_text(&self) -> String {
+        self.identity.encode()
+    }
+
     /// Returns the layout of the catalogue's files.
     pub(crate) fn layout(&self) -> &Layout {
         &self.data

@@ -1,5 +1,6 @@
 //! Implements `exacat_store::Store` over the shared state, the log and the writer.
 
+mod following;
 mod loading;
 mod offline;
 mod open;
@@ -21,8 +22,8 @@ use exacat_model::{
     TrashId, TrashItem,
 };
 use exacat_store::{
-    Account, ApplyError, ChangePage, Due, Files, Located, Page, PageInProgress, RecordEntry, Request,
-    Resolution, Snapshots, Store, StoreStatus, Trace, Traces, Trail, UsageOf, within_batch,
+    Account, ApplyError, ChangePage, Due, Files, Followed, Located, Page, PageInProgress, RecordEntry,
+    Request, Resolution, Snapshots, Store, StoreStatus, Trace, Traces, Trail, UsageOf, within_batch,
 };
 use parking_lot::{Mutex, RwLockReadGuard};
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -76,7 +77,7 @@ pub struct EmbeddedStore {
     thread: Mutex<Option<JoinHandle<()>>>,
     service: Arc<SnapshotService>,
     timelines: Arc<Timelines>,
-    /// Reason why this store refuses changes, if it is a snapshot.
+    /// Reason why this store refuses changes, if it is a snapshot or a follower.
     read_only: Option<&'static str>,
 }
 
@@ -90,6 +91,8 @@ impl EmbeddedStore {
     ) -> Self {
         let permits = (settings.queue_bytes_max / PERMIT_BYTES).clamp(1, Semaphore::MAX_PERMITS.min(1 << 30));
         let timelines = Arc::new(service.timelines().clone());
+        let read_only =
+            settings.follows.as_ref().map(|_| "this server follows another, and takes no changes");
         EmbeddedStore {
             shared,
             settings,
@@ -99,7 +102,7 @@ impl EmbeddedStore {
             permits,
             thread: Mutex::new(Some(thread)),
             service: Arc::new(service),
-            read_only: None,
+            read_only,
         }
     }
 
@@ -298,6 +301,9 @@ impl EmbeddedStore {
         bytes: usize,
     ) -> std::result::Result<Vec<Answered>, ApplyError> {
         let closed = || ApplyError::Unavailable(self.read_only.unwrap_or("the store is closed").to_owned());
+        if let Some(why) = self.read_only {
+            return Err(ApplyError::Unavailable(why.to_owned()));
+        }
         self.shared.check_open().map_err(|error| ApplyError::Unavailable(error.message))?;
         let commands = self.commands.as_ref().ok_or_else(closed)?;
         for Weighed { request, .. } in &requests {
@@ -523,7 +529,7 @@ impl Store for EmbeddedStore {
     }
 
     async fn audit(&self) -> Result<Audit> {
-        if self.read_only.is_some() {
+        if self.commands.is_none() {
             return self.read(|state| state.audit().map_err(Error::from)).await;
         }
         match self.ask(|reply| Command::Freeze { reply }).await? {
@@ -575,7 +581,7 @@ impl Store for EmbeddedStore {
         if self.shared.check_open().is_err() {
             return Ok(());
         }
-        if self.read_only.is_some() {
+        if self.commands.is_none() {
             self.shared.close("the store is closed");
             return Ok(());
         }
@@ -597,6 +603,19 @@ impl Store for EmbeddedStore {
             std::future::pending::<()>().await;
         }
         why
+    }
+
+    fn following(&self) -> Option<&str> {
+        self.settings.follows.as_deref()
+    }
+
+    fn records_seen(&self) -> u64 {
+        self.shared.records_followed.load(Ordering::Acquire)
+    }
+
+    fn as_followed(&self) -> Option<&dyn Followed> {
+        // A snapshot has no log that goes on.
+        self.commands.is_some().then_some(self)
     }
 
     fn as_snapshots(&self) -> Option<&dyn Snapshots> {

@@ -15,6 +15,7 @@ use super::EmbeddedStore;
 use crate::archive::Archivist;
 use crate::committer::{CommitGroup, Committer, Marking};
 use crate::compactor::Compactor;
+use crate::follow;
 use crate::history::History;
 use crate::identity::{Identity, Layout};
 use crate::load;
@@ -47,11 +48,15 @@ impl EmbeddedStore {
         layout.make_private(&*disk)?;
         snapshot::switch::finish_or_undo(&*disk, &layout)?;
         layout.create(&*disk)?;
+        follow::check(&*disk, &layout, settings.follows.as_deref())?;
         snapshot::sweep(&*disk, &layout);
         load::sweep(&*disk, &layout);
         older::sweep(&*disk, &layout);
         let mut identity = identify(&*disk, &layout)?;
         let catalogue = identity.id;
+        if settings.follows.is_some() {
+            follow::cut_tail(&*disk, &layout, catalogue)?;
+        }
         let run_set = RunSet::look_at(Arc::clone(&disk), &layout.runs(), identity.clone())?;
         let recovered = recover(&disk, &layout, catalogue, run_set, &settings, true)?;
         // Runs outside of the manifest are removed only now: without a manifest they would be all
@@ -133,7 +138,7 @@ impl EmbeddedStore {
             _lock: lock,
         };
         writer.renew_log();
-        writer.committer.set_marked(is_marked);
+        writer.committer.set_marked(is_marked || settings.follows.is_some());
         let thread = std::thread::Builder::new().name("exacat-writer".to_owned()).spawn(move || {
             let closing = writer.run();
             // The directory must be free before the closing is answered.

@@ -32,9 +32,9 @@ use crate::snapshot::view::{self, View};
 
 /// Directory of a snapshot in the making. Dropping this removes it, unless it got another name or
 /// owner.
-struct Making {
-    disk: Arc<dyn Disk>,
-    layout: Layout,
+pub(super) struct Making {
+    pub disk: Arc<dyn Disk>,
+    pub layout: Layout,
     handed_over: bool,
 }
 
@@ -89,7 +89,7 @@ impl EmbeddedStore {
 
     /// Fixes the files of the present state in a hidden directory. A lasting snapshot begins a
     /// segment first, so it shares no file that is still written to.
-    async fn pin(
+    pub(super) async fn pin(
         &self,
         name: &SnapshotName,
         part: LogPart,

@@ -7,6 +7,7 @@ mod crash;
 mod damage;
 mod fault_matrix;
 mod faults;
+mod following;
 mod fuzzed;
 mod golden;
 mod loading;

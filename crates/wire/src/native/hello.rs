@@ -24,8 +24,10 @@ pub const PROTOCOL_VERSION_MIN: u16 = 1;
 pub mod features {
     /// A request or batch may state the permitted age of the state behind its answer.
     pub const CONSISTENCY: u64 = 0x01;
+    /// The server follows another one, and takes no changes. A server that takes them never names this.
+    pub const FOLLOWER: u64 = 0x02;
     /// All features that this codec knows.
-    pub const ALL: u64 = CONSISTENCY;
+    pub const ALL: u64 = CONSISTENCY | FOLLOWER;
 }
 
 /// First message of a client. Bytes after the known fields are ignored, so that later clients can

@@ -172,7 +172,7 @@ const COMMANDS: [(&[&str], Printed); 87] = [
             ("with `--verify`", object::<snapshots::VerifiedView<'_>>),
         ],
     ),
-    (&["serve"], &[("once it is ready", object::<serve::AddressesView>)]),
+    (&["serve", "follow"], &[("once it is ready", object::<serve::AddressesView>)]),
     (&["replay import", "replay generate"], &[("", object::<replay::MadeTraceView>)]),
     (&["replay show"], &[("", object::<exacat_replay::summary::Summary>)]),
     (&["replay serve"], &[("once it is ready", object::<replay::ReplayView>)]),

@@ -9,6 +9,7 @@ mod call;
 mod certificate;
 mod dav;
 mod finding;
+mod following;
 mod health;
 mod http2;
 mod influx;
@@ -407,7 +408,8 @@ async fn answer(conversation: Arc<Conversation>, request: Request<Incoming>) -> 
     let (head, body) = request.into_parts();
     conversation.has_body.store(!body.is_end_stream(), Ordering::Relaxed);
     let mut body = Some(body);
-    let response = answer_to(&conversation, &head, &mut body).await;
+    let mut response = answer_to(&conversation, &head, &mut body).await;
+    following::show_lag(&conversation.face.service, &mut response);
     // Reading would tell a client that waits for `100 Continue` to send its body.
     if let Some(body) = body
         && !body.is_end_stream()
@@ -440,6 +442,9 @@ async fn answer_to(
     if let Some(error) = refused {
         let mut response = answers::problem_as(StatusCode::SERVICE_UNAVAILABLE, &error);
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        return response;
+    }
+    if let Some(response) = following::answer(conversation, head).await {
         return response;
     }
     let is_dav = path == dav::PREFIX || path.starts_with(dav::BELOW);

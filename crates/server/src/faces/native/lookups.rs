@@ -23,8 +23,9 @@ use futures::FutureExt;
 use super::reply::{Given, Measure, Outbox, Target, Waiting};
 use crate::activity::{Facts, Tracking};
 use crate::admission::{Room, UNREAD, busy};
+use crate::encoded_items::EncodedItems;
 use crate::instruments::{Ended, OperationIndex};
-use crate::service::{EncodedItems, EndedRequests, Requester, Service};
+use crate::service::{EndedRequests, Requester, Service};
 
 /// Placeholder for operations without an id.
 pub(super) const NO_ID: OperationId = OperationId([0; 16]);

@@ -195,6 +195,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         };
         tracing::debug!(peer = %self.peer, program = hello.client, version, "hello");
         self.features = hello.common_features();
+        if self.service.catalogue.store().following().is_none() {
+            self.features &= !features::FOLLOWER;
+        }
         let limits = &self.service.limits;
         let saturated = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
         let ack = HelloAck {

@@ -1,0 +1,275 @@
+//! `follow`: a read-only copy of a catalogue that keeps up with its source, and serves every face.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use exacat_follower::limits::{ANSWER_TIME, PAUSE};
+use exacat_follower::{FollowEnd, FollowState, FollowWork, Source, follow as follow_source, receive_copy};
+use exacat_http::{HttpClient, HttpClientSettings};
+use exacat_model::{Error, ErrorKind};
+use exacat_server::{Addresses, Server, ServerSettings};
+use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore, FollowerFiles, Following, on_blocking_thread};
+
+use super::serve::{self, Signals, finish, shown};
+use crate::args::{Connection, FollowArgs, StoreArg};
+use crate::connect::{data_directory, token};
+use crate::failure::{Failure, say};
+use crate::log::ServiceLog;
+use crate::output::Style;
+
+/// File with the id of the catalogue, which clients know.
+const CATALOGUE_ID: &str = "catalogue.id";
+
+/// `exacat follow`
+pub(crate) async fn follow(args: FollowArgs, connection: &Connection, style: Style) -> Result<u8, Failure> {
+    let directory = data_directory(connection)?;
+    let mut settings = serve::settings(&args.serve, connection, &directory)?;
+    if matches!(args.serve.store, StoreArg::Cassandra(_)) || args.serve.snapshot.is_some() {
+        return Err(Failure::local(
+            "a follower has an embedded store of its own: leave --store and --snapshot out",
+        ));
+    }
+    if args.serve.history {
+        return Err(Failure::local("a follower has no history of elements: leave --history out"));
+    }
+    let mut log = ServiceLog::start(&args.serve.logging)?;
+    settings.log_lines_lost = log.lines_lost();
+    settings.look_ups = args.serve.look_up_log.as_deref().map(|file| log.keep_look_ups(file)).transpose()?;
+    tokio::spawn(log.follow_rotations());
+    let mut signals = Signals::new()?;
+    let state = Arc::new(FollowState::new(&args.source));
+    settings.follow = Some(Arc::clone(&state));
+    settings.clock.keep_in(&directory.join("clock"));
+    let follower = Follower {
+        source: source(&args, connection)?,
+        files: Arc::new(FollowerFiles::at(&directory.join("store"))),
+        directory,
+        state,
+        style,
+    };
+    follower.work(settings, &mut signals).await
+}
+
+/// Makes the source of a follower.
+fn source(args: &FollowArgs, connection: &Connection) -> Result<Source, Failure> {
+    let tls = match (&connection.ca, args.source.starts_with("https:")) {
+        (Some(ca), true) => Some(Arc::new(exacat_server::trusting(ca)?)),
+        (None, true) => {
+            return Err(Failure::local("https needs the certificate of the source to trust: --ca FILE"));
+        }
+        (_, false) => None,
+    };
+    let (address, token) = (args.source.clone(), token(connection)?);
+    Ok(Source::new(HttpClient::new(HttpClientSettings { address, token, tls, time: ANSWER_TIME })?))
+}
+
+/// A follower on this machine.
+struct Follower {
+    directory: PathBuf,
+    source: Source,
+    files: Arc<FollowerFiles>,
+    state: Arc<FollowState>,
+    style: Style,
+}
+
+/// Reasons why a server of a follower ended.
+enum Ended {
+    /// A signal, or the server itself.
+    Done(u8),
+    /// The follower cannot go on with the store as it was open.
+    Followed(FollowEnd),
+}
+
+impl Follower {
+    /// Copies if needed, serves and follows, until a signal.
+    async fn work(&self, mut settings: ServerSettings, signals: &mut Signals) -> Result<u8, Failure> {
+        let mut is_first = true;
+        loop {
+            let opened = tokio::select! {
+                opened = self.open(&settings) => opened?,
+                name = signals.next() => {
+                    say(&format!("exacat: {name} before it was serving"));
+                    return Ok(0);
+                }
+            };
+            let (store, following) = opened;
+            let server = Server::start_over(settings.clone(), Arc::clone(&store) as _).await;
+            let server = server.map_err(|error| Failure::about(shown(&self.directory), error))?;
+            if std::mem::take(&mut is_first) {
+                serve::announce(&server.addresses, &self.directory, self.style)?;
+                keep_ports(&mut settings, &server.addresses);
+            }
+            let work = FollowWork {
+                store,
+                files: Arc::clone(&self.files),
+                source: self.source.clone(),
+                state: Arc::clone(&self.state),
+                id: following.id,
+            };
+            let stop = server.stop_handle();
+            let ended = server.wait();
+            tokio::pin!(ended);
+            let why = tokio::select! {
+                end = follow_source(&work) => Ended::Followed(end),
+                ended = &mut ended => Ended::Done(finish(ended)?),
+                name = signals.next() => {
+                    if !self.style.quiet {
+                        say(&format!("exacat: {name}: finishing requests in flight"));
+                    }
+                    stop.shutdown();
+                    Ended::Done(finish((&mut ended).await)?)
+                }
+            };
+            let end = match why {
+                Ended::Done(status) => return Ok(status),
+                Ended::Followed(end) => end,
+            };
+            stop.shutdown();
+            drop(work);
+            let closed = ended.await;
+            if end != FollowEnd::Failed {
+                closed?;
+            }
+            self.take(end).await?;
+        }
+    }
+
+    /// Takes over what the source has, while no store is open.
+    async fn take(&self, end: FollowEnd) -> exacat_model::Result<()> {
+        let files = Arc::clone(&self.files);
+        on_blocking_thread(move || match end {
+            FollowEnd::Adopt { identity } => files.adopt(&identity),
+            FollowEnd::Copied { files: copied } => files.switch(&copied),
+            FollowEnd::Failed => Ok(()),
+        })
+        .await
+    }
+
+    /// Opens the store of the follower, after a first copy if there is none.
+    async fn open(&self, settings: &ServerSettings) -> Result<(Arc<EmbeddedStore>, Following), Failure> {
+        let following = self.begin().await?;
+        let files = Arc::clone(&self.files);
+        if on_blocking_thread(move || files.catalogue()).await?.is_none() {
+            self.copy().await?;
+        }
+        let store = match self.open_store(settings).await {
+            Err(error) if error.kind == ErrorKind::Corrupt => {
+                tracing::warn!(%error, "the copy here is damaged; it is copied again");
+                self.copy().await?;
+                self.open_store(settings).await
+            }
+            opened => opened,
+        };
+        Ok((store.map_err(|error| Failure::about(shown(&self.directory), error))?, following))
+    }
+
+    async fn open_store(&self, settings: &ServerSettings) -> exacat_model::Result<Arc<EmbeddedStore>> {
+        let embedded = EmbeddedSettings {
+            history: settings.history,
+            cache_bytes: settings.cache_bytes,
+            follows: Some(self.source.address().to_owned()),
+            ..EmbeddedSettings::at(self.directory.join("store"))
+        };
+        let clock = Arc::clone(&settings.clock);
+        on_blocking_thread(move || EmbeddedStore::open(embedded, clock)).await
+    }
+
+    /// Makes the directory a follower's of this source, unless it is.
+    async fn begin(&self) -> Result<Following, Failure> {
+        let (files, address) = (Arc::clone(&self.files), self.source.address().to_owned());
+        let following = on_blocking_thread(move || {
+            files.prepare()?;
+            files.following()
+        })
+        .await?;
+        if let Some(following) = following.filter(|following| following.source == address) {
+            return Ok(following);
+        }
+        let info = self.source.describe().await;
+        let info = info.map_err(|error| Failure::about(address.clone(), unfit(error)))?;
+        let (files, id) = (Arc::clone(&self.files), self.directory.join(CATALOGUE_ID));
+        let began = on_blocking_thread(move || {
+            files.check_source(&info.identity)?;
+            keep_id(&id, &info.catalogue)?;
+            files.follow(&address)
+        });
+        began.await.map_err(|error| Failure::about(shown(&self.directory), error))
+    }
+
+    /// Receives a copy, and lets it count. Goes on after everything that can pass.
+    async fn copy(&self) -> Result<(), Failure> {
+        let mut pause = PAUSE.0;
+        loop {
+            let mut told = 0;
+            let received = receive_copy(&self.source, &self.files, |done, all| {
+                let tenth = (10 * done).checked_div(all).unwrap_or(10);
+                if tenth > told {
+                    told = tenth;
+                    tracing::info!(bytes = done, of = all, "copying the source");
+                }
+            });
+            match received.await {
+                Ok(copied) => {
+                    let files = Arc::clone(&self.files);
+                    return Ok(on_blocking_thread(move || files.switch(&copied)).await?);
+                }
+                Err(error)
+                    if matches!(
+                        error.kind,
+                        ErrorKind::Unavailable | ErrorKind::Busy | ErrorKind::NotFound
+                    ) =>
+                {
+                    tracing::warn!(%error, "the copy was interrupted; trying again");
+                    tokio::time::sleep(pause).await;
+                    pause = (2 * pause).min(PAUSE.1);
+                }
+                Err(error) => return Err(Failure::about(self.source.address().to_owned(), error)),
+            }
+        }
+    }
+}
+
+/// Explains an error of a server that is no source.
+fn unfit(error: Error) -> Error {
+    match error.kind {
+        ErrorKind::NotFound => Error::invalid("this server cannot be followed: it is of an older release"),
+        _ => error,
+    }
+}
+
+/// Writes the id of the catalogue, which must be the same as before.
+fn keep_id(path: &Path, id: &str) -> exacat_model::Result<()> {
+    let failed = |error: std::io::Error| {
+        Error::new(ErrorKind::Unavailable, format!("cannot write {}: {error}", path.display()))
+    };
+    match std::fs::read_to_string(path) {
+        Ok(own) if own.trim() == id => Ok(()),
+        Ok(own) => Err(Error::new(
+            ErrorKind::Conflict,
+            format!("{}: this directory is of catalogue {}, not {id}", path.display(), own.trim()),
+        )),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let parent = path.parent().unwrap_or(Path::new("."));
+            let disk = exacat_disk::RealDisk;
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or(CATALOGUE_ID);
+            exacat_disk::replace_small(&disk, parent, name, format!("{id}\n").as_bytes()).map_err(failed)
+        }
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// Lets a later server of this process listen at the same ports.
+fn keep_ports(settings: &mut ServerSettings, addresses: &Addresses) {
+    let keep = |address: &mut SocketAddr, actual: Option<SocketAddr>| *address = actual.unwrap_or(*address);
+    settings.native = addresses.native;
+    if let Some(http) = &mut settings.http {
+        keep(&mut http.address, addresses.http);
+    }
+    if let Some(jalien) = &mut settings.jalien {
+        keep(&mut jalien.address, addresses.jalien);
+    }
+    if let Some(xrootd) = &mut settings.xrootd {
+        keep(&mut xrootd.address, addresses.xrootd);
+    }
+}

@@ -1,0 +1,270 @@
+//! Followers of a real server: they serve what their source has, through kills of either side, restores of
+//! the source, and cascades.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod service;
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use exacat_client::{Client, ClientSettings, Credentials, Target, Trust};
+use exacat_model::{Lfn, Operation};
+use serde_json::Value;
+use service::Service;
+
+/// Longest wait for a follower, on a busy machine.
+const LIMIT: Duration = Duration::from_secs(120);
+const HTTP: [&str; 3] = ["--http", "127.0.0.1:0", "--http-plain"];
+
+/// A source, and the place of its followers.
+struct Site {
+    source: Service,
+    _directory: tempfile::TempDir,
+    place: PathBuf,
+}
+
+impl Site {
+    fn new() -> Site {
+        let directory = tempfile::tempdir().unwrap();
+        let place = directory.path().to_owned();
+        std::fs::create_dir(place.join("source")).unwrap();
+        let source = Service::start_in(&place.join("source"), &HTTP);
+        Site { source, place, _directory: directory }
+    }
+
+    fn token(&self) -> PathBuf {
+        self.source.data().join("admin.token")
+    }
+
+    /// Starts a follower of a server.
+    fn follower(&self, of: &Service, name: &str) -> Service {
+        let place = self.place.join(name);
+        std::fs::create_dir_all(&place).unwrap();
+        Service::follow_in(&place, &plain(of), &self.token(), &HTTP)
+    }
+
+    /// Starts the source again at its address.
+    fn restart(&mut self) {
+        let address = self.source.addresses["http"].as_str().unwrap().replace("https://", "");
+        self.source.restart_with(&["--http", &address, "--http-plain"]);
+    }
+}
+
+/// Returns the URL of a server's HTTP without TLS.
+fn plain(of: &Service) -> String {
+    of.addresses["http"].as_str().unwrap().replace("https://", "http://")
+}
+
+/// Returns the headers of an answer of a server's HTTP, and its body.
+fn get(of: &Service, path: &str, token: &str) -> (HashMap<String, String>, String) {
+    let address = plain(of).replace("http://", "");
+    let mut stream = TcpStream::connect(&address).unwrap();
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let headers = head.lines().skip(1).filter_map(|line| line.split_once(": "));
+    let headers = headers.map(|(name, value)| (name.to_lowercase(), value.to_owned())).collect();
+    (headers, body.to_owned())
+}
+
+fn token(site: &Site) -> String {
+    std::fs::read_to_string(site.token()).unwrap().trim().to_owned()
+}
+
+/// Returns the last revision of a server.
+fn revision(site: &Site, of: &Service) -> u64 {
+    let (_, body) = get(of, "/api/v1/position", &token(site));
+    serde_json::from_str::<Value>(&body).unwrap()["revision"].as_u64().unwrap()
+}
+
+/// Waits until a follower has the revision that its source has now.
+fn wait(site: &Site, source: &Service, follower: &Service) {
+    let wanted = revision(site, source);
+    let began = Instant::now();
+    while revision(site, follower) != wanted {
+        assert!(began.elapsed() < LIMIT, "the follower stays behind: {}", follower.log());
+        std::thread::yield_now();
+    }
+}
+
+fn digest(of: &Service) -> String {
+    of.ok("digest /")
+}
+
+fn assert_same(site: &Site, source: &Service, follower: &Service) {
+    wait(site, source, follower);
+    assert_eq!(digest(source), digest(follower));
+    assert!(follower.ok("fsck").contains("everything agrees"));
+}
+
+fn status(of: &Service, part: &str) -> Value {
+    let parts = of.json("status");
+    let part = parts.into_iter().find(|one| one["part"] == part);
+    part.unwrap_or_else(|| panic!("the status has the part"))
+}
+
+/// Property: a follower serves what its source has, says how far it is behind, waits for a revision, and
+/// refuses changes with the address of the source; a follower of it does so too.
+#[test]
+fn follower_serves_what_its_source_has() {
+    let site = Site::new();
+    site.source.ok("mkdir -p /a/b");
+    site.source.ok("touch /a/b/f1 /a/b/f2");
+    let follower = site.follower(&site.source, "first");
+    assert_same(&site, &site.source, &follower);
+    site.source.ok("user add alice");
+    site.source.ok("mkdir /a/later");
+    let now = revision(&site, &site.source);
+    let seen = follower.ok(&format!("--at-least {now} ls /a"));
+    assert!(seen.contains("later"), "{seen}");
+    assert!(follower.ok("user ls").contains("alice"));
+    let late = follower.fails(&format!("--timeout 1s --at-least {} ls /a", now + 1000), 23);
+    assert!(late.contains(&format!("did not reach {}", now + 1000)), "{late}");
+    let refused = follower.fails("--timeout 1s mkdir /a/own", 23);
+    assert!(refused.contains(&plain(&site.source)), "{refused}");
+    let (headers, _) = get(&follower, "/api/v1/children/a", &token(&site));
+    assert_eq!(headers["exacat-behind"], "0", "{headers:?}");
+    assert!(headers["exacat-behind-ms"].parse::<u64>().is_ok(), "{headers:?}");
+    assert_eq!(headers["exacat-revision"], now.to_string());
+    let part = status(&follower, "follower");
+    assert!(part.to_string().contains(&plain(&site.source)), "{part}");
+    let part = status(&site.source, "followers");
+    assert_eq!(part["metrics"]["followers_following"], 1, "{part}");
+    let (_, metrics) = get(&follower, "/metrics", "");
+    assert!(metrics.contains("exacat_follows 1"), "{metrics}");
+    let second = site.follower(&follower, "second");
+    site.source.ok("rm -r /a/b");
+    wait(&site, &site.source, &follower);
+    assert_same(&site, &follower, &second);
+    assert_eq!(digest(&site.source), digest(&second));
+    // Other tokens than those of admins get nothing.
+    let issued = site.source.json1("token issue --user alice --lifetime 1h --write");
+    let secret = issued["secret"].as_str().unwrap().to_owned();
+    let (_, refused) = get(&site.source, "/follow/v1/source", &secret);
+    assert!(refused.contains("denied"), "{refused}");
+    let (_, refused) = get(&site.source, "/follow/v1/source", "nothing");
+    assert!(refused.contains("unauthenticated"), "{refused}");
+}
+
+/// Property: a directory of a follower is opened by no other server, and a follower refuses the catalogue
+/// of another source.
+#[test]
+fn directories_of_followers_are_not_mixed_up() {
+    let site = Site::new();
+    let mut follower = site.follower(&site.source, "first");
+    assert_eq!(follower.stop(), Some(0));
+    let data = follower.data().display().to_string();
+    let refused = site.source.fails(&format!("serve --listen 127.0.0.1:0 --data {data}"), 19);
+    assert!(refused.contains("exacat promote"), "{refused}");
+    let other = Service::start_with(&HTTP);
+    let line = format!(
+        "follow {} --token-file {} --listen 127.0.0.1:0 --data {data}",
+        plain(&other),
+        other.data().join("admin.token").display()
+    );
+    let refused = site.source.fails(&line, 19);
+    assert!(refused.contains("another catalogue"), "{refused}");
+}
+
+fn load(url: &str, trust: &Path, secret: String, stop: Arc<AtomicBool>) -> std::thread::JoinHandle<u64> {
+    let target = Target::parse(url).unwrap().trusting(Trust::CertificateFile(trust.to_owned()));
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let settings = ClientSettings { deadline: LIMIT, ..ClientSettings::default() };
+            let client = Client::connect(target, Credentials::token(secret), settings).await.unwrap();
+            let mut made = 0;
+            while !stop.load(Ordering::Relaxed) {
+                let lfns = (0..50).map(|number| Lfn::parse(&format!("/load/{made}/{number}")).unwrap());
+                let operation = Operation::Mkdir { lfns: lfns.collect(), parents: true, mode: None };
+                client.call(operation).await.unwrap();
+                made += 1;
+            }
+            made
+        })
+    })
+}
+
+/// Property: through kills of the follower and of the source under load, nothing is lost and the two are
+/// equal in the end.
+#[test]
+fn kills_of_either_side_lose_nothing() {
+    let mut site = Site::new();
+    let native = site.source.url().replace("exacat://", "");
+    let http = site.source.addresses["http"].as_str().unwrap().replace("https://", "");
+    let stop = Arc::new(AtomicBool::new(false));
+    let worker =
+        load(site.source.url(), &site.source.data().join("server.crt"), token(&site), Arc::clone(&stop));
+    let mut follower = site.follower(&site.source, "first");
+    for round in 0..6 {
+        let before = revision(&site, &follower);
+        let began = Instant::now();
+        while revision(&site, &follower) < before + 500 {
+            assert!(began.elapsed() < LIMIT, "the follower stands still: {}", follower.log());
+            std::thread::yield_now();
+        }
+        if round % 2 == 0 {
+            follower.kill();
+            follower.restart_with(&HTTP);
+        } else {
+            site.source.kill();
+            site.source.restart_with(&["--listen", &native, "--http", &http, "--http-plain"]);
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    assert!(worker.join().unwrap() > 0);
+    assert_same(&site, &site.source, &follower);
+}
+
+/// Property: a first copy that is killed again and again is whole in the end.
+#[test]
+fn killed_first_copy_goes_on() {
+    let site = Site::new();
+    for number in 0..20 {
+        let names: Vec<String> = (0..50).map(|one| format!("/many/{number}/{one}")).collect();
+        site.source.ok(&format!("mkdir -p {}", names.join(" ")));
+    }
+    let mut follower = site.follower(&site.source, "first");
+    follower.kill();
+    let data = follower.data().to_owned();
+    for after in 1..9 {
+        std::fs::remove_dir_all(&data).unwrap();
+        follower.start_and_kill(Duration::from_millis(20 * after));
+        follower.start_and_kill(Duration::from_millis(15 * after));
+    }
+    follower.restart_with(&HTTP);
+    assert_same(&site, &site.source, &follower);
+}
+
+/// Property: a source that was restored to an earlier point is copied again by a follower that goes on
+/// serving, in the same process.
+#[test]
+fn source_that_was_put_back_is_copied_again() {
+    let mut site = Site::new();
+    site.source.ok("mkdir /kept");
+    site.source.ok("snapshot create before");
+    let follower = site.follower(&site.source, "first");
+    site.source.ok("mkdir /undone /undone2");
+    wait(&site, &site.source, &follower);
+    assert_eq!(site.source.stop(), Some(0));
+    assert!(follower.ok("ls /").contains("undone"), "it serves without its source");
+    let data = site.source.data().display().to_string();
+    site.source.ok(&format!("restore before --data {data}"));
+    site.restart();
+    site.source.ok("mkdir /instead");
+    let began = Instant::now();
+    while !follower.run(&["ls", "/"]).out.contains("instead") {
+        assert!(began.elapsed() < LIMIT, "the follower does not copy again: {}", follower.log());
+    }
+    assert!(!follower.ok("ls /").contains("undone"));
+    assert_same(&site, &site.source, &follower);
+}

@@ -1,0 +1,23 @@
+//! Followers: read-only copies of a catalogue that repeat the log of their source.
+//!
+//! - [`protocol`] is what the two say to each other over HTTP.
+//! - [`Source`] asks a source: for its identity, its files, and its log.
+//! - [`receive_copy`] receives fixed files of the source.
+//! - [`follow`] appends the source's log to a store, and says why it ends.
+//! - [`FollowState`] is how far a follower is behind, for its answers.
+//! - [`Followers`] is what a source knows of its followers, and the files that it holds for them.
+#![forbid(unsafe_code)]
+
+mod copying;
+mod followers;
+mod following;
+pub mod limits;
+pub mod protocol;
+mod source;
+mod state;
+
+pub use copying::receive_copy;
+pub use followers::{FollowerSeen, Followers};
+pub use following::{FollowEnd, FollowWork, follow};
+pub use source::Source;
+pub use state::{FollowState, Lag};

@@ -1,0 +1,31 @@
+//! Limits of followers: name, value, and reason for each value.
+
+use std::time::Duration;
+
+/// Longest time that a source lets a follower wait for changes. The follower knows after it that there
+/// were none.
+pub const WAIT: Duration = Duration::from_millis(500);
+/// Longest wait that a source grants, whatever a follower asks for.
+pub const WAIT_MAX: Duration = Duration::from_secs(10);
+/// Bytes of a piece of the log, about. Both sides hold one, and a follower a second one.
+pub const PIECE_BYTES: usize = 4 << 20;
+/// Most bytes of a piece: one record can have 64 MiB, and others come before it.
+pub const PIECE_BYTES_MAX: usize = 80 << 20;
+/// Bytes of a file that a source reads, and a follower writes, at once.
+pub const FILE_PIECE_BYTES: usize = 1 << 20;
+/// Longest time without a byte of an answer.
+pub const STALL_TIME: Duration = Duration::from_secs(30);
+/// Longest time for an answer to begin: fixing files copies up to one segment.
+pub const ANSWER_TIME: Duration = Duration::from_secs(30);
+/// Shortest and longest pause before a source that failed is asked again.
+pub const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// Followers that a source remembers; the one not seen for longest is forgotten.
+pub const FOLLOWERS_MAX: usize = 64;
+/// Time after which a follower that does not ask any more counts as away.
+pub const AWAY_AFTER: Duration = Duration::from_secs(5);
+/// Time after which a source forgets a follower.
+pub const FORGOTTEN_AFTER: Duration = Duration::from_secs(24 * 3600);
+/// Copies that a source holds for followers at once: each keeps files from being removed.
+pub const COPIES_MAX: usize = 8;
+/// Time without a request after which a source lets the files of a copy go.
+pub const COPY_IDLE: Duration = Duration::from_secs(600);

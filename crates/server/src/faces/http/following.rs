@@ -1,0 +1,179 @@
+//! Answers to followers, and the lag that a follower adds to each of its answers.
+//! `exacat_follower::protocol` has the paths.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use exacat_follower::limits::{FILE_PIECE_BYTES, PIECE_BYTES, WAIT_MAX};
+use exacat_follower::protocol::{
+    AGE, CopyFile, CopyInfo, DURABLE, IDENTITY, LogQuery, PREFIX, SourceInfo, UP_TO, hash_of,
+};
+use exacat_model::{Error, ErrorKind, Result};
+use exacat_store::{FixedFiles, Followed, Store};
+use hyper::header::{CONTENT_TYPE, HeaderName};
+use hyper::http::request::Parts;
+use hyper::{Method, Response, StatusCode};
+use serde::Serialize;
+use tokio::sync::mpsc;
+use xxhash_rust::xxh3::Xxh3;
+
+use super::Conversation;
+use super::answers::{self, Body, BodyPart, CancelOnDrop, JSON, empty, not_allowed, problem, set};
+use super::call::{Call, REVISION};
+use crate::peer::Peer;
+use crate::service::Service;
+
+/// Content type of a file, and of a piece of the log.
+const OCTETS: &str = "application/octet-stream";
+/// Header with the changes that a follower lacks.
+const BEHIND: HeaderName = HeaderName::from_static("exacat-behind");
+/// Header with the time for which a follower may be out of date.
+const BEHIND_MS: HeaderName = HeaderName::from_static("exacat-behind-ms");
+/// Pieces of a file between the disk and the connection.
+const PIECES_AHEAD: usize = 1;
+
+/// Adds to an answer of a follower how far it is behind.
+pub(super) fn show_lag(service: &Service, response: &mut Response<Body>) {
+    let Some(state) = service.follow.get() else { return };
+    let own = service.catalogue.store().seen_revision();
+    let lag = state.lag(own);
+    if !response.headers().contains_key(&REVISION) {
+        set(response, REVISION, &own.0.to_string());
+    }
+    set(response, BEHIND, &lag.revisions.to_string());
+    set(response, BEHIND_MS, &lag.ms.to_string());
+}
+
+/// Answers a request of a follower; none for any other path.
+pub(super) async fn answer(conversation: &Arc<Conversation>, head: &Parts) -> Option<Response<Body>> {
+    let below = head.uri.path().strip_prefix(PREFIX)?;
+    let answered = answered(conversation, head, below).await;
+    Some(answered.unwrap_or_else(|error| problem(&error, None)))
+}
+
+fn followed(store: &dyn Store) -> Result<&dyn Followed> {
+    store.as_followed().ok_or_else(|| {
+        let what = "this server cannot be followed: it shares a cluster, or serves a snapshot; follow a server \
+                    with an embedded store";
+        Error::invalid(what)
+    })
+}
+
+async fn answered(conversation: &Arc<Conversation>, head: &Parts, below: &str) -> Result<Response<Body>> {
+    let call = Call::open(conversation, &head.headers).await?;
+    call.caller().check_may_follow()?;
+    let service = Arc::clone(&conversation.face.service);
+    let store = Arc::clone(service.catalogue.store());
+    let parts: Vec<&str> = below.split('/').collect();
+    let number = |text: &str| text.parse::<u64>().map_err(|_| Error::not_found("there is no such copy"));
+    match (&head.method, parts.as_slice()) {
+        (&Method::GET, ["source"]) => {
+            let followed = followed(&*store)?;
+            json(&SourceInfo {
+                catalogue: service.catalogue_id.to_string(),
+                identity: followed.identity(),
+                revision: store.seen_revision().0,
+                follows: store.following().map(str::to_owned),
+            })
+        }
+        (&Method::POST, ["copies"]) => {
+            let files = followed(&*store)?.fix_files().await?;
+            let copy = service.followers.hold(Arc::clone(&files))?;
+            let revision = files.revision().0;
+            json(&CopyInfo { copy, revision, files: files.files().iter().map(CopyFile::of).collect() })
+        }
+        (&Method::DELETE, ["copies", copy]) => {
+            let copy = number(copy)?;
+            let dropping = tokio::task::spawn_blocking(move || service.followers.drop_copy(copy));
+            dropping.await.map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
+            Ok(empty(StatusCode::NO_CONTENT))
+        }
+        (&Method::GET, ["copies", copy, file]) => {
+            let (files, file) = (service.followers.copy(number(copy)?)?, number(file)?);
+            stream(call, &service, number(copy)?, files, usize::try_from(file).unwrap_or(usize::MAX))
+        }
+        (&Method::GET, ["log"]) => log(conversation, &service, &*store, head.uri.query()).await,
+        (_, ["source" | "log"] | ["copies", _, _]) => Ok(not_allowed("GET")),
+        (_, ["copies"]) => Ok(not_allowed("POST")),
+        (_, ["copies", _]) => Ok(not_allowed("DELETE")),
+        _ => Err(Error::not_found("no such path of followers")),
+    }
+}
+
+fn json(value: &impl Serialize) -> Result<Response<Body>> {
+    let bytes = serde_json::to_vec(value);
+    let bytes = bytes.map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
+    Ok(answers::answer(StatusCode::OK, JSON, bytes))
+}
+
+/// Answers with the log after a place.
+async fn log(
+    conversation: &Conversation,
+    service: &Service,
+    store: &dyn Store,
+    query: Option<&str>,
+) -> Result<Response<Body>> {
+    let followed = followed(store)?;
+    let query = LogQuery::read(query)?;
+    let host = match &conversation.peer {
+        Peer::Network(address) => address.ip().to_string(),
+        _ => "this machine".to_owned(),
+    };
+    service.followers.note(query.follower, &host, query.durable);
+    let wait = Duration::from_millis(query.wait_ms).min(WAIT_MAX);
+    let piece = tokio::select! {
+        piece = followed.log_after(query.place, PIECE_BYTES, wait) => piece?,
+        () = service.closing_to_network() => return Err(Error::new(ErrorKind::Unavailable, "the server stops")),
+    };
+    let mut response = answers::answer(StatusCode::OK, OCTETS, piece.frames);
+    let header = |name: &'static str| HeaderName::from_static(name);
+    set(&mut response, header(DURABLE), &piece.durable.0.to_string());
+    set(&mut response, header(UP_TO), &piece.up_to.0.to_string());
+    set(&mut response, header(AGE), &piece.age.as_millis().to_string());
+    set(&mut response, header(IDENTITY), &hash_of(&followed.identity()));
+    Ok(response)
+}
+
+/// Answers with a file of a copy, and the hash of its bytes behind it.
+fn stream(
+    call: Call,
+    service: &Arc<Service>,
+    copy: u64,
+    files: Arc<dyn FixedFiles>,
+    number: usize,
+) -> Result<Response<Body>> {
+    let bytes = files.files().get(number).map(|file| file.bytes);
+    let bytes = bytes.ok_or_else(|| Error::not_found("there is no such file in the copy"))?;
+    let (sender, parts) = mpsc::channel(PIECES_AHEAD);
+    let mut response = empty(StatusCode::OK);
+    *response.body_mut() = Body::Parts { parts, _cancel: CancelOnDrop(Arc::clone(&call.cancel)) };
+    set(&mut response, CONTENT_TYPE, OCTETS);
+    let followers = Arc::clone(&service.followers);
+    // A thread of its own: reading waits for the disk, and sending for the follower.
+    tokio::task::spawn_blocking(move || {
+        let _admitted = call;
+        let mut hash = Xxh3::new();
+        let mut at = 0;
+        while at < bytes {
+            let mut piece = vec![0; FILE_PIECE_BYTES];
+            let read = match files.read(number, at, &mut piece) {
+                Ok(0) => return tracing::error!("a fixed file is shorter than it was"),
+                Ok(read) => read,
+                Err(error) => return tracing::error!(%error, "a fixed file cannot be read"),
+            };
+            piece.truncate(read);
+            hash.update(&piece);
+            at += read as u64;
+            // It is in use for as long as it is sent.
+            let _held = followers.copy(copy);
+            if sender.blocking_send(BodyPart::Bytes(piece.into())).is_err() {
+                return;
+            }
+        }
+        let digest = hash.digest128().to_be_bytes().to_vec();
+        if sender.blocking_send(BodyPart::Bytes(digest.into())).is_ok() {
+            let _gone = sender.blocking_send(BodyPart::End);
+        }
+    });
+    Ok(response)
+}

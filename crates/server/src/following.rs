@@ -1,0 +1,81 @@
+//! Status and metrics of following: of a follower, and of a source.
+
+use exacat_follower::{FollowState, FollowerSeen};
+use exacat_model::Revision;
+use exacat_model::answer::StatusPart;
+use exacat_store::Sample;
+
+use crate::metric_table as table;
+use crate::service::Service;
+
+fn own_samples(state: &FollowState, own: Revision) -> Vec<Sample> {
+    let (lag, (is_copying, copies)) = (state.lag(own), state.copying());
+    vec![
+        table::BEHIND.is(lag.revisions),
+        table::BEHIND_TIME.is(lag.ms),
+        table::FOLLOWS.is(u64::from(state.trouble().is_none())),
+        table::COPIES.is(copies),
+        table::COPYING.is(u64::from(is_copying)),
+    ]
+}
+
+fn source_samples(followers: &[FollowerSeen], copies: usize) -> Vec<Sample> {
+    let away = followers.iter().filter(|follower| follower.is_away()).count();
+    vec![
+        table::FOLLOWERS.of("following", (followers.len() - away) as u64),
+        table::FOLLOWERS.of("away", away as u64),
+        table::COPIES_HELD.is(copies as u64),
+    ]
+}
+
+impl Service {
+    /// Returns the parts of the status about following; none for a server alone.
+    pub(crate) fn following_parts(&self) -> Vec<StatusPart> {
+        let shown = |samples: Vec<Sample>| samples.iter().flat_map(Sample::shown).collect();
+        let own = self.catalogue.store().seen_revision();
+        let mut parts = Vec::new();
+        if let Some(state) = self.follow.get() {
+            let mut notes = vec![format!("follows {}", state.source())];
+            notes.extend(state.trouble().map(|why| format!("cannot follow: {why}")));
+            if state.copying().0 {
+                notes.push("copies its source again".to_owned());
+            }
+            parts.push(StatusPart {
+                part: "follower".to_owned(),
+                metrics: shown(own_samples(state, own)),
+                notes,
+            });
+        }
+        let followers = self.followers.list();
+        let copies = self.followers.copies();
+        if !followers.is_empty() || copies > 0 {
+            let note = |follower: &FollowerSeen| {
+                let behind = own.0.saturating_sub(follower.durable.0);
+                let (name, host, unseen) = (follower.name(), &follower.host, follower.unseen.as_secs());
+                let durable = follower.durable.0;
+                format!(
+                    "follower {name} at {host} has revision {durable}, {behind} behind, seen {unseen} s ago"
+                )
+            };
+            let notes = followers.iter().map(note).collect();
+            let metrics = shown(source_samples(&followers, copies));
+            parts.push(StatusPart { part: "followers".to_owned(), metrics, notes });
+        }
+        parts
+    }
+
+    /// Returns the metrics of following for Prometheus.
+    pub(crate) fn following_samples(&self) -> Vec<Sample> {
+        let own = self.catalogue.store().seen_revision();
+        let mut samples = self.follow.get().map(|state| own_samples(state, own)).unwrap_or_default();
+        let followers = self.followers.list();
+        samples.extend(source_samples(&followers, self.followers.copies()));
+        for follower in &followers {
+            let behind = own.0.saturating_sub(follower.durable.0);
+            let unseen = u64::try_from(follower.unseen.as_millis()).unwrap_or(u64::MAX);
+            samples.push(table::FOLLOWER_BEHIND.of(follower.name(), behind));
+            samples.push(table::FOLLOWER_UNSEEN.of(follower.name(), unseen));
+        }
+        samples
+    }
+}

@@ -1,0 +1,136 @@
+//! The file FOLLOWS: the address of the source, and the follower's own id. A directory that has it takes
+//! no changes of its own.
+//!
+//! ```text
+//! exacat follows, version 1
+//! source https://cat.example.org:7421
+//! id 0123456789abcdef0123456789abcdef
+//! own-changes 0
+//! crc 01234567
+//! ```
+
+use exacat_disk::{
+    Disk, TitledLines, cannot_read, cannot_write, hex_of, random_id, read_text, replace_small, titled_text,
+};
+use exacat_model::{Error, ErrorKind, Result};
+
+use crate::identity::Layout;
+use crate::settings::SOURCE_BYTES_MAX;
+
+/// Name of the file.
+pub(super) const FILE: &str = "FOLLOWS";
+const TITLE: &str = "exacat follows, version";
+const VERSION: u32 = 1;
+
+/// Source of a follower.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Following {
+    /// Address of the source.
+    pub source: String,
+    /// Id of the follower, random.
+    pub id: [u8; 16],
+    /// True if the catalogue here was made before it followed, and may have changes of its own. The first
+    /// copy keeps it as a replaced copy.
+    pub own_changes: bool,
+}
+
+impl Following {
+    /// Makes a follower of this source, with a new id.
+    pub(super) fn new(source: &str) -> Result<Self> {
+        if source.len() > SOURCE_BYTES_MAX {
+            return Err(Error::limit(
+                "the length of a source's address in bytes",
+                source.len(),
+                SOURCE_BYTES_MAX,
+            ));
+        }
+        if source.is_empty()
+            || source.chars().any(|character| character.is_whitespace() || character.is_control())
+        {
+            return Err(Error::invalid(format!("not the address of a source: {source:.200?}")));
+        }
+        Ok(Following { source: source.to_owned(), id: random_id()?, own_changes: false })
+    }
+
+    fn encode(&self) -> String {
+        let own = u8::from(self.own_changes);
+        let id = hex_of(self.id);
+        titled_text(TITLE, VERSION, &[("source", &self.source), ("id", &id), ("own-changes", &own)])
+    }
+
+    fn decode(text: &str) -> std::result::Result<Self, &'static str> {
+        let mut lines = TitledLines::of(text, TITLE, VERSION)?;
+        let (source, id) = (lines.next("source")?.to_owned(), lines.id("id")?);
+        Ok(Following { source, id, own_changes: lines.number("own-changes")? != 0 })
+    }
+
+    /// Reads the file; none if this is no follower.
+    pub(super) fn read(disk: &dyn Disk, data: &Layout) -> Result<Option<Self>> {
+        let path = data.root().join(FILE);
+        let text =
+            read_text(disk, &path).map_err(|error| cannot_read(&path.display().to_string(), &error))?;
+        let following = text.map(|text| Following::decode(&text)).transpose();
+        following.map_err(|why| Error::new(ErrorKind::Corrupt, format!("{}: {why}", path.display())))
+    }
+
+    /// Writes the file, durably.
+    pub(super) fn write(&self, disk: &dyn Disk, data: &Layout) -> Result<()> {
+        let written = replace_small(disk, data.root(), FILE, self.encode().as_bytes());
+        written.map_err(|error| cannot_write(&data.root().join(FILE), &error))
+    }
+}
+
+/// Refuses to open a follower's directory for changes, and one of a catalogue that follows nothing as a
+/// follower.
+pub(crate) fn check(disk: &dyn Disk, data: &Layout, follows: Option<&str>) -> Result<()> {
+    let shown = data.root().display();
+    match (Following::read(disk, data)?, follows) {
+        (Some(following), None) => Err(Error::new(
+            ErrorKind::Conflict,
+            format!(
+                "{shown} follows {}: keep it up with 'exacat follow', or make it the source with 'exacat promote'",
+                following.source
+            ),
+        )),
+        (None, Some(_)) => {
+            Err(Error::new(ErrorKind::Conflict, format!("{shown} is no follower: 'exacat follow' makes one")))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Property: the file is read as written, and with any byte changed it is refused.
+    #[test]
+    fn marker_is_read_as_written_or_refused() {
+        let source = "https://cat.example.org:7421".to_owned();
+        let following = Following { source, id: [0xa5; 16], own_changes: true };
+        let text = following.encode();
+        assert!(text.starts_with("exacat follows, version 1\nsource https://cat"), "{text}");
+        assert_eq!(Following::decode(&text), Ok(following));
+        for at in 0..text.len() {
+            let mut damaged = text.clone().into_bytes();
+            damaged[at] ^= 1;
+            assert!(Following::decode(&String::from_utf8(damaged).unwrap()).is_err(), "byte {at}");
+        }
+        let newer = titled_text(
+            TITLE,
+            VERSION + 1,
+            &[("source", &"x"), ("id", &hex_of([1; 16])), ("own-changes", &0)],
+        );
+        assert!(Following::decode(&newer).is_err());
+    }
+
+    /// Property: the limit of an address, at its edge.
+    #[test]
+    fn address_of_a_source_has_a_limit() {
+        assert!(Following::new(&"x".repeat(SOURCE_BYTES_MAX)).is_ok());
+        assert_eq!(Following::new(&"x".repeat(SOURCE_BYTES_MAX + 1)).unwrap_err().kind, ErrorKind::Limit);
+        for bad in ["", "a b", "a\nb"] {
+            assert_eq!(Following::new(bad).unwrap_err().kind, ErrorKind::Invalid, "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Followers: the same bytes and the same state as their source, whatever happens to either.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use exacat_log::SegmentReader;
+use exacat_log::segment::HEADER_BYTES;
+use exacat_model::{DirId, ErrorKind, Result, Revision};
+use exacat_store::{ApplyError, FixedFile, Followed, LogOffset, Store};
+
+use super::archiving::run;
+use super::snapshots::{drive, drive_as, whole};
+use super::workload::Workload;
+use super::{TestClock, apply, assert_sound, history, mark, mkdir, open, request, settings, try_open};
+use crate::archive::ArchiveWork;
+use crate::{EmbeddedSettings, EmbeddedStore, FollowerFiles, HistoryKept, offset_after};
+use exacat_testkit::simulated::{Fault, Random, SimulatedDisk};
+
+const FOLLOWER: &str = "/follower";
+const SOURCE: &str = "https://source:7421";
+
+fn files(disk: &SimulatedDisk) -> FollowerFiles {
+    FollowerFiles::at_on(disk.shared(), Path::new(FOLLOWER))
+}
+
+/// Receives a copy from a source, in pieces.
+async fn receive(source: &EmbeddedStore, into: &FollowerFiles) -> Result<Vec<FixedFile>> {
+    let fixed = source.fix_files().await?;
+    for (number, file) in fixed.files().iter().enumerate() {
+        if into.has(file)? {
+            continue;
+        }
+        let transit = into.receive(file)?;
+        let (mut at, mut piece) = (0, [0; 1000]);
+        while at < file.bytes {
+            let read = fixed.read(number, at, &mut piece)?;
+            transit.write(&piece[..read])?;
+            at += read as u64;
+        }
+        transit.finish()?;
+    }
+    Ok(fixed.files().to_vec())
+}
+
+async fn copy(source: &EmbeddedStore, disk: &SimulatedDisk) -> Result<()> {
+    let files = files(disk);
+    files.prepare()?;
+    if files.following()?.is_none() {
+        files.follow(SOURCE)?;
+    }
+    let copied = receive(source, &files).await?;
+    files.switch(&copied)
+}
+
+fn try_open_follower(disk: &SimulatedDisk) -> Result<Arc<EmbeddedStore>> {
+    let settings =
+        EmbeddedSettings { follows: Some(SOURCE.to_owned()), directory: FOLLOWER.into(), ..settings() };
+    EmbeddedStore::open_on(disk.shared(), settings, Arc::new(TestClock::default()))
+}
+
+fn open_follower(disk: &SimulatedDisk) -> Arc<EmbeddedStore> {
+    try_open_follower(disk).unwrap()
+}
+
+/// Appends a piece of the source's log of about so many bytes; false at its end.
+async fn step(source: &EmbeddedStore, follower: &EmbeddedStore, bytes: usize) -> Result<bool> {
+    let place = follower.log_end().await?;
+    let piece = source.log_after(place, bytes, Duration::ZERO).await?;
+    if piece.frames.is_empty() {
+        return Ok(false);
+    }
+    let after = offset_after(&piece.frames, place, piece.up_to)?;
+    assert_eq!(follower.append(piece.frames).await?, after, "the place is known beforehand");
+    Ok(true)
+}
+
+async fn catch_up(source: &EmbeddedStore, follower: &EmbeddedStore, bytes: usize) -> Result<()> {
+    while step(source, follower, bytes).await? {}
+    Ok(())
+}
+
+/// Returns the bytes of the records in each segment of a log, by first revision.
+fn log_bytes(store: &EmbeddedStore, up_to: Revision) -> Vec<(u64, Vec<u8>)> {
+    let history = &store.shared().history;
+    let mut all = Vec::new();
+    for segment in history.list() {
+        let mut reader =
+            SegmentReader::open(&**history.disk(), &segment, history.catalogue()).unwrap().unwrap();
+        let mut bytes = reader.header().encode().to_vec();
+        let mut offset = HEADER_BYTES as u64;
+        while let Some((at, head)) = reader.next_head(offset).unwrap() {
+            if head.last_revision() > up_to {
+                break;
+            }
+            let stride = reader.stride(at).unwrap();
+            while offset < at + stride {
+                let part = reader.record(offset).unwrap().to_vec();
+                offset += part.len() as u64;
+                bytes.extend_from_slice(&part);
+            }
+        }
+        all.push((segment.first_revision.0, bytes));
+    }
+    all
+}
+
+async fn assert_equal(source: &EmbeddedStore, follower: &EmbeddedStore) {
+    assert!(whole(source).await == whole(follower).await, "the states differ");
+    assert_eq!(history(source, 50).await, history(follower, 50).await);
+    let up_to = source.revision().await.unwrap();
+    assert_eq!(log_bytes(source, up_to), log_bytes(follower, up_to), "the logs have the same bytes");
+    assert_sound(follower).await;
+}
+
+/// Property: a follower has the state, the history and the log of its source, byte for byte, and so has a
+/// follower of that follower. Method: random workloads with end marks and new segments, followed in pieces
+/// of random sizes.
+#[tokio::test]
+async fn follower_has_the_bytes_and_the_state_of_its_source() {
+    for chosen in super::seeds(12) {
+        let (disk, mut random) = (SimulatedDisk::new(), Random(chosen.0));
+        let mut workload = Workload::new(chosen.0);
+        let source = open(&disk);
+        drive(&source, &mut workload, random.next(20)).await;
+        let (own, second) = (SimulatedDisk::new(), SimulatedDisk::new());
+        copy(&source, &own).await.unwrap();
+        let follower = open_follower(&own);
+        assert_equal(&source, &follower).await;
+        let mut cascade = None;
+        for round in 0..6 {
+            drive(&source, &mut workload, random.next(12)).await;
+            if random.chance(2) {
+                mark(&source).await;
+            }
+            catch_up(&source, &follower, 1 + random.next(5000) as usize).await.unwrap();
+            if round == 3 {
+                copy(&follower, &second).await.unwrap();
+                cascade = Some(open_follower(&second));
+            }
+        }
+        assert_equal(&source, &follower).await;
+        let cascade = cascade.unwrap();
+        catch_up(&follower, &cascade, 700).await.unwrap();
+        assert_equal(&source, &cascade).await;
+    }
+}
+
+/// Property: after power cuts at any moment, of the first copy, of a switch or of an append, the follower
+/// opens and goes on, and equals its source in the end.
+#[tokio::test]
+async fn follower_goes_on_after_power_cuts() {
+    for chosen in super::seeds(40) {
+        let (disk, mut random) = (SimulatedDisk::new(), Random(chosen.0));
+        let mut workload = Workload::new(chosen.0);
+        let source = open(&disk);
+        drive(&source, &mut workload, 15).await;
+        let mut own = SimulatedDisk::new();
+        for _ in 0..6 {
+            own.set_fault(Some(Fault::PowerCut(own.operations() + 1 + random.next(120))));
+            let _cut = once(&source, &own, &mut random).await;
+            drive(&source, &mut workload, random.next(8)).await;
+            own = own.image(&mut random);
+        }
+        own.set_fault(None);
+        once(&source, &own, &mut random).await.unwrap();
+        let follower = open_follower(&own);
+        assert_equal(&source, &follower).await;
+    }
+}
+
+/// Copies if there is no copy yet, then follows to the end.
+async fn once(source: &EmbeddedStore, disk: &SimulatedDisk, random: &mut Random) -> Result<()> {
+    let files = files(disk);
+    files.prepare()?;
+    if files.catalogue()?.is_none() {
+        copy(source, disk).await?;
+    }
+    let follower = match try_open_follower(disk) {
+        Ok(follower) => follower,
+        Err(error) => {
+            assert_ne!(error.kind, ErrorKind::Corrupt, "a power cut is no damage: {error}");
+            return Err(error);
+        }
+    };
+    catch_up(source, &follower, 1 + random.next(20_000) as usize).await?;
+    follower.close().await
+}
+
+/// Property: an interrupted copy goes on with the files that it has.
+#[tokio::test]
+async fn interrupted_copy_goes_on_with_the_files_it_has() {
+    let (disk, own) = (SimulatedDisk::new(), SimulatedDisk::new());
+    let source = open(&disk);
+    drive(&source, &mut Workload::new(1), 30).await;
+    let files = files(&own);
+    files.prepare().unwrap();
+    files.follow(SOURCE).unwrap();
+    let wanted = receive(&source, &files).await.unwrap();
+    // A power cut in the middle of a later file leaves these.
+    assert!(wanted.iter().filter(|file| file.name.starts_with("runs/0")).count() > 0);
+    drive_as(&source, &mut Workload::new(2), 1, 1).await;
+    let fixed = source.fix_files().await.unwrap();
+    let is_there = |file: &&FixedFile| files.has(file).unwrap();
+    let there: Vec<&FixedFile> = fixed.files().iter().filter(is_there).collect();
+    assert!(there.iter().any(|file| file.name.starts_with("log/")), "{there:?}");
+    assert!(there.len() < fixed.files().len(), "the last segment went on");
+    let own_files = fixed.files();
+    assert!(files.receive(&own_files[0]).unwrap().finish().is_err(), "a file without its bytes");
+}
+
+/// Property: a follower takes no changes and no end marks of its own, and only a follower opens its
+/// directory.
+#[tokio::test]
+async fn follower_takes_no_changes() {
+    let (disk, own) = (SimulatedDisk::new(), SimulatedDisk::new());
+    let source = open(&disk);
+    apply(&source, 1, vec![mkdir(DirId::ROOT, "d")]).await;
+    copy(&source, &own).await.unwrap();
+    let follower = open_follower(&own);
+    assert_eq!(follower.following(), Some(SOURCE));
+    let refused = follower.apply(request(2, vec![mkdir(DirId::ROOT, "e")])).await;
+    assert!(matches!(refused, Err(ApplyError::Unavailable(_))), "{refused:?}");
+    assert!(follower.as_snapshots().is_none() && follower.as_followed().is_some());
+    let before = log_bytes(&follower, Revision(1));
+    follower.close().await.unwrap();
+    drop(follower);
+    let settings = EmbeddedSettings { directory: FOLLOWER.into(), ..settings() };
+    let refused = EmbeddedStore::open_on(own.shared(), settings, Arc::new(TestClock::default()));
+    let refused = refused.err().unwrap();
+    assert!(refused.kind == ErrorKind::Conflict && refused.message.contains(SOURCE), "{refused}");
+    assert_eq!(log_bytes(&open_follower(&own), Revision(1)), before);
+    source.close().await.unwrap();
+    drop(source);
+    let as_follower = EmbeddedSettings { follows: Some(SOURCE.to_owned()), ..super::settings() };
+    let refused = EmbeddedStore::open_on(disk.shared(), as_follower, Arc::new(TestClock::default()));
+    assert_eq!(refused.err().unwrap().kind, ErrorKind::Conflict);
+    // The source itself is unchanged by all that.
+    assert_eq!(try_open(&disk).unwrap().revision().await.unwrap(), Revision(1));
+}
+
+/// Property: a place of another log, in the middle of a record, or beyond the end is a conflict, and one
+/// behind the retention is not found; a follower appends nothing that does not continue its log.
+#[tokio::test]
+async fn wrong_places_and_wrong_records_are_refused() {
+    let (disk, own) = (SimulatedDisk::new(), SimulatedDisk::new());
+    let source = open(&disk);
+    apply(&source, 1, vec![mkdir(DirId::ROOT, "first")]).await;
+    copy(&source, &own).await.unwrap();
+    let follower = open_follower(&own);
+    let place = follower.log_end().await.unwrap();
+    apply(&source, 2, vec![mkdir(DirId::ROOT, "second")]).await;
+    let wrong = [
+        LogOffset { offset: place.offset + 8, ..place },
+        LogOffset { offset: place.offset - 8, ..place },
+        LogOffset { offset: 1 << 40, ..place },
+        LogOffset { offset: HEADER_BYTES as u64, ..place },
+        LogOffset { header: place.header ^ 1, ..place },
+        LogOffset { revision: Revision(0), ..place },
+        LogOffset { revision: Revision(9), ..place },
+        LogOffset { segment: Revision(7), ..place },
+    ];
+    for place in wrong {
+        let refused = source.log_after(place, 1 << 20, Duration::ZERO).await.unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Conflict, "{place:?}: {refused}");
+    }
+    let piece = source.log_after(place, 1 << 20, Duration::ZERO).await.unwrap();
+    for at in 0..piece.frames.len() {
+        let mut damaged = piece.frames.clone();
+        damaged[at] ^= 1;
+        assert!(follower.append(damaged).await.is_err(), "byte {at}");
+    }
+    follower.append(piece.frames.clone()).await.unwrap();
+    let again = follower.append(piece.frames).await.unwrap_err();
+    assert_eq!(again.kind, ErrorKind::Conflict, "{again}");
+    assert_equal(&source, &follower).await;
+}
+
+/// Property: a follower behind the retention of its source is told so, and copies again; the copy counts
+/// as a whole, and the one before is removed, or kept if it may have changes of its own.
+#[tokio::test]
+async fn follower_behind_the_retention_copies_again() {
+    let (disk, own) = (SimulatedDisk::new(), SimulatedDisk::new());
+    let source = open(&disk);
+    drive(&source, &mut Workload::new(3), 10).await;
+    copy(&source, &own).await.unwrap();
+    let follower = open_follower(&own);
+    drive_as(&source, &mut Workload::new(4), 200, 1).await;
+    let clock: Arc<dyn exacat_store::Clock> = Arc::new(TestClock::default());
+    let kept = EmbeddedSettings { history: HistoryKept::Bytes(8192), ..settings() };
+    run(&mut ArchiveWork::new(source.shared(), &clock, &kept));
+    let place = follower.log_end().await.unwrap();
+    let refused = source.log_after(place, 1 << 20, Duration::ZERO).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::NotFound, "{refused}");
+    // The copy is received while the follower still answers.
+    let copied = receive(&source, &files(&own)).await.unwrap();
+    assert!(follower.revision().await.unwrap() < source.revision().await.unwrap());
+    follower.close().await.unwrap();
+    drop(follower);
+    files(&own).switch(&copied).unwrap();
+    let replaced = |disk: &SimulatedDisk| {
+        let files = disk.files("").into_iter();
+        files.filter(|path| path.starts_with(PathBuf::from(FOLLOWER).join("replaced"))).count()
+    };
+    assert_eq!(replaced(&own), 0);
+    let follower = open_follower(&own);
+    assert_eq!(whole(&source).await.digest, whole(&follower).await.digest);
+    drive_as(&source, &mut Workload::new(5), 5, 2).await;
+    catch_up(&source, &follower, 3000).await.unwrap();
+    assert_eq!(whole(&source).await.digest, whole(&follower).await.digest);
+}
