@@ -343,8 +343,8 @@ impl HttpConnection {
     }
 }
 
-/// Makes the error of an answer that is no success. Another program may have given it, as a proxy does: what it
-/// says about the request is final.
+/// Makes the error of an answer that is no success. A proxy may have given it. A status about the request is
+/// final.
 fn refusal(address: &str, status: StatusCode, body: &[u8]) -> Error {
     if let Ok(problem) = serde_json::from_slice::<ServiceProblem>(body)
         && !problem.kind.is_empty()

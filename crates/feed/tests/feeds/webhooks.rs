@@ -149,7 +149,7 @@ async fn private_address_needs_permission() {
     world.feeds.close().await;
 }
 
-/// Returns a receiver's TLS with a new certificate of its own for `localhost`, and a client's that trusts it.
+/// Returns the TLS of a receiver with a new certificate for `localhost`, and that of a client that trusts it.
 fn secured() -> (TlsAcceptor, TlsConnector) {
     let key = rcgen::KeyPair::generate().unwrap();
     let own = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
@@ -170,8 +170,8 @@ fn secured() -> (TlsAcceptor, TlsConnector) {
     (TlsAcceptor::from(Arc::new(server)), TlsConnector::from(Arc::new(client)))
 }
 
-/// Property: a receiver over TLS gets events if its certificate is trusted. Another one gets none, and the feed
-/// says why and waits.
+/// Property: a receiver over TLS gets events if its certificate is trusted. Another one gets none: the
+/// feed says why, and waits.
 #[tokio::test(flavor = "multi_thread")]
 async fn receiver_over_tls_must_have_a_trusted_certificate() {
     let scene = Scene::new(&MemoryFactory).await;

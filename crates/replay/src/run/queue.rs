@@ -91,7 +91,7 @@ struct Pace {
     /// When the present time began, and what ended since.
     since_us: u64,
     ended: u64,
-    /// What ended in the time before, as if it had been [`PACE_US`] long.
+    /// Accesses that ended in the time before, as if it had been [`PACE_US`] long.
     before: u64,
 }
 

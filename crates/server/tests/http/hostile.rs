@@ -394,7 +394,7 @@ fn memory() -> usize {
     line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
 }
 
-/// Runs a test of this program again, in a process of its own: the memory of a process has that of all tests in it.
+/// Runs a test of this program in a process of its own: the memory of this one is that of all tests in it.
 fn passes_alone(test: &str) {
     let program = std::env::current_exe().unwrap();
     let run = std::process::Command::new(program).args(["--exact", test, "--ignored"]).output().unwrap();
