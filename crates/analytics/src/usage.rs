@@ -61,8 +61,8 @@ impl UsageFold {
 
     /// Adds an entry.
     pub(crate) fn entry(&mut self, stat: &Stat, ses: &SesByNumber, out: &mut TableWriter) -> io::Result<()> {
-        let parent = stat.lfn.split_last().map_or("/", |(parent, _)| parent);
-        while self.levels.len() > 1 && self.levels.last().is_some_and(|(lfn, _)| lfn.as_str() != parent) {
+        // A filter may leave out the directories between.
+        while self.levels.len() > 1 && self.levels.last().is_some_and(|(lfn, _)| !lfn.contains(&stat.lfn)) {
             self.close(out)?;
         }
         let usage = Usage::of(&stat.entry);

@@ -185,8 +185,8 @@ async fn usage_is_that_of_du() {
         found.iter().filter(|((kind, _), _)| kind == of).map(|(_, counts)| counts[at]).sum()
     };
     let root = &found[&("directory".to_owned(), "/".to_owned())];
-    for at in 0..8 {
-        assert_eq!((sum("user", at), sum("group", at)), (root[at], root[at]), "column {at}");
+    for (at, total) in root.iter().enumerate() {
+        assert_eq!((sum("user", at), sum("group", at)), (*total, *total), "column {at}");
     }
     assert_eq!((sum("se", 4), sum("se", 7)), (root[4], root[7]));
 }
@@ -206,6 +206,27 @@ async fn filtered_export_is_proven_as_filtered() {
         *kinds.entry(rows.text(2, row).unwrap().to_owned()).or_default() += 1;
     });
     assert_eq!(kinds.into_iter().collect::<Vec<_>>(), [("file".to_owned(), report.entries)]);
+}
+
+/// With a filter, a directory's row sums what was selected below it, also below directories that were not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn usage_of_a_filtered_export_sums_what_was_selected() {
+    let catalogue = OnDisk::new().await;
+    let mkdir = |path: &str| Operation::Mkdir { lfns: vec![lfn(path)], parents: true, mode: None };
+    for path in ["/x1/y/x2", "/x1/y/x3/y", "/x1/x4", "/y/x5"] {
+        catalogue.ask(mkdir(path)).await;
+    }
+    let filter = Filter { pattern: Some(exacat_model::Pattern::Glob("x*".to_owned())), ..Filter::default() };
+    catalogue.export("out", &TablesOptions { filter, ..options(&Table::ALL[..4]) }).await;
+    let mut found = BTreeMap::new();
+    each_row(&catalogue.out("out"), Table::Usage, |rows, row| {
+        if rows.text(0, row) == Some("directory") {
+            found.insert(rows.text(1, row).unwrap().to_owned(), rows.long(2, row).unwrap());
+        }
+    });
+    let wanted = [("/", 5), ("/x1", 3), ("/x1/x4", 0), ("/x1/y/x2", 0), ("/x1/y/x3", 0), ("/y/x5", 0)];
+    assert_eq!(found, wanted.map(|(name, count)| (name.to_owned(), count)).into());
+    assert!(check(&catalogue.out("out")).unwrap().holds());
 }
 
 /// Each change has a row, in order, with both places of a move and who removed what.

@@ -75,9 +75,10 @@ struct Folded {
 }
 
 /// Changes folded by entry.
-#[derive(Default)]
 struct Fold {
     entries: BTreeMap<EntryId, Folded>,
+    /// Most entries that it holds.
+    entries_max: usize,
     /// Present paths of directories, as far as changes tell.
     directories: HashMap<DirId, Lfn>,
 }
@@ -129,14 +130,19 @@ fn places(effect: &Effect) -> Option<(Option<&At>, Option<&At>)> {
 }
 
 impl Fold {
+    fn new(entries_max: usize) -> Self {
+        Fold { entries: BTreeMap::new(), entries_max, directories: HashMap::new() }
+    }
+
     /// Adds a change between the moments.
     fn change(&mut self, info: &ChangeInfo) -> Result<(), ModelError> {
         let effect = &info.change.effect;
         let (Some((before, after)), Some(id)) = (places(effect), effect.entry_id()) else { return Ok(()) };
-        if !self.entries.contains_key(&id) && self.entries.len() >= HISTORY_DIFF_ENTRIES_MAX {
+        if !self.entries.contains_key(&id) && self.entries.len() >= self.entries_max {
             let message = format!(
-                "more than {HISTORY_DIFF_ENTRIES_MAX} entries changed between the two moments: compare two snapshots, \
-                 or moments that are closer"
+                "more than {} entries changed between the two moments: compare two snapshots, or moments that are \
+                 closer",
+                self.entries_max
             );
             return Err(ModelError::new(ErrorKind::Limit, message));
         }
@@ -233,7 +239,7 @@ pub async fn history_diff<C: Catalogue>(
     }
     // Both must be of this history.
     catalogue.call(Operation::Position { after: to }).await?;
-    let mut fold = Fold::default();
+    let mut fold = Fold::new(HISTORY_DIFF_ENTRIES_MAX);
     let changes = read(catalogue, (from, to.revision), |info| fold.change(info)).await?;
     // Removals since then have the paths of what is not in the tree any more.
     read(catalogue, (to, end.revision), |info| {
@@ -245,7 +251,7 @@ pub async fn history_diff<C: Catalogue>(
     .await?;
     let mut diff = HistoryDiff { changes, ..HistoryDiff::default() };
     let mut lookups = 0;
-    let Fold { entries, mut directories } = fold;
+    let Fold { entries, mut directories, .. } = fold;
     for (id, folded) in entries {
         let differs = match (&folded.before, &folded.after) {
             (None, None) => continue,
@@ -311,5 +317,66 @@ async fn learn<C: Catalogue>(
         // It may have gone meanwhile.
         Err(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::Denied) => Ok(()),
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use exacat_model::{Change, Guid, Mode, Name, OperationId, TimeMs, UserId};
+
+    use super::*;
+
+    fn at(parent: u64, name: &str) -> At {
+        At { parent: DirId(parent), name: Name::parse(name).unwrap() }
+    }
+
+    fn info(effect: Effect, lfn: Option<&str>) -> ChangeInfo {
+        let change = Change {
+            revision: Revision(1),
+            time: TimeMs(1),
+            who: UserId(1),
+            operation: OperationId([0; 16]),
+            index: 0,
+            effect,
+        };
+        let lfn = lfn.map(|lfn| Lfn::parse(lfn).unwrap());
+        let (users, groups, directories) = Default::default();
+        ChangeInfo { change, who: String::new(), lfn, users, groups, directories }
+    }
+
+    fn updated(number: u8) -> ChangeInfo {
+        let (before, after) = (Mode::new(0o644).unwrap(), Mode::new(0o600).unwrap());
+        let fields = vec![FieldChange::Mode { before, after }];
+        let id = EntryId::Object(Guid([number; 16]));
+        info(Effect::Updated { at: at(2, "f"), id, fields, previous: None }, Some("/d/f"))
+    }
+
+    /// One entry more than the bound is refused with the way out; more changes of the same entries are not.
+    #[test]
+    fn entries_beyond_the_bound_are_refused() {
+        let mut fold = Fold::new(2);
+        for number in [1, 2, 1, 2] {
+            fold.change(&updated(number)).unwrap();
+        }
+        let error = fold.change(&updated(3)).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Limit);
+        assert!(
+            error.message.contains("more than 2 entries") && error.message.contains("snapshots"),
+            "{error}"
+        );
+    }
+
+    /// A move there and back again is no difference of place, and paths of directories are learnt on the way.
+    #[test]
+    fn places_are_those_of_the_first_and_the_last_change() {
+        let mut fold = Fold::new(2);
+        let id = EntryId::Object(Guid([1; 16]));
+        let moved = |from, to| Effect::Moved { id, from, to, previous: None };
+        fold.change(&info(moved(at(2, "f"), at(3, "g")), Some("/d/f"))).unwrap();
+        fold.change(&info(moved(at(3, "g"), at(2, "f")), Some("/d/f"))).unwrap();
+        let folded = &fold.entries[&id];
+        assert_eq!((&folded.before, &folded.after), (&Some(at(2, "f")), &Some(at(2, "f"))));
+        assert_eq!(fold.directories.get(&DirId(2)), Some(&Lfn::parse("/d").unwrap()));
+        assert_eq!(fold.directories.get(&DirId(3)), None);
     }
 }
