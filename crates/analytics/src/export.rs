@@ -15,7 +15,7 @@ use exacat_exchange::progress::Progress;
 use exacat_exchange::walk::{SesByNumber, Walked, end_of_history, walk};
 use exacat_model::answer::{ChangeInfo, Stat};
 use exacat_model::{
-    Answer, Error as ModelError, ErrorKind, Filter, Lfn, LogPosition, Operation, Revision, TimelineId,
+    Answer, Error as ModelError, ErrorKind, Filter, Guid, Lfn, LogPosition, Operation, Revision, TimelineId,
 };
 use exacat_wire::json::SeNames;
 use tokio::sync::mpsc;
@@ -76,6 +76,8 @@ struct EntryTables {
     members: Option<TableWriter>,
     usage: Option<(TableWriter, UsageFold)>,
     fold: Fold,
+    /// The file before.
+    last: Option<Guid>,
 }
 
 impl EntryTables {
@@ -87,10 +89,17 @@ impl EntryTables {
             members: wanted(Table::Members)?,
             usage: wanted(Table::Usage)?.map(|writer| (writer, UsageFold::new(options.under.clone()))),
             fold: Fold::new(options.under.clone()),
+            last: None,
         })
     }
 
     fn entry(&mut self, stat: &Stat, members: Option<Digest>, ses: &SesByNumber) -> io::Result<()> {
+        // A file that moves meanwhile may come twice. A reader could not tell whose replicas follow.
+        let file = stat.entry.file().map(|file| file.guid);
+        if file.is_some() && file == self.last {
+            return Ok(());
+        }
+        self.last = file;
         if let Some(out) = &mut self.entries {
             rows_of_entries::entry(out, stat)?;
         }
@@ -258,4 +267,70 @@ async fn changes<C: Catalogue>(
         tokio::task::spawn_blocking(move || made.finish(|rows| proof.metadata(Table::Changes, rows)));
     let finished = finished.await.map_err(|_| Error::Broken("writing the tables"))?;
     finished.map_err(cannot(output, Table::Changes))
+}
+
+#[cfg(test)]
+mod tests {
+    use exacat_model::{
+        AccountName, At, Body, DirId, Entry, File, GroupId, Location, Mode, Name, Replica, ReplicaState,
+        SeNumber, TimeMs, UserId,
+    };
+
+    use super::*;
+
+    fn file(path: &str, number: u8) -> Stat {
+        let name = AccountName::parse("admin").unwrap();
+        let (lfn, replica) = (Lfn::parse(path).unwrap(), |state| Replica {
+            se: SeNumber(1),
+            state,
+            location: Location::Derived,
+        });
+        let replicas = vec![replica(ReplicaState::Available)];
+        let (size, job, checksums) = (Some(5), None, Default::default());
+        let entry = Entry {
+            at: At { parent: DirId::ROOT, name: Name::parse(path.trim_start_matches('/')).unwrap() },
+            owner: UserId(1),
+            group: GroupId(1),
+            mode: Mode::FILE,
+            created: TimeMs(5),
+            modified: TimeMs(6),
+            revision: Revision(7),
+            expires: None,
+            tags: Vec::new(),
+            body: Body::File(File { guid: Guid([number; 16]), size, checksums, job, replicas }),
+        };
+        Stat { lfn, owner: name.clone(), group: name, entry }
+    }
+
+    /// A file that comes twice in a row, since it moved meanwhile, is one row, and the export is proven.
+    #[test]
+    fn file_that_moves_meanwhile_is_one_row() {
+        let place = tempfile::tempdir().unwrap();
+        let output = OutputDirectory::create(&place.path().join("out")).unwrap();
+        let options = TablesOptions {
+            under: Lfn::root(),
+            filter: Filter::default(),
+            tables: Table::ALL[..4].to_vec(),
+            after: Revision(0).into(),
+            catalogue: None,
+        };
+        let mut making = EntryTables::begin(&output, &options).unwrap();
+        let items = vec![file("/a", 1), file("/b", 1), file("/c", 2)];
+        making.add(Walked::Entries(items, Arc::default())).unwrap();
+        let proof = Proof {
+            catalogue: None,
+            position: Revision(7).into(),
+            end: Revision(8),
+            under: Lfn::root(),
+            is_filtered: false,
+            digest: None,
+            after: Revision(0),
+            tables: options.tables.clone(),
+        };
+        let (written, digest) = making.finish(proof).unwrap();
+        assert_eq!(written.iter().map(|(_, file)| file.rows).collect::<Vec<_>>(), [2, 2, 0, 4]);
+        output.finish().unwrap();
+        let checked = crate::check(&place.path().join("out")).unwrap();
+        assert_eq!((checked.problems, checked.digest), (Vec::new(), Some(digest)));
+    }
 }
