@@ -96,6 +96,10 @@ pub(crate) fn piece(
                 return Err(another(place));
             }
         } else {
+            // A restore of this log may have replaced the changes before the place.
+            if reading.piece.time.is_none() && segment.first_revision.0 != place.revision.0 + 1 {
+                return Err(another(place));
+            }
             frames::put(&mut reading.piece.frames, LogFrame::Segment(&header.encode()))?;
             reading.offset = HEADER_BYTES as u64;
         }

@@ -12,8 +12,11 @@ use exacat_store::{ApplyError, FixedFile, Followed, LogOffset, Store};
 use super::archiving::run;
 use super::snapshots::{drive, drive_as, whole};
 use super::workload::Workload;
-use super::{TestClock, apply, assert_sound, history, mark, mkdir, open, request, settings, try_open};
+use super::{
+    TestClock, apply, assert_sound, history, mark, mkdir, open, operation, request, settings, try_open,
+};
 use crate::archive::ArchiveWork;
+use crate::snapshot::{RestorePoint, RestoreRequest, restore_on};
 use crate::{EmbeddedSettings, EmbeddedStore, FollowerFiles, HistoryKept, offset_after};
 use exacat_testkit::simulated::{Fault, Random, SimulatedDisk};
 
@@ -308,4 +311,30 @@ async fn follower_behind_the_retention_copies_again() {
     drive_as(&source, &mut Workload::new(5), 5, 2).await;
     catch_up(&source, &follower, 3000).await.unwrap();
     assert_eq!(whole(&source).await.digest, whole(&follower).await.digest);
+}
+
+/// Property: a place that a restore of the source replaced is a conflict, also once the source has more
+/// changes than the follower.
+#[tokio::test]
+async fn place_that_a_restore_replaced_is_refused() {
+    let (disk, own) = (SimulatedDisk::new(), SimulatedDisk::new());
+    let source = open(&disk);
+    apply(&source, 1, vec![mkdir(DirId::ROOT, "first")]).await;
+    let name = exacat_model::SnapshotName::parse("before").unwrap();
+    exacat_store::Snapshots::snapshot(&*source, operation(99), &name).await.unwrap();
+    copy(&source, &own).await.unwrap();
+    apply(&source, 2, vec![mkdir(DirId::ROOT, "second")]).await;
+    let follower = open_follower(&own);
+    catch_up(&source, &follower, 1 << 20).await.unwrap();
+    source.close().await.unwrap();
+    drop(source);
+    let clock = TestClock::default();
+    let request = RestoreRequest { name: &name, point: RestorePoint::AsTaken, log_of: None };
+    restore_on(&disk.shared(), &settings(), &request, &clock, &mut |_| ()).unwrap();
+    let source = open(&disk);
+    for number in 3..9 {
+        apply(&source, number, vec![mkdir(DirId::ROOT, &format!("other-{number}"))]).await;
+    }
+    let refused = step(&source, &follower, 1 << 20).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Conflict, "{refused}");
 }
