@@ -164,7 +164,7 @@ fn directories_of_followers_are_not_mixed_up() {
     assert_eq!(follower.stop(), Some(0));
     let data = follower.data().display().to_string();
     let refused = site.source.fails(&format!("serve --listen 127.0.0.1:0 --data {data}"), 19);
-    assert!(refused.contains("exacat promote"), "{refused}");
+    assert!(refused.contains("exacat follow"), "{refused}");
     let other = Service::start_with(&HTTP);
     let line = format!(
         "follow {} --token-file {} --listen 127.0.0.1:0 --data {data}",

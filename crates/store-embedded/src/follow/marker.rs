@@ -88,7 +88,7 @@ pub(crate) fn check(disk: &dyn Disk, data: &Layout, follows: Option<&str>) -> Re
         (Some(following), None) => Err(Error::new(
             ErrorKind::Conflict,
             format!(
-                "{shown} follows {}: keep it up with 'exacat follow', or make it the source with 'exacat promote'",
+                "{shown} follows {}: serve it with 'exacat follow', and change the catalogue at its source",
                 following.source
             ),
         )),
