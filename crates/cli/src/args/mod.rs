@@ -345,9 +345,10 @@ pub(crate) enum Command {
     /// with the address of the source. The options are those of serve.
     #[command(after_help = "\
 Examples:
-  exacat follow https://cat.example.org:7421 --token-file admin.token --ca cat.crt \\
-      --data /srv/follower
-  exacat follow http://127.0.0.1:7421 --data ~/follower --listen 127.0.0.1:0 --http 127.0.0.1:0")]
+  exacat follow https://cat.example.org:7421 --token-file admin.token \\
+      --ca cat.crt --data /srv/follower
+  exacat follow http://127.0.0.1:7421 --data ~/follower --listen 127.0.0.1:0 \\
+      --http 127.0.0.1:0")]
     Follow(Box<FollowArgs>),
     /// Take the files of detectors: run a writer service, write to it, look at it
     #[command(subcommand)]

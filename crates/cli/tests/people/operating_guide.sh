@@ -36,7 +36,8 @@ systemctl() {
 }
 
 server=
-trap 'if [ -n "$server" ]; then kill -KILL "$server" || true; fi' EXIT
+# Ends what a page left in the background, too: it would hold the output open.
+trap 'jobs -p | xargs -r kill -KILL 2> /dev/null || true' EXIT
 serve
 set -x
 source "$PAGE"
