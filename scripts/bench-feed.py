@@ -9,6 +9,7 @@ nothing. Figures are medians of all rounds. Every feed must have delivered as ma
 """
 
 import argparse
+import contextlib
 import http.server
 import json
 import os
@@ -23,10 +24,19 @@ import threading
 import time
 
 from clients_rig import Failed, expect, say, wait_until
-from writer_rig import Process, bytes_below, cpu_seconds, tail
+from writer_rig import Process, cpu_seconds, tail
 
 SE = "se.example.org"
 LONGEST = 900
+
+
+def bytes_of(directory):
+    """Sum of the sizes of segments, the unfinished one too. The manifest grows again when the last one ends by its age."""
+    total = 0
+    for path in directory.glob("*-*"):
+        with contextlib.suppress(OSError):
+            total += path.stat().st_size
+    return total
 
 
 class Hook(http.server.BaseHTTPRequestHandler):
@@ -118,7 +128,7 @@ def main():
                     rows = []
                     for _ in range(asked.rounds):
                         Hook.received = 0
-                        size = (lambda: Hook.received) if more else lambda: bytes_below(segments)
+                        size = (lambda: Hook.received) if more else lambda: bytes_of(segments)
                         took, used, events, size = bench.delivered(asked.files, sink, size, *options, *more)
                         rows.append((events / took, used / events * 1e6, size / events))
                         shutil.rmtree(segments, ignore_errors=True)
