@@ -31,7 +31,7 @@ LONGEST = 900
 
 
 def bytes_of(directory):
-    """Sum of the sizes of segments, the unfinished one too. The manifest grows again when the last one ends by its age."""
+    """Bytes of all segments, also of the unfinished one; the manifest would grow when the last one ends."""
     total = 0
     for path in directory.glob("*-*"):
         with contextlib.suppress(OSError):
@@ -87,7 +87,7 @@ class Bench:
         self.run("import", listing, "--columns", "lfn,size,checksum,pfn", "--se-auto", "--state", "none")
 
     def delivered(self, files, sink, size, *options):
-        """Lets a feed deliver everything. Returns seconds until the last byte, processor seconds, events and bytes."""
+        """Lets a feed deliver everything. Returns seconds to the last byte, CPU seconds, events, bytes."""
         before, began = cpu_seconds(self.server.pid), time.monotonic()
         self.run("feed", "create", "f", "--sink", sink, *options)
         had, last, used = size(), began, 0.0

@@ -291,7 +291,7 @@ def directories(rig):
         top, target = f"{TOP}/many{repeat}", rig.place / f"many-back{repeat}"
         fs(rig, "mkdir", "-p", top)
         run(rig, "xrdcp", "-N", "-r", source, f"{rig.root}/{top}/")
-        # A listing shows what the data servers confirm within 5 s: on a busy machine the next one shows the rest.
+        # A listing shows what the data servers confirm within 5 s: on a busy machine a later one has the rest.
         wait_until("all are listed", lambda: sum("/f" in name for name in fs(rig, "ls", "-R", top).split()) == 60)
         target.mkdir()
         run(rig, "xrdcp", "-N", "-r", f"{rig.root}/{top}/", target)

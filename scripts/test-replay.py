@@ -186,42 +186,42 @@ def agent_killed(rig):
     expect("leases ran out", report["handing_out"]["leases_expired"] > 0, report["handing_out"])
 
 
+def two_agents(rig, run, seed, accesses):
+    """Two agents in a run with short leases, over an origin that is slow."""
+    cache = begin(rig, zipf(seed, 60, accesses), "--read-delay", "5ms")
+    rig.create(run, "--speed", "1", "--lease", "3")
+    return [rig.agent(run, cache.url, "--verify-content", name=f"a{number}") for number in range(2)]
+
+
+def each_once(rig, run, agents, accesses):
+    """Every item has one result. Items are handed out again only when their leases have ended, also those
+    whose answer was lost with the service."""
+    for agent in agents:
+        rig.finish(agent)
+    report = rig.report(run)
+    rig.complete(report, accesses)
+    handing = report["handing_out"]
+    expect("nothing else was handed out twice", handing["handed_out"] == accesses + handing["leases_expired"], handing)
+
+
 def service_killed(rig):
     """The service is killed three times: it goes on where it was, and agents bring their results."""
-    rows = zipf(6, 60, 900)
-    cache = begin(rig, rows, "--read-delay", "5ms")
-    rig.create("served", "--speed", "1", "--lease", "3")
-    agents = [rig.agent("served", cache.url, "--verify-content", name=f"a{number}") for number in range(2)]
+    agents = two_agents(rig, "served", 6, 900)
     for count in (150, 350, 600):
         rig.until_ended("served", count)
         rig.kill_service()
         rig.start_service(rig.place / "t.trace")
-    for agent in agents:
-        rig.finish(agent)
-    report = rig.report("served")
-    rig.complete(report, 900)
-    # Items whose answer was lost with the service are handed out again when their leases have ended.
-    handing = report["handing_out"]
-    expect("nothing else was handed out twice", handing["handed_out"] == 900 + handing["leases_expired"], handing)
+    each_once(rig, "served", agents, 900)
 
 
 def service_hung(rig):
     """The service stands still for longer than its leases: every item still has one result."""
-    rows = zipf(10, 60, 600)
-    cache = begin(rig, rows, "--read-delay", "5ms")
-    rig.create("hung", "--speed", "1", "--lease", "3")
-    agents = [rig.agent("hung", cache.url, "--verify-content", name=f"a{number}") for number in range(2)]
+    agents = two_agents(rig, "hung", 10, 600)
     rig.until_ended("hung", 150)
     rig.service["process"].send_signal(signal.SIGSTOP)
     time.sleep(5)
     rig.service["process"].send_signal(signal.SIGCONT)
-    for agent in agents:
-        rig.finish(agent)
-    report = rig.report("hung")
-    rig.complete(report, 600)
-    # Leases ran out meanwhile: a second attempt is one more item handed out, and never one more result.
-    handing = report["handing_out"]
-    expect("nothing else was handed out twice", handing["handed_out"] == 600 + handing["leases_expired"], handing)
+    each_once(rig, "hung", agents, 600)
 
 
 def chain(rig):

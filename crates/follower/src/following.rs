@@ -45,14 +45,17 @@ pub enum FollowEnd {
 }
 
 /// Pauses between attempts, which double.
-struct Pauses(Duration);
+pub struct Pauses(Duration);
 
-impl Pauses {
-    fn new() -> Self {
+impl Default for Pauses {
+    fn default() -> Self {
         Pauses(PAUSE.0)
     }
+}
 
-    async fn pause(&mut self) {
+impl Pauses {
+    /// Waits for the next one.
+    pub async fn pause(&mut self) {
         tokio::time::sleep(self.0).await;
         self.0 = (2 * self.0).min(PAUSE.1);
     }
@@ -60,7 +63,7 @@ impl Pauses {
 
 /// Follows the source until the store must be closed. Everything that can pass is tried again for ever.
 pub async fn follow(work: &FollowWork) -> FollowEnd {
-    let mut pauses = Pauses::new();
+    let mut pauses = Pauses::default();
     loop {
         let error = match follow_connected(work, &mut pauses).await {
             Ok(end) => return end,
@@ -82,7 +85,7 @@ pub async fn follow(work: &FollowWork) -> FollowEnd {
 
 /// Receives a copy, however often it takes.
 async fn copy_again(work: &FollowWork) -> Vec<FixedFile> {
-    let mut pauses = Pauses::new();
+    let mut pauses = Pauses::default();
     work.state.copies(true);
     loop {
         match receive_copy(&work.source, &work.files, |_, _| ()).await {
@@ -116,7 +119,7 @@ async fn follow_connected(work: &FollowWork, pauses: &mut Pauses) -> Result<Foll
                 heard?
             }
         };
-        *pauses = Pauses::new();
+        *pauses = Pauses::default();
         work.state.heard(heard.durable);
         if heard.identity != own {
             return adopt(work, &own).await;

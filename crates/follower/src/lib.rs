@@ -18,6 +18,6 @@ mod state;
 
 pub use copying::receive_copy;
 pub use followers::{FollowerSeen, Followers};
-pub use following::{FollowEnd, FollowWork, follow};
+pub use following::{FollowEnd, FollowWork, Pauses, follow};
 pub use source::Source;
 pub use state::{FollowState, Lag};

@@ -224,6 +224,10 @@ impl HttpClient {
     /// Reads a small answer.
     async fn collected(&self, answer: OpenAnswer) -> Result<Bytes> {
         let (body, _connection) = answer.into_body();
+        self.read_small(body).await
+    }
+
+    async fn read_small(&self, body: Incoming) -> Result<Bytes> {
         let body = Limited::new(body, self.answer_bytes).collect().await;
         let broken =
             |error| unavailable(format!("the answer of {} breaks off: {error}", self.settings.address));
@@ -337,9 +341,8 @@ impl HttpConnection {
             return Ok(response);
         }
         let status = response.status();
-        let body = Limited::new(response.into_body(), JSON_BYTES_MAX).collect();
-        let bytes = client.in_time(async { Ok(body.await.map(|body| body.to_bytes()).unwrap_or_default()) });
-        Err(refusal(client.address(), status, &bytes.await.unwrap_or_default()))
+        let bytes = client.in_time(client.read_small(response.into_body())).await.unwrap_or_default();
+        Err(refusal(client.address(), status, &bytes))
     }
 }
 

@@ -182,7 +182,13 @@ const LINKED: u8 = 20;
 
 impl Effect {
     fn number(&self) -> u8 {
-        let number = match self {
+        let number = self.kind();
+        if self.named_previous().is_some() { number + LINKED } else { number }
+    }
+
+    /// Returns the number of the kind, whether or not the previous change is named.
+    fn kind(&self) -> u8 {
+        match self {
             Effect::Created { .. } => 1,
             Effect::Updated { .. } => 2,
             Effect::Moved { .. } => 3,
@@ -194,8 +200,7 @@ impl Effect {
             Effect::Released { .. } => 9,
             Effect::Dequeued { .. } => 10,
             Effect::Recorded { .. } => 11,
-        };
-        if self.named_previous().is_some() { number + LINKED } else { number }
+        }
     }
 
     /// Returns the previous change, if it follows the fields in the bytes.
@@ -348,7 +353,7 @@ pub enum Previous {
 }
 
 impl Effect {
-    /// All names, in the order of the numbers.
+    /// All names, in the order of the numbers of the kinds.
     pub const NAMES: [&str; 11] = [
         "created",
         "updated",
@@ -365,19 +370,7 @@ impl Effect {
 
     /// Returns the name in listings of changes.
     pub fn name(&self) -> &'static str {
-        match self {
-            Effect::Created { .. } => "created",
-            Effect::Updated { .. } => "updated",
-            Effect::Moved { .. } => "moved",
-            Effect::Removed { .. } => "removed",
-            Effect::Restored { .. } => "restored",
-            Effect::Purged { .. } => "purged",
-            Effect::Reserved { .. } => "reserved",
-            Effect::Committed { .. } => "committed",
-            Effect::Released { .. } => "released",
-            Effect::Dequeued { .. } => "dequeued",
-            Effect::Recorded { .. } => "recorded",
-        }
+        Self::NAMES[usize::from(self.kind()) - 1]
     }
 
     /// Returns the entry's previous change.

@@ -3,11 +3,11 @@
 use exacat_exchange::compare::revision_at_time;
 use exacat_exchange::history_diff::{Differs, HistoryDifference, history_diff};
 use exacat_model::{
-    Answer, Cursor, Error, Kind, Lfn, LogPosition, Operation, Revision, Snapshot, SnapshotName, TimeMs,
+    Answer, Error, Kind, Lfn, LogPosition, Operation, Revision, Snapshot, SnapshotName, TimeMs,
 };
 use exacat_wire::json::{self, DifferenceKind, DifferenceOut};
 
-use super::snapshots::show_difference;
+use super::snapshots::{show_counts, show_differences, show_line};
 use crate::args::DiffArgs;
 use crate::context::{Context, PAGE_ITEMS};
 use crate::failure::{Failure, say};
@@ -115,34 +115,14 @@ async fn of_snapshots(
     (before, after): (SnapshotName, Option<SnapshotName>),
     under: &Lfn,
 ) -> Result<(), Failure> {
-    let operation = Operation::SnapshotDiff { before, after, cursor: Cursor::default(), limit: PAGE_ITEMS };
-    let mut counts = [0u64; 4];
-    let mut pages = context.pages(operation);
-    while let Some(answer) = pages.next().await? {
-        let Answer::Differences { items, .. } = answer else { return Err(Failure::unexpected(&answer)) };
-        for item in &items {
-            let kind = DifferenceKind::of(item);
-            let mut sides = item.before.iter().chain(&item.after);
-            let is_wanted = match kind {
-                DifferenceKind::Changed => sides.any(|side| under.contains(&side.lfn)),
-                _ => sides.any(|side| concerns(under, &side.lfn)),
-            };
-            if is_wanted {
-                counts[kind as usize] += 1;
-                show_difference(&mut context.out, kind, item)?;
-            }
+    show_differences(context, (before, after), |kind, item| {
+        let mut sides = item.before.iter().chain(&item.after);
+        match kind {
+            DifferenceKind::Changed => sides.any(|side| under.contains(&side.lfn)),
+            _ => sides.any(|side| concerns(under, &side.lfn)),
         }
-        context.out.flush()?;
-    }
-    show_counts(&mut context.out, counts)
-}
-
-fn show_counts(out: &mut Out, counts: [u64; 4]) -> Result<(), Failure> {
-    if !out.style.verbose || out.style.json {
-        return Ok(());
-    }
-    let words = DifferenceKind::NAMES.iter().zip(counts).map(|(kind, count)| format!("{count} {kind}"));
-    out.line(words.collect::<Vec<_>>().join(", "))
+    })
+    .await
 }
 
 async fn of_history(
@@ -192,8 +172,8 @@ async fn learn_kinds(context: &Context, items: &mut [HistoryDifference]) -> Resu
 }
 
 fn show(out: &mut Out, kind: DifferenceKind, item: &HistoryDifference) -> Result<(), Failure> {
+    let both = matches!(kind, DifferenceKind::Changed | DifferenceKind::Moved);
     if out.style.json {
-        let both = matches!(kind, DifferenceKind::Changed | DifferenceKind::Moved);
         return out.json(&DifferenceOut {
             difference: kind.name(),
             lfn: item.lfn.as_str(),
@@ -204,12 +184,6 @@ fn show(out: &mut Out, kind: DifferenceKind, item: &HistoryDifference) -> Result
             changed: both.then(|| item.fields.clone()),
         });
     }
-    let mut line = format!("{:<8} {}", kind.name(), out.name(item.lfn.as_str()));
-    if let Some(from) = &item.from {
-        line.push_str(&format!("  from {}", out.name(from.as_str())));
-    }
-    if !item.fields.is_empty() && kind != DifferenceKind::Created && kind != DifferenceKind::Removed {
-        line.push_str(&format!("  ({})", item.fields.join(", ")));
-    }
-    out.line(line)
+    let fields = if both { item.fields.as_slice() } else { &[] };
+    show_line(out, kind, (&item.lfn, item.from.as_ref()), fields)
 }

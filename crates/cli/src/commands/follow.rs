@@ -4,8 +4,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use exacat_follower::limits::{ANSWER_TIME, PAUSE};
-use exacat_follower::{FollowEnd, FollowState, FollowWork, Source, follow as follow_source, receive_copy};
+use exacat_follower::limits::ANSWER_TIME;
+use exacat_follower::{
+    FollowEnd, FollowState, FollowWork, Pauses, Source, follow as follow_source, receive_copy,
+};
 use exacat_http::{HttpClient, HttpClientSettings};
 use exacat_model::{Error, ErrorKind};
 use exacat_server::{Addresses, Server, ServerSettings};
@@ -199,7 +201,7 @@ impl Follower {
 
     /// Receives a copy, and lets it count. Goes on after everything that can pass.
     async fn copy(&self) -> Result<(), Failure> {
-        let mut pause = PAUSE.0;
+        let mut pauses = Pauses::default();
         loop {
             let mut told = 0;
             let received = receive_copy(&self.source, &self.files, |done, all| {
@@ -221,8 +223,7 @@ impl Follower {
                     ) =>
                 {
                     tracing::warn!(%error, "the copy was interrupted; trying again");
-                    tokio::time::sleep(pause).await;
-                    pause = (2 * pause).min(PAUSE.1);
+                    pauses.pause().await;
                 }
                 Err(error) => return Err(Failure::about(self.source.address().to_owned(), error)),
             }

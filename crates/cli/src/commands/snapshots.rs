@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use exacat_model::{
-    Answer, BackupProgress, Cursor, Difference, EntryAt, Error, ErrorKind, Operation, Revision, Snapshot,
-    SnapshotCheck, SnapshotName,
+    Answer, BackupProgress, Cursor, Difference, EntryAt, Error, ErrorKind, Lfn, Operation, Revision,
+    Snapshot, SnapshotCheck, SnapshotName,
 };
 use exacat_server::ElementsBeside;
 use exacat_store::SystemClock;
@@ -266,42 +266,64 @@ async fn drop_all(context: &mut Context, names: Vec<String>) -> Result<(), Failu
 // ---- differences ----
 
 async fn diff(context: &mut Context, before: &str, after: Option<&str>) -> Result<(), Failure> {
-    let operation = Operation::SnapshotDiff {
-        before: SnapshotName::parse(before)?,
-        after: after.map(SnapshotName::parse).transpose()?,
-        cursor: Cursor::default(),
-        limit: PAGE_ITEMS,
-    };
+    let before = SnapshotName::parse(before)?;
+    let after = after.map(SnapshotName::parse).transpose()?;
+    show_differences(context, (before, after), |_, _| true).await
+}
+
+/// Shows the differences between two snapshots, or a snapshot and now, of which `is_wanted` holds.
+pub(super) async fn show_differences(
+    context: &mut Context,
+    (before, after): (SnapshotName, Option<SnapshotName>),
+    is_wanted: impl Fn(DifferenceKind, &Difference) -> bool,
+) -> Result<(), Failure> {
+    let operation = Operation::SnapshotDiff { before, after, cursor: Cursor::default(), limit: PAGE_ITEMS };
     let mut counts = [0u64; 4];
     let mut pages = context.pages(operation);
     while let Some(answer) = pages.next().await? {
         let Answer::Differences { items, .. } = answer else { return Err(Failure::unexpected(&answer)) };
         for item in &items {
             let kind = DifferenceKind::of(item);
-            counts[kind as usize] += 1;
-            show_difference(&mut context.out, kind, item)?;
+            if is_wanted(kind, item) {
+                counts[kind as usize] += 1;
+                show_difference(&mut context.out, kind, item)?;
+            }
         }
         // Do not hold earlier lines back.
         context.out.flush()?;
     }
-    if context.out.style.verbose && !context.out.style.json {
-        let words = DifferenceKind::NAMES.iter().zip(counts).map(|(kind, count)| format!("{count} {kind}"));
-        let line = words.collect::<Vec<_>>().join(", ");
-        context.out.line(line)?;
-    }
-    Ok(())
+    show_counts(&mut context.out, counts)
 }
 
-pub(super) fn show_difference(out: &mut Out, kind: DifferenceKind, item: &Difference) -> Result<(), Failure> {
+/// Shows how many differences of each kind there are, if that is asked for.
+pub(super) fn show_counts(out: &mut Out, counts: [u64; 4]) -> Result<(), Failure> {
+    if !out.style.verbose || out.style.json {
+        return Ok(());
+    }
+    let words = DifferenceKind::NAMES.iter().zip(counts).map(|(kind, count)| format!("{count} {kind}"));
+    out.line(words.collect::<Vec<_>>().join(", "))
+}
+
+fn show_difference(out: &mut Out, kind: DifferenceKind, item: &Difference) -> Result<(), Failure> {
     let fields = json::changed_fields(item);
     let Some(EntryAt { lfn, .. }) = item.after.as_ref().or(item.before.as_ref()) else { return Ok(()) };
     let from = item.before.as_ref().filter(|_| kind == DifferenceKind::Moved);
     if out.style.json {
         return json::difference(item).map_or(Ok(()), |shown| out.json(&shown));
     }
+    show_line(out, kind, (lfn, from.map(|from| &from.lfn)), &fields)
+}
+
+/// Shows a difference for a person: the paths after and before, and the fields that changed.
+pub(super) fn show_line(
+    out: &mut Out,
+    kind: DifferenceKind,
+    (lfn, from): (&Lfn, Option<&Lfn>),
+    fields: &[&str],
+) -> Result<(), Failure> {
     let mut line = format!("{:<8} {}", kind.name(), out.name(lfn.as_str()));
     if let Some(from) = from {
-        line.push_str(&format!("  from {}", out.name(from.lfn.as_str())));
+        line.push_str(&format!("  from {}", out.name(from.as_str())));
     }
     if !fields.is_empty() {
         line.push_str(&format!("  ({})", fields.join(", ")));
