@@ -14,7 +14,7 @@ use exacat_store::FixedFile;
 use parking_lot::Mutex;
 
 use super::fixed::ends_of;
-use super::marker::{FILE, Following};
+use super::marker::Following;
 use crate::identity::{FILE as CATALOGUE, Identity, Layout};
 use crate::manifest;
 use crate::snapshot::switch;
@@ -171,11 +171,6 @@ impl FollowerFiles {
         Ok(FileInTransit { disk, file: opened, part, place, wanted: file.clone(), progress })
     }
 
-    /// Removes a copy that cannot be used.
-    pub fn discard_copy(&self) -> Result<()> {
-        remove_tree(&*self.disk, &self.data.copying()).map_err(|error| self.unwritable(&error))
-    }
-
     /// Switches to a copy whose files are all here. No store may have the directory open. A catalogue that
     /// may have changes of its own stays as a replaced copy.
     pub fn switch(&self, files: &[FixedFile]) -> Result<()> {
@@ -232,11 +227,6 @@ impl FollowerFiles {
         let header = Header::decode(&name, &bytes)?;
         let length = header.reserved.max(bytes.len() as u64) + segment::RESERVED_UNIT;
         file.preallocate(length).and_then(|()| file.sync()).map_err(|error| cannot_write(&last.path, &error))
-    }
-
-    /// Returns the path of the file that says what a directory follows, for messages.
-    pub fn marker(&self) -> PathBuf {
-        self.data.root().join(FILE)
     }
 }
 

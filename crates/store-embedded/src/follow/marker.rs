@@ -18,7 +18,7 @@ use crate::identity::Layout;
 use crate::settings::SOURCE_BYTES_MAX;
 
 /// Name of the file.
-pub(super) const FILE: &str = "FOLLOWS";
+const FILE: &str = "FOLLOWS";
 const TITLE: &str = "exacat follows, version";
 const VERSION: u32 = 1;
 
