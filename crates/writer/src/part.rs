@@ -8,7 +8,7 @@ use exacat_wire::writer::{ByteRange, ChunkHead, ChunkRecord};
 use crate::block::{ALIGNMENT, Block, BlockPool};
 use crate::chunks::{Chunks, Judgement, record_of};
 use crate::item::{Item, SealedBy};
-use crate::limits::PART_WORKS_MAX;
+use crate::limits::{PART_BLOCKS_MIN, PART_WORKS_MAX};
 use crate::origin::{PartKey, PartOrigin};
 use crate::sums::{ChunkMemory, place_in_block};
 use crate::work::{BlockWrite, PartSeal, PartWork};
@@ -75,7 +75,8 @@ pub(crate) struct OpenPart {
     queued: u64,
     filling: Option<Filling>,
     ready: VecDeque<BlockWrite>,
-    /// Number of the first block that is not begun.
+    /// Numbers of its first block, and of the first one that is not begun.
+    first_block: u64,
     next_block: u64,
     /// Blocks reserved in the pool, and those of them that are taken.
     reserved: usize,
@@ -116,6 +117,7 @@ impl OpenPart {
             queued: 0,
             filling: None,
             ready: VecDeque::new(),
+            first_block: from / BLOCK_BYTES as u64,
             next_block: from / BLOCK_BYTES as u64,
             reserved: 0,
             held: 0,
@@ -140,6 +142,13 @@ impl OpenPart {
     /// Returns the bytes that are not durable.
     pub(crate) fn queued_bytes(&self) -> u64 {
         self.queued
+    }
+
+    /// Returns the blocks that it may have: twice as many as it has used. A promise cannot be taken back, and a
+    /// producer that waits for one of its files may use none of the others.
+    pub(crate) fn share(&self) -> usize {
+        let used = usize::try_from(self.next_block - self.first_block).unwrap_or(usize::MAX);
+        used.saturating_mul(2).max(PART_BLOCKS_MIN)
     }
 
     /// Adapts the reservation to `target` blocks, as far as the pool and earlier promises allow, and

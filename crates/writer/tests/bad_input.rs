@@ -8,8 +8,8 @@ use exacat_model::{Lfn, TimeMs};
 use exacat_testkit::simulated::SimulatedDisk;
 use exacat_wire::writer::limits::{BLOCK_BYTES, FILE_BYTES_MAX};
 use exacat_wire::writer::{
-    Ack, ByteRange, ChunkHead, Close, Description, FileId, Frame, Hello, Open, PartOwner, RefusalClass, Role,
-    ServiceId, WriterId,
+    Ack, ByteRange, ChunkHead, Close, Description, FileId, Frame, Hello, Open, Opened, PartOwner,
+    RefusalClass, Role, ServiceId, WriterId,
 };
 use exacat_writer::limits::{AUTHORIZATION_MS_MAX, AUTHORIZATIONS_MAX, CONNECTIONS_MAX};
 use exacat_writer::sums::{RunningSums, SummedChunk, adler32, crc32c, place_in_block};
@@ -33,6 +33,11 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
+        Self::with_blocks(8)
+    }
+
+    /// A service with so many blocks of memory.
+    fn with_blocks(blocks: usize) -> Self {
         let root = Path::new("/volume").to_owned();
         let settings = VolumeSettings { root, service: SERVICE, adopt: false, segment_bytes: 64 << 10 };
         let (volume, recovered) = Volume::open(SimulatedDisk::new().shared(), &settings, TimeMs(5)).unwrap();
@@ -41,7 +46,7 @@ impl Rig {
             service: SERVICE,
             name: "s".to_owned(),
             address: String::new(),
-            blocks: 8,
+            blocks,
             flush_ms: 5,
             idle_ms: 60_000,
             orphan_ms: 60_000,
@@ -396,6 +401,43 @@ fn memory_promised_to_a_producer_that_is_away_is_free_for_others() {
     assert!(is_opened(&rig.tell(11, open(2))));
     let next = rig.chunk(11, head(1, 5, b"next"), b"next");
     assert_eq!(acked(&next), [ByteRange { from: 5, to: 9 }], "{next:?}");
+}
+
+/// Property: files that a producer opens one after the other all get memory, before any of them is used. A
+/// producer that waits for one of them would use none of the others. A file that is sent gets more.
+#[test]
+fn files_of_one_producer_all_get_memory() {
+    let mut rig = Rig::with_blocks(96);
+    rig.connect(1, 1, 1);
+    let mut limits = Vec::new();
+    for number in 0..32u8 {
+        let Frame::Open(mut one) = open(2) else { panic!() };
+        one.file = if number == 0 { FILE } else { FileId([100 + number; 16]) };
+        one.description.lfn = Lfn::parse(&format!("/f{number}")).unwrap();
+        let sent = rig.tell(1, Frame::Open(one));
+        limits.extend(sent.iter().flatten().filter_map(|frame| match frame {
+            Frame::Opened(Opened(ack)) => Some(ack.limit),
+            _ => None,
+        }));
+        // Time passes: what nobody uses does not grow.
+        for _ in 0..20 {
+            rig.now += 5;
+            rig.service.tick(rig.now);
+        }
+    }
+    assert_eq!(limits.len(), 32);
+    assert!(limits.iter().all(|limit| *limit >= BLOCK_BYTES as u64), "{limits:?}");
+    let (mut limit, block) = (limits[0], vec![7; BLOCK_BYTES]);
+    for number in 0..40 {
+        let offset = number * BLOCK_BYTES as u64;
+        assert!(offset < limit, "block {number} is beyond the limit of {limit}");
+        let sent = rig.chunk(1, head(number, offset, &block), &block);
+        let acks = sent.iter().flatten().filter_map(|frame| match frame {
+            Frame::Ack(ack) if ack.file == FILE => Some(ack.limit),
+            _ => None,
+        });
+        limit = acks.fold(limit, u64::max);
+    }
 }
 
 /// Property: a chunk in a block is written like one in bytes, and its receiver has a block again.

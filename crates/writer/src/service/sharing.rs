@@ -30,7 +30,7 @@ impl Service {
             return false;
         };
         // Others without any credit come before the rest of a share.
-        let target = if hungry.is_empty() { target } else { target.min(PART_BLOCKS_MIN) };
+        let target = if hungry.is_empty() { target.min(part.share()) } else { PART_BLOCKS_MIN };
         let has_more = part.grant(pool, target);
         match part.reserved() < PART_BLOCKS_MIN {
             true => hungry.insert(key),
