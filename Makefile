@@ -4,7 +4,7 @@ CARGO ?= cargo
 RUN_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test check drawings drawings-check fmt clippy subjects dependencies doc fuzz fuzz-seeds bench bench-engine bench-cassandra bench-faces bench-http bench-peers bench-activity bench-history bench-writer bench-replay bench-dump bench-feed bench-tables demo-tuning demo-writer demo-replay cluster-up cluster-down test-cluster test-cluster-secure test-otel test-clients test-pages test-monitoring test-hostile test-writer test-replay test-long test-crash test-faults test-real clean prerequisites install reference
+.PHONY: help run build test check drawings drawings-check fmt clippy subjects dependencies doc fuzz fuzz-seeds bench bench-engine bench-cassandra bench-faces bench-http bench-peers bench-activity bench-history bench-writer bench-replay bench-dump bench-feed bench-follower bench-tables demo-tuning demo-writer demo-replay cluster-up cluster-down test-cluster test-cluster-secure test-otel test-clients test-pages test-monitoring test-hostile test-writer test-replay test-long test-crash test-faults test-real clean prerequisites install reference
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -125,6 +125,10 @@ bench-dump: build ## processor time of se compare for each line of a storage dum
 FEED_ARGS ?=
 bench-feed: build ## changes that a feed delivers a second, into a directory and to a webhook; FEED_ARGS='--files 200000'
 	python3 scripts/bench-feed.py target/release/exacat $(FEED_ARGS)
+
+FOLLOWER_ARGS ?=
+bench-follower: build ## lag and catch-up of a follower, and the time of a change with a standby; FOLLOWER_ARGS='--files 200000'
+	python3 scripts/bench-follower.py target/release/exacat $(FOLLOWER_ARGS)
 
 TABLE_ENTRIES ?= 500000
 bench-tables: prerequisites ## processor time of export --format parquet for each entry, by table; TABLE_ENTRIES

@@ -25,11 +25,11 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def wait_until(what, holds):
-    end = time.monotonic() + PATIENCE
+def wait_until(what, holds, patience=PATIENCE):
+    end = time.monotonic() + patience
     while not holds():
         if time.monotonic() > end:
-            raise Failed(f"{what}: not within {PATIENCE} s")
+            raise Failed(f"{what}: not within {patience} s")
         time.sleep(0.05)
 
 
