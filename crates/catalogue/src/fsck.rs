@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use exacat_model::answer::StatusPart;
 use exacat_model::limits::{ACTIVITY_PARTS_MAX, PAGE_ITEMS_MAX, READ_BATCH_MAX};
@@ -29,6 +30,8 @@ const LISTINGS_AT_ONCE: usize = 8;
 /// Most upload reservations to release and entries to expire that are counted, because each must be
 /// read.
 const DUE_COUNTED_MAX: usize = 1000;
+/// Wait of a status for the sums of the last state, whose changes may not be durable yet.
+const SUMS_TIME: Duration = Duration::from_secs(1);
 
 /// Sums of the tree, and of storage elements.
 #[derive(Clone, Debug)]
@@ -84,52 +87,73 @@ impl Catalogue {
     pub(crate) async fn status(&self, caller: &Caller) -> Result<Answer> {
         caller.check_operator("to see the catalogue's metrics")?;
         let names = self.registry.names();
-        let tree = self.store.usage(&[UsageOf::Directory(DirId::ROOT)]).await?;
-        let tree = tree.first().copied().unwrap_or_default().usage;
-        let deletions = self.deletions_waiting().await?;
+        // An operator looks here to see why a change waits, so the sums of the last state do not hold him up.
+        let sums = async {
+            let tree = self.store.usage(&[UsageOf::Directory(DirId::ROOT)]).await?;
+            let due = self.store.due(self.clock.trusted(), DUE_COUNTED_MAX).await?;
+            Ok::<_, Error>((tree, self.deletions_waiting().await?, due))
+        };
+        let sums = tokio::time::timeout(SUMS_TIME, sums).await.ok().transpose()?;
         let small = |value: u128| u64::try_from(value).unwrap_or(u64::MAX);
         let shown = |name: &str| !is_gone(name);
         let ses: Vec<_> = names.ses.values().filter(|se| shown(se.name.as_str())).collect();
         let online = ses.iter().filter(|se| se.status == SeStatus::Online).count();
-        let due = self.store.due(self.clock.trusted(), DUE_COUNTED_MAX).await?;
-        let metrics = [
+        let mut metrics = named([
             ("users", names.users.values().filter(|user| shown(user.name.as_str())).count() as u64),
             ("groups", names.groups.values().filter(|group| shown(group.name.as_str())).count() as u64),
             ("storage_elements", ses.len() as u64),
             ("storage_elements_online", online as u64),
-            ("directories", tree.directories),
-            ("files", tree.files),
-            ("archive_members", tree.members),
-            ("collections_and_links", tree.others),
-            ("replicas", tree.replicas),
-            ("logical_bytes", small(tree.bytes + tree.member_bytes)),
-            ("replica_bytes", small(tree.replica_bytes)),
-            ("deletions_waiting", deletions.replicas),
-            ("deletions_waiting_bytes", small(deletions.replica_bytes)),
-            ("reservations_to_release", due.reservations.len() as u64),
-            ("entries_to_expire", due.entries.len() as u64),
-        ];
-        let timelines = self.store.timelines();
-        let mut notes = vec![match timelines.all().last().and_then(|timeline| timeline.parted) {
-            None => format!("timeline {}", timelines.current()),
-            Some((before, after)) => {
-                format!("timeline {}, parted from {before} after revision {}", timelines.current(), after.0)
+        ]);
+        let mut notes = Vec::new();
+        if let Some((tree, deletions, due)) = &sums {
+            let tree = tree.first().copied().unwrap_or_default().usage;
+            metrics.extend(named([
+                ("directories", tree.directories),
+                ("files", tree.files),
+                ("archive_members", tree.members),
+                ("collections_and_links", tree.others),
+                ("replicas", tree.replicas),
+                ("logical_bytes", small(tree.bytes + tree.member_bytes)),
+                ("replica_bytes", small(tree.replica_bytes)),
+                ("deletions_waiting", deletions.replicas),
+                ("deletions_waiting_bytes", small(deletions.replica_bytes)),
+                ("reservations_to_release", due.reservations.len() as u64),
+                ("entries_to_expire", due.entries.len() as u64),
+            ]));
+            for (count, what) in [
+                (due.reservations.len(), "reservations_to_release"),
+                (due.entries.len(), "entries_to_expire"),
+            ] {
+                if count >= DUE_COUNTED_MAX {
+                    notes.push(format!("{what}: {DUE_COUNTED_MAX} or more, they are counted so far only"));
+                }
             }
-        }];
+        } else {
+            notes.push(format!(
+                "sums are left out: they have changes that are not durable after {SUMS_TIME:?}"
+            ));
+        }
+        let timelines = self.store.timelines();
+        notes.insert(
+            0,
+            match timelines.all().last().and_then(|timeline| timeline.parted) {
+                None => format!("timeline {}", timelines.current()),
+                Some((before, after)) => {
+                    format!(
+                        "timeline {}, parted from {before} after revision {}",
+                        timelines.current(),
+                        after.0
+                    )
+                }
+            },
+        );
         if self.settings.anonymous_reads {
             notes.push("anonymous callers may read what modes give to others".to_owned());
         }
         if !ses.is_empty() && online == 0 {
             notes.push("no storage element is online: no upload can be reserved".to_owned());
         }
-        for (count, what) in
-            [(due.reservations.len(), "reservations_to_release"), (due.entries.len(), "entries_to_expire")]
-        {
-            if count >= DUE_COUNTED_MAX {
-                notes.push(format!("{what}: {DUE_COUNTED_MAX} or more, they are counted so far only"));
-            }
-        }
-        let catalogue = StatusPart { part: "catalogue".to_owned(), metrics: named(metrics), notes };
+        let catalogue = StatusPart { part: "catalogue".to_owned(), metrics, notes };
         let store = self.store.status().await?;
         let mut metrics = named([("revision", store.revision.0), ("entries", store.entries)]);
         metrics.extend(store.named());

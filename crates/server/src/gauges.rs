@@ -24,8 +24,11 @@ const OWNERS_KEPT_MAX: usize = 1000;
 /// Most storage elements with metrics of their own: each has eight series.
 const SES_SHOWN_MAX: usize = 256;
 
-fn too_late() -> Error {
-    Error::new(ErrorKind::Unavailable, format!("it does not answer within {STORE_TIME:?}"))
+/// Waits for an answer of the store, but not long: a scrape has other metrics too.
+async fn in_time<T>(answer: impl Future<Output = Result<T>>) -> Result<T> {
+    let too_late =
+        |_| Error::new(ErrorKind::Unavailable, format!("it does not answer within {STORE_TIME:?}"));
+    tokio::time::timeout(STORE_TIME, answer).await.map_err(too_late)?
 }
 
 impl Service {
@@ -158,18 +161,21 @@ impl Service {
         samples.extend(keys_age.map(|age| table::ISSUER_KEYS_AGE.is(age)));
         // On a cluster a scrape costs no read of the log head while the last one is fresh.
         let catalogue = self.catalogue.bounded_to(Some(Consistency::Quorum));
-        let of_store = async { Ok((catalogue.store().status().await?, self.of_catalogue(catalogue).await?)) };
-        match tokio::time::timeout(STORE_TIME, of_store).await.unwrap_or_else(|_| Err(too_late())) {
-            Ok((status, of_catalogue)) => {
+        match in_time(catalogue.store().status()).await {
+            Ok(status) => {
                 samples.extend([
                     table::STORE_ENTRIES.is(status.entries),
                     table::STORE_REVISION.is(status.revision.0),
                     table::STORE_WARNINGS.is(status.warnings.len() as u64),
                 ]);
                 samples.extend(status.metrics);
-                samples.extend(of_catalogue);
             }
             Err(error) => tracing::warn!(%error, "the store gives no metrics"),
+        }
+        // Sums show the last changes, which may wait for standbys. The warnings above do not.
+        match in_time(self.of_catalogue(catalogue)).await {
+            Ok(of_catalogue) => samples.extend(of_catalogue),
+            Err(error) => tracing::warn!(%error, "the catalogue gives no sums"),
         }
         samples
     }
