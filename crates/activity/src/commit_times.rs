@@ -19,16 +19,26 @@ pub struct CommitTimes {
     pub durable: Instant,
     /// The writer had applied the group, where it does so once the group is durable.
     pub applied: Instant,
+    /// Enough standbys had the group, where it waits for them.
+    pub acknowledged: Instant,
 }
 
 impl CommitTimes {
     /// Returns the times of a request that no writer worked on.
     pub fn at(now: Instant) -> Self {
-        CommitTimes { stalled: None, taken: now, decided: now, written: now, durable: now, applied: now }
+        CommitTimes {
+            stalled: None,
+            taken: now,
+            decided: now,
+            written: now,
+            durable: now,
+            applied: now,
+            acknowledged: now,
+        }
     }
 
     /// Divides the wait of a request that was sent at `sent`. The rest is the wait for the writer.
-    pub fn parts(&self, sent: Instant) -> [(RequestState, Duration); 4] {
+    pub fn parts(&self, sent: Instant) -> [(RequestState, Duration); 5] {
         // A stall counts for a request from the time at which it waited.
         let stalled = self.stalled.map_or(Duration::ZERO, |(ended, lasted)| {
             let before_decided = ended.min(self.decided);
@@ -42,6 +52,7 @@ impl CommitTimes {
             (RequestState::Decide, decide + self.applied.saturating_duration_since(self.durable)),
             (RequestState::CommitGroup, self.written.saturating_duration_since(self.decided)),
             (RequestState::LogSync, self.durable.saturating_duration_since(self.written)),
+            (RequestState::StandbySync, self.acknowledged.saturating_duration_since(self.applied)),
         ]
     }
 }
@@ -62,12 +73,13 @@ mod tests {
             written: at(47),
             durable: at(57),
             applied: at(60),
+            acknowledged: at(75),
         };
         let parts = |sent| times.parts(sent).map(|(_, time)| time.as_millis());
-        assert_eq!(parts(at(0)), [30, 7, 2, 10]);
+        assert_eq!(parts(at(0)), [30, 7, 2, 10, 15]);
         // Sent in the middle of the stall, and after the group was taken up.
-        assert_eq!(parts(at(35)), [5, 7, 2, 10]);
-        assert_eq!(parts(at(44)), [0, 4, 2, 10]);
-        assert_eq!(CommitTimes::at(start).parts(start).map(|(_, time)| time), [Duration::ZERO; 4]);
+        assert_eq!(parts(at(35)), [5, 7, 2, 10, 15]);
+        assert_eq!(parts(at(44)), [0, 4, 2, 10, 15]);
+        assert_eq!(CommitTimes::at(start).parts(start).map(|(_, time)| time), [Duration::ZERO; 5]);
     }
 }

@@ -95,6 +95,9 @@ states! {
     LogSync "log_sync" Commit
         "The commit group is written to the log and synced."
         "Compare with the disk's own sync time. A disk with power-loss protection syncs in 0.1 ms."
+    StandbySync "standby_sync" Commit
+        "The durable change waits until enough standbys have it durably too."
+        "See the standbys' distance in status, their log_sync, and the network between."
     DurableRead "durable_read" Commit
         "The answer of a read waits until the changes that it shows are durable."
         "The read saw a change whose sync is not over: see log_sync."

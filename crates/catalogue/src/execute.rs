@@ -256,7 +256,7 @@ impl Catalogue {
         if let Some(source) = self.store.following() {
             return Err(Error::new(
                 ErrorKind::Unavailable,
-                format!("this server follows {source} and takes no changes: send them there"),
+                format!("this server takes no changes: send them to {source}"),
             ));
         }
         if let Some(why) = self.store.read_only() {

@@ -1,6 +1,12 @@
 //! Followers of a real server: they serve what their source has, through kills of either side, restores of
 //! the source, and cascades.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and says what it measured"
+)]
 
 mod service;
 
@@ -12,13 +18,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use exacat_client::{Client, ClientSettings, Credentials, Target, Trust};
-use exacat_model::{Lfn, Operation};
+use exacat_client::{CallOptions, Client, ClientSettings, Credentials, Target, Trust};
+use exacat_model::{Answer, Lfn, Operation, OperationId, TimeMs};
+use parking_lot::Mutex;
 use serde_json::Value;
 use service::Service;
 
 /// Longest wait for a follower, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
+/// Exit status of a change whose outcome is unknown.
+const UNKNOWN: i32 = 24;
 const HTTP: [&str; 3] = ["--http", "127.0.0.1:0", "--http-plain"];
 
 /// A source, and the place of its followers.
@@ -62,35 +71,40 @@ fn plain(of: &Service) -> String {
 
 /// Returns the headers of an answer of a server's HTTP, and its body.
 fn get(of: &Service, path: &str, token: &str) -> (HashMap<String, String>, String) {
+    try_get(of, path, token).unwrap()
+}
+
+/// Like [`get`]; none from a server that is away, as while it opens another copy.
+fn try_get(of: &Service, path: &str, token: &str) -> Option<(HashMap<String, String>, String)> {
     let address = plain(of).replace("http://", "");
-    let mut stream = TcpStream::connect(&address).unwrap();
+    let mut stream = TcpStream::connect(&address).ok()?;
     let request = format!(
         "GET {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
     );
-    stream.write_all(request.as_bytes()).unwrap();
+    stream.write_all(request.as_bytes()).ok()?;
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    stream.read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
     let headers = head.lines().skip(1).filter_map(|line| line.split_once(": "));
     let headers = headers.map(|(name, value)| (name.to_lowercase(), value.to_owned())).collect();
-    (headers, body.to_owned())
+    Some((headers, body.to_owned()))
 }
 
 fn token(site: &Site) -> String {
     std::fs::read_to_string(site.token()).unwrap().trim().to_owned()
 }
 
-/// Returns the last revision of a server.
-fn revision(site: &Site, of: &Service) -> u64 {
-    let (_, body) = get(of, "/api/v1/position", &token(site));
-    serde_json::from_str::<Value>(&body).unwrap()["revision"].as_u64().unwrap()
+/// Returns the last revision of a server; none while it is away.
+fn revision(site: &Site, of: &Service) -> Option<u64> {
+    let (_, body) = try_get(of, "/api/v1/position", &token(site))?;
+    serde_json::from_str::<Value>(&body).ok()?["revision"].as_u64()
 }
 
 /// Waits until a follower has the revision that its source has now.
 fn wait(site: &Site, source: &Service, follower: &Service) {
-    let wanted = revision(site, source);
+    let wanted = revision(site, source).unwrap();
     let began = Instant::now();
-    while revision(site, follower) != wanted {
+    while revision(site, follower) != Some(wanted) {
         assert!(began.elapsed() < LIMIT, "the follower stays behind: {}", follower.log());
         std::thread::yield_now();
     }
@@ -123,7 +137,7 @@ fn follower_serves_what_its_source_has() {
     assert_same(&site, &site.source, &follower);
     site.source.ok("user add alice");
     site.source.ok("mkdir /a/later");
-    let now = revision(&site, &site.source);
+    let now = revision(&site, &site.source).unwrap();
     let seen = follower.ok(&format!("--at-least {now} ls /a"));
     assert!(seen.contains("later"), "{seen}");
     assert!(follower.ok("user ls").contains("alice"));
@@ -206,9 +220,9 @@ fn kills_of_either_side_lose_nothing() {
         load(site.source.url(), &site.source.data().join("server.crt"), token(&site), Arc::clone(&stop));
     let mut follower = site.follower(&site.source, "first");
     for round in 0..6 {
-        let before = revision(&site, &follower);
+        let before = revision(&site, &follower).unwrap();
         let began = Instant::now();
-        while revision(&site, &follower) < before + 500 {
+        while revision(&site, &follower) < Some(before + 500) {
             assert!(began.elapsed() < LIMIT, "the follower stands still: {}", follower.log());
             std::thread::yield_now();
         }
@@ -267,4 +281,145 @@ fn source_that_was_put_back_is_copied_again() {
     }
     assert!(!follower.ok("ls /").contains("undone"));
     assert_same(&site, &site.source, &follower);
+}
+
+/// A directory whose making was answered, its operation id, and the time of the answer.
+type Answered = Arc<Mutex<Vec<(String, OperationId, Instant)>>>;
+
+fn mkdir(lfn: &str) -> Operation {
+    Operation::Mkdir { lfns: vec![Lfn::parse(lfn).unwrap()], parents: false, mode: None }
+}
+
+fn operation_id(number: u64) -> OperationId {
+    let mut random = [0; 10];
+    random[..8].copy_from_slice(&number.to_le_bytes());
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    OperationId::new(TimeMs(u64::try_from(now.as_millis()).unwrap()), random)
+}
+
+/// Makes directories one after the other, and notes each that was answered.
+async fn work(client: Client, worker: u64, answered: Answered, stop: Arc<AtomicBool>) {
+    for number in 0.. {
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+        let (lfn, id) = (format!("/drill/{worker}-{number}"), operation_id((worker << 32) | number));
+        let options = CallOptions { operation_id: Some(id), deadline: Some(LIMIT) };
+        match client.call_with(mkdir(&lfn), options).await {
+            Ok(Answer::EachDone(done)) if done.iter().all(Result::is_ok) => {
+                answered.lock().push((lfn, id, Instant::now()));
+            }
+            other => panic!("{lfn}: {other:?}"),
+        }
+    }
+}
+
+/// Property: with a standby, kill -9 of the source under load and a promotion lose no answered change.
+/// Clients fail over by their list of servers, operation ids are recognised, and the old source takes no
+/// more changes and follows the new one. Prints the time without answers.
+#[test]
+fn answered_changes_survive_the_promotion_of_a_standby() {
+    let mut site = Site::new();
+    let http = site.source.addresses["http"].as_str().unwrap().replace("https://", "");
+    let native = site.source.url().replace("exacat://", "");
+    site.source.ok("mkdir /drill");
+    let follower = site.follower(&site.source, "standby");
+    assert_eq!(site.source.stop(), Some(0));
+    let addresses = ["--listen", &native, "--http", &http, "--http-plain"];
+    let with_standby: Vec<&str> = addresses.iter().copied().chain(["--standby-acks", "1"]).collect();
+    site.source.restart_with(&with_standby);
+    let trusted: String = [&site.source, &follower]
+        .map(|one| std::fs::read_to_string(one.data().join("server.crt")).unwrap())
+        .concat();
+    let trust = Trust::CertificateFile(site.source.file("both.crt", trusted).into());
+    // The follower first: clients prefer the source wherever it is in their list.
+    let target = Target::parse(&format!("{},{}", follower.url(), site.source.url())).unwrap().trusting(trust);
+    let (answered, stop): (Answered, _) = (Arc::default(), Arc::new(AtomicBool::new(false)));
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let secret = token(&site);
+    let settings = ClientSettings { deadline: LIMIT, ..ClientSettings::default() };
+    let client = runtime.block_on(Client::connect(target, Credentials::token(secret), settings)).unwrap();
+    let workers: Vec<_> = (0..4)
+        .map(|worker| runtime.spawn(work(client.clone(), worker, Arc::clone(&answered), Arc::clone(&stop))))
+        .collect();
+    let until = |count: usize| {
+        let began = Instant::now();
+        while answered.lock().len() < count {
+            assert!(began.elapsed() < LIMIT, "no answers: {}", follower.log());
+            std::thread::yield_now();
+        }
+    };
+    until(200);
+    site.source.kill();
+    let killed = Instant::now();
+    let before = answered.lock().len();
+    let told = follower.run(&["promote"]);
+    assert_eq!(told.status, Some(0), "{}{}", told.err, follower.log());
+    let promoted = killed.elapsed();
+    until(before + 200);
+    stop.store(true, Ordering::Relaxed);
+    for worker in workers {
+        runtime.block_on(worker).unwrap();
+    }
+    let answered = answered.lock().clone();
+    let first = answered.iter().map(|(.., at)| *at).filter(|at| *at > killed + promoted).min().unwrap();
+    println!(
+        "{} changes answered; the promotion took {promoted:?}, the first change came {:?} after the kill",
+        answered.len(),
+        first - killed
+    );
+    let listed = follower.ok("ls /drill");
+    let there: std::collections::BTreeSet<&str> = listed.lines().collect();
+    for (lfn, id, _) in &answered {
+        let name = lfn.strip_prefix("/drill/").unwrap();
+        assert!(there.contains(name), "{lfn} was answered and is gone");
+        let options = CallOptions { operation_id: Some(*id), deadline: Some(LIMIT) };
+        let again = runtime.block_on(client.call_with(mkdir(lfn), options));
+        let is_known = matches!(&again, Ok(Answer::EachDone(done)) if done.iter().all(Result::is_ok));
+        assert!(is_known, "{lfn}: {again:?}");
+    }
+    assert!(follower.ok("fsck").contains("everything agrees"));
+    // The source before comes back, hears of the promotion, and takes no changes, also after a restart.
+    site.source.restart_with(&addresses);
+    let began = Instant::now();
+    loop {
+        let tried = site.source.run(&["--timeout", "1s", "mkdir", "/late"]);
+        if tried.status == Some(23) && tried.err.contains(follower.url()) {
+            break;
+        }
+        assert!(began.elapsed() < LIMIT, "the old source goes on: {} {}", tried.err, site.source.log());
+    }
+    site.source.kill();
+    site.source.restart_with(&addresses);
+    site.source.fails("--timeout 1s mkdir /later", 23);
+    assert_eq!(site.source.stop(), Some(0));
+    let old = Service::follow_in(&site.place.join("source"), &plain(&follower), &site.token(), &HTTP);
+    assert_same(&site, &follower, &old);
+}
+
+/// Property: a new source without its standby starts, answers reads and its status, and lets the standby
+/// copy it; changes wait, with an unknown outcome, and are answered once the standby is there.
+#[test]
+fn source_starts_before_its_standby() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().to_owned();
+    std::fs::create_dir(place.join("source")).unwrap();
+    let flags: Vec<&str> = HTTP.iter().copied().chain(["--standby-acks", "1"]).collect();
+    let source = Service::start_in(&place.join("source"), &flags);
+    let site = Site { source, place, _directory: directory };
+    assert_eq!(site.source.ok("ls /"), "");
+    site.source.fails("--timeout 1s mkdir /waits", UNKNOWN);
+    status(&site.source, "server");
+    let mut standby = site.follower(&site.source, "standby");
+    site.source.ok("mkdir -p /waits /more");
+    assert_same(&site, &site.source, &standby);
+    standby.kill();
+    site.source.fails("--timeout 1s mkdir /late", UNKNOWN);
+    // What does not show the change that waits is answered.
+    site.source.ok("ls /more");
+    assert!(site.source.ok("user ls").contains("admin"));
+    status(&site.source, "server");
+    let standby = site.follower(&site.source, "standby");
+    assert!(site.source.ok("ls /").contains("late"));
+    assert_same(&site, &site.source, &standby);
 }

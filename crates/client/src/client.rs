@@ -100,8 +100,12 @@ impl Client {
         {
             first = None;
             let outcome = connection.call(operation, operation_id, deadline).await;
+            let leaves = refuses(&outcome);
             if let Verdict::Done(answered) = asked.outcome(outcome) {
                 return answered;
+            }
+            if leaves {
+                self.inner.pool.leave(slot, &connection);
             }
         }
         // Boxed, because the parts of further attempts would make the future of every call larger.
@@ -130,8 +134,12 @@ impl Client {
                 && !(operation.writes() && self.holds_back(slot, &connection, &mut asked))
             {
                 let outcome = connection.call(operation, asked.operation_id, deadline).await;
+                let leaves = refuses(&outcome);
                 if let Verdict::Done(answered) = asked.outcome(outcome) {
                     return answered;
+                }
+                if leaves {
+                    self.inner.pool.leave(slot, &connection);
                 }
             }
         }
@@ -296,6 +304,11 @@ impl Client {
         }
         Ok(Verdict::Again)
     }
+}
+
+/// Says whether the server could not carry a call out, so that another server may.
+fn refuses(outcome: &Outcome<Result<Answer>>) -> bool {
+    matches!(outcome, Outcome::Answered(Err(error)) if error.kind == ErrorKind::Unavailable)
 }
 
 /// Pauses; false without a pause if the deadline would pass.

@@ -141,6 +141,14 @@ impl Pool {
         Some(Error::new(ErrorKind::Unavailable, what))
     }
 
+    /// Leaves a server that refuses for now, if others are known: the next call goes to another one.
+    pub(crate) fn leave(&self, slot: &ConnectionSlot, connection: &Arc<Connection>) {
+        if self.target.endpoints().len() > 1 {
+            slot.leave(connection);
+            self.endpoint.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// Tries the endpoints one after the other, once each. Prefers a server that takes changes to a
     /// follower.
     async fn connect(&self) -> std::result::Result<Arc<Connection>, ConnectError> {

@@ -127,12 +127,17 @@ async fn follow_connected(work: &FollowWork, pauses: &mut Pauses) -> Result<Foll
         let (age, up_to, is_whole) = (heard.age, heard.up_to, heard.up_to >= heard.durable);
         let answered = if heard.frames.is_empty() { began } else { Instant::now() };
         if heard.frames.is_empty() {
+            compare(work, place, heard.digest).await?;
             work.state.caught_up(answered, age);
             continue;
         }
         // The next piece begins behind this one, wherever that is.
         place = match is_whole {
-            true => work.store.append(heard.frames).await?,
+            true => {
+                let place = work.store.append(heard.frames).await?;
+                compare(work, place, heard.digest).await?;
+                place
+            }
             false => {
                 let next = offset_after(&heard.frames, place, up_to)?;
                 let durable = place.revision;
@@ -145,6 +150,20 @@ async fn follow_connected(work: &FollowWork, pauses: &mut Pauses) -> Result<Foll
             }
         };
         work.state.caught_up(answered, age);
+    }
+}
+
+/// Compares the state with that of the source, which has this digest after the same change. The next segment
+/// compares it too, only later.
+async fn compare(work: &FollowWork, place: LogOffset, digest: Option<u128>) -> Result<()> {
+    match digest {
+        Some(digest) if work.store.digest().await? != digest => {
+            let last = place.revision.0;
+            let what =
+                format!("the states here and at the source differ after change {last}: the copy is wrong");
+            Err(Error::new(ErrorKind::Conflict, what))
+        }
+        _ => Ok(()),
     }
 }
 

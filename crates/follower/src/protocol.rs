@@ -15,6 +15,8 @@ pub const SOURCE: &str = "/follow/v1/source";
 pub const COPIES: &str = "/follow/v1/copies";
 /// Path of the log.
 pub const LOG: &str = "/follow/v1/log";
+/// Path at which a source hears that a follower was promoted.
+pub const SUPERSEDED: &str = "/follow/v1/superseded";
 /// Bytes of the hash behind a file.
 pub const HASH_BYTES: usize = 16;
 
@@ -24,6 +26,9 @@ pub const DURABLE: &str = "exacat-durable";
 pub const UP_TO: &str = "exacat-up-to";
 /// Header with the age of the last change in a piece, in ms; 0 if the piece ends with the log.
 pub const AGE: &str = "exacat-age-ms";
+/// Header with the digest of the state after the last change in a piece, in hexadecimal; left out if the
+/// source has later changes.
+pub const DIGEST: &str = "exacat-digest";
 /// Header with the hash of the identity of the source.
 pub const IDENTITY: &str = "exacat-identity";
 
@@ -39,6 +44,22 @@ pub struct SourceInfo {
     /// Source of the source, if it follows another one.
     #[serde(default)]
     pub follows: Option<String>,
+}
+
+/// Message of a promoted follower to the source before.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Superseded {
+    /// Identity of the promoted follower.
+    pub identity: String,
+    /// Its address.
+    pub by: String,
+}
+
+/// Answer to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SupersededAnswer {
+    /// True if the server takes no more changes because of it.
+    pub superseded: bool,
 }
 
 /// A file of a copy.

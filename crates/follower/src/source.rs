@@ -10,7 +10,10 @@ use serde::de::DeserializeOwned;
 use std::time::Duration;
 
 use crate::limits::{PIECE_BYTES_MAX, STALL_TIME};
-use crate::protocol::{AGE, COPIES, CopyInfo, DURABLE, IDENTITY, LogQuery, SOURCE, SourceInfo, UP_TO};
+use crate::protocol::{
+    AGE, COPIES, CopyInfo, DIGEST, DURABLE, IDENTITY, LogQuery, SOURCE, SUPERSEDED, SourceInfo, Superseded,
+    SupersededAnswer, UP_TO,
+};
 
 /// A source of a follower.
 #[derive(Clone)]
@@ -24,6 +27,8 @@ pub(crate) struct PieceHeard {
     pub up_to: Revision,
     pub durable: Revision,
     pub age: Duration,
+    /// Digest of the source's state after `up_to`, if it had no later change.
+    pub digest: Option<u128>,
     /// Hash of the identity of the source.
     pub identity: String,
 }
@@ -87,6 +92,11 @@ impl Source {
         self.client.json(method, target).await
     }
 
+    /// Tells it that a follower of it was promoted.
+    pub async fn tell(&self, told: &Superseded) -> Result<SupersededAnswer> {
+        self.client.send_json(Method::POST, SUPERSEDED, told).await
+    }
+
     /// Opens a connection.
     pub(crate) async fn connect(&self) -> Result<HttpConnection> {
         self.client.connect().await
@@ -101,6 +111,13 @@ pub(crate) async fn piece(connection: &mut HttpConnection, query: LogQuery) -> R
         up_to: Revision(number(&response, UP_TO)?),
         durable: Revision(number(&response, DURABLE)?),
         age: Duration::from_millis(number(&response, AGE)?),
+        digest: match response.headers().contains_key(DIGEST) {
+            false => None,
+            true => {
+                let digest = u128::from_str_radix(header(&response, DIGEST)?, 16);
+                Some(digest.map_err(|_| broken(format!("its header {DIGEST} is no digest")))?)
+            }
+        },
         identity: header(&response, IDENTITY)?.to_owned(),
     };
     let mut body = response.into_body();

@@ -158,11 +158,13 @@ async fn open_store(settings: &ServerSettings, directory: &DataDirectory) -> Res
         StoreChoice::Cassandra(cluster) => Ok(CassandraStore::open((**cluster).clone(), clock).await?),
         StoreChoice::Embedded => {
             directory.not_of_a_cluster()?;
-            let (history, cache_bytes) = (settings.history, settings.cache_bytes);
+            let (history, cache_bytes, standbys) =
+                (settings.history, settings.cache_bytes, settings.standbys);
             let companion: Arc<dyn Companion> = Arc::clone(&directory.beside) as _;
             let embedded = EmbeddedSettings {
                 history,
                 cache_bytes,
+                standbys,
                 companion: Some(companion),
                 ..EmbeddedSettings::at(directory.store())
             };
@@ -284,6 +286,9 @@ async fn start_on(
         }
         _ => None,
     };
+    if let Some(followed) = catalogue.store().as_followed() {
+        followed.require_standbys();
+    }
     write_addresses(&directory, &addresses, catalogue_id)?;
 
     let (alive, all_ended) = mpsc::channel(1);

@@ -13,7 +13,7 @@ use exacat_model::limits::FRAME_BYTES_MAX;
 use exacat_model::{AccountName, Error, Result, SnapshotName};
 use exacat_store::{CLOCK_JUMP, Clock, WatchedClock};
 use exacat_store_cassandra::CassandraSettings;
-use exacat_store_embedded::{EmbeddedSettings, HistoryKept};
+use exacat_store_embedded::{EmbeddedSettings, HistoryKept, StandbySettings};
 use exacat_wire::native::limits::{BATCH_OPERATIONS_MAX, FRAME_BYTES_MAX_LEAST};
 
 pub use crate::places::Network;
@@ -74,6 +74,8 @@ pub struct ServerSettings {
     pub elements_archive: Option<exacat_history::ArchiveSettings>,
     /// The snapshot to serve, for reading, in place of the catalogue in the data directory.
     pub snapshot: Option<SnapshotName>,
+    /// Followers that must have a change before it is answered.
+    pub standbys: StandbySettings,
     /// Distance of the server to its source; none if it follows none. The caller opens its store.
     pub follow: Option<Arc<exacat_follower::FollowState>>,
     /// Address of the native protocol over TLS; none disables it. Port 0 takes a free one.
@@ -136,6 +138,7 @@ impl ServerSettings {
             elements_log_ahead: true,
             elements_archive: None,
             snapshot: None,
+            standbys: StandbySettings::default(),
             follow: None,
             native: Some(loopback),
             socket: true,

@@ -9,28 +9,17 @@
 //! group: after some idle time this thread asks the writer for one. Under load there are no marks.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use exacat_activity::CommitTimes;
 use exacat_log::{COMMIT_GROUP_BYTES_MAX, LogPlace};
 use exacat_model::{Error, ErrorKind, Revision};
-use exacat_store::ApplyError;
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::mpsc;
 
-use crate::command::{Answered, Command, Replies};
+use crate::answering::{Answering, Answers, Waiting};
+use crate::command::Command;
 use crate::shared::Shared;
-
-/// Answers to requests that came together and wait until their group is durable.
-pub(crate) struct Waiting {
-    pub reply: oneshot::Sender<Replies>,
-    pub answers: Vec<Answered>,
-    /// Time at which the writer took them up.
-    pub taken: Instant,
-    pub _permit: OwnedSemaphorePermit,
-}
 
 /// A commit group: records that become durable together.
 #[derive(Default)]
@@ -89,6 +78,8 @@ pub(crate) struct Marking {
 pub(crate) struct Committer {
     queue: Arc<CommitQueue>,
     shared: Arc<Shared>,
+    /// Answers that wait for standbys.
+    answering: Option<Arc<Answering>>,
     /// Length below which the writer commits a group itself.
     at_once_bytes: usize,
     /// Minimum time between two notes in `END` on how far the log is durable.
@@ -116,15 +107,17 @@ impl Committer {
     pub(crate) fn start(shared: Arc<Shared>, at_once_bytes: usize, marking: Marking) -> Result<Self, Error> {
         let queue = Arc::new(CommitQueue { job: Mutex::default(), changed: Condvar::new() });
         let every = marking.idle;
+        let answering = Answering::start(&shared)?.map(Arc::new);
         let (its_queue, its_shared) = (Arc::clone(&queue), Arc::clone(&shared));
+        let its_answering = answering.clone();
         let thread = std::thread::Builder::new()
             .name("exacat-commit".to_owned())
             .spawn(move || {
                 let leaving = Leaving(&its_queue, &its_shared);
-                work(leaving.0, leaving.1, &marking);
+                work(leaving.0, leaving.1, its_answering.as_deref(), &marking);
             })
             .map_err(|error| Error::new(ErrorKind::Unavailable, format!("no thread for the log: {error}")))?;
-        Ok(Committer { queue, shared, at_once_bytes, every, thread: Some(thread) })
+        Ok(Committer { queue, shared, answering, at_once_bytes, every, thread: Some(thread) })
     }
 
     /// Commits a group and returns an empty one to fill next. The group may still be in flight or
@@ -147,7 +140,8 @@ impl Committer {
             // written, and `commit` tells the callers why.
             slot.at_once = true;
             drop(slot);
-            let spare = commit(&self.shared, CommitJob { group, place, decided }, self.every);
+            let job = CommitJob { group, place, decided };
+            let spare = commit(&self.shared, self.answering.as_deref(), job, self.every);
             let mut slot = self.queue.job.lock();
             slot.at_once = false;
             slot.unmarked = slot.unmarked.map(|_| Instant::now());
@@ -184,7 +178,7 @@ impl Drop for Committer {
 }
 
 /// Body of the committer thread. It still commits what was queued before the end.
-fn work(queue: &CommitQueue, shared: &Shared, marking: &Marking) {
+fn work(queue: &CommitQueue, shared: &Shared, answering: Option<&Answering>, marking: &Marking) {
     let mut slot = queue.job.lock();
     loop {
         let is_due = wait(queue, &mut slot, marking.idle);
@@ -203,7 +197,7 @@ fn work(queue: &CommitQueue, shared: &Shared, marking: &Marking) {
         slot.busy = true;
         queue.changed.notify_all();
         drop(slot);
-        let spare = commit(shared, job, marking.idle);
+        let spare = commit(shared, answering, job, marking.idle);
         if shared.durability.ended().is_some()
             && let Some(writer) = marking.writer.upgrade()
         {
@@ -236,33 +230,37 @@ fn wait(queue: &CommitQueue, slot: &mut MutexGuard<'_, CommitSlot>, idle: Durati
 }
 
 /// Makes a group durable and answers its requests. Returns the emptied group for reuse.
-fn commit(shared: &Shared, job: CommitJob, every: Duration) -> CommitGroup {
+fn commit(shared: &Shared, answering: Option<&Answering>, job: CommitJob, every: Duration) -> CommitGroup {
     let CommitJob { mut group, place, decided } = job;
-    let begun = Instant::now();
+    let written = Instant::now();
+    let mut changes = 0;
     if !group.bytes.is_empty() && shared.durability.ended().is_none() {
         match place.write(&group.bytes, group.first_revision) {
             Ok(()) => {
-                shared.durability.advance(group.last_revision);
-                let changes = group.last_revision.0 + 1 - group.first_revision.0;
-                shared.metrics.changes.fetch_add(changes, Ordering::Relaxed);
-                shared.metrics.group(group.requests, group.bytes.len(), begun.elapsed());
+                changes = group.last_revision.0 + 1 - group.first_revision.0;
+                shared.metrics.group(group.requests, group.bytes.len(), written.elapsed());
+                match answering {
+                    // Followers can fetch it from now on. Others see it once standbys have it.
+                    Some(_) => shared.durability.write(group.last_revision),
+                    None => shared.durable(group.last_revision, changes),
+                }
             }
             Err(error) => shared.fail(&format!("the log could not be written: {error}")),
         }
     }
-    // Even an answer without changes may rest on a change that is not durable.
     let failure = shared.durability.ended();
-    let (stalled, durable) = (group.stalled, Instant::now());
-    for Waiting { reply, mut answers, taken, _permit } in group.waiting.drain(..) {
-        if let Some(why) = &failure {
-            for answer in answers.iter_mut().filter(|answer| answer.is_ok()) {
-                *answer = Err(ApplyError::Unknown(why.to_string()));
-            }
+    let (waiting, stalled) = (std::mem::take(&mut group.waiting), group.stalled);
+    let through = shared.durability.written();
+    let durable = Instant::now();
+    let mut answers = Answers { waiting, changes, through, stalled, decided, written, durable };
+    match answering {
+        Some(answering) if failure.is_none() => answering.later(answers),
+        _ => {
+            answers.give(failure.as_deref());
+            group.waiting = answers.waiting;
         }
-        let times = CommitTimes { stalled, taken, decided, written: begun, durable, applied: durable };
-        let _gone = reply.send((answers, times));
     }
-    if !group.bytes.is_empty() && failure.is_none() {
+    if changes > 0 {
         // Evidence in `END`, written after the answers so that it delays none. It has no sync: it
         // survives the end of the process (decision 0046).
         place.note_durable(group.bytes.len(), group.last_revision, every);

@@ -13,6 +13,8 @@ use tokio::sync::watch;
 #[derive(Clone, Debug)]
 struct Durable {
     revision: Revision,
+    /// The last revision that is durable here. Beyond `revision` it waits for standbys.
+    written: Revision,
     /// Reason why the log goes no further, once it has ended.
     ended: Option<Arc<str>>,
 }
@@ -26,7 +28,7 @@ pub(crate) struct Durability {
 
 impl Durability {
     pub(crate) fn new(revision: Revision) -> Self {
-        let (sender, _) = watch::channel(Durable { revision, ended: None });
+        let (sender, _) = watch::channel(Durable { revision, written: revision, ended: None });
         Durability { revision: AtomicU64::new(revision.0), sender }
     }
 
@@ -34,11 +36,24 @@ impl Durability {
         Revision(self.revision.load(Ordering::Acquire))
     }
 
-    /// Notes that everything up to `revision` is durable.
+    /// Notes that everything up to `revision` is durable here, and may wait for standbys.
+    pub(crate) fn write(&self, revision: Revision) {
+        self.sender.send_modify(|durable| durable.written = revision);
+    }
+
+    /// Returns the last revision that is durable here.
+    pub(crate) fn written(&self) -> Revision {
+        self.sender.borrow().written
+    }
+
+    /// Notes that everything up to `revision` is durable, and counts.
     pub(crate) fn advance(&self, revision: Revision) {
         // The copy comes first, because a woken waiter may read it at once.
         self.revision.store(revision.0, Ordering::Release);
-        self.sender.send_modify(|durable| durable.revision = revision);
+        self.sender.send_modify(|durable| {
+            durable.revision = revision;
+            durable.written = durable.written.max(revision);
+        });
     }
 
     /// Ends the progress of the log. The first reason stays.
@@ -63,17 +78,25 @@ impl Durability {
         }
     }
 
-    /// Waits until this revision is durable; an error if it never will be.
+    /// Waits until this revision is durable, and counts; an error if it never will.
     pub(crate) async fn reached(&self, revision: Revision) -> Result<()> {
+        self.wait(|durable| durable.revision, revision).await
+    }
+
+    /// Waits until this revision is durable here; an error if it never will be.
+    pub(crate) async fn written_reached(&self, revision: Revision) -> Result<()> {
+        self.wait(|durable| durable.written, revision).await
+    }
+
+    async fn wait(&self, of: impl Fn(&Durable) -> Revision, revision: Revision) -> Result<()> {
         // The common case needs no lock.
         if self.revision() >= revision {
             return Ok(());
         }
         let mut receiver = self.sender.subscribe();
-        let state =
-            receiver.wait_for(|durable| durable.revision >= revision || durable.ended.is_some()).await;
+        let state = receiver.wait_for(|durable| of(durable) >= revision || durable.ended.is_some()).await;
         let ended = match state {
-            Ok(durable) if durable.revision >= revision => return Ok(()),
+            Ok(durable) if of(&durable) >= revision => return Ok(()),
             Ok(durable) => durable.ended.clone(),
             Err(_) => None,
         };

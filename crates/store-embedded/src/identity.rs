@@ -211,6 +211,8 @@ impl Layout {
                 "restore.prepared",
                 "copying",
                 "FOLLOWS",
+                "SUPERSEDED",
+                "PROMOTED",
                 FILE,
                 LOCK,
             ];

@@ -43,11 +43,14 @@
 //! DIRECTORY/load/                     files of a bulk load while they are sorted
 //! DIRECTORY/operations/               sorted operation ids of the log, while their process lives
 //! DIRECTORY/FOLLOWS                   source of a follower
+//! DIRECTORY/PROMOTED                  source of a follower before it was promoted
+//! DIRECTORY/SUPERSEDED                server that was promoted in place of this one
 //! DIRECTORY/copying/                  files of a copy of the source, until they are whole
 //! DIRECTORY/replaced/NUMBER/          replaced copy: the catalogue before a restore
 //! ```
 #![forbid(unsafe_code)]
 
+mod answering;
 mod archive;
 mod blocking;
 mod changes;
@@ -80,6 +83,7 @@ mod settings;
 mod shared;
 mod snapshot;
 mod standby;
+mod standbys;
 mod state;
 mod store;
 mod striped;
@@ -97,6 +101,7 @@ pub use metric_table::METRICS;
 pub use repair::{RepairOptions, RepairProgress, Repaired};
 pub use settings::{EmbeddedSettings, HistoryKept};
 pub use snapshot::{BackupInfo, BackupSource, Cloned, RestorePoint, RestoreProgress, Restored};
+pub use standbys::StandbySettings;
 pub use store::EmbeddedStore;
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use exacat_model::limits::OPERATIONS_REMEMBERED;
 use exacat_model::{Error, Result};
 
 use crate::companion::Companion;
+use crate::standbys::StandbySettings;
 
 /// Mutations applied per acquisition of the write lock: bounds the time that a reader waits for the
 /// writer.
@@ -123,6 +124,8 @@ pub struct EmbeddedSettings {
     pub archive: bool,
     /// Address of the source that this store follows; none if it takes changes itself.
     pub follows: Option<String>,
+    /// Followers that must have a change before it is answered.
+    pub standbys: StandbySettings,
     /// State beside the catalogue that takes part in its snapshots and restores.
     pub companion: Option<Arc<dyn Companion>>,
     /// For tests: seed for a random choice of what is compacted when, and where compaction is
@@ -146,6 +149,7 @@ impl Default for EmbeddedSettings {
             history: HistoryKept::All,
             archive: true,
             follows: None,
+            standbys: StandbySettings::default(),
             companion: None,
             #[cfg(test)]
             compaction_seed: None,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use exacat_disk::Disk;
-use exacat_model::{Error, ErrorKind, OperationId, Result, TimeMs};
+use exacat_model::{Error, ErrorKind, OperationId, Result, Revision, TimeMs};
 use parking_lot::{Mutex, RwLock};
 
 use crate::durability::Durability;
@@ -12,6 +12,7 @@ use crate::history::History;
 use crate::metrics::Metrics;
 use crate::older::Older;
 use crate::run::Cache;
+use crate::standbys::Standbys;
 use crate::state::{Hints, State};
 
 /// State shared by the readers and the writer.
@@ -25,6 +26,10 @@ pub(crate) struct Shared {
     pub disk: Arc<dyn Disk>,
     /// Changes of accounts and tokens since the store was opened.
     pub credentials: Arc<AtomicU64>,
+    /// Followers that must have a change before it counts.
+    pub standbys: Standbys,
+    /// Address of the server that takes changes in place of this one, if another one was promoted.
+    pub superseded: RwLock<Option<String>>,
     /// Changes of records that were followed since the store was opened.
     pub records_followed: AtomicU64,
     /// Index of requests that memory has forgotten and only the log has.
@@ -50,6 +55,8 @@ impl Shared {
             metrics: Metrics::new(),
             disk,
             credentials,
+            standbys: Standbys::default(),
+            superseded: RwLock::new(None),
             records_followed: AtomicU64::new(0),
             older: Mutex::new(older),
             forgotten: AtomicU64::new(0),
@@ -81,6 +88,12 @@ impl Shared {
         self.metrics.warn("stopped", why);
         self.has_failed.store(true, Ordering::Release);
         self.durability.end(why);
+    }
+
+    /// Notes that changes up to this one count from now on.
+    pub(crate) fn durable(&self, revision: Revision, changes: u64) {
+        self.durability.advance(revision);
+        self.metrics.changes.fetch_add(changes, Ordering::Relaxed);
     }
 
     /// Refuses all further requests.

@@ -24,14 +24,14 @@ const TOPIC: &str = "reads";
 impl Writer {
     /// Switches readers to the durable state, once, if the log failed.
     pub(crate) fn stand_by(&mut self) {
-        if self.is_standing_by || self.failure().is_none() {
+        if self.is_standing_by || self.failure().is_none() || self.shared.check_open().is_err() {
             return;
         }
         self.is_standing_by = true;
         self.wait_until_durable();
         self.compactor.stop();
         self.archivist = None;
-        let durable = self.shared.durability.revision();
+        let durable = self.shared.durability.written();
         if self.shared.state.read().revision == durable {
             return;
         }

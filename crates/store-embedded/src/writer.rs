@@ -25,10 +25,11 @@ use exacat_store::{ApplyError, Clock, Judged, Outcome, Refusal, Request};
 use parking_lot::RwLockWriteGuard;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::answering::Waiting;
 use crate::archive::Archivist;
 use crate::changes::encode_effect;
 use crate::command::{Answered, Command, Weighed};
-use crate::committer::{CommitGroup, Committer, Waiting};
+use crate::committer::{CommitGroup, Committer};
 use crate::compactor::{Compactor, Pending};
 use crate::defect::Defect;
 use crate::metrics::Stall;
@@ -370,7 +371,7 @@ impl Writer {
         if operation.made() < self.operations.forgotten() {
             records = self.records_in_log(operation)?;
         }
-        if records.iter().any(|first| *first > self.shared.durability.revision()) {
+        if records.iter().any(|first| *first > self.shared.durability.written()) {
             // These records are in this group or the one before, and not in the log yet.
             self.wait_until_durable();
         }
@@ -399,7 +400,7 @@ impl Writer {
         if let Some(why) = self.failure() {
             return Err(ApplyError::Unknown(why.to_string()));
         }
-        let durable = self.shared.durability.revision();
+        let durable = self.shared.durability.written();
         let found = self.shared.older.lock().find(&self.shared.history, operation, durable);
         match found {
             Ok(OlderRecords::Records(records)) => Ok(records),
@@ -535,7 +536,7 @@ impl Writer {
             return Ok(false);
         }
         // An end mark proves that everything before it is durable: nothing may be in flight here.
-        let last = self.shared.durability.revision();
+        let last = self.shared.durability.written();
         let marked = self.log.mark(last);
         self.committer.set_marked(true);
         marked.map_err(|error| {

@@ -31,6 +31,8 @@ pub struct LogPiece {
     pub durable: Revision,
     /// Age of the change after which the next piece begins, or zero at the end of the log.
     pub age: Duration,
+    /// Digest of the state after `up_to`, if the store has no later change now.
+    pub digest: Option<u128>,
 }
 
 /// A file that never changes.
@@ -64,9 +66,25 @@ pub trait Followed: Send + Sync {
     fn identity(&self) -> String;
 
     /// Returns up to about `bytes_max` bytes of the log after a place. At the end of the log it waits for
-    /// more, for `wait` at most. `NotFound` if the place is not kept any more, and `Conflict` if it is of
+    /// more, for `wait` at most. Notes that the follower has everything up to `reader.1` durably, once the
+    /// place is known to be right. `NotFound` if the place is not kept any more, and `Conflict` if it is of
     /// another log.
-    async fn log_after(&self, place: LogOffset, bytes_max: usize, wait: Duration) -> Result<LogPiece>;
+    async fn log_after(
+        &self,
+        place: LogOffset,
+        bytes_max: usize,
+        wait: Duration,
+        reader: Option<([u8; 16], Revision)>,
+    ) -> Result<LogPiece>;
+
+    /// Lets changes wait for standbys from now on, if the store has such. The server calls it before it
+    /// listens, and after it has made what a standby needs to sign in.
+    fn require_standbys(&self);
+
+    /// Takes no more changes, if another server of the catalogue was promoted: `identity` is its identity,
+    /// and `by` its address. Returns true if that is so, which is durable then. `Conflict` if both were
+    /// promoted, or it is another catalogue.
+    async fn supersede(&self, identity: &str, by: &str) -> Result<bool>;
 
     /// Fixes the present files.
     async fn fix_files(&self) -> Result<Arc<dyn FixedFiles>>;

@@ -244,9 +244,9 @@ pub trait Store: Send + Sync + 'static {
         Ok(Vec::new())
     }
 
-    /// Returns the address of the source, if this store follows another one. Only the source takes
-    /// changes.
-    fn following(&self) -> Option<&str> {
+    /// Returns the address of the server that takes changes in place of this one: the source that it
+    /// follows, or a follower that was promoted.
+    fn following(&self) -> Option<String> {
         None
     }
 

@@ -4,6 +4,10 @@ use clap::Args;
 
 use super::ServeArgs;
 
+/// `exacat promote`
+#[derive(Args, Debug)]
+pub(crate) struct PromoteArgs {}
+
 /// `exacat follow`
 #[derive(Args, Debug)]
 pub(crate) struct FollowArgs {

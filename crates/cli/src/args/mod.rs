@@ -350,6 +350,15 @@ Examples:
   exacat follow http://127.0.0.1:7421 --data ~/follower --listen 127.0.0.1:0 \\
       --http 127.0.0.1:0")]
     Follow(Box<FollowArgs>),
+    /// Make the follower in a data directory the source
+    ///
+    /// A follower that runs goes on as the source, on the same ports. One that is stopped is served with
+    /// 'exacat serve' afterwards. The source before takes no more changes once it hears of it. Changes
+    /// that it answered and this follower has not are lost: with serve --standby-acks there are none.
+    #[command(after_help = "\
+Examples:
+  exacat promote --data /srv/follower")]
+    Promote(PromoteArgs),
     /// Take the files of detectors: run a writer service, write to it, look at it
     #[command(subcommand)]
     Writer(Box<WriterCommand>),

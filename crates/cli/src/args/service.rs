@@ -409,6 +409,13 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DAYS", default_value_t = 30, requires = "history_archive",
         value_parser = clap::value_parser!(u32).range(1..=36_500))]
     pub history_archive_after: u32,
+    /// Answer a change only after so many followers have it durably too; 0 waits for none
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=64))]
+    pub standby_acks: u16,
+    /// Time after which a change is answered without followers that are away; without it changes
+    /// wait for them
+    #[arg(long, value_name = "DURATION", requires = "standby_acks")]
+    pub standby_go_on: Option<String>,
     /// History of changes to keep: all, a number of days or weeks, or a size of log files
     ///
     /// The server removes older changes a whole log file at a time, the oldest first. Files that

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use exacat_follower::limits::ANSWER_TIME;
+use exacat_follower::protocol::Superseded;
 use exacat_follower::{
     FollowEnd, FollowState, FollowWork, Pauses, Source, follow as follow_source, receive_copy,
 };
@@ -13,7 +14,8 @@ use exacat_model::{Error, ErrorKind};
 use exacat_server::{Addresses, Server, ServerSettings};
 use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore, FollowerFiles, Following, on_blocking_thread};
 
-use super::serve::{self, Signals, finish, shown};
+use super::promote;
+use super::serve::{self, Signals, finish, shown, until_ended};
 use crate::args::{Connection, FollowArgs, StoreArg};
 use crate::connect::{data_directory, token};
 use crate::failure::{Failure, say};
@@ -40,6 +42,10 @@ pub(crate) async fn follow(args: FollowArgs, connection: &Connection, style: Sty
     settings.look_ups = args.serve.look_up_log.as_deref().map(|file| log.keep_look_ups(file)).transpose()?;
     tokio::spawn(log.follow_rotations());
     let mut signals = Signals::new()?;
+    let locking = exacat_disk::Disk::create_directory(&exacat_disk::RealDisk, &directory);
+    locking.map_err(|error| Failure::local(format!("cannot make {}: {error}", shown(&directory))))?;
+    let lock = promote::lock(&directory)?;
+    let _lock = lock.ok_or_else(|| Failure::local(format!("another follower uses {}", shown(&directory))))?;
     let state = Arc::new(FollowState::new(&args.source));
     settings.follow = Some(Arc::clone(&state));
     settings.clock.keep_in(&directory.join("clock"));
@@ -81,12 +87,21 @@ enum Ended {
     Done(u8),
     /// The follower cannot go on with the store as it was open.
     Followed(FollowEnd),
+    /// An operator promoted the follower.
+    Promoted,
+}
+
+/// Role of a directory.
+enum Role {
+    Follower(Following),
+    /// It was a follower of the same source before, and was promoted.
+    Source,
 }
 
 impl Follower {
     /// Copies if needed, serves and follows, until a signal.
     async fn work(&self, mut settings: ServerSettings, signals: &mut Signals) -> Result<u8, Failure> {
-        let mut is_first = true;
+        let (mut is_first, mut pauses) = (true, Pauses::default());
         loop {
             let opened = tokio::select! {
                 opened = self.open(&settings) => opened?,
@@ -95,7 +110,9 @@ impl Follower {
                     return Ok(0);
                 }
             };
-            let (store, following) = opened;
+            let Some((store, following)) = opened else {
+                return self.serve(settings, signals, is_first).await;
+            };
             let server = Server::start_over(settings.clone(), Arc::clone(&store) as _).await;
             let server = server.map_err(|error| Failure::about(shown(&self.directory), error))?;
             if std::mem::take(&mut is_first) {
@@ -114,6 +131,7 @@ impl Follower {
             tokio::pin!(ended);
             let why = tokio::select! {
                 end = follow_source(&work) => Ended::Followed(end),
+                () = promote::wished(&self.directory) => Ended::Promoted,
                 ended = &mut ended => Ended::Done(finish(ended)?),
                 name = signals.next() => {
                     if !self.style.quiet {
@@ -126,15 +144,60 @@ impl Follower {
             let end = match why {
                 Ended::Done(status) => return Ok(status),
                 Ended::Followed(end) => end,
+                Ended::Promoted => {
+                    // Nothing is appended behind this any more.
+                    let last = work.store.log_end().await?.revision;
+                    tracing::info!(revision = last.0, "becoming the source");
+                    stop.shutdown();
+                    drop(work);
+                    ended.await?;
+                    let files = Arc::clone(&self.files);
+                    let timeline = on_blocking_thread(move || files.promote(last)).await?;
+                    tracing::warn!(%timeline, "promoted: this server takes changes now");
+                    return self.serve(settings, signals, false).await;
+                }
             };
             stop.shutdown();
             drop(work);
             let closed = ended.await;
-            if end != FollowEnd::Failed {
-                closed?;
+            match end {
+                // The cause may last, as a full disk does.
+                FollowEnd::Failed => pauses.pause().await,
+                _ => closed?,
             }
             self.take(end).await?;
         }
+    }
+
+    /// Serves as the source, and tells the source before.
+    async fn serve(
+        &self,
+        mut settings: ServerSettings,
+        signals: &mut Signals,
+        is_first: bool,
+    ) -> Result<u8, Failure> {
+        settings.follow = None;
+        let server = Server::start(settings).await;
+        let server = server.map_err(|error| Failure::about(shown(&self.directory), error))?;
+        if is_first {
+            serve::announce(&server.addresses, &self.directory, self.style)?;
+        }
+        if let Err(error) = std::fs::remove_file(promote::wish(&self.directory))
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::warn!(%error, "the wish of the promotion stays behind");
+        }
+        let identity = server.catalogue().store().as_followed().map(|followed| followed.identity());
+        let addresses = &server.addresses;
+        let by = match (addresses.native, addresses.http) {
+            (Some(native), _) => format!("exacat://{native}"),
+            (None, Some(http)) => format!("https://{http}"),
+            (None, None) => "the-promoted-follower".to_owned(),
+        };
+        let (source, identity) = (self.source.clone(), identity.unwrap_or_default());
+        // It ends with the process.
+        tokio::spawn(async move { tell(&source, &Superseded { identity, by }).await });
+        until_ended(server, signals, self.style).await
     }
 
     /// Takes over what the source has, while no store is open.
@@ -149,8 +212,15 @@ impl Follower {
     }
 
     /// Opens the store of the follower, after a first copy if there is none.
-    async fn open(&self, settings: &ServerSettings) -> Result<(Arc<EmbeddedStore>, Following), Failure> {
-        let following = self.begin().await?;
+    /// None if it was promoted.
+    async fn open(
+        &self,
+        settings: &ServerSettings,
+    ) -> Result<Option<(Arc<EmbeddedStore>, Following)>, Failure> {
+        let following = match self.begin().await? {
+            Role::Follower(following) => following,
+            Role::Source => return Ok(None),
+        };
         let files = Arc::clone(&self.files);
         if on_blocking_thread(move || files.catalogue()).await?.is_none() {
             self.copy().await?;
@@ -163,7 +233,8 @@ impl Follower {
             }
             opened => opened,
         };
-        Ok((store.map_err(|error| Failure::about(shown(&self.directory), error))?, following))
+        let store = store.map_err(|error| Failure::about(shown(&self.directory), error))?;
+        Ok(Some((store, following)))
     }
 
     async fn open_store(&self, settings: &ServerSettings) -> exacat_model::Result<Arc<EmbeddedStore>> {
@@ -178,15 +249,19 @@ impl Follower {
     }
 
     /// Makes the directory a follower's of this source, unless it is.
-    async fn begin(&self) -> Result<Following, Failure> {
+    async fn begin(&self) -> Result<Role, Failure> {
         let (files, address) = (Arc::clone(&self.files), self.source.address().to_owned());
-        let following = on_blocking_thread(move || {
+        let (following, promoted) = on_blocking_thread(move || {
             files.prepare()?;
-            files.following()
+            Ok((files.following()?, files.promoted()?))
         })
         .await?;
+        if promoted.as_ref() == Some(&address) {
+            tracing::warn!("this follower was promoted; it goes on as the source");
+            return Ok(Role::Source);
+        }
         if let Some(following) = following.filter(|following| following.source == address) {
-            return Ok(following);
+            return Ok(Role::Follower(following));
         }
         let info = self.source.describe().await;
         let info = info.map_err(|error| Failure::about(address.clone(), unfit(error)))?;
@@ -196,7 +271,8 @@ impl Follower {
             keep_id(&id, &info.catalogue)?;
             files.follow(&address)
         });
-        began.await.map_err(|error| Failure::about(shown(&self.directory), error))
+        let following = began.await.map_err(|error| Failure::about(shown(&self.directory), error))?;
+        Ok(Role::Follower(following))
     }
 
     /// Receives a copy, and lets it count. Goes on after everything that can pass.
@@ -226,6 +302,25 @@ impl Follower {
                     pauses.pause().await;
                 }
                 Err(error) => return Err(Failure::about(self.source.address().to_owned(), error)),
+            }
+        }
+    }
+}
+
+/// Tells the source before that it was replaced, until it hears it.
+async fn tell(source: &Source, told: &Superseded) {
+    let mut pauses = Pauses::default();
+    loop {
+        match source.tell(told).await {
+            Ok(_) => {
+                return tracing::info!(source = source.address(), "the source before takes no more changes");
+            }
+            Err(error) if error.kind == ErrorKind::Conflict => {
+                return tracing::error!(%error, source = source.address(), "the source before goes on by itself");
+            }
+            Err(error) => {
+                tracing::debug!(%error, "the source before does not hear of the promotion; trying again");
+                pauses.pause().await;
             }
         }
     }

@@ -8,8 +8,8 @@ use exacat_history::ArchiveSettings;
 use exacat_history_archive::{ParquetArchive, Place};
 use exacat_model::{AccountName, Lfn, Mode, SnapshotName};
 use exacat_server::{
-    Addresses, CertificateFiles, ChecksumServer, HttpSettings, JalienSettings, Network, Server,
-    ServerSettings, StoreChoice, TraceSettings, XrootdSettings, connections_within, raise_open_files,
+    Addresses, CertificateFiles, ChecksumServer, HttpSettings, JalienSettings, Network, RunningServer,
+    Server, ServerSettings, StoreChoice, TraceSettings, XrootdSettings, connections_within, raise_open_files,
 };
 use exacat_store::{CLOCK_JUMP_RANGE, WatchedClock};
 use exacat_store_cassandra::CassandraSettings;
@@ -55,6 +55,15 @@ pub(crate) async fn serve(args: ServeArgs, connection: &Connection, style: Style
         }
     };
     announce(&server.addresses, &directory, style)?;
+    until_ended(server, &mut signals, style).await
+}
+
+/// Waits until a server has ended, by itself or by a signal.
+pub(crate) async fn until_ended(
+    server: RunningServer,
+    signals: &mut Signals,
+    style: Style,
+) -> Result<u8, Failure> {
     let stop = server.stop_handle();
     let ended = server.wait();
     tokio::pin!(ended);
@@ -158,6 +167,9 @@ pub(crate) fn settings(
             }
         };
     }
+    settings.standbys.acks = usize::from(args.standby_acks);
+    let go_on = args.standby_go_on.as_deref().map(parse::duration_ms).transpose()?;
+    settings.standbys.go_on = go_on.map(Duration::from_millis);
     settings.snapshot = args.snapshot.as_deref().map(SnapshotName::parse).transpose()?;
     settings.socket = !args.no_socket;
     settings.exit_on_log_failure = args.exit_on_log_failure.unwrap_or_else(is_under_systemd);

@@ -181,6 +181,7 @@ const ORDER: &[&str] = &[
     "replay run stop",
     "serve",
     "follow",
+    "promote",
     "writer serve",
     "writer put",
     "writer produce",

@@ -9,12 +9,12 @@ use exacat_disk::{
     write_small,
 };
 use exacat_log::segment::{self, Header};
-use exacat_model::{Error, ErrorKind, Result};
+use exacat_model::{Error, ErrorKind, Result, Revision, TimelineId};
 use exacat_store::FixedFile;
 use parking_lot::Mutex;
 
 use super::fixed::ends_of;
-use super::marker::Following;
+use super::marker::{FILE, Following, PROMOTED, SUPERSEDED, is_superseded_by, note, noted};
 use crate::identity::{FILE as CATALOGUE, Identity, Layout};
 use crate::manifest;
 use crate::snapshot::switch;
@@ -103,7 +103,43 @@ impl FollowerFiles {
             None => following.own_changes = self.catalogue()?.is_some(),
         }
         following.write(&*self.disk, &self.data)?;
+        // A source that was replaced follows the other one from now on.
+        self.remove(SUPERSEDED)?;
+        self.remove(PROMOTED)?;
         Ok(following)
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        let removed = self.disk.remove(&self.data.root().join(name));
+        match removed.and_then(|()| self.disk.sync_directory(self.data.root())) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(self.unwritable(&error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the source before, if this follower was promoted.
+    pub fn promoted(&self) -> Result<Option<String>> {
+        match self.following()? {
+            Some(_) => Ok(None),
+            None => noted(&*self.disk, &self.data, PROMOTED),
+        }
+    }
+
+    /// Makes this follower, whose log ends with change `last`, the source of a new timeline. Returns that
+    /// timeline. No store may have the directory open.
+    pub fn promote(&self, last: Revision) -> Result<TimelineId> {
+        let (disk, data) = (&*self.disk, &self.data);
+        let _lock = data.lock(disk)?;
+        let none = || Error::not_found(format!("{} is no follower", data.root().display()));
+        let following = self.following()?.ok_or_else(none)?;
+        let mut identity = data.read_identity(disk)?.ok_or_else(none)?;
+        let before = identity.timelines.at(last);
+        identity.begin_timeline(before, last)?;
+        // Until the file is gone, the directory is a follower's, and the source's timelines replace these.
+        data.write_identity(disk, &identity)?;
+        note(disk, data, PROMOTED, &following.source)?;
+        self.remove(FILE)?;
+        Ok(identity.timelines.current())
     }
 
     /// Returns the id of the catalogue here; none if there is none.
@@ -113,7 +149,21 @@ impl FollowerFiles {
 
     /// Refuses a source of another catalogue than the one here.
     pub fn check_source(&self, identity: &str) -> Result<()> {
-        self.check_same(&Identity::decode(identity)?)
+        self.check_same(&Identity::decode(identity)?)?;
+        let Some(own) = self.data.read_identity(&*self.disk)? else { return Ok(()) };
+        // A follower's timelines are those of a source; those of another directory may be its own.
+        if self.following()?.is_some()
+            || own.encode() == identity
+            || is_superseded_by(&own.encode(), identity)?
+        {
+            return Ok(());
+        }
+        let what = format!(
+            "{} is newer than the source: it was promoted or restored, and has changes that the source has not; \
+             follow into an empty directory instead",
+            self.data.root().display()
+        );
+        Err(Error::new(ErrorKind::Conflict, what))
     }
 
     /// Takes over the timelines of the source. The log here must be the beginning of the source's.

@@ -14,11 +14,11 @@ use exacat_disk::{
 };
 use exacat_model::{Error, ErrorKind, Result};
 
-use crate::identity::Layout;
+use crate::identity::{Identity, Layout};
 use crate::settings::SOURCE_BYTES_MAX;
 
 /// Name of the file.
-const FILE: &str = "FOLLOWS";
+pub(super) const FILE: &str = "FOLLOWS";
 const TITLE: &str = "exacat follows, version";
 const VERSION: u32 = 1;
 
@@ -77,6 +77,59 @@ impl Following {
     pub(super) fn write(&self, disk: &dyn Disk, data: &Layout) -> Result<()> {
         let written = replace_small(disk, data.root(), FILE, self.encode().as_bytes());
         written.map_err(|error| cannot_write(&data.root().join(FILE), &error))
+    }
+}
+
+/// Name of the file of a source that another server replaced.
+pub(super) const SUPERSEDED: &str = "SUPERSEDED";
+/// Name of the file of a promoted follower: it has the address of the source before.
+pub(super) const PROMOTED: &str = "PROMOTED";
+const PROMOTION_TITLE: &str = "exacat promotion, version";
+
+/// Returns the address of the server that was promoted in place of this one; none if none was.
+pub(crate) fn superseded(disk: &dyn Disk, data: &Layout) -> Result<Option<String>> {
+    noted(disk, data, SUPERSEDED)
+}
+
+/// Returns the address in one of the files that have only that.
+pub(super) fn noted(disk: &dyn Disk, data: &Layout, name: &str) -> Result<Option<String>> {
+    let path = data.root().join(name);
+    let text = read_text(disk, &path).map_err(|error| cannot_read(&path.display().to_string(), &error))?;
+    let by = text.map(|text| TitledLines::of(&text, PROMOTION_TITLE, VERSION)?.next("by").map(str::to_owned));
+    let by = by.transpose();
+    by.map_err(|why| Error::new(ErrorKind::Corrupt, format!("{}: {why}", path.display())))
+}
+
+/// Notes durably that another server was promoted in place of this one.
+pub(crate) fn supersede(disk: &dyn Disk, data: &Layout, by: &str) -> Result<()> {
+    note(disk, data, SUPERSEDED, by)
+}
+
+/// Writes one of the files that have only an address.
+pub(super) fn note(disk: &dyn Disk, data: &Layout, name: &str, by: &str) -> Result<()> {
+    // An address has no lines of its own.
+    let by = Following::new(by)?.source;
+    let text = titled_text(PROMOTION_TITLE, VERSION, &[("by", &by)]);
+    let written = replace_small(disk, data.root(), name, text.as_bytes());
+    written.map_err(|error| cannot_write(&data.root().join(name), &error))
+}
+
+/// Says whether the server with the identity `other` was promoted in place of the one with `own`.
+pub(crate) fn is_superseded_by(own: &str, other: &str) -> Result<bool> {
+    let (own, other) = (Identity::decode(own)?, Identity::decode(other)?);
+    if own.id != other.id {
+        return Err(Error::new(ErrorKind::Conflict, "that server has another catalogue"));
+    }
+    let knows = |identity: &Identity, timeline| identity.timelines.all().iter().any(|one| one.id == timeline);
+    match (knows(&other, own.timelines.current()), knows(&own, other.timelines.current())) {
+        // The other one is as old as this one, or older.
+        (_, true) => Ok(false),
+        (true, false) => Ok(true),
+        (false, false) => Err(Error::new(
+            ErrorKind::Conflict,
+            "both servers were promoted, and each has changes that the other has not: stop one of them, and \
+             let it follow the other",
+        )),
     }
 }
 

@@ -24,7 +24,7 @@ mod tail;
 pub use files::{FileInTransit, FollowerFiles};
 pub(crate) use fixed::Fixed;
 pub use marker::Following;
-pub(crate) use marker::check;
+pub(crate) use marker::{check, is_superseded_by, supersede, superseded};
 pub use piece::offset_after;
 pub(crate) use piece::piece;
 pub(crate) use tail::cut_tail;

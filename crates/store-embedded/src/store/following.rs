@@ -11,7 +11,7 @@ use exacat_store::{FixedFiles, Followed, LogOffset, LogPiece};
 use super::EmbeddedStore;
 use crate::blocking::on_blocking_thread;
 use crate::command::Command;
-use crate::follow::{Fixed, piece};
+use crate::follow::{self, Fixed, piece};
 use crate::snapshot::take::{self, LogPart};
 
 impl EmbeddedStore {
@@ -27,34 +27,77 @@ impl EmbeddedStore {
     }
 }
 
+impl EmbeddedStore {
+    /// Returns the log after a place, without a wait.
+    async fn piece_after(&self, place: LogOffset, bytes_max: usize) -> Result<LogPiece> {
+        let (shared, clock) = (Arc::clone(self.shared()), Arc::clone(&self.service().clock));
+        let reading = on_blocking_thread(move || {
+            let durable = shared.durability.written();
+            let piece = piece(&shared.history, place, durable, bytes_max)?;
+            let digest = {
+                let state = shared.state.read();
+                (state.revision == piece.up_to).then(|| state.digest())
+            };
+            let late = piece.time.filter(|_| piece.up_to < durable);
+            let age = late.map_or(0, |time| clock.trusted().0.saturating_sub(time.0));
+            let age = Duration::from_millis(age);
+            Ok(LogPiece { frames: piece.frames, up_to: piece.up_to, durable, age, digest })
+        });
+        on(RequestState::HistoryRead, reading).await
+    }
+}
+
 #[async_trait]
 impl Followed for EmbeddedStore {
     fn identity(&self) -> String {
         self.service().identity_text()
     }
 
-    async fn log_after(&self, place: LogOffset, bytes_max: usize, wait: Duration) -> Result<LogPiece> {
+    async fn log_after(
+        &self,
+        place: LogOffset,
+        bytes_max: usize,
+        wait: Duration,
+        reader: Option<([u8; 16], Revision)>,
+    ) -> Result<LogPiece> {
         self.shared().check_open()?;
-        let next = Revision(place.revision.0.saturating_add(1));
-        let more = self.shared().durability.reached(next);
-        if let Ok(reached) = on(RequestState::Change, tokio::time::timeout(wait, more)).await {
-            reached?;
+        let heard = self.piece_after(place, bytes_max).await?;
+        if let Some((id, durable)) = reader {
+            // The place is right, so the follower has the beginning of this very log.
+            self.shared().standbys.acknowledge(id, durable.min(place.revision));
         }
-        let shared = Arc::clone(self.shared());
-        let clock = Arc::clone(&self.service().clock);
-        let reading = on_blocking_thread(move || {
-            let durable = shared.durability.revision();
-            let piece = piece(&shared.history, place, durable, bytes_max)?;
-            let late = piece.time.filter(|_| piece.up_to < durable);
-            let age = late.map_or(0, |time| clock.trusted().0.saturating_sub(time.0));
-            Ok(LogPiece {
-                frames: piece.frames,
-                up_to: piece.up_to,
-                durable,
-                age: Duration::from_millis(age),
-            })
-        });
-        on(RequestState::HistoryRead, reading).await
+        if !heard.frames.is_empty() || wait.is_zero() {
+            return Ok(heard);
+        }
+        let next = Revision(place.revision.0.saturating_add(1));
+        let more = self.shared().durability.written_reached(next);
+        match on(RequestState::Change, tokio::time::timeout(wait, more)).await {
+            Ok(reached) => {
+                reached?;
+                self.piece_after(place, bytes_max).await
+            }
+            Err(_) => Ok(heard),
+        }
+    }
+
+    fn require_standbys(&self) {
+        self.shared().standbys.require();
+    }
+
+    async fn supersede(&self, identity: &str, by: &str) -> Result<bool> {
+        let (service, shared) = (Arc::clone(self.service()), Arc::clone(self.shared()));
+        if self.is_read_only() || !follow::is_superseded_by(&service.identity_text(), identity)? {
+            return Ok(false);
+        }
+        let by = by.to_owned();
+        on_blocking_thread(move || {
+            follow::supersede(&*shared.disk, service.layout(), &by)?;
+            tracing::warn!(by, "another server was promoted: this one takes no more changes");
+            shared.metrics.warn("superseded", &format!("{by} was promoted; this server takes no changes"));
+            *shared.superseded.write() = Some(by);
+            Ok(true)
+        })
+        .await
     }
 
     async fn fix_files(&self) -> Result<Arc<dyn FixedFiles>> {

@@ -91,8 +91,13 @@ impl EmbeddedStore {
     ) -> Self {
         let permits = (settings.queue_bytes_max / PERMIT_BYTES).clamp(1, Semaphore::MAX_PERMITS.min(1 << 30));
         let timelines = Arc::new(service.timelines().clone());
-        let read_only =
-            settings.follows.as_ref().map(|_| "this server follows another, and takes no changes");
+        let read_only = match (&settings.follows, &*shared.superseded.read()) {
+            (Some(_), _) => Some("this server follows another, and takes no changes"),
+            (None, Some(_)) => {
+                Some("another server was promoted in place of this one, which takes no changes")
+            }
+            (None, None) => None,
+        };
         EmbeddedStore {
             shared,
             settings,
@@ -158,14 +163,24 @@ impl EmbeddedStore {
 
     /// Answers from the current state, once the state that it saw is durable.
     async fn read<T>(&self, answer: impl FnOnce(&State) -> Result<T>) -> Result<T> {
-        self.shared.check_open()?;
-        let (answer, revision) = {
-            let state = self.state();
-            check_switched_on(&state)?;
-            (answer(&state)?, state.revision)
-        };
+        let (answer, revision) = self.read_now(answer)?;
         on(RequestState::DurableRead, self.shared.durability.reached(revision)).await?;
         Ok(answer)
+    }
+
+    /// Answers like `read`, but does not wait for standbys, which need accounts to come here.
+    async fn read_written<T>(&self, answer: impl FnOnce(&State) -> Result<T>) -> Result<T> {
+        let (answer, revision) = self.read_now(answer)?;
+        on(RequestState::DurableRead, self.shared.durability.written_reached(revision)).await?;
+        Ok(answer)
+    }
+
+    /// Answers from the current state, and returns its last change, which may not be durable yet.
+    fn read_now<T>(&self, answer: impl FnOnce(&State) -> Result<T>) -> Result<(T, Revision)> {
+        self.shared.check_open()?;
+        let state = self.state();
+        check_switched_on(&state)?;
+        Ok((answer(&state)?, state.revision))
     }
 
     /// Answers from the current state, once the state that it saw is durable. Missing pages are
@@ -304,6 +319,9 @@ impl EmbeddedStore {
         if let Some(why) = self.read_only {
             return Err(ApplyError::Unavailable(why.to_owned()));
         }
+        if let Some(by) = &*self.shared.superseded.read() {
+            return Err(ApplyError::Unavailable(format!("{by} was promoted: send changes there")));
+        }
         self.shared.check_open().map_err(|error| ApplyError::Unavailable(error.message))?;
         let commands = self.commands.as_ref().ok_or_else(closed)?;
         for Weighed { request, .. } in &requests {
@@ -333,7 +351,7 @@ impl EmbeddedStore {
         let sorted = on(
             RequestState::HistoryRead,
             on_blocking_thread(move || {
-                let durable = shared.durability.revision();
+                let durable = shared.durability.written();
                 Older::prepare(&shared.older, &shared.history, id, durable)
             }),
         );
@@ -468,7 +486,7 @@ impl Store for EmbeddedStore {
     }
 
     async fn record(&self, key: RecordKey) -> Result<Option<(Record, Revision)>> {
-        self.read(|state| Ok(state.record(key).cloned())).await
+        self.read_written(|state| Ok(state.record(key).cloned())).await
     }
 
     async fn records(
@@ -477,7 +495,7 @@ impl Store for EmbeddedStore {
         after: Option<RecordKey>,
         limit: usize,
     ) -> Result<Page<RecordEntry>> {
-        self.read(|state| Ok(state.records_page(kind, after, page(limit)))).await
+        self.read_written(|state| Ok(state.records_page(kind, after, page(limit)))).await
     }
 
     fn seen_revision(&self) -> Revision {
@@ -548,7 +566,7 @@ impl Store for EmbeddedStore {
 
     async fn status(&self) -> Result<StoreStatus> {
         let (entries, memory, counts) =
-            self.read(|state| Ok((state.entries, state.memory(), state.counts()))).await?;
+            self.read_written(|state| Ok((state.entries, state.memory(), state.counts()))).await?;
         let metrics = &self.shared.metrics;
         let free = self.shared.disk.free_bytes(&self.settings.directory).unwrap_or(0);
         let waiting =
@@ -605,8 +623,8 @@ impl Store for EmbeddedStore {
         why
     }
 
-    fn following(&self) -> Option<&str> {
-        self.settings.follows.as_deref()
+    fn following(&self) -> Option<String> {
+        self.settings.follows.clone().or_else(|| self.shared.superseded.read().clone())
     }
 
     fn records_seen(&self) -> u64 {

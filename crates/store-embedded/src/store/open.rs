@@ -24,6 +24,7 @@ use crate::recovery::{Recovered, recover};
 use crate::settings::{EmbeddedSettings, MARK_IDLE};
 use crate::shared::Shared;
 use crate::snapshot::{self, SnapshotService};
+use crate::standbys::Standbys;
 use crate::state::State;
 use crate::table::RunSet;
 use crate::writer::Writer;
@@ -70,6 +71,10 @@ impl EmbeddedStore {
             identity.begin_timeline(identity.timelines.current(), revision)?;
             layout.write_identity(&*disk, &identity)?;
         }
+        // A promotion began a timeline; the log goes on in a segment of it.
+        let is_of_another = |end: &LogEnd| end.header.timeline != identity.timelines.current();
+        let begins_anew =
+            is_torn || (settings.follows.is_none() && recovered.end.is_some_and(|end| is_of_another(&end)));
         let is_marked = recovered.end.is_none_or(|end| end.is_marked);
         let log_settings = LogSettings {
             disk: Arc::clone(&disk),
@@ -90,7 +95,7 @@ impl EmbeddedStore {
                 if let Some(kept_as) = kept_as {
                     torn = Some(torn_note(&end, revision, &kept_as));
                 }
-                if is_torn {
+                if begins_anew {
                     log.begin_anew();
                 }
                 log
@@ -112,7 +117,12 @@ impl EmbeddedStore {
             operations.forgot_until(applied_by(&history, operations.oldest(), &state));
         }
         let older = Older::new(Arc::clone(&disk), layout.operations());
-        let shared = Arc::new(Shared::new(state, history, older, disk));
+        let mut shared = Shared::new(state, history, older, disk);
+        if settings.follows.is_none() {
+            shared.standbys = Standbys::new(settings.standbys);
+            *shared.superseded.get_mut() = follow::superseded(&*shared.disk, &layout)?;
+        }
+        let shared = Arc::new(shared);
         shared.set_forgotten(operations.forgotten());
         if let Some((topic, what)) = torn {
             shared.metrics.warn(topic, &what);

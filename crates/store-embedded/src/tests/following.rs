@@ -17,7 +17,7 @@ use super::{
 };
 use crate::archive::ArchiveWork;
 use crate::snapshot::{RestorePoint, RestoreRequest, restore_on};
-use crate::{EmbeddedSettings, EmbeddedStore, FollowerFiles, HistoryKept, offset_after};
+use crate::{EmbeddedSettings, EmbeddedStore, FollowerFiles, HistoryKept, StandbySettings, offset_after};
 use exacat_testkit::simulated::{Fault, Random, SimulatedDisk};
 
 const FOLLOWER: &str = "/follower";
@@ -69,7 +69,7 @@ fn open_follower(disk: &SimulatedDisk) -> Arc<EmbeddedStore> {
 /// Appends a piece of the source's log of about so many bytes; false at its end.
 async fn step(source: &EmbeddedStore, follower: &EmbeddedStore, bytes: usize) -> Result<bool> {
     let place = follower.log_end().await?;
-    let piece = source.log_after(place, bytes, Duration::ZERO).await?;
+    let piece = source.log_after(place, bytes, Duration::ZERO, None).await?;
     if piece.frames.is_empty() {
         return Ok(false);
     }
@@ -221,7 +221,7 @@ async fn follower_takes_no_changes() {
     apply(&source, 1, vec![mkdir(DirId::ROOT, "d")]).await;
     copy(&source, &own).await.unwrap();
     let follower = open_follower(&own);
-    assert_eq!(follower.following(), Some(SOURCE));
+    assert_eq!(follower.following().as_deref(), Some(SOURCE));
     let refused = follower.apply(request(2, vec![mkdir(DirId::ROOT, "e")])).await;
     assert!(matches!(refused, Err(ApplyError::Unavailable(_))), "{refused:?}");
     assert!(follower.as_snapshots().is_none() && follower.as_followed().is_some());
@@ -264,16 +264,19 @@ async fn wrong_places_and_wrong_records_are_refused() {
         LogOffset { segment: Revision(7), ..place },
     ];
     for place in wrong {
-        let refused = source.log_after(place, 1 << 20, Duration::ZERO).await.unwrap_err();
+        let refused = source.log_after(place, 1 << 20, Duration::ZERO, None).await.unwrap_err();
         assert_eq!(refused.kind, ErrorKind::Conflict, "{place:?}: {refused}");
     }
-    let piece = source.log_after(place, 1 << 20, Duration::ZERO).await.unwrap();
+    let piece = source.log_after(place, 1 << 20, Duration::ZERO, None).await.unwrap();
     for at in 0..piece.frames.len() {
         let mut damaged = piece.frames.clone();
         damaged[at] ^= 1;
         assert!(follower.append(damaged).await.is_err(), "byte {at}");
     }
     follower.append(piece.frames.clone()).await.unwrap();
+    assert_eq!(piece.digest, Some(follower.digest().await.unwrap()), "the digest at the end of the log");
+    let first = source.log_after(LogOffset { ..place }, 1, Duration::ZERO, None).await.unwrap();
+    assert_eq!(first.digest.is_some(), first.up_to == first.durable);
     let again = follower.append(piece.frames).await.unwrap_err();
     assert_eq!(again.kind, ErrorKind::Conflict, "{again}");
     assert_equal(&source, &follower).await;
@@ -293,7 +296,7 @@ async fn follower_behind_the_retention_copies_again() {
     let kept = EmbeddedSettings { history: HistoryKept::Bytes(8192), ..settings() };
     run(&mut ArchiveWork::new(source.shared(), &clock, &kept));
     let place = follower.log_end().await.unwrap();
-    let refused = source.log_after(place, 1 << 20, Duration::ZERO).await.unwrap_err();
+    let refused = source.log_after(place, 1 << 20, Duration::ZERO, None).await.unwrap_err();
     assert_eq!(refused.kind, ErrorKind::NotFound, "{refused}");
     // The copy is received while the follower still answers.
     let copied = receive(&source, &files(&own)).await.unwrap();
@@ -337,4 +340,175 @@ async fn place_that_a_restore_replaced_is_refused() {
     }
     let refused = step(&source, &follower, 1 << 20).await.unwrap_err();
     assert_eq!(refused.kind, ErrorKind::Conflict, "{refused}");
+}
+
+fn open_source(disk: &SimulatedDisk, standbys: StandbySettings) -> Arc<EmbeddedStore> {
+    let settings = EmbeddedSettings { standbys, ..settings() };
+    let source = EmbeddedStore::open_on(disk.shared(), settings, Arc::new(TestClock::default())).unwrap();
+    source.require_standbys();
+    source
+}
+
+/// Follows as a standby, until the source or the follower fails.
+async fn stand_by(source: &EmbeddedStore, follower: &EmbeddedStore) {
+    let Ok(mut place) = follower.log_end().await else { return };
+    let wait = Duration::from_secs(5);
+    while let Ok(piece) = source.log_after(place, 1 << 16, wait, Some(([1; 16], place.revision))).await {
+        match follower.append(piece.frames).await {
+            Ok(next) => place = next,
+            Err(_) => return,
+        }
+    }
+}
+
+/// Property: with a standby, no change is answered or shown before the standby has it durably. Method: random
+/// workloads are cut by a power cut of the source; the image of the standby's disk is promoted.
+#[tokio::test]
+async fn answered_changes_are_at_the_standby() {
+    for chosen in super::seeds(30) {
+        let (disk, own, mut random) = (SimulatedDisk::new(), SimulatedDisk::new(), Random(chosen.0));
+        let mut workload = Workload::new(chosen.0);
+        {
+            let source = open(&disk);
+            drive(&source, &mut workload, 5).await;
+            copy(&source, &own).await.unwrap();
+            source.close().await.unwrap();
+        }
+        let source = open_source(&disk, StandbySettings { acks: 1, go_on: None });
+        let follower = open_follower(&own);
+        disk.set_fault(Some(Fault::PowerCut(disk.operations() + 1 + random.next(60))));
+        let (mut answered, mut seen) = (Revision(0), Revision(0));
+        let driving = async {
+            for _ in 0..40 {
+                match source.apply(workload.request()).await {
+                    Ok(outcomes) => {
+                        for outcome in outcomes {
+                            if let exacat_store::Outcome::Applied { revision, .. } = outcome {
+                                answered = answered.max(revision);
+                            }
+                        }
+                    }
+                    Err(_) => break,
+                }
+                seen = seen.max(source.revision().await.unwrap_or_default());
+            }
+        };
+        tokio::select! {
+            () = driving => {}
+            () = stand_by(&source, &follower) => {}
+        }
+        let image = own.image(&mut random);
+        let promoted = open_follower(&image);
+        let has = promoted.revision().await.unwrap();
+        assert!(has >= answered && has >= seen, "{answered:?} was answered, {seen:?} seen, {has:?} is there");
+        assert_sound(&promoted).await;
+    }
+}
+
+/// Property: without its standby, a change waits and nobody sees it, until the standby has it; or the source
+/// goes on alone after the time that the operator chose, and says so.
+#[tokio::test]
+async fn store_without_its_standby_waits_or_goes_on() {
+    let (disk, own) = (SimulatedDisk::new(), SimulatedDisk::new());
+    {
+        let source = open(&disk);
+        apply(&source, 1, vec![mkdir(DirId::ROOT, "first")]).await;
+        copy(&source, &own).await.unwrap();
+        source.close().await.unwrap();
+    }
+    let source = open_source(&disk, StandbySettings { acks: 1, go_on: None });
+    let follower = open_follower(&own);
+    let changing = source.apply(request(2, vec![mkdir(DirId::ROOT, "second")]));
+    tokio::pin!(changing);
+    let short = Duration::from_millis(100);
+    assert!(tokio::time::timeout(short, &mut changing).await.is_err(), "it waits for the standby");
+    assert_eq!(source.revision().await.unwrap(), Revision(1));
+    assert!(tokio::time::timeout(short, source.digest()).await.is_err(), "nobody sees it");
+    tokio::select! {
+        outcome = &mut changing => assert!(outcome.is_ok()),
+        () = stand_by(&source, &follower) => panic!("the standby ended"),
+    }
+    assert_equal(&source, &follower).await;
+    // A store that closes answers the change that waits: its outcome is unknown.
+    let changing = source.apply(request(3, vec![mkdir(DirId::ROOT, "third")]));
+    tokio::pin!(changing);
+    assert!(tokio::time::timeout(short, &mut changing).await.is_err());
+    source.close().await.unwrap();
+    assert!(matches!(changing.await, Err(ApplyError::Unknown(_))));
+    let source = open_source(&disk, StandbySettings { acks: 1, go_on: Some(short) });
+    apply(&source, 4, vec![mkdir(DirId::ROOT, "fourth")]).await;
+    let warnings = source.status().await.unwrap().warnings;
+    assert!(warnings.iter().any(|warning| warning.starts_with("standbys")), "{warnings:?}");
+    catch_up(&source, &follower, 1 << 20).await.unwrap();
+    let changing = source.apply(request(5, vec![mkdir(DirId::ROOT, "fifth")]));
+    tokio::select! {
+        outcome = changing => assert!(outcome.is_ok()),
+        () = stand_by(&source, &follower) => panic!("the standby ended"),
+    }
+}
+
+/// Property: a promoted follower goes on under a new timeline with the operation ids of its source; the
+/// source before takes no more changes, also after it was opened again, and follows the other one with its
+/// own changes put aside; of two promoted followers neither gives way.
+#[tokio::test]
+async fn promoted_follower_replaces_its_source() {
+    let (disk, own, other) = (SimulatedDisk::new(), SimulatedDisk::new(), SimulatedDisk::new());
+    let source = open(&disk);
+    let outcomes = apply(&source, 1, vec![mkdir(DirId::ROOT, "first")]).await;
+    copy(&source, &own).await.unwrap();
+    copy(&source, &other).await.unwrap();
+    apply(&source, 2, vec![mkdir(DirId::ROOT, "only at the source")]).await;
+    let promote = |disk: &SimulatedDisk| {
+        files(disk).promote(Revision(1)).unwrap();
+        let settings = EmbeddedSettings { directory: FOLLOWER.into(), ..settings() };
+        EmbeddedStore::open_on(disk.shared(), settings, Arc::new(TestClock::default())).unwrap()
+    };
+    let promoted = promote(&own);
+    assert_eq!(files(&own).promoted().unwrap().as_deref(), Some(SOURCE));
+    assert_ne!(promoted.timelines().current(), source.timelines().current());
+    let again = promoted.apply(request(1, vec![mkdir(DirId::ROOT, "first")])).await.unwrap();
+    assert_eq!(again, outcomes, "the operation id is recognised");
+    apply(&promoted, 3, vec![mkdir(DirId::ROOT, "instead")]).await;
+    assert_sound(&promoted).await;
+    // The new one does not give way to the old one.
+    assert!(!promoted.supersede(&source.identity(), "exacat://old:1").await.unwrap());
+    assert!(source.supersede(&promoted.identity(), "exacat://new:1").await.unwrap());
+    let refused = source.apply(request(4, vec![mkdir(DirId::ROOT, "too late")])).await;
+    assert!(
+        matches!(&refused, Err(ApplyError::Unavailable(why)) if why.contains("exacat://new:1")),
+        "{refused:?}"
+    );
+    source.close().await.unwrap();
+    drop(source);
+    let source = open(&disk);
+    assert_eq!(source.following().as_deref(), Some("exacat://new:1"));
+    assert!(source.apply(request(5, vec![mkdir(DirId::ROOT, "too late")])).await.is_err());
+    let second = promote(&other);
+    for (one, another) in [(&promoted, &second), (&second, &promoted)] {
+        let refused = one.supersede(&another.identity(), "exacat://x:1").await.unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Conflict, "{refused}");
+    }
+    source.close().await.unwrap();
+    drop(source);
+    let old = FollowerFiles::at_on(disk.shared(), Path::new("/data"));
+    old.prepare().unwrap();
+    // A promoted directory follows nothing older.
+    second.close().await.unwrap();
+    drop(second);
+    assert_eq!(files(&other).check_source(&promoted.identity()).unwrap_err().kind, ErrorKind::Conflict);
+    old.check_source(&promoted.identity()).unwrap();
+    old.follow("https://new:1").unwrap();
+    let as_follower = EmbeddedSettings { follows: Some("https://new:1".to_owned()), ..settings() };
+    let follower = EmbeddedStore::open_on(disk.shared(), as_follower.clone(), Arc::new(TestClock::default()));
+    let follower = follower.unwrap();
+    let refused = step(&promoted, &follower, 1 << 20).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Conflict, "its own change is not merged");
+    let copied = receive(&promoted, &old).await.unwrap();
+    follower.close().await.unwrap();
+    drop(follower);
+    old.switch(&copied).unwrap();
+    assert!(disk.files("CATALOGUE").iter().any(|path| path.starts_with("/data/replaced/1")), "kept");
+    let follower =
+        EmbeddedStore::open_on(disk.shared(), as_follower, Arc::new(TestClock::default())).unwrap();
+    assert_equal(&promoted, &follower).await;
 }

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use exacat_follower::limits::{FILE_PIECE_BYTES, PIECE_BYTES, WAIT_MAX};
 use exacat_follower::protocol::{
-    AGE, CopyFile, CopyInfo, DURABLE, IDENTITY, LogQuery, PREFIX, SourceInfo, UP_TO, hash_of,
+    AGE, CopyFile, CopyInfo, DIGEST, DURABLE, IDENTITY, LogQuery, PREFIX, SourceInfo, Superseded,
+    SupersededAnswer, UP_TO, hash_of,
 };
 use exacat_model::{Error, ErrorKind, Result};
 use exacat_store::{FixedFiles, Followed, Store};
+use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderName};
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
@@ -19,7 +21,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::Conversation;
 use super::answers::{self, Body, BodyPart, CancelOnDrop, JSON, empty, not_allowed, problem, set};
-use super::call::{Call, REVISION};
+use super::call::{BODY_BYTES_MAX, Call, REVISION, whole};
 use crate::peer::Peer;
 use crate::service::Service;
 
@@ -45,9 +47,13 @@ pub(super) fn show_lag(service: &Service, response: &mut Response<Body>) {
 }
 
 /// Answers a request of a follower; none for any other path.
-pub(super) async fn answer(conversation: &Arc<Conversation>, head: &Parts) -> Option<Response<Body>> {
+pub(super) async fn answer(
+    conversation: &Arc<Conversation>,
+    head: &Parts,
+    body: &mut Option<Incoming>,
+) -> Option<Response<Body>> {
     let below = head.uri.path().strip_prefix(PREFIX)?;
-    let answered = answered(conversation, head, below).await;
+    let answered = answered(conversation, head, body, below).await;
     Some(answered.unwrap_or_else(|error| problem(&error, None)))
 }
 
@@ -59,7 +65,12 @@ fn followed(store: &dyn Store) -> Result<&dyn Followed> {
     })
 }
 
-async fn answered(conversation: &Arc<Conversation>, head: &Parts, below: &str) -> Result<Response<Body>> {
+async fn answered(
+    conversation: &Arc<Conversation>,
+    head: &Parts,
+    body: &mut Option<Incoming>,
+    below: &str,
+) -> Result<Response<Body>> {
     let call = Call::open(conversation, &head.headers).await?;
     call.caller().check_may_follow()?;
     let service = Arc::clone(&conversation.face.service);
@@ -73,7 +84,7 @@ async fn answered(conversation: &Arc<Conversation>, head: &Parts, below: &str) -
                 catalogue: service.catalogue_id.to_string(),
                 identity: followed.identity(),
                 revision: store.seen_revision().0,
-                follows: store.following().map(str::to_owned),
+                follows: store.following(),
             })
         }
         (&Method::POST, ["copies"]) => {
@@ -92,9 +103,17 @@ async fn answered(conversation: &Arc<Conversation>, head: &Parts, below: &str) -
             let (files, file) = (service.followers.copy(number(copy)?)?, number(file)?);
             stream(call, &service, number(copy)?, files, usize::try_from(file).unwrap_or(usize::MAX))
         }
+        (&Method::POST, ["superseded"]) => {
+            let body = body.take().ok_or_else(|| Error::invalid("the request has no body"))?;
+            let (bytes, _room) = whole(&service, body, BODY_BYTES_MAX).await?;
+            let told: Superseded = serde_json::from_slice(&bytes)
+                .map_err(|error| Error::invalid(format!("the body is not as it must be: {error}")))?;
+            let superseded = followed(&*store)?.supersede(&told.identity, &told.by).await?;
+            json(&SupersededAnswer { superseded })
+        }
         (&Method::GET, ["log"]) => log(conversation, &service, &*store, head.uri.query()).await,
         (_, ["source" | "log"] | ["copies", _, _]) => Ok(not_allowed("GET")),
-        (_, ["copies"]) => Ok(not_allowed("POST")),
+        (_, ["copies" | "superseded"]) => Ok(not_allowed("POST")),
         (_, ["copies", _]) => Ok(not_allowed("DELETE")),
         _ => Err(Error::not_found("no such path of followers")),
     }
@@ -122,7 +141,7 @@ async fn log(
     service.followers.note(query.follower, &host, query.durable);
     let wait = Duration::from_millis(query.wait_ms).min(WAIT_MAX);
     let piece = tokio::select! {
-        piece = followed.log_after(query.place, PIECE_BYTES, wait) => piece?,
+        piece = followed.log_after(query.place, PIECE_BYTES, wait, Some((query.follower, query.durable))) => piece?,
         () = service.closing_to_network() => return Err(Error::new(ErrorKind::Unavailable, "the server stops")),
     };
     let mut response = answers::answer(StatusCode::OK, OCTETS, piece.frames);
@@ -130,6 +149,9 @@ async fn log(
     set(&mut response, header(DURABLE), &piece.durable.0.to_string());
     set(&mut response, header(UP_TO), &piece.up_to.0.to_string());
     set(&mut response, header(AGE), &piece.age.as_millis().to_string());
+    if let Some(digest) = piece.digest {
+        set(&mut response, header(DIGEST), &format!("{digest:032x}"));
+    }
     set(&mut response, header(IDENTITY), &hash_of(&followed.identity()));
     Ok(response)
 }

@@ -444,7 +444,7 @@ async fn answer_to(
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         return response;
     }
-    if let Some(response) = following::answer(conversation, head).await {
+    if let Some(response) = following::answer(conversation, head, body).await {
         return response;
     }
     let is_dav = path == dav::PREFIX || path.starts_with(dav::BELOW);

@@ -1,0 +1,107 @@
+//! `promote`: makes a follower the source.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use exacat_model::{Error, ErrorKind};
+use exacat_store::{Store, SystemClock};
+use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore, FollowerFiles, on_blocking_thread};
+
+use crate::args::Connection;
+use crate::connect::data_directory;
+use crate::failure::{Failure, say};
+use crate::output::Style;
+use crate::parse;
+
+/// File by which a running follower is asked to become the source.
+const WISH: &str = "promote.wish";
+/// File that a running follower has locked.
+const LOCK: &str = "follow.lock";
+/// Pause between two looks at the other process.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Longest wait for a follower that runs.
+const TIME: Duration = Duration::from_secs(60);
+
+/// Returns the file by which a running follower is asked to become the source.
+pub(super) fn wish(directory: &Path) -> PathBuf {
+    directory.join(WISH)
+}
+
+/// Waits until somebody wishes that the follower becomes the source.
+pub(super) async fn wished(directory: &Path) {
+    while !wish(directory).exists() {
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Locks a follower for this process; none if another one runs it.
+pub(super) fn lock(directory: &Path) -> exacat_model::Result<Option<File>> {
+    let path = directory.join(LOCK);
+    let failed = |error: std::io::Error| {
+        Error::new(ErrorKind::Unavailable, format!("cannot lock {}: {error}", path.display()))
+    };
+    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
+    let file = file.map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(failed(error)),
+    }
+}
+
+/// `exacat promote`
+pub(crate) async fn promote(connection: &Connection, style: Style) -> Result<u8, Failure> {
+    let directory = data_directory(connection)?;
+    let about = |error| Failure::about(directory.display().to_string(), error);
+    let files = Arc::new(FollowerFiles::at(&directory.join("store")));
+    let is_follower = || -> exacat_model::Result<bool> { Ok(files.following()?.is_some()) };
+    if !is_follower().map_err(about)? {
+        return Err(about(Error::not_found("there is no follower here that could be promoted")));
+    }
+    if let Some(_lock) = lock(&directory).map_err(about)? {
+        offline(&directory, &files).await.map_err(about)?;
+        tell(style, "promoted: start it with 'exacat serve'");
+        return Ok(0);
+    }
+    let time = match &connection.timeout {
+        Some(text) => Duration::from_millis(parse::some_time_ms(text)?),
+        None => TIME,
+    };
+    let (wish, until) = (wish(&directory), Instant::now() + time);
+    let wished = std::fs::write(&wish, b"");
+    wished.map_err(|error| Failure::local(format!("cannot write {}: {error}", wish.display())))?;
+    while wish.exists() || is_follower().map_err(about)? {
+        if Instant::now() >= until {
+            let what = "the follower did not become the source in time; it still tries: look at its log";
+            return Err(about(Error::new(ErrorKind::Unavailable, what)));
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    tell(style, "promoted: it goes on as the source");
+    Ok(0)
+}
+
+fn tell(style: Style, what: &str) {
+    if !style.quiet && !style.json {
+        say(&format!("exacat: {what}"));
+    }
+}
+
+/// Promotes a follower that does not run.
+async fn offline(directory: &Path, files: &Arc<FollowerFiles>) -> exacat_model::Result<()> {
+    let (files, settings) = (Arc::clone(files), EmbeddedSettings::at(directory.join("store")));
+    let opened = on_blocking_thread(move || {
+        files.prepare()?;
+        let source = files.following()?.map(|following| following.source);
+        let settings = EmbeddedSettings { follows: source, archive: false, ..settings };
+        Ok((EmbeddedStore::open(settings, Arc::new(SystemClock))?, files))
+    });
+    let (store, files) = opened.await?;
+    let last = store.log_end().await?.revision;
+    store.close().await?;
+    drop(store);
+    on_blocking_thread(move || files.promote(last).map(|_| ())).await
+}
