@@ -152,6 +152,7 @@ impl Connection {
             coalesced_calls_max: settings.coalesced_calls_max.min(batch_operations_max),
             frame_bytes_max: (limits.frame_bytes_max as usize).min(FRAME_BYTES_MAX),
             consistency: settings.consistency.filter(|_| knows_consistency),
+            past: settings.past,
             in_flight_max,
             greeting,
         }));
@@ -167,6 +168,17 @@ impl Connection {
     /// Says whether the server follows another one, and takes no changes.
     pub(crate) fn is_of_a_follower(&self) -> bool {
         self.shared.greeting.server.features & features::FOLLOWER != 0
+    }
+
+    /// Refuses calls about the past that the server would take to be about the present.
+    fn check_past(&self) -> Result<(), Error> {
+        let knows_past = self.shared.greeting.server.features & features::PAST != 0;
+        match self.shared.past {
+            Some(_) if !knows_past => Err(Error::invalid(
+                "the server cannot answer about the past: it is of an older release, update it",
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the maximum operations of one batch.
@@ -247,6 +259,9 @@ impl Connection {
         operation_id: Option<OperationId>,
         deadline: Instant,
     ) -> Outcome<Answered> {
+        if let Err(error) = self.check_past() {
+            return Outcome::Answered(Err(error));
+        }
         let permit = match self.permit(Some(deadline)).await {
             Ok(permit) => permit,
             Err(error) => return not_sent(error),
@@ -266,6 +281,7 @@ impl Connection {
                     deadline_ms,
                     stream: None,
                     consistency: shared.consistency,
+                    past: shared.past,
                 };
                 // The real number is set when the request is appended.
                 encode_request(out, shared.frame_bytes_max, 1, &options, operation)
@@ -285,6 +301,9 @@ impl Connection {
         operations: impl Iterator<Item = (&Operation, Option<OperationId>)>,
         deadline: Instant,
     ) -> Outcome<Vec<Answered>> {
+        if let Err(error) = self.check_past() {
+            return Outcome::Answered(operations.map(|_| Err(error.clone())).collect());
+        }
         let permit = match self.permit(Some(deadline)).await {
             Ok(permit) => permit,
             Err(error) => return not_sent(error),
@@ -292,8 +311,9 @@ impl Connection {
         let mut bytes = Vec::with_capacity(BATCH_BYTES);
         let deadline_ms = Some(remaining_ms(deadline, Instant::now()));
         let (frame_bytes_max, consistency) = (self.shared.frame_bytes_max, self.shared.consistency);
+        let past = self.shared.past;
         // The real number is set when the batch is appended.
-        let mut batch = BatchWriter::new(&mut bytes, frame_bytes_max, 1, deadline_ms, consistency);
+        let mut batch = BatchWriter::new(&mut bytes, frame_bytes_max, 1, deadline_ms, consistency, past);
         for (operation, operation_id) in operations.take(self.batch_operations_max) {
             match batch.push(operation_id, operation) {
                 Ok(()) => {}
@@ -322,12 +342,16 @@ impl Connection {
         operation_id: Option<OperationId>,
         window: u32,
     ) -> Outcome<Result<OpenStream, Error>> {
+        if let Err(error) = self.check_past() {
+            return Outcome::Answered(Err(error));
+        }
         let permit = match self.permit(None).await {
             Ok(permit) => permit,
             Err(error) => return not_sent(error),
         };
-        let consistency = self.shared.consistency;
-        let options = RequestOptions { operation_id, deadline_ms: None, stream: Some(window), consistency };
+        let (consistency, past) = (self.shared.consistency, self.shared.past);
+        let options =
+            RequestOptions { operation_id, deadline_ms: None, stream: Some(window), consistency, past };
         let mut bytes = Vec::new();
         if let Err(error) = encode_request(&mut bytes, self.shared.frame_bytes_max, 1, &options, operation) {
             return Outcome::Answered(Err(error));

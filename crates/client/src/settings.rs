@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use exacat_model::{Consistency, Error, Result};
+use exacat_model::{Consistency, Error, Past, Result};
 
 /// Limits of the client. [`exacat_wire::native::limits`] has those of the protocol.
 pub mod limits {
@@ -61,6 +61,9 @@ pub struct ClientSettings {
     /// Permitted age of the state behind answers; none for the server's default. A server without
     /// this feature answers from the last state.
     pub consistency: Option<Consistency>,
+    /// Past state that every call is about; none for the present one. A server without this feature is not
+    /// asked, and the call fails. The server refuses operations that cannot be about the past.
+    pub past: Option<Past>,
 }
 
 impl Default for ClientSettings {
@@ -80,6 +83,7 @@ impl Default for ClientSettings {
             page_items: 1000,
             coalesced_calls_max: 128,
             consistency: None,
+            past: None,
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use exacat_model::{Consistency, Error, ErrorKind};
+use exacat_model::{Consistency, Error, ErrorKind, Past};
 use exacat_wire::native::{
     BatchWriter, FrameType, HelloAck, Identity, RequestOptions, encode_cancel, encode_credit,
     encode_encoded_request, encode_goodbye, encode_ping, encode_pong, set_request,
@@ -161,6 +161,7 @@ impl State {
                     group,
                     Some(remaining_ms(deadline, now)),
                     shared.consistency,
+                    shared.past,
                 );
                 let pushed =
                     rest[..together].iter().try_for_each(|(_, _, operation)| batch.push_encoded(operation));
@@ -175,6 +176,7 @@ impl State {
                 let options = RequestOptions {
                     deadline_ms: Some(remaining_ms(*deadline, now)),
                     consistency: shared.consistency,
+                    past: shared.past,
                     ..RequestOptions::default()
                 };
                 self.slots.framed(*number, shared.overdue(*deadline), at);
@@ -256,6 +258,8 @@ pub(crate) struct Shared {
     pub frame_bytes_max: usize,
     /// Consistency of every request; none also if the server lacks the feature.
     pub consistency: Option<Consistency>,
+    /// Past state that every request is about.
+    pub past: Option<Past>,
     /// True if the server said goodbye: prefer another one.
     pub said_goodbye: AtomicBool,
     /// One permit per request in flight, returned when the request ends.
@@ -285,6 +289,7 @@ pub(crate) struct Terms {
     pub coalesced_calls_max: usize,
     pub frame_bytes_max: usize,
     pub consistency: Option<Consistency>,
+    pub past: Option<Past>,
     pub in_flight_max: usize,
 }
 
@@ -301,6 +306,7 @@ impl Shared {
             coalesced_calls_max: terms.coalesced_calls_max,
             frame_bytes_max: terms.frame_bytes_max,
             consistency: terms.consistency,
+            past: terms.past,
             said_goodbye: AtomicBool::new(false),
             in_flight: Semaphore::new(terms.in_flight_max),
             first: tokio::sync::Mutex::new(()),
@@ -590,6 +596,7 @@ pub(crate) mod tests {
             coalesced_calls_max: 50,
             frame_bytes_max: 1 << 20,
             consistency: None,
+            past: None,
             in_flight_max: 100,
         }))
     }

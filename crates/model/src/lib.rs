@@ -25,6 +25,7 @@ mod measured;
 pub mod mutation;
 pub mod operation;
 mod operation_table;
+pub mod past;
 pub mod period;
 pub mod pfn;
 pub mod query;
@@ -56,6 +57,7 @@ pub use mutation::{
     PurgeTarget, Reservation, ReservedReplica, TrashId,
 };
 pub use operation::{FileRef, Operation};
+pub use past::{Past, PastPoint};
 pub use pfn::Pfn;
 pub use query::{Comparison, Filter, Matcher, Pattern, TagExpression};
 pub use registry::{Record, RecordKey, RecordKind};

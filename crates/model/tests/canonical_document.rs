@@ -15,7 +15,7 @@ use exacat_model::{ErrorKind, Operation};
 
 const DOCUMENT: &str = include_str!("../../../docs/internals/canonical-bytes.md");
 
-const SOURCES: [&str; 18] = [
+const SOURCES: [&str; 19] = [
     include_str!("../src/account.rs"),
     include_str!("../src/answer.rs"),
     include_str!("../src/arguments.rs"),
@@ -27,6 +27,7 @@ const SOURCES: [&str; 18] = [
     include_str!("../src/history.rs"),
     include_str!("../src/mutation.rs"),
     include_str!("../src/operation.rs"),
+    include_str!("../src/past.rs"),
     include_str!("../src/period.rs"),
     include_str!("../src/query.rs"),
     include_str!("../src/registry.rs"),

@@ -13,7 +13,7 @@ use exacat_log::record::{self, Head};
 use exacat_log::segment::CatalogueId;
 use exacat_log::{Form, Segment, SegmentReader};
 use exacat_model::limits::PAGE_MEMORY_MAX;
-use exacat_model::{Change, EntryId, Error, ErrorKind, Revision};
+use exacat_model::{Change, EntryId, Error, ErrorKind, Revision, TimeMs};
 use exacat_store::{Sample, Trail, TrailEnd};
 use parking_lot::RwLock;
 
@@ -252,6 +252,60 @@ impl History {
         let damage = reader.archive().and_then(Archive::index_damage).cloned();
         let what = || format!("the log has no change {}, but a later one", revision.0);
         Err(damage.unwrap_or_else(|| Error::new(ErrorKind::Corrupt, what())))
+    }
+
+    /// Returns the last kept change up to `up_to` at or before a time; revision 0 if all are later and
+    /// kept from the first on, none if earlier ones may be gone. Reads a head of some segments, and the
+    /// heads of one.
+    pub(crate) fn last_until(&self, time: TimeMs, up_to: Revision) -> Result<Option<Revision>, Error> {
+        loop {
+            let mut segments = self.list();
+            segments.retain(|segment| segment.first_revision <= up_to);
+            match self.last_in(&segments, time, up_to)? {
+                Some(found) => return Ok(found),
+                // A segment was removed meanwhile. The list is shorter now, so this ends.
+                None => continue,
+            }
+        }
+    }
+
+    /// Finds that change in some segments; none if one of them is gone.
+    fn last_in(
+        &self,
+        segments: &[Arc<Segment>],
+        time: TimeMs,
+        up_to: Revision,
+    ) -> Result<Option<Option<Revision>>, Error> {
+        let (mut low, mut high) = (0, segments.len());
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            let first = segments[middle].first_revision;
+            let mut began = None;
+            let is_kept = self.heads(first, first, |head| {
+                began = Some(head.time);
+                false
+            })?;
+            match began {
+                Some(began) if is_kept && began <= time => low = middle + 1,
+                Some(_) if is_kept => high = middle,
+                _ => return Ok(None),
+            }
+        }
+        let Some(segment) = low.checked_sub(1).and_then(|at| segments.get(at)) else {
+            let is_whole = segments.first().is_none_or(|first| first.first_revision <= Revision(1))
+                && self.oldest() <= Revision(1);
+            return Ok(Some(is_whole.then_some(Revision(0))));
+        };
+        let end = segments.get(low).map_or(up_to, |next| Revision(next.first_revision.0 - 1));
+        let mut last = Revision(segment.first_revision.0.saturating_sub(1));
+        let is_kept = self.heads(segment.first_revision, end, |head| {
+            let is_before = head.time <= time;
+            if is_before {
+                last = head.last_revision();
+            }
+            is_before
+        })?;
+        Ok(is_kept.then_some(Some(last.min(up_to))))
     }
 
     /// Returns the changes of the record that begins with this revision; none if they are no longer

@@ -15,6 +15,7 @@ mod kept_time;
 mod metric;
 mod metric_text;
 mod outcome;
+mod past;
 mod read;
 pub mod rules;
 mod snapshots;
@@ -33,6 +34,7 @@ pub use read::{
     TrailEnd, UsageOf, within_batch,
 };
 
+pub use past::{PastRoute, PastStart, PastStates};
 pub use snapshots::Snapshots;
 
 use std::sync::Arc;
@@ -252,6 +254,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// Returns the log and the files for followers, if the store has its own.
     fn as_followed(&self) -> Option<&dyn Followed> {
+        None
+    }
+
+    /// Returns the past states, if the store keeps its history itself and takes changes, or repeats them.
+    fn as_past_states(&self) -> Option<&dyn PastStates> {
         None
     }
 

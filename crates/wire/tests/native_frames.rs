@@ -13,7 +13,7 @@ use exacat_model::answer::{ReplicaAt, Stat, Whereis};
 use exacat_model::operation::{Cursor, Existing, FileRef, NewFile};
 use exacat_model::{
     AccountName, Answer, Checksum, Checksums, Consistency, Error, ErrorKind, Guid, HasRevision, Lfn,
-    Operation, OperationId, ReplicaState, Revision, SeName, TimelineId,
+    Operation, OperationId, Past, PastPoint, ReplicaState, Revision, SeName, TimelineId,
 };
 use exacat_wire::native::limits::{
     BATCH_OPERATIONS_MAX, COUNTED_HEADER_BYTES, CREDIT_MAX, FRAME_BYTES_MAX, FRAME_BYTES_MAX_LEAST,
@@ -125,6 +125,17 @@ impl Random {
         }
     }
 
+    fn past(&mut self) -> Option<Past> {
+        self.some(|random| {
+            let revision = exacat_model::Revision(random.next() >> random.below(64));
+            let point = match random.below(2) {
+                0 => PastPoint::Revision(revision.into()),
+                _ => PastPoint::Time(exacat_model::TimeMs(random.below(1 << 48))),
+            };
+            Past { point, changes_max: random.next() >> random.below(64) }
+        })
+    }
+
     fn consistency(&mut self) -> Option<Consistency> {
         self.some(|random| Consistency::ALL[random.below(Consistency::ALL.len() as u64) as usize])
     }
@@ -197,6 +208,7 @@ impl Random {
                         None
                     },
                     consistency: self.consistency(),
+                    past: self.past(),
                 };
                 (request, Frame::Request(Request { options, operation }))
             }
@@ -207,7 +219,8 @@ impl Random {
                 });
                 items.push(BatchItem { operation_id: None, operation: Operation::Whoami });
                 let deadline_ms = self.some(|random| random.next() as u32);
-                (request, Frame::Batch(Batch { deadline_ms, consistency: self.consistency(), items }))
+                let (consistency, past) = (self.consistency(), self.past());
+                (request, Frame::Batch(Batch { deadline_ms, consistency, past, items }))
             }
             FrameType::Answer => (request, Frame::Answer(self.answer())),
             FrameType::AnswerBatch => {
@@ -325,8 +338,8 @@ fn what_breaks_the_framing_is_named_and_stays_broken() {
             FrameError::BadFlags { frame_type: FrameType::Cancel, flags: 1 },
         ),
         (
-            header(empty, FrameType::Request as u8, 0x1f, 1),
-            FrameError::BadFlags { frame_type: FrameType::Request, flags: 0x1f },
+            header(empty, FrameType::Request as u8, 0x3f, 1),
+            FrameError::BadFlags { frame_type: FrameType::Request, flags: 0x3f },
         ),
         (
             header(empty, FrameType::Batch as u8, flags::STREAM, 1),
@@ -449,14 +462,19 @@ fn a_write_has_an_operation_id_and_a_read_has_none() {
 #[test]
 fn batches_are_bounded() {
     let item = BatchItem { operation_id: None, operation: Operation::Whoami };
+    let batch = |count: usize| Batch {
+        deadline_ms: None,
+        consistency: None,
+        past: None,
+        items: vec![item.clone(); count],
+    };
     let mut out = Vec::new();
-    encode_batch(&mut out, FRAME_BYTES_MAX, 1, None, None, &vec![item.clone(); BATCH_OPERATIONS_MAX])
-        .unwrap();
+    encode_batch(&mut out, FRAME_BYTES_MAX, 1, &batch(BATCH_OPERATIONS_MAX)).unwrap();
     let (_, frame) = only_frame(&out);
     assert!(matches!(frame, Frame::Batch(batch) if batch.items.len() == BATCH_OPERATIONS_MAX));
     out.clear();
     for count in [0, BATCH_OPERATIONS_MAX + 1] {
-        assert!(encode_batch(&mut out, FRAME_BYTES_MAX, 1, None, None, &vec![item.clone(); count]).is_err());
+        assert!(encode_batch(&mut out, FRAME_BYTES_MAX, 1, &batch(count)).is_err());
         assert!(out.is_empty());
     }
     // A larger batch from a peer is refused too: `None` and `Whoami` are two bytes.

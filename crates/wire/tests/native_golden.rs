@@ -16,7 +16,7 @@ use exacat_model::answer::{ReplicaAt, Whereis};
 use exacat_model::operation::{Cursor, FileRef};
 use exacat_model::{
     AccountName, Answer, Checksum, Checksums, Consistency, Error, ErrorKind, Guid, Lfn, Operation,
-    OperationId, ReplicaState, Revision, SeName,
+    OperationId, Past, PastPoint, ReplicaState, Revision, SeName, TimeMs,
 };
 use exacat_wire::native::limits::FRAME_BYTES_MAX;
 use exacat_wire::native::{
@@ -114,6 +114,7 @@ fn goldens() -> Vec<(u64, Frame, &'static str)> {
                     deadline_ms: Some(30_000),
                     stream: None,
                     consistency: None,
+                    past: None,
                 },
                 operation: Operation::Move { from: lfn("/a"), to: lfn("/b") },
             }),
@@ -127,6 +128,7 @@ fn goldens() -> Vec<(u64, Frame, &'static str)> {
                     deadline_ms: None,
                     stream: Some(8),
                     consistency: None,
+                    past: None,
                 },
                 operation: Operation::List { lfn: lfn("/"), cursor: Cursor(vec![7]), limit: 1000 },
             }),
@@ -137,6 +139,7 @@ fn goldens() -> Vec<(u64, Frame, &'static str)> {
             Frame::Batch(Batch {
                 deadline_ms: Some(500),
                 consistency: None,
+                past: None,
                 items: vec![
                     BatchItem {
                         operation_id: None,
@@ -164,12 +167,37 @@ fn goldens() -> Vec<(u64, Frame, &'static str)> {
             Frame::Batch(Batch {
                 deadline_ms: Some(500),
                 consistency: Some(Consistency::Quorum),
+                past: None,
                 items: vec![BatchItem {
                     operation_id: None,
                     operation: Operation::Stat { lfns: vec![lfn("/a")], follow: true },
                 }],
             }),
             "14000000 06 0a 0c00000000000000 f403 03 000201022f6101",
+        ),
+        (
+            13,
+            Frame::Request(Request {
+                options: RequestOptions {
+                    past: Some(Past { point: PastPoint::Revision(Revision(7).into()), changes_max: 300 }),
+                    ..RequestOptions::default()
+                },
+                operation: Operation::Du { lfns: vec![lfn("/a")] },
+            }),
+            "15000000 05 10 0d00000000000000 01 07 00 ac02 0701022f61",
+        ),
+        (
+            14,
+            Frame::Batch(Batch {
+                deadline_ms: None,
+                consistency: None,
+                past: Some(Past { point: PastPoint::Time(TimeMs(1000)), changes_max: 0 }),
+                items: vec![BatchItem {
+                    operation_id: None,
+                    operation: Operation::Stat { lfns: vec![lfn("/a")], follow: true },
+                }],
+            }),
+            "15000000 06 10 0e00000000000000 02 e807 00 000201022f6101",
         ),
         (
             4,

@@ -114,7 +114,9 @@ async fn id_that_comes_several_times_at_once_has_one_effect() {
         let one = id();
         let item = |operation| BatchItem { operation_id: Some(one), operation };
         let items = vec![item(make(&a)), item(make(&a)), item(make(&b)), item(make(&a))];
-        client.send(1000, Frame::Batch(Batch { deadline_ms: None, consistency: None, items })).await;
+        client
+            .send(1000, Frame::Batch(Batch { deadline_ms: None, consistency: None, past: None, items }))
+            .await;
         let (_, Frame::AnswerBatch(batch)) = client.expect().await else { panic!("no answers") };
         let kinds: Vec<_> = batch.answers.iter().map(kind).collect();
         // The server may run them in any order: either content wins, once.

@@ -126,7 +126,7 @@ async fn a_batch_is_answered_in_order_whatever_is_in_it() {
         item(stat("/d/f000001")),
     ];
     let count = items.len();
-    client.send(9, Frame::Batch(Batch { deadline_ms: None, consistency: None, items })).await;
+    client.send(9, Frame::Batch(Batch { deadline_ms: None, consistency: None, past: None, items })).await;
     match client.expect().await {
         (9, Frame::AnswerBatch(batch)) => {
             assert_eq!((batch.first, batch.answers.len()), (0, count));
@@ -157,7 +157,9 @@ async fn batches_of_lookups_only_are_answered_too() {
                 operation: Operation::Whereis { files: vec![FileRef::Lfn(file.clone())], site: None },
             })
             .collect();
-        client.send(round, Frame::Batch(Batch { deadline_ms: None, consistency: None, items })).await;
+        client
+            .send(round, Frame::Batch(Batch { deadline_ms: None, consistency: None, past: None, items }))
+            .await;
     }
     let mut answered = BTreeMap::<u64, usize>::new();
     while answered.values().sum::<usize>() < 19 * 1000 {
@@ -387,7 +389,10 @@ async fn lookups_that_have_to_wait_are_answered_when_they_can_be() {
         item(stat("/missing")),
     ];
     client
-        .send(100, Frame::Batch(Batch { deadline_ms: None, consistency: None, items: items.clone() }))
+        .send(
+            100,
+            Frame::Batch(Batch { deadline_ms: None, consistency: None, past: None, items: items.clone() }),
+        )
         .await;
     client
         .send(
@@ -395,6 +400,7 @@ async fn lookups_that_have_to_wait_are_answered_when_they_can_be() {
             Frame::Batch(Batch {
                 deadline_ms: None,
                 consistency: None,
+                past: None,
                 items: vec![items[0].clone(), items[2].clone()],
             }),
         )

@@ -22,6 +22,7 @@
 //! * `clone`: a catalogue of its own on the same runs
 //! * `cut`: a segment up to one of its changes
 //! * `line`: the segments of a log that continue a snapshot
+//! * `past`: the state after any change, from the nearest files before it
 //! * `restore`: the catalogue as it was at a snapshot, or at a point after it
 //! * `switch`: the moment at which a restore takes effect, even if it is interrupted
 //! * `witness`: snapshots as evidence of how far the log went
@@ -33,6 +34,7 @@ pub(crate) mod cut;
 pub(crate) mod diff;
 mod label;
 mod line;
+pub(crate) mod past;
 mod restore;
 pub(crate) mod service;
 pub(crate) mod switch;

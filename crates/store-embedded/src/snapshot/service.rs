@@ -58,6 +58,11 @@ impl SnapshotService {
         &self.identity.timelines
     }
 
+    /// Returns the catalogue's identity.
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
     /// Returns the text of the catalogue's identity.
     pub(crate) fn identity_text(&self) -> String {
         self.identity.encode()

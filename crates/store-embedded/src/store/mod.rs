@@ -4,6 +4,7 @@ mod following;
 mod loading;
 mod offline;
 mod open;
+mod past;
 mod snapshots;
 
 use std::collections::HashSet;
@@ -22,8 +23,8 @@ use exacat_model::{
     TrashId, TrashItem,
 };
 use exacat_store::{
-    Account, ApplyError, ChangePage, Due, Files, Followed, Located, Page, PageInProgress, RecordEntry,
-    Request, Resolution, Snapshots, Store, StoreStatus, Trace, Traces, Trail, UsageOf, within_batch,
+    Account, ApplyError, ChangePage, Due, Files, Followed, Located, Page, PageInProgress, PastStates,
+    RecordEntry, Request, Resolution, Snapshots, Store, StoreStatus, Trace, Traces, Trail, UsageOf, within_batch,
 };
 use parking_lot::{Mutex, RwLockReadGuard};
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -633,6 +634,11 @@ impl Store for EmbeddedStore {
 
     fn as_followed(&self) -> Option<&dyn Followed> {
         // A snapshot has no log that goes on.
+        self.commands.is_some().then_some(self)
+    }
+
+    fn as_past_states(&self) -> Option<&dyn PastStates> {
+        // A snapshot is a past state itself.
         self.commands.is_some().then_some(self)
     }
 

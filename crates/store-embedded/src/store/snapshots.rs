@@ -39,6 +39,10 @@ pub(super) struct Making {
 }
 
 impl Making {
+    pub(super) fn new(disk: Arc<dyn Disk>, layout: Layout) -> Self {
+        Making { disk, layout, handed_over: false }
+    }
+
     /// Leaves the removal to another owner.
     fn hand_over(mut self) {
         self.handed_over = true;
@@ -98,7 +102,7 @@ impl EmbeddedStore {
     ) -> Result<(Making, Pinned, Option<FinishPart>)> {
         let (service, disk) = (Arc::clone(self.service()), self.disk());
         let root = take::hidden(&service.data, name.as_str(), service.next(), what);
-        let making = Making { disk: Arc::clone(&disk), layout: Layout::new(&root), handed_over: false };
+        let making = Making::new(Arc::clone(&disk), Layout::new(&root));
         let layout = making.layout.clone();
         // A lasting snapshot has the state beside the catalogue too, and so has a backup.
         let whole_log = part == LogPart::Whole;

@@ -5,9 +5,9 @@
 //! [`frame_bytes_max`](super::Limits::frame_bytes_max). It appends the frame wholly or not at all.
 
 use exacat_model::codec::{Encode, put_bytes};
-use exacat_model::{Answer, Consistency, Error, Operation, OperationId};
+use exacat_model::{Answer, Consistency, Error, Operation, OperationId, Past};
 
-use super::frame::{Batch, BatchItem, Frame, FrameType, RequestOptions, flags};
+use super::frame::{Batch, Frame, FrameType, RequestOptions, flags};
 use super::hello::{Authenticate, Credentials, Hello, HelloAck, Identity};
 use super::limits::{
     BATCH_OPERATIONS_MAX, CREDIT_MAX, HANDSHAKE_FRAME_BYTES_MAX, HEADER_BYTES, REASON_BYTES_MAX,
@@ -133,7 +133,8 @@ fn request(
     let flags = flag(options.operation_id.is_some(), flags::OPERATION_ID)
         | flag(options.deadline_ms.is_some(), flags::DEADLINE)
         | flag(options.stream.is_some(), flags::STREAM)
-        | flag(options.consistency.is_some(), flags::CONSISTENCY);
+        | flag(options.consistency.is_some(), flags::CONSISTENCY)
+        | flag(options.past.is_some(), flags::PAST);
     let start = open(out, FrameType::Request, flags, request_id);
     if let Some(id) = &options.operation_id {
         id.encode(out);
@@ -146,6 +147,9 @@ fn request(
     }
     if let Some(consistency) = &options.consistency {
         consistency.encode(out);
+    }
+    if let Some(past) = &options.past {
+        past.encode(out);
     }
     operation(out);
     close_within(out, start, frame_bytes_max, "the length of a request in bytes")
@@ -168,16 +172,21 @@ impl<'a> BatchWriter<'a> {
         request: u64,
         deadline_ms: Option<u32>,
         consistency: Option<Consistency>,
+        past: Option<Past>,
     ) -> Self {
         let flag = |there: bool, flag: u8| if there { flag } else { 0 };
-        let flags =
-            flag(deadline_ms.is_some(), flags::DEADLINE) | flag(consistency.is_some(), flags::CONSISTENCY);
+        let flags = flag(deadline_ms.is_some(), flags::DEADLINE)
+            | flag(consistency.is_some(), flags::CONSISTENCY)
+            | flag(past.is_some(), flags::PAST);
         let start = open(out, FrameType::Batch, flags, request);
         if let Some(deadline_ms) = deadline_ms {
             deadline_ms.encode(out);
         }
         if let Some(consistency) = consistency {
             consistency.encode(out);
+        }
+        if let Some(past) = past {
+            past.encode(out);
         }
         BatchWriter { out, frame_bytes_max, start, operations: 0 }
     }
@@ -238,15 +247,14 @@ pub fn encode_batch(
     out: &mut Vec<u8>,
     frame_bytes_max: usize,
     request: u64,
-    deadline_ms: Option<u32>,
-    consistency: Option<Consistency>,
-    items: &[BatchItem],
+    batch: &Batch,
 ) -> Result<(), Error> {
+    let Batch { deadline_ms, consistency, past, items } = batch;
     if items.is_empty() {
         return Err(Error::invalid("a batch has no operations"));
     }
     let start = out.len();
-    let mut batch = BatchWriter::new(out, frame_bytes_max, request, deadline_ms, consistency);
+    let mut batch = BatchWriter::new(out, frame_bytes_max, request, *deadline_ms, *consistency, *past);
     let pushed = items.iter().try_for_each(|item| batch.push(item.operation_id, &item.operation));
     match pushed {
         Ok(()) => batch.finish(),
@@ -436,10 +444,7 @@ pub fn encode_frame(
         Frame::Request(asked) => {
             encode_request(out, frame_bytes_max, request, &asked.options, &asked.operation)?;
         }
-        Frame::Batch(batch) => {
-            let Batch { deadline_ms, consistency, items } = batch;
-            encode_batch(out, frame_bytes_max, request, *deadline_ms, *consistency, items)?;
-        }
+        Frame::Batch(batch) => encode_batch(out, frame_bytes_max, request, batch)?,
         Frame::Answer(answer) => encode_answer(out, frame_bytes_max, request, answer)?,
         Frame::AnswerBatch(batch) => {
             let start = open(out, FrameType::AnswerBatch, 0, request);

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use exacat_model::codec::{Decode, DecodeError, Reader};
-use exacat_model::{Answer, Consistency, Error, ErrorKind, Operation, OperationId};
+use exacat_model::{Answer, Consistency, Error, ErrorKind, Operation, OperationId, Past};
 
 use super::hello::{Authenticate, Hello, HelloAck, Identity};
 use super::limits::{BATCH_OPERATIONS_MAX, CREDIT_MAX, REASON_BYTES_MAX};
@@ -19,6 +19,8 @@ pub mod flags {
     /// A consistency follows; only if [`features::CONSISTENCY`](crate::native::features::CONSISTENCY) is in
     /// force.
     pub const CONSISTENCY: u8 = 0x08;
+    /// A past state follows; only if [`features::PAST`](crate::native::features::PAST) is in force.
+    pub const PAST: u8 = 0x10;
 }
 
 /// The types of frames. The number is on the wire: never reuse one.
@@ -110,8 +112,10 @@ impl FrameType {
     /// Returns the flags that have a meaning in it; every other bit must be 0.
     pub fn flags_allowed(self) -> u8 {
         match self {
-            FrameType::Request => flags::OPERATION_ID | flags::DEADLINE | flags::STREAM | flags::CONSISTENCY,
-            FrameType::Batch => flags::DEADLINE | flags::CONSISTENCY,
+            FrameType::Request => {
+                flags::OPERATION_ID | flags::DEADLINE | flags::STREAM | flags::CONSISTENCY | flags::PAST
+            }
+            FrameType::Batch => flags::DEADLINE | flags::CONSISTENCY | flags::PAST,
             _ => 0,
         }
     }
@@ -152,6 +156,8 @@ pub struct RequestOptions {
     /// Permitted age of the state behind the answer; none for the server's default. Operations that
     /// write ignore it.
     pub consistency: Option<Consistency>,
+    /// Past state that the answer is about; none for the present one.
+    pub past: Option<Past>,
 }
 
 /// One operation.
@@ -180,6 +186,8 @@ pub struct Batch {
     pub deadline_ms: Option<u32>,
     /// Permitted age of the states behind the answers, as in a request.
     pub consistency: Option<Consistency>,
+    /// Past state that the answers are about, as in a request.
+    pub past: Option<Past>,
     /// The operations: at least one. Answers refer to an operation by its index.
     pub items: Vec<BatchItem>,
 }
@@ -404,18 +412,21 @@ fn request(reader: &mut Reader<'_>, flags: u8) -> Result<Request, DecodeError> {
     let deadline_ms = if has(flags::DEADLINE) { Some(u32::decode(reader)?) } else { None };
     let stream = if has(flags::STREAM) { Some(credit(reader)?) } else { None };
     let consistency = if has(flags::CONSISTENCY) { Some(Consistency::decode(reader)?) } else { None };
+    let past = if has(flags::PAST) { Some(Past::decode(reader)?) } else { None };
     let operation = Operation::decode(reader)?;
     check_operation_id(reader, operation_id, &operation)?;
     if stream.is_some() && !operation.has_pages() {
         return Err(reader.error("only an operation with pages can be streamed"));
     }
-    Ok(Request { options: RequestOptions { operation_id, deadline_ms, stream, consistency }, operation })
+    let options = RequestOptions { operation_id, deadline_ms, stream, consistency, past };
+    Ok(Request { options, operation })
 }
 
 fn batch(reader: &mut Reader<'_>, flags: u8) -> Result<Batch, DecodeError> {
     let has = |flag: u8| flags & flag != 0;
     let deadline_ms = if has(flags::DEADLINE) { Some(u32::decode(reader)?) } else { None };
     let consistency = if has(flags::CONSISTENCY) { Some(Consistency::decode(reader)?) } else { None };
+    let past = if has(flags::PAST) { Some(Past::decode(reader)?) } else { None };
     // The number of operations is known only at the end of the body. The capacity suffices for a
     // usual batch.
     let mut items = Vec::with_capacity((reader.remaining() / 2).min(128));
@@ -431,7 +442,7 @@ fn batch(reader: &mut Reader<'_>, flags: u8) -> Result<Batch, DecodeError> {
     if items.is_empty() {
         return Err(reader.error("a batch has no operations"));
     }
-    Ok(Batch { deadline_ms, consistency, items })
+    Ok(Batch { deadline_ms, consistency, past, items })
 }
 
 /// Checks the operation id. A client could not safely retry a write without an id; a read has no

@@ -26,8 +26,10 @@ pub mod features {
     pub const CONSISTENCY: u64 = 0x01;
     /// The server follows another one, and takes no changes. A server that takes them never names this.
     pub const FOLLOWER: u64 = 0x02;
+    /// A request or batch may be about a past state.
+    pub const PAST: u64 = 0x04;
     /// All features that this codec knows.
-    pub const ALL: u64 = CONSISTENCY | FOLLOWER;
+    pub const ALL: u64 = CONSISTENCY | FOLLOWER | PAST;
 }
 
 /// First message of a client. Bytes after the known fields are ignored, so that later clients can
