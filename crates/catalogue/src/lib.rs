@@ -28,6 +28,7 @@ mod listing;
 mod loading;
 mod log;
 mod moving;
+mod past;
 mod quota;
 mod register;
 mod snapshots;

@@ -13,6 +13,9 @@ const UNKNOWN_SE: &str = "no such storage element: ";
 /// The store's message for it, which has no name.
 const REFUSED_SE: &str = "no such storage element, or it may not be written now";
 
+/// The catalogue's message for a past state that takes too many changes.
+const TOO_FAR: [&str; 2] = [" changes after ", ", and at most "];
+
 /// A command whose errors have advice of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Advised {
@@ -58,6 +61,14 @@ impl Advised {
         }
         if error.message.ends_with(REFUSED_SE) {
             return Some("'exacat se ls' lists storage elements and their status".to_owned());
+        }
+        if error.kind == ErrorKind::Limit && TOO_FAR.iter().all(|part| error.message.contains(part)) {
+            return Some(
+                "snapshots taken more often keep past states near (exacat snapshot create); 'exacat restore BACKUP --until \
+                 TIME --data DIR' makes this one in another directory, 'exacat serve --snapshot NAME' serves that of a \
+                 snapshot"
+                    .to_owned(),
+            );
         }
         if error.kind == ErrorKind::Quota {
             return Some(

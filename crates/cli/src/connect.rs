@@ -7,11 +7,14 @@ use std::time::Duration;
 use exacat_client::{
     AnswerStream, CallOptions, Client, ClientSettings, Credentials, Endpoint, Target, Trust,
 };
-use exacat_model::{AccountName, Answer, Error, ErrorKind, LogPosition, Operation, Result, Revision};
+use exacat_exchange::catalogue::Catalogue;
+use exacat_model::{
+    AccountName, Answer, Error, ErrorKind, Lfn, LogPosition, Operation, Past, PastPoint, Result, Revision,
+};
 use futures::StreamExt;
 
 use crate::args::Connection;
-use crate::failure::Failure;
+use crate::failure::{Failure, say};
 use crate::parse;
 
 /// Bytes of a file with a token.
@@ -29,6 +32,10 @@ const TIMEOUT_LONG: Duration = Duration::from_secs(300);
 /// The client's messages for an untrusted certificate, and for no certificate to trust.
 const UNTRUSTED: &str = "invalid peer certificate";
 const NOTHING_TRUSTED: &str = "a certificate or a fingerprint to trust is needed";
+/// Changes that a server reads for a past state in less than a second. More are told beforehand.
+const PAST_CHANGES_UNTOLD: u64 = 300_000;
+/// Parts of the server's refusal to read more changes than a request allows.
+const PAST_REFUSED: [&str; 2] = [" is ", ", and the request allows "];
 /// Environment variable with a token.
 const TOKEN_VARIABLE: &str = "EXACAT_TOKEN";
 /// Environment variable with the path of a token file.
@@ -54,6 +61,10 @@ pub(crate) fn data_directory(connection: &Connection) -> std::result::Result<Pat
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
     client: Client,
+    /// Client of the past state that reads are about; none for the present one.
+    past: Option<Client>,
+    target: Target,
+    credentials: Credentials,
     timeout_given: bool,
 }
 
@@ -74,8 +85,11 @@ impl Session {
             consistency: connection.consistency,
             ..ClientSettings::default()
         };
-        match Client::connect(target.clone(), credentials, settings).await {
-            Ok(client) => Ok(Session { client, timeout_given: connection.timeout.is_some() }),
+        match Client::connect(target.clone(), credentials.clone(), settings).await {
+            Ok(client) => {
+                let timeout_given = connection.timeout.is_some();
+                Ok(Session { client, past: None, target, credentials, timeout_given })
+            }
             Err(error) => {
                 let hint = hint(&target, &error).map(str::to_owned);
                 Err(Failure::Catalogue { subject: None, error, hint })
@@ -88,9 +102,39 @@ impl Session {
         &self.client
     }
 
+    /// Makes all reads be about a past state. Tells beforehand if the server has to read many changes
+    /// for it, unless `is_quiet`.
+    pub(crate) async fn enter_past(&mut self, point: PastPoint, is_quiet: bool) -> Result<()> {
+        let first = if is_quiet { u64::MAX } else { PAST_CHANGES_UNTOLD };
+        self.past = Some(match self.at_past(Past { point, changes_max: first }).await {
+            Err(error) if error.kind == ErrorKind::Limit && told(&error).is_some() => {
+                say(&format!("exacat: reading {}", told(&error).unwrap_or_default()));
+                self.at_past(Past::at(point)).await?
+            }
+            other => other?,
+        });
+        Ok(())
+    }
+
+    /// Connects for reads of a past state, and opens that.
+    async fn at_past(&self, past: Past) -> Result<Client> {
+        let settings = ClientSettings { past: Some(past), ..self.client.settings().clone() };
+        let client = Client::connect(self.target.clone(), self.credentials.clone(), settings).await?;
+        // Whatever the answer about the root is, the state is open then.
+        let operation = Operation::Stat { lfns: vec![Lfn::root()], follow: false };
+        let deadline = (!self.timeout_given).then_some(TIMEOUT_LONG);
+        client.call_with(operation, CallOptions { deadline, ..CallOptions::default() }).await?;
+        Ok(client)
+    }
+
+    /// Returns the client for an operation: that of the past for what can be about it.
+    fn client_for(&self, operation: &Operation) -> &Client {
+        self.past.as_ref().filter(|_| Past::admits(operation)).unwrap_or(&self.client)
+    }
+
     /// Sends an operation.
     pub(crate) async fn call(&self, operation: Operation) -> Result<Answer> {
-        self.client.call(operation).await
+        self.client_for(&operation).call(operation).await
     }
 
     /// Sends a long operation, with the longest time a server grants, unless the user set a limit.
@@ -129,13 +173,29 @@ impl Session {
 
     /// Streams all pages of an answer.
     pub(crate) fn pages(&self, operation: Operation) -> Pages {
-        Pages { stream: self.client.stream(operation) }
+        Pages { stream: self.client_for(&operation).stream(operation) }
     }
 
     /// Closes the connection.
     pub(crate) async fn close(&self) {
+        if let Some(past) = &self.past {
+            past.close().await;
+        }
         self.client.close().await;
     }
+}
+
+impl Catalogue for Session {
+    async fn call(&self, operation: Operation) -> Result<Answer> {
+        Session::call(self, operation).await
+    }
+}
+
+/// Returns the changes that a server did not read because the request did not allow them: their number,
+/// and what they come after.
+fn told(error: &Error) -> Option<&str> {
+    let (before, _) = error.message.split_once(PAST_REFUSED[1])?;
+    before.split_once(PAST_REFUSED[0]).map(|(_, changes)| changes)
 }
 
 /// Pages of a long answer.
@@ -276,5 +336,22 @@ fn hint(target: &Target, error: &Error) -> Option<&'static str> {
              --fingerprint HEX trusts the one with this SHA-256",
         ),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The refusal of the server is understood, and no other one.
+    #[test]
+    fn changes_of_a_refusal_are_told() {
+        let limit = |message: &str| Error::new(ErrorKind::Limit, message);
+        let refused = limit(
+            "the state after revision 9 is 812000 changes after the snapshot daily-3, and the request allows 300000",
+        );
+        assert_eq!(told(&refused), Some("812000 changes after the snapshot daily-3"));
+        let too_far = "the state after revision 9 is 12000000 changes after the snapshot old, and at most 10000000 are read";
+        assert_eq!(told(&limit(too_far)), None);
     }
 }

@@ -6,6 +6,7 @@ use exacat_model::operation::FileRef;
 use exacat_model::{Answer, Error, ErrorKind, Lfn, Operation, Result, SeName, SeNumber};
 
 use crate::advice::Advised;
+use crate::args::AtArgs;
 use crate::connect::{Pages, Session};
 use crate::failure::{Failure, STATUS_REJECTED, report, status_of};
 use crate::input::Names;
@@ -59,6 +60,15 @@ impl Context {
     /// Sends an operation.
     pub(crate) async fn call(&self, operation: Operation) -> Result<Answer> {
         self.session.call(operation).await
+    }
+
+    /// Makes the reads of the command be about a past state, if one is given.
+    pub(crate) async fn at(&mut self, past: &AtArgs) -> std::result::Result<(), Failure> {
+        let Some(text) = &past.at else { return Ok(()) };
+        let subject = || format!("--at {text}");
+        let point = parse::past(text).map_err(|error| Failure::about(subject(), error))?;
+        let is_quiet = self.out.style.quiet || self.out.style.json;
+        self.session.enter_past(point, is_quiet).await.map_err(|error| Failure::about(subject(), error))
     }
 
     /// Sends an operation about `subject`, which an error then names.

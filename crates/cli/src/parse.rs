@@ -2,8 +2,8 @@
 
 use exacat_model::operation::Owner;
 use exacat_model::{
-    AccountName, DeletionId, Error, FileRef, Guid, Lfn, Mode, OnTimeline, Pfn, Result, SeName, Tag, TimeMs,
-    TrashId,
+    AccountName, DeletionId, Error, FileRef, Guid, Lfn, Mode, OnTimeline, PastPoint, Pfn, Result, SeName,
+    Tag, TimeMs, TrashId,
 };
 use exacat_store::{Clock, SystemClock};
 use exacat_store_embedded::HistoryKept;
@@ -186,6 +186,22 @@ pub(crate) fn history_kept(text: &str) -> Result<HistoryKept> {
 /// Parses a time: as [`TimeMs::parse`] reads it, `now`, or a duration from now in `direction`.
 pub(crate) fn time(text: &str, direction: Direction) -> Result<TimeMs> {
     time_from(text, direction, now())
+}
+
+/// Parses a point of the past: a revision (digits, or with a timeline), or a time as [`time`] reads it.
+pub(crate) fn past(text: &str) -> Result<PastPoint> {
+    if let Ok(point) = PastPoint::parse(text) {
+        return Ok(point);
+    }
+    if text.trim() == "now" {
+        return Err(Error::invalid("the present state comes without --at"));
+    }
+    time(text, Direction::Past).map(PastPoint::Time).map_err(|_| {
+        Error::invalid(format!(
+            "neither a revision (2315, or 2315.3f9a1c with its timeline) nor a time (RFC 3339, a date, or 2d for two \
+             days ago): {text:.60?}"
+        ))
+    })
 }
 
 fn time_from(text: &str, direction: Direction, now: TimeMs) -> Result<TimeMs> {

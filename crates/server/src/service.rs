@@ -11,9 +11,9 @@ use exacat_activity::{RequestState, handed, on, tracked};
 use exacat_catalogue::{Caller, Catalogue};
 use exacat_follower::{FollowState, Followers};
 use exacat_model::answer::WhereisRef;
-use exacat_model::operation::{Existing, Extent, FileRef, NewFile, Owner};
+use exacat_model::operation::{Existing, Extent, FileRef, NewFile};
 use exacat_model::{
-    AccountName, Answer, Consistency, Error, ErrorKind, Guid, Operation, OperationId, Result, TimeMs,
+    AccountName, Answer, Consistency, Error, ErrorKind, Guid, Operation, OperationId, Past, Result, TimeMs,
 };
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -23,14 +23,15 @@ use crate::activity::{Asked, Board, Facts, History, SlowAfter, current_request};
 use crate::admission::{Admission, Class, Held, Lane, Step, busy, is_about_the_server, items_of};
 use crate::answer_errors::for_each_error;
 pub(crate) use crate::cancel::{CANCELLED, Cancel, cancelled};
+use crate::completion::Completion;
 use crate::contents::Contents;
 use crate::elements;
 use crate::encoded_items::EncodedItems;
-use crate::feeds::FeedCall;
 pub(crate) use crate::instruments::EndedRequests;
 use crate::instruments::{Ended, Instruments, OperationIndex, count};
 use crate::issuers::Issuers;
 use crate::paced::Paced;
+use crate::past::{About, PastState, PastStates};
 pub(crate) use crate::phase::Phase;
 pub(crate) use crate::requester::Requester;
 use crate::servers::Servers;
@@ -91,6 +92,8 @@ pub(crate) struct Service {
     /// This server among the servers of the catalogue.
     pub servers: OnceLock<Servers>,
     pub feeds: OnceLock<Arc<exacat_feed::Feeds>>,
+    /// Past states that requests are about.
+    past: Arc<PastStates>,
     /// Followers of this server.
     pub followers: Arc<Followers>,
     /// Distance of this server to its source, if it follows one.
@@ -104,6 +107,8 @@ pub(crate) struct OperationTask {
     pub operation: Operation,
     /// Consistency level of the answer; none for the server's default.
     pub consistency: Option<Consistency>,
+    /// Past state that it is about; none for the present one.
+    pub past: Option<Past>,
     /// Time after which the answer is worthless.
     pub deadline: Instant,
     pub cancel: Arc<Cancel>,
@@ -121,39 +126,6 @@ impl OperationTask {
             subject: self.operation.subject().cloned(),
             is_long: self.operation.extent() != Extent::Items,
             cancel: Some(Arc::clone(&self.cancel)),
-        }
-    }
-}
-
-/// Operations whose answers the server completes.
-enum Completion {
-    Status,
-    Sessions,
-    Slow,
-    Kill(u64),
-    Activity { from: Option<TimeMs>, to: Option<TimeMs>, seconds: u32, parts: u32 },
-    ThrottleSet { owner: Option<Owner>, items_per_second: Option<u32> },
-    Throttles,
-    Drain { resume: bool },
-    Feed(FeedCall),
-}
-
-impl Completion {
-    fn of(operation: &Operation, caller: &Caller) -> Option<Self> {
-        match operation {
-            Operation::Status => Some(Completion::Status),
-            Operation::Sessions => Some(Completion::Sessions),
-            Operation::SlowRequests => Some(Completion::Slow),
-            Operation::SessionKill { id } => Some(Completion::Kill(*id)),
-            Operation::Activity { from, to, seconds, parts } => {
-                Some(Completion::Activity { from: *from, to: *to, seconds: *seconds, parts: *parts })
-            }
-            Operation::ThrottleSet { owner, items_per_second } => {
-                Some(Completion::ThrottleSet { owner: owner.clone(), items_per_second: *items_per_second })
-            }
-            Operation::ThrottleList => Some(Completion::Throttles),
-            Operation::Drain { resume } => Some(Completion::Drain { resume: *resume }),
-            other => FeedCall::of(other, caller).map(Completion::Feed),
         }
     }
 }
@@ -212,6 +184,7 @@ impl Service {
             contents: OnceLock::new(),
             servers: OnceLock::new(),
             feeds: OnceLock::new(),
+            past: PastStates::new(),
             followers: Arc::default(),
             follow: OnceLock::new(),
         })
@@ -322,11 +295,15 @@ impl Service {
         caller: &Caller,
         id: OperationId,
         operation: Operation,
-        consistency: Option<Consistency>,
+        about: impl Into<About>,
     ) -> Result<Answer> {
         let name = operation.name();
         let completion = Completion::of(&operation, caller);
-        let catalogue = self.catalogue.at(consistency, &operation);
+        let about = about.into();
+        let catalogue = match &about {
+            About::Present(level) => self.catalogue.at(*level, &operation),
+            About::Past(state) => &*state.catalogue,
+        };
         let work = async {
             match self.elements.get() {
                 Some(history) if operation.is_about_elements() => {
@@ -391,6 +368,27 @@ impl Service {
             (Some(Completion::Feed(call)), Ok(done)) => call.answer(self.feeds.get(), done).await,
             (_, outcome) => outcome,
         }
+    }
+
+    /// Opens the past state that an operation of a caller is about, within a deadline. What the caller may
+    /// not ask of the past is refused before any work.
+    pub(crate) async fn past_state(
+        &self,
+        caller: &Caller,
+        operation: &Operation,
+        past: Past,
+        (deadline, cancel): (Instant, &Cancel),
+    ) -> Result<Arc<PastState>> {
+        let opened = async {
+            self.catalogue.admit_to_past(caller, operation)?;
+            tokio::select! {
+                biased;
+                opened = self.past.open(&self.catalogue, past) => opened,
+                () = cancel.cancelled() => Err(cancelled()),
+                () = tokio::time::sleep_until(deadline.into()) => Err(too_late()),
+            }
+        };
+        opened.await.map_err(|error| self.shown_error(caller, operation.name(), error))
     }
 
     /// Waits for the turn of a request of a user that an operator throttles.
@@ -548,6 +546,7 @@ impl Service {
             return deliver(Err(too_late()));
         }
         if !work.uploads_checked
+            && work.past.is_none()
             && let Some(uploads) = self.uploads()
             && uploads.concern(&work.operation)
         {
@@ -568,27 +567,38 @@ impl Service {
             }
             deliver(outcome);
         };
-        let OperationTask { requester, id, operation, consistency, deadline, cancel, step, .. } = work;
+        let OperationTask { requester, id, operation, consistency, past, deadline, cancel, step, .. } = work;
         let writes = operation.writes();
-        match Class::of(&operation, &self.limits) {
+        let mut class = Class::of(&operation, &self.limits);
+        let mut about = About::Present(consistency);
+        if let Some(past) = past {
+            let opened = self.past_state(&requester.caller, &operation, past, (deadline, &cancel)).await;
+            match opened {
+                Ok(state) => about = About::Past(state),
+                Err(error) => return deliver(Err(error)),
+            }
+            // Its pages are read from the disk.
+            class = Class::Heavy;
+        }
+        match class {
             Class::Lookup { items } => match self.admission.lookup_items.take(items) {
                 // Refuse rather than queue: a look-up never waits behind another.
                 None => deliver(Err(busy("items looked up at once"))),
                 Some(held) => {
-                    let work = self.execute(&requester.caller, id, operation, consistency);
+                    let work = self.execute(&requester.caller, id, operation, about);
                     self.finish(work, writes, deadline, &cancel, deliver).await;
                     drop(held);
                 }
             },
             // No lane: small writes mostly wait for the store's next commit, not for a processor.
             Class::Write => {
-                let work = self.execute(&requester.caller, id, operation, consistency);
+                let work = self.execute(&requester.caller, id, operation, about);
                 self.finish(work, writes, deadline, &cancel, deliver).await;
             }
             Class::Wait => match self.admission.waits.take(1) {
                 None => deliver(Err(busy("requests that wait for a change"))),
                 Some(held) => {
-                    let work = self.execute(&requester.caller, id, operation, consistency);
+                    let work = self.execute(&requester.caller, id, operation, about);
                     self.finish(work, writes, deadline, &cancel, deliver).await;
                     drop(held);
                 }
@@ -596,7 +606,7 @@ impl Service {
             Class::Audit => match self.admission.audits.take(1) {
                 None => deliver(Err(busy("checks of the whole catalogue at once"))),
                 Some(held) => {
-                    let operation = (id, operation, consistency);
+                    let operation = (id, operation, about);
                     let work = self.on_blocking_thread(requester, operation, Arc::clone(&cancel), held);
                     self.finish(work, writes, deadline, &cancel, deliver).await;
                 }
@@ -621,12 +631,8 @@ impl Service {
                     Err(error) => return deliver(Err(error)),
                 };
                 // The slot goes with the work: it is free when the work ends, not at the deadline.
-                let work = self.on_blocking_thread(
-                    requester,
-                    (id, operation, consistency),
-                    Arc::clone(&cancel),
-                    turn,
-                );
+                let work =
+                    self.on_blocking_thread(requester, (id, operation, about), Arc::clone(&cancel), turn);
                 self.finish(work, writes, deadline, &cancel, deliver).await;
             }
         }
@@ -636,7 +642,7 @@ impl Service {
     async fn on_blocking_thread(
         self: &Arc<Self>,
         requester: Requester,
-        (id, operation, consistency): (OperationId, Operation, Option<Consistency>),
+        (id, operation, about): (OperationId, Operation, About),
         cancel: Arc<Cancel>,
         held: impl Send + 'static,
     ) -> Result<Answer> {
@@ -648,7 +654,7 @@ impl Service {
         let task = handed(|activity| {
             tokio::task::spawn_blocking(move || {
                 let work = async {
-                    let work = service.execute(&requester.caller, id, operation, consistency);
+                    let work = service.execute(&requester.caller, id, operation, about);
                     // Dropped in the middle, a write would leave its outcome unknown.
                     if writes {
                         return work.await;

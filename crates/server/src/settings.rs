@@ -409,6 +409,15 @@ pub struct Limits {
     pub activity_bytes_max: u64,
 }
 
+/// Most past states that are open at once. Each has a memtable of rows, a page cache of 64 MiB, and the
+/// directories and accounts of its time in memory.
+pub(crate) const PAST_STATES_MAX: usize = 2;
+/// Time after its last use at which a past state is let go: a person looks around for minutes.
+pub(crate) const PAST_IDLE: Duration = Duration::from_secs(300);
+/// Most requests that wait for a past state to be made. Making one takes seconds, and they wait in turn.
+pub(crate) const PAST_WAITING_MAX: usize = 32;
+/// Most points by which an open past state is known, so that finding it again takes no look at the history.
+pub(crate) const PAST_POINTS_MAX: usize = 8;
 /// Most threads of the heavy lane by default, whatever the machine has.
 const HEAVY_SLOTS_DEFAULT_MAX: usize = 16;
 

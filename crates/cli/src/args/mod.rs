@@ -206,6 +206,14 @@ pub(crate) struct OrderArgs {
     pub limit: Option<u64>,
 }
 
+/// Past state that a read is about.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct AtArgs {
+    /// Show the state after this revision, or of this time: 2315, 2026-11-28, RFC 3339, 2d ago
+    #[arg(long, value_name = "TIME|REVISION")]
+    pub at: Option<String>,
+}
+
 /// Commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {

@@ -16,6 +16,7 @@ Examples:
   exacat ls -l '/demo/user/a/*'             # names with wildcards, in quotes
   exacat ls --sort time --reverse --limit 5 /demo/collections/LHC26a
   exacat ls -R -0 /demo/collections | xargs -0 -n 1 echo
+  exacat ls --at 100 /demo                  # as it was after that change
   exacat --json ls /demo"
 )]
 pub(crate) struct LsArgs {
@@ -31,6 +32,8 @@ pub(crate) struct LsArgs {
     /// List directories below too
     #[arg(short = 'R', long)]
     pub recursive: bool,
+    #[command(flatten)]
+    pub past: super::AtArgs,
     /// Sizes with a unit, as -H
     #[arg(short = 'h')]
     pub short_units: bool,
@@ -51,6 +54,7 @@ Examples:
   exacat stat /demo/sim/2026/LHC26a1/560123-0/001/AOD.root
   exacat stat -L /demo/data/2026            # of a link: what it leads to
   exacat find /demo '*.zip' --limit 5 | exacat stat -
+  exacat stat --at 100 /demo                # as it was after that change
   exacat --json stat /demo/data")]
 pub(crate) struct StatArgs {
     /// Entries; '-' reads LFNs from standard input
@@ -59,6 +63,8 @@ pub(crate) struct StatArgs {
     /// Follow links
     #[arg(short = 'L', long)]
     pub follow: bool,
+    #[command(flatten)]
+    pub past: super::AtArgs,
 }
 
 /// `exacat whereis`
@@ -70,7 +76,8 @@ shown.
 Examples:
   exacat whereis /demo/sim/2026/LHC26a1/560123-0/001/AOD.root
   exacat whereis 019ca704-e5b3-7896-837e-8eb862d331a5 --site CERN
-  exacat find /demo 'AOD*' --limit 5 | exacat whereis -1 -")]
+  exacat find /demo 'AOD*' --limit 5 | exacat whereis -1 -
+  exacat find /demo --at 900 -t f --limit 2 | exacat whereis --at 900 -1 -")]
 pub(crate) struct WhereisArgs {
     /// Files, by LFN or GUID; '-' reads them from standard input
     #[arg(value_name = "LFN|GUID", required = true)]
@@ -81,6 +88,8 @@ pub(crate) struct WhereisArgs {
     /// Show only the best URL of each file
     #[arg(short = '1', long)]
     pub best: bool,
+    #[command(flatten)]
+    pub past: super::AtArgs,
 }
 
 /// `exacat lfn`
@@ -167,6 +176,7 @@ Examples:
   exacat find /demo --size unknown
   exacat find /demo '/560123-\\d$' --regex -0 | xargs -0 -n 100 exacat stat
   exacat find /demo --type f --during 'dcs:beam=STABLE' --count
+  exacat find /demo --at 900 --type d       # as it was after that change
   exacat --json find /demo/user --newer 1h")]
 pub(crate) struct FindArgs {
     /// Directory to search
@@ -197,6 +207,8 @@ pub(crate) struct FindArgs {
     pub count: bool,
     #[command(flatten)]
     pub order: super::OrderArgs,
+    #[command(flatten)]
+    pub past: super::AtArgs,
 }
 
 /// `exacat du`
@@ -212,6 +224,7 @@ Examples:
   exacat du -h '/demo/*' --sort size --reverse
   exacat du -l /demo/data /demo/sim         # all columns
   exacat du --by-se -h /demo                # by storage element
+  exacat du --at 900 /demo                  # as it was after that change
   exacat --json du /"
 )]
 pub(crate) struct DuArgs {
@@ -224,6 +237,8 @@ pub(crate) struct DuArgs {
     /// Show files and bytes of replicas by storage element; reads every visible file below
     #[arg(long, conflicts_with = "long")]
     pub by_se: bool,
+    #[command(flatten)]
+    pub past: super::AtArgs,
     /// Sizes with a unit, as -H
     #[arg(short = 'h')]
     pub short_units: bool,

@@ -20,7 +20,8 @@ use exacat_wire::json::SeNames;
 /// `exacat find`
 pub(crate) async fn find(context: &mut Context, args: FindArgs) -> Result<(), Failure> {
     let directory = parse::lfn(&args.directory).map_err(|error| Failure::about(&args.directory, error))?;
-    let mut filter = filter(context.session.client(), args.pattern.as_deref(), &args.conditions).await?;
+    context.at(&args.past).await?;
+    let mut filter = filter(&context.session, args.pattern.as_deref(), &args.conditions).await?;
     let during = match &args.during {
         None => None,
         Some(text) => Some(during(context, text, args.during_by, &mut filter).await?),

@@ -18,6 +18,7 @@ pub(crate) type Named = (String, Stat);
 
 /// `exacat ls`
 pub(crate) async fn ls(context: &mut Context, args: LsArgs) -> Result<(), Failure> {
+    context.at(&args.past).await?;
     let mut names = context.names_expanded(&args.lfns).await?;
     let wanted = args.recursive || names.may_be_several();
     let mut sections = Sections { wanted, shown: false, long: args.long, order: args.order };
@@ -227,6 +228,7 @@ pub(crate) async fn stats(
 
 /// `exacat stat`
 pub(crate) async fn stat(context: &mut Context, args: StatArgs) -> Result<(), Failure> {
+    context.at(&args.past).await?;
     let mut names = context.names_expanded(&args.lfns).await?;
     let mut first = true;
     while let Some(batch) = names.next_batch().await? {

@@ -14,6 +14,7 @@ use crate::output::{Align, Table};
 
 /// `exacat whereis`
 pub(crate) async fn whereis(context: &mut Context, args: WhereisArgs) -> Result<(), Failure> {
+    context.at(&args.past).await?;
     let site = args.site.as_deref().map(AccountName::parse).transpose()?;
     let mut names = context.names_expanded(&args.files).await?;
     let headings = names.may_be_several();
@@ -84,6 +85,7 @@ pub(crate) async fn lfn(context: &mut Context, args: LfnArgs) -> Result<(), Fail
 
 /// `exacat du`
 pub(crate) async fn du(context: &mut Context, args: DuArgs) -> Result<(), Failure> {
+    context.at(&args.past).await?;
     let mut names = context.names_expanded(&args.lfns).await?;
     let order = args.sort.as_deref().or(args.reverse.then_some("name"));
     let key = move |(a, usage_a): &Counted, (b, usage_b): &Counted| {

@@ -3,7 +3,7 @@
 use exacat_model::{Answer, Error, Lfn, Operation, Result as ModelResult, TagKey};
 use exacat_wire::json;
 
-use crate::args::{Conditions, DuringBy, FindArgs, TagCommand};
+use crate::args::{AtArgs, Conditions, DuringBy, FindArgs, TagCommand};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{Align, Table, human};
@@ -44,6 +44,7 @@ pub(crate) async fn tag(context: &mut Context, command: TagCommand) -> Result<()
                     order,
                     during: None,
                     during_by: DuringBy::Created,
+                    past: AtArgs::default(),
                 },
             )
             .await

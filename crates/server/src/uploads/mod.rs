@@ -490,6 +490,7 @@ impl Uploads {
             id,
             operation,
             consistency: None,
+            past: None,
             deadline: Instant::now() + service.limits.deadline_max,
             cancel: Arc::new(Cancel::default()),
             step: Step::First,

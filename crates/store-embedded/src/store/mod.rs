@@ -24,7 +24,8 @@ use exacat_model::{
 };
 use exacat_store::{
     Account, ApplyError, ChangePage, Due, Files, Followed, Located, Page, PageInProgress, PastStates,
-    RecordEntry, Request, Resolution, Snapshots, Store, StoreStatus, Trace, Traces, Trail, UsageOf, within_batch,
+    RecordEntry, Request, Resolution, Snapshots, Store, StoreStatus, Trace, Traces, Trail, UsageOf,
+    within_batch,
 };
 use parking_lot::{Mutex, RwLockReadGuard};
 use tokio::sync::{Semaphore, mpsc, oneshot};

@@ -81,13 +81,16 @@ impl EmbeddedStore {
     /// Makes the state after a change.
     pub(crate) async fn open_past(&self, revision: Revision) -> Result<Arc<EmbeddedStore>> {
         let files = Arc::new(self.past_files().await?);
-        let mut last = Error::new(ErrorKind::Unavailable, "the runs changed each time they were linked: try again");
+        let mut last =
+            Error::new(ErrorKind::Unavailable, "the runs changed each time they were linked: try again");
         for _ in 0..PAST_TRIES_MAX {
             let making = match on(RequestState::HistoryRead, self.fix_past(&files, revision)).await {
                 Ok(Some(making)) => making,
                 Ok(None) => continue,
                 // There is no way to the state, and there will be none.
-                Err(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::Limit) => return Err(error),
+                Err(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::Limit) => {
+                    return Err(error);
+                }
                 Err(error) => {
                     tracing::debug!(%error, "cannot fix the files of a past state now");
                     last = error;

@@ -13,6 +13,7 @@ mod golden;
 mod loading;
 mod log_end;
 mod older;
+mod past;
 mod private;
 mod reading;
 mod repairing;

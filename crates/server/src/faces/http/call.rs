@@ -9,8 +9,9 @@ use exacat_catalogue::Caller;
 use exacat_model::limits::{OPERATION_AGE_MAX_MS, OPERATION_AHEAD_MAX_MS, PAGE_MEMORY_MAX};
 use exacat_model::{
     AccountName, Answer, Consistency, Error, ErrorKind, Guid, LogPosition, Measured, Operation, OperationId,
-    Result, Revision, TimeMs,
+    Past, PastPoint, Result, Revision, Se, TimeMs,
 };
+use exacat_wire::json::SeNames;
 use exacat_wire::native::{Authenticate, Credentials, Secret};
 use exacat_wire::percent;
 use http_body_util::BodyExt;
@@ -23,6 +24,7 @@ use crate::access::Session;
 use crate::admission::{Held, Room, Step, Turn, UNREAD, Unread, busy, items_of, limit_of};
 use crate::instruments::count;
 use crate::issuers::{Trust, is_foreign};
+use crate::past::PastState;
 use crate::peer::Peer;
 use crate::service::{Cancel, Checked, OperationTask, Requester, Service, step_id};
 
@@ -113,6 +115,8 @@ pub(super) struct Call {
     /// Operation id of the client's request; none if it named none.
     id: Option<OperationId>,
     consistency: Option<Consistency>,
+    /// Past state that its reads are about; none for the present one.
+    past: Option<(Past, Arc<PastState>)>,
     deadline: Instant,
     unread: Unread,
     /// Version that the entry of a change must have.
@@ -170,6 +174,7 @@ impl Call {
             cancel: Arc::default(),
             id: None,
             consistency: None,
+            past: None,
             deadline: Instant::now() + service.limits.deadline_max,
             unread: conversation.unread.clone(),
             steps: 0,
@@ -227,8 +232,33 @@ impl Call {
         self.version = Some(version);
     }
 
-    /// Returns the present revision of the catalogue.
+    /// Makes the reads of the request be about a past state, and opens that. `operation` is one of them.
+    pub(crate) async fn enter_past(&mut self, point: PastPoint, operation: &Operation) -> Result<()> {
+        let past = Past::at(point);
+        let within = (self.deadline, &*self.cancel);
+        let state = self.service.past_state(self.client.caller(), operation, past, within).await?;
+        self.past = Some((past, state));
+        Ok(())
+    }
+
+    /// Returns the storage elements that the request is about.
+    pub(crate) fn storage_elements(&self) -> Vec<Arc<Se>> {
+        match &self.past {
+            Some((_, state)) => state.catalogue.storage_elements(),
+            None => self.service.catalogue.storage_elements(),
+        }
+    }
+
+    /// Returns the names of the storage elements, if they are those of a past state.
+    pub(crate) fn past_ses(&self) -> Option<Arc<SeNames>> {
+        self.past.as_ref().map(|(_, state)| Arc::clone(&state.ses))
+    }
+
+    /// Returns the revision of the catalogue that the request is about.
     pub(crate) async fn revision(&self) -> Result<Revision> {
+        if let Some((_, state)) = &self.past {
+            return Ok(state.revision);
+        }
         self.service.catalogue.store().revision().await
     }
 
@@ -257,6 +287,7 @@ impl Call {
             id,
             operation,
             consistency: self.consistency,
+            past: self.past.as_ref().map(|(past, _)| *past),
             deadline: self.deadline,
             cancel: Arc::clone(&self.cancel),
             step,
@@ -350,6 +381,7 @@ impl Call {
             cancel: Arc::default(),
             id: self.id,
             consistency: self.consistency,
+            past: self.past.clone(),
             deadline: self.deadline,
             unread: self.unread.clone(),
             version: self.version,

@@ -34,7 +34,7 @@ impl Accounts {
         let Answer::Accounts { users, groups } = call.ask(Operation::AccountList).await? else {
             return Err(Error::new(ErrorKind::Internal, "an answer that does not fit the request"));
         };
-        let ses = call.service.catalogue.storage_elements();
+        let ses = call.storage_elements();
         let ses = ses.iter().map(|se| (se.number, se.name.clone())).collect();
         Ok(Accounts { users, groups, ses })
     }

@@ -505,6 +505,7 @@ impl Shell {
             id,
             operation,
             consistency: None,
+            past: None,
             deadline: self.current.deadline,
             cancel: Arc::clone(&self.cancel),
             step,

@@ -144,8 +144,17 @@ async fn read(
     unread: &Unread,
     mut room: Room,
 ) -> Result<(Answer, Room)> {
-    let OperationTask { requester, id, operation, consistency, deadline, cancel, step, uploads_checked } =
-        work;
+    let OperationTask {
+        requester,
+        id,
+        operation,
+        consistency,
+        past,
+        deadline,
+        cancel,
+        step,
+        uploads_checked,
+    } = work;
     let (mut next, mut items) = (Some(operation), PAGE_ITEMS);
     while let Some(operation) = next.take() {
         next = limit_of(&operation).map(|_| operation.clone());
@@ -155,6 +164,7 @@ async fn read(
             id,
             operation: unread.paged(operation, items, room.is_small()),
             consistency,
+            past,
             deadline,
             cancel: Arc::clone(&cancel),
             step,
@@ -288,7 +298,7 @@ async fn pages(
         || Error::new(ErrorKind::Unavailable, "the deadline passed before the stream was at its end");
     let stopped =
         || Error::new(ErrorKind::Unavailable, format!("{CANCELLED} before the stream was at its end"));
-    let OperationTask { mut requester, id, operation, consistency, cancel, mut step, .. } = work;
+    let OperationTask { mut requester, id, operation, consistency, past, cancel, mut step, .. } = work;
     let mut checked = service.checking();
     // As requested: the parts do not exceed the requested limit.
     let mut asked = operation;
@@ -339,6 +349,7 @@ async fn pages(
             id: step_id(id, parts),
             operation: rooms.unread.paged(asked.clone(), items, unread.is_small()),
             consistency,
+            past,
             deadline: page_deadline,
             cancel: Arc::clone(&cancel),
             step,

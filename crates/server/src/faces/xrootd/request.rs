@@ -176,6 +176,7 @@ impl RequestContext {
             id,
             operation,
             consistency: None,
+            past: None,
             deadline: self.deadline,
             cancel: Arc::clone(&self.with.cancel),
             step,

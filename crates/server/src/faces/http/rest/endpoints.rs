@@ -111,6 +111,11 @@ impl Endpoint {
         }
     }
 
+    /// Says whether it reads past states, too.
+    pub(crate) fn has_past(&self) -> bool {
+        self.query.iter().any(|parameter| parameter.about == AT.about)
+    }
+
     /// Says whether its answer has an ETag.
     pub(crate) fn has_tag(&self) -> bool {
         matches!(self.name, "getEntry" | "getTags" | "locateFile")
@@ -138,6 +143,13 @@ pub(super) const LIMIT: Parameter =
     parameter("limit", "integer", "Most items of the page, 1 to 10000; 1000 if left out.");
 pub(super) const CURSOR: Parameter = parameter("cursor", "string", "The `next` of the page before.");
 const PAGES: &[Parameter] = &[LIMIT, CURSOR];
+/// Past state that a read is about.
+pub(super) const AT: Parameter = parameter(
+    "at",
+    "string",
+    "Past state to read, `REVISION`, `REVISION.TIMELINE` or a time; the present one if left out.",
+);
+const PAGES_AT: &[Parameter] = &[LIMIT, CURSOR, AT];
 const FOLLOW: Parameter = parameter("follow", "boolean", "Follow a link at the end of the path.");
 const SITE: Parameter =
     parameter("site", "string", "Order replicas by distance from this site, nearest first.");
@@ -246,7 +258,7 @@ pub(super) fn catalogue_endpoints() -> Vec<Endpoint> {
 fn entries() -> Vec<Endpoint> {
     vec![
         endpoint!("GET" "/entries/{lfn}" getEntry "Returns an entry. Its ETag is its revision.",
-            &[FOLLOW], None, one::<json::EntryOut<'_>>(),
+            &[FOLLOW, AT], None, one::<json::EntryOut<'_>>(),
             |arguments| Ok(Operation::Stat { lfns: vec![arguments.lfn()?], follow: arguments.flag("follow")? })),
         endpoint!("PATCH" "/entries/{lfn}" setAttributes "Sets attributes of an entry.",
         &[], body::<requests::AttributesIn>(), one::<json::DoneOut<'_>>(),
@@ -266,21 +278,21 @@ fn entries() -> Vec<Endpoint> {
             directory: arguments.flag("directory")?,
         })),
         endpoint!("POST" "/entries" getEntries "Returns the entry of each line. A line: `{\"lfn\": \"…\"}`.",
-            &[FOLLOW], body::<requests::LfnIn>(), lines::<json::EntryOut<'_>>(), View::All, Run::Lines(Lines::Stat)),
+            &[FOLLOW, AT], body::<requests::LfnIn>(), lines::<json::EntryOut<'_>>(), View::All, Run::Lines(Lines::Stat)),
         endpoint!("GET" "/children/{lfn}" listDirectory
         "Lists the children of a directory, by name; of any other entry, the entry itself.",
-        PAGES, None, pages::<json::EntryOut<'_>>(),
+        PAGES_AT, None, pages::<json::EntryOut<'_>>(),
         |arguments| Ok(Operation::List {
             lfn: arguments.lfn()?, cursor: arguments.cursor()?, limit: limit(arguments)?
         })),
         endpoint!("POST" "/find" find
             "Finds entries below a directory that satisfy conditions, each directory before its content.",
-            PAGES, body::<FindIn>(), pages::<json::EntryOut<'_>>(), View::All, Run::Find),
+            PAGES_AT, body::<FindIn>(), pages::<json::EntryOut<'_>>(), View::All, Run::Find),
         endpoint!("GET" "/usage/{lfn}" getUsage "Returns the usage of an entry, with everything below it.",
-            &[], None, one::<json::DuOut<'_>>(),
+            &[AT], None, one::<json::DuOut<'_>>(),
             |arguments| Ok(Operation::Du { lfns: vec![arguments.lfn()?] })),
         endpoint!("POST" "/usage" getUsages "Returns the usage of each line. A line: `{\"lfn\": \"…\"}`.",
-            &[], body::<requests::LfnIn>(), lines::<json::DuOut<'_>>(), View::All, Run::Lines(Lines::Usage)),
+            &[AT], body::<requests::LfnIn>(), lines::<json::DuOut<'_>>(), View::All, Run::Lines(Lines::Usage)),
         endpoint!("PUT" "/directories/{lfn}" makeDirectory "Makes a directory.",
         &[
             parameter("parents", "boolean", "Make missing parents, and accept an existing directory."),
@@ -338,13 +350,13 @@ fn files() -> Vec<Endpoint> {
             &[PARENTS, EXISTING], body::<NewFileIn>(), lines::<json::RegisteredOut<'_>>(), View::All,
             Run::Lines(Lines::Register)),
         endpoint!("GET" "/replicas/{lfn}" locateFile "Returns the replicas of a file, best first.",
-        &[SITE], None, one::<json::WhereisOut<'_>>(),
+        &[SITE, AT], None, one::<json::WhereisOut<'_>>(),
         |arguments| Ok(Operation::Whereis {
             files: vec![FileRef::Lfn(arguments.lfn()?)], site: arguments.parsed("site")?
         })),
         endpoint!("POST" "/replicas" locateFiles
             "Returns the replicas of the file of each line. A line: `{\"lfn\": \"…\"}` or `{\"guid\": \"…\"}`.",
-            &[SITE], body::<requests::FileIn>(), lines::<json::WhereisOut<'_>>(), View::All,
+            &[SITE, AT], body::<requests::FileIn>(), lines::<json::WhereisOut<'_>>(), View::All,
             Run::Lines(Lines::Whereis)),
         endpoint!("PATCH" "/replicas/{lfn}" setReplicas "Changes the replicas of a file, in one change.",
         &[], body::<ReplicaEditsIn>(), one::<json::DoneOut<'_>>(),

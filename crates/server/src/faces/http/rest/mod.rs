@@ -203,6 +203,14 @@ async fn run(
     let mut arguments =
         Arguments::new(endpoint.name, lfn, name, head.uri.query().unwrap_or_default(), known)?;
     let face = &conversation.face;
+    if endpoint.has_past()
+        && let Some(text) = arguments.given("at")?
+    {
+        // What it reads of the past is judged again, operation by operation.
+        let reads = Operation::Stat { lfns: Vec::new(), follow: false };
+        call.enter_past(text.parse()?, &reads).await?;
+    }
+    let ses = call.past_ses().unwrap_or_else(|| face.ses());
     let revision = call.revision().await?;
     let mut wants = wanted(headers);
     if wants == Wanted::Events && !matches!(endpoint.run, Run::Changes) {
@@ -219,7 +227,7 @@ async fn run(
         let body = body.take().ok_or_else(|| Error::invalid("the body was read before"))?;
         let frames = call.frames(body);
         let kind = if wants == Wanted::Stream { STREAM } else { LINES };
-        let mut response = streams::bulk(call, bulk, frames, face.ses(), kind);
+        let mut response = streams::bulk(call, bulk, frames, ses, kind);
         set(&mut response, REVISION, &revision.0.to_string());
         return Ok(response);
     }
@@ -274,14 +282,14 @@ async fn run(
         }
         if wants != Wanted::Page {
             let kind = if wants == Wanted::Stream { STREAM } else { LINES };
-            let lines = streams::lines(call, operation.clone(), endpoint.view, face.ses(), kind);
+            let lines = streams::lines(call, operation.clone(), endpoint.view, ses, kind);
             let mut response = lines.await.map_err(about)?;
             set(&mut response, REVISION, &revision.0.to_string());
             return Ok(response);
         }
-        return page(call, endpoint, operation, &names, &face.ses(), head).await.map_err(about);
+        return page(call, endpoint, operation, &names, &ses, head).await.map_err(about);
     }
-    match one(&mut call, headers, endpoint, operation, (&names, &face.ses()), revision).await {
+    match one(&mut call, headers, endpoint, operation, (&names, &ses), revision).await {
         // Nothing is as the client saw it, if there is no entry any more.
         Err(error) if conditions.is_as_seen && error.kind == ErrorKind::NotFound => {
             let lfn = exacat_model::Lfn::parse(&names.text(0))?;

@@ -9,7 +9,7 @@ use exacat_wire::json::texts;
 use serde_json::{Map, Value, json};
 
 use super::super::answers::{EVENTS, JSON, LINES, PROBLEM, Problem};
-use super::endpoints::{Endpoint, Parameter, Run, Shape};
+use super::endpoints::{AT, Endpoint, Parameter, Run, Shape};
 use super::schemas::{Schemas, schema};
 use super::table::endpoints;
 use super::tables::{ARROW, CSV};
@@ -327,6 +327,7 @@ fn query_schema(parameter: &Parameter) -> Value {
         "every" => text("^([1-9][0-9]{0,9}(ns|u|ms|s|m|h|d|w))+$"),
         "course" => json!({"type": "string", "enum": ["holds", "line", "samples"]}),
         "field" => json!({"type": "array", "items": {"type": "string"}}),
+        "at" if parameter.about == AT.about => text(&format!("{POSITION}|{}", texts::TIME)),
         "from" | "to" | "at" => text(texts::TIME),
         "seconds" => json!({"type": "integer", "minimum": 0, "maximum": u32::MAX}),
         "parts" => json!({"type": "integer", "minimum": 1, "maximum": ACTIVITY_PARTS_MAX}),

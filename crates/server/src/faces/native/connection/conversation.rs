@@ -135,15 +135,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return;
             }
         };
-        let says_consistency = match &frame {
-            Frame::Request(asked) => asked.options.consistency.is_some(),
-            Frame::Batch(batch) => batch.consistency.is_some(),
-            _ => false,
+        let (consistency, past) = match &frame {
+            Frame::Request(asked) => (asked.options.consistency, asked.options.past),
+            Frame::Batch(batch) => (batch.consistency, batch.past),
+            _ => (None, None),
         };
-        if says_consistency && self.features & features::CONSISTENCY == 0 {
-            count(&self.service.instruments.counts.frames_refused);
-            let why = "a consistency is said, and the feature for it is not in force on this connection";
-            return self.refuse(Error::invalid(why));
+        for (is_said, feature, what) in [
+            (consistency.is_some(), features::CONSISTENCY, "consistency"),
+            (past.is_some(), features::PAST, "past state"),
+        ] {
+            if is_said && self.features & feature == 0 {
+                count(&self.service.instruments.counts.frames_refused);
+                let why =
+                    format!("a {what} is said, and the feature for it is not in force on this connection");
+                return self.refuse(Error::invalid(why));
+            }
         }
         match (&self.stage, frame) {
             (Stage::Hello, Frame::Hello(hello)) => self.take_hello(&hello),

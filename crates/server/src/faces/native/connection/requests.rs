@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use exacat_model::{Consistency, Error, ErrorKind, Operation, OperationId};
+use exacat_model::{Consistency, Error, ErrorKind, Operation, OperationId, Past};
 use exacat_wire::native::{Batch, BatchItem, Request, encode_error};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
@@ -19,11 +19,12 @@ use crate::service::{Cancel, EndedRequests, OperationTask};
 /// Estimated bytes of the answer to one item of a look-up.
 const LOOKUP_BYTES: usize = 256;
 
-/// An operation with its id and consistency level.
+/// An operation with its id, and the state that it is about.
 struct OperationRequest {
     operation: Operation,
     id: OperationId,
     consistency: Option<Consistency>,
+    past: Option<Past>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
@@ -122,7 +123,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let Request { options, operation } = asked;
         let mut target = Target::Request(request);
         let mut operation = operation;
-        let quick = options.stream.is_none() && self.is_quick(&operation, options.deadline_ms);
+        let quick = options.stream.is_none()
+            && options.past.is_none()
+            && self.is_quick(&operation, options.deadline_ms);
         if quick && self.answers_too_long(operation.items() as u64) {
             let error = busy(UNREAD);
             self.refuse_operation(&operation, received, &error);
@@ -158,7 +161,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let deadline = self.deadline(received, options.deadline_ms);
         match credit {
             None => {
-                let asked = OperationRequest { operation, id, consistency: options.consistency };
+                let (consistency, past) = (options.consistency, options.past);
+                let asked = OperationRequest { operation, id, consistency, past };
                 self.begin(target, asked, deadline, received, cancel);
             }
             Some(credit) => {
@@ -171,7 +175,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     return;
                 };
                 let deadline = options.deadline_ms.map(|_| deadline);
-                let asked = OperationRequest { operation, id, consistency: options.consistency };
+                let (consistency, past) = (options.consistency, options.past);
+                let asked = OperationRequest { operation, id, consistency, past };
                 if let Some(job) = self.job(target, asked, received, received, cancel) {
                     tokio::spawn(tasks::stream(job, request, credit, deadline, held));
                 }
@@ -187,7 +192,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         received: Instant,
         lookups: &mut Lookups,
     ) {
-        let Batch { deadline_ms, consistency, items } = batch;
+        let Batch { deadline_ms, consistency, past, items } = batch;
         let deadline = self.deadline(received, deadline_ms);
         let answered = |item: &BatchItem| match limit_of(&item.operation) {
             Some(limit) => u64::from(limit),
@@ -198,7 +203,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return;
         }
         let in_progress = BatchInProgress::new(request, items.len());
-        let all_quick = items.iter().all(|item| self.is_quick(&item.operation, deadline_ms));
+        let is_quick =
+            |this: &Self, operation: &Operation| past.is_none() && this.is_quick(operation, deadline_ms);
+        let all_quick = items.iter().all(|item| is_quick(self, &item.operation));
         let cancel = if all_quick && self.may_gather(request) {
             None
         } else {
@@ -214,7 +221,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         for (place, BatchItem { operation_id, operation }) in items.into_iter().enumerate() {
             let mut target = Target::InBatch(Arc::clone(&in_progress), place);
             let mut operation = operation;
-            if self.is_quick(&operation, deadline_ms) {
+            if is_quick(self, &operation) {
                 self.make_room(lookups, &operation, received);
                 match lookups.gather(operation, consistency, target) {
                     Gathered::Yes => continue,
@@ -223,7 +230,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             let id = operation_id.unwrap_or(NO_ID);
             let cancel = cancel.clone().unwrap_or_default();
-            let asked = OperationRequest { operation, id, consistency };
+            let asked = OperationRequest { operation, id, consistency, past };
             self.begin(target, asked, deadline, received, cancel);
         }
     }
@@ -252,7 +259,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         received: Instant,
         cancel: Arc<Cancel>,
     ) -> Option<Job> {
-        let OperationRequest { operation, id, consistency } = asked;
+        let OperationRequest { operation, id, consistency, past } = asked;
         let Stage::Open(session) = &self.stage else {
             return None;
         };
@@ -273,6 +280,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     id,
                     operation,
                     consistency,
+                    past,
                     deadline,
                     cancel,
                     step: Step::First,
@@ -297,7 +305,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         received: Instant,
         cancel: Arc<Cancel>,
     ) {
-        let goes_together = tasks::goes_together(&asked.operation) && !self.is_throttled();
+        let goes_together =
+            tasks::goes_together(&asked.operation) && asked.past.is_none() && !self.is_throttled();
         let Some(job) = self.job(target, asked, deadline, received, cancel) else { return };
         if goes_together {
             self.together.push(job);
