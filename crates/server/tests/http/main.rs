@@ -27,6 +27,7 @@ mod pages;
 mod pages_issuers;
 mod pages_operations;
 mod pages_sessions;
+mod past;
 mod paths;
 mod rest;
 mod secrets;

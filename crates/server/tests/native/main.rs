@@ -18,6 +18,7 @@ mod large;
 mod life;
 mod log_failure;
 mod metrics;
+mod past;
 mod repeats;
 mod requests;
 mod states;

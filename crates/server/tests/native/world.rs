@@ -13,7 +13,8 @@ use exacat_model::{
     AccountName, Answer, DirId, Entry, Lfn, Name, Operation, Result, Tag, TagKey, TagValue, TokenId,
 };
 use exacat_server::{Limits, RunningServer, Server, ServerSettings, WorkerSettings};
-use exacat_store::{ApplyError, Outcome, Page, Request, Resolution, Store};
+use exacat_store::{ApplyError, Outcome, Page, Request, Resolution, Store, SystemClock};
+use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore};
 use exacat_testkit::memory::MemoryStore;
 use exacat_testkit::{Before, Fronted, TestClock, settings};
 use parking_lot::Mutex;
@@ -155,7 +156,28 @@ impl World {
         World::with(|settings| set(&mut settings.limits)).await
     }
 
+    /// Starts a server over an embedded store, which the hooks are not in front of.
+    #[allow(dead_code, reason = "only some protocols ask for past states")]
+    pub(crate) async fn embedded() -> Self {
+        World::over(
+            |_| {},
+            |settings, _| {
+                let place = EmbeddedSettings::at(settings.directory.with_file_name("embedded"));
+                EmbeddedStore::open(place, Arc::new(SystemClock)).unwrap()
+            },
+        )
+        .await
+    }
+
     pub(crate) async fn with(set: impl FnOnce(&mut ServerSettings)) -> Self {
+        World::over(set, |_, fronted| fronted).await
+    }
+
+    /// Starts a server over a store that is made from its settings and the hooked one.
+    async fn over(
+        set: impl FnOnce(&mut ServerSettings),
+        choose: impl FnOnce(&ServerSettings, Arc<dyn Store>) -> Arc<dyn Store>,
+    ) -> Self {
         let directory = Arc::new(tempfile::tempdir().unwrap());
         let clock = TestClock::new();
         let hooks = Arc::new(Hooks {
@@ -180,7 +202,8 @@ impl World {
         set(&mut settings);
         let store = Arc::new(MemoryStore::new(clock.shared()));
         let fronted = Fronted::new(Hooked(Arc::clone(&hooks)), store.clone());
-        let server = Server::start_over(settings.clone(), Arc::new(fronted)).await.unwrap();
+        let chosen = choose(&settings, Arc::new(fronted));
+        let server = Server::start_over(settings.clone(), chosen).await.unwrap();
         let let_go = LetGo(Arc::clone(&hooks));
         World { server, hooks, clock, directory, settings, store, _let_go: let_go }
     }
