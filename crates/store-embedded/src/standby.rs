@@ -62,7 +62,7 @@ impl Writer {
         let segments = self.shared.history.list();
         let memory = (Arc::clone(&self.shared.cache), usize::MAX);
         let built =
-            build(&**disk, run_set, (id, &segments), ReadEnd::Revision(durable), memory, &mut |_| ())?;
+            build(&**disk, run_set, (id, &segments), ReadEnd::Revision(durable), memory, &mut |_| Ok(()))?;
         if built.state.revision != durable {
             let what = format!("the log ends with change {}, not {}", built.state.revision.0, durable.0);
             return Err(Error::new(ErrorKind::Corrupt, what));

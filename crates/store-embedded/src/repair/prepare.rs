@@ -210,7 +210,10 @@ impl Plan<'_> {
             RunSet::open(Arc::clone(self.context.disk), &self.runs_place(), self.context.identity.clone())?;
         let segments = segments_in(disk, &log)?;
         let settings = (Arc::new(Cache::new(SNAPSHOT_CACHE_BYTES)), self.context.settings.memtable_rows);
-        let mut report = |revision: Revision| progress(&RepairProgress::Reading { revision });
+        let mut report = |revision: Revision| {
+            progress(&RepairProgress::Reading { revision });
+            Ok(())
+        };
         let id = self.context.catalogue();
         let end = ReadEnd::Revision(end.max(revision));
         let mut built = build(disk, run_set, (id, &segments), end, settings, &mut report)?;

@@ -246,14 +246,21 @@ impl PastFiles {
         Ok(())
     }
 
-    /// Makes the state after a change from the files in a directory.
-    pub(crate) fn build(&self, revision: Revision, from: &Layout, rows_max: usize) -> Result<State> {
+    /// Makes the state after a change from the files in a directory. Ends early with the error of `goes_on`.
+    pub(crate) fn build(
+        &self,
+        revision: Revision,
+        from: &Layout,
+        rows_max: usize,
+        goes_on: &dyn Fn() -> Result<()>,
+    ) -> Result<State> {
         let disk = &*self.disk;
         let run_set = RunSet::open(Arc::clone(&self.disk), &from.runs(), self.identity.clone())?;
         let segments = exacat_log::replay::list_segments(disk, &from.log(), false)?;
         let settings = (Arc::new(Cache::new(SNAPSHOT_CACHE_BYTES)), rows_max);
         let log = (self.identity.id, segments.as_slice());
-        let state = build(disk, run_set, log, ReadEnd::Revision(revision), settings, &mut |_| ())?.state;
+        let state =
+            build(disk, run_set, log, ReadEnd::Revision(revision), settings, &mut |_| goes_on())?.state;
         if state.revision != revision {
             return Err(Error::new(
                 ErrorKind::Corrupt,

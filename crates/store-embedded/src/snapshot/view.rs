@@ -37,8 +37,8 @@ struct Until<'r> {
     end: ReadEnd,
     ended: bool,
     into: &'r mut Builder,
-    /// Progress callback, called after every record with its last change.
-    progress: &'r mut dyn FnMut(Revision),
+    /// Progress callback, called after every record with its last change. Its error ends the reading.
+    progress: &'r mut dyn FnMut(Revision) -> Result<()>,
 }
 
 impl Until<'_> {
@@ -65,7 +65,7 @@ impl Replay for Until<'_> {
         if self.is_after(head.first_revision) || matches!(self.end, ReadEnd::Time(end) if head.time > end) {
             return Err(self.enough());
         }
-        (self.progress)(self.into.state.revision);
+        (self.progress)(self.into.state.revision)?;
         self.into.record(file, offset, head, bytes)
     }
 
@@ -85,7 +85,7 @@ pub(crate) fn build(
     (log_of, segments): (CatalogueId, &[Arc<Segment>]),
     end: ReadEnd,
     (cache, rows_max): (Arc<Cache>, usize),
-    progress: &mut dyn FnMut(Revision),
+    progress: &mut dyn FnMut(Revision) -> Result<()>,
 ) -> Result<Builder> {
     let seed = random_u64()?;
     let mut operations = Operations::new(OPERATIONS_REMEMBERED);
@@ -152,7 +152,7 @@ pub(crate) fn open_labelled(
     let settings = (Arc::new(Cache::new(cache_bytes)), usize::MAX);
     let end = ReadEnd::Revision(label.revision);
     let built =
-        build(&**disk, run_set, (identity.id, &segments), end, settings, &mut |_| ()).map_err(about)?;
+        build(&**disk, run_set, (identity.id, &segments), end, settings, &mut |_| Ok(())).map_err(about)?;
     let state = built.state;
     if state.revision != label.revision {
         return Err(corrupt(format!(

@@ -97,11 +97,13 @@ impl EmbeddedStore {
                     continue;
                 }
             };
-            let (building, rows_max) = (Arc::clone(&files), self.settings.memtable_rows);
+            let (building, shared) = (Arc::clone(&files), Arc::clone(self.shared()));
+            let rows_max = self.settings.memtable_rows;
             // The links go with the work, so that they are removed even if nobody waits for it.
             let built = on_blocking_thread(move || {
                 let making = making;
-                building.build(revision, &making.layout, rows_max)
+                // A store that closes does not wait for it.
+                building.build(revision, &making.layout, rows_max, &|| shared.check_open())
             });
             let state = on(RequestState::HistoryRead, built).await?;
             return Ok(self.of_past(state, Arc::clone(&files.disk)));

@@ -287,3 +287,17 @@ async fn making_a_past_state_may_be_cut_at_every_step() {
         }
     }
 }
+
+/// A store that closes gives up the state that it is making, and leaves no links behind.
+#[tokio::test]
+async fn closed_store_makes_no_state() {
+    let disk = SimulatedDisk::new();
+    let (store, mut workload) = (open_without_runs(&disk), Workload::new(3));
+    drive(&store, &mut workload, 4).await;
+    let end = store.revision().await.unwrap();
+    store.close().await.unwrap();
+    for refused in [store.route(at(1)).await.err(), store.open_past(end).await.err()] {
+        assert_eq!(refused.unwrap().kind, ErrorKind::Unavailable);
+    }
+    assert!(hidden_files(&disk).is_empty());
+}
