@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use exacat_follower::limits::{ANSWER_TIME, PAUSE};
+use exacat_follower::limits::ANSWER_TIME;
 use exacat_follower::protocol::Superseded;
 use exacat_follower::{
     FollowEnd, FollowState, FollowWork, Pauses, Source, follow as follow_source, receive_copy,
