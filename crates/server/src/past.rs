@@ -211,8 +211,9 @@ mod tests {
         let settings = EmbeddedSettings::at(directory.path().join("store"));
         let store = EmbeddedStore::open(settings, Arc::new(SystemClock)).unwrap();
         let store: Arc<dyn Store> = store;
-        let catalogue =
-            Catalogue::open(store, Arc::new(SystemClock), exacat_testkit::settings()).await.unwrap();
+        let catalogue = Catalogue::open(store, Arc::new(SystemClock), exacat_catalogue::Settings::default())
+            .await
+            .unwrap();
         let admin =
             catalogue.caller_named(&exacat_model::AccountName::parse("admin").unwrap()).await.unwrap();
         for number in 0..directories {

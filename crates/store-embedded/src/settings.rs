@@ -68,7 +68,7 @@ pub(crate) const DIFF_ROWS_PER_PAGE_MAX: usize = 1 << 20;
 pub(crate) const DIFFS_OPEN_MAX: usize = 2;
 /// Bytes of page cache for a snapshot that is compared or checked.
 pub(crate) const SNAPSHOT_CACHE_BYTES: u64 = 64 << 20;
-/// Maximum number of changes read to make a past state. Reading takes about a second for 500 000 changes, so
+/// Maximum number of changes read to make a past state. Reading takes about a second for 400 000 changes, so
 /// that this many are made within the time limit of a request. Memory does not grow with it: rows beyond a
 /// memtable go to sorted runs.
 pub(crate) const PAST_CHANGES_MAX: u64 = if cfg!(test) { 700 } else { 10_000_000 };
