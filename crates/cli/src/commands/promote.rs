@@ -9,11 +9,14 @@ use std::time::{Duration, Instant};
 use exacat_model::{Error, ErrorKind};
 use exacat_store::{Store, SystemClock};
 use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore, FollowerFiles, on_blocking_thread};
+use serde::Serialize;
+use utoipa::ToSchema;
 
+use super::serve::shown;
 use crate::args::Connection;
 use crate::connect::data_directory;
 use crate::failure::{Failure, say};
-use crate::output::Style;
+use crate::output::{Out, Style};
 use crate::parse;
 
 /// File by which a running follower is asked to become the source.
@@ -63,8 +66,7 @@ pub(crate) async fn promote(connection: &Connection, style: Style) -> Result<u8,
     }
     if let Some(_lock) = lock(&directory).map_err(about)? {
         offline(&directory, &files).await.map_err(about)?;
-        tell(style, "promoted: start it with 'exacat serve'");
-        return Ok(0);
+        return tell(&directory, false, style);
     }
     let time = match &connection.timeout {
         Some(text) => Duration::from_millis(parse::some_time_ms(text)?),
@@ -80,14 +82,29 @@ pub(crate) async fn promote(connection: &Connection, style: Style) -> Result<u8,
         }
         tokio::time::sleep(PAUSE).await;
     }
-    tell(style, "promoted: it goes on as the source");
-    Ok(0)
+    tell(&directory, true, style)
 }
 
-fn tell(style: Style, what: &str) {
-    if !style.quiet && !style.json {
-        say(&format!("exacat: {what}"));
+/// Follower that became the source.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Promoted)]
+pub(crate) struct PromotedView {
+    /// Data directory.
+    data: String,
+    /// True if it runs, and takes changes now; otherwise it is to be started.
+    running: bool,
+}
+
+fn tell(directory: &Path, running: bool, style: Style) -> Result<u8, Failure> {
+    let mut out = Out::new(style);
+    if style.json {
+        out.json(&PromotedView { data: shown(directory), running })?;
+        out.flush()?;
+    } else if !style.quiet {
+        let next = if running { "it goes on as the source" } else { "start it with 'exacat serve'" };
+        say(&format!("exacat: promoted: {next}"));
     }
+    Ok(0)
 }
 
 /// Promotes a follower that does not run.

@@ -20,7 +20,7 @@ const WAIT: Duration = Duration::from_secs(60);
 const CHANGES_APART: Duration = Duration::from_millis(200);
 
 /// Beginnings of examples that do not run here, and the reasons.
-const ELSEWHERE: [(&str, &str); 31] = [
+const ELSEWHERE: [(&str, &str); 32] = [
     ("exacat serve   ", "listens at the standard port, where another server may be"),
     ("exacat serve\n", "listens at the standard port, where another server may be"),
     ("exacat serve --listen 0.0.0.0", "listens to the network, at the standard port"),
@@ -29,6 +29,7 @@ const ELSEWHERE: [(&str, &str); 31] = [
     ("exacat serve --xrootd 0.0.0.0", "listens to the network, at the standard port"),
     ("exacat serve --store cassandra:", "needs a cluster"),
     ("exacat follow http", "needs another server, whose token it takes"),
+    ("exacat promote --data", "needs a follower"),
     ("exacat schema create cassandra:", "needs a cluster"),
     ("exacat schema check cassandra:", "needs a cluster"),
     ("exacat --json schema check cassandra:", "needs a cluster"),

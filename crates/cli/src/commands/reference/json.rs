@@ -11,8 +11,8 @@ use utoipa::ToSchema;
 
 use super::{cell, for_each_command, paragraph, whole};
 use crate::commands::{
-    attributes, by_se, compare, copy, cp, digest, elements, exchange, fsck, issuer, moving, replay, schema,
-    serve, snapshots, top, trash, writer,
+    attributes, by_se, compare, copy, cp, digest, elements, exchange, fsck, issuer, moving, promote, replay,
+    schema, serve, snapshots, top, trash, writer,
 };
 use crate::failure::Reported;
 
@@ -35,7 +35,7 @@ const ENTRY: Printed = &[("", object::<json::EntryOut<'_>>)];
 const STATUS: Printed = &[("", object::<json::StatusOut<'_>>)];
 
 /// Objects of each command.
-const COMMANDS: [(&[&str], Printed); 87] = [
+const COMMANDS: [(&[&str], Printed); 88] = [
     (&["ls", "stat", "archive ls", "se files"], ENTRY),
     (
         &["find", "tag find"],
@@ -173,6 +173,7 @@ const COMMANDS: [(&[&str], Printed); 87] = [
         ],
     ),
     (&["serve", "follow"], &[("once it is ready", object::<serve::AddressesView>)]),
+    (&["promote"], &[("", object::<promote::PromotedView>)]),
     (&["replay import", "replay generate"], &[("", object::<replay::MadeTraceView>)]),
     (&["replay show"], &[("", object::<exacat_replay::summary::Summary>)]),
     (&["replay serve"], &[("once it is ready", object::<replay::ReplayView>)]),
