@@ -133,7 +133,8 @@ fn ended(agent: Child) -> (i32, Value) {
 /// access ends once, and what the clients report is what the origin has sent.
 #[test]
 fn every_access_ends_once_whatever_is_killed() {
-    let mut rig = Rig::new("1500", &["--read-delay", "2ms"]);
+    // Slow enough for the counters of the origin, which are asked for every second.
+    let mut rig = Rig::new("1500", &["--read-delay", "10ms"]);
     rig.one(&["run", "create", "first", "--in-flight", "24", "--lease", "3", "--start"]);
     let steady = rig.agent("first", "steady", &["--verify-content"]);
     let mut killed = Some(rig.agent("first", "killed", &[]));

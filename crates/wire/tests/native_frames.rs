@@ -127,7 +127,7 @@ impl Random {
 
     fn past(&mut self) -> Option<Past> {
         self.some(|random| {
-            let revision = exacat_model::Revision(random.next() >> random.below(64));
+            let revision = Revision(random.next() >> random.below(64));
             let point = match random.below(2) {
                 0 => PastPoint::Revision(revision.into()),
                 _ => PastPoint::Time(exacat_model::TimeMs(random.below(1 << 48))),

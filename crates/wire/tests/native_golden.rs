@@ -76,7 +76,7 @@ fn goldens() -> Vec<(u64, Frame, &'static str)> {
                 catalogue: guid(),
                 timeline: exacat_model::TimelineId(*b"golden timeline!"),
                 authentication_required: true,
-                time: exacat_model::TimeMs(1_790_000_000_123),
+                time: TimeMs(1_790_000_000_123),
             }),
             "53000000 02 00 0000000000000000 6578616361740d0a01008080800880208008e0d4030c6578616361742f30 \
              2e312e30017f22e279b07cc398c4dc0c0c07398f676f6c64656e2074696d656c696e652101fbd8c1a28c34",
@@ -184,7 +184,7 @@ fn goldens() -> Vec<(u64, Frame, &'static str)> {
                 },
                 operation: Operation::Du { lfns: vec![lfn("/a")] },
             }),
-            "15000000 05 10 0d00000000000000 01 07 00 ac02 0701022f61",
+            "14000000 05 10 0d00000000000000 01 07 00 ac02 0701022f61",
         ),
         (
             14,

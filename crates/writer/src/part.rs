@@ -144,8 +144,8 @@ impl OpenPart {
         self.queued
     }
 
-    /// Returns the blocks that it may have: twice as many as it has used. A promise cannot be taken back, and a
-    /// producer that waits for one of its files may use none of the others.
+    /// Returns the blocks that it may have: twice as many as it has used. A promise cannot be taken back,
+    /// and a producer that waits for one of its files may use none of the others.
     pub(crate) fn share(&self) -> usize {
         let used = usize::try_from(self.next_block - self.first_block).unwrap_or(usize::MAX);
         used.saturating_mul(2).max(PART_BLOCKS_MIN)

@@ -61,7 +61,7 @@ async fn wrong_points_and_other_endpoints_are_refused() {
     let mut web = Web::admin(&world).await;
     for (target, status) in [
         ("/api/v1/entries/d?at=yesterday".to_owned(), 400),
-        (format!("/api/v1/entries/d?at={}", then + 1), 404),
+        (format!("/api/v1/entries/d?at={}", then + 1000), 404),
         (format!("/api/v1/entries/d?at={then}.00000000"), 409),
         (format!("/api/v1/entries/d?at={then}&at={then}"), 400),
         (format!("/api/v1/tags/d?at={then}"), 400),
