@@ -19,7 +19,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use exacat_client::{CallOptions, Client, ClientSettings, Credentials, Target, Trust};
-use exacat_model::{Answer, Lfn, Operation, OperationId, TimeMs};
+use exacat_model::{Answer, Lfn, Operation, OperationId};
+use exacat_store::Clock;
 use parking_lot::Mutex;
 use serde_json::Value;
 use service::Service;
@@ -293,8 +294,7 @@ fn mkdir(lfn: &str) -> Operation {
 fn operation_id(number: u64) -> OperationId {
     let mut random = [0; 10];
     random[..8].copy_from_slice(&number.to_le_bytes());
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    OperationId::new(TimeMs(u64::try_from(now.as_millis()).unwrap()), random)
+    OperationId::new(exacat_store::SystemClock.now(), random)
 }
 
 /// Makes directories one after the other, and notes each that was answered.

@@ -8,6 +8,9 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use service::Service;
 
+/// Output and exit status of each command.
+type Seen = BTreeMap<String, (String, Option<i32>)>;
+
 fn revision(service: &Service) -> u64 {
     let status = service.json("status");
     let store = status.iter().find_map(|part| part["metrics"]["revision"].as_u64());
@@ -39,7 +42,7 @@ fn shown(service: &Service, line: &str) -> (String, Option<i32>) {
 #[test]
 fn commands_show_the_past_as_they_showed_it_then() {
     let service = Service::start();
-    let mut then: Vec<(u64, BTreeMap<String, (String, Option<i32>)>)> = Vec::new();
+    let mut then: Vec<(u64, Seen)> = Vec::new();
     let mut look = |service: &Service| {
         let all = COMMANDS.iter().flat_map(|line| [(*line).to_owned(), format!("--json {line}")]);
         let seen = all.map(|line| (line.clone(), shown(service, &line))).collect();

@@ -268,7 +268,7 @@ mod tests {
         let used = Instant::now();
         let weak = Arc::downgrade(&state);
         drop(state);
-        assert_eq!(states.let_go(used + PAST_IDLE - Duration::from_secs(1)).is_some(), true);
+        assert!(states.let_go(used + PAST_IDLE - Duration::from_secs(1)).is_some());
         assert_eq!((states.count(), weak.upgrade().is_some()), (1, true));
         // The task that watches does it by itself.
         let until = Instant::now() + 2 * PAST_IDLE;
