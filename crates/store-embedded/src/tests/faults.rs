@@ -237,7 +237,7 @@ async fn changes_go_on_while_a_live_store_is_audited() {
     apply(&store, 1, (0..2000).map(|item| file(DirId::ROOT, &format!("f{item}"), item + 1)).collect()).await;
     store.flush().await.unwrap();
     let before = store.revision().await.unwrap();
-    // The filter of the run may be wrong about a name. Its page is in memory then, when the change looks there.
+    // The filter of the run may be wrong about a name. The page is in memory when the change looks there.
     let names: Vec<Lfn> = (2..20).map(|number| Lfn::parse(&format!("/d{number}")).unwrap()).collect();
     store.resolve(&names).await.unwrap();
     disk.hold_reads(true);
