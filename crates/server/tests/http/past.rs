@@ -63,6 +63,7 @@ async fn wrong_points_and_other_endpoints_are_refused() {
     for (target, status) in [
         ("/api/v1/entries/d?at=yesterday".to_owned(), 400),
         (format!("/api/v1/entries/d?at={}", then + 1000), 404),
+        ("/api/v1/entries/d?at=2999-01-01".to_owned(), 404),
         (format!("/api/v1/entries/d?at={then}.00000000"), 409),
         (format!("/api/v1/entries/d?at={then}&at={then}"), 400),
         (format!("/api/v1/tags/d?at={then}"), 400),

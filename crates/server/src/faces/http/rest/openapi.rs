@@ -45,6 +45,10 @@ const TAG: &str = "^\"[0-9]{1,19}(\\.[0-9a-f]{16})?\"$";
 const TAGS: &str = "^(\\*|(W/)?\"[!#-+\\--~]*\"( *, *(W/)?\"[!#-+\\--~]*\")*)$";
 /// Pattern of places in the history.
 const POSITION: &str = "^[0-9]{1,18}(\\.[0-9a-f]{6,32})?$";
+/// Pattern of points of past states: positions, and times that every calendar and clock can name.
+const PAST: &str = "^([0-9]{1,18}(\\.[0-9a-f]{6,32})?|(19[89][0-9]|[2-8][0-9]{3})-((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|\
+    2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,9})?\
+    (Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9]))?)$";
 /// Examples of answers by the name of their schema.
 static EXAMPLES: LazyLock<Map<String, Value>> =
     LazyLock::new(|| serde_json::from_str(include_str!("examples.json")).unwrap_or_default());
@@ -327,7 +331,7 @@ fn query_schema(parameter: &Parameter) -> Value {
         "every" => text("^([1-9][0-9]{0,9}(ns|u|ms|s|m|h|d|w))+$"),
         "course" => json!({"type": "string", "enum": ["holds", "line", "samples"]}),
         "field" => json!({"type": "array", "items": {"type": "string"}}),
-        "at" if parameter.about == AT.about => text(&format!("{POSITION}|{}", texts::TIME)),
+        "at" if parameter.about == AT.about => text(PAST),
         "from" | "to" | "at" => text(texts::TIME),
         "seconds" => json!({"type": "integer", "minimum": 0, "maximum": u32::MAX}),
         "parts" => json!({"type": "integer", "minimum": 1, "maximum": ACTIVITY_PARTS_MAX}),
