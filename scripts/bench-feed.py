@@ -24,7 +24,7 @@ import threading
 import time
 
 from clients_rig import Failed, expect, say, wait_until
-from writer_rig import Process, cpu_seconds, tail
+from writer_rig import Process, cpu_seconds
 
 SE = "se.example.org"
 LONGEST = 900
@@ -69,8 +69,7 @@ class Bench:
         self.environment = {**os.environ, "EXACAT_DATA": str(self.place / "data")}
         self.server = Process("server", [exacat, "--json", "serve", "--listen", "127.0.0.1:0", "--log", "error"], self.place,
                               environment=self.environment)
-        wait_until("the server serves", lambda: self.server.told() or not self.server.is_running())
-        expect("the server serves", self.server.is_running(), tail(self.server.log))
+        self.server.announced()
 
     def run(self, *words):
         done = subprocess.run([self.exacat, "--json", *map(str, words)], env=self.environment, stdin=subprocess.DEVNULL,

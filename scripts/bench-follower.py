@@ -24,7 +24,7 @@ import tempfile
 import time
 
 from clients_rig import Failed, expect, say, wait_until
-from writer_rig import Process, cpu_seconds, tail
+from writer_rig import Process, cpu_seconds
 
 SE = "se.example.org"
 LONGEST = 900
@@ -44,10 +44,8 @@ class Server:
         self.environment = {**os.environ, "EXACAT_DATA": str(self.data)}
         listen = ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
         self.process = Process(name, [bench.exacat, "--json", *words, *listen, *HTTP], self.place, environment=self.environment)
-        wait_until(f"{name} serves", lambda: self.process.told() or not self.process.is_running(), LONGEST)
-        expect(f"{name} serves", self.process.is_running(), tail(self.process.log))
-        self.http = self.process.told()[0]["http"].split("//")[-1]
-        self.connection = http_to(self.http)
+        self.http = self.process.announced(LONGEST)["http"].split("//")[-1]
+        self.connection = http.client.HTTPConnection(self.http, timeout=60)
         # The accounts of a follower are those of its source.
         self.token = source.token if source else (self.data / "admin.token").read_text().strip()
         bench.running.append(self)
@@ -79,12 +77,6 @@ class Server:
 
     def stop(self):
         self.process.stop()
-
-
-def http_to(address):
-    connection = http.client.HTTPConnection(address, timeout=60)
-    connection.connect()
-    return connection
 
 
 class Bench:

@@ -190,19 +190,10 @@ class Bench:
             process.signal(signal.SIGCONT)
             process.kill()
 
-    def announced(self, process):
-        """Waits for the document that a service prints when it serves."""
-        def has_told():
-            expect(f"{process.name} serves", process.is_running(), tail(process.log))
-            return bool(process.told())
-
-        wait_until(f"{process.name} serves", has_told)
-        return process.told()[0]
-
     def origin(self, trace, *options):
         process = self.launch("origin", [self.exacat, "--json", "replay", "origin", "--trace", trace, "--listen", "127.0.0.1:0",
                                          "--control", "127.0.0.1:0", *options])
-        told = self.announced(process)
+        told = process.announced()
         return Server("origin", process, told["url"], told["control"])
 
     def xrootd(self, files, size):
@@ -253,7 +244,7 @@ class Bench:
         process = self.launch("service", [self.exacat, "--json", "replay", "serve", "--trace", trace, "--runs", runs, "--listen",
                                           "127.0.0.1:0", *options])
         process.runs = runs
-        self.environment["EXACAT_REPLAY"] = self.announced(process)["url"]
+        self.environment["EXACAT_REPLAY"] = process.announced()["url"]
         return process
 
     def ask(self, *words, statuses=(0,)):
@@ -560,7 +551,7 @@ class Bench:
         self.end(process)
         began = time.monotonic()
         process = self.launch("service", [self.exacat, "--json", "replay", "serve", "--runs", runs, "--listen", "127.0.0.1:0"])
-        self.announced(process)
+        process.announced()
         again, again_peak = time.monotonic() - began, peak_memory(process.pid)
         self.end(process)
         shutil.rmtree(runs)

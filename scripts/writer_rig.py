@@ -22,7 +22,7 @@ import time
 import urllib.request
 import zlib
 
-from clients_rig import Failed, Left, expect, free_port, wait_until
+from clients_rig import PATIENCE, Failed, Left, expect, free_port, wait_until
 
 SE = "DEMO::DAQ::WRITER"
 TOP = "/daq"
@@ -99,6 +99,15 @@ class Process:
                 found.append(json.loads(line))
         return found
 
+    def announced(self, patience=PATIENCE):
+        """Waits for the document that it prints when it serves."""
+        def has_told():
+            expect(f"{self.name} serves", self.is_running(), tail(self.log))
+            return bool(self.told())
+
+        wait_until(f"{self.name} serves", has_told, patience)
+        return self.told()[0]
+
     def signal(self, number):
         if self.is_running():
             self.process.send_signal(number)
@@ -143,12 +152,7 @@ class Service(Process):
         super().__init__(self.label, words, self.rig.place, **{**self.more, "environment": environment})
 
     def wait_ready(self):
-        def is_ready():
-            expect(f"{self.name} serves", self.is_running(), tail(self.log))
-            return bool(self.told())
-
-        wait_until(f"{self.name} serves", is_ready)
-        self.view = self.told()[0]
+        self.view = self.announced()
         return self
 
     def start_again(self):
