@@ -87,7 +87,7 @@ impl Catalogue {
     pub(crate) async fn status(&self, caller: &Caller) -> Result<Answer> {
         caller.check_operator("to see the catalogue's metrics")?;
         let names = self.registry.names();
-        // An operator looks here to see why a change waits, so the sums of the last state do not hold him up.
+        // An operator looks here to see why a change waits, so the sums of the last state hold nobody up.
         let sums = async {
             let tree = self.store.usage(&[UsageOf::Directory(DirId::ROOT)]).await?;
             let due = self.store.due(self.clock.trusted(), DUE_COUNTED_MAX).await?;
@@ -104,7 +104,19 @@ impl Catalogue {
             ("storage_elements", ses.len() as u64),
             ("storage_elements_online", online as u64),
         ]);
-        let mut notes = Vec::new();
+        let timelines = self.store.timelines();
+        let mut notes = vec![match timelines.all().last().and_then(|timeline| timeline.parted) {
+            None => format!("timeline {}", timelines.current()),
+            Some((before, after)) => {
+                format!("timeline {}, parted from {before} after revision {}", timelines.current(), after.0)
+            }
+        }];
+        if self.settings.anonymous_reads {
+            notes.push("anonymous callers may read what modes give to others".to_owned());
+        }
+        if !ses.is_empty() && online == 0 {
+            notes.push("no storage element is online: no upload can be reserved".to_owned());
+        }
         if let Some((tree, deletions, due)) = &sums {
             let tree = tree.first().copied().unwrap_or_default().usage;
             metrics.extend(named([
@@ -132,26 +144,6 @@ impl Catalogue {
             notes.push(format!(
                 "sums are left out: they have changes that are not durable after {SUMS_TIME:?}"
             ));
-        }
-        let timelines = self.store.timelines();
-        notes.insert(
-            0,
-            match timelines.all().last().and_then(|timeline| timeline.parted) {
-                None => format!("timeline {}", timelines.current()),
-                Some((before, after)) => {
-                    format!(
-                        "timeline {}, parted from {before} after revision {}",
-                        timelines.current(),
-                        after.0
-                    )
-                }
-            },
-        );
-        if self.settings.anonymous_reads {
-            notes.push("anonymous callers may read what modes give to others".to_owned());
-        }
-        if !ses.is_empty() && online == 0 {
-            notes.push("no storage element is online: no upload can be reserved".to_owned());
         }
         let catalogue = StatusPart { part: "catalogue".to_owned(), metrics, notes };
         let store = self.store.status().await?;

@@ -16,15 +16,14 @@ use crate::failure::{Failure, say};
 /// Takes the lock that a server holds: two processes must not replay the log. `instead` is the
 /// advice if a server holds it.
 pub(crate) fn lock(directory: &Path, instead: &str) -> Result<File, Failure> {
-    let path = directory.join("server.lock");
-    let file = File::options()
-        .mode(0o600)
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&path)
-        .map_err(|error| Failure::local(format!("cannot open {}: {error}", path.display())))?;
+    let file = lock_file(&directory.join("server.lock"))?;
     locked(file, directory, &format!("a server uses this data directory: {instead}"))
+}
+
+/// Opens a file that is there to be locked.
+pub(crate) fn lock_file(path: &Path) -> Result<File, Failure> {
+    let file = File::options().mode(0o600).create(true).truncate(false).write(true).open(path);
+    file.map_err(|error| Failure::local(format!("cannot open {}: {error}", path.display())))
 }
 
 /// Locks a file of a directory. `busy` says who may have the lock, and what to do.

@@ -4,10 +4,6 @@ use clap::Args;
 
 use super::ServeArgs;
 
-/// `exacat promote`
-#[derive(Args, Debug)]
-pub(crate) struct PromoteArgs {}
-
 /// `exacat follow`
 #[derive(Args, Debug)]
 pub(crate) struct FollowArgs {

@@ -366,7 +366,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   exacat promote --data /srv/follower")]
-    Promote(PromoteArgs),
+    Promote,
     /// Take the files of detectors: run a writer service, write to it, look at it
     #[command(subcommand)]
     Writer(Box<WriterCommand>),

@@ -67,7 +67,7 @@ pub(crate) async fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Reference(args) => return boxed(async move { reference::reference(&args).await }).await,
         Command::Serve(args) => return boxed(serve::serve(*args, &global.connection, style)).await,
         Command::Follow(args) => return boxed(follow::follow(*args, &global.connection, style)).await,
-        Command::Promote(_) => return boxed(promote::promote(&global.connection, style)).await,
+        Command::Promote => return boxed(promote::promote(&global.connection, style)).await,
         Command::Writer(command) => return boxed(writer::writer(*command, global, style)).await,
         Command::Replay(command) => return boxed(replay::replay(*command, global, style)).await,
         Command::Issuer(command) => return issuer::issuer(command, &global.connection, style),
@@ -221,7 +221,7 @@ async fn dispatch(context: &mut Context, command: Command, global: &Global) -> R
         Command::Backup(args) => boxed(async move { snapshots::backup(context, &args, global).await }),
         Command::Serve(_)
         | Command::Follow(_)
-        | Command::Promote(_)
+        | Command::Promote
         | Command::Writer(_)
         | Command::Replay(_)
         | Command::Schema(_)

@@ -1,7 +1,6 @@
 //! `promote`: makes a follower the source.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,6 +15,7 @@ use super::serve::shown;
 use crate::args::Connection;
 use crate::connect::data_directory;
 use crate::failure::{Failure, say};
+use crate::offline::lock_file;
 use crate::output::{Out, Style};
 use crate::parse;
 
@@ -41,17 +41,15 @@ pub(super) async fn wished(directory: &Path) {
 }
 
 /// Locks a follower for this process; none if another one runs it.
-pub(super) fn lock(directory: &Path) -> exacat_model::Result<Option<File>> {
+pub(super) fn lock(directory: &Path) -> Result<Option<File>, Failure> {
     let path = directory.join(LOCK);
-    let failed = |error: std::io::Error| {
-        Error::new(ErrorKind::Unavailable, format!("cannot lock {}: {error}", path.display()))
-    };
-    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
-    let file = file.map_err(failed)?;
+    let file = lock_file(&path)?;
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
         Err(TryLockError::WouldBlock) => Ok(None),
-        Err(TryLockError::Error(error)) => Err(failed(error)),
+        Err(TryLockError::Error(error)) => {
+            Err(Failure::local(format!("cannot lock {}: {error}", path.display())))
+        }
     }
 }
 
@@ -64,7 +62,7 @@ pub(crate) async fn promote(connection: &Connection, style: Style) -> Result<u8,
     if !is_follower().map_err(about)? {
         return Err(about(Error::not_found("there is no follower here that could be promoted")));
     }
-    if let Some(_lock) = lock(&directory).map_err(about)? {
+    if let Some(_lock) = lock(&directory)? {
         offline(&directory, &files).await.map_err(about)?;
         return tell(&directory, false, style);
     }
