@@ -100,12 +100,8 @@ impl Client {
         {
             first = None;
             let outcome = connection.call(operation, operation_id, deadline).await;
-            let leaves = refuses(&outcome);
-            if let Verdict::Done(answered) = asked.outcome(outcome) {
+            if let Verdict::Done(answered) = self.judged(&mut asked, outcome, (slot, &connection)) {
                 return answered;
-            }
-            if leaves {
-                self.inner.pool.leave(slot, &connection);
             }
         }
         // Boxed, because the parts of further attempts would make the future of every call larger.
@@ -134,15 +130,27 @@ impl Client {
                 && !(operation.writes() && self.holds_back(slot, &connection, &mut asked))
             {
                 let outcome = connection.call(operation, asked.operation_id, deadline).await;
-                let leaves = refuses(&outcome);
-                if let Verdict::Done(answered) = asked.outcome(outcome) {
+                if let Verdict::Done(answered) = self.judged(&mut asked, outcome, (slot, &connection)) {
                     return answered;
-                }
-                if leaves {
-                    self.inner.pool.leave(slot, &connection);
                 }
             }
         }
+    }
+
+    /// Takes in the outcome of an attempt. Leaves a server that could not carry the call out: another may.
+    fn judged(
+        &self,
+        asked: &mut RetryState,
+        outcome: Outcome<Result<Answer>>,
+        (slot, connection): (&ConnectionSlot, &Arc<Connection>),
+    ) -> Verdict<Result<Answer>> {
+        let leaves =
+            matches!(&outcome, Outcome::Answered(Err(error)) if error.kind == ErrorKind::Unavailable);
+        let verdict = asked.outcome(outcome);
+        if leaves && matches!(verdict, Verdict::Again) {
+            self.inner.pool.leave(slot, connection);
+        }
+        verdict
     }
 
     /// Calls many operations; returns one answer each, in their order. They travel in as few frames
@@ -304,11 +312,6 @@ impl Client {
         }
         Ok(Verdict::Again)
     }
-}
-
-/// Says whether the server could not carry a call out, so that another server may.
-fn refuses(outcome: &Outcome<Result<Answer>>) -> bool {
-    matches!(outcome, Outcome::Answered(Err(error)) if error.kind == ErrorKind::Unavailable)
 }
 
 /// Pauses; false without a pause if the deadline would pass.
