@@ -100,12 +100,6 @@ impl PastStates {
         if let Some(state) = self.find(point, |kept| kept.points.contains(&point)) {
             return Ok(state);
         }
-        let now = catalogue.now();
-        if let PastPoint::Time(time) = point
-            && time > now
-        {
-            return Err(Error::not_found(format!("{time} is in the future: here it is {now}")));
-        }
         let route = catalogue.past_route(point).await?;
         let revision = route.revision;
         let known = || self.find(point, |kept| kept.state.revision == revision);

@@ -118,7 +118,7 @@ impl PastFiles {
     /// Returns the last change at or before a time.
     fn revision_at(&self, time: TimeMs, snapshots: &[KeptSnapshot]) -> Result<Revision> {
         if time > self.now {
-            return Err(Error::invalid(format!("{time} is in the future: here it is {}", self.now)));
+            return Err(Error::not_found(format!("{time} is in the future: here it is {}", self.now)));
         }
         if let Some(revision) = self.history.last_until(time, self.present)? {
             return Ok(revision);

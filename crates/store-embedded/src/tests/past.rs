@@ -194,7 +194,7 @@ async fn points_outside_of_the_kept_history_are_refused() {
     assert_eq!(refused.kind, ErrorKind::NotFound);
     assert!(refused.message.contains(&format!("the last one is {}", end.0)), "{refused}");
     let refused = store.route(PastPoint::Time(TimeMs(u64::MAX >> 16))).await.unwrap_err();
-    assert_eq!(refused.kind, ErrorKind::Invalid);
+    assert_eq!(refused.kind, ErrorKind::NotFound);
     assert!(refused.message.contains("in the future"), "{refused}");
 
     forget(&disk, &store, end);
