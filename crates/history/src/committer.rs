@@ -312,7 +312,6 @@ pub(crate) fn commit_once(
         applied(&appender, row_bytes);
     }
     times.applied = Instant::now();
-    times.acknowledged = times.applied;
     let (end, noted) = (appender.end.revision, appender.noted.take());
     drop(appender);
     let outcome = match written {

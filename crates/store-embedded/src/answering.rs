@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use exacat_activity::CommitTimes;
 use exacat_model::{Error, ErrorKind, Revision};
@@ -30,30 +30,21 @@ pub(crate) struct Answers {
     pub waiting: Vec<Waiting>,
     /// Number of changes.
     pub changes: u64,
-    /// The last change in the log here. An answer without a change may rest on it.
-    pub through: Revision,
-    /// End of the last wait of the writer for compaction, and its duration.
-    pub stalled: Option<(Instant, Duration)>,
-    pub decided: Instant,
-    pub written: Instant,
-    pub durable: Instant,
+    /// Moments in its commit; the writer took each of the answers up at another one.
+    pub times: CommitTimes,
 }
 
 impl Answers {
     /// Sends the answers. After a failure their outcome is unknown: even an answer without changes may rest
     /// on a change that is not durable.
     pub(crate) fn give(&mut self, failure: Option<&str>) {
-        let Answers { stalled, decided, written, durable, .. } = *self;
-        let applied = durable;
-        let acknowledged = if failure.is_none() { Instant::now() } else { durable };
         for Waiting { reply, mut answers, taken, _permit } in self.waiting.drain(..) {
             if let Some(why) = failure {
                 for answer in answers.iter_mut().filter(|answer| answer.is_ok()) {
                     *answer = Err(ApplyError::Unknown(why.to_owned()));
                 }
             }
-            let times = CommitTimes { stalled, taken, decided, written, durable, applied, acknowledged };
-            let _gone = reply.send((answers, times));
+            let _gone = reply.send((answers, CommitTimes { taken, ..self.times }));
         }
     }
 }
@@ -66,7 +57,8 @@ const GIVEN_UP: &str = "the server stopped before its standbys had the change, w
 /// Handle on the thread that waits for standbys.
 pub(crate) struct Answering {
     shared: Arc<Shared>,
-    queue: Option<mpsc::Sender<Answers>>,
+    /// Answers, each with the last change in the log here: also one without a change may rest on that.
+    queue: Option<mpsc::Sender<(Revision, Answers)>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -89,8 +81,9 @@ impl Answering {
 
     /// Gives the answers once enough standbys have everything up to them.
     pub(crate) fn later(&self, answers: Answers) {
+        let through = self.shared.durability.written();
         if let Some(queue) = &self.queue
-            && let Err(mpsc::SendError(mut answers)) = queue.send(answers)
+            && let Err(mpsc::SendError((_, mut answers))) = queue.send((through, answers))
         {
             answers.give(Some("internal error: the thread that waits for standbys ended"));
         }
@@ -110,13 +103,13 @@ impl Drop for Answering {
     }
 }
 
-fn work(shared: &Shared, answers: &mpsc::Receiver<Answers>) {
-    for mut group in answers {
-        let mut awaited = shared.standbys.wait_for(group.through, Some(LATE));
+fn work(shared: &Shared, answers: &mpsc::Receiver<(Revision, Answers)>) {
+    for (through, mut group) in answers {
+        let mut awaited = shared.standbys.wait_for(through, Some(LATE));
         let is_late = awaited == Awaited::Late;
         if is_late {
             warn(shared, "they are away or slow: changes wait for them");
-            awaited = shared.standbys.wait_for(group.through, None);
+            awaited = shared.standbys.wait_for(through, None);
         }
         match awaited {
             Awaited::Alone { begins: true } => {
@@ -134,7 +127,8 @@ fn work(shared: &Shared, answers: &mpsc::Receiver<Answers>) {
             }
             Awaited::Late | Awaited::Alone { .. } | Awaited::Acknowledged { .. } => {}
         }
-        shared.durable(group.through, group.changes);
+        shared.durable(through, group.changes);
+        group.times.acknowledged = Instant::now();
         group.give(None);
     }
 }

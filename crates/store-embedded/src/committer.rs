@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use exacat_activity::CommitTimes;
 use exacat_log::{COMMIT_GROUP_BYTES_MAX, LogPlace};
 use exacat_model::{Error, ErrorKind, Revision};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -249,10 +250,8 @@ fn commit(shared: &Shared, answering: Option<&Answering>, job: CommitJob, every:
         }
     }
     let failure = shared.durability.ended();
-    let (waiting, stalled) = (std::mem::take(&mut group.waiting), group.stalled);
-    let through = shared.durability.written();
-    let durable = Instant::now();
-    let mut answers = Answers { waiting, changes, through, stalled, decided, written, durable };
+    let times = CommitTimes { stalled: group.stalled, decided, written, ..CommitTimes::at(Instant::now()) };
+    let mut answers = Answers { waiting: std::mem::take(&mut group.waiting), changes, times };
     match answering {
         Some(answering) if failure.is_none() => answering.later(answers),
         _ => {

@@ -4,7 +4,6 @@
 //! they have it. If they are away, the operator's choice decides: changes wait for them, or the source goes
 //! on alone after some time and says so.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use exacat_model::Revision;
@@ -44,6 +43,10 @@ struct Acks {
     durable: Vec<([u8; 16], Revision)>,
     /// True while the source goes on alone.
     alone: bool,
+    /// True once changes wait: before, the server makes what a standby needs to sign in.
+    required: bool,
+    /// True once the store closes.
+    given_up: bool,
 }
 
 /// Standbys of a store.
@@ -52,9 +55,6 @@ pub(crate) struct Standbys {
     settings: StandbySettings,
     acks: Mutex<Acks>,
     changed: Condvar,
-    /// Set once changes wait: before, the server makes what a standby needs to sign in.
-    required: AtomicBool,
-    given_up: AtomicBool,
 }
 
 impl Standbys {
@@ -69,7 +69,7 @@ impl Standbys {
 
     /// Lets changes wait for followers from now on.
     pub(crate) fn require(&self) {
-        self.required.store(true, Ordering::Release);
+        self.acks.lock().required = true;
     }
 
     /// Notes that a follower has everything up to this change durably.
@@ -101,14 +101,14 @@ impl Standbys {
         let until = self.settings.go_on.or(once).and_then(|time| Instant::now().checked_add(time));
         let mut acks = self.acks.lock();
         loop {
-            if !self.required.load(Ordering::Acquire) {
+            if !acks.required {
                 return Awaited::Acknowledged { was_alone: false };
             }
             if self.covered(&acks) >= revision {
                 let was_alone = std::mem::take(&mut acks.alone);
                 return Awaited::Acknowledged { was_alone };
             }
-            if self.given_up.load(Ordering::Acquire) {
+            if acks.given_up {
                 return Awaited::GivenUp;
             }
             if acks.alone {
@@ -130,9 +130,7 @@ impl Standbys {
 
     /// Ends all waits, because the store closes.
     pub(crate) fn give_up(&self) {
-        // Under the lock, so that no wait begins between its check and this.
-        let _acks = self.acks.lock();
-        self.given_up.store(true, Ordering::Release);
+        self.acks.lock().given_up = true;
         self.changed.notify_all();
     }
 }
