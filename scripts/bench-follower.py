@@ -102,7 +102,7 @@ class Bench:
         return ["import", path, "--columns", "lfn,size,checksum,pfn", "--se-auto", "--state", "none"]
 
     def lag(self, source, follower, files):
-        """Imports while the follower follows. Returns changes a second, all lags in ms, and CPU microseconds for each change."""
+        """Imports while the follower follows. Returns changes a second, lags in ms, and CPU microseconds of a change."""
         words = [self.exacat, *map(str, self.listing(files))]
         before, began = source.revision(), time.monotonic()
         used = source.cpu(), follower.cpu()
@@ -119,13 +119,12 @@ class Bench:
         return changes / took, lags, cpu
 
     def catches_up(self, source, name, files):
-        """Starts a follower that lacks the changes of an import. Returns changes a second from its first answer on."""
+        """Starts a follower that lacks the changes of an import. Returns changes a second from its start on."""
         before = source.revision()
         source.run(*self.listing(files))
         changes = source.revision() - before
         began = time.monotonic()
         follower = self.follower(name, source)
-        # What it did before it served counts too.
         wait_until("the follower has everything", lambda: follower.revision() == source.revision(), LONGEST)
         return changes / (time.monotonic() - began), follower
 
