@@ -36,6 +36,8 @@ const NOTHING_TRUSTED: &str = "a certificate or a fingerprint to trust is needed
 const PAST_CHANGES_UNTOLD: u64 = 300_000;
 /// Parts of the server's refusal to read more changes than a request allows.
 const PAST_REFUSED: [&str; 2] = [" is ", ", and the request allows "];
+/// Distance of a follower to its source that needs no word, in ms.
+const BEHIND_UNTOLD_MS: u64 = 5_000;
 /// Environment variable with a token.
 const TOKEN_VARIABLE: &str = "EXACAT_TOKEN";
 /// Environment variable with the path of a token file.
@@ -174,6 +176,17 @@ impl Session {
     /// Streams all pages of an answer.
     pub(crate) fn pages(&self, operation: Operation) -> Pages {
         Pages { stream: self.client_for(&operation).stream(operation) }
+    }
+
+    /// Says on standard error how far the follower that answered is behind, if that is much.
+    pub(crate) fn tell_distance(&self) {
+        if let Some(behind) = self.client.behind().filter(|behind| behind.ms >= BEHIND_UNTOLD_MS) {
+            let (changes, seconds) = (behind.changes, behind.ms / 1000);
+            say(&format!(
+                "exacat: answered by a follower at revision {}, {changes} changes and {seconds} s behind its source",
+                behind.revision.0
+            ));
+        }
     }
 
     /// Closes the connection.

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use exacat_client::{CallOptions, Client, ClientSettings, Credentials, Target, Trust};
+use exacat_client::{Behind, CallOptions, Client, ClientSettings, Credentials, Target, Trust};
 use exacat_model::{Answer, Lfn, Operation, OperationId};
 use exacat_store::Clock;
 use parking_lot::Mutex;
@@ -168,6 +168,47 @@ fn follower_serves_what_its_source_has() {
     assert!(refused.contains("denied"), "{refused}");
     let (_, refused) = get(&site.source, "/follow/v1/source", "nothing");
     assert!(refused.contains("unauthenticated"), "{refused}");
+}
+
+/// Asks a server for its root by the native protocol; returns what it said of its distance to its source.
+fn asked_behind(of: &Service) -> Option<Behind> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let target = Target::parse(of.local_url()).unwrap();
+        let client = Client::connect(target, Credentials::local(), ClientSettings::default()).await.unwrap();
+        assert_eq!(client.behind(), None, "nothing was answered yet");
+        client.stat(Lfn::root(), false).await.unwrap();
+        let behind = client.behind();
+        client.close().await;
+        behind
+    })
+}
+
+/// Property: answers of the native protocol say how far a follower is behind, and the command tells a person
+/// once that is much.
+#[test]
+fn answers_say_how_far_the_follower_is_behind() {
+    let mut site = Site::new();
+    site.source.ok("mkdir /a");
+    let follower = site.follower(&site.source, "first");
+    wait(&site, &site.source, &follower);
+    let behind = asked_behind(&follower).unwrap();
+    let now = revision(&site, &follower).unwrap();
+    assert_eq!((behind.revision.0, behind.changes), (now, 0), "{behind:?}");
+    assert_eq!(asked_behind(&site.source), None);
+    site.source.kill();
+    let began = Instant::now();
+    let told = loop {
+        let told = follower.run(&["ls", "/"]).err;
+        if !told.is_empty() {
+            break told;
+        }
+        assert!(began.elapsed() < LIMIT, "the command says nothing: {:?}", asked_behind(&follower));
+    };
+    let expected = format!("answered by a follower at revision {now}, 0 changes and ");
+    assert!(told.contains(&expected) && told.contains(" s behind its source"), "{told}");
+    assert!(asked_behind(&follower).unwrap().ms >= 5_000);
+    assert_eq!(follower.run(&["--quiet", "ls", "/"]).err, "");
 }
 
 /// Property: a directory of a follower is opened by no other server, and a follower refuses the catalogue

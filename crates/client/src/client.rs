@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use exacat_model::{Answer, Error, ErrorKind, Operation, OperationId, Result};
-use exacat_wire::native::{HelloAck, Identity};
+use exacat_wire::native::{Behind, HelloAck, Identity};
 use futures::future::BoxFuture;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -66,6 +66,12 @@ impl Client {
         &self.inner.server
     }
 
+    /// Returns the distance of the server to its source, as it was told with the last answers: that of the
+    /// connection that is farthest behind. None if no follower answered.
+    pub fn behind(&self) -> Option<Behind> {
+        self.inner.pool.behind()
+    }
+
     /// Returns the settings.
     pub fn settings(&self) -> &ClientSettings {
         self.inner.settings()
@@ -96,11 +102,11 @@ impl Client {
         let slot = self.inner.pool.slot();
         let mut first = Some(slot);
         if let Some(connection) = slot.open()
-            && !(operation.writes() && self.holds_back(slot, &connection, &mut asked))
+            && !(operation.writes() && self.holds_back(&connection, &mut asked))
         {
             first = None;
             let outcome = connection.call(operation, operation_id, deadline).await;
-            if let Verdict::Done(answered) = self.judged(&mut asked, outcome, (slot, &connection)) {
+            if let Verdict::Done(answered) = self.judged(&mut asked, outcome, &connection) {
                 return answered;
             }
         }
@@ -127,10 +133,10 @@ impl Client {
                 None => return Err(asked.give_up(&out_of_time(operation, within))),
             };
             if let Verdict::Done(connection) = self.connection_until(slot, deadline, &mut asked).await?
-                && !(operation.writes() && self.holds_back(slot, &connection, &mut asked))
+                && !(operation.writes() && self.holds_back(&connection, &mut asked))
             {
                 let outcome = connection.call(operation, asked.operation_id, deadline).await;
-                if let Verdict::Done(answered) = self.judged(&mut asked, outcome, (slot, &connection)) {
+                if let Verdict::Done(answered) = self.judged(&mut asked, outcome, &connection) {
                     return answered;
                 }
             }
@@ -142,15 +148,12 @@ impl Client {
         &self,
         asked: &mut RetryState,
         outcome: Outcome<Result<Answer>>,
-        (slot, connection): (&ConnectionSlot, &Arc<Connection>),
+        connection: &Arc<Connection>,
     ) -> Verdict<Result<Answer>> {
-        let leaves =
-            matches!(&outcome, Outcome::Answered(Err(error)) if error.kind == ErrorKind::Unavailable);
-        let verdict = asked.outcome(outcome);
-        if leaves && matches!(verdict, Verdict::Again) {
-            self.inner.pool.leave(slot, connection);
+        if matches!(&outcome, Outcome::Answered(answered) if is_refusal_for_now(answered)) {
+            self.inner.pool.leave(connection);
         }
-        verdict
+        asked.outcome(outcome)
     }
 
     /// Calls many operations; returns one answer each, in their order. They travel in as few frames
@@ -208,7 +211,7 @@ impl Client {
                     }
                 };
                 if rest.iter().any(|place| operations[*place].writes())
-                    && let Some(error) = self.inner.pool.hold_back(slot, &connection)
+                    && let Some(error) = self.inner.pool.hold_back(&connection)
                 {
                     rest.iter().for_each(|place| asked[*place].lost(false, error.clone()));
                     again.extend_from_slice(rest);
@@ -225,6 +228,9 @@ impl Client {
                 rest = after;
                 match outcome {
                     Outcome::Answered(answered) => {
+                        if answered.iter().any(is_refusal_for_now) {
+                            self.inner.pool.leave(&connection);
+                        }
                         for (place, answer) in tried.iter().zip(answered) {
                             match asked[*place].answered(answer) {
                                 Verdict::Done(answer) => answers[*place] = Some(answer),
@@ -278,13 +284,8 @@ impl Client {
     }
 
     /// Says whether a change is held back from this connection: see [`Pool::hold_back`].
-    fn holds_back(
-        &self,
-        slot: &ConnectionSlot,
-        connection: &Arc<Connection>,
-        asked: &mut RetryState,
-    ) -> bool {
-        let held = self.inner.pool.hold_back(slot, connection);
+    fn holds_back(&self, connection: &Arc<Connection>, asked: &mut RetryState) -> bool {
+        let held = self.inner.pool.hold_back(connection);
         held.is_some_and(|error| {
             asked.lost(false, error);
             true
@@ -321,6 +322,11 @@ async fn wait_until(deadline: Instant, pause: Duration) -> bool {
     }
     sleep(pause).await;
     true
+}
+
+/// Says whether the server cannot carry an operation out now, but another may.
+fn is_refusal_for_now(answered: &Result<Answer>) -> bool {
+    matches!(answered, Err(error) if error.kind == ErrorKind::Unavailable)
 }
 
 fn out_of_time(operation: &Operation, within: Duration) -> String {

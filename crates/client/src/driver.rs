@@ -241,6 +241,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
                 self.shared.state().pong(echo);
             }
             Frame::Pong(_) => {}
+            Frame::Behind(behind) => *self.shared.behind.lock() = Some(behind),
             Frame::Goodbye { reason } => {
                 tracing::debug!(endpoint = %self.shared.endpoint, reason, "the server says goodbye");
                 self.shared.said_goodbye.store(true, Ordering::Relaxed);

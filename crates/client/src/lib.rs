@@ -47,7 +47,7 @@ mod tls;
 
 pub use calls::Caller;
 pub use client::{CallOptions, Client};
-pub use exacat_wire::native::{Identity, Secret};
+pub use exacat_wire::native::{Behind, Identity, Secret};
 pub use pages::AnswerStream;
 pub use settings::{ClientSettings, limits};
 pub use target::{Credentials, Endpoint, Target, Trust};

@@ -10,7 +10,7 @@ use futures::Stream;
 use futures::stream::{BoxStream, StreamExt};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::connection::OpenStream;
+use crate::connection::{Connection, OpenStream};
 use crate::inner::Inner;
 use crate::retry::{Backoff, RetryState};
 use crate::slots::{Outcome, StreamItem};
@@ -57,7 +57,8 @@ struct Pages {
     operation: Operation,
     /// Operation id of a write until its next page: a retried step is the same step.
     operation_id: Option<OperationId>,
-    open: Option<OpenStream>,
+    /// The stream, and its connection.
+    open: Option<(OpenStream, Arc<Connection>)>,
     rest: Rest,
     /// True if the present end of the history does not end the stream.
     follow: bool,
@@ -131,13 +132,18 @@ impl Pages {
         }
         let mut asked = RetryState::new(self.operation_id);
         loop {
-            if let Some(open) = &mut self.open {
+            if let Some((open, connection)) = &mut self.open {
                 match open.next().await {
                     StreamItem::Part(page) => return Ok(page),
                     StreamItem::Failed(error) if !error.kind.is_retryable() => {
                         return Err(asked.refused(error));
                     }
-                    StreamItem::Failed(error) => asked.lost(error.kind == ErrorKind::Unknown, error),
+                    StreamItem::Failed(error) => {
+                        if error.kind == ErrorKind::Unavailable {
+                            self.inner.pool.leave(connection);
+                        }
+                        asked.lost(error.kind == ErrorKind::Unknown, error);
+                    }
                     StreamItem::Lost(error) => asked.lost(true, error),
                     StreamItem::End => asked.lost(
                         true,
@@ -176,10 +182,18 @@ impl Pages {
                 return Ok(());
             }
         };
+        if self.operation.writes()
+            && let Some(error) = self.inner.pool.hold_back(&connection)
+        {
+            asked.lost(false, error);
+            return Ok(());
+        }
         let window = self.inner.settings().stream_credit;
         let opened = connection.stream(&self.operation, self.operation_id, window);
         match timeout_at(until, opened).await {
-            Ok(Outcome::Answered(open)) => self.open = Some(open.map_err(|error| asked.refused(error))?),
+            Ok(Outcome::Answered(open)) => {
+                self.open = Some((open.map_err(|error| asked.refused(error))?, connection));
+            }
             Ok(Outcome::Lost { sent, error }) => asked.lost(sent, error),
             Err(_) => asked.lost(false, late()),
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use exacat_model::{Error, ErrorKind, Guid, Result};
+use exacat_wire::native::Behind;
 use parking_lot::Mutex;
 use rustls::ClientConfig;
 use tokio::time::{Instant, timeout};
@@ -30,12 +31,9 @@ impl ConnectionSlot {
         self.current.lock().as_ref().filter(|current| current.is_open()).cloned()
     }
 
-    /// Opens another connection for the next call. Calls in flight keep this one.
-    fn leave(&self, connection: &Arc<Connection>) {
-        let mut current = self.current.lock();
-        if current.as_ref().is_some_and(|one| Arc::ptr_eq(one, connection)) {
-            *current = None;
-        }
+    /// Opens another connection for the next call, if it has this one. Calls in flight keep it.
+    fn leave(&self, connection: &Arc<Connection>) -> bool {
+        self.current.lock().take_if(|one| Arc::ptr_eq(one, connection)).is_some()
     }
 }
 
@@ -129,11 +127,11 @@ impl Pool {
 
     /// Holds a change back from a follower if other servers are known: one of them may be the source. The
     /// next call opens another connection. Returns the reason.
-    pub(crate) fn hold_back(&self, slot: &ConnectionSlot, connection: &Arc<Connection>) -> Option<Error> {
+    pub(crate) fn hold_back(&self, connection: &Arc<Connection>) -> Option<Error> {
         if !connection.is_of_a_follower() || self.target.endpoints().len() == 1 {
             return None;
         }
-        slot.leave(connection);
+        self.slots.iter().any(|slot| slot.leave(connection));
         let what = format!(
             "{} follows another server and takes no changes, and no other server answers",
             connection.shared.endpoint
@@ -142,11 +140,16 @@ impl Pool {
     }
 
     /// Leaves a server that refuses for now, if others are known: the next call goes to another one.
-    pub(crate) fn leave(&self, slot: &ConnectionSlot, connection: &Arc<Connection>) {
-        if self.target.endpoints().len() > 1 {
-            slot.leave(connection);
+    pub(crate) fn leave(&self, connection: &Arc<Connection>) {
+        if self.target.endpoints().len() > 1 && self.slots.iter().any(|slot| slot.leave(connection)) {
             self.endpoint.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Returns the distance to the source of the connection that is farthest behind.
+    pub(crate) fn behind(&self) -> Option<Behind> {
+        let told = |slot: &ConnectionSlot| *slot.open()?.shared.behind.lock();
+        self.slots.iter().filter_map(told).max_by_key(|behind| (behind.ms, behind.changes))
     }
 
     /// Tries the endpoints one after the other, once each. Prefers a server that takes changes to a

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use exacat_model::{Consistency, Error, ErrorKind, Past};
 use exacat_wire::native::{
-    BatchWriter, FrameType, HelloAck, Identity, RequestOptions, encode_cancel, encode_credit,
+    BatchWriter, Behind, FrameType, HelloAck, Identity, RequestOptions, encode_cancel, encode_credit,
     encode_encoded_request, encode_goodbye, encode_ping, encode_pong, set_request,
 };
 use parking_lot::Mutex;
@@ -262,6 +262,8 @@ pub(crate) struct Shared {
     pub past: Option<Past>,
     /// True if the server said goodbye: prefer another one.
     pub said_goodbye: AtomicBool,
+    /// Distance of the server to its source, if it is a follower that says so.
+    pub behind: Mutex<Option<Behind>>,
     /// One permit per request in flight, returned when the request ends.
     pub in_flight: Semaphore,
     /// Held by the first caller that waits for room in the output; the others wait for the lock, in
@@ -308,6 +310,7 @@ impl Shared {
             consistency: terms.consistency,
             past: terms.past,
             said_goodbye: AtomicBool::new(false),
+            behind: Mutex::default(),
             in_flight: Semaphore::new(terms.in_flight_max),
             first: tokio::sync::Mutex::new(()),
             room: Notify::new(),

@@ -225,7 +225,7 @@ impl Feeds {
 
     /// Checks a description. Returns the address of its sink.
     fn check(&self, spec: &FeedSpec) -> Result<SinkAddress> {
-        Kinds::parse(&spec.kinds)?;
+        Kinds::parse(spec.kinds.iter().map(String::as_str))?;
         if spec.days == 0 || spec.bytes == 0 || spec.room == 0 {
             return Err(Error::invalid("a limit of 0 loses the feed at once: give at least 1"));
         }

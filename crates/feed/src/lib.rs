@@ -26,4 +26,5 @@ mod walk;
 
 pub use feeds::{Feeds, FeedsSettings};
 pub use runner::Now;
+pub use scope::Kinds;
 pub use sink::TlsSource;

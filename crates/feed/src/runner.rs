@@ -163,7 +163,7 @@ impl Runner {
     }
 
     fn maker(&self, cursor: &Cursor) -> Result<Maker> {
-        let kinds = Kinds::parse(&cursor.spec.kinds)?;
+        let kinds = Kinds::parse(cursor.spec.kinds.iter().map(String::as_str))?;
         let scope = Scope::new(cursor.spec.under.as_ref());
         let of = (self.context.sink.catalogue, cursor.timeline);
         Ok(Maker::new(Arc::clone(&self.context.store), of, scope, kinds))

@@ -2,16 +2,16 @@
 
 use exacat_model::{Effect, Error, Lfn, Result};
 
-/// Effects that a feed shows.
+/// Effects that a feed, or a request for changes, shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Kinds(u16);
+pub struct Kinds(u16);
 
 impl Kinds {
     /// Reads the names of effects; none means all.
-    pub(crate) fn parse(names: &[String]) -> Result<Self> {
+    pub fn parse<'n>(names: impl IntoIterator<Item = &'n str>) -> Result<Self> {
         let mut bits = 0;
         for name in names {
-            let at = Effect::NAMES.iter().position(|kind| kind == name).ok_or_else(|| {
+            let at = Effect::NAMES.iter().position(|kind| *kind == name).ok_or_else(|| {
                 Error::invalid(format!(
                     "{name:.40?} is no kind of change: choose among {}",
                     Effect::NAMES.join(", ")
@@ -19,11 +19,11 @@ impl Kinds {
             })?;
             bits |= 1 << at;
         }
-        Ok(Kinds(if names.is_empty() { u16::MAX } else { bits }))
+        Ok(Kinds(if bits == 0 { u16::MAX } else { bits }))
     }
 
     /// True if the feed shows this effect.
-    pub(crate) fn show(self, effect: &Effect) -> bool {
+    pub fn show(self, effect: &Effect) -> bool {
         self.0 == u16::MAX
             || Effect::NAMES
                 .iter()
@@ -188,11 +188,11 @@ mod tests {
 
     #[test]
     fn unknown_kind_is_refused_with_the_list() {
-        let error = Kinds::parse(&["made".to_owned()]).unwrap_err();
+        let error = Kinds::parse(["made"]).unwrap_err();
         assert!(error.message.contains("created, updated"), "{error}");
         let dequeued = Effect::Dequeued { se: exacat_model::SeNumber(1), done: Vec::new() };
-        assert!(Kinds::parse(&[]).unwrap().show(&dequeued));
-        assert!(Kinds::parse(&["dequeued".to_owned()]).unwrap().show(&dequeued));
-        assert!(!Kinds::parse(&["moved".to_owned()]).unwrap().show(&dequeued));
+        assert!(Kinds::parse([]).unwrap().show(&dequeued));
+        assert!(Kinds::parse(["dequeued"]).unwrap().show(&dequeued));
+        assert!(!Kinds::parse(["moved"]).unwrap().show(&dequeued));
     }
 }

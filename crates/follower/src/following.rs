@@ -106,6 +106,9 @@ async fn copy_again(work: &FollowWork) -> Vec<FixedFile> {
 async fn follow_connected(work: &FollowWork, pauses: &mut Pauses) -> Result<FollowEnd> {
     let own = hash_of(&work.store.identity());
     let mut place = work.store.log_end().await?;
+    let mut durable = place.revision;
+    // The first piece that is not durable yet, and what the source said of its age.
+    let mut late: Option<(Revision, Instant, Duration)> = None;
     let mut connection = work.source.connect().await?;
     let mut ahead: Option<PieceHeard> = None;
     loop {
@@ -114,7 +117,7 @@ async fn follow_connected(work: &FollowWork, pauses: &mut Pauses) -> Result<Foll
             Some(heard) => heard,
             None => {
                 work.state.waits(true);
-                let heard = piece(&mut connection, query(work, place, place.revision, WAIT)).await;
+                let heard = piece(&mut connection, query(work, place, durable, WAIT)).await;
                 work.state.waits(false);
                 heard?
             }
@@ -131,25 +134,26 @@ async fn follow_connected(work: &FollowWork, pauses: &mut Pauses) -> Result<Foll
             work.state.caught_up(answered, age);
             continue;
         }
-        // The next piece begins behind this one, wherever that is.
-        place = match is_whole {
-            true => {
-                let place = work.store.append(heard.frames).await?;
-                compare(work, place, heard.digest).await?;
-                place
-            }
-            false => {
-                let next = offset_after(&heard.frames, place, up_to)?;
-                let durable = place.revision;
-                let (appended, next) = tokio::join!(
-                    work.store.append(heard.frames),
-                    piece(&mut connection, query(work, next, durable, Duration::ZERO))
-                );
-                ahead = Some(next?);
-                appended?
-            }
-        };
-        work.state.caught_up(answered, age);
+        if is_whole {
+            place = work.store.append(heard.frames).await?;
+            compare(work, place, heard.digest).await?;
+            (durable, late) = (place.revision, None);
+            work.state.caught_up(answered, age);
+            continue;
+        }
+        // The next piece begins behind this one, wherever that is. It is fetched while this one is applied,
+        // and the one before is made durable.
+        place = offset_after(&heard.frames, place, up_to)?;
+        let (appended, next) = tokio::join!(
+            work.store.append_ahead(heard.frames),
+            piece(&mut connection, query(work, place, durable, Duration::ZERO))
+        );
+        (durable, ahead) = (appended?, Some(next?));
+        // Readers see what is durable.
+        if let Some((_, answered, age)) = late.take_if(|(up_to, ..)| *up_to <= durable) {
+            work.state.caught_up(answered, age);
+        }
+        late.get_or_insert((up_to, answered, age));
     }
 }
 

@@ -4,6 +4,7 @@ use exacat_follower::{FollowState, FollowerSeen};
 use exacat_model::Revision;
 use exacat_model::answer::StatusPart;
 use exacat_store::Sample;
+use exacat_wire::native::Behind;
 
 use crate::metric_table as table;
 use crate::service::Service;
@@ -29,6 +30,14 @@ fn source_samples(followers: &[FollowerSeen], copies: usize) -> Vec<Sample> {
 }
 
 impl Service {
+    /// Returns the distance to the source; none on a server that follows no other.
+    pub(crate) fn behind(&self) -> Option<Behind> {
+        let state = self.follow.get()?;
+        let revision = self.catalogue.store().seen_revision();
+        let lag = state.lag(revision);
+        Some(Behind { revision, changes: lag.revisions, ms: lag.ms })
+    }
+
     /// Returns the parts of the status about following; none for a server alone.
     pub(crate) fn following_parts(&self) -> Vec<StatusPart> {
         let shown = |samples: Vec<Sample>| samples.iter().flat_map(Sample::shown).collect();

@@ -47,6 +47,7 @@ impl Service {
             table::UNWRITTEN.is(self.history.unwritten()),
             table::USERS.is(admission.users() as u64),
             table::DRAINED.is(u64::from(self.is_drained())),
+            table::PAST_STATES.is(self.past.open_states() as u64),
         ];
         let bounds = [
             ("connections", &admission.connections.network),

@@ -62,6 +62,7 @@ exacat_store::metrics! {
     COPIES Counter Count "exacat_follower_copies" [] "copies" "Times that this follower began to copy its source again since it started";
     COPYING Gauge Count "exacat_follower_copying" [] "copying" "1 while this follower copies its source again";
     FOLLOWERS Gauge Count "exacat_followers" ["state"] "followers_{}" "Followers of this server, by state: following or away";
+    PAST_STATES Gauge Count "exacat_past_states" [] "past_states" "Past states that are open for reading";
     COPIES_HELD Gauge Count "exacat_copies_held" [] "copies_held" "Copies that this server holds for followers";
     FOLLOWER_BEHIND Gauge Count "exacat_follower_behind_changes" ["follower"] "" "Changes that a follower of this server has not durably, by follower";
     FOLLOWER_UNSEEN Gauge Millis "exacat_follower_unseen_seconds" ["follower"] "" "Time since a follower of this server asked for changes, by follower";

@@ -74,6 +74,11 @@ impl PastStates {
         })
     }
 
+    /// Returns the number of open states.
+    pub(crate) fn open_states(&self) -> usize {
+        self.list.lock().kept.len()
+    }
+
     /// Returns an open state that fits, and notes its use at a point.
     fn find(&self, point: PastPoint, fits: impl Fn(&Kept) -> bool) -> Option<Arc<PastState>> {
         let mut list = self.list.lock();

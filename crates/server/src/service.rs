@@ -93,7 +93,7 @@ pub(crate) struct Service {
     pub servers: OnceLock<Servers>,
     pub feeds: OnceLock<Arc<exacat_feed::Feeds>>,
     /// Past states that requests are about.
-    past: Arc<PastStates>,
+    pub past: Arc<PastStates>,
     /// Followers of this server.
     pub followers: Arc<Followers>,
     /// Distance of this server to its source, if it follows one.
@@ -431,16 +431,18 @@ impl Service {
     ) -> Result<EncodedItems> {
         const NAME: &str = "whereis";
         let mut items = EncodedItems::default();
+        let mut lines = self.whereis_lines(&files, site);
         let mut push = |found: Result<&WhereisRef<'_>>| {
+            lines.next(found.as_ref().ok().map(|of| (of.size, of.checksums)));
             items.push(&found.map_err(|error| self.shown_error(caller, NAME, error)));
         };
         let catalogue = self.catalogue.bounded_to(consistency);
         let work = catalogue.whereis_each(caller, files, site, &mut push);
-        match AssertUnwindSafe(work).catch_unwind().await {
-            Ok(Ok(())) => Ok(items),
-            Ok(Err(error)) => Err(self.shown_error(caller, NAME, error)),
-            Err(panic) => Err(self.shown_error(caller, NAME, self.panicked(&panic))),
-        }
+        let outcome = AssertUnwindSafe(work).catch_unwind().await;
+        let outcome = outcome.unwrap_or_else(|panic| Err(self.panicked(&panic)));
+        outcome.map_err(|error| self.shown_error(caller, NAME, error))?;
+        lines.write();
+        Ok(items)
     }
 
     /// Carries out writes that each register one file, together, like [`Service::run`].

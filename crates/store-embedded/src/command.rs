@@ -49,6 +49,8 @@ pub(crate) enum Command {
     TakeOver { changes: Vec<Change>, reply: oneshot::Sender<Result<(), Error>> },
     /// Append frames of the followed log, and answer the end of the log; no frames only ask for it.
     Follow { frames: Vec<u8>, reply: oneshot::Sender<Result<LogOffset, Error>> },
+    /// The same without a wait until they are durable. A later append fails if these could not be written.
+    FollowAhead { frames: Vec<u8>, reply: oneshot::Sender<Result<(), Error>> },
     /// Load files that were gathered (bulk load).
     Load(Box<LoadWork>),
     /// Write everything out and end.

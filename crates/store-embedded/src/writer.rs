@@ -183,6 +183,10 @@ impl Writer {
                         let followed = self.follow(&frames);
                         let _gone = reply.send(followed);
                     }
+                    Command::FollowAhead { frames, reply } => {
+                        let followed = self.follow_ahead(&frames);
+                        let _gone = reply.send(followed);
+                    }
                     Command::Load(work) => self.load(*work),
                     Command::Close { reply } => {
                         self.shared.refuse();

@@ -20,8 +20,8 @@ use exacat_wire::native::limits::{
     HANDSHAKE_FRAME_BYTES_MAX, HEADER_BYTES, PEER_NAME_BYTES_MAX, REASON_BYTES_MAX, SECRET_BYTES_MAX,
 };
 use exacat_wire::native::{
-    AnswerBatch, Authenticate, Batch, BatchItem, Credentials, Frame, FrameDecoder, FrameError, FrameType,
-    Hello, HelloAck, Identity, Limits, Request, RequestOptions, Secret, encode_answer_batch,
+    AnswerBatch, Authenticate, Batch, BatchItem, Behind, Credentials, Frame, FrameDecoder, FrameError,
+    FrameType, Hello, HelloAck, Identity, Limits, Request, RequestOptions, Secret, encode_answer_batch,
     encode_authenticate, encode_batch, encode_error, encode_frame, encode_goodbye, encode_hello,
     encode_outcome, encode_part, encode_ping, encode_request, flags,
 };
@@ -236,6 +236,10 @@ impl Random {
             FrameType::Ping => (0, Frame::Ping(self.next())),
             FrameType::Pong => (0, Frame::Pong(self.next())),
             FrameType::Goodbye => (0, Frame::Goodbye { reason: self.text() }),
+            FrameType::Behind => {
+                let revision = Revision(self.next());
+                (0, Frame::Behind(Behind { revision, changes: self.next(), ms: self.next() }))
+            }
         }
     }
 }

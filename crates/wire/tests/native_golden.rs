@@ -20,7 +20,7 @@ use exacat_model::{
 };
 use exacat_wire::native::limits::FRAME_BYTES_MAX;
 use exacat_wire::native::{
-    AnswerBatch, Authenticate, Batch, BatchItem, Credentials, Frame, FrameDecoder, FrameType, Hello,
+    AnswerBatch, Authenticate, Batch, BatchItem, Behind, Credentials, Frame, FrameDecoder, FrameType, Hello,
     HelloAck, Identity, Limits, Request, RequestOptions, Secret, encode_frame,
 };
 
@@ -241,6 +241,11 @@ fn goldens() -> Vec<(u64, Frame, &'static str)> {
             0,
             Frame::Goodbye { reason: "restart".to_owned() },
             "12000000 10 00 0000000000000000 0772657374617274",
+        ),
+        (
+            0,
+            Frame::Behind(Behind { revision: Revision(300), changes: 2, ms: 1500 }),
+            "0f000000 11 00 0000000000000000 ac02 02 dc0b",
         ),
     ]
 }

@@ -491,7 +491,8 @@ pub(crate) struct ServeArgs {
     /// Time that a stop waits for requests in flight
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     pub stop_time: String,
-    /// File that gets a line for each file that a client was sent to: time, name, size, checksum, site
+    /// File that gets a line for each file that a client was sent to, or told the replicas of: time, name,
+    /// size, checksum, site
     ///
     /// exacat replay import reads it. After a rotation SIGHUP makes the server open it again.
     #[arg(long, value_name = "FILE")]

@@ -122,6 +122,9 @@ pub(crate) async fn run(cli: Cli) -> Result<u8, Failure> {
     // Earlier output must precede an error.
     let flushed = context.out.flush();
     let status = context.status();
+    if !(style.quiet || style.json) {
+        context.session.tell_distance();
+    }
     context.session.close().await;
     ended.map_err(|failure| failure.advised(advised))?;
     flushed?;

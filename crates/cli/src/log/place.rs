@@ -75,15 +75,17 @@ fn open(path: &Path, head: &str) -> io::Result<File> {
 }
 
 impl Write for &LogPlace {
-    /// Takes one whole line, as the subscriber gives it.
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+    /// Takes whole lines: one from the subscriber, several from a look-up of several files.
+    fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
         let mut open = self.open.lock();
         let end_of_last: &[u8] = if open.is_torn { b"\n" } else { b"" };
-        let ended = put(&mut open, end_of_last).and_then(|()| put(&mut open, line));
+        let ended = put(&mut open, end_of_last).and_then(|()| put(&mut open, lines));
         if ended.is_err() {
-            self.lines_lost.fetch_add(1, Ordering::Relaxed);
+            // The first ones may have been written.
+            let count = lines.iter().filter(|byte| **byte == b'\n').count() as u64;
+            self.lines_lost.fetch_add(count.max(1), Ordering::Relaxed);
         }
-        Ok(line.len())
+        Ok(lines.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {

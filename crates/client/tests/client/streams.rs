@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::fake::{Conn, Fake, PATIENCE, TIMELINE, error, eventually, lfn, outcome, settings};
-use exacat_client::ClientSettings;
+use crate::fake::{
+    Conn, Fake, PATIENCE, TIMELINE, error, eventually, hello_ack, lfn, limits, outcome, settings,
+};
+use exacat_client::{Client, ClientSettings, Credentials, Endpoint, Target};
 use exacat_model::{
     Answer, Cursor, ErrorKind, HasRevision, Operation, OperationId, Revision, SeName, TrashId, codec::Decode,
     codec::Encode,
 };
-use exacat_wire::native::Frame;
+use exacat_wire::native::{AnswerBatch, Frame, HelloAck, features};
 use futures::StreamExt;
 use parking_lot::Mutex;
 
@@ -351,4 +353,79 @@ async fn following_goes_on_behind_the_last_change() {
     assert_eq!(followed, [15, 25, 35, 45]);
     let once: Vec<u64> = client.changes(Revision(5), None).map(|page| seen(&page.unwrap())).collect().await;
     assert_eq!(once, [15]);
+}
+
+/// Property: a server that refuses for now, as one in whose place another was promoted does, is left by
+/// batches and streams too, if others are known.
+#[tokio::test]
+async fn server_that_refuses_for_now_is_left_by_batches_and_streams() {
+    let refused = Arc::new(AtomicUsize::new(0));
+    let superseded = Fake::serve_with(&refused, |refused, _, mut conn| async move {
+        conn.greet().await;
+        conn.answer_all(|_| {
+            refused.fetch_add(1, Ordering::SeqCst);
+            Err(error(ErrorKind::Unavailable))
+        })
+        .await;
+    });
+    let source = Fake::serve(|_, mut conn| async move {
+        conn.greet().await;
+        while let Some((request, frame)) = conn.asked().await {
+            match frame {
+                Frame::Batch(batch) => {
+                    let answers = batch.items.iter().map(|_| Ok(Answer::Done { revision: Revision(1) }));
+                    let answers = answers.collect();
+                    conn.send(request, Frame::AnswerBatch(AnswerBatch { first: 0, answers })).await;
+                }
+                frame @ Frame::Request(_) => {
+                    let mut asked = asked_of(request, frame);
+                    if give(&mut conn, &mut asked, 1, 1).await {
+                        conn.send(request, Frame::End { parts: 1 }).await;
+                    }
+                }
+                other => panic!("not expected: {other:?}"),
+            }
+        }
+    });
+    let endpoints = || vec![Endpoint::Unix(superseded.path.clone()), Endpoint::Unix(source.path.clone())];
+    let connected = || async {
+        let target = Target::new(endpoints()).unwrap();
+        Client::connect(target, Credentials::local(), settings()).await.unwrap()
+    };
+    let mkdir = || Operation::Mkdir { lfns: vec![lfn("/d")], parents: false, mode: None };
+    let answers = connected().await.call_batch(vec![mkdir(), mkdir()]).await.unwrap();
+    assert!(answers.iter().all(|answer| answer.is_ok()), "{answers:?}");
+    assert!(refused.swap(0, Ordering::SeqCst) >= 2, "the first server was not asked");
+    let pages: Vec<_> = connected().await.stream(list()).collect().await;
+    assert!(matches!(pages.as_slice(), [Ok(_)]), "{pages:?}");
+    assert_eq!(refused.load(Ordering::SeqCst), 1, "one attempt shows it");
+}
+
+/// Property: a stream of changes goes to the source, whichever server the client is connected to.
+#[tokio::test]
+async fn changes_in_steps_are_held_back_from_followers() {
+    let follower = Fake::serve(|_, mut conn| async move {
+        conn.greet_as(HelloAck { features: features::FOLLOWER, ..hello_ack(limits()) }).await;
+        conn.answer_all(|operation| panic!("a follower was asked for {}", operation.name())).await;
+    });
+    let attempts = Arc::new(AtomicUsize::new(0));
+    let source = Fake::serve_with(&attempts, |attempts, _, mut conn| async move {
+        // The source comes later, as after a promotion.
+        if attempts.fetch_add(1, Ordering::SeqCst) == 0 {
+            return;
+        }
+        conn.greet().await;
+        while let Some(mut asked) = asked(&mut conn).await {
+            if give(&mut conn, &mut asked, 1, 1).await {
+                conn.send(asked.request, Frame::End { parts: 1 }).await;
+            }
+        }
+    });
+    let endpoints = vec![Endpoint::Unix(follower.path.clone()), Endpoint::Unix(source.path.clone())];
+    let target = Target::new(endpoints).unwrap();
+    let client = Client::connect(target, Credentials::local(), settings()).await.unwrap();
+    let purge =
+        Operation::TrashPurge { id: TrashId(Revision(1)).on(TIMELINE.tag()), cursor: Cursor::default() };
+    let pages: Vec<_> = client.stream(purge).collect().await;
+    assert!(matches!(pages.as_slice(), [Ok(_)]), "{pages:?}");
 }

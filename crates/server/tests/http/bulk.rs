@@ -1,7 +1,14 @@
 //! Bulk requests: a line of the answer for each line of the request.
 
+use std::sync::Arc;
+
+use exacat_model::operation::FileRef;
+use exacat_model::{Lfn, Operation};
+use exacat_server::LookUpLog;
+use parking_lot::Mutex;
 use serde_json::json;
 
+use crate::client::Client;
 use crate::web::Web;
 use crate::world::World;
 
@@ -125,4 +132,38 @@ async fn repeated_stream_with_its_key_has_one_effect_also_after_a_restart() {
     assert_eq!(refused[1000]["error"]["kind"], "conflict", "{}", refused[1000]);
     assert_eq!(web.get("/api/v1/entries/d/g1500").await.status, 404);
     assert_eq!(web.get("/api/v1/usage/d").await.json()["usage"]["files"], 2500);
+}
+
+/// Property: each file that a client asked the replicas of is one line of the log of look-ups, whichever
+/// protocol it spoke. Missing ones are none, and neither are those given by GUID: they have no name there.
+#[tokio::test(flavor = "multi_thread")]
+async fn files_of_whereis_are_lines_of_the_look_up_log() {
+    let lines: Arc<Mutex<Vec<u8>>> = Arc::default();
+    let kept = Arc::clone(&lines);
+    let write = Arc::new(move |line: &[u8]| kept.lock().extend_from_slice(line));
+    let log = LookUpLog { write, lost: Arc::default() };
+    let world = World::with(|settings| settings.look_ups = Some(log)).await;
+    world.files("/d", 4).await;
+    let mut web = Web::admin(&world).await;
+    let guid = web.get("/api/v1/entries/d/f000000").await.json()["guid"].as_str().unwrap().to_owned();
+    assert_eq!(web.get("/api/v1/replicas/d/f000001?site=CERN").await.status, 200);
+    assert_eq!(web.get("/api/v1/replicas/d/none").await.status, 404);
+    let asked = format!("{{\"lfn\":\"/d/f000002\"}}\n{{\"guid\":\"{guid}\"}}\n{{\"lfn\":\"/d/none\"}}\n");
+    assert_eq!(web.ask("POST", "/api/v1/replicas", &[LINES], &asked).await.lines().len(), 3);
+    let of = |name: &str| FileRef::Lfn(Lfn::parse(name).unwrap());
+    let files = ["/d/none", "/d/f000003", "/d/f000000"].map(of).to_vec();
+    let whereis = Operation::Whereis { files, site: None };
+    Client::admin(&world).await.call(whereis).await.unwrap();
+    // Other questions about files send nobody to them.
+    web.get("/api/v1/entries/d/f000001").await.json();
+    let text = String::from_utf8(lines.lock().clone()).unwrap();
+    let rows: Vec<(&str, &str)> = text
+        .lines()
+        .map(|line| {
+            let fields: Vec<&str> = line.split('\t').collect();
+            assert_eq!(fields.len(), exacat_server::LOOK_UPS_HEAD.split('\t').count(), "{text}");
+            (fields[1], fields[4])
+        })
+        .collect();
+    assert_eq!(rows, [("/d/f000001", "CERN"), ("/d/f000002", ""), ("/d/f000003", ""), ("/d/f000000", "")]);
 }

@@ -538,6 +538,19 @@ async fn changes_are_paged_streamed_and_resumed() {
     );
     let streamed = web.ask("GET", "/api/v1/changes", &[("Accept", "application/x-ndjson")], "").await;
     assert_eq!(streamed.lines(), items);
+    // Of some kinds only: the place after a page is behind the changes that are not shown.
+    world.admin(Operation::Remove { lfn: lfn("/d/f000001"), recursive: false, directory: false }).await;
+    let removed = web.get("/api/v1/changes?kinds=removed,restored").await.json();
+    let shown = removed["items"].as_array().unwrap();
+    assert_eq!((shown.len(), shown[0]["effect"].as_str()), (1, Some("removed")), "{removed}");
+    let none = web.get("/api/v1/changes?kinds=moved&limit=2").await.json();
+    assert_eq!((none["items"].as_array().unwrap().len(), none["next"].is_string()), (0, true), "{none}");
+    let lines =
+        web.ask("GET", "/api/v1/changes?kinds=removed", &[("Accept", "application/x-ndjson")], "").await;
+    assert_eq!(lines.lines(), *shown);
+    let refused = web.get("/api/v1/changes?kinds=made").await;
+    assert_eq!(refused.status, 400);
+    let all = web.get("/api/v1/changes").await.json();
     // Events go on with later changes.
     let position = all["position"].as_str().unwrap();
     web.begin("GET", &format!("/api/v1/changes?after={position}"), &[("Accept", "text/event-stream")]).await;

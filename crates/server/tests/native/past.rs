@@ -48,6 +48,7 @@ async fn reads_pages_and_streams_are_of_the_past_state() {
     let request = client.ask_with(about(at(then)), page(next.unwrap())).await;
     let Answer::Entries { items, .. } = client.outcome(request).await.unwrap() else { panic!("a page") };
     assert_eq!(items[0].lfn, lfn("/d/f000050"));
+    assert_eq!(world.figure("server", "past_states").await, 1);
     let options = RequestOptions { stream: Some(100), ..about(at(then)) };
     let filter = Box::new(Filter::default());
     let find = Operation::Find { lfn: lfn("/"), filter, cursor: Cursor::default(), limit: 40 };

@@ -41,10 +41,7 @@ impl Writer {
     pub(crate) fn follow(&mut self, frames: &[u8]) -> Result<LogOffset> {
         let appended = self.follow_frames(frames);
         self.wait_until_durable();
-        if let Some(why) = self.failure() {
-            return Err(Error::new(ErrorKind::Unavailable, why.to_string()));
-        }
-        appended?;
+        self.check_followed(appended)?;
         let revision = self.shared.state.read().revision;
         let reader = exacat_log::SegmentReader::open(
             &*self.shared.disk,
@@ -53,6 +50,19 @@ impl Writer {
         )?;
         let reader = reader.ok_or_else(|| Error::new(ErrorKind::Internal, "the last segment is gone"))?;
         Ok(offset_of(reader.header(), self.log.position().offset, revision))
+    }
+
+    /// Appends frames and applies their changes. They become durable while the next ones are applied.
+    pub(crate) fn follow_ahead(&mut self, frames: &[u8]) -> Result<()> {
+        let appended = self.follow_frames(frames);
+        self.check_followed(appended)
+    }
+
+    fn check_followed(&self, appended: Result<()>) -> Result<()> {
+        match self.failure() {
+            Some(why) => Err(Error::new(ErrorKind::Unavailable, why.to_string())),
+            None => appended,
+        }
     }
 
     fn follow_frames(&mut self, mut frames: &[u8]) -> Result<()> {

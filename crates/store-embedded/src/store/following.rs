@@ -25,6 +25,13 @@ impl EmbeddedStore {
     pub async fn append(&self, frames: Vec<u8>) -> Result<LogOffset> {
         self.ask(|reply| Command::Follow { frames, reply }).await?
     }
+
+    /// Appends a piece as [`EmbeddedStore::append`] does, and does not wait until it is durable. Returns the
+    /// last change that is.
+    pub async fn append_ahead(&self, frames: Vec<u8>) -> Result<Revision> {
+        self.ask(|reply| Command::FollowAhead { frames, reply }).await??;
+        Ok(self.shared().durability.written())
+    }
 }
 
 impl EmbeddedStore {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use exacat_log::SegmentReader;
 use exacat_log::segment::HEADER_BYTES;
-use exacat_model::{DirId, ErrorKind, Result, Revision};
-use exacat_store::{ApplyError, FixedFile, Followed, LogOffset, Store};
+use exacat_model::{DirId, ErrorKind, Result, Revision, TimeMs};
+use exacat_store::{ApplyError, Clock, FixedFile, Followed, LogOffset, Store};
 
 use super::archiving::run;
 use super::snapshots::{drive, drive_as, whole};
@@ -78,9 +78,24 @@ async fn step(source: &EmbeddedStore, follower: &EmbeddedStore, bytes: usize) ->
     Ok(true)
 }
 
+/// Appends pieces of about so many bytes up to the end of the source's log, as a follower does: a piece that
+/// does not end there becomes durable while the next one is applied.
 async fn catch_up(source: &EmbeddedStore, follower: &EmbeddedStore, bytes: usize) -> Result<()> {
-    while step(source, follower, bytes).await? {}
-    Ok(())
+    let mut place = follower.log_end().await?;
+    loop {
+        let piece = source.log_after(place, bytes, Duration::ZERO, None).await?;
+        if piece.frames.is_empty() {
+            return Ok(());
+        }
+        let after = offset_after(&piece.frames, place, piece.up_to)?;
+        if piece.up_to < piece.durable {
+            let durable = follower.append_ahead(piece.frames).await?;
+            assert!(durable <= piece.up_to, "nothing later than what was appended is durable");
+        } else {
+            assert_eq!(follower.append(piece.frames).await?, after, "the place is known beforehand");
+        }
+        place = after;
+    }
 }
 
 /// Returns the bytes of the records in each segment of a log, by first revision.
@@ -444,6 +459,74 @@ async fn store_without_its_standby_waits_or_goes_on() {
     tokio::select! {
         outcome = changing => assert!(outcome.is_ok()),
         () = stand_by(&source, &follower) => panic!("the standby ended"),
+    }
+}
+
+/// Property: a change is neither answered nor shown while the disk of the standby is full. Once there is room,
+/// the standby opens again and the change is answered.
+#[tokio::test]
+async fn change_waits_for_a_standby_with_a_full_disk() {
+    let (disk, own) = (SimulatedDisk::new(), SimulatedDisk::new());
+    {
+        let source = open(&disk);
+        apply(&source, 1, vec![mkdir(DirId::ROOT, "first")]).await;
+        copy(&source, &own).await.unwrap();
+        source.close().await.unwrap();
+    }
+    let source = open_source(&disk, StandbySettings { acks: 1, go_on: None });
+    let follower = open_follower(&own);
+    own.set_full(true);
+    let changing = source.apply(request(2, vec![mkdir(DirId::ROOT, "second")]));
+    tokio::pin!(changing);
+    tokio::select! {
+        outcome = &mut changing => panic!("answered without the standby: {outcome:?}"),
+        () = stand_by(&source, &follower) => {}
+    }
+    assert!(follower.failure().is_some(), "the follower says that it failed");
+    let short = Duration::from_millis(50);
+    assert!(tokio::time::timeout(short, &mut changing).await.is_err());
+    assert_eq!(source.revision().await.unwrap(), Revision(1), "nobody sees it");
+    let _failed = follower.close().await;
+    drop(follower);
+    own.set_full(false);
+    let follower = open_follower(&own);
+    tokio::select! {
+        outcome = &mut changing => assert!(outcome.is_ok(), "{outcome:?}"),
+        () = stand_by(&source, &follower) => panic!("the standby ended"),
+    }
+    assert_equal(&source, &follower).await;
+}
+
+/// A clock that is wrong by so many milliseconds.
+struct TurnedClock(TestClock, i64);
+
+impl Clock for TurnedClock {
+    fn now(&self) -> TimeMs {
+        TimeMs(self.0.now().0.saturating_add_signed(self.1))
+    }
+}
+
+/// Property: a promoted follower whose clock is a day behind or ahead numbers and dates its changes after
+/// those of its source, and the old source follows it.
+#[tokio::test]
+async fn promotion_with_a_wrong_clock_keeps_times_in_order() {
+    const DAY_MS: i64 = 86_400_000;
+    for turned in [-DAY_MS, DAY_MS] {
+        let (disk, own) = (SimulatedDisk::new(), SimulatedDisk::new());
+        let source = open(&disk);
+        apply(&source, 1, vec![mkdir(DirId::ROOT, "first")]).await;
+        copy(&source, &own).await.unwrap();
+        files(&own).promote(Revision(1)).unwrap();
+        let clock = Arc::new(TurnedClock(TestClock::default(), turned));
+        let settings = EmbeddedSettings { directory: FOLLOWER.into(), ..settings() };
+        let promoted = EmbeddedStore::open_on(own.shared(), settings, clock).unwrap();
+        apply(&promoted, 3, vec![mkdir(DirId::ROOT, "instead")]).await;
+        apply(&promoted, 4, vec![mkdir(DirId::ROOT, "and more")]).await;
+        let changes = history(&promoted, 50).await;
+        assert_eq!(changes.iter().map(|change| change.revision.0).collect::<Vec<_>>(), [1, 2, 3]);
+        assert!(changes.windows(2).all(|pair| pair[0].time <= pair[1].time), "{changes:?}");
+        assert_sound(&promoted).await;
+        assert!(source.supersede(&promoted.identity(), "exacat://new:1").await.unwrap());
     }
 }
 

@@ -8,7 +8,7 @@ use exacat_model::codec::{Encode, put_bytes};
 use exacat_model::{Answer, Consistency, Error, Operation, OperationId, Past};
 
 use super::frame::{Batch, Frame, FrameType, RequestOptions, flags};
-use super::hello::{Authenticate, Credentials, Hello, HelloAck, Identity};
+use super::hello::{Authenticate, Behind, Credentials, Hello, HelloAck, Identity};
 use super::limits::{
     BATCH_OPERATIONS_MAX, CREDIT_MAX, HANDSHAKE_FRAME_BYTES_MAX, HEADER_BYTES, REASON_BYTES_MAX,
     SECRET_BYTES_MAX,
@@ -429,6 +429,11 @@ pub fn encode_goodbye(out: &mut Vec<u8>, reason: &str) {
     });
 }
 
+/// Appends a [`FrameType::Behind`].
+pub fn encode_behind(out: &mut Vec<u8>, behind: &Behind) {
+    whole(out, FrameType::Behind, 0, |out| behind.encode(out));
+}
+
 /// Appends any frame.
 pub fn encode_frame(
     out: &mut Vec<u8>,
@@ -462,6 +467,7 @@ pub fn encode_frame(
         Frame::Ping(echo) => encode_ping(out, *echo),
         Frame::Pong(echo) => encode_pong(out, *echo),
         Frame::Goodbye { reason } => encode_goodbye(out, reason),
+        Frame::Behind(behind) => encode_behind(out, behind),
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use exacat_model::codec::{Decode, DecodeError, Reader};
 use exacat_model::{Answer, Consistency, Error, ErrorKind, Operation, OperationId, Past};
 
-use super::hello::{Authenticate, Hello, HelloAck, Identity};
+use super::hello::{Authenticate, Behind, Hello, HelloAck, Identity};
 use super::limits::{BATCH_OPERATIONS_MAX, CREDIT_MAX, REASON_BYTES_MAX};
 use crate::bounded::text;
 
@@ -59,11 +59,14 @@ pub enum FrameType {
     Pong = 15,
     /// Either: announcement of no new requests; those in flight are finished.
     Goodbye = 16,
+    /// Server, a follower: its distance to its source; only if
+    /// [`features::BEHIND`](crate::native::features::BEHIND) is in force.
+    Behind = 17,
 }
 
 impl FrameType {
     /// All types.
-    pub const ALL: [FrameType; 16] = [
+    pub const ALL: [FrameType; 17] = [
         FrameType::Hello,
         FrameType::HelloAck,
         FrameType::Authenticate,
@@ -80,6 +83,7 @@ impl FrameType {
         FrameType::Ping,
         FrameType::Pong,
         FrameType::Goodbye,
+        FrameType::Behind,
     ];
 
     /// Returns the type of this number.
@@ -106,6 +110,7 @@ impl FrameType {
             FrameType::Ping => "ping",
             FrameType::Pong => "pong",
             FrameType::Goodbye => "goodbye",
+            FrameType::Behind => "behind",
         }
     }
 
@@ -130,7 +135,8 @@ impl FrameType {
             | FrameType::Authenticated
             | FrameType::Ping
             | FrameType::Pong
-            | FrameType::Goodbye => request == 0,
+            | FrameType::Goodbye
+            | FrameType::Behind => request == 0,
             FrameType::Error => true,
             FrameType::Request
             | FrameType::Batch
@@ -246,6 +252,8 @@ pub enum Frame {
         /// Reason, for a person.
         reason: String,
     },
+    /// See [`FrameType::Behind`].
+    Behind(Behind),
 }
 
 impl Frame {
@@ -268,6 +276,7 @@ impl Frame {
             Frame::Ping(_) => FrameType::Ping,
             Frame::Pong(_) => FrameType::Pong,
             Frame::Goodbye { .. } => FrameType::Goodbye,
+            Frame::Behind(_) => FrameType::Behind,
         }
     }
 }
@@ -400,6 +409,7 @@ impl RawFrame {
             FrameType::Goodbye => {
                 Frame::Goodbye { reason: text(&mut reader, REASON_BYTES_MAX, "a reason is too long")? }
             }
+            FrameType::Behind => Frame::Behind(Decode::decode(&mut reader)?),
         };
         reader.finish()?;
         Ok(frame)

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use exacat_model::codec::{Decode, DecodeError, Encode, Reader, put_bytes};
-use exacat_model::{AccountName, Guid, Lfn, TimeMs, TimelineId, canonical_struct};
+use exacat_model::{AccountName, Guid, Lfn, Revision, TimeMs, TimelineId, canonical_struct};
 
 use crate::bounded::{clipped, text};
 
@@ -28,8 +28,10 @@ pub mod features {
     pub const FOLLOWER: u64 = 0x02;
     /// A request or batch may be about a past state.
     pub const PAST: u64 = 0x04;
+    /// The server, a follower, says with its answers how far it is behind its source.
+    pub const BEHIND: u64 = 0x08;
     /// All features that this codec knows.
-    pub const ALL: u64 = CONSISTENCY | FOLLOWER | PAST;
+    pub const ALL: u64 = CONSISTENCY | FOLLOWER | PAST | BEHIND;
 }
 
 /// First message of a client. Bytes after the known fields are ignored, so that later clients can
@@ -278,3 +280,16 @@ pub struct Identity {
 }
 
 canonical_struct!(Identity { user, scope, write });
+
+/// Distance of a follower to its source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Behind {
+    /// The last change that the follower has.
+    pub revision: Revision,
+    /// Changes that the source is known to have, and the follower has not.
+    pub changes: u64,
+    /// Time for which the follower may be out of date, in ms.
+    pub ms: u64,
+}
+
+canonical_struct!(Behind { revision, changes, ms });

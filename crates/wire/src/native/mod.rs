@@ -24,14 +24,14 @@ pub mod limits;
 pub use decoder::FrameDecoder;
 pub use encode::{
     AnswerBatchWriter, BatchWriter, encode_answer, encode_answer_batch, encode_authenticate,
-    encode_authenticated, encode_batch, encode_cancel, encode_credit, encode_encoded_request, encode_end,
-    encode_error, encode_frame, encode_goodbye, encode_hello, encode_hello_ack, encode_outcome, encode_part,
-    encode_ping, encode_pong, encode_request, set_request,
+    encode_authenticated, encode_batch, encode_behind, encode_cancel, encode_credit, encode_encoded_request,
+    encode_end, encode_error, encode_frame, encode_goodbye, encode_hello, encode_hello_ack, encode_outcome,
+    encode_part, encode_ping, encode_pong, encode_request, set_request,
 };
 pub use frame::{
     AnswerBatch, Batch, BatchItem, Frame, FrameError, FrameType, RawFrame, Request, RequestOptions, flags,
 };
 pub use hello::{
-    Authenticate, Credentials, Hello, HelloAck, Identity, Limits, MAGIC, PROTOCOL_VERSION,
+    Authenticate, Behind, Credentials, Hello, HelloAck, Identity, Limits, MAGIC, PROTOCOL_VERSION,
     PROTOCOL_VERSION_MIN, Secret, features,
 };

@@ -24,6 +24,7 @@ use crate::access::Session;
 use crate::admission::{Held, Room, Step, Turn, UNREAD, Unread, busy, items_of, limit_of};
 use crate::instruments::count;
 use crate::issuers::{Trust, is_foreign};
+use crate::look_ups::WhereisLines;
 use crate::past::PastState;
 use crate::peer::Peer;
 use crate::service::{Cancel, Checked, OperationTask, Requester, Service, step_id};
@@ -265,6 +266,16 @@ impl Call {
     /// Runs an operation.
     pub(crate) async fn ask(&mut self, operation: Operation) -> Result<Answer> {
         self.asked(operation, Step::First).await
+    }
+
+    /// Begins the lines of the log of look-ups for an operation of a client that goes to the files itself.
+    pub(crate) fn look_up_lines(&self, operation: &Operation) -> WhereisLines {
+        match operation {
+            Operation::Whereis { files, site } if self.past.is_none() => {
+                self.service.whereis_lines(files, site.as_ref())
+            }
+            _ => WhereisLines::default(),
+        }
     }
 
     async fn asked(&mut self, operation: Operation, step: Step) -> Result<Answer> {

@@ -36,14 +36,12 @@ const PIECES_AHEAD: usize = 1;
 
 /// Adds to an answer of a follower how far it is behind.
 pub(super) fn show_lag(service: &Service, response: &mut Response<Body>) {
-    let Some(state) = service.follow.get() else { return };
-    let own = service.catalogue.store().seen_revision();
-    let lag = state.lag(own);
+    let Some(behind) = service.behind() else { return };
     if !response.headers().contains_key(&REVISION) {
-        set(response, REVISION, &own.0.to_string());
+        set(response, REVISION, &behind.revision.0.to_string());
     }
-    set(response, BEHIND, &lag.revisions.to_string());
-    set(response, BEHIND_MS, &lag.ms.to_string());
+    set(response, BEHIND, &behind.changes.to_string());
+    set(response, BEHIND_MS, &behind.ms.to_string());
 }
 
 /// Answers a request of a follower; none for any other path.

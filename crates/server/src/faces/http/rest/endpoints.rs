@@ -520,6 +520,7 @@ fn service() -> Vec<Endpoint> {
             &[
                 parameter("after", "string", "Start after this revision, `REVISION` or `REVISION.TIMELINE`."),
                 parameter("under", "string", "Only changes of entries that are below this directory now."),
+                parameter("kinds", "string", "Only these kinds of change, with commas between. A page may be empty."),
                 parameter("wait", "boolean", "At the end wait for further changes, for ever if streamed."),
                 LIMIT,
             ],

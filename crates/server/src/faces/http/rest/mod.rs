@@ -17,6 +17,7 @@ pub(crate) use openapi::document;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
+use exacat_feed::Kinds;
 use exacat_model::{Answer, Error, ErrorKind, Guid, HasRevision, Operation, Result, Revision};
 use exacat_wire::json::{NewIdOut, SeNames};
 use exacat_wire::percent;
@@ -313,10 +314,13 @@ async fn one(
     let is_restore = matches!(operation, Operation::TrashRestore { .. } | Operation::TrashRestorePart { .. });
     let writes = operation.writes();
     let version = version_of(call, &operation).await?;
+    let mut look_ups = call.look_up_lines(&operation);
     let answer = match operation {
         Operation::TrashPurge { .. } | Operation::Backup { .. } => steps(call, operation).await?,
         operation => call.ask(operation).await?,
     };
+    look_ups.all(&answer);
+    look_ups.write();
     let renderer = Renderer { names, view: endpoint.view, failures: Failures::Request, ses };
     let mut objects = Objects::with_commas();
     let mut tag = None;
@@ -447,6 +451,7 @@ async fn changes(
     wants: Wanted,
 ) -> std::result::Result<Response<Body>, Refused> {
     let under = arguments.parsed("under")?;
+    let kinds = Kinds::parse(arguments.given("kinds")?.into_iter().flat_map(|kinds| kinds.split(',')))?;
     let wait = arguments.flag("wait")?;
     let after = match text_of(headers, &LAST_EVENT_ID)? {
         Some(seen) => position(Some(seen))?,
@@ -459,7 +464,7 @@ async fn changes(
         }
         let limit = limit_or(arguments, PAGE_ITEMS)?;
         let operation = Operation::Changes { after, under, limit, wait: false };
-        let (answer, room) = call.page(operation, PAGE_ITEMS_MAX).await?;
+        let (mut answer, room) = call.page(operation, PAGE_ITEMS_MAX).await?;
         let Answer::Changes { items, next, up_to, timeline, .. } = &answer else {
             return Err(Error::new(ErrorKind::Internal, "an answer that does not fit the request").into());
         };
@@ -471,6 +476,7 @@ async fn changes(
         };
         let place = place.on(timeline.tag()).to_string();
         let more = next.is_some();
+        streams::keep(&mut answer, kinds);
         let ses = conversation.face.ses();
         let names = Names::Subject("changes".to_owned());
         let renderer = Renderer { names: &names, view: View::All, failures: Failures::Request, ses: &ses };
@@ -488,7 +494,7 @@ async fn changes(
         _ => LINES,
     };
     let face = Arc::clone(&conversation.face);
-    let changes = Changes { after, under, wait: wait || events, events };
+    let changes = Changes { after, under, kinds, wait: wait || events, events };
     Ok(streams::changes(call, changes, move || face.ses(), kind).await?)
 }
 

@@ -328,6 +328,10 @@ fn query_schema(parameter: &Parameter) -> Value {
         "mode" => text(texts::MODE),
         "under" => text(texts::LFN),
         "after" => text(POSITION),
+        "kinds" => {
+            let kinds = exacat_model::Effect::NAMES.join("|");
+            text(&format!("^({kinds})(,({kinds}))*$"))
+        }
         "every" => text("^([1-9][0-9]{0,9}(ns|u|ms|s|m|h|d|w))+$"),
         "course" => json!({"type": "string", "enum": ["holds", "line", "samples"]}),
         "field" => json!({"type": "array", "items": {"type": "string"}}),

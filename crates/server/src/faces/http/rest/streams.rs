@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use exacat_feed::Kinds;
 use exacat_history::History;
 use exacat_model::codec::Decode;
 use exacat_model::operation::{Existing, FileRef, NewFile, ReplicaEdit};
@@ -148,6 +149,7 @@ async fn put_pages(
 pub(super) struct Changes {
     pub after: LogPosition,
     pub under: Option<Lfn>,
+    pub kinds: Kinds,
     /// At the end wait for further ones.
     pub wait: bool,
     /// As server-sent events; else as JSON lines.
@@ -161,6 +163,12 @@ impl Changes {
 
     fn objects(&self) -> Objects {
         if self.events { Objects::events() } else { Objects::lines() }
+    }
+
+    /// Returns the bytes that keep a connection alive; parsers of both forms ignore them. An event without
+    /// data sets the place to resume at, which changes that are not shown have moved on.
+    fn alive(&self, after: LogPosition) -> Vec<u8> {
+        if self.events { format!("id: {after}\n: alive\n\n").into_bytes() } else { b"\n".to_vec() }
     }
 }
 
@@ -190,14 +198,18 @@ async fn put_changes(
     let names = Names::Subject("changes".to_owned());
     let mut alive_at = Instant::now() + ALIVE_TIME;
     loop {
-        let (page, room) = next;
+        let (mut page, room) = next;
         let (mut after, at_end) = resumes(&page)?;
+        keep(&mut page, changes.kinds);
         let renderer = Renderer { names: &names, view: View::All, failures: Failures::Request, ses: &ses() };
         let mut objects = changes.objects();
         renderer.render(page, &mut objects)?;
         let is_empty = objects.count == 0;
         if !is_empty {
             outlet.put(objects.bytes, Some(room)).await?;
+            alive_at = Instant::now() + ALIVE_TIME;
+        } else if Instant::now() >= alive_at {
+            outlet.put(changes.alive(after), None).await?;
             alive_at = Instant::now() + ALIVE_TIME;
         }
         if at_end && !changes.wait {
@@ -225,6 +237,13 @@ fn resumes(page: &Answer) -> Result<(LogPosition, bool)> {
     Ok((after, next.is_none()))
 }
 
+/// Leaves out changes of other kinds.
+pub(super) fn keep(page: &mut Answer, kinds: Kinds) {
+    if let Answer::Changes { items, .. } = page {
+        items.retain(|item| kinds.show(&item.change.effect));
+    }
+}
+
 /// Waits for a further change, and keeps the connection alive meanwhile. Returns the place to go on at.
 async fn awaited(
     call: &mut Call,
@@ -240,10 +259,7 @@ async fn awaited(
             let is_wanted = matches!(&page, Answer::Changes { items, .. } if !items.is_empty());
             return if is_wanted { Ok(after) } else { Ok(resumes(&page)?.0) };
         }
-        // Parsers of both forms ignore it. An event without data sets the place to resume at, which
-        // changes elsewhere than below `under` have moved on.
-        let alive = if changes.events { format!("id: {after}\n: alive\n\n") } else { "\n".to_owned() };
-        outlet.put(alive.into_bytes(), None).await?;
+        outlet.put(changes.alive(after), None).await?;
         *alive_at = Instant::now() + ALIVE_TIME;
         call.prolong();
     }
@@ -448,6 +464,7 @@ impl Running<'_> {
             let again = (divides && count > 1).then(|| part.clone());
             let operation = self.bulk.operation(part);
             let names = Names::of(&operation);
+            let mut look_ups = self.call.look_up_lines(&operation);
             self.call.prolong();
             let outcome = self.call.ask(operation).await;
             let fewer = match &outcome {
@@ -464,6 +481,8 @@ impl Running<'_> {
                 continue;
             }
             let answer = outcome?;
+            look_ups.all(&answer);
+            look_ups.write();
             let mut objects = Objects::lines();
             let renderer =
                 Renderer { names: &names, view: View::All, failures: Failures::Items, ses: self.ses };

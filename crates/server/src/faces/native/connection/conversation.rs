@@ -82,12 +82,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     pub(super) fn look_up(&mut self, lookups: &mut Lookups, received: Instant) {
-        let Stage::Open(session) = &self.stage else {
-            return;
-        };
         if lookups.is_empty() {
             return;
         }
+        self.tell_behind();
+        let Stage::Open(session) = &self.stage else {
+            return;
+        };
         let out = (&mut self.output, &mut self.lookup_entry);
         let taken = lookups.look_up(&session.requester, &self.outbox, received, out);
         for request in taken.begun {
@@ -202,7 +203,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         tracing::debug!(peer = %self.peer, program = hello.client, version, "hello");
         self.features = hello.common_features();
         if self.service.catalogue.store().following().is_none() {
-            self.features &= !features::FOLLOWER;
+            self.features &= !(features::FOLLOWER | features::BEHIND);
         }
         let limits = &self.service.limits;
         let saturated = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);

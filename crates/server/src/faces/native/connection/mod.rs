@@ -23,7 +23,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use exacat_model::{Error, ErrorKind};
-use exacat_wire::native::{FrameDecoder, encode_error, encode_goodbye, encode_ping};
+use exacat_wire::native::{FrameDecoder, encode_behind, encode_error, encode_goodbye, encode_ping, features};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
@@ -47,6 +47,8 @@ const TURN: Duration = Duration::from_micros(500);
 const LINGER: Duration = Duration::from_secs(1);
 /// Interval of the pings that tell a client the server's time, for its operation ids.
 const TIME_TOLD_EVERY: Duration = Duration::from_secs(600);
+/// Interval in which a follower says with its answers how far it is behind. The distance is that exact.
+const BEHIND_TOLD_EVERY: Duration = Duration::from_millis(100);
 /// Size above which an empty output buffer is released.
 const OUTPUT_KEPT_BYTES: usize = 256 << 10;
 
@@ -137,6 +139,8 @@ pub(super) struct Connection<S> {
     pinged: Option<Instant>,
     /// Time when the client last got the server's time.
     told_time: Instant,
+    /// Time when the client of a follower last got its distance to the source.
+    told_behind: Option<Instant>,
     /// Bytes of waiting output that the metrics count.
     told_output: u64,
     /// Waiting output beyond the connection's own allowance.
@@ -199,6 +203,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             heard: Instant::now(),
             pinged: None,
             told_time: Instant::now(),
+            told_behind: None,
             told_output: 0,
             unread: service.admission.unread_bytes.none(),
             stalled_since: None,
@@ -320,8 +325,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
+    /// Tells the client how far this follower is behind, before an answer, if that is due.
+    fn tell_behind(&mut self) {
+        if self.features & features::BEHIND == 0 {
+            return;
+        }
+        let now = Instant::now();
+        let is_due = self.told_behind.is_none_or(|told| now.duration_since(told) >= BEHIND_TOLD_EVERY);
+        if let Some(behind) = is_due.then(|| self.service.behind()).flatten() {
+            encode_behind(&mut self.output, &behind);
+            self.told_behind = Some(now);
+        }
+    }
+
     fn take_over(&mut self, reply: Reply) {
         let Reply { bytes, ended, _room, _unread } = reply;
+        self.tell_behind();
         if self.output.is_empty() {
             self.output = bytes;
         } else {
