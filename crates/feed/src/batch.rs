@@ -1,6 +1,6 @@
 //! Events on their way to a sink: lines of JSON, and what a sink needs to know of each.
 
-use exacat_model::{Revision, TimeMs};
+use exacat_model::{EntryId, Revision, TimeMs};
 
 /// Text at the end of each line until it is known to be the last of its request.
 pub(crate) const NOT_LAST: &[u8] = b"\"last\":false}\n";
@@ -53,6 +53,9 @@ pub(crate) struct Head {
     pub time: TimeMs,
     /// Version of the entry of a row.
     pub version: u64,
+    /// Entry that a mirror changes the row of. None of notices, of events that change no entry of the
+    /// tree, and of those about a directory above the feed's.
+    pub entry: Option<EntryId>,
 }
 
 /// Events in order.

@@ -27,6 +27,8 @@ pub(crate) struct EventPlace<'a> {
 pub(crate) struct Places<'a> {
     pub now: Option<EventPlace<'a>>,
     pub before: Option<EventPlace<'a>>,
+    /// True if the change is that of a directory above the feed's.
+    pub is_above: bool,
 }
 
 /// Writes events.
@@ -118,7 +120,9 @@ impl EventWriter {
         }
         self.content(out, names, &change.effect, change.revision);
         let (revision, time) = (change.revision, change.time);
-        self.end(batch, Head { end: 0, op, revision, index: 0, time, version: 0 });
+        let is_of_row = op != Op::Other && !places.is_above;
+        let entry = change.effect.entry_id().filter(|_| is_of_row);
+        self.end(batch, Head { end: 0, op, revision, index: 0, time, version: 0, entry });
     }
 
     /// Adds a row of a copy.
@@ -138,8 +142,8 @@ impl EventWriter {
         put_place(out, place);
         out.extend_from_slice(b",\"after\":");
         self.entry(out, names, entry);
-        let version = entry.revision.0;
-        self.end(batch, Head { end: 0, op: Op::Row, revision, index, time, version });
+        let (version, entry) = (entry.revision.0, Some(entry.id()));
+        self.end(batch, Head { end: 0, op: Op::Row, revision, index, time, version, entry });
     }
 
     /// Adds an event that is not about a change. Its other fields are numbers, truths and times that the
@@ -156,7 +160,7 @@ impl EventWriter {
         out.extend_from_slice(b",\"time\":");
         self.times.put(out, time);
         out.extend_from_slice(fields);
-        self.end(batch, Head { end: 0, op, revision, index, time, version: 0 });
+        self.end(batch, Head { end: 0, op, revision, index, time, version: 0, entry: None });
     }
 
     /// Adds the fields of an effect.

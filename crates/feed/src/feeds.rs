@@ -20,6 +20,8 @@ use crate::cursor::{Cursor, failed, sync_directory};
 use crate::limits::{CURSOR_BYTES_MAX, FEEDS_MAX, Pace};
 use crate::runner::{Now, RunContext, Runner};
 use crate::scope::Kinds;
+#[cfg(feature = "kafka")]
+use crate::sink::login;
 use crate::sink::{SinkAddress, SinkContext, TlsSource, claim, next_generation, secret};
 use crate::state::FeedEntry;
 
@@ -38,7 +40,7 @@ pub struct FeedsSettings {
     pub store: Arc<dyn Store>,
     /// The trusted time.
     pub now: Now,
-    /// TLS for webhooks.
+    /// TLS for webhooks and brokers.
     pub tls: TlsSource,
     /// Times and sizes.
     pub pace: Pace,
@@ -193,7 +195,7 @@ impl Feeds {
         self.check_unused(&sink)?;
         let generation = match &sink {
             SinkAddress::Directory(path) => next_generation(path, 0)?,
-            SinkAddress::Webhook(_) => 1,
+            _ => 1,
         };
         let (revision, must_copy) = self.start_of(spec.start).await?;
         let cursor = Cursor {
@@ -254,23 +256,34 @@ impl Feeds {
                     secret(Path::new(path))?;
                 }
             }
+            #[cfg(feature = "kafka")]
+            SinkAddress::Kafka(address) => {
+                if let Some(path) = &spec.secret {
+                    login(Path::new(path), address.is_tls)?;
+                }
+            }
         }
         Ok(sink)
     }
 
+    /// Refuses a directory or topic of another feed: each would have the events of both.
     fn check_unused(&self, sink: &SinkAddress) -> Result<()> {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let SinkAddress::Directory(path) = sink else { return Ok(()) };
         for (name, running) in self.feeds.lock().iter() {
-            let other = SinkAddress::parse(&running.entry.cursor().spec.sink);
-            if let Ok(SinkAddress::Directory(other)) = other
-                && real(&other) == real(path)
-            {
-                return Err(Error::new(
-                    ErrorKind::Exists,
-                    format!("feed {name} writes to {}: choose another directory", path.display()),
-                ));
-            }
+            let Ok(other) = SinkAddress::parse(&running.entry.cursor().spec.sink) else { continue };
+            let shared = match (sink, &other) {
+                (SinkAddress::Directory(path), SinkAddress::Directory(other))
+                    if real(other) == real(path) =>
+                {
+                    format!("{}: choose another directory", path.display())
+                }
+                #[cfg(feature = "kafka")]
+                (SinkAddress::Kafka(address), SinkAddress::Kafka(other)) if address.has_topic_of(other) => {
+                    format!("topic {}: choose another topic", address.topic)
+                }
+                _ => continue,
+            };
+            return Err(Error::new(ErrorKind::Exists, format!("feed {name} writes to {shared}")));
         }
         Ok(())
     }

@@ -52,20 +52,31 @@ pub(crate) fn put_number(out: &mut Vec<u8>, mut number: u64) {
 /// Adds the text of a value, which has nothing to escape, in quotes.
 pub(crate) fn put_shown(out: &mut Vec<u8>, value: impl std::fmt::Display) {
     out.push(b'"');
-    // Writing to memory does not fail.
-    let _ = write!(out, "{value}");
+    put_bare(out, value);
     out.push(b'"');
 }
 
-/// Adds the identity of an entry: a GUID, or `directory:N`.
+/// Adds the text of a value, without quotes around it.
+pub(crate) fn put_bare(out: &mut Vec<u8>, value: impl std::fmt::Display) {
+    // Writing to memory does not fail.
+    let _ = write!(out, "{value}");
+}
+
+/// Adds the identity of an entry in quotes: a GUID, or `directory:N`.
 pub(crate) fn put_entry(out: &mut Vec<u8>, id: EntryId) {
+    out.push(b'"');
+    put_entry_bare(out, id);
+    out.push(b'"');
+}
+
+/// Adds the identity of an entry, without quotes around it.
+pub(crate) fn put_entry_bare(out: &mut Vec<u8>, id: EntryId) {
     match id {
         EntryId::Directory(id) => {
-            out.extend_from_slice(b"\"directory:");
+            out.extend_from_slice(b"directory:");
             put_number(out, id.0);
-            out.push(b'"');
         }
-        EntryId::Object(guid) => put_shown(out, guid),
+        EntryId::Object(guid) => put_bare(out, guid),
     }
 }
 

@@ -5,7 +5,7 @@
 //! - `maker` makes the events: `tree` follows the paths of directories from change to change, `scope`
 //!   judges what a change means for the feed's directory, `event` writes it as a line of JSON.
 //! - `walk` copies entries that come into sight.
-//! - `sink` has directories of segments, and webhooks.
+//! - `sink` has directories of segments, webhooks, and topics of Kafka (with the feature `kafka`).
 #![forbid(unsafe_code)]
 
 mod batch;

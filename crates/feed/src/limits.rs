@@ -20,12 +20,33 @@ pub const SECRET_BYTES: std::ops::RangeInclusive<usize> = 16..=4096;
 pub const POST_EVENTS: usize = 1000;
 /// Bytes of events in one request to a webhook, apart from a single longer event.
 pub const POST_BYTES: usize = 1 << 20;
-/// Longest time for the answer of a webhook.
+/// Longest time for the answer of a webhook, or of the brokers of a topic.
 pub const ANSWER_TIME: Duration = Duration::from_secs(30);
 /// Longest pause that a webhook may ask for with `Retry-After`.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 /// Bytes of the answer of a webhook that are read, to use the connection again.
 pub const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// Bootstrap hosts in the address of a Kafka topic. A cluster needs a few; each is looked up.
+#[cfg(feature = "kafka")]
+pub const KAFKA_HOSTS_MAX: usize = 16;
+/// Bytes of the name of a topic, as Kafka permits.
+#[cfg(feature = "kafka")]
+pub const KAFKA_TOPIC_BYTES_MAX: usize = 249;
+/// Records of one request to a topic.
+#[cfg(feature = "kafka")]
+pub const KAFKA_RECORDS: usize = 2000;
+/// Bytes of one request to a topic before they are compressed, apart from a single longer event. Brokers
+/// take 1 MiB (`message.max.bytes`) unless they are configured otherwise.
+#[cfg(feature = "kafka")]
+pub const KAFKA_BYTES: usize = 900 << 10;
+/// Bytes of an answer of a broker. The longest one lists all topics of the cluster, with about 40 bytes for
+/// each partition.
+#[cfg(feature = "kafka")]
+pub const KAFKA_ANSWER_BYTES_MAX: usize = 16 << 20;
+/// Age of the last answer at which the connection to brokers is made anew. Brokers end idle connections
+/// after 10 minutes, some services after 4.
+#[cfg(feature = "kafka")]
+pub const KAFKA_IDLE_MAX: Duration = Duration::from_secs(180);
 /// Days of delay at which a feed is lost, unless its owner names another number.
 pub const DAYS_DEFAULT: u32 = 30;
 /// Bytes of delay at which a feed is lost, unless its owner names another number.

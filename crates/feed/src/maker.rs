@@ -133,6 +133,8 @@ impl Maker {
         let places = Places {
             now: now.as_ref().and_then(Placed::shown),
             before: before.as_ref().and_then(Placed::shown),
+            is_above: meaning == Meaning::AllGone
+                || now.as_ref().is_some_and(|now| now.sight == Sight::Above),
         };
         if let Effect::Created { entry } | Effect::Committed { created: Some(entry), .. } = effect
             && meaning == Meaning::Created

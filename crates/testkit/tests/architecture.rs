@@ -214,13 +214,16 @@ fn locked(lock: &str, package: &str) -> Option<Vec<String>> {
     Some(names.map(str::to_owned).collect())
 }
 
-/// Returns the names of the dependencies in a manifest that are not for tests.
+/// Returns the names of the dependencies in a manifest that are neither for tests nor optional.
 fn declared(manifest: &str) -> Vec<String> {
     let (mut inside, mut names) = (false, Vec::new());
     for line in manifest.lines() {
         if line.starts_with('[') {
             inside = line.ends_with("dependencies]") && !line.contains("dev-dependencies");
-        } else if inside && line.starts_with(|first: char| first.is_ascii_alphabetic()) {
+        } else if inside
+            && line.starts_with(|first: char| first.is_ascii_alphabetic())
+            && !line.contains("optional = true")
+        {
             names.extend(line.split(['.', ' ', '=']).next().map(str::to_owned));
         }
     }

@@ -1,7 +1,18 @@
-//! Sinks: directories and webhooks.
+//! Sinks: directories, webhooks, and topics of Kafka.
 
 mod address;
+mod cloud;
 mod directory;
+#[cfg(feature = "kafka")]
+mod kafka;
+#[cfg(feature = "kafka")]
+mod kafka_address;
+#[cfg(feature = "kafka")]
+mod kafka_login;
+#[cfg(feature = "kafka")]
+mod kafka_records;
+mod reach;
+mod secret;
 mod trouble;
 mod webhook;
 
@@ -16,8 +27,14 @@ use crate::limits::{Pace, SINK_BYTES_MAX};
 use address::WebhookUrl;
 use directory::DirectorySink;
 pub(crate) use directory::{Opened, claim, next_generation};
+#[cfg(feature = "kafka")]
+use kafka::KafkaSink;
+#[cfg(feature = "kafka")]
+use kafka_address::KafkaAddress;
+#[cfg(feature = "kafka")]
+pub(crate) use kafka_login::login;
+pub use reach::TlsSource;
 pub(crate) use trouble::Trouble;
-pub use webhook::TlsSource;
 use webhook::WebhookSink;
 pub(crate) use webhook::secret;
 
@@ -26,6 +43,18 @@ pub(crate) use webhook::secret;
 pub(crate) enum SinkAddress {
     Directory(PathBuf),
     Webhook(WebhookUrl),
+    #[cfg(feature = "kafka")]
+    Kafka(KafkaAddress),
+}
+
+#[cfg(feature = "kafka")]
+fn kafka(text: &str) -> Result<SinkAddress> {
+    KafkaAddress::parse(text).map(SinkAddress::Kafka)
+}
+
+#[cfg(not(feature = "kafka"))]
+fn kafka(_text: &str) -> Result<SinkAddress> {
+    Err(Error::invalid("this build has no Kafka sink: build with --features kafka"))
 }
 
 impl SinkAddress {
@@ -47,8 +76,12 @@ impl SinkAddress {
         if text.starts_with("http://") || text.starts_with("https://") {
             return WebhookUrl::parse(text).map(SinkAddress::Webhook);
         }
+        if text.starts_with("kafka://") || text.starts_with("kafkas://") {
+            return kafka(text);
+        }
         Err(Error::invalid(format!(
-            "{text:.100?} is no sink: give dir:/PATH or the http(s):// URL of a webhook"
+            "{text:.100?} is no sink: give dir:/PATH, the http(s):// URL of a webhook, or \
+             kafka(s)://HOST/TOPIC"
         )))
     }
 }
@@ -65,6 +98,8 @@ pub(crate) struct SinkContext {
 pub(crate) enum Sink {
     Directory(Box<DirectorySink>),
     Webhook(Box<WebhookSink>),
+    #[cfg(feature = "kafka")]
+    Kafka(Box<KafkaSink>),
 }
 
 impl Sink {
@@ -73,6 +108,8 @@ impl Sink {
         cursor: &Cursor,
         context: &SinkContext,
     ) -> std::result::Result<(Self, Opened), Trouble> {
+        let (revision, window) = (cursor.revision, cursor.window);
+        let opened = Opened { revision, window, generation: cursor.generation };
         match SinkAddress::parse(&cursor.spec.sink)? {
             SinkAddress::Directory(path) => {
                 let (sink, opened) = DirectorySink::open(&path, cursor, context.catalogue, context.pace)?;
@@ -81,9 +118,13 @@ impl Sink {
             SinkAddress::Webhook(url) => {
                 let tls = context.tls.clone();
                 let sink = WebhookSink::open(url, cursor, context.catalogue, tls)?;
-                let (revision, window) = (cursor.revision, cursor.window);
-                let opened = Opened { revision, window, generation: cursor.generation };
                 Ok((Sink::Webhook(Box::new(sink)), opened))
+            }
+            #[cfg(feature = "kafka")]
+            SinkAddress::Kafka(address) => {
+                let tls = context.tls.clone();
+                let sink = KafkaSink::open(address, cursor, context.catalogue, tls)?;
+                Ok((Sink::Kafka(Box::new(sink)), opened))
             }
         }
     }
@@ -109,6 +150,11 @@ impl Sink {
                 sink.put(batch, now.0 / 1000).await?;
                 Ok(whole)
             }
+            #[cfg(feature = "kafka")]
+            Sink::Kafka(sink) => {
+                sink.put(batch).await?;
+                Ok(whole)
+            }
         }
     }
 
@@ -116,7 +162,7 @@ impl Sink {
     pub(crate) fn pass(&mut self, whole: Revision) -> bool {
         match self {
             Sink::Directory(sink) => sink.pass(whole),
-            Sink::Webhook(_) => true,
+            _ => true,
         }
     }
 
@@ -124,7 +170,7 @@ impl Sink {
     pub(crate) fn due(&self) -> Option<Instant> {
         match self {
             Sink::Directory(sink) => sink.due(),
-            Sink::Webhook(_) => None,
+            _ => None,
         }
     }
 
@@ -132,7 +178,7 @@ impl Sink {
     pub(crate) fn publish(&mut self) -> std::result::Result<Option<Revision>, Trouble> {
         match self {
             Sink::Directory(sink) => sink.publish(),
-            Sink::Webhook(_) => Ok(None),
+            _ => Ok(None),
         }
     }
 }
@@ -149,6 +195,11 @@ mod tests {
         for bad in ["", "dir:", "dir:/", "dir:a", "dir:/a/../b", "kafka://h", "/a", "dir:/a\0"] {
             assert!(SinkAddress::parse(bad).is_err(), "{bad}");
         }
+        let kafka = SinkAddress::parse("kafka://h/topic");
+        #[cfg(feature = "kafka")]
+        assert!(matches!(kafka.unwrap(), SinkAddress::Kafka(_)));
+        #[cfg(not(feature = "kafka"))]
+        assert!(kafka.unwrap_err().message.contains("build with --features kafka"));
         let long = format!("dir:/{}", "x".repeat(SINK_BYTES_MAX));
         assert_eq!(SinkAddress::parse(&long).unwrap_err().kind, exacat_model::ErrorKind::Limit);
         assert!(SinkAddress::parse(&long[..SINK_BYTES_MAX]).is_ok());

@@ -1,12 +1,10 @@
 //! A webhook: takes batches of CloudEvents 1.0 over HTTP, in order, until it has answered each.
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use exacat_model::{Error, Guid, Result};
+use exacat_model::{Guid, Result};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http1::SendRequest;
 use hyper::header::{CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
@@ -15,22 +13,21 @@ use hyper_util::rt::TokioIo;
 use ring::hmac;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 
-use super::address::{WebhookUrl, is_private};
+use super::address::WebhookUrl;
+use super::cloud::{Attributes, DATA_TYPE, SPEC_VERSION, put_type};
+use super::reach::{TlsSource, addresses, permitted, refused};
+use super::secret::secret_bytes;
 use super::trouble::Trouble;
-use crate::batch::{Batch, Head, Op};
-use crate::cursor::{Cursor, failed};
-use crate::json::{put_number, put_shown};
-use crate::limits::{ANSWER_BYTES_MAX, ANSWER_TIME, POST_BYTES, POST_EVENTS, RETRY_AFTER_MAX, SECRET_BYTES};
+use crate::batch::{Batch, Head};
+use crate::cursor::Cursor;
+use crate::json::put_shown;
+use crate::limits::{ANSWER_BYTES_MAX, ANSWER_TIME, POST_BYTES, POST_EVENTS, RETRY_AFTER_MAX};
 
 /// Type of a batch.
 const BATCH_TYPE: &str = "application/cloudevents-batch+json";
 /// Header with the signature.
 const SIGNATURE: &str = "x-exacat-signature";
-
-/// Makes connectors for HTTPS.
-pub type TlsSource = Arc<dyn Fn() -> Result<TlsConnector> + Send + Sync>;
 
 /// An open connection; it ends with this value.
 struct Connection {
@@ -49,8 +46,7 @@ pub(crate) struct WebhookSink {
     url: WebhookUrl,
     allow_private: bool,
     key: Option<hmac::Key>,
-    catalogue: Guid,
-    timeline: String,
+    attributes: Attributes,
     tls: TlsSource,
     connection: Option<Connection>,
     body: Vec<u8>,
@@ -58,28 +54,7 @@ pub(crate) struct WebhookSink {
 
 /// Reads the secret that signs requests.
 pub(crate) fn secret(path: &Path) -> Result<hmac::Key> {
-    let metadata = std::fs::metadata(path).map_err(|error| failed("read", path, &error))?;
-    if metadata.permissions().mode() & 0o077 != 0 {
-        return Err(Error::denied(format!(
-            "{} can be read by others: restrict it with chmod 600",
-            path.display()
-        )));
-    }
-    if !metadata.is_file() || metadata.len() > *SECRET_BYTES.end() as u64 + 1 {
-        return Err(Error::invalid(format!("{} is no file with a secret", path.display())));
-    }
-    let bytes = std::fs::read(path).map_err(|error| failed("read", path, &error))?;
-    let secret = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
-    if !SECRET_BYTES.contains(&secret.len()) {
-        return Err(Error::invalid(format!(
-            "{} has {} bytes: a secret has {} to {}",
-            path.display(),
-            secret.len(),
-            SECRET_BYTES.start(),
-            SECRET_BYTES.end()
-        )));
-    }
-    Ok(hmac::Key::new(hmac::HMAC_SHA256, secret))
+    Ok(hmac::Key::new(hmac::HMAC_SHA256, &secret_bytes(path)?))
 }
 
 /// Returns the value of the header of a signature.
@@ -107,9 +82,9 @@ impl WebhookSink {
         tls: TlsSource,
     ) -> std::result::Result<Self, Trouble> {
         let key = cursor.spec.secret.as_deref().map(|path| secret(Path::new(path))).transpose()?;
-        let timeline = cursor.timeline.to_string();
+        let attributes = Attributes::new(catalogue, cursor.timeline);
         let (allow_private, body) = (cursor.spec.allow_private, Vec::new());
-        Ok(WebhookSink { url, allow_private, key, catalogue, timeline, tls, connection: None, body })
+        Ok(WebhookSink { url, allow_private, key, attributes, tls, connection: None, body })
     }
 
     /// Sends events, in as many requests as needed.
@@ -136,27 +111,19 @@ impl WebhookSink {
 
     /// Adds an event in its envelope.
     fn wrap(&self, body: &mut Vec<u8>, head: &Head, line: &[u8]) {
-        body.extend_from_slice(b"{\"specversion\":\"1.0\",\"id\":\"");
-        // A row is known by its version too: a copy that is sent again may have later ones.
-        body.extend_from_slice(format!("{}.{}.", self.catalogue, self.timeline).as_bytes());
-        put_number(body, head.revision.0);
-        body.push(b'.');
-        put_number(body, head.index);
-        if head.op == Op::Row {
-            body.push(b'.');
-            put_number(body, head.version);
-        } else if head.index == 0 {
-            // A notice may have the revision of a change.
-            body.push(b'.');
-            body.extend_from_slice(head.op.name().as_bytes());
-        }
-        body.extend_from_slice(b"\",\"source\":\"/exacat/");
-        body.extend_from_slice(self.catalogue.to_string().as_bytes());
-        body.extend_from_slice(b"\",\"type\":\"exacat.");
-        body.extend_from_slice(head.op.name().as_bytes());
+        body.extend_from_slice(b"{\"specversion\":\"");
+        body.extend_from_slice(SPEC_VERSION.as_bytes());
+        body.extend_from_slice(b"\",\"id\":\"");
+        self.attributes.put_id(body, head);
+        body.extend_from_slice(b"\",\"source\":\"");
+        body.extend_from_slice(self.attributes.source.as_bytes());
+        body.extend_from_slice(b"\",\"type\":\"");
+        put_type(body, head.op.name());
         body.extend_from_slice(b"\",\"time\":");
         put_shown(body, head.time);
-        body.extend_from_slice(b",\"datacontenttype\":\"application/json\",\"data\":");
+        body.extend_from_slice(b",\"datacontenttype\":\"");
+        body.extend_from_slice(DATA_TYPE.as_bytes());
+        body.extend_from_slice(b"\",\"data\":");
         body.extend_from_slice(line.strip_suffix(b"\n").unwrap_or(line));
         body.push(b'}');
     }
@@ -212,18 +179,13 @@ impl WebhookSink {
     async fn connect(&self) -> std::result::Result<Connection, Trouble> {
         let (url, host) = (self.url.authority(), self.url.host.clone());
         let broken = |error: &dyn std::fmt::Display| Trouble::later(format!("{url}: {error}"));
-        let found = tokio::net::lookup_host((host.as_str(), self.url.port)).await;
-        let found: Vec<_> = found.map_err(|error| broken(&error))?.collect();
+        let found = addresses(&host, self.url.port).await.map_err(|error| broken(&error))?;
         // Connect to addresses that were judged: the name may have others a moment later.
-        let permitted = |address: &std::net::SocketAddr| self.allow_private || !is_private(address.ip());
-        let addresses: Vec<_> = found.into_iter().filter(permitted).collect();
-        if addresses.is_empty() {
-            return Err(Trouble::later(format!(
-                "{url} is on a loopback, private or link-local network: if that is meant, make the feed again with \
-                 --allow-private"
-            )));
+        let permitted = permitted(&found, self.allow_private);
+        if permitted.is_empty() {
+            return Err(refused(&url));
         }
-        let stream = TcpStream::connect(&*addresses).await.map_err(|error| broken(&error))?;
+        let stream = TcpStream::connect(&*permitted).await.map_err(|error| broken(&error))?;
         let _ = stream.set_nodelay(true);
         if self.url.is_tls {
             let name = ServerName::try_from(host).map_err(|error| broken(&error))?;
@@ -241,6 +203,8 @@ impl WebhookSink {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     /// Property: a receiver that knows the secret can check a request with any HMAC library.
