@@ -4,7 +4,7 @@ CARGO ?= cargo
 RUN_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test check drawings drawings-check fmt clippy subjects dependencies doc fuzz fuzz-seeds bench bench-engine bench-cassandra bench-faces bench-http bench-peers bench-activity bench-history bench-writer bench-replay bench-dump bench-feed bench-follower bench-tables demo-tuning demo-writer demo-replay cluster-up cluster-down test-cluster test-cluster-secure test-otel test-clients test-pages test-monitoring test-hostile test-writer test-replay test-long test-crash test-faults test-real clean prerequisites install reference
+.PHONY: help run build test check drawings drawings-check fmt clippy subjects dependencies doc fuzz fuzz-seeds bench bench-engine bench-cassandra bench-faces bench-http bench-peers bench-activity bench-history bench-writer bench-replay bench-dump bench-feed bench-follower bench-tables demo-tuning demo-writer demo-replay cluster-up cluster-down test-cluster test-cluster-secure test-kafka test-otel test-clients test-pages test-monitoring test-hostile test-writer test-replay test-long test-crash test-faults test-real clean prerequisites install reference
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -207,6 +207,14 @@ test-cluster-secure: prerequisites ## a cluster with TLS and passwords, one node
 	    $(CARGO) test --locked -p exacat-testkit --test cassandra -- --include-ignored --nocapture secure:: consistency:: || code=$$?; \
 	    $(CARGO) test --locked -p exacat-cli --test cluster -- --include-ignored --nocapture secure || code=$$?; \
 	    cluster/down.sh $(SECURE_DIR); exit $$code
+
+KAFKA_DIR ?= target/kafka
+test-kafka: prerequisites ## the Kafka sink of feeds on a broker that it starts, kills and stops, see cluster/README.md
+	@cluster/kafka.sh up $(KAFKA_DIR) || exit 1; code=0; \
+	    export EXACAT_KAFKA_SCRIPT=$$(realpath cluster/kafka.sh) EXACAT_KAFKA_DIRECTORY=$$(realpath $(KAFKA_DIR)); \
+	    $(CARGO) test --locked -p exacat-feed --features kafka --lib || code=$$?; \
+	    $(CARGO) test --locked -p exacat-feed --features kafka --test feeds -- --include-ignored --nocapture --test-threads 1 || code=$$?; \
+	    cluster/kafka.sh down $(KAFKA_DIR); exit $$code
 
 CASSANDRA_ARGS ?=
 bench-cassandra: prerequisites ## the Cassandra store beside the driver alone, on a ring that it starts and stops; CASSANDRA_ARGS='10' (seconds each)

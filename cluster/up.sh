@@ -2,6 +2,7 @@
 # Starts a ring of Cassandra nodes on loopback addresses, and waits until each answers and sees the others. README.md says more.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+. "$here/java.sh"
 directory=${1:?usage: up.sh DIRECTORY}
 nodes=${CLUSTER_NODES:-3}
 heap=${CLUSTER_HEAP_MB:-384}
@@ -17,20 +18,8 @@ mkdir -p "$directory"
 directory=$(cd "$directory" && pwd)
 jars=${CLUSTER_JARS:-$directory/jars}
 
-for program in java mvn; do
-    command -v $program >/dev/null && continue
-    if command -v apt-get >/dev/null && [[ $(id -u) == 0 ]]; then
-        apt-get install -y --no-install-recommends openjdk-17-jdk-headless maven >/dev/null
-    else
-        echo "$program is missing: install a JDK 17 and Maven" >&2; exit 1
-    fi
-done
-if ! compgen -G "$jars/cassandra-all-*.jar" >/dev/null; then
-    echo "fetching Cassandra into $jars"
-    rm -rf "$jars.part"
-    mvn -q -B -f "$here/pom.xml" dependency:copy-dependencies -DoutputDirectory="$jars.part"
-    mv "$jars.part" "$jars"
-fi
+need_java
+fetch_jars Cassandra 'cassandra-all-*.jar' "$here/pom.xml" "$jars"
 agent=$(compgen -G "$jars/jamm-*.jar" | head -1)
 
 seeds=""

@@ -7,8 +7,12 @@
     reason = "a test fails by panicking, and shows the events of a wrong entry"
 )]
 
+#[cfg(feature = "kafka")]
+mod broker;
 mod directory;
 mod hook;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod mirror;
 mod mirrors;
 mod webhooks;

@@ -11,7 +11,7 @@ use crate::mirror::{Mirror, check};
 use crate::world::World;
 
 /// Returns the path of some directory of a store.
-async fn some_directory(store: &dyn Store, view: &View, at: usize) -> Option<Lfn> {
+pub(crate) async fn some_directory(store: &dyn Store, view: &View, at: usize) -> Option<Lfn> {
     let directories: Vec<DirId> =
         view.directories.iter().copied().filter(|directory| *directory != DirId::ROOT).collect();
     let id = *directories.get(at % directories.len().max(1))?;
@@ -106,7 +106,7 @@ async fn run(seed: u64) {
 }
 
 /// True if an account or storage element got another name. No event of an entry says so.
-async fn has_renamed(store: &dyn Store) -> bool {
+pub(crate) async fn has_renamed(store: &dyn Store) -> bool {
     let name = |record: &Option<Box<Record>>| record.as_ref()?.unique_name().map(str::to_owned);
     let changes = store.changes(Revision(0), 10_000).await.unwrap().changes;
     changes.iter().any(|change| match &change.effect {
