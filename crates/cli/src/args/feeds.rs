@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 /// `exacat feed`
 #[derive(Debug, Subcommand)]
 pub(crate) enum FeedCommand {
-    /// Deliver the changes of the catalogue to a directory or a webhook
+    /// Deliver the changes of the catalogue to a directory, a webhook or Kafka
     #[command(after_help = "\
 A feed is kept by the server: it delivers every change at least once, in
 order, and goes on after a restart where it was. --from copy sends all present
@@ -87,7 +87,9 @@ Examples:
 pub(crate) struct FeedCreateArgs {
     /// Name: letters, digits, . _ -
     pub name: String,
-    /// dir:/PATH on the server's machine, or the http(s):// URL of a webhook
+    /// dir:/PATH on the server's machine, the http(s):// URL of a webhook, or
+    /// kafka://HOST[:PORT][,HOST...]/TOPIC (kafkas:// over TLS), a topic with one
+    /// partition; only if the server was built with --features kafka
     #[arg(long)]
     pub sink: String,
     /// Only entries in this directory
@@ -117,10 +119,11 @@ pub(crate) struct FeedCreateArgs {
     /// histories part
     #[arg(long, value_name = "WHAT", value_parser = ["copy", "tell"], default_value = "copy")]
     pub when_restored: String,
-    /// Permit a webhook on a loopback, private or link-local address
+    /// Permit a webhook or broker on a loopback, private or link-local address
     #[arg(long)]
     pub allow_private: bool,
-    /// File on the server's machine with the secret that signs requests to a webhook
+    /// File on the server's machine with the secret that signs requests to a
+    /// webhook, or with the login of Kafka: scram-sha-512:USER:PASSWORD
     #[arg(long, value_name = "FILE")]
     pub secret_file: Option<String>,
 }

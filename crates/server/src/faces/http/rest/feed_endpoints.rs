@@ -40,7 +40,7 @@ pub(super) fn feed_endpoints() -> Vec<Endpoint> {
             &[], None, one::<json::FeedOut<'_>>(),
             |arguments| Ok(Operation::FeedList { name: Some(name(arguments)?) })),
         endpoint!("PUT" "/feeds/{name}" makeFeed
-        "Makes a change feed on this server: it delivers events to a directory or webhook.",
+        "Makes a change feed on this server: it delivers events to a directory, webhook or topic.",
         &[], body::<json::FeedIn>(), one::<json::DoneOut<'_>>(),
         |arguments| {
             let spec = Box::new(spec(arguments.json()?)?);
