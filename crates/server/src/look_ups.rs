@@ -37,8 +37,8 @@ fn put_line(
     let _ = writeln!(lines, "\t{}", site.map_or("", AccountName::as_str));
 }
 
-/// Lines of the files of one `whereis`, in the order of its answers; nothing without a log. They count once it
-/// is answered whole: a look-up that is too large is repeated in parts.
+/// Lines of the files of one `whereis`, in the order of its answers; nothing without a log. They count once
+/// it is answered whole: a look-up that is too large is repeated in parts.
 #[derive(Default)]
 pub(crate) struct WhereisLines {
     log: Option<LookUpLog>,

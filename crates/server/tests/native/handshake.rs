@@ -303,8 +303,9 @@ async fn a_consistency_is_said_only_where_both_know_of_it() {
         client.send(0, Frame::Hello(Hello { features, ..Hello::new("test/1") })).await;
         match client.expect().await {
             (0, Frame::HelloAck(ack)) => {
-                // Only a follower names itself one.
-                assert_eq!(ack.features, features & features::ALL & !features::FOLLOWER);
+                // Only a follower names itself one, and says how far it is behind.
+                let of_followers = features::FOLLOWER | features::BEHIND;
+                assert_eq!(ack.features, features & features::ALL & !of_followers);
             }
             other => panic!("{other:?}"),
         }

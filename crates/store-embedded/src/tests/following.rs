@@ -462,8 +462,8 @@ async fn store_without_its_standby_waits_or_goes_on() {
     }
 }
 
-/// Property: a change is neither answered nor shown while the disk of the standby is full. Once there is room,
-/// the standby opens again and the change is answered.
+/// Property: a change is neither answered nor shown while the disk of the standby is full. Once there is
+/// room, the standby goes on and the change is answered.
 #[tokio::test]
 async fn change_waits_for_a_standby_with_a_full_disk() {
     let (disk, own) = (SimulatedDisk::new(), SimulatedDisk::new());
@@ -484,15 +484,11 @@ async fn change_waits_for_a_standby_with_a_full_disk() {
         outcome = &mut changing => panic!("answered without the standby: {outcome:?}"),
         () = stand_by(&source, &follower) => {}
     }
-    assert!(follower.failure().is_some(), "the follower says that it failed");
     let short = Duration::from_millis(50);
     assert!(tokio::time::timeout(short, &mut changing).await.is_err());
     let (shown, there) = (source.revision().await.unwrap(), follower.shared().durability.written());
     assert!(shown <= there && there < Revision(201), "{shown:?} is shown, {there:?} is at the standby");
-    let _failed = follower.close().await;
-    drop(follower);
     own.set_full(false);
-    let follower = open_follower(&own);
     tokio::select! {
         outcome = &mut changing => assert!(outcome.is_ok(), "{outcome:?}"),
         () = stand_by(&source, &follower) => panic!("the standby ended"),
