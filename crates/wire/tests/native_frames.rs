@@ -335,7 +335,7 @@ fn what_breaks_the_framing_is_named_and_stays_broken() {
         (header(empty - 1, 12, 0, 1), FrameError::TooShort { counted: empty - 1 }),
         (header(0, 12, 0, 1), FrameError::TooShort { counted: 0 }),
         (header(empty, 0, 0, 1), FrameError::UnknownType { number: 0 }),
-        (header(empty, 17, 0, 1), FrameError::UnknownType { number: 17 }),
+        (header(empty, 18, 0, 1), FrameError::UnknownType { number: 18 }),
         (header(empty, 255, 0, 1), FrameError::UnknownType { number: 255 }),
         (
             header(empty, FrameType::Cancel as u8, 1, 1),
