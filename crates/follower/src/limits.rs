@@ -11,6 +11,15 @@ pub const WAIT_MAX: Duration = Duration::from_secs(10);
 pub const PIECE_BYTES: usize = 4 << 20;
 /// Most bytes of a piece: one record can have 64 MiB, and others come before it.
 pub const PIECE_BYTES_MAX: usize = 80 << 20;
+/// Changes that a filtered follower gets at once; a page of rows has as many, or fewer for their bytes.
+pub const CHANGES_MAX: usize = 10_000;
+/// Directories that a filtered follower asks for at once, so that many small ones take few requests.
+pub const DIRECTORIES_MAX: usize = 256;
+/// Most bytes of rows or changes in an answer: a page has 8 MiB in memory and one more item, and its
+/// canonical form is shorter.
+pub const ROWS_BYTES_MAX: usize = 32 << 20;
+/// Time after which a filtered follower notes its position, if no change in its directory did.
+pub const NOTE_AFTER: Duration = Duration::from_secs(60);
 /// Bytes of a file that a source reads, and a follower writes, at once.
 pub const FILE_PIECE_BYTES: usize = 1 << 20;
 /// Longest time without a byte of an answer.

@@ -17,6 +17,10 @@ pub const COPIES: &str = "/follow/v1/copies";
 pub const LOG: &str = "/follow/v1/log";
 /// Path at which a source hears that a follower was promoted.
 pub const SUPERSEDED: &str = "/follow/v1/superseded";
+/// Path of the changes, for filtered followers.
+pub const CHANGES: &str = "/follow/v1/changes";
+/// Path of the rows, for filtered followers.
+pub const ROWS: &str = "/follow/v1/rows";
 /// Bytes of the hash behind a file.
 pub const HASH_BYTES: usize = 16;
 
@@ -100,7 +104,12 @@ impl CopyFile {
 
 /// Returns the hash of an identity.
 pub fn hash_of(identity: &str) -> String {
-    format!("{:016x}", xxh3_64(identity.as_bytes()))
+    format!("{:016x}", identity_number(identity))
+}
+
+/// Returns the hash of an identity as a number, which is never 0.
+pub fn identity_number(identity: &str) -> u64 {
+    xxh3_64(identity.as_bytes()).max(1)
 }
 
 /// A request for the log.
@@ -134,11 +143,8 @@ impl LogQuery {
     pub fn read(query: Option<&str>) -> Result<Self> {
         let known = ["segment", "header", "offset", "after", "follower", "durable", "wait"];
         let query = Query::read(query, &known)?;
-        let missing = |name: &str| Error::invalid(format!("the field {name} is missing or no number"));
         let number = |name: &str| query.number(name)?.ok_or_else(|| missing(name));
         let header = query.get("header").and_then(|text| u64::from_str_radix(text, 16).ok());
-        let follower = query.get("follower").filter(|text| text.len() == 32);
-        let follower = follower.and_then(|text| u128::from_str_radix(text, 16).ok());
         Ok(LogQuery {
             place: LogOffset {
                 segment: Revision(number("segment")?),
@@ -146,11 +152,51 @@ impl LogQuery {
                 offset: number("offset")?,
                 revision: Revision(number("after")?),
             },
-            follower: follower.ok_or_else(|| missing("follower"))?.to_be_bytes(),
+            follower: follower_of(&query)?,
             durable: Revision(number("durable")?),
             wait_ms: number("wait")?,
         })
     }
+}
+
+/// A request of a filtered follower for changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChangesQuery {
+    /// Changes after this one.
+    pub after: Revision,
+    /// Follower that asks.
+    pub follower: [u8; 16],
+    /// Time to wait for a change, in ms.
+    pub wait_ms: u64,
+}
+
+impl ChangesQuery {
+    /// Returns the target of the request.
+    pub fn target(&self) -> String {
+        let (after, follower) = (self.after.0, hex_of(self.follower));
+        format!("{CHANGES}?after={after}&follower={follower}&wait={}", self.wait_ms)
+    }
+
+    /// Reads the fields of the request.
+    pub fn read(query: Option<&str>) -> Result<Self> {
+        let query = Query::read(query, &["after", "follower", "wait"])?;
+        let number = |name: &str| query.number(name)?.ok_or_else(|| missing(name));
+        Ok(ChangesQuery {
+            after: Revision(number("after")?),
+            follower: follower_of(&query)?,
+            wait_ms: number("wait")?,
+        })
+    }
+}
+
+fn missing(name: &str) -> Error {
+    Error::invalid(format!("the field {name} is missing or no number"))
+}
+
+fn follower_of(query: &Query) -> Result<[u8; 16]> {
+    let follower = query.get("follower").filter(|text| text.len() == 32);
+    let follower = follower.and_then(|text| u128::from_str_radix(text, 16).ok());
+    Ok(follower.ok_or_else(|| missing("follower"))?.to_be_bytes())
 }
 
 #[cfg(test)]
@@ -175,6 +221,14 @@ mod tests {
             assert!(LogQuery::read(Some(&fewer.join("&"))).is_err());
         }
         assert!(LogQuery::read(None).is_err());
+        let sent = ChangesQuery { after: Revision(7), follower: [0xa5; 16], wait_ms: 500 };
+        let target = sent.target();
+        let query = target.split_once('?').unwrap().1;
+        assert_eq!(ChangesQuery::read(Some(query)), Ok(sent));
+        for field in query.split('&') {
+            let fewer: Vec<&str> = query.split('&').filter(|other| *other != field).collect();
+            assert!(ChangesQuery::read(Some(&fewer.join("&"))).is_err(), "without {field}");
+        }
         let file = FixedFile { name: "log/1".to_owned(), bytes: 9, ends: u64::MAX };
         assert_eq!(CopyFile::of(&file).file().unwrap(), file);
         assert!(CopyFile { ends: "x".to_owned(), ..CopyFile::of(&file) }.file().is_err());

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use exacat_http::{HttpClient, HttpConnection};
+use exacat_model::codec::{Decode, Encode};
 use exacat_model::{Error, ErrorKind, Result, Revision};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -9,11 +10,12 @@ use hyper::{Method, Response};
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 
-use crate::limits::{PIECE_BYTES_MAX, STALL_TIME};
+use crate::limits::{PIECE_BYTES_MAX, ROWS_BYTES_MAX, STALL_TIME};
 use crate::protocol::{
-    AGE, COPIES, CopyInfo, DIGEST, DURABLE, IDENTITY, LogQuery, SOURCE, SUPERSEDED, SourceInfo, Superseded,
-    SupersededAnswer, UP_TO,
+    AGE, COPIES, ChangesQuery, CopyInfo, DIGEST, DURABLE, IDENTITY, LogQuery, ROWS, SOURCE, SUPERSEDED,
+    SourceInfo, Superseded, SupersededAnswer, UP_TO, identity_number,
 };
+use crate::rows::{ChangesHeard, RowsAnswer, RowsQuery};
 
 /// A source of a follower.
 #[derive(Clone)]
@@ -53,12 +55,12 @@ pub(crate) async fn next_bytes(body: &mut Incoming) -> Result<Option<Bytes>> {
     }
 }
 
-fn header<'a>(response: &'a Response<Incoming>, name: &str) -> Result<&'a str> {
+fn header<'a, B>(response: &'a Response<B>, name: &str) -> Result<&'a str> {
     let value = response.headers().get(name).and_then(|value| value.to_str().ok());
     value.ok_or_else(|| broken(format!("it has no header {name}")))
 }
 
-fn number(response: &Response<Incoming>, name: &str) -> Result<u64> {
+fn number<B>(response: &Response<B>, name: &str) -> Result<u64> {
     header(response, name)?.parse().map_err(|_| broken(format!("its header {name} is no number")))
 }
 
@@ -100,6 +102,90 @@ impl Source {
     /// Opens a connection.
     pub(crate) async fn connect(&self) -> Result<HttpConnection> {
         self.client.connect().await
+    }
+}
+
+/// A source, as a filtered follower asks it.
+pub trait FilteredSource: Send {
+    /// Returns the last durable change, and the hash of the source's identity.
+    fn position(&mut self) -> impl Future<Output = Result<(Revision, u64)>> + Send;
+
+    /// Returns changes after a position; none if there was none in time.
+    fn changes(
+        &mut self,
+        after: Revision,
+        wait: Duration,
+    ) -> impl Future<Output = Result<ChangesHeard>> + Send;
+
+    /// Returns rows of the present.
+    fn rows(&mut self, query: &RowsQuery) -> impl Future<Output = Result<RowsAnswer>> + Send;
+}
+
+/// A source over HTTP.
+pub struct HttpSource {
+    source: Source,
+    follower: [u8; 16],
+    connection: Option<HttpConnection>,
+}
+
+impl HttpSource {
+    pub(crate) fn new(source: Source, follower: [u8; 16]) -> Self {
+        HttpSource { source, follower, connection: None }
+    }
+
+    /// Sends a request over a connection that stays open after an answer.
+    async fn ask<T>(
+        &mut self,
+        (method, target, body): (Method, &str, Option<Bytes>),
+        read: impl FnOnce(Response<()>, &[u8]) -> Result<T>,
+    ) -> Result<T> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.source.connect().await?,
+        };
+        let (head, mut body) = connection.send_with(method, target, body).await?.into_parts();
+        let mut bytes = Vec::new();
+        while let Some(part) = next_bytes(&mut body).await? {
+            if bytes.len() + part.len() > ROWS_BYTES_MAX {
+                return Err(Error::limit("the bytes of rows", ROWS_BYTES_MAX + 1, ROWS_BYTES_MAX));
+            }
+            bytes.extend_from_slice(&part);
+        }
+        let answer = read(Response::from_parts(head, ()), &bytes)?;
+        self.connection = Some(connection);
+        Ok(answer)
+    }
+}
+
+fn decoded<T: Decode>(bytes: &[u8]) -> Result<T> {
+    T::from_bytes(bytes).map_err(broken)
+}
+
+impl FilteredSource for HttpSource {
+    async fn position(&mut self) -> Result<(Revision, u64)> {
+        let info = self.source.describe().await?;
+        Ok((Revision(info.revision), identity_number(&info.identity)))
+    }
+
+    async fn changes(&mut self, after: Revision, wait: Duration) -> Result<ChangesHeard> {
+        let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        let target = ChangesQuery { after, follower: self.follower, wait_ms }.target();
+        self.ask((Method::GET, &target, None), |head, bytes| {
+            let source = u64::from_str_radix(header(&head, IDENTITY)?, 16);
+            Ok(ChangesHeard {
+                changes: decoded(bytes)?,
+                up_to: Revision(number(&head, UP_TO)?),
+                durable: Revision(number(&head, DURABLE)?),
+                age: Duration::from_millis(number(&head, AGE)?),
+                source: source.map_err(|_| broken(format!("its header {IDENTITY} is no hash")))?,
+            })
+        })
+        .await
+    }
+
+    async fn rows(&mut self, query: &RowsQuery) -> Result<RowsAnswer> {
+        let body = Bytes::from(query.to_bytes());
+        self.ask((Method::POST, ROWS, Some(body)), |_, bytes| decoded(bytes)).await
     }
 }
 

@@ -330,7 +330,20 @@ impl HttpConnection {
     /// # Errors
     /// Returns the error that the service answers with; *unavailable* if it does not answer in time.
     pub async fn send(&mut self, method: Method, target: &str) -> Result<Response<Incoming>> {
-        let request = self.client.request(method, target, &[], None)?;
+        self.send_with(method, target, None).await
+    }
+
+    /// Sends a request like [`send`](Self::send), with a body.
+    ///
+    /// # Errors
+    /// See [`HttpConnection::send`].
+    pub async fn send_with(
+        &mut self,
+        method: Method,
+        target: &str,
+        body: Option<Bytes>,
+    ) -> Result<Response<Incoming>> {
+        let request = self.client.request(method, target, &[], body)?;
         let client = &self.client;
         let answered = async {
             self.sender.ready().await.map_err(|error| client.broken(&error))?;

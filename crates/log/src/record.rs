@@ -15,6 +15,8 @@ pub const ALIGNMENT: usize = 8;
 pub const FRAME_BYTES: usize = 16;
 /// Bytes before the changes in a body of changes, without a fingerprint.
 const HEAD_BYTES: usize = 40;
+/// Offset of the operation id in a body of changes: it follows the first revision and the time.
+const OPERATION_OFFSET: usize = 16;
 /// Maximum bytes before the changes in a body of changes.
 pub const HEAD_BYTES_MAX: usize = HEAD_BYTES + size_of::<u64>();
 /// Flag in the number of changes: a fingerprint follows it.
@@ -200,6 +202,12 @@ impl RecordWriter {
     pub fn add_whole(&mut self, group: &mut Vec<u8>, content: &[u8]) {
         group.extend_from_slice(content);
         self.count += 1;
+    }
+
+    /// Replaces the operation id of the record.
+    pub fn set_operation(&self, group: &mut [u8], operation: OperationId) {
+        let at = self.start + FRAME_BYTES + OPERATION_OFFSET;
+        group[at..at + operation.0.len()].copy_from_slice(&operation.0);
     }
 
     /// Returns the bytes of the record so far.

@@ -7,6 +7,7 @@ use exacat_store::{ApplyError, LogOffset, Outcome, Request};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::compactor::Pending;
+use crate::filtered::{FilteredReached, FilteredStep};
 use crate::load::LoadWork;
 
 /// Result of one request.
@@ -51,6 +52,8 @@ pub(crate) enum Command {
     Follow { frames: Vec<u8>, reply: oneshot::Sender<Result<LogOffset, Error>> },
     /// The same without a wait until they are durable. A later append fails if these could not be written.
     FollowAhead { frames: Vec<u8>, reply: oneshot::Sender<Result<(), Error>> },
+    /// Carry out a step of a filtered follower.
+    Filtered { step: FilteredStep, reply: oneshot::Sender<Result<FilteredReached, Error>> },
     /// Load files that were gathered (bulk load).
     Load(Box<LoadWork>),
     /// Write everything out and end.

@@ -52,11 +52,12 @@ pub(crate) fn recover(
     let (seed, cache) = (random_u64()?, Arc::new(Cache::new(settings.cache_bytes)));
     let segments = exacat_log::replay::list_segments(&**disk, &layout.log(), clean)?;
     let mut operations = Operations::new(settings.operations_remembered);
-    let state = if run_set.version().runs.is_empty() {
+    let mut state = if run_set.version().runs.is_empty() {
         State::new(seed, cache)?
     } else {
         State::load(seed, Arc::clone(run_set.version()), cache, &mut operations)?
     };
+    state.is_filtered = settings.under.is_some();
     let from = state.revision;
     if segments.is_empty() && from > Revision(0) {
         return Err(Error::new(ErrorKind::Corrupt, "there are runs, but no log: restore it"));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use exacat_log::Preparation;
 use exacat_model::limits::OPERATIONS_REMEMBERED;
-use exacat_model::{Error, Result};
+use exacat_model::{Error, Lfn, Result};
 
 use crate::companion::Companion;
 use crate::standbys::StandbySettings;
@@ -95,6 +95,8 @@ pub(crate) const FIXED_FILES_MAX: usize = BACKUP_FILES_MAX;
 pub(crate) const FILE_ENDS_BYTES: usize = 4096;
 /// Maximum bytes of the address of a source.
 pub(crate) const SOURCE_BYTES_MAX: usize = 1024;
+/// Rows that a filtered follower reads under one lock, and changes of members in one change.
+pub(crate) const FILTERED_ROWS_AT_ONCE: usize = if cfg!(test) { 5 } else { 512 };
 /// Ids per sorted run of forgotten operation ids; the store makes such a run when a request needs
 /// it.
 pub(crate) const OLDER_RUN_IDS: usize = 1 << 17;
@@ -131,6 +133,8 @@ pub struct EmbeddedSettings {
     pub archive: bool,
     /// Address of the source that this store follows; none if it takes changes itself.
     pub follows: Option<String>,
+    /// Directory to which a follower is limited; none for the whole catalogue.
+    pub under: Option<Lfn>,
     /// Followers that must have a change before it is answered.
     pub standbys: StandbySettings,
     /// State beside the catalogue that takes part in its snapshots and restores.
@@ -156,6 +160,7 @@ impl Default for EmbeddedSettings {
             history: HistoryKept::All,
             archive: true,
             follows: None,
+            under: None,
             standbys: StandbySettings::default(),
             companion: None,
             #[cfg(test)]
@@ -198,6 +203,11 @@ impl EmbeddedSettings {
         EmbeddedSettings { directory: directory.into(), ..Default::default() }
     }
 
+    /// Says whether the log is that of a source, byte for byte.
+    pub(crate) fn repeats_log(&self) -> bool {
+        self.follows.is_some() && self.under.is_none()
+    }
+
     /// Refuses settings that cannot work.
     pub(crate) fn check(&self) -> Result<()> {
         if !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&self.segment_bytes) {
@@ -220,6 +230,9 @@ impl EmbeddedSettings {
         }
         if self.queue_requests_max == 0 || self.queue_bytes_max == 0 {
             return Err(Error::invalid("the queue of requests has no place"));
+        }
+        if self.under.as_ref().is_some_and(|under| self.follows.is_none() || under.is_root()) {
+            return Err(Error::invalid("only a follower is limited to a directory, which is not the root"));
         }
         self.history.check(self.segment_bytes)
     }

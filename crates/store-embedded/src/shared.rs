@@ -8,6 +8,7 @@ use exacat_model::{Error, ErrorKind, OperationId, Result, Revision, TimeMs};
 use parking_lot::{Mutex, RwLock};
 
 use crate::durability::Durability;
+use crate::filtered::Positions;
 use crate::history::History;
 use crate::metrics::Metrics;
 use crate::older::Older;
@@ -30,6 +31,8 @@ pub(crate) struct Shared {
     pub standbys: Standbys,
     /// Address of the server that takes changes in place of this one, if another one was promoted.
     pub superseded: RwLock<Option<String>>,
+    /// Progress of a filtered follower.
+    pub positions: Option<Arc<Positions>>,
     /// Changes of records that were followed since the store was opened.
     pub records_followed: AtomicU64,
     /// Index of requests that memory has forgotten and only the log has.
@@ -57,6 +60,7 @@ impl Shared {
             credentials,
             standbys: Standbys::default(),
             superseded: RwLock::new(None),
+            positions: None,
             records_followed: AtomicU64::new(0),
             older: Mutex::new(older),
             forgotten: AtomicU64::new(0),

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use exacat_model::{Error, ErrorKind, Result, Revision};
 
 use crate::identity::Layout;
-use crate::snapshot::view::{ReadEnd, build};
+use crate::snapshot::view::{BuildMemory, ReadEnd, build};
 use crate::state::State;
 use crate::table::RunSet;
 use crate::writer::Writer;
@@ -60,7 +60,8 @@ impl Writer {
         let id = identity.id;
         let run_set = RunSet::look_at(Arc::clone(disk), &layout.runs(), identity)?;
         let segments = self.shared.history.list();
-        let memory = (Arc::clone(&self.shared.cache), usize::MAX);
+        let is_filtered = self.settings.under.is_some();
+        let memory = BuildMemory { cache: Arc::clone(&self.shared.cache), rows_max: usize::MAX, is_filtered };
         let built =
             build(&**disk, run_set, (id, &segments), ReadEnd::Revision(durable), memory, &mut |_| Ok(()))?;
         if built.state.revision != durable {

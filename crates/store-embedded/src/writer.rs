@@ -32,6 +32,7 @@ use crate::command::{Answered, Command, Weighed};
 use crate::committer::{CommitGroup, Committer};
 use crate::compactor::{Compactor, Pending};
 use crate::defect::Defect;
+use crate::filtered::Filtered;
 use crate::metrics::Stall;
 use crate::older::{self, OlderRecords};
 use crate::run::Held;
@@ -64,6 +65,8 @@ pub(crate) struct Writer {
     pub archivist: Option<Archivist>,
     /// Set once the log has failed and readers see only the durable state.
     pub is_standing_by: bool,
+    /// State of a filtered follower.
+    pub filtered: Option<Filtered>,
     /// Lock of the directory, held while the thread lives.
     pub _lock: Box<dyn Send + Sync>,
 }
@@ -186,6 +189,10 @@ impl Writer {
                     Command::FollowAhead { frames, reply } => {
                         let followed = self.follow_ahead(&frames);
                         let _gone = reply.send(followed);
+                    }
+                    Command::Filtered { step, reply } => {
+                        let reached = self.follow_filtered(step);
+                        let _gone = reply.send(reached);
                     }
                     Command::Load(work) => self.load(*work),
                     Command::Close { reply } => {
@@ -534,7 +541,7 @@ impl Writer {
         if let Some(why) = self.failure() {
             return Err(unavailable(&why));
         }
-        if self.settings.follows.is_some() {
+        if self.settings.repeats_log() {
             // The log of a follower has the marks of its source, and no others.
             self.committer.set_marked(true);
             return Ok(false);
@@ -555,7 +562,7 @@ impl Writer {
     /// more records.
     pub(crate) fn renew_log(&mut self) {
         if self.log.is_old()
-            && self.settings.follows.is_none()
+            && !self.settings.repeats_log()
             && let Err(why) = self.make_space(0)
         {
             tracing::warn!(why, "cannot begin a segment of the current format; the first change retries");
@@ -578,7 +585,7 @@ impl Writer {
     }
 
     /// Freezes the memtable once it is large enough, and starts writing it into a run.
-    fn freeze_if_due(&mut self) {
+    pub(crate) fn freeze_if_due(&mut self) {
         let due = {
             let state = self.shared.state.read();
             let rows = state.table.active().rows();

@@ -252,6 +252,12 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
+    /// Returns the directory to which the store is limited, with everything below it; none if it has the
+    /// whole catalogue. Its trash, history, queues and usage of accounts are not those of the catalogue.
+    fn under(&self) -> Option<&Lfn> {
+        None
+    }
+
     /// Returns the log and the files for followers, if the store has its own.
     fn as_followed(&self) -> Option<&dyn Followed> {
         None

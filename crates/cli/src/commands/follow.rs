@@ -7,10 +7,11 @@ use std::sync::Arc;
 use exacat_follower::limits::ANSWER_TIME;
 use exacat_follower::protocol::Superseded;
 use exacat_follower::{
-    FollowEnd, FollowState, FollowWork, Pauses, Source, follow as follow_source, receive_copy,
+    FilteredFollow, FollowEnd, FollowState, FollowWork, HttpSource, Pauses, Source, follow as follow_source,
+    receive_copy,
 };
 use exacat_http::{HttpClient, HttpClientSettings};
-use exacat_model::{Error, ErrorKind};
+use exacat_model::{Error, ErrorKind, Lfn};
 use exacat_server::{Addresses, Server, ServerSettings};
 use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore, FollowerFiles, Following, on_blocking_thread};
 
@@ -22,6 +23,8 @@ use crate::failure::{Failure, say};
 use crate::log::ServiceLog;
 use crate::output::Style;
 
+/// Rows of a first copy after which its progress is told.
+const ROWS_TOLD: u64 = 1_000_000;
 /// File with the id of the catalogue, which clients know.
 const CATALOGUE_ID: &str = "catalogue.id";
 
@@ -46,6 +49,7 @@ pub(crate) async fn follow(args: FollowArgs, connection: &Connection, style: Sty
     locking.map_err(|error| Failure::local(format!("cannot make {}: {error}", shown(&directory))))?;
     let lock = promote::lock(&directory)?;
     let _lock = lock.ok_or_else(|| Failure::local(format!("another follower uses {}", shown(&directory))))?;
+    let under = args.under.as_deref().map(directory_of).transpose()?;
     let state = Arc::new(FollowState::new(&args.source));
     settings.follow = Some(Arc::clone(&state));
     settings.clock.keep_in(&directory.join("clock"));
@@ -53,10 +57,20 @@ pub(crate) async fn follow(args: FollowArgs, connection: &Connection, style: Sty
         source: source(&args, connection)?,
         files: Arc::new(FollowerFiles::at(&directory.join("store"))),
         directory,
+        under,
         state,
         style,
     };
     follower.work(settings, &mut signals).await
+}
+
+/// Reads the directory of a filtered follower.
+fn directory_of(text: &str) -> Result<Lfn, Failure> {
+    let lfn = Lfn::parse(text)?.of_anything();
+    match lfn.is_root() {
+        true => Err(Failure::local("--under / is the whole catalogue: leave it out")),
+        false => Ok(lfn),
+    }
 }
 
 /// Makes the source of a follower.
@@ -75,6 +89,8 @@ fn source(args: &FollowArgs, connection: &Connection) -> Result<Source, Failure>
 /// A follower on this machine.
 struct Follower {
     directory: PathBuf,
+    /// The only directory that it has.
+    under: Option<Lfn>,
     source: Source,
     files: Arc<FollowerFiles>,
     state: Arc<FollowState>,
@@ -130,8 +146,8 @@ impl Follower {
             let ended = server.wait();
             tokio::pin!(ended);
             let why = tokio::select! {
-                end = follow_source(&work) => Ended::Followed(end),
-                () = promote::wished(&self.directory) => Ended::Promoted,
+                end = self.follow(&work) => Ended::Followed(end),
+                () = promote::wished(&self.directory), if self.under.is_none() => Ended::Promoted,
                 ended = &mut ended => Ended::Done(finish(ended)?),
                 name = signals.next() => {
                     if !self.style.quiet {
@@ -167,6 +183,20 @@ impl Follower {
             }
             self.take(end).await?;
         }
+    }
+
+    /// Follows the source until the store must be closed.
+    async fn follow(&self, work: &FollowWork) -> FollowEnd {
+        if self.under.is_none() {
+            return follow_source(work).await;
+        }
+        self.filtered(&work.store, work.id).run().await;
+        FollowEnd::Failed
+    }
+
+    /// Returns the work of a filtered follower.
+    fn filtered(&self, store: &Arc<EmbeddedStore>, id: [u8; 16]) -> FilteredFollow<HttpSource> {
+        FilteredFollow::over_http(Arc::clone(store), self.source.clone(), Arc::clone(&self.state), id)
     }
 
     /// Serves as the source, and tells the source before.
@@ -222,19 +252,59 @@ impl Follower {
             Role::Source => return Ok(None),
         };
         let files = Arc::clone(&self.files);
-        if on_blocking_thread(move || files.catalogue()).await?.is_none() {
+        if self.under.is_none() && on_blocking_thread(move || files.catalogue()).await?.is_none() {
             self.copy().await?;
         }
         let store = match self.open_store(settings).await {
             Err(error) if error.kind == ErrorKind::Corrupt => {
                 tracing::warn!(%error, "the copy here is damaged; it is copied again");
-                self.copy().await?;
+                match self.under {
+                    None => self.copy().await?,
+                    Some(_) => {
+                        let files = Arc::clone(&self.files);
+                        on_blocking_thread(move || files.discard()).await?;
+                    }
+                }
                 self.open_store(settings).await
             }
             opened => opened,
         };
         let store = store.map_err(|error| Failure::about(shown(&self.directory), error))?;
+        if let Some(under) = &self.under
+            && store.filtered_mark().source == 0
+        {
+            self.copy_rows(under, &store, following.id).await?;
+        }
         Ok(Some((store, following)))
+    }
+
+    /// Makes the first copy of a filtered follower. An interrupted one goes on with the rows that it has.
+    async fn copy_rows(&self, under: &Lfn, store: &Arc<EmbeddedStore>, id: [u8; 16]) -> Result<(), Failure> {
+        let mut pauses = Pauses::default();
+        let mut follow = self.filtered(store, id);
+        let mut told = 0;
+        loop {
+            let copied = match follow.check_directory(under).await {
+                Ok(()) => {
+                    let mut progress = |rows| {
+                        if rows >= told + ROWS_TOLD {
+                            told = rows;
+                            tracing::info!(rows, "copying the directory");
+                        }
+                    };
+                    follow.copy(&mut progress).await
+                }
+                missing => missing,
+            };
+            match copied {
+                Ok(()) => return Ok(()),
+                Err(error) if matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Busy) => {
+                    tracing::warn!(%error, "the copy was interrupted; trying again");
+                    pauses.pause().await;
+                }
+                Err(error) => return Err(Failure::about(self.source.address().to_owned(), unfit(error))),
+            }
+        }
     }
 
     async fn open_store(&self, settings: &ServerSettings) -> exacat_model::Result<Arc<EmbeddedStore>> {
@@ -242,6 +312,7 @@ impl Follower {
             history: settings.history,
             cache_bytes: settings.cache_bytes,
             follows: Some(self.source.address().to_owned()),
+            under: self.under.clone(),
             ..EmbeddedSettings::at(self.directory.join("store"))
         };
         let clock = Arc::clone(&settings.clock);
@@ -266,10 +337,14 @@ impl Follower {
         let info = self.source.describe().await;
         let info = info.map_err(|error| Failure::about(address.clone(), unfit(error)))?;
         let (files, id) = (Arc::clone(&self.files), self.directory.join(CATALOGUE_ID));
+        let under = self.under.clone();
         let began = on_blocking_thread(move || {
-            files.check_source(&info.identity)?;
+            if under.is_none() {
+                // The store of a filtered follower has an identity of its own.
+                files.check_source(&info.identity)?;
+            }
             keep_id(&id, &info.catalogue)?;
-            files.follow(&address)
+            files.follow(&address, under.as_ref())
         });
         let following = began.await.map_err(|error| Failure::about(shown(&self.directory), error))?;
         Ok(Role::Follower(following))

@@ -9,7 +9,7 @@ use exacat_disk::{
     write_small,
 };
 use exacat_log::segment::{self, Header};
-use exacat_model::{Error, ErrorKind, Result, Revision, TimelineId};
+use exacat_model::{Error, ErrorKind, Lfn, Result, Revision, TimelineId};
 use exacat_store::FixedFile;
 use parking_lot::Mutex;
 
@@ -95,12 +95,21 @@ impl FollowerFiles {
         Following::read(&*self.disk, &self.data)
     }
 
-    /// Makes the directory a follower's of this source. A follower keeps its id.
-    pub fn follow(&self, source: &str) -> Result<Following> {
-        let mut following = Following::new(source)?;
+    /// Makes the directory a follower's of this source, limited to one directory if `under` names it. A
+    /// follower keeps its id.
+    pub fn follow(&self, source: &str, under: Option<&Lfn>) -> Result<Following> {
+        let mut following = Following::new(source, under)?;
         match self.following()? {
-            Some(before) => (following.id, following.own_changes) = (before.id, before.own_changes),
+            Some(before) => {
+                before.check_under(under, &self.data)?;
+                (following.id, following.own_changes) = (before.id, before.own_changes);
+            }
             None => following.own_changes = self.catalogue()?.is_some(),
+        }
+        if following.own_changes && under.is_some() {
+            let shown = self.data.root().display();
+            let what = format!("{shown} has a catalogue: follow one directory into an empty directory");
+            return Err(Error::new(ErrorKind::Conflict, what));
         }
         following.write(&*self.disk, &self.data)?;
         // A source that was replaced follows the other one from now on.
@@ -132,6 +141,11 @@ impl FollowerFiles {
         let _lock = data.lock(disk)?;
         let none = || Error::not_found(format!("{} is no follower", data.root().display()));
         let following = self.following()?.ok_or_else(none)?;
+        if let Some(under) = &following.under {
+            let what =
+                format!("{} can never be promoted: it has only {under} of its source", data.root().display());
+            return Err(Error::new(ErrorKind::Conflict, what));
+        }
         let mut identity = data.read_identity(disk)?.ok_or_else(none)?;
         let before = identity.timelines.at(last);
         identity.begin_timeline(before, last)?;
@@ -140,6 +154,20 @@ impl FollowerFiles {
         note(disk, data, PROMOTED, &following.source)?;
         self.remove(FILE)?;
         Ok(identity.timelines.current())
+    }
+
+    /// Removes the store of a filtered follower, whose files are damaged: its source has the rest. No store
+    /// may have the directory open.
+    pub fn discard(&self) -> Result<()> {
+        let (disk, data) = (&*self.disk, &self.data);
+        let _lock = data.lock(disk)?;
+        if self.following()?.is_none_or(|following| following.under.is_none()) {
+            return Err(Error::new(ErrorKind::Internal, "this is no filtered follower"));
+        }
+        for path in [data.runs(), data.log()] {
+            remove_tree(disk, &path).map_err(|error| self.unwritable(&error))?;
+        }
+        self.remove(CATALOGUE)
     }
 
     /// Returns the id of the catalogue here; none if there is none.

@@ -8,19 +8,22 @@
 //! own-changes 0
 //! crc 01234567
 //! ```
+//! That of a filtered follower has version 2, and a line `under /DIRECTORY` at its end.
 
 use exacat_disk::{
     Disk, TitledLines, cannot_read, cannot_write, hex_of, random_id, read_text, replace_small, titled_text,
 };
-use exacat_model::{Error, ErrorKind, Result};
+use exacat_model::{Error, ErrorKind, Lfn, Result};
 
 use crate::identity::{Identity, Layout};
-use crate::settings::SOURCE_BYTES_MAX;
+use crate::settings::{EmbeddedSettings, SOURCE_BYTES_MAX};
 
 /// Name of the file.
 pub(super) const FILE: &str = "FOLLOWS";
 const TITLE: &str = "exacat follows, version";
 const VERSION: u32 = 1;
+/// Version with a directory: an older release must not take the directory for a whole copy.
+const VERSION_FILTERED: u32 = 2;
 
 /// Source of a follower.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,11 +35,13 @@ pub struct Following {
     /// True if the catalogue here was made before it followed, and may have changes of its own. The first
     /// copy keeps it as a replaced copy.
     pub own_changes: bool,
+    /// Directory of a filtered follower.
+    pub under: Option<Lfn>,
 }
 
 impl Following {
     /// Makes a follower of this source, with a new id.
-    pub(super) fn new(source: &str) -> Result<Self> {
+    pub(super) fn new(source: &str, under: Option<&Lfn>) -> Result<Self> {
         if source.len() > SOURCE_BYTES_MAX {
             return Err(Error::limit(
                 "the length of a source's address in bytes",
@@ -49,19 +54,30 @@ impl Following {
         {
             return Err(Error::invalid(format!("not the address of a source: {source:.200?}")));
         }
-        Ok(Following { source: source.to_owned(), id: random_id()?, own_changes: false })
+        let (source, under) = (source.to_owned(), under.cloned());
+        Ok(Following { source, id: random_id()?, own_changes: false, under })
     }
 
     fn encode(&self) -> String {
         let own = u8::from(self.own_changes);
         let id = hex_of(self.id);
-        titled_text(TITLE, VERSION, &[("source", &self.source), ("id", &id), ("own-changes", &own)])
+        let mut lines: Vec<(&str, &dyn std::fmt::Display)> =
+            vec![("source", &self.source), ("id", &id), ("own-changes", &own)];
+        let Some(under) = &self.under else { return titled_text(TITLE, VERSION, &lines) };
+        lines.push(("under", under));
+        titled_text(TITLE, VERSION_FILTERED, &lines)
     }
 
     fn decode(text: &str) -> std::result::Result<Self, &'static str> {
-        let mut lines = TitledLines::of(text, TITLE, VERSION)?;
+        let mut lines = TitledLines::of(text, TITLE, VERSION_FILTERED)?;
         let (source, id) = (lines.next("source")?.to_owned(), lines.id("id")?);
-        Ok(Following { source, id, own_changes: lines.number("own-changes")? != 0 })
+        let own_changes = lines.number("own-changes")? != 0;
+        let is_whole = text.starts_with(&format!("{TITLE} {VERSION}\n"));
+        let under = match is_whole {
+            true => None,
+            false => Some(Lfn::parse(lines.next("under")?).map_err(|_| "its directory is none")?),
+        };
+        Ok(Following { source, id, own_changes, under })
     }
 
     /// Reads the file; none if this is no follower.
@@ -77,6 +93,22 @@ impl Following {
     pub(super) fn write(&self, disk: &dyn Disk, data: &Layout) -> Result<()> {
         let written = replace_small(disk, data.root(), FILE, self.encode().as_bytes());
         written.map_err(|error| cannot_write(&data.root().join(FILE), &error))
+    }
+}
+
+impl Following {
+    /// Refuses another directory than that of this follower.
+    pub(super) fn check_under(&self, under: Option<&Lfn>, data: &Layout) -> Result<()> {
+        if self.under.as_ref() == under {
+            return Ok(());
+        }
+        let shown = data.root().display();
+        let what = match &self.under {
+            Some(own) => format!("{shown} has only {own} of its source: follow it with --under {own}"),
+            None => format!("{shown} is a copy of the whole catalogue: leave --under out"),
+        };
+        let what = format!("{what}, or follow into an empty directory");
+        Err(Error::new(ErrorKind::Conflict, what))
     }
 }
 
@@ -108,7 +140,7 @@ pub(crate) fn supersede(disk: &dyn Disk, data: &Layout, by: &str) -> Result<()> 
 /// Writes one of the files that have only an address.
 pub(super) fn note(disk: &dyn Disk, data: &Layout, name: &str, by: &str) -> Result<()> {
     // An address has no lines of its own.
-    let by = Following::new(by)?.source;
+    let by = Following::new(by, None)?.source;
     let text = titled_text(PROMOTION_TITLE, VERSION, &[("by", &by)]);
     let written = replace_small(disk, data.root(), name, text.as_bytes());
     written.map_err(|error| cannot_write(&data.root().join(name), &error))
@@ -135,9 +167,10 @@ pub(crate) fn is_superseded_by(own: &str, other: &str) -> Result<bool> {
 
 /// Refuses to open a follower's directory for changes, and one of a catalogue that follows nothing as a
 /// follower.
-pub(crate) fn check(disk: &dyn Disk, data: &Layout, follows: Option<&str>) -> Result<()> {
+pub(crate) fn check(disk: &dyn Disk, data: &Layout, settings: &EmbeddedSettings) -> Result<()> {
     let shown = data.root().display();
-    match (Following::read(disk, data)?, follows) {
+    match (Following::read(disk, data)?, &settings.follows) {
+        (Some(following), Some(_)) => following.check_under(settings.under.as_ref(), data),
         (Some(following), None) => Err(Error::new(
             ErrorKind::Conflict,
             format!(
@@ -160,18 +193,21 @@ mod tests {
     #[test]
     fn marker_is_read_as_written_or_refused() {
         let source = "https://cat.example.org:7421".to_owned();
-        let following = Following { source, id: [0xa5; 16], own_changes: true };
-        let text = following.encode();
-        assert!(text.starts_with("exacat follows, version 1\nsource https://cat"), "{text}");
-        assert_eq!(Following::decode(&text), Ok(following));
-        for at in 0..text.len() {
-            let mut damaged = text.clone().into_bytes();
-            damaged[at] ^= 1;
-            assert!(Following::decode(&String::from_utf8(damaged).unwrap()).is_err(), "byte {at}");
+        for (version, under) in [(1, None), (2, Some(Lfn::parse("/data/own").unwrap()))] {
+            let following = Following { source: source.clone(), id: [0xa5; 16], own_changes: true, under };
+            let text = following.encode();
+            let begin = format!("exacat follows, version {version}\nsource https://cat");
+            assert!(text.starts_with(&begin), "{text}");
+            assert_eq!(Following::decode(&text), Ok(following));
+            for at in 0..text.len() {
+                let mut damaged = text.clone().into_bytes();
+                damaged[at] ^= 1;
+                assert!(Following::decode(&String::from_utf8(damaged).unwrap()).is_err(), "byte {at}");
+            }
         }
         let newer = titled_text(
             TITLE,
-            VERSION + 1,
+            VERSION_FILTERED + 1,
             &[("source", &"x"), ("id", &hex_of([1; 16])), ("own-changes", &0)],
         );
         assert!(Following::decode(&newer).is_err());
@@ -180,10 +216,13 @@ mod tests {
     /// Property: the limit of an address, at its edge.
     #[test]
     fn address_of_a_source_has_a_limit() {
-        assert!(Following::new(&"x".repeat(SOURCE_BYTES_MAX)).is_ok());
-        assert_eq!(Following::new(&"x".repeat(SOURCE_BYTES_MAX + 1)).unwrap_err().kind, ErrorKind::Limit);
+        assert!(Following::new(&"x".repeat(SOURCE_BYTES_MAX), None).is_ok());
+        assert_eq!(
+            Following::new(&"x".repeat(SOURCE_BYTES_MAX + 1), None).unwrap_err().kind,
+            ErrorKind::Limit
+        );
         for bad in ["", "a b", "a\nb"] {
-            assert_eq!(Following::new(bad).unwrap_err().kind, ErrorKind::Invalid, "{bad:?}");
+            assert_eq!(Following::new(bad, None).unwrap_err().kind, ErrorKind::Invalid, "{bad:?}");
         }
     }
 }

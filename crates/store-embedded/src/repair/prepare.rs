@@ -18,10 +18,9 @@ use super::{Losses, ProgressCallback, RepairProgress, segments_in};
 use crate::identity::Identity;
 use crate::manifest::{Manifest, RunNamed};
 use crate::recovery::Builder;
-use crate::run::Cache;
 use crate::settings::SNAPSHOT_CACHE_BYTES;
 use crate::snapshot::cut::cut;
-use crate::snapshot::view::{ReadEnd, build, flush_built};
+use crate::snapshot::view::{BuildMemory, ReadEnd, build, flush_built};
 use crate::state::State;
 use crate::table::{RunSet, begin_run, next_number, run_file_name, scratch_name};
 use exacat_disk::{cannot_read, cannot_write};
@@ -209,7 +208,7 @@ impl Plan<'_> {
         let run_set =
             RunSet::open(Arc::clone(self.context.disk), &self.runs_place(), self.context.identity.clone())?;
         let segments = segments_in(disk, &log)?;
-        let settings = (Arc::new(Cache::new(SNAPSHOT_CACHE_BYTES)), self.context.settings.memtable_rows);
+        let settings = BuildMemory::of(SNAPSHOT_CACHE_BYTES, self.context.settings.memtable_rows);
         let mut report = |revision: Revision| {
             progress(&RepairProgress::Reading { revision });
             Ok(())

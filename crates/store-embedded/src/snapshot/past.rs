@@ -20,12 +20,11 @@ use exacat_store::{PastRoute, PastStart};
 
 use super::label::Label;
 use super::line::{line, link_segment};
-use super::view::{ReadEnd, build};
+use super::view::{BuildMemory, ReadEnd, build};
 use super::{layout_of, take};
 use crate::history::History;
 use crate::identity::{Identity, Layout};
 use crate::manifest::Manifest;
-use crate::run::Cache;
 use crate::settings::{PAST_CHANGES_MAX, SNAPSHOT_CACHE_BYTES};
 use crate::state::State;
 use crate::table::RunSet;
@@ -257,7 +256,7 @@ impl PastFiles {
         let disk = &*self.disk;
         let run_set = RunSet::open(Arc::clone(&self.disk), &from.runs(), self.identity.clone())?;
         let segments = exacat_log::replay::list_segments(disk, &from.log(), false)?;
-        let settings = (Arc::new(Cache::new(SNAPSHOT_CACHE_BYTES)), rows_max);
+        let settings = BuildMemory::of(SNAPSHOT_CACHE_BYTES, rows_max);
         let log = (self.identity.id, segments.as_slice());
         let state =
             build(disk, run_set, log, ReadEnd::Revision(revision), settings, &mut |_| goes_on())?.state;

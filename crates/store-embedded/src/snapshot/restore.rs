@@ -24,12 +24,11 @@ use super::cut::cut;
 use super::label::Label;
 use super::line::{Line, line, link_segment};
 use super::take::{self, cannot_link, link_runs};
-use super::view::{ReadEnd, build, flush_built};
+use super::view::{BuildMemory, ReadEnd, build, flush_built};
 use super::{existing, switch};
 use crate::companion::{COMPANION, CompanionRestore};
 use crate::identity::{Identity, Layout};
 use crate::manifest::Manifest;
-use crate::run::Cache;
 use crate::settings::{EmbeddedSettings, SNAPSHOT_CACHE_BYTES};
 use crate::table::RunSet;
 
@@ -174,7 +173,7 @@ impl RestoreWork<'_> {
         let next_run = self.next_run(&manifest);
         Manifest { next_run, ..manifest }.save(disk, &runs, self.identity.id)?;
         let run_set = RunSet::open(Arc::clone(self.disk), &runs, self.identity.clone())?;
-        let settings = (Arc::new(Cache::new(SNAPSHOT_CACHE_BYTES)), self.settings.memtable_rows);
+        let settings = BuildMemory::of(SNAPSHOT_CACHE_BYTES, self.settings.memtable_rows);
         let mut report = |revision: Revision| {
             progress(&RestoreProgress::Reading { revision });
             Ok(())

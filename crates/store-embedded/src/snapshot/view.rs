@@ -32,6 +32,22 @@ pub(crate) enum ReadEnd {
     Time(TimeMs),
 }
 
+/// Memory for a state that is built.
+pub(crate) struct BuildMemory {
+    pub cache: Arc<Cache>,
+    /// Rows in memory; more are written into runs.
+    pub rows_max: usize,
+    /// True for the state of a filtered follower.
+    pub is_filtered: bool,
+}
+
+impl BuildMemory {
+    /// Returns the memory for a state of a whole catalogue, with a page cache of its own.
+    pub(crate) fn of(cache_bytes: u64, rows_max: usize) -> Self {
+        BuildMemory { cache: Arc::new(Cache::new(cache_bytes)), rows_max, is_filtered: false }
+    }
+}
+
 /// Receiver that reads up to a point, then no further.
 struct Until<'r> {
     end: ReadEnd,
@@ -77,22 +93,23 @@ impl Replay for Until<'_> {
     }
 }
 
-/// Builds the state of runs and a log, up to a point. More than `rows_max` rows in memory are
-/// written into runs.
+/// Builds the state of runs and a log, up to a point.
 pub(crate) fn build(
     disk: &dyn Disk,
     run_set: RunSet,
     (log_of, segments): (CatalogueId, &[Arc<Segment>]),
     end: ReadEnd,
-    (cache, rows_max): (Arc<Cache>, usize),
+    memory: BuildMemory,
     progress: &mut dyn FnMut(Revision) -> Result<()>,
 ) -> Result<Builder> {
+    let BuildMemory { cache, rows_max, is_filtered } = memory;
     let seed = random_u64()?;
     let mut operations = Operations::new(OPERATIONS_REMEMBERED);
-    let state = match run_set.version().runs.is_empty() {
+    let mut state = match run_set.version().runs.is_empty() {
         true => State::new(seed, cache)?,
         false => State::load(seed, Arc::clone(run_set.version()), cache, &mut operations)?,
     };
+    state.is_filtered = is_filtered;
     let from = state.revision;
     let mut into = Builder { state, operations, run_set, rows_max };
     let is_there = match end {
@@ -149,7 +166,7 @@ pub(crate) fn open_labelled(
     };
     let run_set = RunSet::look_at(Arc::clone(disk), &layout.runs(), identity.clone()).map_err(about)?;
     let segments = exacat_log::replay::list_segments(&**disk, &layout.log(), false)?;
-    let settings = (Arc::new(Cache::new(cache_bytes)), usize::MAX);
+    let settings = BuildMemory::of(cache_bytes, usize::MAX);
     let end = ReadEnd::Revision(label.revision);
     let built =
         build(&**disk, run_set, (identity.id, &segments), end, settings, &mut |_| Ok(())).map_err(about)?;

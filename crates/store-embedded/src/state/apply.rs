@@ -368,7 +368,9 @@ impl State {
 
 impl rules::State for State {
     fn insert(&mut self, entry: &Entry, encoded: Option<&[u8]>) -> Result<(), Defect> {
-        self.next_directory += u64::from(entry.directory().is_some());
+        if let Some(number) = entry.directory() {
+            self.next_directory = self.next_directory.max(number.0.saturating_add(1));
+        }
         self.insert_entry(entry, None, encoded)
     }
 

@@ -44,6 +44,10 @@ pub(super) fn hash_of(deletion: &Deletion) -> u64 {
 impl State {
     /// Puts a deletion into the queue.
     pub(crate) fn put_deletion(&mut self, se: SeNumber, deletion: Deletion) -> Result<(), Defect> {
+        if self.is_filtered {
+            // Its files leave the directory, and still exist in the catalogue.
+            return Ok(());
+        }
         let account = self.accounts.ses.entry(se).or_default();
         change(&mut account.deletions_usage, &SeAccount::of_deletion(deletion.size), &NOTHING)?;
         let (id, hash) = (deletion.id, hash_of(&deletion));

@@ -309,7 +309,8 @@ impl Directories {
     pub(crate) fn take_changed(&mut self) -> Vec<(DirId, Option<Vec<u8>>)> {
         let mut changed = std::mem::take(&mut self.changed);
         changed.sort_unstable();
-        // Numbers are used once, so a directory made and purged meanwhile cannot appear twice.
+        // A filtered follower may make a directory again that it purged meanwhile.
+        changed.dedup();
         let rows = changed.into_iter().map(|number| {
             let id = DirId(u64::from(number));
             let directory = self.slots.get_mut(number as usize).and_then(Option::as_deref_mut);

@@ -84,6 +84,8 @@ pub(crate) struct State {
     room: RowRoom,
     /// Reason why the state answers nothing for now.
     pub switched_off: Option<&'static str>,
+    /// True for a filtered follower: it takes directories of any number, and no deletions.
+    pub is_filtered: bool,
     /// Random per process: no client can choose paths that collide.
     seed: u64,
 }
@@ -111,6 +113,7 @@ impl State {
             accounts_written: BTreeMap::new(),
             room: RowRoom::default(),
             switched_off: None,
+            is_filtered: false,
             seed,
         }
     }

@@ -21,6 +21,13 @@ impl View for State {
         DirId(self.next_directory)
     }
 
+    fn takes_directory(&self, number: DirId) -> bool {
+        match self.is_filtered {
+            true => number.0 > DirId::ROOT.0 && self.directory(number).is_none(),
+            false => number == DirId(self.next_directory),
+        }
+    }
+
     fn at(&self, at: &At) -> Result<Option<Entry>, Defect> {
         self.look().find(at)
     }

@@ -11,6 +11,7 @@ use exacat_store::{FixedFiles, Followed, LogOffset, LogPiece};
 use super::EmbeddedStore;
 use crate::blocking::on_blocking_thread;
 use crate::command::Command;
+use crate::filtered::{FilteredMark, FilteredReached, FilteredStep};
 use crate::follow::{self, Fixed, piece};
 use crate::snapshot::take::{self, LogPart};
 
@@ -31,6 +32,18 @@ impl EmbeddedStore {
     pub async fn append_ahead(&self, frames: Vec<u8>) -> Result<Revision> {
         self.ask(|reply| Command::FollowAhead { frames, reply }).await??;
         Ok(self.shared().durability.written())
+    }
+}
+
+impl EmbeddedStore {
+    /// Carries out a step of a filtered follower. All of it is durable then.
+    pub async fn follow_filtered(&self, step: FilteredStep) -> Result<FilteredReached> {
+        self.ask(|reply| Command::Filtered { step, reply }).await?
+    }
+
+    /// Returns how far a filtered follower has applied the changes of its source.
+    pub fn filtered_mark(&self) -> FilteredMark {
+        self.shared().positions.as_ref().map(|positions| positions.mark()).unwrap_or_default()
     }
 }
 

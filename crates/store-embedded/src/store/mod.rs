@@ -34,6 +34,7 @@ use crate::blocking::on_blocking_thread;
 use crate::command::{Answered, Command, Weighed};
 use crate::compactor::Pending;
 use crate::defect::Defect;
+use crate::durability::Durability;
 use crate::history::KeptChanges;
 use crate::metric_table;
 use crate::older::Older;
@@ -64,6 +65,10 @@ fn audit_runs(shared: &Shared, pending: &Pending) -> Option<Result<Audit>> {
     };
     Some(audit())
 }
+
+const TRASH: &str = "the trash";
+const RESERVATIONS: &str = "upload reservations";
+const HISTORY: &str = "the history";
 
 /// Bytes of requests per semaphore permit, so that the permit count fits into a semaphore.
 const PERMIT_BYTES: usize = 1024;
@@ -143,6 +148,27 @@ impl EmbeddedStore {
 
     pub(crate) fn service(&self) -> &Arc<SnapshotService> {
         &self.service
+    }
+
+    /// Returns the revisions that readers know: those of the source, for a filtered follower.
+    fn shown_revisions(&self) -> &Durability {
+        self.shared.positions.as_ref().map_or(&self.shared.durability, |positions| &positions.durability)
+    }
+
+    /// Refuses a read of something that a filtered follower does not have.
+    fn check_has(&self, what: &str) -> Result<()> {
+        let Some(under) = &self.settings.under else { return Ok(()) };
+        let source = self.settings.follows.as_deref().unwrap_or("its source");
+        Err(Error::invalid(format!("this follower has only {under}: ask {source} for {what}")))
+    }
+
+    /// Refuses paths outside of the directory of a filtered follower. Those above it have other content here.
+    fn check_under(&self, paths: &[Lfn]) -> Result<()> {
+        let Some(under) = &self.settings.under else { return Ok(()) };
+        match paths.iter().find(|path| !under.contains(path)) {
+            Some(path) => self.check_has(path.as_str()),
+            None => Ok(()),
+        }
     }
 
     /// Writes the memtable into a sorted run now. Without this call the writer does so when the
@@ -392,11 +418,13 @@ impl Store for EmbeddedStore {
 
     async fn resolve(&self, paths: &[Lfn]) -> Result<Vec<Resolution>> {
         within_batch(paths.len())?;
+        self.check_under(paths)?;
         self.look_as_of(|look| look.resolve(&self.shared.hints, paths)).await
     }
 
     async fn files(&self, paths: &[Lfn]) -> Result<Files> {
         within_batch(paths.len())?;
+        self.check_under(paths)?;
         self.look_as_of(|look| look.files(&self.shared.hints, paths)).await
     }
 
@@ -421,6 +449,9 @@ impl Store for EmbeddedStore {
 
     async fn usage(&self, of: &[UsageOf]) -> Result<Vec<Account>> {
         within_batch(of.len())?;
+        if of.iter().any(|of| matches!(of, UsageOf::User(_) | UsageOf::Group(_) | UsageOf::Se(_))) {
+            self.check_has("the usage of accounts and storage elements")?;
+        }
         self.read(|state| Ok(of.iter().map(|of| state.usage(*of)).collect())).await
     }
 
@@ -429,7 +460,7 @@ impl Store for EmbeddedStore {
         if cursor.len() > REPLICAS_CURSOR_BYTES_MAX {
             return Err(bad());
         }
-        if let Some(since) = MovedSince::parse(cursor, self.revision().await?) {
+        if let Some(since) = MovedSince::parse(cursor, self.shared.durability.revision()) {
             return self.moved_since(since, se, page(limit)).await;
         }
         self.look(|look| look.replicas_on(se, cursor, page(limit))).await?.ok_or_else(bad)
@@ -445,10 +476,12 @@ impl Store for EmbeddedStore {
     }
 
     async fn trash(&self, after: Option<TrashId>, limit: usize) -> Result<Page<TrashItem>> {
+        self.check_has(TRASH)?;
         self.look(|look| look.trash_page(after, page(limit))).await
     }
 
     async fn trash_item(&self, id: TrashId) -> Result<Option<TrashItem>> {
+        self.check_has(TRASH)?;
         self.look(|look| look.trash_item(id)).await
     }
 
@@ -458,14 +491,17 @@ impl Store for EmbeddedStore {
         after: Option<DeletionId>,
         limit: usize,
     ) -> Result<Page<Deletion>> {
+        self.check_has("deletion queues")?;
         self.look(|look| look.deletions(se, after, page(limit))).await
     }
 
     async fn reservation(&self, guid: Guid) -> Result<Option<Reservation>> {
+        self.check_has(RESERVATIONS)?;
         self.read(|state| Ok(state.reservation(guid).cloned())).await
     }
 
     async fn reservations(&self, after: Option<Guid>, limit: usize) -> Result<Page<Reservation>> {
+        self.check_has(RESERVATIONS)?;
         self.read(|state| Ok(state.reservations_page(after, page(limit)))).await
     }
 
@@ -501,7 +537,7 @@ impl Store for EmbeddedStore {
     }
 
     fn seen_revision(&self) -> Revision {
-        self.shared.durability.revision()
+        self.shown_revisions().revision()
     }
 
     fn credentials_seen(&self) -> u64 {
@@ -510,7 +546,7 @@ impl Store for EmbeddedStore {
 
     async fn revision(&self) -> Result<Revision> {
         self.shared.check_open()?;
-        Ok(self.shared.durability.revision())
+        Ok(self.shown_revisions().revision())
     }
 
     fn timelines(&self) -> Arc<Timelines> {
@@ -519,6 +555,7 @@ impl Store for EmbeddedStore {
 
     async fn changes(&self, after: Revision, limit: usize) -> Result<ChangePage> {
         self.shared.check_open()?;
+        self.check_has(HISTORY)?;
         let up_to = self.shared.durability.revision();
         let limit = page(limit);
         let KeptChanges { changes, oldest } = self.history(after, up_to, limit).await?;
@@ -532,6 +569,7 @@ impl Store for EmbeddedStore {
 
     async fn trail(&self, id: EntryId, from: Revision, limit: usize) -> Result<Trail> {
         self.shared.check_open()?;
+        self.check_has(HISTORY)?;
         let up_to = self.shared.durability.revision();
         let (history, limit) = (Arc::clone(&self.shared.history), page(limit));
         on(RequestState::HistoryRead, on_blocking_thread(move || history.trail(id, from.min(up_to), limit)))
@@ -540,12 +578,18 @@ impl Store for EmbeddedStore {
 
     async fn traces(&self, of: &[Trace]) -> Result<Traces> {
         within_batch(of.len())?;
+        self.check_has(HISTORY)?;
         self.look(|look| look.traces(of)).await
     }
 
     async fn changed(&self, after: Revision) -> Result<()> {
         self.shared.check_open()?;
-        self.shared.durability.reached(Revision(after.0.saturating_add(1))).await
+        let next = Revision(after.0.saturating_add(1));
+        tokio::select! {
+            reached = self.shown_revisions().reached(next) => reached,
+            // The source's revisions do not end with the log here.
+            _ = self.shared.durability.end_reached() => self.shared.durability.reached(next).await,
+        }
     }
 
     async fn audit(&self) -> Result<Audit> {
@@ -590,7 +634,7 @@ impl Store for EmbeddedStore {
         list.extend(metrics.list());
         Ok(StoreStatus {
             kind: "embedded".to_owned(),
-            revision: self.shared.durability.revision(),
+            revision: self.shown_revisions().revision(),
             entries,
             metrics: list,
             warnings,
@@ -629,18 +673,22 @@ impl Store for EmbeddedStore {
         self.settings.follows.clone().or_else(|| self.shared.superseded.read().clone())
     }
 
+    fn under(&self) -> Option<&Lfn> {
+        self.settings.under.as_ref()
+    }
+
     fn records_seen(&self) -> u64 {
         self.shared.records_followed.load(Ordering::Acquire)
     }
 
     fn as_followed(&self) -> Option<&dyn Followed> {
-        // A snapshot has no log that goes on.
-        self.commands.is_some().then_some(self)
+        // A snapshot has no log that goes on, and a filtered follower has one of its own.
+        (self.commands.is_some() && self.settings.under.is_none()).then_some(self)
     }
 
     fn as_past_states(&self) -> Option<&dyn PastStates> {
-        // A snapshot is a past state itself.
-        self.commands.is_some().then_some(self)
+        // A snapshot is a past state itself. The revisions of a filtered follower are not those of its log.
+        (self.commands.is_some() && self.settings.under.is_none()).then_some(self)
     }
 
     fn as_snapshots(&self) -> Option<&dyn Snapshots> {

@@ -15,6 +15,7 @@ use super::EmbeddedStore;
 use crate::archive::Archivist;
 use crate::committer::{CommitGroup, Committer, Marking};
 use crate::compactor::Compactor;
+use crate::filtered::{Filtered, FilteredMark, Positions};
 use crate::follow;
 use crate::history::History;
 use crate::identity::{Identity, Layout};
@@ -49,7 +50,7 @@ impl EmbeddedStore {
         layout.make_private(&*disk)?;
         snapshot::switch::finish_or_undo(&*disk, &layout)?;
         layout.create(&*disk)?;
-        follow::check(&*disk, &layout, settings.follows.as_deref())?;
+        follow::check(&*disk, &layout, &settings)?;
         snapshot::sweep(&*disk, &layout);
         load::sweep(&*disk, &layout);
         older::sweep(&*disk, &layout);
@@ -122,6 +123,15 @@ impl EmbeddedStore {
             shared.standbys = Standbys::new(settings.standbys);
             *shared.superseded.get_mut() = follow::superseded(&*shared.disk, &layout)?;
         }
+        let filtered = match &settings.under {
+            None => None,
+            Some(under) => {
+                let mark = FilteredMark::read(&shared.history, shared.durability.revision())?;
+                let positions = Arc::new(Positions::new(mark));
+                shared.positions = Some(Arc::clone(&positions));
+                Some(Filtered::new(under, positions))
+            }
+        };
         let shared = Arc::new(shared);
         shared.set_forgotten(operations.forgotten());
         if let Some((topic, what)) = torn {
@@ -145,10 +155,11 @@ impl EmbeddedStore {
             short_of_space: false,
             archivist: Archivist::start(&shared, &clock, &settings)?,
             is_standing_by: false,
+            filtered,
             _lock: lock,
         };
         writer.renew_log();
-        writer.committer.set_marked(is_marked || settings.follows.is_some());
+        writer.committer.set_marked(is_marked || settings.repeats_log());
         let thread = std::thread::Builder::new().name("exacat-writer".to_owned()).spawn(move || {
             let closing = writer.run();
             // The directory must be free before the closing is answered.

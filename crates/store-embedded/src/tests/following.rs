@@ -50,7 +50,7 @@ async fn copy(source: &EmbeddedStore, disk: &SimulatedDisk) -> Result<()> {
     let files = files(disk);
     files.prepare()?;
     if files.following()?.is_none() {
-        files.follow(SOURCE)?;
+        files.follow(SOURCE, None)?;
     }
     let copied = receive(source, &files).await?;
     files.switch(&copied)
@@ -213,7 +213,7 @@ async fn interrupted_copy_goes_on_with_the_files_it_has() {
     drive(&source, &mut Workload::new(1), 30).await;
     let files = files(&own);
     files.prepare().unwrap();
-    files.follow(SOURCE).unwrap();
+    files.follow(SOURCE, None).unwrap();
     let wanted = receive(&source, &files).await.unwrap();
     // A power cut in the middle of a later file leaves these.
     assert!(wanted.iter().filter(|file| file.name.starts_with("runs/0")).count() > 0);
@@ -579,7 +579,7 @@ async fn promoted_follower_replaces_its_source() {
     drop(second);
     assert_eq!(files(&other).check_source(&promoted.identity()).unwrap_err().kind, ErrorKind::Conflict);
     old.check_source(&promoted.identity()).unwrap();
-    old.follow("https://new:1").unwrap();
+    old.follow("https://new:1", None).unwrap();
     let as_follower = EmbeddedSettings { follows: Some("https://new:1".to_owned()), ..settings() };
     let follower = EmbeddedStore::open_on(disk.shared(), as_follower.clone(), Arc::new(TestClock::default()));
     let follower = follower.unwrap();

@@ -129,7 +129,7 @@ fn check_free<S: State>(state: &S, at: &At) -> Result<(), S::Error> {
 
 fn create<S: State>(state: &mut S, entry: &Entry, encoded: Option<&[u8]>) -> Result<(), S::Error> {
     match entry.body {
-        Body::Directory(id) if id != state.next_directory() => {
+        Body::Directory(id) if !state.takes_directory(id) => {
             return misfit(format!("directory {} is not the next one", id.0));
         }
         Body::Collection { members, .. } if members != 0 => return misfit("a new collection has members"),

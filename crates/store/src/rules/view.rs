@@ -54,6 +54,11 @@ pub trait View {
     /// Returns the number of the next directory.
     fn next_directory(&self) -> DirId;
 
+    /// Says whether a new directory may have this number.
+    fn takes_directory(&self, number: DirId) -> bool {
+        number == self.next_directory()
+    }
+
     /// Returns the entry at a place, in the tree or below an item of the trash.
     fn at(&self, at: &At) -> Result<Option<Entry>, Self::Error>;
 
