@@ -152,7 +152,14 @@ impl Catalogue {
             Some(Located { entry, place: EntryLocation::Trash(_), .. }) if caller.owns(&entry) => {
                 Err(Error::not_found(format!("{guid} is in the trash")))
             }
-            _ => Err(Error::not_found(format!("no entry that you may see has the GUID {guid}"))),
+            _ => match (self.store.under(), self.store.following()) {
+                (Some(under), Some(source)) => {
+                    let what =
+                        format!("no entry in {under}, all that this follower has, has the GUID {guid}");
+                    Err(Error::invalid(format!("{what}: ask {source}")))
+                }
+                _ => Err(Error::not_found(format!("no entry that you may see has the GUID {guid}"))),
+            },
         }
     }
 

@@ -45,6 +45,7 @@ impl Service {
         let mut parts = Vec::new();
         if let Some(state) = self.follow.get() {
             let mut notes = vec![format!("follows {}", state.source())];
+            notes.extend(self.catalogue.store().under().map(|under| format!("has only {under}")));
             notes.extend(state.trouble().map(|why| format!("cannot follow: {why}")));
             if state.copying().0 {
                 notes.push("copies its source again".to_owned());

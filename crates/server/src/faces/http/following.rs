@@ -4,11 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use exacat_follower::limits::{FILE_PIECE_BYTES, PIECE_BYTES, WAIT_MAX};
+use exacat_follower::limits::{CHANGES_MAX, FILE_PIECE_BYTES, PIECE_BYTES, WAIT_MAX};
 use exacat_follower::protocol::{
-    AGE, CopyFile, CopyInfo, DIGEST, DURABLE, IDENTITY, LogQuery, PREFIX, SourceInfo, Superseded,
-    SupersededAnswer, UP_TO, hash_of,
+    AGE, ChangesQuery, CopyFile, CopyInfo, DIGEST, DURABLE, IDENTITY, LogQuery, PREFIX, SourceInfo,
+    Superseded, SupersededAnswer, UP_TO, hash_of,
 };
+use exacat_follower::rows::{RowsQuery, changes_of, rows_of};
+use exacat_model::codec::{Decode, Encode};
+use exacat_model::limits::PAGE_ITEMS_MAX;
 use exacat_model::{Error, ErrorKind, Result};
 use exacat_store::{FixedFiles, Followed, Store};
 use hyper::body::Incoming;
@@ -57,6 +60,10 @@ pub(super) async fn answer(
 
 fn followed(store: &dyn Store) -> Result<&dyn Followed> {
     store.as_followed().ok_or_else(|| {
+        if let Some(under) = store.under() {
+            let source = store.following().unwrap_or_default();
+            return Error::invalid(format!("this server has only {under}: follow its source {source}"));
+        }
         let what = "this server cannot be followed: it shares a cluster, or serves a snapshot; follow a server \
                     with an embedded store";
         Error::invalid(what)
@@ -110,8 +117,18 @@ async fn answered(
             json(&SupersededAnswer { superseded })
         }
         (&Method::GET, ["log"]) => log(conversation, &service, &*store, head.uri.query()).await,
-        (_, ["source" | "log"] | ["copies", _, _]) => Ok(not_allowed("GET")),
-        (_, ["copies" | "superseded"]) => Ok(not_allowed("POST")),
+        (&Method::GET, ["changes"]) => changes(conversation, &service, &*store, head.uri.query()).await,
+        (&Method::POST, ["rows"]) => {
+            followed(&*store)?;
+            let body = body.take().ok_or_else(|| Error::invalid("the request has no body"))?;
+            let (bytes, _room) = whole(&service, body, BODY_BYTES_MAX).await?;
+            let query = RowsQuery::from_bytes(&bytes)
+                .map_err(|error| Error::invalid(format!("the body is no request for rows: {error}")))?;
+            let rows = rows_of(&*store, &query, PAGE_ITEMS_MAX).await?;
+            Ok(answers::answer(StatusCode::OK, OCTETS, rows.to_bytes()))
+        }
+        (_, ["source" | "log" | "changes"] | ["copies", _, _]) => Ok(not_allowed("GET")),
+        (_, ["copies" | "superseded" | "rows"]) => Ok(not_allowed("POST")),
         (_, ["copies", _]) => Ok(not_allowed("DELETE")),
         _ => Err(Error::not_found("no such path of followers")),
     }
@@ -123,6 +140,38 @@ fn json(value: &impl Serialize) -> Result<Response<Body>> {
     Ok(answers::answer(StatusCode::OK, JSON, bytes))
 }
 
+fn host_of(conversation: &Conversation) -> String {
+    match &conversation.peer {
+        Peer::Network(address) => address.ip().to_string(),
+        _ => "this machine".to_owned(),
+    }
+}
+
+/// Answers a filtered follower with the changes after a position.
+async fn changes(
+    conversation: &Conversation,
+    service: &Service,
+    store: &dyn Store,
+    query: Option<&str>,
+) -> Result<Response<Body>> {
+    let identity = hash_of(&followed(store)?.identity());
+    let ChangesQuery { after, follower, wait_ms } = ChangesQuery::read(query)?;
+    service.followers.note(follower, &host_of(conversation), after);
+    let wait = Duration::from_millis(wait_ms).min(WAIT_MAX);
+    let now = service.catalogue.now();
+    let heard = tokio::select! {
+        heard = changes_of(store, (after, wait), CHANGES_MAX, now) => heard?,
+        () = service.closing_to_network() => return Err(Error::new(ErrorKind::Unavailable, "the server stops")),
+    };
+    let mut response = answers::answer(StatusCode::OK, OCTETS, heard.changes.to_bytes());
+    let header = |name: &'static str| HeaderName::from_static(name);
+    set(&mut response, header(DURABLE), &heard.durable.0.to_string());
+    set(&mut response, header(UP_TO), &heard.up_to.0.to_string());
+    set(&mut response, header(AGE), &heard.age.as_millis().to_string());
+    set(&mut response, header(IDENTITY), &identity);
+    Ok(response)
+}
+
 /// Answers with the log after a place.
 async fn log(
     conversation: &Conversation,
@@ -132,11 +181,7 @@ async fn log(
 ) -> Result<Response<Body>> {
     let followed = followed(store)?;
     let query = LogQuery::read(query)?;
-    let host = match &conversation.peer {
-        Peer::Network(address) => address.ip().to_string(),
-        _ => "this machine".to_owned(),
-    };
-    service.followers.note(query.follower, &host, query.durable);
+    service.followers.note(query.follower, &host_of(conversation), query.durable);
     let wait = Duration::from_millis(query.wait_ms).min(WAIT_MAX);
     let piece = tokio::select! {
         piece = followed.log_after(query.place, PIECE_BYTES, wait, Some((query.follower, query.durable))) => piece?,
