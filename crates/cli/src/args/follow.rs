@@ -11,6 +11,9 @@ pub(crate) struct FollowArgs {
     /// --token-file names a token of an admin there, and --ca the certificate to trust
     #[arg(value_name = "URL")]
     pub source: String,
+    /// Copy only this directory, with everything below it. Such a follower can never be promoted
+    #[arg(long, value_name = "DIR")]
+    pub under: Option<String>,
     #[command(flatten)]
     pub serve: ServeArgs,
 }

@@ -350,13 +350,15 @@ pub(crate) enum Command {
     ///
     /// The first start copies the files of the source. From then on the follower repeats its log, and
     /// answers every face for reading. It goes on where it was after any interruption. A change is refused
-    /// with the address of the source. The options are those of serve.
+    /// with the address of the source. The options are those of serve. With --under it has one directory
+    /// of the source, small on disk, and asks for what comes into it.
     #[command(after_help = "\
 Examples:
   exacat follow https://cat.example.org:7421 --token-file admin.token \\
       --ca cat.crt --data /srv/follower
   exacat follow http://127.0.0.1:7421 --data ~/follower --listen 127.0.0.1:0 \\
-      --http 127.0.0.1:0")]
+      --http 127.0.0.1:0
+  exacat follow http://127.0.0.1:7421 --under /data/own --data ~/own")]
     Follow(Box<FollowArgs>),
     /// Make the follower in a data directory the source
     ///

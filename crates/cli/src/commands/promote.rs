@@ -62,6 +62,10 @@ pub(crate) async fn promote(connection: &Connection, style: Style) -> Result<u8,
     if !is_follower().map_err(about)? {
         return Err(about(Error::not_found("there is no follower here that could be promoted")));
     }
+    if let Some(under) = files.following().map_err(about)?.and_then(|following| following.under) {
+        let what = format!("a filtered follower can never be promoted: it has only {under} of its source");
+        return Err(about(Error::new(ErrorKind::Conflict, what)));
+    }
     if let Some(_lock) = lock(&directory)? {
         offline(&directory, &files).await.map_err(about)?;
         return tell(&directory, false, style);
