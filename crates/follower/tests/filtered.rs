@@ -1,4 +1,5 @@
 //! Filtered followers: the directory is that of the source, whatever happens to either.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 use std::path::Path;
