@@ -449,8 +449,8 @@ impl Store for EmbeddedStore {
 
     async fn usage(&self, of: &[UsageOf]) -> Result<Vec<Account>> {
         within_batch(of.len())?;
-        if of.iter().any(|of| matches!(of, UsageOf::User(_) | UsageOf::Group(_) | UsageOf::Se(_))) {
-            self.check_has("the usage of accounts and storage elements")?;
+        if of.iter().any(|of| matches!(of, UsageOf::User(_) | UsageOf::Group(_))) {
+            self.check_has("the usage of users and groups")?;
         }
         self.read(|state| Ok(of.iter().map(|of| state.usage(*of)).collect())).await
     }
