@@ -34,6 +34,7 @@ fmt:
 
 clippy:
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy -p exacat-feed --features kafka --all-targets --locked -- -D warnings
 
 subjects:
 	@scripts/check-commits.sh
