@@ -30,6 +30,8 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Exit status of a change whose outcome is unknown.
 const UNKNOWN: i32 = 24;
 const HTTP: [&str; 3] = ["--http", "127.0.0.1:0", "--http-plain"];
+/// Options of a filtered follower.
+const FILTERED: [&str; 5] = ["--http", "127.0.0.1:0", "--http-plain", "--under", "/data/own"];
 
 /// A source, and the place of its followers.
 struct Site {
@@ -56,6 +58,13 @@ impl Site {
         let place = self.place.join(name);
         std::fs::create_dir_all(&place).unwrap();
         Service::follow_in(&place, &plain(of), &self.token(), &HTTP)
+    }
+
+    /// Starts a filtered follower of the source.
+    fn filtered(&self, name: &str) -> Service {
+        let place = self.place.join(name);
+        std::fs::create_dir_all(&place).unwrap();
+        Service::follow_in(&place, &plain(&self.source), &self.token(), &FILTERED)
     }
 
     /// Starts the source again at its address.
@@ -118,6 +127,15 @@ fn digest(of: &Service) -> String {
 fn assert_same(site: &Site, source: &Service, follower: &Service) {
     wait(site, source, follower);
     assert_eq!(digest(source), digest(follower));
+    assert!(follower.ok("fsck").contains("everything agrees"));
+}
+
+/// Waits until a filtered follower has what the source has now, and compares the directory.
+fn assert_same_below(site: &Site, follower: &Service) {
+    wait(site, &site.source, follower);
+    for command in ["digest /data/own", "find /data/own", "du /data/own"] {
+        assert_eq!(site.source.ok(command), follower.ok(command), "{command}");
+    }
     assert!(follower.ok("fsck").contains("everything agrees"));
 }
 
@@ -464,4 +482,97 @@ fn source_starts_before_its_standby() {
     let standby = site.follower(&site.source, "standby");
     assert!(site.source.ok("ls /").contains("late"));
     assert_same(&site, &site.source, &standby);
+}
+
+/// Property: one command makes a copy of one directory, which follows moves across its border, goes on after
+/// kills of either side, and says of everything else where to ask.
+#[test]
+fn filtered_follower_serves_its_directory_and_nothing_else() {
+    let mut site = Site::new();
+    site.source.ok("mkdir -p /data/own/run1 /data/other /else");
+    site.source.ok("touch /data/own/run1/f1 /data/own/f2 /data/other/f3 /else/f4");
+    let mut follower = site.filtered("first");
+    assert_same_below(&site, &follower);
+    site.source.ok("user add alice");
+    site.source.ok("mv /data/other /data/own/other");
+    site.source.ok("mv /data/own/run1 /else/run1");
+    site.source.ok("rm -r /data/own/f2");
+    site.source.ok("touch /data/own/other/late");
+    let now = revision(&site, &site.source).unwrap();
+    let seen = follower.ok(&format!("--at-least {now} ls /data/own/other"));
+    assert!(seen.contains("late") && seen.contains("f3"), "{seen}");
+    assert_same_below(&site, &follower);
+    assert!(follower.ok("user ls").contains("alice"));
+    follower.ok("stat /data/own/other/late");
+    follower.ok("whereis /data/own/other/f3");
+    follower.fails("stat /data/own/run1", 11);
+    // Everything else is elsewhere, and no list is shown that lacks something.
+    for command in
+        ["ls /data", "ls /", "stat /else/f4", "whereis /else/f4", "find /", "trash ls", "log /data/own"]
+    {
+        let refused = follower.run(&command.split(' ').collect::<Vec<_>>());
+        assert_ne!(refused.status, Some(0), "{command}: {}", refused.out);
+        assert!(refused.err.contains(&plain(&site.source)), "{command}: {}", refused.err);
+    }
+    let refused = follower.fails("--timeout 1s mkdir /data/own/mine", 23);
+    assert!(refused.contains(&plain(&site.source)), "{refused}");
+    let status = follower.ok("status");
+    assert!(status.contains("has only /data/own"), "{status}");
+    let data = follower.data().display().to_string();
+    let refused = site.source.run(&["promote", "--data", &data]);
+    assert!(refused.status != Some(0) && refused.err.contains("never be promoted"), "{}", refused.err);
+    // It cannot be followed itself.
+    let (_, refused) = get(&follower, "/follow/v1/source", &token(&site));
+    assert!(refused.contains(&plain(&site.source)), "{refused}");
+    // Kills of either side.
+    follower.kill();
+    site.source.ok("mkdir /data/own/meanwhile");
+    follower.restart_with(&FILTERED);
+    assert_same_below(&site, &follower);
+    site.source.kill();
+    follower.ok("ls /data/own");
+    site.restart();
+    site.source.ok("mv /else/run1 /data/own/back");
+    assert_same_below(&site, &follower);
+    // Another directory, or the whole, needs another place.
+    assert_eq!(follower.stop(), Some(0));
+    let (source, file) = (plain(&site.source), site.token().display().to_string());
+    for under in [&["--under", "/else"][..], &[]] {
+        let mut args =
+            vec!["follow", &source, "--token-file", &file, "--listen", "127.0.0.1:0", "--data", &data];
+        args.extend(under);
+        let refused = site.source.run(&args);
+        assert!(refused.status != Some(0) && refused.err.contains("/data/own"), "{}", refused.err);
+    }
+}
+
+/// Property: only admins get changes and rows, and a directory that is not there is refused.
+#[test]
+fn changes_and_rows_take_an_admin_and_a_directory_that_exists() {
+    let site = Site::new();
+    site.source.ok("user add alice");
+    let issued = site.source.json1("token issue --user alice --lifetime 1h --write");
+    for secret in [issued["secret"].as_str().unwrap(), "nothing"] {
+        for path in ["/follow/v1/changes?after=0&follower=00&wait=0", "/follow/v1/rows"] {
+            let (_, refused) = get(&site.source, path, secret);
+            assert!(refused.contains("denied") || refused.contains("unauthenticated"), "{path}: {refused}");
+        }
+    }
+    let (_, refused) = get(&site.source, "/follow/v1/changes?after=0&follower=00&wait=0", &token(&site));
+    assert!(refused.contains("follower"), "{refused}");
+    let data = site.place.join("none").display().to_string();
+    let (source, file) = (plain(&site.source), site.token().display().to_string());
+    let refused = site.source.run(&[
+        "follow",
+        &source,
+        "--token-file",
+        &file,
+        "--listen",
+        "127.0.0.1:0",
+        "--under",
+        "/data/own",
+        "--data",
+        &data,
+    ]);
+    assert!(refused.status != Some(0) && refused.err.contains("no directory /data/own"), "{}", refused.err);
 }

@@ -420,17 +420,20 @@ async fn answered_changes_are_at_the_standby() {
     }
 }
 
+/// Makes a catalogue with one change, and a copy of it.
+async fn begin_copied(disk: &SimulatedDisk, own: &SimulatedDisk) {
+    let source = open(disk);
+    apply(&source, 1, vec![mkdir(DirId::ROOT, "first")]).await;
+    copy(&source, own).await.unwrap();
+    source.close().await.unwrap();
+}
+
 /// Property: without its standby, a change waits and nobody sees it, until the standby has it; or the source
 /// goes on alone after the time that the operator chose, and says so.
 #[tokio::test]
 async fn store_without_its_standby_waits_or_goes_on() {
     let (disk, own) = (SimulatedDisk::new(), SimulatedDisk::new());
-    {
-        let source = open(&disk);
-        apply(&source, 1, vec![mkdir(DirId::ROOT, "first")]).await;
-        copy(&source, &own).await.unwrap();
-        source.close().await.unwrap();
-    }
+    begin_copied(&disk, &own).await;
     let source = open_source(&disk, StandbySettings { acks: 1, go_on: None });
     let follower = open_follower(&own);
     let changing = source.apply(request(2, vec![mkdir(DirId::ROOT, "second")]));
@@ -467,12 +470,7 @@ async fn store_without_its_standby_waits_or_goes_on() {
 #[tokio::test]
 async fn change_waits_for_a_standby_with_a_full_disk() {
     let (disk, own) = (SimulatedDisk::new(), SimulatedDisk::new());
-    {
-        let source = open(&disk);
-        apply(&source, 1, vec![mkdir(DirId::ROOT, "first")]).await;
-        copy(&source, &own).await.unwrap();
-        source.close().await.unwrap();
-    }
+    begin_copied(&disk, &own).await;
     let source = open_source(&disk, StandbySettings { acks: 1, go_on: None });
     let follower = open_follower(&own);
     own.set_full(true);
