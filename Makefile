@@ -33,8 +33,7 @@ fmt:
 	$(CARGO) fmt --all -- --check
 
 clippy:
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	$(CARGO) clippy -p exacat-feed --features kafka --all-targets --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --features exacat-cli/kafka --locked -- -D warnings
 
 subjects:
 	@scripts/check-commits.sh
