@@ -449,13 +449,7 @@ impl Writer {
             let needed = 2 * request_bytes + named + RecordWriter::EMPTY_BYTES;
             (needed.min(RESERVE_BYTES_MAX), state.table.active().rows() + mutations.len())
         };
-        // The memtable outgrows its size only while the disk has no room for runs. This bound keeps
-        // memory finite.
-        if rows > self.settings.memtable_rows.saturating_mul(MEMTABLE_GROWTH_MAX).max(2 * BATCH_MUTATIONS_MAX)
-            && let Err(error) = self.stalling(Stall::Memtables, |writer| writer.compactor.wait_for_room())
-        {
-            return Err(format!("changes cannot be put into runs, free some space: {error}"));
-        }
+        self.bound_memtable(rows)?;
         if !self.log.fits(self.group.bytes.len() + needed) {
             self.make_space(needed)?;
         }
@@ -463,6 +457,17 @@ impl Writer {
             self.shared.metrics.clear(LOG_SPACE);
         }
         Ok(())
+    }
+
+    /// Waits for room if the memtable has, or would have, too many rows. It outgrows its size only while the
+    /// disk has no room for runs. This bound keeps memory finite.
+    pub(crate) fn bound_memtable(&mut self, rows: usize) -> Result<(), String> {
+        let most = self.settings.memtable_rows.saturating_mul(MEMTABLE_GROWTH_MAX);
+        if rows <= most.max(2 * BATCH_MUTATIONS_MAX) {
+            return Ok(());
+        }
+        let room = self.stalling(Stall::Memtables, |writer| writer.compactor.wait_for_room());
+        room.map_err(|error| format!("changes cannot be put into runs, free some space: {error}"))
     }
 
     /// Commits the current group, and begins a segment if `bytes` do not fit into this one.

@@ -58,14 +58,9 @@ pub(crate) async fn promote(connection: &Connection, style: Style) -> Result<u8,
     let directory = data_directory(connection)?;
     let about = |error| Failure::about(directory.display().to_string(), error);
     let files = Arc::new(FollowerFiles::at(&directory.join("store")));
-    let is_follower = || -> exacat_model::Result<bool> { Ok(files.following()?.is_some()) };
-    if !is_follower().map_err(about)? {
-        return Err(about(Error::not_found("there is no follower here that could be promoted")));
-    }
-    if let Some(under) = files.following().map_err(about)?.and_then(|following| following.under) {
-        let what = format!("a filtered follower can never be promoted: it has only {under} of its source");
-        return Err(about(Error::new(ErrorKind::Conflict, what)));
-    }
+    let none = || about(Error::not_found("there is no follower here that could be promoted"));
+    let following = files.following().map_err(about)?.ok_or_else(none)?;
+    following.check_promotable().map_err(about)?;
     if let Some(_lock) = lock(&directory)? {
         offline(&directory, &files).await.map_err(about)?;
         return tell(&directory, false, style);
@@ -77,7 +72,7 @@ pub(crate) async fn promote(connection: &Connection, style: Style) -> Result<u8,
     let (wish, until) = (wish(&directory), Instant::now() + time);
     let wished = std::fs::write(&wish, b"");
     wished.map_err(|error| Failure::local(format!("cannot write {}: {error}", wish.display())))?;
-    while wish.exists() || is_follower().map_err(about)? {
+    while wish.exists() || files.following().map_err(about)?.is_some() {
         if Instant::now() >= until {
             let what = "the follower did not become the source in time; it still tries: look at its log";
             return Err(about(Error::new(ErrorKind::Unavailable, what)));

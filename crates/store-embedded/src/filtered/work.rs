@@ -4,7 +4,6 @@ use std::sync::atomic::Ordering;
 
 use exacat_log::record::{Head, RecordWriter};
 use exacat_log::{COMMIT_GROUP_BYTES_MAX, RECORD_SPLIT_BYTES};
-use exacat_model::limits::BATCH_MUTATIONS_MAX;
 use exacat_model::{
     At, DirId, Effect, Entry, EntryId, Error, ErrorKind, Expect, Lfn, PurgeTarget, Result, Revision,
     SeNumber, TimeMs, TrashId, UserId,
@@ -15,8 +14,7 @@ use super::mark::FilteredMark;
 use super::scope::{Scope, Within};
 use crate::changes::encode_effect;
 use crate::keyspace;
-use crate::metrics::Stall;
-use crate::settings::{FILTERED_ROWS_AT_ONCE, MEMTABLE_GROWTH_MAX};
+use crate::settings::FILTERED_ROWS_AT_ONCE;
 use crate::writer::Writer;
 
 /// Work on one step.
@@ -131,11 +129,8 @@ impl FilteredWork<'_> {
         }
         if self.is_memtable_full() {
             self.writer.freeze_if_due();
-            let most = self.writer.settings.memtable_rows.saturating_mul(MEMTABLE_GROWTH_MAX);
-            if self.writer.shared.state.read().table.active().rows() > most.max(2 * BATCH_MUTATIONS_MAX) {
-                let room = self.writer.stalling(Stall::Memtables, |writer| writer.compactor.wait_for_room());
-                room.map_err(|why| unavailable(format!("no room for sorted runs: {why}")))?;
-            }
+            let rows = self.writer.shared.state.read().table.active().rows();
+            self.writer.bound_memtable(rows).map_err(unavailable)?;
         }
         match self.writer.log.fits(self.writer.group.bytes.len() + bytes) {
             true => Ok(()),

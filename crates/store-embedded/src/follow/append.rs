@@ -3,7 +3,6 @@
 use exacat_log::record::{self, Head};
 use exacat_log::segment::{HEADER_BYTES, Header};
 use exacat_model::codec::DecodeError;
-use exacat_model::limits::BATCH_MUTATIONS_MAX;
 use exacat_model::{Effect, Error, ErrorKind, Result, Revision};
 use exacat_store::LogOffset;
 use parking_lot::RwLockWriteGuard;
@@ -14,8 +13,6 @@ use super::frames::{self, LogFrame};
 use super::piece::offset_of;
 use crate::changes::read_changes;
 use crate::defect::Defect;
-use crate::metrics::Stall;
-use crate::settings::MEMTABLE_GROWTH_MAX;
 use crate::writer::Writer;
 
 /// Reasons why a change was not applied.
@@ -108,13 +105,8 @@ impl Writer {
     fn follow_records(&mut self, records: &[u8]) -> Result<()> {
         let first = Revision(self.shared.state.read().revision.0 + 1);
         let heads = self.checked(records, first)?;
-        let most = self.settings.memtable_rows.saturating_mul(MEMTABLE_GROWTH_MAX);
-        if self.shared.state.read().table.active().rows() > most.max(2 * BATCH_MUTATIONS_MAX) {
-            let room = self.stalling(Stall::Memtables, |writer| writer.compactor.wait_for_room());
-            room.map_err(|why| {
-                Error::new(ErrorKind::Unavailable, format!("no room for sorted runs: {why}"))
-            })?;
-        }
+        let rows = self.shared.state.read().table.active().rows();
+        self.bound_memtable(rows).map_err(|why| Error::new(ErrorKind::Unavailable, why))?;
         self.group.first_revision = first;
         for (head, body) in heads {
             self.operations.remember(head.operation, head.first_revision, head.time);

@@ -141,11 +141,7 @@ impl FollowerFiles {
         let _lock = data.lock(disk)?;
         let none = || Error::not_found(format!("{} is no follower", data.root().display()));
         let following = self.following()?.ok_or_else(none)?;
-        if let Some(under) = &following.under {
-            let what =
-                format!("{} can never be promoted: it has only {under} of its source", data.root().display());
-            return Err(Error::new(ErrorKind::Conflict, what));
-        }
+        following.check_promotable()?;
         let mut identity = data.read_identity(disk)?.ok_or_else(none)?;
         let before = identity.timelines.at(last);
         identity.begin_timeline(before, last)?;

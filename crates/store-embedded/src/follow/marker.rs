@@ -8,7 +8,7 @@
 //! own-changes 0
 //! crc 01234567
 //! ```
-//! That of a filtered follower has version 2, and a line `under /DIRECTORY` at its end.
+//! Version 2 is a filtered follower's: it has a line `under /DIRECTORY` before `crc`.
 
 use exacat_disk::{
     Disk, TitledLines, cannot_read, cannot_write, hex_of, random_id, read_text, replace_small, titled_text,
@@ -94,9 +94,14 @@ impl Following {
         let written = replace_small(disk, data.root(), FILE, self.encode().as_bytes());
         written.map_err(|error| cannot_write(&data.root().join(FILE), &error))
     }
-}
 
-impl Following {
+    /// Refuses a promotion of a filtered follower.
+    pub fn check_promotable(&self) -> Result<()> {
+        let Some(under) = &self.under else { return Ok(()) };
+        let what = format!("a filtered follower can never be promoted: it has only {under} of its source");
+        Err(Error::new(ErrorKind::Conflict, what))
+    }
+
     /// Refuses another directory than that of this follower.
     pub(super) fn check_under(&self, under: Option<&Lfn>, data: &Layout) -> Result<()> {
         if self.under.as_ref() == under {

@@ -208,14 +208,14 @@ impl Plan<'_> {
         let run_set =
             RunSet::open(Arc::clone(self.context.disk), &self.runs_place(), self.context.identity.clone())?;
         let segments = segments_in(disk, &log)?;
-        let settings = BuildMemory::of(SNAPSHOT_CACHE_BYTES, self.context.settings.memtable_rows);
+        let memory = BuildMemory::of(SNAPSHOT_CACHE_BYTES, self.context.settings.memtable_rows);
         let mut report = |revision: Revision| {
             progress(&RepairProgress::Reading { revision });
             Ok(())
         };
         let id = self.context.catalogue();
         let end = ReadEnd::Revision(end.max(revision));
-        let mut built = build(disk, run_set, (id, &segments), end, settings, &mut report)?;
+        let mut built = build(disk, run_set, (id, &segments), end, memory, &mut report)?;
         if end != ReadEnd::Revision(built.state.revision) {
             let what = format!("its log ends with change {}", built.state.revision.0);
             return Err(Error::new(ErrorKind::Corrupt, what));

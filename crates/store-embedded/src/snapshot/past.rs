@@ -256,10 +256,9 @@ impl PastFiles {
         let disk = &*self.disk;
         let run_set = RunSet::open(Arc::clone(&self.disk), &from.runs(), self.identity.clone())?;
         let segments = exacat_log::replay::list_segments(disk, &from.log(), false)?;
-        let settings = BuildMemory::of(SNAPSHOT_CACHE_BYTES, rows_max);
+        let memory = BuildMemory::of(SNAPSHOT_CACHE_BYTES, rows_max);
         let log = (self.identity.id, segments.as_slice());
-        let state =
-            build(disk, run_set, log, ReadEnd::Revision(revision), settings, &mut |_| goes_on())?.state;
+        let state = build(disk, run_set, log, ReadEnd::Revision(revision), memory, &mut |_| goes_on())?.state;
         if state.revision != revision {
             return Err(Error::new(
                 ErrorKind::Corrupt,

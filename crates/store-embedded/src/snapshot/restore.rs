@@ -173,12 +173,12 @@ impl RestoreWork<'_> {
         let next_run = self.next_run(&manifest);
         Manifest { next_run, ..manifest }.save(disk, &runs, self.identity.id)?;
         let run_set = RunSet::open(Arc::clone(self.disk), &runs, self.identity.clone())?;
-        let settings = BuildMemory::of(SNAPSHOT_CACHE_BYTES, self.settings.memtable_rows);
+        let memory = BuildMemory::of(SNAPSHOT_CACHE_BYTES, self.settings.memtable_rows);
         let mut report = |revision: Revision| {
             progress(&RestoreProgress::Reading { revision });
             Ok(())
         };
-        let mut built = build(disk, run_set, (self.identity.id, &segments), end, settings, &mut report)?;
+        let mut built = build(disk, run_set, (self.identity.id, &segments), end, memory, &mut report)?;
         self.check_reached(&built.state, end)?;
         if let (ReadEnd::Time(time), Some(last)) = (end, gap_after)
             && built.state.revision >= last

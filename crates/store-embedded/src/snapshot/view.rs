@@ -166,10 +166,10 @@ pub(crate) fn open_labelled(
     };
     let run_set = RunSet::look_at(Arc::clone(disk), &layout.runs(), identity.clone()).map_err(about)?;
     let segments = exacat_log::replay::list_segments(&**disk, &layout.log(), false)?;
-    let settings = BuildMemory::of(cache_bytes, usize::MAX);
+    let memory = BuildMemory::of(cache_bytes, usize::MAX);
     let end = ReadEnd::Revision(label.revision);
     let built =
-        build(&**disk, run_set, (identity.id, &segments), end, settings, &mut |_| Ok(())).map_err(about)?;
+        build(&**disk, run_set, (identity.id, &segments), end, memory, &mut |_| Ok(())).map_err(about)?;
     let state = built.state;
     if state.revision != label.revision {
         return Err(corrupt(format!(

@@ -33,9 +33,7 @@ impl EmbeddedStore {
         self.ask(|reply| Command::FollowAhead { frames, reply }).await??;
         Ok(self.shared().durability.written())
     }
-}
 
-impl EmbeddedStore {
     /// Carries out a step of a filtered follower. All of it is durable then.
     pub async fn follow_filtered(&self, step: FilteredStep) -> Result<FilteredReached> {
         self.ask(|reply| Command::Filtered { step, reply }).await?
