@@ -55,6 +55,18 @@ pub(crate) async fn next_bytes(body: &mut Incoming) -> Result<Option<Bytes>> {
     }
 }
 
+/// Returns the bytes of a body, with a limit.
+async fn whole(mut body: Incoming, (what, most): (&'static str, usize)) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    while let Some(part) = next_bytes(&mut body).await? {
+        if bytes.len() + part.len() > most {
+            return Err(Error::limit(what, most + 1, most));
+        }
+        bytes.extend_from_slice(&part);
+    }
+    Ok(bytes)
+}
+
 fn header<'a, B>(response: &'a Response<B>, name: &str) -> Result<&'a str> {
     let value = response.headers().get(name).and_then(|value| value.to_str().ok());
     value.ok_or_else(|| broken(format!("it has no header {name}")))
@@ -143,14 +155,8 @@ impl HttpSource {
             Some(connection) => connection,
             None => self.source.connect().await?,
         };
-        let (head, mut body) = connection.send_with(method, target, body).await?.into_parts();
-        let mut bytes = Vec::new();
-        while let Some(part) = next_bytes(&mut body).await? {
-            if bytes.len() + part.len() > ROWS_BYTES_MAX {
-                return Err(Error::limit("the bytes of rows", ROWS_BYTES_MAX + 1, ROWS_BYTES_MAX));
-            }
-            bytes.extend_from_slice(&part);
-        }
+        let (head, body) = connection.send_with(method, target, body).await?.into_parts();
+        let bytes = whole(body, ("the bytes of rows", ROWS_BYTES_MAX)).await?;
         let answer = read(Response::from_parts(head, ()), &bytes)?;
         self.connection = Some(connection);
         Ok(answer)
@@ -206,16 +212,6 @@ pub(crate) async fn piece(connection: &mut HttpConnection, query: LogQuery) -> R
         },
         identity: header(&response, IDENTITY)?.to_owned(),
     };
-    let mut body = response.into_body();
-    while let Some(bytes) = next_bytes(&mut body).await? {
-        if heard.frames.len() + bytes.len() > PIECE_BYTES_MAX {
-            return Err(Error::limit(
-                "the bytes of a piece of the log",
-                PIECE_BYTES_MAX + 1,
-                PIECE_BYTES_MAX,
-            ));
-        }
-        heard.frames.extend_from_slice(&bytes);
-    }
+    heard.frames = whole(response.into_body(), ("the bytes of a piece of the log", PIECE_BYTES_MAX)).await?;
     Ok(heard)
 }

@@ -9,11 +9,11 @@ use exacat_follower::protocol::{
     AGE, ChangesQuery, CopyFile, CopyInfo, DIGEST, DURABLE, IDENTITY, LogQuery, PREFIX, SourceInfo,
     Superseded, SupersededAnswer, UP_TO, hash_of,
 };
-use exacat_follower::rows::{RowsQuery, changes_of, rows_of};
+use exacat_follower::rows::{ChangesHeard, RowsQuery, changes_of, rows_of};
 use exacat_model::codec::{Decode, Encode};
 use exacat_model::limits::PAGE_ITEMS_MAX;
-use exacat_model::{Error, ErrorKind, Result};
-use exacat_store::{FixedFiles, Followed, Store};
+use exacat_model::{Error, ErrorKind, Result, Revision};
+use exacat_store::{FixedFiles, Followed, LogPiece, Store};
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderName};
 use hyper::http::request::Parts;
@@ -147,6 +147,29 @@ fn host_of(conversation: &Conversation) -> String {
     }
 }
 
+/// Waits for work, unless the server stops meanwhile.
+async fn unless_stopping<T>(service: &Service, work: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::select! {
+        done = work => done,
+        () = service.closing_to_network() => Err(Error::new(ErrorKind::Unavailable, "the server stops")),
+    }
+}
+
+/// Answers with a part of the history, and how far it and the server's are.
+fn told(
+    bytes: Vec<u8>,
+    (up_to, durable, age): (Revision, Revision, Duration),
+    identity: &str,
+) -> Response<Body> {
+    let mut response = answers::answer(StatusCode::OK, OCTETS, bytes);
+    let header = |name: &'static str| HeaderName::from_static(name);
+    set(&mut response, header(DURABLE), &durable.0.to_string());
+    set(&mut response, header(UP_TO), &up_to.0.to_string());
+    set(&mut response, header(AGE), &age.as_millis().to_string());
+    set(&mut response, header(IDENTITY), identity);
+    response
+}
+
 /// Answers a filtered follower with the changes after a position.
 async fn changes(
     conversation: &Conversation,
@@ -159,17 +182,9 @@ async fn changes(
     service.followers.note(follower, &host_of(conversation), after);
     let wait = Duration::from_millis(wait_ms).min(WAIT_MAX);
     let now = service.catalogue.now();
-    let heard = tokio::select! {
-        heard = changes_of(store, (after, wait), CHANGES_MAX, now) => heard?,
-        () = service.closing_to_network() => return Err(Error::new(ErrorKind::Unavailable, "the server stops")),
-    };
-    let mut response = answers::answer(StatusCode::OK, OCTETS, heard.changes.to_bytes());
-    let header = |name: &'static str| HeaderName::from_static(name);
-    set(&mut response, header(DURABLE), &heard.durable.0.to_string());
-    set(&mut response, header(UP_TO), &heard.up_to.0.to_string());
-    set(&mut response, header(AGE), &heard.age.as_millis().to_string());
-    set(&mut response, header(IDENTITY), &identity);
-    Ok(response)
+    let heard = unless_stopping(service, changes_of(store, (after, wait), CHANGES_MAX, now)).await?;
+    let ChangesHeard { changes, up_to, durable, age, .. } = heard;
+    Ok(told(changes.to_bytes(), (up_to, durable, age), &identity))
 }
 
 /// Answers with the log after a place.
@@ -183,19 +198,13 @@ async fn log(
     let query = LogQuery::read(query)?;
     service.followers.note(query.follower, &host_of(conversation), query.durable);
     let wait = Duration::from_millis(query.wait_ms).min(WAIT_MAX);
-    let piece = tokio::select! {
-        piece = followed.log_after(query.place, PIECE_BYTES, wait, Some((query.follower, query.durable))) => piece?,
-        () = service.closing_to_network() => return Err(Error::new(ErrorKind::Unavailable, "the server stops")),
-    };
-    let mut response = answers::answer(StatusCode::OK, OCTETS, piece.frames);
-    let header = |name: &'static str| HeaderName::from_static(name);
-    set(&mut response, header(DURABLE), &piece.durable.0.to_string());
-    set(&mut response, header(UP_TO), &piece.up_to.0.to_string());
-    set(&mut response, header(AGE), &piece.age.as_millis().to_string());
-    if let Some(digest) = piece.digest {
-        set(&mut response, header(DIGEST), &format!("{digest:032x}"));
+    let reader = Some((query.follower, query.durable));
+    let piece = unless_stopping(service, followed.log_after(query.place, PIECE_BYTES, wait, reader)).await?;
+    let LogPiece { frames, up_to, durable, age, digest } = piece;
+    let mut response = told(frames, (up_to, durable, age), &hash_of(&followed.identity()));
+    if let Some(digest) = digest {
+        set(&mut response, HeaderName::from_static(DIGEST), &format!("{digest:032x}"));
     }
-    set(&mut response, header(IDENTITY), &hash_of(&followed.identity()));
     Ok(response)
 }
 
