@@ -150,8 +150,8 @@ impl Client {
         outcome: Outcome<Result<Answer>>,
         connection: &Arc<Connection>,
     ) -> Verdict<Result<Answer>> {
-        if matches!(&outcome, Outcome::Answered(answered) if is_refusal_for_now(answered)) {
-            self.inner.pool.leave(connection);
+        if let Outcome::Answered(Err(error)) = &outcome {
+            self.inner.pool.leave_for(error, connection);
         }
         asked.outcome(outcome)
     }
@@ -228,9 +228,8 @@ impl Client {
                 rest = after;
                 match outcome {
                     Outcome::Answered(answered) => {
-                        if answered.iter().any(is_refusal_for_now) {
-                            self.inner.pool.leave(&connection);
-                        }
+                        let errors = answered.iter().filter_map(|answer| answer.as_ref().err());
+                        errors.for_each(|error| self.inner.pool.leave_for(error, &connection));
                         for (place, answer) in tried.iter().zip(answered) {
                             match asked[*place].answered(answer) {
                                 Verdict::Done(answer) => answers[*place] = Some(answer),
@@ -322,11 +321,6 @@ async fn wait_until(deadline: Instant, pause: Duration) -> bool {
     }
     sleep(pause).await;
     true
-}
-
-/// Says whether the server cannot carry an operation out now, but another may.
-fn is_refusal_for_now(answered: &Result<Answer>) -> bool {
-    matches!(answered, Err(error) if error.kind == ErrorKind::Unavailable)
 }
 
 fn out_of_time(operation: &Operation, within: Duration) -> String {

@@ -139,9 +139,7 @@ impl Pages {
                         return Err(asked.refused(error));
                     }
                     StreamItem::Failed(error) => {
-                        if error.kind == ErrorKind::Unavailable {
-                            self.inner.pool.leave(connection);
-                        }
+                        self.inner.pool.leave_for(&error, connection);
                         asked.lost(error.kind == ErrorKind::Unknown, error);
                     }
                     StreamItem::Lost(error) => asked.lost(true, error),

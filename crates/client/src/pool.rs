@@ -131,7 +131,7 @@ impl Pool {
         if !connection.is_of_a_follower() || self.target.endpoints().len() == 1 {
             return None;
         }
-        self.slots.iter().any(|slot| slot.leave(connection));
+        self.take_out(connection);
         let what = format!(
             "{} follows another server and takes no changes, and no other server answers",
             connection.shared.endpoint
@@ -139,9 +139,15 @@ impl Pool {
         Some(Error::new(ErrorKind::Unavailable, what))
     }
 
-    /// Leaves a server that refuses for now, if others are known: the next call goes to another one.
-    pub(crate) fn leave(&self, connection: &Arc<Connection>) {
-        if self.target.endpoints().len() > 1 && self.slots.iter().any(|slot| slot.leave(connection)) {
+    /// Takes a connection out of its slot, so that the next call opens another one; false if it is in none.
+    fn take_out(&self, connection: &Arc<Connection>) -> bool {
+        self.slots.iter().any(|slot| slot.leave(connection))
+    }
+
+    /// Leaves a server that cannot do something now, if others are known: the next call goes to another one.
+    pub(crate) fn leave_for(&self, error: &Error, connection: &Arc<Connection>) {
+        let is_worth_it = error.kind == ErrorKind::Unavailable && self.target.endpoints().len() > 1;
+        if is_worth_it && self.take_out(connection) {
             self.endpoint.fetch_add(1, Ordering::Relaxed);
         }
     }
