@@ -1,5 +1,5 @@
 #!/bin/bash
-# One broker of Kafka on loopback, for tests: starts it, kills it, stops it, and makes topics. README.md says more.
+# One broker of Kafka on loopback, for tests: starts, kills and stops it, and makes topics. See README.md.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/java.sh"
@@ -44,7 +44,7 @@ PYTHON
     )
     local password
     password=$(cat "$directory/secure/password")
-    # Clients of FAULTY are sent to a port where nothing listens but the proxy of a test. Clocks of tests are ahead.
+    # Clients of FAULTY are sent to a port where only the proxy of a test listens. Clocks of tests are ahead.
     cat >"$directory/server.properties" <<PROPERTIES
 process.roles=broker,controller
 node.id=1
