@@ -575,4 +575,5 @@ fn changes_and_rows_take_an_admin_and_a_directory_that_exists() {
         &data,
     ]);
     assert!(refused.status != Some(0) && refused.err.contains("no directory /data/own"), "{}", refused.err);
+    assert!(!PathBuf::from(&data).join("store/FOLLOWS").exists(), "a wrong name binds nothing");
 }

@@ -25,6 +25,23 @@ pub struct FilteredFollow<S> {
     noted: (Revision, Instant),
 }
 
+/// Refuses a directory that the source does not have.
+pub async fn check_directory(source: &Source, under: &Lfn) -> Result<()> {
+    // The id is told with requests for changes only.
+    let (mut source, mut directory) = (HttpSource::new(source.clone(), [0; 16]), DirId::ROOT);
+    for name in under.components() {
+        let only = Some(Name::parse(name)?);
+        let query = RowsQuery::Children(vec![ChildrenQuery { directory, after: None, only }]);
+        let found = match source.rows(&query).await? {
+            RowsAnswer::Children(mut pages) => pages.pop().and_then(|mut page| page.entries.pop()),
+            _ => None,
+        };
+        let missing = || Error::invalid(format!("the source has no directory {under}: name another one"));
+        directory = found.and_then(|entry| entry.directory()).ok_or_else(missing)?;
+    }
+    Ok(())
+}
+
 impl FilteredFollow<HttpSource> {
     /// Makes the work of a follower with this id whose store is open.
     pub fn over_http(
@@ -66,22 +83,6 @@ impl<S: FilteredSource> FilteredFollow<S> {
             }
             pauses.pause().await;
         }
-    }
-
-    /// Refuses a directory that the source does not have.
-    pub async fn check_directory(&mut self, under: &Lfn) -> Result<()> {
-        let mut directory = DirId::ROOT;
-        for name in under.components() {
-            let only = Some(Name::parse(name)?);
-            let query = RowsQuery::Children(vec![ChildrenQuery { directory, after: None, only }]);
-            let found = match self.source.rows(&query).await? {
-                RowsAnswer::Children(mut pages) => pages.pop().and_then(|mut page| page.entries.pop()),
-                _ => None,
-            };
-            let missing = || Error::invalid(format!("the source has no directory {under}: name another one"));
-            directory = found.and_then(|entry| entry.directory()).ok_or_else(missing)?;
-        }
-        Ok(())
     }
 
     /// Does one part of the work: completes an interrupted walk, or applies the next changes.

@@ -22,7 +22,7 @@ mod state;
 mod walk;
 
 pub use copying::receive_copy;
-pub use filtered::FilteredFollow;
+pub use filtered::{FilteredFollow, check_directory};
 pub use followers::{FollowerSeen, Followers};
 pub use following::{FollowEnd, FollowWork, Pauses, follow};
 pub use source::{FilteredSource, HttpSource, Source};

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use exacat_follower::limits::ANSWER_TIME;
 use exacat_follower::protocol::Superseded;
 use exacat_follower::{
-    FilteredFollow, FollowEnd, FollowState, FollowWork, HttpSource, Pauses, Source, follow as follow_source,
-    receive_copy,
+    FilteredFollow, FollowEnd, FollowState, FollowWork, HttpSource, Pauses, Source, check_directory,
+    follow as follow_source, receive_copy,
 };
 use exacat_http::{HttpClient, HttpClientSettings};
 use exacat_model::{Error, ErrorKind, Lfn};
@@ -270,33 +270,25 @@ impl Follower {
             opened => opened,
         };
         let store = store.map_err(|error| Failure::about(shown(&self.directory), error))?;
-        if let Some(under) = &self.under
-            && store.filtered_mark().source == 0
-        {
-            self.copy_rows(under, &store, following.id).await?;
+        if self.under.is_some() && store.filtered_mark().source == 0 {
+            self.copy_rows(&store, following.id).await?;
         }
         Ok(Some((store, following)))
     }
 
     /// Makes the first copy of a filtered follower. An interrupted one goes on with the rows that it has.
-    async fn copy_rows(&self, under: &Lfn, store: &Arc<EmbeddedStore>, id: [u8; 16]) -> Result<(), Failure> {
+    async fn copy_rows(&self, store: &Arc<EmbeddedStore>, id: [u8; 16]) -> Result<(), Failure> {
         let mut pauses = Pauses::default();
         let mut follow = self.filtered(store, id);
         let mut told = 0;
         loop {
-            let copied = match follow.check_directory(under).await {
-                Ok(()) => {
-                    let mut progress = |rows| {
-                        if rows >= told + ROWS_TOLD {
-                            told = rows;
-                            tracing::info!(rows, "copying the directory");
-                        }
-                    };
-                    follow.copy(&mut progress).await
+            let mut progress = |rows| {
+                if rows >= told + ROWS_TOLD {
+                    told = rows;
+                    tracing::info!(rows, "copying the directory");
                 }
-                missing => missing,
             };
-            match copied {
+            match follow.copy(&mut progress).await {
                 Ok(()) => return Ok(()),
                 Err(error) if matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Busy) => {
                     tracing::warn!(%error, "the copy was interrupted; trying again");
@@ -336,6 +328,11 @@ impl Follower {
         }
         let info = self.source.describe().await;
         let info = info.map_err(|error| Failure::about(address.clone(), unfit(error)))?;
+        if let Some(under) = &self.under {
+            // Before anything is written: a wrong name must not bind the data directory to it.
+            let checked = check_directory(&self.source, under).await;
+            checked.map_err(|error| Failure::about(address.clone(), unfit(error)))?;
+        }
         let (files, id) = (Arc::clone(&self.files), self.directory.join(CATALOGUE_ID));
         let under = self.under.clone();
         let began = on_blocking_thread(move || {
