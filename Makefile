@@ -4,7 +4,7 @@ CARGO ?= cargo
 RUN_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test check drawings drawings-check fmt clippy subjects dependencies doc fuzz fuzz-seeds bench bench-engine bench-cassandra bench-faces bench-http bench-peers bench-activity bench-history bench-writer bench-replay bench-dump bench-feed bench-follower bench-tables demo-tuning demo-writer demo-replay cluster-up cluster-down test-cluster test-cluster-secure test-kafka test-otel test-clients test-pages test-monitoring test-hostile test-writer test-replay test-long test-crash test-faults test-real clean prerequisites install reference
+.PHONY: help run build program test check drawings drawings-check fmt clippy subjects dependencies doc fuzz fuzz-seeds bench bench-engine bench-cassandra bench-faces bench-http bench-peers bench-activity bench-history bench-writer bench-replay bench-dump bench-feed bench-follower bench-tables demo-tuning demo-writer demo-replay cluster-up cluster-down test-cluster test-cluster-secure test-kafka test-otel test-clients test-pages test-monitoring test-hostile test-writer test-replay test-long test-crash test-faults test-real clean prerequisites install reference
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -14,6 +14,15 @@ prerequisites:
 
 build: prerequisites ## the program with its debug information, target/release/exacat
 	$(CARGO) build --release --locked -p exacat-cli
+
+# The program that tests with other programs run. CI takes that of `make test`: it is there, with assertions on.
+PROGRAM ?= target/release/exacat
+ifeq ($(PROGRAM),target/debug/exacat)
+program: prerequisites
+	$(CARGO) build --locked --lib --bins --tests --workspace
+else
+program: build
+endif
 
 run: prerequisites ## build and start the service with a sample catalogue; RUN_ARGS='--data DIR' for another place
 	@CARGO="$(CARGO)" scripts/run.sh $(RUN_ARGS)
@@ -98,8 +107,8 @@ WRITER_ARGS ?=
 bench-writer: build ## the writer service beside what the file system reaches, and xrdcp and curl; WRITER_ARGS='--only files --rounds 3'
 	python3 scripts/bench-writer.py target/release/exacat $(WRITER_ARGS)
 
-test-writer: build ## writer services, producers, disks and the catalogue under faults, every event read back; WRITER_ARGS=--short
-	python3 scripts/test-writer.py target/release/exacat $(WRITER_ARGS)
+test-writer: program ## writer services, producers, disks and the catalogue under faults, every event read back; WRITER_ARGS=--short
+	python3 scripts/test-writer.py $(PROGRAM) $(WRITER_ARGS)
 
 demo-writer: build ## events from producers into the catalogue, with kills, and on to another storage element
 	scripts/demo-writer.sh target/release/exacat
@@ -109,8 +118,8 @@ bench-replay: build ## the replay beside xrdcp and python-XRootD, its punctualit
 	$(CARGO) build --release --locked -p exacat-bench --bin bench-replay
 	python3 scripts/bench-replay.py target/release/exacat $(REPLAY_ARGS)
 
-test-replay: build ## replays through real XCaches with faults; skips them where XCache is not installed; REPLAY_ARGS='--short --only purge'
-	python3 scripts/test-replay.py target/release/exacat $(REPLAY_ARGS)
+test-replay: program ## replays through real XCaches with faults; skips them where XCache is not installed; REPLAY_ARGS='--short --only purge'
+	python3 scripts/test-replay.py $(PROGRAM) $(REPLAY_ARGS)
 
 demo-replay: build ## a trace replayed through a cache whose origin is the catalogue; ends with the report as a page
 	scripts/demo-replay.sh target/release/exacat
@@ -162,20 +171,20 @@ test-otel: prerequisites ## traces, in a build with the feature otel
 	$(CARGO) test --locked --workspace --features exacat-server/otel --lib traces::
 
 CLIENTS_ARGS ?=
-test-clients: build ## the real alien.py, xrdcp, gfal2, uproot, XCache, curl, davix, rclone, litmus, Python's clients of InfluxDB against a server, with xrootd as storage where it is installed
-	python3 scripts/test-clients.py target/release/exacat $(CLIENTS_ARGS)
+test-clients: program ## the real alien.py, xrdcp, gfal2, uproot, XCache, curl, davix, rclone, litmus, Python's clients of InfluxDB against a server, with xrootd as storage where it is installed
+	python3 scripts/test-clients.py $(PROGRAM) $(CLIENTS_ARGS)
 
 PAGES_ARGS ?=
-test-pages: build ## the web pages in a headless Chromium, checked by axe-core; PAGES_ARGS='--shots DIR --only large' keeps screenshots
-	python3 scripts/test-pages.py target/release/exacat $(PAGES_ARGS)
+test-pages: program ## the web pages in a headless Chromium, checked by axe-core; PAGES_ARGS='--shots DIR --only large' keeps screenshots
+	python3 scripts/test-pages.py $(PROGRAM) $(PAGES_ARGS)
 
 MONITORING_ARGS ?=
-test-monitoring: build ## metrics, alert rules and dashboards with the real Prometheus, which it installs; MONITORING_ARGS='--cassandra HOSTS'
-	@scripts/test-monitoring.sh target/release/exacat $(MONITORING_ARGS)
+test-monitoring: program ## metrics, alert rules and dashboards with the real Prometheus, which it installs; MONITORING_ARGS='--cassandra HOSTS'
+	@scripts/test-monitoring.sh $(PROGRAM) $(MONITORING_ARGS)
 
 HOSTILE_ARGS ?=
-test-hostile: build ## clients that mean no good, 10 000 idle ones too: memory, and how a good one fares beside them; HOSTILE_ARGS='--seconds 30'
-	python3 scripts/test-hostile.py target/release/exacat $(HOSTILE_ARGS)
+test-hostile: program ## clients that mean no good, 10 000 idle ones too: memory, and how a good one fares beside them; HOSTILE_ARGS='--seconds 30'
+	python3 scripts/test-hostile.py $(PROGRAM) $(HOSTILE_ARGS)
 
 test-real: prerequisites ## whole real listings through the binary; EXACAT_REAL_DATA=DIR
 	EXACAT_TEST_ROUNDS=$(EXACAT_TEST_ROUNDS) $(CARGO) test --release --locked -p exacat-cli --test real_data -- --include-ignored --nocapture
