@@ -201,7 +201,9 @@ def each_once(rig, run, agents, accesses):
     report = rig.report(run)
     rig.complete(report, accesses)
     handing = report["handing_out"]
-    expect("nothing else was handed out twice", handing["handed_out"] == accesses + handing["leases_expired"], handing)
+    # A result that comes after its lease, and before the item is handed out again, ends the item.
+    again = handing["handed_out"] - accesses
+    expect("nothing else was handed out twice", 0 <= again <= handing["leases_expired"], handing)
 
 
 def service_killed(rig):
