@@ -4,12 +4,12 @@ use exacat_log::record::split_head;
 use exacat_model::codec::{Decode, DecodeError, Encode, Reader};
 use exacat_model::{Change, Effect, Revision};
 
-/// Reads the changes of a record from revision `from` on, and passes each to `give` until that
-/// returns false.
+/// Reads the changes of a record from revision `from` on, and passes each with the canonical bytes of its
+/// effect to `give`, until that returns false.
 pub(crate) fn read_changes<E: From<DecodeError>>(
     body: &[u8],
     from: Revision,
-    mut give: impl FnMut(Change) -> Result<bool, E>,
+    mut give: impl FnMut(Change, &[u8]) -> Result<bool, E>,
 ) -> Result<(), E> {
     let (head, content) = split_head(body)?;
     let mut reader = Reader::new(content);
@@ -22,9 +22,9 @@ pub(crate) fn read_changes<E: From<DecodeError>>(
         if revision < from {
             continue;
         }
-        let effect = Effect::from_bytes(effect)?;
+        let (bytes, effect) = (effect, Effect::from_bytes(effect)?);
         let (time, who, operation) = (head.time, head.who, head.operation);
-        if !give(Change { revision, time, who, operation, index, effect })? {
+        if !give(Change { revision, time, who, operation, index, effect }, bytes)? {
             return Ok(());
         }
     }

@@ -50,7 +50,7 @@ fn read_record(
     if head.first_revision != *next || head.count == 0 {
         return Err(corrupt(file, at, "a record does not follow the one before"));
     }
-    read_changes(body, *next, |change| {
+    read_changes(body, *next, |change, _| {
         *next = Revision(change.revision.0.wrapping_add(1));
         give(change);
         Ok::<_, DecodeError>(true)

@@ -173,7 +173,7 @@ impl History {
         }
         let read = self.read_records(from, up_to, |name, offset, body| {
             bytes += body.len();
-            changes::read_changes(body, from, |change| {
+            changes::read_changes(body, from, |change, _| {
                 if change.revision <= up_to && changes.len() < limit {
                     changes.push(change);
                 }
@@ -240,7 +240,7 @@ impl History {
                 let name = reader.name().to_owned();
                 let body = reader.body(offset)?;
                 let (mut found, bytes) = (None, body.len());
-                changes::read_changes(body, revision, |change| {
+                changes::read_changes(body, revision, |change, _| {
                     found = Some((change, bytes));
                     Ok(false)
                 })
@@ -313,7 +313,7 @@ impl History {
     pub(crate) fn record(&self, first_revision: Revision) -> Result<Option<Vec<Change>>, Error> {
         let mut changes = Vec::new();
         let is_kept = self.read_records(first_revision, first_revision, |name, offset, body| {
-            changes::read_changes(body, first_revision, |change| {
+            changes::read_changes(body, first_revision, |change, _| {
                 changes.push(change);
                 Ok(true)
             })

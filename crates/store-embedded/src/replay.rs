@@ -50,7 +50,7 @@ impl<R: Replay> Receiver for Changes<'_, R> {
 
     fn record(&mut self, file: &str, offset: u64, head: Head, body: &[u8]) -> Result<(), Error> {
         self.into.record(file, offset, head, body.len())?;
-        read_changes(body, self.from, |change| {
+        read_changes(body, self.from, |change, _| {
             self.into.change(file, offset, change)?;
             Ok(true)
         })

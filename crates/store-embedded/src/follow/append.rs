@@ -3,8 +3,9 @@
 use exacat_log::record::{self, Head};
 use exacat_log::segment::{HEADER_BYTES, Header};
 use exacat_model::codec::DecodeError;
-use exacat_model::{Effect, Error, ErrorKind, Result, Revision};
+use exacat_model::{Change, Effect, Error, ErrorKind, Result, Revision};
 use exacat_store::LogOffset;
+use exacat_store::rules::Stamp;
 use parking_lot::RwLockWriteGuard;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -112,9 +113,12 @@ impl Writer {
             self.operations.remember(head.operation, head.first_revision, head.time);
             let mut state = self.shared.state.write();
             let mut recorded = 0;
-            let applied = read_changes(body, Revision(0), |change| {
+            let applied = read_changes(body, Revision(0), |change, effect| {
                 recorded += u64::from(matches!(change.effect, Effect::Recorded { .. }));
-                state.apply_change(&change).map_err(Misfit::Defect)?;
+                // The source decided it on this state: segments, and pieces at the end, compare the digests.
+                let Change { revision, time, who, .. } = change;
+                let stamp = Stamp { revision, time, who };
+                state.apply(stamp, &change.effect, Some(effect)).map_err(Misfit::Defect)?;
                 Ok(true)
             });
             // Lets waiting readers in first.

@@ -531,7 +531,7 @@ fn take_record(name: &str, at: u64, body: &[u8], last: &mut Revision) -> Result<
     if head.first_revision.0 != last.0 + 1 || head.count == 0 {
         return Err(bad(format!("change {} follows where {} should", head.first_revision.0, last.0 + 1)));
     }
-    read_changes(body, head.first_revision, |_| Ok::<bool, exacat_model::codec::DecodeError>(true))
+    read_changes(body, head.first_revision, |_, _| Ok::<bool, exacat_model::codec::DecodeError>(true))
         .map_err(|error| bad(error.to_string()))?;
     *last = head.last_revision();
     Ok(())

@@ -61,7 +61,7 @@ fn shortened(
 ) -> Result<Vec<u8>> {
     let (mut group, mut effect) = (Vec::new(), Vec::new());
     let mut shorter = RecordWriter::begin(&mut group, head);
-    let read = changes::read_changes(body, Revision(0), |change| {
+    let read = changes::read_changes(body, Revision(0), |change, _| {
         let is_kept = change.revision <= up_to;
         if is_kept {
             encode_effect(&change.effect, &mut effect);

@@ -135,7 +135,7 @@ fn read_golden(golden: &[u8], header: Header) {
     let mut read = Vec::new();
     while let Some((_, body)) = records.next_record() {
         let mut changes = Vec::new();
-        read_changes(body, Revision(0), |change| {
+        read_changes(body, Revision(0), |change, _| {
             changes.push(change);
             Ok::<bool, exacat_model::codec::DecodeError>(true)
         })
