@@ -241,3 +241,21 @@ fn digest_of(
     }
     Ok(fold.end(&mut |_| Ok(())).map_err(folded)?.whole)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Limit: so many problems are shown, and the export does not hold with any.
+    #[test]
+    fn first_problems_are_shown() {
+        let mut checked = Checked::default();
+        assert!(checked.holds());
+        for number in 0..PROBLEMS_SHOWN_MAX + 5 {
+            checked.problem(Path::new("entries.parquet"), &format!("row {number} is damaged"));
+            assert_eq!(checked.problems.len(), (number + 1).min(PROBLEMS_SHOWN_MAX));
+            assert!(!checked.holds());
+        }
+        assert_eq!(checked.problems[PROBLEMS_SHOWN_MAX - 1], "entries.parquet: row 19 is damaged");
+    }
+}

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use exacat_follower::rows::{ChangesHeard, RowsAnswer, RowsQuery, changes_of, rows_of};
+use exacat_follower::limits::DIRECTORIES_MAX;
+use exacat_follower::rows::{ChangesHeard, ChildrenQuery, RowsAnswer, RowsQuery, changes_of, rows_of};
 use exacat_follower::{FilteredFollow, FilteredSource, FollowState};
 use exacat_model::{
     Body, DirId, Entry, EntryId, Error, ErrorKind, Guid, Lfn, Record, RecordKind, Result, Revision, SeNumber,
@@ -307,5 +308,25 @@ async fn source_with_another_history_is_compared_row_by_row() {
             catch_up(&follower, &mut source).await.unwrap();
             assert_equal(&source.store, &follower, &under).await;
         }
+    }
+}
+
+/// Limit: rows of [`DIRECTORIES_MAX`] directories are asked for at once, not of one more, and not of none.
+#[tokio::test]
+async fn rows_of_many_directories_are_asked_for_at_once() {
+    let mut source = TestSource::new(1);
+    source.begin().await;
+    source.drive(50).await;
+    let ask = async |count: usize| {
+        let one = ChildrenQuery { directory: DirId::ROOT, after: None, only: None };
+        rows_of(&*source.store, &RowsQuery::Children(vec![one; count]), 100_000).await
+    };
+    let RowsAnswer::Children(pages) = ask(DIRECTORIES_MAX).await.unwrap() else { panic!("no children") };
+    assert_eq!(pages.len(), DIRECTORIES_MAX);
+    assert!(
+        !pages[0].entries.is_empty() && pages.iter().all(|page| page.entries.len() == pages[0].entries.len())
+    );
+    for count in [0, DIRECTORIES_MAX + 1] {
+        assert_eq!(ask(count).await.unwrap_err().kind, ErrorKind::Limit);
     }
 }
