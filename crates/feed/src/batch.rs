@@ -21,6 +21,9 @@ pub(crate) enum Op {
     CopyEnds,
     Lost,
     Parted,
+    /// A change that a restore undid.
+    Undone,
+    UndoneEnds,
 }
 
 impl Op {
@@ -38,6 +41,8 @@ impl Op {
             Op::CopyEnds => "copied",
             Op::Lost => "lost",
             Op::Parted => "parted",
+            Op::Undone => "undone",
+            Op::UndoneEnds => "undone_end",
         }
     }
 }

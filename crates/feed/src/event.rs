@@ -39,6 +39,8 @@ pub(crate) struct EventWriter {
     moments: TimeText,
     operation: Option<OperationId>,
     operation_text: Vec<u8>,
+    /// Position that changes which a restore undid are sent at; none for other changes.
+    undone_at: Option<Revision>,
 }
 
 impl EventWriter {
@@ -50,7 +52,14 @@ impl EventWriter {
         tail.push(b',');
         tail.extend_from_slice(NOT_LAST);
         let (times, moments) = Default::default();
-        EventWriter { tail, times, moments, operation: None, operation_text: Vec::new() }
+        EventWriter { tail, times, moments, operation: None, operation_text: Vec::new(), undone_at: None }
+    }
+
+    /// Makes a writer of changes that a restore undid.
+    ///
+    /// Their events have the position `at`, so that those of other changes still come after all of them.
+    pub(crate) fn of_undone(catalogue: Guid, timeline: TimelineId, at: Revision) -> Self {
+        EventWriter { undone_at: Some(at), ..EventWriter::new(catalogue, timeline) }
     }
 
     fn begin(out: &mut Vec<u8>, revision: Revision, index: u64, op: Op) {
@@ -77,7 +86,7 @@ impl EventWriter {
         meaning: Meaning,
         places: Places<'_>,
     ) {
-        let op = match meaning {
+        let was = match meaning {
             Meaning::Hidden => return,
             Meaning::Created | Meaning::Appeared => Op::Created,
             Meaning::Updated => Op::Updated,
@@ -85,8 +94,19 @@ impl EventWriter {
             Meaning::Gone | Meaning::AllGone => Op::Gone,
             Meaning::Other => Op::Other,
         };
+        let (op, revision, index) = match self.undone_at {
+            None => (was, change.revision, 0),
+            Some(at) => (Op::Undone, at, change.revision.0.saturating_sub(at.0)),
+        };
         let out = &mut batch.bytes;
-        Self::begin(out, change.revision, 0, op);
+        Self::begin(out, revision, index, op);
+        if op == Op::Undone {
+            out.extend_from_slice(b",\"undone_revision\":");
+            put_number(out, change.revision.0);
+            out.extend_from_slice(b",\"was\":\"");
+            out.extend_from_slice(was.name().as_bytes());
+            out.push(b'"');
+        }
         out.extend_from_slice(b",\"effect\":\"");
         out.extend_from_slice(change.effect.name().as_bytes());
         out.extend_from_slice(b"\",\"time\":");
@@ -115,14 +135,16 @@ impl EventWriter {
         }
         match meaning {
             Meaning::AllGone => out.extend_from_slice(b",\"all\":true"),
-            Meaning::Arrived | Meaning::Appeared => out.extend_from_slice(b",\"rows\":true"),
+            Meaning::Arrived | Meaning::Appeared if op != Op::Undone => {
+                out.extend_from_slice(b",\"rows\":true");
+            }
             _ => {}
         }
         self.content(out, names, &change.effect, change.revision);
-        let (revision, time) = (change.revision, change.time);
-        let is_of_row = op != Op::Other && !places.is_above;
+        let time = change.time;
+        let is_of_row = !matches!(op, Op::Other | Op::Undone) && !places.is_above;
         let entry = change.effect.entry_id().filter(|_| is_of_row);
-        self.end(batch, Head { end: 0, op, revision, index: 0, time, version: 0, entry });
+        self.end(batch, Head { end: 0, op, revision, index, time, version: 0, entry });
     }
 
     /// Adds a row of a copy.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use exacat_disk::random_id;
 use exacat_model::{
-    Error, ErrorKind, Feed, FeedAction, FeedName, FeedSpec, FeedStart, FeedState, Guid, LogPosition, Result,
-    Revision, TimeMs,
+    AfterRestore, Error, ErrorKind, Feed, FeedAction, FeedName, FeedSpec, FeedStart, FeedState, Guid,
+    LogPosition, Result, Revision, TimeMs,
 };
 use exacat_store::Store;
 use parking_lot::Mutex;
@@ -80,7 +80,8 @@ impl Feeds {
             let made = std::fs::DirBuilder::new().mode(0o700).create(&directory);
             made.map_err(|error| failed("make the directory", &directory, &error))?;
         }
-        let context = RunContext { store, now, sink: SinkContext { catalogue, pace, tls } };
+        let sink = SinkContext { catalogue, pace, tls };
+        let context = RunContext { store, now, sink, replaced: Arc::default() };
         let (mut feeds, mut damaged) = (BTreeMap::new(), BTreeMap::new());
         let read = |error: std::io::Error| failed("read", &directory, &error);
         for entry in std::fs::read_dir(&directory).map_err(read)? {
@@ -209,6 +210,7 @@ impl Feeds {
             timeline: self.context.store.timelines().current(),
             window: Revision(0),
             must_copy,
+            undone: Vec::new(),
             state: FeedState::Running,
             reason: String::new(),
         };
@@ -394,6 +396,7 @@ impl Feeds {
                 }
                 after.window = Revision(0);
                 after.timeline = self.context.store.timelines().current();
+                after.undone.clear();
                 after.state = FeedState::Running;
                 after.reason.clear();
             }
@@ -456,7 +459,7 @@ impl Damaged {
             bytes: 0,
             room: 0,
             copy_when_lost: false,
-            copy_when_parted: false,
+            after_restore: AfterRestore::Tell,
             allow_private: false,
             secret: None,
         };

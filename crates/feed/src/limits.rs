@@ -12,6 +12,8 @@ pub const BATCH_BYTES: usize = 1 << 20;
 pub const DIRECTORIES_MAX: usize = 1 << 18;
 /// Bytes of the file of a cursor: an LFN and a URL, both escaped, are the longest parts.
 pub const CURSOR_BYTES_MAX: u64 = 128 << 10;
+/// Restores whose undone changes a feed still has to send; of more it leaves out the first ones.
+pub const UNDONE_MAX: usize = 16;
 /// Bytes of a sink's address.
 pub const SINK_BYTES_MAX: usize = 2048;
 /// Bytes of a secret. A shorter one could be guessed, a longer one is another file.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use exacat_model::{At, Change, Effect, EntryId, Guid, Result, Revision, TimelineId};
+use exacat_model::{At, Change, Effect, EntryId, Result, Revision};
 use exacat_store::Store;
 
 use crate::batch::Batch;
@@ -47,13 +47,7 @@ impl Placed<'_> {
 }
 
 impl Maker {
-    pub(crate) fn new(
-        store: Arc<dyn Store>,
-        (catalogue, timeline): (Guid, TimelineId),
-        scope: Scope,
-        kinds: Kinds,
-    ) -> Self {
-        let writer = EventWriter::new(catalogue, timeline);
+    pub(crate) fn new(store: Arc<dyn Store>, writer: EventWriter, scope: Scope, kinds: Kinds) -> Self {
         Maker { store, names: Names::default(), writer, tree: Tree::new(scope), kinds }
     }
 

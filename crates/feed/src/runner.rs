@@ -11,11 +11,13 @@ use tokio::time::Instant;
 
 use crate::batch::{Batch, Op};
 use crate::cursor::Cursor;
-use crate::json::{put_number, put_shown, put_text};
+use crate::event::EventWriter;
+use crate::json::{put_number, put_text};
 use crate::limits::{BATCH_BYTES, PAGE_CHANGES};
 use crate::maker::{Maker, RowsOf};
+use crate::replaced::ReplacedTimeline;
 use crate::scope::{Kinds, Scope};
-use crate::sink::{Opened, Sink, SinkAddress, SinkContext, Trouble, next_generation};
+use crate::sink::{Opened, Sink, SinkContext, Trouble};
 use crate::state::FeedEntry;
 use crate::walk::Walk;
 
@@ -31,11 +33,12 @@ pub(crate) struct RunContext {
     pub store: Arc<dyn Store>,
     pub now: Now,
     pub sink: SinkContext,
+    pub replaced: Arc<ReplacedTimeline>,
 }
 
 /// End of an attempt to follow the history.
 #[derive(Debug)]
-enum Ended {
+pub(crate) enum Ended {
     /// The sink or the store has trouble.
     Trouble(Trouble),
     /// Changes that the sink lacks cannot or may not be sent.
@@ -64,11 +67,17 @@ impl Drop for Ahead {
 }
 
 /// A sink with the events on their way to it.
-struct Outlet {
-    sink: Sink,
-    batch: Batch,
+pub(crate) struct Outlet {
+    pub sink: Sink,
+    pub batch: Batch,
     /// Events that the sink has taken, and has not acknowledged yet.
-    waiting: u64,
+    pub waiting: u64,
+}
+
+impl Outlet {
+    pub(crate) fn new(sink: Sink) -> Self {
+        Outlet { sink, batch: Batch::default(), waiting: 0 }
+    }
 }
 
 /// The position of a feed in the history while it runs.
@@ -89,8 +98,8 @@ struct Position {
 
 /// Runs one feed.
 pub(crate) struct Runner {
-    entry: Arc<FeedEntry>,
-    context: RunContext,
+    pub entry: Arc<FeedEntry>,
+    pub context: RunContext,
 }
 
 impl Runner {
@@ -158,15 +167,25 @@ impl Runner {
         self.entry.save_changed();
     }
 
-    fn now(&self) -> TimeMs {
+    pub(crate) fn now(&self) -> TimeMs {
         (self.context.now)()
     }
 
-    fn maker(&self, cursor: &Cursor) -> Result<Maker> {
+    pub(crate) fn maker(&self, cursor: &Cursor) -> Result<Maker> {
+        let writer = EventWriter::new(self.context.sink.catalogue, cursor.timeline);
+        self.maker_of(cursor, Arc::clone(&self.context.store), writer)
+    }
+
+    /// Returns a maker of the feed's events from a store.
+    pub(crate) fn maker_of(
+        &self,
+        cursor: &Cursor,
+        store: Arc<dyn Store>,
+        writer: EventWriter,
+    ) -> Result<Maker> {
         let kinds = Kinds::parse(cursor.spec.kinds.iter().map(String::as_str))?;
         let scope = Scope::new(cursor.spec.under.as_ref());
-        let of = (self.context.sink.catalogue, cursor.timeline);
-        Ok(Maker::new(Arc::clone(&self.context.store), of, scope, kinds))
+        Ok(Maker::new(store, writer, scope, kinds))
     }
 
     /// Tells the sink that the feed is lost, if it listens.
@@ -175,7 +194,7 @@ impl Runner {
         let tell = async {
             let oldest = self.context.store.changes(cursor.revision, 1).await?.oldest;
             let (sink, _) = Sink::open(&cursor, &self.context.sink)?;
-            let mut outlet = Outlet { sink, batch: Batch::default(), waiting: 0 };
+            let mut outlet = Outlet::new(sink);
             let mut fields = b",\"oldest\":".to_vec();
             put_number(&mut fields, oldest.0);
             let at = (cursor.revision, 0, self.now());
@@ -201,13 +220,14 @@ impl Runner {
         self.entry.progress.lock().forget_read();
         let store = &self.context.store;
         self.pass_parting().await?;
+        self.send_undone().await?;
         let mut cursor = self.entry.cursor();
         if !cursor.must_copy {
             self.check_kept(cursor.revision).await?;
         }
         let (sink, opened) = Sink::open(&cursor, &self.context.sink)?;
         self.opened(opened)?;
-        let mut outlet = Outlet { sink, batch: Batch::default(), waiting: 0 };
+        let mut outlet = Outlet::new(sink);
         let mut maker = self.maker(&cursor)?;
         maker.begin().await?;
         if cursor.must_copy {
@@ -434,7 +454,11 @@ impl Runner {
         Ok(())
     }
 
-    async fn put(&self, outlet: &mut Outlet, whole: Option<Revision>) -> std::result::Result<(), Ended> {
+    pub(crate) async fn put(
+        &self,
+        outlet: &mut Outlet,
+        whole: Option<Revision>,
+    ) -> std::result::Result<(), Ended> {
         if outlet.batch.is_empty() {
             return Ok(());
         }
@@ -446,7 +470,7 @@ impl Runner {
         Ok(())
     }
 
-    fn acknowledged(&self, outlet: &mut Outlet, has: Option<Revision>) {
+    pub(crate) fn acknowledged(&self, outlet: &mut Outlet, has: Option<Revision>) {
         if let Some(revision) = has {
             let events = std::mem::take(&mut outlet.waiting);
             self.entry.progress.lock().acknowledge(revision, events);
@@ -511,47 +535,6 @@ impl Runner {
         progress.cursor.revision = start;
         progress.acknowledge(start, std::mem::take(&mut outlet.waiting));
         progress.is_unsaved = true;
-        drop(progress);
-        self.entry.save()?;
-        Ok(())
-    }
-
-    /// After a restore: tells the sink where the timelines part, and goes on from there.
-    async fn pass_parting(&self) -> std::result::Result<(), Ended> {
-        let timelines = self.context.store.timelines();
-        let before = self.entry.cursor();
-        let current = timelines.current();
-        if before.timeline == current {
-            return Ok(());
-        }
-        let point = timelines.parting_point(before.timeline.whole());
-        if point.is_some_and(|point| before.revision <= point) {
-            let mut progress = self.entry.progress.lock();
-            progress.cursor.timeline = current;
-            progress.is_unsaved = true;
-            return Ok(());
-        }
-        let after = point.unwrap_or(Revision(0));
-        let mut cursor = Cursor { timeline: current, revision: after, window: Revision(0), ..before.clone() };
-        // Entries that were changed on the other timeline are only right again in a copy.
-        cursor.must_copy = before.must_copy || before.spec.copy_when_parted;
-        if let SinkAddress::Directory(path) = SinkAddress::parse(&cursor.spec.sink)? {
-            cursor.generation = next_generation(&path, before.generation)?;
-        }
-        let (sink, _) = Sink::open(&cursor, &self.context.sink)?;
-        let mut outlet = Outlet { sink, batch: Batch::default(), waiting: 0 };
-        let mut fields = b",\"old_timeline\":".to_vec();
-        put_shown(&mut fields, before.timeline);
-        fields.extend_from_slice(b",\"undone_up_to\":");
-        put_number(&mut fields, before.revision.0);
-        let at = (after, 0, self.now());
-        self.maker(&cursor)?.writer.notice(&mut outlet.batch, Op::Parted, at, &fields);
-        outlet.batch.mark_last();
-        outlet.sink.put(&outlet.batch, Some(after), self.now()).await?;
-        outlet.sink.publish()?;
-        let mut progress = self.entry.progress.lock();
-        progress.cursor = cursor;
-        progress.events += 1;
         drop(progress);
         self.entry.save()?;
         Ok(())

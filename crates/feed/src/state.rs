@@ -107,7 +107,7 @@ impl FeedEntry {
             events: progress.events,
             failures: progress.failures,
             copying: cursor.state == FeedState::Running
-                && (cursor.must_copy || cursor.revision < cursor.window),
+                && (cursor.must_copy || !cursor.undone.is_empty() || cursor.revision < cursor.window),
         }
     }
 }
@@ -189,7 +189,7 @@ impl Progress {
 
 #[cfg(test)]
 mod tests {
-    use exacat_model::{FeedName, FeedSpec, FeedStart, TimelineId};
+    use exacat_model::{AfterRestore, FeedName, FeedSpec, FeedStart, TimelineId};
 
     use super::*;
 
@@ -203,7 +203,7 @@ mod tests {
             bytes,
             room: 1,
             copy_when_lost: false,
-            copy_when_parted: false,
+            after_restore: AfterRestore::Tell,
             allow_private: false,
             secret: None,
         };
@@ -218,6 +218,7 @@ mod tests {
             timeline: TimelineId([0; 16]),
             window: Revision(0),
             must_copy: false,
+            undone: Vec::new(),
             state: FeedState::Running,
             reason: String::new(),
         };

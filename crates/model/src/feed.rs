@@ -63,6 +63,43 @@ pub enum FeedStart {
 
 canonical_enum!(FeedStart { 1 => Now, 2 => Copy, 3 => After(position) });
 
+/// Events that a feed sends after a restore, beside the notice where the timelines part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterRestore {
+    /// None.
+    Tell,
+    /// A copy of the present entries.
+    Copy,
+    /// The changes that the restore undid.
+    Undone,
+    /// Those changes, and then a copy.
+    UndoneAndCopy,
+}
+
+canonical_enum!(AfterRestore { 0 => Tell, 1 => Copy, 2 => Undone, 3 => UndoneAndCopy });
+
+impl AfterRestore {
+    /// Returns the choice with these parts.
+    pub fn new(sends_undone: bool, copies: bool) -> Self {
+        match (sends_undone, copies) {
+            (false, false) => AfterRestore::Tell,
+            (false, true) => AfterRestore::Copy,
+            (true, false) => AfterRestore::Undone,
+            (true, true) => AfterRestore::UndoneAndCopy,
+        }
+    }
+
+    /// True if the changes that the restore undid are sent.
+    pub fn sends_undone(self) -> bool {
+        matches!(self, AfterRestore::Undone | AfterRestore::UndoneAndCopy)
+    }
+
+    /// True if a copy is sent.
+    pub fn copies(self) -> bool {
+        matches!(self, AfterRestore::Copy | AfterRestore::UndoneAndCopy)
+    }
+}
+
 /// Description of a feed, as its owner gives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeedSpec {
@@ -82,8 +119,8 @@ pub struct FeedSpec {
     pub room: u64,
     /// Send a copy and go on when the feed is lost; otherwise it stops.
     pub copy_when_lost: bool,
-    /// Send a copy after a restore; otherwise only tell where the timelines part.
-    pub copy_when_parted: bool,
+    /// Events after a restore, beside the notice where the timelines part.
+    pub after_restore: AfterRestore,
     /// Permit a webhook on a loopback, private or link-local address.
     pub allow_private: bool,
     /// File on the server's machine with the secret that signs requests to a webhook.
@@ -99,7 +136,7 @@ canonical_struct!(FeedSpec {
     bytes,
     room,
     copy_when_lost,
-    copy_when_parted,
+    after_restore,
     allow_private,
     secret
 });

@@ -47,7 +47,7 @@ pub use entry::{
     At, Body, DirId, Entry, EntryId, File, Kind, Location, Replica, ReplicaState, Revision, Usage,
 };
 pub use error::{Error, ErrorKind, Result};
-pub use feed::{Feed, FeedAction, FeedName, FeedSpec, FeedStart, FeedState};
+pub use feed::{AfterRestore, Feed, FeedAction, FeedName, FeedSpec, FeedStart, FeedState};
 pub use guid::Guid;
 pub use history::{FieldRef, FieldType, FieldValue, GroupName, GroupSettings, TimeNs};
 pub use lfn::{Lfn, Name};

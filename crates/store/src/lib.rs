@@ -34,7 +34,7 @@ pub use read::{
     TrailEnd, UsageOf, within_batch,
 };
 
-pub use past::{PastRoute, PastStart, PastStates};
+pub use past::{PastRoute, PastStart, PastStates, Replaced};
 pub use snapshots::Snapshots;
 
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use exacat_model::{PastPoint, Result, Revision, SnapshotName};
+use exacat_model::{PastPoint, Result, Revision, SnapshotName, TimelineId};
 
 use crate::Store;
 
@@ -40,6 +40,14 @@ pub struct PastRoute {
     pub changes: u64,
 }
 
+/// The catalogue on a timeline that a restore replaced.
+pub struct Replaced {
+    /// Catalogue as it was before the restore, with its history. It takes no changes.
+    pub store: Arc<dyn Store>,
+    /// Last change that was on the timeline.
+    pub up_to: Revision,
+}
+
 /// Past states. Reading one runs beside everything else, and no change waits for it.
 #[async_trait]
 pub trait PastStates: Send + Sync {
@@ -51,4 +59,7 @@ pub trait PastStates: Send + Sync {
     /// Makes the state after a change: a store that takes no changes. It stays as it is, whatever becomes
     /// of the snapshots and the log, and holds its memory and files until it is dropped.
     async fn open(&self, revision: Revision) -> Result<Arc<dyn Store>>;
+
+    /// Opens a replaced timeline; none if no copy of it is kept.
+    async fn replaced(&self, timeline: TimelineId) -> Result<Option<Replaced>>;
 }

@@ -8,9 +8,9 @@ use exacat_model::operation::{
     Attribute, Existing, NewFile, NewReplica, Owner, ReplicaEdit, SeChoice, SeSettings, UserSettings,
 };
 use exacat_model::{
-    Answer, Checksums, Cursor, DeletionId, Edit, FeedAction, FeedName, FeedSpec, FeedStart, FileRef, Filter,
-    GroupId, GroupName, Guid, Lfn, NewBody, OnTimeline, Operation, ReplicaState, Result, Revision, SeName,
-    Tag, TagKey, TagValue, TokenId, TrashId,
+    AfterRestore, Answer, Checksums, Cursor, DeletionId, Edit, FeedAction, FeedName, FeedSpec, FeedStart,
+    FileRef, Filter, GroupId, GroupName, Guid, Lfn, NewBody, OnTimeline, Operation, ReplicaState, Result,
+    Revision, SeName, Tag, TagKey, TagValue, TokenId, TrashId,
 };
 use exacat_testkit::settings;
 
@@ -374,7 +374,7 @@ fn feed_spec() -> FeedSpec {
         bytes: 1 << 30,
         room: 1 << 30,
         copy_when_lost: false,
-        copy_when_parted: true,
+        after_restore: AfterRestore::Copy,
         allow_private: false,
         secret: None,
     }

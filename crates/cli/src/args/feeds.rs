@@ -119,6 +119,9 @@ pub(crate) struct FeedCreateArgs {
     /// histories part
     #[arg(long, value_name = "WHAT", value_parser = ["copy", "tell"], default_value = "copy")]
     pub when_restored: String,
+    /// Send the changes that a restore of the catalogue undid, before a copy
+    #[arg(long)]
+    pub undone: bool,
     /// Permit a webhook or broker on a loopback, private or link-local address
     #[arg(long)]
     pub allow_private: bool,

@@ -1,6 +1,6 @@
 //! `feed`: the change feeds of a server.
 
-use exacat_model::{Answer, Feed, FeedAction, FeedName, FeedSpec, HasRevision, Operation};
+use exacat_model::{AfterRestore, Answer, Feed, FeedAction, FeedName, FeedSpec, HasRevision, Operation};
 use exacat_wire::json;
 
 use crate::args::{FeedCommand, FeedCreateArgs};
@@ -47,7 +47,7 @@ async fn create(context: &mut Context, args: FeedCreateArgs) -> Result<(), Failu
         bytes: parse::bytes(&args.bytes)?,
         room: parse::bytes(&args.room)?,
         copy_when_lost: args.when_lost == "copy",
-        copy_when_parted: args.when_restored == "copy",
+        after_restore: AfterRestore::new(args.undone, args.when_restored == "copy"),
         allow_private: args.allow_private,
         secret: args.secret_file,
     };
@@ -115,7 +115,7 @@ fn show(context: &mut Context, one: &Feed) -> Result<(), Failure> {
         ("lost after", format!("{} days or {}", spec.days, out.size(u128::from(spec.bytes)))),
         ("room", out.size(u128::from(spec.room))),
         ("when lost", (if spec.copy_when_lost { "copy" } else { "stop" }).to_owned()),
-        ("when restored", (if spec.copy_when_parted { "copy" } else { "tell" }).to_owned()),
+        ("when restored", after_restore(spec.after_restore).to_owned()),
         ("made", format!("{} by {}", second(one.created), one.owner)),
     ];
     let mut table = Table::new([Align::Left, Align::Left]);
@@ -125,4 +125,13 @@ fn show(context: &mut Context, one: &Feed) -> Result<(), Failure> {
         }
     }
     out.table(&table)
+}
+
+fn after_restore(what: AfterRestore) -> &'static str {
+    match what {
+        AfterRestore::Tell => "tell",
+        AfterRestore::Copy => "copy",
+        AfterRestore::Undone => "undone changes",
+        AfterRestore::UndoneAndCopy => "undone changes, copy",
+    }
 }

@@ -284,7 +284,8 @@ mod tests {
     use std::net::TcpListener;
 
     use exacat_model::{
-        DirId, EntryId, ErrorKind, FeedName, FeedSpec, FeedStart, FeedState, Revision, TimeMs, TimelineId,
+        AfterRestore, DirId, EntryId, ErrorKind, FeedName, FeedSpec, FeedStart, FeedState, Revision, TimeMs,
+        TimelineId,
     };
 
     use super::*;
@@ -300,7 +301,7 @@ mod tests {
             bytes: 1,
             room: 1,
             copy_when_lost: false,
-            copy_when_parted: false,
+            after_restore: AfterRestore::Tell,
             allow_private,
             secret: None,
         };
@@ -315,6 +316,7 @@ mod tests {
             timeline: TimelineId([1; 16]),
             window: Revision(0),
             must_copy: false,
+            undone: Vec::new(),
             state: FeedState::Running,
             reason: String::new(),
         };

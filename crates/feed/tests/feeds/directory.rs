@@ -15,7 +15,7 @@ use crate::mirror::{Mirror, check};
 use crate::world::{World, name, open, pace};
 
 /// Returns all events of a feed, in order.
-fn events(world: &World, feed: &str) -> Vec<Value> {
+pub(crate) fn events(world: &World, feed: &str) -> Vec<Value> {
     let entries = std::fs::read_dir(world.segments(feed)).unwrap().map(|entry| entry.unwrap().path());
     let mut paths: Vec<_> =
         entries.filter(|path| path.extension().is_some_and(|end| end == "ndjson")).collect();

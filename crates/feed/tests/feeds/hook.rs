@@ -27,6 +27,8 @@ pub(crate) enum Reply {
 pub(crate) struct Got {
     pub head: String,
     pub body: Vec<u8>,
+    /// True if the answer was that it is done.
+    pub is_taken: bool,
 }
 
 impl Got {
@@ -49,6 +51,8 @@ impl Got {
 struct Shared {
     got: Vec<Got>,
     replies: VecDeque<Reply>,
+    /// Requests with this text are refused for now.
+    refused: Option<&'static str>,
 }
 
 /// The receiver.
@@ -82,7 +86,7 @@ impl Hook {
             None => format!("http://{address}/hook?x=1"),
             Some(_) => format!("https://localhost:{}/hook", address.port()),
         };
-        let shared = Arc::new(Mutex::new(Shared { got: Vec::new(), replies: replies.to_vec().into() }));
+        let shared = Arc::new(Mutex::new(Shared { replies: replies.to_vec().into(), ..Shared::default() }));
         let of_task = Arc::clone(&shared);
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -103,6 +107,11 @@ impl Hook {
         Hook { url, shared, task }
     }
 
+    /// Refuses requests with a text from now on, or takes all.
+    pub(crate) fn refuse(&self, text: Option<&'static str>) {
+        self.shared.lock().refused = text;
+    }
+
     /// Returns the requests so far, the unanswered ones too.
     pub(crate) fn got(&self) -> Vec<Got> {
         self.shared.lock().got.clone()
@@ -121,7 +130,7 @@ async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, shared: Arc<Mute
             }
         };
         let head = String::from_utf8(bytes[..head_end].to_vec()).unwrap();
-        let got = Got { head, body: Vec::new() };
+        let got = Got { head, body: Vec::new(), is_taken: false };
         let length: usize = got.header("content-length").unwrap().parse().unwrap();
         while bytes.len() < head_end + length {
             if stream.read_buf(&mut bytes).await.unwrap_or(0) == 0 {
@@ -132,8 +141,13 @@ async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, shared: Arc<Mute
         bytes.drain(..head_end + length);
         let reply = {
             let mut shared = shared.lock();
-            shared.got.push(Got { body, ..got });
-            shared.replies.pop_front().unwrap_or(Reply::Status(204))
+            let is_refused = shared
+                .refused
+                .is_some_and(|text| body.windows(text.len()).any(|part| part == text.as_bytes()));
+            let reply = shared.replies.pop_front();
+            let reply = reply.unwrap_or(Reply::Status(if is_refused { 500 } else { 204 }));
+            shared.got.push(Got { body, is_taken: reply == Reply::Status(204), ..got });
+            reply
         };
         let answer = match reply {
             Reply::Status(204) => "HTTP/1.1 204 No Content\r\n\r\n".to_owned(),

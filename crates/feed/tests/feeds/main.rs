@@ -15,5 +15,6 @@ mod hook;
 mod kafka;
 mod mirror;
 mod mirrors;
+mod restores;
 mod webhooks;
 mod world;

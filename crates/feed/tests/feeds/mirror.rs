@@ -139,7 +139,7 @@ impl Mirror {
             }
             "copied" => self.rows.retain(|_, row| !row.is_stale),
             "mark" => self.is_exact |= event["exact"] == json!(true),
-            "x" | "lost" | "parted" => {}
+            "x" | "lost" | "parted" | "undone" | "undone_end" => {}
             other => panic!("unknown op {other}"),
         }
     }

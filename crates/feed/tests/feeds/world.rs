@@ -7,7 +7,8 @@ use std::time::Duration;
 use exacat_feed::limits::Pace;
 use exacat_feed::{Feeds, FeedsSettings};
 use exacat_model::{
-    Error, ErrorKind, Feed, FeedAction, FeedName, FeedSpec, FeedStart, FeedState, Guid, Lfn, Result, Revision,
+    AfterRestore, Error, ErrorKind, Feed, FeedAction, FeedName, FeedSpec, FeedStart, FeedState, Guid, Lfn,
+    Result, Revision,
 };
 use exacat_store::Store;
 use exacat_testkit::TestClock;
@@ -105,7 +106,7 @@ impl World {
             bytes: 1 << 40,
             room: 1 << 40,
             copy_when_lost: false,
-            copy_when_parted: true,
+            after_restore: AfterRestore::Copy,
             allow_private: false,
             secret: None,
         }

@@ -25,6 +25,7 @@
 //! * `past`: the state after any change, from the nearest files before it
 //! * `restore`: the catalogue as it was at a snapshot, or at a point after it
 //! * `switch`: the moment at which a restore takes effect, even if it is interrupted
+//! * `replaced`: a timeline that a restore replaced
 //! * `witness`: snapshots as evidence of how far the log went
 //! * `backup`: copies on another file system, and restores from there
 
@@ -35,6 +36,7 @@ pub(crate) mod diff;
 mod label;
 mod line;
 pub(crate) mod past;
+pub(crate) mod replaced;
 mod restore;
 pub(crate) mod service;
 pub(crate) mod switch;

@@ -5,19 +5,21 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use exacat_activity::{RequestState, on};
 use exacat_disk::Disk;
-use exacat_model::{Error, ErrorKind, PastPoint, Result, Revision, SnapshotName};
-use exacat_store::{PastRoute, PastStates, Store};
+use exacat_log::Segment;
+use exacat_model::{Error, ErrorKind, PastPoint, Result, Revision, SnapshotName, TimelineId};
+use exacat_store::{PastRoute, PastStates, Replaced, Store};
 
 use super::EmbeddedStore;
 use super::snapshots::Making;
 use crate::blocking::on_blocking_thread;
 use crate::history::History;
-use crate::identity::Layout;
+use crate::identity::{Identity, Layout};
 use crate::older::Older;
 use crate::settings::{EmbeddedSettings, PAST_TRIES_MAX};
 use crate::shared::Shared;
 use crate::snapshot::SnapshotService;
 use crate::snapshot::past::PastFiles;
+use crate::snapshot::replaced;
 use crate::snapshot::take::{self, LogPart};
 use crate::state::State;
 
@@ -66,11 +68,15 @@ impl EmbeddedStore {
         .await
     }
 
-    /// Makes a store of a state that takes no changes.
-    fn of_past(&self, state: State, disk: Arc<dyn Disk>) -> Arc<EmbeddedStore> {
+    /// Makes a store of a state and its history that takes no changes.
+    fn of_past(
+        &self,
+        state: State,
+        (identity, segments): (Identity, Vec<Arc<Segment>>),
+        disk: Arc<dyn Disk>,
+    ) -> Arc<EmbeddedStore> {
         let service = self.service();
-        let identity = service.identity().clone();
-        let history = History::new(Arc::clone(&disk), identity.id, Vec::new());
+        let history = History::new(Arc::clone(&disk), identity.id, segments);
         let older = Older::new(Arc::clone(&disk), service.data.operations());
         let shared = Arc::new(Shared::new(state, history, older, disk));
         let settings = EmbeddedSettings { follows: None, companion: None, ..self.settings.clone() };
@@ -106,7 +112,8 @@ impl EmbeddedStore {
                 building.build(revision, &making.layout, rows_max, &|| shared.check_open())
             });
             let state = on(RequestState::HistoryRead, built).await?;
-            return Ok(self.of_past(state, Arc::clone(&files.disk)));
+            let of = (files.identity.clone(), Vec::new());
+            return Ok(self.of_past(state, of, Arc::clone(&files.disk)));
         }
         Err(last)
     }
@@ -122,5 +129,21 @@ impl PastStates for EmbeddedStore {
     async fn open(&self, revision: Revision) -> Result<Arc<dyn Store>> {
         let store: Arc<dyn Store> = self.open_past(revision).await?;
         Ok(store)
+    }
+
+    async fn replaced(&self, timeline: TimelineId) -> Result<Option<Replaced>> {
+        let (service, shared) = (Arc::clone(self.service()), Arc::clone(self.shared()));
+        let read = on_blocking_thread(move || {
+            let copy = replaced::find(&*shared.disk, &service.data, service.identity(), timeline)?;
+            let Some(copy) = copy else { return Ok(None) };
+            let (state, segments) = copy.open(&shared.disk, &|| shared.check_open())?;
+            Ok(Some((copy, state, segments)))
+        });
+        let Some((copy, state, segments)) = on(RequestState::HistoryRead, read).await? else {
+            return Ok(None);
+        };
+        let up_to = copy.up_to.min(state.revision);
+        let store = self.of_past(state, (copy.identity, segments), Arc::clone(&self.shared().disk));
+        Ok(Some(Replaced { store, up_to }))
     }
 }

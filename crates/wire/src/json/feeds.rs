@@ -24,7 +24,7 @@ pub struct FeedOut<'a> {
     /// Reason of the state, or the present trouble with the sink; left out if all is well.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub reason: &'a str,
-    /// True while a copy is being sent, and until the changes made meanwhile have followed.
+    /// True while a copy or undone changes are sent, and until the changes made meanwhile have followed.
     pub copying: bool,
     /// The sink has everything up to this revision.
     pub revision: u64,
@@ -55,6 +55,8 @@ pub struct FeedOut<'a> {
     pub copy_when_lost: bool,
     /// True if it sends a copy after a restore.
     pub copy_when_parted: bool,
+    /// True if it sends the changes that a restore undid.
+    pub undone_when_parted: bool,
 }
 
 /// Converts a feed.
@@ -81,7 +83,8 @@ pub fn feed(feed: &Feed) -> FeedOut<'_> {
         bytes: spec.bytes,
         room: spec.room,
         copy_when_lost: spec.copy_when_lost,
-        copy_when_parted: spec.copy_when_parted,
+        copy_when_parted: spec.after_restore.copies(),
+        undone_when_parted: spec.after_restore.sends_undone(),
     }
 }
 
@@ -117,6 +120,9 @@ pub struct FeedIn {
     pub copy_when_lost: bool,
     /// False to only tell after a restore, without a copy.
     pub copy_when_parted: Option<bool>,
+    /// True to send the changes that a restore undid, before a copy.
+    #[serde(default)]
+    pub undone_when_parted: bool,
     /// True to permit a webhook on a loopback, private or link-local address.
     #[serde(default)]
     pub allow_private: bool,

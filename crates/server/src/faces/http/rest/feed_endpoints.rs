@@ -1,7 +1,7 @@
 //! Endpoints of change feeds, below `/feeds`.
 
 use exacat_feed::limits::{BYTES_DEFAULT, DAYS_DEFAULT, ROOM_DEFAULT};
-use exacat_model::{FeedAction, FeedName, FeedSpec, Lfn, Operation, Result};
+use exacat_model::{AfterRestore, FeedAction, FeedName, FeedSpec, Lfn, Operation, Result};
 use exacat_wire::json;
 
 use super::arguments::Arguments;
@@ -25,7 +25,7 @@ fn spec(new: json::FeedIn) -> Result<FeedSpec> {
         bytes: new.bytes.unwrap_or(BYTES_DEFAULT),
         room: new.room.unwrap_or(ROOM_DEFAULT),
         copy_when_lost: new.copy_when_lost,
-        copy_when_parted: new.copy_when_parted.unwrap_or(true),
+        after_restore: AfterRestore::new(new.undone_when_parted, new.copy_when_parted.unwrap_or(true)),
         allow_private: new.allow_private,
         secret: new.secret_file,
     })
