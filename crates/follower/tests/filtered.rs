@@ -316,16 +316,12 @@ async fn source_with_another_history_is_compared_row_by_row() {
 async fn rows_of_many_directories_are_asked_for_at_once() {
     let mut source = TestSource::new(1);
     source.begin().await;
-    source.drive(50).await;
     let ask = async |count: usize| {
         let one = ChildrenQuery { directory: DirId::ROOT, after: None, only: None };
         rows_of(&*source.store, &RowsQuery::Children(vec![one; count]), 100_000).await
     };
     let RowsAnswer::Children(pages) = ask(DIRECTORIES_MAX).await.unwrap() else { panic!("no children") };
     assert_eq!(pages.len(), DIRECTORIES_MAX);
-    assert!(
-        !pages[0].entries.is_empty() && pages.iter().all(|page| page.entries.len() == pages[0].entries.len())
-    );
     for count in [0, DIRECTORIES_MAX + 1] {
         assert_eq!(ask(count).await.unwrap_err().kind, ErrorKind::Limit);
     }
