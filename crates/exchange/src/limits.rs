@@ -77,6 +77,8 @@ pub const COMPARE_BATCHES_WAITING_MAX: usize = 4;
 /// Copies of the catalogue with one path that are compared one by one. More of them share an outcome
 /// only in a damaged catalogue.
 pub const COMPARE_COPIES_OF_A_PATH_MAX: usize = 64;
+/// Copies read at once from a store in the same process. Larger pages are new memory each time.
+pub const COMPARE_STORE_PAGE: usize = 512;
 /// Copies that one request of an application changes.
 pub const COMPARE_APPLY_BATCH: usize = 500;
 /// Default limit of copies that an application changes, of one class.

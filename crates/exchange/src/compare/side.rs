@@ -19,7 +19,7 @@ use super::record::{Batch, CatalogueCopy, Fact, WaitingDeletion};
 use crate::catalogue::Catalogue;
 use crate::error::Error;
 use crate::import::position;
-use crate::limits::{COMPARE_BATCH_BYTES, EXPORT_PAGE_ITEMS};
+use crate::limits::{COMPARE_BATCH_BYTES, COMPARE_STORE_PAGE, EXPORT_PAGE_ITEMS};
 use crate::sending::unexpected;
 
 /// Entries of one page of a storage element's copies.
@@ -159,7 +159,7 @@ impl<C: Catalogue> State<'_, C> {
         };
         let mut cursor = Vec::new();
         loop {
-            let (page, next) = store.replicas_on(se.number, &cursor, PAGE).await?;
+            let (page, next) = store.replicas_on(se.number, &cursor, COMPARE_STORE_PAGE).await?;
             for entry in &page.items {
                 copy(entry, se, when, out, &mut listed).await?;
             }

@@ -18,8 +18,6 @@ use crate::limits::{COMPARE_RUN_READ_BYTES, COMPARE_RUNS_MAX};
 const HEAD_BYTES: usize = 6;
 /// Bytes of an index item beside a record: prefix and position.
 const INDEX_BYTES: usize = 16;
-/// Part of the memory that the index takes with records of about 100 bytes: one of so many.
-const INDEX_SHARE: usize = 8;
 /// Bytes of one write to the temporary file.
 const WRITE_BYTES: usize = 1 << 20;
 /// Mark of a merge cursor at its end.
@@ -100,9 +98,6 @@ impl Sorter {
         if bytes > self.memory && !self.index.is_empty() {
             self.spill()?;
         }
-        if self.index.capacity() == 0 {
-            self.reserve();
-        }
         let too_long = |_| Error::options("a record of a comparison is longer than 64 KiB");
         let key_length = u16::try_from(key.len()).map_err(too_long)?;
         let record_length = u32::try_from(length).map_err(too_long)?;
@@ -114,14 +109,6 @@ impl Sorter {
         self.arena.extend_from_slice(rest.0);
         self.arena.extend_from_slice(rest.1);
         Ok(())
-    }
-
-    /// Reserves the memory at once: growing would copy the records again and again. Only what is written to
-    /// takes memory of the machine. Without the reservation the records still come in.
-    fn reserve(&mut self) {
-        let items = self.memory / INDEX_SHARE / INDEX_BYTES;
-        let index = self.index.try_reserve_exact(items);
-        let _reserved = index.and_then(|()| self.arena.try_reserve_exact(self.memory));
     }
 
     /// Returns the number of runs in the temporary file.
