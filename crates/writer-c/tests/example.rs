@@ -19,6 +19,16 @@ fn library() -> PathBuf {
     build
         .args(["build", "--offline", "--lib", "--tests", "-p", "exacat-writer-c", "--target-dir"])
         .arg(target);
+    // Build scripts of libraries depend on these variables, which a test has and a user does not: with them,
+    // this build and the next one would each begin anew.
+    for (name, _) in std::env::vars_os() {
+        let is_of_test = |name: &str| {
+            ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"].iter().any(|of_test| name.starts_with(of_test))
+        };
+        if name.to_str().is_some_and(is_of_test) {
+            build.env_remove(name);
+        }
+    }
     if profile.ends_with("release") {
         build.arg("--release");
     }
