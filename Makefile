@@ -15,7 +15,7 @@ prerequisites:
 build: prerequisites ## the program with its debug information, target/release/exacat
 	$(CARGO) build --release --locked -p exacat-cli
 
-# The program that tests with other programs run. CI takes that of `make test`: it is there, with assertions on.
+# Program for the tests with other programs. CI takes that of `make test`: it is there, with assertions on.
 PROGRAM ?= target/release/exacat
 ifeq ($(PROGRAM),target/debug/exacat)
 program: prerequisites

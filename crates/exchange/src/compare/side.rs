@@ -22,7 +22,7 @@ use crate::import::position;
 use crate::limits::{COMPARE_BATCH_BYTES, COMPARE_STORE_PAGE, EXPORT_PAGE_ITEMS};
 use crate::sending::unexpected;
 
-/// Entries of one page of a storage element's copies.
+/// Changes of one page.
 const PAGE: usize = EXPORT_PAGE_ITEMS as usize;
 
 /// A state of the catalogue that a comparison reads.
