@@ -59,13 +59,12 @@ fn shortened(
     up_to: Revision,
     salt: u64,
 ) -> Result<Vec<u8>> {
-    let (mut group, mut effect) = (Vec::new(), Vec::new());
+    let mut group = Vec::new();
     let mut shorter = RecordWriter::begin(&mut group, head);
-    let read = changes::read_changes(body, Revision(0), |change, _| {
+    let read = changes::read_changes(body, Revision(0), |change, effect| {
         let is_kept = change.revision <= up_to;
         if is_kept {
-            encode_effect(&change.effect, &mut effect);
-            shorter.add(&mut group, change.index, &effect);
+            shorter.add(&mut group, change.index, effect);
         }
         Ok::<bool, exacat_model::codec::DecodeError>(is_kept)
     });
