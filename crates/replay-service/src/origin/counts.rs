@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use exacat_replay::both_sides::origin::{OriginCounters, OriginErrors, OriginFileBytes, OriginFiles};
+use exacat_store::{Clock as _, SystemClock};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
@@ -13,18 +14,30 @@ use super::limits::FILES_COUNTED_MAX;
 macro_rules! counts {
     ($($name:ident)* ; $($error:ident)*) => {
         /// Counters of the origin.
-        #[derive(Debug, Default)]
+        #[derive(Debug)]
         pub(super) struct Counts {
+            /// Start of the origin.
+            started_ms: u64,
             $( pub $name: AtomicU64, )*
             $( pub $error: AtomicU64, )*
         }
 
         impl Counts {
+            /// Makes counters at 0 that have the date of now.
+            pub(super) fn new() -> Self {
+                Counts {
+                    started_ms: SystemClock.now().0,
+                    $( $name: AtomicU64::default(), )*
+                    $( $error: AtomicU64::default(), )*
+                }
+            }
+
             /// Returns the values now.
             pub(super) fn snapshot(&self) -> OriginCounters {
                 OriginCounters {
                     $( $name: self.$name.load(Ordering::Relaxed), )*
                     errors: OriginErrors { $( $error: self.$error.load(Ordering::Relaxed), )* },
+                    started_ms: self.started_ms,
                 }
             }
         }

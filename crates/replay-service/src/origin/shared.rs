@@ -35,7 +35,7 @@ impl Shared {
         Shared {
             files: settings.files,
             templates: Templates::new(),
-            counts: Counts::default(),
+            counts: Counts::new(),
             by_file: settings.counts_files.then(ByFile::default),
             bandwidth_of_connection: settings.bandwidth_of_connection,
             times: settings.times,

@@ -16,6 +16,7 @@ use exacat_replay::report::series::{RateView, Rates};
 use exacat_replay::report::views::{CacheFilesView, CacheView, OriginView};
 use exacat_replay::run::live::Now;
 use exacat_replay::run::shapes::{API, CinfoRequest, RunState};
+use futures::future::join_all;
 use hashbrown::HashMap;
 use hyper::Method;
 use parking_lot::Mutex;
@@ -36,6 +37,8 @@ const ALL_CACHES: &str = "(datagrams of all)";
 #[serde(default)]
 struct RunSides {
     origins: BTreeMap<String, OriginView>,
+    /// Counters of each origin up to which its figures go.
+    counted: BTreeMap<String, OriginCounters>,
     caches: BTreeMap<String, CacheView>,
     /// States of the files of caches.
     files: BTreeMap<String, CacheFilesView>,
@@ -65,15 +68,22 @@ struct Caches {
     counted: IntakeCounts,
 }
 
+/// Origin whose counters are asked for.
+struct AskedOrigin {
+    client: HttpClient,
+    /// Its last counters, if it answered. Locked while it is asked: older ones never come after newer ones.
+    last: tokio::sync::Mutex<Option<OriginCounters>>,
+}
+
 /// See the module.
 pub(crate) struct BothSides {
     /// Says whether records of caches are taken.
     collects: bool,
-    origins: Vec<HttpClient>,
-    /// Last counters of each origin.
-    last: Mutex<HashMap<String, OriginCounters>>,
+    origins: Vec<AskedOrigin>,
     caches: Mutex<Caches>,
     runs: Mutex<HashMap<String, Held>>,
+    /// Locked while the files of the runs are written.
+    keeping: tokio::sync::Mutex<()>,
 }
 
 /// Says whether what is told now belongs to a run: while it goes on, and for a time after its end, since
@@ -118,10 +128,13 @@ impl BothSides {
     pub(crate) fn new(collects: bool, origins: Vec<HttpClient>) -> Self {
         BothSides {
             collects,
-            origins,
-            last: Mutex::default(),
+            origins: origins
+                .into_iter()
+                .map(|client| AskedOrigin { client, last: tokio::sync::Mutex::default() })
+                .collect(),
             caches: Mutex::default(),
             runs: Mutex::default(),
+            keeping: tokio::sync::Mutex::default(),
         }
     }
 
@@ -373,26 +386,63 @@ impl BothSides {
                 _ = ticks.tick() => {}
                 _ = is_ending.changed() => return,
             }
-            for origin in &self.origins {
-                match origin.json(Method::GET, &format!("{API}origin")).await {
-                    Ok(counters) => self.note_origin(&runs, origin.address(), counters),
-                    Err(error) => tracing::debug!(%error, "an origin does not tell its counters"),
-                }
-            }
+            self.ask_origins_once(&runs).await;
         }
     }
 
-    fn note_origin(&self, runs: &Runs, name: &str, now: OriginCounters) {
-        let before = self.last.lock().insert(name.to_owned(), now);
-        // The first counters are those of before; smaller ones are those of a new process.
-        let Some(before) = before else { return };
-        let grown = |count: fn(&OriginCounters) -> u64| {
-            let (old, new) = (count(&before), count(&now));
-            if new >= old { new - old } else { new }
-        };
-        let (bytes, opens) = (grown(|of| of.bytes_out), grown(|of| of.opens));
-        let (reads, errors) = (grown(OriginCounters::all_reads), grown(|of| of.errors.all()));
+    async fn ask_origins_once(&self, runs: &Runs) {
+        join_all(self.origins.iter().map(|AskedOrigin { client, last }| async move {
+            let mut last = last.lock().await;
+            let before = last.take();
+            match client.json(Method::GET, &format!("{API}origin")).await {
+                Ok(counters) => {
+                    *last = Some(counters);
+                    self.note_origin(runs, client.address(), before, counters);
+                }
+                Err(error) => tracing::debug!(%error, "an origin does not tell its counters"),
+            }
+        }))
+        .await;
+    }
+
+    /// Asks the origins for a report of a run, which must have all that its clients have read. An origin that
+    /// does not answer keeps nobody waiting for long.
+    pub(crate) async fn ask_origins_for(&self, runs: &Runs, run: &HeldRun) {
+        if takes(run) && tokio::time::timeout(TICK, self.ask_origins_once(runs)).await.is_err() {
+            tracing::debug!("an origin does not tell its counters in time");
+        }
+    }
+
+    /// Asks the origins at the start of a run, and keeps where its figures begin: they go on from there in
+    /// another process, too.
+    pub(crate) async fn begin(&self, runs: &Runs, name: &str, run: &HeldRun) {
+        if self.origins.is_empty() {
+            return;
+        }
+        let _ = tokio::time::timeout(TICK, self.ask_origins_once(runs)).await;
+        let now = self.origins.iter().filter_map(|AskedOrigin { client, last }| {
+            let last = last.try_lock().ok()?;
+            last.map(|counters| (client.address().to_owned(), counters))
+        });
+        {
+            let mut held = self.runs.lock();
+            let held = held.entry(name.to_owned()).or_insert_with(|| Held::read(&run.directory));
+            for (origin, counters) in now {
+                held.sides.counted.entry(origin).or_insert(counters);
+            }
+            held.is_changed = true;
+        }
+        self.keep(runs).await;
+    }
+
+    fn note_origin(&self, runs: &Runs, name: &str, last: Option<OriginCounters>, now: OriginCounters) {
         self.each(runs, |run, held| {
+            // A run that did not note its begin counts from the counters before these.
+            let before = held.sides.counted.insert(name.to_owned(), now).or(last);
+            let Some(before) = before else { return };
+            let grown = |count| now.grown(&before, count);
+            let (bytes, opens) = (grown(|of| of.bytes_out), grown(|of| of.opens));
+            let (reads, errors) = (grown(OriginCounters::all_reads), grown(|of| of.errors.all()));
             let at = run.clock().now();
             let view = held
                 .sides
@@ -414,6 +464,7 @@ impl BothSides {
 
     /// Keeps what changed in the directories of the runs.
     pub(crate) async fn keep(&self, runs: &Runs) {
+        let _one_at_a_time = self.keeping.lock().await;
         for (name, run) in runs.all() {
             let text = {
                 let mut held = self.runs.lock();

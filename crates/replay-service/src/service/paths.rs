@@ -75,7 +75,7 @@ impl Paths {
             }
             ["runs", name] => {
                 reading(parts)?;
-                Ok(page(self.reports.page(name, self.runs.get(name)?).await?))
+                Ok(page(self.reports.page(&self.runs, name).await?))
             }
             _ => match parts.uri.path().strip_prefix(API) {
                 Some(rest) => self.api(parts, &rest.split('/').collect::<Vec<_>>(), body).await,
@@ -106,7 +106,7 @@ impl Paths {
             ["runs", name, "report"] => {
                 reading(parts)?;
                 Query::read(parts.uri.query(), &[])?;
-                Ok(json(&*self.reports.report(name, self.runs.get(name)?).await?))
+                Ok(json(&*self.reports.report(&self.runs, name).await?))
             }
             ["runs", name, command] => {
                 let run = self.runs.get(name)?;
@@ -118,13 +118,18 @@ impl Paths {
                     self.reports.sides().take_files(name, &run, request)?;
                     return Ok(json(&view(&run)));
                 }
-                self.run_command(&run, command, body).await
+                self.run_command((name, &run), command, body).await
             }
             _ => Err(unknown_path()),
         }
     }
 
-    async fn run_command(&self, run: &HeldRun, command: &str, body: Incoming) -> Result<Response<Body>> {
+    async fn run_command(
+        &self,
+        (name, run): (&str, &HeldRun),
+        command: &str,
+        body: Incoming,
+    ) -> Result<Response<Body>> {
         let command = match command {
             "items" => {
                 let request: ItemsRequest = self.body(body).await?;
@@ -138,7 +143,10 @@ impl Paths {
                     &run.change(|live, now, journal| live.take_results(request, now, journal)).await?,
                 ));
             }
-            "start" => RunCommand::Start,
+            "start" => {
+                self.reports.sides().begin(&self.runs, name, run).await;
+                RunCommand::Start
+            }
             "pause" => RunCommand::Pause,
             "resume" => RunCommand::Resume,
             "stop" => RunCommand::Stop,

@@ -153,12 +153,16 @@ impl Reports {
     }
 
     /// Returns the report of a run.
-    pub(crate) async fn report(self: &Arc<Self>, name: &str, run: Arc<HeldRun>) -> Result<Arc<Report>> {
+    pub(crate) async fn report(self: &Arc<Self>, runs: &Runs, name: &str) -> Result<Arc<Report>> {
+        let run = runs.get(name)?;
+        let state = run.read(|live| live.state().0);
         if let Some(made) = self.made.lock().get(name)
             && made.at.elapsed() < REPORT_AGE_MAX
+            && made.report.run.state == state
         {
             return Ok(Arc::clone(&made.report));
         }
+        self.sides.ask_origins_for(runs, &run).await;
         let (reports, of) = (Arc::clone(self), name.to_owned());
         let report =
             tokio::task::spawn_blocking(move || reports.make(&of, &run)).await.map_err(internal)??;
@@ -168,8 +172,8 @@ impl Reports {
     }
 
     /// Returns the page of a run. It shows itself again while the run goes on, or records may come.
-    pub(crate) async fn page(self: &Arc<Self>, name: &str, run: Arc<HeldRun>) -> Result<String> {
-        let report = self.report(name, run).await?;
+    pub(crate) async fn page(self: &Arc<Self>, runs: &Runs, name: &str) -> Result<String> {
+        let report = self.report(runs, name).await?;
         let page = html::page(&report);
         Ok(match report.run.state {
             RunState::Done | RunState::Stopped if report.run.records_may_come_s == 0 => page,

@@ -57,6 +57,8 @@ impl OriginErrors {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct OriginCounters {
+    /// Start of the origin, in milliseconds since 1970. All counters begin at 0 then.
+    pub started_ms: u64,
     /// Connections so far.
     pub connections: u64,
     /// Connections that are open.
@@ -102,6 +104,13 @@ impl OriginCounters {
     pub fn all_reads(&self) -> u64 {
         self.reads.saturating_add(self.page_reads).saturating_add(self.vector_reads)
     }
+
+    /// Returns what a counter grew by since earlier counters. Those of an origin that was started again count
+    /// whole; what it did between the earlier ones and its end is not known.
+    pub fn grown(&self, before: &OriginCounters, count: fn(&OriginCounters) -> u64) -> u64 {
+        let earlier = if before.started_ms == self.started_ms { count(before) } else { 0 };
+        count(self).saturating_sub(earlier)
+    }
 }
 
 /// Bytes of one file that an origin gave out.
@@ -120,4 +129,23 @@ pub struct OriginFiles {
     pub files: Vec<OriginFileBytes>,
     /// Bytes of files that found no room in the table.
     pub others: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_of_an_origin_that_was_started_again_count_whole() {
+        let of = |started_ms, reads| OriginCounters { started_ms, reads, ..OriginCounters::default() };
+        for (before, now, grown) in [
+            (of(1, 10), of(1, 17), 7),
+            (of(1, 10), of(1, 10), 0),
+            // More than before it was started again, and less.
+            (of(1, 10), of(2, 17), 17),
+            (of(1, 10), of(2, 3), 3),
+        ] {
+            assert_eq!(now.grown(&before, OriginCounters::all_reads), grown, "{before:?} {now:?}");
+        }
+    }
 }
