@@ -8,31 +8,29 @@ mod rig;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Builds the library as a user does, and returns its directory.
+/// Returns the directory of the library. `make test` has built it.
 fn library() -> PathBuf {
     // A test program is in target/PROFILE/deps.
     let deps = std::env::current_exe().unwrap();
     let profile = deps.ancestors().nth(2).unwrap();
-    let target = profile.parent().unwrap();
-    let mut build = Command::new(env!("CARGO"));
-    // With its tests, so that dependencies have the same features as now, and are not built again.
-    build
-        .args(["build", "--offline", "--lib", "--tests", "-p", "exacat-writer-c", "--target-dir"])
-        .arg(target);
-    // Build scripts of libraries depend on these variables, which a test has and a user does not: with them,
-    // this build and the next one would each begin anew.
-    for (name, _) in std::env::vars_os() {
+    if std::env::var_os("EXACAT_LIBRARIES_BUILT").is_none() {
+        let mut build = Command::new(env!("CARGO"));
+        // With its tests, so that dependencies have the same features as now, and are not built again.
+        build.args(["build", "--offline", "--lib", "--tests", "-p", "exacat-writer-c", "--target-dir"]);
+        build.arg(profile.parent().unwrap());
+        if profile.ends_with("release") {
+            build.arg("--release");
+        }
+        // Build scripts depend on these variables, which a test has: the next build would begin anew.
         let is_of_test = |name: &str| {
             ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"].iter().any(|of_test| name.starts_with(of_test))
         };
-        if name.to_str().is_some_and(is_of_test) {
+        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        for name in names.filter(|name| is_of_test(name)) {
             build.env_remove(name);
         }
+        assert!(build.status().unwrap().success(), "the library is built");
     }
-    if profile.ends_with("release") {
-        build.arg("--release");
-    }
-    assert!(build.status().unwrap().success(), "the library is built");
     profile.to_owned()
 }
 
