@@ -218,6 +218,7 @@ impl Catalogue {
                         })));
                     }
                 },
+                ResolutionEnd::Elsewhere(error) => return Err(*error),
                 ResolutionEnd::Missing { components } => {
                     let missing: Result<Vec<Name>> =
                         lfn.components().skip(components).map(Name::parse).collect();

@@ -514,6 +514,13 @@ fn filtered_follower_serves_its_directory_and_nothing_else() {
         assert_ne!(refused.status, Some(0), "{command}: {}", refused.out);
         assert!(refused.err.contains(&plain(&site.source)), "{command}: {}", refused.err);
     }
+    // One path elsewhere refuses no other one.
+    for command in ["stat /else/f4 /data/own/other/late", "whereis /else/f4 /data/own/other/f3"] {
+        let mixed = follower.run(&command.split(' ').collect::<Vec<_>>());
+        let found = command.split(' ').next_back().unwrap();
+        assert!(mixed.out.contains(found), "{command}: {}{}", mixed.out, mixed.err);
+        assert!(mixed.err.contains(&plain(&site.source)), "{command}: {}", mixed.err);
+    }
     let refused = follower.fails("--timeout 1s mkdir /data/own/mine", 23);
     assert!(refused.contains(&plain(&site.source)), "{refused}");
     let status = follower.ok("status");

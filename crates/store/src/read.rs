@@ -60,7 +60,7 @@ pub type Ancestors = SmallVec<[Ancestor; 10]>;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resolution {
     /// Directories on the path, the root first, without the entry itself even if it is a directory.
-    /// Empty only for the root itself.
+    /// Empty only for the root itself, and for a path that is elsewhere.
     pub ancestors: Ancestors,
     /// End of the path.
     pub end: ResolutionEnd,
@@ -84,6 +84,8 @@ pub enum ResolutionEnd {
         /// Number of components that led to it.
         components: usize,
     },
+    /// The store has only a part of the catalogue, and the path is not in it. The error says where it is.
+    Elsewhere(Box<Error>),
 }
 
 /// Files found by their paths: the part of a [`Resolution`] that a look-up needs.
@@ -122,7 +124,9 @@ impl FromIterator<Resolution> for Files {
                     }
                     _ => None,
                 },
-                ResolutionEnd::Missing { .. } | ResolutionEnd::Stopped { .. } => None,
+                ResolutionEnd::Missing { .. }
+                | ResolutionEnd::Stopped { .. }
+                | ResolutionEnd::Elsewhere(_) => None,
             };
             files.found.push(found);
         }
@@ -135,7 +139,7 @@ impl ResolutionEnd {
     pub fn entry(&self) -> Option<&Entry> {
         match self {
             ResolutionEnd::Found(entry) | ResolutionEnd::Stopped { entry, .. } => Some(entry),
-            ResolutionEnd::Missing { .. } => None,
+            ResolutionEnd::Missing { .. } | ResolutionEnd::Elsewhere(_) => None,
         }
     }
 }

@@ -23,9 +23,9 @@ use exacat_model::{
     TrashId, TrashItem,
 };
 use exacat_store::{
-    Account, ApplyError, ChangePage, Due, Files, Followed, Located, Page, PageInProgress, PastStates,
-    RecordEntry, Request, Resolution, Snapshots, Store, StoreStatus, Trace, Traces, Trail, UsageOf,
-    within_batch,
+    Account, Ancestors, ApplyError, ChangePage, Due, Files, Followed, Located, Page, PageInProgress,
+    PastStates, RecordEntry, Request, Resolution, ResolutionEnd, Snapshots, Store, StoreStatus, Trace,
+    Traces, Trail, UsageOf, within_batch,
 };
 use parking_lot::{Mutex, RwLockReadGuard};
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -157,18 +157,21 @@ impl EmbeddedStore {
 
     /// Refuses a read of something that a filtered follower does not have.
     fn check_has(&self, what: &str) -> Result<()> {
-        let Some(under) = &self.settings.under else { return Ok(()) };
-        let source = self.settings.follows.as_deref().unwrap_or("its source");
-        Err(Error::invalid(format!("this follower has only {under}: ask {source} for {what}")))
+        self.settings.under.as_ref().map_or(Ok(()), |under| Err(self.elsewhere(under, what)))
     }
 
-    /// Refuses paths outside of the directory of a filtered follower. Those above it have other content here.
-    fn check_under(&self, paths: &[Lfn]) -> Result<()> {
-        let Some(under) = &self.settings.under else { return Ok(()) };
-        match paths.iter().find(|path| !under.contains(path)) {
-            Some(path) => self.check_has(path.as_str()),
-            None => Ok(()),
-        }
+    /// Says where a filtered follower's reader finds what is not here.
+    fn elsewhere(&self, under: &Lfn, what: &str) -> Error {
+        let source = self.settings.follows.as_deref().unwrap_or("its source");
+        Error::invalid(format!("this follower has only {under}: ask {source} for {what}"))
+    }
+
+    /// Returns the paths below the directory of a filtered follower, if others are among them. The
+    /// directories above it have other content here.
+    fn only_under(&self, paths: &[Lfn]) -> Option<(&Lfn, Vec<Lfn>)> {
+        let under = self.settings.under.as_ref()?;
+        let inside: Vec<Lfn> = paths.iter().filter(|path| under.contains(path)).cloned().collect();
+        (inside.len() < paths.len()).then_some((under, inside))
     }
 
     /// Writes the memtable into a sorted run now. Without this call the writer does so when the
@@ -418,14 +421,29 @@ impl Store for EmbeddedStore {
 
     async fn resolve(&self, paths: &[Lfn]) -> Result<Vec<Resolution>> {
         within_batch(paths.len())?;
-        self.check_under(paths)?;
-        self.look_as_of(|look| look.resolve(&self.shared.hints, paths)).await
+        let Some((under, inside)) = self.only_under(paths) else {
+            return self.look_as_of(|look| look.resolve(&self.shared.hints, paths)).await;
+        };
+        let mut found = self.look_as_of(|look| look.resolve(&self.shared.hints, &inside)).await?.into_iter();
+        let elsewhere = |path: &Lfn| Resolution {
+            ancestors: Ancestors::new(),
+            end: ResolutionEnd::Elsewhere(Box::new(self.elsewhere(under, path.as_str()))),
+        };
+        let of = |path| if under.contains(path) { found.next() } else { Some(elsewhere(path)) };
+        Ok(paths.iter().filter_map(of).collect())
     }
 
     async fn files(&self, paths: &[Lfn]) -> Result<Files> {
         within_batch(paths.len())?;
-        self.check_under(paths)?;
-        self.look_as_of(|look| look.files(&self.shared.hints, paths)).await
+        let Some((under, inside)) = self.only_under(paths) else {
+            return self.look_as_of(|look| look.files(&self.shared.hints, paths)).await;
+        };
+        let files = self.look_as_of(|look| look.files(&self.shared.hints, &inside)).await?;
+        let mut found = files.found.into_iter();
+        // A path that is elsewhere ends at no file here.
+        let found =
+            paths.iter().map(|path| if under.contains(path) { found.next()? } else { None }).collect();
+        Ok(Files { found, ..files })
     }
 
     async fn locate(&self, ids: &[EntryId]) -> Result<Vec<Option<Located>>> {
