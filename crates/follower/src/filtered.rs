@@ -7,6 +7,7 @@ use exacat_model::{DirId, EntryId, Error, ErrorKind, Lfn, Name, Result, Revision
 use exacat_store::Store;
 use exacat_store_embedded::{EmbeddedStore, FilteredStep};
 
+use crate::comparing::{Comparison, ComparisonPace};
 use crate::following::Pauses;
 use crate::limits::{NOTE_AFTER, WAIT};
 use crate::rows::{ChangesHeard, ChildrenQuery, RowsAnswer, RowsQuery};
@@ -23,6 +24,7 @@ pub struct FilteredFollow<S> {
     unfinished: Option<EntryId>,
     /// Position that the log has, and the time of that.
     noted: (Revision, Instant),
+    comparison: Comparison,
 }
 
 /// Refuses a directory that the source does not have.
@@ -58,7 +60,15 @@ impl<S: FilteredSource> FilteredFollow<S> {
     /// Makes the work of a follower whose store is open.
     pub fn new(store: Arc<EmbeddedStore>, source: S, state: Arc<FollowState>) -> Self {
         let noted = (store.filtered_mark().position, Instant::now());
-        FilteredFollow { store, source, state, unfinished: None, noted }
+        let comparison = Comparison::new(ComparisonPace::default());
+        FilteredFollow { store, source, state, unfinished: None, noted, comparison }
+    }
+
+    /// Sets the pauses of the comparison in the background.
+    #[must_use]
+    pub fn compared_at(mut self, pace: ComparisonPace) -> Self {
+        self.comparison = Comparison::new(pace);
+        self
     }
 
     /// Returns the source.
@@ -85,7 +95,8 @@ impl<S: FilteredSource> FilteredFollow<S> {
         }
     }
 
-    /// Does one part of the work: completes an interrupted walk, or applies the next changes.
+    /// Does one part of the work: completes an interrupted walk, or applies the next changes. Then it
+    /// compares a page with the source, if it is time for one.
     pub async fn step(&mut self, wait: Duration) -> Result<()> {
         let mark = self.store.filtered_mark();
         match self.unfinished {
@@ -99,7 +110,10 @@ impl<S: FilteredSource> FilteredFollow<S> {
         let heard = self.source.changes(mark.position, wait).await;
         self.state.waits(false);
         match heard {
-            Ok(heard) if heard.source == mark.source => self.apply(heard, began).await,
+            Ok(heard) if heard.source == mark.source => {
+                self.apply(heard, began).await?;
+                self.compare().await
+            }
             Ok(_) => {
                 tracing::warn!("the source has a new timeline; the directory is compared with it");
                 self.copy(&mut |_| ()).await
@@ -125,9 +139,10 @@ impl<S: FilteredSource> FilteredFollow<S> {
     async fn copy_whole(&mut self, progress: &mut (dyn FnMut(u64) + Send)) -> Result<()> {
         self.unfinished = None;
         // Changes after this one may be in the rows or not, and follow.
-        let (from, source) = self.source.position().await?;
-        let walk = Walk::new(&self.store, &mut self.source);
-        walk.whole(from, source, progress).await?;
+        let from = self.source.position().await?;
+        Walk::copy_whole(&self.store, &mut self.source, from, progress).await?;
+        self.comparison.restart();
+        let (from, _) = from;
         self.noted = (from, Instant::now());
         Ok(())
     }
@@ -152,10 +167,25 @@ impl<S: FilteredSource> FilteredFollow<S> {
         Ok(())
     }
 
+    async fn compare(&mut self) -> Result<()> {
+        let wrong = match self.comparison.go_on(&self.store, &mut self.source, &self.state).await {
+            Ok(wrong) if wrong.is_empty() => return Ok(()),
+            Ok(wrong) => wrong.join(", "),
+            // The next request for changes says whether the source is away. The page is asked for again.
+            Err(error) if self.store.failure().is_none() => {
+                tracing::debug!(%error, "a page cannot be compared with the source");
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        tracing::error!(wrong, "the copy differs from its source; the directory is compared and mended");
+        self.copy(&mut |_| ()).await
+    }
+
     /// Reads an entry that came into the directory, with everything below it.
     async fn fetch(&mut self, id: EntryId) -> Result<()> {
         self.unfinished = Some(id);
-        Walk::new(&self.store, &mut self.source).below(id, &mut |_| ()).await?;
+        Walk::below(id).copy(&self.store, &mut self.source, &mut |_| ()).await?;
         self.store.follow_filtered(FilteredStep::Walked { whole: None }).await?;
         self.unfinished = None;
         Ok(())

@@ -10,6 +10,7 @@
 //! - [`Followers`] is what a source knows of its followers, and the files that it holds for them.
 #![forbid(unsafe_code)]
 
+mod comparing;
 mod copying;
 mod filtered;
 mod followers;
@@ -21,9 +22,10 @@ mod source;
 mod state;
 mod walk;
 
+pub use comparing::ComparisonPace;
 pub use copying::receive_copy;
 pub use filtered::{FilteredFollow, check_directory};
 pub use followers::{FollowerSeen, Followers};
 pub use following::{FollowEnd, FollowWork, Pauses, follow};
 pub use source::{FilteredSource, HttpSource, Source};
-pub use state::{FollowState, Lag};
+pub use state::{Compared, FollowState, Lag};

@@ -18,6 +18,16 @@ pub const DIRECTORIES_MAX: usize = 256;
 /// Most bytes of rows or changes in an answer: a page has 8 MiB in memory and one more item, and its
 /// canonical form is shorter.
 pub const ROWS_BYTES_MAX: usize = 32 << 20;
+/// Time between two pages that a filtered follower compares with its source: 10 000 rows a second at most,
+/// which take each side about a hundredth of a core.
+pub const COMPARED_PAGE_EVERY: Duration = Duration::from_secs(1);
+/// Time between the begins of two comparisons of a small directory. A large one is compared all the time.
+pub const COMPARED_EVERY: Duration = Duration::from_secs(3600);
+/// Answers of the source that must show a difference: the second one shows that the row does not change, and
+/// the third one that the follower was not ahead.
+pub const COMPARED_TIMES: usize = 3;
+/// Differences from the source that are named in the log.
+pub const DIFFERENCES_SHOWN_MAX: usize = 5;
 /// Time after which a filtered follower notes its position, if no change in its directory did.
 pub const NOTE_AFTER: Duration = Duration::from_secs(60);
 /// Bytes of a file that a source reads, and a follower writes, at once.

@@ -31,6 +31,18 @@ struct Situation {
     /// True while files are copied.
     is_copying: bool,
     copies: u64,
+    compared: Compared,
+}
+
+/// Comparisons of a filtered follower with its source, since it started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compared {
+    /// Comparisons of the whole directory.
+    pub wholes: u64,
+    /// Rows compared by the one that goes on, or by the last one.
+    pub rows: u64,
+    /// Differences that no change explained.
+    pub differences: u64,
 }
 
 /// State of a follower, for its answers, its status and its metrics.
@@ -50,6 +62,7 @@ impl FollowState {
             trouble: None,
             is_copying: false,
             copies: 0,
+            compared: Compared::default(),
         };
         FollowState { source: source.to_owned(), situation: Mutex::new(situation) }
     }
@@ -78,6 +91,26 @@ impl FollowState {
     pub fn copying(&self) -> (bool, u64) {
         let situation = self.situation.lock();
         (situation.is_copying, situation.copies)
+    }
+
+    /// Returns the comparisons with the source.
+    pub fn comparisons(&self) -> Compared {
+        self.situation.lock().compared
+    }
+
+    /// Notes the rows that a comparison has seen so far.
+    pub(crate) fn compared(&self, rows: u64) {
+        self.situation.lock().compared.rows = rows;
+    }
+
+    /// Notes that a comparison has seen the whole directory.
+    pub(crate) fn compared_whole(&self) {
+        self.situation.lock().compared.wholes += 1;
+    }
+
+    /// Notes differences that no change explains.
+    pub(crate) fn differs(&self, differences: u64) {
+        self.situation.lock().compared.differences += differences;
     }
 
     /// Notes that a request waits for changes, or that none does.

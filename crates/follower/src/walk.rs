@@ -1,18 +1,18 @@
-//! Walks through rows of the source, and puts them into the store of a filtered follower.
+//! Reads rows of the source page by page: a directory with everything below it, and the registry.
 
-use exacat_model::{DirId, EntryId, Error, ErrorKind, Guid, RecordKind, Result, Revision};
+use exacat_model::{DirId, EntryId, Error, ErrorKind, RecordKind, Result, Revision};
 use exacat_store_embedded::{EmbeddedStore, FilteredInside, FilteredReached, FilteredRows, FilteredStep};
 
 use crate::limits::DIRECTORIES_MAX;
 use crate::rows::{ChildrenQuery, RowsAnswer, RowsQuery};
 use crate::source::FilteredSource;
 
-/// A walk. Directories to be read are a stack: it has at most a page of them for each level of the tree.
-pub(crate) struct Walk<'w, S> {
-    store: &'w EmbeddedStore,
-    source: &'w mut S,
+/// A walk. What is to be read is a stack: it has at most a page of directories for each level of the tree.
+#[derive(Debug, Default)]
+pub(crate) struct Walk {
     directories: Vec<ChildrenQuery>,
-    collections: Vec<Guid>,
+    /// Requests for anything else, which come first.
+    others: Vec<RowsQuery>,
     /// Rows so far.
     rows: u64,
 }
@@ -21,117 +21,163 @@ fn unfit() -> Error {
     Error::new(ErrorKind::Unavailable, "the source answers with other rows than asked for")
 }
 
-impl<'w, S: FilteredSource> Walk<'w, S> {
-    pub(crate) fn new(store: &'w EmbeddedStore, source: &'w mut S) -> Self {
-        Walk { store, source, directories: Vec::new(), collections: Vec::new(), rows: 0 }
+impl Walk {
+    /// Makes a walk through an entry with everything below it.
+    pub(crate) fn below(id: EntryId) -> Self {
+        Walk { others: vec![RowsQuery::Entry(id)], ..Walk::default() }
     }
 
-    /// Walks through an entry with everything below it.
-    pub(crate) async fn below(mut self, id: EntryId, progress: &mut (dyn FnMut(u64) + Send)) -> Result<()> {
-        let RowsAnswer::Entry(entry) = self.source.rows(&RowsQuery::Entry(id)).await? else {
-            return Err(unfit());
+    /// Makes a walk through the registry, then the whole directory.
+    pub(crate) fn whole() -> Self {
+        let mut walk = Walk::below(EntryId::Directory(DirId::ROOT));
+        let kinds = RecordKind::ALL.into_iter().rev();
+        walk.others.extend(kinds.map(|kind| RowsQuery::Records { kind, after: None }));
+        walk
+    }
+
+    /// Reads the next rows, and returns them with the request that they answer; none at the end.
+    pub(crate) async fn next(
+        &mut self,
+        source: &mut impl FilteredSource,
+    ) -> Result<Option<(RowsQuery, Vec<FilteredRows>)>> {
+        let query = match self.others.pop() {
+            Some(query) => query,
+            None if self.directories.is_empty() => return Ok(None),
+            None => {
+                let from = self.directories.len().saturating_sub(DIRECTORIES_MAX);
+                let mut asked = self.directories.split_off(from);
+                asked.reverse();
+                RowsQuery::Children(asked)
+            }
         };
-        if let Some(entry) = entry {
-            self.put(vec![FilteredRows::Entry(entry)]).await?;
-        }
-        loop {
-            while let Some(collection) = self.collections.pop() {
-                self.members(collection).await?;
+        match read(source, query.clone()).await {
+            Ok(Page { asked, rows, following }) => {
+                self.rows += rows.iter().map(count).sum::<u64>();
+                following.into_iter().for_each(|query| self.put(query));
+                Ok(Some((asked, rows)))
             }
-            if self.directories.is_empty() {
-                return Ok(());
+            Err(error) => {
+                self.put(query);
+                Err(error)
             }
-            self.children().await?;
-            progress(self.rows);
         }
     }
 
-    /// Walks through the whole directory, and the registry.
-    pub(crate) async fn whole(
-        mut self,
-        from: Revision,
-        identity: u64,
-        progress: &mut (dyn FnMut(u64) + Send),
-    ) -> Result<FilteredReached> {
-        for kind in RecordKind::ALL {
-            self.records(kind).await?;
-        }
-        let store = self.store;
-        self.below(EntryId::Directory(DirId::ROOT), progress).await?;
-        store.follow_filtered(FilteredStep::Walked { whole: Some((from, identity)) }).await
+    /// Returns the number of rows so far.
+    pub(crate) fn rows(&self) -> u64 {
+        self.rows
     }
 
-    async fn put(&mut self, rows: Vec<FilteredRows>) -> Result<()> {
-        let reached = self.store.follow_filtered(FilteredStep::Rows(rows)).await?;
-        for FilteredInside { id, only } in reached.inside {
+    fn put(&mut self, query: RowsQuery) {
+        match query {
+            RowsQuery::Children(directories) => self.directories.extend(directories.into_iter().rev()),
+            other => self.others.push(other),
+        }
+    }
+
+    /// Adds what is to be read, too.
+    pub(crate) fn enter(&mut self, inside: Vec<FilteredInside>) {
+        for FilteredInside { id, only } in inside {
             match id {
                 EntryId::Directory(directory) => {
                     self.directories.push(ChildrenQuery { directory, after: None, only });
                 }
-                EntryId::Object(collection) => self.collections.push(collection),
+                EntryId::Object(collection) => {
+                    self.others.push(RowsQuery::Members { collection, after: None });
+                }
             }
+        }
+    }
+
+    /// Makes the store equal to all rows. Calls `progress` with the rows so far.
+    pub(crate) async fn copy(
+        mut self,
+        store: &EmbeddedStore,
+        source: &mut impl FilteredSource,
+        progress: &mut (dyn FnMut(u64) + Send),
+    ) -> Result<()> {
+        while let Some((_, rows)) = self.next(source).await? {
+            if rows.is_empty() {
+                continue;
+            }
+            self.enter(store.follow_filtered(FilteredStep::Rows(rows)).await?.inside);
+            progress(self.rows);
         }
         Ok(())
     }
 
-    /// Reads pages of the last directories of the stack.
-    async fn children(&mut self) -> Result<()> {
-        let from = self.directories.len().saturating_sub(DIRECTORIES_MAX);
-        let mut asked = self.directories.split_off(from);
-        asked.reverse();
-        let query = RowsQuery::Children(asked);
-        let answer = self.source.rows(&query).await?;
-        let (RowsAnswer::Children(pages), RowsQuery::Children(mut asked)) = (answer, query) else {
-            return Err(unfit());
-        };
-        if pages.is_empty() || pages.len() > asked.len() {
-            return Err(unfit());
-        }
-        let mut left = asked.split_off(pages.len());
-        left.reverse();
-        self.directories.append(&mut left);
-        let mut rows = Vec::with_capacity(pages.len());
-        for (query, page) in asked.into_iter().zip(pages) {
-            let ChildrenQuery { directory, after, only } = query;
-            if let (true, Some(last)) = (page.more, page.entries.last()) {
-                let (after, only) = (Some(last.at.name.clone()), only.clone());
-                self.directories.push(ChildrenQuery { directory, after, only });
-            }
-            self.rows += page.entries.len() as u64;
-            let (entries, more) = (page.entries, page.more);
-            let more = more && !entries.is_empty();
-            rows.push(FilteredRows::Children { directory, after, only, entries, more });
-        }
-        self.put(rows).await
+    /// Makes the store equal to the whole directory, whose changes after `from` follow.
+    pub(crate) async fn copy_whole(
+        store: &EmbeddedStore,
+        source: &mut impl FilteredSource,
+        (from, identity): (Revision, u64),
+        progress: &mut (dyn FnMut(u64) + Send),
+    ) -> Result<FilteredReached> {
+        Walk::whole().copy(store, source, progress).await?;
+        store.follow_filtered(FilteredStep::Walked { whole: Some((from, identity)) }).await
     }
+}
 
-    async fn members(&mut self, collection: Guid) -> Result<()> {
-        let mut after = None;
-        loop {
-            let answer = self.source.rows(&RowsQuery::Members { collection, after }).await?;
-            let RowsAnswer::Members(members, more) = answer else { return Err(unfit()) };
-            let more = more && !members.is_empty();
-            let next = members.last().copied();
-            self.put(vec![FilteredRows::Members { collection, after, members, more }]).await?;
-            if !more {
-                return Ok(());
-            }
-            after = next;
-        }
+fn count(rows: &FilteredRows) -> u64 {
+    match rows {
+        FilteredRows::Entry(_) => 1,
+        FilteredRows::Children { entries, .. } => entries.len() as u64,
+        FilteredRows::Members { members, .. } => members.len() as u64,
+        FilteredRows::Records { records, .. } => records.len() as u64,
     }
+}
 
-    async fn records(&mut self, kind: RecordKind) -> Result<()> {
-        let mut after = None;
-        loop {
-            let answer = self.source.rows(&RowsQuery::Records { kind, after }).await?;
-            let RowsAnswer::Records(records, more) = answer else { return Err(unfit()) };
-            let more = more && !records.is_empty();
-            let next = records.last().map(|record| record.key());
-            self.put(vec![FilteredRows::Records { kind, after, records, more }]).await?;
-            if !more {
-                return Ok(());
+/// Rows of the source.
+pub(crate) struct Page {
+    /// The part of the request that was answered.
+    pub asked: RowsQuery,
+    pub rows: Vec<FilteredRows>,
+    /// Requests for what follows, the first one last.
+    following: Vec<RowsQuery>,
+}
+
+/// Asks for rows.
+pub(crate) async fn read(source: &mut impl FilteredSource, query: RowsQuery) -> Result<Page> {
+    let answer = source.rows(&query).await?;
+    let mut following = Vec::new();
+    let (asked, rows) = match (query, answer) {
+        (RowsQuery::Children(asked), RowsAnswer::Children(pages)) => {
+            if pages.is_empty() || pages.len() > asked.len() {
+                return Err(unfit());
             }
-            after = next;
+            let (mut asked, mut rows) = (asked, Vec::with_capacity(pages.len()));
+            let left = asked.split_off(pages.len());
+            if !left.is_empty() {
+                following.push(RowsQuery::Children(left));
+            }
+            for (query, page) in asked.iter().zip(pages) {
+                let ChildrenQuery { directory, after, only } = query.clone();
+                let last = page.entries.last().filter(|_| page.more).map(|last| last.at.name.clone());
+                let more = last.is_some();
+                if more {
+                    let next = ChildrenQuery { directory, after: last, only: only.clone() };
+                    following.push(RowsQuery::Children(vec![next]));
+                }
+                rows.push(FilteredRows::Children { directory, after, only, entries: page.entries, more });
+            }
+            (RowsQuery::Children(asked), rows)
         }
-    }
+        (asked @ RowsQuery::Entry(_), RowsAnswer::Entry(entry)) => {
+            (asked, entry.map(FilteredRows::Entry).into_iter().collect())
+        }
+        (RowsQuery::Members { collection, after }, RowsAnswer::Members(members, more)) => {
+            let last = members.last().copied().filter(|_| more);
+            following.extend(last.map(|last| RowsQuery::Members { collection, after: Some(last) }));
+            let rows = FilteredRows::Members { collection, after, members, more: last.is_some() };
+            (RowsQuery::Members { collection, after }, vec![rows])
+        }
+        (RowsQuery::Records { kind, after }, RowsAnswer::Records(records, more)) => {
+            let last = records.last().map(|record| record.key()).filter(|_| more);
+            following.extend(last.map(|last| RowsQuery::Records { kind, after: Some(last) }));
+            let rows = FilteredRows::Records { kind, after, records, more: last.is_some() };
+            (RowsQuery::Records { kind, after }, vec![rows])
+        }
+        _ => return Err(unfit()),
+    };
+    Ok(Page { asked, rows, following })
 }

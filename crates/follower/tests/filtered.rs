@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use exacat_follower::limits::DIRECTORIES_MAX;
 use exacat_follower::rows::{ChangesHeard, ChildrenQuery, RowsAnswer, RowsQuery, changes_of, rows_of};
-use exacat_follower::{FilteredFollow, FilteredSource, FollowState};
+use exacat_follower::{ComparisonPace, FilteredFollow, FilteredSource, FollowState};
 use exacat_model::{
-    Body, DirId, Entry, EntryId, Error, ErrorKind, Guid, Lfn, Record, RecordKind, Result, Revision, SeNumber,
+    Body, DirId, Entry, EntryId, Error, ErrorKind, Guid, Lfn, Name, Record, RecordKind, Result, Revision,
+    SeNumber,
 };
 use exacat_store::{Clock, Store, UsageOf};
-use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore, FollowerFiles};
+use exacat_store_embedded::{EmbeddedSettings, EmbeddedStore, FilteredRows, FilteredStep, FollowerFiles};
 use exacat_testkit::TestClock;
 use exacat_testkit::memory::MemoryStore;
 use exacat_testkit::random::{Generator, View, model};
@@ -309,6 +310,106 @@ async fn source_with_another_history_is_compared_row_by_row() {
             assert_equal(&source.store, &follower, &under).await;
         }
     }
+}
+
+/// Pages are compared in each step, one comparison after the other.
+const ALL_THE_TIME: ComparisonPace =
+    ComparisonPace { page_every: Duration::ZERO, whole_every: Duration::ZERO };
+
+/// Property: the comparison with the source, which goes on while both change, never finds a difference where
+/// there is none. An entry, a member or a record that is wrong is found and mended.
+#[tokio::test]
+async fn comparison_finds_what_is_wrong_and_nothing_else() {
+    let (mut mended, mut wholes) = (BTreeMap::<&str, u64>::new(), 0);
+    for seed in seeds(40) {
+        let (disk, under) = (SimulatedDisk::new(), directory_of(seed.0));
+        let mut source = TestSource::new(seed.0);
+        source.begin().await;
+        source.drive(60).await;
+        let follower = open(&disk, &under).unwrap();
+        catch_up(&follower, &mut source).await.unwrap();
+        let state = Arc::new(FollowState::new(SOURCE));
+        (source.goes_on, source.fails) = (2, 9);
+        {
+            let follow = FilteredFollow::new(Arc::clone(&follower), &mut source, Arc::clone(&state));
+            let mut follow = follow.compared_at(ALL_THE_TIME);
+            for _ in 0..150 {
+                let _ = follow.step(Duration::ZERO).await;
+            }
+        }
+        let compared = state.comparisons();
+        wholes += compared.wholes;
+        assert_eq!(compared.differences, 0, "the follower was right");
+        (source.goes_on, source.fails) = (0, 0);
+        catch_up(&follower, &mut source).await.unwrap();
+        let what = ["lost", "added", "other", "member", "record"][(seed.0 % 5) as usize];
+        let mut tries = 0;
+        while !spoil(&follower, &under, what, &mut source.random).await && tries < 100 {
+            tries += 1;
+            source.drive(10).await;
+            catch_up(&follower, &mut source).await.unwrap();
+        }
+        (source.goes_on, source.fails) = (4, 9);
+        {
+            let follow = FilteredFollow::new(Arc::clone(&follower), &mut source, Arc::clone(&state));
+            let mut follow = follow.compared_at(ALL_THE_TIME);
+            // Changes of the source may mend it before it is found.
+            for _ in 0..300 {
+                let _ = follow.step(Duration::ZERO).await;
+            }
+        }
+        *mended.entry(what).or_default() += u64::from(state.comparisons().differences > 0);
+        (source.goes_on, source.fails) = (0, 0);
+        catch_up(&follower, &mut source).await.unwrap();
+        assert_equal(&source.store, &follower, &under).await;
+    }
+    assert!(wholes > 40, "{wholes}");
+    assert_eq!(mended.len(), 5, "{mended:?}");
+    assert!(mended.values().all(|count| *count > 0), "{mended:?}");
+}
+
+/// Makes something at the follower another thing than at the source; false if there is no such thing.
+async fn spoil(follower: &EmbeddedStore, under: &Lfn, what: &str, random: &mut Random) -> bool {
+    let all = content(follower, under).await;
+    let below = format!("{}/", under.as_str());
+    let mut inside: Vec<&(Entry, Vec<Guid>)> =
+        all.iter().filter(|(path, _)| path.starts_with(&below)).map(|(_, entry)| entry).collect();
+    if what == "member" {
+        inside.retain(|(_, members)| !members.is_empty());
+    }
+    let one = random.next(inside.len().max(1) as u64) as usize;
+    let Some((entry, members)) = inside.get(one) else { return false };
+    let (directory, name) = (entry.at.parent, entry.at.name.clone());
+    let page = |entries| FilteredRows::Children { directory, after: None, only: None, entries, more: false };
+    let mut siblings = follower.list(directory, None, 10_000).await.unwrap().unwrap().items;
+    let rows = match what {
+        "lost" => {
+            siblings.retain(|entry| entry.at.name != name);
+            page(siblings)
+        }
+        "added" => {
+            let mut added = entry.clone();
+            added.at.name = Name::parse("added").unwrap();
+            added.body = Body::Link { guid: Guid([77; 16]), target: Lfn::root() };
+            siblings.push(added);
+            page(siblings)
+        }
+        "other" => {
+            let mut other = entry.clone();
+            other.modified.0 += 1;
+            FilteredRows::Entry(Box::new(other))
+        }
+        "member" => FilteredRows::Members {
+            collection: entry.id().object().unwrap(),
+            after: None,
+            members: members[1..].to_vec(),
+            more: false,
+        },
+        _ => FilteredRows::Records { kind: RecordKind::User, after: None, records: Vec::new(), more: false },
+    };
+    follower.follow_filtered(FilteredStep::Rows(vec![rows])).await.unwrap();
+    follower.follow_filtered(FilteredStep::Walked { whole: None }).await.unwrap();
+    true
 }
 
 /// Limit: rows of [`DIRECTORIES_MAX`] directories are asked for at once, not of one more, and not of none.

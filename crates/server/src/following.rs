@@ -1,23 +1,32 @@
 //! Status and metrics of following: of a follower, and of a source.
 
-use exacat_follower::{FollowState, FollowerSeen};
-use exacat_model::Revision;
+use exacat_follower::{Compared, FollowState, FollowerSeen};
 use exacat_model::answer::StatusPart;
-use exacat_store::Sample;
+use exacat_store::{Sample, Store};
 use exacat_wire::native::Behind;
 
 use crate::metric_table as table;
 use crate::service::Service;
 
-fn own_samples(state: &FollowState, own: Revision) -> Vec<Sample> {
-    let (lag, (is_copying, copies)) = (state.lag(own), state.copying());
-    vec![
+fn own_samples(state: &FollowState, store: &dyn Store) -> Vec<Sample> {
+    let (lag, (is_copying, copies)) = (state.lag(store.seen_revision()), state.copying());
+    let mut samples = vec![
         table::BEHIND.is(lag.revisions),
         table::BEHIND_TIME.is(lag.ms),
         table::FOLLOWS.is(u64::from(state.trouble().is_none())),
         table::COPIES.is(copies),
         table::COPYING.is(u64::from(is_copying)),
-    ]
+    ];
+    // The copy of a whole catalogue is compared by the digests of its log.
+    if store.under().is_some() {
+        let Compared { wholes, rows, differences } = state.comparisons();
+        samples.extend([
+            table::COMPARISONS.is(wholes),
+            table::COMPARED_ROWS.is(rows),
+            table::DIFFERENCES.is(differences),
+        ]);
+    }
+    samples
 }
 
 fn source_samples(followers: &[FollowerSeen], copies: usize) -> Vec<Sample> {
@@ -52,7 +61,7 @@ impl Service {
             }
             parts.push(StatusPart {
                 part: "follower".to_owned(),
-                metrics: shown(own_samples(state, own)),
+                metrics: shown(own_samples(state, &**self.catalogue.store())),
                 notes,
             });
         }
@@ -76,8 +85,9 @@ impl Service {
 
     /// Returns the metrics of following for Prometheus.
     pub(crate) fn following_samples(&self) -> Vec<Sample> {
-        let own = self.catalogue.store().seen_revision();
-        let mut samples = self.follow.get().map(|state| own_samples(state, own)).unwrap_or_default();
+        let store = self.catalogue.store();
+        let own = store.seen_revision();
+        let mut samples = self.follow.get().map(|state| own_samples(state, &**store)).unwrap_or_default();
         let followers = self.followers.list();
         samples.extend(source_samples(&followers, self.followers.copies()));
         for follower in &followers {

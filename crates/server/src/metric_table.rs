@@ -61,6 +61,9 @@ exacat_store::metrics! {
     FOLLOWS Gauge Count "exacat_follows" [] "follows" "1 while this follower hears from its source, 0 while it does not";
     COPIES Counter Count "exacat_follower_copies" [] "copies" "Times that this follower began to copy its source again since it started";
     COPYING Gauge Count "exacat_follower_copying" [] "copying" "1 while this follower copies its source again";
+    COMPARISONS Counter Count "exacat_follower_comparisons" [] "comparisons" "Comparisons of the whole directory of this follower with its source since it started";
+    COMPARED_ROWS Gauge Count "exacat_follower_compared_rows" [] "compared_rows" "Rows of the comparison that goes on, or of the last one";
+    DIFFERENCES Counter Count "exacat_follower_differences" [] "differences" "Entries, members and records that this follower had wrong; it mended them";
     FOLLOWERS Gauge Count "exacat_followers" ["state"] "followers_{}" "Followers of this server, by state: following or away";
     PAST_STATES Gauge Count "exacat_past_states" [] "past_states" "Past states that are open for reading";
     COPIES_HELD Gauge Count "exacat_copies_held" [] "copies_held" "Copies that this server holds for followers";

@@ -95,7 +95,9 @@ mod writer;
 pub use blocking::on_blocking_thread;
 pub use companion::{COMPANION, Companion, CompanionRestore, FinishPart};
 pub use decode::{read_manifest, read_page, read_row, read_run, read_segment, read_text};
-pub use filtered::{FilteredInside, FilteredMark, FilteredReached, FilteredRows, FilteredStep};
+pub use filtered::{
+    FilteredDifference, FilteredInside, FilteredMark, FilteredReached, FilteredRows, FilteredStep,
+};
 pub use follow::{FileInTransit, FollowerFiles, Following, offset_after};
 pub use inspect::Inspection;
 pub use load::{LoadSettings, Loader};

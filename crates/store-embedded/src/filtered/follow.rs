@@ -48,6 +48,9 @@ impl FilteredWork<'_> {
                 self.mark.is_walking = false;
                 self.note()?;
             }
+            FilteredStep::Compare(rows) => {
+                rows.iter().try_for_each(|rows| self.compare(rows, &mut reached))?;
+            }
             FilteredStep::Rows(rows) => {
                 self.mark.is_walking = true;
                 for rows in rows {

@@ -19,9 +19,11 @@
 //! * `changes`: translates changes
 //! * `follow`: carries out the steps
 //! * `rows`: makes entries, members and records equal to rows of the source
+//! * `compare`: compares the state with rows of the source
 //! * `differences`: the fields in which two entries differ
 
 mod changes;
+mod compare;
 mod differences;
 mod follow;
 mod mark;
@@ -34,4 +36,4 @@ mod work;
 pub use mark::FilteredMark;
 pub(crate) use mark::Positions;
 pub(crate) use state::Filtered;
-pub use step::{FilteredInside, FilteredReached, FilteredRows, FilteredStep};
+pub use step::{FilteredDifference, FilteredInside, FilteredReached, FilteredRows, FilteredStep};

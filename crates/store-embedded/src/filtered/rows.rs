@@ -72,15 +72,20 @@ impl FilteredWork<'_> {
             }
             self.insert(row)?;
         }
+        self.inside_of(row)
+    }
+
+    /// Returns the content of an entry that is here; none if it has none.
+    pub(super) fn inside_of(&self, row: &Entry) -> Result<Option<FilteredInside>> {
         match row.body {
             Body::Directory(directory) => self.content_of(directory),
-            Body::Collection { .. } => Ok(Some(FilteredInside { id, only: None })),
+            Body::Collection { .. } => Ok(Some(FilteredInside { id: row.id(), only: None })),
             Body::File(_) | Body::Link { .. } => Ok(None),
         }
     }
 
     /// Returns the content of a directory that is to be read; none if it is not in the tree here.
-    fn content_of(&self, directory: DirId) -> Result<Option<FilteredInside>> {
+    pub(super) fn content_of(&self, directory: DirId) -> Result<Option<FilteredInside>> {
         self.read(|state, scope| {
             if state.directory(directory).is_none() || !state.is_alive(directory) {
                 return Ok(None);
@@ -133,19 +138,7 @@ impl FilteredWork<'_> {
         if self.find(EntryId::Object(collection))?.is_none() {
             return Ok(());
         }
-        let last = rows.iter().max().copied();
-        let mut gone = Vec::new();
-        self.read(|state, _| {
-            let after = after.map(|after| keyspace::member_key(collection, after));
-            state.look().scan(keyspace::MEMBERS, &collection.0, after.as_ref().map(|key| &key[..]), |row| {
-                let Some((_, member)) = keyspace::member(row.name) else { return Ok(true) };
-                let is_covered = !more || last.is_some_and(|last| member <= last);
-                if is_covered && rows.binary_search(&member).is_err() {
-                    gone.push(member);
-                }
-                Ok(is_covered)
-            })
-        })?;
+        let gone = self.members_beside(collection, after, rows, more)?;
         let gone = gone.into_iter().map(|guid| FieldChange::Member { guid, added: false });
         let added = rows.iter().map(|guid| FieldChange::Member { guid: *guid, added: true });
         let fields: Vec<FieldChange> = gone.chain(added).collect();
@@ -155,6 +148,30 @@ impl FilteredWork<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Returns the members in a part of a collection that a page of it does not have.
+    pub(super) fn members_beside(
+        &self,
+        collection: Guid,
+        after: Option<Guid>,
+        rows: &[Guid],
+        more: bool,
+    ) -> Result<Vec<Guid>> {
+        let last = rows.iter().max().copied();
+        let mut beside = Vec::new();
+        self.read(|state, _| {
+            let after = after.map(|after| keyspace::member_key(collection, after));
+            state.look().scan(keyspace::MEMBERS, &collection.0, after.as_ref().map(|key| &key[..]), |row| {
+                let Some((_, member)) = keyspace::member(row.name) else { return Ok(true) };
+                let is_covered = !more || last.is_some_and(|last| member <= last);
+                if is_covered && rows.binary_search(&member).is_err() {
+                    beside.push(member);
+                }
+                Ok(is_covered)
+            })
+        })?;
+        Ok(beside)
     }
 
     /// Makes a part of the records of a kind equal to a page of them.

@@ -16,6 +16,8 @@ pub enum FilteredStep {
     },
     /// Rows of the source. They begin a walk, unless one goes on.
     Rows(Vec<FilteredRows>),
+    /// Compare rows of the source with the state, and change nothing.
+    Compare(Vec<FilteredRows>),
     /// The walk is complete.
     Walked {
         /// Position and hash of the identity of the source, if the walk was through the whole directory:
@@ -79,6 +81,17 @@ pub struct FilteredReached {
     pub rest: Vec<Change>,
     /// Directories and collections among the rows whose content is to be read.
     pub inside: Vec<FilteredInside>,
+    /// Differences from the rows that were compared.
+    pub differing: Vec<FilteredDifference>,
+}
+
+/// A difference from a row of the source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilteredDifference {
+    /// Path or name, for a person.
+    pub what: String,
+    /// Hash of what differs, of its row at the source, and of its revision here.
+    pub hash: u64,
 }
 
 /// A directory or collection whose content is to be read.
