@@ -6,6 +6,7 @@ Usage: bench-follower.py EXACAT-BINARY [--files N] [--rounds N]
 Source, follower and load share the machine. The load imports N files, each one change with a checksum and a replica.
 
 lag       how long the follower lacks changes while the load runs, asked every 20 ms as its users see it
+under     the same of a follower of one directory, which has all changes or none; and its first copy, row by row
 catch up  the follower is stopped for an import and started again: changes a second until it lacks none
 standby   time of one directory after the other, made over one HTTP connection: with a follower that the source
           waits for, with one that it does not wait for, and alone; the three take turns
@@ -87,8 +88,8 @@ class Bench:
     def source(self, name, *words):
         return Server(self, name, ["serve", *words])
 
-    def follower(self, name, source):
-        words = ["follow", f"http://{source.http}", "--token-file", str(source.data / "admin.token")]
+    def follower(self, name, source, *more):
+        words = ["follow", f"http://{source.http}", "--token-file", str(source.data / "admin.token"), *more]
         return Server(self, name, words, source)
 
     def listing(self, files):
@@ -97,7 +98,7 @@ class Bench:
         path = self.place / "files.tsv"
         with open(path, "w") as out:
             for number in range(files):
-                lfn = f"/mc26-{self.listings}/{number // 1000:06}/AOD.{number:09}.pool.root"
+                lfn = f"/mc26/{self.listings}/{number // 1000:06}/AOD.{number:09}.pool.root"
                 out.write(f"{lfn}\t{number}\tadler32:{number + 1:08x}\troot://{SE}//data/rucio{lfn}\n")
         return ["import", path, "--columns", "lfn,size,checksum,pfn", "--se-auto", "--state", "none"]
 
@@ -117,6 +118,20 @@ class Bench:
         wait_until("the follower has everything", lambda: follower.revision() == source.revision(), LONGEST)
         cpu = [(now.cpu() - then) / changes * 1e6 for now, then in zip((source, follower), used)]
         return changes / took, lags, cpu
+
+    def lags(self, title, source, follower, files):
+        """Measures the lag, shows it, and returns changes a second."""
+        rate, lags, cpu = self.lag(source, follower, files)
+        row = "".join(f" {one:6} ms" for one in (percentile(lags, 0.5), percentile(lags, 0.99), max(lags)))
+        say(f"{title:18} {rate:10.0f}{row} {cpu[0]:9.2f} + {cpu[1]:.2f}")
+        return rate
+
+    def copies_rows(self, source, name, under):
+        """Starts a follower of a directory. Returns seconds until it has its rows."""
+        began = time.monotonic()
+        follower = self.follower(name, source, "--under", under)
+        wait_until("the follower has everything", lambda: follower.revision() == source.revision(), LONGEST)
+        return time.monotonic() - began, follower
 
     def catches_up(self, source, name, files):
         """Starts a follower that lacks the changes of an import. Returns changes a second from its start on."""
@@ -156,21 +171,27 @@ def main():
             say(f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}; {asked.files} files a round\n")
             source = bench.source("source")
             follower = bench.follower("follower", source)
-            say(f"{'':14} {'changes/s':>10} {'lag p50':>9} {'p99':>9} {'longest':>9} {'CPU us/change':>20}")
-            rates = []
-            for number in range(asked.rounds):
-                rate, lags, cpu = bench.lag(source, follower, asked.files)
-                rates.append(rate)
-                row = "".join(f" {one:6} ms" for one in (percentile(lags, 0.5), percentile(lags, 0.99), max(lags)))
-                say(f"{f'lag, round {number + 1}':14} {rate:10.0f}{row} {cpu[0]:9.2f} + {cpu[1]:.2f}")
-            say("")
+            say(f"{'':18} {'changes/s':>10} {'lag p50':>9} {'p99':>9} {'longest':>9} {'CPU us/change':>20}")
+            rounds = range(asked.rounds)
+            rates = [bench.lags(f"lag, round {number + 1}", source, follower, asked.files) for number in rounds]
+            follower.stop()
+            source.run("mkdir", "/else")
+            seconds = []
+            for under in ("/mc26", "/else"):
+                took, filtered = bench.copies_rows(source, f"under{under.replace('/', '-')}", under)
+                seconds.append(took)
+                bench.lags(f"under {under}", source, filtered, asked.files)
+                filtered.stop()
+            say(f"\n{'first copy of rows':18} {asked.rounds * asked.files / seconds[0]:10.0f} rows/s")
+            follower = bench.follower("follower", source)
+            wait_until("the follower has everything", lambda: follower.revision() == source.revision(), LONGEST)
             speeds = []
             for _ in range(asked.rounds):
                 follower.stop()
                 speed, follower = bench.catches_up(source, "follower", asked.files)
                 speeds.append(speed)
             speed, rate = statistics.median(speeds), statistics.median(rates)
-            say(f"{'catch up':14} {speed:10.0f} changes/s, {speed / rate:.1f} times the rate of the load beside a follower")
+            say(f"{'catch up':18} {speed:10.0f} changes/s, {speed / rate:.1f} times the rate of the load beside a follower")
             follower.stop()
             source.stop()
 

@@ -243,7 +243,7 @@ impl Client {
         match self.store.resolve(&[path]).await.expect("resolution").remove(0).end {
             ResolutionEnd::Found(entry) => Seen::Value(Some(file_number(entry.id()))),
             ResolutionEnd::Missing { .. } => Seen::Value(None),
-            ResolutionEnd::Stopped { .. } => panic!("a name in the root cannot be passed through"),
+            end => panic!("a name in the root ends otherwise: {end:?}"),
         }
     }
 
