@@ -218,7 +218,9 @@ impl Catalogue {
         let mut list_entries = LIST_ENTRIES_MIN.max(limit.min(LIST_ENTRIES_MAX));
         while let Some(level) = search.levels.last_mut() {
             if level.buffer.is_empty() && level.more {
-                let count = list_entries.min(reads_left);
+                // Entries beyond the page would be read again for the next one.
+                let room = limit.saturating_sub(search.found.len()).max(LIST_ENTRIES_MIN);
+                let count = list_entries.min(reads_left).min(room);
                 list_entries = (list_entries * 2).min(LIST_ENTRIES_MAX);
                 let page = self.store.list(level.directory, level.after.as_ref(), count).await?;
                 // A directory that was purged meanwhile is empty.
