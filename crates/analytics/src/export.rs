@@ -10,6 +10,7 @@ use exacat_columnar::{TableWriter, Written};
 use exacat_exchange::Error;
 use exacat_exchange::catalogue::Catalogue;
 use exacat_exchange::digest::{Digest, Fold};
+use exacat_exchange::limits::CHANGES_PAGE_ITEMS;
 use exacat_exchange::output_directory::OutputDirectory;
 use exacat_exchange::progress::Progress;
 use exacat_exchange::walk::{SesByNumber, Walked, end_of_history, walk};
@@ -20,7 +21,7 @@ use exacat_model::{
 use exacat_wire::json::SeNames;
 use tokio::sync::mpsc;
 
-use crate::limits::{CHANGES_PAGE_ITEMS, PAGES_WAITING_MAX};
+use crate::limits::PAGES_WAITING_MAX;
 use crate::proof::Proof;
 use crate::table::Table;
 use crate::usage::UsageFold;

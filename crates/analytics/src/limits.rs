@@ -2,7 +2,5 @@
 
 /// Pages of entries that wait for the thread that writes.
 pub(crate) const PAGES_WAITING_MAX: usize = 4;
-/// Changes of one page.
-pub(crate) const CHANGES_PAGE_ITEMS: u32 = 4096;
 /// Problems that a check reports; more of them have the same cause.
 pub(crate) const PROBLEMS_SHOWN_MAX: usize = 20;

@@ -14,7 +14,7 @@ use exacat_model::{
 
 use crate::catalogue::Catalogue;
 use crate::error::Error;
-use crate::limits::{EXPORT_PAGE_ITEMS, HISTORY_DIFF_ENTRIES_MAX, HISTORY_DIFF_LOOKUPS_MAX};
+use crate::limits::{CHANGES_PAGE_ITEMS, HISTORY_DIFF_ENTRIES_MAX, HISTORY_DIFF_LOOKUPS_MAX};
 use crate::sending::unexpected;
 use crate::walk::end_of_history;
 
@@ -205,7 +205,7 @@ async fn read<C: Catalogue>(
 ) -> Result<u64, Error> {
     let mut count = 0;
     while after.revision < to {
-        let ask = Operation::Changes { after, under: None, limit: EXPORT_PAGE_ITEMS, wait: false };
+        let ask = Operation::Changes { after, under: None, limit: CHANGES_PAGE_ITEMS, wait: false };
         let Answer::Changes { items, up_to, timeline, .. } = catalogue.call(ask).await? else {
             return Err(unexpected("changes").into());
         };
@@ -307,7 +307,7 @@ async fn learn<C: Catalogue>(
     lfn: &Lfn,
     directories: &mut HashMap<DirId, Lfn>,
 ) -> Result<(), Error> {
-    let ask = Operation::Log { lfn: lfn.clone(), cursor: Cursor::default(), limit: EXPORT_PAGE_ITEMS };
+    let ask = Operation::Log { lfn: lfn.clone(), cursor: Cursor::default(), limit: CHANGES_PAGE_ITEMS };
     match catalogue.call(ask).await {
         Ok(Answer::Changes { items, .. }) => {
             directories.extend(items.into_iter().flat_map(|info| info.directories));

@@ -36,8 +36,10 @@ pub const RETRIES_MAX: u32 = 3;
 pub const RETRY_DELAY_MS: u64 = 100;
 /// Members of collections held in memory by a verification: 16 bytes each, so 64 MiB at most.
 pub const MEMBERS_CACHED_MAX: usize = 4 << 20;
-/// Entries of one page of an export.
-pub const EXPORT_PAGE_ITEMS: u32 = 4096;
+/// Entries of one page of a stream. Larger ones do not fit the caches of a processor.
+pub const EXPORT_PAGE_ITEMS: u32 = 512;
+/// Changes of one page. Each page is a request of its own, so few are better.
+pub const CHANGES_PAGE_ITEMS: u32 = 4096;
 /// Pages that a catalogue opened in this process prepares ahead of their use.
 pub const LOCAL_PAGES_AHEAD_MAX: usize = 4;
 /// Pages of an export that wait to be written.

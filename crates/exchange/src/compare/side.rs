@@ -19,11 +19,11 @@ use super::record::{Batch, CatalogueCopy, Fact, WaitingDeletion};
 use crate::catalogue::Catalogue;
 use crate::error::Error;
 use crate::import::position;
-use crate::limits::{COMPARE_BATCH_BYTES, COMPARE_STORE_PAGE, EXPORT_PAGE_ITEMS};
+use crate::limits::{CHANGES_PAGE_ITEMS, COMPARE_BATCH_BYTES, COMPARE_STORE_PAGE, EXPORT_PAGE_ITEMS};
 use crate::sending::unexpected;
 
 /// Changes of one page.
-const PAGE: usize = EXPORT_PAGE_ITEMS as usize;
+const PAGE: usize = CHANGES_PAGE_ITEMS as usize;
 
 /// A state of the catalogue that a comparison reads.
 pub struct State<'a, C> {
@@ -252,7 +252,7 @@ impl<C: Catalogue> State<'_, C> {
             }
             return Ok((page.changes, page.up_to));
         }
-        let limit = u32::try_from(limit).unwrap_or(EXPORT_PAGE_ITEMS);
+        let limit = u32::try_from(limit).unwrap_or(CHANGES_PAGE_ITEMS);
         let ask = Operation::Changes { after: after.into(), under: None, limit, wait: false };
         match self.catalogue.call(ask).await? {
             Answer::Changes { items, up_to, .. } => {
