@@ -6,7 +6,7 @@ Usage: bench-follower.py EXACAT-BINARY [--files N] [--rounds N]
 Source, follower and load share the machine. The load imports N files, each one change with a checksum and a replica.
 
 lag       how long the follower lacks changes while the load runs, asked every 20 ms as its users see it
-under     the same of a follower of one directory, which has all changes or none; and its first copy, row by row
+under     lag and first copy of a follower of one directory, which has all changes or none
 catch up  the follower is stopped for an import and started again: changes a second until it lacks none
 standby   time of one directory after the other, made over one HTTP connection: with a follower that the source
           waits for, with one that it does not wait for, and alone; the three take turns

@@ -45,7 +45,7 @@ impl Default for ComparisonPace {
 
 /// Comparison that goes on.
 pub(crate) struct Comparison {
-    pub(crate) pace: ComparisonPace,
+    pace: ComparisonPace,
     walk: Option<Walk>,
     suspect: Option<Suspect>,
     /// Begin of the comparison, or of the last one; none if there was none in this process.
@@ -83,7 +83,7 @@ impl Comparison {
                 return Ok(Vec::new());
             }
             self.last = Instant::now();
-            let Page { rows, .. } = read(source, suspect.query.clone()).await?;
+            let Page { rows, .. } = read(source, &suspect.query).await?;
             let again = store.follow_filtered(FilteredStep::Compare(rows)).await?.differing;
             let is_there_again = |of: &FilteredDifference| again.iter().any(|one| one.hash == of.hash);
             suspect.found.retain(is_there_again);

@@ -139,11 +139,11 @@ impl<S: FilteredSource> FilteredFollow<S> {
     async fn copy_whole(&mut self, progress: &mut (dyn FnMut(u64) + Send)) -> Result<()> {
         self.unfinished = None;
         // Changes after this one may be in the rows or not, and follow.
-        let from = self.source.position().await?;
-        Walk::copy_whole(&self.store, &mut self.source, from, progress).await?;
+        let whole = self.source.position().await?;
+        Walk::whole().copy(&self.store, &mut self.source, progress).await?;
+        self.store.follow_filtered(FilteredStep::Walked { whole: Some(whole) }).await?;
         self.comparison.restart();
-        let (from, _) = from;
-        self.noted = (from, Instant::now());
+        self.noted = (whole.0, Instant::now());
         Ok(())
     }
 

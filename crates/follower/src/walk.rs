@@ -1,7 +1,7 @@
 //! Reads rows of the source page by page: a directory with everything below it, and the registry.
 
-use exacat_model::{DirId, EntryId, Error, ErrorKind, RecordKind, Result, Revision};
-use exacat_store_embedded::{EmbeddedStore, FilteredInside, FilteredReached, FilteredRows, FilteredStep};
+use exacat_model::{DirId, EntryId, Error, ErrorKind, RecordKind, Result};
+use exacat_store_embedded::{EmbeddedStore, FilteredInside, FilteredRows, FilteredStep};
 
 use crate::limits::DIRECTORIES_MAX;
 use crate::rows::{ChildrenQuery, RowsAnswer, RowsQuery};
@@ -50,11 +50,11 @@ impl Walk {
                 RowsQuery::Children(asked)
             }
         };
-        match read(source, query.clone()).await {
-            Ok(Page { asked, rows, following }) => {
+        match read(source, &query).await {
+            Ok(Page { rows, following }) => {
                 self.rows += rows.iter().map(count).sum::<u64>();
                 following.into_iter().for_each(|query| self.put(query));
-                Ok(Some((asked, rows)))
+                Ok(Some((query, rows)))
             }
             Err(error) => {
                 self.put(query);
@@ -105,17 +105,6 @@ impl Walk {
         }
         Ok(())
     }
-
-    /// Makes the store equal to the whole directory, whose changes after `from` follow.
-    pub(crate) async fn copy_whole(
-        store: &EmbeddedStore,
-        source: &mut impl FilteredSource,
-        (from, identity): (Revision, u64),
-        progress: &mut (dyn FnMut(u64) + Send),
-    ) -> Result<FilteredReached> {
-        Walk::whole().copy(store, source, progress).await?;
-        store.follow_filtered(FilteredStep::Walked { whole: Some((from, identity)) }).await
-    }
 }
 
 fn count(rows: &FilteredRows) -> u64 {
@@ -129,28 +118,24 @@ fn count(rows: &FilteredRows) -> u64 {
 
 /// Rows of the source.
 pub(crate) struct Page {
-    /// The part of the request that was answered.
-    pub asked: RowsQuery,
     pub rows: Vec<FilteredRows>,
     /// Requests for what follows, the first one last.
     following: Vec<RowsQuery>,
 }
 
 /// Asks for rows.
-pub(crate) async fn read(source: &mut impl FilteredSource, query: RowsQuery) -> Result<Page> {
-    let answer = source.rows(&query).await?;
+pub(crate) async fn read(source: &mut impl FilteredSource, query: &RowsQuery) -> Result<Page> {
+    let answer = source.rows(query).await?;
     let mut following = Vec::new();
-    let (asked, rows) = match (query, answer) {
+    let rows = match (query, answer) {
         (RowsQuery::Children(asked), RowsAnswer::Children(pages)) => {
             if pages.is_empty() || pages.len() > asked.len() {
                 return Err(unfit());
             }
-            let (mut asked, mut rows) = (asked, Vec::with_capacity(pages.len()));
-            let left = asked.split_off(pages.len());
-            if !left.is_empty() {
-                following.push(RowsQuery::Children(left));
-            }
-            for (query, page) in asked.iter().zip(pages) {
+            let (answered, left) = asked.split_at(pages.len());
+            following.push(RowsQuery::Children(left.to_vec()));
+            let mut rows = Vec::with_capacity(pages.len());
+            for (query, page) in answered.iter().zip(pages) {
                 let ChildrenQuery { directory, after, only } = query.clone();
                 let last = page.entries.last().filter(|_| page.more).map(|last| last.at.name.clone());
                 let more = last.is_some();
@@ -160,24 +145,22 @@ pub(crate) async fn read(source: &mut impl FilteredSource, query: RowsQuery) -> 
                 }
                 rows.push(FilteredRows::Children { directory, after, only, entries: page.entries, more });
             }
-            (RowsQuery::Children(asked), rows)
+            rows
         }
-        (asked @ RowsQuery::Entry(_), RowsAnswer::Entry(entry)) => {
-            (asked, entry.map(FilteredRows::Entry).into_iter().collect())
+        (RowsQuery::Entry(_), RowsAnswer::Entry(entry)) => {
+            entry.map(FilteredRows::Entry).into_iter().collect()
         }
-        (RowsQuery::Members { collection, after }, RowsAnswer::Members(members, more)) => {
+        (&RowsQuery::Members { collection, after }, RowsAnswer::Members(members, more)) => {
             let last = members.last().copied().filter(|_| more);
             following.extend(last.map(|last| RowsQuery::Members { collection, after: Some(last) }));
-            let rows = FilteredRows::Members { collection, after, members, more: last.is_some() };
-            (RowsQuery::Members { collection, after }, vec![rows])
+            vec![FilteredRows::Members { collection, after, members, more: last.is_some() }]
         }
-        (RowsQuery::Records { kind, after }, RowsAnswer::Records(records, more)) => {
+        (&RowsQuery::Records { kind, after }, RowsAnswer::Records(records, more)) => {
             let last = records.last().map(|record| record.key()).filter(|_| more);
             following.extend(last.map(|last| RowsQuery::Records { kind, after: Some(last) }));
-            let rows = FilteredRows::Records { kind, after, records, more: last.is_some() };
-            (RowsQuery::Records { kind, after }, vec![rows])
+            vec![FilteredRows::Records { kind, after, records, more: last.is_some() }]
         }
         _ => return Err(unfit()),
     };
-    Ok(Page { asked, rows, following })
+    Ok(Page { rows, following })
 }

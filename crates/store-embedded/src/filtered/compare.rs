@@ -8,16 +8,13 @@
 use std::collections::BTreeMap;
 
 use exacat_model::codec::Encode;
-use exacat_model::{
-    At, DirId, Entry, EntryId, Guid, Lfn, Name, Record, RecordKey, RecordKind, Result, Revision,
-};
+use exacat_model::{At, DirId, Entry, EntryId, Guid, Name, Record, RecordKey, RecordKind, Result, Revision};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::differences::differences;
 use super::scope::Within;
 use super::step::{FilteredDifference, FilteredInside, FilteredReached, FilteredRows};
 use super::work::FilteredWork;
-use crate::settings::FILTERED_ROWS_AT_ONCE;
 
 /// Returns a difference between something in the state and its row. Either may be missing.
 fn difference(
@@ -33,14 +30,6 @@ fn difference(
 }
 
 impl FilteredWork<'_> {
-    fn path_of(&self, at: &At) -> String {
-        self.read(|state, _| {
-            let mut names = state.directories.path_of(at.parent);
-            names.push(at.name.as_str());
-            Lfn::from_names(names).to_string()
-        })
-    }
-
     /// Compares the state with rows. Adds the differences, and the entries whose content is to be compared.
     pub(super) fn compare(&self, rows: &FilteredRows, reached: &mut FilteredReached) -> Result<()> {
         match rows {
@@ -68,14 +57,15 @@ impl FilteredWork<'_> {
         }
     }
 
+    fn difference_at(&self, at: &At, found: (Option<Revision>, Option<&Entry>)) -> FilteredDifference {
+        difference(self.path_of(at).to_string(), at.to_bytes(), found)
+    }
+
     fn compare_entry(&self, row: &Entry, here: Option<&Entry>, reached: &mut FilteredReached) -> Result<()> {
         let same = here.filter(|here| here.id() == row.id());
         if same.and_then(|here| differences(here, row)).is_none_or(|fields| !fields.is_empty()) {
-            reached.differing.push(difference(
-                self.path_of(&row.at),
-                row.at.to_bytes(),
-                (here.map(|here| here.revision), Some(row)),
-            ));
+            let found = (here.map(|here| here.revision), Some(row));
+            reached.differing.push(self.difference_at(&row.at, found));
         }
         if same.is_some() {
             reached.inside.extend(self.inside_of(row)?);
@@ -99,27 +89,20 @@ impl FilteredWork<'_> {
         let is_covered = |name: &str| !more || last.as_deref().is_some_and(|last| name <= last);
         let mut next = after.map(|name| name.as_str().as_bytes().to_vec());
         loop {
-            let children = self.children(directory, next.as_deref())?;
-            for child in children.iter().filter(|child| is_covered(child.at.name.as_str())) {
-                let name = child.at.name.as_str();
-                match rows.remove(name) {
+            let (children, following) = self.covered_children(directory, next.as_deref(), is_covered)?;
+            for child in &children {
+                match rows.remove(child.at.name.as_str()) {
                     Some(row) => self.compare_entry(row, Some(child), reached)?,
                     None => {
-                        let key = child.at.to_bytes();
-                        reached.differing.push(difference(
-                            self.path_of(&child.at),
-                            key,
-                            (Some(child.revision), None::<&Entry>),
-                        ));
+                        let found = (Some(child.revision), None);
+                        reached.differing.push(self.difference_at(&child.at, found));
                     }
                 }
             }
-            match children.last().map(|child| child.at.name.as_str()) {
-                Some(name) if children.len() >= FILTERED_ROWS_AT_ONCE && is_covered(name) => {
-                    next = Some(name.as_bytes().to_vec());
-                }
-                _ => break,
+            if following.is_none() {
+                break;
             }
+            next = following;
         }
         rows.into_values().try_for_each(|row| self.compare_entry(row, None, reached))
     }

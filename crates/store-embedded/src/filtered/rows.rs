@@ -113,19 +113,16 @@ impl FilteredWork<'_> {
         let is_covered = |name: &str| !more || last.is_some_and(|last| name <= last);
         let mut next = after.map(|name| name.as_str().as_bytes().to_vec());
         loop {
-            let children = self.children(directory, next.as_deref())?;
+            let (children, following) = self.covered_children(directory, next.as_deref(), is_covered)?;
             for child in &children {
-                let name = child.at.name.as_str();
-                if is_covered(name) && rows.get(name).is_none_or(|row| row.id() != child.id()) {
+                if rows.get(child.at.name.as_str()).is_none_or(|row| row.id() != child.id()) {
                     self.depart(child)?;
                 }
             }
-            match children.last().map(|child| child.at.name.as_str()) {
-                Some(name) if children.len() >= FILTERED_ROWS_AT_ONCE && is_covered(name) => {
-                    next = Some(name.as_bytes().to_vec());
-                }
-                _ => break,
+            if following.is_none() {
+                break;
             }
+            next = following;
         }
         for row in rows.into_values() {
             inside.extend(self.entry(row)?);

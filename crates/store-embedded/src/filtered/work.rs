@@ -65,6 +65,15 @@ impl FilteredWork<'_> {
         Ok(self.read(|state, _| state.look().find_id(id))?)
     }
 
+    /// Returns the path of a place.
+    pub(super) fn path_of(&self, at: &At) -> Lfn {
+        self.read(|state, _| {
+            let mut names = state.directories.path_of(at.parent);
+            names.push(at.name.as_str());
+            Lfn::from_names(names)
+        })
+    }
+
     /// Returns up to [`FILTERED_ROWS_AT_ONCE`] children of a directory after a name.
     pub(super) fn children(&self, directory: DirId, after: Option<&[u8]>) -> Result<Vec<Entry>> {
         let mut found = Vec::new();
@@ -75,6 +84,22 @@ impl FilteredWork<'_> {
             })
         })?;
         Ok(found)
+    }
+
+    /// Returns children of a directory after a name as far as a page has them, and the name to continue after;
+    /// none at the end of the page.
+    pub(super) fn covered_children(
+        &self,
+        directory: DirId,
+        after: Option<&[u8]>,
+        is_covered: impl Fn(&str) -> bool,
+    ) -> Result<(Vec<Entry>, Option<Vec<u8>>)> {
+        let mut children = self.children(directory, after)?;
+        let is_full = children.len() >= FILTERED_ROWS_AT_ONCE;
+        let next = children.last().map(|child| child.at.name.as_str());
+        let next = next.filter(|name| is_full && is_covered(name)).map(|name| name.as_bytes().to_vec());
+        children.retain(|child| is_covered(child.at.name.as_str()));
+        Ok((children, next))
     }
 
     // ---- writing ----
@@ -170,12 +195,7 @@ impl FilteredWork<'_> {
 
     /// Purges an entry with everything below it. Readers see at once that it is gone.
     pub(super) fn depart(&mut self, entry: &Entry) -> Result<()> {
-        let (id, at) = (entry.id(), entry.at.clone());
-        let lfn = self.read(|state, _| {
-            let mut names = state.directories.path_of(at.parent);
-            names.push(at.name.as_str());
-            Lfn::from_names(names)
-        });
+        let (id, at, lfn) = (entry.id(), entry.at.clone(), self.path_of(&entry.at));
         self.emit(&Effect::Removed { id, at, lfn, previous: Some(entry.revision) })?;
         self.purge_with_below(id)
     }
