@@ -171,9 +171,12 @@ impl<S: FilteredSource> FilteredFollow<S> {
         let wrong = match self.comparison.go_on(&self.store, &mut self.source, &self.state).await {
             Ok(wrong) if wrong.is_empty() => return Ok(()),
             Ok(wrong) => wrong.join(", "),
-            // The next request for changes says whether the source is away. The page is asked for again.
+            // The next request for changes says whether the source is away.
             Err(error) if self.store.failure().is_none() => {
-                tracing::debug!(%error, "a page cannot be compared with the source");
+                match error.kind {
+                    ErrorKind::Unavailable => tracing::debug!(%error, "a page was not compared: no answer"),
+                    _ => tracing::warn!(%error, "a page cannot be compared; check the copy: exacat scrub"),
+                }
                 return Ok(());
             }
             Err(error) => return Err(error),
