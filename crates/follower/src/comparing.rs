@@ -64,6 +64,11 @@ impl Comparison {
         *self = Comparison { began: Some(Instant::now()), ..Comparison::new(self.pace) };
     }
 
+    /// Leaves a page that cannot be compared to the next round.
+    pub(crate) fn skip(&mut self) {
+        self.suspect = None;
+    }
+
     /// Compares a page, if it is time for one. Returns what the follower has wrong.
     pub(crate) async fn go_on(
         &mut self,

@@ -175,7 +175,10 @@ impl<S: FilteredSource> FilteredFollow<S> {
             Err(error) if self.store.failure().is_none() => {
                 match error.kind {
                     ErrorKind::Unavailable => tracing::debug!(%error, "a page was not compared: no answer"),
-                    _ => tracing::warn!(%error, "a page cannot be compared; check the copy: exacat scrub"),
+                    _ => {
+                        self.comparison.skip();
+                        tracing::warn!(%error, "a page cannot be compared; check the copy: exacat scrub");
+                    }
                 }
                 return Ok(());
             }
