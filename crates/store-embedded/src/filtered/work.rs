@@ -86,8 +86,8 @@ impl FilteredWork<'_> {
         Ok(found)
     }
 
-    /// Returns children of a directory after a name as far as a page has them, and the name to continue after;
-    /// none at the end of the page.
+    /// Returns children of a directory after a name as far as a page has them, and the name to continue
+    /// after; none at the end of the page.
     pub(super) fn covered_children(
         &self,
         directory: DirId,
