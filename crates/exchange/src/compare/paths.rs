@@ -9,24 +9,32 @@ use exacat_model::Se;
 
 /// Returns the path in a URL, or the text itself if it is no URL; repeated slashes are one.
 pub fn path_of(text: &str) -> Cow<'_, str> {
-    let path = match text.find("://") {
-        None => text,
-        Some(at) => {
-            let rest = &text[at + 3..];
-            match rest.find('/') {
-                None => "/",
-                Some(slash) => rest[slash..].split_once("?SFN=").map_or(&rest[slash..], |(_, path)| path),
-            }
+    let Some(rest) = after_scheme(text) else { return folded(text) };
+    let path = match memchr::memchr(b'/', rest.as_bytes()) {
+        None => "/",
+        Some(slash) => {
+            let path = &rest[slash..];
+            let query = memchr::memchr(b'?', path.as_bytes()).map_or("", |query| &path[query..]);
+            query.split_once("?SFN=").map_or(path, |(_, path)| path)
         }
     };
     folded(path)
 }
 
+/// Returns the part of a URL after its scheme; none if the text is no URL.
+fn after_scheme(text: &str) -> Option<&str> {
+    // The first slash of a URL is one of the two after its scheme.
+    let colon = memchr::memchr(b'/', text.as_bytes())?.checked_sub(1)?;
+    text.get(colon..)?.strip_prefix("://")
+}
+
 /// Makes a path absolute, and its repeated slashes one.
 fn folded(path: &str) -> Cow<'_, str> {
+    // No early exit, so that the compiler compares many bytes in one step.
     let bytes = path.as_bytes();
-    let repeats = |at: usize| bytes.get(at + 1) == Some(&b'/');
-    if path.starts_with('/') && !memchr::memchr_iter(b'/', bytes).any(repeats) {
+    let pairs = bytes.iter().zip(bytes.get(1..).unwrap_or_default());
+    let repeats = pairs.fold(false, |found, (one, next)| found | ((*one == b'/') & (*next == b'/')));
+    if path.starts_with('/') && !repeats {
         return Cow::Borrowed(path);
     }
     let mut text = String::with_capacity(path.len() + 1);
@@ -82,7 +90,7 @@ impl PathRules {
         let Some(strip) = &self.strip else {
             return Some(match &self.add {
                 Some(add) => below(add, &path_of(text)),
-                None if text.starts_with('/') || text.contains("://") => path_of(text),
+                None if text.starts_with('/') || after_scheme(text).is_some() => path_of(text),
                 None => below(&self.base, text),
             });
         };
@@ -143,6 +151,11 @@ mod tests {
             ("srm://h:8443/srm/managerv2?SFN=/pnfs/x", "/pnfs/x"),
             ("gsiftp://h:2811/dune:/x y", "/dune:/x y"),
             ("/data/x", "/data/x"),
+            ("/data/x://h/y", "/data/x:/h/y"),
+            ("data/x://h/y", "/data/x:/h/y"),
+            ("root://h/x?a=/b?SFN=/c", "/c"),
+            ("é://h/x", "/x"),
+            ("é", "/é"),
             ("data/x", "/data/x"),
             ("root://h", "/"),
             ("", "/"),

@@ -20,6 +20,9 @@ const HEAD_BYTES: usize = 6;
 const INDEX_BYTES: usize = 16;
 /// Bytes of one write to the temporary file.
 const WRITE_BYTES: usize = 1 << 20;
+/// First bits of a hash by which records are distributed before they are sorted. The index items of a part
+/// then fit a cache of half a megabyte, up to 32 million records.
+const PART_BITS: u32 = 10;
 /// Mark of a merge cursor at its end.
 const AT_END: usize = usize::MAX;
 
@@ -102,6 +105,12 @@ impl Sorter {
         let key_length = u16::try_from(key.len()).map_err(too_long)?;
         let record_length = u32::try_from(length).map_err(too_long)?;
         let at = u32::try_from(self.arena.len()).map_err(too_long)?;
+        if self.arena.capacity() == 0 {
+            // Memory that grows is copied, and each copy is of new pages. What is reserved and not used costs
+            // nothing; without it, the memory grows.
+            let _reserved = self.arena.try_reserve_exact(self.memory);
+            let _reserved = self.index.try_reserve_exact(self.memory / (INDEX_BYTES + HEAD_BYTES));
+        }
         self.index.push((self.order.prefix(key), at));
         self.arena.extend_from_slice(&record_length.to_le_bytes());
         self.arena.extend_from_slice(&key_length.to_le_bytes());
@@ -118,10 +127,19 @@ impl Sorter {
     }
 
     fn sort(&mut self) {
-        let arena = &self.arena;
-        self.index.sort_unstable_by(|a, b| {
-            a.0.cmp(&b.0).then_with(|| compare(record_at(arena, a.1), record_at(arena, b.1)))
-        });
+        let (arena, mut rest) = (&self.arena, self.index.as_mut_slice());
+        let parts = match self.order {
+            Order::Hash(_) => distribute(rest),
+            // Many keys begin with the same bytes.
+            Order::Key => vec![rest.len()],
+        };
+        for items in parts {
+            let (part, others) = std::mem::take(&mut rest).split_at_mut(items);
+            part.sort_unstable_by(|a, b| {
+                a.0.cmp(&b.0).then_with(|| compare(record_at(arena, a.1), record_at(arena, b.1)))
+            });
+            rest = others;
+        }
     }
 
     fn cannot(&self) -> impl Fn(io::Error) -> Error + use<> {
@@ -192,6 +210,30 @@ impl Sorter {
         }
         Ok(Sorted::Runs { file, heap, directory: self.directory })
     }
+}
+
+/// Puts items of the same first bits together, in the order of these bits, and returns how many each part has.
+fn distribute(index: &mut [(u64, u32)]) -> Vec<usize> {
+    let part_of = |item: &(u64, u32)| (item.0 >> (u64::BITS - PART_BITS)) as usize;
+    let mut counts = vec![0; 1 << PART_BITS];
+    index.iter().for_each(|item| counts[part_of(item)] += 1);
+    let (mut next, mut end) = (Vec::with_capacity(counts.len()), 0);
+    for count in &counts {
+        next.push(end);
+        end += count;
+    }
+    let mut end = 0;
+    for (part, count) in counts.iter().enumerate() {
+        end += count;
+        while next[part] < end {
+            let at = next[part];
+            let to = part_of(&index[at]);
+            // An item in its own part is swapped with itself.
+            index.swap(at, next[to]);
+            next[to] += 1;
+        }
+    }
+    counts
 }
 
 fn record_at(arena: &[u8], at: u32) -> &[u8] {
@@ -349,6 +391,23 @@ mod tests {
             assert_eq!(all(sorter.sorted().unwrap()), expected, "{memory}");
         }
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "no file has a name");
+    }
+
+    /// Items are distributed by their first bits, and none is lost, whatever they are.
+    #[test]
+    fn items_of_the_same_first_bits_are_put_together() {
+        let mixed = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let all_of_one = |_: u64| 5 << 60 | 7;
+        for hash in [&mixed as &dyn Fn(u64) -> u64, &all_of_one] {
+            for count in [0, 1, 5000] {
+                let mut index: Vec<(u64, u32)> = (0..count).map(|at| (hash(u64::from(at)), at)).collect();
+                let counts = distribute(&mut index);
+                assert_eq!(counts.iter().sum::<usize>(), count as usize);
+                assert!(index.is_sorted_by_key(|item| item.0 >> (u64::BITS - PART_BITS)));
+                index.sort_unstable_by_key(|item| item.1);
+                assert!(index.iter().zip(0..).all(|(item, at)| *item == (hash(u64::from(at)), at)));
+            }
+        }
     }
 
     /// Records of one key are neighbours in the order of hashes.
