@@ -29,7 +29,11 @@ fn after_scheme(text: &str) -> Option<&str> {
 }
 
 /// Makes a path absolute, and its repeated slashes one.
-fn folded(path: &str) -> Cow<'_, str> {
+fn folded(mut path: &str) -> Cow<'_, str> {
+    // The path in a URL of XRootD begins with two.
+    while path.starts_with("//") {
+        path = &path[1..];
+    }
     // No early exit, so that the compiler compares many bytes in one step.
     let bytes = path.as_bytes();
     let pairs = bytes.iter().zip(bytes.get(1..).unwrap_or_default());
@@ -160,6 +164,8 @@ mod tests {
             ("root://h", "/"),
             ("", "/"),
             ("//", "/"),
+            ("///", "/"),
+            ("///d///x//", "/d/x/"),
             ("/d/", "/d/"),
         ] {
             assert_eq!(path_of(pfn), path, "{pfn}");

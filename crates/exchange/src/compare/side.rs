@@ -1,6 +1,7 @@
 //! Reads the catalogue's side of a comparison: copies, deletions, uploads and changes of one storage
 //! element, as records for the sorting thread.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -122,11 +123,10 @@ fn fact_of(file: &File, replica: &Replica, revision: Revision, when: When) -> Fa
 }
 
 /// Returns the path of a copy on its storage element.
-fn key_of(guid: Guid, replica: &Replica, se: &Se) -> String {
-    let pfn = replica.pfn(guid, Some(se));
-    match path_of(&pfn) {
-        std::borrow::Cow::Borrowed(path) if path.len() == pfn.len() => pfn,
-        path => path.into_owned(),
+fn key_of<'r>(guid: Guid, replica: &'r Replica, se: &Se) -> Cow<'r, str> {
+    match &replica.location {
+        Location::Explicit(pfn) => path_of(pfn.as_str()),
+        _ => Cow::Owned(path_of(&replica.pfn(guid, Some(se))).into_owned()),
     }
 }
 
@@ -387,7 +387,7 @@ pub(crate) fn touched_keys(effect: &Effect, se: &Se) -> Vec<(Guid, String)> {
     let mut add = |guid: Guid, number: SeNumber, location: &Location| {
         if number == se.number {
             let replica = Replica { se: number, state: ReplicaState::Available, location: location.clone() };
-            keys.push((guid, key_of(guid, &replica, se)));
+            keys.push((guid, key_of(guid, &replica, se).into_owned()));
         }
     };
     match effect {

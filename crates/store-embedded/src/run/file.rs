@@ -75,9 +75,14 @@ pub(super) fn corrupt(name: &str, what: impl std::fmt::Display) -> Error {
 
 pub(super) fn read_exactly(name: &str, file: &dyn DiskFile, at: u64, bytes: usize) -> Result<Vec<u8>, Error> {
     let mut read = vec![0; bytes];
-    match file.read_at(&mut read, at).map_err(|error| cannot_read(name, &error))? {
-        got if got == bytes => Ok(read),
-        got => Err(corrupt(name, format!("it ends {} bytes too early", bytes - got))),
+    fill(name, file, at, &mut read)?;
+    Ok(read)
+}
+
+fn fill(name: &str, file: &dyn DiskFile, at: u64, room: &mut [u8]) -> Result<(), Error> {
+    match file.read_at(room, at).map_err(|error| cannot_read(name, &error))? {
+        got if got == room.len() => Ok(()),
+        got => Err(corrupt(name, format!("it ends {} bytes too early", room.len() - got))),
     }
 }
 
@@ -241,7 +246,14 @@ impl Run {
     /// Reads a part from the file, and checks it.
     pub(super) fn read(&self, part: RunPart) -> Result<Arc<[u8]>, Error> {
         let (at, bytes) = self.extent(part)?;
-        let read = read_exactly(&self.name, &*self.file, at, bytes)?;
+        // It is read to where it stays: copying a page costs more than checking it.
+        let mut read: Arc<[u8]> = std::iter::repeat_n(0, bytes).collect();
+        match Arc::get_mut(&mut read) {
+            Some(room) => fill(&self.name, &*self.file, at, room)?,
+            None => {
+                return Err(Error::new(ErrorKind::Internal, "memory of a page is shared before it is read"));
+            }
+        }
         match part {
             RunPart::Page(page) => {
                 Page::open(&read, self.head.salt, at).map_err(|damaged| self.damaged(page, damaged))?;
@@ -251,7 +263,7 @@ impl Run {
                     .map_err(|damaged| self.damaged_block(block, damaged))?;
             }
         }
-        Ok(read.into())
+        Ok(read)
     }
 
     fn damaged_block(&self, block: u32, damaged: Damaged) -> Error {
