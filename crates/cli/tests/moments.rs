@@ -145,3 +145,23 @@ fn biography_follows_the_directories_above() {
     assert_eq!(effects("log --full /last/file").last().unwrap(), "removed");
     service.fails("log --full /none", 11);
 }
+
+/// A biography reads the histories of 256 directories, and says how many more there were.
+#[test]
+fn biography_reads_no_more_directories_than_its_bound() {
+    let service = Service::start();
+    let names: Vec<String> = (0..256).map(|number| format!("/a/{number}")).collect();
+    service.ok(&format!("mkdir -p {}", names.join(" ")));
+    service.ok("register /a/0/f --size 1");
+    let moved = |from: usize| service.ok(&format!("mv {}/f {}/f", names[from], names[from + 1]));
+    // 255 directories, and the one above them.
+    (0..254).for_each(|from| drop(moved(from)));
+    let shown = service.run(&["log", "--full", "/a/254/f"]);
+    assert_eq!((shown.status, shown.err.as_str()), (Some(0), ""));
+    moved(254);
+    let shown = service.run(&["log", "--full", "/a/255/f"]);
+    assert_eq!(shown.status, Some(0));
+    let said = "moves of 1 directory that it was in are not shown: --full reads 256 directories";
+    assert!(shown.err.contains(said), "{}", shown.err);
+    assert_eq!(shown.out.lines().filter(|line| line.contains("moved")).count(), 255, "{}", shown.out);
+}

@@ -146,6 +146,7 @@ pub(crate) async fn biography(context: &mut Context, lfn: &Lfn) -> Result<Biogra
     found.extend(own.items.into_iter().map(|info| (info.change.revision, info)));
     let mut histories: BTreeMap<DirId, Option<Vec<ChangeInfo>>> = BTreeMap::new();
     let (mut seen, mut unknown): (BTreeSet<(DirId, Revision)>, BTreeSet<DirId>) = Default::default();
+    let mut is_bounded = false;
     while let Some(stay) = waiting.pop_front() {
         if stay.directory == DirId::ROOT || !seen.insert((stay.directory, stay.from)) {
             continue;
@@ -166,7 +167,11 @@ pub(crate) async fn biography(context: &mut Context, lfn: &Lfn) -> Result<Biogra
                         read.items
                     })
                 }
-                _ => None,
+                Some(_) => {
+                    is_bounded = true;
+                    None
+                }
+                None => None,
             };
             histories.insert(stay.directory, read);
         }
@@ -187,7 +192,11 @@ pub(crate) async fn biography(context: &mut Context, lfn: &Lfn) -> Result<Biogra
     }
     if !unknown.is_empty() {
         let count = crate::output::human::plural(unknown.len() as u64, "directory");
-        say(&format!("exacat: {count} that it was in cannot be read, or is gone: moves of it are not shown"));
+        let why = match is_bounded {
+            true => format!("--full reads {DIRECTORIES_MAX} directories"),
+            false => "they cannot be read, or are gone".to_owned(),
+        };
+        say(&format!("exacat: moves of {count} that it was in are not shown: {why}"));
     }
     Ok(Biography { items: found.into_values().collect(), timeline: Some(timeline) })
 }
