@@ -1,6 +1,7 @@
 //! Tests of the history as a whole, beside a plain map, on a disk that loses what was not synced.
 
 mod crashes;
+mod golden;
 mod lines;
 mod merges;
 mod model;
