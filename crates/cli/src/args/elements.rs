@@ -68,8 +68,9 @@ Examples:
     Set(HistorySetArgs),
     /// Remove a group of elements with all its values
     #[command(after_help = "\
-Takes the owner of the group, or the role operator or admin. Values that were
-archived stay in the archive.
+Takes the owner of the group, or the role operator or admin. The values in the
+archive go too, when the server next archives: copy their files before, to keep
+them.
 
 Examples:
   exacat history set old && exacat history rm old")]
