@@ -4,7 +4,7 @@ CARGO ?= cargo
 RUN_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run build program test check drawings drawings-check fmt clippy subjects dependencies doc fuzz fuzz-seeds bench bench-engine bench-cassandra bench-faces bench-http bench-peers bench-activity bench-history bench-writer bench-replay bench-dump bench-feed bench-follower bench-tables demo-tuning demo-writer demo-replay cluster-up cluster-down test-cluster test-cluster-secure test-kafka test-otel test-clients test-pages test-monitoring test-hostile test-writer test-replay test-long test-crash test-faults test-real clean prerequisites install reference
+.PHONY: help run build program test check drawings drawings-check fmt clippy subjects dependencies doc fuzz fuzz-seeds bench bench-engine bench-cassandra bench-faces bench-http bench-peers bench-activity bench-history bench-writer bench-replay bench-dump bench-feed bench-follower bench-tables demo-tuning demo-writer demo-replay cluster-up cluster-down test-cluster test-cluster-secure test-kafka test-otel test-clients test-pages test-monitoring test-hostile test-writer test-writer-net test-replay test-long test-crash test-faults test-real clean prerequisites install reference
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -109,6 +109,9 @@ bench-writer: build ## the writer service beside what the file system reaches, a
 
 test-writer: program ## writer services, producers, disks and the catalogue under faults, every event read back; WRITER_ARGS=--short
 	python3 scripts/test-writer.py $(PROGRAM) $(WRITER_ARGS)
+
+test-writer-net: program ## writer services in network namespaces, with multicast and packet loss; needs root
+	python3 scripts/test-writer-net.py $(PROGRAM)
 
 demo-writer: build ## events from producers into the catalogue, with kills, and on to another storage element
 	scripts/demo-writer.sh target/release/exacat

@@ -203,6 +203,9 @@ def service_hangs(rig, load):
     services[0].signal(signal.SIGCONT)
     told = judge(rig, load, producer)
     rig.end(*services)
+    stall_is_short(load, told)
+    # Producers go elsewhere when the service is silent, and do not wait until it goes on.
+    expect("no event waits for the service that hangs", told["ack_max_ms"] < 1000 * HANG_SECONDS, told)
     return told
 
 
