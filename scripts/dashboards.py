@@ -191,6 +191,30 @@ def contents(board):
                 [("max (deriv(exacat_store_revision{$S}[$R]))", "changes")])
 
 
+def followed(board):
+    board.row("Feeds and followers", "Consumers of the changes; see docs/operating/feeds.md and docs/operating/followers.md.")
+    board.panel("Age of what feeds lack", "Age of the oldest change that the sink of a feed lacks.", "s",
+                [("max by (feed) (exacat_feed_lag_seconds{$S})", "{{feed}}")])
+    board.panel("Changes that feeds lack", "Changes of the catalogue that the sink of a feed lacks.", "short",
+                [("max by (feed) (exacat_feed_lag_changes{$S})", "{{feed}}")])
+    board.panel("Events of feeds", "Events that sinks acknowledged, and failed attempts, a second.", "ops", [
+        (rate("exacat_feed_events_total", by="feed"), "{{feed}}"),
+        (rate("exacat_feed_failures_total", by="feed"), "{{feed}} failed")])
+    board.panel("Feeds by state", "Feeds that are running, paused, lost or failed.", "short",
+                [("sum by (state) (exacat_feed_state{$S})", "{{state}}")], stack=True)
+    board.panel("Followers", "Followers of these servers: following, or away.", "short",
+                [("sum by (state) (exacat_followers{$S})", "{{state}}")], stack=True)
+    board.panel("Changes that followers lack", "Changes that a follower has not durably.", "short",
+                [("max by (follower) (exacat_follower_behind_changes{$S})", "{{follower}}")])
+    board.panel("Time without a word of a follower", "Time since it last asked for changes.", "s",
+                [("max by (follower) (exacat_follower_unseen_seconds{$S})", "{{follower}}")])
+    board.panel("Behind the source", "Of servers that are followers: the time for which their state may be out of date.", "s",
+                [("max by (instance) (exacat_behind_seconds{$S})", "{{instance}}")])
+    board.panel("Comparison with the source", "Of followers of one directory: rows compared, and what they had wrong.", "short", [
+        ("sum (exacat_follower_compared_rows{$S})", "rows"),
+        ("sum (exacat_follower_differences_total{$S})", "differences")])
+
+
 def elements(board):
     board.row("History of elements", "Servers with --history; see docs/operating/history.md.")
     board.panel("Rows and batches", "Durable ones, a second.", "ops", [
@@ -357,6 +381,7 @@ def single_server():
     board.panel("XRootD", "Requests a second, and clients sent to a storage element.", "ops", [
         (rate("exacat_xrootd_requests_total"), "requests"), (rate("exacat_xrootd_requests_failed_total"), "refused"),
         (rate("exacat_xrootd_redirects_total"), "redirects"), (rate("exacat_xrootd_waits_total"), "told to wait")])
+    followed(board)
     elements(board)
     contents(board)
     machine(board)

@@ -4,7 +4,8 @@
 Usage: test-monitoring.py EXACAT-BINARY [--cassandra HOSTS] [--keep DIRECTORY]
 
 Checks the files first. Then a server serves a small load of mixed operations, a Prometheus scrapes it, and every panel must
-show something. Panels that need node_exporter, or a cluster (without --cassandra), are named and left out.
+show something. Panels that need node_exporter where it is not installed, or a cluster (without --cassandra), are named and
+left out.
 """
 
 import argparse
@@ -151,9 +152,25 @@ class Service:
         self.command("se", "add", "DEMO::DISK::SE1", "--prefix", "root://se1.example.org:1094//data")
         self.command("generate", "--entries", "2000")
         self.command("history", "set", "load")
+        self.follower = None if cassandra else self.follow(place)
         self.is_over, self.fault = threading.Event(), None
         self.thread = threading.Thread(target=self.load)
         self.thread.start()
+
+    def follow(self, place):
+        """Begins a feed, and a follower of one directory: the consumers of the changes have metrics and panels of their own."""
+        self.command("feed", "create", "mirror", "--sink", f"dir:{place / 'feed'}")
+        data, self.follower_port = place / "follower", free_port()
+        follow = [self.exacat, "follow", f"http://127.0.0.1:{self.port}", "--under", "/load", "--token-file",
+                  self.data / "admin.token", "--data", data, "--listen", "none", "--http", f"127.0.0.1:{self.follower_port}",
+                  "--http-plain"]
+        self.command("mkdir", "/load")
+        process = subprocess.Popen(follow, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+        wait_until("the follower listens", lambda: is_open(self.follower_port))
+        return process
+
+    def ports(self):
+        return [self.port] + ([self.follower_port] if self.follower else [])
 
     def command(self, *arguments):
         return run(self.exacat, "--data", self.data, *arguments)
@@ -195,8 +212,8 @@ class Service:
         except Exception as error:  # pylint: disable=broad-except
             self.fault = error
 
-    def scrape(self, accept):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+    def scrape(self, accept, port):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         began = time.perf_counter()
         connection.request("GET", "/metrics", headers={"Accept": accept})
         text = connection.getresponse().read().decode()
@@ -205,13 +222,16 @@ class Service:
         return text, took
 
     def check_metrics(self):
-        text, _ = self.scrape("text/plain")
-        done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True)
-        expect("promtool check metrics", done.returncode == 0 and not done.stderr.strip(), done.stdout + done.stderr)
-        families = re.findall(r"^# TYPE (\S+) ", text, re.M)
         ends = {known.removesuffix(end) for known in known_metrics() for end in ("", "_bucket")}
-        expect("every metric is in the reference", set(families) <= ends, set(families) - ends)
-        times = [self.scrape(OPEN_METRICS) for _ in range(50)]
+        families = set()
+        for port in self.ports():
+            text, _ = self.scrape("text/plain", port)
+            done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True)
+            expect("promtool check metrics", done.returncode == 0 and not done.stderr.strip(), done.stdout + done.stderr)
+            families |= set(re.findall(r"^# TYPE (\S+) ", text, re.M))
+        expect("every metric is in the reference", families <= ends, families - ends)
+        text, _ = self.scrape("text/plain", self.port)
+        times = [self.scrape(OPEN_METRICS, self.port) for _ in range(50)]
         expect("OpenMetrics ends", times[0][0].endswith("# EOF\n") and " # {request=" in times[0][0])
         samples = sum(not line.startswith("#") for line in text.splitlines())
         say(f"metrics: {len(families)} families, {samples} samples pass promtool; a scrape under load takes "
@@ -220,19 +240,40 @@ class Service:
     def end(self):
         self.is_over.set()
         self.thread.join()
-        self.process.terminate()
-        self.process.wait(60)
+        for process in filter(None, [self.follower, self.process]):
+            process.terminate()
+            process.wait(60)
         if self.fault:
             raise self.fault
 
 
+class NodeExporter:
+    """The figures of this machine, if Debian's node_exporter is installed."""
+
+    def __init__(self, place):
+        self.process, self.port = None, free_port()
+        program = shutil.which("prometheus-node-exporter")
+        if program:
+            self.log = open(place / "node-exporter.log", "wb")
+            self.process = subprocess.Popen([program, f"--web.listen-address=127.0.0.1:{self.port}"], stdin=subprocess.DEVNULL,
+                                            stdout=self.log, stderr=self.log)
+            wait_until("node_exporter listens", lambda: is_open(self.port))
+
+    def end(self):
+        if self.process:
+            self.process.terminate()
+            self.process.wait(60)
+
+
 class Prometheus:
-    def __init__(self, place, target):
-        self.port = free_port()
+    def __init__(self, place, ports):
+        self.port, self.node_exporter = free_port(), NodeExporter(place)
+        jobs = {"exacat": ports} | ({"node": [self.node_exporter.port]} if self.node_exporter.process else {})
         config = place / "prometheus.yml"
         config.write_text(json.dumps({
             "global": {"scrape_interval": "1s", "evaluation_interval": "5s"}, "rule_files": [str(OPERATING / "exacat.rules.yml")],
-            "scrape_configs": [{"job_name": "exacat", "static_configs": [{"targets": [f"127.0.0.1:{target}"]}]}]}))
+            "scrape_configs": [{"job_name": job, "static_configs": [{"targets": [f"127.0.0.1:{port}" for port in ports]}]}
+                               for job, ports in jobs.items()]}))
         self.log = open(place / "prometheus.log", "wb")
         self.process = subprocess.Popen(
             ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={place / 'prometheus'}",
@@ -260,11 +301,14 @@ class Prometheus:
     def end(self):
         self.process.terminate()
         self.process.wait(60)
+        self.node_exporter.end()
 
 
 def check_panels(boards, prometheus, service, with_cluster):
     # A server of one store has no panels of the other.
-    left_out = {"node_exporter"} | ({"embedded"} if with_cluster else {"cluster"})
+    left_out = {"embedded"} if with_cluster else {"cluster"}
+    if not prometheus.node_exporter.process:
+        left_out.add("node_exporter")
     waiting, without = [], []
     for name, board in boards.items():
         if with_cluster and name == "single-server.json":
@@ -303,7 +347,7 @@ def main():
         check_dashboards(boards, place)
         service = Service(exacat, place, given.cassandra)
         try:
-            prometheus = Prometheus(place, service.port)
+            prometheus = Prometheus(place, service.ports())
             try:
                 check_panels(boards, prometheus, service, bool(given.cassandra))
             finally:

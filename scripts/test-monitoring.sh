@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Metrics, alert rules and dashboards with the real Prometheus: installs it if it can be had, then runs
-# test-monitoring.py. Where it cannot, that is said and is no failure.
+# Metrics, alert rules and dashboards with the real Prometheus and node_exporter: installs them if they can be had,
+# then runs test-monitoring.py. Where it cannot, that is said and is no failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -22,8 +22,8 @@ if ! command -v prometheus >/dev/null 2>&1 || ! command -v promtool >/dev/null 2
     fi
     echo "installing prometheus"
     timeout 300 "${as_root[@]}" apt-get update -qq || leave_out "apt reaches no packages"
-    timeout 300 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends prometheus ||
-        leave_out "apt does not install prometheus"
+    timeout 300 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+        prometheus prometheus-node-exporter || leave_out "apt does not install prometheus"
 fi
 
 status=0
