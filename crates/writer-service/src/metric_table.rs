@@ -35,7 +35,7 @@ exacat_store::metrics! {
     COMMITS Counter Count "exacat_writer_commits" ["outcome"] "" "Commits to the catalogue, by outcome: done or failed";
     CALLS Gauge Count "exacat_writer_catalogue_calls" ["call"] "" "Calls of the catalogue on their way: booking or commit";
     VOLUME_FREE Gauge Bytes "exacat_writer_volume_free_bytes" ["volume"] "" "Free bytes of a volume's file system";
-    VOLUME_WRITABLE Gauge Count "exacat_writer_volume_writable" ["volume"] "" "1 if a volume takes files, 0 if it is full or can only be read";
+    VOLUME_WRITABLE Gauge Count "exacat_writer_volume_writable" ["volume"] "" "1 if a volume takes files, 0 if it is full, rests or can only be read";
     VOLUME_READ_ONLY Gauge Count "exacat_writer_volume_read_only" ["volume"] "" "1 if a volume can only be read, after a fault of its disk";
     SERVICES Gauge Count "exacat_writer_services" ["state"] "" "Services in the table, by state";
     LOST Counter Count "exacat_writer_lost_messages" [] "" "Messages to other services that were not sent; those that matter come again";

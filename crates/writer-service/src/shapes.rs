@@ -180,7 +180,7 @@ pub struct WriterCalls {
 pub struct WriterVolume {
     /// Directory.
     pub path: String,
-    /// `writable`, `full` or `read-only`.
+    /// `writable`, `full`, `resting` or `read-only`.
     pub state: String,
     /// Reason of the state; empty if it can be written.
     pub reason: String,

@@ -88,11 +88,11 @@ fn part(status: &PartStatus) -> WriterPart {
 }
 
 fn volume(path: &str, status: &VolumeStatus) -> WriterVolume {
-    let is_read_only = !status.reason.is_empty();
-    let state = match (is_read_only, status.is_writable) {
-        (true, _) => "read-only",
-        (false, true) => "writable",
-        (false, false) => "full",
+    let state = match status.is_writable {
+        _ if status.is_read_only => "read-only",
+        _ if status.is_resting => "resting",
+        true => "writable",
+        false => "full",
     };
     let full = "too little free space for new files";
     let reason = if state == "full" { full.to_owned() } else { status.reason.clone() };

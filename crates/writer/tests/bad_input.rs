@@ -1,161 +1,20 @@
 //! Bad input of producers: each gets a clear refusal, and changes nothing.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-use std::path::Path;
+mod rig;
 
+use exacat_model::Lfn;
 use exacat_model::limits::ACCOUNT_NAME_BYTES_MAX;
-use exacat_model::{Lfn, TimeMs};
-use exacat_testkit::simulated::SimulatedDisk;
 use exacat_wire::writer::limits::{BLOCK_BYTES, FILE_BYTES_MAX};
 use exacat_wire::writer::{
-    Ack, ByteRange, ChunkHead, Close, Description, FileId, Frame, Hello, Open, Opened, PartOwner,
-    RefusalClass, Role, ServiceId, WriterId,
+    ByteRange, ChunkHead, Close, FileId, Frame, Hello, Opened, PartOwner, RefusalClass, Role, ServiceId,
+    WriterId,
 };
 use exacat_writer::limits::{AUTHORIZATION_MS_MAX, AUTHORIZATIONS_MAX, CONNECTIONS_MAX};
-use exacat_writer::sums::{RunningSums, SummedChunk, adler32, crc32c, place_in_block};
-use exacat_writer::{
-    FileStage, Output, PartKey, RemovalPolicy, Service, ServiceSettings, Volume, VolumeSettings,
-};
+use exacat_writer::sums::{RunningSums, SummedChunk, adler32, place_in_block};
+use exacat_writer::{FileStage, PartKey};
 
-const SERVICE: ServiceId = ServiceId([1; 16]);
-const FILE: FileId = FileId([9; 16]);
-
-/// A service that does its works at once, and the frames that it sent.
-struct Rig {
-    volume: Volume,
-    service: Service,
-    now: u64,
-    /// Opens that the catalogue was asked about.
-    asked: Vec<(u64, Open)>,
-    /// Answer of the catalogue; none if it is silent.
-    answer: Option<Result<String, (RefusalClass, String)>>,
-}
-
-impl Rig {
-    fn new() -> Self {
-        Self::with_blocks(8)
-    }
-
-    /// A service with so many blocks of memory.
-    fn with_blocks(blocks: usize) -> Self {
-        let root = Path::new("/volume").to_owned();
-        let settings = VolumeSettings { root, service: SERVICE, adopt: false, segment_bytes: 64 << 10 };
-        let (volume, recovered) = Volume::open(SimulatedDisk::new().shared(), &settings, TimeMs(5)).unwrap();
-        let settings = ServiceSettings {
-            http: String::new(),
-            service: SERVICE,
-            name: "s".to_owned(),
-            address: String::new(),
-            blocks,
-            flush_ms: 5,
-            idle_ms: 60_000,
-            orphan_ms: 60_000,
-            part_wait_ms: 1_000,
-            ask_every_ms: 100,
-            table_every_ms: 100_000,
-            gone_ms: 1_000,
-            free_bytes_min: 0,
-            first_version: 1,
-            removal: RemovalPolicy::default(),
-        };
-        let service = Service::new(settings, vec![recovered], 0);
-        Rig { volume, service, now: 0, asked: Vec::new(), answer: Some(Ok("daq".to_owned())) }
-    }
-
-    /// Does all work, and returns what was sent on a connection; none stands for its end.
-    fn sent(&mut self, connection: u64) -> Vec<Option<Frame>> {
-        let mut sent = Vec::new();
-        for _ in 0..100 {
-            self.now += 1;
-            self.service.tick(self.now);
-            while let Some(output) = self.service.next_output() {
-                match output {
-                    Output::Send(to, frame) if to == connection => sent.push(Some(frame)),
-                    Output::End(of) if of == connection => sent.push(None),
-                    Output::Work(volume, work) => {
-                        let done = self.volume.run(work, TimeMs(self.now));
-                        self.service.work_done(volume, done, self.now);
-                    }
-                    Output::Authorize { connection, open } => {
-                        let file = open.file;
-                        self.asked.push((connection, *open));
-                        if let Some(answer) = self.answer.clone() {
-                            self.service.authorized(connection, file, answer, self.now);
-                        }
-                    }
-                    Output::Certify(certificate) => {
-                        self.service.catalogue_answered(certificate.file, Ok(()), self.now);
-                    }
-                    _ => {}
-                }
-            }
-        }
-        sent
-    }
-
-    fn connect(&mut self, connection: u64, writer: u8, session: u64) -> Vec<Option<Frame>> {
-        self.service.connected(connection, self.now);
-        let role = Role::Producer { writer: WriterId([writer; 16]), session };
-        let hello = Hello { version_min: 1, version_max: 1, role, name: String::new(), token: None };
-        self.tell(connection, Frame::Hello(hello))
-    }
-
-    fn tell(&mut self, connection: u64, frame: Frame) -> Vec<Option<Frame>> {
-        self.service.message(connection, frame, self.now);
-        self.sent(connection)
-    }
-
-    fn chunk(&mut self, connection: u64, head: ChunkHead, bytes: &[u8]) -> Vec<Option<Frame>> {
-        self.service.chunk(connection, SummedChunk::new(&head, bytes), self.now);
-        self.sent(connection)
-    }
-}
-
-fn asked_file(number: u64) -> FileId {
-    FileId((u128::from(number) + 1).to_be_bytes())
-}
-
-/// Opens another file.
-fn open_of(number: u64, epoch: u32) -> Frame {
-    let Frame::Open(open) = open(epoch) else { panic!("an open") };
-    Frame::Open(Open { file: asked_file(number), ..open })
-}
-
-fn open(epoch: u32) -> Frame {
-    let lfn = Lfn::parse("/f").unwrap();
-    let description = Description { run: "1".into(), stream: "s".into(), lfn, tags: Vec::new() };
-    Frame::Open(Open { file: FILE, stream: 7, epoch, from: 0, description })
-}
-
-fn head(sequence: u64, offset: u64, bytes: &[u8]) -> ChunkHead {
-    ChunkHead {
-        writer: WriterId([1; 16]),
-        file: FILE,
-        sequence,
-        offset,
-        stream: 7,
-        epoch: 2,
-        length: bytes.len() as u32,
-        events: 1,
-        crc32c: crc32c(bytes),
-        adler32: adler32(bytes),
-    }
-}
-
-fn class_of(sent: &[Option<Frame>]) -> Option<RefusalClass> {
-    sent.iter().flatten().find_map(|frame| match frame {
-        Frame::Refusal(refusal) => Some(refusal.class),
-        _ => None,
-    })
-}
-
-fn acked(sent: &[Option<Frame>]) -> Vec<ByteRange> {
-    let ranges = sent.iter().flatten().filter_map(|frame| match frame {
-        Frame::Ack(Ack { ranges, .. }) => Some(ranges.clone()),
-        _ => None,
-    });
-    ranges.flatten().collect()
-}
+use rig::{FILE, Rig, SERVICE, acked, asked_file, class_of, head, is_opened, open, open_of};
 
 /// Property: each kind of bad input is refused with its class, and the file is certified afterwards as if
 /// nothing of it had come.
@@ -238,10 +97,6 @@ fn close_with_an_unknown_service_waits_for_no_other_file() {
     rig.chunk(1, ChunkHead { epoch: 3, ..head(0, 0, b"first") }, b"first");
     rig.service.message(1, close(FILE, 3, vec![own(2), own(3)]), rig.now);
     assert!(is_certified(&mut rig, FILE));
-}
-
-fn is_opened(sent: &[Option<Frame>]) -> bool {
-    sent.iter().flatten().any(|frame| matches!(frame, Frame::Opened(_)))
 }
 
 /// Property: the first part of a file here begins once the catalogue permits it, and never before. The

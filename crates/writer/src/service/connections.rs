@@ -261,6 +261,7 @@ impl Service {
 
     /// Lets time pass: every few milliseconds.
     pub fn tick(&mut self, now: u64) {
+        self.end_rests(now);
         self.end_silent(now);
         self.seal_orphans(now);
         self.expire_opens(now);

@@ -14,10 +14,12 @@ use crate::block::BlockPool;
 use crate::certificate::Certificate;
 use crate::certified::{CertifiedFile, CertifiedRecord};
 use crate::item::{FileStage, Item, SealedBy};
+use crate::limits::{PART_FAULTS_MAX, VOLUME_REST_MS};
 use crate::origin::{PartKey, PartOrigin};
 use crate::part::OpenPart;
 use crate::table::ServiceTable;
 use crate::volume::Recovered;
+use crate::work::Fault;
 
 /// A peer of a connection after its hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,11 +214,30 @@ pub(super) struct VolumeState {
     pub is_checkpointing: bool,
     pub read_only: Option<String>,
     pub is_full: bool,
+    /// Parts that failed since one was sealed in order, and the reason of the last one.
+    pub part_faults: u32,
+    pub part_fault: String,
+    /// Time until which no new part begins, after too many of them failed.
+    pub rests_until: Option<u64>,
     pub free_bytes: u64,
     /// Staged files, the oldest first.
     pub staged: BTreeSet<(u64, FileId)>,
     /// Bytes of files whose removal was ordered since the free bytes were noted.
     pub freeing: u64,
+}
+
+impl VolumeState {
+    /// Counts a part that failed. After a few in a row the volume rests; one more makes it rest again.
+    pub(super) fn part_failed(&mut self, fault: &Fault, now: u64) {
+        if fault.is_full {
+            return;
+        }
+        self.part_faults += 1;
+        self.part_fault.clone_from(&fault.reason);
+        if self.part_faults >= PART_FAULTS_MAX {
+            self.rests_until = Some(now + VOLUME_REST_MS);
+        }
+    }
 }
 
 /// The service.
@@ -430,7 +451,15 @@ impl Service {
     }
 
     pub(super) fn is_writable(&self, volume: &VolumeState) -> bool {
-        volume.read_only.is_none() && !volume.is_full && volume.free_bytes >= self.settings.free_bytes_min
+        let can_write = volume.read_only.is_none() && volume.rests_until.is_none();
+        can_write && !volume.is_full && volume.free_bytes >= self.settings.free_bytes_min
+    }
+
+    /// Lets volumes take parts again that have rested.
+    pub(super) fn end_rests(&mut self, now: u64) {
+        for volume in &mut self.volumes {
+            volume.rests_until = volume.rests_until.filter(|until| now < *until);
+        }
     }
 
     /// Returns the volume for a new part: the one with the most free space.
@@ -456,9 +485,16 @@ impl Service {
 
     /// Returns the state for the table.
     pub(super) fn state(&self) -> ServiceState {
-        match self.volumes.iter().any(|volume| self.is_writable(volume)) {
-            _ if self.is_draining => ServiceState::Draining,
-            true => ServiceState::Up,
+        let mut volumes = self.volumes.iter();
+        if self.is_draining {
+            return ServiceState::Draining;
+        }
+        if volumes.clone().any(|volume| self.is_writable(volume)) {
+            return ServiceState::Up;
+        }
+        // Parts go on while a volume rests: only new ones begin elsewhere.
+        match volumes.any(|volume| volume.read_only.is_none() && volume.rests_until.is_some()) {
+            true => ServiceState::Draining,
             false => ServiceState::ReadOnly,
         }
     }

@@ -94,7 +94,11 @@ pub struct Readable {
 pub struct VolumeStatus {
     /// True if new parts can begin on it.
     pub is_writable: bool,
-    /// Reason why it cannot be written; empty if it can.
+    /// True if it can only be read, until the service is started again.
+    pub is_read_only: bool,
+    /// True if it takes no new parts for a while, because several failed one after the other.
+    pub is_resting: bool,
+    /// Reason of either; empty if neither is so.
     pub reason: String,
     /// Free bytes, as last noted.
     pub free_bytes: u64,
@@ -364,7 +368,13 @@ impl Service {
             |stage: FileStage| self.files.values().filter(|file| file.stage == stage).count() as u64;
         let volumes = self.volumes.iter().enumerate().map(|(at, volume)| VolumeStatus {
             is_writable: self.is_writable(volume),
-            reason: volume.read_only.clone().unwrap_or_default(),
+            is_read_only: volume.read_only.is_some(),
+            is_resting: volume.rests_until.is_some(),
+            reason: match (&volume.read_only, volume.rests_until) {
+                (Some(reason), _) => reason.clone(),
+                (None, Some(_)) => volume.part_fault.clone(),
+                (None, None) => String::new(),
+            },
             free_bytes: volume.free_bytes,
             is_full: volume.is_full,
             open_parts: self.open.values().filter(|part| part.volume == at).count() as u64,

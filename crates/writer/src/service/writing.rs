@@ -192,6 +192,9 @@ impl Service {
             Ok(()) if !matches!(of.ending, Ending::Fenced(_)) => {
                 let items = of.work_done(pool, number, blocks);
                 let is_sealed = matches!(items.last(), Some(Item::Sealed { .. }));
+                if let Some(state) = self.volumes.get_mut(volume).filter(|_| is_sealed) {
+                    state.part_faults = 0;
+                }
                 let effect = match is_sealed {
                     true => Effect::Sealed(part, SealedBy::Order),
                     false => Effect::Durable(part, of.committed_count()),
@@ -222,6 +225,7 @@ impl Service {
         self.hungry.remove(&key);
         if is_first {
             self.counters.part_faults += 1;
+            self.volumes[volume].part_failed(&fault, now);
             if let Some(connection) = self.connection_of(writer) {
                 let reason = format!("the disk failed: {}", fault.reason);
                 self.send(connection, refused(RefusalClass::RetryElsewhere, key, reason));
