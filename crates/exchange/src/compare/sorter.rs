@@ -212,7 +212,8 @@ impl Sorter {
     }
 }
 
-/// Puts items of the same first bits together, in the order of these bits, and returns how many each part has.
+/// Puts items of the same first bits together, in the order of these bits, and returns how many each part
+/// has.
 fn distribute(index: &mut [(u64, u32)]) -> Vec<usize> {
     let part_of = |item: &(u64, u32)| (item.0 >> (u64::BITS - PART_BITS)) as usize;
     let mut counts = vec![0; 1 << PART_BITS];
