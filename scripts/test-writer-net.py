@@ -97,7 +97,9 @@ class Network:
         run(*self.inside(number), "nft", "-f", "-", text="\n".join(rules) + "\n")
 
     def close(self):
-        for name in self.names:
+        for number, name in enumerate(self.names, 1):
+            # A namespace goes later, when its last process has ended, and its cable with it.
+            subprocess.run(["ip", "link", "del", f"{self.bridge}o{number}"], capture_output=True, check=False)
             subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
         subprocess.run(["ip", "link", "del", self.bridge], capture_output=True, check=False)
 
