@@ -3,9 +3,9 @@
 
 Usage: test-monitoring.py EXACAT-BINARY [--cassandra HOSTS] [--keep DIRECTORY]
 
-Checks the files first. Then a server serves a small load of mixed operations, a Prometheus scrapes it, and every panel must
-show something. Panels that need node_exporter where it is not installed, or a cluster (without --cassandra), are named and
-left out.
+Checks the files first. Then a server serves a small load of mixed operations, a Prometheus scrapes it, and every
+panel must show something. Panels that need node_exporter where it is not installed, or a cluster (without
+--cassandra), are named and left out.
 """
 
 import argparse
@@ -158,7 +158,7 @@ class Service:
         self.thread.start()
 
     def follow(self, place):
-        """Begins a feed, and a follower of one directory: the consumers of the changes have metrics and panels of their own."""
+        """Begins a feed, and a follower of one directory: both have metrics and panels of their own."""
         self.command("feed", "create", "mirror", "--sink", f"dir:{place / 'feed'}")
         data, self.follower_port = place / "follower", free_port()
         follow = [self.exacat, "follow", f"http://127.0.0.1:{self.port}", "--under", "/load", "--token-file",

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Metrics, alert rules and dashboards with the real Prometheus and node_exporter: installs them if they can be had,
-# then runs test-monitoring.py. Where it cannot, that is said and is no failure.
+# Metrics, alert rules and dashboards with the real Prometheus and node_exporter: installs them if they can be
+# had, then runs test-monitoring.py. Where it cannot, that is said and is no failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
