@@ -248,12 +248,7 @@ impl Run {
         let (at, bytes) = self.extent(part)?;
         // It is read to where it stays: copying a page costs more than checking it.
         let mut read: Arc<[u8]> = std::iter::repeat_n(0, bytes).collect();
-        match Arc::get_mut(&mut read) {
-            Some(room) => fill(&self.name, &*self.file, at, room)?,
-            None => {
-                return Err(Error::new(ErrorKind::Internal, "memory of a page is shared before it is read"));
-            }
-        }
+        fill(&self.name, &*self.file, at, Arc::make_mut(&mut read))?;
         match part {
             RunPart::Page(page) => {
                 Page::open(&read, self.head.salt, at).map_err(|damaged| self.damaged(page, damaged))?;
