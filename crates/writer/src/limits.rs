@@ -33,7 +33,7 @@ pub const CHECK_FAULTS_MAX: usize = 10_000;
 /// Parts of a volume that fail, with none sealed in order between, before the volume rests.
 pub const PART_FAULTS_MAX: u32 = 3;
 /// Time in milliseconds for which such a volume takes no new parts. Without it, the volume would have the
-/// fewest parts and be chosen again and again; then one part tries whether the disk has recovered.
+/// fewest parts and be chosen again and again. The next parts show whether the disk has recovered.
 pub const VOLUME_REST_MS: u64 = 10_000;
 /// Files that one page of a list has.
 pub const PAGE_FILES_MAX: usize = 1000;

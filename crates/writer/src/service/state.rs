@@ -227,6 +227,11 @@ pub(super) struct VolumeState {
 }
 
 impl VolumeState {
+    /// True if it takes no new parts for a while.
+    pub(super) fn is_resting(&self) -> bool {
+        self.read_only.is_none() && self.rests_until.is_some()
+    }
+
     /// Counts a part that failed. After a few in a row the volume rests; one more makes it rest again.
     pub(super) fn part_failed(&mut self, fault: &Fault, now: u64) {
         if fault.is_full {
@@ -451,8 +456,8 @@ impl Service {
     }
 
     pub(super) fn is_writable(&self, volume: &VolumeState) -> bool {
-        let can_write = volume.read_only.is_none() && volume.rests_until.is_none();
-        can_write && !volume.is_full && volume.free_bytes >= self.settings.free_bytes_min
+        let has_room = !volume.is_full && volume.free_bytes >= self.settings.free_bytes_min;
+        has_room && volume.read_only.is_none() && volume.rests_until.is_none()
     }
 
     /// Lets volumes take parts again that have rested.
@@ -485,15 +490,11 @@ impl Service {
 
     /// Returns the state for the table.
     pub(super) fn state(&self) -> ServiceState {
-        let mut volumes = self.volumes.iter();
-        if self.is_draining {
-            return ServiceState::Draining;
-        }
-        if volumes.clone().any(|volume| self.is_writable(volume)) {
-            return ServiceState::Up;
-        }
-        // Parts go on while a volume rests: only new ones begin elsewhere.
-        match volumes.any(|volume| volume.read_only.is_none() && volume.rests_until.is_some()) {
+        let is_writable = self.volumes.iter().any(|volume| self.is_writable(volume));
+        match self.volumes.iter().any(VolumeState::is_resting) {
+            _ if self.is_draining => ServiceState::Draining,
+            _ if is_writable => ServiceState::Up,
+            // Parts go on while a volume rests: only new ones begin elsewhere.
             true => ServiceState::Draining,
             false => ServiceState::ReadOnly,
         }

@@ -369,11 +369,11 @@ impl Service {
         let volumes = self.volumes.iter().enumerate().map(|(at, volume)| VolumeStatus {
             is_writable: self.is_writable(volume),
             is_read_only: volume.read_only.is_some(),
-            is_resting: volume.rests_until.is_some(),
-            reason: match (&volume.read_only, volume.rests_until) {
-                (Some(reason), _) => reason.clone(),
-                (None, Some(_)) => volume.part_fault.clone(),
-                (None, None) => String::new(),
+            is_resting: volume.is_resting(),
+            reason: match &volume.read_only {
+                Some(reason) => reason.clone(),
+                None if volume.is_resting() => volume.part_fault.clone(),
+                None => String::new(),
             },
             free_bytes: volume.free_bytes,
             is_full: volume.is_full,
