@@ -28,7 +28,7 @@ pub(crate) fn lock_file(path: &Path) -> Result<File, Failure> {
 
 /// Locks a file of a directory. `busy` says who may have the lock, and what to do.
 pub(crate) fn locked(file: File, directory: &Path, busy: &str) -> Result<File, Failure> {
-    match file.try_lock() {
+    match exacat_disk::lock_exclusively(&file) {
         Ok(()) => Ok(file),
         Err(std::fs::TryLockError::WouldBlock) => {
             Err(Failure::about(directory.display().to_string(), Error::new(ErrorKind::Unavailable, busy)))

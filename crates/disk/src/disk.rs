@@ -5,6 +5,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -235,7 +236,7 @@ impl Disk for RealDisk {
         let mut options = OpenOptions::new();
         let file =
             options.read(true).write(true).create(true).truncate(false).mode(PRIVATE_FILE).open(path)?;
-        match file.try_lock() {
+        match lock_exclusively(&file) {
             Ok(()) => Ok(Box::new(file)),
             Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
             Err(TryLockError::Error(error)) => Err(error),
@@ -269,6 +270,25 @@ impl Disk for RealDisk {
     fn free_bytes(&self, directory: &Path) -> io::Result<u64> {
         let metrics = rustix::fs::statvfs(directory)?;
         Ok(metrics.f_bavail.saturating_mul(metrics.f_frsize))
+    }
+}
+
+/// Time that a lock may belong to a child of this process, and the pause between two attempts. A child
+/// has all files of its parent until its program begins, and with them a lock that the parent left.
+const LOCK_OF_CHILD_MS: u64 = 500;
+const LOCK_PAUSE_MS: u64 = 5;
+
+/// Locks a file, for all processes, until it is closed. Fails if another process has it.
+#[expect(clippy::disallowed_methods, reason = "nobody tells that the program of a child began")]
+pub fn lock_exclusively(file: &File) -> Result<(), TryLockError> {
+    let until = Instant::now() + Duration::from_millis(LOCK_OF_CHILD_MS);
+    loop {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) if Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(LOCK_PAUSE_MS));
+            }
+            tried => return tried,
+        }
     }
 }
 
@@ -384,9 +404,30 @@ impl DiskFile for RealFile {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
-
     use super::*;
+
+    /// Property: a lock that only a child between fork and exec has left is waited for; that of
+    /// another holder is refused.
+    #[test]
+    fn lock_of_a_child_is_waited_for_and_that_of_another_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("LOCK");
+        let held = File::create(&path).unwrap();
+        lock_exclusively(&held).unwrap();
+        // As in a child, the lock belongs to each copy of the descriptor.
+        let of_child = held.try_clone().unwrap();
+        drop(held);
+        let child = std::thread::spawn(move || {
+            std::thread::park_timeout(Duration::from_millis(LOCK_OF_CHILD_MS / 5));
+            drop(of_child);
+        });
+        let own = RealDisk.lock(&path).unwrap();
+        child.join().unwrap();
+        let refused = RealDisk.lock(&path).err().unwrap();
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+        drop(own);
+        RealDisk.lock(&path).unwrap();
+    }
 
     /// Goal: a removed file stays whole while somebody reads it, and is freed once nobody does.
     #[test]

@@ -14,8 +14,8 @@ mod random;
 mod titled_text;
 
 pub use disk::{
-    Disk, DiskFile, RealDisk, exists, list_if_there, read_text, read_whole, remove_tree, replace_small,
-    write_small,
+    Disk, DiskFile, RealDisk, exists, list_if_there, lock_exclusively, read_text, read_whole, remove_tree,
+    replace_small, write_small,
 };
 pub use file_error::{cannot_read, cannot_write, corrupt};
 pub use in_memory::InMemory;

@@ -44,7 +44,7 @@ pub(super) async fn wished(directory: &Path) {
 pub(super) fn lock(directory: &Path) -> Result<Option<File>, Failure> {
     let path = directory.join(LOCK);
     let file = lock_file(&path)?;
-    match file.try_lock() {
+    match exacat_disk::lock_exclusively(&file) {
         Ok(()) => Ok(Some(file)),
         Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(error)) => {
