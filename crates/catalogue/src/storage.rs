@@ -123,7 +123,7 @@ impl Catalogue {
         let position: Option<StoreCursor> = cursor::read(CursorOf::SeFiles, from)?;
         let position = position.map(|position| position.0).unwrap_or_default();
         let (page, next) = self.store.replicas_on(se.number, &position, limit).await?;
-        let ids: Vec<EntryId> = page.items.into_iter().map(|entry| entry.id()).collect();
+        let ids: Vec<EntryId> = page.items.iter().map(|replica| EntryId::Object(replica.guid)).collect();
         let mut items = Vec::with_capacity(ids.len());
         let mut on = HashSet::new();
         let take = |_, found: Option<Located>| {

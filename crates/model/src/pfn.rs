@@ -15,6 +15,11 @@ pub struct Pfn(Box<str>);
 impl Pfn {
     /// Checks `text` and converts it to a PFN.
     pub fn parse(text: &str) -> Result<Self> {
+        Self::check(text)?;
+        Ok(Pfn(text.into()))
+    }
+
+    fn check(text: &str) -> Result<()> {
         if text.is_empty() {
             return Err(Error::invalid("a PFN is empty"));
         }
@@ -26,7 +31,7 @@ impl Pfn {
         if text.bytes().fold(false, |found, byte| found | (byte < b' ') | (byte == 0x7f)) {
             return Err(Error::invalid(format!("a PFN holds a control character: {text:.100?}")));
         }
-        Ok(Pfn(text.into()))
+        Ok(())
     }
 
     /// Returns the PFN as text.
@@ -37,6 +42,16 @@ impl Pfn {
     /// Converts the PFN to text without a copy.
     pub fn into_string(self) -> String {
         self.0.into()
+    }
+}
+
+impl TryFrom<String> for Pfn {
+    type Error = Error;
+
+    /// Checks a text as [`Pfn::parse`] does, and takes it without a copy.
+    fn try_from(text: String) -> Result<Self> {
+        Self::check(&text)?;
+        Ok(Pfn(text.into()))
     }
 }
 

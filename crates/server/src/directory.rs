@@ -69,7 +69,7 @@ impl DataDirectory {
             .mode(PRIVATE)
             .open(&lock_path)
             .map_err(|error| failed("open", &lock_path, &error))?;
-        match lock.try_lock() {
+        match exacat_disk::lock_exclusively(&lock) {
             Ok(()) => {
                 let directory =
                     DataDirectory { data: path.clone(), path, _lock: lock, beside: Arc::default() };

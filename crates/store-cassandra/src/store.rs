@@ -14,7 +14,8 @@ use exacat_model::{
 use exacat_store::rules::Top;
 use exacat_store::{
     Account, ApplyError, ChangePage, Clock, Due, Located, Outcome, Page, PageInProgress, ReadBytes,
-    RecordEntry, Request, Resolution, Store, StoreStatus, Trace, Traces, UsageOf, within_batch,
+    RecordEntry, ReplicasPage, Request, Resolution, Store, StoreStatus, StoredReplica, Trace, Traces,
+    UsageOf, within_batch,
 };
 use parking_lot::Mutex;
 
@@ -227,7 +228,7 @@ impl Store for CassandraStore {
             .await
     }
 
-    async fn replicas_on(&self, se: SeNumber, cursor: &[u8], limit: usize) -> Result<(Page<Entry>, Vec<u8>)> {
+    async fn replicas_on(&self, se: SeNumber, cursor: &[u8], limit: usize) -> Result<ReplicasPage> {
         let after = match cursor {
             [] => None,
             [shard, guid @ ..] if *shard < SE_SHARDS => {
@@ -238,12 +239,12 @@ impl Store for CassandraStore {
         let slice = Slice::OnSe(se, after);
         let ask = |view: &CacheView<'_>, items: &[Item<'_>], all| {
             let mut next = cursor.to_vec();
-            let entry = |(key, _): &Item<'_>| {
+            let replica = |(key, _): &Item<'_>| {
                 let Key::OnSe { shard, guid, .. } = key else { return None };
                 next = [&[*shard][..], &guid.0].concat();
-                find(view, EntryId::Object(*guid)).map(|found| found.entry)
+                find(view, EntryId::Object(*guid)).and_then(|found| StoredReplica::of(found.entry, se))
             };
-            let page = page(items, (limit, all), entry);
+            let page = page(items, (limit, all), replica);
             Ok(Enough::Yes((page, next)))
         };
         slices::ask(&self.reader, &slice, limit, ask).await

@@ -30,8 +30,8 @@ pub use metric_text::{metric_rows, metric_text};
 pub use outcome::{ApplyError, Outcome, Refusal, Request};
 pub use read::{
     Account, Ancestor, Ancestors, ChangePage, Due, EntryLocation, Files, FoundFile, Located, Page,
-    PageInProgress, ReadBytes, RecordEntry, Resolution, ResolutionEnd, StoreStatus, Trace, Traces, Trail,
-    TrailEnd, UsageOf, within_batch,
+    PageInProgress, ReadBytes, RecordEntry, ReplicasPage, Resolution, ResolutionEnd, StoreStatus,
+    StoredReplica, Trace, Traces, Trail, TrailEnd, UsageOf, within_batch,
 };
 
 pub use past::{PastRoute, PastStart, PastStates, Replaced};
@@ -92,10 +92,10 @@ pub trait Store: Send + Sync + 'static {
     /// Returns the exact usage. For users and groups, also the part that upload reservations hold.
     async fn usage(&self, of: &[UsageOf]) -> Result<Vec<Account>>;
 
-    /// Lists files with a replica on a storage element, in an order of the store's choice. `cursor`
-    /// is empty at the start, then the one that the last page returned. Files in the trash are
-    /// included. A file that moves meanwhile may appear more than once (R3).
-    async fn replicas_on(&self, se: SeNumber, cursor: &[u8], limit: usize) -> Result<(Page<Entry>, Vec<u8>)>;
+    /// Lists the replicas on a storage element, in an order of the store's choice. `cursor` is empty
+    /// at the start, then the one that the last page returned. Files in the trash are included. A
+    /// file that moves meanwhile may appear more than once (R3). A page may be short.
+    async fn replicas_on(&self, se: SeNumber, cursor: &[u8], limit: usize) -> Result<ReplicasPage>;
 
     /// Lists members of a collection after `after`, in the order of their GUIDs; none if there is
     /// no such collection.

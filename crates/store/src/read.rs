@@ -2,9 +2,9 @@
 
 use exacat_model::limits::{PAGE_ITEMS_MAX, PAGE_MEMORY_MAX, READ_BATCH_MAX, READ_MEMORY_MAX};
 use exacat_model::{
-    At, Body, Change, DirId, Effect, Entry, EntryId, Error, File, GroupId, Lfn, Measured, Mode, Previous,
-    Record, RecordKey, Reservation, Revision, SeNumber, TrashId, Usage, UserId, canonical_enum,
-    canonical_struct,
+    At, Body, Change, Checksums, DirId, Effect, Entry, EntryId, Error, File, GroupId, Guid, Lfn, Measured,
+    Mode, Previous, Record, RecordKey, Replica, Reservation, Revision, SeNumber, TrashId, Usage, UserId,
+    canonical_enum, canonical_struct,
 };
 use smallvec::SmallVec;
 
@@ -141,6 +141,40 @@ impl ResolutionEnd {
             ResolutionEnd::Found(entry) | ResolutionEnd::Stopped { entry, .. } => Some(entry),
             ResolutionEnd::Missing { .. } | ResolutionEnd::Elsewhere(_) => None,
         }
+    }
+}
+
+/// A replica on the storage element that was asked for, with the facts of its file that are compared
+/// with the storage.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredReplica {
+    /// The file.
+    pub guid: Guid,
+    /// Version of the file's entry.
+    pub revision: Revision,
+    /// Bytes of the file, if known.
+    pub size: Option<u64>,
+    /// Its known checksums.
+    pub checksums: Checksums,
+    /// State and place of the replica.
+    pub replica: Replica,
+}
+
+/// A page of replicas on a storage element, and the cursor of the next.
+pub type ReplicasPage = (Page<StoredReplica>, Vec<u8>);
+
+impl StoredReplica {
+    /// Returns the replica on a storage element; none if the entry has none there.
+    pub fn of(entry: Entry, se: SeNumber) -> Option<Self> {
+        let Body::File(File { guid, size, checksums, replicas, .. }) = entry.body else { return None };
+        let replica = replicas.into_iter().find(|replica| replica.se == se)?;
+        Some(StoredReplica { guid, revision: entry.revision, size, checksums, replica })
+    }
+}
+
+impl Measured for StoredReplica {
+    fn bytes(&self) -> usize {
+        size_of::<Self>() - size_of::<Replica>() + self.replica.bytes()
     }
 }
 

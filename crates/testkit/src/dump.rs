@@ -266,8 +266,8 @@ impl Taking {
                 let (page, next) = store.replicas_on(se, &cursor, PAGE).await.expect("replicas_on");
                 assert!(page.items.len() <= PAGE, "a page of replicas is too long");
                 cursor = next;
-                for entry in page.items {
-                    self.dump.put(format!("on SE {} {:?}", se.0, entry.id()), entry);
+                for replica in page.items {
+                    self.dump.put(format!("on SE {} {}", se.0, replica.guid), replica);
                 }
                 if !page.more {
                     break;

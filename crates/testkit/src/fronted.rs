@@ -9,8 +9,8 @@ use exacat_model::{
     RecordKind, Reservation, Result, Revision, SeNumber, TimeMs, Timelines, TrashId, TrashItem,
 };
 use exacat_store::{
-    Account, ApplyError, ChangePage, Due, Located, Outcome, Page, RecordEntry, Request, Resolution, Store,
-    StoreStatus, Trace, Traces, Trail, UsageOf,
+    Account, ApplyError, ChangePage, Due, Located, Outcome, Page, RecordEntry, ReplicasPage, Request,
+    Resolution, Store, StoreStatus, Trace, Traces, Trail, UsageOf,
 };
 
 /// Front of a store. Calls without an implementation go straight through.
@@ -140,7 +140,7 @@ impl<B: Before> Store for Fronted<B> {
         self.store.usage(of).await
     }
 
-    async fn replicas_on(&self, se: SeNumber, cursor: &[u8], limit: usize) -> Result<(Page<Entry>, Vec<u8>)> {
+    async fn replicas_on(&self, se: SeNumber, cursor: &[u8], limit: usize) -> Result<ReplicasPage> {
         self.store.replicas_on(se, cursor, limit).await
     }
 

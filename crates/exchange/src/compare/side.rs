@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use exacat_model::answer::SeUsage;
 use exacat_model::{
-    Answer, Body, Change, Cursor, Effect, Entry, Error as ModelError, ErrorKind, FieldChange, File, Guid,
-    Location, Operation, Record, RecordKey, Replica, ReplicaState, Revision, Se, SeName, SeNumber, TimeMs,
+    Answer, Body, Change, Cursor, Effect, Error as ModelError, ErrorKind, FieldChange, Guid, Location,
+    Operation, Record, RecordKey, Replica, ReplicaState, Revision, Se, SeName, SeNumber, TimeMs,
 };
-use exacat_store::Store;
+use exacat_store::{Store, StoredReplica};
 use futures::{StreamExt, pin_mut};
 use tokio::sync::mpsc;
 
@@ -109,15 +109,16 @@ pub async fn storage_element<C: Catalogue>(catalogue: &C, name: &SeName) -> Resu
     found.ok_or_else(|| ModelError::not_found(format!("no such storage element: {name}")).into())
 }
 
-fn fact_of(file: &File, replica: &Replica, revision: Revision, when: When) -> Fact {
+fn fact_of(stored: &StoredReplica, when: When) -> Fact {
+    let StoredReplica { guid, revision, size, checksums, replica } = stored;
     match when {
-        When::Before => Fact::Before(file.guid, replica.state),
+        When::Before => Fact::Before(*guid, replica.state),
         When::After => Fact::After(CatalogueCopy {
-            guid: file.guid,
+            guid: *guid,
             state: replica.state,
-            revision,
-            size: file.size,
-            checksums: file.checksums.clone(),
+            revision: *revision,
+            size: *size,
+            checksums: checksums.clone(),
         }),
     }
 }
@@ -150,8 +151,9 @@ impl<C: Catalogue> State<'_, C> {
                 let Answer::Entries { items, .. } = answer? else {
                     return Err(unexpected("se-files").into());
                 };
-                for stat in &items {
-                    copy(&stat.entry, se, when, out, &mut listed).await?;
+                for stat in items {
+                    copy(StoredReplica::of(stat.entry, se.number).as_ref(), se, when, out, &mut listed)
+                        .await?;
                 }
             }
             self.removed(se, when, out, &mut listed, &mut guids).await?;
@@ -160,8 +162,8 @@ impl<C: Catalogue> State<'_, C> {
         let mut cursor = Vec::new();
         loop {
             let (page, next) = store.replicas_on(se.number, &cursor, COMPARE_STORE_PAGE).await?;
-            for entry in &page.items {
-                copy(entry, se, when, out, &mut listed).await?;
+            for stored in page.items {
+                copy(Some(&stored), se, when, out, &mut listed).await?;
             }
             if !page.more {
                 return Ok(listed);
@@ -184,11 +186,12 @@ impl<C: Catalogue> State<'_, C> {
         pin_mut!(pages);
         while let Some(answer) = pages.next().await {
             let Answer::Trash { items, .. } = answer? else { return Err(unexpected("trash-list").into()) };
-            for (item, _) in &items {
+            for (item, _) in items {
                 match &item.entry.body {
                     Body::Directory(_) => listed.hidden |= item.usage.replicas > 0,
                     Body::File(file) if guids.insert(file.guid) => {
-                        copy(&item.entry, se, when, out, listed).await?;
+                        copy(StoredReplica::of(item.entry, se.number).as_ref(), se, when, out, listed)
+                            .await?;
                     }
                     _ => {}
                 }
@@ -369,16 +372,15 @@ impl<C: Catalogue> State<'_, C> {
 }
 
 async fn copy(
-    entry: &Entry,
+    stored: Option<&StoredReplica>,
     se: &Se,
     when: When,
     out: &mut Records,
     listed: &mut Listed,
 ) -> Result<(), Error> {
-    let Some(file) = entry.file() else { return Ok(()) };
-    let Some(replica) = file.replica(se.number) else { return Ok(()) };
+    let Some(stored) = stored else { return Ok(()) };
     listed.copies += 1;
-    out.push(&key_of(file.guid, replica, se), &fact_of(file, replica, entry.revision, when)).await
+    out.push(&key_of(stored.guid, &stored.replica, se), &fact_of(stored, when)).await
 }
 
 /// Returns the files and paths on a storage element whose copies an effect concerns.

@@ -125,7 +125,9 @@ async fn content(store: &dyn Store, guids_given: bool) -> BTreeMap<String, Strin
         let (mut on, mut cursor) = (Vec::new(), Vec::new());
         loop {
             let (page, next) = store.replicas_on(se, &cursor, 100).await.unwrap();
-            on.extend(page.items.iter().filter_map(|entry| paths.get(&entry.id()).cloned()));
+            on.extend(
+                page.items.iter().filter_map(|replica| paths.get(&EntryId::Object(replica.guid)).cloned()),
+            );
             cursor = next;
             if !page.more {
                 break;

@@ -18,7 +18,7 @@ use exacat_model::{
     At, Body, Checksum, ChecksumAlgorithm, Checksums, DirId, Entry, File, GroupId, Guid, Lfn, Location, Mode,
     Name, Pfn, Replica, ReplicaState, Revision, SeNumber, TimeMs, UserId,
 };
-use exacat_store::FoundFile;
+use exacat_store::{FoundFile, StoredReplica};
 
 use crate::keyspace;
 
@@ -427,28 +427,51 @@ impl<'a> Row<'a> {
         }
         let mut shape = Shape::read(self.shape)?;
         let rest = &mut Reader::new(self.rest);
-        // A look-up of replicas needs neither, but both stand before the checksums.
-        if shape.flags & EXPIRES != 0 {
-            TimeMs::decode(rest)?;
-        }
-        if shape.flags & TAGS != 0 {
-            Vec::<exacat_model::Tag>::decode(rest)?;
-        }
+        skip_to_checksums(&shape, rest)?;
         let file = self.file(self.text()?, &mut shape, rest)?;
         Ok(Some(FoundFile { way, owner: shape.owner, group: shape.group, mode: shape.mode, file }))
     }
 
-    fn file(&self, name: &str, shape: &mut Shape<'_>, rest: &mut Reader<'_>) -> Result<File, DecodeError> {
-        let flags = shape.flags;
-        let checksums = match shape.algorithm {
+    /// Returns the file's replica on a storage element, if the row is a file that has one there.
+    pub(crate) fn replica_on(&self, se: SeNumber) -> Result<Option<StoredReplica>, DecodeError> {
+        if !self.is_file() {
+            return Ok(None);
+        }
+        let mut shape = Shape::read(self.shape)?;
+        let rest = &mut Reader::new(self.rest);
+        // The key of an item of the trash is its number.
+        let trashed = if shape.flags & TRASHED != 0 { Some(Trashed::decode(rest)?) } else { None };
+        let name = trashed.as_ref().map_or_else(|| self.text(), |item| Ok(item.at.name.as_str()))?;
+        skip_to_checksums(&shape, rest)?;
+        let checksums = self.checksums(&shape, rest)?;
+        let found = match shape.flags & REPLICAS != 0 {
+            true => Vec::<Replica>::decode(rest)?.into_iter().find(|replica| replica.se == se),
+            false => place_on(se, name, &mut shape.places)?,
+        };
+        Ok(found.map(|replica| StoredReplica {
+            guid: Guid(self.id),
+            revision: Revision(self.revision),
+            size: (shape.flags & SIZE != 0).then_some(self.size),
+            checksums,
+            replica,
+        }))
+    }
+
+    fn checksums(&self, shape: &Shape<'_>, rest: &mut Reader<'_>) -> Result<Checksums, DecodeError> {
+        Ok(match shape.algorithm {
             Some(algorithm) => {
                 let digest = self.checksum.get(..algorithm.digest_bytes());
                 let digest = digest.ok_or_else(|| rest.error("a digest that is too short"))?;
                 Checksums::one(Checksum::new(algorithm, digest).map_err(|_| rest.error("not a digest"))?)
             }
-            None if flags & CHECKSUMS != 0 => Checksums::decode(rest)?,
+            None if shape.flags & CHECKSUMS != 0 => Checksums::decode(rest)?,
             None => Checksums::none(),
-        };
+        })
+    }
+
+    fn file(&self, name: &str, shape: &mut Shape<'_>, rest: &mut Reader<'_>) -> Result<File, DecodeError> {
+        let flags = shape.flags;
+        let checksums = self.checksums(shape, rest)?;
         let replicas = match flags & REPLICAS != 0 {
             true => Decode::decode(rest)?,
             false => places(name, &mut shape.places)?,
@@ -464,27 +487,72 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Reads the replicas whose places are in the shape; `name` is that of the file.
-fn places(name: &str, reader: &mut Reader<'_>) -> Result<Vec<Replica>, DecodeError> {
-    let count = reader.length()?;
-    let mut replicas = Vec::with_capacity(count);
-    for _ in 0..count {
+/// Passes over the parts of a rest that stand before the checksums, which a look-up of replicas does not
+/// need.
+fn skip_to_checksums(shape: &Shape<'_>, rest: &mut Reader<'_>) -> Result<(), DecodeError> {
+    if shape.flags & EXPIRES != 0 {
+        TimeMs::decode(rest)?;
+    }
+    if shape.flags & TAGS != 0 {
+        Vec::<exacat_model::Tag>::decode(rest)?;
+    }
+    Ok(())
+}
+
+/// Place of a replica in a shape.
+struct Place<'a> {
+    se: SeNumber,
+    /// Part of an explicit PFN before the file's name.
+    before: Option<&'a str>,
+}
+
+impl<'a> Place<'a> {
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let se = SeNumber::decode(reader)?;
-        let location = match reader.byte()? {
-            0 => Location::Derived,
-            1 => {
-                let before = reader.text()?;
+        let before = match reader.byte()? {
+            0 => None,
+            1 => Some(reader.text()?),
+            _ => return Err(reader.error("a place that is neither derived nor explicit")),
+        };
+        Ok(Place { se, before })
+    }
+
+    /// Returns the replica of the file with this name.
+    fn replica(&self, name: &str) -> Result<Replica, DecodeError> {
+        let location = match self.before {
+            None => Location::Derived,
+            Some(before) => {
                 // The shape has the PFN up to the name, which the key has.
                 let mut pfn = String::with_capacity(before.len() + name.len());
                 pfn.push_str(before);
                 pfn.push_str(name);
                 // Parsing again keeps the promise of `model`: no bytes from disk become an invalid
                 // PFN.
-                Location::Explicit(Pfn::parse(&pfn).map_err(|_| reader.error("not a valid PFN"))?)
+                let bad = |_| Reader::new(&[]).error("not a valid PFN");
+                Location::Explicit(Pfn::try_from(pfn).map_err(bad)?)
             }
-            _ => return Err(reader.error("a place that is neither derived nor explicit")),
         };
-        replicas.push(Replica { se, state: ReplicaState::Available, location });
+        Ok(Replica { se: self.se, state: ReplicaState::Available, location })
+    }
+}
+
+/// Reads the replicas whose places are in the shape; `name` is that of the file.
+fn places(name: &str, reader: &mut Reader<'_>) -> Result<Vec<Replica>, DecodeError> {
+    let count = reader.length()?;
+    let mut replicas = Vec::with_capacity(count);
+    for _ in 0..count {
+        replicas.push(Place::read(reader)?.replica(name)?);
     }
     Ok(replicas)
+}
+
+/// Reads the replica on one storage element, as [`places`] reads all.
+fn place_on(se: SeNumber, name: &str, reader: &mut Reader<'_>) -> Result<Option<Replica>, DecodeError> {
+    for _ in 0..reader.length()? {
+        let place = Place::read(reader)?;
+        if place.se == se {
+            return place.replica(name).map(Some);
+        }
+    }
+    Ok(None)
 }

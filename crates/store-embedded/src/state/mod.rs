@@ -48,7 +48,7 @@ pub(crate) use directories::{Above, Directories, Directory};
 pub(crate) use gathered::Gathered;
 pub(crate) use lookup::{AsOf, Lookup};
 pub(crate) use operations::Operations;
-pub(crate) use read::{MovedSince, REPLICAS_CURSOR_BYTES_MAX, ReplicasPage};
+pub(crate) use read::{MovedSince, REPLICAS_CURSOR_BYTES_MAX};
 pub(crate) use resident::{Frozen, decoded};
 pub(crate) use resolve::Hints;
 

@@ -11,7 +11,7 @@ use exacat_model::{
 };
 use exacat_store::{
     Account, Ancestor, Ancestors, EntryLocation, Located, Page, PageInProgress, ReadBytes, RecordEntry,
-    Trace, Traces, UsageOf,
+    ReplicasPage, StoredReplica, Trace, Traces, UsageOf,
 };
 
 use super::deletions::deletion_of;
@@ -40,9 +40,6 @@ pub(crate) struct MovedSince {
     pub after: Revision,
     pub up_to: Revision,
 }
-
-/// A page of such a listing, and the cursor of the next.
-pub(crate) type ReplicasPage = (Page<Entry>, Vec<u8>);
 
 /// Maximum bytes of such a cursor.
 pub(crate) const REPLICAS_CURSOR_BYTES_MAX: usize = 1 + 10 + 10 + NAME_BYTES_MAX;
@@ -124,13 +121,6 @@ pub(crate) type DueAfter = (TimeMs, EntryId);
 
 /// Due entries, and the position to continue from.
 pub(crate) type DuePage = (Vec<Entry>, Option<DueAfter>);
-
-fn on_se(row: &Row<'_>, se: SeNumber) -> Result<Option<Entry>, Defect> {
-    if !row.is_file() {
-        return Ok(None);
-    }
-    Ok(row.entry()?.filter(|entry| entry.file().is_some_and(|file| file.replica(se).is_some())))
-}
 
 fn no_entry() -> Defect {
     Defect::new("a row of an entry is none")
@@ -240,7 +230,7 @@ impl Lookup<'_> {
         Ok(page.end(more))
     }
 
-    /// Returns files with a replica on a storage element, in three phases:
+    /// Returns the replicas on a storage element, in three phases:
     ///
     /// - directory by directory, in the order of their numbers;
     /// - items of the trash;
@@ -267,19 +257,29 @@ impl Lookup<'_> {
             ReplicasCursor::Moved(_) => return Ok(None),
             ReplicasCursor::Trash { begun, after } => (begun, Some(after)),
             ReplicasCursor::Directory { begun, directory: first, name } => {
+                let mut last = Vec::new();
                 for id in account.directories.range(first..) {
+                    last.clear();
                     let after = (*id == first && !name.is_empty()).then_some(name.as_slice());
                     let mut next = None;
                     let done = self.scan(*id, b"", after, |row| {
                         scanned += 1;
-                        if let Some(entry) = on_se(row, se)? {
-                            page.push(entry);
+                        if let Some(replica) = row.replica_on(se)? {
+                            page.push(replica);
                         }
+                        last.clear();
+                        last.extend_from_slice(row.name);
                         if page.is_full() || scanned >= SCANNED_PER_PAGE_MAX {
                             next = Some(ReplicasCursor::directory(begun, *id, row.name));
                         }
                         Ok(next.is_none())
                     });
+                    if done == Err(Defect::NotInMemory) && !page.items().is_empty() {
+                        // The rows so far need not be read again: the next page begins with those that the
+                        // disk has.
+                        let name = if last.is_empty() { after.unwrap_or_default() } else { &last };
+                        return Ok(Some((page.end(true), ReplicasCursor::directory(begun, *id, name))));
+                    }
                     if done == Err(Defect::NotInMemory) {
                         self.note_ahead(account.directories.range(*id..).skip(1).copied());
                     }
@@ -296,8 +296,8 @@ impl Lookup<'_> {
             let after = after_trash.map(keyspace::trash_key);
             self.scan(keyspace::TRASH, b"", after.as_ref().map(|key| &key[..]), |row| {
                 scanned += 1;
-                if let Some(entry) = on_se(row, se)? {
-                    page.push(entry);
+                if let Some(replica) = row.replica_on(se)? {
+                    page.push(replica);
                 }
                 if page.is_full() || scanned >= SCANNED_PER_PAGE_MAX {
                     next = keyspace::trash_id(row.name).map(|id| ReplicasCursor::trash(begun, id));
@@ -321,10 +321,9 @@ impl Lookup<'_> {
         }
     }
 
-    /// Returns the entry, if it is a file with a replica on this storage element.
-    pub(crate) fn if_on_se(&self, id: EntryId, se: SeNumber) -> Result<Option<Entry>, Defect> {
-        let found = self.find_id(id)?.map(|found| found.entry);
-        Ok(found.filter(|entry| entry.file().is_some_and(|file| file.replica(se).is_some())))
+    /// Returns the replica of an entry on this storage element.
+    pub(crate) fn if_on_se(&self, id: EntryId, se: SeNumber) -> Result<Option<StoredReplica>, Defect> {
+        Ok(self.find_id(id)?.and_then(|found| StoredReplica::of(found.entry, se)))
     }
 
     /// Returns the members of a collection; none if there is no such collection.

@@ -24,8 +24,8 @@ use exacat_model::{
 };
 use exacat_store::{
     Account, Ancestors, ApplyError, ChangePage, Due, Files, Followed, Located, Page, PageInProgress,
-    PastStates, RecordEntry, Request, Resolution, ResolutionEnd, Snapshots, Store, StoreStatus, Trace,
-    Traces, Trail, UsageOf, within_batch,
+    PastStates, RecordEntry, ReplicasPage, Request, Resolution, ResolutionEnd, Snapshots, Store, StoreStatus,
+    Trace, Traces, Trail, UsageOf, within_batch,
 };
 use parking_lot::{Mutex, RwLockReadGuard};
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -42,7 +42,7 @@ use crate::run::{Cache, Held};
 use crate::settings::{ASK_AGAIN_MAX, EmbeddedSettings, SNAPSHOT_CACHE_BYTES};
 use crate::shared::Shared;
 use crate::snapshot::SnapshotService;
-use crate::state::{AsOf, Lookup, MovedSince, Operations, REPLICAS_CURSOR_BYTES_MAX, ReplicasPage, State};
+use crate::state::{AsOf, Lookup, MovedSince, Operations, REPLICAS_CURSOR_BYTES_MAX, State};
 
 /// Audits the state in the runs once all of `pending` is in them; blocks no other request. None if
 /// the runs cannot be written.
@@ -280,9 +280,9 @@ impl EmbeddedStore {
                 next.after = change.revision;
                 if let Some(id) = MovedSince::moved_back(&change.effect)
                     && given.insert(id)
-                    && let Some(entry) = look.if_on_se(id, se)?
+                    && let Some(replica) = look.if_on_se(id, se)?
                 {
-                    page.push(entry);
+                    page.push(replica);
                 }
                 if page.is_full() {
                     break;
@@ -473,7 +473,7 @@ impl Store for EmbeddedStore {
         self.read(|state| Ok(of.iter().map(|of| state.usage(*of)).collect())).await
     }
 
-    async fn replicas_on(&self, se: SeNumber, cursor: &[u8], limit: usize) -> Result<(Page<Entry>, Vec<u8>)> {
+    async fn replicas_on(&self, se: SeNumber, cursor: &[u8], limit: usize) -> Result<ReplicasPage> {
         let bad = || Error::invalid("this is no cursor of a listing of a storage element");
         if cursor.len() > REPLICAS_CURSOR_BYTES_MAX {
             return Err(bad());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use exacat_model::{
     AccountName, At, Change, Checksum, ChecksumAlgorithm, Checksums, DirId, EntryId, ErrorKind, File,
-    GroupId, Location, Mode, Mutation, Name, NewBody, NewEntry, Quota, QuotaOf, Record, Replica,
+    GroupId, Guid, Location, Mode, Mutation, Name, NewBody, NewEntry, Quota, QuotaOf, Record, Replica,
     ReplicaState, Revision, SeNumber, TimeMs, User, UserId,
 };
 use exacat_store::{Outcome, Store, UsageOf};
@@ -119,8 +119,15 @@ async fn content(store: &EmbeddedStore) -> Vec<String> {
             UsageOf::Se(SeNumber(number as u16)),
         ];
         found.push(format!("{number} {:?}", store.usage(&of).await));
-        let (page, _) = store.replicas_on(SeNumber(number as u16), &[], 1000).await.unwrap();
-        let mut on: Vec<EntryId> = page.items.iter().map(|entry| entry.id()).collect();
+        let (mut on, mut cursor): (Vec<Guid>, Vec<u8>) = (Vec::new(), Vec::new());
+        loop {
+            let (page, next) = store.replicas_on(SeNumber(number as u16), &cursor, 1000).await.unwrap();
+            on.extend(page.items.iter().map(|replica| replica.guid));
+            if !page.more {
+                break;
+            }
+            cursor = next;
+        }
         on.sort_unstable();
         found.push(format!("{on:?}"));
     }

@@ -215,7 +215,7 @@ pub async fn r3_all_pages_give_what_stays_once(factory: &dyn StoreFactory) {
             let (page, next) = store.replicas_on(SeNumber(1), &cursor, limit).await.expect("replicas_on");
             assert!(page.items.len() <= limit);
             cursor = next;
-            files.extend(page.items.iter().filter_map(Entry::guid));
+            files.extend(page.items.iter().map(|replica| replica.guid));
             // Another file comes and goes; one of the first five that stay is renamed.
             let old = format!("f{}", turn % 5);
             scene.applied(create(new_file(top("x"), guid(98), Some(1), &[1]))).await;
@@ -645,8 +645,7 @@ pub async fn r3_files_of_an_se_are_all_of_them(factory: &dyn StoreFactory) {
         async move {
             let (page, _) = store.replicas_on(SeNumber(se), &[], 10).await.expect("replicas_on");
             assert!(!page.more);
-            let mut found: Vec<u8> =
-                page.items.iter().filter_map(Entry::guid).map(|guid| guid.0[0]).collect();
+            let mut found: Vec<u8> = page.items.iter().map(|replica| replica.guid.0[0]).collect();
             found.sort_unstable();
             found
         }
@@ -681,8 +680,8 @@ pub async fn r3_files_of_an_se_that_move_are_not_missed(factory: &dyn StoreFacto
         loop {
             let (page, next) = store.replicas_on(SeNumber(1), &cursor, limit).await.expect("replicas_on");
             assert!(page.items.len() <= limit);
-            for entry in &page.items {
-                *seen.entry(entry.guid().expect("a file").0[0]).or_default() += 1;
+            for replica in &page.items {
+                *seen.entry(replica.guid.0[0]).or_default() += 1;
             }
             pages += 1;
             assert!(pages < 2000, "a listing ends, though everything moves all the time");
@@ -729,7 +728,7 @@ pub async fn r3_files_of_an_se_restored_meanwhile_are_not_missed(factory: &dyn S
     let mut cursor = Vec::new();
     loop {
         let (page, next) = store.replicas_on(SeNumber(1), &cursor, 1).await.expect("replicas_on");
-        seen.extend(page.items.iter().filter_map(Entry::guid));
+        seen.extend(page.items.iter().map(|replica| replica.guid));
         if !page.more {
             break;
         }

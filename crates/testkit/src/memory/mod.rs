@@ -28,7 +28,7 @@ use exacat_model::{
 };
 use exacat_store::{
     Account, ApplyError, ChangePage, Clock, Due, Located, Outcome, Page, ReadBytes, RecordEntry, Refusal,
-    Request, Resolution, Store, StoreStatus, Trace, Traces, UsageOf, within_batch,
+    ReplicasPage, Request, Resolution, Store, StoreStatus, Trace, Traces, UsageOf, within_batch,
 };
 use parking_lot::Mutex;
 use state::State;
@@ -210,7 +210,7 @@ impl Store for MemoryStore {
         self.read(|state| reads::usage(state, of))
     }
 
-    async fn replicas_on(&self, se: SeNumber, cursor: &[u8], limit: usize) -> Result<(Page<Entry>, Vec<u8>)> {
+    async fn replicas_on(&self, se: SeNumber, cursor: &[u8], limit: usize) -> Result<ReplicasPage> {
         self.read(|state| reads::replicas_on(state, se, cursor, limit))
     }
 

@@ -8,8 +8,8 @@ use exacat_model::{
 };
 use exacat_store::rules::Trashed;
 use exacat_store::{
-    Account, ChangePage, Due, Located, Page, ReadBytes, RecordEntry, Resolution, StoreStatus, Trace, Traces,
-    UsageOf, within_batch,
+    Account, ChangePage, Due, Located, Page, ReadBytes, RecordEntry, ReplicasPage, Resolution, StoreStatus,
+    StoredReplica, Trace, Traces, UsageOf, within_batch,
 };
 
 use super::rules;
@@ -92,25 +92,19 @@ fn usage_one(state: &State, of: UsageOf) -> Account {
 }
 
 /// Orders by GUID; the cursor is the last one's GUID.
-pub(super) fn replicas_on(
-    state: &State,
-    se: SeNumber,
-    cursor: &[u8],
-    limit: usize,
-) -> Result<(Page<Entry>, Vec<u8>)> {
+pub(super) fn replicas_on(state: &State, se: SeNumber, cursor: &[u8], limit: usize) -> Result<ReplicasPage> {
     let after_guid = match cursor {
         [] => None,
         bytes => {
             Some(Guid(bytes.try_into().map_err(|_| Error::invalid("not a cursor of a listing of replicas"))?))
         }
     };
-    let holds =
-        |entry: &&Entry| se != SeNumber::NONE && entry.file().is_some_and(|file| file.replica(se).is_some());
-    let mut files: Vec<&Entry> = state.all().filter(holds).collect();
-    files.sort_by_key(|entry| entry.guid());
-    let later = files.into_iter().filter(|entry| entry.guid() > after_guid);
-    let page = Page::of(later.cloned(), limit);
-    let next = page.items.last().and_then(Entry::guid).map_or(cursor.to_vec(), |guid| guid.0.to_vec());
+    let there = state.all().filter(|_| se != SeNumber::NONE);
+    let mut replicas: Vec<_> = there.filter_map(|entry| StoredReplica::of(entry.clone(), se)).collect();
+    replicas.sort_by_key(|replica| replica.guid);
+    let later = replicas.into_iter().filter(|replica| Some(replica.guid) > after_guid);
+    let page = Page::of(later, limit);
+    let next = page.items.last().map_or(cursor.to_vec(), |replica| replica.guid.0.to_vec());
     Ok((page, next))
 }
 
