@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """`make bench-writer`: the writer service beside the best that the file system does by itself, and beside its peers.
 
-Usage: bench-writer.py EXACAT [--json] [--only PART …] [--rows TEXT] [--full] [--rounds N] [--bytes SIZE] [--directory DIR] [options]
+Usage: bench-writer.py EXACAT [--json] [--only PART …] [--rows TEXT] [--short] [--rounds N] [--bytes SIZE] [--directory DIR] [options]
+
+All parts take more than an hour. `--short` is for a quick look: one round of 256 MB, at 300 MB/s only, with the edges of
+the sizes and numbers of producers. Figures for documents are medians of at least five rounds.
 
 The parts, in this order; each row is printed when it is done:
   files       1, 8 and 256 files under a disk limited to 300 and 800 MB/s; the service and the file system alternate
-  sizes       events of 1 B to 2 MiB, 300 MB/s
-  producers   1 to 16 of them, 300 MB/s
+  sizes       events of 1 B to 2 MiB, 300 and 800 MB/s
+  producers   1 to 16 of them, 300 and 800 MB/s
   cpu         no limit: MB/s, and CPU seconds for each GB of the service and of the producers
   latency     acknowledgements at 300 MB/s of events of 30 kB from 16 producers, no limit of the disk
   small       events of 100 B from 16 producers
@@ -34,6 +37,13 @@ from clients_rig import Failed, Left, expect, say, wait_until
 from writer_rig import Process, Throttle, cpu_seconds, rig_in
 
 BASELINE = pathlib.Path(__file__).with_name("writer_baseline.py")
+# Limits of the disk in MB/s.
+LIMITS, SHORT_LIMITS = (300, 800), (300,)
+# Sizes of events in bytes, and the sizes of one mixed run.
+EVENTS, SHORT_EVENTS, MIXED = (1, 10, 100, 1_000, 10_000, 30_000, 100_000, 1 << 20, 2 << 20), (1, 100, 2 << 20), "1..2MiB"
+PRODUCERS, SHORT_PRODUCERS = (1, 2, 4, 8, 16), (1, 16)
+ROUNDS, SHORT_ROUNDS = 5, 1
+RUN_BYTES, SHORT_RUN_BYTES = 2 * 10**9, 256 * 10**6
 # The event of the source of these requirements, in bytes.
 EVENT = 30_000
 # Longest time of one run.
@@ -41,6 +51,9 @@ RUN_SECONDS = 600
 MB = 1_000_000
 # Events below this size cost CPU and no disk: such runs have a time in place of a number of bytes.
 SMALL_EVENT, SMALL_SECONDS = 1_000, 6
+LATENCY_SECONDS = 10
+# Longest time until the load is even after a service is back.
+EVEN_SECONDS_MAX = 60
 # Files of one producer at a time, at most.
 STREAMS_MAX = 32
 # Width of the first column.
@@ -163,20 +176,26 @@ class Bench:
 
     def files(self):
         self.title(f"Files at a time, events of {EVENT} B, a limited disk; medians of {self.asked.rounds}")
-        for limit in (300, 800):
+        for limit in self.limits():
             for files in (1, 8, 256):
                 self.pairs("files", f"{limit} MB/s, {files} files", limit * MB, files, self.load(self.asked.bytes, files))
 
+    def limits(self):
+        return SHORT_LIMITS if self.asked.short else LIMITS
+
     def sizes(self):
-        self.title("Sizes of events, 16 producers and files, 300 MB/s")
-        chosen = [1, 100, 2 << 20] if not self.asked.full else [1, 10, 100, 1_000, 10_000, EVENT, 100_000, 1 << 20, 2 << 20]
-        for event in [*chosen, "1..2MiB"]:
-            self.pairs("sizes", f"events of {event} B", 300 * MB, 16, self.load(self.asked.bytes, 16, 16, event))
+        self.title(f"Sizes of events, 16 producers and files, a limited disk; medians of {self.asked.rounds}")
+        for limit in self.limits():
+            for event in [*(SHORT_EVENTS if self.asked.short else EVENTS), MIXED]:
+                load = self.load(self.asked.bytes, 16, 16, event)
+                self.pairs("sizes", f"{limit} MB/s, {event} B", limit * MB, 16, load)
 
     def producers(self):
-        self.title(f"Producers with a file each, events of {EVENT} B, 300 MB/s")
-        for count in [1, 4, 16] if not self.asked.full else [1, 2, 4, 8, 16]:
-            self.pairs("producers", f"{count} producers", 300 * MB, count, self.load(self.asked.bytes, count, count))
+        self.title(f"Producers with a file each, events of {EVENT} B, a limited disk; medians of {self.asked.rounds}")
+        for limit in self.limits():
+            for count in SHORT_PRODUCERS if self.asked.short else PRODUCERS:
+                load = self.load(self.asked.bytes, count, count)
+                self.pairs("producers", f"{limit} MB/s, {count} producers", limit * MB, count, load)
 
     def cpu(self):
         self.title(f"No limit, 16 producers, events of {EVENT} B; medians of {self.asked.rounds}")
@@ -200,17 +219,21 @@ class Bench:
                 "PRODUCERS s/GB": median(ours, "producer_cpu")})
 
     def latency(self):
-        self.title("Acknowledgements, 16 producers, events of 30 kB at 300 MB/s, no limit of the disk")
+        self.title(f"Acknowledgements, 16 producers, events of 30 kB at 300 MB/s, no limit; medians of {self.asked.rounds}")
         if self.throttle:
             self.throttle.limit()
-        for seconds in [10] * (self.asked.rounds if self.asked.full else 1):
+        taken = []
+        for _ in range(self.asked.rounds):
             services = self.services(1)
-            figures = self.produced(services, ["--producers", 16, "--size", EVENT, "--rate", 300 * MB // EVENT, "--seconds",
-                                               seconds, "--file-bytes", "2GB", "--memory", self.asked.producer_memory])
+            taken.append(self.produced(services, ["--producers", 16, "--size", EVENT, "--rate", 300 * MB // EVENT, "--seconds",
+                                                  LATENCY_SECONDS, "--file-bytes", "2GB",
+                                                  "--memory", self.asked.producer_memory]))
             self.rig.end(*services)
-            self.row("latency", f"{figures['mb_s']:.0f} MB/s", {
-                **{f"ack {key} ms": figures["ack_ms"][key] for key in ("p50", "p99", "p999", "max")},
-                "stall max ms": figures["stall_ms_max"]})
+        acks = [one["ack_ms"] for one in taken]
+        self.row("latency", f"{median(taken, 'mb_s'):.0f} MB/s", {
+            **{f"ack {key} ms": median(acks, key) for key in ("p50", "p99", "p999")},
+            "worst p99 ms": max(one["p99"] for one in acks), "longest ms": max(one["max"] for one in acks),
+            "stall max ms": max(one["stall_ms_max"] for one in taken)})
 
     def small(self):
         self.title("Events of 100 B from 16 producers")
@@ -233,13 +256,23 @@ class Bench:
         load = writer_faults.Load(seconds=10)
         for fault in (writer_faults.nothing, writer_faults.service_killed, writer_faults.service_hangs,
                       writer_faults.disk_full, writer_faults.sync_fails):
-            # A catalogue of its own, as some kill that too.
-            try:
-                with rig_in(self.asked.exacat, self.asked.directory) as rig:
-                    self.row("faults", fault.__name__.replace("_", " "), fault(rig, load))
-            except (Left, Failed) as why:
-                self.leave_out("faults", fault.__name__.replace("_", " "), str(why))
-        self.fail_back()
+            self.fault(fault.__name__.replace("_", " "), lambda: self.with_own_rig(fault, load))
+        self.fault("service killed and back", self.fail_back)
+
+    def with_own_rig(self, fault, load):
+        """A catalogue of its own, as some kill that too."""
+        with rig_in(self.asked.exacat, self.asked.directory) as rig:
+            return fault(rig, load)
+
+    def fault(self, name, run):
+        """A row of medians."""
+        try:
+            taken = [run() for _ in range(self.asked.rounds)]
+        except (Left, Failed) as why:
+            self.leave_out("faults", name, str(why))
+            self.rig.clear()
+            return
+        self.row("faults", name, {key: median(taken, key) for key in taken[0]})
 
     def fail_back(self):
         """A service comes back: the time until both have nearly the same share of what is written."""
@@ -254,7 +287,7 @@ class Bench:
         wait_until("the other goes on", lambda: services[1].written() > alone + 64 * MB)
         services[0].start_again()
         began, taken, last = time.monotonic(), None, [service.written() for service in services]
-        while taken is None and producer.is_running() and time.monotonic() < began + 60:
+        while taken is None and producer.is_running() and time.monotonic() < began + EVEN_SECONDS_MAX:
             time.sleep(3)
             now = [service.written() for service in services]
             grown = [after - before for after, before in zip(now, last)]
@@ -264,15 +297,14 @@ class Bench:
         figures = producer.finish(RUN_SECONDS)
         self.rig.running.remove(producer)
         self.rig.end(*services)
-        values = {"stall ms": figures["stall_ms_max"], "failed": figures["failed"]}
-        values["even within s"] = taken if taken is not None else "not within 60"
-        self.row("faults", "service killed and back", values)
+        expect(f"the load is even within {EVEN_SECONDS_MAX} s", taken is not None)
+        return {"stall ms": figures["stall_ms_max"], "failed": figures["failed"], "even within s": taken}
 
     def reading(self):
         self.title("Reading at the same time, 300 MB/s each way")
         self.limited(300 * MB, 300 * MB)
         plain, ours = [], []
-        for _ in range(min(3, self.asked.rounds)):
+        for _ in range(self.asked.rounds):
             services = self.services(1)
             load = ["--producers", 8, "--size", EVENT, "--memory", self.asked.producer_memory, "--file-bytes", 128 * MB]
             self.rig.count += 1
@@ -341,13 +373,17 @@ def main():
     arguments.add_argument("--json", action="store_true", help="a document for each row")
     arguments.add_argument("--only", nargs="*", choices=PARTS, default=PARTS, metavar="PART")
     arguments.add_argument("--rows", default="", metavar="TEXT", help="of limited disks, those with this in their names")
-    arguments.add_argument("--full", action="store_true", help="all sizes and numbers of producers")
-    arguments.add_argument("--rounds", type=int, default=5)
-    arguments.add_argument("--bytes", type=size_of, default=2 * 10**9, metavar="SIZE", help="of each run [2GB]")
+    arguments.add_argument("--short", action="store_true", help="a quick look: fewer rows, one round of 256 MB")
+    arguments.add_argument("--rounds", type=int, metavar="NUMBER", help=f"of each row [{ROUNDS}]")
+    arguments.add_argument("--bytes", type=size_of, metavar="SIZE", help="of each run [2GB]")
     arguments.add_argument("--memory", default="1GiB", metavar="SIZE", help="of a service")
     arguments.add_argument("--producer-memory", default="32MiB", metavar="SIZE", help="of each producer")
     arguments.add_argument("--directory", help="on the disk that is measured [the temporary one]")
     asked = arguments.parse_args()
+    asked.rounds = asked.rounds or (SHORT_ROUNDS if asked.short else ROUNDS)
+    asked.bytes = asked.bytes or (SHORT_RUN_BYTES if asked.short else RUN_BYTES)
+    if asked.rounds < 1 or asked.bytes < 1:
+        arguments.error("--rounds and --bytes are at least 1")
     begun = time.monotonic()
     with rig_in(asked.exacat, asked.directory) as rig:
         bench = Bench(asked, rig)
