@@ -104,7 +104,7 @@ bench-history: build ## durable values of elements a second, beside InfluxDB and
 	python3 scripts/bench-history.py target/release/exacat target/release/bench-history $(HISTORY_ARGS)
 
 WRITER_ARGS ?=
-bench-writer: build ## the writer service beside what the file system reaches, and xrdcp and curl; WRITER_ARGS='--only files --rounds 3'
+bench-writer: build ## the writer service beside what the file system reaches, and xrdcp and curl; WRITER_ARGS=--short
 	python3 scripts/bench-writer.py target/release/exacat $(WRITER_ARGS)
 
 test-writer: program ## writer services, producers, disks and the catalogue under faults, every event read back; WRITER_ARGS=--short
@@ -113,8 +113,9 @@ test-writer: program ## writer services, producers, disks and the catalogue unde
 test-writer-net: program ## writer services in network namespaces, with multicast and packet loss; needs root
 	python3 scripts/test-writer-net.py $(PROGRAM)
 
-demo-writer: build ## events from producers into the catalogue, with kills, and on to another storage element
-	scripts/demo-writer.sh target/release/exacat
+DEMO_ARGS ?=
+demo-writer: program ## events from producers into the catalogue, with kills, and on to another storage element
+	scripts/demo-writer.sh $(PROGRAM) $(DEMO_ARGS)
 
 REPLAY_ARGS ?=
 bench-replay: build ## the replay beside xrdcp and python-XRootD, its punctuality, what its service bears; REPLAY_ARGS='--only opens late --short'
