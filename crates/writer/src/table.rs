@@ -14,9 +14,20 @@ pub struct ServiceTable {
     records: BTreeMap<ServiceId, (ServiceRecord, u64)>,
 }
 
-/// Returns the load of a service: its queue, and a block for each open file.
+/// Seconds of a service's present rate that its free space must hold for a new file.
+const SPACE_SECONDS: u64 = 60;
+
+/// Returns the load of a service in bytes: its queue, its rate of a second, and a block for each open file,
+/// which may not have begun. The rate evens what services write while their disks keep up. Where a disk does
+/// not, its queue is longer than the rate of any.
 fn load(record: &ServiceRecord) -> u64 {
-    record.queued_bytes.saturating_add(u64::from(record.open_files) * BLOCK_BYTES as u64)
+    let of_files = u64::from(record.open_files) * BLOCK_BYTES as u64;
+    record.queued_bytes.saturating_add(record.bytes_per_second).saturating_add(of_files)
+}
+
+/// Says whether the volumes of a service are full soon: a file that begins there would end elsewhere.
+fn is_full_soon(record: &ServiceRecord) -> bool {
+    record.free_bytes < record.bytes_per_second.saturating_mul(SPACE_SECONDS)
 }
 
 impl ServiceTable {
@@ -79,7 +90,7 @@ impl ServiceTable {
     }
 
     /// Chooses a service for a new file: the less loaded of two at random. The present one stays unless
-    /// the other has clearly less to do.
+    /// the other has clearly less to do. A service that is full soon is chosen only beside another such one.
     pub fn choose(
         &self,
         random: &mut fastrand::Rng,
@@ -91,16 +102,20 @@ impl ServiceTable {
         let mut other = random.choice(candidates.iter())?;
         let present = candidates.iter().find(|record| Some(record.service) == present);
         if let Some(present) = present {
-            if load(one).saturating_mul(100) < load(present).saturating_mul(MOVE_BELOW_PERCENT) {
-                return Some(one.service);
-            }
-            return Some(present.service);
+            let is_lighter = load(one).saturating_mul(100) < load(present).saturating_mul(MOVE_BELOW_PERCENT);
+            let moves = match (is_full_soon(one), is_full_soon(present)) {
+                (false, true) => true,
+                (true, false) => false,
+                _ => is_lighter,
+            };
+            return Some(if moves { one.service } else { present.service });
         }
         if one.service == other.service {
             // Two different ones, where there are two.
             other = candidates.iter().find(|record| record.service != one.service).unwrap_or(one);
         }
-        Some(if load(other) < load(one) { other.service } else { one.service })
+        let rank = |record: &ServiceRecord| (is_full_soon(record), load(record));
+        Some(if rank(other) < rank(one) { other.service } else { one.service })
     }
 
     /// Returns the next service of the table after one, in a circle, apart from those to avoid. One that
@@ -156,6 +171,36 @@ mod tests {
         );
         table.merge(&Table(vec![record(1, 2, 799)]), 0);
         assert!((0..50).any(|_| table.choose(&mut random, present, &[]) != present), "now it moves");
+    }
+
+    /// Property: a service that writes more has more load, though its queue is as short. One whose volumes are
+    /// full within a minute gets a file only where the others are full soon as well.
+    #[test]
+    fn choice_knows_rates_and_free_space() {
+        let mut random = fastrand::Rng::with_seed(1);
+        let of = |id, bytes_per_second, free_bytes| ServiceRecord {
+            bytes_per_second,
+            free_bytes,
+            ..record(id, 1, 0)
+        };
+        let (one, two) = (ServiceId([1; 16]), ServiceId([2; 16]));
+        let mut chosen = |records: Vec<ServiceRecord>, present| -> Vec<ServiceId> {
+            let mut table = ServiceTable::default();
+            table.merge(&Table(records), 0);
+            let mut all: Vec<_> = (0..50).map(|_| table.choose(&mut random, present, &[]).unwrap()).collect();
+            all.sort();
+            all.dedup();
+            all
+        };
+        let (rate, enough) = (100 << 20, (100 << 20) * SPACE_SECONDS);
+        assert_eq!(chosen(vec![of(1, rate, enough), of(2, rate / 2, enough)], None), [two]);
+        assert_eq!(chosen(vec![of(1, rate, enough), of(2, rate / 2, enough)], Some(one)), [one, two]);
+        assert_eq!(chosen(vec![of(1, rate, enough), of(2, rate / 10 * 9, enough)], Some(one)), [one]);
+        let short = rate / 2 * SPACE_SECONDS - 1;
+        assert_eq!(chosen(vec![of(1, rate, enough), of(2, rate / 2, short)], None), [one]);
+        assert_eq!(chosen(vec![of(1, rate, enough), of(2, rate / 2, short)], Some(two)), [one, two]);
+        assert_eq!(chosen(vec![of(1, rate, enough), of(2, rate / 2, short)], Some(one)), [one]);
+        assert_eq!(chosen(vec![of(1, rate, 0), of(2, rate / 2, short)], None), [two], "all are full soon");
     }
 
     /// Property: a full table has no room for another service, unless one is gone.

@@ -11,13 +11,14 @@ use exacat_model::{ErrorKind, Lfn, TimeMs};
 use exacat_testkit::simulated::{Fault, Random, SimulatedDisk};
 use exacat_wire::writer::limits::BLOCK_BYTES;
 use exacat_wire::writer::{
-    ByteRange, ChunkRecord, Description, FileId, PartOwner, PartShare, ServiceId, WriterId,
+    ByteRange, ChunkRecord, Description, FileId, Frame, Hello, Open, PartOwner, PartShare, Role, ServiceId,
+    WriterId,
 };
 use exacat_writer::sums::{adler32, crc32c};
 use exacat_writer::{
     Block, BlockPool, BlockWrite, CertifiedFile, CheckKind, Done, FileStage, Index, Item, PartKey,
-    PartOrigin, PartSeal, PartWork, Recovered, SealedBy, Segment, StageContent, Volume, VolumeInspection,
-    VolumeSettings, Work,
+    PartOrigin, PartSeal, PartWork, Recovered, RemovalPolicy, SealedBy, Segment, Service, ServiceSettings,
+    StageContent, Volume, VolumeInspection, VolumeSettings, Work,
 };
 
 const NOW: TimeMs = TimeMs(1_790_000_000_000);
@@ -520,4 +521,46 @@ fn sums_of_a_part_that_a_fault_sealed_stay() {
     assert_eq!(volume.chunks_of(part).unwrap(), chunks, "the index has them");
     assert!(commit(&volume, vec![Item::Certified(certified(part).pack())]));
     assert_eq!(volume.chunks_of(part).unwrap(), chunks);
+}
+
+/// Property: files that are open at once spread over all volumes, so that all disks work. The first one gets the
+/// volume with the most free space. A volume that cannot be written gets none.
+#[test]
+fn open_files_spread_over_all_volumes() {
+    let settings = ServiceSettings {
+        service: SERVICE,
+        name: "s".to_owned(),
+        address: String::new(),
+        http: String::new(),
+        blocks: 64,
+        flush_ms: 5,
+        idle_ms: 60_000,
+        orphan_ms: 60_000,
+        part_wait_ms: 1_000,
+        ask_every_ms: 100,
+        table_every_ms: 100_000,
+        gone_ms: 1_000,
+        free_bytes_min: 1 << 30,
+        first_version: 1,
+        removal: RemovalPolicy::default(),
+    };
+    let volumes = [3 << 30, 50 << 30, 5 << 30, 1 << 20];
+    let volumes = volumes.map(|free_bytes| Recovered { free_bytes, ..Recovered::default() });
+    let mut service = Service::new(settings, volumes.into(), 0);
+    service.connected(1, 0);
+    let role = Role::Producer { writer: WriterId([2; 16]), session: 1 };
+    let hello = Hello { version_min: 1, version_max: 1, role, name: String::new(), token: None };
+    service.message(1, Frame::Hello(hello), 0);
+    let mut open = |number: u8| -> Vec<u64> {
+        let file = FileId([number; 16]);
+        let description = origin().description;
+        service.message(1, Frame::Open(Open { file, stream: 1, epoch: 1, from: 0, description }), 0);
+        service.authorized(1, file, Ok("daq".to_owned()), 0);
+        service.status().volumes.iter().map(|volume| volume.open_parts).collect()
+    };
+    assert_eq!(open(1), [0, 1, 0, 0]);
+    assert_eq!(open(2), [0, 1, 1, 0]);
+    assert_eq!(open(3), [1, 1, 1, 0]);
+    let last = (4..=9).map(open).last();
+    assert_eq!(last.as_deref(), Some(&[3, 3, 3, 0][..]));
 }

@@ -1,8 +1,9 @@
 //! State of a service: connections, parts, files, volumes.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use exacat_wire::writer::limits::PARTS_MAX;
+use exacat_wire::writer::limits::{BLOCK_BYTES, PARTS_MAX};
 use exacat_wire::writer::{
     ChunkRecord, Close, FileId, Frame, Open, PartOwner, PartState, ServiceId, ServiceRecord, ServiceState,
     Table, WriterId,
@@ -467,10 +468,15 @@ impl Service {
         }
     }
 
-    /// Returns the volume for a new part: the one with the most free space.
+    /// Returns the volume for a new part: the one with the least to write, so that all disks work at once. Of
+    /// equal ones it is the one with the most free space.
     pub(super) fn volume_for_part(&self) -> Option<usize> {
+        let mut loads = vec![0; self.volumes.len()];
+        for part in self.open.values() {
+            loads[part.volume] += part.queued_bytes() + BLOCK_BYTES as u64;
+        }
         let writable = self.volumes.iter().enumerate().filter(|(_, volume)| self.is_writable(volume));
-        writable.max_by_key(|(_, volume)| volume.free_bytes).map(|(at, _)| at)
+        writable.min_by_key(|(at, volume)| (loads[*at], Reverse(volume.free_bytes))).map(|(at, _)| at)
     }
 
     /// Adds items to the next commit of a volume. Nothing comes of them if the volume cannot be written.
