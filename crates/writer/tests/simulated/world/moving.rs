@@ -73,8 +73,7 @@ impl World {
             let read = volumes[volume].read(part, segment.range);
             bytes.extend(read.unwrap_or_else(|error| panic!("seed {}: {error}", self.seed)));
         }
-        let written = self.sources.iter().find_map(|source| source.written.get(&file));
-        assert!(written.is_some_and(|(written, _)| *written == bytes), "seed {}: {file}", self.seed);
+        assert!(self.written(file).is_some_and(|written| *written == bytes), "seed {}: {file}", self.seed);
         assert_eq!(readable.length, Some(bytes.len() as u64));
         true
     }
