@@ -28,7 +28,8 @@ pub trait Disk: Send + Sync + 'static {
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
     /// Creates an empty file for direct I/O: memory, offsets and lengths of reads and writes are
-    /// multiples of 4096 bytes. A disk without direct I/O gives an ordinary file.
+    /// multiples of 4096 bytes. A disk without direct I/O gives an ordinary file, which
+    /// [`is_direct`](DiskFile::is_direct) tells.
     fn create_direct(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         self.create(path)
     }
@@ -89,6 +90,11 @@ pub trait DiskFile: Send + Sync {
 
     /// Returns the bytes in the file.
     fn length(&self) -> io::Result<u64>;
+
+    /// Says whether reads and writes bypass the page cache of the operating system.
+    fn is_direct(&self) -> bool {
+        false
+    }
 
     /// Frees the space of a file that has no name any more, little by little where that matters.
     /// While somebody else reads the file it stays whole, until the last reader has closed it.
@@ -381,6 +387,10 @@ impl DiskFile for RealFile {
 
     fn length(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
+    }
+
+    fn is_direct(&self) -> bool {
+        rustix::fs::fcntl_getfl(&self.0).is_ok_and(|flags| flags.contains(rustix::fs::OFlags::DIRECT))
     }
 
     fn give_back(&self) {

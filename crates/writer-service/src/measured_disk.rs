@@ -25,6 +25,18 @@ impl MeasuredDisk {
         MeasuredDisk { disk, measures }
     }
 
+    /// Counts a file without direct I/O. The first one of a directory is told.
+    fn note_buffered(&self, directory: &Path) {
+        let mut buffered = self.measures.buffered.lock();
+        let count = buffered.entry(directory.to_owned()).or_default();
+        *count += 1;
+        if *count == 1 {
+            tracing::warn!(directory = %directory.display(),
+                "the file system refuses O_DIRECT: bytes go through the page cache, which costs several times the \
+                 CPU; put the volume onto ext4 or XFS on a local disk");
+        }
+    }
+
     fn measured(&self, file: io::Result<Box<dyn DiskFile>>) -> io::Result<Box<dyn DiskFile>> {
         Ok(Box::new(MeasuredFile { file: file?, measures: Arc::clone(&self.measures) }))
     }
@@ -60,7 +72,11 @@ impl Disk for MeasuredDisk {
     }
 
     fn create_direct(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        self.measured(counted(&self.measures, self.disk.create_direct(path)))
+        let file = counted(&self.measures, self.disk.create_direct(path))?;
+        if !file.is_direct() {
+            self.note_buffered(path.parent().unwrap_or(path));
+        }
+        self.measured(Ok(file))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -135,6 +151,10 @@ impl DiskFile for MeasuredFile {
 
     fn length(&self) -> io::Result<u64> {
         self.file.length()
+    }
+
+    fn is_direct(&self) -> bool {
+        self.file.is_direct()
     }
 
     fn give_back(&self) {

@@ -1,6 +1,8 @@
 //! Counters of a service on its machine, beside those of its state machine. Threads count at the same time.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -87,6 +89,8 @@ pub(crate) struct DiskMeasures {
     pub written_bytes: Counter,
     pub read_bytes: Counter,
     pub faults: Counter,
+    /// Files that were made without direct I/O, by their directory: one for each volume.
+    pub buffered: Mutex<BTreeMap<PathBuf, u64>>,
 }
 
 /// Counters of copies to another storage element.

@@ -37,6 +37,7 @@ exacat_store::metrics! {
     VOLUME_FREE Gauge Bytes "exacat_writer_volume_free_bytes" ["volume"] "" "Free bytes of a volume's file system";
     VOLUME_WRITABLE Gauge Count "exacat_writer_volume_writable" ["volume"] "" "1 if a volume takes files, 0 if it is full, rests or can only be read";
     VOLUME_READ_ONLY Gauge Count "exacat_writer_volume_read_only" ["volume"] "" "1 if a volume can only be read, after a fault of its disk";
+    VOLUME_BUFFERED Counter Count "exacat_writer_volume_buffered_parts" ["volume"] "" "Parts that were written without O_DIRECT, because the file system of the volume refuses it";
     SERVICES Gauge Count "exacat_writer_services" ["state"] "" "Services in the table, by state";
     LOST Counter Count "exacat_writer_lost_messages" [] "" "Messages to other services that were not sent; those that matter come again";
     TAKEOVERS Gauge Count "exacat_writer_takeovers" [] "" "Services of other machines that run here, because these are gone";

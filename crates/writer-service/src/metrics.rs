@@ -66,6 +66,7 @@ fn of_state(status: &WriterStatus, services: &WriterTable) -> Vec<Sample> {
         samples.push(table::VOLUME_FREE.of(path(), volume.free_bytes));
         samples.push(table::VOLUME_WRITABLE.of(path(), u64::from(volume.state == "writable")));
         samples.push(table::VOLUME_READ_ONLY.of(path(), u64::from(volume.state == "read-only")));
+        samples.push(table::VOLUME_BUFFERED.of(path(), volume.buffered_parts));
     }
     for state in STATES {
         let count = services.services.iter().filter(|service| service.state == state).count();
