@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use exacat_disk::{Disk, DiskFile};
+use exacat_disk::{Disk, DiskFile, RealDisk};
 use exacat_model::{Error, ErrorKind, Result};
 use exacat_wire::writer::FileId;
 use exacat_writer::sums::{ADLER32_OF_NOTHING, adler32, adler32_of_both};
@@ -37,6 +37,24 @@ pub trait Carrier: Send + Sync + 'static {
 
     /// Writes the file, and reads its checksum back. It succeeds only if everything is there, durably.
     fn put<'a>(&'a self, load: Load, target: &'a str) -> BoxFuture<'a, Result<()>>;
+}
+
+/// Returns the way to the place that PFNs with this beginning name: `file:///DIRECTORY`, or
+/// `root://HOST:PORT//DIRECTORY` by the client of XRootD.
+///
+/// # Errors
+/// *Invalid* if it is neither.
+pub fn carrier_of(prefix: &str) -> Result<Arc<dyn Carrier>> {
+    let sample = format!("{}/file", prefix.trim_end_matches('/'));
+    if path_of(&sample).is_ok() && prefix.starts_with("file:") {
+        return Ok(Arc::new(DirectoryCarrier::new(Arc::new(RealDisk))));
+    }
+    let other = |_| {
+        let places = "file:///DIRECTORY, or root://HOST:PORT//DIRECTORY (by xrdcp)";
+        Error::invalid(format!("{prefix}: copies go to {places}"))
+    };
+    root_of(&sample).map_err(other)?;
+    Ok(Arc::new(ProgramCarrier { xrdcp: PathBuf::from("xrdcp"), token: None }))
 }
 
 /// Sum and length of bytes that pass.
@@ -386,6 +404,12 @@ mod tests {
         assert_eq!(path_of("/a/b").unwrap(), Path::new("/a/b"));
         for bad in ["a", "file://host/a/../b", "/a/../b", "/", "", "file://"] {
             assert!(path_of(bad).is_err() || bad == "file://host/a", "{bad}");
+        }
+        for good in ["file:///a", "file:/a/", "root://h:1//a", "roots://h//a/"] {
+            assert!(carrier_of(good).is_ok(), "{good}");
+        }
+        for bad in ["", "/a", "file://host", "file:///a/../b", "http://h/a", "root://h", "root://h//a?b"] {
+            assert_eq!(carrier_of(bad).err().unwrap().kind, ErrorKind::Invalid, "{bad}");
         }
         let root = root_of("root://h:1//a/b").unwrap();
         assert_eq!((root.0.as_str(), root.1.as_str()), ("root://h:1", "/a/b"));

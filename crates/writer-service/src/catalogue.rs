@@ -1,6 +1,6 @@
 //! The catalogue as the service needs it: a booking when a file is opened, and its commit when it is whole.
 
-use exacat_model::{Error, ErrorKind, Lfn, Result as ModelResult, TimeMs};
+use exacat_model::{Error, ErrorKind, Lfn, Result as ModelResult, SeName, TimeMs};
 use exacat_wire::writer::{FileId, Open, RefusalClass};
 use exacat_writer::Certificate;
 use futures::FutureExt;
@@ -95,6 +95,12 @@ pub trait Catalogue: Send + Sync + 'static {
         let _nowhere = replica;
         let reason = "this service does not register copies".to_owned();
         async move { Err(CommitFailure { is_final: true, reason }) }.boxed()
+    }
+
+    /// Returns the beginning of the PFNs of a storage element.
+    fn prefix_of<'a>(&'a self, se: &'a SeName) -> BoxFuture<'a, ModelResult<String>> {
+        let _unknown = se;
+        refuse("this service does not know storage elements")
     }
 
     /// Returns the credential of the service itself, to read parts on other services.

@@ -397,6 +397,22 @@ impl Catalogue for ClientCatalogue {
         .boxed()
     }
 
+    fn prefix_of<'a>(&'a self, se: &'a SeName) -> BoxFuture<'a, Result<String>> {
+        async move {
+            let Answer::Ses(all) = self.own().await?.call(Operation::SeList).await? else {
+                let what = "internal error: the answer does not fit a list of storage elements";
+                return Err(Error::new(ErrorKind::Internal, what));
+            };
+            let found = all.into_iter().find(|of| of.se.name == *se);
+            let none = || {
+                let what = format!("{se}: no such storage element: 'exacat se add' makes it");
+                Error::not_found(what)
+            };
+            Ok(found.ok_or_else(none)?.se.prefix)
+        }
+        .boxed()
+    }
+
     fn own_credential(&self) -> Credential {
         self.token.clone().map_or(Credential::None, Credential::Token)
     }

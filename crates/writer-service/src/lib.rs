@@ -51,7 +51,7 @@ mod takeover;
 mod trust;
 mod view;
 
-pub use carrier::{Carrier, DirectoryCarrier, Load, ProgramCarrier};
+pub use carrier::{Carrier, DirectoryCarrier, Load, ProgramCarrier, carrier_of};
 pub use catalogue::{
     Booking, Catalogue, CertificateHolder, CommitFailure, Credential, Readable, StagedReplica,
 };
@@ -66,6 +66,6 @@ pub use producers::ProducerAuthorities;
 pub use remote::{Remote, RemoteContent};
 pub use server::{Listeners, Server};
 pub use settings::{LinkSettings, ServerSettings, SharedVolumes};
-pub use stage_out::{StageOut, carry, target_of};
+pub use stage_out::{StageOut, target_of};
 pub use takeover::Takeover;
 pub use trust::{IdentityFiles, PlainNetworks, Trust};

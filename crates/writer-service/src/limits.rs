@@ -76,6 +76,12 @@ pub const SEARCH_ASKS_MAX: usize = 16;
 pub const REMOTE_TIME_MAX: Duration = Duration::from_secs(10);
 /// Certified files that a look for copies takes; the others wait for the next one.
 pub const STAGE_CANDIDATES_MAX: usize = 1024;
+/// Files that are copied at once, unless the settings say otherwise.
+pub const STAGE_FILES: usize = 4;
+/// Copies that wait or go on. A further order is refused: its operator comes again.
+pub const STAGE_ORDERS_MAX: usize = 64;
+/// Longest wait of an order for its copy. The copy goes on, and the operator comes again.
+pub const STAGE_ORDER_WAIT: Duration = Duration::from_secs(2);
 /// Time between two looks for files to be copied.
 pub const STAGE_LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Time before the second attempt to copy a file; it doubles with each further one.

@@ -16,7 +16,9 @@ use tokio::sync::mpsc;
 
 use crate::catalogue::Readable;
 use crate::limits::REMOTE_STALL_MAX;
-use crate::shapes::{API, REDIRECTED, WriterFile, WriterFiles, WriterStatus, WriterTable, file_id_of};
+use crate::shapes::{
+    API, REDIRECTED, WriterCopy, WriterFile, WriterFiles, WriterStatus, WriterTable, file_id_of,
+};
 
 /// Client of one service. Each request has a connection of its own.
 #[derive(Clone)]
@@ -94,6 +96,16 @@ impl Remote {
     /// here may go by the policy of the service.
     pub async fn staged(&self, file: FileId) -> Result<WriterFile> {
         self.json(Method::POST, &format!("files/{file}/staged")).await
+    }
+
+    /// Copies a certified file to a storage element. The answer comes within seconds: while its state is
+    /// *running*, ask again.
+    ///
+    /// # Errors
+    /// See the failure of the copy, which the next call makes again.
+    pub async fn stage_out(&self, file: FileId, se: &str) -> Result<WriterCopy> {
+        let path = format!("files/{file}/stage-out?se={}", HttpClient::escaped(se));
+        self.json(Method::POST, &path).await
     }
 
     /// Removes the bytes of a file from the service.

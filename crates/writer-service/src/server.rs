@@ -166,16 +166,15 @@ impl Server {
         tasks.spawn(watch_owner(Arc::clone(&hub), owned, Arc::clone(&is_fenced), is_ending.clone()));
         let others = Others { tls: settings.http_trust.clone() };
         let content = Arc::new(Content::new(Arc::clone(&hub), Arc::clone(&volumes), others));
+        let mover = Mover::new(settings.stage_out.clone(), Arc::clone(&content), Arc::clone(&catalogue));
         if let Some((listener, _)) = http {
             let view =
                 View { hub: Arc::clone(&hub), plate: Arc::new(nameplate(&settings, takeovers.clone())) };
-            let access = Access::new(Arc::clone(&catalogue), Arc::clone(&settings.plain_from));
-            let paths = Arc::new(HttpPaths::new(view, access, Arc::clone(&content)));
+            let access = Access::new(catalogue, Arc::clone(&settings.plain_from));
+            let paths = Arc::new(HttpPaths::new(view, access, content, Arc::clone(&mover)));
             tasks.spawn(exacat_http::serve(paths, listener, settings.tls.clone(), is_ending.clone()));
         }
-        if let Some(stage_out) = settings.stage_out.clone() {
-            tasks.spawn(Arc::new(Mover::new(stage_out, content, catalogue)).run(is_ending));
-        }
+        tasks.spawn(mover.run(is_ending));
         let http = http_address;
         let shown = (shown_address, takeovers);
         Ok(Server { hub, volumes, service, address, shown, http, ending, tasks, links, is_fenced })

@@ -190,6 +190,8 @@ pub struct WriterVolume {
     pub open_parts: u64,
     /// Staged files.
     pub staged_files: u64,
+    /// Parts since the start that were written without O_DIRECT, which its file system refuses.
+    pub buffered_parts: u64,
 }
 
 /// Copies to another storage element.
@@ -300,6 +302,24 @@ pub struct WriterPart {
     pub service: String,
     /// Durable bytes; of a certified file, those that the file takes from it. 0 if they are not known.
     pub bytes: u64,
+}
+
+/// Copy of a file, made by order: `POST /api/v1/writer/files/FILE/stage-out`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct WriterCopy {
+    /// The file.
+    pub file: String,
+    /// Storage element.
+    pub se: String,
+    /// Place of the copy there.
+    pub pfn: String,
+    /// `copied`, `there` (the target had it before) or `running`. Both ends are verified and registered.
+    pub state: String,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Bytes that were read for this copy so far.
+    pub carried_bytes: u64,
 }
 
 /// Returns the name of a stage.

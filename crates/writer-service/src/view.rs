@@ -11,7 +11,7 @@ use exacat_writer::{FileStage, FileStatus, PartStatus, VolumeStatus};
 use parking_lot::Mutex;
 
 use crate::hub::Hub;
-use crate::measures::{Calls, RefusedLinks};
+use crate::measures::{Calls, DiskMeasures, RefusedLinks};
 use crate::shapes::{
     WriterCalls, WriterFile, WriterFileCounts, WriterFiles, WriterPart, WriterRefusals, WriterRefusedLinks,
     WriterService, WriterStageOut, WriterStatus, WriterTable, WriterTakeover, WriterVolume, WriterWaiting,
@@ -87,7 +87,7 @@ fn part(status: &PartStatus) -> WriterPart {
     WriterPart { epoch: status.epoch, service: status.service.to_string(), bytes: status.bytes }
 }
 
-fn volume(path: &str, status: &VolumeStatus) -> WriterVolume {
+fn volume(path: &str, status: &VolumeStatus, disk: &DiskMeasures) -> WriterVolume {
     let state = match status.is_writable {
         _ if status.is_read_only => "read-only",
         _ if status.is_resting => "resting",
@@ -103,6 +103,13 @@ fn volume(path: &str, status: &VolumeStatus) -> WriterVolume {
         free_bytes: status.free_bytes,
         open_parts: status.open_parts,
         staged_files: status.staged_files,
+        buffered_parts: disk
+            .buffered
+            .lock()
+            .iter()
+            .filter(|(directory, _)| directory.starts_with(path))
+            .map(|(_, count)| count)
+            .sum(),
     }
 }
 
@@ -113,7 +120,8 @@ impl View {
         let (table, of, waiting) =
             self.hub.with(|service, _| (service.table(), service.status(), service.waiting()));
         let own = table.0.into_iter().find(|record| record.service == self.hub.service());
-        let volumes = self.plate.volumes.iter().zip(&of.volumes).map(|(path, status)| volume(path, status));
+        let volumes = self.plate.volumes.iter().zip(&of.volumes);
+        let volumes = volumes.map(|(path, status)| volume(path, status, &measures.disk));
         let (counted, copies) = (of.counters, &measures.stage_out);
         WriterStatus {
             service: self.hub.service().to_string(),

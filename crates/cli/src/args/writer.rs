@@ -117,6 +117,25 @@ Examples:
         #[command(flatten)]
         at: AtService,
     },
+    /// Copy certified files to another storage element now: all of a service, or some
+    #[command(after_help = "\
+The service copies each file that it certified to the place of the storage
+element, verifies the copy, registers it, and then may remove its own bytes
+(--remove-after, --remove-below). A service with --stage-out copies by itself,
+and to that storage element only; any other one takes the place from the
+catalogue: a root:// URL (by xrdcp) or a file:/// directory.
+
+The result of a file is copied, there (an earlier copy is whole), failed, or left
+(not certified by this service). The exit status is 0 if each wanted file is on
+the storage element; without a name, files that are not certified are left. Ctrl-C
+ends the command only: copies on the way go on. A repeated call ends the work.
+
+Examples:
+  exacat se add DEMO::DAQ::DISK --prefix \"file://$HOME/disk\"
+  exacat writer stage-out --to DEMO::DAQ::DISK
+  exacat writer stage-out --to DEMO::DAQ::DISK /demo/load /demo/daq/notes
+  exacat --json writer stage-out --to DEMO::DAQ::DISK /demo/daq/notes")]
+    StageOut(WriterStageOutArgs),
     /// Remove the bytes of a certified file from the services; the catalogue keeps its replica
     #[command(after_help = "\
 Services remove files by themselves once they are copied (--remove-after,
@@ -166,6 +185,19 @@ Examples:
   exacat writer adopt --volume ~/daq1 --service-of ~/daq3 --yes
   exacat --json writer adopt --volume ~/daq1 --service-of ~/daq3 --yes")]
     Adopt(WriterAdoptArgs),
+}
+
+/// `exacat writer stage-out`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct WriterStageOutArgs {
+    /// Files: a name, the directory that they are below, or an id [default: all certified files]
+    #[arg(value_name = "LFN|ID")]
+    pub files: Vec<String>,
+    /// Storage element that gets the copies
+    #[arg(long, value_name = "NAME")]
+    pub to: String,
+    #[command(flatten)]
+    pub at: AtService,
 }
 
 /// `exacat writer fsck`

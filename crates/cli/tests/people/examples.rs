@@ -191,6 +191,7 @@ const ORDER: &[&str] = &[
     "writer files",
     "writer cat",
     "writer merge",
+    "writer stage-out",
     "writer rm",
     "writer drain",
     "writer resume",

@@ -23,6 +23,7 @@ use crate::limits::{
 use crate::measures::Measures;
 use crate::metrics;
 use crate::shapes::{API, WriterFile, file_id_of, stage_of};
+use crate::stage_out::Mover;
 use crate::view::View;
 
 /// See the module.
@@ -30,6 +31,7 @@ pub(crate) struct Paths {
     view: View,
     access: Access,
     files: Files,
+    mover: Arc<Mover>,
 }
 
 impl Site for Paths {
@@ -73,8 +75,8 @@ impl Site for Paths {
 }
 
 impl Paths {
-    pub(crate) fn new(view: View, access: Access, content: Arc<Content>) -> Self {
-        Paths { view, access, files: Files::new(content) }
+    pub(crate) fn new(view: View, access: Access, content: Arc<Content>, mover: Arc<Mover>) -> Self {
+        Paths { view, access, files: Files::new(content), mover }
     }
 
     fn measures(&self) -> &Measures {
@@ -115,7 +117,7 @@ impl Paths {
 
     async fn api(&self, from: IpAddr, request: &Parts, path: &[&str]) -> Result<Response<Body>> {
         let (methods, is_right) = match path {
-            ["drain" | "resume"] | ["files", _, "remove" | "staged"] => {
+            ["drain" | "resume"] | ["files", _, "remove" | "staged" | "stage-out"] => {
                 ("POST", request.method == Method::POST)
             }
             ["status" | "table" | "files" | "content"] | ["content" | "files", _] | ["parts", _, _] => {
@@ -132,7 +134,11 @@ impl Paths {
             ["parts", id, epoch] => return self.files.part(&self.access, request, id, epoch).await,
             _ => {}
         }
-        let fields: &[&str] = if path == ["files"] { &["stage", "after", "limit"] } else { &[] };
+        let fields: &[&str] = match path {
+            ["files"] => &["stage", "after", "limit"],
+            ["files", _, "stage-out"] => &["se"],
+            _ => &[],
+        };
         let query = Query::read(request.uri.query(), fields)?;
         match path {
             ["status"] => {
@@ -146,7 +152,14 @@ impl Paths {
             _ => {
                 // Names of files, and commands.
                 self.access.may_operate(&request.headers).await?;
-                self.operate(path, &query)
+                match path {
+                    ["files", id, "stage-out"] => {
+                        let none = || Error::invalid("name the storage element: stage-out?se=NAME");
+                        let se = query.get("se").ok_or_else(none)?;
+                        Ok(json(&self.mover.order(file_id_of(id)?, se).await?))
+                    }
+                    _ => self.operate(path, &query),
+                }
             }
         }
     }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use exacat_disk::RealDisk;
-use exacat_model::{Error, ErrorKind, Lfn, Result};
+use exacat_disk::{Disk, RealDisk};
+use exacat_model::{Error, ErrorKind, Lfn, Result, SeName};
 use exacat_wire::native::Secret;
 use exacat_wire::writer::{
     ChunkHead, Close, Description, FileId, Frame, FrameDecoder, Hello, Open, Opened, PROTOCOL_VERSION,
@@ -45,6 +45,8 @@ pub(crate) struct Fake {
     pub files: Mutex<HashMap<FileId, Certificate>>,
     /// Copies on other storage elements.
     pub replicas: Mutex<HashMap<FileId, StagedReplica>>,
+    /// Beginnings of the PFNs of storage elements.
+    pub prefixes: Mutex<HashMap<String, String>>,
     /// True to refuse copies.
     pub takes_no_replicas: AtomicBool,
     /// True to let commits fail.
@@ -98,6 +100,11 @@ impl Catalogue for Fake {
             Ok(())
         }
         .boxed()
+    }
+
+    fn prefix_of<'a>(&'a self, se: &'a SeName) -> BoxFuture<'a, Result<String>> {
+        let found = self.prefixes.lock().get(se.as_str()).cloned();
+        async move { found.ok_or_else(|| Error::not_found("no such storage element")) }.boxed()
     }
 
     fn own_credential(&self) -> Credential {
@@ -229,11 +236,19 @@ impl Rig {
     }
 
     pub(crate) async fn with(catalogue: Arc<Fake>, change: impl FnOnce(&mut ServerSettings)) -> Rig {
+        Rig::on(Arc::new(RealDisk), catalogue, change).await
+    }
+
+    pub(crate) async fn on(
+        disk: Arc<dyn Disk>,
+        catalogue: Arc<Fake>,
+        change: impl FnOnce(&mut ServerSettings),
+    ) -> Rig {
         let directory = tempfile::tempdir().unwrap();
         let mut settings = settings(directory.path().join("volume"));
         change(&mut settings);
         let of: Arc<dyn Catalogue> = Arc::<Fake>::clone(&catalogue);
-        let server = Server::start(settings, Arc::new(RealDisk), of).await.unwrap();
+        let server = Server::start(settings, disk, of).await.unwrap();
         Rig { server, catalogue, directory }
     }
 

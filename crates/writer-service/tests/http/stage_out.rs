@@ -8,15 +8,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use exacat_disk::{Disk, DiskFile, RealDisk};
 use exacat_model::ErrorKind;
 use exacat_wire::writer::FileId;
+use exacat_writer_service::limits::STAGE_ORDERS_MAX;
 use exacat_writer_service::{
-    Carrier, DirectoryCarrier, Load, Readable, ServerSettings, StageOut, carry, merge, target_of,
+    Carrier, DirectoryCarrier, Load, Readable, ServerSettings, StageOut, merge, target_of,
 };
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use crate::rig::{Fake, OPERATOR, OWNER, Rig, bytes, eventually, services, written_on_two};
+use crate::rig::{
+    Fake, OPERATOR, OWNER, Producer, Rig, bytes, eventually, raw, request, services, written_on_two,
+};
 
 const FILE: FileId = FileId([5; 16]);
+const SE: &str = "VO::SITE::TAPE";
 
 /// Disk of a target whose faults a test switches on.
 #[derive(Default)]
@@ -34,6 +38,11 @@ struct TargetFile {
 
 /// Target, shared by the disk and its files.
 struct Shared(Arc<Target>);
+
+/// Returns a disk that has no direct I/O.
+pub(crate) fn disk_without_direct_io() -> Arc<dyn Disk> {
+    Arc::new(Shared(Arc::default()))
+}
 
 impl Disk for Shared {
     fn create_directory(&self, path: &Path) -> io::Result<()> {
@@ -155,9 +164,14 @@ impl Place {
         format!("file://{}", self.directory.path().display())
     }
 
+    /// Lets the catalogue know the place.
+    fn register(&self, rig: &Rig) {
+        rig.catalogue.prefixes.lock().insert(SE.to_owned(), self.prefix());
+    }
+
     fn set(&self, settings: &mut ServerSettings) {
         settings.stage_out = Some(StageOut {
-            se: "VO::SITE::TAPE".to_owned(),
+            se: SE.to_owned(),
             prefix: self.prefix(),
             carrier: Arc::<Counting>::clone(&self.carrier),
             files_at_once: 2,
@@ -206,15 +220,15 @@ async fn certified_files_are_copied_and_registered() {
         assert!(std::fs::read(place.path(file)).unwrap() == *content);
         let replicas = rig.catalogue.replicas.lock();
         assert_eq!(replicas[&file].pfn, target_of(&place.prefix(), file));
-        assert_eq!((replicas[&file].size, replicas[&file].se.as_str()), (70_000, "VO::SITE::TAPE"));
+        assert_eq!((replicas[&file].size, replicas[&file].se.as_str()), (70_000, SE));
     }
     assert!(!place.names().iter().any(|name| name.ends_with(".unfinished")));
     let status = rig.remote("").status().await.unwrap().stage_out.unwrap();
     assert_eq!((status.files, status.bytes, status.failures, status.waiting), (5, 350_000, 0, 0));
 }
 
-/// Property: a file with parts on two services is copied whole by the one that certified it, once, and by a
-/// program that asks any service.
+/// Property: a file with parts on two services is copied whole by the one that certified it, once. The others
+/// refuse the order, and name the reason.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn file_on_two_services_is_copied_whole() {
     let place = Place::new();
@@ -227,15 +241,12 @@ async fn file_on_two_services_is_copied_whole() {
     assert!(std::fs::read(place.path(FILE)).unwrap() == expected);
     assert_eq!(place.carrier.puts.load(Ordering::Relaxed), 1);
     assert_eq!(rigs[1].catalogue.replicas.lock()[&FILE].adler32, exacat_writer::sums::adler32(&expected));
-    for rig in &rigs {
-        let target = format!("{}-again", place.prefix());
-        let target = target_of(&target, FILE);
-        let copied = carry(&rig.remote(OWNER), FILE, &*place.carrier, &target).await.unwrap();
-        assert_eq!(copied, expected.len() as u64);
-        let path = target.strip_prefix("file://").unwrap();
-        assert!(std::fs::read(path).unwrap() == expected);
-        std::fs::remove_dir_all(Path::new(path).parent().unwrap().parent().unwrap()).unwrap();
-    }
+    let order = async |at: usize| rigs[at].remote(OPERATOR).stage_out(FILE, SE).await;
+    assert_eq!(order(1).await.unwrap().state, "there");
+    assert_eq!(place.carrier.puts.load(Ordering::Relaxed), 1);
+    let refused = order(0).await.unwrap_err();
+    assert!(refused.kind == ErrorKind::Conflict && refused.message.contains("another service"), "{refused}");
+    assert_eq!(order(2).await.unwrap_err().kind, ErrorKind::NotFound);
 }
 
 /// Property: after a kill behind the copy and before the registration, the copy is found and not made again.
@@ -323,15 +334,113 @@ async fn wrong_copy_is_never_registered() {
 async fn damaged_file_is_not_copied() {
     let place = Place::new();
     let rig = Rig::start().await;
+    place.register(&rig);
     rig.certified(FILE, "/run/5", &[bytes(5, 1000)]).await;
     let part = rig.directory.path().join(format!("volume/parts/{FILE}-00000001"));
     let mut content = std::fs::read(&part).unwrap();
     content[500] ^= 1;
     std::fs::write(&part, content).unwrap();
-    let target = place.path(FILE);
-    let error = carry(&rig.remote(OWNER), FILE, &*place.carrier, &target).await.unwrap_err();
+    let error = rig.remote(OPERATOR).stage_out(FILE, SE).await.unwrap_err();
     assert!(matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Unavailable), "{error}");
     assert!(place.names().is_empty());
+    assert!(rig.catalogue.replicas.lock().is_empty());
+}
+
+/// Property: a service without a target of its own copies by order to the place that the catalogue names,
+/// once; a repeated order finds the copy, and mends a damaged one.
+#[tokio::test]
+async fn order_copies_to_the_place_of_the_catalogue() {
+    let place = Place::new();
+    let rig = Rig::start().await;
+    place.register(&rig);
+    rig.certified(FILE, "/run/5", &[bytes(5, 70_000)]).await;
+    let order = async || rig.remote(OPERATOR).stage_out(FILE, SE).await.unwrap();
+    let copy = order().await;
+    assert_eq!((copy.state.as_str(), copy.bytes, copy.carried_bytes), ("copied", 70_000, 70_000));
+    assert_eq!((copy.se.as_str(), copy.pfn.as_str()), (SE, target_of(&place.prefix(), FILE).as_str()));
+    assert_eq!(rig.catalogue.replicas.lock()[&FILE].pfn, copy.pfn);
+    staged(&rig, 1).await;
+    let copy = order().await;
+    assert_eq!((copy.state.as_str(), copy.bytes, copy.carried_bytes), ("there", 70_000, 0));
+    std::fs::write(place.path(FILE), b"torso").unwrap();
+    assert_eq!(order().await.state, "copied");
+    assert!(std::fs::read(place.path(FILE)).unwrap() == bytes(5, 70_000));
+    assert_eq!(place.names().len(), 1);
+}
+
+/// Property: an order that cannot be carried out is refused with its kind, and changes nothing.
+#[tokio::test]
+async fn wrong_orders_are_refused() {
+    let place = Place::new();
+    let rig = Rig::start().await;
+    place.register(&rig);
+    rig.catalogue.prefixes.lock().insert("VO::SITE::WEB".to_owned(), "http://127.0.0.1:1/data".to_owned());
+    rig.certified(FILE, "/run/5", &[bytes(5, 1000)]).await;
+    let open = FileId([6; 16]);
+    let mut producer = Producer::connect(rig.server.address()).await;
+    producer.open(open, 1, 0, "/run/6").await;
+    producer.chunks(open, 1, 0, 0, &[bytes(6, 1000)]).await;
+    let order = async |token, file, se| rig.remote(token).stage_out(file, se).await.unwrap_err();
+    for (error, kind, word) in [
+        (order(OWNER, FILE, SE).await, ErrorKind::Denied, "operator"),
+        (order(OPERATOR, FileId([7; 16]), SE).await, ErrorKind::NotFound, "nothing of the file"),
+        (order(OPERATOR, open, SE).await, ErrorKind::Conflict, "the file is open: being written"),
+        (order(OPERATOR, FILE, "VO::SITE::NOWHERE").await, ErrorKind::NotFound, "storage element"),
+        (order(OPERATOR, FILE, "VO::SITE::WEB").await, ErrorKind::Invalid, "copies go to file:///"),
+        (order(OPERATOR, FILE, "no name").await, ErrorKind::Invalid, ""),
+    ] {
+        assert!(error.kind == kind && error.message.contains(word), "{word}: {error}");
+    }
+    let without_se = request("POST", &format!("/api/v1/writer/files/{FILE}/stage-out"), OPERATOR);
+    assert!(raw(rig.http(), &without_se).await.contains("name the storage element"));
+    rig.remote(OPERATOR).remove(FILE).await.unwrap();
+    assert_eq!(order(OPERATOR, FILE, SE).await.kind, ErrorKind::Conflict);
+    assert!(place.names().is_empty() && rig.catalogue.replicas.lock().is_empty());
+}
+
+/// Property: an order joins the copy that goes on already. After a kill behind the copy the same order finds
+/// it. A service with a target of its own takes no orders for another one.
+#[tokio::test]
+async fn order_joins_a_copy_and_survives_a_kill() {
+    let place = Place::new();
+    place.carrier.hangs.store(true, Ordering::Relaxed);
+    let rig = Rig::with(Arc::default(), |settings| place.set(settings)).await;
+    rig.certified(FILE, "/run/5", &[bytes(5, 1000)]).await;
+    let orders = futures::future::join_all((0..3).map(|_| async {
+        let copy = rig.remote(OPERATOR).stage_out(FILE, SE).await.unwrap();
+        (copy.state, copy.bytes, copy.carried_bytes)
+    }));
+    assert!(orders.await.iter().all(|copy| *copy == ("running".to_owned(), 1000, 1000)));
+    assert_eq!(place.carrier.puts.load(Ordering::Relaxed), 1);
+    let other = rig.remote(OPERATOR).stage_out(FILE, "VO::SITE::OTHER").await.unwrap_err();
+    assert!(other.kind == ErrorKind::Conflict && other.message.contains(SE), "{other}");
+    place.carrier.hangs.store(false, Ordering::Relaxed);
+    let rig = rig.restarted(|settings| place.set(settings)).await;
+    assert_eq!(rig.remote(OPERATOR).stage_out(FILE, SE).await.unwrap().state, "there");
+    assert_eq!(place.carrier.puts.load(Ordering::Relaxed), 1, "one copy");
+    staged(&rig, 1).await;
+}
+
+/// Property: orders beyond the bound are refused as busy, and the others go on.
+#[tokio::test]
+async fn orders_have_a_bound() {
+    let place = Place::new();
+    place.carrier.hangs.store(true, Ordering::Relaxed);
+    let rig = Rig::with(Arc::default(), |settings| place.set(settings)).await;
+    let files: Vec<FileId> = (0..=STAGE_ORDERS_MAX as u8).map(|at| FileId([at + 1; 16])).collect();
+    for file in &files {
+        rig.certified(*file, &format!("/run/{file}"), &[bytes(5, 100)]).await;
+    }
+    let orders = files.iter().map(|file| {
+        let remote = rig.remote(OPERATOR);
+        async move { remote.stage_out(*file, SE).await }
+    });
+    // HTTP has a bound for one address as well.
+    let ended: Vec<_> =
+        futures::StreamExt::collect(futures::StreamExt::buffer_unordered(futures::stream::iter(orders), 33))
+            .await;
+    let busy = ended.iter().filter_map(|outcome| outcome.as_ref().err());
+    assert_eq!(busy.map(|error| error.kind).collect::<Vec<_>>(), [ErrorKind::Busy]);
 }
 
 /// Property: a merge writes the whole file once, and never over another one.

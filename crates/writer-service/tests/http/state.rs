@@ -42,6 +42,23 @@ async fn status_and_metrics_count_what_was_written() {
     }
 }
 
+/// Property: a file system that refuses O_DIRECT takes files all the same, and status and metrics say so for its
+/// volume.
+#[tokio::test]
+async fn volume_without_direct_io_is_told() {
+    let disk = crate::stage_out::disk_without_direct_io();
+    let rig = Rig::on(disk, Arc::default(), |_| {}).await;
+    for at in 1..=3 {
+        rig.certified(FileId([at; 16]), &format!("/run/{at}"), &[bytes(at, 100)]).await;
+    }
+    let status = rig.remote("").status().await.unwrap();
+    assert_eq!((status.volumes[0].buffered_parts, status.files.certified), (3, 3));
+    let metrics = raw(rig.http(), &request("GET", "/metrics", "")).await;
+    let path = &status.volumes[0].path;
+    let line = format!("exacat_writer_volume_buffered_parts_total{{volume=\"{path}\"}} 3\n");
+    assert!(metrics.contains(&line), "{metrics}");
+}
+
 /// Property: a list in pages has each file once, in order, and a stage selects.
 #[tokio::test]
 async fn files_are_listed_in_pages() {

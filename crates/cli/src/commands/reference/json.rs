@@ -35,7 +35,7 @@ const ENTRY: Printed = &[("", object::<json::EntryOut<'_>>)];
 const STATUS: Printed = &[("", object::<json::StatusOut<'_>>)];
 
 /// Objects of each command.
-const COMMANDS: [(&[&str], Printed); 88] = [
+const COMMANDS: [(&[&str], Printed); 89] = [
     (&["ls", "stat", "archive ls", "se files"], ENTRY),
     (
         &["find", "tag find"],
@@ -214,6 +214,7 @@ const COMMANDS: [(&[&str], Printed); 88] = [
     (&["writer table"], &[("", object::<exacat_writer_service::shapes::WriterService>)]),
     (&["writer merge"], &[("", object::<writer::MergedView>)]),
     (&["writer files", "writer rm"], &[("", object::<exacat_writer_service::shapes::WriterFile>)]),
+    (&["writer stage-out"], &[("for each file", object::<writer::StagedOutView>)]),
     (&["writer put"], &[("", object::<writer::WrittenView>)]),
     (&["writer produce"], &[("", object::<writer::ProducedView>)]),
     (&["writer fsck"], &[("for each volume", object::<writer::CheckedVolumeView>)]),

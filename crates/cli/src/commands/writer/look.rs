@@ -21,13 +21,13 @@ use crate::output::{Align, Out, Style, Table};
 /// Time for an answer to begin.
 const TIME: Duration = Duration::from_secs(20);
 /// Files of one page.
-const PAGE_FILES: usize = 1000;
+pub(super) const PAGE_FILES: usize = 1000;
 /// Stages of files that are not in the catalogue.
 const UNCERTIFIED: [&str; 3] = ["open", "closed", "failed"];
 const LEFT: Align = Align::Left;
 const RIGHT: Align = Align::Right;
 
-fn remote(at: &AtService, connection: &Connection) -> Result<Remote, Failure> {
+pub(super) fn remote(at: &AtService, connection: &Connection) -> Result<Remote, Failure> {
     let address = match &at.at {
         Some(url) => url.clone(),
         None => here(connection)?["http"].as_str().map(str::to_owned).ok_or_else(|| {
@@ -131,6 +131,10 @@ fn show(status: &WriterStatus, style: Style) -> Result<u8, Failure> {
     for volume in &status.volumes {
         let reason = if volume.reason.is_empty() { String::new() } else { format!(": {}", volume.reason) };
         row("volume", format!("{} {}{reason}, {} free", volume.path, volume.state, size(volume.free_bytes)));
+    }
+    for volume in status.volumes.iter().filter(|volume| volume.buffered_parts > 0) {
+        let text = "parts: its file system refuses O_DIRECT, which costs CPU";
+        row("without O_DIRECT", format!("{} {} {text}", volume.path, volume.buffered_parts));
     }
     if let Some(staged) = &status.stage_out {
         row(

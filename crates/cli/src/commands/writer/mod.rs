@@ -8,6 +8,7 @@ mod produce;
 mod put;
 mod serve;
 mod services;
+mod stage_out;
 
 pub(crate) use adopt::AdoptedView;
 pub(crate) use fsck::CheckedVolumeView;
@@ -15,6 +16,7 @@ pub(crate) use look::MergedView;
 pub(crate) use produce::ProducedView;
 pub(crate) use put::WrittenView;
 pub(crate) use serve::WriterView;
+pub(crate) use stage_out::StagedOutView;
 
 use crate::args::{Global, WriterCommand};
 use crate::failure::Failure;
@@ -37,6 +39,7 @@ pub(crate) async fn writer(command: WriterCommand, global: &Global, style: Style
         WriterCommand::Merge { file, to, at } => {
             look::merge(&file, &to, &at, (&global.connection, style)).await
         }
+        WriterCommand::StageOut(args) => stage_out::stage_out(args, global, style).await,
         WriterCommand::Rm { file, at } => look::remove(&file, &at, &global.connection, style).await,
         WriterCommand::Drain(at) => look::drain(true, &at, &global.connection, style).await,
         WriterCommand::Resume(at) => look::drain(false, &at, &global.connection, style).await,

@@ -8,9 +8,9 @@ use exacat_disk::{Disk, RealDisk, replace_small};
 use exacat_model::SeName;
 use exacat_server::{CertificateFiles, Network, certificate_config, trusting};
 use exacat_writer_service::{
-    Carrier, Catalogue, CatalogueSettings, ClientCatalogue, DirectoryCarrier, IdentityFiles, LinkSettings,
-    Listeners, MulticastSettings, PlainNetworks, ProducerAuthorities, ProgramCarrier, Server, ServerSettings,
-    SharedVolumes, StageOut, Takeover, Trust,
+    Catalogue, CatalogueSettings, ClientCatalogue, IdentityFiles, LinkSettings, Listeners, MulticastSettings,
+    PlainNetworks, ProducerAuthorities, Server, ServerSettings, SharedVolumes, StageOut, Takeover, Trust,
+    carrier_of,
 };
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -193,10 +193,7 @@ fn links(args: &WriterServeArgs, plain: PlainNetworks) -> Result<Option<LinkSett
 /// Returns the copies to another storage element; none if there are none.
 fn stage_out(args: &WriterServeArgs) -> Result<Option<StageOut>, Failure> {
     let (Some(se), Some(prefix)) = (&args.stage_out, &args.stage_prefix) else { return Ok(None) };
-    let carrier: Arc<dyn Carrier> = match prefix.starts_with("file:") {
-        true => Arc::new(DirectoryCarrier::new(Arc::new(RealDisk))),
-        false => Arc::new(ProgramCarrier { xrdcp: PathBuf::from("xrdcp"), token: None }),
-    };
+    let carrier = carrier_of(prefix).map_err(|error| Failure::local(format!("--stage-prefix: {error}")))?;
     let rate = args.stage_rate.as_deref().map(parse::bytes).transpose();
     Ok(Some(StageOut {
         se: SeName::parse(se)?.to_string(),

@@ -2,12 +2,14 @@
 //! Each file in the catalogue has every event once, in order.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod rig;
+#[path = "../service/mod.rs"]
 mod service;
+mod stage_out;
 
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::path::Path;
+use std::process::Stdio;
 use std::time::Duration;
 
 use exacat_client::{Credentials, Target};
@@ -19,103 +21,12 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
     IsCa, KeyPair, date_time_ymd,
 };
+use rig::{SE, Writer, eventually, ready};
 use serde_json::Value;
 use service::{Ran, Service, exacat, signal};
 
 /// Attempts until a service has seen a change of the catalogue.
 const TRIES_MAX: usize = 100;
-/// Storage element of the tests.
-const SE: &str = "TEST::DAQ::WRITER";
-/// Longest wait for a change of state.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A writer service on a volume.
-struct Writer {
-    child: Option<Child>,
-    data: PathBuf,
-    volume: PathBuf,
-    /// Volumes of another service that it has adopted.
-    adopted: Vec<PathBuf>,
-    address: String,
-    http: String,
-    /// Further options.
-    options: Vec<String>,
-}
-
-impl Writer {
-    fn start(service: &Service, place: &Path, name: &str) -> Writer {
-        Writer::start_with(service.data(), place.join(name), Vec::new())
-    }
-
-    fn start_with(data: &Path, volume: PathBuf, options: Vec<String>) -> Writer {
-        let mut writer = Writer {
-            child: None,
-            data: data.to_owned(),
-            volume,
-            adopted: Vec::new(),
-            address: "127.0.0.1:0".to_owned(),
-            http: "127.0.0.1:0".to_owned(),
-            options,
-        };
-        writer.restart();
-        writer
-    }
-
-    /// Starts it again, at the same address.
-    fn restart(&mut self) {
-        let mut command = exacat();
-        command.args(["--json", "writer", "serve", "--se", SE, "--memory", "96MiB", "--free-min", "1MiB"]);
-        command.args(["--http", "127.0.0.1:0", "--listen", &self.address]).args(&self.options);
-        // An adopted volume may come first: the service stays the same.
-        for volume in self.adopted.iter().chain([&self.volume]) {
-            command.arg("--volume").arg(volume);
-        }
-        command.arg("--data").arg(&self.data).stdin(Stdio::null()).stdout(Stdio::piped());
-        command.stderr(Stdio::null());
-        let mut child = command.spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let told: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
-        self.address = told["address"].as_str().unwrap().to_owned();
-        self.http = told["http"].as_str().unwrap().to_owned();
-        self.child = Some(child);
-    }
-
-    fn kill(&mut self) {
-        let mut child = self.child.take().unwrap();
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-
-    /// Ends it with SIGTERM; returns its exit status.
-    fn stop(&mut self) -> Option<i32> {
-        let mut child = self.child.take().unwrap();
-        signal(child.id(), "TERM");
-        child.wait().unwrap().code()
-    }
-
-    /// Returns the bytes of all parts of a file, if it has one part.
-    fn bytes_of(&self, guid: &str) -> Vec<u8> {
-        let id = guid.replace('-', "").to_lowercase();
-        std::fs::read(self.volume.join(format!("parts/{id}-00000001"))).unwrap()
-    }
-}
-
-impl Drop for Writer {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-fn ready() -> Service {
-    let service = Service::start();
-    service.ok(&format!("se add {SE} --prefix http://127.0.0.1:1/content"));
-    service.ok("mkdir /daq");
-    service
-}
 
 /// Property: a file is in the catalogue with the bytes that were put, its checksum, owner, replica and tags,
 /// and its parts have these bytes on the disk of the service.
@@ -465,15 +376,6 @@ fn file_is_put_over_tls() {
     assert!(refused.status != Some(0) && refused.err.contains("certificate"), "{refused:?}");
     service.fails("stat /daq/untrusted.raw", 11);
     assert_eq!(writer.stop(), Some(0));
-}
-
-/// Polls until a condition holds.
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let until = std::time::Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(std::time::Instant::now() < until, "not in time: {what}");
-        std::thread::park_timeout(Duration::from_millis(50));
-    }
 }
 
 /// Waits until a service has bytes of its own, and any time longer. A stream takes either service by chance:
