@@ -241,6 +241,15 @@ impl Catalogue {
     }
 }
 
+/// Returns the cursor of a collection's members at a file: the first member after it is the file, if that is
+/// one.
+pub fn members_from(guid: Guid) -> Cursor {
+    match u128::from_be_bytes(guid.0).checked_sub(1) {
+        Some(before) => cursor::write(CursorOf::CollectionMembers, &Guid(before.to_be_bytes())),
+        None => Cursor::default(),
+    }
+}
+
 /// Returns the GUID of a collection, and refuses other entries.
 fn check_collection(entry: &Entry, lfn: &Lfn) -> Result<Guid> {
     match &entry.body {

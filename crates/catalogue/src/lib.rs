@@ -20,6 +20,7 @@ mod accounts;
 mod attributes;
 mod collections;
 mod directories;
+pub mod during;
 mod elements;
 mod find;
 mod fsck;
@@ -27,6 +28,7 @@ mod history;
 mod listing;
 mod loading;
 mod log;
+pub mod moments;
 mod moving;
 mod past;
 mod quota;
@@ -53,6 +55,7 @@ use exacat_model::{
 use exacat_store::{Clock, Outcome, Refusal, Request, Store};
 
 pub use caller::{Caller, ElementAccess};
+pub use collections::members_from;
 pub use fsck::{SeSums, Sums};
 pub use grants::{Activity, Grant};
 pub use register::DirectoryCache;

@@ -162,6 +162,16 @@ pub(crate) enum DuringBy {
     Run,
 }
 
+impl From<DuringBy> for exacat_catalogue::during::DuringBy {
+    fn from(by: DuringBy) -> Self {
+        match by {
+            DuringBy::Created => Self::Created,
+            DuringBy::Modified => Self::Modified,
+            DuringBy::Run => Self::Run,
+        }
+    }
+}
+
 /// `exacat find`
 #[derive(Args, Debug)]
 #[command(after_help = "\

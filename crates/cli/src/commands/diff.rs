@@ -1,10 +1,9 @@
 //! `diff`: the differences below a directory between two moments, by snapshots or by the history.
 
+use exacat_catalogue::moments::{Differs, HistoryDifference, Moment, is_below};
 use exacat_exchange::compare::revision_at_time;
-use exacat_exchange::history_diff::{Differs, HistoryDifference, history_diff};
-use exacat_model::{
-    Answer, Error, Kind, Lfn, LogPosition, Operation, Revision, Snapshot, SnapshotName, TimeMs,
-};
+use exacat_exchange::history_diff::history_diff;
+use exacat_model::{Answer, Error, Kind, Lfn, LogPosition, Operation, Revision, Snapshot, SnapshotName};
 use exacat_wire::json::{self, DifferenceKind, DifferenceOut};
 
 use super::snapshots::{show_counts, show_differences, show_line};
@@ -14,20 +13,6 @@ use crate::failure::{Failure, say};
 use crate::output::Out;
 use crate::output::human::plural;
 use crate::parse;
-
-/// A moment of the catalogue.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Moment {
-    /// A snapshot, with its last change.
-    Snapshot(SnapshotName, LogPosition),
-    /// The state after a change.
-    After(LogPosition),
-    /// The present state.
-    Now,
-}
-
-/// Word for the present state.
-const NOW: &str = "now";
 
 /// `exacat diff`
 pub(crate) async fn diff(context: &mut Context, args: DiffArgs) -> Result<(), Failure> {
@@ -52,62 +37,32 @@ pub(crate) async fn diff(context: &mut Context, args: DiffArgs) -> Result<(), Fa
     }
 }
 
-/// Reads a moment: the name of a snapshot, `now`, a revision, or a time.
+/// Reads a moment, and finds the last change before a time.
 async fn moment(context: &Context, text: &str, snapshots: &[Snapshot]) -> Result<Moment, Failure> {
-    let at = |snapshot: &Snapshot| LogPosition {
-        revision: snapshot.revision,
-        timeline: snapshot.timeline.map(|timeline| timeline.whole()),
-    };
-    let usable = |snapshot: &&Snapshot| snapshot.problem.is_none();
-    if text == NOW {
-        return Ok(Moment::Now);
-    }
-    if let Some(snapshot) = snapshots.iter().find(|snapshot| snapshot.name.as_str() == text) {
-        return Ok(Moment::Snapshot(snapshot.name.clone(), at(snapshot)));
-    }
-    let position = match (text.parse::<LogPosition>(), TimeMs::parse(text)) {
-        (Ok(position), _) => position,
-        (Err(_), Ok(time)) => {
-            let found =
-                revision_at_time(context.session.client(), time).await.map_err(super::exchange::failure)?;
-            let revision = found.ok_or_else(|| {
-                let what = "the history does not reach back so far: compare with a snapshot";
-                Failure::about(text, Error::not_found(what))
-            })?;
-            LogPosition::from(revision)
-        }
-        (Err(_), Err(_)) => {
-            let what = "neither a snapshot (exacat snapshot ls), nor a revision, a time or 'now'";
-            return Err(Failure::about(text, Error::not_found(what)));
-        }
-    };
-    // A snapshot of that revision is cheaper, and has the paths of its time.
-    let same = snapshots
-        .iter()
-        .filter(usable)
-        .find(|snapshot| position.timeline.is_none() && snapshot.revision == position.revision);
-    Ok(match same {
-        Some(snapshot) => Moment::Snapshot(snapshot.name.clone(), at(snapshot)),
-        None => Moment::After(position),
-    })
+    let moment = Moment::parse(text, snapshots).map_err(|error| Failure::about(text, error))?;
+    let Moment::At(time) = moment else { return Ok(moment) };
+    let found = revision_at_time(context.session.client(), time).await.map_err(super::exchange::failure)?;
+    let revision = found.ok_or_else(|| {
+        let what = "the history does not reach back so far: compare with a snapshot";
+        Failure::about(text, Error::not_found(what))
+    })?;
+    Ok(Moment::after(revision.into(), snapshots))
 }
 
 /// Returns the place of a moment in the history.
 async fn position(context: &Context, moment: Moment) -> Result<LogPosition, Failure> {
     match moment {
         Moment::Snapshot(_, position) | Moment::After(position) => Ok(position),
-        Moment::Now => match context.call(Operation::Position { after: Revision(0).into() }).await? {
-            Answer::Changes { up_to, timeline, .. } => {
-                Ok(LogPosition { revision: up_to, timeline: Some(timeline.whole()) })
+        // A time was replaced by its last change.
+        Moment::At(_) | Moment::Now => {
+            match context.call(Operation::Position { after: Revision(0).into() }).await? {
+                Answer::Changes { up_to, timeline, .. } => {
+                    Ok(LogPosition { revision: up_to, timeline: Some(timeline.whole()) })
+                }
+                other => Err(Failure::unexpected(&other)),
             }
-            other => Err(Failure::unexpected(&other)),
-        },
+        }
     }
-}
-
-/// Says whether a difference at `lfn` concerns what is below a directory: it is there, or stands for it.
-fn concerns(under: &Lfn, lfn: &Lfn) -> bool {
-    under.contains(lfn) || lfn.contains(under)
 }
 
 async fn of_snapshots(
@@ -115,14 +70,7 @@ async fn of_snapshots(
     (before, after): (SnapshotName, Option<SnapshotName>),
     under: &Lfn,
 ) -> Result<(), Failure> {
-    show_differences(context, (before, after), |kind, item| {
-        let mut sides = item.before.iter().chain(&item.after);
-        match kind {
-            DifferenceKind::Changed => sides.any(|side| under.contains(&side.lfn)),
-            _ => sides.any(|side| concerns(under, &side.lfn)),
-        }
-    })
-    .await
+    show_differences(context, (before, after), |item| is_below(item, under)).await
 }
 
 async fn of_history(

@@ -1,5 +1,6 @@
 //! `find`: searches below a directory.
 
+use exacat_catalogue::during::During;
 use exacat_exchange::catalogue::Catalogue;
 use exacat_model::answer::Stat;
 use exacat_model::{
@@ -8,7 +9,7 @@ use exacat_model::{
 };
 use exacat_wire::json;
 
-use super::during::{During, during};
+use super::during::during;
 use super::listing::{self, Named};
 use crate::args::{Conditions, FindArgs};
 use crate::connect::Pages;
@@ -24,7 +25,7 @@ pub(crate) async fn find(context: &mut Context, args: FindArgs) -> Result<(), Fa
     let mut filter = filter(&context.session, args.pattern.as_deref(), &args.conditions).await?;
     let during = match &args.during {
         None => None,
-        Some(text) => Some(during(context, text, args.during_by, &mut filter).await?),
+        Some(text) => Some(during(context, text, args.during_by.into(), &mut filter).await?),
     };
     let mut sorted = listing::sorted(&args.order);
     // The first in another order may come last.

@@ -268,14 +268,14 @@ async fn drop_all(context: &mut Context, names: Vec<String>) -> Result<(), Failu
 async fn diff(context: &mut Context, before: &str, after: Option<&str>) -> Result<(), Failure> {
     let before = SnapshotName::parse(before)?;
     let after = after.map(SnapshotName::parse).transpose()?;
-    show_differences(context, (before, after), |_, _| true).await
+    show_differences(context, (before, after), |_| true).await
 }
 
 /// Shows the differences between two snapshots, or a snapshot and now, of which `is_wanted` holds.
 pub(super) async fn show_differences(
     context: &mut Context,
     (before, after): (SnapshotName, Option<SnapshotName>),
-    is_wanted: impl Fn(DifferenceKind, &Difference) -> bool,
+    is_wanted: impl Fn(&Difference) -> bool,
 ) -> Result<(), Failure> {
     let operation = Operation::SnapshotDiff { before, after, cursor: Cursor::default(), limit: PAGE_ITEMS };
     let mut counts = [0u64; 4];
@@ -284,7 +284,7 @@ pub(super) async fn show_differences(
         let Answer::Differences { items, .. } = answer else { return Err(Failure::unexpected(&answer)) };
         for item in &items {
             let kind = DifferenceKind::of(item);
-            if is_wanted(kind, item) {
+            if is_wanted(item) {
                 counts[kind as usize] += 1;
                 show_difference(&mut context.out, kind, item)?;
             }

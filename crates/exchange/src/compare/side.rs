@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use exacat_catalogue::moments::RevisionAt;
 use exacat_model::answer::SeUsage;
 use exacat_model::{
     Answer, Body, Change, Cursor, Effect, Error as ModelError, ErrorKind, FieldChange, Guid, Location,
@@ -268,34 +269,12 @@ impl<C: Catalogue> State<'_, C> {
     /// Returns the last revision at or before a time, among those up to `last`; none if the history
     /// does not reach back so far.
     pub(crate) async fn revision_at(&self, time: TimeMs, last: Revision) -> Result<Option<Revision>, Error> {
-        // Changes after `low` are later than the time, or not kept; the change `high` + 1 is later.
-        let (mut low, mut high) = (0, last.0);
-        let mut kept = None;
-        while low < high {
-            let middle = low + (high - low).div_ceil(2);
-            match self.changes(Revision(middle - 1), 1).await {
-                Ok((changes, _)) => match changes.first() {
-                    Some(change) if change.time <= time => {
-                        low = middle;
-                        kept = Some(Revision(low));
-                    }
-                    // On a cluster there are gaps.
-                    _ => high = middle - 1,
-                },
-                Err(error) if error.kind == ErrorKind::NotFound => low = middle,
-                Err(error) => return Err(error.into()),
-            }
+        let mut search = RevisionAt::new(time, last);
+        while let Some(after) = search.wanted() {
+            let found = self.changes(after, 1).await;
+            search.look(found.map(|(changes, _)| changes.first().map(|change| change.time)))?;
         }
-        match kept {
-            Some(revision) => Ok(Some(revision)),
-            // All changes are later: the history must reach back to the first one.
-            None => match self.changes(Revision(low), 1).await {
-                Ok(_) if low == 0 => Ok(Some(Revision(0))),
-                Ok(_) => Ok(None),
-                Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
-                Err(error) => Err(error.into()),
-            },
-        }
+        Ok(search.found())
     }
 
     /// Passes the path of each copy that changed after `from`, up to `to`, to `take`; none if the
