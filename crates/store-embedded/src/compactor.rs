@@ -513,6 +513,7 @@ impl CompactorThread {
         let numbers: Vec<u64> = runs.iter().map(|run| run.number()).collect();
         // Urgent work may run inside of this compaction, and must leave these runs alone.
         self.merging.extend(&numbers);
+        self.shared.metrics.set_merging(&self.merging);
         let from = self.shared.metrics.operations_from();
         let oldest = self.shared.history.oldest();
         let kept = |row: &Row<'_>| match row.parent {
@@ -534,6 +535,7 @@ impl CompactorThread {
             !queue.ended.load(Ordering::Relaxed) && !given_up
         });
         self.merging.retain(|number| !numbers.contains(number));
+        self.shared.metrics.set_merging(&self.merging);
         match merged {
             Ok(Some(rows)) => {
                 // The manifest changes first. Until the table has the new version, readers use the

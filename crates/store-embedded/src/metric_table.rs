@@ -18,6 +18,7 @@ exacat_store::metrics! {
     TIER_RUNS Gauge Count "exacat_store_tier_runs" ["tier"] "tier_{}_runs" "Sorted runs, by tier";
     TIER_ROWS Gauge Count "exacat_store_tier_rows" ["tier"] "tier_{}_rows" "Rows in sorted runs, by tier";
     TIER_BYTES Gauge Bytes "exacat_store_tier_bytes" ["tier"] "tier_{}_bytes" "Size of sorted runs on disk, by tier";
+    TIER_MERGING Gauge Count "exacat_store_tier_merging_runs" ["tier"] "tier_{}_merging" "Sorted runs that a compaction in progress merges into one, by tier";
     RUNS_BYTES Gauge Bytes "exacat_store_runs_bytes" [] "runs_bytes" "Size of all sorted runs on disk";
     DEBT Gauge Count "exacat_store_compaction_debt_runs" [] "compaction_debt_runs" "Sorted runs beyond those of a compactor that keeps up";
     DISK_FREE Gauge Bytes "exacat_store_disk_free_bytes" [] "disk_free_bytes" "Free bytes of the data directory's disk";

@@ -1,5 +1,6 @@
 //! Counters and distributions of the writer and of background work, and warnings.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,8 @@ pub(crate) struct Metrics {
     pub loaded: AtomicU64,
     operations_from: AtomicU64,
     warnings: Mutex<Vec<String>>,
+    /// Numbers of the runs that compactions in progress merge.
+    merging: Mutex<HashSet<u64>>,
 }
 
 /// Kinds of background work.
@@ -114,6 +117,7 @@ impl Metrics {
             loaded: AtomicU64::new(0),
             operations_from: AtomicU64::new(0),
             warnings: Mutex::new(Vec::new()),
+            merging: Mutex::default(),
         }
     }
 
@@ -129,6 +133,16 @@ impl Metrics {
         let work = &self.work[work as usize];
         work.running.fetch_add(1, Ordering::Relaxed);
         Running { work, began: Instant::now() }
+    }
+
+    /// Notes the runs that compactions merge now.
+    pub(crate) fn set_merging(&self, runs: &HashSet<u64>) {
+        self.merging.lock().clone_from(runs);
+    }
+
+    /// Returns the numbers of the runs that compactions merge now.
+    pub(crate) fn merging(&self) -> HashSet<u64> {
+        self.merging.lock().clone()
     }
 
     /// Counts a wait of the writer.

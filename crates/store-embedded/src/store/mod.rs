@@ -644,7 +644,7 @@ impl Store for EmbeddedStore {
         list.extend(self.shared.cache.metrics());
         list.extend(self.shared.history.metrics());
         let version = Arc::clone(self.shared.state.read().table.version());
-        list.extend(version.metrics());
+        list.extend(version.metrics(&metrics.merging()));
         let mut warnings = metrics.warnings();
         warnings.extend(crate::compactor::debt_warning(version.owed()));
         list.push(metric_table::DISK_FREE.is(free));

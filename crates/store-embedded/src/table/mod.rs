@@ -18,7 +18,7 @@ mod speed;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use exacat_model::{DirId, Error, ErrorKind, Guid};
@@ -43,23 +43,26 @@ pub(crate) struct Version {
 }
 
 impl Version {
-    /// Returns metrics: runs, rows and bytes of each tier, bytes of all, the compaction debt in runs.
-    pub(crate) fn metrics(&self) -> Vec<Sample> {
-        let mut tiers: BTreeMap<u32, [u64; 3]> = BTreeMap::new();
+    /// Returns metrics: runs, rows and bytes of each tier, and its runs that are being merged; bytes of all,
+    /// the compaction debt in runs.
+    pub(crate) fn metrics(&self, merging: &HashSet<u64>) -> Vec<Sample> {
+        let mut tiers: BTreeMap<u32, [u64; 4]> = BTreeMap::new();
         for run in &self.runs {
-            let [runs, rows, bytes] = tiers.entry(run_set::tier(run.rows().0)).or_default();
+            let [runs, rows, bytes, merged] = tiers.entry(run_set::tier(run.rows().0)).or_default();
             *runs += 1;
             *rows += run.rows().0;
             *bytes += run.bytes();
+            *merged += u64::from(merging.contains(&run.number()));
         }
         let mut list = Vec::new();
-        for (tier, [runs, rows, bytes]) in &tiers {
+        for (tier, [runs, rows, bytes, merged]) in &tiers {
             let tier = tier.to_string();
             list.push(metric_table::TIER_RUNS.of(tier.clone(), *runs));
             list.push(metric_table::TIER_ROWS.of(tier.clone(), *rows));
-            list.push(metric_table::TIER_BYTES.of(tier, *bytes));
+            list.push(metric_table::TIER_BYTES.of(tier.clone(), *bytes));
+            list.push(metric_table::TIER_MERGING.of(tier, *merged));
         }
-        list.push(metric_table::RUNS_BYTES.is(tiers.values().map(|[.., bytes]| bytes).sum()));
+        list.push(metric_table::RUNS_BYTES.is(tiers.values().map(|[_, _, bytes, _]| bytes).sum()));
         list.push(metric_table::DEBT.is(self.owed() as u64));
         list
     }

@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use exacat_disk::{Disk, RealDisk};
 use exacat_model::{DirId, Entry, Guid, Revision};
+use exacat_store::MetricValue;
 
 use super::run_set::Begun;
 use super::{From, RunSet, Version, View, merge_runs, write_memtable};
 use crate::memtable::Memtable;
+use crate::metric_table;
 use crate::page::tests::{Model, Random, check_row, entry};
 use crate::page::{Row, RowRoom};
 use crate::run::{Cache, Reading, Run, RunHead, RunWriter};
@@ -191,6 +193,39 @@ fn check(view: &View<'_>, model: &Model, once: &[Guid], random: &mut Random) {
             }
         }
     }
+}
+
+/// Goal: the metrics of tiers count the runs that are being merged, and no others.
+#[test]
+fn metrics_of_tiers_count_runs_that_are_merged() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut bench = Bench {
+        directory: directory.path(),
+        runs: 0,
+        active: Memtable::new(1),
+        frozen: Vec::new(),
+        version: Version::default(),
+        cache: Cache::new(1 << 20),
+    };
+    // Two runs of one tier, and a much larger one.
+    for (run, rows) in [(1, 10), (2, 10), (3, 5000)] {
+        for number in 0..rows {
+            let name = format!("{run}-{number}");
+            bench.active.put(&RowRoom::default().row(&entry(&mut Random(number), 5, &name))).unwrap();
+        }
+        bench.freeze();
+        bench.write();
+    }
+    let merging = |numbers: &[u64]| -> Vec<MetricValue> {
+        let samples = bench.version.metrics(&numbers.iter().copied().collect()).into_iter();
+        let counts = samples.filter(|sample| std::ptr::eq(sample.metric, &metric_table::TIER_MERGING));
+        counts.map(|sample| sample.value).collect()
+    };
+    let number = MetricValue::Number;
+    assert_eq!(merging(&[]), [number(0), number(0)]);
+    // A merged run may be gone from the list already.
+    assert_eq!(merging(&[1, 2, 99]), [number(2), number(0)]);
+    assert_eq!(merging(&[3]), [number(0), number(1)]);
 }
 
 /// Goal: an interrupted compaction leaves nothing behind that could pass for a run.

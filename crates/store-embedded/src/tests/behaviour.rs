@@ -1,6 +1,10 @@
 //! Promises of the engine beyond the contract: one process, repeated requests after a restart,
 //! bounded pages, its metrics.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
 use exacat_model::{DirId, ErrorKind, Revision};
 use exacat_store::{Outcome, Store};
 
@@ -12,7 +16,7 @@ use exacat_testkit::simulated::SimulatedDisk;
 async fn a_directory_is_one_process_s_at_a_time() {
     let directory = tempfile::tempdir().unwrap();
     let settings = EmbeddedSettings { segment_bytes: 64 << 10, ..EmbeddedSettings::at(directory.path()) };
-    let clock = std::sync::Arc::new(TestClock::default());
+    let clock = Arc::new(TestClock::default());
     let store = EmbeddedStore::open(settings.clone(), clock.clone()).unwrap();
     let error = EmbeddedStore::open(settings.clone(), clock.clone()).err().unwrap();
     assert_eq!(error.kind, ErrorKind::Unavailable);
@@ -130,7 +134,7 @@ async fn memtables_become_runs_and_runs_are_merged() {
 
 #[tokio::test]
 async fn settings_out_of_range_and_foreign_files_are_refused() {
-    let clock = std::sync::Arc::new(TestClock::default());
+    let clock = Arc::new(TestClock::default());
     for (bytes, good) in [(4095, false), (4096, true), (1 << 30, true), ((1 << 30) + 1, false)] {
         let disk = SimulatedDisk::new();
         let settings = EmbeddedSettings { segment_bytes: bytes, ..settings() };
@@ -184,4 +188,35 @@ async fn memory_is_bounded_when_runs_have_no_space() {
     store.flush().await.unwrap();
     assert!(store.status().await.unwrap().warnings.is_empty());
     assert_sound(&store).await;
+}
+
+/// Goal: while runs are merged the metrics count them, and afterwards none. Method: a thread that looks all
+/// the time, until it has seen some.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn metrics_count_runs_while_they_are_merged() {
+    let store = open(&SimulatedDisk::new());
+    let merging = |store: &EmbeddedStore| store.shared().metrics.merging().len();
+    let (seen, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let looks = {
+        let (store, seen, ended) = (Arc::clone(&store), Arc::clone(&seen), Arc::clone(&ended));
+        std::thread::spawn(move || {
+            while !ended.load(Ordering::Relaxed) {
+                seen.fetch_max(merging(&store), Ordering::Relaxed);
+            }
+        })
+    };
+    let mut number = 0;
+    while seen.load(Ordering::Relaxed) == 0 {
+        number += 1;
+        assert!(number < 100_000, "no merge was seen");
+        apply(&store, number, vec![mkdir(DirId::ROOT, &format!("d{number}"))]).await;
+    }
+    assert!(seen.load(Ordering::Relaxed) >= 2, "a merge has several runs");
+    let until = Instant::now() + Duration::from_secs(60);
+    while merging(&store) > 0 {
+        assert!(Instant::now() < until, "merges do not end");
+        tokio::task::yield_now().await;
+    }
+    ended.store(true, Ordering::Relaxed);
+    looks.join().unwrap();
 }
