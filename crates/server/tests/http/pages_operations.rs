@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use exacat_model::operation::SeSettings;
-use exacat_model::{Answer as Answered, Cursor, Operation, Role, SeName, SeStatus};
+use exacat_model::operation::{NewReplica, ReplicaEdit, SeSettings};
+use exacat_model::{
+    Answer as Answered, Cursor, FileRef, Operation, Pfn, ReplicaState, Role, SeName, SeStatus,
+};
 use exacat_testkit::waiting::found;
 
 use crate::client::Client;
@@ -11,7 +13,7 @@ use crate::pages::{FORM, Person, field};
 use crate::web::Web;
 use crate::world::{World, lfn};
 
-const OPERATORS: [&str; 10] = [
+const OPERATORS: [&str; 11] = [
     "/overview",
     "/overview/events",
     "/requests",
@@ -21,6 +23,7 @@ const OPERATORS: [&str; 10] = [
     "/servers",
     "/contents",
     "/snapshots",
+    "/repair",
     "/action/check",
 ];
 
@@ -39,7 +42,7 @@ async fn pages_of_operators_refuse_others() {
     storage_element(&world).await;
     let token = world.new_user("jane").await;
     let mut jane = Person::with_token(&world, &token).await;
-    for target in &OPERATORS[..9] {
+    for target in &OPERATORS[..10] {
         assert_eq!(jane.get(target).await.status, 403, "{target}");
     }
     let answer = jane.post("/action/check", &[]).await;
@@ -100,6 +103,54 @@ async fn tables_are_csv_too() {
         assert!(page.text().contains(target.split_once('?').unwrap().1), "{target} has a link");
     }
     assert_eq!(admin.get("/storage?csv=../x").await.status, 404);
+}
+
+/// Property: operators see for each storage element how many clients were sent there and failed, and the
+/// oldest deletion that waits; others see neither.
+#[tokio::test(flavor = "multi_thread")]
+async fn storage_has_failures_and_oldest_deletions() {
+    let world = World::new().await;
+    storage_element(&world).await;
+    let name = SeName::parse("S::E").unwrap();
+    let replica = |pfn: &str| NewReplica {
+        se: name.clone(),
+        pfn: Some(Pfn::parse(pfn).unwrap()),
+        state: ReplicaState::Available,
+    };
+    let files = world.files("/d", 3).await;
+    for (file, pfn) in files.iter().zip(["https://a/<b>", "https://a/second", "https://a/third"]) {
+        let edits = vec![(FileRef::Lfn(file.clone()), vec![ReplicaEdit::Put(replica(pfn))])];
+        world.admin(Operation::SetReplicas { edits }).await;
+    }
+    let mut admin = Person::admin(&world).await;
+    let empty = admin.get("/storage").await;
+    assert!(empty.text().contains("No storage element has anything to delete."), "{}", empty.text());
+    let drop = ReplicaEdit::Drop { se: name.clone(), delete: true };
+    for file in &files[..2] {
+        let edits = vec![(FileRef::Lfn(file.clone()), vec![drop.clone()])];
+        world.admin(Operation::SetReplicas { edits }).await;
+        world.clock.turn(10);
+    }
+    assert_eq!(admin.get("/download/d/f000002").await.header("location"), "https://a/third");
+    let csv = admin.get("/storage?csv=storage").await;
+    let head = csv.text().lines().next().unwrap();
+    assert!(head.contains("\"Bytes to delete\",\"Clients sent\",\"Failures\",\"Rank\""), "{head}");
+    assert!(csv.text().contains(",\"2\",\"0\",\"1\",\"0\",\"\","), "{}", csv.text());
+    let csv = admin.get("/storage?csv=queues").await;
+    let row = csv.text().lines().nth(1).unwrap();
+    assert!(row.starts_with("\"S::E\",\"2\",\"20") && row.ends_with("\"https://a/<b>\""), "{row}");
+    let page = admin.get("/storage").await;
+    assert!(
+        page.text().contains("https://a/&#60;b&#62;") && !page.text().contains("/<b>"),
+        "{}",
+        page.text()
+    );
+    let token = world.new_user("jane").await;
+    let page = Person::with_token(&world, &token).await.get("/storage").await;
+    assert_eq!(page.status, 200, "{}", page.text());
+    for hidden in ["Failures", "Deletion queues", "https://a/"] {
+        assert!(!page.text().contains(hidden), "{hidden}: {}", page.text());
+    }
 }
 
 /// Property: an action happens by the form of its confirmation only, with the rights of the person, and each

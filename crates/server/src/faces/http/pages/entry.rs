@@ -3,7 +3,10 @@
 use askama::Template;
 use exacat_model::answer::{ChangeInfo, Stat, Whereis};
 use exacat_model::operation::FileRef;
-use exacat_model::{Answer, Body as EntryBody, Kind, Lfn, Operation, Result, TimelineId};
+use exacat_model::{
+    Answer, Body as EntryBody, ErrorKind, File, Kind, Lfn, Operation, ReplicaState, Result, SeName,
+    TimelineId,
+};
 use exacat_wire::json;
 use hyper::{Response, StatusCode};
 use serde_json::Value;
@@ -11,6 +14,7 @@ use serde_json::Value;
 use super::super::answers::Body;
 use super::browse::ROWS;
 use super::frame::{Frame, Link, Pager, Section, page};
+use super::relations::{archive, searched};
 use super::table::{CODE, Cell, NUMBER, TIME, Table, WIDE};
 use super::text::{url, visible, with};
 use super::visit::{Visit, unfitting};
@@ -47,7 +51,11 @@ pub(super) async fn entry(mut visit: Visit<'_>, lfn: &Lfn) -> Result<Response<Bo
         }
         Kind::File => {
             links.push(Link::new("Download", url("/download", &lfn)));
-            parts.push(Section::new("Replicas", replicas(&mut visit, &lfn).await?));
+            if let Some(file) = stat.entry.file() {
+                parts.push(Section::new("Replicas", replicas(&mut visit, &lfn, file).await?));
+                parts.extend(archive(&mut visit, file).await?);
+                parts.extend(searched(&mut visit, &lfn, file.guid, &mut links).await?);
+            }
         }
         Kind::Collection => parts.push(members(&mut visit, &lfn).await?),
         Kind::Link => {
@@ -103,26 +111,52 @@ fn metadata(stat: &Stat) -> Table {
     table
 }
 
-async fn replicas(visit: &mut Visit<'_>, lfn: &Lfn) -> Result<Table> {
+/// Returns the replicas that are offered, best first, then the others. The site is a part of the name of a
+/// storage element, by convention; other names tell no site.
+async fn replicas(visit: &mut Visit<'_>, lfn: &Lfn, file: &File) -> Result<Table> {
     let site = match visit.conversation.peer {
         Peer::Network(peer) => visit.conversation.face.places.site_of(peer.ip()),
         Peer::Local { .. } => None,
     };
+    let columns = [("Storage element", ""), ("Site", ""), ("State", ""), ("Status", WIDE), ("PFN", CODE)];
+    let mut table = Table::new("Replicas, best first", &columns);
     let files = vec![FileRef::Lfn(lfn.clone())];
-    let whereis: Whereis = match visit.call.ask(Operation::Whereis { files, site }).await? {
-        Answer::Whereis(mut found) => found.pop().unwrap_or_else(|| Err(unfitting()))?,
+    let found = match visit.call.ask(Operation::Whereis { files, site }).await? {
+        Answer::Whereis(mut found) => found.pop().unwrap_or_else(|| Err(unfitting())),
         _ => return Err(unfitting()),
     };
-    let columns = [("Storage element", ""), ("State", ""), ("Status", WIDE), ("PFN", CODE)];
-    let mut table = Table::new("Replicas, best first", &columns);
+    let found: Whereis = match found {
+        Ok(found) => found,
+        // Its metadata may be seen all the same.
+        Err(error) if error.kind == ErrorKind::Denied => {
+            table.empty = "You may not read the file, or not the archive that it is in.";
+            return Ok(table);
+        }
+        Err(error) => return Err(error),
+    };
     table.empty = "No replica is known.";
-    for replica in &whereis.replicas {
+    for replica in &found.replicas {
         let se = replica.se.as_ref().and_then(|name| visit.call.service.catalogue.storage_element(name));
         table.push([
             replica.se.as_ref().map_or_else(|| Cell::text("in an archive"), Cell::text),
+            Cell::maybe(replica.se.as_ref().and_then(SeName::site)),
             Cell::text(replica.state.name()),
             Cell::maybe(se.map(|se| se.status.name())),
             Cell::text(&replica.pfn),
+        ]);
+    }
+    let others = file
+        .replicas
+        .iter()
+        .filter(|replica| matches!(replica.state, ReplicaState::Copying | ReplicaState::Lost));
+    for replica in others.filter(|replica| !replica.is_member()) {
+        let se = visit.call.service.catalogue.storage_element_numbered(replica.se);
+        table.push([
+            se.as_ref().map_or_else(|| Cell::text("a former storage element"), |se| Cell::text(&se.name)),
+            Cell::maybe(se.as_ref().and_then(|se| se.name.site())),
+            Cell::text(replica.state.name()),
+            Cell::maybe(se.as_ref().map(|se| se.status.name())),
+            Cell::text("not readable"),
         ]);
     }
     Ok(table)
@@ -174,7 +208,14 @@ async fn members(visit: &mut Visit<'_>, lfn: &Lfn) -> Result<Section> {
 async fn history(visit: &mut Visit<'_>, lfn: &Lfn) -> Result<Section> {
     let cursor = visit.query.cursor(HISTORY)?;
     let list = Operation::Log { lfn: lfn.clone(), cursor: cursor.clone(), limit: CHANGES };
-    let (answer, _room) = visit.call.page(list, CHANGES).await?;
+    let (answer, _room) = match visit.call.page(list, CHANGES).await {
+        // Its metadata may be seen all the same.
+        Err(error) if error.kind == ErrorKind::Denied => {
+            let empty = "You may not read the entry, so its history is hidden from you.";
+            return Ok(Section::new("History", Table { empty, ..Table::default() }));
+        }
+        found => found?,
+    };
     let Answer::Changes { items, next, cut, timeline, .. } = answer else { return Err(unfitting()) };
     let mut table = changes(visit, "History, oldest first", (&items, timeline), false);
     table.empty = "The history keeps no change of it.";

@@ -16,7 +16,7 @@ const BLOCKS_MAX: u64 = 24;
 const WIDTH: u64 = 1000;
 const LANE: u64 = 34;
 /// Space for the name of a tier.
-const LEGEND: u64 = 250;
+const LEGEND: u64 = 420;
 
 /// A status, and ways to find metrics in it.
 #[derive(Clone, Copy)]
@@ -152,54 +152,84 @@ pub(super) fn operations(status: Status<'_>) -> Section {
     Section::new("Operations", table).named("operations")
 }
 
-/// Returns the tiers of the embedded engine, as a picture and as a table; none for another store.
-pub(super) fn tiers(status: Status<'_>) -> Option<Section> {
-    let tiers: Vec<(u64, u64, u64)> = status
-        .part("store")
-        .iter()
-        .filter_map(|(name, runs)| {
-            let tier = name.strip_prefix("tier_")?.strip_suffix("_runs")?;
-            Some((tier.parse().ok()?, *runs, status.get(&format!("tier_{tier}_rows")).unwrap_or(0)))
-        })
-        .collect();
-    let memory = status.get("rows_in_memory")?;
-    let mut table = Table::new("Tiers", &[("Tier", ""), ("Runs", NUMBER), ("Rows", NUMBER)]);
-    let mut lanes = vec![("In memory".to_owned(), 1, memory)];
-    lanes.extend(tiers.into_iter().map(|(tier, runs, rows)| (format!("Tier {tier}"), runs, rows)));
-    let height = LANE * lanes.len() as u64;
-    let mut picture = format!(
-        "<svg class=\"picture\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
-         aria-label=\"Sorted runs of each tier, also in the table below\">"
-    );
-    for (number, (name, runs, rows)) in lanes.into_iter().enumerate() {
-        let top = LANE * number as u64;
+/// A tier of the engine, or its memory.
+struct Lane {
+    name: String,
+    /// Sorted runs, or memtables.
+    runs: u64,
+    rows: u64,
+    /// Runs that are being merged, or memtables that become runs.
+    moving: u64,
+}
+
+impl Lane {
+    /// Draws it: a block for each run, up to a bound, those on the move in another colour and with a frame.
+    fn draw(&self, picture: &mut String, top: u64, moves: &str) {
+        let Lane { name, runs, rows, moving } = self;
+        let moves = if *moving > 0 { format!(", {moving} {moves}") } else { String::new() };
         let _ = write!(
             picture,
-            "<text x=\"8\" y=\"{}\">{name}: {runs} with {} rows</text>",
+            "<text x=\"8\" y=\"{}\">{name}: {runs} with {} rows{moves}</text>",
             top + LANE / 2 + 5,
-            count(u128::from(rows))
+            count(u128::from(*rows))
         );
-        let blocks = runs.clamp(1, BLOCKS_MAX);
+        let blocks = (*runs).clamp(1, BLOCKS_MAX);
+        let of_blocks = (moving * blocks).div_ceil((*runs).max(1)).min(blocks);
         let step = (WIDTH - LEGEND) / blocks;
         for block in 0..blocks {
             let _ = write!(
                 picture,
-                "<rect class=\"block\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"3\"/>",
+                "<rect class=\"{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"3\"/>",
+                if block < of_blocks { "block moving" } else { "block" },
                 LEGEND + block * step,
                 top + 5,
                 step.saturating_sub(4),
                 LANE - 10
             );
         }
-        table.push([Cell::text(name), Cell::count(runs), Cell::count(rows)]);
+    }
+}
+
+/// Returns the tiers of the embedded engine with the merges that run now, as a picture and as a table; none
+/// for another store.
+pub(super) fn tiers(status: Status<'_>) -> Option<Section> {
+    let tiers = status.part("store").iter().filter_map(|(name, runs)| {
+        let tier: u32 = name.strip_prefix("tier_")?.strip_suffix("_runs")?.parse().ok()?;
+        let of = |what: &str| status.get(&format!("tier_{tier}_{what}")).unwrap_or(0);
+        Some(Lane { name: format!("Tier {tier}"), runs: *runs, rows: of("rows"), moving: of("merging") })
+    });
+    let rows = status.get("rows_in_memory")?;
+    let frozen = status.get("memtables_being_written").unwrap_or(0);
+    let memory = Lane { name: "In memory".to_owned(), runs: 1 + frozen, rows, moving: frozen };
+    let lanes: Vec<Lane> = std::iter::once(memory).chain(tiers).collect();
+    let columns = [("Tier", ""), ("Runs", NUMBER), ("Rows", NUMBER), ("Being merged", NUMBER)];
+    let mut table = Table::new("Tiers", &columns);
+    let height = LANE * lanes.len() as u64;
+    let mut picture = format!(
+        "<svg class=\"picture\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
+         aria-label=\"Sorted runs of each tier and their merges, also in the table below\">"
+    );
+    for (number, lane) in lanes.into_iter().enumerate() {
+        let moves = if number == 0 { "become a run" } else { "being merged" };
+        lane.draw(&mut picture, LANE * number as u64, moves);
+        table.push([
+            Cell::text(lane.name),
+            Cell::count(lane.runs),
+            Cell::count(lane.rows),
+            Cell::count(lane.moving),
+        ]);
     }
     picture.push_str("</svg>");
-    let debt = status.get("compaction_debt_runs").unwrap_or(0);
-    let heading = match debt {
-        0 => "Engine: compaction keeps up".to_owned(),
-        runs => format!("Engine: compaction is {runs} runs behind"),
+    let pace = match status.get("compaction_debt_runs").unwrap_or(0) {
+        0 => "compaction keeps up".to_owned(),
+        runs => format!("compaction is {runs} runs behind"),
     };
-    Some(Section { picture, ..Section::new(heading, table).named("tiers") })
+    let now = match status.get("compactions_running").unwrap_or(0) {
+        0 => "no merge is running".to_owned(),
+        1 => "one merge is running".to_owned(),
+        merges => format!("{merges} merges are running"),
+    };
+    Some(Section { picture, ..Section::new(format!("Engine: {pace}; {now}"), table).named("tiers") })
 }
 
 /// Returns the nodes of a cluster, with their sum and average; none without a cluster.
@@ -257,7 +287,8 @@ mod tests {
         StatusPart { part: name.to_owned(), metrics, notes: Vec::new() }
     }
 
-    /// Property: the picture of tiers has a block for each run, up to its bound, and the table says the same.
+    /// Property: the picture of tiers has a block for each run, up to its bound, and marks those that are
+    /// being merged; the table says the same.
     #[test]
     fn picture_and_table_of_tiers_agree() {
         let store = part(
@@ -268,12 +299,20 @@ mod tests {
                 ("tier_3_rows", 2000),
                 ("tier_9_runs", 99),
                 ("tier_9_rows", 5),
+                ("tier_9_merging", 8),
+                ("memtables_being_written", 2),
+                ("compactions_running", 1),
             ],
         );
         let section = tiers(Status(&[store])).unwrap();
-        assert_eq!(section.picture.matches("<rect").count() as u64, 1 + 2 + BLOCKS_MAX);
+        assert_eq!(section.picture.matches("<rect").count() as u64, 3 + 2 + BLOCKS_MAX);
+        // 8 of 99 runs are two of 24 blocks.
+        assert_eq!(section.picture.matches("block moving").count(), 2 + 2);
+        assert!(section.picture.contains("99 with 5 rows, 8 being merged<"), "{}", section.picture);
+        assert!(section.picture.contains("3 with 7 rows, 2 become a run<"), "{}", section.picture);
+        assert_eq!(section.heading, "Engine: compaction keeps up; one merge is running");
         assert_eq!(section.table.rows.len(), 3);
-        assert!(section.table.csv().contains("\"Tier 9\",\"99\",\"5\""), "{}", section.table.csv());
+        assert!(section.table.csv().contains("\"Tier 9\",\"99\",\"5\",\"8\""), "{}", section.table.csv());
         assert!(tiers(Status(&[part("store", &[])])).is_none());
     }
 

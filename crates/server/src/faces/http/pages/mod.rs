@@ -11,11 +11,13 @@ mod cookies;
 mod download;
 mod entry;
 mod figures;
+mod filling;
 mod form_page;
 mod frame;
 mod oidc;
 mod overview;
 mod plot;
+mod relations;
 mod requests;
 mod search;
 mod secrets;
@@ -23,6 +25,7 @@ mod servers;
 mod sessions;
 mod sign_in;
 mod snapshots;
+mod steps;
 mod storage;
 mod table;
 mod tables;
@@ -81,6 +84,8 @@ enum Page {
     Throttles,
     Storage,
     Snapshots,
+    Clone,
+    Repair,
     Quotas,
     Users,
     Tokens,
@@ -89,7 +94,7 @@ enum Page {
 }
 
 /// Pages with one path, and their methods.
-const PATHS: [(&str, &str, Page); 24] = [
+const PATHS: [(&str, &str, Page); 26] = [
     ("/", READS, Page::Home),
     (sign_in::PATH, FORMS, Page::SignIn),
     (sign_in::ISSUER_PATH, "GET", Page::Issuer),
@@ -110,6 +115,8 @@ const PATHS: [(&str, &str, Page); 24] = [
     (throttles::PATH, READS, Page::Throttles),
     ("/storage", READS, Page::Storage),
     ("/snapshots", READS, Page::Snapshots),
+    (steps::CLONE, READS, Page::Clone),
+    (steps::REPAIR, READS, Page::Repair),
     ("/quotas", READS, Page::Quotas),
     ("/users", READS, Page::Users),
     ("/tokens", READS, Page::Tokens),
@@ -145,8 +152,8 @@ fn find(path: &str) -> Option<(Page, &'static str, &str)> {
 /// True for pages by which operators look at a server and resume it, so that a drained server has them.
 pub(super) fn is_of_operators(path: &str) -> bool {
     use Page::{
-        Action, Asset, Back, Events, Issuer, Overview, Requests, Servers, SignIn, SignOut, Slow, Throttles,
-        Waits,
+        Action, Asset, Back, Events, Issuer, Overview, Repair, Requests, Servers, SignIn, SignOut, Slow,
+        Throttles, Waits,
     };
     matches!(
         find(path),
@@ -163,6 +170,7 @@ pub(super) fn is_of_operators(path: &str) -> bool {
                 | Waits
                 | Servers
                 | Throttles
+                | Repair
                 | Action,
             ..
         ))
@@ -253,6 +261,8 @@ async fn run(
         Page::Throttles => throttles::throttles(visit).await,
         Page::Storage => storage::storage(visit).await,
         Page::Snapshots => snapshots::snapshots(visit).await,
+        Page::Clone => steps::clone(visit).await,
+        Page::Repair => steps::repair(visit).await,
         Page::Quotas => accounts::quotas(visit).await,
         Page::Users => accounts::users(visit).await,
         Page::Tokens => accounts::tokens(visit).await,

@@ -17,6 +17,7 @@ use super::super::call::Call;
 use super::super::health;
 use super::figures::{Figure, Sample, Status, all, figures, nodes, operations, tiers};
 use super::frame::{Frame, Link, Section, page};
+use super::steps::REPAIR;
 use super::tables::{as_csv, link_csv};
 use super::text::visible;
 use super::visit::{Visit, unfitting};
@@ -74,6 +75,7 @@ pub(super) async fn overview(mut visit: Visit<'_>) -> Result<Response<Body>> {
             Link::new("Take a snapshot", "/action/snapshot-take"),
             Link::new("Confirm the clock", "/action/clock-confirm"),
             Link::new("Throttles", "/throttles"),
+            Link::new("Repair the catalogue", REPAIR),
             match visit.call.service.is_drained() {
                 true => Link::new("Resume the server", "/action/drain-resume"),
                 false => Link::new("Drain the server", "/action/drain"),

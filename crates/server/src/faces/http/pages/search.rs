@@ -1,9 +1,10 @@
 //! Search with the conditions of a find.
 
-use std::time::{Duration, Instant};
-
 use askama::Template;
-use exacat_model::{Answer, Error, Lfn, Result};
+use exacat_catalogue::during::{ConditionTimes, During, DuringBy, ElementCondition, RUN_ELEMENT, RunTimes};
+use exacat_model::answer::Stat;
+use exacat_model::element::{ElementRows, ElementsOf};
+use exacat_model::{Answer, Cursor, Error, GroupName, Lfn, Operation, PastPoint, Result, TimeMs};
 use exacat_wire::json::requests::{Parse, Parsed};
 use exacat_wire::json::search::FindIn;
 use hyper::{Response, StatusCode};
@@ -11,6 +12,7 @@ use hyper::{Response, StatusCode};
 use super::super::answers::Body;
 use super::super::finding::find_operation;
 use super::browse::{ROWS, entries};
+use super::filling::{SEARCH_TIME, fill};
 use super::frame::{Frame, Pager, page};
 use super::table::Table;
 use super::text::{count, with};
@@ -18,8 +20,10 @@ use super::visit::{Fields, Visit, unfitting};
 
 /// Name of the list in its cursors, and of their parameter.
 const LIST: (&str, &str) = ("page-of-find", "cursor");
-/// Longest time of a search that fills a page. After it the page has what was found, and a next one.
-const SEARCH_TIME: Duration = Duration::from_secs(2);
+/// Most rows of an element that a search reads for its condition; `exacat find` reads more.
+const ELEMENT_ROWS_MAX: usize = 100_000;
+/// Rows of an element that it reads at a time.
+const ELEMENT_PAGE: u32 = 2000;
 
 /// Choices of a field: value and text.
 type Choices = &'static [(&'static str, &'static str)];
@@ -55,10 +59,12 @@ const KIND: &str = "kind";
 
 const KINDS: Choices =
     &[("file", "file"), ("directory", "directory"), ("collection", "collection"), ("link", "link")];
+const DURING_BY: Choices =
+    &[("", "time of creation"), ("modified", "time of modification"), ("run", "tag run")];
 const SIZES: Choices = &[("", "known or not"), ("yes", "unknown only")];
 
 /// The fields: name, label, type, example, choices.
-const FIELDS: [(&str, &str, &str, &str, Choices); 17] = [
+const FIELDS: [(&str, &str, &str, &str, Choices); 20] = [
     ("lfn", "Below directory", "text", "/", &[]),
     ("name", "Name (shell pattern)", "text", "*.root", &[]),
     ("regex", "or path (regular expression)", "text", "run[0-9]+/", &[]),
@@ -76,6 +82,9 @@ const FIELDS: [(&str, &str, &str, &str, Choices); 17] = [
     ("job", "Job", "number", "", &[]),
     ("tags", "Tags", "text", "run >= 12 and campaign = \"mc26\"", &[]),
     ("depth_max", "Levels below, at most", "number", "", &[]),
+    ("during", "While an element had a value", "text", "dcs:beam=STABLE", &[]),
+    ("during_by", "compared with", "text", "", DURING_BY),
+    ("at", "As it was at", "text", "2315, or 2026-01-31 12:00:00", &[]),
 ];
 
 /// The page.
@@ -84,6 +93,8 @@ const FIELDS: [(&str, &str, &str, &str, Choices); 17] = [
 struct SearchPage {
     frame: Frame,
     fields: Vec<Field>,
+    /// Bounds of a search, in words.
+    bounds: String,
     found: Option<Table>,
     told: String,
     pager: Pager,
@@ -102,6 +113,12 @@ pub(super) async fn search(mut visit: Visit<'_>) -> Result<Response<Body>> {
     let mut shown = SearchPage {
         frame: visit.frame.titled("Search", "/search"),
         fields: fields.into(),
+        bounds: format!(
+            "A page searches for at most {} s, and the next page goes on. The condition on an element reads at most \
+             {} of its rows; a state of the past may take seconds to make.",
+            SEARCH_TIME.as_secs(),
+            count(ELEMENT_ROWS_MAX as u128)
+        ),
         found: None,
         told: String::new(),
         pager: Pager::default(),
@@ -115,29 +132,72 @@ pub(super) async fn search(mut visit: Visit<'_>) -> Result<Response<Body>> {
         visit.query.all(name).fold(url, |url, value| with(url, name, value))
     });
     let conditions = conditions(&visit.query)?;
+    let times = times(&mut visit).await?;
+    let mut told = String::new();
+    if let Some(point) = visit.query.get("at").map(PastPoint::parse).transpose()? {
+        // What it reads of the past is judged again, operation by operation.
+        let reads = Operation::Stat { lfns: Vec::new(), follow: false };
+        visit.call.enter_past(point, &reads).await?;
+        let revision = visit.call.revision().await?;
+        told = format!("As of revision {}; links lead to the present entries. ", revision.0);
+    }
     let mut operation = find_operation(&mut visit.call, conditions, cursor.clone(), ROWS).await?;
-    let until = Instant::now() + SEARCH_TIME;
-    let (mut items, mut first_room) = (Vec::new(), None);
-    let next = loop {
-        let (answer, room) = visit.call.page(operation.clone(), ROWS - items.len() as u32).await?;
-        let Answer::Entries { items: more, next, .. } = answer else { return Err(unfitting()) };
-        items.extend(more);
-        first_room.get_or_insert(room);
-        let Some(next) = next else { break None };
-        if items.len() >= ROWS as usize || Instant::now() >= until {
-            break Some(next);
+    let during = match (times, &mut operation) {
+        (Some((times, by, runs)), Operation::Find { filter, .. }) => {
+            Some(During::narrow(&times, by, &runs, filter)?)
         }
+        _ => None,
+    };
+    let keep = |stat: &Stat| during.as_ref().is_none_or(|during| during.has(&stat.entry));
+    let found = fill(&mut visit, operation, keep).await?;
+    told.push_str(&found.told());
+    shown.told = told;
+    shown.found = Some(entries("Found entries".to_owned(), &found.items, true));
+    shown.pager = Pager::new(&here, LIST, &cursor, found.next.as_ref());
+    page(StatusCode::OK, &shown, found.room)
+}
+
+/// Reads the times in which an element had the value of the condition, and the runs, if they are wanted.
+async fn times(visit: &mut Visit<'_>) -> Result<Option<(ConditionTimes, DuringBy, RunTimes)>> {
+    let by = match visit.query.get("during_by") {
+        None => DuringBy::Created,
+        Some("modified") => DuringBy::Modified,
+        Some("run") => DuringBy::Run,
+        Some(other) => {
+            return Err(Error::invalid(format!(
+                "during_by is modified or run, or left out, not {other:.60?}"
+            )));
+        }
+    };
+    let Some(text) = visit.query.get("during") else { return Ok(None) };
+    let condition = ElementCondition::parse(text)?;
+    let (group, element) = (condition.group.clone(), condition.element.clone());
+    let mut times = ConditionTimes::new(condition, ELEMENT_ROWS_MAX);
+    element_rows(visit, (&group, &element), |rows| times.add(rows)).await?;
+    let mut runs = RunTimes::new(ELEMENT_ROWS_MAX);
+    if by == DuringBy::Run {
+        element_rows(visit, (&group, RUN_ELEMENT), |rows| runs.add(rows)).await?;
+    }
+    Ok(Some((times, by, runs)))
+}
+
+/// Reads the rows of an element, in the order of time.
+async fn element_rows(
+    visit: &mut Visit<'_>,
+    (group, element): (&GroupName, &str),
+    mut each: impl FnMut(&[ElementRows]) -> Result<()>,
+) -> Result<()> {
+    let of = Box::new(ElementsOf { group: group.clone(), pattern: element.to_owned() });
+    let (times, fields, cursor) = ((i64::MIN, i64::MAX), Vec::new(), Cursor::default());
+    let mut operation = Operation::ElementRows { of, times, fields, cursor, limit: ELEMENT_PAGE };
+    loop {
+        // The room is given back at once: nothing of the rows is sent.
+        let (answer, _room) = visit.call.page(operation.clone(), ELEMENT_PAGE).await?;
+        let Answer::ElementRows { items, next, .. } = answer else { return Err(unfitting()) };
+        each(&items)?;
+        let Some(next) = next else { return Ok(()) };
         operation = operation.resumed(next).ok_or_else(unfitting)?;
-    };
-    let number = count(items.len() as u128);
-    shown.told = match &next {
-        Some(_) if items.is_empty() => "Nothing found so far; the next page searches on.".to_owned(),
-        Some(_) => format!("Entries on this page: {number}. The next page searches on."),
-        None => format!("Entries: {number}, and no more."),
-    };
-    shown.found = Some(entries("Found entries".to_owned(), &items, true));
-    shown.pager = Pager::new(&here, LIST, &cursor, next.as_ref());
-    page(StatusCode::OK, &shown, first_room)
+    }
 }
 
 fn number<T: std::str::FromStr>(fields: &Fields, name: &str) -> Result<Option<T>> {
@@ -148,7 +208,7 @@ fn number<T: std::str::FromStr>(fields: &Fields, name: &str) -> Result<Option<T>
 /// Reads the conditions.
 fn conditions(fields: &Fields) -> Result<FindIn> {
     let text = |name| fields.get(name).map(str::to_owned);
-    Ok(FindIn {
+    let conditions = FindIn {
         lfn: Parsed(fields.parsed("lfn")?.unwrap_or_else(Lfn::root)),
         name: text("name"),
         regex: text("regex"),
@@ -166,5 +226,26 @@ fn conditions(fields: &Fields) -> Result<FindIn> {
         job: number(fields, "job")?,
         tags: text("tags"),
         depth_max: number(fields, "depth_max")?,
-    })
+    };
+    let bare = |time: &Option<Parsed<TimeMs>>| time.as_ref().map(|Parsed(time)| time.0);
+    no_empty_range("Bytes", conditions.size_min, conditions.size_max.map(|most| most.saturating_add(1)))?;
+    no_empty_range("Modified", bare(&conditions.modified_from), bare(&conditions.modified_before))?;
+    no_empty_range("Created", bare(&conditions.created_from), bare(&conditions.created_before))?;
+    if conditions.size_unknown && (conditions.size_min.is_some() || conditions.size_max.is_some()) {
+        return Err(Error::invalid("Size: no size is unknown and in a range"));
+    }
+    if conditions.depth_max == Some(0) {
+        return Err(Error::invalid("Levels below: the entries of the directory itself are at level 1"));
+    }
+    Ok(conditions)
+}
+
+/// Refuses conditions that no entry can meet.
+fn no_empty_range(field: &str, from: Option<u64>, before: Option<u64>) -> Result<()> {
+    match from.zip(before) {
+        Some((from, before)) if from >= before => {
+            Err(Error::invalid(format!("{field}: nothing is in this range, which ends before it begins")))
+        }
+        _ => Ok(()),
+    }
 }

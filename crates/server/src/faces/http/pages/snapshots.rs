@@ -8,6 +8,7 @@ use hyper::Response;
 
 use super::super::answers::Body;
 use super::frame::{Link, Section};
+use super::steps::CLONE;
 use super::table::{CODE, Cell, NUMBER, TIME, Table, WIDE, WIDE_NUMBER};
 use super::tables::TablesPage;
 use super::text::with;
@@ -38,7 +39,7 @@ pub(super) async fn snapshots(mut visit: Visit<'_>) -> Result<Response<Body>> {
         ("State", WIDE),
     ];
     if may_act {
-        columns.extend([("Compare", ""), ("Check", ""), ("Drop", "")]);
+        columns.extend([("Compare", ""), ("Check", ""), ("Clone", ""), ("Drop", "")]);
     }
     let mut table = Table::new("Snapshots", &columns);
     table.empty = "There is no snapshot.";
@@ -58,6 +59,7 @@ pub(super) async fn snapshots(mut visit: Visit<'_>) -> Result<Response<Body>> {
             row.extend([
                 Cell::text("Compare").linked(with("/compare".to_owned(), "before", name)),
                 Cell::text("Check").linked(action("snapshot-verify")),
+                Cell::text("Clone").linked(with(CLONE.to_owned(), "of", name)),
                 Cell::text("Drop").linked(action("snapshot-drop")),
             ]);
         }

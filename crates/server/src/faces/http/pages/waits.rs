@@ -78,10 +78,22 @@ pub(super) async fn waits(mut visit: Visit<'_>) -> Result<Response<Body>> {
     .answer(&visit)
 }
 
-/// Answers with a report.
+/// Fields of the second period of a report.
+const OTHER: (&str, &str) = ("other_from", "other_to");
+
+/// Returns the period that two fields name; without a beginning the last 10 minutes of it.
+async fn period(visit: &mut Visit<'_>, (from, to): (&str, &str)) -> Result<Period> {
+    let (from, to) = (visit.query.parsed(from)?, visit.query.parsed(to)?);
+    let operation = Operation::Activity { from, to, seconds: 600, parts: 1 };
+    periods(visit, operation).await?.pop().ok_or_else(unfitting)
+}
+
+fn findings(name: &str, period: &Period) -> impl Iterator<Item = String> {
+    period.findings.iter().map(move |finding| format!("{name}{}", visible(finding)))
+}
+
+/// Answers with a report of a period, or of two side by side.
 pub(super) async fn reports(mut visit: Visit<'_>) -> Result<Response<Body>> {
-    let (from, to): (Option<TimeMs>, Option<TimeMs>) =
-        (visit.query.parsed("from")?, visit.query.parsed("to")?);
     let field = |name, label| Field {
         name,
         label,
@@ -92,11 +104,16 @@ pub(super) async fn reports(mut visit: Visit<'_>) -> Result<Response<Body>> {
     let fields = vec![
         field("from", "From (UTC; empty for the last 10 minutes)"),
         field("to", "To (UTC; empty for now)"),
+        field(OTHER.0, "Compare with: from (UTC)"),
+        field(OTHER.1, "Compare with: to (UTC; empty for now)"),
     ];
-    let operation = Operation::Activity { from, to, seconds: 600, parts: 1 };
-    let period = periods(&mut visit, operation).await?.pop().ok_or_else(unfitting)?;
+    let first = period(&mut visit, ("from", "to")).await?;
+    let second = match visit.query.get(OTHER.0).or(visit.query.get(OTHER.1)) {
+        Some(_) => Some(period(&mut visit, OTHER).await?),
+        None => None,
+    };
     let mut parts = Vec::new();
-    for section in sections(&period, None) {
+    for section in sections(&first, second.as_ref()) {
         let columns = section.columns.iter();
         let columns = columns.map(|(name, is_number)| (name.clone(), if *is_number { NUMBER } else { "" }));
         let mut table = Table::named(section.title, columns);
@@ -110,8 +127,14 @@ pub(super) async fn reports(mut visit: Visit<'_>) -> Result<Response<Body>> {
         action: REPORTS,
         fields,
         links: vec![Link::new("Waits over time", WAITS), Link::new("Slow requests", "/slow")],
-        told: heading(&period),
-        findings: period.findings.iter().map(|finding| visible(finding)).collect(),
+        told: match &second {
+            None => heading(&first),
+            Some(second) => format!("A: {}. B: {}.", heading(&first), heading(second)),
+        },
+        findings: match &second {
+            None => findings("", &first).collect(),
+            Some(second) => findings("A: ", &first).chain(findings("B: ", second)).collect(),
+        },
         parts,
     }
     .answer(&visit)
