@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """`make test-pages`: the web pages in a headless Chromium, against a server of its own.
 
-Usage: test-pages.py EXACAT-BINARY [--entries N] [--shots DIRECTORY] [--only TEXT]
+Usage: test-pages.py EXACAT-BINARY [--entries N | --short] [--shots DIRECTORY] [--only TEXT]
+       test-pages.py --prepare
 
 Installs Playwright and axe-core, both of a fixed version, into an environment of their own below target/. Chromium must be
 installed (Debian: chromium), or CHROMIUM names it. Every page is checked by axe-core, at the width of a desktop and of a
 phone, and must load without an error of the content security policy. Screenshots of every page are for people to look at.
+--prepare only makes the environment.
 """
 
 import argparse
@@ -25,6 +27,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 PLACE = HERE.parent / "target" / "test-pages"
 # A directory of so many entries must be as quick as a small one.
 ENTRIES = 1_000_000
+ENTRIES_SHORT = 20_000
 BATCH = 10_000
 PHONE, DESKTOP = {"width": 360, "height": 740}, {"width": 1280, "height": 800}
 HOSTILE = ["<script>document.title='broken'</script>".replace("/", "\\"), "\"><img src=x onerror=document.title='broken'>",
@@ -39,6 +42,8 @@ def in_own_environment():
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(PLACE)], check=True)
         subprocess.run([str(python), "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
         stamp.write_text("\n".join(PACKAGES))
+    if sys.argv[1:] == ["--prepare"]:
+        sys.exit(0)
     if pathlib.Path(sys.prefix) != PLACE:
         os.execv(python, [str(python), *sys.argv])
 
@@ -73,7 +78,12 @@ class Service:
         self.rest("DELETE", "/entries/demo/gone.root")
         self.rest("PUT", "/files/secret/plan.txt?parents=true", {"size": 1})
         self.rest("PATCH", "/entries/secret", {"mode": "700"})
-        self.run("snapshot", "create", "before-test")
+        self.rest("PUT", "/files/demo/packed.zip", {"size": 9})
+        self.run("register", "/demo/inside.root", "--member-of", "/demo/packed.zip?in side.root")
+        self.run("collection", "create", "/demo/chosen")
+        self.run("collection", "add", "/demo/chosen", "/demo/packed.zip")
+        self.snapshot_revision = json.loads(self.run("--json", "snapshot", "create", "before-test"))["revision"]
+        self.rest("PUT", "/files/demo/after-the-snapshot.root", {"size": 3})
         self.rest("PUT", "/directories/many")
         began = time.monotonic()
         for first in range(0, entries, BATCH):
@@ -172,6 +182,7 @@ def browses(browser, service, shots):
     person.check("an entry")
     for word in ["Metadata", "Replicas", "Tags", "History", "Revision"]:
         expect(f"the entry has {word}", word in person.text(), person.text())
+    expect("a replica has a site", person.page.get_by_role("columnheader", name="Site").count() == 1, person.text())
     person.page.locator(".crumbs a").first.click()
     expect("the root", person.page.url.endswith("/browse/"), person.page.url)
     person.open("/usage/")
@@ -217,6 +228,50 @@ def searches(browser, service, shots):
     person.close()
 
 
+def looks_back(browser, service, shots):
+    """A person searches a state of the past, and compares two moments, with the keyboard alone."""
+    person = Person(browser, service, shots)
+    person.sign_in(service.token)
+    before = service.snapshot_revision
+    person.open(f"/search?lfn=/demo&name=after-the*&at={before}")
+    expect("it was not there", f"As of revision {before};" in person.text() and "Entries: 0" in person.text(), person.text())
+    person.page.get_by_label("As it was").fill("")
+    person.page.keyboard.press("Enter")
+    person.page.wait_for_url(lambda url: f"at={before}" not in url)
+    expect("it is there", "after-the-snapshot.root" in person.text(), person.text())
+    person.page.get_by_label("While an element had a value").fill("beam")
+    person.page.keyboard.press("Enter")
+    expect("the reason", "GROUP:ELEMENT=VALUE" in person.page.get_by_role("alert").inner_text(), person.text())
+    person.open("/compare")
+    person.page.get_by_label("From").focus()
+    person.page.keyboard.type(str(before))
+    person.page.get_by_label("Below directory").fill("/demo")
+    person.page.keyboard.press("Enter")
+    person.page.wait_for_url("**/compare?before=*")
+    person.check("a comparison of moments")
+    expect("the difference", "after-the-snapshot.root" in person.text() and "created" in person.text(), person.text())
+    person.open("/compare?before=before-test&after=now&under=/demo")
+    expect("the same by a snapshot", "after-the-snapshot.root" in person.text(), person.text())
+    person.open("/compare?before=1970-01-02")
+    person.close()
+
+
+def relations(browser, service, shots):
+    """A file leads to its archive, an archive to its members, and a member to its collections."""
+    person = Person(browser, service, shots)
+    person.sign_in(service.token)
+    person.open("/entry/demo/inside.root")
+    person.page.get_by_role("link", name="/demo/packed.zip").click()
+    person.page.wait_for_url("**/entry/demo/packed.zip")
+    person.page.get_by_role("link", name="Find members, if it is an archive").click()
+    person.check("members of an archive")
+    expect("the member", "/demo/inside.root" in person.text(), person.text())
+    person.page.get_by_role("link", name="Find collections with the file").click()
+    person.check("collections with a file")
+    expect("the collection", "/demo/chosen" in person.text(), person.text())
+    person.close()
+
+
 def restores(browser, service, shots):
     """A removed file comes back by the form of the trash, with the keyboard alone."""
     person = Person(browser, service, shots)
@@ -238,7 +293,7 @@ def refuses(browser, service, shots):
     person.sign_in(service.jane)
     expect("no links of operators", person.page.get_by_role("link", name="Overview").count() == 0)
     for path in ["/browse/secret", "/entry/secret/plan.txt", "/overview", "/snapshots", "/requests", "/slow",
-                 "/servers", "/contents", "/throttles"]:
+                 "/servers", "/contents", "/throttles", "/repair", "/clone?of=before-test"]:
         status = person.open(path).status
         expect(f"{path} is refused", status == 403 and "Permission denied" in person.text(), status)
     person.open("/account")
@@ -294,7 +349,8 @@ def operates(browser, service, shots):
     person.check("the live overview")
     for path in ["/storage", "/quotas", "/users", "/tokens", "/snapshots", "/requests", "/slow", "/waits",
                  "/reports", "/servers", "/contents", "/contents?span=365", "/throttles", "/action/throttle-set",
-                 "/action/drain", "/compare?before=before-test", "/compare?revision=0&under=/demo"]:
+                 "/action/drain", "/compare?before=before-test", "/compare?revision=0&under=/demo", "/repair",
+                 "/clone?of=before-test", "/reports?other_from=2026-01-01"]:
         expect(path, person.open(path).status == 200, person.text())
     person.open("/snapshots")
     person.page.get_by_role("link", name="Take a snapshot").click()
@@ -341,7 +397,8 @@ def without_script(browser, service, shots):
     person.page.get_by_role("button", name="Sign in", exact=True).click()
     person.page.wait_for_url("**/browse/demo")
     for path in ["/browse/demo", "/overview", "/search?name=*.root", "/trash", "/snapshots", "/requests",
-                 "/slow", "/waits", "/reports", "/servers", "/contents"]:
+                 "/slow", "/waits", "/reports", "/servers", "/contents", "/storage", "/repair", "/compare?before=1",
+                 "/entry/demo/packed.zip?find=members"]:
         expect(path, person.page.goto(person.base + path).status == 200 and len(person.text()) > 50, person.text())
         if shots:
             text = "".join(letter if letter.isalnum() else "-" for letter in path).strip("-")
@@ -357,18 +414,20 @@ def dark(browser, service, shots):
     person.sign_in(service.token)
     for path in ["/browse/demo", "/overview", "/usage/", "/trash", "/entry/demo/gone.root", "/action/check",
                  "/requests", "/waits", "/reports", "/servers", "/contents", "/throttles", "/action/throttle-set",
-                 "/action/snapshot-drop?of=x", "/browse/nothing"]:
+                 "/action/snapshot-drop?of=x", "/browse/nothing", "/storage", "/repair", "/search?name=*&at=1",
+                 "/compare?before=before-test", "/entry/demo/packed.zip?find=collections"]:
         person.open(path)
     person.close()
 
 
-TESTS = [browses, wrong_token, searches, restores, refuses, names, large, operates, without_script, dark]
+TESTS = [browses, wrong_token, searches, looks_back, relations, restores, refuses, names, large, operates, without_script, dark]
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("exacat")
     parser.add_argument("--entries", type=int, default=ENTRIES)
+    parser.add_argument("--short", action="store_const", const=ENTRIES_SHORT, dest="entries")
     parser.add_argument("--shots", type=pathlib.Path)
     parser.add_argument("--only", default="")
     asked = parser.parse_args()
