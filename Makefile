@@ -165,10 +165,13 @@ test-long: prerequisites ## the random, concurrent and fault tests at length; EX
 
 test-crash: prerequisites ## kill -9 loops of the real server at length
 	EXACAT_TEST_ROUNDS=$(EXACAT_TEST_ROUNDS) $(CARGO) test --release --locked -p exacat-cli --test kill --test elements -- --nocapture
+	EXACAT_TEST_ROUNDS=$(EXACAT_TEST_ROUNDS) $(CARGO) test --release --locked -p exacat-history-archive --lib -- killed_history --nocapture
 
 test-faults: prerequisites ## failing disks, flipped bits, power cuts, repairs, random merges at length; EXACAT_TEST_SEED repeats one
 	EXACAT_TEST_ROUNDS=$(EXACAT_TEST_ROUNDS) $(CARGO) test --release --locked -p exacat-store-embedded --lib -- \
 	    fault crash damage repairing restoring schedules fuzzed
+	EXACAT_TEST_ROUNDS=$(EXACAT_TEST_ROUNDS) $(CARGO) test --release --locked -p exacat-history -p exacat-history-archive --lib -- \
+	    crash damage faults merges model restore
 
 test-otel: prerequisites ## traces, in a build with the feature otel
 	$(CARGO) test --locked --workspace --features exacat-server/otel --test traces

@@ -4,13 +4,16 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use exacat_disk::corrupt;
 use exacat_history::columns::Columns;
-use exacat_history::run::Wanted;
+use exacat_history::run::{Elements, Fields, Wanted};
 use exacat_history::sorted::SortedRows;
 use exacat_history::{Archive, ArchiveOwner, ArchivedFile, NamedGroup, VisibleFile};
 use exacat_model::element::ElementRows;
 use exacat_model::{Error, ErrorKind, Result, TimeMs};
 use parking_lot::Mutex;
+use xxhash_rust::xxh3::xxh3_128;
 
 use crate::blocks::FileBytes;
 use crate::delta::{CHECKPOINT_EVERY, DeltaLog, FOLDER, KEEP_REMOVED};
@@ -213,6 +216,23 @@ impl Archive for ParquetArchive {
     }
 }
 
+/// Says whether all of a file is wanted.
+fn covers(wanted: &Wanted, file: &ArchivedFile) -> bool {
+    matches!((&wanted.elements, &wanted.fields), (Elements::All, Fields::All))
+        && *wanted.times.start() <= file.times.0
+        && file.times.1 <= *wanted.times.end()
+}
+
+/// Reads a whole file, and compares it with the digest that it was written with: Parquet pages have no
+/// checksums, and a day that is written anew must not make damage permanent.
+fn whole(place: &Place, name: &str, file: &ArchivedFile) -> Result<Bytes> {
+    let bytes = place.read_all(&file.path)?;
+    match xxh3_128(&bytes).to_le_bytes() == file.digest {
+        true => Ok(bytes),
+        false => Err(corrupt(name, 0, "the file is not as it was written: copy it back from elsewhere")),
+    }
+}
+
 /// A read of the files of a day, one after the other.
 struct DayScan {
     place: Arc<Place>,
@@ -235,8 +255,13 @@ impl SortedRows for DayScan {
             let Some(file) = self.files.pop_front() else { return Ok(None) };
             let name = self.place.name_of(&file.path);
             let known = cached(&self.metadata, &file.path);
-            let (place, length) = (Arc::clone(&self.place), file.bytes);
-            let bytes = FileBytes::Object { place, path: file.path, length };
+            let bytes = match covers(&self.wanted, &file) {
+                true => FileBytes::Memory(whole(&self.place, &name, &file)?),
+                false => {
+                    let (place, length) = (Arc::clone(&self.place), file.bytes);
+                    FileBytes::Object { place, path: file.path, length }
+                }
+            };
             self.open = Some(FileScan::open(name, bytes, &self.group, &self.wanted, Some(&known))?);
         }
     }

@@ -89,6 +89,9 @@ pub enum Fault {
     Once(u64, io::ErrorKind),
     /// The read with this number, of any file, fails once.
     Read(u64),
+    /// The read with this number, of any file, has one bit flipped: the one with the second number, counted
+    /// round and round its bytes.
+    FlippedRead(u64, u64),
     /// The write with this number fails after half of its bytes.
     Short(u64),
     /// The power fails at the operation with this number: that one and all later ones fail.
@@ -586,6 +589,13 @@ impl DiskFile for SimulatedFile {
         let from = (offset as usize).min(bytes.len());
         let count = into.len().min(bytes.len() - from);
         into[..count].copy_from_slice(&bytes[from..from + count]);
+        if let Some(Fault::FlippedRead(number, bit)) = inner.fault
+            && number == inner.reads
+            && count > 0
+        {
+            let bit = bit as usize % (8 * count);
+            into[bit / 8] ^= 1 << (bit % 8);
+        }
         Ok(count)
     }
 

@@ -1,9 +1,12 @@
-//! Tests of the archive below a history: what is written, crashes between steps, a plain map beside it.
+//! Tests of the archive below a history: what is written, faults and crashes between steps, a plain map
+//! beside it.
 
 mod crashes;
+mod faults;
 mod files;
 mod flaky;
 mod imports;
+mod kills;
 mod measured;
 mod model;
 mod owners;
