@@ -141,6 +141,11 @@ impl Intervals {
         (i128::from(time) - i128::from(self.origin)).div_euclid(i128::from(self.length))
     }
 
+    /// Returns the begin of the interval that has a time.
+    pub(crate) fn start_of(&self, time: i64) -> i64 {
+        self.ends(self.number(time)).0
+    }
+
     /// Returns the first `count` intervals, at least one, and the time at which those behind them begin;
     /// none if there are no more.
     pub(crate) fn first(self, count: usize) -> (Intervals, Option<i64>) {

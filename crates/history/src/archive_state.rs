@@ -73,7 +73,7 @@ impl ArchiveState {
         titled_text(TITLE, VERSION, &lines)
     }
 
-    fn parse(text: &str) -> std::result::Result<Self, &'static str> {
+    pub(crate) fn parse(text: &str) -> std::result::Result<Self, &'static str> {
         let mut lines = TitledLines::of(text, TITLE, VERSION)?;
         let word = lines.next("tenure")?;
         let tenure = Tenure::ALL.into_iter().find(|one| one.word() == word).ok_or("the tenure is unknown")?;
@@ -109,6 +109,20 @@ impl ArchiveState {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The golden file is read for ever, and written to the same bytes.
+    #[test]
+    fn golden_state_is_read() {
+        let golden = include_str!("golden/archive-v1.txt");
+        let state = ArchiveState {
+            tenure: Tenure::Copied,
+            incarnation: 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef_u128.to_be_bytes(),
+            copied_up_to: Some(4711),
+            own_up_to: None,
+        };
+        assert_eq!(ArchiveState::parse(golden), Ok(state));
+        assert_eq!(state.text(), golden, "a golden file never changes");
+    }
 
     /// The file comes back as written; with any byte changed, or cut anywhere, it is refused.
     #[test]

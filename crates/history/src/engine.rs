@@ -468,6 +468,8 @@ pub struct HistoryFigures {
     pub archive_failures: u64,
     /// Reasons why it cannot do its work now.
     pub problems: Vec<String>,
+    /// Groups that soon take no new names.
+    pub nearly_full: Vec<String>,
 }
 
 /// Time after which runs are looked at, although nothing was flushed.
@@ -697,6 +699,7 @@ impl History {
             figures.runs += counts.files;
             figures.run_rows += counts.rows;
             figures.run_bytes += counts.bytes;
+            figures.nearly_full.extend(group.nearly_full());
         }
         figures
     }

@@ -10,6 +10,7 @@ use crate::archive::NamedGroup;
 use crate::archived_days::ArchivedDays;
 use crate::item::GroupId;
 use crate::latest::Latest;
+use crate::limits::NEARLY_FULL_PERCENT;
 use crate::memtable::Memtable;
 use crate::names::Names;
 use crate::run_list::RunList;
@@ -28,6 +29,10 @@ pub(crate) struct Rows {
     /// Latest values.
     pub latest: Latest,
 }
+
+/// Warning about a group that soon takes no new names.
+const NEARLY_FULL: &str = "the group has nearly as many names of elements as it may have; new ones will be \
+     refused: raise its limit with exacat history set --max-elements, or find the client that makes names";
 
 /// A group of elements.
 pub struct Group {
@@ -60,6 +65,23 @@ impl Group {
     /// Locks its names to read them. New names wait meanwhile.
     pub fn names(&self) -> RwLockReadGuard<'_, Names> {
         self.names.read()
+    }
+
+    /// Warns once its names become nearly full: a client that makes new names by mistake is found before the
+    /// values of others are refused. The caller has the names locked.
+    pub(crate) fn warn_if_nearly_full(&self, before: u64, now: u64) {
+        if before < NEARLY_FULL_PERCENT && now >= NEARLY_FULL_PERCENT {
+            let group = self.settings.read().name.clone();
+            tracing::warn!(%group, percent = now, "{NEARLY_FULL}");
+        }
+    }
+
+    /// Returns a note if its names are nearly full.
+    pub(crate) fn nearly_full(&self) -> Option<String> {
+        let settings = self.settings();
+        let percent = self.names.read().fullness(settings.elements_max);
+        (percent >= NEARLY_FULL_PERCENT)
+            .then(|| format!("group {}: {NEARLY_FULL}: {percent} %", settings.name))
     }
 
     /// Returns the oldest time that its retention keeps, in nanoseconds.

@@ -15,7 +15,7 @@ use crate::batch::Batch;
 use crate::group::Group;
 use crate::item::MeasurementNumber;
 use crate::limits::{BATCH_BYTES, FUTURE_MAX};
-use crate::names::Names;
+use crate::names::{Names, name_bytes_max};
 use crate::retention::oldest_kept;
 use crate::row::{ElementNumber, FieldNumber, ShapeNumber};
 
@@ -245,10 +245,16 @@ impl<'g> Ingest<'g> {
             let element = match (element, &mut *held) {
                 (Some(element), _) => Ok(element),
                 (None, Held::Shared(_)) => Err(LeftOut::NeedsNames),
-                (None, Held::Exclusive(names)) => define_element(names, &self.key, self.elements_max),
+                (None, Held::Exclusive(names)) => {
+                    let before = names.fullness(self.elements_max);
+                    let defined = define_element(names, &self.key, self.elements_max);
+                    group.warn_if_nearly_full(before, names.fullness(self.elements_max));
+                    defined
+                }
             };
+            let bytes_max = name_bytes_max(self.elements_max);
             let found = element.and_then(|element| {
-                shape_of(held, &mut self.memos, element, fields).map(|memo| (element, memo))
+                shape_of(held, &mut self.memos, (element, fields), bytes_max).map(|memo| (element, memo))
             });
             match found {
                 Ok((element, memo)) => {
@@ -282,6 +288,7 @@ fn define_element(names: &mut Names, key: &str, max: u32) -> std::result::Result
     if names.element_count() >= max as usize {
         return Err(LeftOut::Dropped(format!("max-series-per-database limit exceeded: ({max})")));
     }
+    fits(names, key.len() + split.0.len(), name_bytes_max(max))?;
     if split.1.iter().any(|(tag, _)| tag == TIME) {
         let of = &split.0;
         return Err(LeftOut::Dropped(format!(
@@ -292,13 +299,23 @@ fn define_element(names: &mut Names, key: &str, max: u32) -> std::result::Result
     names.define_element(measurement, key, max).map_err(dropped)
 }
 
+/// Refuses a new name that the group has no bytes for.
+fn fits(names: &Names, bytes: usize, max: usize) -> std::result::Result<(), LeftOut> {
+    match names.bytes() + bytes > max {
+        true => {
+            Err(LeftOut::Dropped(format!("max-series-per-database limit exceeded: ({max} bytes of names)")))
+        }
+        false => Ok(()),
+    }
+}
+
 /// Returns the place of the memo for the fields of a line. Defines new fields and shapes if the lock is
-/// exclusive.
+/// exclusive and the names have room.
 fn shape_of(
     held: &mut Held<'_>,
     memos: &mut Vec<Memo>,
-    element: ElementNumber,
-    fields: &[(&str, FieldRef<'_>)],
+    (element, fields): (ElementNumber, &[(&str, FieldRef<'_>)]),
+    bytes_max: usize,
 ) -> std::result::Result<usize, LeftOut> {
     let measurement = held.names().measurement_of(element);
     if let Some(at) = memos.iter().position(|memo| memo.fits(measurement, fields)) {
@@ -309,9 +326,11 @@ fn shape_of(
         let number = match (held.names().field(measurement, name), &mut *held) {
             (Some(number), _) => number,
             (None, Held::Shared(_)) => return Err(LeftOut::NeedsNames),
-            (None, Held::Exclusive(names)) => names
-                .define_field(measurement, name, value.kind())
-                .map_err(|error| LeftOut::Dropped(error.message))?,
+            (None, Held::Exclusive(names)) => {
+                fits(names, name.len(), bytes_max)?;
+                let defined = names.define_field(measurement, name, value.kind());
+                defined.map_err(|error| LeftOut::Dropped(error.message))?
+            }
         };
         let known = held.names().fields()[number as usize].kind;
         if known != value.kind() {
@@ -337,6 +356,7 @@ fn shape_of(
         (Some(shape), _) => shape,
         (None, Held::Shared(_)) => return Err(LeftOut::NeedsNames),
         (None, Held::Exclusive(names)) => {
+            fits(names, size_of_val(&*of), bytes_max)?;
             names.define_shape(&of).map_err(|error| LeftOut::Dropped(error.message))?
         }
     };
@@ -351,4 +371,20 @@ fn shape_of(
         order: numbered.iter().map(|(_, at)| *at).collect(),
     });
     Ok(memos.len() - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::{NAME_BYTES_LEAST, NAME_BYTES_OF_ELEMENT};
+
+    /// The last byte of names fits, and no further one.
+    #[test]
+    fn names_fit_to_the_last_byte() {
+        let mut names = Names::new(1);
+        names.define_measurement("ev").unwrap();
+        assert!(fits(&names, 8, 10).is_ok() && fits(&names, 9, 10).is_err());
+        assert_eq!(name_bytes_max(10), NAME_BYTES_LEAST);
+        assert_eq!(name_bytes_max(50_000_000), 50_000_000 * NAME_BYTES_OF_ELEMENT);
+    }
 }

@@ -23,7 +23,7 @@
 //! - [`naming`] has the conventions of writers; [`pages`] answers requests in pages.
 //! - [`snapshot`] links the files of a moment, and [`restore`] makes a history from them; [`check`] reads
 //!   everything, and [`repair`] replaces damaged files.
-//! - [`engine`] is the open history, and [`open`] opens it.
+//! - [`engine`] is the open history, and [`open`] opens it. [`decode`] reads stored bytes without one.
 #![forbid(unsafe_code)]
 
 mod adoption;
@@ -39,6 +39,7 @@ mod checked_file;
 pub mod columns;
 mod committer;
 mod compaction;
+pub mod decode;
 mod engine;
 mod flush;
 mod group;

@@ -8,6 +8,12 @@ pub const GROUPS_MAX: usize = 1024;
 pub const ELEMENTS_MAX_DEFAULT: u32 = 2_000_000;
 /// Elements that settings of a group may permit at most.
 pub const ELEMENTS_MAX: u32 = 50_000_000;
+/// Bytes of names of a group for each element that it may have: with the elements, the bytes are bounded too.
+pub const NAME_BYTES_OF_ELEMENT: usize = 256;
+/// Bytes of names that each group may have, however few elements it may have.
+pub const NAME_BYTES_LEAST: usize = 64 << 20;
+/// Percent of a bound of names from which on the group is told to be nearly full.
+pub const NEARLY_FULL_PERCENT: u64 = 90;
 /// Fields of a group: pairs of a measurement and a name.
 pub const FIELDS_MAX: usize = 100_000;
 /// Sets of fields that occur together in a row of a group.

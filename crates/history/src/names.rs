@@ -11,7 +11,7 @@ use hashbrown::HashTable;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::item::{GroupId, Item, MeasurementNumber};
-use crate::limits::{FIELDS_MAX, MEASUREMENTS_MAX, SHAPES_MAX};
+use crate::limits::{FIELDS_MAX, MEASUREMENTS_MAX, NAME_BYTES_LEAST, NAME_BYTES_OF_ELEMENT, SHAPES_MAX};
 use crate::naming::name_of;
 use crate::row::{ElementNumber, Field, FieldNumber, ShapeNumber, Shapes};
 
@@ -77,6 +77,13 @@ pub struct Names {
     named: Numbers,
     /// Encoded definitions that the log does not have yet.
     pending: Vec<u8>,
+    /// Bytes of all names, and of the numbers in shapes.
+    bytes: usize,
+}
+
+/// Returns the bytes of names that a group may have, by the elements that it may have.
+pub(crate) fn name_bytes_max(elements_max: u32) -> usize {
+    NAME_BYTES_LEAST.max(elements_max as usize * NAME_BYTES_OF_ELEMENT)
 }
 
 /// Parts of [`Numbers`], each of which grows by itself.
@@ -143,12 +150,25 @@ impl Names {
             element_numbers: Numbers::default(),
             named: Numbers::default(),
             pending: Vec::new(),
+            bytes: 0,
         }
     }
 
     /// Returns the number of elements.
     pub fn element_count(&self) -> usize {
         self.element_measurements.len()
+    }
+
+    /// Returns the bytes of all names, and of the numbers in sets of fields.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns how full the names of a group are, in percent of the elements and bytes that it may have.
+    pub(crate) fn fullness(&self, elements_max: u32) -> u64 {
+        let percent = |is: usize, max: usize| is as u64 * 100 / max.max(1) as u64;
+        let bytes = percent(self.bytes, name_bytes_max(elements_max));
+        bytes.max(percent(self.element_count(), elements_max as usize))
     }
 
     /// Returns the key of an element.
@@ -288,11 +308,13 @@ impl Names {
     }
 
     fn add_measurement(&mut self, name: &str) {
+        self.bytes += name.len();
         self.measurement_numbers.insert(name.into(), self.measurements.len() as u32);
         self.measurements.push(name.into());
     }
 
     fn add_field(&mut self, measurement: MeasurementNumber, name: &str, kind: FieldType) {
+        self.bytes += name.len();
         self.field_numbers.insert((measurement, name.into()), self.fields.len() as u32);
         self.fields.push(NamedField { measurement, name: name.into(), kind });
     }
@@ -300,12 +322,14 @@ impl Names {
     fn add_shape(&mut self, fields: &[FieldNumber]) {
         let named =
             |number: &FieldNumber| Field { number: *number, kind: self.fields[*number as usize].kind };
+        self.bytes += size_of_val(fields);
         self.shape_numbers.insert(fields.into(), self.shapes.len() as u32);
         self.shapes.push(fields.iter().map(named).collect());
     }
 
     fn add_element(&mut self, measurement: MeasurementNumber, key: &str) {
         let number = self.element_count() as u32;
+        self.bytes += key.len();
         self.keys.push(key);
         self.element_measurements.push(measurement);
         self.element_numbers.add(key.as_bytes(), number);

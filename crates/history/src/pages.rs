@@ -390,8 +390,8 @@ impl Group {
             }
             let resumed = place.time.filter(|_| element == place.element);
             let start = resumed.unwrap_or(from);
-            let Some((field, kind)) = self.numeric(element, by.field.as_deref(), &shown)? else { continue };
-            let (part, ends) = intervals(start, to, by).first(left);
+            let Some((field, kind)) = self.aggregated(element, by.field.as_deref(), &shown) else { continue };
+            let (part, mut ends) = intervals(start, to, by).first(left);
             let mut resumed_reader =
                 resumed.and_then(|time| time.checked_sub(1)).map(|time| self.at_instant(time));
             let reader = if resumed.is_some() { resumed_reader.as_mut() } else { reader.as_mut() };
@@ -403,7 +403,11 @@ impl Group {
                 FieldType::Float => self.sum::<f64>(element, field, (part, by.course), before)?,
                 FieldType::Integer => self.sum::<i64>(element, field, (part, by.course), before)?,
                 FieldType::Unsigned => self.sum::<u64>(element, field, (part, by.course), before)?,
-                FieldType::Boolean | FieldType::Text => continue,
+                FieldType::Boolean | FieldType::Text => {
+                    let (done, behind) = self.tally(element, field, part)?;
+                    ends = behind.or(ends);
+                    done
+                }
             };
             left = left.saturating_sub(done.len());
             let names = self.names();
@@ -434,30 +438,56 @@ impl Group {
     }
 
     /// Returns the field of an element that is aggregated, and its type: the one of a name, else the first
-    /// number among the fields of its value. None if it has no such field.
-    fn numeric(
+    /// number among the fields of its value, else the first of these. None if it has no such field.
+    fn aggregated(
         &self,
         element: ElementNumber,
         name: Option<&str>,
         shown: &Shown,
-    ) -> Result<Option<(FieldNumber, FieldType)>> {
+    ) -> Option<(FieldNumber, FieldType)> {
         let mut values = self.latest_values(element, |field| {
             shown.has(field) && (name.is_some() || shown.part(field) == Part::Value)
         });
         let names = self.names();
         shown.sort(&names, &mut values, |value| value.field);
-        let mut kinds = values.iter().map(|value| (value.field, names.fields()[value.field as usize].kind));
-        let is_number = |kind| !matches!(kind, FieldType::Boolean | FieldType::Text);
-        match name {
-            None => Ok(kinds.find(|(_, kind)| is_number(*kind))),
-            Some(name) => match kinds.next() {
-                Some((_, kind)) if !is_number(kind) => Err(Error::invalid(format!(
-                    "the field {name:.100} of {:.200} has the type {kind}: aggregates are of numbers",
-                    name_of(names.key(element))
-                ))),
-                field => Ok(field),
-            },
+        let kinds: Vec<(FieldNumber, FieldType)> =
+            values.iter().map(|value| (value.field, names.fields()[value.field as usize].kind)).collect();
+        let is_number = |kind: &FieldType| !matches!(kind, FieldType::Boolean | FieldType::Text);
+        kinds.iter().find(|(_, kind)| is_number(kind)).or(kinds.first()).copied()
+    }
+
+    /// Counts the values of each interval that has one, with the first and the last: the aggregates of
+    /// booleans and texts. Returns the time at which the next page begins if the texts fill this one.
+    fn tally(
+        self: &Arc<Self>,
+        element: ElementNumber,
+        field: FieldNumber,
+        intervals: Intervals,
+    ) -> Result<(Vec<ElementInterval>, Option<i64>)> {
+        let (mut done, mut bytes) = (Vec::<ElementInterval>::new(), 0);
+        let mut scan = self.scan(&of_one_field(element, field, intervals))?;
+        while let Some(columns) = scan.next_rows()? {
+            let Some(column) = columns.column(field) else { continue };
+            for place in column.places(&(0..columns.rows())) {
+                let row = column.rows.as_ref().map_or(place, |rows| rows[place] as usize);
+                let (time, value) = (columns.times()[row], column.values.get(place).to_value());
+                let start = intervals.start_of(time);
+                match done.last_mut().filter(|last| last.start == start) {
+                    Some(last) => {
+                        last.count += 1;
+                        last.last = Some((time, value));
+                    }
+                    None if bytes >= PAGE_MEMORY_MAX => return Ok((done, Some(start.max(intervals.from)))),
+                    None => {
+                        // The last value of the interval is about as long as its first.
+                        bytes += size_of::<ElementInterval>() + 2 * value.bytes();
+                        let first = Some((time, value));
+                        done.push(ElementInterval { start, count: 1, last: first.clone(), first, ..NOTHING });
+                    }
+                }
+            }
         }
+        Ok((done, None))
     }
 
     fn sum<T: Sample>(
@@ -481,17 +511,35 @@ impl Group {
             }
         };
         let mut sums = Aggregator::<T>::new(intervals, course)?;
-        let wanted = Wanted {
-            elements: Elements::one(element),
-            times: intervals.from..=intervals.to,
-            fields: Fields::Set([field].into()),
-        };
-        let mut scan = self.scan(&wanted)?;
+        let mut scan = self.scan(&of_one_field(element, field, intervals))?;
         while let Some(columns) = scan.next_rows()? {
             sums.add_column(&columns, 0..columns.rows(), field, &mut complete)?;
         }
         sums.finish(&mut complete);
         Ok(done)
+    }
+}
+
+/// Interval without a value.
+const NOTHING: ElementInterval = ElementInterval {
+    start: 0,
+    count: 0,
+    first: None,
+    last: None,
+    min: None,
+    max: None,
+    mean: None,
+    mean_over_time: None,
+    integral: 0.0,
+    covered_seconds: 0.0,
+};
+
+/// Returns the rows that have a value of one field, in the range of some intervals.
+fn of_one_field(element: ElementNumber, field: FieldNumber, intervals: Intervals) -> Wanted {
+    Wanted {
+        elements: Elements::one(element),
+        times: intervals.from..=intervals.to,
+        fields: Fields::Set([field].into()),
     }
 }
 

@@ -90,6 +90,54 @@ fn bad_lines_are_refused_in_influxdbs_words() {
     assert_eq!(read(&group).len(), 3 + 999 + 1);
 }
 
+/// New names are bounded by their bytes too: a group of few elements with long names does not fill the
+/// memory. Known names go on, and the bound grows with the elements that the group may have.
+#[test]
+fn bytes_of_names_are_bounded() {
+    let disk = SimulatedDisk::new();
+    let history = open(&disk).unwrap();
+    let settings = |elements_max| GroupSettings { elements_max, ..group_settings("g") };
+    let group = wait(history.set_group(settings(2000))).unwrap();
+    let max = crate::limits::NAME_BYTES_LEAST;
+    let long = "x".repeat(60_000);
+    let line = |number: u32| format!("ev,e={long}{number} v=1 1\n");
+    write(&history, &group, "ev v=1 1").unwrap();
+    let mut taken = 0;
+    let reason = loop {
+        let body: String = (taken..taken + 60).map(line).collect();
+        let refused = write(&history, &group, &body).unwrap();
+        taken += 60 - refused.dropped_count as u32;
+        if let Some(reason) = refused.dropped {
+            break reason;
+        }
+    };
+    assert_eq!(reason, format!("max-series-per-database limit exceeded: ({max} bytes of names)"));
+    let bytes = group.names.read().bytes();
+    assert!(taken > 1000 && bytes <= max && bytes + line(taken).len() > max, "{taken} names, {bytes} bytes");
+    let field = format!("ev {long}-longer-than-the-names-before=1 2");
+    assert_eq!(write(&history, &group, &field).unwrap().dropped, Some(reason));
+    assert_eq!(write(&history, &group, &line(0)).unwrap(), Refused::default());
+    let group = wait(history.set_group(settings(1_000_000))).unwrap();
+    assert_eq!(write(&history, &group, &line(taken)).unwrap(), Refused::default());
+}
+
+/// A group is told to be nearly full from 90 % of its elements on, before values are refused.
+#[test]
+fn nearly_full_group_is_told() {
+    let disk = SimulatedDisk::new();
+    let history = open(&disk).unwrap();
+    let settings = |elements_max| GroupSettings { elements_max, ..group_settings("g") };
+    let group = wait(history.set_group(settings(20))).unwrap();
+    let body = |count: u32| (0..count).map(|number| format!("ev,e={number} v=1 1\n")).collect::<String>();
+    assert_eq!(write(&history, &group, &body(17)).unwrap(), Refused::default());
+    assert_eq!(history.figures().nearly_full, Vec::<String>::new());
+    assert_eq!(write(&history, &group, &body(18)).unwrap(), Refused::default());
+    let told = history.figures().nearly_full;
+    assert!(told.len() == 1 && told[0].contains("group g") && told[0].contains("90 %"), "{told:?}");
+    wait(history.set_group(settings(40))).unwrap();
+    assert_eq!(history.figures().nearly_full, Vec::<String>::new());
+}
+
 /// A group keeps its settings and its values apart from others, and after it is dropped nothing is left.
 #[test]
 fn groups_are_apart_and_are_dropped_whole() {

@@ -3,6 +3,7 @@
 mod crashes;
 mod golden;
 mod lines;
+mod measured;
 mod merges;
 mod model;
 mod moments;

@@ -267,22 +267,52 @@ fn aggregates_in_pages_are_those_of_the_rows() {
     }
 }
 
-/// A field without numbers has no aggregates, and the error names it.
+/// A boolean or a text has the count, the first and the last value of each interval with a value, and nothing
+/// else. Long texts end a page early, and no interval is lost or doubled.
 #[test]
-fn texts_have_no_aggregates() {
+fn texts_are_counted_by_interval() {
     let disk = SimulatedDisk::new();
     let history = open(&disk).unwrap();
     let group = make_group(&history, "g");
-    write(&history, &group, "m,e=1 t=\"x\" 1\n").unwrap();
+    write(&history, &group, "m,e=1 t=\"x\",on=true 1\nm,e=1 t=\"y\" 3\nm,e=1 t=\"z\",on=false 12\n").unwrap();
     let by = |field: Option<&str>| AggregateBy {
         field: field.map(str::to_owned),
         every: 10,
         origin: 0,
-        course: ElementCourse::Samples,
+        course: ElementCourse::Holds,
     };
-    let ask = |by: &AggregateBy| group.aggregate_page("*", (0, 9), by, (&Cursor::default(), 10));
-    assert!(ask(&by(Some("t"))).unwrap_err().message.contains("the type string"));
-    assert_eq!(ask(&by(None)).unwrap(), (Vec::new(), None));
+    let ask = |element: &str, by: &AggregateBy, cursor: &Cursor| {
+        group.aggregate_page(element, (0, 9_999), by, (cursor, 10_000)).unwrap()
+    };
+    let counted = |field: &str| {
+        let (items, next) = ask("m,e=1", &by(Some(field)), &Cursor::default());
+        assert_eq!(next, None);
+        let intervals = items[0].intervals.iter();
+        assert!(intervals.clone().all(|one| (&one.min, one.mean, one.covered_seconds) == (&None, None, 0.0)));
+        intervals.map(|one| (one.start, one.count, one.first.clone(), one.last.clone())).collect::<Vec<_>>()
+    };
+    let text = |time: i64, text: &str| Some((time, FieldValue::Text(text.into())));
+    let boolean = |time: i64, on: bool| Some((time, FieldValue::Boolean(on)));
+    assert_eq!(counted("t"), [(0, 2, text(1, "x"), text(3, "y")), (10, 1, text(12, "z"), text(12, "z"))]);
+    assert_eq!(
+        counted("on"),
+        [(0, 1, boolean(1, true), boolean(1, true)), (10, 1, boolean(12, false), boolean(12, false))]
+    );
     let bad = AggregateBy { every: 0, ..by(None) };
-    assert!(ask(&bad).unwrap_err().message.contains("a positive interval"));
+    let refused = group.aggregate_page("*", (0, 9), &bad, (&Cursor::default(), 10)).unwrap_err();
+    assert!(refused.message.contains("a positive interval"), "{refused}");
+    let long = "x".repeat(60_000);
+    let lines: String =
+        (0..200).map(|row| format!("n,e=long t=\"{long}{row}\" {}\n", row * 10 + 5)).collect();
+    write(&history, &group, &lines).unwrap();
+    let (mut starts, mut pages, mut cursor) = (Vec::new(), 0, Cursor::default());
+    loop {
+        let (items, next) = ask("n,e=long", &by(None), &cursor);
+        starts.extend(items.iter().flat_map(|of| &of.intervals).map(|one| one.start));
+        pages += 1;
+        let Some(next) = next else { break };
+        cursor = next;
+    }
+    assert_eq!(starts, (0..200).map(|row| row * 10).collect::<Vec<_>>());
+    assert!(pages > 2, "{pages} pages");
 }
