@@ -5,6 +5,7 @@ Usage: bench-history.py EXACAT GENERATOR [--peers] [options]
        bench-history.py EXACAT GENERATOR --steady SECONDS [--elements N …]
        bench-history.py EXACAT GENERATOR --large ROWS [--elements N …]
        bench-history.py EXACAT GENERATOR --experiment
+       bench-history.py EXACAT GENERATOR --stored [--rows N] [--elements N …]
 
 Each server starts with an empty directory. The same generator sends the same rows to each: first new elements, then
 known ones. CPU is that of a row, in the server and in the generator. LATEST and RANGE are medians of reads of one
@@ -13,6 +14,9 @@ element after that: its last value, and 300 rows of it. BYTES are those on disk 
 --peers       InfluxDB 1.8.10, VictoriaMetrics 1.122.0 (built with Go) and PostgreSQL. What is missing is named.
 --steady      150000 rows a second, at the time of now, with 100 reads of a latest value and 10 of a range a second.
 --large       so many rows in one run, with figures at each power of ten from a million on.
+--stored      the figures of the stored forms alone, which also end a run beside the peers: the start after `kill -9` with
+              all rows in the log, bytes a row after merging with the files of names and latest values, and the rate and the
+              size of the archive.
 --experiment  the steps by which a database of control values went from 100 to 150000 changes a second (single values,
               bulk, a partition for each client, space made ahead), each with its top waits.
 """
@@ -299,6 +303,74 @@ def large(asked):
         say(f"{size / asked.large:.1f} bytes a row on disk after the stop, {size / 2**30:.1f} GiB, the kept log included")
 
 
+def history_metrics(server):
+    """Returns the metrics of the history by their names."""
+    request = urllib.request.Request(f"http://127.0.0.1:{server.port}/metrics",
+                                     headers={"Authorization": f"Bearer {server.token}"})
+    lines = urllib.request.urlopen(request, timeout=30).read().decode().splitlines()
+    pairs = (line.rsplit(" ", 1) for line in lines if line.startswith("exacat_history_"))
+    return {name: float(value) for name, value in pairs}
+
+
+def thread_seconds(process, name):
+    """Returns the processor time that the thread of this name has used so far."""
+    for task in pathlib.Path(f"/proc/{process.pid}/task").iterdir():
+        if (task / "comm").read_text().strip() == name:
+            return int((task / "schedstat").read_text().split()[0]) / 1e9
+    raise Failed(f"the server has no thread {name}")
+
+
+def length_below(directory, ending=""):
+    return sum(path.stat().st_size for path in directory.rglob(f"*{ending}") if path.is_file())
+
+
+def stored(asked):
+    """The start after a kill, and the sizes and rates of merged runs and of the archive."""
+    say(f"\n{asked.rows} rows, batches of {asked.batch}, {asked.connections} connections")
+    say(f"{'ELEMENTS':>9}{'START S':>9}{'RUNS':>6}{'BYTES A ROW':>13}{'ARCHIVE B A ROW':>17}{'M ROWS/S A CORE':>17}")
+    for elements in asked.elements:
+        place = pathlib.Path(tempfile.mkdtemp(prefix="exacat-history-"))
+        try:
+            def fill(server, span, elements=elements):
+                generated(server, asked.generator, ["--elements", elements, "--rows", asked.rows, "--batch", asked.batch,
+                                                    "--connections", asked.connections, "--span", span])
+
+            # All rows are in the log and in memory only: a flush comes with 128 MiB of them.
+            server = exacat(asked.exacat, place)
+            fill(server, 3600)
+            in_log = history_metrics(server)["exacat_history_rows_in_memory"]
+            server.process.kill()
+            server.process.wait()
+            server.log.close()
+            begun = time.monotonic()
+            server = exacat(asked.exacat, place)
+            start = time.monotonic() - begun
+            expect("rows after the kill", history_metrics(server)["exacat_history_rows_in_memory"] >= in_log, "some are missing")
+            # A stop writes a run. Rows of other times are in a second one, and the next start merges both.
+            server.stop()
+            server = exacat(asked.exacat, place)
+            fill(server, 3601)
+            server.stop()
+            server = exacat(asked.exacat, place)
+            wait_until("the runs of the day are merged", lambda: history_metrics(server)["exacat_history_runs"] == 1,
+                       RUN_SECONDS)
+            metrics = history_metrics(server)
+            server.stop()
+            size = length_below(server.directory / "files") / metrics["exacat_history_run_rows"]
+            archive = place / "archive"
+            server = exacat(asked.exacat, place, ["--history-archive", str(archive), "--history-archive-after", "1"])
+            used = thread_seconds(server.process, "exacat-hist-arc")
+            wait_until("the day is archived", lambda: history_metrics(server)["exacat_history_archived_rows_total"] > 0,
+                       RUN_SECONDS)
+            used = thread_seconds(server.process, "exacat-hist-arc") - used
+            rows = history_metrics(server)["exacat_history_archived_rows_total"]
+            server.stop()
+            say(f"{elements:>9}{start:>9.2f}{metrics['exacat_history_runs']:>6.0f}{size:>13.2f}"
+                f"{length_below(archive, '.parquet') / rows:>17.2f}{rows / used / 1e6:>17.2f}")
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+
+
 # Steps of the experiment: title, clients, rows of a request, rows, options of generator and server.
 LATE = ("--no-history-preallocation",)
 STEPS = (
@@ -347,6 +419,7 @@ def main():
     arguments.add_argument("--steady", type=int, metavar="SECONDS")
     arguments.add_argument("--large", type=int, metavar="ROWS")
     arguments.add_argument("--experiment", action="store_true")
+    arguments.add_argument("--stored", action="store_true")
     asked = arguments.parse_args()
     if asked.steady:
         steady(asked)
@@ -354,8 +427,11 @@ def main():
         large(asked)
     elif asked.experiment:
         experiment(asked)
+    elif asked.stored:
+        stored(asked)
     else:
         compare(asked)
+        stored(asked)
 
 
 if __name__ == "__main__":
