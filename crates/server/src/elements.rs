@@ -257,6 +257,7 @@ pub(crate) fn samples(figures: &HistoryFigures) -> Vec<Sample> {
         table::ELEMENT_FLUSHES_WAITING.is(figures.flushes_waiting),
         table::ELEMENT_PROBLEMS.is(figures.problems.len() as u64),
         table::ELEMENT_GROUPS.is(figures.groups),
+        table::ELEMENT_GROUPS_NEARLY_FULL.is(figures.nearly_full.len() as u64),
         table::ELEMENTS.is(figures.elements),
         table::ELEMENT_MEMORY.is(figures.rows_in_memory),
         table::ELEMENT_RUNS.is(figures.runs),

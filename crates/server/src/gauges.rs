@@ -55,6 +55,8 @@ impl Service {
             ("connections-unauthenticated", &admission.connections.strangers),
             ("requests", &admission.requests),
             ("request-bytes", &admission.request_bytes),
+            ("element-writes", &admission.element_writes),
+            ("element-bytes", &admission.element_bytes),
             ("lookup-items", &admission.lookup_items),
             ("streams", &admission.streams),
             ("unread-bytes", &admission.unread_bytes),
@@ -104,7 +106,8 @@ impl Service {
         if let Some(history) = self.elements.get() {
             let figures = history.figures();
             let metrics = elements::samples(&figures).iter().flat_map(Sample::shown).collect();
-            parts.push(StatusPart { part: "history".to_owned(), metrics, notes: figures.problems });
+            let notes = figures.problems.into_iter().chain(figures.nearly_full).collect();
+            parts.push(StatusPart { part: "history".to_owned(), metrics, notes });
         }
         parts.extend(feeds::status_part(self.feeds.get()).await);
         parts.extend(self.following_parts());

@@ -362,7 +362,8 @@ async fn open_elements(settings: &ServerSettings, directory: &DataDirectory) -> 
         log_ahead: settings.elements_log_ahead,
         ..HistorySettings::new(directory.elements(), Arc::new(move || clock.trusted()))
     };
-    let opened = tokio::task::spawn_blocking(move || Elements::open(elements)).await;
+    let disk = Arc::clone(&settings.elements_disk);
+    let opened = tokio::task::spawn_blocking(move || Elements::open_on(disk, elements)).await;
     let opened = opened.map_err(|error| {
         Error::new(ErrorKind::Internal, format!("the history of elements could not be opened: {error}"))
     })?;

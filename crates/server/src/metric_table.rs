@@ -42,6 +42,7 @@ exacat_store::metrics! {
     ELEMENT_FLUSHES_WAITING Gauge Count "exacat_history_flushes_waiting" [] "flushes_waiting" "Memory tables that wait to be written to runs; at 2 writers wait";
     ELEMENT_PROBLEMS Gauge Count "exacat_history_problems" [] "problems" "Things that the history cannot do now, see the status";
     ELEMENT_GROUPS Gauge Count "exacat_history_groups" [] "groups" "Groups of elements";
+    ELEMENT_GROUPS_NEARLY_FULL Gauge Count "exacat_history_groups_nearly_full" [] "groups_nearly_full" "Groups with 90 % of the names that they may have, see the status";
     ELEMENTS Gauge Count "exacat_history_elements" [] "elements" "Elements of all groups";
     ELEMENT_MEMORY Gauge Count "exacat_history_rows_in_memory" [] "rows_in_memory" "Rows in memory and in the log only";
     ELEMENT_RUNS Gauge Count "exacat_history_runs" [] "runs" "Sorted runs of the history";

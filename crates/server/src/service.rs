@@ -20,7 +20,7 @@ use futures::future::BoxFuture;
 use tokio::sync::watch;
 
 use crate::activity::{Asked, Board, Facts, History, SlowAfter, current_request};
-use crate::admission::{Admission, Class, Held, Lane, Step, busy, is_about_the_server, items_of};
+use crate::admission::{Admission, Class, Held, Lane, Share, Step, busy, is_about_the_server, items_of};
 use crate::answer_errors::for_each_error;
 pub(crate) use crate::cancel::{CANCELLED, Cancel, cancelled};
 use crate::completion::Completion;
@@ -254,15 +254,8 @@ impl Service {
     }
 
     /// Counts `count` requests as in flight, of the server and of the user.
-    pub(crate) fn admit(&self, requester: &Requester, count: usize) -> Result<(Held, Held)> {
-        let user = requester
-            .share
-            .requests
-            .take(count)
-            .ok_or_else(|| busy("requests of one user that are not answered yet"))?;
-        let all =
-            self.admission.requests.take(count).ok_or_else(|| busy("requests that are not answered yet"))?;
-        Ok((user, all))
+    pub(crate) fn admit(&self, requester: &Requester, count: usize, share: Share) -> Result<(Held, Held)> {
+        self.admission.admit(&requester.share, count, share)
     }
 
     /// Starts a check of credentials.
@@ -593,7 +586,7 @@ impl Service {
                 }
             },
             // No lane: small writes mostly wait for the store's next commit, not for a processor.
-            Class::Write => {
+            Class::Write | Class::ElementWrite => {
                 let work = self.execute(&requester.caller, id, operation, about);
                 self.finish(work, writes, deadline, &cancel, deliver).await;
             }

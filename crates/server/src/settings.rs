@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use exacat_disk::{Disk, RealDisk};
 use exacat_model::limits::FRAME_BYTES_MAX;
 use exacat_model::{AccountName, Error, Result, SnapshotName};
 use exacat_store::{CLOCK_JUMP, Clock, WatchedClock};
@@ -68,6 +69,8 @@ pub struct ServerSettings {
     pub history: HistoryKept,
     /// True if the server keeps the history of elements.
     pub elements: bool,
+    /// Disk of the history of elements; a test replaces it.
+    pub elements_disk: Arc<dyn Disk>,
     /// Prepares the next segment of the log of elements ahead.
     pub elements_log_ahead: bool,
     /// Archive of old days of the history of elements.
@@ -135,6 +138,7 @@ impl ServerSettings {
             cache_bytes: EmbeddedSettings::default().cache_bytes,
             history: HistoryKept::All,
             elements: false,
+            elements_disk: Arc::new(RealDisk),
             elements_log_ahead: true,
             elements_archive: None,
             snapshot: None,
@@ -324,6 +328,13 @@ pub struct Limits {
     pub request_bytes_per_connection_max: usize,
     /// Bytes of all unanswered requests, as received.
     pub request_bytes_max: usize,
+    /// Unanswered writes of values of elements of one user, over all its connections. They count here, and
+    /// not among the other requests: neither kind starves the other.
+    pub element_writes_per_user_max: usize,
+    /// Unanswered writes of values of elements in total.
+    pub element_writes_max: usize,
+    /// Bytes of all unanswered writes of values of elements, as received and as inflated.
+    pub element_bytes_max: usize,
     /// Items of all running look-ups, the bound of the fast lane.
     pub lookup_items_max: usize,
     /// Most items of a look-up; larger ones use the lane of heavy reads.
@@ -436,6 +447,9 @@ impl Default for Limits {
             requests_max: 65_536,
             request_bytes_per_connection_max: 64 << 20,
             request_bytes_max: 1 << 30,
+            element_writes_per_user_max: 4096,
+            element_writes_max: 16_384,
+            element_bytes_max: 512 << 20,
             lookup_items_max: 1 << 18,
             lookup_items_per_request_max: 1024,
             coalesced_items_max: 256,
@@ -492,6 +506,9 @@ impl Limits {
             ("requests_max", self.requests_max),
             ("request_bytes_per_connection_max", self.request_bytes_per_connection_max),
             ("request_bytes_max", self.request_bytes_max),
+            ("element_writes_per_user_max", self.element_writes_per_user_max),
+            ("element_writes_max", self.element_writes_max),
+            ("element_bytes_max", self.element_bytes_max),
             ("lookup_items_max", self.lookup_items_max),
             ("lookup_items_per_request_max", self.lookup_items_per_request_max),
             ("coalesced_items_max", self.coalesced_items_max),

@@ -128,6 +128,59 @@ async fn rows_are_written_and_read_in_each_form() {
     assert_eq!(send(&mut web, "POST", "/dcs/rows", &uneven).await.status, 400, "a value without time");
 }
 
+/// Property: booleans and texts have the aggregates that they can have: count, first and last of each
+/// interval with a value. A number of the same element comes first if no field is named.
+#[tokio::test(flavor = "multi_thread")]
+async fn states_are_counted_by_interval() {
+    let world = world().await;
+    let mut web = Web::admin(&world).await;
+    send(&mut web, "PUT", "/dcs", &json!({})).await;
+    let times: Vec<String> = [0, 10, 20, 70].map(|seconds| at(&world, seconds)).into();
+    let column =
+        |field: &str, kind: &str, values: Value| json!({"field": field, "type": kind, "values": values});
+    let states = json!({"key": "hv,element=state", "times": times, "columns": [
+        column("v", "string", json!(["OFF", "RAMPING", "ON", "OFF"]))]});
+    let switches = json!({"key": "lv,element=switch", "times": [times[0], times[2], times[3]], "columns": [
+        column("v", "boolean", json!([true, false, true]))]});
+    let both = json!({"key": "gas,element=both", "times": times, "columns": [
+        column("original_value_float", "float", json!([1.0, 2.0, 3.0, 4.0])),
+        column("original_value_string", "string", json!(["a", "b", "c", "d"]))]});
+    let answer = send(&mut web, "POST", "/dcs/rows", &json!({"rows": [states, switches, both]})).await;
+    assert_eq!(answer.json()["refused"], 0, "{answer:?}");
+    let range = format!("from={}&to={}&every=30s", times[0], at(&world, 89));
+    let mut counted = async |element: &str, more: &str| -> Vec<Value> {
+        let path = format!("/dcs/aggregates?element={element}&{range}{more}");
+        get(&mut web, &path).await["items"].as_array().unwrap().clone()
+    };
+    for course in ["", "&course=samples", "&course=line"] {
+        let found = counted("state", course).await;
+        let count: u64 = found.iter().map(|one| one["count"].as_u64().unwrap()).sum();
+        assert_eq!(count, 4, "{found:?}");
+        assert_eq!(
+            (&found[0]["first"]["value"], &found[0]["first"]["time"]),
+            (&json!("OFF"), &json!(times[0]))
+        );
+        let last = &found[found.len() - 1];
+        assert_eq!((&last["last"]["value"], &last["last"]["time"]), (&json!("OFF"), &json!(times[3])));
+        assert!(last.get("min").is_none_or(Value::is_null), "a text has no least value: {last}");
+    }
+    let found = counted("switch", "").await;
+    assert_eq!(found.iter().map(|one| one["count"].as_u64().unwrap()).sum::<u64>(), 3);
+    assert_eq!(counted("both", "").await[0]["field"], "original_value_float");
+    let found = counted("both", "&field=original_value_string").await;
+    assert_eq!(found[0]["first"]["value"], "a");
+    // Pages of one interval have the same intervals.
+    let found_of_state = counted("state", "").await.len();
+    let (mut pages, mut path) = (0, format!("/dcs/aggregates?element=state&{range}&limit=1"));
+    loop {
+        let page = get(&mut web, &path).await;
+        pages += page["items"].as_array().unwrap().len();
+        let Some(next) = page["next"].as_str() else { break };
+        path = format!("/dcs/aggregates?element=state&{range}&limit=1&cursor={next}");
+    }
+    assert_eq!(pages, found_of_state);
+}
+
 async fn csv(web: &mut Web, path: &str) -> Answer {
     web.ask("GET", &format!("{BELOW}{path}"), &[("Accept", "text/csv")], "").await
 }

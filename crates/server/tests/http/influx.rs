@@ -305,3 +305,67 @@ async fn values_are_there_after_a_restart() {
     let answer = query(&mut web, "SELECT v FROM ev").await;
     assert_eq!(answer.json()["results"][0]["series"][0]["values"], json!([[time / 1_000_000, 1]]));
 }
+
+/// Property: each answer has the id of its request, in both headers that clients of InfluxDB know: the
+/// client's own one, else a new one.
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_have_the_id_of_their_request() {
+    let world = world().await;
+    let mut web = Web::admin(&world).await;
+    let mut seen = std::collections::BTreeSet::new();
+    for target in ["/ping", "/health", "/query?q=SHOW%20DATABASES", "/write", "/api/v2/nothing"] {
+        let answer = web.get(target).await;
+        let id = answer.header("request-id").to_owned();
+        assert_eq!((id.len(), answer.header("x-request-id")), (36, id.as_str()), "{target}: {answer:?}");
+        assert!(seen.insert(id), "{target}: the id of another request");
+    }
+    for (headers, id) in [
+        (vec![("Request-Id", "mine")], "mine"),
+        (vec![("Request-Id", "second"), ("X-Request-Id", "first")], "first"),
+    ] {
+        let answer = web.ask("GET", "/ping", &headers, "").await;
+        assert_eq!((answer.header("request-id"), answer.header("x-request-id")), (id, id));
+    }
+    let long = "x".repeat(300);
+    let answer = web.ask("GET", "/ping", &[("X-Request-Id", long.as_str())], "").await;
+    assert_eq!(answer.header("request-id").len(), 36, "an id that is too long is replaced");
+}
+
+/// Property: the request of Rucio's hermes, which writes lines itself, is answered as it needs: 204 and
+/// nothing else. Its counts are numbers with a fraction, and its activities have spaces.
+#[tokio::test(flavor = "multi_thread")]
+async fn request_of_hermes_is_taken() {
+    let world = world().await;
+    let mut web = Web::admin(&world).await;
+    made(&mut web).await;
+    // The form of aggregate_to_influx in lib/rucio/daemons/hermes/hermes.py: a minute, and some nanoseconds.
+    let minute = at(&world, 0) / 60_000_000_000 * 60_000_000_000 + 123_456;
+    let body = format!(
+        "transfer,activity=Production\\ Input,src_rse=CERN-PROD_DATADISK,dst_rse=DESY-HH_DATADISK \
+         nb_transfer_done=3,bytes_transfer_done=30000000000,nb_transfer_failed=1,bytes_transfer_failed=7 {minute}\n\
+         deletion,rse=CERN-PROD_SCRATCHDISK \
+         nb_deletion_done=2,bytes_deletion_done=20,nb_deletion_failed=0,bytes_deletion_failed=0 {minute}\n"
+    );
+    // Python's requests, which hermes posts with.
+    let token = format!("Token {}", web.token.take().unwrap());
+    let headers = [
+        ("User-Agent", "python-requests/2.32.3"),
+        ("Accept-Encoding", "gzip, deflate"),
+        ("Accept", "*/*"),
+        ("Connection", "keep-alive"),
+        ("Authorization", token.as_str()),
+    ];
+    for target in ["/api/v2/write?org=rucio&bucket=det", "/write?db=det"] {
+        let answer = web.ask("POST", target, &headers, &body).await;
+        assert_eq!((answer.status, answer.text()), (204, ""), "{target}: {answer:?}");
+    }
+    web.token = Some(token.trim_start_matches("Token ").to_owned());
+    let answer =
+        query(&mut web, "SELECT bytes_transfer_done FROM transfer WHERE activity = 'Production Input'").await;
+    let values = &answer.json()["results"][0]["series"][0]["values"];
+    assert_eq!(
+        *values,
+        json!([[minute / 1_000_000, 30_000_000_000u64]]),
+        "the repeated request changes nothing"
+    );
+}

@@ -23,6 +23,7 @@ mod judging;
 mod listing;
 mod logged;
 mod origins;
+mod overload;
 mod pages;
 mod pages_files;
 mod pages_issuers;

@@ -21,7 +21,7 @@ use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
 
 use super::Conversation;
 use crate::access::Session;
-use crate::admission::{Held, Room, Step, Turn, UNREAD, Unread, busy, items_of, limit_of};
+use crate::admission::{Held, Room, Share, Step, Turn, UNREAD, Unread, busy, items_of, limit_of};
 use crate::instruments::count;
 use crate::issuers::{Trust, is_foreign};
 use crate::look_ups::WhereisLines;
@@ -135,8 +135,17 @@ const STEPS_APART: u64 = 16;
 impl Call {
     /// Judges the credentials of a request, and admits it.
     pub(crate) async fn open(conversation: &Conversation, headers: &HeaderMap) -> Result<Self> {
+        Call::open_in(conversation, headers, Share::Catalogue).await
+    }
+
+    /// Judges the credentials of a request, and admits it to a share.
+    pub(crate) async fn open_in(
+        conversation: &Conversation,
+        headers: &HeaderMap,
+        share: Share,
+    ) -> Result<Self> {
         let service = &conversation.face.service;
-        let mut call = Call::of(conversation, client(conversation, headers).await?)?.traced(headers);
+        let mut call = Call::of(conversation, client(conversation, headers).await?, share)?.traced(headers);
         call.consistency = text_of(headers, &CONSISTENCY)?.map(Consistency::parse).transpose()?;
         call.id = text_of(headers, &IDEMPOTENCY_KEY)?.map(operation_id).transpose()?;
         if let Some(id) = call.id {
@@ -163,12 +172,12 @@ impl Call {
     }
 
     /// Admits a request of a client whose credentials were judged.
-    pub(crate) fn of(conversation: &Conversation, mut client: Client) -> Result<Self> {
+    pub(crate) fn of(conversation: &Conversation, mut client: Client, share: Share) -> Result<Self> {
         let service = Arc::clone(&conversation.face.service);
         if let Peer::Network(address) = &conversation.peer {
             client.requester.host = Some(address.ip());
         }
-        let held = service.admit(&client.requester, 1)?;
+        let held = service.admit(&client.requester, 1, share)?;
         Ok(Call {
             client,
             version: None,
@@ -602,10 +611,20 @@ fn check_age(id: OperationId, now: TimeMs) -> Result<()> {
 /// Reads a whole body of at most `most` bytes. The client must send as many bytes in a time as it
 /// must read of answers.
 pub(super) async fn whole(service: &Service, body: Incoming, most: usize) -> Result<(Bytes, BodyRoom)> {
+    whole_in(service, Share::Catalogue, body, most).await
+}
+
+/// Reads a whole body whose bytes count towards a share.
+pub(super) async fn whole_in(
+    service: &Service,
+    share: Share,
+    body: Incoming,
+    most: usize,
+) -> Result<(Bytes, BodyRoom)> {
     let limits = &service.limits;
     let stall = limits.output_stall;
     let mut frames = Frames { body, stall, until: Instant::now() + limits.deadline_max };
-    let (mut bytes, mut room) = (Vec::new(), BodyRoom::default());
+    let (mut bytes, mut room) = (Vec::new(), BodyRoom { share, ..BodyRoom::default() });
     let (mut since, mut seen) = (Instant::now(), 0);
     while let Some(part) = frames.next().await? {
         let length = bytes.len() + part.len();
@@ -626,6 +645,7 @@ pub(super) async fn whole(service: &Service, body: Incoming, most: usize) -> Res
 /// Room for a body among the bytes of all requests; dropping it gives it back.
 #[derive(Default)]
 pub(super) struct BodyRoom {
+    share: Share,
     held: Vec<Held>,
     bytes: usize,
 }
@@ -635,8 +655,7 @@ impl BodyRoom {
     pub(crate) fn fit(&mut self, service: &Service, bytes: usize) -> Result<()> {
         if bytes > self.bytes {
             let more = (bytes - self.bytes).max(BODY_ROOM_BYTES);
-            let held = service.admission.request_bytes.take(more);
-            self.held.push(held.ok_or_else(|| busy("bytes of requests"))?);
+            self.held.push(service.admission.take_bytes(more, self.share)?);
             self.bytes += more;
         }
         Ok(())

@@ -22,7 +22,7 @@ use super::certificates::Shown;
 use super::messages::{AnswerPart, ShellRequest};
 use super::repeats::Standing;
 use super::{Face, SES_KEPT};
-use crate::admission::{Held, Room, Step, Unread, busy};
+use crate::admission::{Held, Room, Share, Step, Unread, busy};
 use crate::faces::errors;
 use crate::instruments::count;
 use crate::service::{Cancel, Checked, OperationTask, Requester, step_id};
@@ -341,7 +341,7 @@ impl Shell {
         if !within_bytes {
             return Err(busy("bytes of requests").into());
         }
-        let held = service.admit(&self.requester, 1)?;
+        let held = service.admit(&self.requester, 1, Share::Catalogue)?;
         if service.must_check_again(&self.checked) {
             self.check_again().await?;
         }

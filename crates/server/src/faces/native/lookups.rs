@@ -22,7 +22,7 @@ use futures::FutureExt;
 
 use super::reply::{Given, Measure, Outbox, Target, Waiting};
 use crate::activity::{Facts, Tracking};
-use crate::admission::{Room, UNREAD, busy};
+use crate::admission::{Room, Share, UNREAD, busy};
 use crate::encoded_items::EncodedItems;
 use crate::instruments::{Ended, OperationIndex};
 use crate::service::{EndedRequests, Requester, Service};
@@ -216,12 +216,15 @@ impl Lookups {
         for group in self.groups.drain(..) {
             let service = Arc::clone(&outbox.service);
             let operation = group.items.name();
-            let held = service.admit(requester, group.parts.len()).and_then(|held| {
-                match service.admission.lookup_items.take(group.count) {
+            let held =
+                service.admit(requester, group.parts.len(), Share::Catalogue).and_then(|held| match service
+                    .admission
+                    .lookup_items
+                    .take(group.count)
+                {
                     Some(items) => Ok((held, items)),
                     None => Err(busy("items looked up at once")),
-                }
-            });
+                });
             let mut hand_out = HandOut { outbox, requester, request: None, operation, since, out };
             let held = match held {
                 Ok(held) => held,

@@ -113,7 +113,7 @@ async fn run_now(job: Job) {
     let place = match Class::of(&work.operation, &service.limits) {
         Class::Heavy | Class::Audit => Some((&rooms.heavy, page_bytes(&work.operation))),
         Class::Bulk => Some((&rooms.bulk, bulk_bytes(&work.operation))),
-        Class::Lookup { .. } | Class::Write | Class::Wait => None,
+        Class::Lookup { .. } | Class::Write | Class::ElementWrite | Class::Wait => None,
     };
     if let Some((place, bytes)) = place {
         match on(RequestState::ClientWrite, enter(place, &rooms.unread, bytes, &work)).await {

@@ -63,7 +63,7 @@ async fn admitted(with: &Arc<Conversation>, header: &RequestHeader, carried: &By
     let Some(bytes) = service.admission.request_bytes.take(carried.len()) else {
         return Err(busy("bytes of requests").into());
     };
-    let held = service.admit(&with.requester, 1)?;
+    let held = service.admit(&with.requester, 1, crate::admission::Share::Catalogue)?;
     let request = Request::parse(header, carried)?;
     if service.is_drained()
         && !matches!(request, Request::Ping | Request::EndSession | Request::Set)

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use exacat_history::{Group, History};
-use exacat_model::{Error, ErrorKind, GroupName, Result};
+use exacat_model::{Error, ErrorKind, GroupName, Guid, Result};
 use exacat_wire::influx::{Format, error_body};
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -28,6 +28,7 @@ use super::answers::{Body, JSON, TEXT, answer as made, empty};
 use super::call::Call;
 use super::query::pairs;
 use crate::activity::Facts;
+use crate::admission::Share;
 use crate::instruments::{Ended, OperationIndex};
 
 /// Version that clients are told: that of the interface.
@@ -35,6 +36,11 @@ const VERSION: &str = "1.8.10";
 const VERSION_HEADER: HeaderName = HeaderName::from_static("x-influxdb-version");
 const BUILD_HEADER: HeaderName = HeaderName::from_static("x-influxdb-build");
 const ERROR_HEADER: HeaderName = HeaderName::from_static("x-influxdb-error");
+/// Headers with the id of a request, in a request and in its answer. The first one wins.
+const ID_HEADERS: [HeaderName; 2] =
+    [HeaderName::from_static("x-request-id"), HeaderName::from_static("request-id")];
+/// Bytes of an id that a client chose; a longer one is replaced.
+const ID_BYTES_MAX: usize = 256;
 /// Bytes of an error in its header.
 const ERROR_HEADER_BYTES_MAX: usize = 1024;
 /// Seconds after which a refused client sends its values again.
@@ -128,7 +134,20 @@ pub(super) async fn answer(
     let headers = response.headers_mut();
     headers.insert(VERSION_HEADER, HeaderValue::from_static(VERSION));
     headers.insert(BUILD_HEADER, HeaderValue::from_static("OSS"));
+    if let Some(id) = request_id(conversation, &head.headers) {
+        ID_HEADERS.into_iter().for_each(|name| drop(headers.insert(name, id.clone())));
+    }
     Some(response)
+}
+
+/// Returns the id of a request: the one that the client chose, else a new one.
+fn request_id(conversation: &Conversation, headers: &HeaderMap) -> Option<HeaderValue> {
+    let given = ID_HEADERS.iter().find_map(|name| headers.get(name).filter(|value| !value.is_empty()));
+    if let Some(given) = given.filter(|value| value.len() <= ID_BYTES_MAX) {
+        return Some(given.clone());
+    }
+    let id = conversation.face.service.catalogue.new_operation_id().ok()?;
+    HeaderValue::from_str(&Guid(id.0).to_string()).ok()
 }
 
 fn health() -> Response<Body> {
@@ -163,8 +182,8 @@ impl Asked<'_> {
         pairs(self.head.uri.query().unwrap_or_default()).map(Parameters)
     }
 
-    /// Judges the credentials of the request, and admits it.
-    async fn call(&self, parameters: &Parameters) -> Result<Call> {
+    /// Judges the credentials of the request, and admits it to a share.
+    async fn call(&self, parameters: &Parameters, share: Share) -> Result<Call> {
         let mut headers = HeaderMap::new();
         let given = self.head.headers.get(AUTHORIZATION).map(token_of).transpose()?;
         if let Some(token) = given.or_else(|| parameters.get("p").map(str::to_owned)) {
@@ -173,7 +192,7 @@ impl Asked<'_> {
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }
-        Call::open(self.conversation, &headers).await
+        Call::open_in(self.conversation, &headers, share).await
     }
 
     fn find(&self, name: &str) -> Option<Arc<Group>> {

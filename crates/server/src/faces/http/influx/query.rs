@@ -18,7 +18,7 @@ use super::super::call::{Call, whole};
 use super::super::query::pairs;
 use super::reading::{Done, Failed, Reading};
 use super::{Asked, Parameters, READ, Refusal, counted, select, show};
-use crate::admission::Turn;
+use crate::admission::{Share, Turn};
 use crate::elements::{apart, drop_group, set_group};
 
 /// Bytes of a form with a query.
@@ -52,7 +52,7 @@ impl Asked<'_> {
         let values = ParameterValues::from_json(parameters.get("params").unwrap_or_default());
         let values = values.map_err(|error| bad(error.to_string()))?;
         let statements = parse_with(text, &values).map_err(|error| bad(error.to_string()))?;
-        let call = self.call(&parameters).await?;
+        let call = self.call(&parameters, Share::Catalogue).await?;
         let count = statements.len() as u64;
         let work = async { (count, self.answers(&call, &parameters, statements).await) };
         counted(&call, READ, work).await

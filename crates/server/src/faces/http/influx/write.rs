@@ -15,8 +15,9 @@ use hyper::header::CONTENT_ENCODING;
 use hyper::{Method, Response, StatusCode};
 
 use super::super::answers::{Body, empty};
-use super::super::call::{BodyRoom, Call, whole};
+use super::super::call::{BodyRoom, Call, whole_in};
 use super::{Asked, Refusal, WRITE, counted};
+use crate::admission::Share;
 use crate::elements::{apart, commit};
 
 /// Bytes of a body of lines, as InfluxDB 1.8 has it; inflated ones as well.
@@ -57,7 +58,7 @@ impl Asked<'_> {
             _ => (name, parameters.get("rp").unwrap_or_default()),
         };
         let precision = precision.map_err(|error| bad(error.to_string()))?;
-        let call = self.call(&parameters).await?;
+        let call = self.call(&parameters, Share::Elements).await?;
         let group = self.group(name)?;
         call.service.catalogue.check_elements(call.caller(), &group.settings(), ElementAccess::Write)?;
         if !matches!(policy, "" | "autogen" | "default") {
@@ -81,7 +82,8 @@ impl Asked<'_> {
         written: &mut u64,
     ) -> std::result::Result<Response<Body>, Refusal> {
         let bad = |text: String| Refusal::new(StatusCode::BAD_REQUEST, text);
-        let (bytes, mut room) = whole(&call.service, body, BODY_BYTES_MAX).await.map_err(too_large)?;
+        let (bytes, mut room) =
+            whole_in(&call.service, Share::Elements, body, BODY_BYTES_MAX).await.map_err(too_large)?;
         let encoding = self.head.headers.get(CONTENT_ENCODING).map(|value| value.as_bytes());
         let bytes = match encoding {
             None | Some(b"identity") => bytes,

@@ -94,7 +94,7 @@ impl<'a> Visit<'a> {
             here: here(head),
             ..Frame::default()
         };
-        let call = Call::of(conversation, client)?.traced(&head.headers);
+        let call = Call::of(conversation, client, crate::admission::Share::Catalogue)?.traced(&head.headers);
         Ok(Visit { conversation, head, query, call, frame, key })
     }
 

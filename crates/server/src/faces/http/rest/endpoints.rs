@@ -14,6 +14,7 @@ use utoipa::ToSchema;
 use super::PAGE_ITEMS_MAX;
 use super::arguments::Arguments;
 use super::schemas::{Schema, schema};
+use crate::admission::Share;
 
 /// Seconds of activity that a client gets without telling their number.
 const ACTIVITY_SECONDS: u32 = 3600;
@@ -101,7 +102,15 @@ pub(super) struct Endpoint {
     pub run: Run,
 }
 
+/// Name of the endpoint that writes values of elements.
+const WRITE_ELEMENT_ROWS: &str = "writeElementRows";
+
 impl Endpoint {
+    /// Returns the share that its requests count towards.
+    pub(crate) fn share(&self) -> Share {
+        if self.name == WRITE_ELEMENT_ROWS { Share::Elements } else { Share::Catalogue }
+    }
+
     /// Says whether it may change anything.
     pub(crate) fn writes(&self) -> bool {
         match self.run {

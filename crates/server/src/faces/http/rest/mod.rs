@@ -34,7 +34,7 @@ use super::Conversation;
 use super::answers::{
     Body, EVENTS, JSON, LINES, answer as whole_answer, empty, in_room, not_allowed, problem, problem_as, set,
 };
-use super::call::{BODY_BYTES_MAX, BodyRoom, Call, REVISION, decoded, text_of, whole};
+use super::call::{BODY_BYTES_MAX, BodyRoom, Call, REVISION, decoded, text_of, whole_in};
 use super::finding::find_operation;
 use super::query::cursor_text;
 use crate::admission::limit_of;
@@ -197,7 +197,8 @@ async fn run(
     body: &mut Option<Incoming>,
 ) -> std::result::Result<Response<Body>, Refused> {
     let headers = &head.headers;
-    let mut call = Call::open(conversation, headers).await?;
+    let share = endpoint.share();
+    let mut call = Call::open_in(conversation, headers, share).await?;
     let lfn = lfn.map(|lfn| percent::lfn(&format!("/{lfn}"))).transpose()?;
     let name = name.map(|name| decoded(&name, false)).transpose()?;
     let known = |key: &str| endpoint.query.iter().any(|parameter| parameter.name == key);
@@ -239,7 +240,7 @@ async fn run(
         }
         check_kind(headers, &[JSON])?;
         if let Some(body) = body.take() {
-            (arguments.body, _room) = whole(&face.service, body, BODY_BYTES_MAX).await?;
+            (arguments.body, _room) = whole_in(&face.service, share, body, BODY_BYTES_MAX).await?;
         }
     }
     let mut operation = match &endpoint.run {

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 
 use super::{Closing, Connection, InFlight, Patience, Stage};
-use crate::admission::{Class, Step, UNREAD, busy, limit_of};
+use crate::admission::{Class, Share, Step, UNREAD, busy, limit_of};
 use crate::faces::native::lookups::{Gathered, Lookups, NO_ID};
 use crate::faces::native::reply::{BatchInProgress, Measure, Target, Waiting};
 use crate::faces::native::tasks::{self, Job};
@@ -32,7 +32,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn admit(
         &mut self,
         request: u64,
-        bytes: usize,
+        (bytes, share): (usize, Share),
         patience: Patience,
         credit: Option<Arc<Semaphore>>,
     ) -> Result<Arc<Cancel>, Error> {
@@ -50,8 +50,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let own =
             self.request_bytes.take(bytes).ok_or_else(|| busy("bytes of requests of one connection"))?;
-        let all =
-            self.service.admission.request_bytes.take(bytes).ok_or_else(|| busy("bytes of requests"))?;
+        let all = self.service.admission.take_bytes(bytes, share)?;
         let cancel = Arc::new(Cancel::default());
         let in_flight = InFlight { cancel: Arc::clone(&cancel), patience, credit, _bytes: (own, all) };
         self.in_flight.insert(request, in_flight);
@@ -147,6 +146,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             _ if credit.is_some() => Patience::ForClient,
             _ => Patience::None,
         };
+        let bytes = (bytes, Share::of(&operation));
         let admitted = self.admit(request, bytes, patience, credit.clone());
         let cancel = match admitted {
             Ok(cancel) => cancel,
@@ -209,7 +209,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let cancel = if all_quick && self.may_gather(request) {
             None
         } else {
-            match self.admit(request, bytes, Patience::None, None) {
+            // A batch with anything else is not one of values.
+            let other = items.iter().map(|item| Share::of(&item.operation)).find(|of| *of != Share::Elements);
+            let share = other.unwrap_or(Share::Elements);
+            match self.admit(request, (bytes, share), Patience::None, None) {
                 Ok(cancel) => Some(cancel),
                 Err(error) if error.kind == ErrorKind::Invalid => return self.refuse(error),
                 Err(error) => {
@@ -272,7 +275,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             since: received,
         };
         let waiting = Waiting::new(target, self.outbox.clone(), measure);
-        match self.service.admit(&requester, 1) {
+        match self.service.admit(&requester, 1, Share::of(&operation)) {
             Ok(held) => Some(Job {
                 waiting,
                 work: OperationTask {
