@@ -53,7 +53,7 @@ pub fn carrier_of(prefix: &str) -> Result<Arc<dyn Carrier>> {
         let places = "file:///DIRECTORY, or root://HOST:PORT//DIRECTORY (by xrdcp)";
         Error::invalid(format!("{prefix}: copies go to {places}"))
     };
-    root_of(&sample).map_err(other)?;
+    root_of(prefix).map_err(other)?;
     Ok(Arc::new(ProgramCarrier { xrdcp: PathBuf::from("xrdcp"), token: None }))
 }
 

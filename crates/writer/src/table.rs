@@ -173,8 +173,8 @@ mod tests {
         assert!((0..50).any(|_| table.choose(&mut random, present, &[]) != present), "now it moves");
     }
 
-    /// Property: a service that writes more has more load, though its queue is as short. One whose volumes are
-    /// full within a minute gets a file only where the others are full soon as well.
+    /// Property: a service that writes more has more load, though its queue is as short. One whose volumes
+    /// are full within a minute gets a file only where the others are full soon as well.
     #[test]
     fn choice_knows_rates_and_free_space() {
         let mut random = fastrand::Rng::with_seed(1);

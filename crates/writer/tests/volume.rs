@@ -523,8 +523,8 @@ fn sums_of_a_part_that_a_fault_sealed_stay() {
     assert_eq!(volume.chunks_of(part).unwrap(), chunks);
 }
 
-/// Property: files that are open at once spread over all volumes, so that all disks work. The first one gets the
-/// volume with the most free space. A volume that cannot be written gets none.
+/// Property: files that are open at once spread over all volumes, so that all disks work. The first one gets
+/// the volume with the most free space. A volume that cannot be written gets none.
 #[test]
 fn open_files_spread_over_all_volumes() {
     let settings = ServiceSettings {

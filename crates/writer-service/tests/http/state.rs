@@ -42,8 +42,8 @@ async fn status_and_metrics_count_what_was_written() {
     }
 }
 
-/// Property: a file system that refuses O_DIRECT takes files all the same, and status and metrics say so for its
-/// volume.
+/// Property: a file system that refuses O_DIRECT takes files all the same, and status and metrics say so for
+/// its volume.
 #[tokio::test]
 async fn volume_without_direct_io_is_told() {
     let disk = crate::stage_out::disk_without_direct_io();

@@ -70,9 +70,9 @@ fn clocks_that_jump_by_years_lose_nothing() {
     }
 }
 
-/// Property: the same holds for killed producers, up to the last byte that they were told to be durable: it is
-/// in a certified file, or a service lists its file and has it. What they had only in memory is lost, and no
-/// certified file has a part of it.
+/// Property: the same holds for killed producers, up to the last byte that they were told to be durable. It
+/// is in a certified file, or a service lists its file and has it. What they had only in memory is lost, and
+/// no certified file has a part of it.
 #[test]
 fn killed_producers_lose_nothing_that_was_acknowledged() {
     let (mut certified, mut listed) = (0, 0);

@@ -161,8 +161,8 @@ impl Run {
         Ok(())
     }
 
-    /// Copies the wanted files, page by page. One list has all stages: a file that is copied meanwhile is in it
-    /// once.
+    /// Copies the wanted files, page by page. One list has all stages: a file that is copied meanwhile is in
+    /// it once.
     async fn listed(&mut self, wanted: &mut Wanted) -> Result<(), Failure> {
         let (is_all, mut after) = (wanted.is_all(), None);
         loop {

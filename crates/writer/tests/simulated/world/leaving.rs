@@ -48,8 +48,8 @@ impl World {
         written.or_else(|| self.lost.get(&file).map(|lost| &lost.bytes)).map(Vec::as_slice)
     }
 
-    /// Returns the numbers of files of killed producers: of those that are certified, and of those that are not
-    /// and have acknowledged bytes.
+    /// Returns the numbers of files of killed producers: of those that are certified, and of the others with
+    /// acknowledged bytes.
     pub(crate) fn lost_files(&self) -> (usize, usize) {
         let is_certified = |file: &FileId| self.catalogue.contains_key(file);
         let certified = self.lost.keys().filter(|file| is_certified(file)).count();

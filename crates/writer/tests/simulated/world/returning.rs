@@ -13,8 +13,8 @@ const COMPARED: u64 = 10;
 const EVEN_PERCENT: u64 = 20;
 
 impl World {
-    /// Runs until the first service was away, and back for a minute. Returns the seconds from its return to the
-    /// begin of the first interval of [`COMPARED`] seconds in which the load was even.
+    /// Runs until the first service was away, and back for a minute. Returns the seconds from its return to
+    /// the begin of the first interval of [`COMPARED`] seconds in which the load was even.
     pub(crate) fn run_past_return(&mut self) -> u64 {
         while self.now < (BACK_AT + EVEN_WITHIN) * 1_000 {
             if self.now == AWAY_AT * 1_000 {
