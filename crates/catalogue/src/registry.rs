@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use exacat_model::limits::PAGE_ITEMS_MAX;
 use exacat_model::{
@@ -26,23 +27,36 @@ pub(crate) struct Names {
 /// several servers share the store, [`Registry::current`] also reads the changes of others that the
 /// store has seen.
 pub(crate) struct Registry {
-    /// The names, and the store's count of seen changes before they were read.
-    names: RwLock<(u64, Arc<Names>)>,
+    held: RwLock<Held>,
+    /// Reads of names that have begun.
+    begun: AtomicU64,
+}
+
+/// Names in memory.
+struct Held {
+    /// Number of the read, in the order in which reads began.
+    read: u64,
+    /// The store's count of seen changes before they were read.
+    seen: u64,
+    names: Arc<Names>,
 }
 
 impl Registry {
     pub(crate) async fn load(store: &dyn Store) -> Result<Self> {
         let seen = store.records_seen();
-        Ok(Registry { names: RwLock::new((seen, Arc::new(Names::load(store).await?))) })
+        let names = Arc::new(Names::load(store).await?);
+        Ok(Registry { held: RwLock::new(Held { read: 0, seen, names }), begun: AtomicU64::new(1) })
     }
 
     pub(crate) async fn refresh(&self, store: &dyn Store) -> Result<()> {
+        let read = self.begun.fetch_add(1, Ordering::SeqCst);
         let seen = store.records_seen();
         let names = Arc::new(Names::load(store).await?);
-        let mut held = self.names.write();
-        // A refresh that began later may have finished sooner.
-        if seen >= held.0 {
-            *held = (seen, names);
+        let mut held = self.held.write();
+        // A refresh that began later may have finished sooner. It has all changes that were answered before
+        // this one began.
+        if read > held.read {
+            *held = Held { read, seen, names };
         }
         Ok(())
     }
@@ -50,9 +64,9 @@ impl Registry {
     /// Returns the names with all changes that the store has seen by now.
     pub(crate) async fn current(&self, store: &dyn Store) -> Result<Arc<Names>> {
         {
-            let held = self.names.read();
-            if held.0 == store.records_seen() {
-                return Ok(held.1.clone());
+            let held = self.held.read();
+            if held.seen == store.records_seen() {
+                return Ok(held.names.clone());
             }
         }
         self.refresh(store).await?;
@@ -61,7 +75,7 @@ impl Registry {
 
     /// Returns the cached names; hold them for one operation.
     pub(crate) fn names(&self) -> Arc<Names> {
-        self.names.read().1.clone()
+        self.held.read().names.clone()
     }
 }
 

@@ -1,16 +1,23 @@
 //! Storage elements: their registry, files and deletion queues, and the choice for an upload.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use exacat_catalogue::{Catalogue, Settings};
+use tokio::sync::Notify;
 
 use crate::fixture::{Fixture, account, derived, guid, lfn, se_name};
 use exacat_model::limits::{QOS_PER_SE_MAX, REPLICAS_PER_RESERVATION_MAX};
 use exacat_model::operation::{Existing, NewFile, NewReplica, SeChoice, SeSettings};
 use exacat_model::{
     Answer, Checksums, Cursor, DeletionId, Edit, ErrorKind, HasRevision, Operation, Record, RecordKey,
-    ReplicaState, Revision, SeNumber, SeStatus,
+    RecordKind, ReplicaState, Result, Revision, SeNumber, SeStatus,
 };
-use exacat_store::Store;
-use exacat_testkit::settings;
+use exacat_store::{Page, RecordEntry, Store};
+use exacat_testkit::{Before, Fronted, settings};
 
 async fn ses(f: &Fixture) -> Vec<exacat_model::answer::SeUsage> {
     match f.get(&f.alice, Operation::SeList).await {
@@ -105,7 +112,7 @@ async fn numbers_run_out_and_are_not_given_twice() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_added_at_once_get_numbers_of_their_own() {
-    let f = std::sync::Arc::new(Fixture::new().await);
+    let f = Arc::new(Fixture::new().await);
     let mut tasks = Vec::new();
     for number in 0..12 {
         let f = f.clone();
@@ -119,6 +126,67 @@ async fn many_added_at_once_get_numbers_of_their_own() {
     let numbers: BTreeMap<SeNumber, _> =
         ses(&f).await.into_iter().map(|item| (item.se.number, item.se.name)).collect();
     assert_eq!(numbers.len(), 16);
+}
+
+/// Storage elements that are added at once.
+const FIRST: &str = "Y::A::SE";
+const SECOND: &str = "Y::B::SE";
+
+/// Front that keeps back the first page of records with the first storage element, after it was read.
+struct Held(Arc<Signals>);
+
+#[derive(Default)]
+struct Signals {
+    is_armed: AtomicBool,
+    read: Notify,
+    go_on: Notify,
+}
+
+#[async_trait]
+impl Before for Held {
+    async fn records(
+        &self,
+        kind: RecordKind,
+        after: Option<RecordKey>,
+        limit: usize,
+        store: &dyn Store,
+    ) -> Result<Page<RecordEntry>> {
+        let page = store.records(kind, after, limit).await?;
+        let is_first =
+            |item: &RecordEntry| matches!(&item.record, Record::Se(se) if se.name == se_name(FIRST));
+        if page.items.iter().any(is_first) && self.0.is_armed.swap(false, Ordering::SeqCst) {
+            self.0.read.notify_one();
+            self.0.go_on.notified().await;
+        }
+        Ok(page)
+    }
+}
+
+/// Property: names that were read earlier do not replace later ones, if that read ends last.
+#[tokio::test]
+async fn slow_read_of_names_forgets_nothing() {
+    let f = Arc::new(Fixture::new().await);
+    let signals = Arc::new(Signals::default());
+    let store = Arc::new(Fronted::new(Held(Arc::clone(&signals)), f.store.clone()));
+    let catalogue = Catalogue::open(store, f.clock.shared(), Settings::default()).await.unwrap();
+    let add = |name: &str| {
+        let (f, catalogue, operation) =
+            (Arc::clone(&f), catalogue.clone(), Operation::SeSet(settings::se(name)));
+        async move { catalogue.execute(&f.op, f.operation_id(), operation).await.unwrap() }
+    };
+    signals.is_armed.store(true, Ordering::SeqCst);
+    let slow = tokio::spawn(add(FIRST));
+    signals.read.notified().await;
+    tokio::time::timeout(Duration::from_secs(60), add(SECOND)).await.expect("the other one waits for none");
+    signals.go_on.notify_one();
+    slow.await.unwrap();
+    let Answer::Ses(found) = catalogue.execute(&f.op, f.operation_id(), Operation::SeList).await.unwrap()
+    else {
+        panic!("another answer");
+    };
+    for name in [FIRST, SECOND] {
+        assert!(found.iter().any(|item| item.se.name == se_name(name)), "{name} is forgotten");
+    }
 }
 
 #[tokio::test]
