@@ -1,16 +1,17 @@
 //! Two moments of the catalogue, and the differences between them, from the changes in between. The caller
-//! reads the changes.
+//! asks the catalogue what [`HistoryReading`] wants to know.
 //!
 //! The changes of an entry are folded into one difference, so the result does not show what came and went
 //! in between. Paths are those of now: a change names its place by directory number and name, and the
 //! present path of an entry, or the one it was removed from, is what a caller can look at.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use exacat_model::answer::ChangeInfo;
 use exacat_model::{
-    At, Difference, DirId, Effect, EntryId, Error, ErrorKind, FieldChange, Kind, Lfn, LogPosition, Result,
-    Revision, Snapshot, SnapshotName, TimeMs,
+    Answer, At, Cursor, Difference, DirId, Effect, EntryId, Error, ErrorKind, FieldChange, Kind, Lfn,
+    LogPosition, Operation, Result, Revision, Snapshot, SnapshotName, TimeMs,
 };
 
 /// Word for the present state.
@@ -129,7 +130,7 @@ impl RevisionAt {
 }
 
 /// Refuses two moments in the wrong order, and one after the end of the history.
-pub fn check_order(from: LogPosition, to: LogPosition, end: Revision) -> Result<()> {
+fn check_order(from: LogPosition, to: LogPosition, end: Revision) -> Result<()> {
     if from.revision > to.revision {
         return Err(Error::invalid(format!("{from} is later than {to}: give the earlier moment first")));
     }
@@ -186,6 +187,13 @@ pub struct HistoryDifference {
     pub fields: Vec<&'static str>,
 }
 
+impl HistoryDifference {
+    /// Compares its place in the order of a result with that of another entry.
+    pub fn order(&self, (lfn, id): (&Lfn, EntryId)) -> Ordering {
+        self.lfn.components().cmp(lfn.components()).then_with(|| self.id.cmp(&id))
+    }
+}
+
 /// Differences between two moments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HistoryDiff {
@@ -225,7 +233,7 @@ impl Folded {
 
 /// Changes folded by entry.
 #[derive(Debug)]
-pub struct HistoryFold {
+struct HistoryFold {
     entries: BTreeMap<EntryId, Folded>,
     /// Most entries that it holds.
     entries_max: usize,
@@ -281,12 +289,12 @@ fn places(effect: &Effect) -> Option<(Option<&At>, Option<&At>)> {
 
 impl HistoryFold {
     /// Makes an empty fold for at most `entries_max` entries.
-    pub fn new(entries_max: usize) -> Self {
+    fn new(entries_max: usize) -> Self {
         HistoryFold { entries: BTreeMap::new(), entries_max, directories: HashMap::new() }
     }
 
     /// Adds a change between the moments. Refuses more entries than the limit.
-    pub fn change(&mut self, info: &ChangeInfo) -> Result<()> {
+    fn change(&mut self, info: &ChangeInfo) -> Result<()> {
         let effect = &info.change.effect;
         let (Some((before, after)), Some(id)) = (places(effect), effect.entry_id()) else { return Ok(()) };
         if !self.entries.contains_key(&id) && self.entries.len() >= self.entries_max {
@@ -325,7 +333,7 @@ impl HistoryFold {
     }
 
     /// Learns paths from a change, also from one after the later moment.
-    pub fn place(&mut self, info: &ChangeInfo) {
+    fn place(&mut self, info: &ChangeInfo) {
         let Some(id) = info.change.effect.entry_id() else { return };
         let stands = info.lfn.as_ref();
         if let (EntryId::Directory(directory), Some(stands)) = (id, stands) {
@@ -350,7 +358,7 @@ impl HistoryFold {
 
     /// Returns the next moved entry after `last` whose former directory is not known, with its present path.
     /// Its own history names that directory.
-    pub fn unknown_origin(&self, last: Option<EntryId>) -> Option<(EntryId, Lfn)> {
+    fn unknown_origin(&self, last: Option<EntryId>) -> Option<(EntryId, Lfn)> {
         use std::ops::Bound::{Excluded, Unbounded};
         let from = last.map_or(Unbounded, Excluded);
         self.entries.range((from, Unbounded)).find_map(|(id, folded)| {
@@ -361,12 +369,12 @@ impl HistoryFold {
     }
 
     /// Learns the present paths of directories.
-    pub fn learn(&mut self, directories: impl IntoIterator<Item = (DirId, Lfn)>) {
+    fn learn(&mut self, directories: impl IntoIterator<Item = (DirId, Lfn)>) {
         self.directories.extend(directories);
     }
 
     /// Returns the differences below a directory.
-    pub fn differences(self, under: &Lfn) -> HistoryDiff {
+    fn differences(self, under: &Lfn) -> HistoryDiff {
         let mut diff = HistoryDiff::default();
         let HistoryFold { entries, directories, .. } = self;
         let by_place = |at: Option<&At>| {
@@ -395,11 +403,137 @@ impl HistoryFold {
                 diff.items.push(HistoryDifference { differs, lfn, from, id, kind: folded.kind, fields });
             }
         }
-        diff.items.sort_by(|one, other| {
-            one.lfn.components().cmp(other.lfn.components()).then_with(|| one.id.cmp(&other.id))
-        });
+        diff.items.sort_by(|one, other| one.order((&other.lfn, other.id)));
         diff
     }
+}
+
+/// Bounds of a reading.
+#[derive(Clone, Copy, Debug)]
+pub struct HistoryBounds {
+    /// Most entries that changed between the moments.
+    pub entries_max: usize,
+    /// Most moved entries whose former directory is looked up.
+    pub lookups_max: usize,
+    /// Changes that are asked for at once.
+    pub page: u32,
+}
+
+/// Step of a reading.
+#[derive(Debug)]
+enum Step {
+    /// Both moments must be of this history.
+    Check,
+    /// The changes between the moments.
+    Between,
+    /// The changes since then: removals have the paths of what is not in the tree any more.
+    Since,
+    /// The own history of a moved entry, which names its former directory; none at the end.
+    Origin(Option<(EntryId, Lfn)>),
+}
+
+/// Reads the differences between two moments: it tells the operations, and takes their answers.
+#[derive(Debug)]
+pub struct HistoryReading {
+    fold: HistoryFold,
+    step: Step,
+    /// Position up to which the changes of a step were read.
+    after: LogPosition,
+    to: LogPosition,
+    end: Revision,
+    lookups_left: usize,
+    page: u32,
+}
+
+impl HistoryReading {
+    /// Begins to read. `end` is the end of the history.
+    ///
+    /// # Errors
+    /// The moments are in the wrong order, or the later one is after the end.
+    pub fn new((from, to): (LogPosition, LogPosition), end: Revision, bounds: HistoryBounds) -> Result<Self> {
+        check_order(from, to, end)?;
+        Ok(HistoryReading {
+            fold: HistoryFold::new(bounds.entries_max),
+            step: Step::Check,
+            after: from,
+            to,
+            end,
+            lookups_left: bounds.lookups_max,
+            page: bounds.page,
+        })
+    }
+
+    /// Returns the next operation; none at the end.
+    pub fn wanted(&self) -> Option<Operation> {
+        match &self.step {
+            Step::Check => Some(Operation::Position { after: self.to }),
+            Step::Between | Step::Since => {
+                Some(Operation::Changes { after: self.after, under: None, limit: self.page, wait: false })
+            }
+            Step::Origin(asked) => asked.as_ref().map(|(_, lfn)| Operation::Log {
+                lfn: lfn.clone(),
+                cursor: Cursor::default(),
+                limit: self.page,
+            }),
+        }
+    }
+
+    /// Takes the answer to the wanted operation. Refuses more entries than the bound.
+    pub fn take(&mut self, answer: Result<Answer>) -> Result<()> {
+        match &mut self.step {
+            Step::Check => {
+                answer?;
+                self.step = Step::Between;
+            }
+            Step::Between | Step::Since => {
+                let is_between = matches!(self.step, Step::Between);
+                let Answer::Changes { items, up_to, timeline, .. } = answer? else { return Err(unfitting()) };
+                let through = if is_between { self.to.revision } else { self.end };
+                for info in items.iter().filter(|info| info.change.revision <= through) {
+                    if is_between { self.fold.change(info)? } else { self.fold.place(info) }
+                }
+                let last = items.last().map_or(Revision(0), |info| info.change.revision).max(up_to);
+                // Without progress there is nothing more.
+                let last = if last <= self.after.revision { through } else { last };
+                self.after = LogPosition { revision: last, timeline: Some(timeline.whole()) };
+            }
+            Step::Origin(asked) => {
+                match answer {
+                    Ok(Answer::Changes { items, .. }) => {
+                        self.fold.learn(items.into_iter().flat_map(|info| info.directories));
+                    }
+                    Ok(_) => return Err(unfitting()),
+                    // It may have gone meanwhile.
+                    Err(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::Denied) => {}
+                    Err(error) => return Err(error),
+                }
+                let last = asked.take().map(|(id, _)| id);
+                self.look_for_origin(last);
+            }
+        }
+        if matches!(self.step, Step::Between) && self.after.revision >= self.to.revision {
+            (self.step, self.after) = (Step::Since, self.to);
+        }
+        if matches!(self.step, Step::Since) && self.after.revision >= self.end {
+            self.look_for_origin(None);
+        }
+        Ok(())
+    }
+
+    fn look_for_origin(&mut self, last: Option<EntryId>) {
+        let left = self.lookups_left.checked_sub(1);
+        self.lookups_left = left.unwrap_or(0);
+        self.step = Step::Origin(left.and_then(|_| self.fold.unknown_origin(last)));
+    }
+
+    /// Returns the differences below a directory.
+    pub fn differences(self, under: &Lfn) -> HistoryDiff {
+        self.fold.differences(under)
+    }
+}
+
+fn unfitting() -> Error {
+    Error::new(ErrorKind::Internal, "the catalogue's answer does not fit a question about its history")
 }
 
 #[cfg(test)]

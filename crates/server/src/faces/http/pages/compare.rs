@@ -3,7 +3,7 @@
 
 use askama::Template;
 use exacat_catalogue::moments::{
-    Differs, HistoryDifference, HistoryFold, Moment, RevisionAt, check_order, is_below,
+    Differs, HistoryBounds, HistoryDifference, HistoryReading, Moment, RevisionAt, is_below,
 };
 use exacat_model::codec::{Decode, Encode};
 use exacat_model::{
@@ -29,10 +29,9 @@ const CHANGES: (&str, &str) = ("page-of-changes", "cursor");
 /// Most changes between the earlier moment and the end of the history that a page reads. `exacat diff` reads
 /// more.
 const HISTORY_MAX: u64 = 50_000;
-/// Changes that a page reads at a time.
-const HISTORY_PAGE: u32 = 2000;
-/// Moved entries whose former directory a page looks up.
-const ORIGINS_MAX: usize = 100;
+/// Bounds of what a page reads of the history.
+const BOUNDS: HistoryBounds =
+    HistoryBounds { entries_max: HISTORY_MAX as usize, lookups_max: 100, page: 2000 };
 
 /// The page.
 #[derive(Template)]
@@ -220,27 +219,6 @@ async fn of_snapshots(
     Ok(Compared { table, told, pager, room: Some(room) })
 }
 
-/// Reads changes, page by page, up to a revision.
-async fn read(
-    visit: &mut Visit<'_>,
-    (mut after, to): (LogPosition, Revision),
-    mut each: impl FnMut(&exacat_model::answer::ChangeInfo) -> Result<()>,
-) -> Result<()> {
-    while after.revision < to {
-        let ask = Operation::Changes { after, under: None, limit: HISTORY_PAGE, wait: false };
-        // The room is given back at once: nothing of the changes is sent.
-        let (answer, _room) = visit.call.page(ask, HISTORY_PAGE).await?;
-        let Answer::Changes { items, up_to, timeline, .. } = answer else { return Err(unfitting()) };
-        items.iter().filter(|info| info.change.revision <= to).try_for_each(&mut each)?;
-        let last = items.last().map_or(Revision(0), |info| info.change.revision).max(up_to);
-        if last <= after.revision {
-            break;
-        }
-        after = LogPosition { revision: last, timeline: Some(timeline.whole()) };
-    }
-    Ok(())
-}
-
 async fn of_history(
     visit: &mut Visit<'_>,
     (from, to, end): (LogPosition, LogPosition, LogPosition),
@@ -252,7 +230,7 @@ async fn of_history(
         true => None,
         false => Some(<(Lfn, EntryId)>::from_bytes(&cursor.0).map_err(|_| unfitting())?),
     };
-    check_order(from, to, end.revision)?;
+    let mut reading = HistoryReading::new((from, to), end.revision, BOUNDS)?;
     let number = end.revision.0 - from.revision.0;
     if number > HISTORY_MAX {
         let message = format!(
@@ -261,38 +239,18 @@ async fn of_history(
         );
         return Err(Error::new(ErrorKind::Limit, message));
     }
-    // Both must be of this history.
-    visit.call.ask(Operation::Position { after: to }).await?;
-    let mut fold = HistoryFold::new(HISTORY_MAX as usize);
-    read(visit, (from, to.revision), |info| fold.change(info)).await?;
-    // Removals since then have the paths of what is not in the tree any more.
-    let place = |info: &exacat_model::answer::ChangeInfo| {
-        fold.place(info);
-        Ok(())
-    };
-    read(visit, (to, end.revision), place).await?;
-    let mut before = None;
-    for _ in 0..ORIGINS_MAX {
-        let Some((id, lfn)) = fold.unknown_origin(before) else { break };
-        before = Some(id);
-        let log = Operation::Log { lfn, cursor: Cursor::default(), limit: HISTORY_PAGE };
-        match visit.call.ask(log).await {
-            Ok(Answer::Changes { items, .. }) => {
-                fold.learn(items.into_iter().flat_map(|info| info.directories));
-            }
-            Ok(_) => return Err(unfitting()),
-            // It may have gone meanwhile.
-            Err(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::Denied) => {}
-            Err(error) => return Err(error),
-        }
+    while let Some(operation) = reading.wanted() {
+        let answer = match matches!(operation, Operation::Changes { .. }) {
+            // The room is given back at once: nothing of the changes is sent.
+            true => visit.call.page(operation, BOUNDS.page).await.map(|(answer, _room)| answer),
+            false => visit.call.ask(operation).await,
+        };
+        reading.take(answer)?;
     }
-    let found = fold.differences(under);
+    let found = reading.differences(under);
     let all = found.items.len();
-    let seen = |item: &HistoryDifference| {
-        last.as_ref().is_some_and(|(lfn, id)| {
-            item.lfn.components().cmp(lfn.components()).then_with(|| item.id.cmp(id)).is_le()
-        })
-    };
+    let seen =
+        |item: &HistoryDifference| last.as_ref().is_some_and(|(lfn, id)| item.order((lfn, *id)).is_le());
     let rest = &found.items[found.items.partition_point(seen)..];
     let (shown, more) = rest.split_at(rest.len().min(ROWS as usize));
     let next = shown.last().filter(|_| !more.is_empty());
