@@ -1,9 +1,11 @@
 //! Times in which an element of the history had a value, and the runs of those times: a condition of a
 //! search. The caller reads the rows of the element, page by page.
 
+use std::cmp::Ordering;
+
 use exacat_model::element::{ElementRows, QUALITY_FIELDS};
 use exacat_model::{
-    Entry, Error, FieldRef, Filter, GroupName, Result, TagExpression, TagKey, TagValue, TimeMs,
+    Comparison, Entry, Error, FieldRef, Filter, GroupName, Result, TagExpression, TagKey, TagValue, TimeMs,
 };
 
 /// Element whose value is the number of the present run, in each group.
@@ -23,16 +25,6 @@ const COMPARISONS: [(&str, Comparison); 6] = [
     ("<", Comparison::Less),
     (">", Comparison::Greater),
 ];
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Comparison {
-    Equal,
-    NotEqual,
-    Less,
-    AtMost,
-    Greater,
-    AtLeast,
-}
 
 /// Time of an entry that is compared with the times of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,20 +86,13 @@ impl ElementCondition {
             FieldRef::Unsigned(value) if self.value.parse() == Ok(value) => true,
             _ => number.is_some_and(|number| self.value.parse() == Ok(number)),
         };
-        let order = match self.comparison {
-            Comparison::Equal => return Ok(is_same),
-            Comparison::NotEqual => return Ok(!is_same),
-            order => order,
-        };
+        if matches!(self.comparison, Comparison::Equal | Comparison::NotEqual) {
+            return Ok(self.comparison.holds(is_same.then_some(Ordering::Equal)));
+        }
         let (Some(number), Ok(bound)) = (number, self.value.parse::<f64>()) else {
             return Err(Error::invalid(format!("{}: only numbers are less or greater", self.element)));
         };
-        Ok(match order {
-            Comparison::Less => number < bound,
-            Comparison::AtMost => number <= bound,
-            Comparison::Greater => number > bound,
-            _ => number >= bound,
-        })
+        Ok(self.comparison.holds(number.partial_cmp(&bound)))
     }
 }
 

@@ -11,7 +11,7 @@ use crate::tag::{TagKey, TagValue};
 use crate::time::TimeMs;
 use crate::{canonical_enum, canonical_struct};
 
-/// Comparison of a tag's value with a given one.
+/// Comparison of a value, such as that of a tag, with a given one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     /// `=`
@@ -33,7 +33,7 @@ canonical_enum!(Comparison { 1 => Equal, 2 => NotEqual, 3 => Less, 4 => AtMost, 
 impl Comparison {
     /// Says whether it holds for two values in this order. Values without an order are unequal, and
     /// neither is less.
-    fn holds(self, order: Option<Ordering>) -> bool {
+    pub fn holds(self, order: Option<Ordering>) -> bool {
         match self {
             Comparison::Equal => order.is_some_and(Ordering::is_eq),
             Comparison::NotEqual => order.is_none_or(Ordering::is_ne),
