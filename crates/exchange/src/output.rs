@@ -7,7 +7,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
@@ -39,6 +39,11 @@ pub struct OutputFile {
 }
 
 impl OutputFile {
+    /// Says whether opening waits for another program: a FIFO opens when its reader comes.
+    pub fn waits_for_a_reader(path: &Path) -> bool {
+        fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo())
+    }
+
     /// Opens an output file. The old content remains until [`finish`](OutputFile::finish). Opening
     /// a FIFO waits for its reader.
     pub fn create(path: &Path) -> Result<Self, Error> {

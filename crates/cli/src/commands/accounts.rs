@@ -2,7 +2,6 @@
 
 use std::io::Write;
 
-use exacat_exchange::output::OutputFile;
 use exacat_model::answer::{QuotaInfo, TokenInfo, UserInfo};
 use exacat_model::operation::UserSettings;
 use exacat_model::{AccountName, Answer, Error, Lfn, Operation, Role, TokenId};
@@ -352,12 +351,7 @@ async fn issue_token(
 ) -> Result<(), Failure> {
     // The file first: a secret that cannot be written would be lost.
     let file = match file {
-        Some(path) => {
-            let opening = path.to_owned();
-            let opened = tokio::task::spawn_blocking(move || OutputFile::create_secret(&opening)).await;
-            let opened = opened.map_err(|error| Failure::local(error.to_string()))?;
-            Some((path, opened.map_err(super::exchange::failure)?))
-        }
+        Some(path) => Some((path, super::exchange::open_secret(path).await?)),
         None => None,
     };
     let interrupted = OnInterrupt::say(

@@ -151,11 +151,30 @@ fn listing_options(args: &ListingArgs, options: &mut ListingOptions) -> Result<(
     Ok(())
 }
 
-/// Opens an output file on a thread that may wait: a FIFO opens when its reader comes.
+/// Opens an output file. If an interruption can end the wait for it, nothing was made.
 pub(super) async fn open_output(path: &Path) -> Result<OutputFile, Failure> {
-    let opening = path.to_owned();
-    let opened = tokio::task::spawn_blocking(move || OutputFile::create(&opening)).await;
-    opened.map_err(|error| Failure::local(error.to_string()))?.map_err(|error| of_output(error, path))
+    opened(path, OutputFile::create).await.map_err(|error| of_output(error, path))
+}
+
+/// Opens a new file for a secret in the same way.
+pub(super) async fn open_secret(path: &Path) -> Result<OutputFile, Failure> {
+    opened(path, OutputFile::create_secret).await.map_err(failure)
+}
+
+/// A FIFO opens when its reader comes, so a thread waits for it. Any other file is made at once: an
+/// interruption must find it in the hands that tell what is left, and that remove it.
+async fn opened(
+    path: &Path,
+    open: fn(&Path) -> Result<OutputFile, exacat_exchange::Error>,
+) -> Result<OutputFile, exacat_exchange::Error> {
+    if !OutputFile::waits_for_a_reader(path) {
+        return open(path);
+    }
+    let interrupted = OnInterrupt::say(format!("{} got nothing of the output", path.display()));
+    let waiting = path.to_owned();
+    let opened = tokio::task::spawn_blocking(move || open(&waiting)).await;
+    interrupted.over();
+    opened.map_err(|error| exacat_exchange::Error::file("open", path, error.into()))?
 }
 
 /// Makes the failure of an output file. Unlike standard output, it was requested as a whole.

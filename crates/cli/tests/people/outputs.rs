@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::service::{Ran, Service, signal};
 
@@ -118,6 +119,24 @@ fn interrupted_output_says_what_is_left_and_leaves_no_partial_file() {
     assert_eq!(child.wait().unwrap().code(), Some(INTERRUPTED), "{said}");
     assert!(said.contains("interrupted") && said.contains("a part of the output"), "{said}");
     drop(reader);
+    // A FIFO without a reader. A signal before the export waits for one ends it without a word.
+    let said = (1..100).find_map(|n| {
+        let mut child = service
+            .command(&["export", "/", "-o", through.to_str().unwrap()])
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::thread::park_timeout(Duration::from_millis(20 * n));
+        signal(child.id(), "INT");
+        let mut said = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        let status = child.wait().unwrap().code();
+        assert!(matches!(status, None | Some(INTERRUPTED)), "{status:?}: {said}");
+        (!said.is_empty()).then_some(said)
+    });
+    let said = said.expect("an export that waits is interrupted");
+    assert!(said.contains("interrupted") && said.contains("got nothing"), "{said}");
     // A regular file: as soon as the temporary file is visible, the export is under way.
     for (target, word) in [("saved.tsv", "as it was before"), ("new.tsv", "was not written")] {
         let target = place.join(target);
