@@ -152,9 +152,8 @@ impl<C: Catalogue> State<'_, C> {
                 let Answer::Entries { items, .. } = answer? else {
                     return Err(unexpected("se-files").into());
                 };
-                for stat in items {
-                    copy(StoredReplica::of(stat.entry, se.number).as_ref(), se, when, out, &mut listed)
-                        .await?;
+                for stored in items.into_iter().filter_map(|stat| StoredReplica::of(stat.entry, se.number)) {
+                    copy(&stored, se, when, out, &mut listed).await?;
                 }
             }
             self.removed(se, when, out, &mut listed, &mut guids).await?;
@@ -164,7 +163,7 @@ impl<C: Catalogue> State<'_, C> {
         loop {
             let (page, next) = store.replicas_on(se.number, &cursor, COMPARE_STORE_PAGE).await?;
             for stored in page.items {
-                copy(Some(&stored), se, when, out, &mut listed).await?;
+                copy(&stored, se, when, out, &mut listed).await?;
             }
             if !page.more {
                 return Ok(listed);
@@ -191,8 +190,9 @@ impl<C: Catalogue> State<'_, C> {
                 match &item.entry.body {
                     Body::Directory(_) => listed.hidden |= item.usage.replicas > 0,
                     Body::File(file) if guids.insert(file.guid) => {
-                        copy(StoredReplica::of(item.entry, se.number).as_ref(), se, when, out, listed)
-                            .await?;
+                        if let Some(stored) = StoredReplica::of(item.entry, se.number) {
+                            copy(&stored, se, when, out, listed).await?;
+                        }
                     }
                     _ => {}
                 }
@@ -351,13 +351,12 @@ impl<C: Catalogue> State<'_, C> {
 }
 
 async fn copy(
-    stored: Option<&StoredReplica>,
+    stored: &StoredReplica,
     se: &Se,
     when: When,
     out: &mut Records,
     listed: &mut Listed,
 ) -> Result<(), Error> {
-    let Some(stored) = stored else { return Ok(()) };
     listed.copies += 1;
     out.push(&key_of(stored.guid, &stored.replica, se), &fact_of(stored, when)).await
 }

@@ -274,13 +274,13 @@ impl Lookup<'_> {
                         }
                         Ok(next.is_none())
                     });
-                    if done == Err(Defect::NotInMemory) && !page.items().is_empty() {
-                        // The rows so far need not be read again: the next page begins with those that the
-                        // disk has.
-                        let name = if last.is_empty() { after.unwrap_or_default() } else { &last };
-                        return Ok(Some((page.end(true), ReplicasCursor::directory(begun, *id, name))));
-                    }
                     if done == Err(Defect::NotInMemory) {
+                        if !page.items().is_empty() {
+                            // The rows so far need not be read again: the next page begins with those that
+                            // the disk has.
+                            let name = if last.is_empty() { after.unwrap_or_default() } else { &last };
+                            return Ok(Some((page.end(true), ReplicasCursor::directory(begun, *id, name))));
+                        }
                         self.note_ahead(account.directories.range(*id..).skip(1).copied());
                     }
                     done?;

@@ -26,7 +26,18 @@ struct Bench<'d> {
     cache: Cache,
 }
 
-impl Bench<'_> {
+impl<'d> Bench<'d> {
+    fn new(directory: &'d Path, seed: u64) -> Self {
+        Bench {
+            directory,
+            runs: 0,
+            active: Memtable::new(seed),
+            frozen: Vec::new(),
+            version: Version::default(),
+            cache: Cache::new(1 << 20),
+        }
+    }
+
     fn view(&self) -> View<'_> {
         let reading = Reading::waiting(&self.cache);
         View { active: Some(&self.active), frozen: &self.frozen, version: &self.version, reading }
@@ -92,14 +103,7 @@ impl Bench<'_> {
 fn the_newest_row_is_what_is_there() {
     for seed in 0..6 {
         let directory = tempfile::tempdir().unwrap();
-        let mut bench = Bench {
-            directory: directory.path(),
-            runs: 0,
-            active: Memtable::new(seed),
-            frozen: Vec::new(),
-            version: Version::default(),
-            cache: Cache::new(1 << 20),
-        };
+        let mut bench = Bench::new(directory.path(), seed);
         let random = &mut Random(seed);
         let (mut model, mut room) = (Model::new(), RowRoom::default());
         let mut once: Vec<Guid> = Vec::new();
@@ -199,14 +203,7 @@ fn check(view: &View<'_>, model: &Model, once: &[Guid], random: &mut Random) {
 #[test]
 fn metrics_of_tiers_count_runs_that_are_merged() {
     let directory = tempfile::tempdir().unwrap();
-    let mut bench = Bench {
-        directory: directory.path(),
-        runs: 0,
-        active: Memtable::new(1),
-        frozen: Vec::new(),
-        version: Version::default(),
-        cache: Cache::new(1 << 20),
-    };
+    let mut bench = Bench::new(directory.path(), 1);
     // Two runs of one tier, and a much larger one.
     for (run, rows) in [(1, 10), (2, 10), (3, 5000)] {
         for number in 0..rows {
@@ -232,14 +229,7 @@ fn metrics_of_tiers_count_runs_that_are_merged() {
 #[test]
 fn a_merge_that_is_stopped_makes_no_run() {
     let directory = tempfile::tempdir().unwrap();
-    let mut bench = Bench {
-        directory: directory.path(),
-        runs: 0,
-        active: Memtable::new(1),
-        frozen: Vec::new(),
-        version: Version::default(),
-        cache: Cache::new(1 << 20),
-    };
+    let mut bench = Bench::new(directory.path(), 1);
     for round in 0..2 {
         for number in 0..500u64 {
             let name = format!("{round}-{number}");

@@ -216,15 +216,10 @@ impl Lookups {
         for group in self.groups.drain(..) {
             let service = Arc::clone(&outbox.service);
             let operation = group.items.name();
-            let held =
-                service.admit(requester, group.parts.len(), Share::Catalogue).and_then(|held| match service
-                    .admission
-                    .lookup_items
-                    .take(group.count)
-                {
-                    Some(items) => Ok((held, items)),
-                    None => Err(busy("items looked up at once")),
-                });
+            let held = service.admit(requester, group.parts.len(), Share::Catalogue).and_then(|held| {
+                let items = service.admission.lookup_items.take(group.count);
+                Ok((held, items.ok_or_else(|| busy("items looked up at once"))?))
+            });
             let mut hand_out = HandOut { outbox, requester, request: None, operation, since, out };
             let held = match held {
                 Ok(held) => held,
