@@ -1,6 +1,8 @@
 //! Certified files: their stages, their removal, their pages, and the cost of many of them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod rig;
+
 use std::path::Path;
 use std::time::Instant;
 
@@ -8,7 +10,7 @@ use exacat_model::{Lfn, TimeMs};
 use exacat_testkit::simulated::{Fault, SimulatedDisk};
 use exacat_wire::writer::{
     ByteRange, ChunkHead, Close, Description, FileId, Frame, Hello, Open, PartOwner, PartShare, Role,
-    ServiceId, WriterId,
+    WriterId,
 };
 use exacat_writer::limits::PAGE_FILES_MAX;
 use exacat_writer::sums::{SummedChunk, adler32, crc32c};
@@ -17,28 +19,13 @@ use exacat_writer::{
     Service, ServiceSettings, Volume, VolumeSettings, Work,
 };
 
-const SERVICE: ServiceId = ServiceId([1; 16]);
+use rig::SERVICE;
+
 const WRITER: WriterId = WriterId([7; 16]);
 const ROOT: &str = "/volume";
 
 fn settings(removal: RemovalPolicy, blocks: usize) -> ServiceSettings {
-    ServiceSettings {
-        http: String::new(),
-        service: SERVICE,
-        name: "s".to_owned(),
-        address: String::new(),
-        blocks,
-        flush_ms: 5,
-        idle_ms: 10_000_000,
-        orphan_ms: 60_000,
-        part_wait_ms: 1_000,
-        ask_every_ms: 100,
-        table_every_ms: 500,
-        gone_ms: 1_000,
-        free_bytes_min: 0,
-        first_version: 1,
-        removal,
-    }
+    ServiceSettings { idle_ms: 10_000_000, table_every_ms: 500, removal, ..rig::settings_with(blocks) }
 }
 
 /// A service that does its works at once.

@@ -1,6 +1,8 @@
 //! Tests of volumes: durable chunks survive crashes, faults and restarts; anything else is told.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod rig;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,12 +19,13 @@ use exacat_wire::writer::{
 use exacat_writer::sums::{adler32, crc32c};
 use exacat_writer::{
     Block, BlockPool, BlockWrite, CertifiedFile, CheckKind, Done, FileStage, Index, Item, PartKey,
-    PartOrigin, PartSeal, PartWork, Recovered, RemovalPolicy, SealedBy, Segment, Service, ServiceSettings,
-    StageContent, Volume, VolumeInspection, VolumeSettings, Work,
+    PartOrigin, PartSeal, PartWork, Recovered, SealedBy, Segment, Service, ServiceSettings, StageContent,
+    Volume, VolumeInspection, VolumeSettings, Work,
 };
 
+use rig::SERVICE;
+
 const NOW: TimeMs = TimeMs(1_790_000_000_000);
-const SERVICE: ServiceId = ServiceId([1; 16]);
 
 fn settings(root: &Path) -> VolumeSettings {
     VolumeSettings { root: root.to_owned(), service: SERVICE, adopt: false, segment_bytes: 64 << 10 }
@@ -527,23 +530,7 @@ fn sums_of_a_part_that_a_fault_sealed_stay() {
 /// the volume with the most free space. A volume that cannot be written gets none.
 #[test]
 fn open_files_spread_over_all_volumes() {
-    let settings = ServiceSettings {
-        service: SERVICE,
-        name: "s".to_owned(),
-        address: String::new(),
-        http: String::new(),
-        blocks: 64,
-        flush_ms: 5,
-        idle_ms: 60_000,
-        orphan_ms: 60_000,
-        part_wait_ms: 1_000,
-        ask_every_ms: 100,
-        table_every_ms: 100_000,
-        gone_ms: 1_000,
-        free_bytes_min: 1 << 30,
-        first_version: 1,
-        removal: RemovalPolicy::default(),
-    };
+    let settings = ServiceSettings { free_bytes_min: 1 << 30, ..rig::settings_with(64) };
     let volumes = [3 << 30, 50 << 30, 5 << 30, 1 << 20];
     let volumes = volumes.map(|free_bytes| Recovered { free_bytes, ..Recovered::default() });
     let mut service = Service::new(settings, volumes.into(), 0);

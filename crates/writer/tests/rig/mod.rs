@@ -17,6 +17,27 @@ use exacat_writer::{
 pub const SERVICE: ServiceId = ServiceId([1; 16]);
 pub const FILE: FileId = FileId([9; 16]);
 
+/// Settings of a service with so many blocks of memory, which does nothing by itself for long.
+pub fn settings_with(blocks: usize) -> ServiceSettings {
+    ServiceSettings {
+        http: String::new(),
+        service: SERVICE,
+        name: "s".to_owned(),
+        address: String::new(),
+        blocks,
+        flush_ms: 5,
+        idle_ms: 60_000,
+        orphan_ms: 60_000,
+        part_wait_ms: 1_000,
+        ask_every_ms: 100,
+        table_every_ms: 100_000,
+        gone_ms: 1_000,
+        free_bytes_min: 0,
+        first_version: 1,
+        removal: RemovalPolicy::default(),
+    }
+}
+
 /// A service that does its works at once, and the frames that it sent.
 pub struct Rig {
     pub volume: Volume,
@@ -40,24 +61,7 @@ impl Rig {
         let root = Path::new("/volume").to_owned();
         let settings = VolumeSettings { root, service: SERVICE, adopt: false, segment_bytes: 64 << 10 };
         let (volume, recovered) = Volume::open(SimulatedDisk::new().shared(), &settings, TimeMs(5)).unwrap();
-        let settings = ServiceSettings {
-            http: String::new(),
-            service: SERVICE,
-            name: "s".to_owned(),
-            address: String::new(),
-            blocks,
-            flush_ms: 5,
-            idle_ms: 60_000,
-            orphan_ms: 60_000,
-            part_wait_ms: 1_000,
-            ask_every_ms: 100,
-            table_every_ms: 100_000,
-            gone_ms: 1_000,
-            free_bytes_min: 0,
-            first_version: 1,
-            removal: RemovalPolicy::default(),
-        };
-        let service = Service::new(settings, vec![recovered], 0);
+        let service = Service::new(settings_with(blocks), vec![recovered], 0);
         Rig { volume, service, now: 0, asked: Vec::new(), answer: Some(Ok("daq".to_owned())), fault: None }
     }
 
