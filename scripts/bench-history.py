@@ -14,9 +14,9 @@ element after that: its last value, and 300 rows of it. BYTES are those on disk 
 --peers       InfluxDB 1.8.10, VictoriaMetrics 1.122.0 (built with Go) and PostgreSQL. What is missing is named.
 --steady      150000 rows a second, at the time of now, with 100 reads of a latest value and 10 of a range a second.
 --large       so many rows in one run, with figures at each power of ten from a million on.
---stored      the figures of the stored forms alone, which also end a run beside the peers: the start after `kill -9` with
-              all rows in the log, bytes a row after merging with the files of names and latest values, and the rate and the
-              size of the archive.
+--stored      the figures of the stored forms alone, which also end a run beside the peers: the start after
+              `kill -9` with all rows in the log, bytes a row after merging with the files of names and latest
+              values, and the rate and the size of the archive.
 --experiment  the steps by which a database of control values went from 100 to 150000 changes a second (single values,
               bulk, a partition for each client, space made ahead), each with its top waits.
 """

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """`make bench-writer`: the writer service beside the best that the file system does by itself, and beside its peers.
 
-Usage: bench-writer.py EXACAT [--json] [--only PART …] [--rows TEXT] [--short] [--rounds N] [--bytes SIZE] [--directory DIR] [options]
+Usage: bench-writer.py EXACAT [--json] [--only PART …] [--rows TEXT] [--short] [--rounds N] [--bytes SIZE]
+                       [--directory DIR] [options]
 
-All parts take more than an hour. `--short` is for a quick look: one round of 256 MB, at 300 MB/s only, with the edges of
-the sizes and numbers of producers. Figures for documents are medians of at least five rounds.
+All parts take more than an hour. `--short` is for a quick look: one round of 256 MB, at 300 MB/s only, with
+the edges of the sizes and numbers of producers. Figures for documents are medians of at least five rounds.
 
 The parts, in this order; each row is printed when it is done:
   files       1, 8 and 256 files under a disk limited to 300 and 800 MB/s; the service and the file system alternate

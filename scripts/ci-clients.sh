@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `make test-clients` in continuous integration: the real clients, where their packages can be had. Where they cannot, that is
-# said and is no failure; a client that fails is one.
+# `make test-clients` in continuous integration: the real clients, where their packages can be had. Where they
+# cannot, that is said and is no failure; a client that fails is one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,30 +10,13 @@ PACKAGES=(xrootd-server xrootd-server-plugins xrootd-client xrootd-scitokens-plu
     gfal2-util-scripts gfal2-plugin-xrootd gfal2-plugin-file gfal2-plugin-http xrootd-client-http-plugins davix curl
     rclone cadaver litmus)
 
-leave_out() {
-    echo "left out: the tests with real clients: $1"
-    exit 0
-}
+TESTS='the tests with real clients'
+. scripts/ci-packages.sh
 
 command -v python3 >/dev/null 2>&1 || leave_out "there is no python3"
 python3 -c 'import sqlite3, ssl' 2>/dev/null || leave_out "python3 lacks sqlite3 or ssl"
 
-missing=()
-for package in "${PACKAGES[@]}"; do
-    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
-done
-if [ ${#missing[@]} -gt 0 ]; then
-    command -v apt-get >/dev/null 2>&1 || leave_out "these are not installed, and there is no apt: ${missing[*]}"
-    as_root=()
-    if [ "$(id -u)" -ne 0 ]; then
-        sudo -n true 2>/dev/null || leave_out "these are not installed, and may not be: ${missing[*]}"
-        as_root=(sudo -n)
-    fi
-    echo "installing ${missing[*]}"
-    timeout 300 "${as_root[@]}" apt-get update -qq || leave_out "apt reaches no packages"
-    timeout 300 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" ||
-        leave_out "apt does not install ${missing[*]}"
-fi
+install_or_leave_out "${PACKAGES[@]}"
 
 venv=$(mktemp -d)
 trap 'rm -rf "$venv"' EXIT
