@@ -87,14 +87,14 @@ states! {
         "The writer thread decides the changes of the commit group, and applies values of elements."
         "One thread decides all changes. Send several files in one register, and fewer other changes."
     CommitQueue "commit_queue" Commit
-        "The change waits until the writer thread takes it up."
+        "The change waits until the writer takes it up."
         "The writer is busy: see decide, log_sync and backpressure of the same time."
     CommitGroup "commit_group" Commit
         "The decided change waits until the commit group before it is durable."
         "The disk bounds the rate: see log_sync. Larger groups form by themselves."
     LogSync "log_sync" Commit
         "The commit group is written to the log and synced."
-        "Compare with the disk's own sync time. A disk with power-loss protection syncs in 0.1 ms."
+        "Compare with a flush of the disk itself, in the report. A disk with power-loss protection syncs in 0.1 ms."
     StandbySync "standby_sync" Commit
         "The durable change waits until enough standbys have it durably too."
         "See the standbys' distance in status, their log_sync, and the network between."
@@ -123,8 +123,8 @@ states! {
         "The request waits for a snapshot, a backup or a restore."
         "Take snapshots at quiet times."
     Backpressure "backpressure" Backpressure
-        "The writer waits for compaction, so that sorted runs do not pile up."
-        "The disk is too slow for the rate of changes, or something else uses it."
+        "The writer waits for compaction, so that sorted runs do not pile up; on a cluster for its tables, which lag behind the log."
+        "The disk or the database is too slow for the rate of changes, or something else uses it."
     ClientRead "client_read" Network
         "The server waits for the rest of the request's body."
         "The client or its network is slow."
@@ -135,11 +135,14 @@ states! {
         "The server asks a storage element about an upload, or relays a body to it."
         "See the errors of this storage element, and its own monitoring."
     ClusterRead "cluster_read" Cluster
-        "A read of the database."
+        "The server reads rows, or the end of the log, from the database."
         "See the database's own read latency, time-outs and compaction."
     ClusterAppend "cluster_append" Cluster
-        "A change is appended to the log in the database, or waits for the server that appends."
-        "See conditional writes in the database's monitoring, and the network between servers."
+        "The commit group is appended to the log in the database, by a conditional write."
+        "See conditional writes in the database's monitoring, and the clocks and the network of its nodes."
+    ClusterPeer "cluster_peer" Cluster
+        "Another server carries the change out, or has its turn to append before this one."
+        "See the states of that server, and the network between servers. Write through one server."
     Change "change" Idle
         "The client asked to wait for a change."
         "Nothing: the client wants to wait. Percentages leave it out."
@@ -173,7 +176,7 @@ mod tests {
     use super::*;
 
     /// Names are unique, fit metric labels, and at most 20 of them are waits, as operators can
-    /// remember.
+    /// remember. Time without a name is no such wait.
     #[test]
     fn states_have_names_of_their_own_and_waits_are_few() {
         let names: std::collections::BTreeSet<&str> =
@@ -185,7 +188,8 @@ mod tests {
             assert_eq!(RequestState::named(state.name()), Some(*state));
             assert!(state.name().bytes().all(|byte| byte == b'_' || byte.is_ascii_lowercase()));
         }
-        assert!(RequestState::ALL.iter().filter(|state| !state.is_on_cpu()).count() <= 20);
+        let is_wait = |state: &&RequestState| !state.is_on_cpu() && **state != RequestState::Unaccounted;
+        assert!(RequestState::ALL.iter().filter(is_wait).count() <= 20);
         assert_eq!(RequestState::at(RequestState::COUNT), RequestState::Unaccounted);
     }
 }

@@ -12,7 +12,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use exacat_model::{Change, Error, ErrorKind, Result};
 use exacat_store::ApplyError;
@@ -29,6 +29,7 @@ use crate::peers::Link;
 use crate::reader::Reader;
 use crate::retry;
 use crate::row_cache::{Group, RowCache};
+use crate::spent::{Spent, timed};
 
 /// Part of a server that appends. The tables follow by its flusher.
 pub(crate) struct Appender {
@@ -36,6 +37,8 @@ pub(crate) struct Appender {
     reader: Arc<Reader>,
     maintenance: Arc<Maintenance>,
     flusher: Flusher,
+    /// Times of the steps of the present group.
+    spent: Spent,
 }
 
 /// Reason why a group was not appended.
@@ -49,7 +52,8 @@ enum Failure {
 impl Appender {
     pub(crate) fn new(reader: Arc<Reader>, maintenance: Arc<Maintenance>) -> Self {
         let flusher = Flusher::new(maintenance.clone());
-        Appender { follower: reader.follower.clone(), reader, maintenance, flusher }
+        let follower = reader.follower.clone();
+        Appender { follower, reader, maintenance, flusher, spent: Spent::default() }
     }
 
     /// Takes requests until no sender is left.
@@ -82,12 +86,14 @@ impl Appender {
                 continue;
             }
             self.maintenance.decides();
-            self.back_off().await;
+            let backed_off = self.back_off().await;
+            // Requests that came meanwhile waited less: their time is in the queue.
+            waiting.iter_mut().for_each(|one| one.spent.peer += backed_off);
             take_waiting(&mut requests, &mut waiting);
             if let Some(why) = self.follower.closed() {
                 for one in waiting.drain(..) {
                     let error = one.not_done(&why);
-                    let _ = one.answer.send(Err(error));
+                    one.answer(Err(error));
                 }
                 continue;
             }
@@ -121,9 +127,9 @@ impl Appender {
 
     /// Backs off: lets other servers append first, until they did or their time is over. Reads
     /// their groups meanwhile. A failed read is ignored here, because the append meets the same
-    /// failure.
-    async fn back_off(&self) {
-        let mut waited = false;
+    /// failure. Returns the time that it took.
+    async fn back_off(&self) -> Duration {
+        let (mut waited, began) = (false, Instant::now());
         while let Some(left) = self.follower.backoff.wait(Instant::now()) {
             waited = true;
             tokio::time::sleep(left.min(BACKOFF_POLL_EVERY)).await;
@@ -131,9 +137,11 @@ impl Appender {
                 break;
             }
         }
-        if waited {
-            self.follower.cluster.metrics.backed_off();
+        if !waited {
+            return Duration::ZERO;
         }
+        self.follower.cluster.metrics.backed_off();
+        began.elapsed()
     }
 
     /// Answers every waiting request with an error.
@@ -148,7 +156,7 @@ impl Appender {
                 true => ApplyError::Unknown(error.message.clone()),
                 false => one.not_done(&error.message),
             };
-            let _ = one.answer.send(Err(error));
+            one.answer(Err(error));
         }
     }
 
@@ -156,11 +164,15 @@ impl Appender {
     async fn group(&mut self, waiting: &mut VecDeque<Waiting>) -> std::result::Result<(), Failure> {
         // Other servers use clocks of their own. The time of their changes counts as observed here.
         self.follower.clock.witness(self.follower.cache(|cache| cache.totals().time));
+        self.spent = Spent::default();
         let committed = {
             let clock = self.follower.clock.clone();
             let decide = |cache: &RowCache, most| decide_group(cache, waiting, clock.trusted(), most);
             self.commit(decide).await
         };
+        // After a failure each waiting request is answered.
+        let concerned = committed.as_ref().map_or(waiting.len(), |decided| decided.outcomes.len());
+        waiting.iter_mut().take(concerned).for_each(|one| one.spent.add(&self.spent));
         answer_done(waiting, committed?.outcomes);
         Ok(())
     }
@@ -190,7 +202,10 @@ impl Appender {
             // The rows for many changes may not fit into the cache together: then try fewer
             // changes.
             let most = GROUP_CHANGES_MAX >> (rounds / ROUNDS_PER_SIZE).min(16);
-            let mut decided = match self.follower.cache(|cache| decide(cache, most.max(1))) {
+            let began = Instant::now();
+            let decided = self.follower.cache(|cache| decide(cache, most.max(1)));
+            self.spent.decide += began.elapsed();
+            let mut decided = match decided {
                 Ok(decided) => decided,
                 Err(defect) => {
                     let why = format!("the tables contradict themselves, exacat fsck says more: {defect}");
@@ -201,7 +216,8 @@ impl Appender {
             // decide again.
             if !decided.needs.is_empty() {
                 let needs = std::mem::take(&mut decided.needs);
-                self.reader.learn(needs, decided.epoch).await.map_err(Failure::Before)?;
+                let learning = self.reader.learn(needs, decided.epoch);
+                timed(&mut self.spent.read, learning).await.map_err(Failure::Before)?;
                 caught_up = true;
                 continue;
             }
@@ -211,20 +227,20 @@ impl Appender {
                 if caught_up {
                     return Ok(decided);
                 }
-                self.follower.catch_up().await.map_err(Failure::Before)?;
+                timed(&mut self.spent.read, self.follower.catch_up()).await.map_err(Failure::Before)?;
                 caught_up = true;
                 continue;
             };
             let (first, last) = (first.revision, last.revision);
             // Bounds the lag of the tables, because a server that opens reads as much of the log.
-            self.flusher.make_room().await.map_err(Failure::Before)?;
+            timed(&mut self.spent.tables, self.flusher.make_room()).await.map_err(Failure::Before)?;
             let (head, tail) = self.follower.cache(RowCache::end);
             let tail = match tail {
                 Some(tail) if head == decided.head => tail,
                 // The group was decided on another head than the present one, or the tail was
                 // not read yet.
                 _ => {
-                    self.follower.catch_up().await.map_err(Failure::Before)?;
+                    timed(&mut self.spent.read, self.follower.catch_up()).await.map_err(Failure::Before)?;
                     caught_up = true;
                     continue;
                 }
@@ -241,13 +257,13 @@ impl Appender {
             )
             .map_err(Failure::Before)?;
             let began = Instant::now();
-            let appended = appending.append(&self.follower.cluster).await;
+            let appended = timed(&mut self.spent.append, appending.append(&self.follower.cluster)).await;
             let requests = decided.outcomes.len();
             match appended.map_err(|error| Failure::Unknown { error, requests })? {
                 // Another group came first: read it, and decide again on its result.
                 Appended::Lost => {
                     self.follower.cluster.metrics.lost();
-                    self.follower.catch_up().await.map_err(Failure::Before)?;
+                    timed(&mut self.spent.read, self.follower.catch_up()).await.map_err(Failure::Before)?;
                     caught_up = true;
                 }
                 Appended::Done => {
@@ -261,7 +277,7 @@ impl Appender {
                     // This append filled its segment. Begin the next one now, so that no reader has
                     // to.
                     if appending.sealed() {
-                        self.maintenance.begin_segment(last, id).await;
+                        timed(&mut self.spent.append, self.maintenance.begin_segment(last, id)).await;
                     }
                     self.flusher.appended(first, last).await;
                     return Ok(decided);
@@ -278,15 +294,16 @@ impl Appender {
 
 /// Forwards a request. If the other server does not answer, this server carries it out.
 async fn forward_one(reader: Arc<Reader>, link: Arc<Link>, mut one: Waiting, again: mpsc::Sender<Waiting>) {
-    match link.forward(&one.request).await {
+    let forwarded = timed(&mut one.spent.peer, link.forward(&one.request)).await;
+    match forwarded {
         Some(Ok(outcomes)) => {
             reader.follower.cluster.metrics.forwarded_out();
             let newest = outcomes.iter().filter_map(revision_of).max();
             reader.note_answered(newest.unwrap_or_default());
-            let _ = one.answer.send(Ok(outcomes));
+            one.answer(Ok(outcomes));
         }
         Some(Err(error @ (ApplyError::TooLarge(_) | ApplyError::Conflict(_)))) => {
-            let _ = one.answer.send(Err(error));
+            one.answer(Err(error));
         }
         Some(Err(_)) | None => {
             reader.follower.peers.leave(&link);

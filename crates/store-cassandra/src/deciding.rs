@@ -13,17 +13,21 @@ use crate::derive::derive;
 use crate::limits::{CHANGE_BYTES_MAX, COMMIT_GROUP_BYTES_MAX, GROUP_CHANGES_MAX, NEEDS_MAX};
 use crate::row_cache::RowCache;
 use crate::rows::{AfterImage, Changed, Key, Remembered, Row, Totals};
+use crate::spent::Spent;
 use crate::working::{CacheView, Need, Working, remembered, totals};
 
 /// Answer to one request.
 pub(crate) type Answer = Result<Vec<Outcome>, ApplyError>;
+/// The same with the times of the steps.
+pub(crate) type Answered = (Answer, Spent);
 
 /// Request that waits for its outcomes.
 pub(crate) struct Waiting {
     pub request: Request,
     /// Outcomes of its finished mutations.
     pub outcomes: Vec<Outcome>,
-    pub answer: oneshot::Sender<Answer>,
+    pub answered: oneshot::Sender<Answered>,
+    pub spent: Spent,
     /// True if another server was asked: it may have carried the request out.
     pub forwarded: bool,
     /// Its share of the queue's bytes.
@@ -38,6 +42,11 @@ impl Waiting {
         } else {
             ApplyError::Unknown(why.to_owned())
         }
+    }
+
+    /// Answers it. A client that gave up needs no answer.
+    pub(crate) fn answer(self, answer: Answer) {
+        let _ = self.answered.send((answer, self.spent));
     }
 }
 
@@ -341,12 +350,13 @@ pub(crate) fn answer_done(waiting: &mut VecDeque<Waiting>, outcomes: Vec<Option<
         let Some(mut one) = waiting.pop_front() else { break };
         let Some(outcomes) = outcomes else {
             let conflict = ApplyError::conflict(one.request.operation);
-            let _ = one.answer.send(Err(conflict));
+            one.answer(Err(conflict));
             continue;
         };
         one.outcomes.extend(outcomes);
         if one.outcomes.len() >= one.request.mutations.len() {
-            let _ = one.answer.send(Ok(one.outcomes));
+            let outcomes = std::mem::take(&mut one.outcomes);
+            one.answer(Ok(outcomes));
         } else {
             unfinished.push_back(one);
         }

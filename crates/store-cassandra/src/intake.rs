@@ -7,9 +7,10 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::cluster::Cluster;
-use crate::deciding::{Answer, Waiting};
+use crate::deciding::{Answered, Waiting};
 use crate::follower::Follower;
 use crate::limits::{QUEUE_BYTES_MAX, QUEUE_REQUESTS_MAX};
+use crate::spent::Spent;
 
 /// Entrance of the queue; see the module.
 #[derive(Clone)]
@@ -33,13 +34,13 @@ impl Intake {
     }
 
     /// Queues a request that another server forwarded.
-    pub(crate) async fn accept(&self, request: Request) -> Result<oneshot::Receiver<Answer>, ApplyError> {
+    pub(crate) async fn accept(&self, request: Request) -> Result<oneshot::Receiver<Answered>, ApplyError> {
         self.follower.cluster.metrics.forwarded_in();
         self.send(request).await
     }
 
     /// Queues a request and returns the receiver of its answer.
-    pub(crate) async fn send(&self, request: Request) -> Result<oneshot::Receiver<Answer>, ApplyError> {
+    pub(crate) async fn send(&self, request: Request) -> Result<oneshot::Receiver<Answered>, ApplyError> {
         let bytes = request.weigh()?;
         let closed = || {
             let why = self.follower.closed().unwrap_or_else(|| "the store is closed".to_owned());
@@ -52,10 +53,11 @@ impl Intake {
         // Released once the request is answered.
         let room = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
         let room = self.room.clone().acquire_many_owned(room).await.map_err(|_| closed())?;
-        let (answer, answered) = oneshot::channel();
-        let waiting = Waiting { request, outcomes: Vec::new(), answer, forwarded: false, _room: room };
+        let (answered, answer) = oneshot::channel();
+        let (outcomes, spent) = (Vec::new(), Spent::default());
+        let waiting = Waiting { request, outcomes, answered, spent, forwarded: false, _room: room };
         queue.send(waiting).await.map_err(|_| closed())?;
-        Ok(answered)
+        Ok(answer)
     }
 
     /// Connection to the cluster, for looking up servers that forward requests.

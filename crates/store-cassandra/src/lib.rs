@@ -59,6 +59,7 @@ mod server_states;
 mod settings;
 mod slice;
 mod slices;
+mod spent;
 mod statement;
 mod store;
 mod tables;

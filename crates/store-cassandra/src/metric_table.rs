@@ -13,7 +13,7 @@ exacat_store::metrics! {
     FILTER_LIMIT Gauge Count "exacat_store_filter_limit_keys" [] "filter_keys_max" "Keys that the filter has room for";
     FILTER_IN_USE Gauge Count "exacat_store_filter_in_use" [] "filter_in_use" "1 while the filter has every key, and answers";
     SPREAD Gauge Count "exacat_store_directories_spread" [] "directories_spread" "Directories spread over several partitions";
-    STATEMENTS_SENT Counter Count "exacat_store_statements" ["kind"] "{}" "Statements sent to the cluster, by kind";
+    STATEMENTS_SENT Counter Count "exacat_store_statements" ["kind"] "statements_{}" "Statements sent to the cluster, by kind";
     STATEMENT_TIME Histogram Micros "exacat_store_statement_seconds" ["kind"] "" "Time of a statement, with the driver's retries, by kind";
     STATEMENT_ERRORS Counter Count "exacat_store_statement_errors" ["error"] "statement_errors_{}" "Failed attempts of statements: node timed out, replicas unavailable, overloaded, connection broken, other; and statements without an answer in time (error gave_up)";
     READS_REPEATED Counter Count "exacat_store_reads_repeated" [] "reads_repeated" "Reads that failed and were repeated";

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use exacat_activity::{RequestState, on};
+use exacat_activity::{RequestState, on, split};
 use exacat_model::limits::{PAGE_ITEMS_MAX, PAGE_MEMORY_MAX};
 use exacat_model::{
     At, Audit, Consistency, Deletion, DeletionId, DirId, Entry, EntryId, Error, ErrorKind, Guid, Lfn,
@@ -18,10 +18,12 @@ use exacat_store::{
     UsageOf, within_batch,
 };
 use parking_lot::Mutex;
+use tokio::sync::oneshot;
 
 use crate::appender::Appender;
 use crate::audit;
 use crate::cluster::{Cluster, Faults};
+use crate::deciding::{Answer, Answered};
 use crate::follower::Follower;
 use crate::intake::Intake;
 use crate::layout::SE_SHARDS;
@@ -114,6 +116,14 @@ fn lost() -> ApplyError {
     ApplyError::Unknown("the answer is lost: retry with the same operation id".to_owned())
 }
 
+/// Waits for the answer to a request. The wait is in the queue while it lasts, and is divided into the steps
+/// of the commit afterwards.
+async fn answered(answer: oneshot::Receiver<Answered>) -> Answer {
+    let (answer, spent) = on(RequestState::CommitQueue, answer).await.map_err(|_| lost())?;
+    split(RequestState::CommitQueue, &spent.parts());
+    answer
+}
+
 /// Maps the first items of a slice to a page of at most `limit`; `all` says that no other follows.
 fn page<T: Measured>(
     items: &[Item<'_>],
@@ -138,21 +148,19 @@ fn bad_cursor() -> Error {
 #[async_trait]
 impl Store for CassandraStore {
     async fn apply(&self, request: Request) -> std::result::Result<Vec<Outcome>, ApplyError> {
-        let appended = async { self.intake.send(request).await?.await.unwrap_or_else(|_| Err(lost())) };
-        on(RequestState::ClusterAppend, appended).await
+        let answer = on(RequestState::CommitQueue, self.intake.send(request)).await?;
+        answered(answer).await
     }
 
     async fn apply_each(&self, requests: Vec<Request>) -> Vec<std::result::Result<Vec<Outcome>, ApplyError>> {
         let mut sent = Vec::with_capacity(requests.len());
         for request in requests {
-            sent.push(on(RequestState::ClusterAppend, self.intake.send(request)).await);
+            sent.push(on(RequestState::CommitQueue, self.intake.send(request)).await);
         }
         let mut answers = Vec::with_capacity(sent.len());
         for answer in sent {
             answers.push(match answer {
-                Ok(answered) => {
-                    on(RequestState::ClusterAppend, answered).await.unwrap_or_else(|_| Err(lost()))
-                }
+                Ok(answer) => answered(answer).await,
                 Err(error) => Err(error),
             });
         }

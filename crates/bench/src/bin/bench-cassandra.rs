@@ -349,12 +349,12 @@ async fn run(bench: &Bench, settings: &CassandraSettings) {
     let told: Vec<String> = [
         "groups",
         "changes",
-        "conditional_batches",
+        "statements_conditional_batches",
         "appends_lost",
         "appends_unknown",
         "appends_backed_off",
         "requests_forwarded_in",
-        "reads",
+        "statements_reads",
         "rounds_fetched",
     ]
     .iter()

@@ -14,7 +14,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::frames::{HELLO, answer_frame, broken, read_frame, write_frame};
 use super::identity::ServerRecord;
-use crate::deciding::Answer;
+use crate::deciding::Answered;
 use crate::intake::Intake;
 use crate::limits::{LINK_OPENED_WITHIN, LINK_REQUESTS_MAX, LINKS_MAX};
 use crate::retry;
@@ -84,7 +84,7 @@ async fn serve(stream: TcpStream, tls: TlsAcceptor, intake: Intake) -> Result<()
     }
 }
 
-type Accepted = (u64, std::result::Result<oneshot::Receiver<Answer>, ApplyError>);
+type Accepted = (u64, std::result::Result<oneshot::Receiver<Answered>, ApplyError>);
 
 async fn accept_requests(
     from: impl AsyncRead + Unpin,
@@ -108,12 +108,12 @@ async fn give_answers(to: impl AsyncWrite + Unpin, mut waiting: mpsc::Receiver<A
         let answer = match answer {
             Err(error) => Err(error),
             Ok(mut answered) => match answered.try_recv() {
-                Ok(answer) => answer,
+                Ok((answer, _)) => answer,
                 Err(oneshot::error::TryRecvError::Closed) => return Err(broken("an answer is lost")),
                 // The next answer takes a commit: what is ready must not wait for it in the buffer.
                 Err(oneshot::error::TryRecvError::Empty) => {
                     to.flush().await.map_err(broken)?;
-                    answered.await.map_err(broken)?
+                    answered.await.map_err(broken)?.0
                 }
             },
         };

@@ -226,7 +226,8 @@ pub async fn r9_a_trail_of_large_changes_ends_early(factory: &dyn StoreFactory) 
     scene.applied(create(large_file(top("f"), 1))).await;
     let mut last = Revision(0);
     for change in 1..CHANGES {
-        let edits = tags(&change.to_string()).into_iter().map(Edit::SetTag);
+        // Nearly all: a store may keep a change with both sets of tags, and have a bound of 3 MiB.
+        let edits = tags(&change.to_string()).into_iter().skip(8).map(Edit::SetTag);
         last = scene.applied(update(top("f"), edits.collect())).await;
     }
     let (store, id) = (scene.store(), EntryId::Object(guid_of(1)));

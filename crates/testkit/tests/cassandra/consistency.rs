@@ -124,22 +124,22 @@ async fn a_known_path_costs_nothing_within_the_bound() {
         for level in BELOW_LATEST {
             let view = bounded(&reader, level);
             let weak = figure(&*reader, "head_reads_below_quorum").await;
-            let before = figure(&*reader, "reads").await;
+            let before = figure(&*reader, "statements_reads").await;
             for _ in 0..20 {
                 assert!(is_there(&*view, &path).await);
             }
             // The request for metrics reads the log head itself.
-            assert_eq!(figure(&*reader, "reads").await - before - 1, reads, "{level}");
+            assert_eq!(figure(&*reader, "statements_reads").await - before - 1, reads, "{level}");
             let weak = figure(&*reader, "head_reads_below_quorum").await - weak;
             assert_eq!(weak, if level < Consistency::Quorum { reads } else { 0 }, "{level}");
             let name = format!("answers_{}", level.name().replace('-', "_"));
             assert_eq!(figure(&*reader, &name).await, 20);
         }
-        let before = figure(&*reader, "reads").await;
+        let before = figure(&*reader, "statements_reads").await;
         for _ in 0..20 {
             assert!(is_there(&*reader, &path).await);
         }
-        assert_eq!(figure(&*reader, "reads").await - before - 1, 20, "latest");
+        assert_eq!(figure(&*reader, "statements_reads").await - before - 1, 20, "latest");
     }
 }
 

@@ -20,7 +20,7 @@ const ENTRIES: u32 = 2500;
 async fn metrics(store: &dyn Store) -> (u64, u64, u64) {
     let status = store.status().await.expect("status");
     let figure = |name: &str| figure_of(&status, name);
-    (figure("reads"), figure("rounds_fetched"), figure("rows_cached"))
+    (figure("statements_reads"), figure("rounds_fetched"), figure("rows_cached"))
 }
 
 /// Reads and rounds of fetching that something takes.

@@ -260,7 +260,7 @@ async fn a_move_and_a_removal_cost_the_same_whatever_lies_below() {
 async fn statements(store: &CassandraStore) -> u64 {
     at_rest(store).await;
     let status = store.status().await.expect("status");
-    figure_of(&status, "writes") + figure_of(&status, "conditional_batches")
+    figure_of(&status, "statements_writes") + figure_of(&status, "statements_conditional_batches")
 }
 
 /// Goal: a server that ends in the middle of its work leaves a whole catalogue, with which others

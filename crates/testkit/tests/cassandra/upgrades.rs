@@ -37,7 +37,7 @@ async fn tables_of_an_earlier_version_are_brought_up_to_date() {
     let refused = open().await;
     assert_eq!(refused.kind, ErrorKind::Invalid);
     assert!(refused.message.contains("schema upgrade"), "{refused}");
-    assert_eq!(upgrade_schema(&settings).await.expect("upgraded").found, Some(3));
+    assert_eq!(upgrade_schema(&settings).await.expect("upgraded").found, Some(5));
     assert_eq!(upgrade_schema(&settings).await.expect("once more").found, Some(known));
     assert!(lifetime().await.contains("3600"));
     let unreleased = "UPDATE schema_version SET version = 4 WHERE id = 0";
