@@ -103,6 +103,12 @@ impl Period {
         let found = self.metrics.iter().find(|one| one.name == metric)?;
         found.to.checked_sub(found.from)
     }
+
+    /// Returns the mean of what was counted in the period, from its sum and its number; none if nothing was.
+    pub fn mean(&self, sum: &str, number: &str) -> Option<f64> {
+        let number = self.increase(number).filter(|number| *number > 0)?;
+        Some(self.increase(sum)? as f64 / number as f64)
+    }
 }
 
 /// Requests of one operation that ended in a period.

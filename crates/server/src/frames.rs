@@ -84,10 +84,11 @@ pub(crate) fn remove_oldest(
 }
 
 /// Passes the bytes of each frame of a file to `see`, at most `bytes_max`, until that returns false.
-/// Returns false then, and if the file is damaged. A file that was removed meanwhile has no frame.
+/// Returns false then, and if the file is damaged or of none of the formats. A file that was removed
+/// meanwhile has no frame.
 pub(crate) fn read(
     path: &Path,
-    magic: &[u8; 8],
+    formats: &[&[u8; 8]],
     bytes_max: usize,
     see: &mut dyn FnMut(&[u8]) -> bool,
 ) -> io::Result<bool> {
@@ -97,7 +98,7 @@ pub(crate) fn read(
         Err(error) => return Err(error),
     };
     let mut first = [0; 8];
-    if file.read_exact(&mut first).is_err() || first != *magic {
+    if file.read_exact(&mut first).is_err() || !formats.contains(&&first) {
         return Ok(false);
     }
     loop {

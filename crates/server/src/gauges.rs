@@ -11,11 +11,13 @@ use exacat_wire::json;
 
 use crate::activity::{Moment, Sampler};
 use crate::contents::Sample as Contents;
+use crate::data_disk::DataDisk;
 use crate::elements;
 use crate::feeds;
 use crate::machine::Disk;
 use crate::metric_table as table;
 use crate::service::Service;
+use crate::status_metrics::thread_io;
 
 /// Time in which the store must give its metrics. Without them a scrape has only those of the server.
 const STORE_TIME: Duration = Duration::from_secs(2);
@@ -79,6 +81,8 @@ impl Service {
         ]);
         let ahead = self.catalogue.clock_jump().map_or(0, |jump| jump.ahead_ms() / 1000);
         samples.push(table::CLOCK_AHEAD.is(ahead));
+        let data_disk = self.servers.get().and_then(|servers| servers.data_disk.as_ref());
+        samples.extend(data_disk.into_iter().flat_map(DataDisk::samples));
         samples
     }
 
@@ -151,12 +155,15 @@ impl Service {
             let disk = Disk::of(servers.data());
             samples.extend([table::DATA_DISK.is(disk.size), table::DATA_DISK_FREE.is(disk.free)]);
         }
-        for thread in self.history.threads() {
+        let last = self.history.last().unwrap_or_default();
+        for thread in &last.threads {
             let role = || thread.role.clone();
             samples.push(table::THREADS.of(role(), thread.threads));
             samples.push(table::THREAD_CPU.of(role(), thread.cpu_us));
             samples.push(table::THREAD_QUEUE.of(role(), thread.queue_us));
             samples.push(table::THREAD_WAIT.of(role(), thread.wait_us));
+            let io = last.metrics.iter().find(|(name, _)| *name == thread_io(&thread.role));
+            samples.extend(io.map(|(_, us)| table::THREAD_IO.of(role(), *us)));
             for (metric, times) in [(&table::THREAD_ON, &thread.on.0), (&table::THREAD_OFF, &thread.off.0)] {
                 samples.push(metric.in_buckets(Some(role().into()), Buckets::of_times(times)));
             }

@@ -12,6 +12,7 @@ mod beside;
 mod cancel;
 mod completion;
 mod contents;
+mod data_disk;
 mod data_server;
 mod directory;
 mod elements;
@@ -45,6 +46,7 @@ mod server_states;
 mod servers;
 mod service;
 pub mod settings;
+mod status_metrics;
 mod tls;
 #[cfg(feature = "otel")]
 mod traces;

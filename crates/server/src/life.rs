@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use exacat_catalogue::Catalogue;
 use exacat_history::{History as Elements, HistorySettings};
@@ -20,8 +20,9 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::MissedTickBehavior;
 use tokio_rustls::TlsAcceptor;
 
-use crate::activity::{History, SAMPLE_EVERY, Sampler};
+use crate::activity::{Bounds, History, SAMPLE_EVERY, Sampler};
 use crate::contents::{self, Contents};
+use crate::data_disk::DataDisk;
 use crate::data_server::WebClient;
 use crate::directory::{self, DataDirectory, failed};
 use crate::envelopes::Envelopes;
@@ -194,7 +195,10 @@ async fn start_on(
     let workers = WorkerBook::new();
     let kept = match settings.limits.activity_bytes_max {
         0 => None,
-        bytes => Some((directory.activity()?, bytes)),
+        bytes_max => {
+            let bounds = Bounds { bytes_max, whole_for: settings.limits.activity_whole_for };
+            Some((directory.activity()?, bounds))
+        }
     };
     let service = Service::new(
         Arc::clone(&catalogue),
@@ -222,7 +226,9 @@ async fn start_on(
         );
     }
     let port = addresses.native.or(addresses.http).or(addresses.xrootd).or(addresses.jalien);
-    let servers = Servers::new(settings.directory.clone(), port.map(|address| address.port()));
+    // The store's files may be on a disk of their own.
+    let data_disk = DataDisk::of(&directory.store()).or_else(|| DataDisk::of(&settings.directory));
+    let servers = Servers::new(settings.directory.clone(), port.map(|address| address.port()), data_disk);
     let _first = service.servers.set(servers);
     if settings.limits.activity_bytes_max > 0 && catalogue.store().read_only().is_none() {
         let _first = service.contents.set(Arc::new(Contents::new(directory.contents()?)));
@@ -400,7 +406,8 @@ async fn keep_activity(clock: Arc<dyn Clock>, service: Arc<Service>) {
         // Before the sums are read: a stop that comes meanwhile is followed by one more reading.
         let is_last = !service.is_serving();
         if sampler.store_is_due() && !is_last {
-            sampler.store(service.store_metrics().await);
+            let (began, at) = (Instant::now(), clock.trusted());
+            sampler.store(began, at, service.store_metrics().await);
         }
         let now = clock.trusted();
         service.history.sample(now, &service.board);

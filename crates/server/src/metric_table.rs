@@ -78,6 +78,16 @@ exacat_store::metrics! {
     ISSUER_KEYS_AGE Gauge Millis "exacat_issuer_keys_age_seconds" [] "" "Age of the oldest keys of an issuer of tokens; they are refused after 24 hours";
     DATA_DISK Gauge Bytes "exacat_data_disk_size_bytes" [] "" "Size of the data directory's disk";
     DATA_DISK_FREE Gauge Bytes "exacat_data_disk_free_bytes" [] "" "Free bytes of the data directory's disk";
+    DISK_READS Counter Count "exacat_data_disk_reads" ["disk"] "disk_reads" "Reads of the disk below the data directory, by all programs, since the start of the server; absent where the file system has no block device of its own";
+    DISK_READ_BYTES Counter Bytes "exacat_data_disk_read_bytes" ["disk"] "disk_read_bytes" "Bytes of these reads";
+    DISK_READ_TIME Counter Millis "exacat_data_disk_read_seconds" ["disk"] "disk_read_ms" "Time of these reads, each by itself";
+    DISK_WRITES Counter Count "exacat_data_disk_writes" ["disk"] "disk_writes" "Writes of this disk";
+    DISK_WRITE_BYTES Counter Bytes "exacat_data_disk_write_bytes" ["disk"] "disk_write_bytes" "Bytes of these writes";
+    DISK_WRITE_TIME Counter Millis "exacat_data_disk_write_seconds" ["disk"] "disk_write_ms" "Time of these writes, each by itself";
+    DISK_FLUSHES Counter Count "exacat_data_disk_flushes" ["disk"] "disk_flushes" "Flushes of this disk's own cache; Linux 5.5 and later count them";
+    DISK_FLUSH_TIME Counter Millis "exacat_data_disk_flush_seconds" ["disk"] "disk_flush_ms" "Time of these flushes; compare with exacat_store_log_sync_seconds";
+    DISK_BUSY_TIME Counter Millis "exacat_data_disk_busy_seconds" ["disk"] "disk_busy_ms" "Time in which this disk had a request";
+    DISK_REQUEST_TIME Counter Millis "exacat_data_disk_request_seconds" ["disk"] "disk_request_ms" "Time of all requests of this disk, each by itself; its rate is the average number in progress";
     PROCESSORS Gauge Count "exacat_processors" [] "" "Processors that the process may use";
     MEMORY_LIMIT Gauge Bytes "exacat_memory_limit_bytes" [] "" "Memory that the process may take: that of the machine, or the bound of its control group";
     FILES Gauge Count "exacat_files" [] "" "Files in the tree, those in archives not counted";
@@ -95,6 +105,7 @@ exacat_store::metrics! {
     THREAD_CPU Counter Micros "exacat_thread_cpu_seconds" ["role"] "" "Time of threads on a processor, by role";
     THREAD_QUEUE Counter Micros "exacat_thread_runqueue_seconds" ["role"] "" "Time of threads that were ready to run, without a free processor, by role";
     THREAD_WAIT Counter Micros "exacat_thread_wait_seconds" ["role"] "" "Time of threads that waited for something else, by role";
+    THREAD_IO Counter Micros "exacat_thread_io_wait_seconds" ["role"] "thread_{}_io_us" "Time of threads that waited for a block device, a part of exacat_thread_wait_seconds, by role; absent without the kernel setting kernel.task_delayacct=1";
     THREAD_ON Histogram Micros "exacat_thread_on_cpu_stretch_seconds" ["role"] "" "Length of the stretches of threads on a processor, by role: means of a thread in a second, by the kernel's counters";
     THREAD_OFF Histogram Micros "exacat_thread_off_cpu_stretch_seconds" ["role"] "" "Length of the stretches of threads off a processor, in the queue or waiting, by role: means of a thread in a second";
     PROCESS_CPU Counter Millis "process_cpu_seconds" [] "" "Processor time of the process, user and system";

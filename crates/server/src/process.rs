@@ -51,7 +51,8 @@ fn of_stat(stat: &str, boot: Option<u64>) -> Vec<Sample> {
     samples
 }
 
-fn ticks_per_second() -> u64 {
+/// Returns the ticks of the kernel in a second, at least 1.
+pub(crate) fn ticks_per_second() -> u64 {
     configured(libc::_SC_CLK_TCK)
 }
 

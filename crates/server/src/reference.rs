@@ -3,17 +3,11 @@
 use exacat_activity::{Class, RequestState};
 use exacat_store::Metric;
 
-use crate::instruments::counted;
-use crate::metric_table;
+use crate::status_metrics::tables;
 
 /// Returns the tables of metrics: those of the server, and of each store.
 pub fn metrics() -> [(&'static str, Vec<&'static Metric>); 3] {
-    let server = metric_table::METRICS.iter().copied().chain(counted()).collect();
-    [
-        ("the server", server),
-        ("the embedded store", exacat_store_embedded::METRICS.to_vec()),
-        ("the Cassandra store", exacat_store_cassandra::METRICS.to_vec()),
-    ]
+    tables()
 }
 
 /// Returns the page of the states of requests: a table of names, classes, meanings and remedies.

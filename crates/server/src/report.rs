@@ -1,10 +1,15 @@
 //! Report of a period, or of two side by side: tables for the terminal, for pages, and for a file.
 
+mod compared;
+
 use std::collections::BTreeMap;
 
 use askama::Template;
 use exacat_activity::{Class, RequestState};
-use exacat_model::period::{OperationPeriod, Period, RequestShown, SampleShare};
+use exacat_model::period::{MetricPeriod, Period, RequestShown, SampleShare};
+
+use self::compared::compared;
+use crate::status_metrics::{Nature, STORE_READ_AT, nature, thread_io};
 
 /// Requests of most time that a report shows.
 const SLOWEST_SHOWN: usize = 10;
@@ -63,6 +68,18 @@ fn per_second(value: u64, period: &Period) -> f64 {
     value as f64 / period.seconds().max(0.001)
 }
 
+/// Returns the increase of a counter per second. Those of the store were read at times of their own.
+fn counter_per_second(metric: &MetricPeriod, period: &Period) -> f64 {
+    let read = period.metrics.iter().find(|one| one.name == STORE_READ_AT);
+    // At the start of the server there is no earlier reading.
+    let read = read.filter(|one| 0 < one.from && one.from < one.to);
+    let seconds = match read {
+        Some(read) if nature(&metric.name) == Nature::StoreCounter => (read.to - read.from) as f64 / 1000.0,
+        _ => period.seconds().max(0.001),
+    };
+    metric.to.saturating_sub(metric.from) as f64 / seconds
+}
+
 fn class_is_idle(state: &str) -> bool {
     RequestState::named(state).is_some_and(|state| state.class() == Class::Idle)
 }
@@ -85,9 +102,9 @@ const LOAD: [LoadFigure; 9] = [
     ("requests/s", |period| per_second(period.operations.iter().map(|one| one.requests).sum(), period)),
     ("items/s", |period| per_second(period.operations.iter().map(|one| one.items).sum(), period)),
     ("failed/s", |period| per_second(period.operations.iter().map(|one| one.failed).sum(), period)),
-    ("changes/s", |period| per_second(period.increase("changes_total").unwrap_or(0), period)),
-    ("received bytes/s", |period| per_second(period.increase("received_bytes").unwrap_or(0), period)),
-    ("sent bytes/s", |period| per_second(period.increase("sent_bytes").unwrap_or(0), period)),
+    ("changes/s", |period| increase_per_second(period, "changes_total").unwrap_or(0.0)),
+    ("received bytes/s", |period| increase_per_second(period, "received_bytes").unwrap_or(0.0)),
+    ("sent bytes/s", |period| increase_per_second(period, "sent_bytes").unwrap_or(0.0)),
     ("active requests", |period| busy_us(period) as f64 / 1e6 / period.seconds().max(0.001)),
     ("processors used", |period| {
         period.threads.iter().map(|one| one.cpu_us).sum::<u64>() as f64 / 1e6 / period.seconds().max(0.001)
@@ -107,7 +124,8 @@ pub fn sections(first: &Period, second: Option<&Period>) -> Vec<Section> {
         let shares =
             [("Users", &first.users), ("Clients", &first.clients), ("Directories", &first.directories)];
         sections.extend(shares.map(|(title, shares)| shares_of(title, shares, first)));
-        sections.extend([threads(first), stretches(first), metrics(first), slowest(&first.slow)]);
+        sections.extend([threads(first), stretches(first), disk(first), metrics(first)]);
+        sections.push(slowest("Slowest requests", &first.slow));
     }
     sections.retain(|section| !section.rows.is_empty());
     sections
@@ -210,22 +228,36 @@ fn shares_of(title: &'static str, shares: &[SampleShare], period: &Period) -> Se
             format!("{:.2}", one.requests as f64 / period.samples.max(1) as f64),
             percent(one.requests, all),
             one.state.clone(),
-            if one.name.is_empty() { "-".to_owned() } else { one.name.clone() },
+            name_shown(&one.name),
         ]
     }));
     section
 }
 
+fn name_shown(name: &str) -> String {
+    if name.is_empty() { "-".to_owned() } else { name.to_owned() }
+}
+
 fn threads(period: &Period) -> Section {
     let mut section = section(
         "Threads",
-        "By the kernel's counters. In QUEUE a thread was ready, and no processor was free.",
-        [("ROLE", false), ("THREADS", true), ("ON CPU", true), ("QUEUE", true), ("WAITING", true)],
+        "By the kernel's counters. In QUEUE a thread was ready, and no processor was free. DISK is the part of \
+         WAITING for block devices; the kernel counts it with kernel.task_delayacct=1.",
+        [
+            ("ROLE", false),
+            ("THREADS", true),
+            ("ON CPU", true),
+            ("QUEUE", true),
+            ("WAITING", true),
+            ("DISK", true),
+        ],
     );
     section.rows.extend(period.threads.iter().map(|one| {
         let all = one.cpu_us + one.queue_us + one.wait_us;
         let part = |us| percent(us, all);
-        vec![one.role.clone(), count(one.threads), part(one.cpu_us), part(one.queue_us), part(one.wait_us)]
+        let parts = [one.cpu_us, one.queue_us, one.wait_us].map(part);
+        let disk = period.increase(&thread_io(&one.role)).map_or_else(|| "-".to_owned(), part);
+        [vec![one.role.clone(), count(one.threads)], parts.to_vec(), vec![disk]].concat()
     }));
     section
 }
@@ -255,30 +287,100 @@ fn stretches(period: &Period) -> Section {
     section
 }
 
-/// Says whether a metric is one of a distribution since the start of the server, which no period has.
-fn is_percentile(name: &str) -> bool {
-    ["_p50", "_p99", "_p999", "_max", "_p50_us", "_p99_us", "_p999_us", "_max_us"]
+/// A figure of the data's disk: its name, its value in a period if it is known, and how it is shown.
+type DiskFigure = (&'static str, fn(&Period) -> Option<f64>, fn(f64) -> String);
+
+/// Time of the log's sync, and what the kernel counts of the disk below it.
+const DISK: [DiskFigure; 11] = [
+    (
+        "write and sync of a group of the log",
+        |period| period.mean("sync_us_sum", "sync_us_count"),
+        time_shown,
+    ),
+    ("flush", |period| of_request(period, "disk_flush_ms", "disk_flushes"), time_shown),
+    ("flushes/s", |period| increase_per_second(period, "disk_flushes"), number),
+    ("write", |period| of_request(period, "disk_write_ms", "disk_writes"), time_shown),
+    ("writes/s", |period| increase_per_second(period, "disk_writes"), number),
+    ("written bytes/s", |period| increase_per_second(period, "disk_write_bytes"), number),
+    ("read", |period| of_request(period, "disk_read_ms", "disk_reads"), time_shown),
+    ("reads/s", |period| increase_per_second(period, "disk_reads"), number),
+    ("read bytes/s", |period| increase_per_second(period, "disk_read_bytes"), number),
+    (
+        "share of the time with a request",
+        |period| increase_per_second(period, "disk_busy_ms").map(|ms| (ms / 1000.0).min(1.0)),
+        |share| percent((share * 1000.0) as u64, 1000),
+    ),
+    (
+        "requests in progress",
+        |period| increase_per_second(period, "disk_request_ms").map(|ms| ms / 1000.0),
+        number,
+    ),
+];
+
+fn time_shown(us: f64) -> String {
+    short_time(us as u64)
+}
+
+/// Returns the mean time of a request of the disk, in microseconds.
+fn of_request(period: &Period, ms: &str, requests: &str) -> Option<f64> {
+    period.mean(ms, requests).map(|mean| mean * 1000.0)
+}
+
+fn increase_per_second(period: &Period, metric: &str) -> Option<f64> {
+    let found = period.metrics.iter().find(|one| one.name == metric)?;
+    Some(counter_per_second(found, period))
+}
+
+fn disk_note(periods: &[&Period]) -> &'static str {
+    if periods.iter().all(|period| period.increase("disk_reads").is_some()) {
+        "By the kernel's counters, of all programs. Times are averages."
+    } else {
+        "The kernel counts nothing of this disk: its file system has no block device of its own (overlay, tmpfs, \
+         NFS)."
+    }
+}
+
+fn disk(period: &Period) -> Section {
+    let columns = [("FIGURE", false), ("VALUE", true)];
+    let mut section = section("Disk", disk_note(&[period]), columns);
+    let shown = DISK
         .iter()
-        .any(|end| name.ends_with(end))
+        .map(|(name, of, shown)| vec![(*name).to_owned(), of(period).map_or_else(|| "-".to_owned(), shown)]);
+    section.rows.extend(shown);
+    section
+}
+
+/// True for a level that a report shows: of the server one that is not 0, of a store each.
+fn is_shown_level(metric: &MetricPeriod) -> bool {
+    match nature(&metric.name) {
+        Nature::StoreLevel => true,
+        Nature::Level => metric.from != 0 || metric.to != 0,
+        Nature::Counter | Nature::StoreCounter | Nature::Hidden => false,
+    }
+}
+
+fn is_increased_counter(metric: &MetricPeriod) -> bool {
+    matches!(nature(&metric.name), Nature::Counter | Nature::StoreCounter) && metric.to > metric.from
 }
 
 fn metrics(period: &Period) -> Section {
     let mut section = section(
-        "Engine, disk and server",
-        "Metrics that changed in the period.",
+        "Engine and server",
+        "Levels at both ends, and counters that increased.",
         [("METRIC", false), ("FROM", true), ("TO", true), ("CHANGE", true), ("PER SECOND", true)],
     );
-    let changed = period.metrics.iter().filter(|one| one.from != one.to && !is_percentile(&one.name));
-    section.rows.extend(changed.map(|one| {
+    let none = || "-".to_owned();
+    let rows = period.metrics.iter().filter_map(|one| {
         let (change, sign) = (one.to.abs_diff(one.from), if one.to < one.from { "-" } else { "" });
-        vec![
-            one.name.clone(),
-            count(one.from),
-            count(one.to),
-            format!("{sign}{}", count(change)),
-            format!("{sign}{}", number(per_second(change, period))),
-        ]
-    }));
+        let change_shown = format!("{sign}{}", count(change));
+        let name = one.name.clone();
+        if is_increased_counter(one) {
+            let rate = number(counter_per_second(one, period));
+            return Some(vec![name, none(), none(), change_shown, rate]);
+        }
+        is_shown_level(one).then(|| vec![name, count(one.from), count(one.to), change_shown, none()])
+    });
+    section.rows.extend(rows);
     section.rows.sort();
     section
 }
@@ -291,9 +393,9 @@ fn states_shown(request: &RequestShown) -> String {
     shown.collect::<Vec<_>>().join(", ")
 }
 
-fn slowest(slow: &[RequestShown]) -> Section {
+fn slowest(title: &'static str, slow: &[RequestShown]) -> Section {
     let mut section = section(
-        "Slowest requests",
+        title,
         "Those that took long, by the server's thresholds.",
         [
             ("ID", true),
@@ -317,73 +419,6 @@ fn slowest(slow: &[RequestShown]) -> Section {
         ]
     }));
     section
-}
-
-/// Returns how much larger the second value is.
-fn ratio(first: f64, second: f64) -> String {
-    if first <= 0.0 { "-".to_owned() } else { format!("{:.2}", second / first) }
-}
-
-/// A figure of operations to compare: its title, its value in a period, and how it is shown.
-type OperationFigure = (&'static str, fn(&OperationPeriod, &Period) -> f64, fn(f64) -> String);
-
-fn compared(first: &Period, second: &Period) -> Vec<Section> {
-    let columns = |name: &'static str| [(name, false), ("A", true), ("B", true), ("B/A", true)];
-    let mut load = section("Load", "", columns("FIGURE"));
-    load.rows.extend(LOAD.iter().map(|(name, of)| {
-        let (a, b) = (of(first), of(second));
-        vec![(*name).to_owned(), number(a), number(b), ratio(a, b)]
-    }));
-    let mut states =
-        section("Where the time went", "Requests in the state at a time, on average.", columns("STATE"));
-    let in_states = |period: &Period| -> BTreeMap<String, f64> {
-        let states = period.states.iter();
-        states.map(|one| (one.state.clone(), per_second(one.time_us, period) / 1e6)).collect()
-    };
-    states.rows.extend(paired(&in_states(first), &in_states(second), |value| format!("{value:.3}")));
-    let mut sections = vec![load, states];
-    let figures: [OperationFigure; 3] = [
-        ("Requests per second", |one, period| per_second(one.requests, period), number),
-        ("Median time from receipt to answer", |one, _| one.p50_us as f64, |us| short_time(us as u64)),
-        ("99th percentile of that time", |one, _| one.p99_us as f64, |us| short_time(us as u64)),
-    ];
-    for (title, of, shown) in figures {
-        let mut section = section(title, "", columns("OPERATION"));
-        let values = |period: &Period| -> BTreeMap<String, f64> {
-            period.operations.iter().map(|one| (one.name.clone(), of(one, period))).collect()
-        };
-        section.rows.extend(paired(&values(first), &values(second), shown));
-        sections.push(section);
-    }
-    let mut metrics = section("Engine, disk and server", "Increase per second.", columns("METRIC"));
-    let increases = |period: &Period| -> BTreeMap<String, f64> {
-        let names = period.metrics.iter().filter(|one| one.to > one.from && !is_percentile(&one.name));
-        names.map(|one| (one.name.clone(), per_second(one.to - one.from, period))).collect()
-    };
-    metrics.rows.extend(paired(&increases(first), &increases(second), number));
-    sections.push(metrics);
-    sections
-}
-
-/// Returns a row for each name of two periods, with both values and their ratio; the largest first.
-fn paired(
-    first: &BTreeMap<String, f64>,
-    second: &BTreeMap<String, f64>,
-    shown: impl Fn(f64) -> String,
-) -> Vec<Vec<String>> {
-    let value = |of: &BTreeMap<String, f64>, name: &str| of.get(name).copied().unwrap_or(0.0);
-    let mut names: Vec<&String> = first.keys().chain(second.keys()).collect();
-    names.sort();
-    names.dedup();
-    names.sort_by(|a, b| {
-        let largest = |name: &str| value(first, name).max(value(second, name));
-        largest(b).total_cmp(&largest(a))
-    });
-    let row = |name: &String| {
-        let (a, b) = (value(first, name), value(second, name));
-        vec![name.clone(), shown(a), shown(b), ratio(a, b)]
-    };
-    names.into_iter().map(row).collect()
 }
 
 /// Returns the lines above the tables: which time a report is about.
@@ -457,7 +492,7 @@ pub fn html(first: &Period, second: Option<&Period>) -> Result<String, String> {
 mod tests {
     use super::*;
     use exacat_model::TimeMs;
-    use exacat_model::period::{MetricPeriod, StatePeriod, Stretches, ThreadPeriod};
+    use exacat_model::period::{OperationPeriod, StatePeriod, Stretches, ThreadPeriod};
 
     fn period(sync_us: u64) -> Period {
         let states = vec![("log_sync".to_owned(), sync_us), ("execute".to_owned(), 1_000)];
@@ -496,11 +531,17 @@ mod tests {
                 on: Stretches { p50_us: 20, p99_us: 5_000, max_us: 6_000 },
                 off: Stretches::default(),
             }],
-            metrics: vec![MetricPeriod {
-                name: "log_written_bytes".to_owned(),
-                from: 5_000_000,
-                to: 15_000_000,
-            }],
+            metrics: [
+                ("log_written_bytes", 5_000_000, 15_000_000),
+                ("requests_total", 7, 7),
+                ("compaction_debt_runs", 0, 0),
+                ("disk_free_bytes", 4_000_000, 3_000_000),
+                ("serving", 1, 1),
+                ("drained", 0, 0),
+                ("sync_us_p99", 1, 2),
+            ]
+            .map(|(name, from, to)| MetricPeriod { name: name.to_owned(), from, to })
+            .to_vec(),
             users: vec![SampleShare {
                 name: "<b>alice".to_owned(),
                 requests: 20,
@@ -527,20 +568,95 @@ mod tests {
         assert_eq!(row(&sections, "Load", "requests/s")[1], "2.0k");
         assert_eq!(row(&sections, "Operations", "register")[7], "log_sync 75 %");
         assert_eq!(row(&sections, "Users", "<b>alice")[..3], ["2.00", "100 %", "log_sync"]);
-        assert_eq!(row(&sections, "Threads", "exacat-writer")[2..], ["25 %", "25 %", "50 %"]);
+        assert_eq!(row(&sections, "Threads", "exacat-writer")[2..5], ["25 %", "25 %", "50 %"]);
         assert_eq!(row(&sections, "Stretches of threads", "exacat-writer")[1..4], ["4", "20us", "5.0ms"]);
-        let metric = ["log_written_bytes", "5.0M", "15M", "10M", "1.0M"];
-        assert_eq!(row(&sections, "Engine, disk and server", "log_written_bytes"), metric);
+        assert_eq!(row(&sections, "Threads", "exacat-writer")[5], "-", "the kernel does not count it");
         assert!(sections.iter().all(|one| one.rows.iter().all(|row| row.len() == one.columns.len())));
+    }
+
+    /// Levels are shown whether they changed or not, those of a store at 0 too; counters if they increased.
+    #[test]
+    fn engine_has_levels_always_and_counters_that_increased() {
+        let sections = sections(&period(3_000), None);
+        let engine = sections.iter().find(|one| one.title == "Engine and server").unwrap();
+        let expected = [
+            ["compaction_debt_runs", "0", "0", "0", "-"],
+            ["disk_free_bytes", "4.0M", "3.0M", "-1.0M", "-"],
+            ["log_written_bytes", "-", "-", "10M", "1.0M"],
+            ["serving", "1", "1", "0", "-"],
+        ];
+        assert_eq!(engine.rows, expected);
+    }
+
+    /// Counters of the store are divided by the time between their own readings, which may be longer than the
+    /// period; without two readings there is only the period.
+    #[test]
+    fn rates_of_the_store_are_of_its_own_readings() {
+        let mut one = period(3_000);
+        let rate =
+            |one: &Period| row(&sections(one, None), "Engine and server", "log_written_bytes")[4].clone();
+        for (read_at, expected) in [((1_000, 6_000), "2.0M"), ((0, 5_000), "1.0M"), ((5_000, 5_000), "1.0M")]
+        {
+            one.metrics.retain(|one| one.name != STORE_READ_AT);
+            let (from, to) = read_at;
+            one.metrics.push(MetricPeriod { name: STORE_READ_AT.to_owned(), from, to });
+            assert_eq!(rate(&one), expected, "{read_at:?}");
+        }
+    }
+
+    /// The disk's own times stand beside the log's sync; without a disk the section says so.
+    #[test]
+    fn disk_has_times_beside_the_sync_of_the_log() {
+        let mut one = period(3_000);
+        let without = disk(&one);
+        assert!(without.note.contains("no block device of its own"));
+        assert!(without.rows.iter().all(|row| row[1] == "-"), "{without:?}");
+        let metrics = [
+            ("sync_us_sum", 41_000),
+            ("sync_us_count", 10),
+            ("disk_flush_ms", 70),
+            ("disk_flushes", 20),
+            ("disk_writes", 0),
+            ("disk_write_ms", 0),
+            ("disk_reads", 5),
+            ("disk_busy_ms", 10_500),
+            ("disk_request_ms", 25_000),
+        ];
+        one.metrics.extend(metrics.map(|(name, to)| MetricPeriod { name: name.to_owned(), from: 0, to }));
+        one.metrics.push(MetricPeriod { name: thread_io("exacat-writer"), from: 5, to: 6 });
+        let sections = sections(&one, Some(&one));
+        assert_eq!(row(&sections, "Disk", "write and sync of a group of the log")[1..3], ["4.1ms", "4.1ms"]);
+        let value = |name: &str| disk(&one).rows.into_iter().find(|row| row[0] == name).unwrap().remove(1);
+        assert_eq!(["flush", "flushes/s", "write", "reads/s"].map(value), ["3.5ms", "2", "-", "0.500"]);
+        // Ticks of the kernel may be a little late.
+        assert_eq!(value("share of the time with a request"), "100 %");
+        assert_eq!(value("requests in progress"), "2.5");
+        assert!(disk(&one).note.contains("of all programs"));
+        assert_eq!(threads(&one).rows[0][5], "25 %", "1 us of 4");
     }
 
     #[test]
     fn two_periods_are_side_by_side() {
-        let (first, second) = (period(3_000), period(6_000));
+        let (mut first, mut second) = (period(3_000), period(6_000));
+        first.slow = vec![RequestShown { id: 7, life_us: 10, ..RequestShown::default() }];
+        second.slow = vec![RequestShown { id: 8, life_us: 10, ..RequestShown::default() }];
+        second.users.push(SampleShare { name: "bob".to_owned(), requests: 5, ..SampleShare::default() });
         let sections = sections(&first, Some(&second));
         assert_eq!(row(&sections, "Where the time went", "log_sync"), ["log_sync", "0.000", "0.001", "2.00"]);
         assert_eq!(row(&sections, "Requests per second", "register")[3], "1.00");
-        assert!(sections.iter().all(|one| one.rows.iter().all(|row| row.len() == 4)));
+        assert_eq!(row(&sections, "Waits per second", "log_sync")[1..], ["1", "1", "1.00"]);
+        assert_eq!(row(&sections, "Average time in a wait", "log_sync")[1..], ["300us", "600us", "2.00"]);
+        assert_eq!(row(&sections, "Users", "<b>alice")[1..], ["2.00", "2.00", "1.00"]);
+        assert_eq!(row(&sections, "Users", "bob")[1..], ["0.00", "0.50", "-"]);
+        assert_eq!(row(&sections, "Levels of engine and server", "disk_free_bytes")[1..3], ["3.0M", "3.0M"]);
+        assert_eq!(row(&sections, "Counters of engine and server", "log_written_bytes")[1], "1.0M");
+        assert_eq!(row(&sections, "Slowest requests of A", "7")[4], "10us");
+        assert_eq!(row(&sections, "Slowest requests of B", "8")[4], "10us");
+        for one in &sections {
+            assert!(one.rows.iter().all(|row| row.len() == one.columns.len()), "{}", one.title);
+        }
+        let phases = sections.iter().find(|one| one.title == "Average time in a wait").unwrap();
+        assert!(phases.rows.iter().all(|row| row[0] != "execute"), "{phases:?}");
     }
 
     /// The page is one file: it loads nothing, and shows markup in names as text.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
+use crate::data_disk::DataDisk;
 use crate::machine::{Machine, Reading, Ticks, shares};
 
 /// Most bytes of a state.
@@ -75,20 +76,22 @@ pub(crate) struct Servers {
     machine: Machine,
     data: PathBuf,
     name: String,
+    /// None if the kernel counts nothing of it.
+    pub data_disk: Option<DataDisk>,
     /// Times of the processors at the last two readings.
     ticks: Mutex<(Ticks, Ticks)>,
 }
 
 impl Servers {
     /// Makes the part of a server with its data in a directory, and a listener at this port.
-    pub(crate) fn new(data: PathBuf, port: Option<u16>) -> Self {
+    pub(crate) fn new(data: PathBuf, port: Option<u16>, data_disk: Option<DataDisk>) -> Self {
         let machine = Machine::read();
         let name = match port {
             Some(port) => format!("{}:{port}", machine.host),
             None => machine.host.clone(),
         };
         let ticks = Reading::now(&data).ticks;
-        Servers { machine, data, name, ticks: Mutex::new((ticks, ticks)) }
+        Servers { machine, data, name, data_disk, ticks: Mutex::new((ticks, ticks)) }
     }
 
     /// Returns the directory of the server's data.

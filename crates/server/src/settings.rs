@@ -418,7 +418,14 @@ pub struct Limits {
     /// Bytes of the files with the server's activity, minute by minute; the oldest are removed. 0
     /// keeps the activity in memory only.
     pub activity_bytes_max: u64,
+    /// Age at which these files keep a tenth of the samples. Files that take more than half of the bytes
+    /// are thinned before.
+    pub activity_whole_for: Duration,
 }
+
+/// Age at which the samples of the activity on disk are thinned by default: yesterday's requests are still
+/// looked at one by one.
+const ACTIVITY_WHOLE_FOR_DEFAULT: Duration = Duration::from_secs(24 * 3600);
 
 /// Most past states that are open at once. Each has a memtable of rows, a page cache of 64 MiB, and the
 /// directories and accounts of its time in memory.
@@ -487,6 +494,7 @@ impl Default for Limits {
             slow_request: Duration::from_secs(1),
             slow_long_request: Duration::from_secs(10),
             activity_bytes_max: 256 << 20,
+            activity_whole_for: ACTIVITY_WHOLE_FOR_DEFAULT,
         }
     }
 }

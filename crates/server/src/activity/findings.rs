@@ -15,6 +15,10 @@ const UNACCOUNTED_SHARE_MIN: f64 = 0.05;
 const QUEUE_SHARE_MIN: f64 = 0.30;
 /// Share of the processors in use from which they bound the server.
 const PROCESSORS_SHARE_MIN: f64 = 0.85;
+/// Share of the log's sync that the disk's own flush and write explain.
+const DISK_SHARE_MIN: f64 = 0.5;
+/// Share of the time in which the disk had a request.
+const DISK_BUSY_SHARE_MIN: f64 = 0.85;
 /// Share of requests that failed.
 const FAILED_SHARE_MIN: f64 = 0.01;
 /// Share of one user in the requests in progress.
@@ -62,6 +66,7 @@ pub(crate) fn findings(period: &Period) -> Vec<String> {
         }
     }
     found.extend(processors(period));
+    found.extend(disk(period));
     let unaccounted = period.states.iter().find(|one| one.state == RequestState::Unaccounted.name());
     if let Some(one) = unaccounted.filter(|one| share(one.time_us, total) >= UNACCOUNTED_SHARE_MIN) {
         let part = percent(share(one.time_us, total));
@@ -92,19 +97,45 @@ fn operation_finding(operation: &OperationPeriod, busy: u64, period: &Period) ->
     }
     let mut text =
         format!("{} of the time of {} is {}.", percent(share(us, busy)), operation.name, state.name());
-    if state == RequestState::LogSync
-        && let Some(mean) = mean(period, "sync_us_sum", "sync_us_count")
-    {
-        text += &format!(" The disk's own sync took {} on average.", time(mean));
+    if state == RequestState::LogSync {
+        text += &sync_beside_disk(period).unwrap_or_default();
     }
     text += " ";
     text += state.remedy();
     Some(text)
 }
 
-fn mean(period: &Period, sum: &str, count: &str) -> Option<f64> {
-    let count = period.increase(count).filter(|count| *count > 0)?;
-    Some(period.increase(sum)? as f64 / count as f64)
+/// Compares the log's sync with the times of its disk's own requests.
+fn sync_beside_disk(period: &Period) -> Option<String> {
+    let sync = period.mean("sync_us_sum", "sync_us_count")?;
+    let of_disk = |ms: &str, number: &str| period.mean(ms, number).map(|mean| mean * 1000.0);
+    let flush = of_disk("disk_flush_ms", "disk_flushes");
+    let write = of_disk("disk_write_ms", "disk_writes");
+    let mut text = format!(" To write and sync a group took {} on average,", time(sync));
+    text += &match (flush, write) {
+        (Some(flush), _) => format!(" a flush of the disk itself {}.", time(flush)),
+        (None, Some(write)) => format!(" a write of the disk itself {}; it counted no flush.", time(write)),
+        (None, None) => " and the kernel has no times of the disk itself.".to_owned(),
+    };
+    // Of a disk without flushes the writes are all that a sync waits for.
+    let own = flush.unwrap_or(0.0) + write.unwrap_or(0.0);
+    if (flush.is_some() || write.is_some()) && own < sync * DISK_SHARE_MIN {
+        text += " Most of it is not the disk: the file system, or a queue for a processor.";
+    }
+    Some(text)
+}
+
+/// Returns a finding about the data's disk.
+fn disk(period: &Period) -> Option<String> {
+    let in_ms = |name: &str| Some(period.increase(name)? as f64 / 1000.0 / period.seconds().max(0.001));
+    let (busy, requests) = (in_ms("disk_busy_ms")?, in_ms("disk_request_ms")?);
+    (busy >= DISK_BUSY_SHARE_MIN).then(|| {
+        format!(
+            "The disk of the data was busy {} of the time, with {requests:.1} requests at a time: see the disk's \
+             times below, and what else uses it.",
+            percent(busy.min(1.0))
+        )
+    })
 }
 
 /// Returns a finding about the processors: "the storage is slow" may be a queue for a processor.
@@ -218,9 +249,50 @@ mod tests {
         let found = findings(&slow);
         assert_eq!(found.len(), 1, "{found:?}");
         let start =
-            "62 % of the time of register is log_sync. The disk's own sync took 4.1 ms on average. Compare";
+            "62 % of the time of register is log_sync. To write and sync a group took 4.1 ms on average,";
         assert!(found[0].starts_with(start), "{found:?}");
+        assert!(found[0].contains("the kernel has no times of the disk itself. Compare"), "{found:?}");
         assert!(findings(&Period::default()).is_empty());
+    }
+
+    /// The log's sync stands beside the disk's own flush, or its writes where it counts no flush. A sync that
+    /// they do not explain is said to be something else.
+    #[test]
+    fn sync_of_the_log_is_compared_with_the_disk() {
+        let mut slow = period(&[("log_sync", 620), ("execute", 380)]);
+        let log = [metric("sync_us_sum", 41_000), metric("sync_us_count", 10)];
+        let writes = [metric("disk_writes", 10), metric("disk_write_ms", 10)];
+        let flushes = |ms| [metric("disk_flushes", 20), metric("disk_flush_ms", ms)];
+        let mut finding = |metrics: &[&[MetricPeriod]]| {
+            slow.metrics = metrics.concat();
+            findings(&slow).remove(0)
+        };
+        let disk = finding(&[&log, &writes, &flushes(70)]);
+        assert!(
+            disk.contains("took 4.1 ms on average, a flush of the disk itself 3.5 ms. Compare"),
+            "{disk}"
+        );
+        let other = finding(&[&log, &writes, &flushes(2)]);
+        assert!(other.contains("a flush of the disk itself 100 us. Most of it is not the disk"), "{other}");
+        let without = finding(&[&log, &writes, &[metric("disk_flushes", 0), metric("disk_flush_ms", 0)]]);
+        assert!(
+            without.contains("a write of the disk itself 1.0 ms; it counted no flush. Most"),
+            "{without}"
+        );
+        let nothing_written = finding(&[&log, &[metric("disk_writes", 0), metric("disk_write_ms", 0)]]);
+        assert!(nothing_written.contains("the kernel has no times"), "{nothing_written}");
+    }
+
+    #[test]
+    fn busy_disk_is_a_finding() {
+        let mut one = period(&[]);
+        one.metrics = vec![metric("disk_busy_ms", 8_500), metric("disk_request_ms", 31_000)];
+        assert!(
+            findings(&one)[0]
+                .starts_with("The disk of the data was busy 85 % of the time, with 3.1 requests")
+        );
+        one.metrics = vec![metric("disk_busy_ms", 8_499), metric("disk_request_ms", 31_000)];
+        assert!(findings(&one).is_empty());
     }
 
     #[test]

@@ -14,8 +14,8 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::Board;
-use super::journal::{self, Journal};
-use super::moment::{Moment, Run, ThreadSum};
+use super::journal::{self, Bounds, Journal};
+use super::moment::{Moment, Run};
 use super::samples::{Minute, OpenMinute, SAMPLED_MAX, SLOW_KEPT_MAX, Seen};
 use super::summing::Summing;
 
@@ -63,7 +63,7 @@ pub(crate) struct Asked {
 
 impl History {
     /// Makes the history of a run of the server that starts now, with its files in `directory`.
-    pub(crate) fn new(now: TimeMs, directory: Option<(PathBuf, u64)>) -> Self {
+    pub(crate) fn new(now: TimeMs, directory: Option<(PathBuf, Bounds)>) -> Self {
         let run = Run(now.0);
         let kept = Kept { open: OpenMinute::new(now, run), ..Kept::default() };
         History {
@@ -71,7 +71,7 @@ impl History {
             processors: std::thread::available_parallelism().map_or(1, |count| count.get() as u64),
             kept: Mutex::new(kept),
             directory: directory.as_ref().map(|(directory, _)| directory.clone()),
-            journal: directory.map(|(directory, bytes_max)| Mutex::new(Journal::new(directory, bytes_max))),
+            journal: directory.map(|(directory, bounds)| Mutex::new(Journal::new(directory, bounds))),
             reader: Arc::new(Semaphore::new(1)),
             unwritten: AtomicU64::new(0),
         }
@@ -82,9 +82,9 @@ impl History {
         self.unwritten.load(Ordering::Relaxed)
     }
 
-    /// Returns the times of the server's threads by role, as they were within the last second.
-    pub(crate) fn threads(&self) -> Vec<ThreadSum> {
-        self.kept.lock().seconds.back().map_or_else(Vec::new, |moment| moment.threads.clone())
+    /// Returns the sums as they were within the last second; none before the first reading.
+    pub(crate) fn last(&self) -> Option<Arc<Moment>> {
+        self.kept.lock().seconds.back().cloned()
     }
 
     /// Returns the sums of about the last `time`, with its beginning; none before there are two moments.
@@ -160,11 +160,16 @@ impl History {
     /// Writes a minute to the disk, if there are files.
     pub(crate) fn write(&self, minute: &Minute) {
         let Some(journal) = &self.journal else { return };
-        if let Err(error) = journal.lock().append(minute) {
+        let mut journal = journal.lock();
+        if let Err(error) = journal.append(minute) {
             // Once an hour: the disk may be full for long.
             if self.unwritten.fetch_add(1, Ordering::Relaxed).is_multiple_of(60) {
                 tracing::warn!(%error, "the activity of a minute is not written to the disk; the catalogue goes on");
             }
+        }
+        // The bound of bytes holds without it.
+        if let Err(error) = journal.thin(minute.end.at) {
+            tracing::debug!(%error, "old activity is not thinned; the next minute tries again");
         }
     }
 

@@ -29,6 +29,7 @@ use crate::instruments::{Ended, OperationIndex};
 use crate::requester::Requester;
 pub(crate) use history::{Asked, History, SAMPLE_EVERY};
 pub use identity::{RequestIdentity, current_request};
+pub(crate) use journal::Bounds;
 pub(crate) use moment::Moment;
 pub(crate) use sums::Sampler;
 pub(crate) use totals::Totals;

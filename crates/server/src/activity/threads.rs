@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use exacat_activity::Recorded;
 
+use crate::process::ticks_per_second;
+
 /// Times of the threads of one role since the first reading.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RoleTimes {
@@ -18,6 +20,8 @@ pub(crate) struct RoleTimes {
     pub queue: Duration,
     /// Waiting for something else.
     pub wait: Duration,
+    /// Waiting for a block device, a part of `wait`; 0 unless the kernel counts it.
+    pub io: Duration,
     /// Times at which one of them was put on a processor.
     pub stretches: u64,
     /// Microseconds of the stretches on a processor, and of those off it. The kernel has no length of each
@@ -27,10 +31,12 @@ pub(crate) struct RoleTimes {
 }
 
 /// Counters of a thread, as the kernel has them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Schedule {
     cpu: Duration,
     queue: Duration,
+    /// 0 unless the kernel counts it.
+    io: Duration,
     stretches: u64,
 }
 
@@ -49,7 +55,10 @@ impl RoleTimes {
         let off = now.saturating_duration_since(seen.at).saturating_sub(on);
         self.cpu += on;
         self.queue += queue;
-        self.wait += off.saturating_sub(queue);
+        let wait = off.saturating_sub(queue);
+        self.wait += wait;
+        // The kernel adds it at the end of a wait, which may have begun before the last reading.
+        self.io += now_at.io.saturating_sub(seen.schedule.io).min(wait);
         let stretches = now_at.stretches.saturating_sub(seen.schedule.stretches);
         self.stretches += stretches;
         if stretches > 0 {
@@ -66,12 +75,21 @@ impl RoleTimes {
 pub(crate) struct ThreadTimes {
     threads: HashMap<u32, Seen>,
     roles: BTreeMap<String, RoleTimes>,
+    counts_io: bool,
 }
 
 impl ThreadTimes {
     /// Reads the counters of all threads.
     pub(crate) fn read(&mut self) {
+        // An operator may change it while the server runs.
+        let setting = fs::read_to_string("/proc/sys/kernel/task_delayacct");
+        self.counts_io = setting.is_ok_and(|setting| setting.trim_ascii() == "1");
         self.read_from(Path::new("/proc/self/task"), Instant::now());
+    }
+
+    /// True if the kernel counts waits for block devices.
+    pub(crate) fn counts_io(&self) -> bool {
+        self.counts_io
     }
 
     fn read_from(&mut self, tasks: &Path, now: Instant) {
@@ -81,10 +99,14 @@ impl ThreadTimes {
         for task in listed.flatten() {
             let Some(id) = task.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
             // A thread may end between the list and the reading.
-            let Some(now_at) = schedule(&task.path()) else { continue };
+            let Some(mut now_at) = schedule(&task.path()) else { continue };
+            if self.counts_io {
+                let Ok(stat) = fs::read_to_string(task.path().join("stat")) else { continue };
+                now_at.io = io_wait(&stat, ticks_per_second());
+            }
             let known = before.remove(&id);
             // A number that the kernel gave to another thread has smaller counters.
-            let known = known.filter(|Seen { schedule: Schedule { cpu, queue, stretches }, .. }| {
+            let known = known.filter(|Seen { schedule: Schedule { cpu, queue, stretches, .. }, .. }| {
                 *cpu <= now_at.cpu && *queue <= now_at.queue && *stretches <= now_at.stretches
             });
             let seen = match known {
@@ -92,7 +114,7 @@ impl ThreadTimes {
                 None => {
                     let Ok(role) = fs::read_to_string(task.path().join("comm")) else { continue };
                     let at = now - (now_at.cpu + now_at.queue).min(SECOND);
-                    let schedule = Schedule { cpu: Duration::ZERO, queue: Duration::ZERO, stretches: 0 };
+                    let schedule = Schedule::default();
                     Seen { role: role.trim_end().to_owned(), schedule, at }
                 }
             };
@@ -118,7 +140,18 @@ fn schedule(task: &Path) -> Option<Schedule> {
     let mut numbers = text.split_ascii_whitespace().map_while(|number| number.parse().ok());
     let mut time = || numbers.next().map(Duration::from_nanos);
     let (cpu, queue) = (time()?, time()?);
-    Some(Schedule { cpu, queue, stretches: numbers.next()? })
+    Some(Schedule { cpu, queue, stretches: numbers.next()?, io: Duration::ZERO })
+}
+
+/// Field `delayacct_blkio_ticks` of a thread's `stat` behind the name, by its number in proc(5) less 3.
+const IO_TICKS: usize = 39;
+
+/// Returns the time in which a thread waited for block devices; none in a text of another form.
+fn io_wait(stat: &str, ticks_per_second: u64) -> Duration {
+    // The name of a thread may have spaces and parentheses.
+    let field = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(IO_TICKS));
+    let ticks: u64 = field.and_then(|field| field.parse().ok()).unwrap_or(0);
+    Duration::from_millis(ticks.saturating_mul(1000) / ticks_per_second)
 }
 
 #[cfg(test)]
@@ -181,6 +214,44 @@ mod tests {
         assert!((6000..=6900).contains(&busy.off.max_us()), "6 ms between two of them");
         let idle = &times.roles()["idle"];
         assert_eq!((idle.stretches, idle.on.count(), idle.wait), (0, 0, SECOND));
+    }
+
+    /// Waits for block devices are a part of the wait, and never more; a kernel that does not count them has
+    /// none, whatever its text says.
+    #[test]
+    fn waits_for_the_disk_are_a_part_of_the_wait() {
+        assert_eq!(
+            io_wait(&format!("7 (x) S {}", "1 ".repeat(38) + "250 9"), 100),
+            Duration::from_millis(2500)
+        );
+        assert_eq!(
+            io_wait(&format!("7 (x y) z) S {}", "1 ".repeat(38) + "250"), 1000),
+            Duration::from_millis(250)
+        );
+        for none in ["", "7 (x) S 1 2 3", "no parenthesis", &format!("7 (x) S {}", "1 ".repeat(38) + "x")] {
+            assert_eq!(io_wait(none, 100), Duration::ZERO, "{none}");
+        }
+        for (counts_io, expected_ms) in [(true, [300, 700]), (false, [0, 0])] {
+            let tasks = tempfile::tempdir().unwrap();
+            let start = Instant::now();
+            let mut times = ThreadTimes { counts_io, ..ThreadTimes::default() };
+            let write = |cpu_ms, ticks: u64| {
+                thread(tasks.path(), "1", "writer", cpu_ms, 0);
+                let stat = format!("1 (writer) D {}{ticks} 0 0", "0 ".repeat(IO_TICKS - 1));
+                fs::write(tasks.path().join("1/stat"), stat).unwrap();
+            };
+            let ticks = |ms: u64| ms * ticks_per_second() / 1000;
+            write(0, ticks(500));
+            times.read_from(tasks.path(), start);
+            let first = times.roles()["writer"].io;
+            write(100, ticks(800));
+            times.read_from(tasks.path(), start + SECOND);
+            assert_eq!((times.roles()["writer"].io - first).as_millis(), expected_ms[0]);
+            // The kernel tells ten seconds at the end of one wait: those before are gone.
+            write(400, ticks(10_800));
+            times.read_from(tasks.path(), start + 2 * SECOND);
+            assert_eq!((times.roles()["writer"].io - first).as_millis(), expected_ms[0] + expected_ms[1]);
+        }
     }
 
     /// The kernel has the counters of the threads of this process.

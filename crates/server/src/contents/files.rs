@@ -168,7 +168,8 @@ pub(crate) fn read(
 
 /// Reads a file. Returns false if it is damaged.
 fn read_file(path: &Path, see: &mut dyn FnMut(Sample)) -> io::Result<bool> {
-    frames::read(path, MAGIC, SAMPLE_BYTES_MAX, &mut |bytes| match Sample::decode(&mut Reader::new(bytes)) {
+    frames::read(path, &[MAGIC], SAMPLE_BYTES_MAX, &mut |bytes| match Sample::decode(&mut Reader::new(bytes))
+    {
         Ok(sample) => {
             see(sample);
             true

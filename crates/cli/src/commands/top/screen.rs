@@ -12,6 +12,8 @@ use crate::quoting::Shown;
 
 /// Widest column but the last, in characters.
 const COLUMN_MAX: u16 = 26;
+/// The same of a column of names before numbers only, such as those of metrics.
+const NAMES_MAX: u16 = 42;
 /// Colours of classes in the bar.
 const COLOURS: [Color; 6] =
     [Color::Cyan, Color::Yellow, Color::Magenta, Color::Green, Color::Blue, Color::Red];
@@ -49,7 +51,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, view: &mut View) {
         Constraint::Length(1),
         Constraint::Length(2),
         Constraint::Length(2),
-        Constraint::Length(1),
+        Constraint::Length(2),
         Constraint::Min(1),
         Constraint::Length(1),
     ]);
@@ -111,27 +113,35 @@ fn draw_bar(frame: &mut Frame<'_>, area: Rect, view: &View) {
 }
 
 fn draw_tabs(frame: &mut Frame<'_>, area: Rect, view: &View) {
-    let mut spans = Vec::new();
+    let mut lines = vec![Line::default()];
     for (number, table) in view.tables.iter().enumerate() {
         let style = if table.title == view.title {
             Style::new().add_modifier(Modifier::REVERSED)
         } else {
             Style::new()
         };
-        spans.push(Span::styled(format!("{} {}", number + 1, short(table.title)), style));
-        spans.push(Span::raw("  "));
+        let tab = Span::styled(format!("{} {}", number + 1, short(table.title)), style);
+        let full = lines.last().is_some_and(|line| line.width() + tab.width() > usize::from(area.width));
+        if full {
+            lines.push(Line::default());
+        }
+        if let Some(line) = lines.last_mut() {
+            line.push_span(tab);
+            line.push_span("  ");
+        }
     }
-    frame.render_widget(Line::from(spans), area);
+    frame.render_widget(Paragraph::new(lines), area);
 }
 
-/// Returns a title in a word, so that all fit a line of 80 characters.
+/// Returns a title in a word, so that all fit two lines of 80 characters.
 fn short(title: &str) -> &str {
     match title {
         "Where the time went" => "States",
-        "Engine, disk and server" => "Engine",
+        "Engine and server" => "Engine",
         "Slowest requests" => "Slow",
         "Directories" => "Dirs",
         "Operations" => "Ops",
+        "Stretches of threads" => "Stretches",
         other => other,
     }
 }
@@ -178,7 +188,9 @@ fn widths(table: &Section) -> Vec<Constraint> {
     let needed = |column: usize| {
         let cells = table.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
         let longest = cells.chain([table.columns[column].0.len() + 1]).max().unwrap_or(0);
-        u16::try_from(longest).unwrap_or(COLUMN_MAX).min(COLUMN_MAX)
+        let is_before_numbers = table.columns.iter().skip(1).all(|(_, is_number)| *is_number);
+        let most = if column == 0 && is_before_numbers { NAMES_MAX } else { COLUMN_MAX };
+        u16::try_from(longest).unwrap_or(most).min(most)
     };
     (0..=last)
         .map(|column| if column == last { Constraint::Fill(1) } else { Constraint::Length(needed(column)) })
@@ -253,6 +265,32 @@ mod tests {
             view.fail("the server is away");
             view.event(&Event::Key(KeyCode::Char('?').into()));
             text(&mut view, width, height);
+        }
+    }
+
+    /// Tabs of all tables that a reading can have are on a screen of 80 columns.
+    #[test]
+    fn tabs_of_all_tables_fit_80_columns() {
+        let titles = [
+            "Load",
+            "Where the time went",
+            "Operations",
+            "Requests",
+            "Users",
+            "Clients",
+            "Directories",
+            "Threads",
+            "Stretches of threads",
+            "Disk",
+            "Engine and server",
+            "Slowest requests",
+        ];
+        let mut view = view();
+        view.tables = titles.map(|title| Section { title, ..Default::default() }).to_vec();
+        let screen = text(&mut view, 80, 20);
+        for (number, title) in titles.iter().enumerate() {
+            let tab = format!("{} {}", number + 1, short(title));
+            assert!(screen.contains(&tab), "{tab}: {screen}");
         }
     }
 
