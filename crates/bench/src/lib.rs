@@ -10,10 +10,12 @@ mod beside;
 pub mod echo;
 mod engine;
 mod frames;
+mod in_turns;
 pub mod kept;
 mod measure;
 pub mod process;
 mod scenarios;
+mod states;
 mod table;
 mod target;
 mod workload;
@@ -48,6 +50,8 @@ pub struct BenchSettings {
     pub in_process_only: bool,
     /// Measure only what has this in its name, after the writes that fill the catalogue for it.
     pub only: Option<String>,
+    /// Compare with a server of this program, in turns; nothing else is measured.
+    pub beside: Option<PathBuf>,
     /// Print a JSON line per measurement instead of a table.
     pub json: bool,
 }
@@ -93,6 +97,9 @@ pub async fn run(settings: &BenchSettings, out: &mut (impl Write + Send)) -> Res
     let report = &mut Report { out, settings };
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     report.line(&format!("{files} files, {cores} cores for load generator and server together\n"))?;
+    if let Some(other) = &settings.beside {
+        return in_turns::run(other, files, place.path(), report).await;
+    }
     report.line(&table::head())?;
     if settings.engine {
         return engine::run(files, &place.path().join("engine"), report).await;
@@ -111,6 +118,7 @@ async fn network(files: u64, data: &Path, report: &mut Report<'_>) -> Result<(),
     let target = Arc::new(server.target(scenarios::CONNECTIONS).await?);
     report.show(&once(&target, "start to serving, empty", 1, took, 0.0)?)?;
     let memory_empty = target.memory_bytes();
+    let began = states::begin(&target).await?;
     scenarios::writes(&target, files, report).await?;
     let memory = target.memory_bytes().saturating_sub(memory_empty) as f64 / files as f64;
     scenarios::reads(&target, files, report).await?;
@@ -127,6 +135,7 @@ async fn network(files: u64, data: &Path, report: &mut Report<'_>) -> Result<(),
     scenarios::import(&server, &target, &data.with_extension("tsv"), files, report).await?;
     let figures = scenarios::figures(&target).await?;
     scenarios::trees(&target, files, report).await?;
+    states::show(&target, began, report).await?;
     server.kill()?;
     drop(target);
     let (server, took) = StartedServer::start(data).await?;

@@ -16,6 +16,16 @@ pub fn process_cpu_s(pid: &str) -> f64 {
     (ticks(11).unwrap_or(0.0) + ticks(12).unwrap_or(0.0)) / 100.0
 }
 
+/// CPU time of the threads that a process has now, seconds, by the scheduler's clock of nanoseconds.
+pub fn threads_cpu_s(pid: &str) -> f64 {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let nanos = tasks.filter_map(|task| {
+        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<u64>().ok()
+    });
+    nanos.sum::<u64>() as f64 / 1e9
+}
+
 /// CPU time of a process, of its children, and of those that ended, seconds; 0 if it cannot be read.
 pub fn tree_cpu_s(pid: &str) -> f64 {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return 0.0 };
@@ -51,5 +61,7 @@ mod tests {
         }
         assert_ne!(number, 1);
         assert_eq!(process_cpu_s("0"), 0.0);
+        assert!(threads_cpu_s("self") > 0.0);
+        assert_eq!(threads_cpu_s("0"), 0.0);
     }
 }

@@ -75,8 +75,8 @@ const BATCHES: [(&str, Lookups); 2] = [
     ("whereis, batches of 128, of one directory", directory_batches),
 ];
 
-/// Makes the SEs, creates files one by one and in batches.
-pub(crate) async fn writes(target: &Arc<Target>, files: u64, report: &mut Report<'_>) -> Result<(), Error> {
+/// Makes the storage elements.
+pub(crate) async fn make_storage_elements(target: &Target) -> Result<(), Error> {
     for number in 0..workload::SES {
         let settings = SeSettings {
             name: workload::se(number)?,
@@ -90,6 +90,12 @@ pub(crate) async fn writes(target: &Arc<Target>, files: u64, report: &mut Report
         };
         target.call(0, Operation::SeSet(settings)).await?;
     }
+    Ok(())
+}
+
+/// Makes the storage elements, creates files one by one and in batches.
+pub(crate) async fn writes(target: &Arc<Target>, files: u64, report: &mut Report<'_>) -> Result<(), Error> {
+    make_storage_elements(target).await?;
     // The last tenth is created one by one, the rest in batches of a directory each. Batches are
     // first, so that single creates meet directories that exist.
     let single = (files / 10).min(500_000) / FILES_PER_DIRECTORY * FILES_PER_DIRECTORY;

@@ -87,6 +87,10 @@ pub(crate) async fn open_in_process(directory: &Path) -> Result<Target, Error> {
     Ok(Target::InProcess { catalogue, caller: Box::new(caller) })
 }
 
+fn failed(error: std::io::Error) -> Error {
+    Error::new(ErrorKind::Unavailable, format!("cannot start a server: {error}"))
+}
+
 /// Server started for the measurement; ends when dropped.
 pub(crate) struct StartedServer {
     child: Child,
@@ -102,10 +106,15 @@ impl StartedServer {
 
     /// Starts the server with more arguments.
     pub(crate) async fn start_with(data: &Path, more: &[&str]) -> Result<(Self, Duration), Error> {
-        let failed = |error: std::io::Error| {
-            Error::new(ErrorKind::Unavailable, format!("cannot start a server: {error}"))
-        };
-        let binary = std::env::current_exe().map_err(failed)?;
+        Self::start_program(&std::env::current_exe().map_err(failed)?, data, more).await
+    }
+
+    /// Starts a server of another program.
+    pub(crate) async fn start_program(
+        binary: &Path,
+        data: &Path,
+        more: &[&str],
+    ) -> Result<(Self, Duration), Error> {
         let start = Instant::now();
         let child = Command::new(binary)
             .args(["serve", "--listen", "127.0.0.1:0", "--data"])
@@ -135,6 +144,11 @@ impl StartedServer {
     /// CPU time of the server so far, seconds.
     pub(crate) fn cpu_s(&self) -> f64 {
         process_cpu_s(&self.child.id().to_string())
+    }
+
+    /// Number of its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Data directory of the server.

@@ -85,3 +85,51 @@ fn the_bench_of_the_engine_serves_what_it_filled() {
     }
     assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0, "it leaves nothing");
 }
+
+/// The bench adds up the states of the server's requests; nearly all of their time has a name.
+#[test]
+fn the_bench_accounts_for_the_time_of_requests() {
+    let place = tempfile::tempdir().unwrap();
+    let mut bench = exacat();
+    bench.args(["--json", "bench", "--network", "--entries", "2k", "--only", "whereis, single, 4 x 256"]);
+    let ended = bench.arg("--directory").arg(place.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stdout);
+    assert!(ended.status.success(), "{said}{}", String::from_utf8_lossy(&ended.stderr));
+    let rows = said.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let states = rows.filter(|row| row.get("unaccounted_share").is_some()).collect::<Vec<_>>();
+    assert_eq!(states.len(), 1, "{said}");
+    let value = |name: &str| states[0][name].as_u64().unwrap();
+    assert!(value("life_us") > 0 && value("life_us").abs_diff(value("states_us")) < 1000, "{states:?}");
+}
+
+/// The bench asks servers of two programs in turns; of one and the same program both do the same.
+#[test]
+fn the_bench_compares_two_programs() {
+    let place = tempfile::tempdir().unwrap();
+    let mut bench = exacat();
+    bench.args([
+        "--json",
+        "bench",
+        "--entries",
+        "2k",
+        "--only",
+        "single",
+        "--beside",
+        env!("CARGO_BIN_EXE_exacat"),
+    ]);
+    let ended = bench.arg("--directory").arg(place.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stdout);
+    assert!(ended.status.success(), "{said}{}", String::from_utf8_lossy(&ended.stderr));
+    let rows = said.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let rows = rows.collect::<Vec<_>>();
+    assert_eq!(rows.len(), 3, "{said}");
+    for row in &rows {
+        let of =
+            |value: &serde_json::Value| ["from", "median", "to"].map(|name| value[name].as_f64().unwrap());
+        for [from, median, to] in [of(&row["rate"]), of(&row["cpu"])] {
+            assert!(0.1 < from && from <= median && median <= to && to < 10.0, "{row}");
+        }
+        assert!(row["other_cpu_us"].as_f64().unwrap() > 0.0, "{row}");
+    }
+    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0, "it leaves nothing");
+}

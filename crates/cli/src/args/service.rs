@@ -738,6 +738,9 @@ pub(crate) struct BenchArgs {
     /// Directory for temporary stores [default: the system's directory for temporary files]
     #[arg(long, value_name = "DIR")]
     pub directory: Option<PathBuf>,
+    /// Compare with a server of another program, in turns
+    #[arg(long, hide = true, value_name = "PROGRAM")]
+    pub beside: Option<PathBuf>,
     /// Socket of an echo server that a measurement starts, to compare with
     #[arg(long, hide = true)]
     pub echo: Option<PathBuf>,

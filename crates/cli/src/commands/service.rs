@@ -168,6 +168,7 @@ pub(crate) async fn bench(args: BenchArgs, style: crate::output::Style) -> Resul
         network_only: args.network,
         in_process_only: args.in_process,
         only: args.only,
+        beside: args.beside,
         json: style.json,
     };
     exacat_bench::run(&settings, &mut std::io::stdout()).await?;
