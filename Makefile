@@ -94,7 +94,7 @@ bench: build ## speed in process and over the network; BENCH_ARGS='--entries 100
 	target/release/exacat bench $(BENCH_ARGS)
 
 HTTP_ARGS ?=
-bench-activity: build ## the cost of the states of requests, beside a build without them; BENCH_ARGS='--rounds 5'
+bench-activity: build ## the cost of the states of requests, beside a build without them; BENCH_ARGS='--entries 1M'
 	$(CARGO) build --release --locked --package exacat-cli --features unmeasured --target-dir target/unmeasured
 	python3 scripts/bench-activity.py target/release/exacat target/unmeasured/release/exacat $(BENCH_ARGS)
 
@@ -128,8 +128,8 @@ test-replay: program ## replays through real XCaches with faults; skips them whe
 demo-replay: build ## a trace replayed through a cache whose origin is the catalogue; ends with the report as a page
 	scripts/demo-replay.sh target/release/exacat
 
-demo-tuning: build ## a load with four faults, removed one by one; the report names the top wait each time
-	python3 scripts/demo-tuning.py target/release/exacat $(DEMO_ARGS)
+demo-tuning: program ## a load with four faults, removed one by one; the report names the top wait each time
+	python3 scripts/demo-tuning.py $(PROGRAM) $(DEMO_ARGS)
 
 # Two million lines take about a minute.
 bench-dump: build ## processor time of se compare for each line of a storage dump; DUMP_ARGS='--lines 10000000'

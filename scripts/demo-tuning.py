@@ -5,7 +5,8 @@ Usage: demo-tuning.py EXACAT-BINARY [--entries N] [--seconds N]
 
 The faults: many searches of everything at once, files registered one by one, a cache that is too small, and another
 program on the processors. At each step the script asks for the report of the last seconds, and fails if it names
-another wait than the fault that dominates. Server and clients share the machine; times are therefore no benchmark.
+another wait than the fault that dominates: as JSON, and as a person reads it, in the printed table or a finding. Server
+and clients share the machine; times are therefore no benchmark.
 """
 
 import argparse
@@ -140,11 +141,29 @@ class Demo:
         # Requests count where they end, so those that wait now are to end first.
         load.end()
         time.sleep(2)
-        return json.loads(self.run("--json", "report", "--from", began))
+        period = json.loads(self.run("--json", "report", "--from", began))
+        return period, self.run("report", "--from", period["from"], "--to", period["to"])
+
+
+OTHER_CLASSES = ("cpu", "idle", "unaccounted")
+
+
+def printed_top_wait(report):
+    """The first wait of the printed table of states, which begins with the longest."""
+    lines = report.splitlines()
+    table = lines[lines.index("Where the time went") + 1:]
+    rows = itertools.takewhile(str.strip, itertools.dropwhile(lambda line: not line.startswith("STATE"), table))
+    return next(row[0] for row in list(map(str.split, rows))[1:] if row[1] not in OTHER_CLASSES)
+
+
+def printed_findings(report):
+    """The findings above the tables, each in one line."""
+    head = itertools.takewhile(str.strip, report.splitlines()[1:])
+    return "\n".join(head).replace("\n  ", " ").splitlines()
 
 
 def top_wait(period):
-    waits = [state for state in period["states"] if state["class"] not in ("cpu", "idle", "unaccounted")]
+    waits = [state for state in period["states"] if state["class"] not in OTHER_CLASSES]
     busy = sum(state["time_us"] for state in period["states"] if state["class"] != "idle")
     top = max(waits, key=lambda state: state["time_us"])
     unaccounted = sum(state["time_us"] for state in period["states"] if state["class"] == "unaccounted")
@@ -158,13 +177,18 @@ def queued(period):
     return queue / max(1, queue + cpu)
 
 
-def step(number, fault, period, wanted):
+def show_findings(report):
+    for finding in printed_findings(report)[:3]:
+        say(f"     {finding[:110]}")
+
+
+def step(number, fault, measured, wanted):
+    period, report = measured
     state, share, requests, average = top_wait(period)
     say(f"{number}  {fault:<44} {state:<14} {share:>5.0%} {requests:>8} {average / 1000:>9.2f} ms")
-    for finding in period["findings"][:3]:
-        say(f"     {finding[:110]}")
+    show_findings(report)
     expect(f"step {number}: the report names {wanted}", state in wanted, json.dumps(period["states"], indent=1))
-    return state
+    expect(f"step {number}: the printed report names {state}", printed_top_wait(report) == state, report)
 
 
 def main():
@@ -191,19 +215,17 @@ def main():
                  ("admission",))
             step(2, "single files, small cache, burners", demo.measure(0, demo.write_one, WRITERS),
                  ("log_sync", "commit_queue", "commit_group"))
-            period = demo.measure(0, demo.write_many, 1)
-            step(3, "small cache, burners", period, ("page_read",))
+            step(3, "small cache, burners", demo.measure(0, demo.write_many, 1), ("page_read",))
             demo.serve()
-            period = demo.measure(0, demo.write_many, 1)
-            queue = [finding for finding in period["findings"] if "processor" in finding]
+            period, report = demo.measure(0, demo.write_many, 1)
             before = queued(period)
             say(f"4  {'burners':<44} {'(processors)':<14} {before:>5.0%}")
-            for finding in period["findings"][:3]:
-                say(f"     {finding[:110]}")
-            expect("step 4: a finding names the processors", queue, period["threads"])
+            show_findings(report)
+            queue = [finding for finding in printed_findings(report) if "processor" in finding]
+            expect("step 4: a printed finding names the processors", queue, json.dumps(period["threads"], indent=1))
             while burners:
                 burners.pop().kill()
-            period = demo.measure(0, demo.write_many, 1)
+            period, _ = demo.measure(0, demo.write_many, 1)
             say(f"5  {'none':<44} {'(processors)':<14} {queued(period):>5.0%}")
             # Other programs of the machine may still take some.
             expect("step 5: threads wait less for processors", queued(period) < before / 1.25, period["threads"])
