@@ -274,6 +274,58 @@ fn iso(ms: u64) -> String {
     TimeMs(ms).to_string()
 }
 
+/// `find --during` finds the entries of the times in which an element had a value, by their time or by their
+/// run. Of the history it reads the times that the search leaves, and the value that holds when these begin.
+#[test]
+fn entries_of_a_state_are_found() {
+    let (service, token) = start();
+    let client = Client::of(&service, &token);
+    let write = |element: &str, value: &str| {
+        let time = next_ms();
+        assert!(client.write(&format!("{element} v={value} {}", time * 1_000_000)));
+        next_ms();
+        time
+    };
+    let make = |name: &str, run: u32| {
+        service.ok(&format!("mkdir -p /during/{name}"));
+        service.ok(&format!("tag set /during/{name} run={run}"));
+        next_ms()
+    };
+    write("run", "5i");
+    let on = write("beam", "\"ON\"");
+    let after_first = make("first", 5);
+    let off = write("beam", "\"OFF\"");
+    write("run", "6i");
+    make("second", 6);
+    write("run", "7i");
+    write("beam", "\"ON\"");
+    make("third", 7);
+    let find = |more: &str| -> Vec<String> {
+        let found = service.ok(&format!("find /during --type d --during {more}"));
+        let names =
+            found.lines().map(|line| line.trim_start_matches("/during/").trim_end_matches('/').to_owned());
+        names.filter(|name| !name.is_empty()).collect()
+    };
+    assert_eq!(find("dcs:beam=ON"), ["first", "third"]);
+    assert_eq!(find("dcs:beam!=ON"), ["second"]);
+    assert_eq!(find("dcs:beam=ON --during-by run"), ["first", "third"]);
+    // The value that holds when the range begins was set before it.
+    assert_eq!(find(&format!("dcs:beam=ON --created-after {}", iso(on + 1))), ["first", "third"]);
+    assert_eq!(find(&format!("dcs:beam=ON --created-after {}", iso(off))), ["third"]);
+    assert_eq!(find(&format!("dcs:beam=ON --created-before {}", iso(after_first))), ["first"]);
+    let none: [&str; 0] = [];
+    assert_eq!(find(&format!("dcs:beam=OFF --created-before {}", iso(after_first))), none);
+    assert_eq!(find("dcs:beam=ON --count"), ["2 0"]);
+    for wrong in ["dcs:nothing=ON", "dcs:beam", "none:beam=ON", "dcs:beam>3"] {
+        let ran = service.run(&["find", "/during", "--during", wrong]);
+        assert_ne!(ran.status, Some(0), "{wrong}: {ran:?}");
+    }
+    // A second element of the name makes it unclear which one is meant.
+    assert!(client.write("one,name=twice v=1 1\nother,name=twice v=1 1"));
+    let ran = service.run(&["find", "/during", "--during", "dcs:twice=1"]);
+    assert!(ran.status != Some(0) && ran.err.contains("several elements"), "{ran:?}");
+}
+
 /// A writer of one element: rows that it sent, and rows that were answered.
 #[derive(Default)]
 struct Writer {

@@ -196,7 +196,8 @@ pub(crate) struct FindArgs {
     pub pattern: Option<String>,
     #[command(flatten)]
     pub conditions: Conditions,
-    /// Entries of a time in which an element of the history had a value; also != < <= > >=
+    /// Entries of a time in which an element of the history had a value; also != < <= > >=. Reads
+    /// the values of the times that the other conditions leave, at most 1000000
     #[arg(long, value_name = "GROUP:ELEMENT=VALUE", help_heading = "Conditions (all must hold)")]
     pub during: Option<String>,
     /// Time of an entry for --during, or its tag run: then the element 'run' of the group has

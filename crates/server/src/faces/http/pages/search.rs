@@ -1,10 +1,9 @@
 //! Search with the conditions of a find.
 
 use askama::Template;
-use exacat_catalogue::during::{ConditionTimes, During, DuringBy, ElementCondition, RUN_ELEMENT, RunTimes};
+use exacat_catalogue::during::{DuringBounds, DuringBy, DuringReading, ElementCondition};
 use exacat_model::answer::Stat;
-use exacat_model::element::{ElementRows, ElementsOf};
-use exacat_model::{Answer, Cursor, Error, GroupName, Lfn, Operation, PastPoint, Result, TimeMs};
+use exacat_model::{Error, Filter, Lfn, Operation, PastPoint, Result, TimeMs};
 use exacat_wire::json::requests::{Parse, Parsed};
 use exacat_wire::json::search::FindIn;
 use hyper::{Response, StatusCode};
@@ -16,14 +15,12 @@ use super::filling::{SEARCH_TIME, fill};
 use super::frame::{Frame, Pager, page};
 use super::table::Table;
 use super::text::{count, with};
-use super::visit::{Fields, Visit, unfitting};
+use super::visit::{Fields, Visit};
 
 /// Name of the list in its cursors, and of their parameter.
 const LIST: (&str, &str) = ("page-of-find", "cursor");
-/// Most rows of an element that a search reads for its condition; `exacat find` reads more.
-const ELEMENT_ROWS_MAX: usize = 100_000;
-/// Rows of an element that it reads at a time.
-const ELEMENT_PAGE: u32 = 2000;
+/// Page of the reading of an element for a condition, and rows that it reads; `exacat find` reads more.
+const ELEMENT_BOUNDS: DuringBounds = DuringBounds { page: 2000, rows_max: 100_000 };
 
 /// Choices of a field: value and text.
 type Choices = &'static [(&'static str, &'static str)];
@@ -117,7 +114,7 @@ pub(super) async fn search(mut visit: Visit<'_>) -> Result<Response<Body>> {
             "A page searches for at most {} s, and the next page goes on. The condition on an element reads at most \
              {} of its rows; a state of the past may take seconds to make.",
             SEARCH_TIME.as_secs(),
-            count(ELEMENT_ROWS_MAX as u128)
+            count(ELEMENT_BOUNDS.rows_max as u128)
         ),
         found: None,
         told: String::new(),
@@ -132,7 +129,7 @@ pub(super) async fn search(mut visit: Visit<'_>) -> Result<Response<Body>> {
         visit.query.all(name).fold(url, |url, value| with(url, name, value))
     });
     let conditions = conditions(&visit.query)?;
-    let times = times(&mut visit).await?;
+    let times = times(&mut visit, &conditions).await?;
     let mut told = String::new();
     if let Some(point) = visit.query.get("at").map(PastPoint::parse).transpose()? {
         // What it reads of the past is judged again, operation by operation.
@@ -143,9 +140,7 @@ pub(super) async fn search(mut visit: Visit<'_>) -> Result<Response<Body>> {
     }
     let mut operation = find_operation(&mut visit.call, conditions, cursor.clone(), ROWS).await?;
     let during = match (times, &mut operation) {
-        (Some((times, by, runs)), Operation::Find { filter, .. }) => {
-            Some(During::narrow(&times, by, &runs, filter)?)
-        }
+        (Some(times), Operation::Find { filter, .. }) => Some(times.narrow(filter)?),
         _ => None,
     };
     let keep = |stat: &Stat| during.as_ref().is_none_or(|during| during.has(&stat.entry));
@@ -158,7 +153,7 @@ pub(super) async fn search(mut visit: Visit<'_>) -> Result<Response<Body>> {
 }
 
 /// Reads the times in which an element had the value of the condition, and the runs, if they are wanted.
-async fn times(visit: &mut Visit<'_>) -> Result<Option<(ConditionTimes, DuringBy, RunTimes)>> {
+async fn times(visit: &mut Visit<'_>, conditions: &FindIn) -> Result<Option<DuringReading>> {
     let by = match visit.query.get("during_by") {
         None => DuringBy::Created,
         Some("modified") => DuringBy::Modified,
@@ -170,34 +165,21 @@ async fn times(visit: &mut Visit<'_>) -> Result<Option<(ConditionTimes, DuringBy
         }
     };
     let Some(text) = visit.query.get("during") else { return Ok(None) };
-    let condition = ElementCondition::parse(text)?;
-    let (group, element) = (condition.group.clone(), condition.element.clone());
-    let mut times = ConditionTimes::new(condition, ELEMENT_ROWS_MAX);
-    element_rows(visit, (&group, &element), |rows| times.add(rows)).await?;
-    let mut runs = RunTimes::new(ELEMENT_ROWS_MAX);
-    if by == DuringBy::Run {
-        element_rows(visit, (&group, RUN_ELEMENT), |rows| runs.add(rows)).await?;
-    }
-    Ok(Some((times, by, runs)))
-}
-
-/// Reads the rows of an element, in the order of time.
-async fn element_rows(
-    visit: &mut Visit<'_>,
-    (group, element): (&GroupName, &str),
-    mut each: impl FnMut(&[ElementRows]) -> Result<()>,
-) -> Result<()> {
-    let of = Box::new(ElementsOf { group: group.clone(), pattern: element.to_owned() });
-    let (times, fields, cursor) = ((i64::MIN, i64::MAX), Vec::new(), Cursor::default());
-    let mut operation = Operation::ElementRows { of, times, fields, cursor, limit: ELEMENT_PAGE };
-    loop {
+    let bare = |time: &Option<Parsed<TimeMs>>| time.as_ref().map(|Parsed(time)| *time);
+    let searched = Filter {
+        created_from: bare(&conditions.created_from),
+        created_before: bare(&conditions.created_before),
+        modified_from: bare(&conditions.modified_from),
+        modified_before: bare(&conditions.modified_before),
+        ..Filter::default()
+    };
+    let mut reading = DuringReading::new(ElementCondition::parse(text)?, by, &searched, ELEMENT_BOUNDS);
+    while let Some(operation) = reading.wanted() {
         // The room is given back at once: nothing of the rows is sent.
-        let (answer, _room) = visit.call.page(operation.clone(), ELEMENT_PAGE).await?;
-        let Answer::ElementRows { items, next, .. } = answer else { return Err(unfitting()) };
-        each(&items)?;
-        let Some(next) = next else { return Ok(()) };
-        operation = operation.resumed(next).ok_or_else(unfitting)?;
+        let (answer, _room) = visit.call.page(operation.clone(), ELEMENT_BOUNDS.page).await?;
+        reading.take(answer)?;
     }
+    Ok(Some(reading))
 }
 
 fn number<T: std::str::FromStr>(fields: &Fields, name: &str) -> Result<Option<T>> {
