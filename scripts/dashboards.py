@@ -2,8 +2,8 @@
 """Writes the dashboards of docs/operating/dashboards. With --check it only says whether they are current.
 
 A panel is a line: title, description, unit, and queries with their legends. In a query, `$S` selects the chosen servers, `$R`
-is the range of rates. A panel that needs more than a server has a tag: `node_exporter`, or `cluster` for a catalogue over
-Cassandra or ScyllaDB.
+is the range of rates. A panel that needs more than a server has a tag: `node_exporter`; `cluster` for a catalogue over
+Cassandra or ScyllaDB; `block_device` for data on a block device; `task_delayacct` for this setting of the kernel.
 """
 
 import json
@@ -73,8 +73,8 @@ class Dashboard:
                       "expr": query.replace("$S", 'instance=~"$instance"').replace("$R", "$__rate_interval")}
             if kind in ("table", "stat"):
                 target["instant"] = True
-            if kind == "table":
-                target["format"] = "table"
+            if kind in ("table", "heatmap"):
+                target["format"] = kind
             targets.append(target)
         defaults = {"unit": unit}
         options = {}
@@ -83,6 +83,9 @@ class Dashboard:
                                   "stacking": {"mode": "normal" if stack else "none", "group": "A"}}
             options = {"legend": {"displayMode": "table", "placement": "bottom", "calcs": ["last", "min", "mean", "max"]},
                        "tooltip": {"mode": "multi", "sort": "desc"}}
+        elif kind == "heatmap":
+            options = {"calculate": False, "yAxis": {"unit": unit, "axisPlacement": "left"}, "legend": {"show": True},
+                       "color": {"mode": "scheme", "scheme": "Blues", "steps": 32}, "tooltip": {"mode": "single", "yHistogram": True}}
         elif kind == "stat":
             options = {"reduceOptions": {"calcs": ["lastNotNull"]}, "colorMode": "value", "graphMode": "none"}
         panel = {"id": len(self.panels) + 1, "type": kind, "title": title, "description": description, "datasource": DATASOURCE,
@@ -91,6 +94,12 @@ class Dashboard:
         if tags:
             panel["tags"] = list(tags)
         self.panels.append(panel)
+
+    def heatmap(self, title, description, metric, labels="", **more):
+        """The distribution of a histogram over time."""
+        selected = "$S" + (", " + labels if labels else "")
+        self.panel(title, description, "s", [(f"sum by (le) (increase({metric}_bucket{{{selected}}}[$R]))", "{{le}}")],
+                   kind="heatmap", **more)
 
     def stat(self, title, description, unit, query, **more):
         self.panel(title, description, unit, [(query, "")], kind="stat", width=4, height=4, **more)
@@ -126,6 +135,8 @@ def latencies(board):
     board.row("Latency", "From receipt to answer.")
     board.panel("Look-ups", "Time of stat and whereis.", "s",
                 quantiles("exacat_request_seconds", 'operation=~"stat|whereis"'))
+    board.heatmap("Look-ups by their time", "Their number by length: two bands are hits and misses of the caches.",
+                  "exacat_request_seconds", 'operation=~"stat|whereis"')
     board.panel("Places of a file", "Time to get logical and physical information: whereis.", "s",
                 quantiles("exacat_request_seconds", 'operation="whereis"'))
     board.panel("Changes", "Time of changes. Most of it is the sync of the log.", "s",
@@ -304,11 +315,25 @@ def single_server():
                 [(quantile(0.99, "exacat_thread_on_cpu_stretch_seconds", by="role"), "{{role}}")])
     board.panel("Stretches off a processor", "Length at p50 by thread role, in the queue or waiting: means of a thread in a second.", "s",
                 [(quantile(0.5, "exacat_thread_off_cpu_stretch_seconds", by="role"), "{{role}}")])
+    board.heatmap("All stretches on a processor", "Their number by length, all roles: a load of its own shows as a band.",
+                  "exacat_thread_on_cpu_stretch_seconds")
+    board.heatmap("All stretches off a processor", "Their number by length, all roles, in the queue or waiting.",
+                  "exacat_thread_off_cpu_stretch_seconds")
+    board.panel("Waits for block devices by thread role", "Seconds in a second, a part of the waits of threads.", "short",
+                [(rate("exacat_thread_io_wait_seconds_total", by="role"), "{{role}}")], stack=True, tags=["task_delayacct"])
     board.panel("Threads", "By role.", "short", [("sum by (role) (exacat_threads{$S})", "{{role}}")])
     board.panel("Processor time", "Processor seconds of the process in a second.", "short", [
         (rate("process_cpu_seconds_total"), "used"), ("max (exacat_processors{$S})", "processors")])
     board.row("Log", "Every change waits until its commit group is synced.")
     board.panel("Time of a sync", "Time to write and sync a commit group.", "s", quantiles("exacat_store_log_sync_seconds"))
+    disk = {"tags": ["block_device"]}
+    board.panel("Time of the disk itself", "Mean time of its flushes, writes and reads, of all programs, beside that of a sync.", "s", [
+        (mean("exacat_store_log_sync_seconds"), "sync of the log"),
+        *[(share_of(rate(f"exacat_data_disk_{one}_seconds_total"), rate(f"exacat_data_disk_{many}_total")), one)
+          for one, many in (("flush", "flushes"), ("write", "writes"), ("read", "reads"))]], **disk)
+    board.panel("Disk of the data", "Share of the time with a request, and requests in progress, of all programs.", "short", [
+        (rate("exacat_data_disk_busy_seconds_total"), "share of time"),
+        (rate("exacat_data_disk_request_seconds_total"), "requests in progress")], **disk)
     board.panel("Syncs and changes", "A second.", "ops", [
         (rate("exacat_store_log_sync_seconds_count"), "syncs"), (rate("exacat_store_changes_total"), "changes"),
         (rate("exacat_store_requests_total"), "requests of changes")])
