@@ -4,8 +4,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use exacat_disk::corrupt;
 use exacat_history::columns::Columns;
 use exacat_history::run::{Elements, Fields, Wanted};
 use exacat_history::sorted::SortedRows;
@@ -13,14 +11,13 @@ use exacat_history::{Archive, ArchiveOwner, ArchivedFile, NamedGroup, VisibleFil
 use exacat_model::element::ElementRows;
 use exacat_model::{Error, ErrorKind, Result, TimeMs};
 use parking_lot::Mutex;
-use xxhash_rust::xxh3::xxh3_128;
 
 use crate::blocks::FileBytes;
 use crate::delta::{CHECKPOINT_EVERY, DeltaLog, FOLDER, KEEP_REMOVED};
 use crate::import::ParquetRows;
 use crate::owner;
 use crate::place::Place;
-use crate::reader::{FileMetadata, FileScan, may_have};
+use crate::reader::{FileMetadata, FileScan, Source, may_have};
 use crate::writer::{DayWriter, FILE_BYTES};
 
 /// Time between two searches for old files.
@@ -223,16 +220,6 @@ fn covers(wanted: &Wanted, file: &ArchivedFile) -> bool {
         && file.times.1 <= *wanted.times.end()
 }
 
-/// Reads a whole file, and compares it with the digest that it was written with: Parquet pages have no
-/// checksums, and a day that is written anew must not make damage permanent.
-fn whole(place: &Place, name: &str, file: &ArchivedFile) -> Result<Bytes> {
-    let bytes = place.read_all(&file.path)?;
-    match xxh3_128(&bytes).to_le_bytes() == file.digest {
-        true => Ok(bytes),
-        false => Err(corrupt(name, 0, "the file is not as it was written: copy it back from elsewhere")),
-    }
-}
-
 /// A read of the files of a day, one after the other.
 struct DayScan {
     place: Arc<Place>,
@@ -256,13 +243,14 @@ impl SortedRows for DayScan {
             let name = self.place.name_of(&file.path);
             let known = cached(&self.metadata, &file.path);
             let bytes = match covers(&self.wanted, &file) {
-                true => FileBytes::Memory(whole(&self.place, &name, &file)?),
+                true => FileBytes::Memory(self.place.read_all(&file.path)?),
                 false => {
                     let (place, length) = (Arc::clone(&self.place), file.bytes);
                     FileBytes::Object { place, path: file.path, length }
                 }
             };
-            self.open = Some(FileScan::open(name, bytes, &self.group, &self.wanted, Some(&known))?);
+            let source = Source { name, bytes, digest: Some(file.digest), known: Some(&known) };
+            self.open = Some(FileScan::open(source, &self.group, &self.wanted)?);
         }
     }
 }

@@ -10,6 +10,7 @@ use exacat_wire::influx::split_series;
 use parquet::file::metadata::FileMetaData;
 use serde_json::Value;
 
+use crate::block_digests::BlockDigests;
 use crate::gathered::Gathered;
 use crate::other_fields::each_field;
 use crate::record_columns::RecordColumns;
@@ -35,6 +36,8 @@ pub(crate) struct ArchivedRows {
     element: Option<Element>,
     /// Record of the history's log up to which the file is complete.
     pub complete: Option<u64>,
+    /// Digests of its blocks, if it has any.
+    pub digests: Option<BlockDigests>,
 }
 
 fn damaged(what: &str) -> Error {
@@ -53,7 +56,7 @@ impl ArchivedRows {
     pub(crate) fn of(name: &str, metadata: &FileMetaData) -> Result<Self> {
         let pairs = metadata.key_value_metadata().map(Vec::as_slice).unwrap_or_default();
         let pair = |key: &str| pairs.iter().find(|pair| pair.key == key)?.value.as_deref();
-        if pair(schema::METADATA_VERSION) != Some(schema::VERSION) {
+        if !matches!(pair(schema::METADATA_VERSION), Some(schema::VERSION | schema::VERSION_1)) {
             let what = "is of an archive of an unknown version: use a newer release of exacat";
             return Err(Error::invalid(format!("{name}: it {what}")));
         }
@@ -78,7 +81,8 @@ impl ArchivedRows {
             Error::invalid(format!("{name}: {what}"))
         })?;
         let complete = pair(schema::METADATA_COMPLETE).and_then(|text| text.parse().ok());
-        Ok(ArchivedRows { measurements, element: None, complete })
+        let digests = pair(schema::METADATA_BLOCKS).and_then(BlockDigests::parse);
+        Ok(ArchivedRows { measurements, element: None, complete, digests })
     }
 
     /// Adds the records of a batch from one on, until the rows are full. Returns the number of records.

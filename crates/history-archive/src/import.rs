@@ -89,9 +89,13 @@ impl ParquetRows {
 
     /// Opens a file of the archive that is in memory. Also returns the record up to which it is complete.
     pub(crate) fn of_archive(name: String, bytes: Bytes) -> Result<(Self, Option<u64>)> {
-        let rows = Self::of(name, bytes, "")?;
+        let rows = Self::of(name, bytes.clone(), "")?;
         match &rows.form {
             Form::Archived(form) => {
+                if form.digests.as_ref().is_some_and(|digests| digests.damaged_block(&bytes).is_some()) {
+                    let what = "the file is not as it was written: copy it back from elsewhere";
+                    return Err(Error::new(ErrorKind::Corrupt, format!("{}: {what}", rows.name)));
+                }
                 let complete = form.complete;
                 Ok((rows, complete))
             }

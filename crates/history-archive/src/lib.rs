@@ -23,6 +23,7 @@
 mod archive;
 mod archived_rows;
 mod arrow_stream;
+mod block_digests;
 mod blocks;
 mod checkpoint;
 mod delta;

@@ -23,6 +23,7 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData};
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 
+use crate::block_digests::BlockDigests;
 use crate::blocks::{Blocks, FileBytes};
 use crate::other_fields::each_field;
 use crate::record_columns::RecordColumns;
@@ -129,30 +130,78 @@ pub(crate) struct FileScan {
 }
 
 /// Metadata of a file, as it can be kept for further reads.
-pub(crate) type FileMetadata = ArrowReaderMetadata;
+#[derive(Clone)]
+pub(crate) struct FileMetadata {
+    arrow: ArrowReaderMetadata,
+    /// None for files of version 1.
+    digests: Option<Arc<BlockDigests>>,
+}
+
+/// A file to read.
+pub(crate) struct Source<'a> {
+    pub name: String,
+    pub bytes: FileBytes,
+    /// Digest that the history has of the file: of its end, or of all of it in version 1. None if it is not
+    /// known.
+    pub digest: Option<[u8; 16]>,
+    /// Its metadata, if they are known; room for them if not.
+    pub known: Option<&'a Mutex<Option<FileMetadata>>>,
+}
+
+/// Returns a value of the metadata of a file.
+fn pair<'a>(metadata: &'a ArrowReaderMetadata, key: &str) -> Option<&'a str> {
+    let pairs = metadata.metadata().file_metadata().key_value_metadata()?;
+    pairs.iter().find(|pair| pair.key == key)?.value.as_deref()
+}
+
+/// Reads the metadata, and compares them with the digest.
+fn load(blocks: &Blocks, digest: Option<[u8; 16]>) -> std::result::Result<FileMetadata, ParquetError> {
+    let load = || {
+        let options = ArrowReaderOptions::new()
+            .with_page_index_policy(PageIndexPolicy::Required)
+            .with_schema(schema::arrow());
+        ArrowReaderMetadata::load(blocks, options)
+    };
+    let arrow = load()?;
+    match pair(&arrow, schema::METADATA_VERSION) {
+        Some(schema::VERSION_1) => Ok(FileMetadata { arrow, digests: None }),
+        Some(schema::VERSION) => {
+            let lacking = || ParquetError::General("the digests of its blocks are damaged".to_owned());
+            let digests_of = |arrow| {
+                pair(arrow, schema::METADATA_BLOCKS).and_then(BlockDigests::parse).ok_or_else(lacking)
+            };
+            let Some(digest) = digest else {
+                let digests = Some(Arc::new(digests_of(&arrow)?));
+                return Ok(FileMetadata { arrow, digests });
+            };
+            blocks.check_end(digests_of(&arrow)?.end, digest)?;
+            // These are of bytes that were compared.
+            let arrow = load()?;
+            let digests = Some(Arc::new(digests_of(&arrow)?));
+            Ok(FileMetadata { arrow, digests })
+        }
+        _ => Err(ParquetError::General("the file is of an unknown version: use a newer release".to_owned())),
+    }
+}
 
 impl FileScan {
-    /// Opens a file. `known` has its metadata, if they are known.
-    pub(crate) fn open(
-        name: String,
-        bytes: FileBytes,
-        group: &Arc<dyn NamedGroup>,
-        wanted: &Wanted,
-        known: Option<&Mutex<Option<FileMetadata>>>,
-    ) -> Result<Self> {
-        let blocks = Blocks::new(bytes);
+    /// Opens a file.
+    pub(crate) fn open(source: Source<'_>, group: &Arc<dyn NamedGroup>, wanted: &Wanted) -> Result<Self> {
+        let Source { name, bytes, digest, known } = source;
+        let blocks = Blocks::new(name.clone(), bytes);
         let opened = catch_unwind(AssertUnwindSafe(|| {
             let metadata = match known.and_then(|known| known.lock().clone()) {
                 Some(metadata) => metadata,
-                None => {
-                    let options = ArrowReaderOptions::new()
-                        .with_page_index_policy(PageIndexPolicy::Required)
-                        .with_schema(schema::arrow());
-                    ArrowReaderMetadata::load(&blocks, options)?
-                }
+                None => load(&blocks, digest)?,
             };
             if let Some(known) = known {
                 *known.lock() = Some(metadata.clone());
+            }
+            let FileMetadata { arrow: metadata, digests } = metadata;
+            match (digests, digest) {
+                (Some(digests), _) => blocks.check_blocks(digests)?,
+                (None, Some(digest)) => blocks.check_all(digest)?,
+                (None, None) => {}
             }
             let (groups, rows) = selected(metadata.metadata(), wanted);
             let names = [schema::NAME, schema::SERIES];
@@ -169,14 +218,8 @@ impl FileScan {
             Ok((metadata, reader))
         }));
         let (metadata, reader) = Self::checked(&name, &blocks, opened)?;
-        let pairs = metadata.metadata().file_metadata().key_value_metadata();
-        let pair =
-            |key: &str| pairs.and_then(|pairs| pairs.iter().find(|pair| pair.key == key)?.value.clone());
-        if pair(schema::METADATA_VERSION).as_deref() != Some(schema::VERSION) {
-            return Err(corrupt(&name, 0, "the file is of an unknown version: use a newer release"));
-        }
-        let quality = pair(schema::METADATA_QUALITY).unwrap_or_default();
-        let quality_names = serde_json::from_str(&quality)
+        let quality = pair(&metadata, schema::METADATA_QUALITY).unwrap_or_default();
+        let quality_names = serde_json::from_str(quality)
             .map_err(|error| corrupt(&name, 0, format!("the fields of quality: {error}")))?;
         Ok(FileScan {
             name,

@@ -46,8 +46,12 @@ pub(crate) const METADATA_VERSION: &str = "exacat.version";
 /// Key of the record of the history's log up to which the file has all rows of its day. Files of earlier
 /// releases have none.
 pub(crate) const METADATA_COMPLETE: &str = "exacat.complete";
+/// Key of the digests of a file's blocks.
+pub(crate) const METADATA_BLOCKS: &str = "exacat.blocks";
 /// Version of the form of files.
-pub(crate) const VERSION: &str = "1";
+pub(crate) const VERSION: &str = "2";
+/// The same of files without digests of their blocks. They are read, and no longer written.
+pub(crate) const VERSION_1: &str = "1";
 
 static ARROW: LazyLock<SchemaRef> = LazyLock::new(|| {
     let texts = || DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));

@@ -14,11 +14,12 @@ use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::file::metadata::KeyValue;
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::block_digests::BlockDigests;
 use crate::blocks::FileBytes;
 use crate::place::Place;
-use crate::reader::FileScan;
+use crate::reader::{FileScan, Source};
 use crate::records::Records;
-use crate::schema::{METADATA_COMPLETE, ROW_GROUP_ROWS, arrow, properties};
+use crate::schema::{METADATA_BLOCKS, METADATA_COMPLETE, ROW_GROUP_ROWS, arrow, properties};
 use crate::sum::Sum;
 
 /// Bytes of a file, after which a further one is begun. Bounds the memory of the writer.
@@ -152,11 +153,16 @@ impl DayWriter<'_> {
         let (Some(elements), Some(times)) = (file.elements, file.times) else {
             return Err(internal(&"it has no row"));
         };
+        // Indexes and the footer, with these digests, follow.
+        file.writer.sync().map_err(|error| internal(&error))?;
+        let digests = BlockDigests::of(file.writer.inner());
+        file.writer.append_key_value_metadata(KeyValue::new(METADATA_BLOCKS.to_owned(), digests.text()));
         let bytes = Bytes::from(file.writer.into_inner().map_err(|error| internal(&error))?);
         let group = self.group.settings().name;
         let folder = format!("group={}/day={}", escaped(group.as_str()), day_text(self.day));
         let path = format!("{folder}/part-{:016x}.parquet", random_u64()?);
-        self.check(&path, &bytes, &file.sum)?;
+        let digest = xxh3_128(&bytes[digests.end as usize..]).to_le_bytes();
+        self.check(&path, &bytes, digest, &file.sum)?;
         if !self.place.put_new(&path, bytes.clone())? {
             return Err(internal(&"two files have one random name"));
         }
@@ -165,17 +171,21 @@ impl DayWriter<'_> {
             bytes: bytes.len() as u64,
             rows: file.sum.rows,
             records: file.count,
-            digest: xxh3_128(&bytes).to_le_bytes(),
+            digest,
             elements,
             times,
         })
     }
 
     /// Compares a file with the rows that were written to it: the runs with the same rows are removed later.
-    fn check(&self, path: &str, bytes: &Bytes, wanted: &Sum) -> Result<()> {
-        let name = self.place.name_of(path);
-        let mut scan =
-            FileScan::open(name, FileBytes::Memory(bytes.clone()), self.group, &Wanted::all(), None)?;
+    fn check(&self, path: &str, bytes: &Bytes, digest: [u8; 16], wanted: &Sum) -> Result<()> {
+        let source = Source {
+            name: self.place.name_of(path),
+            bytes: FileBytes::Memory(bytes.clone()),
+            digest: Some(digest),
+            known: None,
+        };
+        let mut scan = FileScan::open(source, self.group, &Wanted::all())?;
         let mut sum = Sum::default();
         while let Some(columns) = scan.next_rows()? {
             sum.add(&columns);

@@ -29,7 +29,8 @@ pub struct ArchivedFile {
     pub rows: u64,
     /// Rows as the file counts them.
     pub records: u64,
-    /// XXH3-128 of its bytes.
+    /// XXH3-128 by which its archive notices damage: of the end of the file, which has the digests of all
+    /// other bytes; of all bytes in files of earlier releases.
     pub digest: [u8; 16],
     /// Smallest and largest element.
     pub elements: (u32, u32),

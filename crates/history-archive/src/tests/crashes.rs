@@ -2,7 +2,6 @@
 
 use exacat_testkit::rounds;
 use exacat_testkit::simulated::{Fault, Random};
-use xxhash_rust::xxh3::xxh3_128;
 
 use super::flaky::{Failure, Flaky};
 use super::model::{check, random_line};
@@ -17,21 +16,13 @@ pub(super) fn flaky_rig() -> (Rig, Arc<Flaky>) {
 
 /// Reads the live files of the archive as a reader of the Delta log does, without the history.
 pub(super) fn of_delta(rig: &Rig, group: &Arc<Group>) -> Values {
-    let archive = rig.archive();
     let place = Place::of(Arc::clone(&rig.store), "below/here", "memory").unwrap();
     let mut all = Values::new();
     for (path, live) in crate::delta::DeltaLog::read(&place).unwrap().live {
-        let file = exacat_history::ArchivedFile {
-            path: path.clone(),
-            bytes: live.bytes,
-            rows: 0,
-            records: 0,
-            digest: xxh3_128(&place.read_all(&path).unwrap()).to_le_bytes(),
-            elements: (0, u32::MAX),
-            times: (i64::MIN, i64::MAX),
-        };
-        let mut scan = archive.scan(&named(group), &[file], &Wanted::all());
-        for (key, value) in read_source(group, &mut *scan).unwrap() {
+        let bytes = place.read_all(&path).unwrap();
+        assert_eq!(bytes.len() as u64, live.bytes);
+        let mut scan = files::open(bytes, group).unwrap();
+        for (key, value) in read_source(group, &mut scan).unwrap() {
             assert_eq!(all.insert(key.clone(), value), None, "{key:?} is in two files, one of them {path}");
         }
     }

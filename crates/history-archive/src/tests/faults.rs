@@ -5,7 +5,7 @@
 
 use std::io::ErrorKind as DiskError;
 
-use exacat_history::run::{day_of, span_of};
+use exacat_history::run::{Elements, day_of, span_of};
 use exacat_model::{Error, ErrorKind};
 use exacat_testkit::rounds;
 use exacat_testkit::simulated::{Fault, Random};
@@ -502,13 +502,14 @@ fn flipped_bit_on_read_is_told() {
     assert!(told > 20, "{told} flips were told");
 }
 
-/// One flipped bit in any file of the archive fails a read of the whole day with the name of the file. The
-/// day is not written anew from it: the damage would become permanent.
+/// One flipped bit in any file of the archive fails a read of the whole day with the name of the file, and a
+/// read of one element, if it needs that part. The day is not written anew from it: the damage would become
+/// permanent.
 #[test]
 fn flipped_bit_of_an_archived_file_is_told() {
     let (rig, values) = stored(7);
     let place = Place::of(Arc::clone(&rig.store), "below/here", "memory").unwrap();
-    let (files, mut random) = (rig.live(), Random(8));
+    let (files, mut random, mut parts) = (rig.live(), Random(8), 0);
     for round in 0..40 * rounds() {
         let path = &files[random.next(files.len() as u64) as usize];
         let whole = place.read_all(path).unwrap();
@@ -522,6 +523,15 @@ fn flipped_bit_of_an_archived_file_is_told() {
         let group = group_of(&history, "a");
         let error = read(&group, &Wanted::all()).expect_err(&what);
         assert!(error.message.contains(path.as_str()), "{what}: no file in {error}");
+        // A part is read rightly, or not at all.
+        let one = Wanted { elements: Elements::one(random.next(3) as u32), ..Wanted::all() };
+        match read(&group, &one) {
+            Ok(found) => assert!(found.iter().all(|(key, value)| values.get(key) == Some(value)), "{what}"),
+            Err(error) => {
+                assert!(error.message.contains(path.as_str()), "{what}: no file in {error}");
+                parts += 1;
+            }
+        }
         let day = path.split("day=").nth(1).unwrap().split('/').next().unwrap();
         let late = (0..9).map(|days| rig.clock.days_ago(days));
         let late = late.into_iter().find(|time| crate::day_text(day_of(*time)) == day);
@@ -534,4 +544,5 @@ fn flipped_bit_of_an_archived_file_is_told() {
         let found = read(&group, &Wanted::all()).unwrap();
         assert!(values.iter().all(|(key, value)| found.get(key) == Some(value)), "{what}: copied back");
     }
+    assert!(parts > 10, "{parts} reads of one element were told");
 }

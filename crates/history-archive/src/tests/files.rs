@@ -6,11 +6,17 @@ use exacat_history::{ArchivedFile, History};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 
 use super::*;
+use crate::block_digests::BLOCK_BYTES;
+use crate::blocks::FileBytes;
 use crate::delta::KEEP_REMOVED;
+use crate::reader::{FileScan, Source};
 
 pub(super) const GOLDEN: &[u8] = include_bytes!("golden.parquet");
 
-/// Day of the rows of the golden file.
+/// The same with digests of its blocks.
+const GOLDEN_2: &[u8] = include_bytes!("golden-2.parquet");
+
+/// Day of the rows of the golden files.
 const DAY: i32 = 20_000;
 
 /// Returns a group with elements and fields of all kinds, and rows with values that are easily lost.
@@ -82,6 +88,13 @@ fn bytes_of(rig: &Rig, path: &str) -> bytes::Bytes {
     Place::of(Arc::clone(&rig.store), "below/here", "memory").unwrap().read_all(path).unwrap()
 }
 
+/// Opens a file of which only the bytes are known.
+pub(super) fn open(bytes: bytes::Bytes, group: &Arc<Group>) -> Result<FileScan> {
+    let source =
+        Source { name: "file".to_owned(), bytes: FileBytes::Memory(bytes), digest: None, known: None };
+    FileScan::open(source, &named(group), &Wanted::all())
+}
+
 /// Every row comes back with all its fields, types and bits: NaNs, integers beyond 2^53, empty texts.
 #[test]
 fn every_bit_comes_back() {
@@ -119,10 +132,10 @@ fn golden_file_is_read() {
     let golden = include_str!("golden_schema.txt");
     assert_eq!(schema(bytes_of(&rig, &path)), golden, "{}", schema(bytes_of(&rig, &path)));
     assert_eq!(schema(bytes::Bytes::from_static(GOLDEN)), golden);
-    let source = crate::blocks::FileBytes::Memory(bytes::Bytes::from_static(GOLDEN));
-    let mut scan =
-        crate::reader::FileScan::open("golden".into(), source, &named(&group), &Wanted::all(), None).unwrap();
-    assert!(read_source(&group, &mut scan).unwrap() == wanted);
+    for golden in [GOLDEN, GOLDEN_2] {
+        let mut scan = open(bytes::Bytes::from_static(golden), &group).unwrap();
+        assert!(read_source(&group, &mut scan).unwrap() == wanted);
+    }
 }
 
 /// A damaged file gives an error or the same rows, and never a panic.
@@ -132,34 +145,29 @@ fn damaged_file_never_panics() {
     let history = rig.open().unwrap();
     let (group, _) = exact_rows(&history);
     let read = |bytes: Vec<u8>| {
-        let source = crate::blocks::FileBytes::Memory(bytes.into());
-        let mut scan =
-            crate::reader::FileScan::open("damaged".into(), source, &named(&group), &Wanted::all(), None)?;
+        let mut scan = open(bytes.into(), &group)?;
         while scan.next_rows()?.is_some() {}
         Ok::<_, exacat_model::Error>(())
     };
-    let mut refused = 0;
-    for at in (0..GOLDEN.len()).step_by(3) {
-        let mut damaged = GOLDEN.to_vec();
-        damaged[at] ^= 1 << (at % 8);
-        refused += usize::from(read(damaged).is_err());
-        refused += usize::from(read(GOLDEN[..at].to_vec()).is_err());
+    for golden in [GOLDEN, GOLDEN_2] {
+        let mut refused = 0;
+        for at in (0..golden.len()).step_by(3) {
+            let mut damaged = golden.to_vec();
+            damaged[at] ^= 1 << (at % 8);
+            refused += usize::from(read(damaged).is_err());
+            refused += usize::from(read(golden[..at].to_vec()).is_err());
+        }
+        assert!(refused > golden.len() / 3, "{refused}");
+        assert!(read(golden.to_vec()).is_ok());
     }
-    assert!(refused > GOLDEN.len() / 3, "{refused}");
-    assert!(read(GOLDEN.to_vec()).is_ok());
 }
 
-/// A read of one element reads a small part of a large file.
-#[test]
-fn one_element_reads_few_pages() {
-    let rig = Rig::new();
-    let flaky = Arc::new(flaky::Flaky::new(Arc::clone(&rig.store)));
-    let rig = Rig { store: Arc::<flaky::Flaky>::clone(&flaky), ..rig };
-    let history = rig.open().unwrap();
+/// Archives a day of 4000 elements with 200 rows each, in one file of some MB.
+fn large_file(rig: &Rig, history: &History) -> (Arc<Group>, Vec<ArchivedFile>) {
     let group = wait(history.set_group(GroupSettings { elements_max: 5000, ..group_settings("g") })).unwrap();
     let day = i64::from(DAY) * DAY_NANOSECONDS;
     let lines: String = (0..4000).map(|element| format!("ev,e={element} v=1 {day}\n")).collect();
-    write(&history, &group, &lines).unwrap();
+    write(history, &group, &lines).unwrap();
     let mut batches = Vec::new();
     for element in 0..4000u32 {
         let mut rows = Columns::default();
@@ -175,13 +183,71 @@ fn one_element_reads_few_pages() {
     let archive = ParquetArchive::new(place);
     let files = archive.write(&named(&group), DAY, None, &mut batches.into_iter()).unwrap();
     assert_eq!(files.len(), 1);
-    let blocks = files[0].bytes.div_ceil(256 << 10);
+    (group, files)
+}
+
+/// Element of the large file that is read.
+const ONE: u32 = 2345;
+
+fn read_one(rig: &Rig, group: &Arc<Group>, files: &[ArchivedFile]) -> Result<Values> {
+    let wanted = Wanted { elements: Elements::one(ONE), ..Wanted::all() };
+    read_source(group, &mut *rig.archive().scan(&named(group), files, &wanted))
+}
+
+/// A read of one element reads a small part of a large file.
+#[test]
+fn one_element_reads_few_pages() {
+    let rig = Rig::new();
+    let flaky = Arc::new(flaky::Flaky::new(Arc::clone(&rig.store)));
+    let rig = Rig { store: Arc::<flaky::Flaky>::clone(&flaky), ..rig };
+    let history = rig.open().unwrap();
+    let (group, files) = large_file(&rig, &history);
+    let blocks = files[0].bytes.div_ceil(BLOCK_BYTES);
     let before = flaky.requests();
-    let wanted = Wanted { elements: Elements::one(2345), ..Wanted::all() };
-    let found = read_source(&group, &mut *archive.scan(&named(&group), &files, &wanted)).unwrap();
-    assert_eq!(found.len(), 200);
+    assert_eq!(read_one(&rig, &group, &files).unwrap().len(), 200);
     let requests = flaky.requests() - before;
     assert!(requests * 2 < blocks, "{requests} requests of {blocks} blocks");
+}
+
+/// One flipped bit in a part that a read of one element needs fails the read with the name of the file. With
+/// a flip in another part the read is right. Each part of the end is needed: its digests are of all blocks.
+#[test]
+fn flipped_bit_in_a_part_is_told() {
+    let rig = Rig::new();
+    let history = rig.open().unwrap();
+    let (group, files) = large_file(&rig, &history);
+    let place = Place::of(Arc::clone(&rig.store), "below/here", "memory").unwrap();
+    let (path, wanted) = (&files[0].path, read_one(&rig, &group, &files).unwrap());
+    let whole = place.read_all(path).unwrap();
+    let length = whole.len() as u64;
+    let mut random = exacat_testkit::simulated::Random(9);
+    let (mut told, mut right) = (0, 0);
+    // Blocks in turn, and the last bytes one by one.
+    let blocks =
+        (0..length.div_ceil(BLOCK_BYTES)).map(|block| block * BLOCK_BYTES + random.next(BLOCK_BYTES));
+    for byte in blocks.chain(length - 100..length).filter(|byte| *byte < length).collect::<Vec<_>>() {
+        let mut damaged = whole.to_vec();
+        damaged[byte as usize] ^= 1 << random.next(8);
+        let damaged = bytes::Bytes::from(damaged);
+        // An adoption knows nothing of the file, and notices what its own digests tell.
+        let adopted = crate::ParquetRows::of_archive(path.clone(), damaged.clone());
+        assert!(byte + 2 * BLOCK_BYTES > length || adopted.is_err(), "byte {byte}");
+        place.put(path, damaged).unwrap();
+        match read_one(&rig, &group, &files) {
+            Ok(found) => {
+                assert!(found == wanted && byte < length - 100, "byte {byte}");
+                right += 1;
+            }
+            Err(error) => {
+                assert!(
+                    error.kind == exacat_model::ErrorKind::Corrupt && error.message.contains(path.as_str()),
+                    "{error}"
+                );
+                told += 1;
+            }
+        }
+    }
+    assert!(told > 101 && right > 3, "{told} told, {right} right");
 }
 
 /// Rows of a long day, made when they are asked for. Each time it checks that the rows before are stored.
