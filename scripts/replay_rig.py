@@ -14,6 +14,8 @@ import urllib.request
 
 from clients_rig import Failed, Left, expect, free_port, is_open, wait_until
 
+# Signals by which a program ends that has a defect.
+DEFECTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL}
 LIBRARIES = pathlib.Path("/usr/lib/x86_64-linux-gnu")
 BLOCK = 1 << 20
 # A cache gives up an origin that is away after seconds, not minutes.
@@ -80,6 +82,10 @@ xrd.report 127.0.0.1:{collect} every 5s all
         self.process = self.rig.start(command, self.name, env=dict(os.environ, **IMPATIENT, **QUICK), cwd=self.place, **user)
         wait_until(f"the cache {self.name} listens", lambda: is_open(self.port) or self.process.poll() is not None)
         expect(f"the cache {self.name} runs", self.process.poll() is None, self.rig.tail(self.name))
+
+    def crashed(self):
+        """The signal of its own defect that ended it, if one did."""
+        return signal.Signals(-self.process.returncode).name if -(self.process.poll() or 0) in DEFECTS else None
 
     def stop(self):
         self.process.send_signal(signal.SIGKILL)
