@@ -96,8 +96,9 @@ pub(crate) struct ActiveRequest {
     #[cfg(feature = "otel")]
     identity: Arc<RequestIdentity>,
     facts: Facts,
-    /// First path of look-ups of a connection, which follow one another.
-    looked_up: Mutex<Option<Lfn>>,
+    /// First path of look-ups of a connection, which follow one another; empty for none. Each writes into the
+    /// same memory.
+    looked_up: Mutex<String>,
 }
 
 impl ActiveRequest {
@@ -107,7 +108,7 @@ impl ActiveRequest {
 
     /// Returns the first path that it names.
     fn subject(&self) -> Option<Lfn> {
-        self.facts.subject.clone().or_else(|| self.looked_up.lock().clone())
+        self.facts.subject.clone().or_else(|| Lfn::parse(&self.looked_up.lock()).ok())
     }
 
     /// Returns the directory that it works in: that of a list itself, that above an entry.
@@ -335,7 +336,9 @@ impl Tracking {
     /// Begins look-ups of a connection; the first path, if it has one, tells where they are.
     pub(crate) fn begin_look_up(&mut self, operation: OperationIndex, since: Instant, first: Option<&Lfn>) {
         if IS_ON {
-            *self.request.looked_up.lock() = first.cloned();
+            let mut looked_up = self.request.looked_up.lock();
+            looked_up.clear();
+            looked_up.push_str(first.map_or("", Lfn::as_str));
         }
         self.begin(operation, since);
     }
