@@ -159,7 +159,7 @@ pub(crate) async fn run(
     let this = std::env::current_exe().map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
     let this = Side::start(&this, &place.join("this"), files).await?;
     let other = Side::start(other, &place.join("other"), files).await?;
-    report.line(&format!("{:<44} {:>20}  {:>20}", "this program : the other", "RATE", "SERVER'S CPU"))?;
+    report.line("Ratios to the other program: median (95 % interval). CPU is that of the server.")?;
     for (number, turn) in TURNS.iter().enumerate() {
         if !report.wants(turn.what) {
             continue;
@@ -194,9 +194,9 @@ pub(crate) async fn run(
             report.json(&line)?;
         }
         let shown = |ratio: Ratio| format!("{:.3} ({:.3}, {:.3})", ratio.median, ratio.from, ratio.to);
-        report.line(&format!("{:<44} {:>20}  {:>20}", line.what, shown(line.rate), shown(line.cpu)))?;
         let (rate, cpu) = (rounded(line.other_items_per_s), line.other_cpu_us);
-        report.line(&format!("  the other: {rate} a second, {cpu:.2} µs of its server's CPU each"))?;
+        report.line(&format!("{}\n  the other: {rate} a second, {cpu:.2} µs each", line.what))?;
+        report.line(&format!("  rate {}, CPU {}", shown(line.rate), shown(line.cpu)))?;
     }
     Ok(())
 }
