@@ -161,7 +161,7 @@ pub(crate) async fn library_beside_frames(
 }
 
 /// Makes the directories of so many files.
-async fn directories(target: &Target, first: u64, files: u64) -> Result<(), Error> {
+pub(crate) async fn directories(target: &Target, first: u64, files: u64) -> Result<(), Error> {
     let lfns = (first / FILES_PER_DIRECTORY..=(first + files) / FILES_PER_DIRECTORY)
         .map(|number| Lfn::parse(&workload::directory(number * FILES_PER_DIRECTORY)))
         .collect::<Result<Vec<_>, _>>()?;

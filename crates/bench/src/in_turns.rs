@@ -7,16 +7,20 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use exacat_model::{Answer, Error, ErrorKind, Lfn, Operation};
+use exacat_model::{Answer, Error, ErrorKind, Operation};
 use serde::Serialize;
 
 use super::Report;
+use super::beside::directories;
 use super::measure::{Load, drive};
 use super::process::threads_cpu_s;
-use super::scenarios::{BATCH, CONNECTIONS, CONNECTIONS_UNPIPELINED, LOOKUPS, make_storage_elements};
+use super::scenarios::{
+    BATCH, CONNECTIONS, CONNECTIONS_UNPIPELINED, LOOKUPS, directory_batch, make_storage_elements, questions,
+    random_batch, single_lookup,
+};
 use super::table::rounded;
 use super::target::{StartedServer, Target};
-use super::workload::{self, FILES_PER_DIRECTORY};
+use super::workload;
 
 /// Pairs of turns of each load. The first one warms both servers and does not count.
 const PAIRS: u64 = 61;
@@ -36,32 +40,25 @@ const TURNS: [Turn; 5] = [
     Turn {
         what: "whereis, single, 4 x 256 in flight",
         load: Load { lanes: CONNECTIONS, depth: 256, calls: 40_000, items_per_call: 1 },
-        make: |call, files| workload::whereis([workload::scatter(call) % files].into_iter()),
+        make: single_lookup,
         creates: false,
     },
     Turn {
         what: "whereis, batches of 128, random",
         load: Load { lanes: CONNECTIONS, depth: 4, calls: 1_500, items_per_call: LOOKUPS },
-        make: |call, files| {
-            workload::whereis((0..LOOKUPS).map(|index| workload::scatter(call * LOOKUPS + index) % files))
-        },
+        make: random_batch,
         creates: false,
     },
     Turn {
         what: "whereis, batches of 128, of one directory",
         load: Load { lanes: CONNECTIONS, depth: 4, calls: 1_500, items_per_call: LOOKUPS },
-        make: |call, files| {
-            let first = workload::scatter(call) % files / FILES_PER_DIRECTORY * FILES_PER_DIRECTORY;
-            workload::whereis(
-                (0..LOOKUPS).map(|index| first + workload::scatter(call + index) % FILES_PER_DIRECTORY),
-            )
-        },
+        make: directory_batch,
         creates: false,
     },
     Turn {
         what: "whereis, single, 64 x 1 in flight",
         load: Load { lanes: CONNECTIONS_UNPIPELINED, depth: 1, calls: 15_000, items_per_call: 1 },
-        make: |call, files| workload::whereis([workload::scatter(call) % files].into_iter()),
+        make: single_lookup,
         creates: false,
     },
     Turn {
@@ -95,15 +92,9 @@ impl Side {
     /// Takes a turn. Returns the items in a second, and microseconds of the server's CPU time for each.
     async fn turn(&self, turn: &Turn, (first, calls): (u64, u64), files: u64) -> Result<(f64, f64), Error> {
         // Made beforehand: a load generator that formats names measures itself.
-        let questions = (first..first + calls).map(|call| (turn.make)(call, files));
-        let questions = questions.collect::<Result<Vec<_>, Error>>()?;
+        let questions = questions(calls, |call| (turn.make)(first + call, files))?;
         if turn.creates {
-            let directories = (first..first + calls).step_by(FILES_PER_DIRECTORY as usize);
-            let lfns =
-                directories.map(|file| Lfn::parse(&workload::directory(file))).collect::<Result<_, _>>()?;
-            super::all_good(
-                &self.target.call(0, Operation::Mkdir { lfns, parents: true, mode: None }).await?,
-            )?;
+            directories(&self.target, first, calls).await?;
         }
         let before = threads_cpu_s(&self.pid);
         let make = move |call: u64| Ok(questions[call as usize].clone());

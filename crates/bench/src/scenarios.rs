@@ -39,7 +39,10 @@ const POOL_SINGLE: u64 = 1 << 17;
 /// Batches made beforehand.
 const POOL_BATCHES: u64 = 1 << 12;
 
-fn questions(count: u64, make: impl Fn(u64) -> Result<Operation, Error>) -> Result<Vec<Operation>, Error> {
+pub(crate) fn questions(
+    count: u64,
+    make: impl Fn(u64) -> Result<Operation, Error>,
+) -> Result<Vec<Operation>, Error> {
     (0..count).map(make).collect()
 }
 
@@ -47,24 +50,32 @@ fn pool(questions: Vec<Operation>) -> impl Fn(u64) -> Result<Operation, Error> +
     move |call: u64| Ok(questions[call as usize % questions.len()].clone())
 }
 
+/// Makes the look-up of one file.
+pub(crate) fn single_lookup(call: u64, files: u64) -> Result<Operation, Error> {
+    workload::whereis([workload::scatter(call) % files].into_iter())
+}
+
+/// Makes a batch of files from all over the catalogue.
+pub(crate) fn random_batch(call: u64, files: u64) -> Result<Operation, Error> {
+    workload::whereis((0..LOOKUPS).map(|index| workload::scatter(call * LOOKUPS + index) % files))
+}
+
+/// Makes a batch of files of one directory, as a job requests its input.
+pub(crate) fn directory_batch(call: u64, files: u64) -> Result<Operation, Error> {
+    let first = workload::scatter(call) % files / FILES_PER_DIRECTORY * FILES_PER_DIRECTORY;
+    workload::whereis((0..LOOKUPS).map(|index| first + workload::scatter(call + index) % FILES_PER_DIRECTORY))
+}
+
 fn single_lookups(files: u64) -> Result<Vec<Operation>, Error> {
-    questions(POOL_SINGLE, |call| workload::whereis([workload::scatter(call) % files].into_iter()))
+    questions(POOL_SINGLE, |call| single_lookup(call, files))
 }
 
-/// Makes batches of files from all over the catalogue.
 fn random_batches(files: u64) -> Result<Vec<Operation>, Error> {
-    questions(POOL_BATCHES, |call| {
-        workload::whereis((0..LOOKUPS).map(move |index| workload::scatter(call * LOOKUPS + index) % files))
-    })
+    questions(POOL_BATCHES, |call| random_batch(call, files))
 }
 
-/// Makes batches of files of one directory, as a job requests its input.
 fn directory_batches(files: u64) -> Result<Vec<Operation>, Error> {
-    questions(POOL_BATCHES, |call| {
-        let first = workload::scatter(call) % files / FILES_PER_DIRECTORY * FILES_PER_DIRECTORY;
-        let within = move |index| first + (workload::scatter(call + index) % FILES_PER_DIRECTORY);
-        workload::whereis((0..LOOKUPS).map(within))
-    })
+    questions(POOL_BATCHES, |call| directory_batch(call, files))
 }
 
 /// Maker of questions about this many files.
