@@ -183,7 +183,10 @@ impl DuringReading {
 
     fn begin(&mut self, step: Step) {
         self.step = step;
-        (self.key, self.rows) = (None, 0);
+        if step == Step::Runs {
+            // They are of another element.
+            (self.key, self.rows) = (None, 0);
+        }
         let of =
             Box::new(ElementsOf { group: self.condition.group.clone(), pattern: self.pattern().to_owned() });
         let (fields, cursor, limit) = (Vec::new(), Cursor::default(), self.bounds.page);
@@ -233,11 +236,7 @@ impl DuringReading {
                 let resumed = self.wanted.as_ref().and_then(|wanted| wanted.resumed(next));
                 self.wanted = Some(resumed.ok_or_else(unfitting)?);
             }
-            (None, Step::Before) => {
-                let key = self.key.take();
-                self.begin(Step::Rows);
-                self.key = key;
-            }
+            (None, Step::Before) => self.begin(Step::Rows),
             (None, Step::Rows) if self.by == DuringBy::Run => self.begin(Step::Runs),
             (None, _) => self.wanted = None,
         }
