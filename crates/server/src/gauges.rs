@@ -162,7 +162,8 @@ impl Service {
             samples.push(table::THREAD_CPU.of(role(), thread.cpu_us));
             samples.push(table::THREAD_QUEUE.of(role(), thread.queue_us));
             samples.push(table::THREAD_WAIT.of(role(), thread.wait_us));
-            let io = last.metrics.iter().find(|(name, _)| *name == thread_io(&thread.role));
+            let of_io = thread_io(&thread.role);
+            let io = last.metrics.iter().find(|(name, _)| *name == of_io);
             samples.extend(io.map(|(_, us)| table::THREAD_IO.of(role(), *us)));
             for (metric, times) in [(&table::THREAD_ON, &thread.on.0), (&table::THREAD_OFF, &thread.off.0)] {
                 samples.push(metric.in_buckets(Some(role().into()), Buckets::of_times(times)));

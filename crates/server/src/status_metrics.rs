@@ -1,5 +1,8 @@
 //! Metrics by their names in a status, under which periods have them.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use exacat_store::{Metric, MetricKind};
 
 use crate::instruments::counted;
@@ -47,10 +50,18 @@ const PERCENTILES: [&str; 4] = ["_p50", "_p99", "_p999", "_max"];
 /// Returns the nature of a number by its name. One of a newer server has that of the names
 /// that look like it.
 pub(crate) fn nature(name: &str) -> Nature {
+    /// Metrics whose name in a status is one text.
+    static PLAIN: LazyLock<HashMap<&str, Nature>> = LazyLock::new(|| {
+        in_periods().filter_map(|metric| Some((metric.status, nature_in(metric, metric.status)?))).collect()
+    });
+    static METRICS: LazyLock<Vec<&Metric>> = LazyLock::new(|| in_periods().collect());
     if name == STORE_READ_AT {
         return Nature::Hidden;
     }
-    let found = in_periods().filter_map(|metric| {
+    if let Some(nature) = PLAIN.get(name) {
+        return *nature;
+    }
+    let found = METRICS.iter().filter_map(|metric| {
         let nature = nature_in(metric, name)?;
         // `{}_total` fits more names than `changes_total`.
         Some((metric.status.replace("{}", "").len(), nature))
