@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::service::{Ran, Service, signal};
@@ -94,6 +94,20 @@ fn outputs_are_written_into_devices_fifos_and_the_targets_of_links() {
     assert_eq!(secret.lines().count(), 1);
 }
 
+/// Begins an export of everything.
+fn exporting(service: &Service, target: &Path) -> Child {
+    let mut command = service.command(&["export", "/", "-o", target.to_str().unwrap()]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Interrupts a command. Returns its exit status and its message.
+fn interrupted(mut child: Child) -> (Option<i32>, String) {
+    signal(child.id(), "INT");
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    (child.wait().unwrap().code(), said)
+}
+
 #[test]
 fn interrupted_output_says_what_is_left_and_leaves_no_partial_file() {
     let service = Service::start();
@@ -105,33 +119,18 @@ fn interrupted_output_says_what_is_left_and_leaves_no_partial_file() {
     // A reader that takes a little and no more holds the export at that place.
     let through = place.join("fifo");
     fifo(&through);
-    let mut child = service
-        .command(&["export", "/", "-o", through.to_str().unwrap()])
-        .stdin(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let child = exporting(&service, &through);
     let mut reader = BufReader::with_capacity(64, std::fs::File::open(&through).unwrap());
     reader.read_line(&mut String::new()).unwrap();
-    signal(child.id(), "INT");
-    let mut said = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(INTERRUPTED), "{said}");
+    let (status, said) = interrupted(child);
+    assert_eq!(status, Some(INTERRUPTED), "{said}");
     assert!(said.contains("interrupted") && said.contains("a part of the output"), "{said}");
     drop(reader);
     // A FIFO without a reader. A signal before the export waits for one ends it without a word.
     let said = (1..100).find_map(|n| {
-        let mut child = service
-            .command(&["export", "/", "-o", through.to_str().unwrap()])
-            .stdin(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let child = exporting(&service, &through);
         std::thread::park_timeout(Duration::from_millis(20 * n));
-        signal(child.id(), "INT");
-        let mut said = String::new();
-        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        let status = child.wait().unwrap().code();
+        let (status, said) = interrupted(child);
         assert!(matches!(status, None | Some(INTERRUPTED)), "{status:?}: {said}");
         (!said.is_empty()).then_some(said)
     });
@@ -144,23 +143,14 @@ fn interrupted_output_says_what_is_left_and_leaves_no_partial_file() {
         let said = (0..100).find_map(|_| {
             std::fs::write(&old, "before").unwrap();
             let _ = std::fs::remove_file(place.join("new.tsv"));
-            let mut child = service
-                .command(&["export", "/", "-o", target.to_str().unwrap()])
-                .stdin(Stdio::null())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn()
-                .unwrap();
+            let mut child = exporting(&service, &target);
             while !names(&place).iter().any(|name| name.ends_with(".partial")) {
                 if child.try_wait().unwrap().is_some() {
                     return None;
                 }
                 std::thread::yield_now();
             }
-            signal(child.id(), "INT");
-            let mut said = String::new();
-            child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-            let status = child.wait().unwrap().code();
+            let (status, said) = interrupted(child);
             assert!(matches!(status, Some(0 | INTERRUPTED)), "{status:?}: {said}");
             (status == Some(INTERRUPTED)).then_some(said)
         });
