@@ -310,7 +310,8 @@ def check_panels(boards, prometheus, service, with_cluster):
     if not prometheus.node_exporter.process:
         left_out.add("node_exporter")
     wait_until("the server is scraped", lambda: prometheus.shows("exacat_up_seconds"))
-    # The kernel has no counters of a disk below overlay, tmpfs or a network, and none of waits unless it is told to.
+    # The kernel has no counters of a disk below overlay, tmpfs or a network, and none of waits unless it is
+    # told to count them.
     if not prometheus.shows("exacat_data_disk_reads_total"):
         left_out.add("block_device")
     if not prometheus.shows("exacat_thread_io_wait_seconds_total"):
