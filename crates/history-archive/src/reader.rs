@@ -162,21 +162,19 @@ fn load(blocks: &Blocks, digest: Option<[u8; 16]>) -> std::result::Result<FileMe
             .with_schema(schema::arrow());
         ArrowReaderMetadata::load(blocks, options)
     };
-    let arrow = load()?;
+    let mut arrow = load()?;
     match pair(&arrow, schema::METADATA_VERSION) {
         Some(schema::VERSION_1) => Ok(FileMetadata { arrow, digests: None }),
         Some(schema::VERSION) => {
             let lacking = || ParquetError::General("the digests of its blocks are damaged".to_owned());
-            let digests_of = |arrow| {
+            let digests_of = |arrow: &ArrowReaderMetadata| {
                 pair(arrow, schema::METADATA_BLOCKS).and_then(BlockDigests::parse).ok_or_else(lacking)
             };
-            let Some(digest) = digest else {
-                let digests = Some(Arc::new(digests_of(&arrow)?));
-                return Ok(FileMetadata { arrow, digests });
-            };
-            blocks.check_end(digests_of(&arrow)?.end, digest)?;
-            // These are of bytes that were compared.
-            let arrow = load()?;
+            if let Some(digest) = digest {
+                blocks.check_end(digests_of(&arrow)?.end, digest)?;
+                // These are of bytes that were compared.
+                arrow = load()?;
+            }
             let digests = Some(Arc::new(digests_of(&arrow)?));
             Ok(FileMetadata { arrow, digests })
         }
