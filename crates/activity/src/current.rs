@@ -142,6 +142,12 @@ pub fn on<F: Future>(state: RequestState, future: F) -> Waiting<F> {
     Waiting { state, phase: None, future }
 }
 
+/// Waits for work that another thread begins now: in the state from here on. It may be over before the
+/// future is polled, because the other thread took the processor.
+pub fn on_from_now<F: Future>(state: RequestState, future: F) -> Waiting<F> {
+    Waiting { state, phase: enter(state), future }
+}
+
 impl<F: Future> Future for Waiting<F> {
     type Output = F::Output;
 
@@ -216,10 +222,7 @@ mod tests {
         let mut future = std::pin::pin!(future);
         let mut context = Context::from_waker(std::task::Waker::noop());
         assert!(future.as_mut().poll(&mut context).is_pending());
-        let began = Instant::now();
-        while began.elapsed() < pause {
-            std::thread::yield_now();
-        }
+        pass(pause);
         match future.as_mut().poll(&mut context) {
             Poll::Ready(value) => value,
             Poll::Pending => panic!("still pending"),
@@ -235,6 +238,27 @@ mod tests {
     }
 
     const PAUSE: Duration = Duration::from_millis(20);
+
+    fn pass(time: Duration) {
+        let began = Instant::now();
+        while began.elapsed() < time {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Work of another thread that is over at the first look is a wait like any other.
+    #[test]
+    fn work_of_another_thread_is_a_wait_from_its_beginning() {
+        let activity = begun();
+        let mut work = std::pin::pin!(tracked(Arc::clone(&activity), async {
+            let waits = on_from_now(RequestState::CommitQueue, std::future::ready(()));
+            pass(PAUSE);
+            waits.await;
+        }));
+        assert!(work.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop())).is_ready());
+        assert!(ms(&activity, RequestState::CommitQueue) >= 19);
+        assert_eq!(activity.state(), Execute);
+    }
 
     #[test]
     fn wait_has_the_name_that_the_code_gives_it() {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use exacat_activity::{RequestState, on, split};
+use exacat_activity::{RequestState, on_from_now, split};
 use exacat_disk::{Disk, cannot_write};
 use exacat_log::Form;
 use exacat_log::replay::list_segments;
@@ -620,12 +620,12 @@ impl History {
 
     async fn commit_work(&self, work: Work) -> Result<()> {
         let sent = Instant::now();
-        let answer = self.shared.queue.add(work, &self.shared.metrics)?;
-        let answered = on(RequestState::CommitQueue, answer).await;
-        let (outcome, times) = answered.map_err(|_| {
+        let lost = |_| {
             let what = "internal error: the committer of the history ended; the outcome is unknown";
             Error::new(ErrorKind::Unknown, what)
-        })?;
+        };
+        let answered = async { self.shared.queue.add(work, &self.shared.metrics)?.await.map_err(lost) };
+        let (outcome, times) = on_from_now(RequestState::CommitQueue, answered).await?;
         split(RequestState::CommitQueue, &times.parts(sent));
         outcome
     }

@@ -46,12 +46,14 @@ async fn register(client: &mut Client, names: std::ops::Range<u64>) {
     }
 }
 
-/// Waits until the server kept a moment with so many registers, and returns the period up to it.
+/// Waits until the server kept a moment with so many registers, and returns the period up to the next one.
+/// The first may have a request whose states are not added up yet.
 async fn period_with(client: &mut Client, registers: u64) -> Period {
     soon("a moment with all requests", async {
+        let mut first = None;
         loop {
             let period = periods(client, activity(None, None, 1)).await.remove(0);
-            if requests(&period, "register") >= registers {
+            if requests(&period, "register") >= registers && *first.get_or_insert(period.to) < period.to {
                 return period;
             }
             tokio::task::yield_now().await;

@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use exacat_activity::{RequestState, blocking, on, split};
+use exacat_activity::{RequestState, blocking, on, on_from_now, split};
 use exacat_disk::random_u64;
 use exacat_model::limits::{OPERATIONS_REMEMBERED, PAGE_ITEMS_MAX, PAGE_MEMORY_MAX};
 use exacat_model::{
@@ -304,7 +304,7 @@ impl EmbeddedStore {
             commands.send(command(reply)).await.map_err(|_| closed())?;
             answer.await.map_err(|_| closed())
         };
-        on(RequestState::CommitQueue, answered).await
+        on_from_now(RequestState::CommitQueue, answered).await
     }
 }
 
@@ -369,7 +369,7 @@ impl EmbeddedStore {
             commands.send(Command::Apply { requests, reply, permit }).await.map_err(|_| closed())?;
             answer.await.map_err(|_| lost())
         };
-        let (answers, times) = on(RequestState::CommitQueue, answered).await?;
+        let (answers, times) = on_from_now(RequestState::CommitQueue, answered).await?;
         split(RequestState::CommitQueue, &times.parts(began));
         Ok(answers)
     }
