@@ -1,7 +1,7 @@
 //! The state of one request, and the time it spent in each.
 
 use std::any::Any;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -31,12 +31,16 @@ pub type Owner = Arc<dyn Any + Send + Sync>;
 /// The present state of a request, and the times of the states before.
 ///
 /// One word has the state and its beginning, so that a sampler reads both at once. Threads that work
-/// on one request one after the other may all change it.
+/// on one request one after the other may all change it. The first line of the cache has all that a
+/// look-up changes: it is in the first states only.
 #[derive(Debug, Default)]
+#[repr(C, align(64))]
 pub struct Activity {
     /// State in the low bits; nanoseconds of its beginning above.
     word: AtomicU64,
     began: AtomicU64,
+    /// A bit for each state that may have time.
+    used: AtomicU32,
     times: [AtomicU64; RequestState::COUNT],
     owner: Option<Owner>,
 }
@@ -48,6 +52,18 @@ fn word(state: RequestState, since: u64) -> u64 {
 fn state_of(word: u64) -> RequestState {
     RequestState::at((word & ((1 << STATE_BITS) - 1)) as usize)
 }
+
+/// Returns the numbers of the bits that are set.
+fn bits(mut of: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let next = (of != 0).then(|| of.trailing_zeros() as usize);
+        of &= of.wrapping_sub(1);
+        next
+    })
+}
+
+// Each state has a bit.
+const _: () = assert!(RequestState::COUNT <= u32::BITS as usize);
 
 impl Activity {
     /// Makes the states of a request with this identity.
@@ -66,10 +82,10 @@ impl Activity {
             return;
         }
         let since = nanos(since);
-        for time in &self.times {
-            // A plain write, because the loop runs for each request.
-            time.store(0, Ordering::Relaxed);
+        for state in bits(self.used.load(Ordering::Relaxed)) {
+            self.times[state].store(0, Ordering::Relaxed);
         }
+        self.used.store(0, Ordering::Relaxed);
         self.began.store(since, Ordering::Relaxed);
         self.word.store(word(state, since), Ordering::Relaxed);
     }
@@ -88,9 +104,27 @@ impl Activity {
         let before = self.word.swap(word(state, now), Ordering::Relaxed);
         let (old, since) = (state_of(before), before >> STATE_BITS);
         if since != AT_REST {
-            self.times[old as usize].fetch_add(now.saturating_sub(since), Ordering::Relaxed);
+            self.add(old, now.saturating_sub(since));
         }
         old
+    }
+
+    /// Adds time to a state.
+    fn add(&self, state: RequestState, time: u64) {
+        let bit = 1 << state as u32;
+        if self.used.load(Ordering::Relaxed) & bit == 0 {
+            self.used.fetch_or(bit, Ordering::Relaxed);
+        }
+        self.times[state as usize].fetch_add(time, Ordering::Relaxed);
+    }
+
+    /// Returns the times of the states that ended.
+    fn times(&self) -> Times {
+        let mut times = Times::default();
+        for state in bits(self.used.load(Ordering::Relaxed)) {
+            times[state] = self.times[state].load(Ordering::Relaxed);
+        }
+        times
     }
 
     /// Ends the request. Returns its times and its life, which is their sum.
@@ -98,7 +132,7 @@ impl Activity {
         self.enter_at(RequestState::Unaccounted, now);
         self.word.store(word(RequestState::Unaccounted, AT_REST), Ordering::Relaxed);
         let life = nanos(now).saturating_sub(self.began.load(Ordering::Relaxed));
-        (std::array::from_fn(|state| self.times[state].load(Ordering::Relaxed)), life)
+        (self.times(), life)
     }
 
     /// Returns the present state.
@@ -118,7 +152,7 @@ impl Activity {
 
     /// Returns the times so far, the present state's included.
     pub fn so_far(&self) -> Times {
-        let mut times: Times = std::array::from_fn(|state| self.times[state].load(Ordering::Relaxed));
+        let mut times = self.times();
         if let Some((state, time, _)) = self.now() {
             times[state as usize] += u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         }
@@ -133,7 +167,7 @@ impl Activity {
             let part = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).min(left);
             left -= part;
             self.times[from as usize].fetch_sub(part, Ordering::Relaxed);
-            self.times[*state as usize].fetch_add(part, Ordering::Relaxed);
+            self.add(*state, part);
         }
     }
 }

@@ -17,9 +17,11 @@ mod commit_times;
 mod current;
 mod distribution;
 mod state;
+mod striped;
 
 pub use activity::{Activity, IS_ON, Owner, Times};
 pub use commit_times::CommitTimes;
 pub use current::{Tracked, at_work, blocking, handed, on, on_from_now, owner, phase, split, tracked};
 pub use distribution::{Distribution, ForPrometheus, Recorded, TIME_BUCKETS, TIME_US_MAX, time_bucket};
 pub use state::{Class, RequestState};
+pub use striped::Striped;

@@ -87,7 +87,6 @@ mod standby;
 mod standbys;
 mod state;
 mod store;
-mod striped;
 mod table;
 mod takeover;
 mod writer;

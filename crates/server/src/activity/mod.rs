@@ -408,7 +408,7 @@ mod tests {
         drop(lookups);
         assert_eq!(board.in_states().iter().sum::<u64>(), 0);
         assert!(board.shards.iter().all(|shard| shard.lock().is_empty()));
-        assert_eq!(board.totals.ended(whoami), 2);
+        assert_eq!(board.totals.ended(whoami.number()), 2);
     }
 
     /// A request is kept as slow by its own time: waits for its client do not count. The board keeps a

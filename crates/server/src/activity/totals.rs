@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use exacat_activity::{Distribution, Recorded, RequestState, Times};
+use exacat_activity::{Distribution, Recorded, RequestState, Striped, Times};
 use exacat_model::Operation;
 use exacat_store::{Buckets, Sample};
 
@@ -17,20 +17,21 @@ struct OperationTotals {
     states: [AtomicU64; RequestState::COUNT],
 }
 
-/// Sums of all ended requests.
-pub(crate) struct Totals {
-    operations: Vec<OperationTotals>,
-    /// Times of each wait, in requests that were in it.
-    waits: [Distribution; RequestState::COUNT],
+/// Sums of all operations.
+struct Operations(Vec<OperationTotals>);
+
+impl Default for Operations {
+    fn default() -> Self {
+        Operations(Operation::NAMES.iter().map(|_| OperationTotals::default()).collect())
+    }
 }
 
-impl Default for Totals {
-    fn default() -> Self {
-        Totals {
-            operations: Operation::NAMES.iter().map(|_| OperationTotals::default()).collect(),
-            waits: Default::default(),
-        }
-    }
+/// Sums of all ended requests.
+#[derive(Default)]
+pub(crate) struct Totals {
+    operations: Striped<Operations>,
+    /// Times of each wait, in requests that were in it.
+    waits: [Distribution; RequestState::COUNT],
 }
 
 /// The sums at one moment.
@@ -54,7 +55,7 @@ impl OperationTimes {
 impl Totals {
     /// Adds an ended request.
     pub(crate) fn add(&self, operation: OperationIndex, times: &Times, life: u64) {
-        let totals = &self.operations[operation.number()];
+        let totals = &self.operations.own().0[operation.number()];
         totals.ended.fetch_add(1, Ordering::Relaxed);
         totals.life.fetch_add(life, Ordering::Relaxed);
         for (state, time) in RequestState::ALL.iter().zip(times).filter(|(_, time)| **time > 0) {
@@ -67,14 +68,12 @@ impl Totals {
 
     /// Returns the sums of each operation that has ended requests.
     pub(crate) fn now(&self) -> Vec<OperationTimes> {
-        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let operations = Operation::NAMES.iter().zip(&self.operations);
-        operations
-            .filter(|(_, totals)| load(&totals.ended) > 0)
-            .map(|(name, totals)| OperationTimes {
-                name,
-                life: load(&totals.life),
-                states: std::array::from_fn(|state| load(&totals.states[state])),
+        let ended = (0..Operation::NAMES.len()).filter(|number| self.ended(*number) > 0);
+        ended
+            .map(|number| OperationTimes {
+                name: Operation::NAMES[number],
+                life: self.sum(number, |totals| &totals.life),
+                states: std::array::from_fn(|state| self.sum(number, |totals| &totals.states[state])),
             })
             .collect()
     }
@@ -86,9 +85,14 @@ impl Totals {
         waits.filter(|(_, times)| times.count() > 0)
     }
 
-    #[cfg(test)]
-    pub(crate) fn ended(&self, operation: OperationIndex) -> u64 {
-        self.operations[operation.number()].ended.load(Ordering::Relaxed)
+    /// Returns the number of ended requests of an operation.
+    pub(super) fn ended(&self, operation: usize) -> u64 {
+        self.sum(operation, |totals| &totals.ended)
+    }
+
+    /// Adds up one of the sums of an operation.
+    fn sum(&self, operation: usize, of: impl Fn(&OperationTotals) -> &AtomicU64) -> u64 {
+        self.operations.parts().map(|part| of(&part.0[operation]).load(Ordering::Relaxed)).sum()
     }
 
     /// Returns the metrics, with the number of requests in each state now.

@@ -13,11 +13,11 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
+use exacat_activity::Striped;
 use exacat_store::Sample;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::metric_table;
-use crate::striped::Striped;
 
 /// Weight of a part in addition to its bytes.
 const OVERHEAD_BYTES: u64 = 64;
@@ -41,8 +41,8 @@ struct Shared {
     /// Number of parts in the cache.
     parts: AtomicUsize,
     /// Uses of pages and of blocks, and reads of them from the disk.
-    hits: [Striped; CACHED.len()],
-    misses: [Striped; CACHED.len()],
+    hits: [Striped<AtomicU64>; CACHED.len()],
+    misses: [Striped<AtomicU64>; CACHED.len()],
     ring: Mutex<VecDeque<(Weak<CacheSlots>, u32)>>,
 }
 
