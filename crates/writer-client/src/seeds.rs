@@ -72,6 +72,7 @@ fn learn(shared: &Shared, address: String, (service, table): (ServiceId, Table))
         volumes: 0,
         free_bytes: 0,
         queued_bytes: 0,
+        credit_bytes: 0,
         bytes_per_second: 0,
         open_files: 0,
         http: String::new(),

@@ -244,6 +244,8 @@ pub struct WriterService {
     pub free_bytes: u64,
     /// Bytes that are received and not durable.
     pub queued_bytes: u64,
+    /// Bytes that producers may send and have not begun: their credits together.
+    pub credit_bytes: u64,
     /// Bytes that became durable in a second.
     pub bytes_per_second: u64,
     /// Files that are being written.

@@ -208,6 +208,7 @@ impl View {
             volumes: u64::from(record.volumes),
             free_bytes: record.free_bytes,
             queued_bytes: record.queued_bytes,
+            credit_bytes: record.credit_bytes,
             bytes_per_second: record.bytes_per_second,
             open_files: u64::from(record.open_files),
         });

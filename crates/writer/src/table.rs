@@ -142,6 +142,7 @@ mod tests {
             volumes: 1,
             free_bytes: 1,
             queued_bytes,
+            credit_bytes: 0,
             bytes_per_second: 0,
             open_files: 0,
             http: String::new(),

@@ -216,6 +216,7 @@ impl Rig {
             volumes: 1,
             free_bytes: 0,
             queued_bytes: 0,
+            credit_bytes: 0,
             bytes_per_second: 0,
             open_files: 0,
             http: String::new(),

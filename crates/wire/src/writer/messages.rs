@@ -17,7 +17,7 @@ use crate::native::Secret;
 pub const MAGIC: [u8; 8] = *b"exacatWR";
 
 /// Version of the protocol that this codec speaks.
-pub const PROTOCOL_VERSION: u16 = 1;
+pub const PROTOCOL_VERSION: u16 = 2;
 
 fn magic(reader: &mut Reader<'_>) -> Result<(), DecodeError> {
     if <[u8; 8]>::decode(reader)? == MAGIC {

@@ -46,6 +46,8 @@ pub struct ServiceRecord {
     pub free_bytes: u64,
     /// Bytes received that are not durable yet.
     pub queued_bytes: u64,
+    /// Bytes that its producers may send and have not begun: their credits together.
+    pub credit_bytes: u64,
     /// Bytes made durable in a second, over the last seconds.
     pub bytes_per_second: u64,
     /// Files being written.
@@ -62,6 +64,7 @@ impl Encode for ServiceRecord {
         self.volumes.encode(out);
         self.free_bytes.encode(out);
         self.queued_bytes.encode(out);
+        self.credit_bytes.encode(out);
         self.bytes_per_second.encode(out);
         self.open_files.encode(out);
     }
@@ -79,6 +82,7 @@ impl Decode for ServiceRecord {
             volumes: Decode::decode(reader)?,
             free_bytes: Decode::decode(reader)?,
             queued_bytes: Decode::decode(reader)?,
+            credit_bytes: Decode::decode(reader)?,
             bytes_per_second: Decode::decode(reader)?,
             open_files: Decode::decode(reader)?,
         })

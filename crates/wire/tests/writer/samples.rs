@@ -54,6 +54,7 @@ pub(crate) fn service_record() -> ServiceRecord {
         volumes: 2,
         free_bytes: 1 << 40,
         queued_bytes: 12 << 20,
+        credit_bytes: 48 << 20,
         bytes_per_second: 300_000_000,
         open_files: 256,
         http: "http://node1:27780".to_owned(),

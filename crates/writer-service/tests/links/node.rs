@@ -135,6 +135,7 @@ impl Node {
             volumes: 1,
             free_bytes: 1 << 40,
             queued_bytes: 0,
+            credit_bytes: 0,
             bytes_per_second: 0,
             open_files: 0,
             http: String::new(),

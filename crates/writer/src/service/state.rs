@@ -494,6 +494,12 @@ impl Service {
         self.open.values().map(|part| part.queued_bytes()).sum()
     }
 
+    /// Returns the bytes that producers may send and have not begun.
+    pub(super) fn credit_bytes(&self) -> u64 {
+        let promised: usize = self.open.values().map(|part| part.promised()).sum();
+        (promised * BLOCK_BYTES) as u64
+    }
+
     /// Returns the state for the table.
     pub(super) fn state(&self) -> ServiceState {
         let is_writable = self.volumes.iter().any(|volume| self.is_writable(volume));
@@ -525,6 +531,7 @@ impl Service {
             volumes: u16::try_from(writable.len()).unwrap_or(u16::MAX),
             free_bytes: writable.iter().sum(),
             queued_bytes: self.queued_bytes(),
+            credit_bytes: self.credit_bytes(),
             bytes_per_second: self.durable_bytes.saturating_mul(1000) / elapsed,
             http: self.settings.http.clone(),
             open_files: u32::try_from(self.open_parts()).unwrap_or(u32::MAX),

@@ -3,7 +3,6 @@
 use std::ops::Bound;
 
 use exacat_model::Lfn;
-use exacat_wire::writer::limits::BLOCK_BYTES;
 use exacat_wire::writer::{ByteRange, FileId, PartOwner, ServiceId, ServiceState, WriterId};
 
 use super::counters::Counters;
@@ -384,7 +383,6 @@ impl Service {
         let is_whole = |file: &&FileEntry| file.is_committing || file.certified.is_some();
         let lacks = |file: &&FileEntry| !is_whole(file) && !file.reason.is_empty();
         let has_waiting = |file: &&FileEntry| file.reason.contains("; part ");
-        let promised: usize = self.open.values().map(|part| part.promised()).sum();
         ServiceStatus {
             state: self.state(),
             open_parts: self.open.len() as u64,
@@ -400,7 +398,7 @@ impl Service {
             blocks: self.pool.count() as u64,
             blocks_used: self.pool.taken() as u64,
             blocks_reserved: (self.pool.count() - self.pool.unreserved()) as u64,
-            credit_bytes: (promised * BLOCK_BYTES) as u64,
+            credit_bytes: self.credit_bytes(),
             connections: self.connections.len() as u64,
             authorizing: self.authorizing.len() as u64,
             counters: self.counters,

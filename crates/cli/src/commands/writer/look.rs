@@ -173,6 +173,7 @@ pub(super) async fn table(at: &AtService, connection: &Connection, style: Style)
             ("state", LEFT),
             ("files", RIGHT),
             ("queued", RIGHT),
+            ("credit", RIGHT),
             ("rate", RIGHT),
             ("free", RIGHT),
         ];
@@ -183,6 +184,7 @@ pub(super) async fn table(at: &AtService, connection: &Connection, style: Style)
                 of.state.clone(),
                 of.open_files.to_string(),
                 out.size(of.queued_bytes.into()),
+                out.size(of.credit_bytes.into()),
                 format!("{}/s", out.size(of.bytes_per_second.into())),
                 out.size(of.free_bytes.into()),
             ]);
