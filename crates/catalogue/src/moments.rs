@@ -600,6 +600,42 @@ mod tests {
         assert_eq!(fold.differences(&Lfn::root()), HistoryDiff::default());
     }
 
+    /// A reading looks up the former directories of as many moved entries as its bound, and goes on without
+    /// the others.
+    #[test]
+    fn former_directories_beyond_the_bound_are_not_looked_up() {
+        let position = |revision| LogPosition { revision: Revision(revision), timeline: None };
+        let moved = |number: u8| {
+            let (id, to) = (EntryId::Object(Guid([number; 16])), at(3, &format!("g{number}")));
+            let from = at(100 + u64::from(number), "f");
+            let mut moved =
+                info(Effect::Moved { id, from, to, previous: None }, Some(&format!("/d/g{number}")));
+            moved.change.revision = Revision(number.into());
+            moved
+        };
+        for (lookups_max, wanted) in [(0, 0), (1, 1), (2, 2), (3, 2)] {
+            let bounds = HistoryBounds { entries_max: 2, lookups_max, page: 10 };
+            let mut reading = HistoryReading::new((position(0), position(2)), Revision(2), bounds).unwrap();
+            let mut looked_up = 0;
+            while let Some(operation) = reading.wanted() {
+                let items = match operation {
+                    Operation::Changes { .. } => vec![moved(1), moved(2)],
+                    Operation::Log { .. } => {
+                        looked_up += 1;
+                        reading.take(Err(Error::not_found("gone meanwhile"))).unwrap();
+                        continue;
+                    }
+                    _ => Vec::new(),
+                };
+                let (timeline, up_to) = (exacat_model::TimelineId([1; 16]), Revision(2));
+                reading.take(Ok(Answer::Changes { items, next: None, up_to, timeline, cut: false })).unwrap();
+            }
+            assert_eq!(looked_up, wanted, "{lookups_max}");
+            let diff = reading.differences(&Lfn::root());
+            assert!(diff.items.len() == 2 && diff.items.iter().all(|item| item.from.is_none()), "{diff:?}");
+        }
+    }
+
     /// Searches the times of changes, of which the ones before `oldest` are not kept.
     fn search(times: &[u64], oldest: u64, time: u64) -> Option<u64> {
         let mut search = RevisionAt::new(TimeMs(time), Revision(times.len() as u64));

@@ -84,6 +84,15 @@ fn is_move(effect: &Effect) -> bool {
     matches!(effect, Effect::Moved { .. } | Effect::Removed { .. } | Effect::Restored { .. })
 }
 
+/// Refuses more changes than a biography holds. `who` has them.
+fn check_bound(lfn: &Lfn, changes: usize, who: &str) -> Result<(), Failure> {
+    if changes <= CHANGES_MAX {
+        return Ok(());
+    }
+    let what = format!("{who} more than {CHANGES_MAX} changes: leave out --full, which holds them in memory");
+    Err(Failure::about(lfn.as_str(), exacat_model::Error::new(ErrorKind::Limit, what)))
+}
+
 /// Reads the whole history of an entry; none if the caller may not.
 async fn history(context: &Context, lfn: &Lfn, is_subject: bool) -> Result<Option<History>, Failure> {
     let ask = Operation::Log { lfn: lfn.clone(), cursor: Cursor::default(), limit: PAGE_ITEMS };
@@ -101,15 +110,7 @@ async fn history(context: &Context, lfn: &Lfn, is_subject: bool) -> Result<Optio
                 read.cut |= cut;
                 read.directories.extend(items.iter().flat_map(|info| info.directories.iter().cloned()));
                 read.items.extend(items);
-                if read.items.len() > CHANGES_MAX {
-                    let what = format!(
-                        "it has more than {CHANGES_MAX} changes: leave out --full, which holds them in memory"
-                    );
-                    return Err(Failure::about(
-                        lfn.as_str(),
-                        exacat_model::Error::new(ErrorKind::Limit, what),
-                    ));
-                }
+                check_bound(lfn, read.items.len(), "it has")?;
             }
             Ok(Some(other)) => return Err(Failure::unexpected(&other)),
             Ok(None) => return Ok(read),
@@ -183,11 +184,7 @@ pub(crate) async fn biography(context: &mut Context, lfn: &Lfn) -> Result<Biogra
         for info in items.iter().filter(|info| during(info.change.revision) && is_move(&info.change.effect)) {
             found.insert(info.change.revision, info.clone());
         }
-        if found.len() > CHANGES_MAX {
-            let what =
-                format!("the directories above it have more than {CHANGES_MAX} changes: leave out --full");
-            return Err(Failure::about(lfn.as_str(), exacat_model::Error::new(ErrorKind::Limit, what)));
-        }
+        check_bound(lfn, found.len(), "the directories above it have")?;
         waiting.extend(stays(items, (stay.from, stay.to)));
     }
     if !unknown.is_empty() {
@@ -255,5 +252,15 @@ mod tests {
         assert_eq!(part, [stay(3, 12, Some(20)), stay(4, 30, Some(31))]);
         assert_eq!(stays(&history[..2], (Revision(10), Some(Revision(10)))), []);
         assert_eq!(stays(&[], (Revision(0), None)), []);
+    }
+
+    #[test]
+    fn biography_of_one_change_too_many_is_refused_with_the_way_out() {
+        let lfn = Lfn::parse("/x/f").unwrap();
+        assert!(check_bound(&lfn, CHANGES_MAX, "it has").is_ok());
+        let Err(Failure::Catalogue { error, .. }) = check_bound(&lfn, CHANGES_MAX + 1, "it has") else {
+            panic!("not refused");
+        };
+        assert!(error.message.starts_with("it has more than 100000 changes: leave out --full"), "{error}");
     }
 }
