@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use exacat_wire::native::Secret;
 use exacat_wire::writer::{
-    Frame, FrameDecoder, Hello, PROTOCOL_VERSION, Received, Role, ServiceId, ServiceRecord, ServiceState,
-    Table, WriterId, encode,
+    Frame, FrameDecoder, Hello, Received, Role, ServiceId, ServiceRecord, ServiceState, Table, WriterId,
+    encode,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
@@ -86,13 +86,10 @@ async fn ask(shared: &Shared, address: &str) -> io::Result<(ServiceId, Table)> {
     // Under an identity of its own: a service ends earlier connections of the same producer.
     let mut writer_id = [0; 16];
     getrandom::fill(&mut writer_id).map_err(|error| io::Error::other(error.to_string()))?;
-    let hello = Hello {
-        version_min: PROTOCOL_VERSION,
-        version_max: PROTOCOL_VERSION,
-        role: Role::Producer { writer: WriterId(writer_id), session: 1 },
-        name: shared.settings.name.clone(),
-        token: shared.settings.token.as_deref().map(Secret::new),
-    };
+    let settings = &shared.settings;
+    let role = Role::Producer { writer: WriterId(writer_id), session: 1 };
+    let token = settings.token.as_deref().map(Secret::new);
+    let hello = Hello::new(role, settings.name.clone(), token);
     let mut bytes = Vec::new();
     encode(&mut bytes, &Frame::Hello(hello));
     writer.write_all(&bytes).await?;

@@ -201,7 +201,7 @@ fn ping_of_a_service_is_answered() {
     let mut rig = Rig::new();
     rig.service.connected(1, rig.now);
     let role = Role::Service(ServiceId([2; 16]));
-    let hello = Hello { version_min: 1, version_max: 1, role, name: String::new(), token: None };
+    let hello = Hello::new(role, String::new(), None);
     rig.tell(1, Frame::Hello(hello));
     assert_eq!(rig.tell(1, Frame::Ping(300)), [Some(Frame::Pong(300))]);
 }

@@ -53,7 +53,7 @@ impl Rig {
         let (volume, recovered) = Volume::open(self.disk.shared(), &of, TimeMs(5)).unwrap();
         self.running = Some((volume, Service::new(settings(self.removal, 8), vec![recovered], self.now)));
         let role = Role::Producer { writer: WRITER, session: self.now + 1 };
-        let hello = Hello { version_min: 1, version_max: 1, role, name: String::new(), token: None };
+        let hello = Hello::new(role, String::new(), None);
         self.service().connected(1, 0);
         self.tell(Frame::Hello(hello));
     }
@@ -347,7 +347,7 @@ fn cost_of_many_files() {
         let mut service = with_certified(certified, 1024);
         let kept = resident_bytes().saturating_sub(before).saturating_sub(1024 << 20);
         let role = Role::Producer { writer: WRITER, session: 1 };
-        let hello = Hello { version_min: 1, version_max: 1, role, name: String::new(), token: None };
+        let hello = Hello::new(role, String::new(), None);
         service.connected(1, 0);
         service.message(1, Frame::Hello(hello), 0);
         let mut works: Vec<(usize, Work)> = Vec::new();

@@ -536,7 +536,7 @@ fn open_files_spread_over_all_volumes() {
     let mut service = Service::new(settings, volumes.into(), 0);
     service.connected(1, 0);
     let role = Role::Producer { writer: WriterId([2; 16]), session: 1 };
-    let hello = Hello { version_min: 1, version_max: 1, role, name: String::new(), token: None };
+    let hello = Hello::new(role, String::new(), None);
     service.message(1, Frame::Hello(hello), 0);
     let mut open = |number: u8| -> Vec<u64> {
         let file = FileId([number; 16]);

@@ -58,6 +58,11 @@ pub struct Hello {
 }
 
 impl Hello {
+    /// Makes the greeting of this version.
+    pub fn new(role: Role, name: String, token: Option<Secret>) -> Self {
+        Hello { version_min: PROTOCOL_VERSION, version_max: PROTOCOL_VERSION, role, name, token }
+    }
+
     /// Says whether both sides speak a common version.
     pub fn is_understood(&self) -> bool {
         (self.version_min..=self.version_max).contains(&PROTOCOL_VERSION)

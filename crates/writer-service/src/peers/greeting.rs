@@ -61,13 +61,7 @@ impl Greeter {
                 Box::new(stream.map_err(|error| format!("TLS: {error}"))?)
             }
         };
-        let hello = Frame::Hello(Hello {
-            version_min: PROTOCOL_VERSION,
-            version_max: PROTOCOL_VERSION,
-            role: Role::Service(self.service),
-            name: self.name.clone(),
-            token: None,
-        });
+        let hello = Frame::Hello(Hello::new(Role::Service(self.service), self.name.clone(), None));
         let mut bytes = Vec::new();
         encode(&mut bytes, &hello);
         stream.write_all(&bytes).await.map_err(|error| error.to_string())?;

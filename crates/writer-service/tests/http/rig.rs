@@ -11,8 +11,8 @@ use exacat_disk::{Disk, RealDisk};
 use exacat_model::{Error, ErrorKind, Lfn, Result, SeName};
 use exacat_wire::native::Secret;
 use exacat_wire::writer::{
-    ChunkHead, Close, Description, FileId, Frame, FrameDecoder, Hello, Open, Opened, PROTOCOL_VERSION,
-    PartOwner, Received, RefusalClass, Role, ServiceId, WriterId, encode, encode_chunk,
+    ChunkHead, Close, Description, FileId, Frame, FrameDecoder, Hello, Open, Opened, PartOwner, Received,
+    RefusalClass, Role, ServiceId, WriterId, encode, encode_chunk,
 };
 use exacat_writer::Certificate;
 use exacat_writer::sums::{adler32, crc32c};
@@ -331,13 +331,8 @@ impl Producer {
         let stream = TcpStream::connect(address).await.unwrap();
         let (decoder, parts) = (FrameDecoder::of_begun(), HashMap::new());
         let mut producer = Producer { writer, stream, decoder, parts, sent: Instant::now() };
-        let hello = Hello {
-            version_min: PROTOCOL_VERSION,
-            version_max: PROTOCOL_VERSION,
-            role: Role::Producer { writer, session },
-            name: "test".to_owned(),
-            token: Some(Secret::new(OWNER)),
-        };
+        let hello =
+            Hello::new(Role::Producer { writer, session }, "test".to_owned(), Some(Secret::new(OWNER)));
         producer.send(&Frame::Hello(hello)).await;
         producer.wait(|frame| matches!(frame, Frame::HelloAck(_))).await;
         producer

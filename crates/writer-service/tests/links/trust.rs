@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use exacat_testkit::waiting::eventually;
-use exacat_wire::writer::{Hello, PROTOCOL_VERSION, Role, WriterId};
+use exacat_wire::writer::{Hello, Role, WriterId};
 use exacat_writer_service::{Found, IdentityFiles, Trust};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
 use tempfile::TempDir;
@@ -116,13 +116,7 @@ async fn services_without_certificates_are_refused_beyond_plain_networks() {
 #[test]
 fn hello_of_a_service_is_judged() {
     let (ours, others) = (Authority::new("ours"), Authority::new("others"));
-    let hello = |role| Hello {
-        version_min: PROTOCOL_VERSION,
-        version_max: PROTOCOL_VERSION,
-        role,
-        name: String::new(),
-        token: None,
-    };
+    let hello = |role| Hello::new(role, String::new(), None);
     let service = hello(Role::Service(id(1)));
     let producer = hello(Role::Producer { writer: WriterId([1; 16]), session: 1 });
     let shown = |authority: &Authority, host: &str| {

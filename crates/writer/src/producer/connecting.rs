@@ -1,6 +1,6 @@
 //! Links to services: made when a file needs them, watched, and replaced.
 
-use exacat_wire::writer::{FileId, Frame, Hello, PROTOCOL_VERSION, Role, ServiceId, Table};
+use exacat_wire::writer::{FileId, Frame, Hello, Role, ServiceId, Table};
 
 use super::state::{Link, LinkState, Place, Producer, ProducerOutput};
 
@@ -27,13 +27,9 @@ impl Producer {
             self.output.push_back(ProducerOutput::End(connection));
             return;
         }
-        let hello = Hello {
-            version_min: PROTOCOL_VERSION,
-            version_max: PROTOCOL_VERSION,
-            role: Role::Producer { writer: self.settings.writer, session: connection },
-            name: self.settings.name.clone(),
-            token: self.settings.token.clone(),
-        };
+        let settings = &self.settings;
+        let role = Role::Producer { writer: settings.writer, session: connection };
+        let hello = Hello::new(role, settings.name.clone(), settings.token.clone());
         self.send(connection, Frame::Hello(hello));
     }
 

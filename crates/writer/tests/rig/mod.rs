@@ -105,7 +105,7 @@ impl Rig {
     pub fn connect(&mut self, connection: u64, writer: u8, session: u64) -> Vec<Option<Frame>> {
         self.service.connected(connection, self.now);
         let role = Role::Producer { writer: WriterId([writer; 16]), session };
-        let hello = Hello { version_min: 1, version_max: 1, role, name: String::new(), token: None };
+        let hello = Hello::new(role, String::new(), None);
         self.tell(connection, Frame::Hello(hello))
     }
 
