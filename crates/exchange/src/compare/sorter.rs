@@ -23,6 +23,10 @@ const WRITE_BYTES: usize = 1 << 20;
 /// First bits of a hash by which records are distributed before they are sorted. The index items of a part
 /// then fit a cache of half a megabyte, up to 32 million records.
 const PART_BITS: u32 = 10;
+/// Most records of a part that are brought into the processor's cache together.
+const CLOSE_MAX: usize = 16 << 10;
+/// Bytes of a line of the processor's cache.
+const CACHE_LINE_BYTES: usize = 64;
 /// Mark of a merge cursor at its end.
 const AT_END: usize = usize::MAX;
 
@@ -126,20 +130,15 @@ impl Sorter {
         self.runs.len()
     }
 
-    fn sort(&mut self) {
-        let (arena, mut rest) = (&self.arena, self.index.as_mut_slice());
+    /// Returns the records that fit in memory, in order.
+    fn in_order(&mut self) -> SortedRecords {
+        let (arena, mut index) = (std::mem::take(&mut self.arena), std::mem::take(&mut self.index));
         let parts = match self.order {
-            Order::Hash(_) => distribute(rest),
+            Order::Hash(_) => distribute(&mut index),
             // Many keys begin with the same bytes.
-            Order::Key => vec![rest.len()],
+            Order::Key => vec![index.len()],
         };
-        for items in parts {
-            let (part, others) = std::mem::take(&mut rest).split_at_mut(items);
-            part.sort_unstable_by(|a, b| {
-                a.0.cmp(&b.0).then_with(|| compare(record_at(arena, a.1), record_at(arena, b.1)))
-            });
-            rest = others;
-        }
+        SortedRecords { arena, index, parts: parts.into_iter(), next: 0, sorted: 0 }
     }
 
     fn cannot(&self) -> impl Fn(io::Error) -> Error + use<> {
@@ -153,7 +152,7 @@ impl Sorter {
                 "more than {COMPARE_RUNS_MAX} sorted parts are needed: repeat with a larger --memory"
             )));
         }
-        self.sort();
+        let mut sorted = self.in_order();
         let cannot = self.cannot();
         let file = match self.file.take() {
             Some(file) => file,
@@ -163,8 +162,7 @@ impl Sorter {
         let from = self.runs.last().map_or(0, |run| run.to);
         let mut out = BufWriter::with_capacity(WRITE_BYTES, file);
         let mut to = from;
-        for (_, at) in &self.index {
-            let record = record_at(&self.arena, *at);
+        while let Some(record) = sorted.next() {
             let length = u32::try_from(record.len()).unwrap_or(u32::MAX);
             out.write_all(&length.to_le_bytes()).map_err(&cannot)?;
             out.write_all(record).map_err(&cannot)?;
@@ -173,6 +171,7 @@ impl Sorter {
         let file = out.into_inner().map_err(|error| cannot(error.into_error()))?;
         self.runs.push(Run { from, to });
         self.file = Some(file);
+        (self.arena, self.index) = (sorted.arena, sorted.index);
         self.arena.clear();
         self.index.clear();
         Ok(())
@@ -181,8 +180,7 @@ impl Sorter {
     /// Ends the collection, and returns the records in order.
     pub(crate) fn sorted(mut self) -> Result<Sorted, Error> {
         if self.runs.is_empty() {
-            self.sort();
-            return Ok(Sorted::Memory { arena: self.arena, index: self.index.into_iter() });
+            return Ok(Sorted::Memory(self.in_order()));
         }
         if !self.index.is_empty() {
             self.spill()?;
@@ -235,6 +233,46 @@ fn distribute(index: &mut [(u64, u32)]) -> Vec<usize> {
         }
     }
     counts
+}
+
+/// Records in memory. A part is sorted when its turn comes, and its records are used while they are in the
+/// processor's cache.
+pub(crate) struct SortedRecords {
+    arena: Vec<u8>,
+    /// Prefix and position of each record, by parts.
+    index: Vec<(u64, u32)>,
+    /// Records of each part that is not sorted yet.
+    parts: std::vec::IntoIter<usize>,
+    /// The next record.
+    next: usize,
+    /// End of the sorted parts.
+    sorted: usize,
+}
+
+impl SortedRecords {
+    fn next(&mut self) -> Option<&[u8]> {
+        while self.next == self.sorted {
+            let part = &mut self.index[self.sorted..][..self.parts.next()?];
+            self.sorted += part.len();
+            bring_close(&self.arena, part);
+            part.sort_unstable_by(|a, b| {
+                let record = |of: &(u64, u32)| record_at(&self.arena, of.1);
+                a.0.cmp(&b.0).then_with(|| compare(record(a), record(b)))
+            });
+        }
+        self.next += 1;
+        Some(record_at(&self.arena, self.index[self.next - 1].1))
+    }
+}
+
+/// Brings the records of a part into the processor's cache. They lie anywhere in memory: it waits for many of
+/// them at a time here, and for one after the other where they are compared.
+fn bring_close(arena: &[u8], part: &[(u64, u32)]) {
+    if part.len() > CLOSE_MAX {
+        return;
+    }
+    let lines = part.iter().flat_map(|(_, at)| [*at as usize, *at as usize + CACHE_LINE_BYTES]);
+    std::hint::black_box(lines.fold(0, |seen, at| seen ^ arena.get(at).copied().unwrap_or_default()));
 }
 
 fn record_at(arena: &[u8], at: u32) -> &[u8] {
@@ -320,12 +358,7 @@ impl Ord for RunCursor {
 /// Records in order.
 pub(crate) enum Sorted {
     /// All records fit in memory.
-    Memory {
-        /// The records.
-        arena: Vec<u8>,
-        /// Their positions, in order.
-        index: std::vec::IntoIter<(u64, u32)>,
-    },
+    Memory(SortedRecords),
     /// Records are merged from runs.
     Runs {
         /// The temporary file.
@@ -341,9 +374,9 @@ impl Sorted {
     /// Passes the next record to `take`; false at the end.
     pub(crate) fn next(&mut self, take: impl FnOnce(&[u8]) -> Result<(), Error>) -> Result<bool, Error> {
         match self {
-            Sorted::Memory { arena, index } => {
-                let Some((_, at)) = index.next() else { return Ok(false) };
-                take(record_at(arena, at))?;
+            Sorted::Memory(records) => {
+                let Some(record) = records.next() else { return Ok(false) };
+                take(record)?;
                 Ok(true)
             }
             Sorted::Runs { file, heap, directory } => {
