@@ -78,16 +78,29 @@ impl Activity {
 
     /// Begins a request that was received at `since`. An activity may serve one request after another.
     pub fn begin(&self, state: RequestState, since: Instant) {
-        if !IS_ON {
-            return;
+        if IS_ON {
+            self.start((state, since), state, since);
         }
+    }
+
+    /// Begins a request that was in the state `first` from `since` until now.
+    pub fn begin_after(&self, first: RequestState, since: Instant, state: RequestState) {
+        if IS_ON {
+            self.start((first, since), state, Instant::now());
+        }
+    }
+
+    fn start(&self, (first, since): (RequestState, Instant), state: RequestState, now: Instant) {
         let since = nanos(since);
+        let now = nanos(now).max(since);
+        // Plain writes: no other thread works on the request yet.
         for state in bits(self.used.load(Ordering::Relaxed)) {
             self.times[state].store(0, Ordering::Relaxed);
         }
-        self.used.store(0, Ordering::Relaxed);
+        self.used.store(1 << first as u32, Ordering::Relaxed);
+        self.times[first as usize].store(now - since, Ordering::Relaxed);
         self.began.store(since, Ordering::Relaxed);
-        self.word.store(word(state, since), Ordering::Relaxed);
+        self.word.store(word(state, now), Ordering::Relaxed);
     }
 
     /// Enters a state, and returns the one before.
@@ -129,10 +142,13 @@ impl Activity {
 
     /// Ends the request. Returns its times and its life, which is their sum.
     pub fn end(&self, now: Instant) -> (Times, u64) {
-        self.enter_at(RequestState::Unaccounted, now);
-        self.word.store(word(RequestState::Unaccounted, AT_REST), Ordering::Relaxed);
-        let life = nanos(now).saturating_sub(self.began.load(Ordering::Relaxed));
-        (self.times(), life)
+        let now = nanos(now);
+        let last = self.word.swap(word(RequestState::Unaccounted, AT_REST), Ordering::Relaxed);
+        let mut times = self.times();
+        if last >> STATE_BITS != AT_REST {
+            times[state_of(last) as usize] += now.saturating_sub(last >> STATE_BITS);
+        }
+        (times, now.saturating_sub(self.began.load(Ordering::Relaxed)))
     }
 
     /// Returns the present state.
@@ -197,6 +213,22 @@ mod tests {
             assert_eq!([ms(Decode), ms(Execute), ms(PageRead)], [1, 10, 4]);
             assert!(activity.now().is_none());
         }
+    }
+
+    /// The time before a request begins to be worked on is that of its first state.
+    #[test]
+    fn request_begins_after_its_first_state() {
+        let (activity, now) = (Activity::default(), Instant::now());
+        activity.begin(PageRead, now);
+        activity.enter(Execute);
+        let since = now.checked_sub(Duration::from_millis(100)).unwrap();
+        activity.begin_after(Decode, since, Execute);
+        let times = activity.so_far();
+        assert!((100_000_000..60_000_000_000).contains(&times[Decode as usize]), "{times:?}");
+        assert_eq!((activity.state(), times[PageRead as usize]), (Execute, 0));
+        let (times, life) = activity.end(Instant::now() + Duration::from_millis(5));
+        assert_eq!(times.iter().sum::<u64>(), life);
+        assert!(times[Execute as usize] >= 5_000_000, "{times:?}");
     }
 
     /// Parts that are longer than the wait are cut, so that the sum stays.

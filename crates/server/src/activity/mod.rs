@@ -88,17 +88,19 @@ pub(crate) struct Facts {
     pub cancel: Option<Arc<Cancel>>,
 }
 
-/// A request in progress, or a connection's look-ups.
+/// A request in progress, or a connection's look-ups. The first line of the cache has all that a look-up
+/// changes.
+#[repr(C, align(64))]
 pub(crate) struct ActiveRequest {
     number: u64,
     operation: AtomicUsize,
     activity: Arc<Activity>,
-    #[cfg(feature = "otel")]
-    identity: Arc<RequestIdentity>,
-    facts: Facts,
     /// First path of look-ups of a connection, which follow one another; empty for none. Each writes into the
     /// same memory.
     looked_up: Mutex<String>,
+    #[cfg(feature = "otel")]
+    identity: Arc<RequestIdentity>,
+    facts: Facts,
 }
 
 impl ActiveRequest {
@@ -328,8 +330,7 @@ impl Tracking {
     /// Begins a request that was received at `since`.
     pub(crate) fn begin(&mut self, operation: OperationIndex, since: Instant) {
         self.request.operation.store(operation.number(), Ordering::Relaxed);
-        self.request.activity.begin(RequestState::Decode, since);
-        self.request.activity.enter(RequestState::Execute);
+        self.request.activity.begin_after(RequestState::Decode, since, RequestState::Execute);
         self.is_running = true;
     }
 
