@@ -195,6 +195,26 @@ fn untrusted_connection_is_ended() {
     );
 }
 
+/// Property: a side of another version is told both versions, and its connection ends. One that speaks this
+/// version among others is greeted.
+#[test]
+fn other_versions_are_refused_with_the_versions_of_both() {
+    let role = Role::Producer { writer: WriterId([1; 16]), session: 1 };
+    for (min, max, is_common) in [(0, 1, false), (3, 9, false), (9, 0, false), (1, 2, true), (2, 9, true)] {
+        let mut rig = Rig::new();
+        rig.service.connected(1, rig.now);
+        let hello = Hello { version_min: min, version_max: max, ..Hello::new(role, String::new(), None) };
+        let sent = rig.tell(1, Frame::Hello(hello));
+        let greeted = sent.iter().flatten().any(|frame| matches!(frame, Frame::HelloAck(_)));
+        assert_eq!((greeted, sent.last() == Some(&None)), (is_common, !is_common), "{min} to {max}");
+        if !is_common {
+            let Some(Some(Frame::Refusal(refusal))) = sent.first() else { panic!("{sent:?}") };
+            let both = format!("version 2 of the protocol, and the other side {min} to {max}: upgrade");
+            assert!(refusal.reason.contains(&both), "{}", refusal.reason);
+        }
+    }
+}
+
 /// Property: a service that pings gets an answer, as a producer does. Its link ends otherwise.
 #[test]
 fn ping_of_a_service_is_answered() {

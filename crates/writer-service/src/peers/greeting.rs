@@ -69,7 +69,10 @@ impl Greeter {
         let mut decoder = FrameDecoder::of_begun();
         let ack = read_ack(&mut stream, &mut decoder).await?;
         if ack.version != PROTOCOL_VERSION {
-            return Err(format!("the service speaks version {} of the protocol", ack.version));
+            return Err(format!(
+                "the service speaks version {} of the protocol, and this one {PROTOCOL_VERSION}: upgrade the older one",
+                ack.version
+            ));
         }
         let idle = Duration::from_millis(u64::from(ack.idle_ms_max));
         Ok(Greeted { address, service: ack.service, idle, stream, decoder })

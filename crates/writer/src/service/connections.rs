@@ -154,7 +154,12 @@ impl Service {
 
     fn greet(&mut self, connection: ConnectionId, hello: &Hello, now: u64) {
         if !hello.is_understood() {
-            self.refuse(connection, RefusalClass::BadRequest, "no common version of the protocol", now);
+            let reason = format!(
+                "this service speaks version {PROTOCOL_VERSION} of the protocol, and the other side {} to {}: upgrade \
+                 the older one",
+                hello.version_min, hello.version_max
+            );
+            self.refuse(connection, RefusalClass::BadRequest, &reason, now);
             return;
         }
         let peer = match hello.role {
