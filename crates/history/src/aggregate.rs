@@ -141,6 +141,11 @@ impl Intervals {
         (i128::from(time) - i128::from(self.origin)).div_euclid(i128::from(self.length))
     }
 
+    /// Returns the number of intervals.
+    pub(crate) fn count(&self) -> usize {
+        usize::try_from(self.number(self.to) - self.number(self.from) + 1).unwrap_or(usize::MAX)
+    }
+
     /// Returns the begin of the interval that has a time.
     pub(crate) fn start_of(&self, time: i64) -> i64 {
         self.ends(self.number(time)).0
@@ -303,13 +308,11 @@ impl<T: Sample> Aggregator<T> {
         if intervals.length <= 0 || intervals.from > intervals.to {
             return Err(Error::invalid("an aggregate needs a range of times and a positive interval"));
         }
-        let first = intervals.number(intervals.from);
-        let count = intervals.number(intervals.to) - first + 1;
-        if count > INTERVALS_MAX as i128 {
-            let count = usize::try_from(count).unwrap_or(usize::MAX);
+        let count = intervals.count();
+        if count > INTERVALS_MAX {
             return Err(Error::limit("number of intervals", count, INTERVALS_MAX));
         }
-        let (start, last) = intervals.ends(first);
+        let (start, last) = intervals.ends(intervals.number(intervals.from));
         let (known, held) = match course {
             Course::Samples => (KnownCourse::Not, None),
             Course::Line { before } => {

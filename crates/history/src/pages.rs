@@ -384,40 +384,53 @@ impl Group {
         let (elements, next) = chosen.next(self, place.element, limit);
         let (mut items, mut left): (Vec<ElementAggregates>, usize) = (Vec::new(), limit);
         let mut reader = from.checked_sub(1).map(|before| self.at_instant(before));
-        for element in elements {
+        let mut elements = elements.into_iter().peekable();
+        while let Some(element) = elements.next() {
             if left == 0 {
                 return Ok((items, Some(Place::at(element).cursor())));
             }
             let resumed = place.time.filter(|_| element == place.element);
             let start = resumed.unwrap_or(from);
-            let Some((field, kind)) = self.aggregated(element, by.field.as_deref(), &shown) else { continue };
+            let field_of = |element| self.aggregated(element, by.field.as_deref(), &shown);
+            let Some((field, kind)) = field_of(element) else { continue };
             let (part, mut ends) = intervals(start, to, by).first(left);
             let mut resumed_reader =
                 resumed.and_then(|time| time.checked_sub(1)).map(|time| self.at_instant(time));
             let reader = if resumed.is_some() { resumed_reader.as_mut() } else { reader.as_mut() };
-            let before = match reader.filter(|_| by.course != ElementCourse::Samples) {
-                Some(reader) => reader.of(element, |one| one == field)?.into_iter().next(),
-                None => None,
+            let mut reader = reader.filter(|_| by.course != ElementCourse::Samples);
+            let mut before = |element| -> Result<Option<ValueAt>> {
+                match &mut reader {
+                    Some(reader) => Ok(reader.of(element, |one| one == field)?.into_iter().next()),
+                    None => Ok(None),
+                }
             };
+            let mut together = vec![(element, before(element)?)];
+            // Elements that are whole in this page are read by one scan: they share pages of a run.
+            let room = if resumed.is_none() && is_number(kind) { left / part.count() } else { 1 };
+            while together.len() < room.min(ELEMENTS_TOGETHER)
+                && let Some(element) = elements.next_if(|next| field_of(*next) == Some((field, kind)))
+            {
+                together.push((element, before(element)?));
+            }
             let done = match kind {
-                FieldType::Float => self.sum::<f64>(element, field, (part, by.course), before)?,
-                FieldType::Integer => self.sum::<i64>(element, field, (part, by.course), before)?,
-                FieldType::Unsigned => self.sum::<u64>(element, field, (part, by.course), before)?,
+                FieldType::Float => self.sum::<f64>(together, field, (part, by.course))?,
+                FieldType::Integer => self.sum::<i64>(together, field, (part, by.course))?,
+                FieldType::Unsigned => self.sum::<u64>(together, field, (part, by.course))?,
                 FieldType::Boolean | FieldType::Text => {
                     let (done, behind) = self.tally(element, field, part)?;
                     ends = behind.or(ends);
-                    done
+                    vec![(element, done)]
                 }
             };
-            left = left.saturating_sub(done.len());
             let names = self.names();
-            let key = names.key(element);
-            if !done.is_empty() {
+            for (element, intervals) in done.into_iter().filter(|(_, intervals)| !intervals.is_empty()) {
+                left = left.saturating_sub(intervals.len());
+                let key = names.key(element);
                 items.push(ElementAggregates {
                     key: key.to_owned(),
                     name: name_of(key).into_owned(),
                     field: names.fields()[field as usize].name.to_string(),
-                    intervals: done,
+                    intervals,
                 });
             }
             if let Some(time) = ends {
@@ -452,8 +465,7 @@ impl Group {
         shown.sort(&names, &mut values, |value| value.field);
         let kinds: Vec<(FieldNumber, FieldType)> =
             values.iter().map(|value| (value.field, names.fields()[value.field as usize].kind)).collect();
-        let is_number = |kind: &FieldType| !matches!(kind, FieldType::Boolean | FieldType::Text);
-        kinds.iter().find(|(_, kind)| is_number(kind)).or(kinds.first()).copied()
+        kinds.iter().find(|(_, kind)| is_number(*kind)).or(kinds.first()).copied()
     }
 
     /// Counts the values of each interval that has one, with the first and the last: the aggregates of
@@ -465,7 +477,7 @@ impl Group {
         intervals: Intervals,
     ) -> Result<(Vec<ElementInterval>, Option<i64>)> {
         let (mut done, mut bytes) = (Vec::<ElementInterval>::new(), 0);
-        let mut scan = self.scan(&of_one_field(element, field, intervals))?;
+        let mut scan = self.scan(&of_one_field(Elements::one(element), field, intervals))?;
         while let Some(columns) = scan.next_rows()? {
             let Some(column) = columns.column(field) else { continue };
             for place in column.places(&(0..columns.rows())) {
@@ -490,34 +502,55 @@ impl Group {
         Ok((done, None))
     }
 
+    /// Adds up the values of some elements, ascending, each with its last value before the intervals.
     fn sum<T: Sample>(
         self: &Arc<Self>,
-        element: ElementNumber,
+        elements: Vec<(ElementNumber, Option<ValueAt>)>,
         field: FieldNumber,
         (intervals, course): (Intervals, ElementCourse),
-        before: Option<ValueAt>,
-    ) -> Result<Vec<ElementInterval>> {
-        let before = before.and_then(|before| Some((before.time, T::from_value(&before.value)?)));
-        let course = match course {
-            ElementCourse::Holds => Course::Holds { before: before.map(|(_, value)| value) },
-            ElementCourse::Line => Course::Line { before },
-            ElementCourse::Samples => Course::Samples,
-        };
-        let mut done = Vec::new();
-        let mut complete = |one: Aggregate<T>| {
-            // Before the first value there is nothing.
-            if one.count > 0 || one.covered > 0.0 {
-                done.push(interval(&one));
+    ) -> Result<Vec<(ElementNumber, Vec<ElementInterval>)>> {
+        let numbers: Arc<[ElementNumber]> = elements.iter().map(|(element, _)| *element).collect();
+        let mut scan = self.scan(&of_one_field(Elements::Set(numbers), field, intervals))?;
+        let mut batch = scan.next_rows()?;
+        // The next stretch of the batch.
+        let mut stretch = 0;
+        let mut sums = Vec::with_capacity(elements.len());
+        for (element, before) in elements {
+            let before = before.and_then(|before| Some((before.time, T::from_value(&before.value)?)));
+            let course = match course {
+                ElementCourse::Holds => Course::Holds { before: before.map(|(_, value)| value) },
+                ElementCourse::Line => Course::Line { before },
+                ElementCourse::Samples => Course::Samples,
+            };
+            let mut done = Vec::with_capacity(intervals.count());
+            let mut complete = |one: Aggregate<T>| {
+                // Before the first value there is nothing.
+                if one.count > 0 || one.covered > 0.0 {
+                    done.push(interval(&one));
+                }
+            };
+            let mut of_element = Aggregator::<T>::new(intervals, course)?;
+            while let Some(columns) = &batch {
+                let Some(rows) = columns.elements().get(stretch) else {
+                    (batch, stretch) = (scan.next_rows()?, 0);
+                    continue;
+                };
+                if rows.element != element {
+                    break;
+                }
+                let start = stretch.checked_sub(1).map_or(0, |before| columns.elements()[before].end);
+                of_element.add_column(columns, start as usize..rows.end as usize, field, &mut complete)?;
+                stretch += 1;
             }
-        };
-        let mut sums = Aggregator::<T>::new(intervals, course)?;
-        let mut scan = self.scan(&of_one_field(element, field, intervals))?;
-        while let Some(columns) = scan.next_rows()? {
-            sums.add_column(&columns, 0..columns.rows(), field, &mut complete)?;
+            of_element.finish(&mut complete);
+            sums.push((element, done));
         }
-        sums.finish(&mut complete);
-        Ok(done)
+        Ok(sums)
     }
+}
+
+fn is_number(kind: FieldType) -> bool {
+    !matches!(kind, FieldType::Boolean | FieldType::Text)
 }
 
 /// Interval without a value.
@@ -534,13 +567,9 @@ const NOTHING: ElementInterval = ElementInterval {
     covered_seconds: 0.0,
 };
 
-/// Returns the rows that have a value of one field, in the range of some intervals.
-fn of_one_field(element: ElementNumber, field: FieldNumber, intervals: Intervals) -> Wanted {
-    Wanted {
-        elements: Elements::one(element),
-        times: intervals.from..=intervals.to,
-        fields: Fields::Set([field].into()),
-    }
+/// Returns the rows of elements that have a value of one field, in the range of some intervals.
+fn of_one_field(elements: Elements, field: FieldNumber, intervals: Intervals) -> Wanted {
+    Wanted { elements, times: intervals.from..=intervals.to, fields: Fields::Set([field].into()) }
 }
 
 fn intervals(from: i64, to: i64, by: &AggregateBy) -> Intervals {
