@@ -31,10 +31,10 @@ pub type Owner = Arc<dyn Any + Send + Sync>;
 /// The present state of a request, and the times of the states before.
 ///
 /// One word has the state and its beginning, so that a sampler reads both at once. Threads that work
-/// on one request one after the other may all change it. The first line of the cache has all that a
-/// look-up changes: it is in the first states only.
+/// on one request one after the other may all change it. The first fields are all that a look-up changes, which
+/// is in the first states only: with the counts of an `Arc` they fill one line of the cache.
 #[derive(Debug, Default)]
-#[repr(C, align(64))]
+#[repr(C)]
 pub struct Activity {
     /// State in the low bits; nanoseconds of its beginning above.
     word: AtomicU64,

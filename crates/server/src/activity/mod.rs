@@ -88,16 +88,16 @@ pub(crate) struct Facts {
     pub cancel: Option<Arc<Cancel>>,
 }
 
-/// A request in progress, or a connection's look-ups. The first line of the cache has all that a look-up
-/// changes.
-#[repr(C, align(64))]
+/// A request in progress, or a connection's look-ups. The first fields are all that a look-up uses: with the
+/// counts of an `Arc` they fill one line of the cache.
+#[repr(C)]
 pub(crate) struct ActiveRequest {
-    number: u64,
     operation: AtomicUsize,
     activity: Arc<Activity>,
     /// First path of look-ups of a connection, which follow one another; empty for none. Each writes into the
     /// same memory.
     looked_up: Mutex<String>,
+    number: u64,
     #[cfg(feature = "otel")]
     identity: Arc<RequestIdentity>,
     facts: Facts,
