@@ -435,7 +435,7 @@ impl<T: Sample> Aggregator<T> {
     #[inline]
     fn hold(&mut self, since: i64, until: i64) {
         let Some(value) = self.held.filter(|value| value.is_number() && until > since) else { return };
-        let seconds = until.wrapping_sub(since) as u64 as f64 * SECONDS;
+        let seconds = seconds(since, until);
         self.current.integral += value.to_f64() * seconds;
         self.current.covered += seconds;
         if self.current.count == 0 {
@@ -497,8 +497,13 @@ impl<T: Sample> Aggregator<T> {
     }
 }
 
+/// Returns the seconds from one time to a later one.
+#[inline]
 fn seconds(from: i64, to: i64) -> f64 {
-    to.wrapping_sub(from) as u64 as f64 * SECONDS
+    let nanoseconds = to.wrapping_sub(from);
+    // Of signed numbers the conversion is one instruction. A span beyond them is unsigned.
+    let nanoseconds = if nanoseconds >= 0 { nanoseconds as f64 } else { nanoseconds as u64 as f64 };
+    nanoseconds * SECONDS
 }
 
 #[cfg(test)]
