@@ -1,8 +1,10 @@
 //! Compares this program with another one: a server of each with the same files, asked in turns.
 //!
 //! A shared machine changes by more than a few percent between seconds. So turns are short, each is compared
-//! with the one beside it, and their order alternates. CPU time is that of the server alone, by the kernel's
-//! scheduler. The median of the ratios stands with the interval that has it with 95 % confidence.
+//! with the one beside it, and their order alternates. Two servers of one program differ by as much, for as long
+//! as they run: so new ones are started several times. CPU time is that of the server alone, by the kernel's
+//! scheduler. A start has the median of the ratios of its pairs. The median of all starts stands with the
+//! interval that has it with 95 % confidence.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,8 +24,10 @@ use super::table::rounded;
 use super::target::{StartedServer, Target};
 use super::workload;
 
-/// Pairs of turns of each load. The first one warms both servers and does not count.
-const PAIRS: u64 = 61;
+/// Starts of both servers.
+const STARTS: usize = 10;
+/// Pairs of turns of each load after a start. The first one warms both servers and does not count.
+const PAIRS: u64 = 7;
 /// First number of the files that turns create.
 const FILES_FROM: u64 = 1 << 41;
 
@@ -140,6 +144,46 @@ struct Line {
     other_cpu_us: f64,
 }
 
+/// Medians of the starts of a load: ratios of rate and CPU, and rate and CPU of the other program.
+#[derive(Default)]
+struct Medians([Vec<f64>; 4]);
+
+impl Medians {
+    fn ratio(&self, of: usize) -> Ratio {
+        Ratio::of(self.0[of].clone())
+    }
+}
+
+/// Runs the pairs of a load after a start.
+async fn pairs(
+    (this, other): (&Side, &Side),
+    (turn, first): (&Turn, u64),
+    files: u64,
+    medians: &mut Medians,
+) -> Result<(), Error> {
+    let mut found: [Vec<f64>; 4] = Default::default();
+    for pair in 0..PAIRS {
+        // A small run has short turns.
+        let calls = turn.load.calls.min(files / 10);
+        let asked = (first + pair * calls, calls);
+        let (this, other) = if pair % 2 == 0 {
+            let this = this.turn(turn, asked, files).await?;
+            (this, other.turn(turn, asked, files).await?)
+        } else {
+            let other = other.turn(turn, asked, files).await?;
+            (this.turn(turn, asked, files).await?, other)
+        };
+        if pair > 0 {
+            let figures = [this.0 / other.0.max(1e-9), this.1 / other.1.max(1e-9), other.0, other.1];
+            found.iter_mut().zip(figures).for_each(|(all, figure)| all.push(figure));
+        }
+    }
+    for (all, found) in medians.0.iter_mut().zip(found) {
+        all.push(Ratio::of(found).median);
+    }
+    Ok(())
+}
+
 /// Runs all loads.
 pub(crate) async fn run(
     other: &Path,
@@ -147,39 +191,35 @@ pub(crate) async fn run(
     place: &Path,
     report: &mut Report<'_>,
 ) -> Result<(), Error> {
-    let this = std::env::current_exe().map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
-    let this = Side::start(&this, &place.join("this"), files).await?;
-    let other = Side::start(other, &place.join("other"), files).await?;
-    report.line("Ratios to the other program: median (95 % interval). CPU is that of the server.")?;
-    for (number, turn) in TURNS.iter().enumerate() {
-        if !report.wants(turn.what) {
-            continue;
+    let failed = |error: std::io::Error| Error::new(ErrorKind::Internal, error.to_string());
+    let this = std::env::current_exe().map_err(failed)?;
+    let wanted: Vec<(usize, &Turn)> =
+        TURNS.iter().enumerate().filter(|(_, turn)| report.wants(turn.what)).collect();
+    let mut medians: Vec<Medians> = wanted.iter().map(|_| Medians::default()).collect();
+    for start in 0..STARTS {
+        report.line(&format!("start {} of {STARTS}", start + 1))?;
+        let directories = ["this", "other"].map(|name| place.join(format!("{name}-{start}")));
+        let sides = (
+            Side::start(&this, &directories[0], files).await?,
+            Side::start(other, &directories[1], files).await?,
+        );
+        for ((number, turn), medians) in wanted.iter().zip(&mut medians) {
+            let first = FILES_FROM * (*number as u64 + 1);
+            pairs((&sides.0, &sides.1), (turn, first), files, medians).await?;
         }
-        let (mut rates, mut cpus, mut others) = (Vec::new(), Vec::new(), (Vec::new(), Vec::new()));
-        for pair in 0..PAIRS {
-            // A small run has short turns.
-            let calls = turn.load.calls.min(files / 10);
-            let asked = (FILES_FROM * (number as u64 + 1) + pair * calls, calls);
-            let (this, other) = if pair % 2 == 0 {
-                let this = this.turn(turn, asked, files).await?;
-                (this, other.turn(turn, asked, files).await?)
-            } else {
-                let other = other.turn(turn, asked, files).await?;
-                (this.turn(turn, asked, files).await?, other)
-            };
-            if pair > 0 {
-                rates.push(this.0 / other.0.max(1e-9));
-                cpus.push(this.1 / other.1.max(1e-9));
-                others.0.push(other.0);
-                others.1.push(other.1);
-            }
-        }
+        drop(sides);
+        directories.iter().try_for_each(std::fs::remove_dir_all).map_err(failed)?;
+    }
+    report.line(&format!(
+        "Ratios to the other program: median of {STARTS} starts (95 % interval). CPU is that of the server."
+    ))?;
+    for ((_, turn), medians) in wanted.iter().zip(&medians) {
         let line = Line {
             what: turn.what,
-            rate: Ratio::of(rates),
-            cpu: Ratio::of(cpus),
-            other_items_per_s: Ratio::of(others.0).median,
-            other_cpu_us: Ratio::of(others.1).median,
+            rate: medians.ratio(0),
+            cpu: medians.ratio(1),
+            other_items_per_s: medians.ratio(2).median,
+            other_cpu_us: medians.ratio(3).median,
         };
         if report.settings.json {
             report.json(&line)?;
