@@ -31,8 +31,8 @@ pub type Owner = Arc<dyn Any + Send + Sync>;
 /// The present state of a request, and the times of the states before.
 ///
 /// One word has the state and its beginning, so that a sampler reads both at once. Threads that work
-/// on one request one after the other may all change it. The first fields are all that a look-up changes, which
-/// is in the first states only: with the counts of an `Arc` they fill one line of the cache.
+/// on one request one after the other may all change it. The first fields are all that a look-up changes,
+/// which is in the first states only: with the counts of an `Arc` they fill one line of the cache.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Activity {

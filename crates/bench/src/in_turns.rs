@@ -1,10 +1,10 @@
 //! Compares this program with another one: a server of each with the same files, asked in turns.
 //!
 //! A shared machine changes by more than a few percent between seconds. So turns are short, each is compared
-//! with the one beside it, and their order alternates. Two servers of one program differ by as much, for as long
-//! as they run: so new ones are started several times. CPU time is that of the server alone, by the kernel's
-//! scheduler. A start has the median of the ratios of its pairs. The median of all starts stands with the
-//! interval that has it with 95 % confidence.
+//! with the one beside it, and their order alternates. Two servers of one program differ by as much, for as
+//! long as they run: so new ones are started several times. CPU time is that of the server alone, by the
+//! kernel's scheduler. A start has the median of the ratios of its pairs. The median of all starts stands with
+//! the interval that has it with 95 % confidence.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -199,10 +199,14 @@ pub(crate) async fn run(
     for start in 0..STARTS {
         report.line(&format!("start {} of {STARTS}", start + 1))?;
         let directories = ["this", "other"].map(|name| place.join(format!("{name}-{start}")));
-        let sides = (
-            Side::start(&this, &directories[0], files).await?,
-            Side::start(other, &directories[1], files).await?,
-        );
+        // The server that starts first takes up to 3 % more.
+        let sides = if start % 2 == 0 {
+            let this = Side::start(&this, &directories[0], files).await?;
+            (this, Side::start(other, &directories[1], files).await?)
+        } else {
+            let other = Side::start(other, &directories[1], files).await?;
+            (Side::start(&this, &directories[0], files).await?, other)
+        };
         for ((number, turn), medians) in wanted.iter().zip(&mut medians) {
             let first = FILES_FROM * (*number as u64 + 1);
             pairs((&sides.0, &sides.1), (turn, first), files, medians).await?;
