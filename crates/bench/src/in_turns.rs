@@ -3,8 +3,8 @@
 //! A shared machine changes by more than a few percent between seconds. So turns are short, each is compared
 //! with the one beside it, and their order alternates. Two servers of one program differ by as much, for as
 //! long as they run: so new ones are started several times. CPU time is that of the server alone, by the
-//! kernel's scheduler. A start has the median of the ratios of its pairs. The median of all starts stands with
-//! the interval that has it with 95 % confidence.
+//! kernel's scheduler. A start has the median of the ratios of its pairs. The median of all starts stands
+//! with the interval that has it with 95 % confidence.
 
 use std::path::Path;
 use std::sync::Arc;
