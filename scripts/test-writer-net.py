@@ -17,7 +17,7 @@ import sys
 import time
 
 from clients_rig import Failed, Left, expect, say, wait_until
-from writer_faults import Load, judge
+from writer_faults import PRODUCER_ALLOCATOR, Load, judge
 from writer_rig import rig_in
 
 GROUP, GROUP_PORT, PORT = "239.255.77.1", 27701, 27700
@@ -141,7 +141,8 @@ def know_each_other(services):
 def producing(rig, network, load, services):
     """A producer on a host of its own."""
     rig.count += 1
-    producer = rig.produce(f"net{rig.count}", services, load.options(), inside=network.inside(SERVICES + 1))
+    producer = rig.produce(f"net{rig.count}", services, load.options(), inside=network.inside(SERVICES + 1),
+                           environment=PRODUCER_ALLOCATOR)
     wait_until("bytes reach the services", lambda: sum(one.written() for one in services) > 1 << 20)
     return producer
 

@@ -22,9 +22,10 @@ from writer_rig import EVENT_HEAD, PATTERN, TOP, bytes_below, check_run, tail
 KILL_STALL_MS_MAX = 2_000
 # Time that a hanging service hangs, and that a catalogue is away.
 HANG_SECONDS, AWAY_SECONDS = 10, 5
-# Memory of a program of producers beside that of `--memory`: code, threads, buffers of sockets, and what the allocator keeps
-# of freed events. Of 192 MiB that are full it is 150 MiB on a quiet machine, and was 193 MiB on a busy one.
-PRODUCER_BESIDE_BYTES = 256 << 20
+# Memory of a program of producers beside that of `--memory`: code, threads, buffers of sockets.
+PRODUCER_BESIDE_BYTES = 192 << 20
+# The allocator returns freed memory at once, and reserves none ahead: the peak is what the program holds.
+PRODUCER_ALLOCATOR = {"MIMALLOC_PURGE_DELAY": "0", "MIMALLOC_ARENA_EAGER_COMMIT": "0"}
 # Attempts to begin.
 BEGINNINGS_MAX = 5
 # Size of the file system that fills up.
@@ -68,7 +69,7 @@ def sending(rig, load, services, title):
     """A producer whose bytes reach the services."""
     for _ in range(BEGINNINGS_MAX):
         rig.count += 1
-        producer = rig.produce(f"{title}{rig.count}", services, load.options())
+        producer = rig.produce(f"{title}{rig.count}", services, load.options(), environment=PRODUCER_ALLOCATOR)
         before = written(services)
         wait_until("bytes reach the services", lambda: written(services) > before + (2 << 20) or not producer.is_running())
         if producer.is_running():
