@@ -11,7 +11,8 @@
 //! - [`place`] has the objects of a directory or bucket, and [`blocks`] the bytes of one.
 //! - [`schema`] has the columns; [`records`] makes records of rows, by [`stretches`] of rows with the same
 //!   fields, and [`other_fields`] the text of fields that have no column.
-//! - [`writer`] writes files, and reads each back; [`reader`] reads them by [`record_columns`].
+//! - [`writer`] writes files, and reads each back. A file is of [`row_groups`], with names by
+//!   [`repeated_texts`]; [`reader`] reads them by [`record_columns`].
 //! - [`owner`] has the object that names the owner.
 //! - [`delta`] is the log of the files that count, with its state in a [`checkpoint`] now and then;
 //!   [`archive`] puts all together.
@@ -36,6 +37,8 @@ mod place;
 mod reader;
 mod record_columns;
 mod records;
+mod repeated_texts;
+mod row_groups;
 mod schema;
 mod stretches;
 mod sum;

@@ -9,20 +9,19 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::builder::{ArrayBuilder, StringBuilder};
-use arrow_array::{
-    ArrayRef, Decimal128Array, DictionaryArray, Float64Array, Int32Array, Int64Array, RecordBatch,
-    TimestampMicrosecondArray,
-};
+use arrow_array::{Array, Decimal128Array, Float64Array, Int64Array, TimestampMicrosecondArray};
 use arrow_buffer::{NullBuffer, NullBufferBuilder};
 use exacat_history::columns::{Column, Columns, Values};
 use exacat_history::naming::{is_quality, name_of, value_field};
 use exacat_history::row::{ElementNumber, FieldNumber};
 use exacat_history::{NamedGroup, Names};
 use exacat_model::element::QUALITY_FIELDS;
-use exacat_model::{Error, ErrorKind, FieldType, Result};
+use exacat_model::{FieldType, Result};
 
 use crate::other_fields::put_field;
-use crate::schema;
+use crate::repeated_texts::RepeatedTexts;
+use crate::row_groups::StoredColumn;
+use crate::schema::{self, internal};
 use crate::stretches::{ColumnPlace, each_stretch};
 
 /// Largest integer up to which a float has each integer.
@@ -99,58 +98,23 @@ impl<T: Copy + Default> Optional<T> {
     }
 }
 
-/// Distinct texts of a column, by number.
-#[derive(Default)]
-struct Texts {
-    keys: Optional<i32>,
-    distinct: StringBuilder,
-    count: i32,
-}
-
-impl Texts {
-    fn define(&mut self, text: &str) -> i32 {
-        self.distinct.append_value(text);
-        self.count += 1;
-        self.count - 1
-    }
-
-    fn extend(&mut self, key: Option<i32>, count: usize) {
-        match key {
-            Some(key) => self.keys.extend(std::iter::repeat_n(key, count)),
-            None => self.keys.extend_nulls(count),
-        }
-    }
-
-    fn array(&mut self) -> Result<ArrayRef> {
-        let (keys, valid) = self.keys.take();
-        self.count = 0;
-        let array =
-            DictionaryArray::try_new(Int32Array::new(keys.into(), valid), Arc::new(self.distinct.finish()));
-        Ok(Arc::new(array.map_err(|error| internal(&error))?))
-    }
-}
-
-fn internal(error: &dyn std::fmt::Display) -> Error {
-    Error::new(ErrorKind::Internal, format!("internal error: records of the archive: {error}"))
-}
-
 /// Name and series of an element among the distinct texts.
 #[derive(Clone, Copy)]
 struct ElementKeys {
     element: ElementNumber,
-    name: i32,
-    series: Option<i32>,
+    name: u32,
+    series: Option<u32>,
 }
 
 /// Records of some rows.
 #[derive(Default)]
 pub(crate) struct Records {
     elements: Vec<i64>,
-    names: Texts,
-    series: Texts,
+    names: RepeatedTexts,
+    series: RepeatedTexts,
     times: Vec<i64>,
     times_ns: Optional<i64>,
-    fields: Texts,
+    fields: RepeatedTexts,
     values: Optional<f64>,
     integers: Optional<i128>,
     texts: StringBuilder,
@@ -159,7 +123,7 @@ pub(crate) struct Records {
     /// The present element.
     element: Option<ElementKeys>,
     /// Number of the name of each field.
-    field_keys: HashMap<FieldNumber, i32>,
+    field_keys: HashMap<FieldNumber, u32>,
     /// Distributions by the fields of rows.
     plans: HashMap<Box<[FieldNumber]>, Arc<Plan>>,
     /// Distribution of the last rows: most rows are like those before.
@@ -239,8 +203,12 @@ impl Records {
                 let key = names.key(element);
                 let name = name_of(key);
                 self.bytes += key.len();
-                let series = (name != key).then(|| self.series.define(key));
-                *self.element.insert(ElementKeys { element, name: self.names.define(&name), series })
+                // No two elements have one key. Elements of several measurements may have one name.
+                let (name, series) = match name == key {
+                    true => (self.names.add(key), None),
+                    false => (self.names.number(&name), Some(self.series.add(key))),
+                };
+                *self.element.insert(ElementKeys { element, name, series })
             }
         };
         self.elements.resize(self.elements.len() + count, i64::from(element));
@@ -307,7 +275,7 @@ impl Records {
         let key = match self.field_keys.get(&column.field) {
             Some(key) => *key,
             None => {
-                let key = self.fields.define(&names.fields()[column.field as usize].name);
+                let key = self.fields.number(&names.fields()[column.field as usize].name);
                 self.field_keys.insert(column.field, key);
                 key
             }
@@ -370,31 +338,38 @@ impl Records {
         }
     }
 
-    /// Takes the records.
-    pub(crate) fn take(&mut self) -> Result<RecordBatch> {
-        (self.element, self.bytes) = (None, 0);
-        self.field_keys.clear();
+    /// Passes the columns of the records to `write`, in the order of the schema, and removes the records.
+    pub(crate) fn take(&mut self, write: impl FnOnce(&[StoredColumn<'_>]) -> Result<()>) -> Result<()> {
         let (times_ns, ns_valid) = self.times_ns.take();
         let (values, values_valid) = self.values.take();
         let (integers, integers_valid) = self.integers.take();
         let (qualities, qualities_valid) = self.qualities.take();
+        let times = TimestampMicrosecondArray::from(std::mem::take(&mut self.times)).with_timezone("UTC");
         let integers = Decimal128Array::new(integers.into(), integers_valid)
             .with_precision_and_scale(schema::INTEGER_DIGITS, 0)
             .map_err(|error| internal(&error))?;
-        let columns: Vec<ArrayRef> = vec![
-            Arc::new(Int64Array::from(std::mem::take(&mut self.elements))),
-            self.names.array()?,
-            self.series.array()?,
-            Arc::new(TimestampMicrosecondArray::from(std::mem::take(&mut self.times)).with_timezone("UTC")),
-            Arc::new(Int64Array::new(times_ns.into(), ns_valid)),
-            self.fields.array()?,
-            Arc::new(Float64Array::new(values.into(), values_valid)),
-            Arc::new(integers),
-            Arc::new(self.texts.finish()),
-            Arc::new(Int64Array::new(qualities.into(), qualities_valid)),
-            Arc::new(self.others.finish()),
-        ];
-        RecordBatch::try_new(schema::arrow(), columns).map_err(|error| internal(&error))
+        fn values_of<'t>(array: impl Array + 'static) -> StoredColumn<'t> {
+            StoredColumn::Values(Arc::new(array))
+        }
+        write(&[
+            values_of(Int64Array::from(std::mem::take(&mut self.elements))),
+            StoredColumn::Texts(&self.names),
+            StoredColumn::Texts(&self.series),
+            values_of(times),
+            values_of(Int64Array::new(times_ns.into(), ns_valid)),
+            StoredColumn::Texts(&self.fields),
+            values_of(Float64Array::new(values.into(), values_valid)),
+            values_of(integers),
+            values_of(self.texts.finish()),
+            values_of(Int64Array::new(qualities.into(), qualities_valid)),
+            values_of(self.others.finish()),
+        ])?;
+        for texts in [&mut self.names, &mut self.series, &mut self.fields] {
+            texts.clear();
+        }
+        (self.element, self.bytes) = (None, 0);
+        self.field_keys.clear();
+        Ok(())
     }
 
     /// Returns the names and types of the fields, and the field of quality of each measurement, as JSON.

@@ -3,6 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use exacat_model::{Error, ErrorKind};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::metadata::SortingColumn;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
@@ -31,11 +32,11 @@ pub(crate) const INTEGER_DIGITS: u8 = 20;
 /// Records after which a row group ends. It has those of the last batch of rows, too.
 pub(crate) const ROW_GROUP_ROWS: usize = 128 << 10;
 /// Rows of a page: a read of one element decodes one or two.
-const PAGE_ROWS: usize = 8192;
+pub(crate) const PAGE_ROWS: usize = 8192;
 /// Bytes of the distinct values of a column in a row group, beyond which they are stored one by one.
 const DICTIONARY_BYTES: usize = 2 << 20;
-/// The same, for names: a row group of a million elements has a name for every few records.
-const NAME_DICTIONARY_BYTES: usize = 16 << 20;
+/// Level of the compression of pages.
+pub(crate) const ZSTD_LEVEL: i32 = 1;
 
 /// Key of the metadata with the names and types of fields, as JSON.
 pub(crate) const METADATA_FIELDS: &str = "exacat.fields";
@@ -96,11 +97,21 @@ pub(crate) fn delta() -> Value {
     json!({"type": "struct", "fields": fields.map(field)})
 }
 
+/// Makes the error of a file that cannot be made. No input causes it.
+pub(crate) fn internal(error: &dyn std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Internal, format!("internal error: a file of the archive: {error}"))
+}
+
+/// Returns the compression of pages.
+pub(crate) fn compression() -> Compression {
+    Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL).unwrap_or_default())
+}
+
 /// Returns the way of writing files.
 pub(crate) fn properties() -> WriterProperties {
     let mut properties = WriterProperties::builder()
         .set_created_by(format!("exacat {}", env!("CARGO_PKG_VERSION")))
-        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_compression(compression())
         // The writer of a day ends row groups; a rest of a few rows would be one of its own.
         .set_max_row_group_row_count(Some(2 * ROW_GROUP_ROWS))
         .set_data_page_row_count_limit(PAGE_ROWS)
@@ -115,9 +126,6 @@ pub(crate) fn properties() -> WriterProperties {
         properties = properties
             .set_column_dictionary_enabled(column.clone(), false)
             .set_column_encoding(column, Encoding::DELTA_BINARY_PACKED);
-    }
-    for column in [NAME, SERIES].map(ColumnPath::from) {
-        properties = properties.set_column_dictionary_page_size_limit(column, NAME_DICTIONARY_BYTES);
     }
     for column in [ELEMENT, TIME].map(ColumnPath::from) {
         properties = properties.set_column_statistics_enabled(column, EnabledStatistics::Page);

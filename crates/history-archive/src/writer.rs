@@ -8,10 +8,7 @@ use exacat_history::columns::Columns;
 use exacat_history::run::{Wanted, day_of};
 use exacat_history::sorted::SortedRows;
 use exacat_history::{ArchivedFile, NamedGroup};
-use exacat_model::{Error, ErrorKind, Result};
-use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_writer::ArrowWriterOptions;
-use parquet::file::metadata::KeyValue;
+use exacat_model::Result;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::block_digests::BlockDigests;
@@ -19,17 +16,14 @@ use crate::blocks::FileBytes;
 use crate::place::Place;
 use crate::reader::{FileScan, Source};
 use crate::records::Records;
-use crate::schema::{METADATA_BLOCKS, METADATA_COMPLETE, ROW_GROUP_ROWS, arrow, properties};
+use crate::row_groups::RowGroups;
+use crate::schema::{METADATA_BLOCKS, METADATA_COMPLETE, ROW_GROUP_ROWS, internal};
 use crate::sum::Sum;
 
 /// Bytes of a file, after which a further one is begun. Bounds the memory of the writer.
 pub(crate) const FILE_BYTES: usize = 64 << 20;
 /// Bytes of texts at which a row group ends early.
 const GROUP_TEXT_BYTES: usize = 64 << 20;
-
-fn internal(error: &dyn std::fmt::Display) -> Error {
-    Error::new(ErrorKind::Internal, format!("internal error: a file of the archive: {error}"))
-}
 
 /// Returns the text of a day: `2026-11-25`.
 pub fn day_text(day: i32) -> String {
@@ -59,7 +53,7 @@ pub(crate) fn escaped(name: &str) -> String {
 
 /// A file in progress.
 struct Open {
-    writer: ArrowWriter<Vec<u8>>,
+    row_groups: RowGroups,
     records: Records,
     sum: Sum,
     count: u64,
@@ -69,11 +63,8 @@ struct Open {
 
 impl Open {
     fn new() -> Result<Self> {
-        let options = ArrowWriterOptions::new().with_properties(properties()).with_skip_arrow_metadata(true);
-        let writer = ArrowWriter::try_new_with_options(Vec::new(), arrow(), options);
         let (records, sum) = (Records::default(), Sum::default());
-        let writer = writer.map_err(|error| internal(&error))?;
-        Ok(Open { writer, records, sum, count: 0, elements: None, times: None })
+        Ok(Open { row_groups: RowGroups::new()?, records, sum, count: 0, elements: None, times: None })
     }
 
     /// Notes the elements and times of rows. False if a row is of another day or of an unknown element.
@@ -89,12 +80,9 @@ impl Open {
 
     /// Writes the records so far as row groups.
     fn end_row_group(&mut self) -> Result<()> {
-        if self.records.len() == 0 {
-            return Ok(());
-        }
-        self.count += self.records.len() as u64;
-        let batch = self.records.take()?;
-        self.writer.write(&batch).and_then(|()| self.writer.flush()).map_err(|error| internal(&error))
+        let count = self.records.len();
+        self.count += count as u64;
+        self.records.take(|columns| self.row_groups.write(columns, count))
     }
 }
 
@@ -129,7 +117,7 @@ impl DayWriter<'_> {
             if file.records.len() >= ROW_GROUP_ROWS || file.records.text_bytes() >= GROUP_TEXT_BYTES {
                 file.end_row_group()?;
             }
-            if file.writer.bytes_written() >= self.file_bytes
+            if file.row_groups.len() >= self.file_bytes
                 && let Some(full) = open.take()
             {
                 files.push(self.end_file(full)?);
@@ -144,20 +132,18 @@ impl DayWriter<'_> {
     fn end_file(&self, mut file: Open) -> Result<ArchivedFile> {
         file.end_row_group()?;
         for (key, value) in file.records.metadata(&**self.group) {
-            file.writer.append_key_value_metadata(KeyValue::new(key.to_owned(), value));
+            file.row_groups.note(key, value);
         }
         if let Some(complete) = self.complete {
-            let pair = KeyValue::new(METADATA_COMPLETE.to_owned(), complete.to_string());
-            file.writer.append_key_value_metadata(pair);
+            file.row_groups.note(METADATA_COMPLETE, complete.to_string());
         }
         let (Some(elements), Some(times)) = (file.elements, file.times) else {
             return Err(internal(&"it has no row"));
         };
         // Indexes and the footer, with these digests, follow.
-        file.writer.sync().map_err(|error| internal(&error))?;
-        let digests = BlockDigests::of(file.writer.inner());
-        file.writer.append_key_value_metadata(KeyValue::new(METADATA_BLOCKS.to_owned(), digests.text()));
-        let bytes = Bytes::from(file.writer.into_inner().map_err(|error| internal(&error))?);
+        let digests = BlockDigests::of(file.row_groups.bytes()?);
+        file.row_groups.note(METADATA_BLOCKS, digests.text());
+        let bytes = Bytes::from(file.row_groups.finish()?);
         let group = self.group.settings().name;
         let folder = format!("group={}/day={}", escaped(group.as_str()), day_text(self.day));
         let path = format!("{folder}/part-{:016x}.parquet", random_u64()?);

@@ -17,11 +17,19 @@ const TYPED_VALUE: &str = "original_value_";
 /// Returns the name of an element for people: the value of its tag `name`, else of its tag `element`, else
 /// its key.
 pub fn name_of(key: &str) -> Cow<'_, str> {
-    // Most keys have no escapes, and then a name is a part of the key.
-    if !key.contains('\\') {
-        let tag =
-            |tag: &&str| key.split(',').skip(1).find_map(|part| part.strip_prefix(*tag)?.strip_prefix('='));
-        return NAME_TAGS.iter().find_map(tag).map_or(Cow::Borrowed(key), Cow::Borrowed);
+    // Most keys have no escapes, and then a name is a part of the key. This is asked of a million elements.
+    if !key.as_bytes().contains(&b'\\') {
+        let mut found = [None; NAME_TAGS.len()];
+        let mut parts = key.split(',');
+        let _measurement = parts.next();
+        for part in parts {
+            for (tag, found) in NAME_TAGS.iter().zip(&mut found) {
+                if found.is_none() {
+                    *found = part.strip_prefix(tag).and_then(|value| value.strip_prefix('='));
+                }
+            }
+        }
+        return Cow::Borrowed(found.into_iter().flatten().next().unwrap_or(key));
     }
     let Ok((_, tags)) = split_series(key) else { return Cow::Borrowed(key) };
     let tag = |tag: &&str| tags.iter().find(|(name, _)| name == tag).map(|(_, value)| value.clone());
