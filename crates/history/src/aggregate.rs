@@ -250,6 +250,17 @@ impl<T: Sample> Aggregate<T> {
 #[inline]
 fn summed<T: Sample>(values: &[T]) -> (u64, T, T, T::Sum) {
     let (lowest, highest) = T::ENDS;
+    if values.len() < LANES {
+        // Short intervals are common, and joining the lanes takes longer than so few values.
+        let (mut numbers, mut min, mut max, mut sum) = (0, highest, lowest, T::Sum::default());
+        for value in values {
+            min = if *value < min { *value } else { min };
+            max = if *value > max { *value } else { max };
+            sum += value.to_sum();
+            numbers += u64::from(value.is_number());
+        }
+        return (numbers, min, max, sum);
+    }
     let (mut min, mut max) = ([highest; LANES], [lowest; LANES]);
     let (mut sum, mut numbers) = ([T::Sum::default(); LANES], [0u64; LANES]);
     let chunks = values.chunks_exact(LANES);
@@ -473,27 +484,46 @@ impl<T: Sample> Aggregator<T> {
     /// Adds the time between rows of the current interval to the integral.
     #[inline]
     fn integrate(&mut self, times: &[i64], values: &[T]) {
+        let (Some((time, value)), Some((last_time, last))) =
+            (times.first().zip(values.first()), times.last().zip(values.last()))
+        else {
+            return;
+        };
         match self.known {
             KnownCourse::Not => {}
-            KnownCourse::Holds(mut since, mut known) => {
-                for (time, value) in times.iter().zip(values) {
-                    if known {
-                        self.hold(since, *time);
-                    }
-                    (since, known, self.held) = (*time, true, Some(*value));
+            KnownCourse::Holds(since, known) => {
+                if known {
+                    self.hold(since, *time);
                 }
-                self.known = KnownCourse::Holds(since, known);
+                self.between(times, values, |from, _| from.is_number().then(|| from.to_f64()));
+                (self.known, self.held) = (KnownCourse::Holds(*last_time, true), Some(*last));
             }
             KnownCourse::Line(_) => {
-                for (time, value) in times.iter().zip(values) {
-                    let point = value.is_number().then(|| (*time, value.to_f64()));
-                    if let Some((time, value)) = point {
-                        self.line(time, value);
-                    }
-                    self.known = KnownCourse::Line(point);
+                if value.is_number() {
+                    self.line(*time, value.to_f64());
                 }
+                let mean = |from: T, to: T| 0.5 * (from.to_f64() + to.to_f64());
+                let is_known = |from: T, to: T| from.is_number() && to.is_number();
+                self.between(times, values, |from, to| is_known(from, to).then(|| mean(from, to)));
+                self.known = KnownCourse::Line(last.is_number().then(|| (*last_time, last.to_f64())));
             }
         }
+    }
+
+    /// Adds the times between neighbouring rows of the current interval, each with the mean of its course,
+    /// if that is known.
+    #[inline(always)]
+    fn between(&mut self, times: &[i64], values: &[T], mean: impl Fn(T, T) -> Option<f64>) {
+        // Sums stay in registers.
+        let (mut integral, mut covered) = (self.current.integral, self.current.covered);
+        for (times, values) in times.windows(2).zip(values.windows(2)) {
+            // Within an interval the difference is a signed number.
+            let seconds = (times[1] - times[0]) as f64 * SECONDS;
+            let (mean, seconds) = mean(values[0], values[1]).map_or((0.0, 0.0), |mean| (mean, seconds));
+            integral += mean * seconds;
+            covered += seconds;
+        }
+        (self.current.integral, self.current.covered) = (integral, covered);
     }
 }
 
