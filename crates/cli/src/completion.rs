@@ -69,7 +69,7 @@ const KINDS: &[&str] = &["directory", "file", "collection", "link"];
 const STATES: &[&str] = &["available", "copying", "suspect", "lost"];
 const STATUSES: &[&str] = &["online", "read-only", "offline"];
 const CONSISTENCIES: &[&str] = &["one", "local-quorum", "quorum", "latest"];
-const COMPRESSIONS: &[&str] = &["plain", "gzip", "zstd"];
+const COMPRESSIONS: &[&str] = &["plain", "gzip", "zstd", "bzip2"];
 const PRESETS: &[&str] =
     &["lfn-list", "odp-files", "odp-datasets", "odp-members", "annex", "dune-transfers", "rucio-replicas"];
 

@@ -31,6 +31,12 @@ fn lines(numbers: impl IntoIterator<Item = usize>) -> String {
     numbers.into_iter().map(|number| format!("/data/x/{number},10,{SUM}\n")).collect()
 }
 
+fn bzip2_of(text: &str) -> Vec<u8> {
+    let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::best());
+    std::io::Write::write_all(&mut encoder, text.as_bytes()).unwrap();
+    encoder.finish().unwrap()
+}
+
 fn classes(view: &Value) -> BTreeMap<String, u64> {
     let classes = view["classes"].as_array().unwrap().iter();
     classes
@@ -290,9 +296,10 @@ fn dumps_are_read_in_the_forms_they_come_in() {
     let xrdfs: String = (0..5).map(|number| format!("{long}{number}\n")).collect();
     let eos: String =
         (0..5).map(|number| format!("path=/data/x/{number} size=10 checksum={SUM}\n")).collect();
-    let forms: [(&str, &[u8], &[&str]); 9] = [
+    let forms: [(&str, &[u8], &[&str]); 10] = [
         ("gz", &gz, &[]),
         ("zst", &zst, &[]),
+        ("bz2", &bzip2_of(&plain), &[]),
         ("bom", "\u{feff}path,size\r\n/data/x/0,10\r\n/data/x/1,10\r\n/data/x/2,10\r\n/data/x/3,10\r\n/data/x/4,10\r\n".as_bytes(), &[]),
         ("relative", b"x/0\nx/1\nx/2\nx/3\nx/4\n", &[]),
         ("site", b"/pnfs/s/x/0\n/pnfs/s/x/1\n/pnfs/s/x/2\n/pnfs/s/x/3\n/pnfs/s/x/4\n/pnfs/t/x\n", &["--strip-prefix", "/pnfs/s"]),
@@ -333,7 +340,9 @@ fn wrong_dumps_are_refused_with_what_to_do() {
     assert!(said.contains("\"/other/") && said.contains("--strip-prefix"), "{said}");
     let said = refused(&[0xfd, b'7', b'z', b'X', b'Z', 0, 1, 2], &[]);
     assert!(said.contains("xz") && said.contains(" | exacat"), "{said}");
-    assert!(refused(b"BZh91AY", &[]).contains("bzip2"));
+    let mut cut = bzip2_of(&lines(0..5));
+    cut.truncate(cut.len() - 3);
+    refused(&cut, &[]);
     assert!(refused(&[0xff, 0xfe, b'/', 0, b'a', 0], &[]).contains("UTF-16"));
     let mut cut = zstd::encode_all(lines(0..5).as_bytes(), 0).unwrap();
     cut.truncate(cut.len() - 3);

@@ -436,6 +436,12 @@ fn write_pages(
             encoder.finish()?.flush()?;
             Ok(bytes)
         }
+        Compression::Bzip2 => {
+            let mut encoder = bzip2::write::BzEncoder::new(out, bzip2::Compression::default());
+            let bytes = write_all_pages(&mut encoder, head, cells, &mut pages)?;
+            encoder.finish()?.flush()?;
+            Ok(bytes)
+        }
     }
 }
 

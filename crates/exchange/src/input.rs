@@ -20,11 +20,16 @@ pub enum Compression {
     Gzip,
     /// Zstandard; several frames in sequence are one listing.
     Zstd,
+    /// bzip2, as many sites compress storage dumps; several streams in sequence are one listing.
+    Bzip2,
 }
 
 impl Compression {
     /// All of them.
-    pub const ALL: [Compression; 3] = [Compression::Plain, Compression::Gzip, Compression::Zstd];
+    pub const ALL: [Compression; 4] =
+        [Compression::Plain, Compression::Gzip, Compression::Zstd, Compression::Bzip2];
+    /// Ends of names of compressed files.
+    pub const NAME_ENDS: [&str; 3] = [".gz", ".zst", ".bz2"];
 
     /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
@@ -32,23 +37,25 @@ impl Compression {
             Compression::Plain => "plain",
             Compression::Gzip => "gzip",
             Compression::Zstd => "zstd",
+            Compression::Bzip2 => "bzip2",
         }
     }
 
     /// Returns the compression of that name.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        Self::ALL
-            .into_iter()
-            .find(|compression| compression.name() == text)
-            .ok_or_else(|| Error::options(format!("not a compression (plain, gzip, zstd): {text:.100?}")))
+        Self::ALL.into_iter().find(|compression| compression.name() == text).ok_or_else(|| {
+            Error::options(format!("not a compression (plain, gzip, zstd, bzip2): {text:.100?}"))
+        })
     }
 
     /// Detects the compression by the first bytes: gzip's `1f 8b`, Zstandard's `28 b5 2f fd` or a
-    /// skippable frame's magic number.
+    /// skippable frame's magic number, bzip2's `BZh`, a digit and the mark of a block or of the end.
     pub fn detect(head: &[u8]) -> Self {
         match head {
             [0x1f, 0x8b, ..] => Compression::Gzip,
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Compression::Zstd,
+            [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41, 0x59, 0x26, 0x53, 0x59, ..]
+            | [b'B', b'Z', b'h', b'1'..=b'9', 0x17, 0x72, 0x45, 0x38, 0x50, 0x90, ..] => Compression::Bzip2,
             _ => Compression::Plain,
         }
     }
@@ -58,6 +65,7 @@ impl Compression {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("gz") => Compression::Gzip,
             Some("zst") => Compression::Zstd,
+            Some("bz2") => Compression::Bzip2,
             _ => Compression::Plain,
         }
     }
@@ -66,9 +74,6 @@ impl Compression {
 /// Refuses a file of an unsupported form, and names commands that convert it.
 fn refuse_foreign(path: &Path, head: &[u8]) -> Result<(), Error> {
     let (what, command, piped) = match head {
-        [b'B', b'Z', b'h', b'1'..=b'9', ..] => {
-            ("compressed with bzip2", "bunzip2 --keep FILE", "bzip2 -dc FILE")
-        }
         [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => ("compressed with xz", "unxz --keep FILE", "xz -dc FILE"),
         [b'P', b'K', 3, 4, ..] | [b'P', b'K', 5, 6, ..] => ("a zip archive", "unzip FILE", "unzip -p FILE"),
         [b'7', b'z', 0xbc, 0xaf, 0x27, 0x1c, ..] => ("a 7z archive", "7z x FILE", "7z x -so FILE"),
@@ -79,7 +84,7 @@ fn refuse_foreign(path: &Path, head: &[u8]) -> Result<(), Error> {
     let named = |command: &str| command.replace("FILE", &word);
     Err(Error::options(format!(
         "{} is {what}, which exacat does not read: unpack it first with '{}', and give the result, or pipe it: '{} | \
-         exacat … -' (gzip and Zstandard are read as they are)",
+         exacat … -' (gzip, Zstandard and bzip2 are read as they are)",
         path.display(),
         named(command),
         named(piped)
@@ -264,6 +269,9 @@ impl Input {
                 Box::new(flate2::bufread::MultiGzDecoder::new(BufReader::with_capacity(READ_BYTES, raw)))
             }
             Compression::Zstd => Box::new(zstd_reader(BufReader::with_capacity(READ_BYTES, raw))?),
+            Compression::Bzip2 => {
+                Box::new(bzip2::bufread::MultiBzDecoder::new(BufReader::with_capacity(READ_BYTES, raw)))
+            }
         })
     }
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::columns::{self, Columns, Layout, Role};
 use crate::error::Error;
-use crate::input::{BytesRead, Input, refuse_utf16};
+use crate::input::{BytesRead, Compression, Input, refuse_utf16};
 use crate::limits::COLUMNS_MAX;
 use crate::options::{ListingOptions, Rest};
 use crate::records::{Fields, Flaw, Format, Record, Records};
@@ -379,7 +379,7 @@ fn detect_format(head: &[u8], path: &Path, columns: Option<&Columns>) -> Format 
         return Format::JsonLines;
     }
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_ascii_lowercase();
-    let name = [".gz", ".zst"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
+    let name = Compression::NAME_ENDS.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
     match name.rsplit('.').next() {
         Some("csv") => return Format::Csv,
         Some("jsonl" | "ndjson") => return Format::JsonLines,

@@ -16,8 +16,8 @@ The state after is the present catalogue, or a snapshot (--after).
 
 Forms of dumps: paths; CSV and TSV with path, size and checksum; xrdfs ls -l -R;
 eos find --size --checksum; chimera-list of dCache; replica dumps of Rucio. They
-may be compressed with gzip or zstd. Paths are absolute, below the prefix of the
-storage element, or URLs. Broken lines do not stop the others.
+may be compressed with gzip, zstd or bzip2. Paths are absolute, below the prefix
+of the storage element, or URLs. Broken lines do not stop the others.
 
 With --output, DIR gets a file for each class, such as lost.tsv, and
 rejects.tsv. Nothing is changed without --apply. It gives lost copies the state

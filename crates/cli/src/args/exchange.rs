@@ -41,7 +41,7 @@ pub(crate) struct ListingArgs {
     /// Format of rows [default: detected]
     #[arg(long, value_enum)]
     pub format: Option<FormatArg>,
-    /// plain, gzip or zstd [default: detected]
+    /// plain, gzip, zstd or bzip2 [default: detected]
     #[arg(long)]
     pub compression: Option<String>,
     /// Field separator, one character [default: a tab, in CSV a comma]
@@ -100,12 +100,12 @@ pub(crate) struct ListingArgs {
 /// `exacat import`
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Listings are TSV, CSV or JSON lines, plain or compressed with gzip or zstd. Bad
-rows do not stop the others: the import counts them, and with --rejects writes
-them to a file with line and reason. A second run of the same import changes
-nothing and says so. An interrupted import resumes where it stopped. Its state
-is in a file beside the listing, or at --state. Exit status 18 if rows were
-rejected.
+Listings are TSV, CSV or JSON lines, plain or compressed with gzip, zstd or
+bzip2. Bad rows do not stop the others: the import counts them, and with
+--rejects writes them to a file with line and reason. A second run of the same
+import changes nothing and says so. An interrupted import resumes where it
+stopped. Its state is in a file beside the listing, or at --state. Exit status
+18 if rows were rejected.
 
 With --offline the listing goes into a data directory on this machine whose
 server is stopped. The checks and the result are the same, for less work, and
@@ -222,7 +222,7 @@ pub(crate) struct ExportArgs {
     pub directory: Option<String>,
     /// Pattern of names to export
     pub pattern: Option<String>,
-    /// Output file; compressed if it ends with .zst or .gz [default: standard output]. With --format
+    /// Output file; compressed if it ends with .zst, .gz or .bz2 [default: standard output]. With --format
     /// parquet a directory that does not exist or is empty
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -239,7 +239,7 @@ pub(crate) struct ExportArgs {
     /// Read the tables in this directory back instead, and compare
     #[arg(long, value_name = "DIR", conflicts_with_all = ["directory", "output", "format", "tables", "after"])]
     pub check: Option<PathBuf>,
-    /// plain, gzip or zstd [default: from the file's name]
+    /// plain, gzip, zstd or bzip2 [default: from the file's name]
     #[arg(long)]
     pub compression: Option<String>,
     /// Field separator, one character [default: a tab, in CSV a comma]

@@ -613,7 +613,7 @@ pub(crate) async fn export(
 fn format_of_name(path: Option<&Path>) -> Format {
     let name = path.and_then(Path::file_name).map(|name| name.to_string_lossy().to_ascii_lowercase());
     let name = name.unwrap_or_default();
-    let stem = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(&name);
+    let stem = Compression::NAME_ENDS.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
     if stem.ends_with(".csv") {
         Format::Csv
     } else if stem.ends_with(".jsonl") || stem.ends_with(".json") {
@@ -741,6 +741,7 @@ mod tests {
             ("a.tsv", Format::Tsv),
             ("a.CSV", Format::Csv),
             ("a.csv.gz", Format::Csv),
+            ("a.csv.bz2", Format::Csv),
             ("a.jsonl.zst", Format::JsonLines),
             ("csv", Format::Tsv),
         ] {

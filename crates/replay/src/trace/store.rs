@@ -73,21 +73,22 @@ pub fn parse_line(line: &str) -> std::result::Result<AccessRow<'_>, &'static str
 /// # Errors
 /// The file cannot be written.
 pub fn write(trace: &Trace, path: &Path) -> Result<()> {
-    if Compression::of_name(path) == Compression::Gzip {
+    let compression = Compression::of_name(path);
+    if !matches!(compression, Compression::Plain | Compression::Zstd) {
         return Err(Error::options("a trace is plain text, or compressed with Zstandard: name it NAME.zst"));
     }
     let file = OutputFile::create(path)?;
     let cannot = |error| Error::file("write", path, error);
     let out = BufWriter::with_capacity(1 << 20, file.writer()?);
-    match Compression::of_name(path) {
-        Compression::Plain | Compression::Gzip => {
-            let mut out = write_to(trace, out).map_err(cannot)?;
-            out.flush().map_err(cannot)?;
-        }
+    match compression {
         Compression::Zstd => {
             let mut encoder = zstd::Encoder::new(out, COMPRESSION_LEVEL).map_err(cannot)?;
             encoder.include_checksum(true).map_err(cannot)?;
             let mut out = write_to(trace, encoder).and_then(zstd::Encoder::finish).map_err(cannot)?;
+            out.flush().map_err(cannot)?;
+        }
+        _ => {
+            let mut out = write_to(trace, out).map_err(cannot)?;
             out.flush().map_err(cannot)?;
         }
     }
@@ -224,7 +225,9 @@ mod tests {
             write(&trace(), &path).unwrap();
             assert_eq!(read(&path, &BytesRead::default()).unwrap().accesses(), trace().accesses(), "{name}");
         }
-        assert!(write(&trace(), &directory.path().join("t.gz")).is_err());
+        for name in ["t.gz", "t.bz2"] {
+            assert!(write(&trace(), &directory.path().join(name)).is_err());
+        }
         let path = directory.path().join("t.zst");
         let bytes = std::fs::read(&path).unwrap();
         let plain = write_to(&trace(), Vec::new()).unwrap();
