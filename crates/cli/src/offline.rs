@@ -39,6 +39,10 @@ pub(crate) fn locked(file: File, directory: &Path, busy: &str) -> Result<File, F
     }
 }
 
+/// Bytes of page cache of a command that reads the catalogue once, in order. A larger one would not be used
+/// again: it would only be new memory, which the kernel clears first.
+const READ_CACHE_BYTES: u64 = 64 << 20;
+
 /// Open store, and the lock that keeps servers out.
 pub(crate) struct Offline {
     /// The store.
@@ -57,8 +61,24 @@ impl Offline {
         Self::open_at(data_directory(connection)?, instead, false).await
     }
 
+    /// Opens the store in the data directory to be read once.
+    pub(crate) async fn open_to_read(connection: &Connection, instead: &str) -> Result<Self, Failure> {
+        let settings =
+            |store| EmbeddedSettings { cache_bytes: READ_CACHE_BYTES, ..EmbeddedSettings::at(store) };
+        Self::open_with(data_directory(connection)?, instead, false, settings).await
+    }
+
     /// Opens the store in `directory`; makes a new catalogue there if `make`, and if there is none.
     pub(crate) async fn open_at(directory: PathBuf, instead: &str, make: bool) -> Result<Self, Failure> {
+        Self::open_with(directory, instead, make, EmbeddedSettings::at).await
+    }
+
+    async fn open_with(
+        directory: PathBuf,
+        instead: &str,
+        make: bool,
+        settings: impl FnOnce(PathBuf) -> EmbeddedSettings,
+    ) -> Result<Self, Failure> {
         let about = |error: Error| Failure::about(directory.display().to_string(), error);
         let store = directory.join("store");
         if make {
@@ -72,7 +92,7 @@ impl Offline {
         }
         let lock = lock(&directory, instead)?;
         // Archiving and removing log files is left to the server.
-        let settings = EmbeddedSettings { archive: false, ..EmbeddedSettings::at(store) };
+        let settings = EmbeddedSettings { archive: false, ..settings(store) };
         let clock = Arc::new(WatchedClock::of_system(CLOCK_JUMP));
         clock.keep_in(&directory.join("clock"));
         let of_opening = clock.clone();
@@ -98,7 +118,8 @@ impl Offline {
         let directory = data_directory(connection)?;
         let about = |error: Error| Failure::about(directory.display().to_string(), error);
         let name = SnapshotName::parse(name)?;
-        let settings = EmbeddedSettings::at(directory.join("store"));
+        let store = directory.join("store");
+        let settings = EmbeddedSettings { cache_bytes: READ_CACHE_BYTES, ..EmbeddedSettings::at(store) };
         let opened = tokio::task::spawn_blocking(move || {
             EmbeddedStore::open_snapshot(settings, &name, Arc::new(SystemClock))
         });

@@ -33,7 +33,9 @@ impl Source {
     pub(crate) async fn open(connection: &Connection, place: &CatalogueSource) -> Result<Self, Failure> {
         let offline = match &place.snapshot {
             Some(name) => Offline::snapshot(connection, name).await?,
-            None => Offline::open(connection, "without --offline it is asked; or stop it first").await?,
+            None => {
+                Offline::open_to_read(connection, "without --offline it is asked; or stop it first").await?
+            }
         };
         let store = Arc::clone(&offline.store);
         let local = Local::open(store, Arc::clone(&offline.clock), LoadSettings::default())
