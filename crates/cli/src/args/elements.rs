@@ -184,11 +184,12 @@ pub(crate) enum ElementFormat {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 A file that ends in .csv is CSV, one in .parquet is Parquet, any other has line
-protocol. Parquet has the columns of CSV, with types of its own. CSV has a column
-'time' (RFC 3339, a date, or seconds since 1970), a column 'element' or 'key',
-and a column for each field. TYPE is float (default), integer, unsigned, boolean or
-string; an empty cell is no value. The key of an element is the measurement of
---measurement with the tag 'element', or the cell if that has a comma.
+protocol. Parquet has the columns of CSV, with types of its own. CSV has a
+column 'time' (RFC 3339, a date, or seconds since 1970), a column 'element' or
+'key', and a column for each field. TYPE is float (default), integer, unsigned,
+boolean or string; an empty cell is no value. The key of an element is the
+measurement of --measurement with the tag 'element', or the cell if that has a
+comma.
 
 To repeat an import changes nothing. Rows that are refused are counted, and
 leave the exit status 18.

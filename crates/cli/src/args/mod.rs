@@ -397,7 +397,7 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// Goal: every command has a description and examples.
+    /// Goal: every command has a description and examples, in lines that fit a terminal.
     #[test]
     fn every_command_has_examples() {
         fn check(command: &clap::Command, path: &str) {
@@ -410,6 +410,8 @@ mod tests {
                 let help = child.get_after_help().map(ToString::to_string).unwrap_or_default();
                 assert!(help.contains("Examples:\n") && help.contains(&path), "no example of {path}");
                 assert!(child.get_about().is_some(), "{path} does not say what it does");
+                let long = help.lines().find(|line| line.chars().count() > 80);
+                assert_eq!(long, None, "{path}: this line of its help is broken by a terminal of 80 columns");
             }
         }
         let mut command = Cli::command();

@@ -13,15 +13,15 @@ pub(crate) enum ReplayCommand {
     /// Make a trace of accesses that others recorded
     #[command(after_help = "\
 Sources: Rucio traces (JSON lines, get_sm and other reads), records of a cache
-(xrootd.mongstream pfc, JSON lines), datagrams of a server (xrootd.monitor fstat,
-one behind the other), tables with a header (time, name, size, site), and traces.
-gzip and Zstandard are read as they are. Times are seconds, ms, us or ns since
-1970, or dates; rows may come in any order. Rows that are no accesses go to the
-file of --rejects, and the exit status is 18.
+(xrootd.mongstream pfc, JSON lines), datagrams of a server (xrootd.monitor
+fstat, one behind the other), tables with a header (time, name, size, site), and
+traces. gzip and Zstandard are read as they are. Times are seconds, ms, us or ns
+since 1970, or dates; rows may come in any order. Rows that are no accesses go
+to the file of --rejects, and the exit status is 18.
 
 Examples:
   exacat replay import accesses.tsv --out month.trace.zst
-  exacat replay import reads.csv --columns url=name,start=time --out reads.zst \\
+  exacat replay import reads.csv --columns url=name,start=time --out r.zst \\
       --rejects bad.tsv --size-of-unknown 1GB
   exacat replay import month.trace.zst --site A --speed 24 --out fast.zst")]
     Import(Box<ReplayImportArgs>),
@@ -37,8 +37,9 @@ Examples:
     Generate(Box<ReplayGenerateArgs>),
     /// Summarise a trace, and tell what caches must reach with it
     #[command(after_help = "\
-The shares that a cache must reach are exact for a cache that removes whole files,
-the one that was used longest ago first. Parts of files count with their blocks.
+The shares that a cache must reach are exact for a cache that removes whole
+files, the one that was used longest ago first. Parts of files count with their
+blocks.
 
 Examples:
   exacat replay show like.trace.zst
@@ -47,12 +48,12 @@ Examples:
     Show(ReplayShowArgs),
     /// Run a replay service: it hands out the accesses of a trace, and reports
     #[command(after_help = "\
-Agents, commands and browsers use the same URL. Without --token-file it listens on
-this machine only. Results are on disk before they are answered: after a kill the
-service goes on where it was. --collect takes what caches send with
-xrootd.mongstream pfc, xrootd.monitor fstat and xrd.report. With --catalogue files
-have the sizes and checksums of the catalogue, and those that it does not have are
-left out.
+Agents, commands and browsers use the same URL. Without --token-file it listens
+on this machine only. Results are on disk before they are answered: after a kill
+the service goes on where it was. --collect takes what caches send with
+xrootd.mongstream pfc, xrootd.monitor fstat and xrd.report. With --catalogue
+files have the sizes and checksums of the catalogue, and those that it does not
+have are left out.
 
 Examples:
   exacat replay serve --trace like.trace.zst
@@ -66,9 +67,9 @@ Examples:
     Run(ReplayRunCommand),
     /// Sum up the states of a cache's files: a view of it from its own disk
     #[command(after_help = "\
-DIRECTORY is the name space of the cache (oss.localroot), with a .cinfo file beside
-each file. With --run the sums go to the report of that run: at once, every
---every, and after its end. Give the cache the name that agents use.
+DIRECTORY is the name space of the cache (oss.localroot), with a .cinfo file
+beside each file. With --run the sums go to the report of that run: at once,
+every --every, and after its end. Give the cache the name that agents use.
 
 Examples:
   exacat replay cinfo /var/cache/xrootd/ns
@@ -78,9 +79,9 @@ Examples:
     Cinfo(ReplayCinfoArgs),
     /// Make the accesses of a run, through a cache
     #[command(after_help = "\
-It asks the service for accesses, makes each at its time, and reports how it ended.
-Any number of agents, anywhere, work on one run. SIGINT ends it: what ended is
-reported, the rest is handed to others.
+It asks the service for accesses, makes each at its time, and reports how it
+ended. Any number of agents, anywhere, work on one run. SIGINT ends it: what
+ended is reported, the rest is handed to others.
 
 Examples:
   exacat replay agent --run first --cache root://cache.example.org:1094
@@ -92,8 +93,9 @@ Examples:
     /// Serve files that exist by name and size only, as an origin for caches
     #[command(after_help = "\
 The bytes of a file follow from its name: traces of exacat replay generate have
-their checksums. Delays and failures can be ordered. http://CONTROL/api/v1/origin
-has the counters, POST …/api/v1/origin/gone?seconds=20 lets it go away.
+their checksums. Delays and failures can be ordered.
+http://CONTROL/api/v1/origin has the counters, POST
+…/api/v1/origin/gone?seconds=20 lets it go away.
 
 Examples:
   exacat replay origin --trace like.trace.zst
@@ -213,9 +215,10 @@ pub(crate) enum ReplayRunCommand {
     #[command(after_help = "\
 Without --in-flight or --ramp each access begins at its time in the trace.
 
-Conditions are MEASURE>BOUND:WINDOW with the measures errors, p50, p90, p99, p99.9,
-late, rate, origin, bypass, and flat:WINDOW. Thresholds have no window; they know
-requests-off and bytes-off, the distance from what the trace foretells, too.
+Conditions are MEASURE>BOUND:WINDOW with the measures errors, p50, p90, p99,
+p99.9, late, rate, origin, bypass, and flat:WINDOW. Thresholds have no window;
+they know requests-off and bytes-off, the distance from what the trace
+foretells, too.
 
 Examples:
   exacat replay run create first --start
@@ -271,7 +274,8 @@ Examples:
     },
     /// Wait for the end of a run
     #[command(after_help = "\
-The exit status is that of the report. It waits on while the service is restarted.
+The exit status is that of the report. It waits on while the service is
+restarted.
 
 Examples:
   exacat replay run wait first")]

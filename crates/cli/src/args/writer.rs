@@ -41,11 +41,11 @@ Examples:
     Put(WriterPutArgs),
     /// Generate a load of events, and show what the services do with it
     #[command(after_help = "\
-Each producer has connections of its own, and writes its streams in turn. An event
-of at least 16 bytes begins with its length (u32), the numbers of its producer
-(u16) and stream (u16), and its number in the stream (u64), little-endian; the
-rest are the bytes that follow from its number. So a reader can prove that each
-event is there once, in order.
+Each producer has connections of its own, and writes its streams in turn. An
+event of at least 16 bytes begins with its length (u32), the numbers of its
+producer (u16) and stream (u16), and its number in the stream (u64),
+little-endian; the rest are the bytes that follow from its number. So a reader
+can prove that each event is there once, in order.
 
 Examples:
   exacat writer produce --below /demo/load --producers 2 --events 2000
@@ -125,10 +125,11 @@ element, verifies the copy, registers it, and then may remove its own bytes
 and to that storage element only; any other one takes the place from the
 catalogue: a root:// URL (by xrdcp) or a file:/// directory.
 
-The result of a file is copied, there (an earlier copy is whole), failed, or left
-(not certified by this service). The exit status is 0 if each wanted file is on
-the storage element; without a name, files that are not certified are left. Ctrl-C
-ends the command only: copies on the way go on. A repeated call ends the work.
+The result of a file is copied, there (an earlier copy is whole), failed, or
+left (not certified by this service). The exit status is 0 if each wanted file
+is on the storage element; without a name, files that are not certified are
+left. Ctrl-C ends the command only: copies on the way go on. A repeated call
+ends the work.
 
 Examples:
   exacat se add DEMO::DAQ::DISK --prefix \"file://$HOME/disk\"
@@ -163,10 +164,10 @@ Examples:
     Resume(AtService),
     /// Check volumes that no service has open: their files against their index
     #[command(after_help = "\
-Changes nothing, also not on a disk that is mounted read-only. Each fault has its
-file, its part and the next step. Exit status 25 (corrupt) if something is wrong.
-Files that the index does not name are listed; they are no fault, for nobody has
-an acknowledgement for their bytes.
+Changes nothing, also not on a disk that is mounted read-only. Each fault has
+its file, its part and the next step. Exit status 25 (corrupt) if something is
+wrong. Files that the index does not name are listed; they are no fault, for
+nobody has an acknowledgement for their bytes.
 
 Examples:
   exacat writer fsck --volume ~/daq1
@@ -175,11 +176,11 @@ Examples:
     Fsck(WriterFsckArgs),
     /// Give the volume of a lost service to another service, which need not be stopped
     #[command(after_help = "\
-For the disk of a broken machine that was put into another one. The command shows
-the content of the volume, and changes its owner with --yes. The other service
-takes the volume at its next start, with one more --volume: it certifies the
-files, shows them to readers, and copies them on. The former service must not run
-on the volume any more.
+For the disk of a broken machine that was put into another one. The command
+shows the content of the volume, and changes its owner with --yes. The other
+service takes the volume at its next start, with one more --volume: it certifies
+the files, shows them to readers, and copies them on. The former service must
+not run on the volume any more.
 
 Examples:
   exacat writer adopt --volume ~/daq1 --service-of ~/daq3 --yes
