@@ -1,4 +1,4 @@
-"""What `make test-clients` tries with readers of the history: DuckDB, pyarrow, pandas and delta-rs.
+"""What `make test-clients` tries with readers of the history: DuckDB, pyarrow, pandas, Polars, delta-rs and, if asked, Spark.
 
 They read the files that `exacat serve --history-archive` writes and the tables that it answers, and are compared with what the server answers
 about the same days. `test-clients.py` runs the functions of TRIED. The part that needs packages runs in the
@@ -9,6 +9,7 @@ docs/operating/history.md has the columns.
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import time
@@ -16,9 +17,11 @@ import urllib.parse
 import urllib.request
 
 import rest_schema
-from clients_rig import Failed, expect, free_port, install, say, wait_until
+from clients_rig import Failed, Left, expect, free_port, install, say, wait_until
 
-PACKAGES = ["duckdb", "pyarrow", "pandas", "deltalake", "pytz", "moto[server]"]
+PACKAGES = ["duckdb", "pyarrow", "pandas", "polars", "deltalake", "pytz", "moto[server]"]
+# Spark is a download of half a gigabyte, and needs Java.
+SPARK = ["pyspark"]
 INSTALL_SECONDS = 600
 DAY = 86_400
 # Seconds: noon, five days ago.
@@ -68,14 +71,14 @@ def counted(server, token):
     return answer["results"][0]["series"][0]["values"][0][1]
 
 
-def compare(rig, server, token, place, environment):
-    """Waits for the archive, then compares what the packages read with the server's answers."""
+def compare(rig, server, token, place, environment, *reader):
+    """Compares what the packages read with the server's answers."""
     expected = {}
     for element in range(ELEMENTS):
         text = f"SELECT v, q FROM ev WHERE \"name\" = 'a{element}' AND time < {(OLD + 2 * DAY - DAY // 2) * 10**9}"
         expected[f"a{element}"] = query(server, token, text)["results"][0]["series"][0]["values"]
     expect(counted(server, token) == 3 * ELEMENTS * ROWS, "the server reads hot and archived days as one")
-    program = [str(rig.venv / "bin" / "python"), __file__, place]
+    program = [str(rig.venv / "bin" / "python"), __file__, *reader, place]
     asked = json.dumps({"expected": expected, "rows": ELEMENTS * ROWS * 2 + 8})
     done = subprocess.run(program, input=asked, capture_output=True, text=True, timeout=300,
                           env={**os.environ, **environment})
@@ -84,8 +87,14 @@ def compare(rig, server, token, place, environment):
     say(done.stdout.strip())
 
 
+def install_spark(rig):
+    if not shutil.which("java"):
+        raise Left("Spark: there is no java")
+    install(rig.venv, SPARK, INSTALL_SECONDS)
+
+
 def archive_in_a_directory(rig):
-    """The archive in a directory, read by DuckDB, pyarrow, pandas and delta-rs."""
+    """The archive in a directory, read by DuckDB, pyarrow, pandas, Polars and delta-rs; with --spark also by Spark."""
     install(rig.venv, PACKAGES, INSTALL_SECONDS)
     place = rig.place / "archived"
     server, token = serve_and_archive(rig, "archive-server", str(place), {})
@@ -93,6 +102,9 @@ def archive_in_a_directory(rig):
     server, token = restarted(rig, server, token, str(place))
     wait_until("days are archived", lambda: any(place.glob("_delta_log/*.json")))
     compare(rig, server, token, str(place), {})
+    if rig.spark:
+        install_spark(rig)
+        compare(rig, server, token, str(place), {}, "spark")
 
 
 def restarted(rig, server, token, place):
@@ -175,7 +187,7 @@ def tables_of_rows(rig):
 
 
 def tables_of_the_catalogue(rig):
-    """The catalogue as tables, with the queries of docs/operating/analytics.md by DuckDB and pandas."""
+    """The catalogue as tables, with the queries of docs/operating/analytics.md by DuckDB and pandas; all rows also by Polars."""
     install(rig.venv, PACKAGES, INSTALL_SECONDS)
     directory = rig.place / "catalogue-tables"
     directory.mkdir()
@@ -198,6 +210,15 @@ def tables_of_the_catalogue(rig):
     empty = [answer["query"] for answer in answers if answer.get("by") == "duckdb" and not answer["rows"]]
     expect(not empty, f"queries without an answer: {empty}")
     say(f"DuckDB and pandas answer {len(answers)} queries of the catalogue's tables")
+    readers = ["polars"]
+    if rig.spark:
+        install_spark(rig)
+        readers.append("spark")
+    program = [str(rig.venv / "bin" / "python"), __file__, "catalogue", str(directory), *readers]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=300)
+    if done.returncode != 0:
+        raise Failed(f"readers of the catalogue's tables: {done.stdout}{done.stderr}")
+    say(done.stdout.strip())
 
 
 TRIED = [archive_in_a_directory, archive_in_a_bucket, tables_of_rows, tables_of_the_catalogue]
@@ -209,6 +230,7 @@ TRIED = [archive_in_a_directory, archive_in_a_bucket, tables_of_rows, tables_of_
 def read(place, asked):
     import deltalake
     import duckdb
+    import polars
     import pyarrow.dataset
 
     table = deltalake.DeltaTable(place)
@@ -218,7 +240,7 @@ def read(place, asked):
         row["time_us"] = round(row["time"].timestamp() * 1_000_000)
     assert len(frame) == asked["rows"], f"delta-rs reads {len(frame)} rows of {asked['rows']}"
     columns = ["name", "time", "time_ns", "value", "quality", "field", "integer", "text", "fields", "series"]
-    duck = duckdb.sql(f"SELECT {', '.join(columns)} FROM read_parquet('{place}/**/*.parquet', hive_partitioning=true) "
+    duck = duckdb.sql(f"SELECT {', '.join(columns)} FROM read_parquet('{place}/group=*/day=*/*.parquet', hive_partitioning=true) "
                       "WHERE \"group\" = 'dcs'").fetchall()
     assert len(duck) == asked["rows"], f"DuckDB reads {len(duck)} rows"
     arrow = pyarrow.dataset.dataset(place, format="parquet", partitioning="hive", exclude_invalid_files=True).to_table()
@@ -229,14 +251,64 @@ def read(place, asked):
         found = [[row["time_ns"] or row["time_us"] * 1000, row["value"], row["quality"]] for row in of]
         found.sort()
         assert found == values, f"{name}: delta-rs {found[:3]}, the server {values[:3]}"
-        sums = duckdb.sql(f"SELECT sum(value), count(*) FROM read_parquet('{place}/**/*.parquet') WHERE name = '{name}'")
+        sums = duckdb.sql(f"SELECT sum(value), count(*) FROM read_parquet('{place}/group=*/day=*/*.parquet') WHERE name = '{name}'")
         assert sums.fetchall()[0] == (sum(row[1] for row in values), len(values)), f"{name}: DuckDB"
+    # Polars by the files, and by the Delta log.
+    files = polars.scan_parquet(f"{place}/group=*/day=*/*.parquet", hive_partitioning=True).filter(polars.col("group") == "dcs")
+    for frame_of, read_by in ((files.collect(), "the files"), (polars.read_delta(place), "the Delta log")):
+        assert frame_of.height == asked["rows"], f"Polars reads {frame_of.height} rows by {read_by}"
+        for name, values in asked["expected"].items():
+            nanoseconds = polars.coalesce("time_ns", polars.col("time").dt.epoch("us") * 1000)
+            of = frame_of.filter(polars.col("series") == f"ev,name={name}").select(nanoseconds, "value", "quality").sort("time_ns")
+            assert [list(row) for row in of.rows()] == values, f"{name}: Polars by {read_by}"
     largest = [row for row in duck if row[0] == "big"]
     assert len(largest) == 2 and all(int(row[6]) == 2**63 - 1 for row in largest), largest
     assert {row[7] for row in duck if row[0] == "txt"} == {'on, "off"'}
     assert {(row[5], row[3]) for row in duck if row[9] is None and row[0].startswith("cpu")} == {("idle", 1.5), ("user", 2.0)}
-    print(f"delta-rs {deltalake.__version__}, DuckDB {duckdb.__version__}, pyarrow and pandas read {len(frame)} rows "
-          "as the server does")
+    print(f"delta-rs {deltalake.__version__}, DuckDB {duckdb.__version__}, Polars {polars.__version__}, pyarrow and pandas read "
+          f"{len(frame)} rows as the server does")
+
+
+def spark_session():
+    from pyspark.sql import SparkSession
+
+    made = SparkSession.builder.master("local[1]").config("spark.sql.session.timeZone", "UTC").config("spark.ui.enabled", "false")
+    return made.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1").getOrCreate()
+
+
+def read_by_spark(place, asked):
+    import pyspark
+    from pyspark.sql import functions
+
+    spark = spark_session()
+    frame = spark.read.option("basePath", place).parquet(f"{place}/group=*/day=*").where("`group` = 'dcs'")
+    assert frame.count() == asked["rows"], f"Spark reads {frame.count()} rows of {asked['rows']}"
+    assert {str(row["day"]) for row in frame.select("day").distinct().collect()} == \
+        {time.strftime("%Y-%m-%d", time.gmtime(day)) for day in (OLD, OLD + DAY)}
+    nanoseconds = functions.coalesce(functions.col("time_ns"), functions.unix_micros("time") * 1000)
+    series = frame.where("name LIKE 'a%'").select("series", nanoseconds.alias("at"), "value", "quality").orderBy("at").collect()
+    for name, values in asked["expected"].items():
+        found = [[row["at"], row["value"], row["quality"]] for row in series if row["series"] == f"ev,name={name}"]
+        assert found == values, f"{name}: Spark {found[:3]}, the server {values[:3]}"
+    largest = frame.where("name = 'big'").select("integer").collect()
+    assert len(largest) == 2 and all(int(row["integer"]) == 2**63 - 1 for row in largest), largest
+    spark.stop()
+    print(f"Spark {pyspark.__version__} reads {asked['rows']} rows as the server does")
+
+
+def read_catalogue(directory, readers):
+    """Reads every row and column of the catalogue's tables."""
+    import polars
+    import pyarrow.parquet
+
+    spark = spark_session() if "spark" in readers else None
+    for table in sorted(directory.glob("*/*.parquet")):
+        rows = int(pyarrow.parquet.read_schema(table).metadata[b"exacat.rows"])
+        counted = [polars.read_parquet(table).height]
+        if spark:
+            counted.append(len(spark.read.parquet(str(table)).collect()))
+        assert all(one == rows for one in counted), f"{table}: {counted} of {rows} rows"
+    print(f"{' and '.join(readers)} read all rows of the catalogue's tables")
 
 
 def read_tables(place):
@@ -286,5 +358,9 @@ if __name__ == "__main__":
             copy_bucket(into)
         case ["tables", place]:
             read_tables(pathlib.Path(place))
+        case ["catalogue", directory, *readers]:
+            read_catalogue(pathlib.Path(directory), readers)
+        case ["spark", place]:
+            read_by_spark(place, json.load(sys.stdin))
         case [place]:
             read(place, json.load(sys.stdin))

@@ -3,7 +3,7 @@
 (`clients_of_xrootd.py`), of HTTP (`clients_of_http.py`) and of InfluxDB (`clients_influx.py`), with stock xrootd servers as
 storage elements if there are any. It installs what it needs into a temporary place and says in plain words what it left out.
 
-Usage: test-clients.py EXACAT-BINARY [--keep] [--xrootd-root DIR] [--venv DIR] [--only TEXT]
+Usage: test-clients.py EXACAT-BINARY [--keep] [--xrootd-root DIR] [--venv DIR] [--only TEXT] [--spark]
 """
 
 import argparse
@@ -39,8 +39,9 @@ UPSTREAM = "https://github.com/adriansev/jalien_py/archive/refs/heads/master.tar
 class Rig:
     """Everything that runs, and where."""
 
-    def __init__(self, exacat, place, xrootd_root):
+    def __init__(self, exacat, place, xrootd_root, spark=False):
         self.exacat = exacat
+        self.spark = spark
         self.place = pathlib.Path(place)
         self.xrootd_root = xrootd_root
         self.running = []
@@ -515,9 +516,10 @@ def main():
     parser.add_argument("--xrootd-root", help="where Debian's packages of xrootd are unpacked, if not installed")
     parser.add_argument("--venv", help="an environment of Python to install clients into, in place of a temporary one")
     parser.add_argument("--only", default="", help="only what has TEXT in its name")
+    parser.add_argument("--spark", action="store_true", help="also Spark, a download of half a gigabyte that needs Java")
     asked = parser.parse_args()
     place = tempfile.mkdtemp(prefix="exacat-clients-")
-    rig = Rig(os.path.realpath(asked.exacat), place, asked.xrootd_root)
+    rig = Rig(os.path.realpath(asked.exacat), place, asked.xrootd_root, asked.spark)
     if asked.venv:
         rig.venv = pathlib.Path(asked.venv).resolve()
     failed, left = 0, 0
