@@ -15,21 +15,24 @@ The parts, in this order; each row is printed when it is done:
   latency     acknowledgements at 300 MB/s of events of 30 kB from 16 producers, no limit of the disk
   small       events of 100 B from 16 producers
   faults      one of two services killed, hanging, back again: how long producers stand still
-  reading     certified files are read while others are written, 300 MB/s each way
+  reading     certified files are read by clients, and staged out, while others are written, 300 MB/s each way
   peers       xrdcp to xrootd, curl to nginx, beside `exacat writer put` of the same files
 
 DISK is the file system by itself, without a service. SHARE is the service's part of that: the median over the rounds of each
 pair, and LEAST the least. CPU is that of the service, for a GB; PRODUCERS have theirs in the next column, which includes making
-the events. A limited disk needs root and control
-groups: only the processes of the service, or those of the file system's own test, are in the limited group.
+the events. A limited disk needs root and control groups: only the processes of the service, or those of the file system's own
+test, are in the limited group.
 """
 
 import argparse
 import json
+import os
 import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 import writer_faults
@@ -57,6 +60,8 @@ LATENCY_SECONDS = 10
 EVEN_SECONDS_MAX = 60
 # Files of one producer at a time, at most.
 STREAMS_MAX = 32
+# A file system in memory.
+MEMORY = "/dev/shm"
 # Width of the first column.
 NAME_WIDTH = 28
 UNITS = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
@@ -304,12 +309,21 @@ class Bench:
     def reading(self):
         self.title("Reading at the same time, 300 MB/s each way")
         self.limited(300 * MB, 300 * MB)
+        for name, read in (("written, and read", self.read_by_clients), ("written, and staged out", self.staged_out)):
+            try:
+                self.written_and_read(name, read)
+            except Left as why:
+                self.leave_out("reading", name, why)
+
+    def written_and_read(self, name, read_meanwhile):
+        """Writes files while certified ones are read, in turn with the file system; `read_meanwhile` returns bytes and seconds."""
         plain, ours = [], []
         for _ in range(self.asked.rounds):
             services = self.services(1)
             load = ["--producers", 8, "--size", EVENT, "--memory", self.asked.producer_memory, "--file-bytes", 128 * MB]
             self.rig.count += 1
-            first = self.rig.produce(f"older{self.rig.count}", services, [*load, "--bytes", self.asked.bytes // 2])
+            # More than can be read meanwhile.
+            first = self.rig.produce(f"older{self.rig.count}", services, [*load, "--bytes", self.asked.bytes])
             first.finish(RUN_SECONDS)
             self.rig.running.remove(first)
             files = self.rig.certified(first.run)
@@ -317,21 +331,46 @@ class Bench:
             plain.append(self.file_system(self.asked.bytes // 2, 8, older))
             self.rig.count += 1
             second = self.rig.produce(f"newer{self.rig.count}", services, [*load, "--bytes", self.asked.bytes // 2])
-            read, begun = 0, time.monotonic()
-            while second.is_running():
-                self.read_one(files[0]["lfn"], services[0])
-                read += files[0]["size"]
-                files.append(files.pop(0))
-            seconds = time.monotonic() - begun
+            read, seconds = read_meanwhile(second, services[0], files)
             figures = second.finish(RUN_SECONDS)
             self.rig.running.remove(second)
             ours.append({"mb_s": figures["bytes"] / figures["seconds"] / MB, "read_mb_s": read / seconds / MB})
             self.rig.end(*services)
         sums = [(one["mb_s"] + one["read_mb_s"]) / (other["mb_s"] + other["read_mb_s"]) for one, other in zip(ours, plain)]
-        self.row("reading", "written and read at once", {
+        self.row("reading", name, {
             "DISK MB/s": f"{median(plain, 'mb_s'):.0f}+{median(plain, 'read_mb_s'):.0f}",
             "MB/s": f"{median(ours, 'mb_s'):.0f}+{median(ours, 'read_mb_s'):.0f}",
             "SHARE %": 100 * statistics.median(sums)})
+
+    def read_by_clients(self, producer, service, files):
+        read, begun = 0, time.monotonic()
+        while producer.is_running():
+            self.read_one(files[0]["lfn"], service)
+            read += files[0]["size"]
+            files.append(files.pop(0))
+        return read, time.monotonic() - begun
+
+    def staged_out(self, producer, service, files):
+        """The mover copies to a directory in memory, so that the limited disk has its reads only."""
+        if not os.path.isdir(MEMORY) or shutil.disk_usage(MEMORY).free < 2 * self.asked.bytes:
+            raise Left(f"{MEMORY} has no room for {2 * self.asked.bytes / 1e9:.0f} GB")
+        self.rig.count += 1
+        name = f"BENCH::STAGED{self.rig.count}"
+        with tempfile.TemporaryDirectory(dir=MEMORY) as place:
+            self.rig.ask("se", "add", name, "--prefix", f"file://{place}")
+            words = [self.rig.exacat, "writer", "stage-out", "--at", f"http://{service.host}:{service.http_port}", "--to", name,
+                     *(file["lfn"] for file in files)]
+            begun = time.monotonic()
+            mover = subprocess.Popen(words, env=self.rig.of_producer(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                     stderr=subprocess.STDOUT, text=True)
+            while producer.is_running():
+                expect("files are left to be staged out", mover.poll() is None, mover.stdout)
+                time.sleep(0.02)
+            seconds = time.monotonic() - begun
+            read = sum(path.stat().st_size for path in pathlib.Path(place).rglob("*") if path.is_file())
+            told, _ = mover.communicate(timeout=RUN_SECONDS)
+            expect("all files are staged out", mover.returncode == 0, told)
+        return read, seconds
 
     def read_one(self, lfn, service):
         """Reads a file by the command, and throws it away."""
