@@ -102,7 +102,16 @@ fn exporting(service: &Service, target: &Path) -> Child {
 
 /// Interrupts a command. Returns its exit status and its message.
 fn interrupted(mut child: Child) -> (Option<i32>, String) {
-    signal(child.id(), "INT");
+    // Until it has its handlers, a command ignores the signal if this test does, as in the background of a
+    // script. So the signal is repeated.
+    let mut looks = 0;
+    while child.try_wait().unwrap().is_none() {
+        if looks % 100 == 0 {
+            signal(child.id(), "INT");
+        }
+        looks += 1;
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
     let mut said = String::new();
     child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     (child.wait().unwrap().code(), said)
