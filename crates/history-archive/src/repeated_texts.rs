@@ -6,8 +6,9 @@
 use std::ops::Range;
 
 use bytes::Bytes;
+use exacat_history::distinct_texts::DistinctTexts;
 use exacat_model::Result;
-use hashbrown::HashTable;
+use exacat_model::codec::put_varint;
 use parquet::basic::{Encoding, PageType};
 use parquet::column::page::{CompressedPage, Page, PageWriter};
 use parquet::column::writer::ColumnCloseResult;
@@ -17,7 +18,6 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::statistics::{Statistics, ValueStatistics};
 use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::ColumnDescPtr;
-use xxhash_rust::xxh3::xxh3_64;
 
 use crate::schema::{PAGE_ROWS, ZSTD_LEVEL, compression, internal};
 
@@ -27,12 +27,7 @@ const UNUSED: u32 = u32::MAX;
 /// Texts of records.
 #[derive(Default)]
 pub(crate) struct RepeatedTexts {
-    /// Distinct texts, one behind the other.
-    distinct: String,
-    /// End of each distinct text.
-    ends: Vec<usize>,
-    /// Numbers of the texts that may come again, by their hash.
-    known: HashTable<u32>,
+    distinct: DistinctTexts,
     /// Number of a distinct text, or none, and the adjacent records that have it.
     runs: Vec<(Option<u32>, usize)>,
 }
@@ -46,22 +41,12 @@ pub(crate) struct Chunk {
 impl RepeatedTexts {
     /// Returns the number of a text, and adds it if it is new.
     pub(crate) fn number(&mut self, text: &str) -> u32 {
-        let (hash, distinct, ends) = (xxh3_64(text.as_bytes()), &self.distinct, &self.ends);
-        if let Some(number) = self.known.find(hash, |number| text_in(distinct, ends, *number) == text) {
-            return *number;
-        }
-        let number = self.add(text);
-        let (distinct, ends) = (&self.distinct, &self.ends);
-        let hash_of = |number: &u32| xxh3_64(text_in(distinct, ends, *number).as_bytes());
-        self.known.insert_unique(hash, number, hash_of);
-        number
+        self.distinct.number(text)
     }
 
     /// Adds a text that is new, and returns its number.
     pub(crate) fn add(&mut self, text: &str) -> u32 {
-        self.distinct.push_str(text);
-        self.ends.push(self.distinct.len());
-        self.ends.len() as u32 - 1
+        self.distinct.add(text)
     }
 
     /// Adds records with one text, or with none.
@@ -75,13 +60,7 @@ impl RepeatedTexts {
     /// Removes all texts and records, and keeps the memory for further ones.
     pub(crate) fn clear(&mut self) {
         self.distinct.clear();
-        self.ends.clear();
-        self.known.clear();
         self.runs.clear();
-    }
-
-    fn text(&self, number: u32) -> &str {
-        text_in(&self.distinct, &self.ends, number)
     }
 
     /// Returns the runs of some records.
@@ -102,7 +81,7 @@ impl RepeatedTexts {
         records: Range<usize>,
     ) -> Result<Chunk> {
         // Only the texts of these records, in the order in which they appear.
-        let (mut numbers, mut used) = (vec![UNUSED; self.ends.len()], Vec::new());
+        let (mut numbers, mut used) = (vec![UNUSED; self.distinct.len()], Vec::new());
         for number in self.runs_of(records.clone()).filter_map(|(number, _)| number) {
             let own = &mut numbers[number as usize];
             if *own == UNUSED {
@@ -111,10 +90,10 @@ impl RepeatedTexts {
             }
         }
         let mut chunk = ChunkWriter::new(column, used.len())?;
-        chunk.dictionary(used.iter().map(|number| self.text(*number)))?;
+        chunk.dictionary(used.iter().map(|number| self.distinct.get(*number)))?;
         let mut page = OpenPage::default();
         for (number, mut count) in self.runs_of(records) {
-            let length = number.map_or(0, |number| self.text(number).len());
+            let length = number.map_or(0, |number| self.distinct.get(number).len());
             let number = number.map(|number| numbers[number as usize]);
             while count > 0 {
                 let fits = count.min(PAGE_ROWS - page.rows);
@@ -130,19 +109,13 @@ impl RepeatedTexts {
             chunk.page(page)?;
         }
         let has_ends = properties.statistics_enabled(column.path()) != EnabledStatistics::None;
-        let texts = || used.iter().map(|number| self.text(*number).as_bytes());
+        let texts = || used.iter().map(|number| self.distinct.get(*number).as_bytes());
         let owned = |text: Option<&[u8]>| text.map(|text| ByteArray::from(text.to_vec()));
         let (nulls, ends) = (Some(chunk.nulls as u64), || (owned(texts().min()), owned(texts().max())));
         let statistics =
             has_ends.then(ends).map(|(min, max)| ValueStatistics::new(min, max, None, nulls, false));
         chunk.finish(statistics)
     }
-}
-
-fn text_in<'t>(distinct: &'t str, ends: &[usize], number: u32) -> &'t str {
-    let number = number as usize;
-    let start = if number == 0 { 0 } else { ends[number - 1] };
-    &distinct[start..ends[number]]
 }
 
 /// A page in progress.
@@ -160,12 +133,7 @@ struct OpenPage {
 
 /// Appends a run of a number to a list, as Parquet's hybrid of runs and packed numbers has it.
 fn put_run(out: &mut Vec<u8>, number: u32, count: usize, bits: u32) {
-    let mut header = (count as u64) << 1;
-    while header >= 0x80 {
-        out.push(header as u8 | 0x80);
-        header >>= 7;
-    }
-    out.push(header as u8);
+    put_varint(out, (count as u64) << 1);
     out.extend_from_slice(&number.to_le_bytes()[..bits.div_ceil(8) as usize]);
 }
 

@@ -26,7 +26,6 @@ pub(crate) enum StoredColumn<'t> {
 pub(crate) struct RowGroups {
     file: SerializedFileWriter<Vec<u8>>,
     columns: ArrowRowGroupWriterFactory,
-    count: usize,
 }
 
 impl RowGroups {
@@ -35,7 +34,7 @@ impl RowGroups {
         let writer = ArrowWriter::try_new_with_options(Vec::new(), arrow(), options);
         let (file, columns) =
             writer.and_then(ArrowWriter::into_serialized_writer).map_err(|error| internal(&error))?;
-        Ok(RowGroups { file, columns, count: 0 })
+        Ok(RowGroups { file, columns })
     }
 
     /// Writes records as row groups. `columns` are those of the schema, in its order.
@@ -53,7 +52,8 @@ impl RowGroups {
     fn write_group(&mut self, columns: &[StoredColumn<'_>], records: Range<usize>) -> Result<()> {
         let failed = |error: ParquetError| internal(&error);
         let schema = arrow();
-        let writers = self.columns.create_column_writers(self.count).map_err(failed)?;
+        let writers =
+            self.columns.create_column_writers(self.file.flushed_row_groups().len()).map_err(failed)?;
         let properties = Arc::clone(self.file.properties());
         let descriptions = self.file.schema_descr().columns().to_vec();
         let mut group = self.file.next_row_group().map_err(failed)?;
@@ -74,7 +74,6 @@ impl RowGroups {
             }
         }
         group.close().map_err(failed)?;
-        self.count += 1;
         Ok(())
     }
 

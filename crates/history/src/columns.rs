@@ -3,12 +3,11 @@
 //! Readers, the merge and the writer of runs hand rows on in this form, because a loop over one column
 //! costs a fraction of a loop over rows.
 
-use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 
 use exacat_model::{Error, ErrorKind, FieldRef, FieldType};
-use hashbrown::HashTable;
 
+use crate::distinct_texts::DistinctTexts;
 use crate::row::{ElementNumber, FieldNumber};
 
 /// Identity of a row: its element and time.
@@ -26,34 +25,27 @@ pub struct ElementRows {
 /// Text values. Each distinct text is kept once.
 #[derive(Clone, Debug, Default)]
 pub struct Texts {
-    /// The distinct texts, one behind the other.
-    distinct: String,
-    /// End of each distinct text.
-    ends: Vec<u32>,
+    distinct: DistinctTexts,
     /// Distinct text of each value.
     indices: Vec<u32>,
-    /// Distinct texts by their hash; made when the first text is added.
-    known: Option<Box<(HashTable<u32>, RandomState)>>,
 }
 
 impl Texts {
     /// Makes the column of these distinct texts and indices. None if an index or end is outside.
     pub(crate) fn from_parts(distinct: String, ends: Vec<u32>, indices: Vec<u32>) -> Option<Self> {
-        let inside = |end: &u32| distinct.is_char_boundary(*end as usize);
-        let fits = ends.is_sorted()
-            && ends.iter().all(inside)
-            && indices.iter().all(|index| (*index as usize) < ends.len());
-        fits.then_some(Texts { distinct, ends, indices, known: None })
+        let distinct = DistinctTexts::from_parts(distinct, ends)?;
+        let fits = indices.iter().all(|index| (*index as usize) < distinct.len());
+        fits.then_some(Texts { distinct, indices })
     }
 
     /// Returns the number of distinct texts.
     pub fn distinct(&self) -> usize {
-        self.ends.len()
+        self.distinct.len()
     }
 
     /// Returns a distinct text by its number.
     pub fn distinct_text(&self, index: u32) -> &str {
-        text_in(&self.distinct, &self.ends, index)
+        self.distinct.get(index)
     }
 
     /// Returns the number of the distinct text of each value.
@@ -66,7 +58,7 @@ impl Texts {
         let indices = &from.indices[range];
         if indices.len() < from.distinct() {
             for index in indices {
-                let number = self.number(from.distinct_text(*index));
+                let number = self.distinct.number(from.distinct_text(*index));
                 self.indices.push(number);
             }
             return;
@@ -75,38 +67,10 @@ impl Texts {
         let mut numbers = vec![None; from.distinct()];
         for index in indices {
             let number = &mut numbers[*index as usize];
-            let number = *number.get_or_insert_with(|| self.number(from.distinct_text(*index)));
+            let number = *number.get_or_insert_with(|| self.distinct.number(from.distinct_text(*index)));
             self.indices.push(number);
         }
     }
-
-    /// Returns the number of a distinct text, and adds it if it is new.
-    fn number(&mut self, text: &str) -> u32 {
-        let Texts { distinct, ends, known, .. } = self;
-        let (table, hasher) = &mut **known.get_or_insert_with(|| {
-            let (mut table, hasher) = (HashTable::new(), RandomState::new());
-            for index in 0..ends.len() as u32 {
-                let hash = hasher.hash_one(text_in(distinct, ends, index));
-                table.insert_unique(hash, index, |index| hasher.hash_one(text_in(distinct, ends, *index)));
-            }
-            Box::new((table, hasher))
-        });
-        let hash = hasher.hash_one(text);
-        if let Some(index) = table.find(hash, |index| text_in(distinct, ends, *index) == text) {
-            return *index;
-        }
-        let index = ends.len() as u32;
-        distinct.push_str(text);
-        ends.push(distinct.len() as u32);
-        table.insert_unique(hash, index, |index| hasher.hash_one(text_in(distinct, ends, *index)));
-        index
-    }
-}
-
-fn text_in<'t>(distinct: &'t str, ends: &[u32], index: u32) -> &'t str {
-    let index = index as usize;
-    let start = if index == 0 { 0 } else { ends[index - 1] as usize };
-    &distinct[start..ends[index] as usize]
 }
 
 /// Values of one field, of one type.
@@ -179,7 +143,7 @@ impl Values {
         match self {
             Values::Float(_) | Values::Integer(_) | Values::Unsigned(_) => 8 * self.len(),
             Values::Boolean(_) => self.len(),
-            Values::Text(texts) => texts.distinct.len() + 4 * (texts.ends.len() + texts.indices.len()),
+            Values::Text(texts) => texts.distinct.bytes() + 4 * texts.indices.len(),
         }
     }
 
@@ -202,7 +166,7 @@ impl Values {
             (Values::Unsigned(values), FieldRef::Unsigned(value)) => values.push(value),
             (Values::Boolean(values), FieldRef::Boolean(value)) => values.push(value),
             (Values::Text(texts), FieldRef::Text(text)) => {
-                let number = texts.number(text);
+                let number = texts.distinct.number(text);
                 texts.indices.push(number);
             }
             _ => return false,

@@ -40,6 +40,7 @@ pub mod columns;
 mod committer;
 mod compaction;
 pub mod decode;
+pub mod distinct_texts;
 mod engine;
 mod flush;
 mod group;
