@@ -43,6 +43,11 @@ pub(crate) fn locked(file: File, directory: &Path, busy: &str) -> Result<File, F
 /// again: it would only be new memory, which the kernel clears first.
 const READ_CACHE_BYTES: u64 = 64 << 20;
 
+/// Returns the settings of a store that is read once, in order.
+fn read_once(directory: &Path) -> EmbeddedSettings {
+    EmbeddedSettings { cache_bytes: READ_CACHE_BYTES, ..EmbeddedSettings::at(directory.join("store")) }
+}
+
 /// Open store, and the lock that keeps servers out.
 pub(crate) struct Offline {
     /// The store.
@@ -63,36 +68,34 @@ impl Offline {
 
     /// Opens the store in the data directory to be read once.
     pub(crate) async fn open_to_read(connection: &Connection, instead: &str) -> Result<Self, Failure> {
-        let settings =
-            |store| EmbeddedSettings { cache_bytes: READ_CACHE_BYTES, ..EmbeddedSettings::at(store) };
-        Self::open_with(data_directory(connection)?, instead, false, settings).await
+        let directory = data_directory(connection)?;
+        Self::open_with(read_once(&directory), directory, instead, false).await
     }
 
     /// Opens the store in `directory`; makes a new catalogue there if `make`, and if there is none.
     pub(crate) async fn open_at(directory: PathBuf, instead: &str, make: bool) -> Result<Self, Failure> {
-        Self::open_with(directory, instead, make, EmbeddedSettings::at).await
+        Self::open_with(EmbeddedSettings::at(directory.join("store")), directory, instead, make).await
     }
 
     async fn open_with(
+        settings: EmbeddedSettings,
         directory: PathBuf,
         instead: &str,
         make: bool,
-        settings: impl FnOnce(PathBuf) -> EmbeddedSettings,
     ) -> Result<Self, Failure> {
         let about = |error: Error| Failure::about(directory.display().to_string(), error);
-        let store = directory.join("store");
         if make {
             std::fs::DirBuilder::new()
                 .recursive(true)
                 .mode(0o700)
                 .create(&directory)
                 .map_err(|error| Failure::local(format!("cannot make {}: {error}", directory.display())))?;
-        } else if !store.is_dir() {
+        } else if !settings.directory.is_dir() {
             return Err(about(Error::not_found("no catalogue is here")));
         }
         let lock = lock(&directory, instead)?;
         // Archiving and removing log files is left to the server.
-        let settings = EmbeddedSettings { archive: false, ..settings(store) };
+        let settings = EmbeddedSettings { archive: false, ..settings };
         let clock = Arc::new(WatchedClock::of_system(CLOCK_JUMP));
         clock.keep_in(&directory.join("clock"));
         let of_opening = clock.clone();
@@ -118,8 +121,7 @@ impl Offline {
         let directory = data_directory(connection)?;
         let about = |error: Error| Failure::about(directory.display().to_string(), error);
         let name = SnapshotName::parse(name)?;
-        let store = directory.join("store");
-        let settings = EmbeddedSettings { cache_bytes: READ_CACHE_BYTES, ..EmbeddedSettings::at(store) };
+        let settings = read_once(&directory);
         let opened = tokio::task::spawn_blocking(move || {
             EmbeddedStore::open_snapshot(settings, &name, Arc::new(SystemClock))
         });
