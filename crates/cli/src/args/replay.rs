@@ -15,9 +15,9 @@ pub(crate) enum ReplayCommand {
 Sources: Rucio traces (JSON lines, get_sm and other reads), records of a cache
 (xrootd.mongstream pfc, JSON lines), datagrams of a server (xrootd.monitor
 fstat, one behind the other), tables with a header (time, name, size, site), and
-traces. gzip and Zstandard are read as they are. Times are seconds, ms, us or ns
-since 1970, or dates; rows may come in any order. Rows that are no accesses go
-to the file of --rejects, and the exit status is 18.
+traces. gzip, Zstandard and bzip2 are read as they are. Times are seconds, ms,
+us or ns since 1970, or dates; rows may come in any order. Rows that are no
+accesses go to the file of --rejects, and the exit status is 18.
 
 Examples:
   exacat replay import accesses.tsv --out month.trace.zst
