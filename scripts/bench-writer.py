@@ -60,8 +60,6 @@ LATENCY_SECONDS = 10
 EVEN_SECONDS_MAX = 60
 # Files of one producer at a time, at most.
 STREAMS_MAX = 32
-# A file system in memory.
-MEMORY = "/dev/shm"
 # Width of the first column.
 NAME_WIDTH = 28
 UNITS = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
@@ -352,11 +350,12 @@ class Bench:
 
     def staged_out(self, producer, service, files):
         """The mover copies to a directory in memory, so that the limited disk has its reads only."""
-        if not os.path.isdir(MEMORY) or shutil.disk_usage(MEMORY).free < 2 * self.asked.bytes:
-            raise Left(f"{MEMORY} has no room for {2 * self.asked.bytes / 1e9:.0f} GB")
+        memory = writer_peers.MEMORY
+        if not memory.is_dir() or shutil.disk_usage(memory).free < 2 * self.asked.bytes:
+            raise Left(f"{memory} has no room for {2 * self.asked.bytes / 1e9:.0f} GB")
         self.rig.count += 1
         name = f"BENCH::STAGED{self.rig.count}"
-        with tempfile.TemporaryDirectory(dir=MEMORY) as place:
+        with tempfile.TemporaryDirectory(dir=memory) as place:
             self.rig.ask("se", "add", name, "--prefix", f"file://{place}")
             words = [self.rig.exacat, "writer", "stage-out", "--at", f"http://{service.host}:{service.http_port}", "--to", name,
                      *(file["lfn"] for file in files)]

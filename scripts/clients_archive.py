@@ -71,6 +71,14 @@ def counted(server, token):
     return answer["results"][0]["series"][0]["values"][0][1]
 
 
+def told(rig, who, *words, **more):
+    """What a program prints in the Python that has the packages."""
+    done = subprocess.run([str(rig.venv / "bin" / "python"), *map(str, words)], capture_output=True, text=True, timeout=300, **more)
+    if done.returncode != 0:
+        raise Failed(f"{who}: {done.stdout}{done.stderr}")
+    return done.stdout.strip()
+
+
 def compare(rig, server, token, place, environment, *reader):
     """Compares what the packages read with the server's answers."""
     expected = {}
@@ -78,13 +86,8 @@ def compare(rig, server, token, place, environment, *reader):
         text = f"SELECT v, q FROM ev WHERE \"name\" = 'a{element}' AND time < {(OLD + 2 * DAY - DAY // 2) * 10**9}"
         expected[f"a{element}"] = query(server, token, text)["results"][0]["series"][0]["values"]
     expect(counted(server, token) == 3 * ELEMENTS * ROWS, "the server reads hot and archived days as one")
-    program = [str(rig.venv / "bin" / "python"), __file__, *reader, place]
     asked = json.dumps({"expected": expected, "rows": ELEMENTS * ROWS * 2 + 8})
-    done = subprocess.run(program, input=asked, capture_output=True, text=True, timeout=300,
-                          env={**os.environ, **environment})
-    if done.returncode != 0:
-        raise Failed(f"readers of the archive: {done.stdout}{done.stderr}")
-    say(done.stdout.strip())
+    say(told(rig, "readers of the archive", __file__, *reader, place, input=asked, env={**os.environ, **environment}))
 
 
 def install_spark(rig):
@@ -167,11 +170,7 @@ def tables_of_rows(rig):
                                        headers={"Authorization": f"Bearer {token}", "Accept": kind})
         with urllib.request.urlopen(asked, timeout=60) as answer:
             (rig.place / f"rows.{name}").write_bytes(answer.read())
-    program = [str(rig.venv / "bin" / "python"), __file__, "tables", str(rig.place)]
-    done = subprocess.run(program, capture_output=True, text=True, timeout=300)
-    if done.returncode != 0:
-        raise Failed(f"readers of tables: {done.stdout}{done.stderr}")
-    say(done.stdout.strip())
+    say(told(rig, "readers of tables", __file__, "tables", rig.place))
     # What was exported comes back the same, whatever the form.
     archived = sorted(str(path) for path in place.rglob("*.parquet") if "group=dcs" in str(path))
     for group, files, part in (("of-csv", [str(rig.place / "rows.csv")], ""), ("of-archive", archived, OLD + 2 * DAY - DAY // 2)):
@@ -202,11 +201,8 @@ def tables_of_the_catalogue(rig):
     server.run("export", "--check", str(directory / "tables"), "--snapshot", "today")
     scripts = pathlib.Path(__file__).parent
     page = scripts.parent / "docs" / "operating" / "analytics.md"
-    program = [str(rig.venv / "bin" / "python"), str(scripts / "analytics_queries.py"), str(page), str(directory)]
-    done = subprocess.run(program, capture_output=True, text=True, timeout=300)
-    if done.returncode != 0:
-        raise Failed(f"queries of the catalogue's tables: {done.stdout}{done.stderr}")
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    queried = told(rig, "queries of the catalogue's tables", scripts / "analytics_queries.py", page, directory)
+    answers = [json.loads(line) for line in queried.splitlines()]
     empty = [answer["query"] for answer in answers if answer.get("by") == "duckdb" and not answer["rows"]]
     expect(not empty, f"queries without an answer: {empty}")
     say(f"DuckDB and pandas answer {len(answers)} queries of the catalogue's tables")
@@ -214,11 +210,7 @@ def tables_of_the_catalogue(rig):
     if rig.spark:
         install_spark(rig)
         readers.append("spark")
-    program = [str(rig.venv / "bin" / "python"), __file__, "catalogue", str(directory), *readers]
-    done = subprocess.run(program, capture_output=True, text=True, timeout=300)
-    if done.returncode != 0:
-        raise Failed(f"readers of the catalogue's tables: {done.stdout}{done.stderr}")
-    say(done.stdout.strip())
+    say(told(rig, "readers of the catalogue's tables", __file__, "catalogue", directory, *readers))
 
 
 TRIED = [archive_in_a_directory, archive_in_a_bucket, tables_of_rows, tables_of_the_catalogue]
