@@ -187,6 +187,7 @@ fn wrong_use_of_tables_is_refused() {
     assert!(refused("export / --format parquet --tables changes --after x").contains("x"));
     assert!(refused("export / --tables entries").contains("--format parquet"));
     assert!(service.fails("export / --format parquet", 1).contains("-o"));
+    assert!(service.fails("export / --format parquet -o -", 1).contains("-o"));
     assert_eq!(service.run(&["export"]).status, Some(1));
     service.fails(&format!("export --check {place}/none"), 11);
     assert_eq!(service.run(&["export", "/", "--check", &place]).status, Some(1));

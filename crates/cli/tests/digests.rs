@@ -59,6 +59,8 @@ fn a_copy_is_proven_and_its_differences_are_named() {
     let plain = service.place().join("plain.tsv");
     let (plain, here_again) = (plain.to_str().unwrap(), service.place().join("again.tsv"));
     service.run(&["export", "/", "--owner", "admin", "-o", plain]).ok();
+    // The name of the standard output is no file.
+    assert_eq!(service.ok("export / --owner admin -o -"), std::fs::read_to_string(plain).unwrap());
     service.fails("digest --snapshot none", 11);
     assert!(service.fails("export / --offline", 23).contains("a server uses this data directory"));
     assert_eq!(service.stop(), Some(0));

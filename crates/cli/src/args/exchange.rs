@@ -222,7 +222,7 @@ pub(crate) struct ExportArgs {
     pub directory: Option<String>,
     /// Pattern of names to export
     pub pattern: Option<String>,
-    /// Output file; compressed if it ends with .zst, .gz or .bz2 [default: standard output]. With --format
+    /// Output file; compressed if it ends with .zst, .gz or .bz2 [default: -, standard output]. With --format
     /// parquet a directory that does not exist or is empty
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,

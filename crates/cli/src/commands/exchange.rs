@@ -538,9 +538,11 @@ fn show_verify(context: &mut Context, path: &Path, report: &VerifyReport) -> Res
 pub(crate) async fn export(
     source: &Source,
     out: &mut Out,
-    args: ExportArgs,
+    mut args: ExportArgs,
     global: &Global,
 ) -> Result<(), Failure> {
+    // As for input, the name is that of the standard stream.
+    args.output.take_if(|path| path.as_os_str() == "-");
     if let Some(directory) = &args.check {
         return tables::check(Some(source), out, directory, global).await;
     }
