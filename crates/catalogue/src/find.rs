@@ -227,6 +227,8 @@ impl Catalogue {
                 level.more = page.as_ref().is_some_and(|page| page.more);
                 level.buffer = page.map_or(VecDeque::new(), |page| page.items.into());
                 level.buffer_bytes = level.buffer.iter().map(Measured::bytes).sum();
+                // Growing step by step would copy each entry once more.
+                search.found.reserve(level.buffer.len());
                 search.bound_buffers();
                 continue;
             }

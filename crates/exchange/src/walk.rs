@@ -60,16 +60,14 @@ pub async fn walk<C: Catalogue>(
             ses = known_ses(catalogue).await?;
         }
         entries += items.len() as u64;
-        let mut batch = Vec::with_capacity(items.len());
-        for stat in items {
-            if stat.entry.kind() != Kind::Collection {
-                batch.push(stat);
-                continue;
+        let mut rest = items;
+        while let Some(at) = rest.iter().position(|stat| stat.entry.kind() == Kind::Collection) {
+            let after = rest.split_off(at + 1);
+            let Some(stat) = rest.pop() else { break };
+            if !rest.is_empty() {
+                out.send(Walked::Entries(rest, Arc::clone(&ses))).await.map_err(closed)?;
             }
-            if !batch.is_empty() {
-                let before = Walked::Entries(std::mem::take(&mut batch), Arc::clone(&ses));
-                out.send(before).await.map_err(closed)?;
-            }
+            rest = after;
             let (collection, mut sum) = (Arc::new(stat), MembersSum::default());
             let listing = catalogue.stream(members_of(collection.lfn.clone()));
             pin_mut!(listing);
@@ -82,8 +80,9 @@ pub async fn walk<C: Catalogue>(
             let whole = Walked::Collection(collection, sum.digest(), Arc::clone(&ses));
             out.send(whole).await.map_err(closed)?;
         }
-        if !batch.is_empty() {
-            out.send(Walked::Entries(batch, Arc::clone(&ses))).await.map_err(closed)?;
+        // Most pages have no collection, and are passed on as they are.
+        if !rest.is_empty() {
+            out.send(Walked::Entries(rest, Arc::clone(&ses))).await.map_err(closed)?;
         }
         progress(&Progress {
             rows: entries,
