@@ -53,6 +53,20 @@ impl Run {
         reading.get(self, RunPart::Page(page)).map(PageAt)
     }
 
+    /// Returns the bytes of a page of a walk up to this directory. If the page is missing, those behind it are
+    /// noted too: a walk that misses one page after the other begins again each time.
+    fn page_in_order<'p>(
+        self: &'p Arc<Self>,
+        reading: Reading<'_>,
+        page: usize,
+        last: DirId,
+    ) -> Result<PageAt<'p>, Defect> {
+        self.page(reading, page).inspect_err(|_| {
+            let ahead = page + 1..(page + 1 + PAGES_AHEAD).min(self.index.pages());
+            reading.note_pages(self, ahead.filter(|page| !self.index.begins_after(*page, last)));
+        })
+    }
+
     /// Says whether it may have rows of this directory.
     pub(crate) fn may_have_any(&self, directory: DirId) -> bool {
         self.names.may_have(self.hashes.directory(directory))
@@ -178,7 +192,7 @@ impl Run {
         let number = self.index.page_of(directory, name).unwrap_or(0);
         let mut cursor = Cursor { next_page: number, page: None, walk: Walk::default(), last };
         if number < self.index.pages() {
-            let bytes = self.page(reading, number)?.0.keep();
+            let bytes = self.page_in_order(reading, number, last)?.0.keep();
             let walk =
                 Page::view(&bytes).and_then(|page| Ok((page.from(directory, name, after)?, page.head())));
             let (walk, head) = walk.map_err(|damaged| self.damaged(number, damaged))?;
@@ -227,10 +241,7 @@ impl Cursor {
             self.page = None;
             return Ok(false);
         }
-        let page = run.page(reading, self.next_page).inspect_err(|_| {
-            let ahead = self.next_page + 1..(self.next_page + 1 + PAGES_AHEAD).min(run.index.pages());
-            reading.note_pages(run, ahead.filter(|page| !run.index.begins_after(*page, self.last)));
-        })?;
+        let page = run.page_in_order(reading, self.next_page, self.last)?;
         let bytes = page.0.keep();
         let page = Page::view(&bytes).map_err(|damaged| run.damaged(self.next_page, damaged))?;
         let head = page.head();
