@@ -52,7 +52,7 @@ pub(crate) fn entry(out: &mut TableWriter, stat: &Stat) -> io::Result<()> {
     out.text(Some(stat.lfn.split_last().map_or("/", |(parent, _)| parent)));
     out.text(Some(entry.kind().name()));
     match entry.guid() {
-        Some(guid) => out.shown(guid),
+        Some(guid) => out.filled(|text| guid.push_text(text)),
         None => out.text(None),
     }
     out.long(entry.directory().and_then(|directory| i64::try_from(directory.0).ok()));
@@ -107,7 +107,7 @@ pub(crate) fn replicas(out: &mut TableWriter, stat: &Stat, ses: &SesByNumber) ->
     let Some(file) = stat.entry.file() else { return Ok(()) };
     for replica in &file.replicas {
         let se = ses.get(&replica.se.0);
-        out.shown(file.guid);
+        out.filled(|text| file.guid.push_text(text));
         out.text(se.map(|se| se.name.as_str()));
         out.text(se.and_then(|se| se.name.site()));
         out.text(Some(replica.state.name()));
@@ -141,10 +141,10 @@ pub(crate) fn members(out: &mut TableWriter, collection: &Stat, items: &[Member]
     for member in items {
         out.text(Some(collection.lfn.as_str()));
         match collection.entry.guid() {
-            Some(guid) => out.shown(guid),
+            Some(guid) => out.filled(|text| guid.push_text(text)),
             None => out.text(Some("")),
         }
-        out.shown(member.guid);
+        out.filled(|text| member.guid.push_text(text));
         out.text(member.stat.as_ref().map(|stat| stat.lfn.as_str()));
         out.end_row()?;
     }

@@ -88,7 +88,12 @@ impl ColumnSpec {
                     .set_column_statistics_enabled(path.clone(), statistics)
             };
         match self.kind {
-            ColumnKind::Word | ColumnKind::Large | ColumnKind::Map => properties,
+            ColumnKind::Word | ColumnKind::Large => properties,
+            // Keys are few. Most values, those of checksums, are other ones in each row.
+            ColumnKind::Map => {
+                let names = [self.name, MAP_ENTRIES, MAP_VALUE].map(str::to_owned);
+                properties.set_column_dictionary_enabled(ColumnPath::new(names.to_vec()), false)
+            }
             ColumnKind::Text => plain(properties, Encoding::PLAIN, EnabledStatistics::None),
             ColumnKind::Path => plain(properties, Encoding::DELTA_BYTE_ARRAY, EnabledStatistics::Chunk),
             ColumnKind::Long | ColumnKind::Time => {

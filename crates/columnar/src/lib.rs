@@ -5,6 +5,7 @@
 //!   Spark: no type without a sign, and times in microseconds UTC.
 //! - [`TableWriter`] takes a row value by value and writes a file by row groups.
 //! - [`RowsDigest`] is the digest of all values of a file, whatever batches they come in.
+//! - [`TextRuns`] is a column of repeated texts, such as names.
 //! - [`TableReader`] gives the rows back; [`guarded`] makes a panic of the library on damaged bytes an error.
 //!
 //! Nothing here knows what the rows mean.
@@ -15,6 +16,7 @@ mod guarded;
 mod limits;
 mod reader;
 mod rows_digest;
+mod text_runs;
 mod writer;
 
 #[cfg(test)]
@@ -24,6 +26,7 @@ pub use column::{ColumnKind, ColumnSpec, LARGE_MAX};
 pub use guarded::guarded;
 pub use reader::{TableReader, TableRows};
 pub use rows_digest::RowsDigest;
+pub use text_runs::{Chunk, TextRuns};
 pub use writer::{TableWriter, Written};
 
 /// A batch of rows as the library has it.

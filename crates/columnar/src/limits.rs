@@ -11,8 +11,10 @@ pub(crate) const ROW_GROUP_ROWS: usize = 256 << 10;
 pub(crate) const ROW_GROUP_BYTES: usize = 128 << 20;
 /// Rows of a page: a reader of few rows decodes one or two.
 pub(crate) const PAGE_ROWS: usize = 16 << 10;
-/// Bytes of the distinct values of a column in a row group, beyond which they are stored one by one.
+/// Bytes of the distinct values of a column in a row group, beyond which the library stores them one by one.
 pub(crate) const DICTIONARY_BYTES: usize = 1 << 20;
+/// Bytes of the distinct words of a column, at which a row group ends early. A reader of any row reads them.
+pub(crate) const WORDS_BYTES: usize = 8 << 20;
 /// Bytes of the texts that statistics of a row group hold.
 pub(crate) const STATISTICS_BYTES: usize = 128;
 /// Bytes written to a file at once.

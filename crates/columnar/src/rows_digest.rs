@@ -1,10 +1,21 @@
 //! A digest of rows that does not depend on the batches they come in.
 
+use std::sync::Arc;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Decimal128Type, Int64Type, TimestampMicrosecondType};
 use arrow_array::{Array, ArrowPrimitiveType, PrimitiveArray, RecordBatch, StringArray};
 use arrow_schema::DataType;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
+
+use crate::text_runs::Run;
+
+/// Values of a column.
+pub(crate) enum Values<'v> {
+    Array(&'v dyn Array),
+    /// Runs of texts, which have these numbers.
+    Runs(&'v [Run], &'v [Arc<str>]),
+}
 
 /// Digest of the values of a column: which are there, how long they are, and their bytes.
 #[derive(Default)]
@@ -29,10 +40,23 @@ pub struct RowsDigest {
 impl RowsDigest {
     /// Adds rows. Each batch has the same columns. An error names a type that tables do not have.
     pub fn add(&mut self, batch: &RecordBatch) -> Result<(), String> {
-        self.rows += batch.num_rows() as u64;
-        self.columns.resize_with(batch.num_columns(), ColumnDigest::default);
-        for (digest, column) in self.columns.iter_mut().zip(batch.columns()) {
-            digest.add(column, &mut self.scratch)?;
+        let columns = batch.columns().iter().map(|column| Values::Array(&**column));
+        self.add_columns(batch.num_rows(), columns)
+    }
+
+    /// Adds rows by their columns.
+    pub(crate) fn add_columns<'v>(
+        &mut self,
+        rows: usize,
+        columns: impl ExactSizeIterator<Item = Values<'v>>,
+    ) -> Result<(), String> {
+        self.rows += rows as u64;
+        self.columns.resize_with(columns.len(), ColumnDigest::default);
+        for (digest, column) in self.columns.iter_mut().zip(columns) {
+            match column {
+                Values::Array(column) => digest.add(column, &mut self.scratch)?,
+                Values::Runs(runs, texts) => digest.runs(runs, texts, &mut self.scratch),
+            }
         }
         Ok(())
     }
@@ -90,6 +114,25 @@ impl ColumnDigest {
             other => return Err(format!("a table has no column of type {other}")),
         }
         Ok(())
+    }
+
+    /// Adds the same as [`texts`](Self::texts) of a column with these texts.
+    fn runs(&mut self, runs: &[Run], texts: &[Arc<str>], scratch: &mut Vec<u8>) {
+        scratch.clear();
+        for (number, count) in runs {
+            scratch.resize(scratch.len() + count, u8::from(number.is_some()));
+        }
+        self.present.update(scratch);
+        let text = |number: &Option<u32>| number.map_or("", |number| &*texts[number as usize]).as_bytes();
+        scratch.clear();
+        for (number, count) in runs {
+            let length = (text(number).len() as i32).to_le_bytes();
+            (0..*count).for_each(|_| scratch.extend_from_slice(&length));
+        }
+        self.lengths.update(scratch);
+        for (number, count) in runs {
+            (0..*count).for_each(|_| self.bytes.update(text(number)));
+        }
     }
 
     fn numbers<T: ArrowPrimitiveType>(&mut self, column: &PrimitiveArray<T>, scratch: &mut Vec<u8>) {

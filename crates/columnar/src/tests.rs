@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
+use parquet::file::reader::{FileReader, SerializedFileReader};
+
 use crate::column::ColumnKind::{Large, Long, Map, Path as PathKind, Text, Time, Word};
-use crate::limits::{BATCH_BYTES, BATCH_ROWS};
+use crate::limits::{BATCH_BYTES, BATCH_ROWS, ROW_GROUP_BYTES, ROW_GROUP_ROWS, WORDS_BYTES};
 use crate::{ColumnSpec, LARGE_MAX, RowsDigest, TableReader, TableWriter, Written};
 
 const COLUMNS: &[ColumnSpec] = &[
@@ -107,6 +109,67 @@ fn large_texts_end_a_batch_early() {
         assert!((0..read.len()).all(|row| read.text(0, row) == Some(text.as_str())));
     }
     assert_eq!(rows, 10);
+}
+
+/// Writes rows of a word and a text; returns the rows of each row group that was written.
+fn row_groups(rows: usize, row: impl Fn(usize) -> (String, String)) -> Vec<usize> {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("table.parquet");
+    let columns = &[ColumnSpec::always("word", Word), ColumnSpec::maybe("text", Text)];
+    let mut table = TableWriter::new(Box::new(std::fs::File::create(&path).unwrap()), columns).unwrap();
+    for (word, text) in (0..rows).map(&row) {
+        table.text(Some(&word));
+        table.text(Some(&text));
+        table.end_row().unwrap();
+    }
+    let written = table.finish(|_| Vec::new()).unwrap();
+    let (mut table, mut count) = (TableReader::open(&path, columns).unwrap(), 0);
+    while let Some(read) = table.next_rows().unwrap() {
+        for at in 0..read.len() {
+            let (word, text) = row(count + at);
+            assert_eq!((read.text(0, at), read.text(1, at)), (Some(&*word), Some(&*text)));
+        }
+        count += read.len();
+    }
+    assert_eq!((count, table.digest().digest()), (rows, written.digest));
+    let file = SerializedFileReader::new(std::fs::File::open(&path).unwrap()).unwrap();
+    file.metadata().row_groups().iter().map(|group| group.num_rows() as usize).collect()
+}
+
+/// A row group ends at the bound of its rows.
+#[test]
+fn row_group_ends_at_its_rows() {
+    let full = ROW_GROUP_ROWS;
+    for (rows, wanted) in [(full - 1, vec![full - 1]), (full, vec![full]), (full + 1, vec![full, 1])] {
+        let words = |row: usize| (["raw", "reconstructed"][row / 1000 % 2].to_owned(), String::new());
+        assert_eq!(row_groups(rows, words), wanted);
+    }
+}
+
+/// A row group ends with the batch in which the bytes of its distinct words reach their bound. Few words do
+/// not end it, however often they come.
+#[test]
+fn row_group_ends_at_the_bytes_of_its_words() {
+    let long = "w".repeat(1 << 20);
+    let at_bound = WORDS_BYTES / long.len();
+    let all = row_groups(3 * at_bound, |row| (format!("{row:06}{long}"), String::new()));
+    let bound = at_bound.max(BATCH_BYTES / long.len() + 1);
+    assert!(all.len() > 1 && all.iter().all(|rows| *rows <= bound), "{all:?}");
+    let few = row_groups(3 * at_bound, |row| (format!("{}{long}", row / at_bound % 2), String::new()));
+    assert_eq!(few, [3 * at_bound]);
+}
+
+/// A row group ends with the batch in which its bytes reach their bound.
+#[test]
+fn row_group_ends_at_its_bytes() {
+    let mut random = fastrand::Rng::with_seed(1);
+    // Text that does not become much smaller.
+    let noise: String =
+        std::iter::repeat_with(|| char::from(random.u8(..128))).take(BATCH_BYTES / 2).collect();
+    let rows = 3 * ROW_GROUP_BYTES / BATCH_BYTES;
+    let all = row_groups(rows, |row| (String::new(), format!("{row}{noise}")));
+    assert_eq!(all.len(), 2, "{all:?}");
+    assert!(all[0] * noise.len() < ROW_GROUP_BYTES * 5 / 4, "{all:?}");
 }
 
 /// A number beyond the column's digits is the largest one that the column holds.

@@ -248,8 +248,13 @@ impl Mode {
 }
 
 impl fmt::Display for Mode {
+    /// Prints three octal digits, or four with the sticky bit.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:03o}", self.0)
+        // Without a formatter of numbers, because exports print a mode for each entry.
+        let digits = [9, 6, 3, 0].map(|bit| b'0' + (self.0 >> bit & 7) as u8);
+        let shown = if self.is_sticky() { &digits[..] } else { &digits[1..] };
+        // ASCII is UTF-8, so the default is never used.
+        f.write_str(std::str::from_utf8(shown).unwrap_or_default())
     }
 }
 
@@ -268,5 +273,22 @@ impl crate::codec::Decode for Mode {
     fn decode(reader: &mut crate::codec::Reader<'_>) -> std::result::Result<Self, crate::codec::DecodeError> {
         let bits = u16::decode(reader)?;
         Mode::new(bits).map_err(|_| reader.error("mode bits beyond 1777"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each mode prints as octal digits, three at least, and is read from them.
+    #[test]
+    fn mode_is_its_octal_digits() {
+        for bits in 0..=0o1777 {
+            let mode = Mode::new(bits).unwrap();
+            assert_eq!(mode.to_string(), format!("{bits:03o}"));
+            assert_eq!(Mode::parse(&mode.to_string()).unwrap(), mode);
+        }
+        assert!(Mode::new(0o2000).is_err());
+        assert!(Mode::parse("+44").is_err() && Mode::parse("8").is_err());
     }
 }
