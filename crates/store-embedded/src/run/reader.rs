@@ -53,8 +53,8 @@ impl Run {
         reading.get(self, RunPart::Page(page)).map(PageAt)
     }
 
-    /// Returns the bytes of a page of a walk up to this directory. If the page is missing, those behind it are
-    /// noted too: a walk that misses one page after the other begins again each time.
+    /// Returns the bytes of a page of a walk up to this directory. If the page is missing, it notes those
+    /// behind it too: a walk that misses one page after the other begins again each time.
     fn page_in_order<'p>(
         self: &'p Arc<Self>,
         reading: Reading<'_>,
